@@ -1,0 +1,97 @@
+package stint_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+func TestDefinitionFaultsNameTheirPath(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]string{
+		`{`:                                    "definition",
+		`[]`:                                   "definition",
+		`{}`:                                   "framework",
+		`{"framework":"perl"}`:                 "framework",
+		`{"framework":"shell","Timeout":"1m"}`: "Timeout",
+		`{"framework":"shell","timeout":5}`:    "timeout",
+		`{"framework":"shell","timeout":"5 minutes"}`:                      "timeout",
+		`{"framework":"shell","timeout":"1000h"}`:                          "timeout",
+		`{"framework":"command"}`:                                          "command",
+		`{"framework":"command","command":[""]}`:                           "command[0]",
+		`{"framework":"shell","volumes":{"data":{"pth":"/x"}}}`:            "volumes.data.pth",
+		`{"framework":"shell","volumes":{"data":{"path":"x"}}}`:            "volumes.data.path",
+		`{"framework":"shell","volumes":{"data":{"path":"/etc/x"}}}`:       "volumes.data.path",
+		`{"framework":"shell","volumes":{"data":{"path":"/workspace/x"}}}`: "volumes.data.path",
+		`{"framework":"shell","volumes":{"Data":{}}}`:                      "volumes.Data",
+		`{"framework":"shell","volumes":{"d-${{ secrets.X }}":{}}}`:        "volumes.d-${{ secrets.X }}",
+		`{"framework":"shell","environment":{"LD_PRELOAD":"x"}}`:           "environment.LD_PRELOAD",
+		`{"framework":"shell","resources":{"memory":"1KiB"}}`:              "resources.memory",
+		`{"framework":"shell","resources":{"cpu":-1}}`:                     "resources.cpu",
+		`{"framework":"shell","network":{"mode":"open"}}`:                  "network.mode",
+		`{"framework":"shell","sandbox":"none"}`:                           "sandbox",
+		`{"framework":"shell","name":"A B"}`:                               "name",
+		`{"framework":"shell","artifact":{"path":"/proc/x"}}`:              "artifact.path",
+		`{"framework":"shell","provider":{"apiKey":{"secret":1}}}`:         "provider.apiKey.secret",
+	} {
+		_, err := stint.ParseDefinition([]byte(raw))
+		e, ok := errors.AsType[*stint.Error](err)
+		if !ok || e.Param != want || e.Kind != stint.Invalid {
+			t.Errorf("%s: %v, want a fault of %s", raw, err, want)
+		}
+	}
+}
+
+func TestDefinitionTellsSeveralFaults(t *testing.T) {
+	t.Parallel()
+	_, err := stint.ParseDefinition([]byte(`{"framework":"shell","timeout":"x","sandbox":"none"}`))
+	if e, ok := errors.AsType[*stint.Error](err); !ok || len(e.Details) != 2 {
+		t.Errorf("faults: %v", err)
+	}
+	_, err = stint.ParseDefinition([]byte(`{"framework":"shell","time_out":"x","Command":[]}`))
+	if err == nil || !strings.Contains(err.Error(), "Did you mean 'command'?") {
+		t.Errorf("unknown keys: %v", err)
+	}
+}
+
+func TestDefinitionDefaults(t *testing.T) {
+	t.Parallel()
+	d, err := stint.ParseDefinition([]byte(`{"framework":"shell"}`))
+	if err != nil || d.RunTimeout() != 2*time.Hour || d.ArtifactPath() != "/workspace" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	d, err = stint.ParseDefinition([]byte(`{"framework":"shell","timeout":"90s","artifact":{"path":"/work/out"},"resources":{"cpu":0.5,"memory":"512MiB","pids":64},"limits":{"outputBytes":1048576}}`))
+	if err != nil || d.RunTimeout() != 90*time.Second || d.ArtifactPath() != "/work/out" || d.Resources.Memory != 512<<20 || d.Limits.OutputBytes != 1<<20 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func TestCanonicalJSONIgnoresKeyOrder(t *testing.T) {
+	t.Parallel()
+	a, errA := stint.CanonicalJSON([]byte(`{"b":1.50,"a":{"y":[1,2],"x":"<é>"}}`))
+	b, errB := stint.CanonicalJSON([]byte(" {\n\"a\":{\"x\":\"<\\u00e9>\",\"y\":[1,2]},\"b\":1.50}"))
+	if errA != nil || errB != nil || string(a) != string(b) {
+		t.Errorf("%s, %v and %s, %v", a, errA, b, errB)
+	}
+}
+
+// FuzzParseDefinition holds the parser to: a definition or a public error.
+func FuzzParseDefinition(f *testing.F) {
+	f.Add([]byte(`{"framework":"shell","volumes":{"a":{"path":"/x"}},"timeout":"5s"}`))
+	f.Add([]byte(`{"framework":"command","command":["x"],"resources":{"memory":"2GiB"}}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		d, err := stint.ParseDefinition(raw)
+		if err == nil {
+			if d.Framework == "" || d.RunTimeout() < time.Second {
+				t.Errorf("%s is accepted as %+v", raw, d)
+			}
+			return
+		}
+		if _, ok := errors.AsType[*stint.Error](err); !ok {
+			t.Errorf("%s gives %T: %v", raw, err, err)
+		}
+	})
+}

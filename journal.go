@@ -1,0 +1,111 @@
+package stint
+
+import "encoding/json"
+
+// EventType names what an event of a run's stream tells.
+type EventType string
+
+// The types of the event stream. A heartbeat is never stored.
+const (
+	EventStatus    EventType = "status"
+	EventOutput    EventType = "output"
+	EventError     EventType = "error"
+	EventComplete  EventType = "complete"
+	EventHeartbeat EventType = "heartbeat"
+)
+
+// Event is one entry of a run's journal. Seq counts 1, 2, 3 … without a gap
+// and is the event's ID in the stream; Data is a JSON object.
+type Event struct {
+	Seq  int64           `json:"id,string"`
+	Type EventType       `json:"type"`
+	At   Time            `json:"timestamp"`
+	Data json.RawMessage `json:"data"`
+}
+
+// StatusData is the payload of a status event.
+type StatusData struct {
+	Status Status `json:"status"`
+}
+
+// OutputData is the payload of an output event: text as the agent wrote it.
+type OutputData struct {
+	Content string `json:"content"`
+	Stream  string `json:"stream,omitempty"` // stdout or stderr
+	Item    any    `json:"item,omitempty"`   // what a framework knows beyond the text
+}
+
+// ErrorData is the payload of an error event.
+type ErrorData struct {
+	Message string `json:"message"`
+	Code    string `json:"code"`
+}
+
+// CompleteData is the payload of the last event.
+type CompleteData struct {
+	Status          Status  `json:"status"`
+	ExecutionTimeMs int64   `json:"executionTimeMs"`
+	StatusReason    *Reason `json:"statusReason,omitempty"`
+	ExitCode        *int    `json:"exitCode,omitempty"`
+	ArtifactName    *string `json:"artifactName,omitempty"`
+	ArtifactVersion *string `json:"artifactVersion,omitempty"`
+	CheckpointID    *string `json:"checkpointId,omitempty"`
+}
+
+// LogType tells who speaks in a log entry.
+type LogType string
+
+// The types of log entries.
+const (
+	LogAgent   LogType = "agent"
+	LogSystem  LogType = "system"
+	LogNetwork LogType = "network"
+)
+
+// LogEntry is one line of a run's unified log. Level is debug, info, warn or
+// error; Metadata is an object, empty when there is nothing to add.
+type LogEntry struct {
+	Timestamp Time           `json:"timestamp"`
+	Type      LogType        `json:"type"`
+	Level     string         `json:"level"`
+	Message   string         `json:"message"`
+	Metadata  map[string]any `json:"metadata"`
+}
+
+// MetricsSample is what a sandbox used at one moment. 100 CPU percent is one
+// core; a MB is 2^20 bytes; totals are the sandbox's limits.
+type MetricsSample struct {
+	Timestamp     Time    `json:"timestamp"`
+	CPUPercent    float64 `json:"cpuPercent"`
+	MemoryUsedMb  int64   `json:"memoryUsedMb"`
+	MemoryTotalMb int64   `json:"memoryTotalMb"`
+	DiskUsedMb    int64   `json:"diskUsedMb"`
+	DiskTotalMb   int64   `json:"diskTotalMb"`
+}
+
+// MetricsSummary folds the samples of a run; TotalDurationMs is nil until the
+// run has ended.
+type MetricsSummary struct {
+	AvgCPUPercent   float64 `json:"avgCpuPercent"`
+	MaxMemoryUsedMb int64   `json:"maxMemoryUsedMb"`
+	TotalDurationMs *int64  `json:"totalDurationMs"`
+}
+
+// Metrics is the answer of GET /v1/runs/:id/metrics.
+type Metrics struct {
+	Data    []MetricsSample `json:"data"`
+	Summary MetricsSummary  `json:"summary"`
+}
+
+// Summarize folds samples; the mean is over samples, 0 without any.
+func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
+	s := MetricsSummary{TotalDurationMs: totalMs}
+	for _, m := range samples {
+		s.AvgCPUPercent += m.CPUPercent
+		s.MaxMemoryUsedMb = max(s.MaxMemoryUsedMb, m.MemoryUsedMb)
+	}
+	if len(samples) > 0 {
+		s.AvgCPUPercent /= float64(len(samples))
+	}
+	return s
+}

@@ -1,0 +1,56 @@
+package stint
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var (
+	nameForm     = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$`)
+	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+// CheckName tells what is wrong with the name of an agent, volume or artifact:
+// 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.
+func CheckName(param, name string) *Error {
+	if name == "" {
+		return MissingParam(param, "A name is required: 1 to 64 of a-z, 0-9 and '-'.")
+	}
+	if !nameForm.MatchString(name) {
+		return InvalidParam(param, "'%s' is no valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.", clip(name, 128))
+	}
+	return nil
+}
+
+// reserved are variables that steer the sandbox or the dynamic loader rather
+// than the agent.
+var reserved = map[string]bool{
+	"LD_PRELOAD": true, "LD_LIBRARY_PATH": true, "LD_AUDIT": true, "LD_DEBUG": true,
+	"LD_BIND_NOW": true, "LD_ORIGIN_PATH": true, "LD_PROFILE": true, "LD_SHOW_AUXV": true,
+	"GCONV_PATH": true, "GLIBC_TUNABLES": true, "LOCPATH": true, "MALLOC_TRACE": true,
+	"HOME": true, "USER": true, "LOGNAME": true, "PWD": true, "SHELL": true,
+	"BASH_ENV": true, "ENV": true, "IFS": true,
+}
+
+// CheckVariable tells what is wrong with the name of an environment variable:
+// [A-Za-z_][A-Za-z0-9_]*, at most 256 characters, and none that steers the
+// sandbox itself.
+func CheckVariable(param, name string) *Error {
+	switch {
+	case len(name) > 256 || !variableForm.MatchString(name):
+		return InvalidParam(param, "'%s' is no valid variable name: use letters, digits and '_', not starting with a digit.", clip(name, 128))
+	case reserved[strings.ToUpper(name)] || strings.HasPrefix(strings.ToUpper(name), "STINT_") || strings.HasPrefix(strings.ToUpper(name), "LD_"):
+		return InvalidParam(param, "The variable '%s' steers the sandbox itself and cannot be set. Choose another name.", name)
+	}
+	return nil
+}
+
+// VersionName writes the identifier of a tree's version: v<number>_<digest>.
+func VersionName(number int64, suffix string) string { return fmt.Sprintf("v%d_%s", number, suffix) }
+
+var treeVersionForm = regexp.MustCompile(`^v[1-9][0-9]{0,17}_[a-z2-7]{20}$`)
+
+// IsTreeVersion reports whether s has the form of the identifier of a version
+// of an artifact or volume.
+func IsTreeVersion(s string) bool { return treeVersionForm.MatchString(s) }

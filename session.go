@@ -1,0 +1,29 @@
+package stint
+
+// Session is a thread of runs that continue one another.
+type Session struct {
+	ID           string  `json:"id"`
+	AgentID      string  `json:"agentId"`
+	AgentName    string  `json:"agentName"`
+	CheckpointID *string `json:"checkpointId"` // the newest; nil before one was taken
+	LastRunID    string  `json:"lastRunId"`
+	CreatedAt    Time    `json:"createdAt"`
+	UpdatedAt    Time    `json:"updatedAt"`
+}
+
+// Checkpoint is the state at the end of a run, enough to resume from it. Of
+// secrets it holds the names only.
+type Checkpoint struct {
+	ID              string            `json:"id"`
+	RunID           string            `json:"runId"`
+	SessionID       string            `json:"sessionId"`
+	AgentID         string            `json:"agentId"`
+	AgentName       string            `json:"agentName"`
+	AgentVersionID  string            `json:"agentVersionId"`
+	ArtifactName    *string           `json:"artifactName"`
+	ArtifactVersion *string           `json:"artifactVersion"`
+	Volumes         map[string]string `json:"volumes"`
+	Variables       map[string]string `json:"variables"`
+	SecretNames     []string          `json:"secretNames"`
+	CreatedAt       Time              `json:"createdAt"`
+}

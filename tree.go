@@ -1,0 +1,71 @@
+package stint
+
+// TreeKind tells the two uses of a versioned tree of files apart: what agents
+// produce and what they are given.
+type TreeKind string
+
+// The kinds of tree.
+const (
+	Artifacts TreeKind = "artifact"
+	Volumes   TreeKind = "volume"
+)
+
+// Prefix is the prefix of identifiers of that kind.
+func (k TreeKind) Prefix() string {
+	if k == Artifacts {
+		return PrefixArtifact
+	}
+	return PrefixVolume
+}
+
+// Tree is an artifact or a volume. CurrentVersionID is nil while nothing was
+// ever stored in it; CurrentVersion is set where one tree is read.
+type Tree struct {
+	ID               string   `json:"id"`
+	Name             string   `json:"name"`
+	CurrentVersionID *string  `json:"currentVersionId"`
+	Size             int64    `json:"size"`
+	FileCount        int64    `json:"fileCount"`
+	CreatedAt        Time     `json:"createdAt"`
+	UpdatedAt        Time     `json:"updatedAt"`
+	Kind             TreeKind `json:"-"`
+}
+
+// TreeDetail is a tree with its head, as reading one shows it.
+type TreeDetail struct {
+	Tree
+	CurrentVersion *TreeVersion `json:"currentVersion"`
+}
+
+// TreeVersion is one state of a tree. Exactly one of ArtifactID and VolumeID
+// is set.
+type TreeVersion struct {
+	ID         string `json:"id"`
+	ArtifactID string `json:"artifactId,omitempty"`
+	VolumeID   string `json:"volumeId,omitempty"`
+	Size       int64  `json:"size"`
+	FileCount  int64  `json:"fileCount"`
+	Message    string `json:"message"`
+	CreatedBy  string `json:"createdBy"`
+	CreatedAt  Time   `json:"createdAt"`
+}
+
+// FileEntry is one entry of a version. Mode is octal text ("0644"); SHA256 is
+// hex and set for files; Target is set for links.
+type FileEntry struct {
+	Path       string `json:"path"`
+	Kind       string `json:"kind"` // file, dir, symlink
+	Mode       string `json:"mode"`
+	Size       int64  `json:"size"`
+	SHA256     string `json:"sha256,omitempty"`
+	Target     string `json:"target,omitempty"`
+	ModifiedAt Time   `json:"modifiedAt"`
+}
+
+// FileChange is one difference between two versions.
+type FileChange struct {
+	Path   string     `json:"path"`
+	Change string     `json:"change"` // added, removed, changed
+	From   *FileEntry `json:"from"`
+	To     *FileEntry `json:"to"`
+}

@@ -1,0 +1,150 @@
+package stint_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+)
+
+func TestTimeForm(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"2026-01-02T03:04:05Z":                "2026-01-02T03:04:05.000Z",
+		"2026-01-02T03:04:05.123456Z":         "2026-01-02T03:04:05.123Z",
+		"2026-01-02T05:04:05.999999999+02:00": "2026-01-02T03:04:05.999Z",
+	} {
+		got, err := stint.ParseTime(in)
+		if err != nil || got.String() != want {
+			t.Errorf("%s reads %s, %v; want %s", in, got, err, want)
+		}
+		b, err := json.Marshal(got)
+		if err != nil || string(b) != `"`+want+`"` {
+			t.Errorf("%s marshals %s, %v", in, b, err)
+		}
+		var back stint.Time
+		if err := json.Unmarshal(b, &back); err != nil || !back.Equal(got.Time) {
+			t.Errorf("%s comes back as %s, %v", b, back, err)
+		}
+		if us := stint.TimeOfMicros(got.UnixMicro()); !us.Equal(got.Time) {
+			t.Errorf("%s by microseconds is %s", got, us)
+		}
+	}
+	for _, bad := range []string{"", "yesterday", "2026-01-02", "2026-13-02T03:04:05Z", "1767323045"} {
+		if _, err := stint.ParseTime(bad); err == nil {
+			t.Errorf("%q is read as a time", bad)
+		}
+	}
+}
+
+func TestSize(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]stint.Size{"1": 1, "64MiB": 64 << 20, "2 GiB": 2 << 30, "1.5KiB": 1536, "500MB": 500_000_000, "7B": 7} {
+		if got, err := stint.ParseSize(in); err != nil || got != want {
+			t.Errorf("%q is %d, %v; want %d", in, got, err, want)
+		}
+	}
+	for _, bad := range []string{"", "-1", "1XB", "9999999TiB", "NaN", "GiB", "1e40"} {
+		if got, err := stint.ParseSize(bad); err == nil {
+			t.Errorf("%q is read as %d bytes", bad, got)
+		}
+	}
+	for size, want := range map[stint.Size]string{64 << 20: "64MiB", 1500: "1500", 0: "0", 1 << 40: "1TiB"} {
+		if got := size.String(); got != want {
+			t.Errorf("%d is written %q, want %q", int64(size), got, want)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for _, good := range []string{"a", "reviewer", "a-b", "0", strings.Repeat("a", 64)} {
+		if e := stint.CheckName("name", good); e != nil {
+			t.Errorf("%q: %v", good, e)
+		}
+	}
+	for _, bad := range []string{"", "-a", "a-", "A", "a_b", "a b", "ä", strings.Repeat("a", 65), "a/b"} {
+		if stint.CheckName("name", bad) == nil {
+			t.Errorf("%q passes as a name", bad)
+		}
+	}
+	for _, bad := range []string{"", "1A", "A-B", "LD_PRELOAD", "ld_preload", "STINT_X", "HOME", "BASH_ENV", strings.Repeat("A", 257), "A=B"} {
+		if stint.CheckVariable("variables.x", bad) == nil {
+			t.Errorf("%q passes as a variable", bad)
+		}
+	}
+	for _, good := range []string{"A", "_x", "API_KEY", "path2"} {
+		if e := stint.CheckVariable("variables.x", good); e != nil {
+			t.Errorf("%q: %v", good, e)
+		}
+	}
+}
+
+func TestSeveralFaultsAreToldTogether(t *testing.T) {
+	t.Parallel()
+	if stint.Several(nil) != nil {
+		t.Error("no fault is a fault")
+	}
+	one := stint.InvalidParam("a", "A is wrong.")
+	if got := stint.Several([]*stint.Error{one}); !errors.Is(got, one) {
+		t.Errorf("one fault became %v", got)
+	}
+	got, ok := errors.AsType[*stint.Error](stint.Several([]*stint.Error{one, stint.MissingParam("b", "B is missing.")}))
+	if !ok || got.Code != stint.CodeInvalidParameter || got.Message != "A is wrong. B is missing." {
+		t.Fatalf("two faults became %+v", got)
+	}
+	want := []stint.Detail{{Param: "a", Code: "invalid_parameter", Message: "A is wrong."}, {Param: "b", Code: "missing_parameter", Message: "B is missing."}}
+	if diff := cmp.Diff(want, got.Details); diff != "" {
+		t.Errorf("details (-want +got):\n%s", diff)
+	}
+}
+
+func TestMessagesHoldNoControlCharacters(t *testing.T) {
+	t.Parallel()
+	e := stint.NoSuch("run", "run_\x1b[31m\n"+strings.Repeat("x", 5000))
+	if strings.ContainsAny(e.Message, "\x1b\n") || len(e.Message) > 300 {
+		t.Errorf("message %q", e.Message)
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	for _, s := range stint.Statuses {
+		if !s.Valid() || s.Final() == (s == stint.Pending || s == stint.Running) {
+			t.Errorf("%s: valid %v, final %v", s, s.Valid(), s.Final())
+		}
+	}
+	if stint.Status("done").Valid() {
+		t.Error("an invented status is valid")
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	t.Parallel()
+	total := int64(2000)
+	got := stint.Summarize([]stint.MetricsSample{{CPUPercent: 10, MemoryUsedMb: 5}, {CPUPercent: 30, MemoryUsedMb: 3}}, &total)
+	if diff := cmp.Diff(stint.MetricsSummary{AvgCPUPercent: 20, MaxMemoryUsedMb: 5, TotalDurationMs: &total}, got); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	if got := stint.Summarize(nil, nil); got != (stint.MetricsSummary{}) {
+		t.Errorf("summary of nothing is %+v", got)
+	}
+}
+
+func TestRunShowsItsMembers(t *testing.T) {
+	t.Parallel()
+	at := stint.TimeOf(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	created, err := json.Marshal(stint.Run{RunSummary: stint.RunSummary{CreatedAt: at}})
+	if err != nil || strings.Contains(string(created), "volumes") {
+		t.Errorf("a run without volumes shows %s, %v", created, err)
+	}
+	read, err := json.Marshal(stint.Run{RunSummary: stint.RunSummary{CreatedAt: at}, Volumes: map[string]string{}})
+	if err != nil || !strings.Contains(string(read), `"volumes":{}`) {
+		t.Errorf("a run with no volumes shows %s, %v", read, err)
+	}
+}
