@@ -1,0 +1,183 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+)
+
+// nouns are the types of the dictionary by the schema that describes them. A
+// member is without when the schema leaves it out on purpose.
+var nouns = map[string]struct {
+	of      any
+	without []string
+}{
+	"Run":                {of: stint.Run{}},
+	"CreatedRun":         {stint.Run{}, []string{"volumes"}},
+	"RunSummary":         {of: stint.RunSummary{}},
+	"NewRun":             {of: stint.NewRun{}},
+	"StatusData":         {of: stint.StatusData{}},
+	"OutputData":         {of: stint.OutputData{}},
+	"ErrorData":          {of: stint.ErrorData{}},
+	"CompleteData":       {of: stint.CompleteData{}},
+	"StatusEvent":        {of: stint.Event{}},
+	"CompleteEvent":      {of: stint.Event{}},
+	"LogEntry":           {of: stint.LogEntry{}},
+	"Metrics":            {of: stint.Metrics{}},
+	"MetricsSample":      {of: stint.MetricsSample{}},
+	"MetricsSummary":     {of: stint.MetricsSummary{}},
+	"Agent":              {of: stint.Agent{}},
+	"AgentVersion":       {stint.AgentVersion{}, []string{"definition"}},
+	"AgentVersionDetail": {of: stint.AgentVersion{}},
+	"AgentDefinition":    {of: stint.Definition{}},
+	"Artifact":           {of: stint.Tree{}},
+	"ArtifactDetail":     {of: stint.TreeDetail{}},
+	"ArtifactVersion":    {stint.TreeVersion{}, []string{"volumeId"}},
+	"Volume":             {of: stint.Tree{}},
+	"VolumeDetail":       {of: stint.TreeDetail{}},
+	"VolumeVersion":      {stint.TreeVersion{}, []string{"artifactId"}},
+	"FileEntry":          {of: stint.FileEntry{}},
+	"FileChange":         {of: stint.FileChange{}},
+	"Session":            {of: stint.Session{}},
+	"Checkpoint":         {of: stint.Checkpoint{}},
+	"Token":              {stint.Token{}, []string{"token"}},
+	"CreatedToken":       {of: stint.Token{}},
+	"NewToken":           {of: stint.NewToken{}},
+	"Secret":             {of: stint.Secret{}},
+	"Pagination":         {of: stint.Pagination{}},
+	"RunPage":            {of: stint.Page[stint.RunSummary]{}},
+}
+
+// members lists the JSON members of a struct; optional are those that may be
+// left out.
+func members(t reflect.Type) (all, optional []string) {
+	for f := range t.Fields() {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case f.Anonymous && name == "":
+			inner, left := members(f.Type)
+			all, optional = append(all, inner...), append(optional, left...)
+		default:
+			all = append(all, name)
+			if strings.Contains(options, "omit") {
+				optional = append(optional, name)
+			}
+		}
+	}
+	return all, optional
+}
+
+func TestSchemasHaveTheMembersOfTheDictionary(t *testing.T) {
+	t.Parallel()
+	doc := valid(t)
+	for name, noun := range nouns {
+		all, optional := members(reflect.TypeOf(noun.of))
+		all = slices.DeleteFunc(all, func(m string) bool { return slices.Contains(noun.without, m) })
+		s := doc.Components.Schemas[name].Value
+		if diff := cmp.Diff(slices.Sorted(slices.Values(all)), slices.Sorted(maps.Keys(s.Properties))); diff != "" {
+			t.Errorf("%s (-dictionary +document):\n%s", name, diff)
+		}
+		for _, m := range all {
+			if !slices.Contains(optional, m) && !slices.Contains(s.Required, m) {
+				t.Errorf("%s: %s always stands there but is not required", name, m)
+			}
+		}
+	}
+}
+
+func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
+	t.Parallel()
+	schemas := valid(t).Components.Schemas
+	statuses := make([]string, len(stint.Statuses))
+	for i, s := range stint.Statuses {
+		statuses[i] = string(s)
+	}
+	for name, c := range map[string]struct {
+		of   *openapi3.SchemaRef
+		want []string
+	}{
+		"status": {schemas["RunStatus"], statuses},
+		"scopes": {schemas["Scope"], stint.Scopes},
+		"reasons": {schemas["StatusReason"], []string{
+			string(stint.ReasonExitCode), string(stint.ReasonTimeLimit), string(stint.ReasonCancelled), string(stint.ReasonOutOfMemory),
+			string(stint.ReasonDiskFull), string(stint.ReasonOutputLimit), string(stint.ReasonWorkerLost), string(stint.ReasonSandboxError),
+			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
+		}},
+		"codes": {schemas["ErrorCode"], []string{
+			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
+			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
+			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict,
+			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
+		}},
+		"log types": {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},
+	} {
+		if diff := cmp.Diff(strings.Join(c.want, " "), words(c.of)); diff != "" {
+			t.Errorf("%s (-dictionary +document):\n%s", name, diff)
+		}
+	}
+}
+
+// The examples are what the types of the dictionary read and write.
+func TestExamplesAreReadAndWrittenByTheDictionary(t *testing.T) {
+	t.Parallel()
+	doc := valid(t)
+	for name, into := range map[string]any{
+		"Run": &stint.Run{}, "CreatedRun": &stint.Run{}, "FailedRun": &stint.Run{}, "CancelledRun": &stint.Run{}, "NewRunFull": &stint.NewRun{},
+		"RunPage": &stint.Page[stint.RunSummary]{}, "EventPage": &stint.Page[stint.Event]{}, "LogPage": &stint.Page[stint.LogEntry]{},
+		"Metrics": &stint.Metrics{}, "Agent": &stint.Agent{}, "AgentVersionDetail": &stint.AgentVersion{}, "ArtifactDetail": &stint.TreeDetail{},
+		"EmptyVolume": &stint.TreeDetail{}, "VolumeVersionPage": &stint.Page[stint.TreeVersion]{}, "FilePage": &stint.Page[stint.FileEntry]{},
+		"ChangePage": &stint.Page[stint.FileChange]{}, "Session": &stint.Session{}, "Checkpoint": &stint.Checkpoint{},
+		"Token": &stint.Token{}, "CreatedToken": &stint.Token{}, "NewToken": &stint.NewToken{}, "SecretPage": &stint.Page[stint.Secret]{},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			raw, err := json.Marshal(doc.Components.Examples[name].Value.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			dec := json.NewDecoder(bytes.NewReader(raw))
+			dec.DisallowUnknownFields()
+			if err := dec.Decode(into); err != nil {
+				t.Fatal(err)
+			}
+			written, err := json.Marshal(into)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tree(t, raw), tree(t, written)); diff != "" {
+				t.Errorf("(-example +written):\n%s", diff)
+			}
+		})
+	}
+}
+
+func tree(t *testing.T, raw []byte) (v any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestDefinitionExamplesAreAccepted(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"NewAgent", "NewAgentFull", "AgentDefinition"} {
+		raw, err := json.Marshal(valid(t).Components.Examples[name].Value.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := stint.ParseDefinition(raw); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

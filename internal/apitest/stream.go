@@ -1,0 +1,169 @@
+package apitest
+
+import (
+	"bytes"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/stint-dev/stint"
+)
+
+// maxBlock bounds one block of an event stream.
+const maxBlock = 64 << 20
+
+// stream checks an event stream while somebody reads it: what was read up to
+// the end of a block is checked, nothing is read ahead. After the first fault
+// it only passes the bytes on.
+type stream struct {
+	x        *exchange
+	schemas  map[string]*openapi3.Schema // of the data, by event type
+	body     io.ReadCloser
+	pending  []byte // the beginning of a block that is not complete
+	last     int64  // the ID seen last
+	status   string // of the last status event
+	complete bool
+	broken   bool
+}
+
+func newStream(x *exchange, media *openapi3.MediaType, b io.ReadCloser) io.ReadCloser {
+	s := &stream{x: x, schemas: eventSchemas(x.doc, media), body: b}
+	after := strings.TrimSpace(x.req.Header.Get("Last-Event-ID"))
+	if after == "" {
+		after = x.req.URL.Query().Get("lastEventId")
+	}
+	if after != "" {
+		n, err := strconv.ParseInt(after, 10, 64)
+		if err != nil || n < 0 {
+			x.fault("a stream was opened behind '%s', which no event is called", after)
+			return b
+		}
+		s.last = n
+	}
+	return s
+}
+
+// eventSchemas reads the x-events of the document: event type to schema.
+func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3.Schema {
+	schemas := map[string]*openapi3.Schema{}
+	events, _ := media.Extensions["x-events"].(map[string]any)
+	for event, v := range events {
+		ref, _ := v.(map[string]any)
+		name, _ := ref["$ref"].(string)
+		if s := doc.Components.Schemas[strings.TrimPrefix(name, "#/components/schemas/")]; s != nil {
+			schemas[event] = s.Value
+		}
+	}
+	return schemas
+}
+
+// Read reads from the stream and checks the blocks that became complete.
+func (s *stream) Read(p []byte) (int, error) {
+	n, err := s.body.Read(p)
+	if s.broken {
+		return n, err
+	}
+	s.pending = append(s.pending, p[:n]...)
+	for !s.broken {
+		block, rest, whole := bytes.Cut(s.pending, []byte("\n\n"))
+		if !whole {
+			break
+		}
+		s.check(string(block))
+		s.pending = rest
+	}
+	switch {
+	case s.broken:
+	case len(s.pending) > maxBlock:
+		s.fault("a block has more than %d bytes", maxBlock)
+	case err == io.EOF && len(s.pending) > 0:
+		s.fault("the stream ends inside a block: %.80q", s.pending)
+	}
+	if s.broken {
+		s.pending = nil
+		if fault := s.x.flush(); fault != nil {
+			return n, fault
+		}
+	}
+	return n, err
+}
+
+// Close closes the stream.
+func (s *stream) Close() error { return s.body.Close() }
+
+func (s *stream) fault(format string, args ...any) {
+	s.broken = true
+	s.x.fault("stream behind event %d: "+format, append([]any{s.last}, args...)...)
+}
+
+func (s *stream) check(block string) {
+	event, data, id, ok := s.cutBlock(block)
+	if !ok {
+		s.fault("a block is not the lines event, data and id: %.120q", block)
+		return
+	}
+	schema := s.schemas[event]
+	switch {
+	case schema == nil:
+		s.fault("there is no event type '%s'", event)
+	case s.complete:
+		s.fault("'%s' follows complete", event)
+	default:
+		s.checkID(event, id)
+		for _, m := range matchesJSON(schema, []byte(data), openapi3.VisitAsResponse()) {
+			s.fault("data of %s: %s", event, m)
+		}
+	}
+	if !s.broken {
+		s.follow(event, data)
+	}
+}
+
+// cutBlock reads the three lines of a block. A heartbeat before any event has
+// no ID to repeat, and no line for it.
+func (s *stream) cutBlock(block string) (event, data, id string, ok bool) {
+	lines := strings.Split(block, "\n")
+	if len(lines) == 2 && s.last == 0 && lines[0] == "event: "+string(stint.EventHeartbeat) {
+		lines = append(lines, "id: 0")
+	}
+	if len(lines) != 3 {
+		return "", "", "", false
+	}
+	event, first := strings.CutPrefix(lines[0], "event: ")
+	data, second := strings.CutPrefix(lines[1], "data: ")
+	id, third := strings.CutPrefix(lines[2], "id: ")
+	return event, data, id, first && second && third
+}
+
+func (s *stream) checkID(event, id string) {
+	want := s.last + 1
+	if event == string(stint.EventHeartbeat) {
+		want = s.last
+	}
+	if id != strconv.FormatInt(want, 10) {
+		s.fault("the ID of %s is '%s', not %d", event, id, want)
+		return
+	}
+	s.last = want
+}
+
+// follow remembers what later events must agree with.
+func (s *stream) follow(event, data string) {
+	v, _ := decode([]byte(data))
+	object, _ := v.(map[string]any)
+	status, _ := object["status"].(string)
+	switch stint.EventType(event) {
+	case stint.EventStatus:
+		if stint.Status(s.status).Final() {
+			s.fault("the status changes from %s to %s", s.status, status)
+		}
+		s.status = status
+	case stint.EventComplete:
+		if s.status != "" && s.status != status {
+			s.fault("complete says %s, the last status was %s", status, s.status)
+		}
+		s.complete = true
+	}
+}

@@ -1,0 +1,178 @@
+package apitest
+
+import (
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// poolSize bounds each of a pool's lists, of identifiers each kind.
+const poolSize = 24
+
+var (
+	idForm       = regexp.MustCompile(`^([a-z]+_[0-7][0-9a-hjkmnp-tv-z]{25}|v[1-9][0-9]*_[0-9a-z]{20})$`)
+	needsVersion = regexp.MustCompile(`/(versions/\{v\}.*|diff|download)$`)
+	versionForm  = regexp.MustCompile(`^v[1-9][0-9]*_[0-9a-z]{20}$`)
+)
+
+// pool is what a walk knows to exist.
+type pool struct {
+	ids     []string // of all kinds
+	filled  []string // of trees that the walk has put a version in
+	made    []string // of things that the walk created, and may delete
+	created int
+	agents  []string // names
+	secrets []string // names that the walk stored
+	paths   []string // of files
+	links   []string // of downloads
+	cursors map[string][]string
+}
+
+func newPool(s Seeds) *pool {
+	p := &pool{cursors: map[string][]string{}}
+	for _, id := range s.IDs {
+		p.keepID(id)
+	}
+	p.agents, p.paths = slices.Clone(s.Names), append([]string{"hello.txt", "a/b.txt"}, s.Paths...)
+	return p
+}
+
+func (p *pool) keepID(id string) {
+	kind, _, _ := strings.Cut(id, "_")
+	if len(withPrefix(p.ids, kind+"_")) < poolSize && !slices.Contains(p.ids, id) {
+		p.ids = append(p.ids, id)
+	}
+}
+
+func keep(list *[]string, v string) {
+	if v != "" && len(*list) < poolSize && !slices.Contains(*list, v) {
+		*list = append(*list, v)
+	}
+}
+
+// prefixes tells which kind of ID the paths below a collection take.
+var prefixes = map[string]string{
+	"runs": "run_", "agents": "ag_", "artifacts": "art_", "volumes": "vol_", "sessions": "sess_", "checkpoints": "chk_", "tokens": "tok_",
+}
+
+// pathValues are values of a path parameter that exist, or existed.
+func (p *pool) pathValues(at place, name string) []string {
+	collection := at.route.segments[min(1, len(at.route.segments)-1)]
+	switch name {
+	case "id":
+		from := p.ids
+		if at.method == http.MethodDelete {
+			from = p.made
+		}
+		if filled := withPrefix(p.filled, prefixes[collection]); len(filled) > 0 && needsVersion.MatchString(at.route.path) {
+			return filled
+		}
+		return withPrefix(from, prefixes[collection])
+	case "v":
+		known := []string{"latest", "1", "v1"}
+		if collection == "agents" {
+			return append(known, withPrefix(p.ids, "agv_")...)
+		}
+		for _, id := range p.ids {
+			if versionForm.MatchString(id) {
+				known = append(known, id)
+			}
+		}
+		return known
+	case "name":
+		return p.secrets
+	case "path":
+		return p.paths
+	case "link":
+		return p.links
+	}
+	return nil
+}
+
+func withPrefix(ids []string, prefix string) []string {
+	var some []string
+	for _, id := range ids {
+		if strings.HasPrefix(id, prefix) {
+			some = append(some, id)
+		}
+	}
+	return some
+}
+
+// cursor is one that a list of that path gave, or none.
+func (p *pool) cursor(path string, rng *rand.Rand) string {
+	if len(p.cursors[path]) == 0 {
+		return ""
+	}
+	return one(rng, p.cursors[path]...)
+}
+
+// learn takes what an answer names.
+func (p *pool) learn(s *shot, resp *http.Response, raw []byte) {
+	if s.place.op == nil {
+		return
+	}
+	if s.method == http.MethodDelete {
+		p.forget(s.path[strings.LastIndex(s.path, "/")+1:])
+		return
+	}
+	if u, err := url.Parse(resp.Header.Get("Location")); err == nil {
+		if link, ok := strings.CutPrefix(u.EscapedPath(), "/v1/downloads/"); ok {
+			keep(&p.links, link)
+		}
+	}
+	v, err := decode(raw)
+	if err != nil {
+		return
+	}
+	object, _ := v.(map[string]any)
+	switch s.place.op.OperationID {
+	case "pushArtifactVersion", "pushVolumeVersion":
+		keep(&p.filled, strings.Split(s.path, "/")[3])
+	case "createAgent", "createArtifact", "createVolume", "createToken":
+		id, _ := object["id"].(string)
+		if p.created++; p.created%4 == 0 { // most of it stays, to be walked on
+			keep(&p.made, id)
+		}
+	case "putSecret":
+		name, _ := object["name"].(string)
+		keep(&p.secrets, name)
+	}
+	p.gather(s.place.route.path, v)
+}
+
+func (p *pool) forget(deleted string) {
+	for _, list := range []*[]string{&p.ids, &p.filled, &p.made, &p.secrets} {
+		*list = slices.DeleteFunc(*list, func(v string) bool { return v == deleted })
+	}
+}
+
+func (p *pool) gather(path string, v any) {
+	switch v := v.(type) {
+	case []any:
+		for _, e := range v {
+			p.gather(path, e)
+		}
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			e := v[name]
+			text, isText := e.(string)
+			switch {
+			case isText && name == "nextCursor":
+				list := p.cursors[path]
+				keep(&list, text)
+				p.cursors[path] = list
+			case isText && name == "path":
+				keep(&p.paths, text)
+			case isText && idForm.MatchString(text):
+				p.keepID(text)
+			default:
+				p.gather(path, e)
+			}
+		}
+	}
+}
