@@ -1,0 +1,235 @@
+package feed_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/notify"
+	"github.com/stint-dev/stint/internal/notify/inproc"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func event(n int) stint.Event {
+	return stint.Event{Type: stint.EventOutput, Data: json.RawMessage(fmt.Sprintf(`{"content":"%d"}`, n))}
+}
+
+func complete() stint.Event {
+	return stint.Event{Type: stint.EventComplete, Data: json.RawMessage(`{"status":"completed","executionTimeMs":1}`)}
+}
+
+// whole is the stream that a reader from the beginning must see.
+func whole(m *memory) []byte {
+	var b []byte
+	for i := range m.events {
+		b = feed.AppendFrame(b, &m.events[i])
+	}
+	return b
+}
+
+func readAll(ctx context.Context, t *testing.T, f *feed.Feed, after int64) []byte {
+	t.Helper()
+	r, err := f.Follow(ctx, "run_x", after)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	defer r.Close()
+	var got []byte
+	for {
+		frames, _, done, err := r.Next(ctx)
+		if err != nil {
+			t.Errorf("after %d bytes: %v", len(got), err)
+			return got
+		}
+		got = append(got, frames...)
+		if done {
+			return got
+		}
+	}
+}
+
+// commit writes events the ways they are committed in life: pushed, only
+// announced, pushed twice after a lost acknowledgement.
+func commit(f *feed.Feed, m *memory, n int) {
+	for i := range n {
+		e := m.add(event(i))
+		switch i % 5 {
+		case 0:
+			f.Wake("run_x")
+		case 1:
+			f.Committed("run_x", []stint.Event{e})
+			f.Committed("run_x", []stint.Event{e})
+		default:
+			f.Committed("run_x", []stint.Event{e})
+		}
+	}
+	m.add(complete())
+	f.Wake("run_x")
+}
+
+func TestEveryReaderSeesTheSameStream(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m := &memory{}
+	f := feed.New(m, inproc.New(), false)
+	var wg sync.WaitGroup
+	results := make([][]byte, 50)
+	for i := range results {
+		wg.Go(func() { results[i] = readAll(ctx, t, f, 0) })
+	}
+	commit(f, m, 3000)
+	wg.Wait()
+	want := whole(m)
+	for i, got := range results {
+		if !bytes.Equal(want, got) {
+			t.Fatalf("reader %d saw %d bytes, want %d; first difference at %d", i, len(got), len(want), difference(want, got))
+		}
+	}
+	if got := readAll(ctx, t, f, 0); !bytes.Equal(want, got) {
+		t.Error("the replay differs from the live stream")
+	}
+}
+
+func TestResumeAtEveryEvent(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	f := feed.New(m, inproc.New(), false)
+	commit(f, m, 40)
+	want := whole(m)
+	for after := range len(m.events) {
+		got := readAll(t.Context(), t, f, int64(after))
+		if !bytes.HasSuffix(want, got) || bytes.Count(got, []byte("\nid: ")) != len(m.events)-after {
+			t.Errorf("resumed after %d: %q", after, got)
+		}
+	}
+}
+
+// TestWatchedRunIsReadOnce holds a thousand readers to a handful of reads.
+func TestWatchedRunIsReadOnce(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m := &memory{}
+	f := feed.New(m, inproc.New(), false)
+	const readers, events = 200, 100
+	position := make(chan int64, readers*(events+2))
+	var wg sync.WaitGroup
+	for range readers {
+		wg.Go(func() {
+			r, err := f.Follow(ctx, "run_x", 0)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			for {
+				_, last, done, err := r.Next(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				position <- last
+				if done {
+					return
+				}
+			}
+		})
+	}
+	first := m.add(event(0))
+	f.Committed("run_x", []stint.Event{first})
+	for range readers {
+		<-position
+	}
+	for i := range events {
+		e := m.add(event(i))
+		f.Committed("run_x", []stint.Event{e})
+	}
+	e := m.add(complete())
+	f.Committed("run_x", []stint.Event{e})
+	wg.Wait()
+	if m.reads > 4*readers {
+		t.Errorf("%d readers of %d events read the journal %d times", readers, events, m.reads)
+	}
+}
+
+func TestReaderEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	m.add(event(1))
+	f := feed.New(m, inproc.New(), false)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := f.Follow(ctx, "run_x", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cancel()
+	if _, last, done, err := r.Next(ctx); err == nil || done || last != 1 {
+		t.Errorf("last %d, done %v, error %v", last, done, err)
+	}
+}
+
+func TestOtherProcessesWakeReaders(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	m := &memory{}
+	m.add(event(1))
+	bus := inproc.New()
+	f := feed.New(m, bus, true)
+	r, err := f.Follow(ctx, "run_x", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	got := make(chan int64, 1)
+	go func() {
+		_, last, _, _ := r.Next(ctx)
+		got <- last
+	}()
+	m.add(event(2))
+	bus.Publish(notify.TopicRun("run_x"))
+	if last := <-got; last != 2 {
+		t.Errorf("woken at %d, want 2", last)
+	}
+}
+
+func TestEventsPage(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	for i := range 7 {
+		m.add(event(i))
+	}
+	f := feed.New(m, inproc.New(), false)
+	for _, tt := range []struct {
+		after int64
+		limit int
+		want  int
+		more  bool
+	}{{0, 3, 3, true}, {3, 4, 4, false}, {3, 3, 3, true}, {7, 5, 0, false}, {0, 100, 7, false}} {
+		events, more, err := f.Events(t.Context(), "run_x", tt.after, tt.limit)
+		if err != nil || len(events) != tt.want || more != tt.more {
+			t.Errorf("after %d limit %d: %d events, more %v, error %v; want %d, %v", tt.after, tt.limit, len(events), more, err, tt.want, tt.more)
+		}
+	}
+}
+
+func difference(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return min(len(a), len(b))
+}

@@ -1,0 +1,134 @@
+package feed_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/notify/inproc"
+)
+
+var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func outputEvent(at time.Time, content string) stint.Event {
+	data, _ := json.Marshal(stint.OutputData{Content: content, Stream: "stdout"})
+	return stint.Event{Type: stint.EventOutput, At: stint.TimeOf(at), Data: data}
+}
+
+// drawLog makes a run whose events and entries share many timestamps.
+func drawLog(t *rapid.T) (*memory, []string) {
+	m := &memory{}
+	type line struct {
+		at   int
+		rank int
+		text string
+	}
+	var lines []line
+	at := 0
+	for i := range rapid.IntRange(0, 40).Draw(t, "items") {
+		at += rapid.IntRange(0, 2).Draw(t, "step")
+		when := epoch.Add(time.Duration(at) * time.Millisecond)
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			m.add(stint.Event{Type: stint.EventStatus, At: stint.TimeOf(when), Data: json.RawMessage(`{"status":"running"}`)})
+		case 1:
+			text := fmt.Sprintf("entry %d", i)
+			m.log(when, text)
+			lines = append(lines, line{at, 0, text})
+		default:
+			n := rapid.IntRange(1, 4).Draw(t, "lines")
+			var content []string
+			for l := range n {
+				content = append(content, fmt.Sprintf("event %d line %d", i, l))
+				lines = append(lines, line{at, 1, content[l]})
+			}
+			m.add(outputEvent(when, strings.Join(content, "\n")+"\n"))
+		}
+	}
+	slices.SortStableFunc(lines, func(a, b line) int {
+		if a.at != b.at {
+			return a.at - b.at
+		}
+		return a.rank - b.rank
+	})
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = l.text
+	}
+	return m, texts
+}
+
+// TestLogPagesAreTheWholeLog holds every walk, with any page size and in both
+// directions, to the same total order.
+func TestLogPagesAreTheWholeLog(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		m, want := drawLog(t)
+		desc := rapid.Bool().Draw(t, "desc")
+		if desc {
+			slices.Reverse(want)
+		}
+		f := feed.New(m, inproc.New(), false)
+		q := feed.LogQuery{Desc: desc, Limit: rapid.IntRange(1, 7).Draw(t, "limit")}
+		got := []string{}
+		for {
+			page, next, err := f.Logs(t.Context(), "run_x", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) > q.Limit {
+				t.Fatalf("a page of %d entries, limit %d", len(page), q.Limit)
+			}
+			for _, e := range page {
+				got = append(got, e.Message)
+			}
+			if next == nil {
+				break
+			}
+			q.After = next
+		}
+		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
+			t.Fatalf("walk (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestLogBoundsAreInclusive(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	for i := range 5 {
+		m.add(outputEvent(epoch.Add(time.Duration(i)*time.Second), fmt.Sprintf("out %d\n", i)))
+		m.log(epoch.Add(time.Duration(i)*time.Second), fmt.Sprintf("sys %d", i))
+	}
+	f := feed.New(m, inproc.New(), false)
+	since, until := stint.TimeOf(epoch.Add(time.Second)), stint.TimeOf(epoch.Add(3*time.Second))
+	want := []string{"sys 1", "out 1", "sys 2", "out 2", "sys 3", "out 3"}
+	for _, desc := range []bool{false, true} {
+		page, next, err := f.Logs(t.Context(), "run_x", feed.LogQuery{Since: &since, Until: &until, Desc: desc, Limit: 100})
+		if err != nil || next != nil {
+			t.Fatalf("next %v, error %v", next, err)
+		}
+		got := []string{}
+		for _, e := range page {
+			got = append(got, e.Message)
+		}
+		if desc {
+			slices.Reverse(got)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("desc=%v (-want +got):\n%s", desc, diff)
+		}
+	}
+	page, _, err := f.Logs(t.Context(), "run_x", feed.LogQuery{Type: stint.LogSystem, Limit: 100})
+	if err != nil || len(page) != 5 {
+		t.Errorf("%d system entries, error %v; want 5", len(page), err)
+	}
+}

@@ -1,0 +1,115 @@
+package feed
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/notify"
+)
+
+// ringSize is how many frames a watched run keeps; a power of two.
+const ringSize = 256
+
+// pollInterval is the net below lost wake-ups between processes.
+const pollInterval = time.Second
+
+// topic is a watched run: a ring of the frames committed last. It starts
+// without knowing where the journal stands; the first reader that has caught
+// up tells it.
+type topic struct {
+	readers int // guarded by Feed.mu
+
+	refill sync.Mutex // held by the one reader that reads the journal for all
+
+	mu    sync.Mutex // guards what follows; taken after refill
+	ring  [ringSize]frame
+	first int64 // Seq of the oldest frame in the ring
+	next  int64 // Seq that follows the newest frame; 0 while unknown
+	stale bool  // the journal may hold more than the ring knows
+	gen   uint64
+	wake  chan struct{}
+
+	stop func() // ends listening
+}
+
+func newTopic() *topic { return &topic{wake: make(chan struct{})} }
+
+// listen turns wake-ups of other processes into staleness.
+func (t *topic) listen(bus notify.Bus, runID string) {
+	wake, cancel := bus.Subscribe(notify.TopicRun(runID))
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(pollInterval)
+		defer tick.Stop()
+		for {
+			select {
+			case <-wake:
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+			t.markStale()
+		}
+	}()
+	t.stop = func() { cancel(); close(quit); <-done }
+}
+
+func (t *topic) close() {
+	if t.stop != nil {
+		t.stop()
+	}
+}
+
+// markStale says that the journal may have grown, and wakes the readers.
+func (t *topic) markStale() {
+	t.mu.Lock()
+	t.stale = true
+	t.broadcast()
+	t.mu.Unlock()
+}
+
+// broadcast wakes every waiting reader. t.mu is held.
+func (t *topic) broadcast() {
+	t.gen++
+	close(t.wake)
+	t.wake = make(chan struct{})
+}
+
+// push adds committed events that continue the ring. Others only make it
+// stale: the journal is the truth.
+func (t *topic) push(events []stint.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.add(events)
+	t.broadcast()
+}
+
+func (t *topic) add(events []stint.Event) {
+	for i := range events {
+		switch e := &events[i]; {
+		case t.next == 0 || e.Seq > t.next:
+			t.stale = true
+			return
+		case e.Seq == t.next:
+			t.ring[e.Seq%ringSize] = encode(e)
+			t.next++
+			t.first = max(t.first, t.next-ringSize)
+		}
+	}
+}
+
+// caughtUp is told by a reader that found nothing after position in the
+// journal, where gen is the topic's generation before it looked.
+func (t *topic) caughtUp(position int64, gen uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gen != gen {
+		return // something happened meanwhile; look again
+	}
+	if t.next != position+1 {
+		t.first, t.next = position+1, position+1
+	}
+	t.stale = false
+}

@@ -1,0 +1,90 @@
+package framework_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+)
+
+func TestPrepare(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		definition stint.Definition
+		want       framework.Plan
+	}{
+		"shell":   {stint.Definition{Framework: "shell"}, framework.Plan{Argv: []string{"/bin/bash", "/run/p"}}},
+		"command": {stint.Definition{Framework: "command", Command: []string{"cat", "-"}}, framework.Plan{Argv: []string{"cat", "-"}, Stdin: []byte("do it")}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, err := framework.New(&tt.definition)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := f.Prepare(framework.Input{Definition: &tt.definition, Prompt: "do it", PromptPath: "/run/p"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("plan (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnknownFrameworkNamesItself(t *testing.T) {
+	t.Parallel()
+	_, err := framework.New(&stint.Definition{Framework: "codex"})
+	if err == nil || !strings.Contains(err.Error(), "codex") {
+		t.Errorf("error is %v, want one that names codex", err)
+	}
+}
+
+// FuzzText holds the decoder to: whatever the chunking, the text is the same
+// as that of one write, and runes are never torn.
+func FuzzText(f *testing.F) {
+	f.Add([]byte("héllo\nwörld 🦊"), uint8(3))
+	f.Add([]byte("\xff\xfe\xf0\x9f"), uint8(1))
+	f.Fuzz(func(t *testing.T, p []byte, step uint8) {
+		fw, err := framework.New(&stint.Definition{Framework: "shell"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(n int) string {
+			d := fw.NewDecoder()
+			var b strings.Builder
+			for rest := p; len(rest) > 0; rest = rest[min(n, len(rest)):] {
+				for _, o := range d.Write(framework.Stdout, rest[:min(n, len(rest))]) {
+					b.WriteString(o.Content)
+				}
+			}
+			for _, o := range d.Flush(framework.Stdout) {
+				b.WriteString(o.Content)
+			}
+			return b.String()
+		}
+		whole, parts := read(max(1, len(p))), read(int(step)+1)
+		if isUTF8 := strings.ToValidUTF8(string(p), "") == string(p); isUTF8 && whole != string(p) {
+			t.Errorf("text changed: %q became %q", p, whole)
+		}
+		if strings.ReplaceAll(whole, "\uFFFD", "") != strings.ReplaceAll(parts, "\uFFFD", "") {
+			t.Errorf("chunks of %d bytes read %q, whole %q", int(step)+1, parts, whole)
+		}
+	})
+}
+
+func TestVerdictFollowsExitCode(t *testing.T) {
+	t.Parallel()
+	f, _ := framework.New(&stint.Definition{Framework: "shell"})
+	if v := f.NewDecoder().Verdict(0); !v.Completed {
+		t.Error("exit 0 is no success")
+	}
+	if v := f.NewDecoder().Verdict(3); v.Completed || !strings.Contains(v.Message, "3") {
+		t.Errorf("exit 3 gives %+v", v)
+	}
+}

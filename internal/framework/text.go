@@ -1,0 +1,80 @@
+package framework
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+)
+
+// maxPiece bounds the text of one event, in bytes.
+const maxPiece = 32 << 10
+
+// text decodes plain output: every byte becomes text at once, but for a rune
+// that a write cut in two.
+type text struct {
+	held map[string][]byte // by stream: the beginning of a rune, ≤ 3 bytes
+}
+
+func newText() *text { return &text{held: map[string][]byte{}} }
+
+func (t *text) Write(stream string, p []byte) []stint.OutputData {
+	if held := t.held[stream]; len(held) > 0 {
+		p = append(held, p...)
+	}
+	whole := len(p) - partialRune(p)
+	t.held[stream] = append([]byte(nil), p[whole:]...)
+	return pieces(stream, p[:whole])
+}
+
+func (t *text) Flush(stream string) []stint.OutputData {
+	rest := t.held[stream]
+	t.held[stream] = nil
+	return pieces(stream, rest)
+}
+
+func (t *text) Verdict(exitCode int) Verdict {
+	if exitCode == 0 {
+		return Verdict{Completed: true}
+	}
+	return Verdict{Message: fmt.Sprintf("The agent's command ended with exit code %d.", exitCode)}
+}
+
+// partialRune counts the bytes at the end of p that may begin a rune which
+// continues in the next write.
+func partialRune(p []byte) int {
+	for n := 1; n <= min(3, len(p)); n++ {
+		if b := p[len(p)-n]; utf8.RuneStart(b) {
+			if b >= utf8.RuneSelf && !utf8.FullRune(p[len(p)-n:]) {
+				return n
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
+// pieces cuts text into events, at the last line end of a piece where there is
+// one. Bytes that are no UTF-8 become U+FFFD.
+func pieces(stream string, p []byte) []stint.OutputData {
+	var out []stint.OutputData
+	for len(p) > 0 {
+		n := len(p)
+		if n > maxPiece {
+			n = cutAt(p[:maxPiece])
+		}
+		out = append(out, stint.OutputData{Content: strings.ToValidUTF8(string(p[:n]), "\uFFFD"), Stream: stream})
+		p = p[n:]
+	}
+	return out
+}
+
+func cutAt(p []byte) int {
+	for i := len(p) - 1; i > len(p)/2; i-- {
+		if p[i] == '\n' {
+			return i + 1
+		}
+	}
+	return len(p) - partialRune(p)
+}
