@@ -1,0 +1,254 @@
+// Package localfs answers: how do objects rest in a folder of this machine?
+//
+// An object is written to a temporary file, synced, linked to its final name
+// (which fails where one exists) and its folder synced; so it is there whole
+// and durably, or not at all. Files have mode 0600, folders 0700.
+package localfs
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+const (
+	objects   = "objects" // the folder of finished objects
+	temporary = "tmp"     // the folder of what is being written
+	// suffix ends the file names of objects. No key holds it, so "a" and "a/b"
+	// can both exist.
+	suffix = "@"
+)
+
+// Store is a blob.Store in a folder. Several processes may open one folder.
+type Store struct {
+	root *os.Root
+
+	mu    sync.Mutex      // guards ready
+	ready map[string]bool // folders that exist durably
+}
+
+var _ blob.Store = (*Store)(nil)
+
+// Open uses dir, creating it where it is missing, and removes what crashed
+// writers left behind. Close releases it.
+func Open(dir string) (*Store, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("creating the object folder: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("opening the object folder: %w", err)
+	}
+	s := &Store{root: root, ready: map[string]bool{}}
+	if err := s.prepare(); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return s, nil
+}
+
+func (s *Store) prepare() error {
+	for _, d := range []string{objects, temporary} {
+		if err := s.ensureDir(d); err != nil {
+			return err
+		}
+	}
+	return s.sweep()
+}
+
+// Close releases the folder. Readers that are open stay usable.
+func (s *Store) Close() error { return s.root.Close() }
+
+// name is where the object of a checked key lies.
+func name(key string) string { return objects + "/" + key + suffix }
+
+// Put implements blob.Store.
+func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	if _, err := s.Stat(ctx, key); err == nil {
+		return fmt.Errorf("storing %s: %w", key, blob.ErrExists)
+	} else if !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	if err := s.put(ctx, key, r, size); err != nil {
+		return fmt.Errorf("storing %s: %w", key, err)
+	}
+	return nil
+}
+
+func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) (err error) {
+	temp := temporary + "/" + strings.ToLower(rand.Text())
+	f, err := s.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.root.Remove(temp), f.Close()) }()
+	if err := lock(f); err != nil {
+		return err
+	}
+	if err := fill(ctx, f, r, size); err != nil {
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	return s.publish(temp, name(key))
+}
+
+// fill copies r, which must hold size bytes where size is not negative.
+func fill(ctx context.Context, f *os.File, r io.Reader, size int64) error {
+	limited := r
+	if size >= 0 && size < 1<<62 {
+		limited = io.LimitReader(r, size+1)
+	}
+	n, err := io.Copy(f, &reader{ctx: ctx, r: limited})
+	if err != nil {
+		return err
+	}
+	if size >= 0 && n != size {
+		return fmt.Errorf("the content does not have the promised %d bytes", size)
+	}
+	return nil
+}
+
+// publish gives a synced file its final name, durably, unless that is taken.
+func (s *Store) publish(temp, final string) error {
+	dir := path.Dir(final)
+	if err := s.ensureDir(dir); err != nil {
+		return err
+	}
+	if err := s.root.Link(temp, final); errors.Is(err, fs.ErrExist) {
+		return blob.ErrExists
+	} else if err != nil {
+		return err
+	}
+	if err := s.syncDir(dir); err != nil {
+		return errors.Join(err, s.root.Remove(final))
+	}
+	return nil
+}
+
+// ensureDir makes dir and the folders above it exist durably: a folder whose
+// own entry is not synced would take its objects along in a power loss.
+func (s *Store) ensureDir(dir string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if dir == "." || s.ready[dir] {
+		return nil
+	}
+	for at, c := range dir + "/" {
+		if c != '/' || s.ready[dir[:at]] {
+			continue
+		}
+		if err := s.root.Mkdir(dir[:at], 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if err := s.syncDir(path.Dir(dir[:at])); err != nil {
+			return err
+		}
+		s.ready[dir[:at]] = true
+	}
+	return nil
+}
+
+func (s *Store) syncDir(dir string) error {
+	d, err := s.root.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Get implements blob.Store.
+func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return nil, err
+	}
+	if offset < 0 {
+		return nil, fmt.Errorf("reading %s: the offset %d is negative", key, offset)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f, err := s.root.Open(name(key))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", key, found(err))
+	}
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading %s: %w", key, err), f.Close())
+	}
+	g := &object{reader: reader{ctx: ctx, r: f}, Closer: f}
+	if n >= 0 {
+		g.r = io.LimitReader(f, n)
+	}
+	return g, nil
+}
+
+// Stat implements blob.Store.
+func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, err
+	}
+	if ctx.Err() != nil {
+		return blob.Info{}, context.Cause(ctx)
+	}
+	info, err := s.root.Lstat(name(key))
+	if err != nil {
+		return blob.Info{}, fmt.Errorf("looking at %s: %w", key, found(err))
+	}
+	return blob.Info{Key: key, Size: info.Size()}, nil
+}
+
+// Delete implements blob.Store. The folders of an object stay.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := s.root.Remove(name(key)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("deleting %s: %w", key, err)
+	}
+	return nil
+}
+
+// found turns the file system's word for a missing object into the port's.
+func found(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return blob.ErrNotFound
+	}
+	return err
+}
+
+// reader ends when its context does.
+type reader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (r *reader) Read(p []byte) (int, error) {
+	if r.ctx.Err() != nil {
+		return 0, context.Cause(r.ctx)
+	}
+	return r.r.Read(p)
+}
+
+// object is an open object.
+type object struct {
+	reader
+	io.Closer
+}

@@ -1,0 +1,71 @@
+package content_test
+
+import (
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/content"
+)
+
+// benchTree is a source tree: many small files that compress, and a large one
+// that does not.
+func benchTree(b *testing.B) (l *content.Library, dir string, ref content.Ref) {
+	b.Helper()
+	s, err := localfs.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	l = newLibrary(b, s, content.Options{})
+	dir = b.TempDir()
+	for i := range 2000 {
+		write(b, dir, map[string]string{fmt.Sprintf("d%d/f%d", i%40, i): string(text(byte(i), 2000+i*7))})
+	}
+	write(b, dir, map[string]string{"large": string(noise(1, 32<<20))})
+	ref, err = l.FromDir(b.Context(), org, "", dir, content.DirOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l, dir, ref
+}
+
+func BenchmarkFromDir(b *testing.B) {
+	l, dir, ref := benchTree(b)
+	for name, parent := range map[string]string{"first": "", "unchanged": ref.Digest} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(ref.Size)
+			for b.Loop() {
+				if _, err := l.FromDir(b.Context(), org, parent, dir, content.DirOptions{}); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkArchive(b *testing.B) {
+	l, _, ref := benchTree(b)
+	b.SetBytes(ref.Size)
+	for b.Loop() {
+		a, err := l.Archive(b.Context(), org, ref.Digest)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, struct{ io.Reader }{a}); err != nil {
+			b.Fatal(err)
+		}
+		a.Close()
+	}
+}
+
+func BenchmarkCheckout(b *testing.B) {
+	l, _, ref := benchTree(b)
+	b.SetBytes(ref.Size)
+	for b.Loop() {
+		if err := l.Checkout(b.Context(), org, ref.Digest, b.TempDir()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,495 @@
+package content_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/content"
+)
+
+// rawTar writes headers as they are, without a thought for sense.
+func rawTar(t testing.TB, headers ...tar.Header) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, h := range headers {
+		if h.ModTime.IsZero() && h.Typeflag != tar.TypeXGlobalHeader {
+			h.ModTime = someTime.Truncate(time.Second)
+		}
+		body := []byte(nil)
+		if h.Typeflag == 0 || h.Typeflag == tar.TypeReg {
+			h.Typeflag, body = tar.TypeReg, []byte("body")
+			h.Size = 4
+		}
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// patched changes a header's field and mends its checksum.
+func patched(b []byte, offset int, field string) []byte {
+	b = bytes.Clone(b)
+	copy(b[offset:], field)
+	copy(b[148:156], "        ")
+	sum := 0
+	for _, c := range b[:512] {
+		sum += int(c)
+	}
+	octal := []byte("000000\x00 ")
+	for i := 5; i >= 0; i-- {
+		octal[i] = '0' + byte(sum&7)
+		sum >>= 3
+	}
+	copy(b[148:156], octal)
+	return b
+}
+
+func TestHostileArchivesAreRefused(t *testing.T) {
+	t.Parallel()
+	plain := rawTar(t, tar.Header{Name: "f"})
+	zipped := gzipped(t, plain)
+	negative := "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xfe"
+	flipped := func(b []byte, at int) []byte {
+		b = bytes.Clone(b)
+		b[at] ^= 0x10
+		return b
+	}
+	link := func(name, target string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeSymlink, Linkname: target}
+	}
+	hard := func(name, target string) tar.Header {
+		return tar.Header{Name: name, Typeflag: tar.TypeLink, Linkname: target}
+	}
+	folder := func(name string) tar.Header { return tar.Header{Name: name, Typeflag: tar.TypeDir} }
+	f := tar.Header{Name: "f"}
+	for _, c := range []struct {
+		name   string
+		format content.Format
+		input  []byte
+		says   string // in the message
+	}{
+		{"absolute path", content.Tar, rawTar(t, tar.Header{Name: "/etc/passwd"}), "/etc/passwd"},
+		{"absolute folder", content.Tar, rawTar(t, folder("/")), "absolute"},
+		{"dot dot", content.Tar, rawTar(t, tar.Header{Name: "../evil"}), "../evil"},
+		{"dot dot within", content.Tar, rawTar(t, tar.Header{Name: "a/../../evil"}), "a/../../evil"},
+		{"dot dot that stays", content.Tar, rawTar(t, tar.Header{Name: "a/../b"}), "a/../b"},
+		{"dot dot at the end", content.Tar, rawTar(t, folder("a/..")), "a/.."},
+		{"dot dot folder", content.Tar, rawTar(t, folder("../")), "'../'"},
+		{"file as the tree", content.Tar, rawTar(t, tar.Header{Name: "."}), "names the tree itself"},
+		{"link as the tree", content.Tar, rawTar(t, link("./", "x")), "names the tree itself"},
+		{"absolute link", content.Tar, rawTar(t, link("l", "/etc")), "'l' leaves the tree"},
+		{"link up", content.Tar, rawTar(t, link("l", "..")), "'l' leaves the tree"},
+		{"link up from below", content.Tar, rawTar(t, link("a/b/l", "../../../x")), "a/b/l"},
+		{"link down and up", content.Tar, rawTar(t, link("l", "a/../../x")), "'l' leaves the tree"},
+		{"link through a link", content.Tar, rawTar(t, folder("a/b/"), link("a/b/up", "../.."), link("l", "a/b/up/../x")), "'l' may leave the tree"},
+		{"link through a link under a link", content.Tar, rawTar(t, folder("a/"), link("u", "a"), link("l", "u/x/../../y")), "'l' may leave the tree"},
+		{"link through a later link", content.Tar, rawTar(t, link("l", "z/../x"), link("z", ".")), "'l' may leave the tree"},
+		{"link without target", content.Tar, patched(rawTar(t, link("l", "x")), 157, "\x00"), "'l' has no target"},
+		{"long target", content.Tar, rawTar(t, link("l", strings.Repeat("x/", 2049))), "target of link 'l'"},
+		{"hard link out", content.Tar, rawTar(t, hard("l", "../x")), "'l' leaves the tree"},
+		{"absolute hard link", content.Tar, rawTar(t, hard("l", "/etc/passwd")), "/etc/passwd"},
+		{"hard link to nothing", content.Tar, rawTar(t, hard("l", "x")), "'x', which is no file"},
+		{"hard link forward", content.Tar, rawTar(t, hard("l", "f"), f), "'f', which is no file"},
+		{"hard link to itself", content.Tar, rawTar(t, hard("l", "l")), "'l', which is no file"},
+		{"hard link to a folder", content.Tar, rawTar(t, folder("d/"), hard("l", "d")), "'d', which is no file"},
+		{"hard link to a link moved up", content.Tar, rawTar(t, link("a/b/l", "../x"), hard("l", "a/b/l")), "'l' leaves the tree"},
+		{"character device", content.Tar, rawTar(t, tar.Header{Name: "dev", Typeflag: tar.TypeChar}), "'dev' is a device"},
+		{"block device", content.Tar, rawTar(t, tar.Header{Name: "dev", Typeflag: tar.TypeBlock}), "'dev' is a device"},
+		{"named pipe", content.Tar, rawTar(t, tar.Header{Name: "p", Typeflag: tar.TypeFifo}), "'p' is a named pipe"},
+		{"unknown type", content.Tar, patched(plain, 156, "Z"), "unknown type"},
+		{"file under a file", content.Tar, rawTar(t, f, tar.Header{Name: "f/x"}), "'f/x' lies under 'f'"},
+		{"file under a later file", content.Tar, rawTar(t, tar.Header{Name: "f/x"}, f), "'f/x' lies under 'f'"},
+		{"file deep under a file", content.Tar, rawTar(t, f, tar.Header{Name: "f-g"}, tar.Header{Name: "f/x/y/z"}), "lies under 'f'"},
+		{"file under a link", content.Tar, rawTar(t, link("l", "d"), folder("d/"), tar.Header{Name: "l/x"}), "'l/x' lies under 'l'"},
+		{"folder under a link", content.Tar, rawTar(t, link("l", "."), folder("l/x/")), "'l/x' lies under 'l'"},
+		{"file, then folder", content.Tar, rawTar(t, f, folder("f/")), "'f' comes twice"},
+		{"folder, then link", content.Tar, rawTar(t, folder("d/"), link("d", ".")), "'d' comes twice"},
+		{"link, then file", content.Tar, rawTar(t, link("f", "x"), f), "'f' comes twice"},
+		{"long path", content.Tar, rawTar(t, tar.Header{Name: strings.Repeat("abc/", 1024) + "x"}), "more than 4096 bytes"},
+		{"longer path", content.Tar, rawTar(t, tar.Header{Name: strings.Repeat(strings.Repeat("y", 200)+"/", 21) + "x"}), "more than 4096 bytes"},
+		{"deep path", content.Tar, rawTar(t, tar.Header{Name: strings.Repeat("a/", 255) + "x"}), "more than 255 folders deep"},
+		{"long name", content.Tar, rawTar(t, tar.Header{Name: strings.Repeat("x", 256)}), "more than 255 bytes"},
+		{"NUL in a name", content.Tar, extended(t, "path", "a\x00b"), ""},
+		{"NUL in a target", content.Tar, extended(t, "linkpath", "a\x00b"), ""},
+		{"negative size", content.Tar, patched(plain, 124, negative), ""},
+		{"negative mode", content.Tar, patched(plain, 100, negative[4:]), "negative mode"},
+		{"vast size", content.Tar, patched(plain, 124, "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff"), ""},
+		{"size past the end", content.Tar, patched(plain, 124, "00000077777\x00"), "cut short"},
+		{"size too small", content.Tar, patched(rawTar(t, tar.Header{Name: "f"}), 124, "00000000000\x00"), ""},
+		{"time out of range", content.Tar, patched(plain, 136, "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff"), ""},
+		{"broken header", content.Tar, flipped(plain, 3), "broken header"},
+		{"nothing", content.Tar, nil, "cut short"},
+		{"nothing as gzip", content.TarGzip, nil, "cut short"},
+		{"nothing as zstd", content.TarZstd, nil, "cut short"},
+		{"text", content.Tar, []byte(strings.Repeat("this is no archive. ", 100)), "broken header"},
+		{"text as gzip", content.TarGzip, []byte("this is no archive"), "not of the format"},
+		{"text as zstd", content.TarZstd, []byte("this is no archive"), "not of the format"},
+		{"gzip as tar", content.Tar, zipped, ""},
+		{"tar as gzip", content.TarGzip, plain, "not of the format"},
+		{"gzip of text", content.TarGzip, gzipped(t, []byte(strings.Repeat("this is no tar. ", 100))), "broken header"},
+		{"wrong gzip checksum", content.TarGzip, flipped(zipped, len(zipped)-6), "checksum"},
+		{"wrong gzip length", content.TarGzip, flipped(zipped, len(zipped)-2), "checksum"},
+		{"wrong zstd checksum", content.TarZstd, func() []byte { b := zstdOf(t, plain); return flipped(b, len(b)-1) }(), "checksum"},
+		{"garbage after gzip", content.TarGzip, append(bytes.Clone(zipped), "garbage"...), ""},
+		{"garbage after tar", content.Tar, append(bytes.Clone(plain), "garbage"...), "goes on after the end"},
+		{"second tar", content.Tar, append(bytes.Clone(plain), plain...), "goes on after the end"},
+		{"second gzip", content.TarGzip, append(bytes.Clone(zipped), zipped...), "goes on after the end"},
+		{"no end", content.Tar, plain[:1024], "cut short"},
+		{"half an end", content.Tar, plain[:1536], "cut short"},
+		{"end that is content", content.Tar, zerosWithoutEnd(t), "cut short"},
+		{"zstd window", content.TarZstd, wideWindow(t), "window"},
+		{"unknown format", "zip", plain, "'zip' is no format"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newMemory()
+			l := newLibrary(t, s, content.Options{})
+			ref, err := l.FromArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
+			wantRefused(t, ref, err, c.says)
+			if keys := s.keys(); len(keys) > 0 {
+				t.Errorf("the store holds %q", keys)
+			}
+		})
+	}
+}
+
+func wantRefused(t *testing.T, ref content.Ref, err error, says string) {
+	t.Helper()
+	var e *stint.Error
+	switch {
+	case err == nil:
+		t.Errorf("it was accepted as %+v", ref)
+	case !errors.As(err, &e) || e.Code != stint.CodeInvalidParameter && e.Code != stint.CodeRequestTooLarge || e.Kind == stint.Internal:
+		t.Errorf("the error is %v", err)
+	case !strings.Contains(e.Message, says):
+		t.Errorf("the message is %q, want it to say %q", e.Message, says)
+	}
+}
+
+// extended makes a tar whose entry has an extended record with any value.
+func extended(t testing.TB, key, value string) []byte {
+	t.Helper()
+	record := " " + key + "=" + value + "\n"
+	record = string(rune('0'+(len(record)+2)/10)) + string(rune('0'+(len(record)+2)%10)) + record
+	h := patched(rawTar(t, tar.Header{Name: "x", Typeflag: tar.TypeDir})[:512], 156, "x")
+	h = patched(h, 124, "000000000"+string(rune('0'+len(record)>>3))+string(rune('0'+len(record)&7))+"\x00")
+	b := append(h, record...)
+	b = append(b, make([]byte, 512-len(record))...)
+	return append(b, rawTar(t, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "t"})...)
+}
+
+func TestExtendedMakesValidRecords(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), content.Options{})
+	ref, err := l.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(extended(t, "path", "a-b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, _, err := l.Files(t.Context(), org, ref.Digest, "", 1)
+	if err != nil || len(page) != 1 || page[0].Path != "a-b" {
+		t.Errorf("Files = %+v, %v", page, err)
+	}
+}
+
+// zerosWithoutEnd is a tar that ends in a file of zeros, which are no end.
+func zerosWithoutEnd(t testing.TB) []byte {
+	b := tarOf(t, item{name: "zeros", mtime: someTime.Truncate(time.Second), body: make([]byte, 4096)})
+	return b[:len(b)-1024]
+}
+
+func wideWindow(t testing.TB) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := zstd.NewWriter(&b, zstd.WithWindowSize(64<<20), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range [][]byte{noise(1, 512), make([]byte, 70<<20)} {
+		if _, err := w.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	files := func(n, size int) []byte {
+		items := make([]item, n)
+		for i := range items {
+			items[i] = item{name: strings.Repeat("x", i+1), body: noise(byte(i), size)}
+		}
+		return tarOf(t, items...)
+	}
+	zeros := tarOf(t, item{name: "zeros", body: make([]byte, 8<<20)})
+	links := func() []byte {
+		h := []tar.Header{{Name: "f"}}
+		for i := range 60 {
+			h = append(h, tar.Header{Name: strings.Repeat("l", i+1), Typeflag: tar.TypeLink, Linkname: "f"})
+		}
+		return rawTar(t, h...)
+	}()
+	for _, c := range []struct {
+		name   string
+		limits content.Limits
+		format content.Format
+		input  []byte
+		ok     bool
+	}{
+		{"entries met", content.Limits{Entries: 5}, content.Tar, files(5, 1), true},
+		{"entries", content.Limits{Entries: 4}, content.Tar, files(5, 1), false},
+		{"implied entries", content.Limits{Entries: 4}, content.Tar, tarOf(t, item{name: "a/b/c/d/e"}), false},
+		{"entries of one path", content.Limits{Entries: 2}, content.Tar, tarOf(t, item{name: "a"}, item{name: "a"}, item{name: "a"}), false},
+		{"file met", content.Limits{FileBytes: 1000}, content.Tar, files(1, 1000), true},
+		{"file", content.Limits{FileBytes: 999}, content.Tar, files(1, 1000), false},
+		{"total met", content.Limits{TotalBytes: 3000}, content.Tar, files(3, 1000), true},
+		{"total", content.Limits{TotalBytes: 2999}, content.Tar, files(3, 1000), false},
+		{"total of hard links", content.Limits{TotalBytes: 100}, content.Tar, links, false},
+		{"path", content.Limits{PathBytes: 3}, content.Tar, files(4, 1), false},
+		{"depth", content.Limits{Depth: 2}, content.Tar, tarOf(t, item{name: "a/b/c"}), false},
+		{"ratio below the floor", content.Limits{Ratio: 10, RatioFloor: 16 << 20}, content.TarGzip, gzipped(t, zeros), true},
+		{"gzip bomb", content.Limits{Ratio: 100, RatioFloor: 1 << 20}, content.TarGzip, gzipped(t, zeros), false},
+		{"zstd bomb", content.Limits{Ratio: 100, RatioFloor: 1 << 20}, content.TarZstd, zstdOf(t, zeros), false},
+		{"plain tar is no bomb", content.Limits{Ratio: 2, RatioFloor: 1}, content.Tar, zeros, true},
+		{"sparse bomb", content.Limits{Ratio: 100, RatioFloor: 1 << 20}, content.Tar, sparse(t, 1<<32), false},
+		{"sparse file", content.Limits{}, content.Tar, sparse(t, 3<<20), true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := newMemory()
+			l := newLibrary(t, s, content.Options{Limits: c.limits})
+			ref, err := l.FromArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
+			if c.ok {
+				if err != nil {
+					t.Errorf("it was refused: %v", err)
+				}
+				return
+			}
+			wantRefused(t, ref, err, "")
+			if keys := s.keys(); len(keys) > 0 {
+				t.Errorf("the store holds %q", keys)
+			}
+		})
+	}
+}
+
+// sparse makes a tar with a file that is one hole of n bytes.
+func sparse(t testing.TB, n int64) []byte {
+	t.Helper()
+	b := rawTar(t, tar.Header{Name: "hole", Format: tar.FormatGNU})
+	b = append(b[:512], b[1024:]...)
+	number := func(v int64) string {
+		field := []byte("\x80\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00")
+		for i := 11; i > 3; i-- {
+			field[i] = byte(v)
+			v >>= 8
+		}
+		return string(field)
+	}
+	b = patched(b, 257, "ustar  \x00")
+	b = patched(b, 156, "S")
+	b = patched(b, 124, number(0))
+	b = patched(b, 386, number(n)+number(0)) // one fragment, empty, at the end
+	return patched(b, 483, number(n))
+}
+
+func TestSparseFileIsItsZeros(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), content.Options{})
+	ref, err := l.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(sparse(t, 3<<20+1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, e, err := l.Open(t.Context(), org, ref.Digest, "hole")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	got, err := io.ReadAll(f)
+	if err != nil || e.Size != 3<<20+1 || !bytes.Equal(got, make([]byte, 3<<20+1)) {
+		t.Errorf("the hole reads as %d bytes, its size is %d, %v", len(got), e.Size, err)
+	}
+}
+
+// TestEveryTruncationIsRefused cuts a small archive at every byte.
+func TestEveryTruncationIsRefused(t *testing.T) {
+	t.Parallel()
+	seconds := someTime.Truncate(time.Second)
+	plain := tarOf(t, item{name: "d/", mode: 0o755, mtime: seconds}, item{name: "d/f", body: noise(1, 100)}, item{name: "zeros", body: make([]byte, 1024), mtime: seconds})
+	for format, whole := range map[content.Format][]byte{
+		content.Tar: plain, content.TarGzip: gzipped(t, plain), content.TarZstd: zstdOf(t, plain),
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			s := newMemory()
+			l := newLibrary(t, s, content.Options{})
+			for n := range whole {
+				ref, err := l.FromArchive(t.Context(), org, "", format, bytes.NewReader(whole[:n]))
+				wantRefused(t, ref, err, "cut short")
+				if keys := s.keys(); t.Failed() || len(keys) > 0 {
+					t.Fatalf("cut at %d of %d, the store holds %q", n, len(whole), keys)
+				}
+			}
+			if _, err := l.FromArchive(t.Context(), org, "", format, bytes.NewReader(whole)); err != nil {
+				t.Errorf("the whole archive: %v", err)
+			}
+		})
+	}
+}
+
+// TestSourceFailureIsNoFaultOfTheInput checks that what the caller's reader
+// says is passed on as it is.
+func TestSourceFailureIsNoFaultOfTheInput(t *testing.T) {
+	t.Parallel()
+	gone := errors.New("the connection is gone")
+	whole := gzipped(t, tarOf(t, item{name: "f", body: noise(1, 300_000)}))
+	for n := 0; n < len(whole); n += 20_011 {
+		s := newMemory()
+		l := newLibrary(t, s, content.Options{})
+		r := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(gone))
+		_, err := l.FromArchive(t.Context(), org, "", content.TarGzip, r)
+		var e *stint.Error
+		if !errors.Is(err, gone) || errors.As(err, &e) || len(s.keys()) > 0 {
+			t.Errorf("after %d bytes: %v, and the store holds %q", n, err, s.keys())
+		}
+	}
+}
+
+func TestCancelledUploadLeavesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("enough")
+	s := newMemory()
+	l := newLibrary(t, s, content.Options{})
+	whole := tarOf(t, item{name: "f", body: noise(1, 20<<20)})
+	r := io.MultiReader(bytes.NewReader(whole[:18<<20]), readerFunc(func([]byte) (int, error) {
+		cancel(why)
+		return 0, nil
+	}), bytes.NewReader(whole[18<<20:]))
+	if _, err := l.FromArchive(ctx, org, "", content.Tar, r); !errors.Is(err, why) {
+		t.Errorf("FromArchive = %v, want the cause", err)
+	}
+	if keys := s.keys(); len(keys) > 0 {
+		t.Errorf("the store holds %q", keys)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestForgivenArchives(t *testing.T) {
+	t.Parallel()
+	plain := rawTar(t, tar.Header{Name: "f"})
+	for name, input := range map[string][]byte{
+		"padding after the tar":      append(bytes.Clone(plain), make([]byte, 9000)...),
+		"a file twice":               rawTar(t, tar.Header{Name: "f"}, tar.Header{Name: "./f"}),
+		"a folder twice":             rawTar(t, tar.Header{Name: "d/", Typeflag: tar.TypeDir}, tar.Header{Name: "d", Typeflag: tar.TypeDir}, tar.Header{Name: "f"}),
+		"link up and down":           rawTar(t, tar.Header{Name: "a/b/l", Typeflag: tar.TypeSymlink, Linkname: "../../f"}, tar.Header{Name: "f"}),
+		"link to the tree":           rawTar(t, tar.Header{Name: "a/l", Typeflag: tar.TypeSymlink, Linkname: ".."}, tar.Header{Name: "f"}),
+		"link past folders and back": rawTar(t, tar.Header{Name: "a/b/", Typeflag: tar.TypeDir}, tar.Header{Name: "l", Typeflag: tar.TypeSymlink, Linkname: "a/b/../../f"}, tar.Header{Name: "f"}),
+		"global header":              append(rawTar(t, tar.Header{Typeflag: tar.TypeXGlobalHeader, PAXRecords: map[string]string{"comment": "c"}})[:1024], plain...),
+		"file named like a folder":   patched(rawTar(t, tar.Header{Name: "dir/", Typeflag: tar.TypeDir}, tar.Header{Name: "f"}), 156, "0"),
+	} {
+		l := newLibrary(t, newMemory(), content.Options{})
+		ref, err := l.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(input))
+		if err != nil || ref.Files != 1 || ref.Size != 4 {
+			t.Errorf("%s: %+v, %v", name, ref, err)
+		}
+	}
+}
+
+// TestLastOfTwoWins and hard links keep what they were linked to.
+func TestLastOfTwoWins(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), content.Options{})
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	write := func(h tar.Header, body string) {
+		h.Size, h.ModTime, h.Mode = int64(len(body)), someTime.Truncate(time.Second), max(h.Mode, 0o600)
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(w, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(tar.Header{Name: "f", Typeflag: tar.TypeReg, Mode: 0o751}, "first")
+	write(tar.Header{Name: "before", Typeflag: tar.TypeLink, Linkname: "./f"}, "")
+	write(tar.Header{Name: "f", Typeflag: tar.TypeReg}, "second")
+	write(tar.Header{Name: "after", Typeflag: tar.TypeLink, Linkname: "f"}, "")
+	write(tar.Header{Name: "chain", Typeflag: tar.TypeLink, Linkname: "before"}, "")
+	write(tar.Header{Name: "d/l", Typeflag: tar.TypeSymlink, Linkname: "../f"}, "")
+	write(tar.Header{Name: "d/m", Typeflag: tar.TypeLink, Linkname: "d/l"}, "")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ref, err := l.FromArchive(t.Context(), org, "", content.Tar, &b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	when := someTime.Truncate(time.Second)
+	checkEverywhere(t, l, ref, map[string]look{
+		"f": lookOf("file", 0o600, when, "", []byte("second")), "after": lookOf("file", 0o600, when, "", []byte("second")),
+		"before": lookOf("file", 0o751, when, "", []byte("first")), "chain": lookOf("file", 0o751, when, "", []byte("first")),
+		"d":   lookOf("dir", 0o755, time.Unix(0, 0), "", nil),
+		"d/l": lookOf("symlink", 0o777, when, "../f", nil), "d/m": lookOf("symlink", 0o777, when, "../f", nil),
+	})
+}
+
+// FuzzFromArchive feeds anything: it is refused or stored whole, never half.
+func FuzzFromArchive(f *testing.F) {
+	plain := tarOf(f, item{name: "d/", mode: 0o755}, item{name: "d/f", body: []byte("hello")}, item{name: "l", target: "d"})
+	f.Add(plain, byte(0))
+	f.Add(gzipped(f, plain), byte(1))
+	f.Add(zstdOf(f, plain), byte(2))
+	f.Add(sparse(f, 1<<20), byte(0))
+	f.Add(rawTar(f, tar.Header{Name: "f"}, tar.Header{Name: "h", Typeflag: tar.TypeLink, Linkname: "f"}), byte(0))
+	f.Add(extended(f, "path", "a-b"), byte(0))
+	s := newMemory()
+	temp := f.TempDir()
+	f.Fuzz(func(t *testing.T, input []byte, format byte) {
+		l, err := content.New(s, content.Options{TempDir: temp, Limits: content.Limits{TotalBytes: 4 << 20, RatioFloor: 8 << 20}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		formats := []content.Format{content.Tar, content.TarGzip, content.TarZstd}
+		before := len(s.keys())
+		ref, err := l.FromArchive(t.Context(), org, "", formats[int(format)%3], bytes.NewReader(input))
+		var e *stint.Error
+		switch {
+		case err == nil:
+			again, err := l.FromArchive(t.Context(), org, "", content.TarGzip, bytes.NewReader(readArchive(t, l, ref.Digest)))
+			if err != nil || again != ref {
+				t.Errorf("the archive of %+v uploads as %+v, %v", ref, again, err)
+			}
+			if err := l.Checkout(t.Context(), org, ref.Digest, t.TempDir()); err != nil {
+				t.Errorf("checking out what was accepted: %v", err)
+			}
+		case !errors.As(err, &e):
+			t.Errorf("the error is %v", err)
+		case len(s.keys()) != before:
+			t.Error("a refused archive left something")
+		}
+	})
+}

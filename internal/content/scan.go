@@ -1,0 +1,285 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint"
+)
+
+// DirOptions adjusts FromDir; the zero value takes everything within the
+// library's limits and skips what is no file, folder or link.
+type DirOptions struct {
+	// Ignore leaves an entry out, a folder with everything in it. Paths are
+	// relative and slash-separated.
+	Ignore func(path string, isDir bool) bool
+	// MaxBytes and MaxFiles bound the files of the tree; 0 is the library's
+	// limit.
+	MaxBytes, MaxFiles int64
+	// RefuseSpecials makes a socket, pipe or device an error.
+	RefuseSpecials bool
+	// Skipped is told of every socket, pipe and device that is left out.
+	Skipped func(path string, mode fs.FileMode)
+}
+
+// FromDir stores the tree in dir, a folder that somebody else may have filled
+// and may still be changing. parent is the digest of the version that it grew
+// from ("" = none): what that holds is not stored again.
+//
+// Links are kept as they are, wherever they lead, and never followed. Bits
+// beyond 0777 and owners are dropped. Something unreadable or too large is a
+// *stint.Error that names it.
+func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
+	}
+	c, err := l.begin(ctx, org, parent)
+	if err != nil {
+		return Ref{}, joined(err, root.Close())
+	}
+	defer func() { err = joined(err, c.close()) }()
+	in := newIntake(ctx, c.known, c.packs, c.manifest.add)
+	s := &scan{in: in, options: o, limits: l.limits}
+	s.setLimits()
+	if err = joined(s.folder(root, "", 1), root.Close()); err != nil {
+		err = in.abort(err)
+	} else {
+		err = in.finish()
+	}
+	if err != nil {
+		return Ref{}, joined(err, c.packs.withdraw(ctx))
+	}
+	return c.seal(ctx)
+}
+
+// joined adds the failure of a clean-up to err, which stays what it is where
+// there is none.
+func joined(err, cleanup error) error {
+	if cleanup == nil {
+		return err
+	}
+	return errors.Join(err, cleanup)
+}
+
+// scan walks a folder in path order.
+type scan struct {
+	in      *intake
+	options DirOptions
+	limits  Limits
+	entries int64
+	files   int64
+	bytes   int64
+}
+
+func (s *scan) setLimits() {
+	if s.options.MaxBytes > 0 {
+		s.limits.TotalBytes = s.options.MaxBytes
+	}
+	if s.options.MaxFiles <= 0 {
+		s.options.MaxFiles = math.MaxInt64
+	}
+	if s.options.Ignore == nil {
+		s.options.Ignore = func(string, bool) bool { return false }
+	}
+	if s.options.Skipped == nil {
+		s.options.Skipped = func(string, fs.FileMode) {}
+	}
+}
+
+// folder walks what is in root, whose path in the tree is dir. Each folder has
+// a root of its own, so that no link can lead from one to another.
+func (s *scan) folder(root *os.Root, dir string, depth int) error {
+	names, err := s.names(root)
+	if err != nil {
+		return s.unreadable(dir, err)
+	}
+	for _, name := range names {
+		path := name
+		if dir != "" {
+			path = dir + "/" + name
+		}
+		if err := s.entry(root, name, path, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scan) names(root *os.Root) ([]string, error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var names []string
+	for {
+		some, err := d.Readdirnames(1024)
+		names = append(names, some...)
+		if int64(len(names))+s.entries > s.limits.Entries {
+			return nil, s.tooMany()
+		}
+		if err == io.EOF {
+			slices.Sort(names)
+			return names, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *scan) tooMany() error {
+	return refuseSize("The tree has more than %d entries.", s.limits.Entries)
+}
+
+func (s *scan) entry(root *os.Root, name, path string, depth int) error {
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // gone meanwhile
+	} else if err != nil {
+		return s.unreadable(path, err)
+	}
+	if s.options.Ignore(path, info.IsDir()) {
+		return nil
+	}
+	if err := s.limits.checkPath(path, depth); err != nil {
+		return err
+	}
+	if s.entries++; s.entries > s.limits.Entries {
+		return s.tooMany()
+	}
+	e := &entry{path: path, mode: uint16(info.Mode().Perm())}
+	e.setTime(info.ModTime())
+	e.sec = min(max(e.sec, firstSecond), lastSecond)
+	switch info.Mode().Type() {
+	case 0:
+		e.kind = file
+		return s.file(root, name, e, info)
+	case fs.ModeDir:
+		e.kind = folder
+		return s.enter(root, name, e, info, depth)
+	case fs.ModeSymlink:
+		e.kind, e.mode = symlink, 0o777
+		if e.target, err = root.Readlink(name); err != nil {
+			return s.unopened(path, err)
+		}
+		return s.in.bare(e)
+	}
+	if s.options.RefuseSpecials {
+		return refuse("'%s' is a socket, named pipe or device.", shown(path))
+	}
+	s.entries--
+	s.options.Skipped(path, info.Mode())
+	return nil
+}
+
+func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, depth int) error {
+	inner, err := root.OpenRoot(name)
+	if err != nil {
+		return s.unopened(e.path, err)
+	}
+	opened, err := inner.Stat(".")
+	switch {
+	case err != nil:
+		err = s.unreadable(e.path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.path)
+	default:
+		err = s.in.bare(e)
+	}
+	if err == nil {
+		err = s.folder(inner, e.path, depth+1)
+	}
+	return joined(err, inner.Close())
+}
+
+func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) error {
+	if s.files++; s.files > s.options.MaxFiles {
+		return refuseSize("The tree has more than %d files.", s.options.MaxFiles)
+	}
+	// What was a file may be a pipe by now: opening must not wait for a writer.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return s.unopened(e.path, err)
+	}
+	opened, err := f.Stat()
+	switch {
+	case err != nil:
+		err = s.unreadable(e.path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.path)
+	case opened.Size() > s.left():
+		err = s.tooLarge(e.path) // at once, as a sparse file may be endless
+	default:
+		err = s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
+		s.bytes += e.size
+	}
+	return joined(err, f.Close())
+}
+
+func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
+
+func (s *scan) tooLarge(path string) error {
+	return refuseSize("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, shown(path), s.limits.FileBytes)
+}
+
+func changed(path string) error {
+	return refuse("'%s' was replaced while it was being read.", shown(path))
+}
+
+// unopened says why an entry could not be opened as what it was a moment ago.
+// One that is gone is no fault.
+func (s *scan) unopened(path string, err error) error {
+	var code syscall.Errno
+	if !errors.As(err, &code) { // os.Root says so of a link that leads away
+		return changed(path)
+	}
+	switch code {
+	case syscall.ENOENT:
+		return nil
+	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
+		return changed(path)
+	}
+	return s.unreadable(path, err)
+}
+
+// unreadable says what cannot be read. Permissions are for the folder's owner
+// to mend; anything else is passed on.
+func (s *scan) unreadable(path string, err error) error {
+	if _, ok := errors.AsType[*stint.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		e := stint.InvalidParam("", "'%s' cannot be read: permission denied.", shown(path))
+		e.Cause = err
+		return e
+	}
+	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
+}
+
+// measured reads a file that may grow meanwhile.
+type measured struct {
+	s    *scan
+	f    *os.File
+	path string
+	left int64
+}
+
+func (m *measured) Read(b []byte) (int, error) {
+	n, err := m.f.Read(b)
+	if m.left -= int64(n); m.left < 0 {
+		return n, m.s.tooLarge(m.path)
+	}
+	if err != nil && err != io.EOF {
+		err = m.s.unreadable(m.path, err)
+	}
+	return n, err
+}
