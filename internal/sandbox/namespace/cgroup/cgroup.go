@@ -1,0 +1,168 @@
+// Package cgroup answers: how are a sandbox's resources limited, counted and
+// ended?
+//
+// It hides three kinds of host behind one type: cgroup v2 with a delegated
+// subtree, cgroup v1 with a folder per controller (often beside a v2 hierarchy
+// that holds no controller but still kills and counts), and hosts where nothing
+// may be written, which get groups that limit nothing and say so.
+//
+// All groups of one installation lie below one folder, stint-<instance>, inside
+// the server's own group, so that the host's limits on the server hold for the
+// sandboxes too and a later process finds what an earlier one left.
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Config says where groups are made.
+type Config struct {
+	// Instance tells installations on one host apart: 1 to 32 of a-z, 0-9, -.
+	Instance string
+	// Root is the folder that holds proc and sys; / when empty.
+	Root string
+	// Remove removes an empty group; rmdir when nil.
+	Remove func(dir string) error
+}
+
+// Enforced tells which limits the host's kernel holds for us.
+type Enforced struct{ CPU, Memory, Pids bool }
+
+// Limits of one group; a zero field is unlimited.
+type Limits struct {
+	CPU    float64 // cores
+	Memory int64   // bytes
+	Pids   int64
+}
+
+// Parent makes groups. It is safe for concurrent use.
+type Parent struct {
+	remove  func(string) error
+	unified *hierarchy            // v2, nil when not usable
+	legacy  map[string]*hierarchy // v1 by controller
+	order   []*hierarchy          // v1, each once although several controllers may share it
+	notes   []string
+}
+
+// hierarchy is one mounted tree of groups, at our own parent folder.
+type hierarchy struct {
+	dir         string
+	controllers []string
+}
+
+// Open finds what the host offers. It fails only on a bad config or an
+// unreadable proc: a host without usable groups gives a Parent that enforces
+// nothing.
+func Open(c Config) (*Parent, error) {
+	if !validInstance(c.Instance) {
+		return nil, fmt.Errorf("cgroup: instance %q is not 1 to 32 of a-z, 0-9 and -", c.Instance)
+	}
+	if c.Root == "" {
+		c.Root = "/"
+	}
+	own, err := readOwn(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	p := &Parent{remove: c.Remove, legacy: map[string]*hierarchy{}}
+	if p.remove == nil {
+		p.remove = os.Remove
+	}
+	name := "stint-" + c.Instance
+	for _, o := range own {
+		if o.unified() {
+			p.openUnified(o.dir, name)
+		} else {
+			p.openLegacy(o, name)
+		}
+	}
+	return p, nil
+}
+
+// wanted are the controllers that limit or count something for us.
+var wanted = []string{"cpu", "cpuacct", "memory", "pids"}
+
+func (p *Parent) openLegacy(o ownGroup, name string) {
+	var use []string
+	for _, c := range o.controllers {
+		if slices.Contains(wanted, c) && p.legacy[c] == nil {
+			use = append(use, c)
+		}
+	}
+	if len(use) == 0 {
+		return
+	}
+	dir := filepath.Join(o.dir, name)
+	if err := makeDir(dir); err != nil {
+		p.notes = append(p.notes, fmt.Sprintf("The cgroup v1 controllers %s cannot be used: %v.", strings.Join(use, ","), err))
+		return
+	}
+	h := &hierarchy{dir: dir, controllers: use}
+	p.order = append(p.order, h)
+	for _, c := range use {
+		p.legacy[c] = h
+	}
+}
+
+// Enforced tells which limits hold.
+func (p *Parent) Enforced() Enforced {
+	return Enforced{CPU: p.has("cpu"), Memory: p.has("memory"), Pids: p.has("pids")}
+}
+
+func (p *Parent) has(controller string) bool {
+	return p.legacy[controller] != nil || p.unified != nil && slices.Contains(p.unified.controllers, controller)
+}
+
+// Notes are sentences for the operator about what does not work here.
+func (p *Parent) Notes() []string { return slices.Clone(p.notes) }
+
+// Dirs are the folders that hold this parent's groups, for Sweep in a later
+// process, which may itself live in another group.
+func (p *Parent) Dirs() []string {
+	var dirs []string
+	if p.unified != nil {
+		dirs = append(dirs, p.unified.dir)
+	}
+	for _, h := range p.order {
+		dirs = append(dirs, h.dir)
+	}
+	return dirs
+}
+
+// Close removes the parent's own folders, whose groups must be closed.
+func (p *Parent) Close() error {
+	var errs []error
+	for _, dir := range p.Dirs() {
+		errs = append(errs, remove(context.Background(), p.remove, dir))
+	}
+	return errors.Join(errs...)
+}
+
+// validInstance has no regular expression: compiling one would slow the start
+// of every sandbox, whose first process is this program.
+func validInstance(s string) bool {
+	return len(s) >= 1 && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func makeDir(dir string) error {
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// write sets a control file. Control files exist already; only a test's folder
+// lets one be made.
+func write(dir, file, value string) error {
+	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
+		return fmt.Errorf("cgroup: setting %s: %w", file, err)
+	}
+	return nil
+}

@@ -1,0 +1,190 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Group holds the processes of one sandbox. Its methods may be called from
+// several goroutines, Close last.
+type Group struct {
+	parent *Parent
+	id     string
+	limits Limits
+	dir    string   // in the unified hierarchy; empty without one
+	fd     *os.File // of dir, for starting a process inside
+	legacy []string // folders in v1 hierarchies, once Join made them
+}
+
+// Create makes the group where a process can be born into it (version 2), with
+// its limits. Join does the rest, while the newborn process gets going.
+func (p *Parent) Create(id string, l Limits) (*Group, error) {
+	g := &Group{parent: p, id: id, limits: l}
+	if p.unified == nil {
+		return g, nil
+	}
+	g.dir = filepath.Join(p.unified.dir, id)
+	if err := os.Mkdir(g.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("cgroup: making group: %w", err)
+	}
+	err := g.limitUnified(p.unified.controllers)
+	if err == nil {
+		g.fd, err = os.Open(g.dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.Close(context.Background()))
+	}
+	return g, nil
+}
+
+// FD is the open folder into which a process can be born, and false where the
+// host has no such thing.
+func (g *Group) FD() (int, bool) {
+	if g.fd == nil {
+		return -1, false
+	}
+	return int(g.fd.Fd()), true
+}
+
+// period is the span of a processor quota, in microseconds: the kernel's own
+// default.
+const period = 100_000
+
+func quota(cores float64) string {
+	return strconv.FormatInt(max(int64(cores*period), 1000), 10)
+}
+
+func (g *Group) limitUnified(controllers []string) error {
+	if slices.Contains(controllers, "memory") {
+		// All of a sandbox dies with its greediest process: half an agent is
+		// worse than none, and the cause can be told.
+		if err := write(g.dir, "memory.oom.group", "1"); err != nil {
+			return err
+		}
+		if g.limits.Memory > 0 {
+			if err := write(g.dir, "memory.max", strconv.FormatInt(g.limits.Memory, 10)); err != nil {
+				return err
+			}
+			if err := writeIfThere(g.dir, "memory.swap.max", "0"); err != nil {
+				return err
+			}
+		}
+	}
+	if g.limits.Pids > 0 && slices.Contains(controllers, "pids") {
+		if err := write(g.dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10)); err != nil {
+			return err
+		}
+	}
+	if g.limits.CPU > 0 && slices.Contains(controllers, "cpu") {
+		return write(g.dir, "cpu.max", quota(g.limits.CPU)+" "+strconv.Itoa(period))
+	}
+	return nil
+}
+
+// Join puts a process, born into FD where there is one, under the version 1
+// controllers. Its children follow; it must have none yet.
+func (g *Group) Join(pid int) error {
+	for _, h := range g.parent.order {
+		dir := filepath.Join(h.dir, g.id)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return fmt.Errorf("cgroup: making group: %w", err)
+		}
+		g.legacy = append(g.legacy, dir)
+		for _, c := range h.controllers {
+			if err := g.limitLegacy(dir, c); err != nil {
+				return err
+			}
+		}
+		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *Group) limitLegacy(dir, controller string) error {
+	switch {
+	case controller == "memory" && g.limits.Memory > 0:
+		bytes := strconv.FormatInt(g.limits.Memory, 10)
+		if err := write(dir, "memory.limit_in_bytes", bytes); err != nil {
+			return err
+		}
+		return writeIfThere(dir, "memory.memsw.limit_in_bytes", bytes) // memory and swap: no swap
+	case controller == "cpu" && g.limits.CPU > 0:
+		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+			return err
+		}
+		return write(dir, "cpu.cfs_quota_us", quota(g.limits.CPU))
+	case controller == "pids" && g.limits.Pids > 0:
+		return write(dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10))
+	}
+	return nil
+}
+
+// writeIfThere sets files that exist only on kernels that count swap.
+func writeIfThere(dir, file, value string) error {
+	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return write(dir, file, value)
+}
+
+// folder gives the group's folder for a controller.
+func (g *Group) folder(controller string) (dir string, unified, ok bool) {
+	if h := g.parent.legacy[controller]; h != nil {
+		dir = filepath.Join(h.dir, g.id)
+		return dir, false, slices.Contains(g.legacy, dir)
+	}
+	if u := g.parent.unified; u != nil && g.dir != "" && slices.Contains(u.controllers, controller) {
+		return g.dir, true, true
+	}
+	return "", false, false
+}
+
+// Close removes the group. Its processes must have ended; the kernel may need
+// a moment to see that, which ctx and one second bound.
+func (g *Group) Close(ctx context.Context) error {
+	if g.fd != nil {
+		g.fd.Close()
+	}
+	var errs []error
+	for _, dir := range g.dirs() {
+		errs = append(errs, remove(ctx, g.parent.remove, dir))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *Group) dirs() []string {
+	if g.dir == "" {
+		return g.legacy
+	}
+	return append([]string{g.dir}, g.legacy...)
+}
+
+// remove retries while the kernel still counts processes that are gone.
+func remove(ctx context.Context, rm func(string) error, dir string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		err := rm(dir)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if !errors.Is(err, syscall.EBUSY) {
+			return fmt.Errorf("cgroup: removing group: %w", err)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return fmt.Errorf("cgroup: removing group: %w", err)
+		}
+	}
+}

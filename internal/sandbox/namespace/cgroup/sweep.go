@@ -1,0 +1,86 @@
+package cgroup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Sweep kills and removes every group below the given folders, which an earlier
+// process's Dirs named, and below this parent's. The folders of earlier
+// processes go too.
+func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
+	mine := map[string]bool{}
+	for _, dir := range p.Dirs() {
+		mine[dir] = true
+	}
+	var errs []error
+	for _, dir := range append(p.Dirs(), earlier...) {
+		if !strings.HasPrefix(filepath.Base(dir), "stint-") {
+			continue // a record that is not ours leads nowhere
+		}
+		errs = append(errs, p.sweepDir(ctx, dir))
+		if !mine[dir] {
+			errs = append(errs, remove(ctx, p.remove, dir))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *Parent) sweepDir(ctx context.Context, dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cgroup: sweeping: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		group := filepath.Join(dir, e.Name())
+		if err := kill(group); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, remove(ctx, p.remove, group))
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends every process of a group: at once where the kernel can, one by one
+// elsewhere. The first process of a sandbox takes all others along, so one
+// round is enough.
+func kill(dir string) error {
+	switch _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); {
+	case err == nil:
+		return write(dir, "cgroup.kill", "1")
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("cgroup: killing group: %w", err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("cgroup: killing group: %w", err)
+	}
+	for _, s := range strings.Fields(string(b)) {
+		pid, err := strconv.Atoi(s)
+		if err != nil || pid <= 1 {
+			continue
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("cgroup: killing process %d: %w", pid, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// serverLeaf is the group into which the server moves itself where it must:
+// version 2 gives controllers only to groups without processes of their own.
+const serverLeaf = "stint-server"
+
+// openUnified prepares the version 2 hierarchy. Even without any controller a
+// group of it is of use: it kills all its processes at once.
+func (p *Parent) openUnified(own, name string) {
+	if filepath.Base(own) == serverLeaf {
+		own = filepath.Dir(own)
+	}
+	dir := filepath.Join(own, name)
+	if err := makeDir(dir); err != nil {
+		p.notes = append(p.notes, "The server may not make control groups; start it as a service with Delegate=yes for limits on memory, processor and processes.")
+		return
+	}
+	use, err := delegate(own)
+	if err != nil {
+		p.notes = append(p.notes, fmt.Sprintf("The server's control group gives no controllers: %v; start it as a service with Delegate=yes.", err))
+	}
+	if len(use) > 0 {
+		if err := write(dir, "cgroup.subtree_control", "+"+strings.Join(use, " +")); err != nil {
+			p.notes = append(p.notes, fmt.Sprintf("The controllers %s cannot be enabled: %v.", strings.Join(use, ", "), err))
+			use = nil
+		}
+	}
+	p.unified = &hierarchy{dir: dir, controllers: use}
+}
+
+// delegate makes own give its controllers to its children, and tells which.
+func delegate(own string) ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(own, "cgroup.controllers"))
+	if err != nil {
+		return nil, err
+	}
+	var use []string
+	for _, c := range strings.Fields(string(b)) {
+		if slices.Contains(wanted, c) {
+			use = append(use, c)
+		}
+	}
+	if len(use) == 0 {
+		return nil, nil
+	}
+	enable := "+" + strings.Join(use, " +")
+	err = write(own, "cgroup.subtree_control", enable)
+	if errors.Is(err, syscall.EBUSY) {
+		if err = stepAside(own); err == nil {
+			err = write(own, "cgroup.subtree_control", enable)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return use, nil
+}
+
+// stepAside moves this process into a leaf of its own. It moves nobody else:
+// a group shared with other programs is not ours to rearrange.
+func stepAside(own string) error {
+	b, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
+	if err != nil {
+		return err
+	}
+	self := strconv.Itoa(os.Getpid())
+	if procs := strings.Fields(string(b)); len(procs) != 1 || procs[0] != self {
+		return fmt.Errorf("cgroup: %d processes share it", len(procs))
+	}
+	leaf := filepath.Join(own, serverLeaf)
+	if err := os.Mkdir(leaf, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return write(leaf, "cgroup.procs", self)
+}

@@ -1,0 +1,126 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what a group's processes have used. A zero field is unknown where
+// Known does not name it.
+type Usage struct {
+	CPU        time.Duration
+	Memory     int64 // bytes in use, without file cache that can be dropped
+	MemoryPeak int64
+	Pids       int64
+	OOMKills   int64
+	Known      struct{ CPU, Memory, Pids bool }
+}
+
+// Usage reads the counters.
+func (g *Group) Usage() (Usage, error) {
+	var u Usage
+	for _, read := range []func(*Usage) error{g.readCPU, g.readMemory, g.readPids} {
+		if err := read(&u); err != nil {
+			return Usage{}, err
+		}
+	}
+	return u, nil
+}
+
+func (g *Group) readCPU(u *Usage) error {
+	if dir, unified, ok := g.folder("cpuacct"); ok && !unified {
+		n, err := number(dir, "cpuacct.usage")
+		u.CPU, u.Known.CPU = time.Duration(n), true
+		return err
+	}
+	if g.dir == "" {
+		return nil
+	}
+	// Version 2 counts time without any controller.
+	n, err := field(g.dir, "cpu.stat", "usage_usec")
+	u.CPU, u.Known.CPU = time.Duration(n)*time.Microsecond, true
+	return err
+}
+
+func (g *Group) readMemory(u *Usage) error {
+	dir, unified, ok := g.folder("memory")
+	if !ok {
+		return nil
+	}
+	u.Known.Memory = true
+	current, peak, cache, events := "memory.usage_in_bytes", "memory.max_usage_in_bytes", "total_inactive_file", "memory.oom_control"
+	if unified {
+		current, peak, cache, events = "memory.current", "memory.peak", "inactive_file", "memory.events"
+	}
+	used, err := number(dir, current)
+	if err != nil {
+		return err
+	}
+	idle, err := field(dir, "memory.stat", cache)
+	if err != nil {
+		return err
+	}
+	u.Memory = max(used-idle, 0)
+	if _, err := os.Stat(filepath.Join(dir, peak)); err == nil { // Linux 5.19 and later on version 2
+		if u.MemoryPeak, err = number(dir, peak); err != nil {
+			return err
+		}
+	}
+	u.OOMKills, err = field(dir, events, "oom_kill")
+	return err
+}
+
+func (g *Group) readPids(u *Usage) error {
+	dir, _, ok := g.folder("pids")
+	if !ok {
+		return nil
+	}
+	var err error
+	u.Known.Pids = true
+	u.Pids, err = number(dir, "pids.current")
+	return err
+}
+
+// OOMKills tells how many processes of the group the kernel killed for memory.
+func (g *Group) OOMKills() int64 {
+	var u Usage
+	if err := g.readMemory(&u); err != nil {
+		return 0
+	}
+	return u.OOMKills
+}
+
+func number(dir, file string) (int64, error) {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, fmt.Errorf("cgroup: reading %s: %w", file, err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("cgroup: reading %s: %w", file, err)
+	}
+	return n, nil
+}
+
+// field reads one "name value" line; 0 where there is none, as on kernels that
+// do not count it yet.
+func field(dir, file, name string) (int64, error) {
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return 0, fmt.Errorf("cgroup: reading %s: %w", file, err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, name+" "); ok {
+			n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			if err != nil {
+				return 0, fmt.Errorf("cgroup: reading %s of %s: %w", name, file, err)
+			}
+			return n, nil
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,237 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+)
+
+// Config is what the driver needs from the server.
+type Config struct {
+	// StateDir is a folder of the server for what Sweep must find again; made
+	// when missing. One process at a time may use it.
+	StateDir string
+	// Instance tells several servers on a host apart, 1 to 32 of a-z, 0-9, -;
+	// made from StateDir when empty.
+	Instance string
+	Logger   *slog.Logger // silent when nil
+	// Private are folders of the server that no agent may see. New fails when
+	// one of them, or StateDir, lies in a part of the system that all see.
+	Private []string
+	// UIDBase is the first of 2^28 user and group IDs of the host for the
+	// sandboxes of a server with root's rights; DefaultUIDBase when 0.
+	UIDBase uint32
+	// DiskInterval is the least time between two looks at the size of a
+	// sandbox's folders; 2 s when 0.
+	DiskInterval time.Duration
+}
+
+// Driver is a sandbox.Driver of namespaces. It is safe for concurrent use.
+type Driver struct {
+	dir      string
+	log      *slog.Logger
+	boot     string
+	ranges   *ranges // nil without root's rights
+	groups   *cgroup.Parent
+	template inside.Plan
+	interval time.Duration
+	memory   int64 // bytes of the host
+
+	mu     sync.Mutex // guards live, trials
+	live   []string   // IDs of sandboxes not closed
+	trials int
+}
+
+// New readies the driver and makes one sandbox as a trial. Where the host
+// lacks something the error wraps sandbox.ErrUnavailable and names it.
+func New(c Config) (*Driver, error) {
+	d, err := newDriver(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := d.trial(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	}
+	return d, nil
+}
+
+func newDriver(c Config) (*Driver, error) {
+	dir, err := filepath.Abs(c.StateDir)
+	if err != nil || c.StateDir == "" {
+		return nil, fmt.Errorf("namespace: state folder %q: %w", c.StateDir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("namespace: making state folder: %w", err)
+	}
+	if c.Instance == "" {
+		sum := sha256.Sum256([]byte(dir))
+		c.Instance = hex.EncodeToString(sum[:6])
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.UIDBase == 0 {
+		c.UIDBase = DefaultUIDBase
+	}
+	if c.DiskInterval == 0 {
+		c.DiskInterval = 2 * time.Second
+	}
+	if err := checkPrivate(append([]string{dir}, c.Private...)); err != nil {
+		return nil, err
+	}
+	d := &Driver{dir: dir, log: c.Logger, interval: c.DiskInterval, memory: hostMemory()}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, fmt.Errorf("namespace: %w", err)
+	}
+	d.boot = strings.TrimSpace(string(boot))
+	ranged, err := identity(c.UIDBase)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+	}
+	if ranged {
+		d.ranges = &ranges{base: c.UIDBase, owner: uint32(os.Geteuid())}
+	}
+	return d, d.openGroups(c.Instance)
+}
+
+func (d *Driver) openGroups(instance string) error {
+	groups, err := cgroup.Open(cgroup.Config{Instance: instance})
+	if err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	d.groups = groups
+	earlier, err := d.recordedGroups()
+	if err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	all := append(earlier, groups.Dirs()...)
+	slices.Sort(all)
+	if err := d.recordGroups(slices.Compact(all)); err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	filter, err := newFilter()
+	if err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	d.template = inside.Plan{Ranged: d.ranges != nil, System: findSystem(), Etc: syntheticEtc(), Filter: filter}
+	return nil
+}
+
+// MaybeInit turns the process into a sandbox's init if it was started as one,
+// and then never returns. Programs that make sandboxes call it first thing in
+// main, tests in TestMain.
+func MaybeInit() { inside.MaybeInit() }
+
+// Name is "namespace".
+func (d *Driver) Name() string { return "namespace" }
+
+// Probe makes one sandbox and throws it away.
+func (d *Driver) Probe(ctx context.Context) sandbox.Report {
+	can := d.groups.Enforced()
+	r := sandbox.Report{
+		Driver:    d.Name(),
+		Available: true,
+		Rootless:  d.ranges == nil,
+		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
+		Notes:     d.groups.Notes(),
+	}
+	if err := d.trial(ctx); err != nil {
+		r.Available, r.Limits = false, sandbox.Enforced{}
+		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be made: %v.", err))
+		return r
+	}
+	if r.Rootless {
+		r.Notes = append(r.Notes, "Without root's rights agents run as the server's own user in a user namespace; with them each gets user IDs of its own.")
+	}
+	for name, ok := range map[string]bool{"processor": can.CPU, "memory": can.Memory, "processes": can.Pids} {
+		if !ok {
+			r.Notes = append(r.Notes, fmt.Sprintf("The limit on %s is not enforced by the kernel here.", name))
+		}
+	}
+	r.Notes = append(r.Notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
+	slices.Sort(r.Notes)
+	return r
+}
+
+// trial makes a sandbox in which nothing runs.
+func (d *Driver) trial(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp(d.dir, "trial-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	s := sandbox.Spec{ID: d.trialID(), Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch")}
+	for _, sub := range []string{s.Home, s.Workspace, s.Scratch} {
+		if err := os.Mkdir(sub, 0o700); err != nil {
+			return err
+		}
+	}
+	b, err := d.Prepare(ctx, s)
+	if err != nil {
+		return err
+	}
+	return b.Close(context.WithoutCancel(ctx))
+}
+
+func (d *Driver) trialID() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.trials++
+	return fmt.Sprintf("trial-%d-%d", os.Getpid(), d.trials)
+}
+
+// Close gives back what the driver itself holds of the host. Its sandboxes must
+// be closed.
+func (d *Driver) Close() error {
+	if err := d.groups.Close(); err != nil {
+		return fmt.Errorf("namespace: %w", err)
+	}
+	if d.ranges != nil {
+		d.ranges.forget()
+	}
+	return nil
+}
+
+func (d *Driver) admit(id string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if slices.Contains(d.live, id) {
+		return fmt.Errorf("namespace: sandbox %s lives already", id)
+	}
+	d.live = append(d.live, id)
+	return nil
+}
+
+func (d *Driver) dismiss(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live = slices.DeleteFunc(d.live, func(l string) bool { return l == id })
+}
+
+func hostMemory() int64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	return int64(info.Totalram) * int64(info.Unit)
+}

@@ -1,0 +1,93 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+)
+
+// systemDirs hold programs and their libraries.
+var systemDirs = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
+
+// checkPrivate fails for folders that an agent would see with the system: where
+// the agent is the server's own user, it could read them.
+func checkPrivate(folders []string) error {
+	for _, f := range folders {
+		real, err := filepath.EvalSymlinks(f)
+		if err != nil {
+			return fmt.Errorf("namespace: private folder: %w", err)
+		}
+		for _, dir := range systemDirs {
+			if shown, err := filepath.EvalSymlinks(dir); err == nil && (real == shown || strings.HasPrefix(real, shown+"/")) {
+				return fmt.Errorf("%w: the folder %s lies below %s, which every sandbox shows; keep Stint's data elsewhere", sandbox.ErrUnavailable, f, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// etcFromHost are the parts of /etc without which programs of the host do not
+// work, and which tell nothing about it. Keys, passwords, accounts, mounts and
+// services stay out.
+var etcFromHost = []string{
+	"alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
+	"fonts", "host.conf", "inputrc", "java*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime",
+	"lsb-release", "magic", "magic.mime", "maven", "mime.types", "os-release", "perl", "profile", "profile.d", "protocols", "python*",
+	"pki/ca-trust", "pki/tls/cert.pem", "pki/tls/certs", "pki/tls/openssl.cnf", "redhat-release", "rpc", "services", "shells",
+	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+}
+
+// findSystem lists what of the host every sandbox shows.
+func findSystem() []inside.SystemEntry {
+	var list []inside.SystemEntry
+	add := func(path string) {
+		st, err := os.Lstat(path)
+		if err != nil {
+			return
+		}
+		e := inside.SystemEntry{Path: path, File: st.Mode().IsRegular()}
+		if st.Mode()&os.ModeSymlink != 0 {
+			if e.Link, err = os.Readlink(path); err != nil {
+				return
+			}
+		} else if !st.IsDir() && !e.File {
+			return
+		}
+		list = append(list, e)
+	}
+	for _, dir := range systemDirs {
+		add(dir)
+	}
+	for _, pattern := range etcFromHost {
+		found, _ := filepath.Glob("/etc/" + pattern) // only a malformed pattern is an error
+		for _, path := range found {
+			add(path)
+		}
+	}
+	return list
+}
+
+// syntheticEtc is the rest of /etc.
+func syntheticEtc() []sandbox.File {
+	shell := "/bin/sh"
+	if _, err := os.Stat("/bin/bash"); err == nil {
+		shell = "/bin/bash"
+	}
+	return []sandbox.File{
+		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +
+			"agent:x:1000:1000:agent:/home/agent:" + shell + "\n" +
+			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
+		{Name: "group", Data: []byte("root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n")},
+		{Name: "hostname", Data: []byte(inside.HostName + "\n")},
+		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + inside.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
+		{Name: "nsswitch.conf", Data: []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n")},
+		{Name: "resolv.conf", Data: []byte("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")},
+		{Name: "machine-id", Data: []byte("00000000000000000000000000000001\n")},
+	}
+}

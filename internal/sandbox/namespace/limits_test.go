@@ -1,0 +1,216 @@
+//go:build linux
+
+package namespace_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+)
+
+// groupFiles reads one file of a sandbox's group, wherever this host has it.
+func groupFiles(t *testing.T, id, file string) []string {
+	t.Helper()
+	var values []string
+	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // groups of others come and go
+		}
+		if e.Name() == file && filepath.Base(filepath.Dir(path)) == id {
+			b, err := os.ReadFile(path)
+			values = append(values, strings.TrimSpace(string(b)))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+// TestLimits looks at what was told to the kernel.
+func TestLimits(t *testing.T) {
+	w := newWorld(t)
+	s := w.spec()
+	s.ID = "run_limits"
+	s.Resources = sandbox.Resources{CPU: 1.5, Memory: 256 << 20, Pids: 100}
+	b := w.prepare(s)
+	defer w.close(b)
+	var got []string
+	for _, file := range []string{"cpu.max", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes", "pids.max"} {
+		got = append(got, groupFiles(t, s.ID, file)...)
+	}
+	want := map[bool][]string{
+		true:  {"150000", "268435456", "116"}, // 16 for init's own threads
+		false: nil,
+	}[os.Geteuid() == 0]
+	for i := range got {
+		got[i] = strings.TrimSuffix(got[i], " 100000") // version 2 adds the period
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+// TestNothingIsLeft compares what the host holds before and after sandboxes
+// that ended in various ways.
+func TestNothingIsLeft(t *testing.T) {
+	w := newWorld(t)
+	w.close(w.prepare(w.spec())) // what is made once, is made
+	before := holdings(t, w.state)
+	for range 3 {
+		w.close(w.prepare(w.spec()))
+		b := w.prepare(w.spec())
+		if e := w.run(b, "/bin/true"); e.Code != 0 {
+			t.Fatalf("exit %+v", e)
+		}
+		w.close(b)
+		b = w.prepare(w.spec())
+		if err := b.Start(t.Context(), sandbox.Command{Argv: []string{"/no/such/program"}}); err == nil {
+			t.Fatal("a program that does not exist was started")
+		}
+		w.close(b)
+		s := w.spec()
+		s.Mounts = []sandbox.Mount{{Source: "/no/such/folder", Target: "/data"}}
+		if _, err := w.driver.Prepare(t.Context(), s); err == nil {
+			t.Fatal("a folder that does not exist was mounted")
+		}
+	}
+	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
+		t.Errorf("left behind (-before +after):\n%s", diff)
+	}
+}
+
+func holdings(t *testing.T, state string) map[string]int {
+	t.Helper()
+	count := map[string]int{}
+	for name, pattern := range map[string]string{"open files": "/proc/self/fd/*", "records": state + "/*", "children": "/proc/self/task/*/children"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found {
+			switch name {
+			case "children":
+				b, err := os.ReadFile(f)
+				if err == nil {
+					count[name] += len(strings.Fields(string(b)))
+				}
+			default:
+				if target, err := os.Readlink(f); err != nil || !strings.HasPrefix(target, "anon_inode:") {
+					count[name]++ // the runtime opens its own poller when it likes
+				}
+			}
+		}
+	}
+	count["groups"] = len(groupFiles(t, "run_1", "cgroup.procs"))
+	return count
+}
+
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	// A range that ends past the last user that there can be cannot be had.
+	_, err := namespace.New(namespace.Config{StateDir: t.TempDir(), UIDBase: 0xF000_0001})
+	if os.Geteuid() != 0 {
+		if err != nil {
+			t.Errorf("New as a user whose range does not matter: %v", err)
+		}
+		return
+	}
+	if !errors.Is(err, sandbox.ErrUnavailable) {
+		t.Errorf("New with user IDs that do not exist: %v, want %v", err, sandbox.ErrUnavailable)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]namespace.Config{
+		"no folder":       {},
+		"bad instance":    {StateDir: t.TempDir(), Instance: "Not Good"},
+		"file for folder": {StateDir: "/dev/null/x"},
+		"seen by agents":  {StateDir: t.TempDir(), Private: []string{"/usr/bin"}},
+	} {
+		if d, err := namespace.New(c); err == nil {
+			t.Errorf("%s: accepted", name)
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestProbe leaves nothing behind and says what an operator needs to know.
+func TestProbe(t *testing.T) {
+	w := newWorld(t)
+	before := holdings(t, w.state)
+	r := w.driver.Probe(context.Background())
+	if !r.Available || r.Driver != "namespace" || r.Rootless != (os.Geteuid() != 0) || len(r.Notes) == 0 {
+		t.Errorf("report %+v", r)
+	}
+	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
+		t.Errorf("left behind (-before +after):\n%s", diff)
+	}
+}
+
+// TestInitEnvironment looks at init from outside, as nobody inside can.
+func TestInitEnvironment(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // neither can its own user
+	}
+	w := newWorld(t)
+	b := w.prepare(w.spec())
+	defer w.close(b)
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, l := range lists {
+		pids, err := os.ReadFile(l)
+		if err != nil {
+			continue // a thread that has ended
+		}
+		for _, pid := range strings.Fields(string(pids)) {
+			name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
+			if !strings.HasPrefix(string(name), "stint-init") {
+				continue
+			}
+			seen++
+			if env, err := os.ReadFile("/proc/" + pid + "/environ"); err != nil || len(env) > 0 {
+				t.Errorf("init's environment: %q, %v", env, err)
+			}
+		}
+	}
+	if seen != 1 {
+		t.Errorf("%d inits are seen, want 1", seen)
+	}
+}
+
+// TestNoFurtherNamespaces looks at the second of two locks: the filter alone
+// would refuse them too.
+func TestNoFurtherNamespaces(t *testing.T) {
+	w := newWorld(t)
+	b := w.prepare(w.spec())
+	defer w.close(b)
+	var out strings.Builder
+	c := sandbox.Command{Argv: []string{"sh", "-c", "cat /proc/sys/user/max_*_namespaces | sort -u"}, Stdout: &out}
+	if err := b.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff("0\n", out.String()); diff != "" {
+		t.Errorf("namespaces that may be made (-want +got):\n%s", diff)
+	}
+}

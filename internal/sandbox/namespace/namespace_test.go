@@ -1,0 +1,79 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest"
+)
+
+func TestMain(m *testing.M) {
+	namespace.MaybeInit()
+	sandboxtest.Init(newDriver)
+	goleak.VerifyTestMain(m)
+}
+
+func newDriver(stateDir string) (sandbox.Driver, error) {
+	return namespace.New(namespace.Config{StateDir: stateDir, DiskInterval: diskInterval})
+}
+
+// TestSuite runs as whoever runs the tests: as root with limits, otherwise
+// without, since nobody has delegated a control group to us.
+func TestSuite(t *testing.T) {
+	root := os.Geteuid() == 0
+	sandboxtest.Run(t, sandboxtest.Harness{
+		New: newDriver, Isolates: true,
+		Limits: sandbox.Enforced{CPU: root, Memory: root, Pids: root, Disk: true},
+	})
+}
+
+// nobody is a user that this machine does not know.
+const nobody = 12345
+
+// TestSuiteWithoutRoot runs the tests again, as a user without rights.
+func TestSuiteWithoutRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // they are running as one already
+	}
+	dir, err := os.MkdirTemp("", "stint-rootless-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, home := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
+	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-test.run=^(TestSuite|TestLimits|TestNothingIsLeft|TestUnavailable|TestProbe|TestNoFurtherNamespaces)$", "-test.timeout=5m"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	c := exec.Command(binary, args...)
+	c.Dir = home
+	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("as user %d: %v\n%s", nobody, err, out)
+	}
+	t.Logf("as user %d:\n%s", nobody, out)
+}

@@ -1,0 +1,153 @@
+package sandboxtest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// endCases are about how a sandbox ends.
+var endCases = map[string]func(*world){
+	"kill asks first":     killAsksFirst,
+	"kill insists":        killInsists,
+	"kill at once":        killAtOnce,
+	"kill before start":   killBeforeStart,
+	"kill after the end":  killAfterEnd,
+	"kill during start":   killDuringStart,
+	"kill twice":          killTwice,
+	"close while running": closeWhileRunning,
+	"close twice":         closeTwice,
+	"close without start": func(w *world) { w.must(w.prepare(w.spec()).Close(w.Context())) },
+	"wait is bounded":     waitBounded,
+	"several wait":        severalWait,
+	"start is bounded":    startBounded,
+}
+
+func (w *world) hanging(args ...string) *running {
+	w.Helper()
+	r := w.launch(w.spec(), args...)
+	w.awaitText(r.stdout, "ready")
+	return r
+}
+
+func killAsksFirst(w *world) {
+	r := w.hanging("hang")
+	w.kill(r, patience)
+	w.wantExit(r, sandbox.Exit{Code: 7, Cause: sandbox.Killed})
+}
+
+var killedExit = sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
+
+func killInsists(w *world) {
+	r := w.hanging("stubborn")
+	w.kill(r, 20*time.Millisecond)
+	w.wantExit(r, killedExit)
+}
+
+func killAtOnce(w *world) {
+	r := w.hanging("stubborn")
+	w.kill(r, 0)
+	w.wantExit(r, killedExit)
+}
+
+func killBeforeStart(w *world) {
+	b := w.prepare(w.spec())
+	w.must(b.Kill(w.Context(), time.Second))
+	if err := b.Start(w.Context(), program("exit", "0")); err == nil {
+		w.Error("Start after Kill is accepted")
+	}
+}
+
+func killAfterEnd(w *world) {
+	r := w.launch(w.spec(), "exit", "3")
+	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
+	w.kill(r, patience)
+	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
+}
+
+// killDuringStart may find the command not started, running or ended; whatever
+// it finds, nothing is left and nobody hangs.
+func killDuringStart(w *world) {
+	for range 10 {
+		b := w.prepare(w.spec())
+		var started error
+		var both sync.WaitGroup
+		both.Go(func() { started = b.Start(w.Context(), program("stubborn")) })
+		both.Go(func() { w.kill(&running{Sandbox: b}, 0) })
+		both.Wait()
+		if started != nil {
+			continue
+		}
+		w.wantExit(&running{b, newOutput(), newOutput()}, killedExit)
+	}
+}
+
+func killTwice(w *world) {
+	r := w.hanging("stubborn")
+	var both sync.WaitGroup
+	both.Go(func() { w.kill(r, patience) })
+	both.Go(func() { w.kill(r, 0) }) // does not wait for the other's grace
+	both.Wait()
+	w.kill(r, 0)
+	w.wantExit(r, killedExit)
+}
+
+func closeWhileRunning(w *world) {
+	r := w.hanging("stubborn")
+	w.must(r.Close(w.Context()))
+	w.wantExit(r, killedExit)
+}
+
+func closeTwice(w *world) {
+	r := w.launch(w.spec(), "exit", "0")
+	w.wait(r)
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			if err := r.Close(w.Context()); err != nil {
+				w.Errorf("Close: %v", err)
+			}
+		})
+	}
+	both.Wait()
+	w.must(r.Close(w.Context()))
+	w.must(r.Kill(w.Context(), time.Second))
+}
+
+func waitBounded(w *world) {
+	r := w.hanging("hang")
+	cause := errors.New("the caller's reason")
+	ctx, cancel := context.WithCancelCause(w.Context())
+	cancel(cause)
+	if _, err := r.Wait(ctx); !errors.Is(err, cause) {
+		w.Errorf("Wait: %v, want the context's cause", err)
+	}
+	w.kill(r, 0)
+}
+
+func severalWait(w *world) {
+	r := w.hanging("hang")
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() { w.wantExit(r, sandbox.Exit{Code: 7, Cause: sandbox.Killed}) })
+	}
+	w.kill(r, patience)
+	all.Wait()
+}
+
+func startBounded(w *world) {
+	ctx, cancel := cancelled(w)
+	defer cancel()
+	r := &running{w.prepare(w.spec()), newOutput(), newOutput()}
+	c := program("stubborn")
+	c.Stdout = r.stdout
+	if err := r.Start(ctx, c); err == nil {
+		w.Error("Start succeeds under a cancelled context")
+	} else if strings.TrimSpace(err.Error()) == "" {
+		w.Error("the error says nothing")
+	}
+}

@@ -1,0 +1,173 @@
+package sandboxtest
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// folderCases are about what is seen from both sides.
+var folderCases = map[string]func(*world){
+	"files go in":        filesGoIn,
+	"files come out":     filesComeOut,
+	"odd names":          oddNames,
+	"links":              links,
+	"mounts":             mounts,
+	"mounts in folders":  mountsInFolders,
+	"missing folders":    missingFolders,
+	"folders outlive":    foldersOutlive,
+	"bytes are measured": bytesAreMeasured,
+}
+
+func (w *world) hostFile(elem ...string) string {
+	w.Helper()
+	b, err := os.ReadFile(filepath.Join(elem...))
+	w.must(err)
+	return string(b)
+}
+
+func cancelled(w *world) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(w.Context())
+	cancel()
+	return ctx, cancel
+}
+
+// wantOurs walks a folder that an agent wrote to, as a snapshot does: all of
+// it is readable, belongs to this user and holds no setuid bit.
+func (w *world) wantOurs(dir string) {
+	w.Helper()
+	w.must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		st, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if owner := int(st.Sys().(*syscall.Stat_t).Uid); owner != os.Geteuid() {
+			w.Errorf("%s belongs to user %d on the host", path, owner)
+		}
+		if st.Mode()&fs.ModeSetuid != 0 {
+			w.Errorf("%s is setuid on the host", path)
+		}
+		return nil
+	}))
+}
+
+func filesGoIn(w *world) {
+	s := w.spec()
+	w.must(os.WriteFile(filepath.Join(s.Home, "private"), []byte("home,"), 0o600))
+	w.must(os.MkdirAll(filepath.Join(s.Workspace, "sub"), 0o700))
+	w.must(os.WriteFile(filepath.Join(s.Workspace, "sub", "given"), []byte("workspace,"), 0o600))
+	r := w.launch(s, "read", sandbox.HomeDir+"/private", sandbox.WorkspaceDir+"/sub/given")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", "home,workspace,", r.stdout.String())
+	changed := w.spec()
+	changed.Workspace, changed.Home = s.Workspace, s.Home
+	w.must(r.Close(w.Context()))
+	w.succeed(changed, "write", sandbox.WorkspaceDir+"/sub/given", "changed")
+	w.want("changed inside", "changed", w.hostFile(s.Workspace, "sub", "given"))
+}
+
+func filesComeOut(w *world) {
+	s := w.spec()
+	r := w.launch(s, "write", sandbox.WorkspaceDir+"/a/b/c", "deep", sandbox.HomeDir+"/.state/x", "hidden")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.kill(r, 0)
+	w.want("workspace", "deep", w.hostFile(s.Workspace, "a/b/c"))
+	w.want("home", "hidden", w.hostFile(s.Home, ".state/x"))
+	w.wantOurs(s.Workspace)
+	w.wantOurs(s.Home)
+	w.must(os.RemoveAll(s.Workspace))
+	w.must(os.RemoveAll(s.Home))
+}
+
+func oddNames(w *world) {
+	s := w.spec()
+	names := []string{"with space", "-dash", "new\nline", "ü€😀", "\xff\xfe", strings.Repeat("n", 255), "*?[", ".hidden", "tab\t"}
+	args := []string{"write"}
+	for _, n := range names {
+		args = append(args, sandbox.WorkspaceDir+"/"+n, n)
+	}
+	w.succeed(s, args...)
+	for _, n := range names {
+		w.want("content", n, w.hostFile(s.Workspace, n))
+	}
+	w.wantOurs(s.Workspace)
+}
+
+func links(w *world) {
+	s := w.spec()
+	for name, target := range map[string]string{"inside": "a", "outside": "/etc/shadow", "up": "../../..", "loop": "loop"} {
+		next := w.spec()
+		next.Workspace = s.Workspace
+		w.succeed(next, "link", target, sandbox.WorkspaceDir+"/"+name)
+		got, err := os.Readlink(filepath.Join(s.Workspace, name))
+		w.must(err)
+		w.want("target", target, got)
+	}
+}
+
+func mounts(w *world) {
+	s := w.spec()
+	given, taken := filepath.Join(w.dir, "given"), filepath.Join(w.dir, "taken")
+	w.must(os.Mkdir(given, 0o700))
+	w.must(os.Mkdir(taken, 0o700))
+	w.must(os.WriteFile(filepath.Join(given, "f"), []byte("data"), 0o600))
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: given, Target: "/data"}, sandbox.Mount{Source: taken, Target: "/mnt/out/deep", Writable: true})
+	w.want("read-only mount", "data", w.succeed(s, "read", "/data/f"))
+	next := w.spec()
+	next.Mounts = s.Mounts
+	w.succeed(next, "write", "/mnt/out/deep/x", "made")
+	w.want("writable mount", "made", w.hostFile(taken, "x"))
+	w.wantOurs(taken)
+}
+
+func mountsInFolders(w *world) {
+	s := w.spec()
+	given := filepath.Join(w.dir, "given")
+	w.must(os.Mkdir(given, 0o700))
+	w.must(os.WriteFile(filepath.Join(given, "f"), []byte("data"), 0o600))
+	inside := sandbox.WorkspaceDir + "/in/put"
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: given, Target: inside})
+	w.want("mount in the workspace", "data", w.succeed(s, "read", inside+"/f"))
+}
+
+func missingFolders(w *world) {
+	s := w.spec()
+	s.Mounts = append(s.Mounts, sandbox.Mount{Source: filepath.Join(w.dir, "missing"), Target: "/data"})
+	if !w.suite.Isolates {
+		return // nothing is mounted, so nothing is missed
+	}
+	_, err := w.driver.Prepare(w.Context(), s)
+	w.wantSentence(err)
+}
+
+func foldersOutlive(w *world) {
+	s := w.spec()
+	r := w.launch(s, "write", sandbox.WorkspaceDir+"/x", "kept")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.must(r.Close(w.Context()))
+	w.want("after Close", "kept", w.hostFile(s.Workspace, "x"))
+}
+
+func bytesAreMeasured(w *world) {
+	if !w.suite.Limits.Disk {
+		return // only drivers that limit disk must measure it
+	}
+	s := w.spec()
+	s.Resources.Disk = 1 << 30
+	r := w.launch(s, "write", sandbox.WorkspaceDir+"/x", strings.Repeat("x", 100_000))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.kill(r, 0)
+	u, err := r.Usage(w.Context())
+	w.must(err)
+	if u.Disk < 100_000 || u.Disk > 10<<20 || u.DiskLimit != 1<<30 {
+		w.Errorf("usage tells %d of %d bytes on disk", u.Disk, u.DiskLimit)
+	}
+}

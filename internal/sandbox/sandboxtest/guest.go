@@ -1,0 +1,202 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// guestName is the name under which the test binary is a program inside.
+const guestName = "stint-guest"
+
+// Guest is what a program inside sees. Drivers that run no processes let their
+// script Play it.
+type Guest struct {
+	Argv   []string // Argv[1] names the program
+	Env    []string
+	Dir    string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Term   <-chan struct{}            // closed at SIGTERM
+	Done   <-chan struct{}            // closed at SIGKILL; nil for a real process
+	Path   func(inside string) string // where a path inside really is
+}
+
+// Play runs a program and gives its exit code.
+func Play(g Guest) int {
+	if len(g.Argv) < 2 {
+		fmt.Fprintln(g.Stderr, "no program is named")
+		return 2
+	}
+	program, ok := programs[g.Argv[1]]
+	if !ok {
+		fmt.Fprintf(g.Stderr, "no program %q\n", g.Argv[1])
+		return 2
+	}
+	if err := program(g, g.Argv[2:]); err != nil {
+		var code exitCode
+		if errors.As(err, &code) {
+			return int(code)
+		}
+		fmt.Fprintln(g.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+type exitCode int
+
+func (c exitCode) Error() string { return "exit code " + strconv.Itoa(int(c)) }
+
+// programs are those that a function can play as well as a process; those that
+// attack are added where the system has what they need.
+var programs = map[string]func(g Guest, args []string) error{
+	"exit":     exitProgram,
+	"args":     argsProgram,
+	"env":      envProgram,
+	"pwd":      func(g Guest, _ []string) error { _, err := fmt.Fprint(g.Stdout, g.Dir); return err },
+	"cat":      func(g Guest, _ []string) error { _, err := io.Copy(g.Stdout, g.Stdin); return err },
+	"say":      sayProgram,
+	"flood":    floodProgram,
+	"write":    writeProgram,
+	"read":     readProgram,
+	"link":     func(g Guest, a []string) error { return os.Symlink(a[0], g.Path(a[1])) },
+	"hang":     hangProgram,
+	"stubborn": stubbornProgram,
+}
+
+func exitProgram(_ Guest, args []string) error {
+	code, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	return exitCode(code)
+}
+
+// argsProgram writes each argument followed by a zero byte, which none holds.
+func argsProgram(g Guest, args []string) error {
+	for _, a := range args {
+		if _, err := io.WriteString(g.Stdout, a+"\x00"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func envProgram(g Guest, _ []string) error {
+	env := slices.Clone(g.Env)
+	slices.Sort(env)
+	_, err := io.WriteString(g.Stdout, strings.Join(env, "\n"))
+	return err
+}
+
+// sayProgram writes to the two streams in turn.
+func sayProgram(g Guest, args []string) error {
+	for i, a := range args {
+		w := g.Stdout
+		if i%2 == 1 {
+			w = g.Stderr
+		}
+		if _, err := io.WriteString(w, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// floodProgram writes numbered lines until it has written so many bytes.
+func floodProgram(g Guest, args []string) error {
+	size, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	_, err = g.Stdout.Write(floodText(size))
+	return err
+}
+
+func floodText(size int) []byte {
+	var b bytes.Buffer
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	return b.Bytes()[:size]
+}
+
+// writeProgram writes a file for each pair of path and text.
+func writeProgram(g Guest, args []string) error {
+	for pair := range slices.Chunk(args, 2) {
+		path := g.Path(pair[0])
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(pair[1]), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func readProgram(g Guest, args []string) error {
+	for _, a := range args {
+		b, err := os.ReadFile(g.Path(a))
+		if err != nil {
+			return err
+		}
+		if _, err := g.Stdout.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hangProgram says that it is there, and leaves with code 7 when asked.
+func hangProgram(g Guest, _ []string) error {
+	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
+		return err
+	}
+	select {
+	case <-g.Term:
+		return exitCode(7)
+	case <-g.Done:
+		return exitCode(137)
+	}
+}
+
+// stubbornProgram does not leave when asked.
+func stubbornProgram(g Guest, _ []string) error {
+	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
+		return err
+	}
+	<-g.Done
+	return exitCode(137)
+}
+
+// playProcess is the guest as a process of its own.
+func playProcess() int {
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	closed := make(chan struct{})
+	go func() {
+		<-term
+		close(closed)
+	}()
+	dir, err := os.Getwd()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return Play(Guest{
+		Argv: os.Args, Env: os.Environ(), Dir: dir,
+		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
+		Term: closed, Path: func(p string) string { return p },
+	})
+}

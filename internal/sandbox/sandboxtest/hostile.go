@@ -1,0 +1,221 @@
+package sandboxtest
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// hostileCases are attacks.
+var hostileCases = map[string]func(*world){
+	"the system is read-only":   systemReadOnly,
+	"the host cannot be seen":   hostHidden,
+	"tmp is private":            tmpPrivate,
+	"no network":                noNetwork,
+	"loopback works":            func(w *world) { w.succeed(w.spec(), "loopback") },
+	"only loopback":             func(w *world) { w.want("interfaces", "lo\n", w.succeed(w.spec(), "interfaces")) },
+	"no host process is seen":   noHostProcesses,
+	"the server's secrets":      serverSecrets,
+	"calls are refused":         func(w *world) { w.succeed(w.spec(), "refused") },
+	"no rights":                 noRights,
+	"killing everybody":         killingEverybody,
+	"signals to init":           signalsToInit,
+	"a link where a mount goes": linkForMount,
+	"left descriptors":          leftDescriptors,
+}
+
+func systemReadOnly(w *world) {
+	w.succeed(w.spec(), "deny", "/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/home/x", "/run/x", "/dev/x", "/opt/x", "/var/x", "/proc/x")
+}
+
+func hostHidden(w *world) {
+	hidden := []string{"/root", "/boot", "/sys/kernel", "/lost+found", "/etc/shadow", "/etc/ssh", "/etc/ssl/private", "/etc/sudoers", "/var/run/docker.sock", "/run/docker.sock", "/dev/kvm", "/dev/mem", "/dev/vda", "/srv", w.dir}
+	if users, err := os.ReadDir("/home"); err == nil {
+		for _, u := range users {
+			hidden = append(hidden, filepath.Join("/home", u.Name()))
+		}
+	}
+	w.succeed(w.spec(), append([]string{"exists"}, hidden...)...)
+}
+
+func tmpPrivate(w *world) {
+	name := "/tmp/" + mark()
+	first := w.spec()
+	r := w.launch(first, "write", name, "x")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.succeed(w.spec(), "exists", name)
+	if _, err := os.Lstat(name); err == nil {
+		w.Errorf("%s is on the host", name)
+	}
+}
+
+// noNetwork listens in every way that the sandbox might reach.
+func noNetwork(w *world) {
+	targets := []string{"tcp=1.1.1.1:53", "tcp=169.254.169.254:80", "tcp=[2606:4700:4700::1111]:53"}
+	for _, address := range append([]string{"127.0.0.1", "::1"}, hostAddresses(w)...) {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
+		if err != nil {
+			continue // this host has no such address after all
+		}
+		defer l.Close()
+		targets = append(targets, "tcp="+l.Addr().String())
+	}
+	abstract, err := net.Listen("unix", "@"+mark())
+	w.must(err)
+	defer abstract.Close()
+	path := filepath.Join(w.dir, "s")
+	named, err := net.Listen("unix", path)
+	w.must(err)
+	defer named.Close()
+	targets = append(targets, "unix="+abstract.Addr().String(), "unix="+path)
+	w.succeed(w.spec(), append([]string{"connect"}, targets...)...)
+}
+
+func hostAddresses(w *world) []string {
+	list, err := net.InterfaceAddrs()
+	w.must(err)
+	var out []string
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() {
+			out = append(out, n.IP.String())
+		}
+	}
+	return out
+}
+
+func noHostProcesses(w *world) {
+	got := w.succeed(w.spec(), "processes")
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	if len(lines) > 2 || !strings.Contains(got, guestName+" processes") {
+		w.Errorf("processes are seen: %q", lines)
+	}
+}
+
+func serverSecrets(w *world) {
+	if os.Getenv(secretEnv) != secret {
+		w.Fatal("the suite's process has no secret to find")
+	}
+	w.succeed(w.spec(), "secrets", secret)
+}
+
+func noRights(w *world) {
+	want := "Uid:1000 1000 1000 1000\nGid:1000 1000 1000 1000\n" +
+		"CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nCapAmb:0000000000000000\n" +
+		"NoNewPrivs:1\nSeccomp:2\n"
+	w.want("rights", want, w.succeed(w.spec(), "rights"))
+}
+
+func killingEverybody(w *world) {
+	outside := exec.Command("sleep", "600")
+	w.must(outside.Start())
+	r := w.launch(w.spec(), "massacre")
+	w.wantExit(r, sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Signalled})
+	if err := outside.Process.Signal(syscall.Signal(0)); err != nil {
+		w.Errorf("a process outside was hit: %v", err)
+	}
+	w.must(outside.Process.Kill())
+	_ = outside.Wait() // killed, as it says
+}
+
+func signalsToInit(w *world) {
+	w.wantExit(w.launch(w.spec(), "assault"), sandbox.Exit{Cause: sandbox.Exited})
+}
+
+// linkForMount is a workspace in which an earlier run has put a link where a
+// later one mounts something.
+func linkForMount(w *world) {
+	victim := filepath.Join(w.dir, "victim")
+	w.must(os.Mkdir(victim, 0o700))
+	for _, target := range []string{victim, "elsewhere", "../../../../../../../../etc"} {
+		s := w.spec()
+		w.must(os.MkdirAll(filepath.Join(s.Workspace, "elsewhere", "put"), 0o700))
+		w.must(os.Symlink(target, filepath.Join(s.Workspace, "in")))
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: w.suite.tools, Target: sandbox.WorkspaceDir + "/in/put"})
+		if b, err := w.driver.Prepare(w.Context(), s); err == nil {
+			w.Errorf("a mount over a link to %s is accepted", target)
+			w.must(b.Close(w.Context()))
+		}
+	}
+	entries, err := os.ReadDir(victim)
+	w.must(err)
+	if len(entries) > 0 {
+		w.Errorf("the link was followed: %v", entries)
+	}
+}
+
+// leftDescriptors looks for files of the server that came along.
+func leftDescriptors(w *world) {
+	f, err := os.Open(w.dir)
+	w.must(err)
+	defer f.Close()
+	got := w.succeed(w.spec(), "descriptors")
+	for line := range strings.Lines(got) {
+		if !strings.HasPrefix(line, "pipe:") && !strings.HasPrefix(line, "/dev/null") && !strings.HasPrefix(line, "anon_inode:") && !strings.HasPrefix(line, "/proc/") {
+			w.Errorf("an open file came along: %s", line)
+		}
+	}
+}
+
+// limitCases hold where the harness declares the limit.
+var limitCases = map[string]struct {
+	holds func(sandbox.Enforced) bool
+	run   func(*world)
+}{
+	"out of memory": {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
+	"fork bomb":     {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},
+	"disk full":     {func(e sandbox.Enforced) bool { return e.Disk }, diskFull},
+	"disk full tmp": {func(e sandbox.Enforced) bool { return e.Disk }, diskFullTmp},
+}
+
+func outOfMemory(w *world) {
+	s := w.spec()
+	s.Resources.Memory = 128 << 20
+	r := w.launch(s, "eat", "512")
+	e := w.wait(r)
+	if e.Cause != sandbox.OOMKilled || e.Code != 137 {
+		w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.OOMKilled, r.stderr)
+	}
+	u, err := r.Usage(w.Context())
+	w.must(err)
+	if u.OOMKills < 1 || u.MemoryPeak < 64<<20 {
+		w.Errorf("usage %+v tells of no kill", u)
+	}
+	ok := w.spec()
+	ok.Resources.Memory = 128 << 20
+	w.want("within the limit", "ate 16 MB\n", w.succeed(ok, "eat", "16"))
+}
+
+func forkBomb(w *world) {
+	s := w.spec()
+	s.Resources.Pids = 64
+	r := w.launch(s, "bomb", "200")
+	w.wait(r)
+	if got := r.stdout.String(); got == "200" {
+		w.Error("200 processes were made under a limit of 64")
+	}
+	w.kill(r, 0)
+}
+
+func diskFull(w *world) {
+	s := w.spec()
+	s.Resources.Disk = 8 << 20
+	r := w.launch(s, "fill", sandbox.WorkspaceDir, "24")
+	e := w.wait(r)
+	if e.Cause != sandbox.DiskFull {
+		w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.DiskFull, r.stderr)
+	}
+}
+
+func diskFullTmp(w *world) {
+	s := w.spec()
+	s.Resources.Disk = 8 << 20
+	e := w.wait(w.launch(s, "fill", "/tmp", "24"))
+	if e.Cause != sandbox.DiskFull {
+		w.Errorf("exit %+v, want cause %s", e, sandbox.DiskFull)
+	}
+}

@@ -1,0 +1,386 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// Harness is one kind of driver and what it declares of itself.
+type Harness struct {
+	// New makes a driver that keeps its state below a folder. The process that
+	// Init turned into a server uses the one given there.
+	New func(stateDir string) (sandbox.Driver, error)
+	// Isolates: commands are processes, shut off from the host. False only for
+	// drivers of tests.
+	Isolates bool
+	// Limits that hold here. The suite tries them, and compares with Probe.
+	Limits sandbox.Enforced
+}
+
+const (
+	toolsDir  = "/suite" // where the test binary is inside
+	serverEnv = "STINT_SANDBOXTEST_SERVER"
+	secretEnv = "STINT_SANDBOXTEST_SECRET"
+	secret    = "the-servers-own-secret"
+	patience  = 30 * time.Second // for what takes milliseconds; no test waits it out
+)
+
+// Init turns the process into a program of the suite if it was started as one,
+// and then does not return. TestMain calls it first, after the driver's own.
+func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
+	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == guestName {
+		os.Exit(playProcess())
+	}
+	if dir := os.Getenv(serverEnv); dir != "" {
+		os.Exit(playServer(dir, newDriver))
+	}
+}
+
+// Run holds a driver to the port.
+func Run(t *testing.T, h Harness) {
+	t.Setenv(secretEnv, secret) // in this process's environment, and in no sandbox
+	s := &suite{Harness: h, tools: toolsFolder(t, h)}
+	d, err := h.New(t.TempDir())
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
+	s.driver = d
+	t.Cleanup(func() { s.closeDriver(t, d) })
+	t.Run("report", s.report)
+	t.Run("cases", func(t *testing.T) {
+		for name, run := range s.cases() {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				run(newWorld(t, s))
+			})
+		}
+	})
+	if h.Isolates {
+		t.Run("crash", func(t *testing.T) { s.crash(t, func(int) {}) })
+		t.Run("crash of the stopped", func(t *testing.T) { s.crash(t, stopDescendants) })
+	}
+}
+
+type suite struct {
+	Harness
+	driver sandbox.Driver
+	tools  string
+	mu     sync.Mutex // guards ids
+	ids    int
+}
+
+func (s *suite) cases() map[string]func(*world) {
+	all := map[string]func(*world){}
+	groups := []map[string]func(*world){commandCases, folderCases, endCases}
+	if s.Isolates {
+		groups = append(groups, processCases, hostileCases)
+	}
+	for _, g := range groups {
+		for name, run := range g {
+			all[name] = run
+		}
+	}
+	for name, c := range limitCases {
+		if c.holds(s.Limits) {
+			all[name] = c.run
+		}
+	}
+	return all
+}
+
+func (s *suite) report(t *testing.T) {
+	r := s.driver.Probe(t.Context())
+	if !r.Available {
+		t.Fatalf("Probe: not available: %v", r.Notes)
+	}
+	if r.Driver != s.driver.Name() {
+		t.Errorf("Probe names the driver %q, Name %q", r.Driver, s.driver.Name())
+	}
+	if diff := cmp.Diff(s.Limits, r.Limits); diff != "" {
+		t.Errorf("limits (-declared +reported):\n%s%v", diff, r.Notes)
+	}
+}
+
+// closeDriver ends drivers that hold something.
+func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
+	if c, ok := d.(io.Closer); ok {
+		if err := c.Close(); err != nil {
+			t.Errorf("closing driver: %v", err)
+		}
+	}
+}
+
+// toolsFolder is a folder with the test binary, as sandboxes see it.
+func toolsFolder(t *testing.T, h Harness) string {
+	dir := t.TempDir()
+	if !h.Isolates {
+		return dir
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(self)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, guestName), b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// world is one case: a driver, and folders of its own.
+type world struct {
+	*testing.T
+	suite  *suite
+	driver sandbox.Driver
+	dir    string // nobody but we may enter it, as a server's data folder
+}
+
+func newWorld(t *testing.T, s *suite) *world {
+	w := &world{T: t, suite: s, driver: s.driver, dir: filepath.Join(t.TempDir(), "data")}
+	w.must(os.Mkdir(w.dir, 0o700))
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// spec gives a valid one, with new folders.
+func (w *world) spec() sandbox.Spec {
+	w.Helper()
+	w.suite.mu.Lock()
+	w.suite.ids++
+	id := fmt.Sprintf("run_%d_%d", os.Getpid(), w.suite.ids)
+	w.suite.mu.Unlock()
+	base := filepath.Join(w.dir, id)
+	s := sandbox.Spec{
+		ID: id, Home: filepath.Join(base, "home"), Workspace: filepath.Join(base, "workspace"), Scratch: filepath.Join(base, "scratch"),
+		Mounts: []sandbox.Mount{{Source: w.suite.tools, Target: toolsDir}},
+	}
+	for _, dir := range []string{s.Home, s.Workspace, s.Scratch} {
+		w.must(os.MkdirAll(dir, 0o700))
+	}
+	return s
+}
+
+// prepare makes a sandbox that is closed at the end.
+func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
+	w.Helper()
+	b, err := w.driver.Prepare(w.Context(), s)
+	if err != nil {
+		w.Fatalf("Prepare: %v", err)
+	}
+	w.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := b.Close(ctx); err != nil {
+			w.Errorf("Close: %v", err)
+		}
+	})
+	return b
+}
+
+// program is the command that runs one of the suite's programs.
+func program(args ...string) sandbox.Command {
+	return sandbox.Command{Argv: append([]string{toolsDir + "/" + guestName}, args...), Env: []string{"PATH=" + toolsDir}}
+}
+
+// output collects what a command writes.
+type output struct {
+	mu    sync.Mutex // guards buf
+	buf   bytes.Buffer
+	grown chan struct{} // one token after each write
+}
+
+func newOutput() *output { return &output{grown: make(chan struct{}, 1)} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.grown <- struct{}{}:
+	default:
+	}
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// awaitText waits for a command to have written something.
+func (w *world) awaitText(o *output, text string) {
+	w.Helper()
+	deadline := time.After(patience)
+	for !strings.Contains(o.String(), text) {
+		select {
+		case <-o.grown:
+		case <-deadline:
+			w.Fatalf("the command did not write %q but %q", text, o.String())
+		}
+	}
+}
+
+// running is a command that was started.
+type running struct {
+	sandbox.Sandbox
+	stdout, stderr *output
+}
+
+func (w *world) start(b sandbox.Sandbox, c sandbox.Command) *running {
+	w.Helper()
+	r := &running{b, newOutput(), newOutput()}
+	if c.Stdout == nil {
+		c.Stdout = r.stdout
+	}
+	if c.Stderr == nil {
+		c.Stderr = r.stderr
+	}
+	if err := b.Start(w.Context(), c); err != nil {
+		w.Fatalf("Start: %v", err)
+	}
+	return r
+}
+
+// launch prepares a sandbox and starts a program.
+func (w *world) launch(s sandbox.Spec, args ...string) *running {
+	w.Helper()
+	return w.start(w.prepare(s), program(args...))
+}
+
+func (w *world) wait(r *running) sandbox.Exit {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	e, err := r.Wait(ctx)
+	if err != nil {
+		w.Fatalf("Wait: %v; stdout %q, stderr %q", err, r.stdout, r.stderr)
+	}
+	return e
+}
+
+func (w *world) kill(r *running, grace time.Duration) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	if err := r.Kill(ctx, grace); err != nil {
+		w.Fatalf("Kill: %v", err)
+	}
+}
+
+// succeed runs a program that must exit 0, and gives what it wrote.
+func (w *world) succeed(s sandbox.Spec, args ...string) string {
+	w.Helper()
+	r := w.launch(s, args...)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	return r.stdout.String()
+}
+
+func (w *world) wantExit(r *running, want sandbox.Exit) {
+	w.Helper()
+	if diff := cmp.Diff(want, w.wait(r)); diff != "" {
+		w.Errorf("exit (-want +got):\n%sstderr: %s", diff, r.stderr)
+	}
+}
+
+func (w *world) want(what, want, got string) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// playServer is a server that prepares a sandbox, runs a tree of processes in
+// it, and never cleans up.
+func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int {
+	fail := func(err error) int {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	d, err := newDriver(filepath.Join(dir, "state"))
+	if err != nil {
+		return fail(err)
+	}
+	s := sandbox.Spec{
+		ID: "run_crash", Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch"),
+		Mounts: []sandbox.Mount{{Source: filepath.Join(dir, "tools"), Target: toolsDir}},
+	}
+	b, err := d.Prepare(context.Background(), s)
+	if err != nil {
+		return fail(err)
+	}
+	parked := s
+	parked.ID, parked.Scratch = "run_parked", ""
+	if _, err := d.Prepare(context.Background(), parked); err != nil {
+		return fail(err)
+	}
+	c := program("tree", filepath.Base(dir))
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := b.Start(context.Background(), c); err != nil {
+		return fail(err)
+	}
+	_, err = b.Wait(context.Background())
+	return fail(fmt.Errorf("the tree ended: %w", err))
+}
+
+// crash kills a server with SIGKILL, after something was done to its process,
+// and sweeps after it.
+func (s *suite) crash(t *testing.T, before func(pid int)) {
+	w := newWorld(t, s)
+	mark := fmt.Sprintf("stint-crash-%d", time.Now().UnixNano())
+	dir := filepath.Join(w.dir, mark)
+	for _, sub := range []string{"home", "workspace", "scratch", "state"} {
+		w.must(os.MkdirAll(filepath.Join(dir, sub), 0o700))
+	}
+	w.must(os.Symlink(s.tools, filepath.Join(dir, "tools")))
+	out := newOutput()
+	self, err := os.Executable()
+	w.must(err)
+	c := exec.Command(self)
+	c.Env = append(os.Environ(), serverEnv+"="+dir)
+	c.Stdout, c.Stderr = out, out
+	w.must(c.Start())
+	w.awaitText(out, "ready")
+	if n := len(marked(mark)); n < 9 { // its own command line does not show it
+		t.Errorf("%d processes of the tree are seen, want 9", n)
+	}
+	before(c.Process.Pid)
+	w.must(c.Process.Kill())
+	var exit *exec.ExitError
+	if err := c.Wait(); !errors.As(err, &exit) {
+		t.Fatalf("waiting for the server: %v", err)
+	}
+	d, err := s.New(filepath.Join(dir, "state"))
+	w.must(err)
+	t.Cleanup(func() { s.closeDriver(t, d) })
+	w.must(d.Sweep(t.Context()))
+	if left := marked(mark); len(left) > 0 {
+		t.Errorf("after Sweep processes live: %v", left)
+	}
+	w.must(d.Sweep(t.Context()))
+	again := *w
+	again.driver = d
+	again.want("a sandbox after Sweep", "x\x00", again.succeed(again.spec(), "args", "x"))
+}
