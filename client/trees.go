@@ -1,0 +1,201 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint"
+)
+
+// Trees keeps artifacts or volumes: versioned folders of files. Wherever a
+// version is asked for, its ID, its number ("3", "v3") or "latest" will do.
+type Trees struct {
+	c    *Client
+	kind stint.TreeKind
+}
+
+// Kind tells artifacts and volumes apart.
+func (t *Trees) Kind() stint.TreeKind { return t.kind }
+
+func (t *Trees) path(segments ...string) []string {
+	return append([]string{string(t.kind) + "s"}, segments...)
+}
+
+// Create makes an empty container. A name that exists is an *Error with the
+// code resource_already_exists.
+func (t *Trees) Create(ctx context.Context, name string) (*stint.Tree, error) {
+	tree := new(stint.Tree)
+	body := map[string]string{"name": name}
+	if err := t.c.do(ctx, call{method: http.MethodPost, path: t.path(), body: body, key: newKey()}, tree); err != nil {
+		return nil, err
+	}
+	tree.Kind = t.kind
+	return tree, nil
+}
+
+// Get reads one container by its ID, with its current version.
+func (t *Trees) Get(ctx context.Context, id string) (*stint.TreeDetail, error) {
+	detail, err := get[*stint.TreeDetail](ctx, t.c, t.path(id)...)
+	if err != nil {
+		return nil, err
+	}
+	detail.Kind = t.kind
+	return detail, nil
+}
+
+// Find reads one container by its name or its ID. One that does not exist is
+// an *Error with the code resource_not_found.
+func (t *Trees) Find(ctx context.Context, nameOrID string) (*stint.Tree, error) {
+	if stint.IsID(t.kind.Prefix(), nameOrID) {
+		detail, err := t.Get(ctx, nameOrID)
+		if err != nil {
+			return nil, err
+		}
+		return &detail.Tree, nil
+	}
+	for tree, err := range list[stint.Tree](ctx, t.c, url.Values{"name": {nameOrID}}, 0, t.path()...) {
+		if err != nil {
+			return nil, err
+		}
+		if tree.Name == nameOrID {
+			tree.Kind = t.kind
+			return &tree, nil
+		}
+	}
+	return nil, noSuch(string(t.kind), nameOrID)
+}
+
+// List walks the containers, newest first. An error ends the walk.
+func (t *Trees) List(ctx context.Context) iter.Seq2[stint.Tree, error] {
+	return func(yield func(stint.Tree, error) bool) {
+		for tree, err := range list[stint.Tree](ctx, t.c, nil, 0, t.path()...) {
+			tree.Kind = t.kind
+			if !yield(tree, err) {
+				return
+			}
+		}
+	}
+}
+
+// Delete removes a container and its versions. Versions that a checkpoint
+// needs are kept for it.
+func (t *Trees) Delete(ctx context.Context, id string) error {
+	return remove(ctx, t.c, t.path(id)...)
+}
+
+// PushOptions describes an archive; nil is a tar.gz without a message.
+type PushOptions struct {
+	Message string
+	// ContentType of the archive: application/gzip (tar.gz, the default),
+	// application/x-tar or application/zstd.
+	ContentType string
+	// IfMatch is the version that must be the head, else the push is an *Error
+	// with the code version_conflict.
+	IfMatch string
+}
+
+// Push stores an archive as the new version. When its content equals the
+// head's nothing changes, added is false and the version is the head. The
+// archive is read once and not sent again when the network fails.
+func (t *Trees) Push(ctx context.Context, id string, archive io.Reader, o *PushOptions) (v *stint.TreeVersion, added bool, err error) {
+	if o == nil {
+		o = &PushOptions{}
+	}
+	q := url.Values{}
+	set(q, "message", o.Message)
+	// The server says first whether it wants the archive, so that a refusal is
+	// not lost in a broken transfer.
+	header := http.Header{"Content-Type": {"application/gzip"}, "Expect": {"100-continue"}}
+	if o.ContentType != "" {
+		header.Set("Content-Type", o.ContentType)
+	}
+	if o.IfMatch != "" {
+		header.Set("If-Match", `"`+o.IfMatch+`"`)
+	}
+	source := &blame{in: archive}
+	req, err := t.c.request(ctx, call{method: http.MethodPost, path: t.path(id, "versions"), query: q, header: header}, source)
+	if err != nil {
+		return nil, false, err
+	}
+	res, err := t.c.send(req)
+	if own := source.fault(); own != nil && err != nil {
+		err = own // what went wrong first, rather than what followed from it
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	defer res.Body.Close()
+	v = new(stint.TreeVersion)
+	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(v); err != nil {
+		return nil, false, fmt.Errorf("read the answer of the push: %w", err)
+	}
+	return v, res.StatusCode == http.StatusCreated, nil
+}
+
+// blame remembers the reader's own error. The connection may still read when
+// the answer is there already.
+type blame struct {
+	in io.Reader
+
+	mu  sync.Mutex // guards err
+	err error
+}
+
+func (b *blame) Read(p []byte) (int, error) {
+	n, err := b.in.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		b.mu.Lock()
+		b.err = err
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+func (b *blame) fault() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// Versions walks the versions of a container, newest first.
+func (t *Trees) Versions(ctx context.Context, id string) iter.Seq2[stint.TreeVersion, error] {
+	return list[stint.TreeVersion](ctx, t.c, nil, 0, t.path(id, "versions")...)
+}
+
+// Files walks the entries of a version in the order of their paths.
+func (t *Trees) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
+	return list[stint.FileEntry](ctx, t.c, nil, 0, t.path(id, "versions", orLatest(version), "files")...)
+}
+
+// ReadFile opens one file of a version. The caller closes it.
+func (t *Trees) ReadFile(ctx context.Context, id, version, path string) (io.ReadCloser, error) {
+	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
+	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: http.Header{"Accept": {"*/*"}}})
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// Diff walks what differs between two versions, in the order of paths.
+func (t *Trees) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
+	q := url.Values{}
+	set(q, "from", from)
+	set(q, "to", to)
+	return list[stint.FileChange](ctx, t.c, q, 0, t.path(id, "diff")...)
+}
+
+func orLatest(version string) string {
+	if version == "" {
+		return "latest"
+	}
+	return version
+}

@@ -1,0 +1,149 @@
+package client_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+func TestPush(t *testing.T) {
+	t.Parallel()
+	status := 201
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if string(body) != "bytes" || r.URL.RequestURI() != "/v1/volumes/vol_1/versions?message=a+b" ||
+			r.Header.Get("Content-Type") != "application/x-tar" || r.Header.Get("If-Match") != `"v1_x"` {
+			t.Errorf("request %s %v %q", r.URL, r.Header, body)
+		}
+		writeJSON(w, status, `{"id":"v2_y","volumeId":"vol_1"}`)
+	}))
+	o := &client.PushOptions{Message: "a b", ContentType: "application/x-tar", IfMatch: "v1_x"}
+	v, added, err := c.Volumes.Push(t.Context(), "vol_1", strings.NewReader("bytes"), o)
+	if err != nil || !added || v.ID != "v2_y" {
+		t.Errorf("got %+v, %v, %v", v, added, err)
+	}
+	status = 200
+	if _, added, err = c.Volumes.Push(t.Context(), "vol_1", strings.NewReader("bytes"), o); err != nil || added {
+		t.Errorf("unchanged content: added %v, error %v", added, err)
+	}
+}
+
+func TestPushTellsTheReadersError(t *testing.T) {
+	t.Parallel()
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.WriteHeader(400)
+	}))
+	broken := errors.New("disk on fire")
+	if _, _, err := c.Volumes.Push(t.Context(), "vol_1", iotest.ErrReader(broken), nil); !errors.Is(err, broken) {
+		t.Errorf("error is %v, want %v", err, broken)
+	}
+}
+
+// vault serves an archive at an address of its own and breaks the transfer off
+// after the lengths in cuts.
+type vault struct {
+	t       *testing.T
+	archive []byte
+	cuts    []int
+	ranges  []string
+}
+
+func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a := r.Header.Get("Authorization"); a != "" {
+		v.t.Errorf("the token was sent to the archive's address: %q", a)
+	}
+	v.ranges = append(v.ranges, r.Header.Get("Range"))
+	w.Header().Set("ETag", `"abc"`)
+	if n := len(v.ranges); n <= len(v.cuts) {
+		w = &cutter{ResponseWriter: w, left: v.cuts[n-1]}
+	}
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(v.archive))
+}
+
+type cutter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (c *cutter) Write(p []byte) (int, error) {
+	if len(p) > c.left {
+		c.ResponseWriter.Write(p[:c.left])
+		c.ResponseWriter.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	c.left -= len(p)
+	return c.ResponseWriter.Write(p)
+}
+
+func download(t *testing.T, v *vault, w io.Writer) (int64, error) {
+	t.Helper()
+	v.t = t
+	store := httptest.NewServer(v)
+	t.Cleanup(store.Close)
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.RequestURI() != "/v1/artifacts/art_1/download?versionId=v3" || r.Header.Get("Authorization") == "" {
+			t.Errorf("request %s %v", r.URL, r.Header)
+		}
+		w.Header().Set("Location", store.URL+"/there?sig=1")
+		w.WriteHeader(302)
+	}))
+	return c.Artifacts.Download(t.Context(), "art_1", "v3", w)
+}
+
+func TestDownloadResumes(t *testing.T) {
+	t.Parallel()
+	v := &vault{archive: bytes.Repeat([]byte("0123456789"), 10_000), cuts: []int{30_000, 0, 20_000}}
+	var got bytes.Buffer
+	n, err := download(t, v, &got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n != int64(len(v.archive)) || !bytes.Equal(got.Bytes(), v.archive) {
+		t.Errorf("got %d bytes, want %d equal ones", n, len(v.archive))
+	}
+	if v.ranges[0] != "" || v.ranges[len(v.ranges)-1] != "bytes=50000-" {
+		t.Errorf("ranges %q", v.ranges)
+	}
+}
+
+func TestDownloadGivesUp(t *testing.T) {
+	t.Parallel()
+	v := &vault{archive: make([]byte, 1000), cuts: []int{0, 0, 0, 0, 0, 0, 0, 0}}
+	if _, err := download(t, v, io.Discard); err == nil || len(v.ranges) != 4 {
+		t.Errorf("error is %v after %d attempts, want one after 4", err, len(v.ranges))
+	}
+}
+
+type full struct{}
+
+var errFull = errors.New("disk full")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestDownloadTellsTheWritersError(t *testing.T) {
+	t.Parallel()
+	v := &vault{archive: make([]byte, 1000)}
+	if _, err := download(t, v, full{}); !errors.Is(err, errFull) || len(v.ranges) != 1 {
+		t.Errorf("error is %v after %d attempts", err, len(v.ranges))
+	}
+}
+
+func TestDownloadOfNothing(t *testing.T) {
+	t.Parallel()
+	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, 404, `{"error":{"code":"resource_not_found","message":"It has no version."}}`)
+	}))
+	if _, err := c.Volumes.Download(t.Context(), "vol_1", "", io.Discard); !client.IsCode(err, stint.CodeResourceNotFound) {
+		t.Errorf("error is %v", err)
+	}
+}
