@@ -229,7 +229,7 @@ func TestArchiveSeekRefusesNonsense(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := a.Read(make([]byte, 1)); err == nil || err == io.EOF {
+	if _, err := a.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 		t.Errorf("Read after Close = %v", err)
 	}
 }

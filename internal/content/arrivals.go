@@ -1,15 +1,15 @@
 package content
 
 import (
+	"bufio"
 	"container/heap"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
 	"iter"
 	"slices"
-
-	"bufio"
 )
 
 // arrivals keeps the entries of an archive as they come and gives them back in
@@ -98,7 +98,7 @@ func (a *arrivals) indexLog() error {
 func (a *arrivals) sorted() iter.Seq2[*entry, error] {
 	return func(yield func(*entry, error) bool) {
 		runs := newSpool(a.dir)
-		defer runs.Close()
+		defer func() { _ = runs.Close() }() // read only by now
 		m, err := a.sortRuns(runs)
 		if err != nil {
 			yield(nil, err)
@@ -123,7 +123,7 @@ func (a *arrivals) sortRuns(runs *spool) (merge, error) {
 	var bounds []int64
 	for more := true; more; {
 		batch, err := readBatch(log)
-		if more = err == nil; !more && err != io.EOF {
+		if more = err == nil; !more && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
 		slices.SortStableFunc(batch, func(x, y *entry) int { return comparePaths(x.path, y.path) })
@@ -190,7 +190,7 @@ func newMerge(sources []nextEntry) (merge, error) {
 	var m merge
 	for i, next := range sources {
 		e, err := next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			continue
 		} else if err != nil {
 			return nil, err
@@ -205,7 +205,7 @@ func newMerge(sources []nextEntry) (merge, error) {
 func (m *merge) advance() error {
 	e, err := (*m)[0].next()
 	switch {
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		heap.Pop(m)
 		return nil
 	case err != nil:

@@ -317,7 +317,7 @@ func archiveLooks(t testing.TB, b []byte) map[string]look {
 	r := tar.NewReader(z)
 	for {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

@@ -179,7 +179,7 @@ func (m *manifest) fetch(ctx context.Context, offset, n int64) ([]byte, error) {
 	return b, errors.Join(err, r.Close())
 }
 
-func ended(err error) bool { return err == io.EOF || err == io.ErrUnexpectedEOF }
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // block reads the entries of block i.
 func (m *manifest) block(ctx context.Context, i int) ([]*entry, error) {

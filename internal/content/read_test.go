@@ -166,7 +166,7 @@ func TestOpen(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
-		if _, err := f.Read(make([]byte, 1)); err == nil || err == io.EOF {
+		if _, err := f.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 			t.Errorf("Read after Close = %v", err)
 		}
 	}

@@ -83,7 +83,7 @@ func (l *Limits) checkTarget(path, target string) (dots bool, err error) {
 	case strings.HasPrefix(target, "/"):
 		return false, refuse("The link '%s' leaves the tree: its target '%s' is absolute.", shown(path), shown(target))
 	}
-	inside := walkTarget(path, target, func(steps []string) bool {
+	inside := walkTarget(path, target, func([]string) bool {
 		dots = true
 		return true
 	})

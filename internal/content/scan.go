@@ -278,7 +278,7 @@ func (m *measured) Read(b []byte) (int, error) {
 	if m.left -= int64(n); m.left < 0 {
 		return n, m.s.tooLarge(m.path)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		err = m.s.unreadable(m.path, err)
 	}
 	return n, err

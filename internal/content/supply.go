@@ -168,7 +168,7 @@ func (s *supply) drain() error {
 			}
 		}
 		switch left -= n; {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return &inputFault{err}

@@ -18,6 +18,6 @@
 // has events; positions lie between batches only.
 //
 // Times are cut to milliseconds before they are stored and never step back
-// within a journal: an event's time is the later of its own and its
-// predecessor's.
+// within a journal, nor within the log entries beside it: a time is the later
+// of its own and its predecessor's.
 package store

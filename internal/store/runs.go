@@ -30,7 +30,8 @@ type Runs interface {
 	// Finish ends a run that the position still owns: status, error event and
 	// complete event, version, checkpoint, counters, successor in the session;
 	// *FencedError otherwise. A finish whose own result already stands (a lost
-	// acknowledgement) succeeds again.
+	// acknowledgement) succeeds again. The events of an end are error (where
+	// there is one), status, complete, in one batch.
 	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
 	// Cancel ends a pending or running run as cancelled. A run that has ended
 	// gives a *StateError.
@@ -38,8 +39,9 @@ type Runs interface {
 	// AddCheckpoint attaches what a worker saved of a run that ended by other
 	// hands (a cancel): the version, whose commit never moves the head, and the
 	// checkpoint, which becomes the session's newest. It does so only for the
-	// run's last epoch, once; otherwise it is a *FencedError. The journal does
-	// not change.
+	// run's last epoch, once; otherwise it is a *FencedError. The checkpoint
+	// that is already attached is a retry and succeeds. The journal does not
+	// change.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
 	// Expire ends pending runs created before the limit as failed with
 	// queue_expired, at most n of them, and returns them.
@@ -155,8 +157,10 @@ type Workers interface {
 	// Register opens an incarnation whose lease runs until Now + ttl.
 	Register(ctx context.Context, w Worker, ttl time.Duration) error
 	// Renew extends the lease and compares what the worker holds with what the
-	// store believes: the answer names the runs it must stop. A lease that has
-	// ended, or was reaped, gives ErrLeaseLost.
+	// store believes: the answer names the runs it must stop. Runs that it
+	// claimed longer than ttl ago and does not hold, because the answer to the
+	// claim was lost, are taken from it and up for the next Reap. A lease that
+	// has ended, or was reaped, gives ErrLeaseLost.
 	Renew(ctx context.Context, id string, holds []string, ttl time.Duration) (stop []string, err error)
 	// Reap ends the leases that ran out by the database's clock: each run of
 	// such a worker ends as failed with worker_lost (error and complete events
@@ -165,7 +169,8 @@ type Workers interface {
 	// identifiers. A worker row is removed when no run is left to it.
 	Reap(ctx context.Context, at stint.Time, n int) ([]string, error)
 	// EndWorker ends the lease of a worker at once, so that the next Reap acts
-	// on what it still holds. Nothing can be claimed or appended by it after.
+	// on what it still holds. Nothing can be claimed, appended or finished by
+	// it after.
 	EndWorker(ctx context.Context, id string) error
 	// EndWorkersOf ends the leases of all earlier incarnations on this host:
 	// what a restarted server knows to be dead.

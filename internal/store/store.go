@@ -57,7 +57,8 @@ type Store interface {
 	Ping(ctx context.Context) error
 	// Now is the database's clock. Leases are judged by it alone.
 	Now(ctx context.Context) (time.Time, error)
-	// Close waits for what is being written, then closes the database.
+	// Close waits for what is being written, then closes the database. It is
+	// idempotent.
 	Close() error
 }
 
@@ -92,7 +93,8 @@ type Access interface {
 	// RevokeToken ends the token; revoking twice gives ErrNotFound.
 	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
 
-	// PutSecret creates or replaces a stored secret; created tells which.
+	// PutSecret creates or replaces a stored secret; created tells which. One
+	// more than MaxSecrets is refused.
 	PutSecret(ctx context.Context, s Secret) (created bool, err error)
 	Secrets(ctx context.Context, org string) ([]Secret, error) // by name, at most MaxSecrets
 	DeleteSecret(ctx context.Context, org, name string) error

@@ -2,6 +2,7 @@ package fake_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,7 +108,7 @@ func TestHooks(t *testing.T) {
 	t.Parallel()
 	d := fake.New(func(context.Context, *fake.Proc) sandbox.Exit { return sandbox.Exit{} })
 	d.OnPrepare = func(context.Context, sandbox.Spec) error { return os.ErrPermission }
-	if _, err := d.Prepare(t.Context(), sandbox.Spec{ID: "x", Home: "/h", Workspace: "/w"}); err != os.ErrPermission {
+	if _, err := d.Prepare(t.Context(), sandbox.Spec{ID: "x", Home: "/h", Workspace: "/w"}); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("Prepare: %v, want the hook's error", err)
 	}
 	if err := d.Sweep(t.Context()); err != nil || d.Swept() != 1 {

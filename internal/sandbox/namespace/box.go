@@ -92,7 +92,7 @@ func (b *box) monitor() {
 		b.spent = state.UserTime() + state.SystemTime()
 		b.mu.Unlock()
 	}
-	b.link.conn.Close()
+	_ = b.link.conn.Close()
 	b.finish(sandbox.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), Cause: sandbox.Lost})
 }
 
@@ -219,7 +219,7 @@ func (b *box) Close(ctx context.Context) error {
 	}
 	var errs []error
 	if b.process == nil && b.link != nil {
-		b.link.conn.Close() // else the monitor has
+		_ = b.link.conn.Close() // else the monitor has
 	}
 	if b.group != nil {
 		errs = append(errs, b.group.Close(ctx))

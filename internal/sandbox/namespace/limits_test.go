@@ -180,7 +180,7 @@ func TestInitEnvironment(t *testing.T) {
 		if err != nil {
 			continue // a thread that has ended
 		}
-		for _, pid := range strings.Fields(string(pids)) {
+		for pid := range strings.FieldsSeq(string(pids)) {
 			name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
 			if !strings.HasPrefix(string(name), "stint-init") {
 				continue

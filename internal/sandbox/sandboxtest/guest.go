@@ -43,8 +43,7 @@ func Play(g Guest) int {
 		return 2
 	}
 	if err := program(g, g.Argv[2:]); err != nil {
-		var code exitCode
-		if errors.As(err, &code) {
+		if code, ok := errors.AsType[exitCode](err); ok {
 			return int(code)
 		}
 		fmt.Fprintln(g.Stderr, err)

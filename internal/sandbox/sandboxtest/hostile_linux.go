@@ -452,11 +452,12 @@ func spinProgram(g Guest, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
 	}
-	for {
+	for spins := 0; ; spins++ {
 		select {
 		case <-g.Term:
 			return nil
-		default:
+		default: // spinning is the point
+			runtime.KeepAlive(spins)
 		}
 	}
 }
@@ -484,7 +485,7 @@ func stopDescendants(pid int) {
 		if err != nil {
 			continue // a thread that has ended
 		}
-		for _, f := range strings.Fields(string(b)) {
+		for f := range strings.FieldsSeq(string(b)) {
 			if child, err := strconv.Atoi(f); err == nil {
 				_ = unix.Kill(child, unix.SIGSTOP) // one that has ended needs no stopping
 				stopDescendants(child)

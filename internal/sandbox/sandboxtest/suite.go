@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -90,9 +91,7 @@ func (s *suite) cases() map[string]func(*world) {
 		groups = append(groups, processCases, hostileCases)
 	}
 	for _, g := range groups {
-		for name, run := range g {
-			all[name] = run
-		}
+		maps.Copy(all, g)
 	}
 	for name, c := range limitCases {
 		if c.holds(s.Limits) {

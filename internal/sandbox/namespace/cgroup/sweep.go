@@ -73,7 +73,7 @@ func kill(dir string) error {
 	if err != nil {
 		return fmt.Errorf("cgroup: killing group: %w", err)
 	}
-	for _, s := range strings.Fields(string(b)) {
+	for s := range strings.FieldsSeq(string(b)) {
 		pid, err := strconv.Atoi(s)
 		if err != nil || pid <= 1 {
 			continue

@@ -47,7 +47,7 @@ func delegate(own string) ([]string, error) {
 		return nil, err
 	}
 	var use []string
-	for _, c := range strings.Fields(string(b)) {
+	for c := range strings.FieldsSeq(string(b)) {
 		if slices.Contains(wanted, c) {
 			use = append(use, c)
 		}

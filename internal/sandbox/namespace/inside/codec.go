@@ -19,16 +19,17 @@ type coder struct {
 
 var errMalformed = errors.New("malformed message")
 
-// coded is a type that can be carried.
+// Coded is a type that can be carried.
 type Coded interface{ code(c *coder) }
 
+// Encode writes a value as Decode reads it.
 func Encode(v Coded) []byte {
 	c := &coder{}
 	v.code(c)
 	return c.data
 }
 
-// decode refuses what is cut short or goes on.
+// Decode reads a value; it refuses what is cut short or goes on.
 func Decode(data []byte, v Coded) error {
 	c := &coder{data: data, reading: true}
 	v.code(c)

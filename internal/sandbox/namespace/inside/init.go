@@ -3,6 +3,7 @@
 package inside
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -167,7 +168,7 @@ func (w *warden) hear() (Message, []int, error) {
 	for {
 		n, oobn, _, _, err := unix.Recvmsg(w.control, b, oob, unix.MSG_CMSG_CLOEXEC)
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return m, nil, fmt.Errorf("control socket: %w", err)

@@ -45,7 +45,7 @@ func lockDown(p *Plan) error {
 func forbidNamespaces() error {
 	for _, kind := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"} {
 		err := os.WriteFile("/proc/sys/user/max_"+kind+"_namespaces", []byte("0"), 0)
-		if err != nil && !(kind == "time" && errors.Is(err, fs.ErrNotExist)) {
+		if err != nil && (kind != "time" || !errors.Is(err, fs.ErrNotExist)) {
 			return fmt.Errorf("forbidding further %s namespaces: %w", kind, err)
 		}
 	}

@@ -71,7 +71,7 @@ func openMounts(mounts []Mount) ([]int, error) {
 	return trees, nil
 }
 
-// detachedTree clones the mounts at a path, without setuid and devices, mapped
+// DetachedTree clones the mounts at a path, without setuid and devices, mapped
 // by a user namespace when its descriptor is given.
 func DetachedTree(source string, writable bool, userns int) (int, error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)

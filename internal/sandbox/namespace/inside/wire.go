@@ -17,7 +17,7 @@ const (
 	MountFD   = 5
 )
 
-// plan is all that init must know to build the root.
+// Plan is all that init must know to build the root.
 type Plan struct {
 	Ranged bool // init is user 0 of a range; else it is user 1000, the only one
 	System []SystemEntry
@@ -65,13 +65,14 @@ func codeInstruction(c *coder, f *unix.SockFilter) {
 	*f = unix.SockFilter{Code: uint16(n >> 16), Jt: uint8(n >> 8), Jf: uint8(n), K: uint32(k)}
 }
 
-// systemEntry is a part of the host's system: a link, or a tree to bind.
+// SystemEntry is a part of the host's system: a link, or a tree to bind.
 type SystemEntry struct {
 	Path string
 	Link string // target, when Path is a link
 	File bool
 }
 
+// Mount is a folder that is shown inside.
 type Mount struct {
 	Target   string
 	Source   string // bound by path when FD is 0
@@ -80,7 +81,7 @@ type Mount struct {
 	Make     bool // Target lies on init's own root and must be made
 }
 
-// order is a command; its three streams travel beside it.
+// Order is a command; its three streams travel beside it.
 type Order struct {
 	Argv, Env []string
 	Dir       string
@@ -96,6 +97,7 @@ func (o *Order) code(c *coder) {
 // failed, then started or refused, then exit, then empty.
 type op string
 
+// The messages, in the order of a life.
 const (
 	OpGo      op = "go"
 	OpStart   op = "start"
@@ -108,7 +110,7 @@ const (
 	OpEmpty   op = "empty"
 )
 
-// message is one packet of the control socket. Big things travel as memory
+// Message is one packet of the control socket. Big things travel as memory
 // files beside it, so that no packet nears the socket's limit.
 type Message struct {
 	Op     op
@@ -126,6 +128,7 @@ func (m *Message) code(c *coder) {
 	c.flag(&m.Killed)
 }
 
+// MaxMessage bounds one packet, in bytes.
 const MaxMessage = 16 << 10
 
 // readMemoryFile does not care where the descriptor's offset stands.
