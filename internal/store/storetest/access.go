@@ -1,0 +1,207 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var accessCases = []testCase{
+	{"EnsureMember creates what is missing with the identifiers given", func(w *world) {
+		want := w.member("acme", "ann", "viewer")
+		got, err := w.s.EnsureMember(w.ctx, want)
+		w.must(err, "EnsureMember")
+		w.diff("member", want, got)
+	}},
+	{"EnsureMember finds by name and leaves the role", func(w *world) {
+		first := w.member("acme", "ann", "viewer")
+		_, err := w.s.EnsureMember(w.ctx, first)
+		w.must(err, "EnsureMember")
+		got, err := w.s.EnsureMember(w.ctx, w.member("acme", "ann", "owner"))
+		w.must(err, "EnsureMember again")
+		w.diff("identifiers and role", []string{first.OrgID, first.UserID, "viewer"}, []string{got.OrgID, got.UserID, got.Role})
+	}},
+	{"a user is the same in every organisation, with a role in each", func(w *world) {
+		a, err := w.s.EnsureMember(w.ctx, w.member("acme", "ann", "owner"))
+		w.must(err, "EnsureMember")
+		b, err := w.s.EnsureMember(w.ctx, w.member("blue", "ann", "viewer"))
+		w.must(err, "EnsureMember")
+		w.diff("user", a.UserID, b.UserID)
+		w.diff("roles", []string{"owner", "viewer"}, []string{a.Role, b.Role})
+		if a.OrgID == b.OrgID {
+			w.Errorf("two organisations share the identifier %s", a.OrgID)
+		}
+	}},
+	{"EnsureMember at the same time makes one organisation and one user", func(w *world) {
+		got := make([]store.Member, 16)
+		w.together(len(got), func(i int) (err error) {
+			got[i], err = w.s.EnsureMember(w.ctx, w.member("acme", "ann", "member"))
+			return err
+		})
+		for _, m := range got {
+			w.diff("identifiers", []string{got[0].OrgID, got[0].UserID}, []string{m.OrgID, m.UserID})
+		}
+	}},
+	{"a token is found by its hash with organisation, user and role", func(w *world) {
+		want := w.home.token("ci", nil)
+		got, err := w.s.TokenByHash(w.ctx, want.Hash)
+		w.must(err, "TokenByHash")
+		w.diff("token", want, got)
+		_, err = w.s.TokenByHash(w.ctx, []byte(digest("another")))
+		w.wantErr(err, store.ErrNotFound, "TokenByHash of an unknown hash")
+	}},
+	{"the token itself is never stored", func(w *world) {
+		t := w.home.token("ci", func(t *store.Token) { t.Secret = "stint_live_0123" })
+		got, err := w.s.TokenByHash(w.ctx, t.Hash)
+		w.must(err, "TokenByHash")
+		w.diff("secret", "", got.Secret)
+	}},
+	{"revoked and expired tokens are found by hash", func(w *world) {
+		old := w.home.token("old", func(t *store.Token) { t.ExpiresAt = later(t.CreatedAt, -time.Hour) })
+		got, err := w.s.TokenByHash(w.ctx, old.Hash)
+		w.must(err, "TokenByHash of an expired token")
+		w.diff("expiry", old.ExpiresAt, got.ExpiresAt)
+		at := w.now()
+		w.must(w.s.RevokeToken(w.ctx, w.home.org, old.ID, at), "RevokeToken")
+		got, err = w.s.TokenByHash(w.ctx, old.Hash)
+		w.must(err, "TokenByHash of a revoked token")
+		w.diff("revokedAt", &at, got.RevokedAt)
+	}},
+	{"a token is revoked once and leaves the list", func(w *world) {
+		keep, drop := w.home.token("keep", nil), w.home.token("drop", nil)
+		w.must(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), "RevokeToken")
+		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), store.ErrNotFound, "RevokeToken again")
+		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, w.ids.New(stint.PrefixToken), w.now()), store.ErrNotFound, "RevokeToken of an unknown one")
+		list, err := w.s.Tokens(w.ctx, w.home.org, store.Range{Limit: 10})
+		w.must(err, "Tokens")
+		w.diff("list", []store.Token{keep}, list)
+	}},
+	{"Token reads one by its identifier", func(w *world) {
+		want := w.home.token("ci", nil)
+		got, err := w.s.Token(w.ctx, w.home.org, want.ID)
+		w.must(err, "Token")
+		w.diff("token", want, got)
+		_, err = w.s.Token(w.ctx, w.home.org, w.ids.New(stint.PrefixToken))
+		w.wantErr(err, store.ErrNotFound, "Token of an unknown one")
+	}},
+	{"TouchTokens keeps the latest use", func(w *world) {
+		a, b := w.home.token("a", nil), w.home.token("b", nil)
+		first, second := w.now(), w.now()
+		w.must(w.s.TouchTokens(w.ctx, map[string]stint.Time{a.ID: second, b.ID: first}), "TouchTokens")
+		w.must(w.s.TouchTokens(w.ctx, map[string]stint.Time{a.ID: first, b.ID: second}), "TouchTokens")
+		w.must(w.s.TouchTokens(w.ctx, nil), "TouchTokens of nothing")
+		for _, t := range []store.Token{a, b} {
+			got, err := w.s.Token(w.ctx, w.home.org, t.ID)
+			w.must(err, "Token")
+			w.diff("lastUsedAt of "+t.Name, &second, got.LastUsedAt)
+		}
+	}},
+}
+
+func (w *world) member(org, user, role string) store.Member {
+	return store.Member{
+		OrgID: w.ids.New(stint.PrefixOrg), OrgName: org, UserID: w.ids.New(stint.PrefixUser), UserName: user,
+		Role: role, CreatedAt: w.now(),
+	}
+}
+
+// token stores a token of the tenant's user.
+func (o *tenant) token(name string, change func(*store.Token)) store.Token {
+	o.w.Helper()
+	at := o.w.now()
+	t := store.Token{
+		Token: stint.Token{
+			ID: o.w.ids.New(stint.PrefixToken), Name: name, TokenPrefix: "stint_live_ab", Scopes: []string{stint.ScopeRead, stint.ScopeWrite},
+			CreatedAt: at, ExpiresAt: later(at, 24*time.Hour),
+		},
+		OrgID: o.org, OrgName: "home", UserID: o.user, UserName: "home-user", Role: "owner",
+	}
+	t.Hash = []byte(digest(t.ID))[:32]
+	if change != nil {
+		change(&t)
+	}
+	o.w.must(o.w.s.CreateToken(o.w.ctx, t), "CreateToken")
+	return t
+}
+
+var secretCases = []testCase{
+	{"PutSecret creates, then replaces and keeps createdAt", func(w *world) {
+		first := w.home.secret("KEY", "one")
+		created, err := w.s.PutSecret(w.ctx, first)
+		w.must(err, "PutSecret")
+		w.diff("created", true, created)
+		second := w.home.secret("KEY", "two")
+		created, err = w.s.PutSecret(w.ctx, second)
+		w.must(err, "PutSecret again")
+		w.diff("created", false, created)
+		second.CreatedAt = first.CreatedAt
+		list, err := w.s.Secrets(w.ctx, w.home.org)
+		w.must(err, "Secrets")
+		w.diff("secrets", []store.Secret{second}, list)
+	}},
+	{"Secrets are listed by name", func(w *world) {
+		for _, name := range []string{"B", "A", "b", "A_B", "C"} {
+			_, err := w.s.PutSecret(w.ctx, w.home.secret(name, "x"))
+			w.must(err, "PutSecret")
+		}
+		w.diff("names", []string{"A", "A_B", "B", "C", "b"}, w.home.secretNames())
+	}},
+	{"DeleteSecret removes one, once", func(w *world) {
+		for _, name := range []string{"A", "B"} {
+			_, err := w.s.PutSecret(w.ctx, w.home.secret(name, "x"))
+			w.must(err, "PutSecret")
+		}
+		w.must(w.s.DeleteSecret(w.ctx, w.home.org, "A"), "DeleteSecret")
+		w.wantErr(w.s.DeleteSecret(w.ctx, w.home.org, "A"), store.ErrNotFound, "DeleteSecret again")
+		w.diff("names", []string{"B"}, w.home.secretNames())
+	}},
+	{"the same name created at the same time is created once", func(w *world) {
+		created := make([]bool, 16)
+		w.together(len(created), func(i int) (err error) {
+			created[i], err = w.s.PutSecret(w.ctx, w.home.secret("KEY", fmt.Sprint(i)))
+			return err
+		})
+		count := 0
+		for _, c := range created {
+			if c {
+				count++
+			}
+		}
+		w.diff("creations", 1, count)
+		w.diff("names", []string{"KEY"}, w.home.secretNames())
+	}},
+	{"an organisation holds at most MaxSecrets", func(w *world) {
+		w.together(20, func(k int) error {
+			for i := k; i < store.MaxSecrets; i += 20 {
+				if _, err := w.s.PutSecret(w.ctx, w.home.secret(fmt.Sprintf("S%04d", i), "x")); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		w.diff("stored", store.MaxSecrets, len(w.home.secretNames()))
+		if _, err := w.s.PutSecret(w.ctx, w.home.secret("T", "x")); err == nil {
+			w.Errorf("a secret beyond MaxSecrets was stored")
+		}
+		_, err := w.s.PutSecret(w.ctx, w.home.secret("S0000", "y"))
+		w.must(err, "PutSecret of a name that exists")
+	}},
+}
+
+func (o *tenant) secret(name, sealed string) store.Secret {
+	at := o.w.now()
+	return store.Secret{Secret: stint.Secret{Name: name, CreatedAt: at, UpdatedAt: at}, OrgID: o.org, Sealed: []byte(sealed)}
+}
+
+func (o *tenant) secretNames() []string {
+	o.w.Helper()
+	list, err := o.w.s.Secrets(o.w.ctx, o.org)
+	o.w.must(err, "Secrets")
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	return names
+}

@@ -1,0 +1,203 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// equal compares JSON by meaning and takes nil and empty for the same.
+var equal = cmp.Options{
+	cmpopts.EquateEmpty(),
+	cmp.FilterValues(func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 }, cmp.Transformer("json", func(raw json.RawMessage) any {
+		var v any
+		if len(raw) > 0 && json.Unmarshal(raw, &v) != nil {
+			return "no JSON: " + string(raw)
+		}
+		return v
+	})),
+}
+
+func (w *world) diff(what string, want, got any, opts ...cmp.Option) {
+	w.Helper()
+	if d := cmp.Diff(want, got, append(cmp.Options{equal}, opts...)); d != "" {
+		w.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+func (w *world) wantErr(err, want error, doing string) {
+	w.Helper()
+	if !errors.Is(err, want) {
+		w.Errorf("%s gave %v, want %v", doing, err, want)
+	}
+}
+
+// wantFenced checks that err is a fence that tells where the run stands.
+func (w *world) wantFenced(err error, run, doing string) {
+	w.Helper()
+	fence, ok := errors.AsType[*store.FencedError](err)
+	if !ok {
+		w.Fatalf("%s gave %v, want a *FencedError", doing, err)
+	}
+	head, _, err := w.s.Head(w.ctx, run)
+	w.must(err, "Head")
+	status, epoch, err := w.s.RunState(w.ctx, run)
+	w.must(err, "RunState")
+	w.diff(doing+": the fence", store.FencedError{Head: head, Status: status, Epoch: epoch}, *fence)
+}
+
+func (w *world) wantState(err error, want stint.Status, doing string) {
+	w.Helper()
+	state, ok := errors.AsType[*store.StateError](err)
+	if !ok {
+		w.Fatalf("%s gave %v, want a *StateError", doing, err)
+	}
+	w.diff(doing+": the status", want, state.Status)
+}
+
+// together calls f at the same time with 0 … n-1 and reports what failed.
+func (w *world) together(n int, f func(i int) error) {
+	w.Helper()
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	errs := make([]error, n)
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	for i, err := range errs {
+		if err != nil {
+			w.Fatalf("caller %d: %v", i, err)
+		}
+	}
+}
+
+// eventually asks until the answer is yes, for at most ten seconds.
+func (w *world) eventually(what string, ask func() bool) {
+	w.Helper()
+	limit := time.After(10 * time.Second)
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for !ask() {
+		select {
+		case <-limit:
+			w.Fatalf("still not: %s", what)
+		case <-again.C:
+		}
+	}
+}
+
+func data[T any](w *world, e stint.Event) T {
+	w.Helper()
+	var v T
+	if err := json.Unmarshal(e.Data, &v); err != nil {
+		w.Fatalf("event %d (%s) has data %s: %v", e.Seq, e.Type, e.Data, err)
+	}
+	return v
+}
+
+// kinds names the events from the given number on, statuses by their value.
+func (w *world) kinds(events []stint.Event, from int64) []string {
+	w.Helper()
+	var out []string
+	for _, e := range events {
+		switch {
+		case e.Seq < from:
+		case e.Type == stint.EventStatus:
+			out = append(out, string(data[stint.StatusData](w, e).Status))
+		default:
+			out = append(out, string(e.Type))
+		}
+	}
+	return out
+}
+
+// sound checks what holds for every run at rest: the journal has no gap, its
+// times do not step back, nothing follows the terminal event, and the row, the
+// list, the head and the journal tell the same.
+func (o *tenant) sound(id string) store.Run {
+	w := o.w
+	w.Helper()
+	events, run := w.events(id), o.run(id)
+	status := w.soundJournal(id, events)
+	w.diff("status of the journal and of the row", status, run.Status)
+	if run.Status.Final() {
+		w.soundEnd(events[len(events)-1], run)
+	}
+	head, headStatus, err := w.s.Head(w.ctx, id)
+	w.must(err, "Head")
+	w.diff("Head", int64(len(events)), head)
+	w.diff("status by Head", run.Status, headStatus)
+	state, epoch, err := w.s.RunState(w.ctx, id)
+	w.must(err, "RunState")
+	w.diff("status by RunState", run.Status, state)
+	w.diff("epoch by RunState", run.Epoch, epoch)
+	list, err := w.s.RunSummaries(w.ctx, o.org, store.RunFilter{SessionID: run.SessionID}, store.Range{Limit: 1000})
+	w.must(err, "RunSummaries")
+	i := slices.IndexFunc(list, func(s stint.RunSummary) bool { return s.ID == id })
+	if i < 0 {
+		w.Fatalf("run %s is missing in the list of its session", id)
+	}
+	w.diff("row and list", run.RunSummary, list[i])
+	return run
+}
+
+// soundJournal returns the status that the journal tells.
+func (w *world) soundJournal(id string, events []stint.Event) stint.Status {
+	w.Helper()
+	if len(events) == 0 {
+		w.Fatalf("run %s has no events", id)
+	}
+	var status stint.Status
+	for i, e := range events {
+		if e.Seq != int64(i+1) {
+			w.Fatalf("run %s has event %d at place %d", id, e.Seq, i+1)
+		}
+		if i > 0 && e.At.Before(events[i-1].At.Time) {
+			w.Errorf("run %s: event %d steps back in time, %s after %s", id, e.Seq, e.At, events[i-1].At)
+		}
+		switch e.Type {
+		case stint.EventStatus:
+			status = data[stint.StatusData](w, e).Status
+		case stint.EventComplete:
+			if i != len(events)-1 {
+				w.Errorf("run %s: %d events follow its terminal one", id, len(events)-1-i)
+			}
+		}
+	}
+	if events[0].Type != stint.EventStatus || data[stint.StatusData](w, events[0]).Status != stint.Pending {
+		w.Errorf("run %s begins with %s %s, want status pending", id, events[0].Type, events[0].Data)
+	}
+	if last := events[len(events)-1]; status.Final() != (last.Type == stint.EventComplete) {
+		w.Errorf("run %s: status %s, but the last event is %s", id, status, last.Type)
+	}
+	return status
+}
+
+// soundEnd compares the terminal event with the row.
+func (w *world) soundEnd(e stint.Event, run store.Run) {
+	w.Helper()
+	if run.CompletedAt == nil || run.ExecutionTimeMs == nil {
+		w.Fatalf("run %s is %s without its end: completedAt %v, executionTimeMs %v", run.ID, run.Status, run.CompletedAt, run.ExecutionTimeMs)
+	}
+	want := stint.CompleteData{
+		Status: run.Status, ExecutionTimeMs: *run.ExecutionTimeMs, StatusReason: run.StatusReason, ExitCode: run.ExitCode,
+		CheckpointID: run.CheckpointID, ArtifactName: run.ArtifactName, ArtifactVersion: run.ArtifactVersion,
+	}
+	w.diff("row and terminal event", want, data[stint.CompleteData](w, e))
+	if run.Sealed != nil {
+		w.Errorf("run %s has ended and still holds its sealed secrets", run.ID)
+	}
+}

@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var eventCases = []testCase{
+	{"a page ends with the batch that reaches the limit", func(w *world) {
+		c := w.home.start()
+		at := w.append(c.Position, w.batch("3", "4", "5"))
+		w.append(at, w.batch("6", "7", "8"))
+		for _, ask := range []struct {
+			after int64
+			limit int
+			want  []int64
+		}{
+			{0, 1, []int64{1}},
+			{2, 1, []int64{3, 4, 5}},
+			{2, 3, []int64{3, 4, 5}},
+			{2, 4, []int64{3, 4, 5, 6, 7, 8}},
+			{3, 1, []int64{4, 5}},
+			{5, 100, []int64{6, 7, 8}},
+			{7, 1, []int64{8}},
+			{0, 100, []int64{1, 2, 3, 4, 5, 6, 7, 8}},
+			{8, 10, nil},
+			{100, 10, nil},
+		} {
+			events, err := w.s.Events(w.ctx, c.Run.ID, ask.after, ask.limit)
+			w.must(err, "Events")
+			w.diff(fmt.Sprintf("events after %d, limit %d", ask.after, ask.limit), ask.want, numbers(events))
+		}
+	}},
+	{"a reader that goes on from the last event misses none", func(w *world) {
+		c := w.home.start()
+		at := c.Position
+		for i := range 40 {
+			b := w.batch("a", "b", "c", "d", "e")
+			b.Events = b.Events[:1+i%5]
+			at = w.append(at, b)
+		}
+		w.cancel(w.home.org, c.Run.ID)
+		want := numbers(w.events(c.Run.ID))
+		for _, limit := range []int{1, 2, 3, 7, 1000} {
+			var got []int64
+			for after := int64(0); ; after = got[len(got)-1] {
+				events, err := w.s.Events(w.ctx, c.Run.ID, after, limit)
+				w.must(err, "Events")
+				if len(events) == 0 {
+					break
+				}
+				got = append(got, numbers(events)...)
+			}
+			w.diff(fmt.Sprint("walk with limit ", limit), want, got)
+		}
+		for after := range want {
+			events, err := w.s.Events(w.ctx, c.Run.ID, int64(after), 1000)
+			w.must(err, "Events")
+			w.diff(fmt.Sprint("events after ", after), want[after:], numbers(events))
+		}
+	}},
+	{"who reads while it is written sees each event once, in order", func(w *world) {
+		c := w.home.start()
+		const batches = 60
+		w.together(5, func(i int) error {
+			if i == 0 {
+				at := c.Position
+				for k := range batches {
+					head, err := w.s.Append(w.ctx, at, w.batch(fmt.Sprint(k), "x"))
+					if err != nil {
+						return err
+					}
+					at.After = head
+				}
+				_, err := w.s.Finish(w.ctx, at, w.outcome(stint.Completed))
+				return err
+			}
+			return w.follow(c.Run.ID, i)
+		})
+		w.home.sound(c.Run.ID)
+	}},
+	{"Head tells number and status", func(w *world) {
+		c := w.home.start()
+		w.append(c.Position, w.batch("one", "two"))
+		head, status, err := w.s.Head(w.ctx, c.Run.ID)
+		w.must(err, "Head")
+		w.diff("head", int64(4), head)
+		w.diff("status", stint.Running, status)
+	}},
+}
+
+func numbers(events []stint.Event) []int64 {
+	var out []int64
+	for _, e := range events {
+		out = append(out, e.Seq)
+	}
+	return out
+}
+
+// follow reads until the terminal event and fails on a gap or a step back.
+func (w *world) follow(run string, limit int) error {
+	for after := int64(0); ; {
+		events, err := w.s.Events(w.ctx, run, after, limit)
+		if err != nil {
+			return err
+		}
+		for _, e := range events {
+			if e.Seq != after+1 {
+				return fmt.Errorf("event %d follows %d", e.Seq, after)
+			}
+			after = e.Seq
+			if e.Type == stint.EventComplete {
+				return nil
+			}
+		}
+		if err := w.headNotBefore(run, after); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *world) headNotBefore(run string, seen int64) error {
+	head, _, err := w.s.Head(w.ctx, run)
+	if err == nil && head < seen {
+		err = fmt.Errorf("head is %d after event %d was read", head, seen)
+	}
+	return err
+}
+
+// end names a way that a running run ends, and what it leaves.
+type end struct {
+	name   string
+	status stint.Status
+	tail   []string // of the journal
+	do     func(w *world, c store.Claim)
+}
+
+// ends are all the ways out of running.
+var ends = []end{
+	{"completed", stint.Completed, []string{"completed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Completed)) }},
+	{"failed", stint.Failed, []string{"error", "failed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Failed)) }},
+	{"timeout", stint.TimedOut, []string{"error", "timeout", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.TimedOut)) }},
+	{"cancelled", stint.Cancelled, []string{"cancelled", "complete"}, func(w *world, c store.Claim) { w.cancel(c.Run.OrgID, c.Run.ID) }},
+	{"lost", stint.Failed, []string{"error", "failed", "complete"}, func(w *world, c store.Claim) { w.lose(c.Run.WorkerID) }},
+}

@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var filterCases = []testCase{
+	{"a filter narrows the list by each of its members", filters},
+	{"filters page like the whole list", func(w *world) {
+		for range 7 {
+			w.home.create(metadata("team", "blue"))
+			w.home.create(metadata("team", "red"))
+		}
+		page := positions(func(r store.Range) ([]stint.RunSummary, error) {
+			return w.s.RunSummaries(w.ctx, w.home.org, store.RunFilter{Metadata: map[string]string{"team": "blue"}}, r)
+		}, func(s stint.RunSummary) store.After { return store.After{At: s.CreatedAt, ID: s.ID} })
+		for _, limit := range []int{1, 3, 7, 8} {
+			w.diff(fmt.Sprint("items with limit ", limit), 7, len(w.walk(page, limit, func() {})))
+		}
+	}},
+}
+
+func metadata(pairs ...string) func(*store.NewRun) {
+	return func(n *store.NewRun) {
+		n.Metadata = make(map[string]string)
+		for i := 0; i < len(pairs); i += 2 {
+			n.Metadata[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func filters(w *world) {
+	reviewer := w.home.newAgent("reviewer")
+	base := later(w.now(), time.Minute)
+	at := func(ms int) stint.Time { return later(base, time.Duration(ms)*time.Millisecond) }
+	made := func(ms int) func(*store.NewRun) { return func(n *store.NewRun) { n.CreatedAt = at(ms) } }
+	runs := map[string]store.NewRun{}
+	runs["a"] = w.home.create(made(1), metadata("team", "blue"))
+	running := w.claimOne(w.worker())
+	runs["b"] = w.home.create(made(2), ofAgent(reviewer), metadata("team", "blue", "k", "v' OR 1=1 --"))
+	runs["c"] = w.home.create(made(3), inSession(runs["b"].SessionID), ofAgent(reviewer))
+	runs["d"] = w.home.create(made(4), metadata("team", "red", "a.b", `"q"`))
+	w.cancel(w.home.org, runs["d"].ID)
+	w.diff("running", runs["a"].ID, running.Run.ID)
+	name := map[string]string{}
+	for n, r := range runs {
+		name[r.ID] = n
+	}
+	for _, c := range []struct {
+		what   string
+		filter store.RunFilter
+		want   string
+	}{
+		{"nothing", store.RunFilter{}, "dcba"},
+		{"pending", store.RunFilter{Status: stint.Pending}, "cb"},
+		{"running", store.RunFilter{Status: stint.Running}, "a"},
+		{"cancelled", store.RunFilter{Status: stint.Cancelled}, "d"},
+		{"completed", store.RunFilter{Status: stint.Completed}, ""},
+		{"agent", store.RunFilter{AgentID: reviewer.ID}, "cb"},
+		{"unknown agent", store.RunFilter{AgentID: "ag_none"}, ""},
+		{"session", store.RunFilter{SessionID: runs["b"].SessionID}, "cb"},
+		{"since, inclusive", store.RunFilter{Since: new(at(3))}, "dc"},
+		{"until, inclusive", store.RunFilter{Until: new(at(2))}, "ba"},
+		{"since and until", store.RunFilter{Since: new(at(2)), Until: new(at(3))}, "cb"},
+		{"an empty span", store.RunFilter{Since: new(at(3)), Until: new(at(2))}, ""},
+		{"metadata", store.RunFilter{Metadata: map[string]string{"team": "blue"}}, "ba"},
+		{"two metadata", store.RunFilter{Metadata: map[string]string{"team": "blue", "k": "v' OR 1=1 --"}}, "b"},
+		{"odd metadata", store.RunFilter{Metadata: map[string]string{"a.b": `"q"`}}, "d"},
+		{"metadata of the wrong value", store.RunFilter{Metadata: map[string]string{"team": "blu"}}, ""},
+		{"metadata of no run", store.RunFilter{Metadata: map[string]string{"TEAM": "blue"}}, ""},
+		{"all together", store.RunFilter{
+			Status: stint.Pending, AgentID: reviewer.ID, SessionID: runs["b"].SessionID,
+			Since: new(at(1)), Until: new(at(4)), Metadata: map[string]string{"team": "blue"},
+		}, "b"},
+	} {
+		list, err := w.s.RunSummaries(w.ctx, w.home.org, c.filter, store.Range{Limit: 10})
+		w.must(err, "RunSummaries")
+		var got strings.Builder
+		for _, s := range list {
+			got.WriteString(name[s.ID])
+		}
+		w.diff("runs by "+c.what, c.want, got.String())
+	}
+}

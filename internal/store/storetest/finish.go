@@ -1,0 +1,170 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var finishCases = []testCase{
+	{"every end agrees in row, list, head and journal", func(w *world) {
+		for _, e := range ends {
+			c := w.home.start()
+			e.do(w, c)
+			r := w.home.sound(c.Run.ID)
+			w.diff(e.name+": status", e.status, r.Status)
+			w.diff(e.name+": tail of the journal", e.tail, w.kinds(w.events(c.Run.ID), 3))
+		}
+	}},
+	{"Finish records the outcome and returns the run", func(w *world) {
+		for _, status := range []stint.Status{stint.Completed, stint.Failed, stint.TimedOut} {
+			c := w.home.start()
+			o := w.outcome(status, func(o *store.Outcome) { o.Usage = json.RawMessage(`{"inputTokens":12}`) })
+			got := w.finish(c.Position, o)
+			want := c.Run
+			want.Status, want.Sealed, want.CompletedAt, want.ExecutionTimeMs = status, nil, &o.At, &o.ExecutionTimeMs
+			want.Error, want.ExitCode, want.Usage = o.Error, o.ExitCode, o.Usage
+			if o.Reason != "" {
+				want.StatusReason = &o.Reason
+			}
+			w.diff("returned run", want, got)
+			w.diff("stored run", want, w.home.sound(c.Run.ID))
+		}
+	}},
+	{"the error event carries message and code", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Failed)
+		w.finish(c.Position, o)
+		e := w.events(c.Run.ID)[2]
+		w.diff("type", stint.EventError, e.Type)
+		w.diff("data", stint.ErrorData{Message: *o.Error, Code: o.ErrorCode}, data[stint.ErrorData](w, e))
+	}},
+	{"Finish again with the same token succeeds and changes nothing", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		first := w.finish(c.Position, o)
+		head := w.head(c.Run.ID)
+		w.diff("second answer", first, w.finish(c.Position, o))
+		w.diff("head", head, w.head(c.Run.ID))
+		tree, err := w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "out")
+		w.must(err, "TreeByName")
+		list, err := w.s.TreeVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
+		w.must(err, "TreeVersions")
+		w.diff("versions", 1, len(list))
+	}},
+	{"Finish with another token is fenced", func(w *world) {
+		c := w.home.start()
+		w.finish(c.Position, w.outcome(stint.Completed))
+		_, err := w.s.Finish(w.ctx, c.Position, w.outcome(stint.Failed))
+		w.wantFenced(err, c.Run.ID, "Finish with another token")
+		w.diff("status", stint.Completed, w.home.sound(c.Run.ID).Status)
+	}},
+	{"Finish behind the head or beyond it is fenced", func(w *world) {
+		c := w.home.start()
+		at := w.append(c.Position, w.batch("one"))
+		beyond := at
+		beyond.After++
+		for _, p := range []store.Position{c.Position, beyond} {
+			_, err := w.s.Finish(w.ctx, p, w.outcome(stint.Completed))
+			w.wantFenced(err, c.Run.ID, fmt.Sprintf("Finish after %d", p.After))
+		}
+		w.finish(at, w.outcome(stint.Completed))
+		w.home.sound(c.Run.ID)
+	}},
+	{"Finish of a past epoch is fenced, also at the head", func(w *world) {
+		old := w.home.start(retries(5))
+		w.lose(old.Run.WorkerID)
+		next := w.claimOne(w.worker())
+		ahead := next.Position
+		ahead.Epoch = old.Position.Epoch
+		for _, at := range []store.Position{old.Position, ahead} {
+			_, err := w.s.Finish(w.ctx, at, w.outcome(stint.Completed))
+			w.wantFenced(err, old.Run.ID, "Finish of epoch 1")
+		}
+		w.finish(next.Position, w.outcome(stint.Completed))
+		w.home.sound(old.Run.ID)
+	}},
+	{"Finish of a run that waits is fenced", func(w *world) {
+		n := w.home.create()
+		_, err := w.s.Finish(w.ctx, store.Position{RunID: n.ID, Epoch: 0, After: 1}, w.outcome(stint.Completed))
+		w.wantFenced(err, n.ID, "Finish of a pending run")
+		w.home.sound(n.ID)
+	}},
+	{"a fenced Finish leaves no version, checkpoint or log", func(w *world) {
+		c := w.home.start()
+		w.cancel(w.home.org, c.Run.ID)
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o.Logs = []stint.LogEntry{w.entry("done")}
+		_, err := w.s.Finish(w.ctx, c.Position, o)
+		w.wantFenced(err, c.Run.ID, "Finish after cancel")
+		_, err = w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "out")
+		w.wantErr(err, store.ErrNotFound, "TreeByName")
+		_, err = w.s.Checkpoint(w.ctx, w.home.org, o.Checkpoint.ID)
+		w.wantErr(err, store.ErrNotFound, "Checkpoint")
+		w.diff("entries", []string(nil), w.messages(c.Run.ID))
+		w.diff("status", stint.Cancelled, w.home.sound(c.Run.ID).Status)
+	}},
+	{"Finish stores its logs", func(w *world) {
+		c := w.home.start()
+		w.finish(c.Position, w.outcome(stint.Completed, func(o *store.Outcome) { o.Logs = []stint.LogEntry{w.entry("snapshot"), w.entry("bye")} }))
+		w.diff("entries", []string{"snapshot", "bye"}, w.messages(c.Run.ID))
+	}},
+	{"every end clears the sealed secrets, a retry keeps them", func(w *world) {
+		for _, e := range ends {
+			c := w.home.start()
+			w.diff(e.name+": sealed while running", []byte("sealed"), w.home.run(c.Run.ID).Sealed)
+			e.do(w, c)
+			w.diff(e.name+": sealed at the end", []byte(nil), w.home.run(c.Run.ID).Sealed)
+		}
+		c := w.home.start(retries(1))
+		w.lose(c.Run.WorkerID)
+		w.diff("sealed while it waits again", []byte("sealed"), w.claimOne(w.worker()).Run.Sealed)
+	}},
+	{"of many who finish one wins", func(w *world) {
+		c := w.home.start()
+		won := make([]bool, 12)
+		w.together(len(won), func(i int) error {
+			status := []stint.Status{stint.Completed, stint.Failed}[i%2]
+			_, err := w.s.Finish(w.ctx, c.Position, w.outcome(status))
+			won[i] = err == nil
+			return notFence(err)
+		})
+		w.diff("winners", 1, count(won))
+		w.home.sound(c.Run.ID)
+	}},
+	{"the same finish sent many times at once ends the run once", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Failed)
+		w.together(12, func(int) error {
+			_, err := w.s.Finish(w.ctx, c.Position, o)
+			return err
+		})
+		w.diff("tail", []string{"error", "failed", "complete"}, w.kinds(w.events(c.Run.ID), 3))
+		w.home.sound(c.Run.ID)
+	}},
+	{"of Finish and Append at the same slot one wins", func(w *world) {
+		worker := w.worker()
+		for range 40 {
+			n := w.home.create()
+			c := w.claimOne(worker)
+			var won [2]bool
+			w.together(2, func(i int) (err error) {
+				if i == 0 {
+					_, err = w.s.Finish(w.ctx, c.Position, w.outcome(stint.Completed))
+				} else {
+					_, err = w.s.Append(w.ctx, c.Position, w.batch("x"))
+				}
+				won[i] = err == nil
+				return notFence(err)
+			})
+			w.diff("winners", 1, count(won[:]))
+			r := w.home.sound(n.ID)
+			w.diff("ended", won[0], r.Status.Final())
+			if !won[0] {
+				w.cancel(w.home.org, n.ID)
+			}
+		}
+	}},
+}

@@ -1,0 +1,122 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var lateCases = []testCase{
+	{"AddCheckpoint attaches what was saved of a run that others ended", func(w *world) {
+		for _, e := range ends[3:] { // cancelled, lost
+			c := w.home.start()
+			e.do(w, c)
+			before, events := w.home.sound(c.Run.ID), w.events(c.Run.ID)
+			v, chk := w.home.saved(c.Run, "out", e.name)
+			got, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+			w.must(err, e.name+": AddCheckpoint")
+			want := before
+			want.CheckpointID, want.ArtifactName, want.ArtifactVersion = &chk.ID, new("out"), got.ArtifactVersion
+			w.diff(e.name+": returned run", want, got)
+			w.diff(e.name+": stored run", want, w.home.run(c.Run.ID))
+			w.diff(e.name+": journal", events, w.events(c.Run.ID))
+			chk.ArtifactVersion = got.ArtifactVersion
+			w.diff(e.name+": checkpoint", chk, w.home.readCheckpoint(chk.ID))
+			w.diff(e.name+": checkpoint of the session", &chk.ID, w.home.session(c.Run.SessionID).CheckpointID)
+			tree := w.home.artifact("out")
+			w.diff(e.name+": head", (*string)(nil), tree.CurrentVersionID)
+			w.diff(e.name+": content", digest(e.name), w.home.treeVersion(tree.ID, *got.ArtifactVersion, 0).Digest)
+		}
+	}},
+	{"AddCheckpoint leaves the head where it is and uses it for equal content", func(w *world) {
+		tree := w.home.tree(stint.Artifacts, "out")
+		head := w.home.committed(w.home.commit(tree.ID, "one"))
+		for _, word := range []string{"other", "one"} {
+			c := w.home.start()
+			w.cancel(w.home.org, c.Run.ID)
+			v, chk := w.home.saved(c.Run, "out", word)
+			got, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+			w.must(err, "AddCheckpoint")
+			w.diff("head", &head.ID, w.home.artifact("out").CurrentVersionID)
+			w.diff("is the head", word == "one", *got.ArtifactVersion == head.ID)
+			w.diff("content", digest(word), w.home.treeVersion(tree.ID, *got.ArtifactVersion, 0).Digest)
+		}
+	}},
+	{"AddCheckpoint without a version attaches the checkpoint alone", func(w *world) {
+		c := w.home.start()
+		w.cancel(w.home.org, c.Run.ID)
+		_, chk := w.home.saved(c.Run, "out", "x")
+		chk.ArtifactName = nil
+		got, err := w.s.AddCheckpoint(w.ctx, c.Position, nil, chk)
+		w.must(err, "AddCheckpoint")
+		w.diff("checkpoint of the run", &chk.ID, got.CheckpointID)
+		w.diff("version of the run", (*string)(nil), got.ArtifactVersion)
+		w.diff("checkpoint", chk, w.home.readCheckpoint(chk.ID))
+	}},
+	{"AddCheckpoint is for the last epoch", func(w *world) {
+		old := w.home.start(retries(1))
+		w.lose(old.Run.WorkerID)
+		w.fencedCheckpoint(old, "a run that waits again")
+		next := w.claimOne(w.worker())
+		w.fencedCheckpoint(next, "a running run")
+		w.cancel(w.home.org, old.Run.ID)
+		w.fencedCheckpoint(old, "an epoch that is past")
+		v, chk := w.home.saved(next.Run, "out", "x")
+		_, err := w.s.AddCheckpoint(w.ctx, next.Position, &v, chk)
+		w.must(err, "AddCheckpoint of the last epoch")
+	}},
+	{"AddCheckpoint does not replace a checkpoint", func(w *world) {
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.checkpoint(c.Run)))
+		other := c
+		other.Run.ID = w.ids.New(stint.PrefixRun) // names the checkpoint
+		w.fencedCheckpoint(other, "a run that has a checkpoint")
+		w.diff("run", r, w.home.sound(c.Run.ID))
+	}},
+	{"of many who add a checkpoint one wins", func(w *world) {
+		c := w.home.start()
+		w.cancel(w.home.org, c.Run.ID)
+		won := make([]bool, 8)
+		w.together(len(won), func(i int) error {
+			v, chk := w.home.saved(c.Run, "out", fmt.Sprint(i))
+			chk.ID = w.ids.New(stint.PrefixCheckpoint)
+			_, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+			won[i] = err == nil
+			return notFence(err)
+		})
+		w.diff("winners", 1, count(won))
+		list, err := w.s.TreeVersions(w.ctx, w.home.org, w.home.artifact("out").ID, store.Range{Limit: 10})
+		w.must(err, "TreeVersions")
+		w.diff("versions", 1, len(list))
+	}},
+	{"AddCheckpoint to a run that nobody created is refused", func(w *world) {
+		c := w.home.start()
+		c.Position.RunID = w.ids.New(stint.PrefixRun)
+		v, chk := w.home.saved(c.Run, "out", "x")
+		_, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+		if _, fenced := errors.AsType[*store.FencedError](err); !fenced && !errors.Is(err, store.ErrNotFound) {
+			w.Errorf("AddCheckpoint gave %v, want a fence or ErrNotFound", err)
+		}
+	}},
+}
+
+// saved is what a worker saved of a run: its workspace, told by word, and its
+// checkpoint.
+func (o *tenant) saved(r store.Run, artifact, word string) (store.RunVersion, store.Checkpoint) {
+	out := o.w.outcome(stint.Cancelled, o.leaving(artifact, word), o.checkpoint(r))
+	return *out.Version, *out.Checkpoint
+}
+
+// fencedCheckpoint tries to add a checkpoint, which must leave nothing.
+func (w *world) fencedCheckpoint(c store.Claim, what string) {
+	w.Helper()
+	v, chk := w.home.saved(c.Run, "never", "x")
+	_, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+	w.wantFenced(err, c.Position.RunID, "AddCheckpoint to "+what)
+	_, err = w.s.Checkpoint(w.ctx, w.home.org, chk.ID)
+	w.wantErr(err, store.ErrNotFound, "Checkpoint after the fence")
+	_, err = w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "never")
+	w.wantErr(err, store.ErrNotFound, "TreeByName after the fence")
+}

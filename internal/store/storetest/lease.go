@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var leaseCases = []testCase{
+	{"Renew names nothing while the worker holds what it has", func(w *world) {
+		c := w.home.start()
+		w.diff("stop", []string(nil), w.renew(c.Run.WorkerID, c.Run.ID))
+		w.diff("stop without runs", []string(nil), w.renew(c.Run.WorkerID))
+	}},
+	{"Renew names the runs that are no longer the worker's", func(w *world) {
+		worker := w.worker()
+		var claims []store.Claim
+		for range 3 {
+			w.home.create()
+			claims = append(claims, w.claimOne(worker))
+		}
+		kept, cancelled, finished := claims[0], claims[1], claims[2]
+		others := w.home.start()
+		waits := w.home.create()
+		w.cancel(w.home.org, cancelled.Run.ID)
+		w.finish(finished.Position, w.outcome(stint.Completed))
+		unknown := w.ids.New(stint.PrefixRun)
+		stop := w.renew(worker, kept.Run.ID, cancelled.Run.ID, finished.Run.ID, others.Run.ID, waits.ID, unknown)
+		w.diff("stop", set([]string{cancelled.Run.ID, finished.Run.ID, others.Run.ID, waits.ID, unknown}), set(stop))
+		w.diff("names", 5, len(stop))
+	}},
+	{"a lease that was ended is lost for good", func(w *world) {
+		worker := w.worker()
+		w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
+		w.leaseLost(worker)
+		_, err := w.s.Reap(w.ctx, w.now(), 10)
+		w.must(err, "Reap")
+		w.leaseLost(worker)
+	}},
+	{"a lease that ran out is lost for good", func(w *world) {
+		worker := w.workerOn("host-a", time.Millisecond)
+		w.passes(20 * time.Millisecond)
+		w.leaseLost(worker)
+		w.leaseLost(worker)
+	}},
+	{"a worker that never registered has no lease", func(w *world) {
+		w.leaseLost(w.ids.New(stint.PrefixWorker))
+	}},
+	{"Renew extends the lease", func(w *world) {
+		n := w.home.create()
+		// A slow machine may let the short lease run out before it is renewed.
+		var worker string
+		w.eventually("a lease was renewed in time", func() bool {
+			worker = w.workerOn("host-a", 200*time.Millisecond)
+			_, err := w.s.Renew(w.ctx, worker, nil, time.Hour)
+			return err == nil
+		})
+		w.claimOne(worker)
+		w.passes(250 * time.Millisecond)
+		lost, err := w.s.Reap(w.ctx, w.now(), 10)
+		w.must(err, "Reap")
+		w.diff("lost", 0, len(lost))
+		w.diff("stop", []string(nil), w.renew(worker, n.ID))
+	}},
+	{"a worker whose lease ran out claims nothing", func(w *world) {
+		n := w.home.create()
+		worker := w.workerOn("host-a", time.Millisecond)
+		w.passes(20 * time.Millisecond)
+		w.claimsNothing(worker)
+		w.diff("status", stint.Pending, w.home.sound(n.ID).Status)
+	}},
+	{"EndWorkersOf ends the leases of one host", func(w *world) {
+		a1, a2, b := w.workerOn("host-a", time.Hour), w.workerOn("host-a", time.Hour), w.workerOn("host-b", time.Hour)
+		w.home.createMany(3)
+		first, second := w.claimOne(a1), w.claimOne(a2)
+		other := w.claimOne(b)
+		w.must(w.s.EndWorkersOf(w.ctx, "host-a"), "EndWorkersOf")
+		w.must(w.s.EndWorkersOf(w.ctx, "host-c"), "EndWorkersOf of an unknown host")
+		w.leaseLost(a1)
+		w.leaseLost(a2)
+		w.diff("stop on the other host", []string(nil), w.renew(b, other.Run.ID))
+		lost, err := w.s.Reap(w.ctx, w.now(), 10)
+		w.must(err, "Reap")
+		w.diff("lost", set([]string{first.Run.ID, second.Run.ID}), set(lost))
+		again := w.workerOn("host-a", time.Hour)
+		w.diff("stop of the next life", []string(nil), w.renew(again))
+	}},
+	{"EndWorker of nobody is no error", func(w *world) {
+		w.must(w.s.EndWorker(w.ctx, w.ids.New(stint.PrefixWorker)), "EndWorker")
+	}},
+	{"Now does not step back", func(w *world) {
+		last := time.Time{}
+		for range 20 {
+			now, err := w.s.Now(w.ctx)
+			w.must(err, "Now")
+			if now.Before(last) {
+				w.Errorf("Now gave %s after %s", now, last)
+			}
+			last = now
+		}
+	}},
+}
+
+func (w *world) renew(worker string, holds ...string) []string {
+	w.Helper()
+	stop, err := w.s.Renew(w.ctx, worker, holds, time.Hour)
+	w.must(err, "Renew")
+	return stop
+}
+
+func (w *world) leaseLost(worker string) {
+	w.Helper()
+	_, err := w.s.Renew(w.ctx, worker, nil, time.Hour)
+	w.wantErr(err, store.ErrLeaseLost, "Renew")
+}
+
+// passes waits until the database's clock has gone on by d.
+func (w *world) passes(d time.Duration) {
+	w.Helper()
+	from, err := w.s.Now(w.ctx)
+	w.must(err, "Now")
+	w.eventually("the database's clock has gone on", func() bool {
+		now, err := w.s.Now(w.ctx)
+		w.must(err, "Now")
+		return now.Sub(from) > d
+	})
+}

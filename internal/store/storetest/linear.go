@@ -1,0 +1,372 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Linearizable lets workers that pause, crash and lose acknowledgements, and
+// clients that cancel, end leases, reap and read, work on the same runs, and
+// checks the record of what they were told against the protocol.
+func Linearizable(t *testing.T, h Harness) {
+	w := newWorld(t, h)
+	s := newStorm(w, w.s, 3)
+	s.run(200, 3*time.Second)
+	if s.err != nil {
+		t.Fatalf("a call failed: %v", s.err)
+	}
+	t.Logf("%d calls on %d runs", len(s.ops), len(s.runs))
+	for kind, n := range s.kinds() {
+		t.Logf("%6d %s", n, kind)
+	}
+	if bad, verdict := s.check(); verdict != porcupine.Ok {
+		t.Errorf("the history is %s; the run's calls:\n%s", verdict, s.tell(bad))
+	}
+	for _, id := range s.runs {
+		w.home.sound(id)
+	}
+}
+
+// storm is many clients of one store and the record of their calls.
+type storm struct {
+	w     *world
+	s     store.Store // w's, or a broken wrapper of it
+	calm  int         // one life in so many meets with a sleepwalk
+	runs  []string
+	start time.Time
+
+	mu    sync.Mutex // guards what follows
+	ops   []porcupine.Operation
+	alive map[string]store.Position // what each worker holds
+	taken map[string]chan struct{}  // run → closed at its next claim
+	err   error
+}
+
+func newStorm(w *world, s store.Store, calm int) *storm {
+	return &storm{w: w, s: s, calm: calm, start: time.Now(), alive: make(map[string]store.Position), taken: make(map[string]chan struct{})}
+}
+
+const (
+	stormWorkers = 12
+	stormClients = 4
+	stormRetries = 3
+	stormPace    = 500 * time.Microsecond // between two calls of a client, or of a worker without work
+	never        = math.MaxInt64
+)
+
+// run creates runs and lets the storm rage until all have ended, or as long
+// as limit.
+func (s *storm) run(runs int, limit time.Duration) {
+	s.runs = s.w.home.createMany(runs, retries(stormRetries))
+	ctx, stop := context.WithTimeout(s.w.ctx, limit)
+	defer stop()
+	var wg sync.WaitGroup
+	for i := range stormWorkers + stormClients {
+		wg.Go(func() {
+			if err := s.rage(ctx, i); err != nil {
+				s.fail(err)
+				stop()
+			}
+		})
+	}
+	s.awaitEnds(ctx)
+	stop()
+	wg.Wait()
+}
+
+// rage is what one client does until ctx ends.
+func (s *storm) rage(ctx context.Context, client int) error {
+	r := rand.New(rand.NewPCG(uint64(client), uint64(s.start.UnixNano())))
+	pace := time.NewTicker(stormPace)
+	defer pace.Stop()
+	idle := ""
+	for ctx.Err() == nil {
+		var err error
+		if client < stormWorkers {
+			idle, err = s.worker(ctx, client, r, idle)
+		} else {
+			err = s.client(client, r)
+		}
+		if err != nil {
+			return err
+		}
+		if client >= stormWorkers || idle != "" {
+			<-pace.C
+		}
+	}
+	return nil
+}
+
+// awaitEnds returns when all runs have ended, or ctx has.
+func (s *storm) awaitEnds(ctx context.Context) {
+	again := time.NewTicker(2 * time.Millisecond)
+	defer again.Stop()
+	for open := s.runs; len(open) > 0 && ctx.Err() == nil; {
+		status, _, err := s.w.s.RunState(s.w.ctx, open[0])
+		switch {
+		case err != nil:
+			s.fail(err)
+			return
+		case status.Final():
+			open = open[1:]
+		default:
+			<-again.C
+		}
+	}
+}
+
+func (s *storm) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = err
+	}
+}
+
+func (s *storm) clock() int64 { return time.Since(s.start).Nanoseconds() }
+
+func (s *storm) record(client int, began int64, c call, a answer) {
+	ended := s.clock()
+	if a.unknown {
+		ended = never
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: c, Call: began, Output: a, Return: ended})
+}
+
+// worker claims a run with the idle incarnation, or a new one, and works on it
+// until it finishes, crashes or is fenced. An incarnation that found nothing
+// to do stays idle; one that claimed does not claim again, so that the end of
+// a lease is the end of one run.
+func (s *storm) worker(ctx context.Context, client int, r *rand.Rand, idle string) (string, error) {
+	if idle == "" {
+		idle = s.w.ids.New(stint.PrefixWorker)
+		if err := s.s.Register(s.w.ctx, store.Worker{ID: idle, Host: "storm", Capacity: 1, CreatedAt: s.w.now()}, time.Hour); err != nil {
+			return "", fmt.Errorf("register: %w", err)
+		}
+	}
+	began := s.clock()
+	claims, err := s.s.Claim(s.w.ctx, store.Claimer{WorkerID: idle, Max: 1, At: s.w.now()})
+	if err != nil {
+		return "", fmt.Errorf("claim: %w", err)
+	}
+	if len(claims) == 0 {
+		return idle, nil
+	}
+	at := claims[0].Position
+	s.record(client, began, call{op: "claim", run: at.RunID}, answer{ok: true, epoch: at.Epoch, head: at.After})
+	return "", s.work(ctx, client, r, idle, at, s.hold(idle, at))
+}
+
+func (s *storm) work(ctx context.Context, client int, r *rand.Rand, id string, at store.Position, taken <-chan struct{}) error {
+	steps := r.IntN(8)
+	asleep := r.IntN(s.calm * (steps + 1)) // the step before which the worker sleepwalks
+	for step := range steps + 1 {
+		if step == asleep {
+			if err := s.sleepwalk(ctx, client, id, at, taken); err != nil {
+				return err
+			}
+		}
+		if step == steps {
+			break
+		}
+		next, fenced, err := s.append(client, r, at)
+		if err != nil || fenced {
+			return err
+		}
+		at = next
+	}
+	switch r.IntN(10) {
+	case 0: // a crash that nobody noticed yet
+		return nil
+	case 1, 2: // one that was
+		return s.endWorker(client, id, at)
+	}
+	return s.finish(client, r, at)
+}
+
+// sleepwalk is a pause in which the lease ends and the run may be given to
+// another worker; the worker then goes on as if nothing had happened.
+func (s *storm) sleepwalk(ctx context.Context, client int, id string, at store.Position, taken <-chan struct{}) error {
+	if err := s.endWorker(client, id, at); err != nil {
+		return err
+	}
+	limit := time.NewTimer(50 * time.Millisecond)
+	defer limit.Stop()
+	select {
+	case <-taken:
+	case <-limit.C: // the run has ended, or everybody sleeps
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// hold notes what a worker has claimed and tells the one who had it before. It
+// returns what tells of the next one.
+func (s *storm) hold(id string, at store.Position) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.alive[id] = at
+	if before := s.taken[at.RunID]; before != nil {
+		close(before)
+	}
+	taken := make(chan struct{})
+	s.taken[at.RunID] = taken
+	return taken
+}
+
+// lossy gives a context that ends soon, now and then, so that a call may be
+// cut off anywhere.
+func lossy(ctx context.Context, r *rand.Rand) (context.Context, context.CancelFunc) {
+	if r.IntN(6) == 0 {
+		return context.WithTimeout(ctx, time.Duration(r.IntN(600))*time.Microsecond)
+	}
+	return ctx, func() {}
+}
+
+// append sends a batch, again after a lost answer.
+func (s *storm) append(client int, r *rand.Rand, at store.Position) (next store.Position, fenced bool, err error) {
+	b := s.w.batch([]string{"a", "b", "c"}[:1+r.IntN(3)]...)
+	c := call{op: "append", run: at.RunID, epoch: at.Epoch, after: at.After, n: int64(len(b.Events)), token: b.Token}
+	next = at
+	fenced, err = s.send(client, r, c, func(ctx context.Context) (answer, error) {
+		head, err := s.s.Append(ctx, at, b)
+		next.After = head
+		return answer{head: head}, err
+	})
+	return next, fenced, err
+}
+
+func (s *storm) finish(client int, r *rand.Rand, at store.Position) error {
+	o := s.w.outcome([]stint.Status{stint.Completed, stint.Failed}[r.IntN(2)])
+	c := call{op: "finish", run: at.RunID, epoch: at.Epoch, after: at.After, token: o.Token, status: o.Status}
+	_, err := s.send(client, r, c, func(ctx context.Context) (answer, error) {
+		run, err := s.s.Finish(ctx, at, o)
+		return answer{status: run.Status}, err
+	})
+	return err
+}
+
+// send calls until the answer arrives and records each try. An answer may be
+// lost because the call was cut off, or on its way back.
+func (s *storm) send(client int, r *rand.Rand, c call, do func(context.Context) (answer, error)) (fenced bool, err error) {
+	for {
+		ctx, cancel := lossy(s.w.ctx, r)
+		began := s.clock()
+		a, err := do(ctx)
+		cut := err != nil && ctx.Err() != nil && s.w.ctx.Err() == nil
+		cancel()
+		_, fenced = errors.AsType[*store.FencedError](err)
+		switch {
+		case err != nil && !fenced && !cut:
+			return false, fmt.Errorf("%s: %w", c.op, err)
+		case err != nil && !fenced, r.IntN(6) == 0:
+			s.record(client, began, c, answer{unknown: true})
+			continue
+		case fenced:
+			a = answer{}
+		default:
+			a.ok = true
+		}
+		s.record(client, began, c, a)
+		return fenced, nil
+	}
+}
+
+func (s *storm) endWorker(client int, id string, at store.Position) error {
+	began := s.clock()
+	if err := s.s.EndWorker(s.w.ctx, id); err != nil {
+		return fmt.Errorf("EndWorker: %w", err)
+	}
+	s.record(client, began, call{op: "end", run: at.RunID, epoch: at.Epoch}, answer{ok: true})
+	return nil
+}
+
+// client does one thing that is no worker's.
+func (s *storm) client(client int, r *rand.Rand) error {
+	run := s.runs[r.IntN(len(s.runs))]
+	switch r.IntN(16) {
+	case 0:
+		return s.cancel(client, run)
+	case 1, 2, 3:
+		return s.endOne(client)
+	case 4, 5, 6, 7:
+		return s.reap(client)
+	default:
+		return s.read(client, r, run)
+	}
+}
+
+func (s *storm) cancel(client int, run string) error {
+	began := s.clock()
+	_, err := s.s.Cancel(s.w.ctx, s.w.home.org, run, s.w.now())
+	a := answer{ok: err == nil, status: stint.Cancelled}
+	if state, ok := errors.AsType[*store.StateError](err); ok {
+		a.status = state.Status
+	} else if err != nil {
+		return fmt.Errorf("Cancel: %w", err)
+	}
+	s.record(client, began, call{op: "cancel", run: run}, a)
+	return nil
+}
+
+// endOne ends the lease of some worker, which does not know it.
+func (s *storm) endOne(client int) error {
+	s.mu.Lock()
+	for id, at := range s.alive {
+		delete(s.alive, id)
+		s.mu.Unlock()
+		return s.endWorker(client, id, at)
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *storm) reap(client int) error {
+	began := s.clock()
+	lost, err := s.s.Reap(s.w.ctx, s.w.now(), 10)
+	if err != nil {
+		return fmt.Errorf("reap: %w", err)
+	}
+	for _, id := range lost {
+		s.record(client, began, call{op: "reap", run: id}, answer{ok: true})
+	}
+	return nil
+}
+
+// read looks at a run in one of three ways.
+func (s *storm) read(client int, r *rand.Rand, run string) (err error) {
+	var a answer
+	ops := []string{"state", "head", "events"}
+	op := ops[r.IntN(len(ops))]
+	began := s.clock()
+	switch op {
+	case "state":
+		a.status, a.epoch, err = s.s.RunState(s.w.ctx, run)
+	case "head":
+		a.head, a.status, err = s.s.Head(s.w.ctx, run)
+	case "events":
+		var events []stint.Event
+		if events, err = s.s.Events(s.w.ctx, run, 0, never>>32); err == nil {
+			last := events[len(events)-1]
+			a.head, a.ok = last.Seq, last.Type == stint.EventComplete
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", op, err)
+	}
+	s.record(client, began, call{op: op, run: run}, a)
+	return nil
+}

@@ -1,0 +1,176 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/stint-dev/stint"
+)
+
+// call is what a client asked of a run.
+type call struct {
+	op           string
+	run          string
+	epoch, after int64
+	n            int64 // events of an append
+	token        string
+	status       stint.Status // of a finish
+}
+
+// answer is what it was told.
+type answer struct {
+	ok          bool
+	unknown     bool // the answer was lost
+	status      stint.Status
+	head, epoch int64
+}
+
+// moment is the state of a run between two calls.
+type moment struct {
+	status      stint.Status
+	epoch, head int64
+	lapsed      bool   // the owner's lease was ended
+	stored      string // tokens of what stands in the journal
+}
+
+// protocol is the protocol of a run as a sequential machine.
+var protocol = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byRun := make(map[string][]porcupine.Operation)
+		for _, op := range history {
+			id := op.Input.(call).run
+			byRun[id] = append(byRun[id], op)
+		}
+		parts := make([][]porcupine.Operation, 0, len(byRun))
+		for _, part := range byRun {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return moment{status: stint.Pending, head: 1} },
+	Step: func(state, input, output any) (bool, any) {
+		return state.(moment).step(input.(call), output.(answer))
+	},
+	Equal: func(a, b any) bool { return a == b },
+}
+
+// owns tells whether a call from that position may change the run.
+func (m moment) owns(c call) bool {
+	return m.status == stint.Running && m.epoch == c.epoch && m.head == c.after && !m.lapsed
+}
+
+func (m moment) has(token string) bool { return strings.Contains(m.stored, token+";") }
+
+// ended is the moment after an end, whose events follow from the status.
+func (m moment) ended(status stint.Status, token string) moment {
+	m.status, m.lapsed, m.stored = status, false, m.stored+token+";"
+	m.head += 2
+	if status == stint.Failed {
+		m.head++ // the error event
+	}
+	return m
+}
+
+func (m moment) step(c call, a answer) (bool, moment) {
+	switch c.op {
+	case "claim":
+		next := moment{status: stint.Running, epoch: m.epoch + 1, head: m.head + 1, stored: m.stored}
+		return m.status == stint.Pending && a.epoch == next.epoch && a.head == next.head, next
+	case "append":
+		next := m
+		next.head, next.stored = m.head+c.n, m.stored+c.token+";"
+		return m.decide(c, a, a.head == c.after+c.n, next)
+	case "finish":
+		return m.decide(c, a, a.status == c.status, m.ended(c.status, c.token))
+	case "cancel":
+		if m.status.Final() {
+			return !a.ok && a.status == m.status, m
+		}
+		return a.ok, m.ended(stint.Cancelled, "cancel")
+	case "end":
+		m.lapsed = m.lapsed || (m.status == stint.Running && m.epoch == c.epoch)
+		return true, m
+	case "reap":
+		if m.epoch <= stormRetries {
+			return m.lapsed, moment{status: stint.Pending, epoch: m.epoch, head: m.head + 1, stored: m.stored}
+		}
+		return m.lapsed, m.ended(stint.Failed, "reap")
+	case "state":
+		return a.status == m.status && a.epoch == m.epoch, m
+	case "head":
+		return a.status == m.status && a.head == m.head, m
+	case "events":
+		return a.head == m.head && a.ok == m.status.Final(), m
+	}
+	return false, m
+}
+
+// decide judges a call that is fenced by its position: it changes the run when
+// it owns it, succeeds when what it carries stands already, else is fenced.
+func (m moment) decide(c call, a answer, right bool, next moment) (bool, moment) {
+	owns, stands := m.owns(c), m.has(c.token)
+	switch {
+	case a.unknown && owns:
+		return true, next
+	case a.unknown:
+		return true, m
+	case a.ok && stands:
+		return right, m
+	case a.ok:
+		return right && owns, next
+	default:
+		return !owns && !stands, m
+	}
+}
+
+// check judges the record, run by run; it returns the first one that is wrong.
+func (s *storm) check() (string, porcupine.CheckResult) {
+	limit := time.Now().Add(5 * time.Second)
+	for _, part := range protocol.Partition(s.ops) {
+		// A timeout of 0 would be none.
+		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(limit), time.Millisecond)); verdict != porcupine.Ok {
+			return part[0].Input.(call).run, verdict
+		}
+	}
+	return "", porcupine.Ok
+}
+
+// tell writes the calls of a run in the order in which they began.
+func (s *storm) tell(run string) string {
+	var ops []porcupine.Operation
+	for _, op := range s.ops {
+		if op.Input.(call).run == run {
+			ops = append(ops, op)
+		}
+	}
+	slices.SortFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })
+	var out strings.Builder
+	for _, op := range ops {
+		c, a := op.Input.(call), op.Output.(answer)
+		fmt.Fprintf(&out, "%10d–%-10d client %2d %s epoch %d after %d +%d %s %s → %+v\n",
+			op.Call/1000, min(op.Return/1000, 9_999_999_999), op.ClientId, c.op, c.epoch, c.after, c.n, c.token, c.status, a)
+	}
+	return out.String()
+}
+
+// kinds counts the calls by what was asked and answered.
+func (s *storm) kinds() map[string]int {
+	out := make(map[string]int)
+	for _, op := range s.ops {
+		c, a := op.Input.(call), op.Output.(answer)
+		switch {
+		case a.unknown:
+			out[c.op+" lost"]++
+		case c.op == "append" && !a.ok, c.op == "finish" && !a.ok, c.op == "cancel" && !a.ok:
+			out[c.op+" refused"]++
+		default:
+			out[c.op]++
+		}
+	}
+	return out
+}

@@ -1,0 +1,48 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+var metricCases = []testCase{
+	{"samples come back in the order of time", func(w *world) {
+		c := w.home.start()
+		base := w.now()
+		a, b, d := sample(base, 1.5), sample(later(base, time.Second), 0), sample(later(base, 2*time.Second), 399.999)
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{d}), "AddMetrics")
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{b, a}), "AddMetrics")
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, nil), "AddMetrics of nothing")
+		w.diff("samples", []stint.MetricsSample{a, b, d}, w.samples(c.Run.ID))
+	}},
+	{"a sample of the same time replaces", func(w *world) {
+		c := w.home.start()
+		at := w.now()
+		first, second := sample(at, 10), sample(at, 20)
+		second.MemoryUsedMb, second.MemoryTotalMb, second.DiskUsedMb, second.DiskTotalMb = 99, 98, 97, 96
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{first}), "AddMetrics")
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{second}), "AddMetrics again")
+		w.diff("samples", []stint.MetricsSample{second}, w.samples(c.Run.ID))
+		fine := second
+		fine.Timestamp = stint.Time{Time: at.Add(900 * time.Microsecond)}
+		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{fine}), "AddMetrics within the millisecond")
+		w.diff("samples", []stint.MetricsSample{second}, w.samples(c.Run.ID))
+	}},
+	{"samples are a run's own", func(w *world) {
+		a, b := w.home.start(), w.home.start()
+		w.must(w.s.AddMetrics(w.ctx, a.Run.ID, []stint.MetricsSample{sample(w.now(), 1)}), "AddMetrics")
+		w.diff("samples of the other", []stint.MetricsSample(nil), w.samples(b.Run.ID))
+	}},
+}
+
+func sample(at stint.Time, cpu float64) stint.MetricsSample {
+	return stint.MetricsSample{Timestamp: at, CPUPercent: cpu, MemoryUsedMb: 12, MemoryTotalMb: 2048, DiskUsedMb: 3, DiskTotalMb: 10240}
+}
+
+func (w *world) samples(run string) []stint.MetricsSample {
+	w.Helper()
+	samples, err := w.s.Metrics(w.ctx, run)
+	w.must(err, "Metrics")
+	return samples
+}

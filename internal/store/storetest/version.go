@@ -1,0 +1,177 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var versionCases = []testCase{
+	{"Finish creates the artifact that the name does not find", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"))
+		r := w.finish(c.Position, o)
+		w.diff("artifact of the run", new("out"), r.ArtifactName)
+		tree := w.home.artifact("out")
+		w.diff("identifier", o.Version.Artifact.ID, tree.ID)
+		w.diff("head", r.ArtifactVersion, tree.CurrentVersionID)
+		w.diff("created", o.Version.Artifact.CreatedAt, tree.CreatedAt)
+		commit := o.Version.Commit
+		commit.TreeID = tree.ID
+		w.diff("version", versionOf(stint.Artifacts, commit, 1), w.home.treeVersion(tree.ID, "", 0))
+		w.home.sound(c.Run.ID)
+	}},
+	{"Finish adds to the artifact that has the name", func(w *world) {
+		tree := w.home.tree(stint.Artifacts, "out")
+		w.home.committed(w.home.commit(tree.ID, "one"))
+		w.home.tree(stint.Volumes, "out") // of another kind
+		w.tenant("other").tree(stint.Artifacts, "out")
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "two")))
+		head := w.home.treeVersion(tree.ID, "", 0)
+		w.diff("number", int64(2), head.Number)
+		w.diff("version of the run", &head.ID, r.ArtifactVersion)
+		w.diff("size of the artifact", head.Size, w.home.artifact("out").Size)
+	}},
+	{"Finish makes a new artifact after the old one was deleted", func(w *world) {
+		old := w.home.tree(stint.Artifacts, "out")
+		w.home.committed(w.home.commit(old.ID, "one"))
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, old.ID, w.now()), "DeleteTree")
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "one"))
+		r := w.finish(c.Position, o)
+		w.diff("identifier", o.Version.Artifact.ID, w.home.artifact("out").ID)
+		w.diff("version", new(stint.VersionName(1, o.Version.Commit.Suffix)), r.ArtifactVersion)
+	}},
+	{"the head moves only when the run completed", func(w *world) {
+		tree := w.home.tree(stint.Artifacts, "out")
+		head := w.home.committed(w.home.commit(tree.ID, "one"))
+		for i, status := range []stint.Status{stint.Failed, stint.TimedOut} {
+			c := w.home.start()
+			r := w.finish(c.Position, w.outcome(status, w.home.leaving("out", string(status)), w.home.checkpoint(c.Run)))
+			w.diff("head after "+string(status), &head.ID, w.home.artifact("out").CurrentVersionID)
+			v := w.home.treeVersion(tree.ID, *r.ArtifactVersion, 0)
+			w.diff("number", int64(i+2), v.Number)
+			w.diff("content", digest(string(status)), v.Digest)
+			w.diff("version in the checkpoint", r.ArtifactVersion, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
+			w.home.sound(c.Run.ID)
+		}
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "done")))
+		w.diff("head after completed", r.ArtifactVersion, w.home.artifact("out").CurrentVersionID)
+		w.diff("number", int64(4), w.home.treeVersion(tree.ID, "", 0).Number)
+	}},
+	{"a run that did not complete leaves a new artifact without a head", func(w *world) {
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.leaving("out", "half")))
+		tree := w.home.artifact("out")
+		w.diff("head", (*string)(nil), tree.CurrentVersionID)
+		w.diff("content", digest("half"), w.home.treeVersion(tree.ID, *r.ArtifactVersion, 0).Digest)
+	}},
+	{"content equal to the head is the head", func(w *world) {
+		tree := w.home.tree(stint.Artifacts, "out")
+		head := w.home.committed(w.home.commit(tree.ID, "one"))
+		for _, status := range []stint.Status{stint.Completed, stint.Failed} {
+			c := w.home.start()
+			r := w.finish(c.Position, w.outcome(status, w.home.leaving("out", "one"), w.home.checkpoint(c.Run)))
+			w.diff("version of the run", &head.ID, r.ArtifactVersion)
+			w.diff("version in the checkpoint", &head.ID, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
+			w.home.sound(c.Run.ID)
+		}
+		list, err := w.s.TreeVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
+		w.must(err, "TreeVersions")
+		w.diff("versions", 1, len(list))
+	}},
+	{"runs that finish at the same time make one artifact and a version each", func(w *world) {
+		w.home.createMany(12)
+		claims := w.claim(w.worker(), 12)
+		got := make([]string, len(claims))
+		w.together(len(claims), func(i int) error {
+			r, err := w.s.Finish(w.ctx, claims[i].Position, w.outcome(stint.Completed, w.home.leaving("out", fmt.Sprint(i))))
+			if err == nil {
+				got[i] = *r.ArtifactVersion
+			}
+			return err
+		})
+		tree := w.home.artifact("out")
+		w.diff("versions", len(claims), len(set(got)))
+		for i, id := range got {
+			w.diff("content", digest(fmt.Sprint(i)), w.home.treeVersion(tree.ID, id, 0).Digest)
+		}
+		w.diff("number of the head", int64(len(claims)), w.home.treeVersion(tree.ID, "", 0).Number)
+	}},
+	{"the checkpoint is stored and named by run and session", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		r := w.finish(c.Position, o)
+		want := *o.Checkpoint
+		want.ArtifactVersion = r.ArtifactVersion
+		w.diff("checkpoint", want, w.home.readCheckpoint(want.ID))
+		w.diff("checkpoint of the run", &want.ID, r.CheckpointID)
+		w.diff("checkpoint of the session", &want.ID, w.home.session(r.SessionID).CheckpointID)
+		w.home.sound(c.Run.ID)
+	}},
+	{"a checkpoint without a version names none", func(w *world) {
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.checkpoint(c.Run)))
+		w.diff("version", (*string)(nil), w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
+		w.diff("version of the run", (*string)(nil), r.ArtifactVersion)
+	}},
+	{"a session keeps its newest checkpoint", func(w *world) {
+		first := w.home.start()
+		w.finish(first.Position, w.outcome(stint.Completed, w.home.checkpoint(first.Run)))
+		second := w.home.start(inSession(first.Run.SessionID))
+		w.finish(second.Position, w.outcome(stint.Failed))
+		third := w.home.start(inSession(first.Run.SessionID))
+		w.diff("after a run without one", new("chk_"+first.Run.ID), w.home.session(first.Run.SessionID).CheckpointID)
+		w.finish(third.Position, w.outcome(stint.Failed, w.home.checkpoint(third.Run)))
+		w.diff("after a run with one", new("chk_"+third.Run.ID), w.home.session(first.Run.SessionID).CheckpointID)
+	}},
+}
+
+// leaving makes a run leave a version of the artifact, told by word.
+func (o *tenant) leaving(name, word string) func(*store.Outcome) {
+	return func(out *store.Outcome) {
+		tree := o.treeOf(stint.Artifacts, name)
+		c := o.commit("", word)
+		c.CreatedBy = "run"
+		out.Version = &store.RunVersion{Artifact: tree, Commit: c}
+	}
+}
+
+// checkpoint makes a run leave a checkpoint, named after the run.
+func (o *tenant) checkpoint(r store.Run) func(*store.Outcome) {
+	return func(out *store.Outcome) {
+		c := &store.Checkpoint{OrgID: o.org, HomeDigest: digest("home of " + r.ID)}
+		c.ID, c.RunID, c.SessionID = "chk_"+r.ID, r.ID, r.SessionID
+		c.AgentID, c.AgentName, c.AgentVersionID = r.AgentID, r.AgentName, r.AgentVersionID
+		c.Volumes, c.Variables = map[string]string{"data": "v1_aaaaaaaaaaaaaaaaaaaa"}, map[string]string{"A": "b"}
+		c.SecretNames, c.CreatedAt = []string{"KEY", "TOKEN"}, out.At
+		if out.Version != nil {
+			c.ArtifactName, c.WorkspaceDigest = &out.Version.Artifact.Name, out.Version.Commit.Digest
+		}
+		out.Checkpoint = c
+	}
+}
+
+func (o *tenant) artifact(name string) store.Tree {
+	o.w.Helper()
+	t, err := o.w.s.TreeByName(o.w.ctx, o.org, stint.Artifacts, name)
+	o.w.must(err, "TreeByName")
+	return t
+}
+
+func (o *tenant) readCheckpoint(id string) store.Checkpoint {
+	o.w.Helper()
+	c, err := o.w.s.Checkpoint(o.w.ctx, o.org, id)
+	o.w.must(err, "Checkpoint")
+	return c
+}
+
+func (o *tenant) session(id string) store.Session {
+	o.w.Helper()
+	s, err := o.w.s.Session(o.w.ctx, o.org, id)
+	o.w.must(err, "Session")
+	return s
+}
