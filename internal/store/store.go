@@ -16,6 +16,10 @@ var ErrNotFound = errors.New("store: not found")
 // ErrExists says that a unique name is taken.
 var ErrExists = errors.New("store: exists")
 
+// ErrUnavailable says that the database cannot be reached or takes no work
+// right now; the same call may succeed later.
+var ErrUnavailable = errors.New("store: database unavailable")
+
 // FencedError says that the caller no longer owns the run: the slot it wanted
 // is taken by somebody else. Head and Status tell where the run stands.
 type FencedError struct {

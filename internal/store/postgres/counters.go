@@ -1,0 +1,60 @@
+package postgres
+
+import "github.com/stint-dev/stint/internal/store/sqlstore"
+
+// counters keep the rows of load out of everybody's way. Whoever creates or
+// ends a run would hold its organisation's row until the disk has answered, and
+// an organisation would get no further than one run at a time. So they only add
+// a row to load_changes. Claims, which come in batches, hold the organisation
+// and fold its changes into load: what they see is never less than what runs.
+var counters = sqlstore.Counters{
+	Add: `insert into load_changes (org_id, agent_id, running, ready)
+		select org_id, agent_id, $2, $3 from runs where id = $1 and ready = 1`,
+
+	// Organisations without changes in the order of their index, and all that
+	// have changes, which are few.
+	Turns: `(select l.org_id, l.running, l.served from load l
+			where l.agent_id = '' and l.ready > 0 and l.running < $1
+				and not exists (select 1 from load_changes c where c.org_id = l.org_id)
+			order by l.running, l.served, l.org_id limit $2 offset $3)
+		union all
+		select c.org_id, coalesce(l.running, 0) + sum(c.running), coalesce(l.served, 0)
+			from load_changes c left join load l on l.org_id = c.org_id and l.agent_id = ''
+			where $3 = 0
+			group by c.org_id, l.running, l.served, l.ready
+			having coalesce(l.ready, 0) + sum(c.ready) > 0 and coalesce(l.running, 0) + sum(c.running) < $1`,
+
+	Hold:    hold + ` for update` + holds,
+	TryHold: hold + ` for update skip locked` + holds,
+
+	// Does nothing when the organisation is somebody else's: it locks again
+	// what Hold has locked.
+	Settle: `with held as (
+			select 1 from load where org_id = $1 and agent_id = '' for update skip locked),
+		changes as (
+			delete from load_changes where org_id = $1 and exists (select 1 from held) returning agent_id, running, ready),
+		sums as (
+			select agent_id, sum(running) as running, sum(ready) as ready from changes group by agent_id
+			union all select '', sum(running), sum(ready) from changes having count(*) > 0)
+		insert into load (org_id, agent_id, running, ready, served)
+		select $1, agent_id, running, ready, 0 from sums order by agent_id
+		on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
+
+	// A run that is being cancelled is locked, and passed over.
+	Candidates: `select r.id from load a cross join lateral (
+			select l.id, l.priority, l.created_at from runs l
+			where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
+			order by l.priority desc, l.created_at, l.id limit least($3, $2 - a.running) for update skip locked) r
+		where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
+		order by r.priority desc, r.created_at, r.id limit $3`,
+	Most: 1000,
+}
+
+// hold makes the row where it is missing, and locks it.
+const (
+	hold = `with made as (
+			insert into load (org_id, agent_id, running, ready, served) values ($1, '', 0, 0, 0) on conflict do nothing returning org_id),
+		locked as (
+			select org_id from load where org_id = $1 and agent_id = ''`
+	holds = `) select org_id from made union all select org_id from locked`
+)

@@ -1,0 +1,291 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/postgres"
+	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
+)
+
+func ask[T any](t testing.TB, url, query string, args ...any) []T {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	rows, err := conn.Query(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := pgx.CollectRows(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestServersThatOpenAtOnceAgree(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	var servers sync.WaitGroup
+	for range 6 {
+		servers.Go(func() {
+			s, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler), MaxConns: 3})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := s.Ping(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	servers.Wait()
+	applied := ask[int64](t, url, `select version_id from goose_db_version where version_id > 0`)
+	if diff := cmp.Diff([]int64{1}, applied); diff != "" {
+		t.Error(diff)
+	}
+	if held := ask[int64](t, url, `select count(*) from pg_locks where locktype = 'advisory'`); held[0] != 0 {
+		t.Errorf("%d advisory locks are left", held[0])
+	}
+}
+
+func TestAnErrorDoesNotShowThePassword(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{"postgres://user:hunter2@host:port/db", "postgres://user:hunter2@127.0.0.1:1/db?connect_timeout=1"} {
+		_, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler)})
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("Open gave %v", err)
+		}
+	}
+}
+
+func TestJournalIsPartitionedByMonth(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	at := sqltest.Start(t, s, 1)[0]
+	b := sqltest.Batch("x")
+	b.Logs = []stint.LogEntry{sqltest.Entry("y")}
+	if _, err := s.Append(t.Context(), at, b); err != nil {
+		t.Fatal(err)
+	}
+	month := time.Now().UTC().Format("_2006_01")
+	for _, table := range []string{"journal", "log_entries"} {
+		got := ask[string](t, s.url, `select distinct tableoid::regclass::text from `+table)
+		if diff := cmp.Diff([]string{table + month}, got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	made := func() int64 {
+		return ask[int64](t, s.url, `select count(*) from pg_inherits where inhparent = 'journal'::regclass`)[0]
+	}
+	before := made()
+	next := time.Now().AddDate(0, 1, 0)
+	var callers sync.WaitGroup
+	for range 4 {
+		callers.Go(func() {
+			if err := s.EnsurePartitions(t.Context(), next); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	callers.Wait()
+	if after := made(); after != before+1 {
+		t.Errorf("%d partitions became %d, want one more", before, after)
+	}
+}
+
+func TestAPartitionThatComesTooLateCostsNothing(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	future := time.Date(2091, 6, 15, 0, 0, 0, 0, time.UTC)
+	n := sqltest.NewRun(0)
+	n.ID = stint.PrefixRun + stint.ULIDAt(future)
+	if _, err := s.CreateRun(t.Context(), n, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EnsurePartitions(t.Context(), future); err != nil {
+		t.Fatal(err)
+	}
+	if events, err := s.Events(t.Context(), n.ID, 0, 10); err != nil || len(events) != 1 {
+		t.Errorf("%d events, %v", len(events), err)
+	}
+	if got := ask[bool](t, s.url, `select to_regclass('journal_2091_07') is not null and to_regclass('journal_2091_06') is null`); !got[0] {
+		t.Error("the next month has no partition, or the late one was half made")
+	}
+}
+
+// Of many appends that share a statement the database refuses one: the others
+// stand.
+func TestAFailingAppendFailsAlone(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	runs := sqltest.Start(t, s, 24)
+	var callers sync.WaitGroup
+	for i, at := range runs {
+		callers.Go(func() {
+			for k := range 20 {
+				if i%4 == 3 { // the parameter itself is refused
+					_, err := s.Append(t.Context(), store.Position{RunID: "run_\x00", Epoch: 1, After: 1}, sqltest.Batch("x"))
+					if err == nil {
+						t.Error("an append to no run succeeded")
+					}
+					if err := sqltest.FailTwice(t, s, at.RunID); err == nil {
+						t.Error("a run was stored twice")
+					}
+					continue
+				}
+				b := sqltest.Batch(fmt.Sprint(i, k))
+				b.Logs = []stint.LogEntry{sqltest.Entry("x")}[:k%2]
+				head, err := s.Append(t.Context(), at, b)
+				if err != nil {
+					t.Errorf("Append: %v", err)
+					return
+				}
+				at.After = head
+			}
+		})
+	}
+	callers.Wait()
+	for i, at := range runs {
+		want := int64(22)
+		if i%4 == 3 {
+			want = 2
+		}
+		if head, _, err := s.Head(t.Context(), at.RunID); err != nil || head != want {
+			t.Errorf("run %d: head %d, want %d, %v", i, head, want, err)
+		}
+	}
+}
+
+// A batch that builds on one that waits in the same group is stored after it.
+func TestAppendsOfOneRunKeepTheirOrder(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	at := sqltest.Start(t, s, 1)[0]
+	first, second := sqltest.Batch("one"), sqltest.Batch("two")
+	limit := time.Now().Add(30 * time.Second)
+	var callers sync.WaitGroup
+	for i, b := range []store.Batch{first, second} {
+		callers.Go(func() {
+			at := at
+			at.After += int64(i)
+			for {
+				_, err := s.Append(t.Context(), at, b)
+				if err == nil {
+					return
+				}
+				if time.Now().After(limit) {
+					t.Errorf("batch %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	callers.Wait()
+	events, err := s.Events(t.Context(), at.RunID, 2, 10)
+	if err != nil || len(events) != 2 || !strings.Contains(string(events[0].Data), "one") {
+		t.Errorf("events %v, %v", events, err)
+	}
+}
+
+// The server crashes under many writers, again and again: what was
+// acknowledged is there, without a gap.
+func TestCrash(t *testing.T) {
+	t.Parallel()
+	c, err := pgtest.StartCluster("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := open(t, c.URL("postgres"))
+	runs := sqltest.Start(t, s, 16)
+	for life := range 3 {
+		enough := make(chan struct{}, 1000)
+		var writers sync.WaitGroup
+		for i := range runs {
+			writers.Go(func() { runs[i] = appendUntilItFails(t, s, runs[i], enough) })
+		}
+		for range 300 {
+			<-enough
+		}
+		if err := c.StopImmediate(); err != nil {
+			t.Fatal(err)
+		}
+		writers.Wait()
+		for _, err := range []error{s.Ping(t.Context()), second(s.Run(t.Context(), "org", "run"))} {
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("while the server is away: %v", err)
+			}
+		}
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		for i, at := range runs {
+			events := eventsAfterRestart(t, s, at.RunID)
+			head := int64(len(events))
+			if head < at.After || head > at.After+2 {
+				t.Errorf("life %d: run %s has %d events, %d were acknowledged", life, at.RunID, head, at.After)
+			}
+			if head > 0 && events[head-1].Seq != head {
+				t.Errorf("life %d: run %s has a gap", life, at.RunID)
+			}
+			runs[i].After = head // as a retry of the lost acknowledgement would tell
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func appendUntilItFails(t *testing.T, s store.Store, at store.Position, enough chan<- struct{}) store.Position {
+	for {
+		head, err := s.Append(t.Context(), at, sqltest.Batch("x", "y"))
+		if err != nil {
+			if !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("while the server is away: %v", err)
+			}
+			return at
+		}
+		at.After = head
+		select {
+		case enough <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// eventsAfterRestart reads with connections of which some are dead.
+func eventsAfterRestart(t *testing.T, s store.Store, run string) []stint.Event {
+	t.Helper()
+	limit := time.Now().Add(30 * time.Second)
+	for {
+		events, err := s.Events(t.Context(), run, 0, 1<<30)
+		if err == nil {
+			return events
+		}
+		if time.Now().After(limit) {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package postgres_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/postgres"
+	"github.com/stint-dev/stint/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// opened is a store with the database that it lives in.
+type opened struct {
+	*postgres.Store
+	url string
+}
+
+// open opens a store with few connections: the suite opens many at once.
+func open(t testing.TB, url string) *opened {
+	t.Helper()
+	return openWith(t, url, 4)
+}
+
+func openWith(t testing.TB, url string, conns int) *opened {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler), MaxConns: conns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return &opened{s, url}
+}
+
+// template is a database with the schema, which is copied faster than made.
+type template string
+
+func newTemplate(t testing.TB) template {
+	t.Helper()
+	u := pgtest.URL(t)
+	if err := open(t, u).Close(); err != nil {
+		t.Fatal(err)
+	}
+	return template(u)
+}
+
+// fresh makes a database like the template and gives its URL.
+func (o template) fresh(t testing.TB) string {
+	t.Helper()
+	u, err := url.Parse(string(o))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from := strings.TrimPrefix(u.Path, "/")
+	name := "t_" + strings.ToLower(rand.Text())
+	u.Path = "/postgres"
+	execute(t, u.String(), "create database "+name+" template "+from)
+	if os.Getenv(pgtest.EnvServer) != "" { // a cluster of our own is thrown away as a whole
+		t.Cleanup(func() { execute(t, u.String(), "drop database "+name+" with (force)") })
+	}
+	c := *u
+	c.Path = "/" + name
+	return c.String()
+}
+
+func execute(t testing.TB, url string, statements ...string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // also while cleaning up
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			t.Fatalf("%s: %v", s, err)
+		}
+	}
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	base := newTemplate(t)
+	storetest.Run(t, storetest.Harness{
+		Open: func(t testing.TB) store.Store { return open(t, base.fresh(t)) },
+		Reopen: func(t testing.TB, s store.Store) store.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, s.(*opened).url)
+		},
+	})
+}

@@ -1,0 +1,219 @@
+// Package sqlite answers: how does the store live in one file?
+//
+// One goroutine writes: it takes the transactions that wait, runs each in a
+// savepoint, so that one that fails fails alone, and commits them together
+// with one sync of the disk (WAL, synchronous=FULL). What was acknowledged
+// survives a loss of power. Readers have connections of their own and never
+// wait for the writer.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/pressly/goose/v3"
+	driver "modernc.org/sqlite" // registers itself as "sqlite"
+	lib "modernc.org/sqlite/lib"
+
+	"github.com/stint-dev/stint/internal/store/sqlstore"
+)
+
+// Options are what Open may be told; the zero value works.
+type Options struct {
+	Logger *slog.Logger // slog.Default() when nil
+}
+
+// Store is the store in a file. It is safe for concurrent use.
+type Store struct {
+	*sqlstore.Store
+	path    string
+	writer  *writer
+	readers *sql.DB
+	close   func() error // once
+}
+
+// readers is how many reads go on at once.
+const readers = 4
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Open opens the database file, which it creates with mode 0600, and brings
+// its schema up to date. The folder must exist. The file belongs to one
+// process; a second one that writes to it is made to wait.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	log := cmp.Or(o.Logger, slog.Default())
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	if err := claimFile(path); err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	db, err := sql.Open("sqlite", source(path, "cache_size(-8192)", "journal_size_limit(67108864)", "wal_autocheckpoint(4000)"))
+	if err != nil {
+		return nil, fmt.Errorf("opening the database: %w", err)
+	}
+	db.SetMaxOpenConns(1)
+	if err := migrate(ctx, db, log); err != nil {
+		return nil, errors.Join(fmt.Errorf("migrating the database: %w", err), db.Close())
+	}
+	w, err := newWriter(ctx, db)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
+	}
+	r, err := sql.Open("sqlite", source(path, "cache_size(-2048)", "query_only(1)"))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), w.close())
+	}
+	r.SetMaxOpenConns(readers)
+	r.SetMaxIdleConns(readers)
+	return newStore(path, w, r), nil
+}
+
+func newStore(path string, w *writer, r *sql.DB) *Store {
+	s := &Store{path: path, writer: w, readers: r}
+	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, Away: away, Dialect: dialect})
+	s.close = sync.OnceValue(func() error {
+		w.group.Close()
+		// The writer goes last: the last connection moves the log into the file.
+		return errors.Join(r.Close(), w.close())
+	})
+	return s
+}
+
+var dialect = sqlstore.Dialect{
+	Now:      `cast(unixepoch('subsec') * 1000000 as integer)`,
+	Position: `instr`,
+	Counters: sqlstore.Counters{
+		Add: `insert into load (org_id, agent_id, running, ready, served)
+			select org_id, '', $2, $3, 0 from runs where id = $1 and ready = 1
+			union all select org_id, agent_id, $2, $3, 0 from runs where id = $1 and ready = 1
+			on conflict (org_id, agent_id) do update set running = running + excluded.running, ready = ready + excluded.ready`,
+		Turns: `select org_id, running, served from load
+			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
+		// The first of each agent that may run another; of these the first.
+		Candidates: `select r.id from load a join runs r on r.id = (
+				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
+				order by l.priority desc, l.created_at, l.id limit 1)
+			where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
+			order by r.priority desc, r.created_at, r.id limit $3`,
+		Most: 1,
+	},
+}
+
+// away tells errors of the file, the disk and the locks from those of a
+// statement.
+func away(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	if !ok {
+		return errors.Is(err, sql.ErrConnDone)
+	}
+	switch e.Code() & 0xff { // the rest tells it finer
+	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_FULL, lib.SQLITE_CANTOPEN:
+		return true
+	}
+	return false
+}
+
+// claimFile makes the file where it is missing and keeps others out of it; the
+// log beside it gets the same mode from SQLite.
+func claimFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o600), f.Close())
+}
+
+// source is the driver's name for the file with the settings of a connection.
+func source(path string, pragmas ...string) string {
+	q := url.Values{"_txlock": {"immediate"}}
+	q["_pragma"] = append([]string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}, pragmas...)
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
+}
+
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithSlog(log))
+	if err != nil {
+		return err
+	}
+	done, err := p.Up(ctx)
+	for _, m := range done {
+		log.InfoContext(ctx, "migrated the database", "version", m.Source.Version, "took", m.Duration)
+	}
+	return err
+}
+
+// Close waits for what is being written, then closes the file.
+func (s *Store) Close() error { return s.close() }
+
+// IntegrityCheck reads the whole file and tells what is damaged.
+func (s *Store) IntegrityCheck(ctx context.Context) error {
+	rows, err := s.readers.QueryContext(ctx, `pragma integrity_check`)
+	if err != nil {
+		return fmt.Errorf("checking the database: %w", err)
+	}
+	defer rows.Close()
+	var faults []error
+	for rows.Next() {
+		var line string
+		if err := rows.Scan(&line); err != nil {
+			return fmt.Errorf("checking the database: %w", err)
+		}
+		if line != "ok" {
+			faults = append(faults, errors.New(line))
+		}
+	}
+	return errors.Join(append(faults, rows.Err())...)
+}
+
+// Backup writes a whole and consistent copy to a new file, with mode 0600,
+// while others read and write. The file must not exist.
+func (s *Store) Backup(ctx context.Context, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		return fmt.Errorf("backing up the database: %w", err)
+	}
+	if err := s.copyTo(ctx, path); err != nil {
+		return errors.Join(fmt.Errorf("backing up the database: %w", err), os.Remove(path))
+	}
+	return nil
+}
+
+func (s *Store) copyTo(ctx context.Context, path string) error {
+	db, err := sql.Open("sqlite", source(s.path))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `vacuum into $1`, path); err != nil {
+		return err
+	}
+	return syncFile(path)
+}
+
+func syncFile(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

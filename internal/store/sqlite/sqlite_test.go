@@ -1,0 +1,391 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+	"github.com/stint-dev/stint/internal/store/sqlstore"
+	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
+)
+
+func TestOpenTwiceKeepsEverything(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	runs := sqltest.Start(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, s.path)
+	head, status, err := again.Head(t.Context(), runs[0].RunID)
+	if err != nil || head != 2 || status != stint.Running {
+		t.Errorf("head %d, status %s, %v", head, status, err)
+	}
+}
+
+func TestFilesBelongToTheirOwner(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "odd ?#%41 name.db")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, path)
+	sqltest.Start(t, s, 1)
+	for _, p := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %v", p, info.Mode())
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	db, err := sql.Open("sqlite", "file:"+s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	var mode string
+	if err := db.QueryRowContext(t.Context(), `pragma journal_mode`).Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("journal mode %q, %v", mode, err)
+	}
+}
+
+func TestNoFolderIsAnError(t *testing.T) {
+	t.Parallel()
+	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "no", "such.db"), sqlite.Options{}); err == nil {
+		t.Error("opened a file in a folder that does not exist")
+	}
+}
+
+func TestADamagedFileIsAnError(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil {
+		t.Error("opened a file that is no database")
+	}
+}
+
+// One of many transactions that share a commit fails: the others stand.
+func TestAFailingTransactionFailsAlone(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	runs := sqltest.Start(t, s, 32)
+	var callers sync.WaitGroup
+	for i, at := range runs {
+		callers.Go(func() {
+			for k := range 20 {
+				if i%4 == 3 { // fails late: after the session was stored
+					if err := sqltest.FailTwice(t, s, at.RunID); err == nil {
+						t.Error("a run was stored twice")
+					}
+					continue
+				}
+				head, err := s.Append(t.Context(), at, sqltest.Batch(fmt.Sprint(i, k)))
+				if err != nil {
+					t.Errorf("Append: %v", err)
+					return
+				}
+				at.After = head
+			}
+		})
+	}
+	callers.Wait()
+	for i, at := range runs {
+		want := int64(22)
+		if i%4 == 3 {
+			want = 2
+		}
+		if head, _, err := s.Head(t.Context(), at.RunID); err != nil || head != want {
+			t.Errorf("run %d: head %d, want %d, %v", i, head, want, err)
+		}
+	}
+	list, err := s.Sessions(t.Context(), sqltest.Org, store.Range{Limit: 1000})
+	if err != nil || len(list) != len(runs) {
+		t.Errorf("%d sessions, want %d: a failed transaction left its own (%v)", len(list), len(runs), err)
+	}
+}
+
+func TestAPanicFailsAlone(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	at := sqltest.Start(t, s, 1)[0]
+	err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
+		if _, err := q.ExecContext(ctx, `update runs set priority = 9`); err != nil {
+			return err
+		}
+		panic("boom")
+	})
+	if err == nil || !strings.Contains(err.Error(), "boom") {
+		t.Errorf("the panic gave %v", err)
+	}
+	r, err := s.Run(t.Context(), sqltest.Org, at.RunID)
+	if err != nil || r.Priority != 0 {
+		t.Errorf("priority %d, %v: the transaction that panicked left its traces", r.Priority, err)
+	}
+	if _, err := s.Append(t.Context(), at, sqltest.Batch("x")); err != nil {
+		t.Errorf("after the panic: %v", err)
+	}
+}
+
+// A commit that fails takes all that shared it with it, says so to each of
+// them, and the writer goes on.
+func TestAFailedCommitIsToldToEveryone(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	at := sqltest.Start(t, s, 1)[0]
+	entered, release := make(chan struct{}), make(chan struct{})
+	var callers sync.WaitGroup
+	callers.Go(func() {
+		err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
+			close(entered)
+			<-release
+			// Checked at the commit, not here.
+			if _, err := q.ExecContext(ctx, `pragma defer_foreign_keys = on`); err != nil {
+				return err
+			}
+			_, err := q.ExecContext(ctx, `insert into members (org_id, user_id, role, created_at) values ('org_x', 'usr_x', 'owner', 0)`)
+			return err
+		})
+		if err == nil {
+			t.Error("a member of no organisation was stored")
+		}
+	})
+	<-entered
+	appended := make(chan error, 1)
+	callers.Go(func() {
+		_, err := s.Append(t.Context(), at, sqltest.Batch("x"))
+		appended <- err
+	})
+	close(release)
+	callers.Wait()
+	want := int64(2)
+	if err := <-appended; err == nil { // it came late, to a commit of its own
+		want = 3
+	}
+	if head, _, err := s.Head(t.Context(), at.RunID); err != nil || head != want {
+		t.Errorf("head %d, want %d, %v", head, want, err)
+	}
+	at.After = want
+	if _, err := s.Append(t.Context(), at, sqltest.Batch("y")); err != nil {
+		t.Errorf("after the failed commit: %v", err)
+	}
+}
+
+func TestAClosedStoreIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	at := sqltest.Start(t, s, 1)[0]
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Append(t.Context(), at, sqltest.Batch("x")); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("Append gave %v", err)
+	}
+}
+
+func TestAFullDiskIsUnavailable(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	at := sqltest.Start(t, s, 1)[0]
+	// A full disk, as far as SQLite can tell.
+	err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
+		_, err := q.ExecContext(ctx, `pragma max_page_count = 1`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		head, err := s.Append(t.Context(), at, sqltest.Batch(strings.Repeat(rand.Text(), 1000)))
+		if err == nil {
+			at.After = head
+			continue
+		}
+		if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("Append gave %v", err)
+		}
+		break
+	}
+	if head, _, err := s.Head(t.Context(), at.RunID); err != nil || head != at.After {
+		t.Errorf("head %d, want %d, %v", head, at.After, err)
+	}
+}
+
+func TestBackupIsWhole(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	runs := sqltest.Start(t, s, 5)
+	path := filepath.Join(t.TempDir(), "copy.db")
+	if err := s.Backup(t.Context(), path); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Backup(t.Context(), path); err == nil {
+		t.Error("a backup replaced a file that existed")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	c := open(t, path)
+	if err := c.IntegrityCheck(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for _, at := range runs {
+		if head, _, err := c.Head(t.Context(), at.RunID); err != nil || head != 2 {
+			t.Errorf("head %d, %v", head, err)
+		}
+	}
+}
+
+func TestIntegrityCheckFindsDamage(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	sqltest.Start(t, s, 200)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(s.path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := info.Size() / 2; at < info.Size()/2+8*4096; at += 64 {
+		if _, err := f.WriteAt([]byte("damage"), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := sqlite.Open(t.Context(), s.path, sqlite.Options{})
+	if err != nil {
+		return // found at once
+	}
+	defer again.Close()
+	if err := again.IntegrityCheck(t.Context()); err == nil {
+		t.Error("damage was not found")
+	}
+}
+
+const crashFile = "STINT_TEST_CRASH_FILE"
+
+// TestCrash kills a process that appends, again and again. What it was told to
+// be stored is there, in order, and the file is sound.
+func TestCrash(t *testing.T) {
+	if path := os.Getenv(crashFile); path != "" {
+		appendForEver(t, path)
+		return
+	}
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "crash.db")
+	acked := make(map[string]int64)
+	for life := range 6 {
+		crash(t, path, 200+100*life, acked)
+		s := open(t, path)
+		if err := s.IntegrityCheck(t.Context()); err != nil {
+			t.Fatalf("life %d: %v", life, err)
+		}
+		for run, want := range acked {
+			events, err := s.Events(t.Context(), run, 0, 1<<30)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if int64(len(events)) < want {
+				t.Errorf("life %d: run %s has %d events, %d were acknowledged", life, run, len(events), want)
+			}
+			for i, e := range events {
+				if e.Seq != int64(i+1) {
+					t.Fatalf("life %d: run %s has event %d at place %d", life, run, e.Seq, i+1)
+				}
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(acked) == 0 {
+		t.Error("nothing was ever acknowledged")
+	}
+}
+
+// crash lets a child append until it has acknowledged n events more, and kills it.
+func crash(t *testing.T, path string, n int, acked map[string]int64) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCrash$")
+	cmd.Env = append(os.Environ(), crashFile+"="+path)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for seen := 0; lines.Scan(); {
+		run, head, ok := strings.Cut(lines.Text(), " ")
+		number, err := strconv.ParseInt(head, 10, 64)
+		if !ok || err != nil || !strings.HasPrefix(run, stint.PrefixRun) {
+			t.Errorf("the child says: %s", lines.Text())
+			continue
+		}
+		acked[run] = number
+		if seen++; seen == n {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the child ended by itself")
+	}
+}
+
+func appendForEver(t *testing.T, path string) {
+	s := open(t, path)
+	runs := sqltest.Start(t, s, 16)
+	var out sync.Mutex // guards standard output
+	var callers sync.WaitGroup
+	for _, at := range runs {
+		callers.Go(func() {
+			for {
+				head, err := s.Append(t.Context(), at, sqltest.Batch("x", "y"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				at.After = head
+				out.Lock()
+				fmt.Println(at.RunID, head)
+				out.Unlock()
+			}
+		})
+	}
+	callers.Wait()
+}

@@ -1,0 +1,53 @@
+package sqlite_test
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+	"github.com/stint-dev/stint/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// opened is a store with the file that it lives in.
+type opened struct {
+	*sqlite.Store
+	path string
+}
+
+func open(t testing.TB, path string) *opened {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
+	return &opened{s, path}
+}
+
+func fresh(t testing.TB) *opened {
+	t.Helper()
+	return open(t, filepath.Join(t.TempDir(), "stint.db"))
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Harness{
+		Open: func(t testing.TB) store.Store { return fresh(t) },
+		Reopen: func(t testing.TB, s store.Store) store.Store {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return open(t, s.(*opened).path)
+		},
+	})
+}

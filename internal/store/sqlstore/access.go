@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// EnsureMember finds or creates organisation, user and membership.
+func (s *Store) EnsureMember(ctx context.Context, m store.Member) (store.Member, error) {
+	return change(ctx, s, "ensuring a member", func(ctx context.Context, q Querier) (store.Member, error) {
+		at := micros(m.CreatedAt)
+		for _, step := range []struct {
+			query string
+			args  []any
+		}{
+			{`insert into orgs (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, []any{m.OrgID, m.OrgName, at}},
+			{`insert into users (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, []any{m.UserID, m.UserName, at}},
+			{`insert into members (org_id, user_id, role, created_at)
+				select o.id, u.id, $3, $4 from orgs o, users u where o.name = $1 and u.name = $2
+				on conflict do nothing`, []any{m.OrgName, m.UserName, m.Role, at}},
+		} {
+			if _, err := exec(ctx, q, step.query, step.args...); err != nil {
+				return m, err
+			}
+		}
+		return one(ctx, q, scanMember, `select o.id, o.name, u.id, u.name, m.role, m.created_at
+			from members m join orgs o on o.id = m.org_id join users u on u.id = m.user_id
+			where o.name = $1 and u.name = $2`, m.OrgName, m.UserName)
+	})
+}
+
+func scanMember(r row) (m store.Member, err error) {
+	return m, r.Scan(&m.OrgID, &m.OrgName, &m.UserID, &m.UserName, &m.Role, timeAt{&m.CreatedAt})
+}
+
+const (
+	tokenColumns = `select t.id, t.name, t.prefix, t.scopes, t.last_used_at, t.expires_at, t.created_at, t.hash,
+		t.org_id, o.name, t.user_id, u.name, m.role, t.revoked_at`
+	tokenOwners = ` join orgs o on o.id = t.org_id join users u on u.id = t.user_id
+		join members m on m.org_id = t.org_id and m.user_id = t.user_id`
+	selectTokens = tokenColumns + ` from tokens t` + tokenOwners
+)
+
+func scanToken(r row) (t store.Token, err error) {
+	return t, r.Scan(&t.ID, freeText{&t.Name}, &t.TokenPrefix, jsonOf{&t.Scopes}, timeOr{&t.LastUsedAt}, timeAt{&t.ExpiresAt}, timeAt{&t.CreatedAt},
+		&t.Hash, &t.OrgID, &t.OrgName, &t.UserID, &t.UserName, &t.Role, timeOr{&t.RevokedAt})
+}
+
+// CreateToken stores a token; ErrExists when its hash or identifier is taken.
+func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
+	return s.write(ctx, "creating a token", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrExists, `insert into tokens
+				(id, org_id, user_id, name, prefix, scopes, hash, created_at, expires_at, last_used_at, revoked_at)
+			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict do nothing`,
+			t.ID, t.OrgID, t.UserID, t.Name, t.TokenPrefix, asJSON(slices.Concat([]string{}, t.Scopes)), t.Hash,
+			micros(t.CreatedAt), micros(t.ExpiresAt), microsOrNil(t.LastUsedAt), microsOrNil(t.RevokedAt))
+	})
+}
+
+// TokenByHash finds a token, revoked and expired ones included.
+func (s *Store) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
+	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.hash = $1`, hash)
+	return t, s.Wrap("finding a token", err)
+}
+
+// Token reads a token that is not revoked.
+func (s *Store) Token(ctx context.Context, org, id string) (store.Token, error) {
+	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.id = $1 and t.org_id = $2 and t.revoked_at is null`, id, org)
+	return t, s.Wrap("reading a token", err)
+}
+
+// Tokens lists the tokens that are not revoked.
+func (s *Store) Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error) {
+	page := newQuery(`select * from tokens`).and("org_id = ?", org).and("revoked_at is null").page(r)
+	list, err := all(ctx, s.db.Read, scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
+		` order by t.created_at desc, t.id desc`, page.args...)
+	return list, s.Wrap("listing tokens", err)
+}
+
+// TouchTokens records when tokens were last used.
+func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) error {
+	if len(used) == 0 {
+		return nil
+	}
+	used = maps.Clone(used)
+	return s.write(ctx, "touching tokens", func(ctx context.Context, q Querier) error {
+		for _, id := range slices.Sorted(maps.Keys(used)) {
+			if _, err := exec(ctx, q, `update tokens set last_used_at = $2
+				where id = $1 and (last_used_at is null or last_used_at < $2)`, id, micros(used[id])); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// RevokeToken ends a token.
+func (s *Store) RevokeToken(ctx context.Context, org, id string, at stint.Time) error {
+	return s.write(ctx, "revoking a token", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrNotFound, `update tokens set revoked_at = $3
+			where id = $1 and org_id = $2 and revoked_at is null`, id, org, micros(at))
+	})
+}

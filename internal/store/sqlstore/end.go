@@ -1,0 +1,77 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Cancel ends a pending or running run as cancelled.
+func (s *Store) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
+	return change(ctx, s, "cancelling a run", func(ctx context.Context, q Querier) (store.Run, error) {
+		r, err := s.lockRun(ctx, q, id)
+		if err == nil && r.OrgID != org {
+			err = store.ErrNotFound
+		}
+		if err == nil && r.Status.Final() {
+			err = &store.StateError{Status: r.Status}
+		}
+		if err != nil {
+			return r, err
+		}
+		o := store.Outcome{Status: stint.Cancelled, Reason: stint.ReasonCancelled, At: at, ExecutionTimeMs: ranFor(r, at)}
+		err = s.end(ctx, q, &r, o, nil)
+		return r, err
+	})
+}
+
+// ranFor is how long a run has run, in milliseconds.
+func ranFor(r store.Run, at stint.Time) int64 {
+	if r.StartedAt == nil {
+		return 0
+	}
+	return max(0, at.Sub(r.StartedAt.Time).Milliseconds())
+}
+
+// failure is the end of a run that failed by no doing of its own.
+func failure(r store.Run, reason stint.Reason, message string, at stint.Time) store.Outcome {
+	return store.Outcome{
+		Status: stint.Failed, Reason: reason, Error: &message, ErrorCode: string(reason), At: at, ExecutionTimeMs: ranFor(r, at),
+	}
+}
+
+// Expire ends pending runs that were created before the limit, each in a
+// transaction of its own.
+func (s *Store) Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error) {
+	ids, err := all(ctx, s.db.Read, value[string], `select id from runs where status = 'pending' and created_at < $1
+		order by created_at, id limit $2`, micros(before), n)
+	if err != nil {
+		return nil, s.Wrap("looking for runs that waited too long", err)
+	}
+	return s.each(ctx, ids, "expiring a run", func(ctx context.Context, q Querier, id string) (bool, error) {
+		r, err := s.lockRun(ctx, q, id)
+		if err != nil || r.Status != stint.Pending || !r.CreatedAt.Before(before.Time) {
+			return false, err
+		}
+		return true, s.end(ctx, q, &r, failure(r, stint.ReasonQueueExpired,
+			"The run waited in the queue longer than is allowed and was not started.", at), nil)
+	})
+}
+
+// each runs f for every run in a transaction of its own, so that locks are few
+// and a failure costs one run, and returns those for which f was true.
+func (s *Store) each(ctx context.Context, ids []string, doing string, f func(ctx context.Context, q Querier, id string) (bool, error)) ([]string, error) {
+	var done []string
+	for _, id := range ids {
+		did, err := change(ctx, s, doing, func(ctx context.Context, q Querier) (bool, error) { return f(ctx, q, id) })
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return done, err
+		}
+		if did {
+			done = append(done, id)
+		}
+	}
+	return done, nil
+}

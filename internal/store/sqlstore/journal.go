@@ -1,0 +1,254 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// errUnsettled says that somebody else keeps taking the slot that is wanted.
+var errUnsettled = errors.New("the journal does not come to rest")
+
+// errSlotTaken says that an owned position is no longer the head.
+var errSlotTaken = errors.New("the slot is taken")
+
+// maxTries bounds how often a slot is tried that others may take. Each loss
+// means that another write went through, so a few are many.
+const maxTries = 1000
+
+// alive is the condition that the worker of run $1 has not been ended. Whether
+// its lease ran out is left to Reap, which then takes the next slot.
+const alive = `exists (select 1 from runs r join workers w on w.id = r.worker_id where r.id = $1 and w.lease_until > 0)`
+
+// Append stores a batch in a transaction of its own.
+func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+	p, err := Pack(at, b)
+	if err != nil {
+		return 0, err
+	}
+	return s.AppendPacked(ctx, p)
+}
+
+// Appending is a batch that is ready to be stored.
+type Appending struct {
+	At      store.Position
+	Token   string
+	Events  Packed
+	Entries Packed
+}
+
+// Pack encodes a batch.
+func Pack(at store.Position, b store.Batch) (Appending, error) {
+	entries, err := PackEntries(b.Logs)
+	return Appending{At: at, Token: b.Token, Events: PackEvents(b.Events), Entries: entries}, err
+}
+
+// AppendPacked stores one batch in a transaction of its own.
+func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
+	return change(ctx, s, "appending to a run", func(ctx context.Context, q Querier) (int64, error) {
+		if a.Events.Count == 0 {
+			return s.AppendEntries(ctx, q, a)
+		}
+		n, err := exec(ctx, q, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
+			select $1, $2, $3, $4, $5, p.at, case when p.at > $6 then p.at else $6 end, $7
+			from journal p
+			where p.run_id = $1 and p.seq = (select max(seq) from journal where run_id = $1 and seq < $2)
+				and p.last = $8 and p.owner = $4 and p.owner > 0 and `+alive+`
+			on conflict do nothing`,
+			a.At.RunID, a.At.After+1, a.At.After+a.Events.Count, a.At.Epoch, a.Token, a.Events.At, a.Events.Body, a.At.After)
+		if err != nil {
+			return 0, err
+		}
+		if n == 0 {
+			return s.Verdict(ctx, q, a)
+		}
+		if a.Entries.Count > 0 {
+			err = insertEntries(ctx, q, a.At.RunID, a.Token, a.Entries)
+		}
+		return a.At.After + a.Events.Count, err
+	})
+}
+
+// Verdict judges a batch of events that found no free slot: the head after it
+// when the batch itself is there, else a *store.FencedError.
+func (s *Store) Verdict(ctx context.Context, q Querier, a Appending) (int64, error) {
+	last, err := one(ctx, q, value[int64], `select last from journal
+		where run_id = $1 and seq = $2 and owner = $3 and owner > 0 and token = $4 and token <> ''`, a.At.RunID, a.At.After+1, a.At.Epoch, a.Token)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, fence(ctx, q, a.At.RunID)
+	}
+	return last, err
+}
+
+// fence tells where a run stands to someone who does not own it.
+func fence(ctx context.Context, q Querier, run string) error {
+	f := new(store.FencedError)
+	err := queryRow(ctx, q, `select r.status, r.epoch, (select last from journal where run_id = r.id order by seq desc limit 1)
+		from runs r where r.id = $1`, run).Scan(&f.Status, &f.Epoch, &f.Head)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return f
+}
+
+// AppendEntries stores log entries that come without events, while the run is
+// running in that epoch. A retry of the batch stored last succeeds.
+func (s *Store) AppendEntries(ctx context.Context, q Querier, a Appending) (int64, error) {
+	_, err := one(ctx, q, value[string], `select l.id from runs l join workers w on w.id = l.worker_id
+		where l.id = $1 and l.status = 'running' and l.epoch = $2 and w.lease_until > 0`+s.d.Share, a.At.RunID, a.At.Epoch)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, fence(ctx, q, a.At.RunID)
+	}
+	if err != nil || a.Entries.Count == 0 {
+		return a.At.After, err
+	}
+	for range maxTries {
+		last, err := all(ctx, q, value[string], `select token from log_entries where run_id = $1 order by seq desc limit 1`, a.At.RunID)
+		if err != nil || len(last) == 1 && last[0] == a.Token && a.Token != "" {
+			return a.At.After, err
+		}
+		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.Token, a.Entries)
+		if err != nil || done {
+			return a.At.After, err
+		}
+	}
+	return 0, errUnsettled
+}
+
+// insertEntries appends log entries to the side log of a run.
+func insertEntries(ctx context.Context, q Querier, run, token string, p Packed) error {
+	for range maxTries {
+		if done, err := insertEntriesOnce(ctx, q, run, token, p); err != nil || done {
+			return err
+		}
+	}
+	return errUnsettled
+}
+
+// insertEntriesOnce is false when somebody else took the numbers.
+func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p Packed) (bool, error) {
+	n, err := exec(ctx, q, `insert into log_entries (run_id, seq, last, token, floor, at, body)
+		select $1, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + $2, $3, coalesce(p.at, 0), case when p.at > $4 then p.at else $4 end, $5
+		from (select 1 as one) o left join log_entries p
+			on p.run_id = $1 and p.seq = (select max(seq) from log_entries where run_id = $1)
+		where true
+		on conflict do nothing`, run, p.Count, token, p.At, p.Body)
+	return n == 1, err
+}
+
+// insertFirst stores event 1 of a run.
+func insertFirst(run string, p Packed) Step {
+	return stepOne(store.ErrExists, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
+		values ($1, 1, $2, 0, '', $3, $3, $4) on conflict do nothing`, run, p.Count, p.At, p.Body)
+}
+
+// transition is a change of a run that becomes its next events. The run's row
+// is locked; its appends are not.
+type transition struct {
+	run    string
+	owned  *int64 // the event that it must follow; nil for wherever the head is
+	token  string
+	starts bool // what follows belongs to the run's epoch, else to nobody
+	events Packed
+	head   int64 // after it; 0 when the slot was taken
+}
+
+// insert takes the slot. It may lose it to an append that is under way.
+func (t *transition) insert() Step {
+	after := int64(-1)
+	if t.owned != nil {
+		after = *t.owned
+	}
+	var taken bool
+	return into(&t.head, &taken, value[int64], `insert into journal (run_id, seq, last, owner, token, floor, at, body)
+		select $1, p.last + 1, p.last + $2, case when $3 = 1 then r.epoch else 0 end, $4, p.at, case when p.at > $5 then p.at else $5 end, $6
+		from journal p join runs r on r.id = p.run_id
+		where p.run_id = $1 and p.seq = (select max(seq) from journal where run_id = $1) and (p.last = $7 or $7 < 0)
+		on conflict do nothing
+		returning last`, t.run, t.events.Count, bit(t.starts), t.token, t.events.At, t.events.Body, after)
+}
+
+// settle tries again while an append took the slot. A position that was owned
+// is lost then.
+func (t *transition) settle(ctx context.Context, q Querier) error {
+	for range maxTries {
+		if t.head > 0 {
+			return nil
+		}
+		if t.owned != nil {
+			return errSlotTaken
+		}
+		if err := run(ctx, q, t.insert()); err != nil {
+			return err
+		}
+	}
+	return errUnsettled
+}
+
+// Head is the last event's number and the run's status.
+func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.Status, err error) {
+	err = queryRow(ctx, s.db.Read, `select (select last from journal where run_id = r.id order by seq desc limit 1), r.status
+		from runs r where r.id = $1`, run).Scan(&head, &status)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, "", nil
+	}
+	return head, status, s.Wrap("reading a journal's head", err)
+}
+
+// Events reads events after the given one.
+func (s *Store) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
+	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit))
+	return events, s.Wrap("reading events", err)
+}
+
+// upTo is after + limit, and never wraps.
+func upTo(after int64, limit int) int64 {
+	return after + min(int64(max(limit, 1)), math.MaxInt64-max(after, 0))
+}
+
+// eventsBetween reads the events after a number, to the end of the batch that
+// holds the number to. Numbers have no gap, so they bound what is read without
+// counting.
+func (s *Store) eventsBetween(ctx context.Context, run string, after, to int64) ([]stint.Event, error) {
+	var events []stint.Event
+	err := s.batches(ctx, `journal`, run, after, to, func(seq, floor int64, body []byte) error {
+		batch, err := UnpackEvents(body, seq, floor)
+		if err != nil {
+			return fmt.Errorf("batch %d of run %s: %w", seq, run, err)
+		}
+		if skip := after + 1 - seq; skip > 0 {
+			batch = batch[min(skip, int64(len(batch))):]
+		}
+		events = append(events, batch...)
+		return nil
+	})
+	return events, err
+}
+
+// batches reads the rows that hold the numbers after … to of a sequence.
+func (s *Store) batches(ctx context.Context, table, run string, after, to int64, use func(seq, floor int64, body []byte) error) error {
+	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body from `+table+`
+		where run_id = $1 and seq <= $3 and last > $2
+			and seq >= coalesce((select max(seq) from `+table+` where run_id = $1 and seq <= $4), 0)
+		order by seq`, run, after, to, after+1)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var seq, floor int64
+		var body []byte
+		if err := rows.Scan(&seq, &floor, &body); err != nil {
+			return err
+		}
+		if err := use(seq, floor, body); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

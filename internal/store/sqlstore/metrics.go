@@ -1,0 +1,41 @@
+package sqlstore
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stint-dev/stint"
+)
+
+// AddMetrics stores samples of a run; one of the same time replaces.
+func (s *Store) AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error {
+	if len(samples) == 0 {
+		return nil
+	}
+	samples = slices.Clone(samples)
+	// Sorted, so that two calls take the rows in one order.
+	slices.SortStableFunc(samples, func(a, b stint.MetricsSample) int { return a.Timestamp.Compare(b.Timestamp.Time) })
+	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
+		for _, m := range samples {
+			if _, err := exec(ctx, q, `insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)
+				values ($1, $2, $3, $4, $5, $6, $7)
+				on conflict (run_id, at) do update set cpu = excluded.cpu, mem_used = excluded.mem_used, mem_total = excluded.mem_total,
+					disk_used = excluded.disk_used, disk_total = excluded.disk_total`,
+				run, micros(m.Timestamp), m.CPUPercent, m.MemoryUsedMb, m.MemoryTotalMb, m.DiskUsedMb, m.DiskTotalMb); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Metrics reads the samples of a run, oldest first.
+func (s *Store) Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error) {
+	list, err := all(ctx, s.db.Read, scanSample, `select at, cpu, mem_used, mem_total, disk_used, disk_total
+		from metrics where run_id = $1 order by at`, run)
+	return list, s.Wrap("reading metrics", err)
+}
+
+func scanSample(r row) (m stint.MetricsSample, err error) {
+	return m, r.Scan(timeAt{&m.Timestamp}, &m.CPUPercent, &m.MemoryUsedMb, &m.MemoryTotalMb, &m.DiskUsedMb, &m.DiskTotalMb)
+}

@@ -1,0 +1,53 @@
+package sqlstore
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// query is a select that grows by conditions. Values are never part of its
+// text, so there are as many texts as there are combinations of conditions.
+type query struct {
+	text strings.Builder
+	args []any
+}
+
+// newQuery begins with a select whose where clause has no condition yet.
+func newQuery(selectFrom string) *query {
+	q := new(query)
+	q.text.WriteString(selectFrom)
+	q.text.WriteString(" where true")
+	return q
+}
+
+// and adds a condition; each ? in it stands for the next value.
+func (q *query) and(condition string, values ...any) *query {
+	q.text.WriteString(" and ")
+	for _, v := range values {
+		before, after, _ := strings.Cut(condition, "?")
+		q.args = append(q.args, v)
+		q.text.WriteString(before)
+		q.text.WriteString("$" + strconv.Itoa(len(q.args)))
+		condition = after
+	}
+	q.text.WriteString(condition)
+	return q
+}
+
+// page ends the query with a page of a list that is sorted newest first by
+// (created_at, id).
+func (q *query) page(r store.Range) *query {
+	return q.pageBy("id", r.After.ID, r)
+}
+
+// pageBy is page for a list whose second column is another one.
+func (q *query) pageBy(column string, after any, r store.Range) *query {
+	if r.After.ID != "" {
+		q.and("(created_at, "+column+") < (?, ?)", micros(r.After.At), after)
+	}
+	q.args = append(q.args, r.Limit)
+	q.text.WriteString(" order by created_at desc, " + column + " desc limit $" + strconv.Itoa(len(q.args)))
+	return q
+}

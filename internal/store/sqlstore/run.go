@@ -1,0 +1,129 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// selectRuns names runs l and what is frozen of them p.
+const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
+		l.worker_id, l.timeout_us, l.max_retries, l.created_at, l.started_at, l.completed_at, l.execution_ms, l.reason, l.exit_code,
+		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.error,
+		p.prompt, p.spec, p.sealed
+	from runs l join run_specs p on p.run_id = l.id`
+
+func scanRun(r row) (v store.Run, err error) {
+	var timeout int64
+	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
+		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
+		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, rawJSON{&v.Usage}, freeOr{&v.Error},
+		freeText{&v.Prompt}, rawJSON{&v.Spec}, &v.Sealed)
+	v.Timeout = time.Duration(timeout) * time.Microsecond
+	return v, err
+}
+
+// insertRun stores the row of a pending run and what is frozen of it. It is
+// ready unless a run of its session, whose row is locked, is unfinished.
+func insertRun(n store.NewRun) []Step {
+	return []Step{
+		stepOne(store.ErrExists, `insert into runs
+				(id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id, timeout_us, max_retries, created_at,
+				artifact_name, artifact_version, parent_run_id, trace_id, volumes, metadata)
+			select $1, $2, $3, $4, $5, $6, 'pending',
+				case when exists (select 1 from runs where session_id = $6 and status in ('pending', 'running')) then 0 else 1 end,
+				$7, 0, '', $8, $9, $10, $11, $12, $13, $14, $15, $16
+			where true
+			on conflict do nothing`,
+			n.ID, n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID, n.SessionID, n.Priority, n.Timeout.Microseconds(), n.MaxRetries, micros(n.CreatedAt),
+			textOrNil(n.ArtifactName), textOrNil(n.ArtifactVersion), textOrNil(n.ParentRunID), textOrNil(n.TraceID), asJSON(n.Volumes), asJSON(n.Metadata)),
+		step(`insert into run_specs (run_id, prompt, spec, sealed) values ($1, $2, $3, $4)`, n.ID, n.Prompt, raw(n.Spec), n.Sealed),
+	}
+}
+
+// Run reads a run.
+func (s *Store) Run(ctx context.Context, org, id string) (store.Run, error) {
+	r, err := one(ctx, s.db.Read, scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
+	return r, s.Wrap("reading a run", err)
+}
+
+// RunState reads status and epoch, whosever run it is.
+func (s *Store) RunState(ctx context.Context, id string) (status stint.Status, epoch int64, err error) {
+	err = queryRow(ctx, s.db.Read, `select status, epoch from runs where id = $1`, id).Scan(&status, &epoch)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = store.ErrNotFound
+	}
+	return status, epoch, s.Wrap("reading a run's state", err)
+}
+
+// RunSummaries lists runs, newest first. The page is found among the rows of
+// runs alone; what lists show beside is fetched for its few rows.
+func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error) {
+	q := newQuery(`select * from runs`).and("org_id = ?", org)
+	if f.Status != "" {
+		q.and("status = ?", string(f.Status))
+	}
+	if f.AgentID != "" {
+		q.and("agent_id = ?", f.AgentID)
+	}
+	if f.SessionID != "" {
+		q.and("session_id = ?", f.SessionID)
+	}
+	if f.Since != nil {
+		q.and("created_at >= ?", micros(*f.Since))
+	}
+	if f.Until != nil {
+		q.and("created_at <= ?", micros(*f.Until))
+	}
+	for key, value := range f.Metadata {
+		pair := metadataPair(key, value)
+		q.and("("+s.d.Position+"(metadata, ?) = 1 or "+s.d.Position+"(metadata, ?) > 0)", "{"+pair, ","+pair)
+	}
+	q.page(r)
+	list, err := all(ctx, s.db.Read, scanSummary, `with l as (`+q.text.String()+`)
+		select l.id, l.agent_id, l.agent_name, l.status, p.prompt, l.created_at, l.started_at, l.completed_at
+		from l join run_specs p on p.run_id = l.id order by l.created_at desc, l.id desc`, q.args...)
+	return list, s.Wrap("listing runs", err)
+}
+
+// metadataPair is how a pair stands in stored metadata, which encoding/json
+// wrote as {"k":"v","k2":"v2"}. Within a string every quote follows a
+// backslash, so a pair with the brace or comma before it and the quotes around
+// it is found only where it is a member.
+func metadataPair(key, value string) string {
+	pair, err := json.Marshal(map[string]string{key: value})
+	if err != nil {
+		panic("sqlstore: " + err.Error()) // strings always have JSON
+	}
+	return string(pair[1 : len(pair)-1])
+}
+
+func scanSummary(r row) (v stint.RunSummary, err error) {
+	return v, r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.Status, freeText{&v.Prompt}, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt})
+}
+
+// lockRun locks a run's session, then the run, and reads it, and takes more
+// steps with it.
+func (s *Store) lockRun(ctx context.Context, q Querier, id string, more ...Step) (r store.Run, err error) {
+	var found bool
+	var steps []Step
+	if s.d.Lock != "" {
+		steps = append(steps, Step{
+			Query: `select l.id from sessions l where l.id = (select session_id from runs where id = $1)` + s.d.Lock, Args: []any{id},
+			Row: func(Row) error { return nil },
+		})
+	}
+	steps = append(steps, into(&r, &found, scanRun, selectRuns+` where l.id = $1`+s.d.Lock, id))
+	if err := run(ctx, q, append(steps, more...)...); err != nil {
+		return r, err
+	}
+	if !found {
+		return r, store.ErrNotFound
+	}
+	return r, nil
+}

@@ -1,0 +1,187 @@
+package sqltest
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Benchmarks measures a store. Open makes an empty one; seed fills one with n
+// runs of Org that have ended, at once and past the port.
+func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testing.TB, store.Store, int)) {
+	b.Run("append/writers=64/events=1", func(b *testing.B) { appends(b, open(b), 64, 1) })
+	b.Run("append/writers=64/events=16", func(b *testing.B) { appends(b, open(b), 64, 16) })
+	b.Run("append/writers=1/events=1", func(b *testing.B) { appends(b, open(b), 1, 1) })
+	b.Run("start/one-commit", func(b *testing.B) { starts(b, open(b), true) })
+	b.Run("start/create-then-claim", func(b *testing.B) { starts(b, open(b), false) })
+	b.Run("lives/callers=32", func(b *testing.B) { lives(b, open(b), 32) })
+	for _, n := range []int{1_000, 1_000_000} {
+		b.Run(fmt.Sprintf("list/runs=%d", n), func(b *testing.B) {
+			s := open(b)
+			seed(b, s, n)
+			pages(b, s, n)
+		})
+	}
+}
+
+// appends lets writers append to a run each; every call waits for the disk.
+func appends(b *testing.B, s store.Store, writers, events int) {
+	runs := Start(b, s, writers)
+	texts := make([]string, events)
+	for i := range texts {
+		texts[i] = prose() // an event of about 256 bytes
+	}
+	took := make([][]time.Duration, writers)
+	share := b.N/writers + 1
+	b.ResetTimer()
+	start := time.Now()
+	var all sync.WaitGroup
+	for i, at := range runs {
+		all.Go(func() {
+			for range share {
+				batch, t := Batch(texts...), time.Now()
+				head, err := s.Append(b.Context(), at, batch)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				took[i] = append(took[i], time.Since(t))
+				at.After = head
+			}
+		})
+	}
+	all.Wait()
+	b.ReportMetric(float64(share*writers*events)/time.Since(start).Seconds(), "events/s")
+	percentiles(b, slices.Concat(took...))
+}
+
+// prose is text that compresses no better than an agent's does.
+func prose() string {
+	var b strings.Builder
+	for b.Len() < 200 {
+		b.WriteString(rand.Text()[:7] + " the file ")
+	}
+	return b.String()
+}
+
+func percentiles(b *testing.B, took []time.Duration) {
+	slices.Sort(took)
+	for _, p := range []int{50, 99} {
+		b.ReportMetric(float64(took[(len(took)-1)*p/100].Microseconds())/1000, fmt.Sprintf("p%d-ms", p))
+	}
+}
+
+// starts measures from the creation of a run to its claim, one at a time.
+func starts(b *testing.B, s store.Store, fused bool) {
+	worker := Worker(b, s)
+	var took []time.Duration
+	for b.Loop() {
+		n, c := NewRun(0), store.Claimer{WorkerID: worker, Max: 1, At: now()}
+		t := time.Now()
+		var claims []store.Claim
+		var err error
+		if fused {
+			claims, err = s.CreateRun(b.Context(), n, &c)
+		} else if _, err = s.CreateRun(b.Context(), n, nil); err == nil {
+			claims, err = s.Claim(b.Context(), c)
+		}
+		took = append(took, time.Since(t))
+		if err != nil || len(claims) != 1 {
+			b.Fatalf("%d claims, %v", len(claims), err)
+		}
+		finish(b, s, claims[0])
+	}
+	percentiles(b, took)
+}
+
+func finish(b *testing.B, s store.Store, c store.Claim) {
+	o := store.Outcome{Token: ids.New(""), Status: stint.Completed, At: now()}
+	if _, err := s.Finish(b.Context(), c.Position, o); err != nil {
+		b.Error(err)
+	}
+}
+
+// lives lets callers create runs while a dispatcher claims what is ready and
+// up to 200 workers finish it: durable from end to end.
+func lives(b *testing.B, s store.Store, callers int) {
+	c := store.Claimer{WorkerID: Worker(b, s), Max: 100}
+	share := b.N/callers + 1
+	wake, slots := make(chan struct{}, 1), make(chan struct{}, 200)
+	b.ResetTimer()
+	start := time.Now()
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range share {
+				if _, err := s.CreateRun(b.Context(), NewRun(0), nil); err != nil {
+					b.Error(err)
+					return
+				}
+				select {
+				case wake <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for left := share * callers; left > 0 && !b.Failed(); {
+		c.At = now()
+		claims, err := s.Claim(b.Context(), c)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(claims) == 0 {
+			<-wake
+		}
+		left -= len(claims)
+		for _, claim := range claims {
+			slots <- struct{}{}
+			all.Go(func() { finish(b, s, claim); <-slots })
+		}
+	}
+	all.Wait()
+	b.ReportMetric(float64(share*callers)/time.Since(start).Seconds(), "runs/s")
+}
+
+// pages reads the first page of a list and one from its middle, plain and with
+// a filter.
+func pages(b *testing.B, s store.Store, n int) {
+	middle := store.After{At: SeedTime(n / 2), ID: SeedID(n / 2)}
+	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
+		for place, after := range map[string]store.After{"first": {}, "middle": middle} {
+			b.Run(name+"/"+place, func(b *testing.B) {
+				for b.Loop() {
+					list, err := s.RunSummaries(b.Context(), Org, f, store.Range{After: after, Limit: 20})
+					if err != nil || len(list) != 20 {
+						b.Fatalf("%d runs, %v", len(list), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// SeedTime and SeedID are those of the run number i that a seed makes; of ten
+// runs one failed, and they belong to ten agents, ag_0 to ag_9.
+func SeedTime(i int) stint.Time { return stint.TimeOfMicros(1_700_000_000_000_000 + int64(i)*1000) }
+
+// SeedID is the identifier of run number i.
+func SeedID(i int) string { return fmt.Sprintf("run_%026d", i) }
+
+// SeedRuns and SeedSpecs insert the runs numbered below $1, given a table
+// numbers (i) and the functions that both engines have.
+const (
+	seedID   = `'run_' || substr('00000000000000000000000000' || i, length('00000000000000000000000000' || i) - 25)`
+	SeedRuns = `insert into runs (id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id,
+			timeout_us, max_retries, created_at, started_at, completed_at, execution_ms)
+		select ` + seedID + `, 'org_1', 'ag_' || (i % 10), 'bee', 'agv_1', 'sess_' || i, case when i % 10 = 7 then 'failed' else 'completed' end, 1, 0, 1, 'wrk_1',
+			3600000000, 0, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 1700000000000000 + i * 1000, 0 from numbers`
+	SeedSpecs = `insert into run_specs (run_id, prompt, spec) select ` + seedID + `, 'count to three', '{}' from numbers`
+)

@@ -1,0 +1,85 @@
+// Package sqltest answers: what do the tests of the SQL stores share?
+//
+// Fixtures for the tests that an adapter has beside the suite, and benchmarks
+// that give comparable numbers for both engines.
+package sqltest
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Org is the organisation that fixtures belong to.
+const Org = "org_1"
+
+var ids = stint.NewIDs(time.Now, rand.Reader)
+
+func now() stint.Time { return stint.TimeOf(time.Now()) }
+
+// Batch holds an output event for each text, under a token of its own.
+func Batch(texts ...string) store.Batch {
+	b := store.Batch{Token: ids.New("")}
+	for _, text := range texts {
+		data, err := json.Marshal(stint.OutputData{Content: text})
+		if err != nil {
+			panic(err) // strings have JSON
+		}
+		b.Events = append(b.Events, stint.Event{Type: stint.EventOutput, At: now(), Data: data})
+	}
+	return b
+}
+
+// Entry is a log entry of now.
+func Entry(message string) stint.LogEntry {
+	return stint.LogEntry{Timestamp: now(), Type: stint.LogSystem, Level: "info", Message: message}
+}
+
+// NewRun describes a run of agent number i that opens a session of its own.
+func NewRun(i int) store.NewRun {
+	var n store.NewRun
+	n.ID, n.SessionID, n.OpenSession = ids.New(stint.PrefixRun), ids.New(stint.PrefixSession), true
+	n.OrgID, n.AgentID, n.AgentName, n.AgentVersionID = Org, fmt.Sprintf("ag_%d", i), "bee", "agv_1"
+	n.Status, n.Prompt, n.CreatedAt = stint.Pending, "count to three", now()
+	n.Spec, n.Timeout = json.RawMessage(`{"command":["true"]}`), time.Hour
+	return n
+}
+
+// Worker registers a worker with a long lease.
+func Worker(t testing.TB, s store.Store) string {
+	t.Helper()
+	w := store.Worker{ID: ids.New(stint.PrefixWorker), Host: "here", Capacity: 1000, CreatedAt: now()}
+	if err := s.Register(t.Context(), w, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	return w.ID
+}
+
+// Start makes n running runs.
+func Start(t testing.TB, s store.Store, n int) []store.Position {
+	t.Helper()
+	worker := Worker(t, s)
+	var out []store.Position
+	for i := range n {
+		claims, err := s.CreateRun(t.Context(), NewRun(i%3), &store.Claimer{WorkerID: worker, Max: 1, At: now()})
+		if err != nil || len(claims) != 1 {
+			t.Fatalf("%d claims, %v", len(claims), err)
+		}
+		out = append(out, claims[0].Position)
+	}
+	return out
+}
+
+// FailTwice stores a run whose identifier is taken, in a session that is new,
+// and returns the error.
+func FailTwice(t testing.TB, s store.Store, run string) error {
+	n := NewRun(0)
+	n.ID = run
+	_, err := s.CreateRun(t.Context(), n, nil)
+	return err
+}

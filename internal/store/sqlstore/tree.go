@@ -1,0 +1,181 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+const (
+	treeColumns = `select t.id, t.org_id, t.kind, t.name, v.id, coalesce(v.size, 0), coalesce(v.file_count, 0), t.created_at, t.updated_at`
+	treeHeads   = ` left join tree_versions v on v.tree_id = t.id and v.number = t.head`
+	selectTrees = treeColumns + ` from trees t` + treeHeads
+)
+
+func scanTree(r row) (t store.Tree, err error) {
+	return t, r.Scan(&t.ID, &t.OrgID, &t.Kind, &t.Name, &t.CurrentVersionID, &t.Size, &t.FileCount, timeAt{&t.CreatedAt}, timeAt{&t.UpdatedAt})
+}
+
+// CreateTree stores an empty tree.
+func (s *Store) CreateTree(ctx context.Context, t store.Tree) error {
+	return s.write(ctx, "creating a tree", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrExists, insertTree, treeValues(t)...)
+	})
+}
+
+const insertTree = `insert into trees (id, org_id, kind, name, newest, created_at, updated_at)
+	values ($1, $2, $3, $4, 0, $5, $6) on conflict do nothing`
+
+func treeValues(t store.Tree) []any {
+	return []any{t.ID, t.OrgID, string(t.Kind), t.Name, micros(t.CreatedAt), micros(t.UpdatedAt)}
+}
+
+// Tree reads a tree by its identifier.
+func (s *Store) Tree(ctx context.Context, org string, kind stint.TreeKind, id string) (store.Tree, error) {
+	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
+		where t.id = $1 and t.org_id = $2 and t.kind = $3 and t.deleted_at is null`, id, org, string(kind))
+	return t, s.Wrap("reading a tree", err)
+}
+
+// TreeByName reads a tree by its name.
+func (s *Store) TreeByName(ctx context.Context, org string, kind stint.TreeKind, name string) (store.Tree, error) {
+	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
+		where t.org_id = $1 and t.kind = $2 and t.name = $3 and t.deleted_at is null`, org, string(kind), name)
+	return t, s.Wrap("finding a tree", err)
+}
+
+// Trees lists trees, newest first.
+func (s *Store) Trees(ctx context.Context, org string, kind stint.TreeKind, r store.Range) ([]store.Tree, error) {
+	page := newQuery(`select * from trees`).and("org_id = ?", org).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
+	list, err := all(ctx, s.db.Read, scanTree, `with t as (`+page.text.String()+`) `+treeColumns+` from t`+treeHeads+
+		` order by t.created_at desc, t.id desc`, page.args...)
+	return list, s.Wrap("listing trees", err)
+}
+
+// DeleteTree hides a tree and its versions.
+func (s *Store) DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error {
+	return s.write(ctx, "deleting a tree", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrNotFound, `update trees set deleted_at = $4
+			where id = $1 and org_id = $2 and kind = $3 and deleted_at is null`, id, org, string(kind), micros(at))
+	})
+}
+
+const (
+	versionColumns = `select v.tree_id, v.number, v.id, v.digest, v.size, v.file_count, v.message, v.created_by, v.created_at, t.kind`
+	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
+)
+
+func scanTreeVersion(r row) (v store.TreeVersion, err error) {
+	var kind stint.TreeKind
+	err = r.Scan(&v.TreeID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind)
+	if kind == stint.Artifacts {
+		v.ArtifactID = v.TreeID
+	} else {
+		v.VolumeID = v.TreeID
+	}
+	return v, err
+}
+
+// TreeVersion finds a version. Of a deleted tree only those stay that a
+// checkpoint names, by identifier.
+func (s *Store) TreeVersion(ctx context.Context, org, tree, id string, number int64) (store.TreeVersion, error) {
+	q := newQuery(selectVersions).and("v.tree_id = ?", tree).and("t.org_id = ?", org)
+	switch {
+	case id != "":
+		q.and("v.id = ?", id)
+		q.and("(t.deleted_at is null or exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id))")
+	case number != 0:
+		q.and("v.number = ?", number).and("t.deleted_at is null")
+	default:
+		q.and("v.number = t.head").and("t.deleted_at is null")
+	}
+	v, err := one(ctx, s.db.Read, scanTreeVersion, q.text.String(), q.args...)
+	return v, s.Wrap("reading a tree version", err)
+}
+
+// TreeVersions lists versions, newest first. Of those made in the same
+// millisecond the greater number is the newer, which their identifiers as text
+// do not tell.
+func (s *Store) TreeVersions(ctx context.Context, org, tree string, r store.Range) ([]store.TreeVersion, error) {
+	page := newQuery(`select * from tree_versions`).and("tree_id = ?", tree).pageBy("number", versionNumber(r.After.ID), r)
+	list, err := all(ctx, s.db.Read, scanTreeVersion, `with v as (`+page.text.String()+`) `+versionColumns+
+		` from v join trees t on t.id = v.tree_id and t.org_id = $`+strconv.Itoa(len(page.args)+1)+` and t.deleted_at is null
+		order by v.created_at desc, v.number desc`, append(page.args, org)...)
+	return list, s.Wrap("listing tree versions", err)
+}
+
+// versionNumber reads N from vN_….
+func versionNumber(id string) int64 {
+	number, _, _ := strings.Cut(strings.TrimPrefix(id, "v"), "_")
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return n
+}
+
+// CommitVersion appends a version to a tree.
+func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.TreeVersion, bool, error) {
+	type answer struct {
+		head  store.TreeVersion
+		added bool
+	}
+	a, err := change(ctx, s, "committing a version", func(ctx context.Context, q Querier) (a answer, err error) {
+		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, c.TreeID, c.OrgID)
+		if err != nil {
+			return a, err
+		}
+		a.head, a.added, err = commit(ctx, q, t, c)
+		return a, err
+	})
+	return a.head, a.added, err
+}
+
+// lockedTree is what a commit needs to know of a tree.
+type lockedTree struct {
+	id     string
+	kind   stint.TreeKind
+	head   *int64
+	newest int64
+}
+
+func (s *Store) lockTree(ctx context.Context, q Querier, which string, args ...any) (lockedTree, error) {
+	return one(ctx, q, func(r row) (t lockedTree, err error) { return t, r.Scan(&t.id, &t.kind, &t.head, &t.newest) },
+		`select l.id, l.kind, l.head, l.newest from trees l where l.deleted_at is null and `+which+s.d.Lock, args...)
+}
+
+// commit appends a version to the locked tree, unless the head has the content.
+func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store.TreeVersion, bool, error) {
+	var head store.TreeVersion
+	if t.head != nil {
+		var err error
+		if head, err = one(ctx, q, scanTreeVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, *t.head); err != nil {
+			return head, false, err
+		}
+	}
+	if c.IfHead != nil && *c.IfHead != head.ID {
+		return head, false, &store.ConflictError{Head: head.ID}
+	}
+	if t.head != nil && head.Digest == c.Digest {
+		return head, false, nil
+	}
+	number := t.newest + 1
+	err := execOne(ctx, q, errors.New("the version exists"), `insert into tree_versions
+			(tree_id, number, id, digest, size, file_count, message, created_by, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`,
+		t.id, number, stint.VersionName(number, c.Suffix), c.Digest, c.Size, c.FileCount, c.Message, c.CreatedBy, micros(c.CreatedAt))
+	if err != nil {
+		return head, false, err
+	}
+	if c.KeepHead {
+		_, err = exec(ctx, q, `update trees set newest = $2 where id = $1`, t.id, number)
+	} else {
+		_, err = exec(ctx, q, `update trees set newest = $2, head = $2, updated_at = $3 where id = $1`, t.id, number, micros(c.CreatedAt))
+	}
+	if err != nil {
+		return head, false, err
+	}
+	v, err := one(ctx, q, scanTreeVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, number)
+	return v, true, err
+}

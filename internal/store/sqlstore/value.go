@@ -1,0 +1,163 @@
+package sqlstore
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint"
+)
+
+// micros is how a time is stored: cut to milliseconds, in microseconds.
+func micros(t stint.Time) int64 { return stint.TimeOf(t.Time).UnixMicro() }
+
+func microsOrNil(t *stint.Time) any {
+	if t == nil {
+		return nil
+	}
+	return micros(*t)
+}
+
+// textOrNil stores text that names something or is nil.
+func textOrNil(s *string) any {
+	if s == nil {
+		return nil
+	}
+	return *s
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// raw stores JSON as it is; none is null.
+func raw(j json.RawMessage) any {
+	if j == nil {
+		return nil
+	}
+	return string(j)
+}
+
+// asJSON stores v as JSON; a nil map or slice is null.
+func asJSON(v any) any {
+	if reflect.ValueOf(v).IsNil() {
+		return nil
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic("sqlstore: " + err.Error()) // maps and slices of strings always have JSON
+	}
+	return string(text)
+}
+
+// escape makes any text fit for a column: PostgreSQL takes no U+0000 and no
+// invalid UTF-8, but users and agents write both. U+0000 becomes \x01 0 and
+// \x01 becomes \x01 1; broken bytes become U+FFFD, as they do in JSON.
+func escape(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if !strings.ContainsAny(s, "\x00\x01") {
+		return s
+	}
+	return escaper.Replace(s)
+}
+
+var (
+	escaper   = strings.NewReplacer("\x00", "\x010", "\x01", "\x011")
+	unescaper = strings.NewReplacer("\x010", "\x00", "\x011", "\x01")
+)
+
+// clean escapes the texts among the values of a statement.
+func clean(args []any) []any {
+	for i, a := range args {
+		text, ok := a.(string)
+		if !ok {
+			continue
+		}
+		if e := escape(text); e != text {
+			args = slices.Clone(args)
+			args[i] = e
+		}
+	}
+	return args
+}
+
+// timeAt, freeText and jsonOf are destinations of Scan that undo the above.
+// They leave what they point to alone when the column is null.
+type (
+	timeAt   struct{ to *stint.Time }
+	timeOr   struct{ to **stint.Time }
+	freeText struct{ to *string }
+	freeOr   struct{ to **string }
+	jsonOf   struct{ to any }
+	rawJSON  struct{ to *json.RawMessage }
+)
+
+func (d timeAt) Scan(src any) error {
+	us, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("a time is stored as %T", src)
+	}
+	*d.to = stint.TimeOfMicros(us)
+	return nil
+}
+
+func (d timeOr) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	*d.to = new(stint.Time)
+	return timeAt{*d.to}.Scan(src)
+}
+
+func (d freeText) Scan(src any) error {
+	text, err := textOf(src)
+	if err == nil {
+		*d.to = unescaper.Replace(text)
+	}
+	return err
+}
+
+func (d freeOr) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	*d.to = new(string)
+	return freeText{*d.to}.Scan(src)
+}
+
+func (d jsonOf) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	text, err := textOf(src)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), d.to)
+}
+
+func (d rawJSON) Scan(src any) error {
+	if src == nil {
+		return nil
+	}
+	text, err := textOf(src)
+	if err == nil {
+		*d.to = json.RawMessage(text)
+	}
+	return err
+}
+
+func textOf(src any) (string, error) {
+	switch v := src.(type) {
+	case string:
+		return v, nil
+	case []byte:
+		return string(v), nil
+	}
+	return "", fmt.Errorf("a text is stored as %T", src)
+}

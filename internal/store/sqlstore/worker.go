@@ -1,0 +1,138 @@
+package sqlstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Register opens an incarnation of a worker.
+func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration) error {
+	return s.write(ctx, "registering a worker", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrExists, `insert into workers (id, host, capacity, created_at, lease_until)
+			values ($1, $2, $3, $4, `+s.d.Now+` + $5) on conflict do nothing`, w.ID, w.Host, w.Capacity, micros(w.CreatedAt), ttl.Microseconds())
+	})
+}
+
+// Renew extends a lease and names the runs that are not the worker's.
+func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.Duration) ([]string, error) {
+	return change(ctx, s, "renewing a lease", func(ctx context.Context, q Querier) ([]string, error) {
+		err := execOne(ctx, q, store.ErrLeaseLost, `update workers set lease_until = `+s.d.Now+` + $2
+			where id = $1 and lease_until > `+s.d.Now, id, ttl.Microseconds())
+		if err != nil || len(holds) == 0 {
+			return nil, err
+		}
+		mine, err := all(ctx, q, value[string], `select id from runs where worker_id = $1 and status = 'running'`, id)
+		if err != nil {
+			return nil, err
+		}
+		known := make(map[string]bool, len(mine))
+		for _, run := range mine {
+			known[run] = true
+		}
+		var stop []string
+		for _, run := range holds {
+			if !known[run] {
+				stop = append(stop, run)
+			}
+		}
+		return stop, nil
+	})
+}
+
+// EndWorker ends a lease.
+func (s *Store) EndWorker(ctx context.Context, id string) error {
+	return s.endLeases(ctx, `id = $1`, id)
+}
+
+// EndWorkersOf ends the leases of a host.
+func (s *Store) EndWorkersOf(ctx context.Context, host string) error {
+	return s.endLeases(ctx, `host = $1`, host)
+}
+
+func (s *Store) endLeases(ctx context.Context, which, arg string) error {
+	return s.write(ctx, "ending leases", func(ctx context.Context, q Querier) error {
+		_, err := exec(ctx, q, `update workers set lease_until = 0 where lease_until <> 0 and `+which, arg)
+		return err
+	})
+}
+
+// orphaned is the condition that a run r is held by nobody.
+const orphaned = `r.status = 'running' and not exists (select 1 from workers w where w.id = r.worker_id and w.lease_until <> 0)`
+
+// Reap ends the leases that ran out and the runs of workers without a lease. A
+// lease is ended before its runs are looked at, so that a clock that steps
+// back cannot bring it back to life in between.
+func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
+	if err := s.endExpired(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := all(ctx, s.db.Read, value[string], `select r.id from runs r where `+orphaned+` order by r.id limit $1`, n)
+	if err != nil {
+		return nil, s.Wrap("looking for lost runs", err)
+	}
+	lost, err := s.each(ctx, ids, "reaping a run", func(ctx context.Context, q Querier, id string) (bool, error) {
+		return s.reap(ctx, q, id, at)
+	})
+	if err != nil {
+		return lost, err
+	}
+	return lost, s.removeWorkers(ctx)
+}
+
+// endExpired ends the leases that ran out. It writes only when there are any,
+// so that nothing is written while nothing happens.
+func (s *Store) endExpired(ctx context.Context) error {
+	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where lease_until > 0 and lease_until <= `+s.d.Now+` order by id`)
+	if err != nil {
+		return s.Wrap("looking for leases that ran out", err)
+	}
+	for _, id := range ids {
+		if err := s.endLeases(ctx, `lease_until <= `+s.d.Now+` and id = $1`, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeWorkers removes the workers that have neither lease nor runs.
+func (s *Store) removeWorkers(ctx context.Context) error {
+	const idle = `lease_until = 0 and not exists (select 1 from runs where worker_id = workers.id and status = 'running')`
+	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where `+idle+` order by id`)
+	if err != nil || len(ids) == 0 {
+		return s.Wrap("looking for idle workers", err)
+	}
+	return s.write(ctx, "removing workers", func(ctx context.Context, q Querier) error {
+		for _, id := range ids {
+			if _, err := exec(ctx, q, `delete from workers where id = $1 and `+idle, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// reap ends or requeues one run, if it is still lost.
+func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (bool, error) {
+	var lost string
+	var still bool
+	r, err := s.lockRun(ctx, q, id, into(&lost, &still, value[string], `select r.id from runs r where r.id = $1 and `+orphaned, id))
+	if err != nil || !still {
+		return false, err
+	}
+	if r.Epoch > int64(r.MaxRetries) {
+		return true, s.end(ctx, q, &r, failure(r, stint.ReasonWorkerLost,
+			"The worker that ran this was lost: it did not report in time. Start the run again.", at), nil)
+	}
+	e := transition{run: id, events: PackEvents([]stint.Event{statusEvent(stint.Pending, at)})}
+	err = run(ctx, q, step(`update runs set status = 'pending', started_at = null where id = $1`, id), e.insert())
+	if err == nil {
+		err = e.settle(ctx, q)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, runAtEnd(ctx, q, s.count(id, -1, 1))
+}
