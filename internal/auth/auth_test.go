@@ -1,0 +1,392 @@
+package auth_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+)
+
+// world is a service on a store of its own, with a clock that stands still.
+type world struct {
+	*testing.T
+	store *counting
+	auth  *auth.Service
+	ids   *stint.IDs
+
+	mu  sync.Mutex // guards at
+	at  time.Time
+	key []byte
+}
+
+// counting counts how often a token was looked up.
+type counting struct {
+	store.Store
+	mu      sync.Mutex // guards lookups
+	lookups int
+}
+
+func (c *counting) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
+	c.mu.Lock()
+	c.lookups++
+	c.mu.Unlock()
+	return c.Store.TokenByHash(ctx, hash)
+}
+
+func openStore(t testing.TB) store.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "stint.db"), sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	t.Parallel()
+	w := &world{T: t, store: &counting{Store: openStore(t)}, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), key: make([]byte, auth.KeySize)}
+	w.ids = stint.NewIDs(w.now, rand.Reader)
+	w.auth = w.another()
+	return w
+}
+
+// another is a second process of the same installation.
+func (w *world) another() *auth.Service {
+	return auth.New(auth.Config{Store: w.store, IDs: w.ids, Now: w.now, Key: w.key})
+}
+
+func (w *world) now() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.at
+}
+
+func (w *world) pass(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.at = w.at.Add(d)
+}
+
+func (w *world) login(org, user string) stint.Token {
+	w.Helper()
+	token, err := w.auth.Login(w.Context(), org, user, "laptop", 90)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return token
+}
+
+func (w *world) caller(secret string) auth.Caller {
+	w.Helper()
+	c, err := w.auth.Authenticate(w.Context(), secret)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return c
+}
+
+func (w *world) refused(s *auth.Service, secret, why string) {
+	w.Helper()
+	c, err := s.Authenticate(w.Context(), secret)
+	if !errors.Is(err, auth.ErrInvalidKey) || c.TokenID != "" {
+		w.Errorf("%s: Authenticate gave %v, %v, want ErrInvalidKey", why, c, err)
+	}
+}
+
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*stint.Error](err); ok {
+		return e.Code
+	}
+	return fmt.Sprint(err)
+}
+
+func TestLoginMakesACaller(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("acme", "ann")
+	if rest, ok := strings.CutPrefix(token.Secret, "stint_live_"); !ok || len(rest) != 64 || strings.Trim(rest, "0123456789abcdef") != "" {
+		t.Errorf("token %q is not stint_live_ and 64 hexadecimal characters", token.Secret)
+	}
+	c := w.caller(token.Secret)
+	want := auth.Caller{
+		OrgID: c.OrgID, OrgName: "acme", UserID: c.UserID, UserName: "ann", TokenID: token.ID,
+		Scopes: []string{"read", "write", "admin"}, ExpiresAt: stint.TimeOf(w.at.AddDate(0, 0, 90)),
+	}
+	if d := cmp.Diff(want, c); d != "" {
+		t.Errorf("caller (-want +got):\n%s", d)
+	}
+	if again := w.caller(w.login("acme", "ann").Secret); again.OrgID != c.OrgID || again.UserID != c.UserID {
+		t.Error("a second login made another organisation or user")
+	}
+	if c.Name() != "user:ann" {
+		t.Errorf("the caller's name is %q", c.Name())
+	}
+}
+
+func TestLoginRefusesWhatCannotBeNamed(t *testing.T) {
+	w := newWorld(t)
+	for _, c := range []struct {
+		org, user, name string
+		days            int
+		want            string
+	}{
+		{"", "ann", "x", 90, stint.CodeMissingParameter},
+		{"Acme!", "ann", "x", 90, stint.CodeInvalidParameter},
+		{"acme", " ", "x", 90, stint.CodeMissingParameter},
+		{"acme", "a\nb", "x", 90, stint.CodeInvalidParameter},
+		{"acme", "ann", "", 90, stint.CodeMissingParameter},
+		{"acme", "ann", strings.Repeat("x", 129), 90, stint.CodeInvalidParameter},
+		{"acme", "ann", "x", 0, stint.CodeInvalidParameter},
+		{"acme", "ann", "x", 366, stint.CodeInvalidParameter},
+	} {
+		_, err := w.auth.Login(t.Context(), c.org, c.user, c.name, c.days)
+		if codeOf(err) != c.want {
+			t.Errorf("Login(%q, %q, %q, %d) gave %v, want %s", c.org, c.user, c.name, c.days, err, c.want)
+		}
+	}
+}
+
+func TestBadTokensAreRefusedAlike(t *testing.T) {
+	w := newWorld(t)
+	good := w.login("acme", "ann").Secret
+	flipped := good[:len(good)-1] + string("0123456789abcdef"[(strings.IndexByte("0123456789abcdef", good[len(good)-1])+1)%16])
+	before := w.store.lookups
+	for why, secret := range map[string]string{
+		"empty": "", "no prefix": good[11:], "short": good[:len(good)-1], "long": good + "0", "upper case": strings.ToUpper(good),
+		"space": good + " ", "not hexadecimal": good[:len(good)-1] + "g", "another brand": "other" + good[5:],
+	} {
+		w.refused(w.auth, secret, why)
+	}
+	if w.store.lookups != before {
+		t.Error("a malformed token was looked up")
+	}
+	w.refused(w.auth, flipped, "unknown")
+}
+
+func TestTokensExpire(t *testing.T) {
+	w := newWorld(t)
+	secret := w.login("acme", "ann").Secret
+	w.caller(secret)
+	w.pass(90*24*time.Hour - time.Second)
+	w.caller(secret)
+	w.pass(time.Second)
+	w.refused(w.auth, secret, "expired, and remembered")
+	w.refused(w.another(), secret, "expired")
+}
+
+func TestACallerIsRememberedForSeconds(t *testing.T) {
+	w := newWorld(t)
+	secret := w.login("acme", "ann").Secret
+	for range 100 {
+		w.caller(secret)
+	}
+	if w.store.lookups != 1 {
+		t.Errorf("100 requests cost %d look-ups, want 1", w.store.lookups)
+	}
+	w.pass(10 * time.Second)
+	w.caller(secret)
+	if w.store.lookups != 2 {
+		t.Errorf("%d look-ups after the memory's time, want 2", w.store.lookups)
+	}
+}
+
+func TestRevocation(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("acme", "ann")
+	c := w.caller(token.Secret)
+	elsewhere := w.another()
+	if _, err := elsewhere.Authenticate(t.Context(), token.Secret); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	w.auth.OnRevoked(token.ID, func() { close(ended) })
+	w.auth.OnRevoked(token.ID, func() { t.Error("a cancelled watch was called") })()
+	if err := w.auth.RevokeToken(t.Context(), c, token.ID); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("OnRevoked was not called before RevokeToken returned")
+	}
+	w.refused(w.auth, token.Secret, "revoked here")
+	if err := w.auth.Check(t.Context(), c.OrgID, token.ID); !errors.Is(err, auth.ErrInvalidKey) {
+		t.Errorf("Check of a revoked token gave %v", err)
+	}
+	w.pass(10 * time.Second)
+	w.refused(elsewhere, token.Secret, "revoked by another process")
+	if err := elsewhere.Check(t.Context(), c.OrgID, token.ID); !errors.Is(err, auth.ErrInvalidKey) {
+		t.Errorf("Check of a token revoked by another process gave %v", err)
+	}
+	if err := w.auth.RevokeToken(t.Context(), c, token.ID); codeOf(err) != stint.CodeResourceNotFound {
+		t.Errorf("revoking twice gave %v", err)
+	}
+}
+
+// A look-up that began before the revocation must not bring the token back.
+func TestARevocationBeatsALookUpOnItsWay(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("acme", "ann")
+	c := w.caller(token.Secret)
+	racing := &slow{Store: w.store, found: make(chan struct{}), goOn: make(chan struct{})}
+	a := auth.New(auth.Config{Store: racing, IDs: w.ids, Now: w.now, Key: w.key})
+	done := make(chan error)
+	go func() {
+		_, err := a.Authenticate(t.Context(), token.Secret)
+		done <- err
+	}()
+	<-racing.found
+	if err := a.RevokeToken(t.Context(), c, token.ID); err != nil {
+		t.Fatal(err)
+	}
+	close(racing.goOn)
+	<-done
+	racing.found = nil
+	w.refused(a, token.Secret, "after the revocation")
+}
+
+// slow stops between finding a token and telling it.
+type slow struct {
+	store.Store
+	found chan struct{}
+	goOn  chan struct{}
+}
+
+func (s *slow) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
+	t, err := s.Store.TokenByHash(ctx, hash)
+	if s.found != nil {
+		close(s.found)
+		<-s.goOn
+	}
+	return t, err
+}
+
+func TestScopes(t *testing.T) {
+	w := newWorld(t)
+	admin := w.caller(w.login("acme", "ann").Secret)
+	create := func(c auth.Caller, scopes ...string) (stint.Token, error) {
+		return w.auth.CreateToken(t.Context(), c, stint.NewToken{Name: "ci", Scopes: scopes})
+	}
+	made, err := create(admin, "write", "read", "write")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"read", "write"}, made.Scopes); d != "" {
+		t.Errorf("scopes (-want +got):\n%s", d)
+	}
+	writer := w.caller(made.Secret)
+	for scope, want := range map[string]bool{"read": true, "write": true, "admin": false, "": false, "root": false} {
+		if writer.Can(scope) != want {
+			t.Errorf("a writer can %q: %v, want %v", scope, !want, want)
+		}
+	}
+	_, err = create(writer, "read")
+	if codeOf(err) != stint.CodeInsufficientScope {
+		t.Errorf("a writer creating a token gave %v", err)
+	}
+	if _, err := w.auth.Tokens(t.Context(), writer, store.Range{Limit: 10}); codeOf(err) != stint.CodeInsufficientScope {
+		t.Errorf("a writer listing tokens gave %v", err)
+	}
+	if _, err := w.auth.Token(t.Context(), writer, admin.TokenID); codeOf(err) != stint.CodeInsufficientScope {
+		t.Errorf("a writer reading another token gave %v", err)
+	}
+	if err := w.auth.RevokeToken(t.Context(), writer, admin.TokenID); codeOf(err) != stint.CodeInsufficientScope {
+		t.Errorf("a writer revoking another token gave %v", err)
+	}
+	own, err := w.auth.Token(t.Context(), writer, writer.TokenID)
+	if err != nil || own.ID != writer.TokenID || own.Secret != "" {
+		t.Errorf("a writer reading its own token gave %v, %v", own, err)
+	}
+	if err := w.auth.RevokeToken(t.Context(), writer, writer.TokenID); err != nil {
+		t.Errorf("a writer revoking its own token gave %v", err)
+	}
+	if _, err := create(admin, "root"); codeOf(err) != stint.CodeInvalidParameter {
+		t.Errorf("an unknown scope gave %v", err)
+	}
+}
+
+func TestAViewerReadsOnly(t *testing.T) {
+	w := newWorld(t)
+	_, err := w.store.EnsureMember(t.Context(), store.Member{
+		OrgID: w.ids.New(stint.PrefixOrg), OrgName: "acme", UserID: w.ids.New(stint.PrefixUser), UserName: "vic",
+		Role: auth.RoleViewer, CreatedAt: stint.TimeOf(w.at),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"read"}, w.caller(w.login("acme", "vic").Secret).Scopes); d != "" {
+		t.Errorf("a viewer's scopes (-want +got):\n%s", d)
+	}
+}
+
+func TestTokensStayInTheirOrganisation(t *testing.T) {
+	w := newWorld(t)
+	mine, theirs := w.caller(w.login("acme", "ann").Secret), w.login("blue", "bob")
+	for _, id := range []string{theirs.ID, w.ids.New(stint.PrefixToken), "tok_", "", "x'; drop table tokens"} {
+		if _, err := w.auth.Token(t.Context(), mine, id); codeOf(err) != stint.CodeResourceNotFound {
+			t.Errorf("reading %q gave %v", id, err)
+		}
+		if err := w.auth.RevokeToken(t.Context(), mine, id); codeOf(err) != stint.CodeResourceNotFound {
+			t.Errorf("revoking %q gave %v", id, err)
+		}
+	}
+	w.caller(theirs.Secret)
+	list, err := w.auth.Tokens(t.Context(), mine, store.Range{Limit: 10})
+	if err != nil || len(list) != 1 || list[0].ID != mine.TokenID || list[0].Secret != "" {
+		t.Errorf("the list is %v, %v", list, err)
+	}
+}
+
+func TestFlushRecordsTheLastUse(t *testing.T) {
+	w := newWorld(t)
+	token := w.login("acme", "ann")
+	used := stint.TimeOf(w.at)
+	c := w.caller(token.Secret)
+	failing, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.auth.Flush(failing); err == nil {
+		t.Error("a flush under an ended context succeeded")
+	}
+	if err := w.auth.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Hour)
+	if err := w.auth.Flush(t.Context()); err != nil { // nothing to record
+		t.Fatal(err)
+	}
+	got, err := w.auth.Token(t.Context(), c, token.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(&used, got.LastUsedAt); d != "" {
+		t.Errorf("last use (-want +got):\n%s", d)
+	}
+}
+
+func TestAKeyOfAnotherSizeIsRefused(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if recover() == nil {
+			t.Error("New took a short key")
+		}
+	}()
+	auth.New(auth.Config{Key: []byte("short")})
+}
