@@ -1,0 +1,285 @@
+// Package engine answers: how is one run executed?
+//
+// An Engine is a worker: it joins a dispatcher, takes runs while it has room
+// and works each as a job, a fixed order of steps with a file each:
+//
+//	materialise → launch → record, watch, sample → snapshot → finish
+//
+// State leads and the sandbox follows: who cancels a run commits first, the
+// job learns of it and obeys; the loser of a race discards its result. A job
+// always ends, and always cleans up.
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Defaults of a Config.
+const (
+	DefaultCapacity     = 64
+	DefaultDrain        = 30 * time.Second
+	DefaultCancelGrace  = 800 * time.Millisecond
+	DefaultTimeoutGrace = 10 * time.Second
+	DefaultCacheBytes   = 10 << 30
+)
+
+// Config is what an Engine is made of. Dispatcher, Driver, Library, IDs, Now
+// and Dir are required.
+type Config struct {
+	Dispatcher   dispatch.Dispatcher
+	Driver       sandbox.Driver
+	Library      *content.Library
+	IDs          *stint.IDs
+	Now          func() time.Time
+	Dir          string // of work folders and checked-out volumes; only this engine uses it
+	Host         string // names this installation across restarts
+	Logger       *slog.Logger
+	Capacity     int               // runs at once
+	Drain        time.Duration     // how long running runs may go on when the engine stops
+	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
+	TimeoutGrace time.Duration     // the same after the time limit
+	CacheBytes   int64             // of checked-out volumes that nobody uses
+	Resources    sandbox.Resources // where the definition says nothing
+}
+
+func (c *Config) defaults() {
+	if c.Capacity == 0 {
+		c.Capacity = DefaultCapacity
+	}
+	if c.Drain == 0 {
+		c.Drain = DefaultDrain
+	}
+	if c.CancelGrace == 0 {
+		c.CancelGrace = DefaultCancelGrace
+	}
+	if c.TimeoutGrace == 0 {
+		c.TimeoutGrace = DefaultTimeoutGrace
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = DefaultCacheBytes
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// Engine is a worker. Run it once.
+type Engine struct {
+	c     Config
+	cache *cache
+
+	mu   sync.Mutex // guards jobs
+	jobs map[string]*job
+
+	freed chan struct{} // a job ended; buffered, 1
+	wg    sync.WaitGroup
+}
+
+// New clears what an earlier life left in the folder and makes the engine.
+func New(ctx context.Context, c Config) (*Engine, error) {
+	c.defaults()
+	if err := c.Driver.Sweep(ctx); err != nil {
+		return nil, fmt.Errorf("sweep sandboxes: %w", err)
+	}
+	work := filepath.Join(c.Dir, "work")
+	if err := removeTree(work); err != nil {
+		return nil, fmt.Errorf("clear work folder: %w", err)
+	}
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		return nil, fmt.Errorf("make work folder: %w", err)
+	}
+	volumes, err := newCache(filepath.Join(c.Dir, "cache"), c.Library, c.CacheBytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{c: c, cache: volumes, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}, nil
+}
+
+// Run works runs until ctx ends, then lets running ones go on for the drain
+// time, ends what is left and gives the worker's life up. After a lost lease
+// it begins a new life.
+func (e *Engine) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		if err := e.live(ctx); err != nil && ctx.Err() == nil {
+			e.c.Logger.Error("worker life ended; starting a new one", "error", err)
+			pause(ctx, time.Second)
+		}
+	}
+	return nil
+}
+
+// live is one life of the worker: from joining to leaving.
+func (e *Engine) live(ctx context.Context) error {
+	id := e.c.IDs.New(stint.PrefixWorker)
+	lease, err := e.c.Dispatcher.Join(ctx, store.Worker{ID: id, Host: e.c.Host, Capacity: e.c.Capacity, CreatedAt: stint.TimeOf(e.c.Now())})
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	taking, stopTaking := context.WithCancel(ctx)
+	defer stopTaking()
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	lost := make(chan error, 1)
+	go func() { lost <- e.renew(renewing, id, lease) }()
+
+	takeEnded := make(chan struct{})
+	go func() { defer close(takeEnded); e.take(taking, id) }()
+
+	var lifeErr error
+	select {
+	case <-ctx.Done():
+	case lifeErr = <-lost:
+		e.stopAll(errLeaseLost)
+	}
+	stopTaking()
+	<-takeEnded
+	e.drain(lifeErr == nil)
+	stopRenewing()
+	if lifeErr != nil {
+		return lifeErr
+	}
+	<-lost // ended by stopRenewing
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return e.c.Dispatcher.Drain(leave, id)
+}
+
+// take asks for work while there is room and starts a job for each run.
+func (e *Engine) take(ctx context.Context, workerID string) {
+	for ctx.Err() == nil {
+		free := e.c.Capacity - e.running()
+		if free <= 0 {
+			select {
+			case <-e.freed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		assigned, err := e.c.Dispatcher.Next(ctx, workerID, free)
+		for _, a := range assigned {
+			e.start(ctx, a)
+		}
+		if err != nil && ctx.Err() == nil {
+			e.c.Logger.Warn("cannot take runs; trying again", "error", err)
+			pause(ctx, 500*time.Millisecond)
+		}
+	}
+}
+
+func (e *Engine) running() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.jobs)
+}
+
+// start works an assignment in the background, unaffected by the end of ctx.
+func (e *Engine) start(ctx context.Context, a dispatch.Assignment) {
+	j := newJob(context.WithoutCancel(ctx), e, a)
+	e.mu.Lock()
+	e.jobs[a.Run.ID] = j
+	e.mu.Unlock()
+	e.wg.Go(func() {
+		j.run()
+		e.mu.Lock()
+		delete(e.jobs, a.Run.ID)
+		e.mu.Unlock()
+		select {
+		case e.freed <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// drain waits for the jobs, at most for the drain time when they may go on.
+func (e *Engine) drain(patient bool) {
+	done := make(chan struct{})
+	go func() { e.wg.Wait(); close(done) }()
+	if patient && e.running() > 0 {
+		limit := time.NewTimer(e.c.Drain)
+		defer limit.Stop()
+		select {
+		case <-done:
+		case <-limit.C:
+		}
+	}
+	e.stopAll(errDrained)
+	<-done
+}
+
+func (e *Engine) stopAll(cause error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, j := range e.jobs {
+		j.cancel(cause)
+	}
+}
+
+// renew keeps the lease each third of its time. Without an answer for two
+// thirds, or told that the lease is lost, it returns: the runs belong to
+// somebody else soon.
+func (e *Engine) renew(ctx context.Context, workerID string, lease time.Duration) error {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	answered := time.Now()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		held := e.held()
+		attempt, cancel := context.WithTimeout(ctx, lease/3)
+		stop, err := e.c.Dispatcher.Renew(attempt, workerID, held)
+		cancel()
+		switch {
+		case err == nil:
+			answered = time.Now()
+			e.stopRuns(stop)
+		case errors.Is(err, store.ErrLeaseLost):
+			return err
+		case ctx.Err() == nil && time.Since(answered) >= lease*2/3:
+			return fmt.Errorf("no answer for two thirds of the lease: %w", err)
+		}
+	}
+}
+
+func (e *Engine) held() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ids := make([]string, 0, len(e.jobs))
+	for id := range e.jobs {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (e *Engine) stopRuns(ids []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, id := range ids {
+		if j := e.jobs[id]; j != nil {
+			j.cancel(errStopped)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

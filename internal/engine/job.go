@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// Why a job's context ends before its command does.
+var (
+	errStopped     = errors.New("the run ended by other hands")
+	errTimeLimit   = errors.New("time limit")
+	errOutputLimit = errors.New("output limit")
+	errLeaseLost   = errors.New("the worker's lease was lost")
+	errDrained     = errors.New("the worker stops")
+)
+
+// job is the execution of one run.
+type job struct {
+	e   *Engine
+	a   dispatch.Assignment
+	log *slog.Logger
+	dir string
+
+	ctx    context.Context // ends with a cause; cleaning up goes on without it
+	cancel context.CancelCauseFunc
+
+	clean   closers
+	record  *recorder
+	decoder framework.Decoder
+	sandbox sandbox.Sandbox
+
+	home, workspace string // folders on the host
+	homeFrom        string // digests that they were made from
+	workspaceFrom   string
+	started         bool // the agent ran, so there is state to keep
+}
+
+func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {
+	jctx, cancel := context.WithCancelCause(ctx)
+	return &job{
+		e: e, a: a, log: e.c.Logger.With("run", a.Run.ID), ctx: jctx, cancel: cancel,
+		dir: filepath.Join(e.c.Dir, "work", a.Run.ID),
+	}
+}
+
+// run works the assignment to its end. It always finishes and cleans up.
+func (j *job) run() {
+	defer j.cancel(nil)
+	defer func() {
+		if err := j.clean.run(context.WithoutCancel(j.ctx)); err != nil {
+			j.log.Error("clean up after run", "error", err)
+		}
+	}()
+	stopWatching := j.watch()
+	defer stopWatching()
+	j.finish(j.work())
+}
+
+// work runs the steps up to the end of the command and says how it ended.
+func (j *job) work() ending {
+	j.openRecorder()
+	if j.a.Err != nil {
+		return j.failure("prepare", j.a.Err)
+	}
+	if err := j.materialise(); err != nil {
+		return j.failure("materialise", err)
+	}
+	if err := j.launch(); err != nil {
+		return j.failure("launch", err)
+	}
+	return j.supervise()
+}
+
+// supervise waits for the command or for a reason to end it, and leaves no
+// process behind.
+func (j *job) supervise() ending {
+	begin := j.e.c.Now()
+	stopSampling := j.sample()
+	exited := make(chan sandbox.Exit, 1)
+	go func() {
+		exit, err := j.sandbox.Wait(context.WithoutCancel(j.ctx))
+		if err != nil {
+			j.log.Error("wait for command", "error", err)
+			exit = sandbox.Exit{Code: -1, Cause: sandbox.Lost}
+		}
+		exited <- exit
+	}()
+	var exit sandbox.Exit
+	select {
+	case exit = <-exited:
+		j.kill(0)
+	case <-j.ctx.Done():
+		j.kill(j.grace())
+		exit = <-exited
+	}
+	stopSampling()
+	j.record.closeOutput()
+	j.record.system("info", "The agent's command ended.", map[string]any{
+		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": j.e.c.Now().Sub(begin).Milliseconds(),
+	})
+	return j.judge(exit)
+}
+
+// ended reports whether the job's context ended for one of the causes.
+func (j *job) ended(causes ...error) bool {
+	cause := context.Cause(j.ctx)
+	return slices.ContainsFunc(causes, func(c error) bool { return errors.Is(cause, c) })
+}
+
+func (j *job) grace() time.Duration {
+	switch {
+	case j.ended(errTimeLimit):
+		return j.e.c.TimeoutGrace
+	case j.ended(errLeaseLost):
+		return 0
+	}
+	return j.e.c.CancelGrace
+}
+
+func (j *job) kill(grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), grace+10*time.Second)
+	defer cancel()
+	if err := j.sandbox.Kill(ctx, grace); err != nil {
+		j.log.Error("kill sandbox", "error", err)
+	}
+}
+
+// closers run in the reverse order of their adding.
+type closers []func(context.Context) error
+
+func (c *closers) add(f func(context.Context) error) { *c = append(*c, f) }
+
+func (c *closers) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	var errs []error
+	for _, f := range slices.Backward(*c) {
+		errs = append(errs, f(ctx))
+	}
+	*c = nil
+	return errors.Join(errs...)
+}
+
+// since is the time from t on, for log metadata.
+func (j *job) since(t time.Time) map[string]any {
+	return map[string]any{"durationMs": stint.TimeOf(j.e.c.Now()).Sub(stint.TimeOf(t).Time).Milliseconds()}
+}

@@ -1,0 +1,294 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+const (
+	maxPending   = 1 << 20               // bytes of output that may wait; then the agent waits
+	maxBatch     = 256 << 10             // bytes of one append
+	maxEvents    = 256                   // events of one append
+	maxEvent     = 32 << 10              // bytes of one event's text
+	partialDelay = 25 * time.Millisecond // how long a line without its end may wait for it
+	maxTail      = 2 << 10               // bytes of stderr that an error message shows
+)
+
+// recorder is the gate that everything from a sandbox passes: masked, bounded,
+// then appended to the journal. Writers put output in; one goroutine appends
+// what is waiting, so that a lone line goes at once and a flood goes in
+// batches.
+type recorder struct {
+	j       *job
+	masker  *secret.Masker
+	masks   map[string]*secret.Stream // by stream
+	decoder framework.Decoder
+
+	mu       sync.Mutex // guards what follows
+	room     *sync.Cond // pending shrank or the recorder closed
+	pending  []piece
+	bytes    int // of pending
+	logs     []stint.LogEntry
+	total    int64 // bytes that the agent wrote
+	tail     []byte
+	closed   bool // no more output comes
+	fenced   bool // the run is not ours any more; nothing is kept
+	position store.Position
+	batches  int64 // numbers them, so that a retry is known as such
+
+	wake chan struct{} // there is something to append; buffered, 1
+	done chan struct{}
+}
+
+// piece is output that waits to become an event.
+type piece struct {
+	stint.OutputData
+	at stint.Time
+}
+
+func (j *job) openRecorder() {
+	values := make([]string, 0, len(j.a.Given)+len(j.a.Stored))
+	for _, secrets := range []map[string]string{j.a.Stored, j.a.Given} {
+		for _, v := range secrets {
+			values = append(values, v)
+		}
+	}
+	r := &recorder{
+		j: j, masker: secret.NewMasker(values), position: j.a.Position,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	r.room = sync.NewCond(&r.mu)
+	r.masks = map[string]*secret.Stream{framework.Stdout: r.masker.Stream(), framework.Stderr: r.masker.Stream()}
+	j.record = r
+	go r.appendAll()
+}
+
+// decode sets who turns output into events. Call it before the first write.
+func (r *recorder) decode(d framework.Decoder) { r.decoder = d }
+
+// writer takes the output of one stream.
+func (r *recorder) writer(stream string) io.Writer { return streamWriter{r, stream} }
+
+type streamWriter struct {
+	r      *recorder
+	stream string
+}
+
+// Write takes output and never fails: after the limit, or once the run is
+// somebody else's, the agent writes into nothing until it is ended.
+func (w streamWriter) Write(p []byte) (int, error) {
+	w.r.write(w.stream, p)
+	return len(p), nil
+}
+
+func (r *recorder) write(stream string, p []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.bytes > maxPending && !r.closed && !r.fenced {
+		r.room.Wait()
+	}
+	if r.closed || r.fenced {
+		return
+	}
+	if left := r.j.a.Spec.OutputBytes - r.total; int64(len(p)) > left {
+		p = p[:max(left, 0)]
+		r.j.cancel(errOutputLimit)
+	}
+	r.total += int64(len(p))
+	r.keep(r.decoder.Write(stream, r.masks[stream].Write(p)))
+	r.signal()
+}
+
+// keep queues outputs, joining neighbours of one stream. r.mu is held.
+func (r *recorder) keep(outputs []stint.OutputData) {
+	now := stint.TimeOf(r.j.e.c.Now())
+	for _, o := range outputs {
+		if o.Content == "" && o.Item == nil {
+			continue
+		}
+		if o.Stream == framework.Stderr {
+			r.tail = append(r.tail, o.Content...)
+			r.tail = r.tail[max(0, len(r.tail)-maxTail):]
+		}
+		r.bytes += len(o.Content)
+		if n := len(r.pending); n > 0 && joins(&r.pending[n-1].OutputData, &o) {
+			r.pending[n-1].Content += o.Content
+			continue
+		}
+		r.pending = append(r.pending, piece{o, now})
+	}
+}
+
+func joins(a, b *stint.OutputData) bool {
+	return a.Stream == b.Stream && a.Item == nil && b.Item == nil && len(a.Content)+len(b.Content) <= maxEvent
+}
+
+func (r *recorder) signal() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// system logs what Stint did for the run.
+func (r *recorder) system(level, message string, metadata map[string]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fenced {
+		return
+	}
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	r.logs = append(r.logs, stint.LogEntry{
+		Timestamp: stint.TimeOf(r.j.e.c.Now()), Type: stint.LogSystem, Level: level, Message: r.masker.Mask(message), Metadata: metadata,
+	})
+	r.signal()
+}
+
+// closeOutput takes what maskers and decoder hold back; output that comes
+// later is dropped.
+func (r *recorder) closeOutput() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.decoder != nil && !r.closed {
+		for _, stream := range []string{framework.Stdout, framework.Stderr} {
+			r.keep(r.decoder.Write(stream, r.masks[stream].Flush()))
+			r.keep(r.decoder.Flush(stream))
+		}
+	}
+	r.closed = true
+	r.room.Broadcast()
+	r.signal()
+}
+
+// close appends all that is left and returns the position behind it, with the
+// log entries that came too late for an append; ok is false when the run is
+// somebody else's.
+func (r *recorder) close() (at store.Position, rest []stint.LogEntry, ok bool) {
+	r.closeOutput()
+	<-r.done
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.position, r.logs, !r.fenced
+}
+
+// stderrTail is the end of what the agent wrote on stderr, masked.
+func (r *recorder) stderrTail() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.TrimSpace(strings.ToValidUTF8(string(r.tail), ""))
+}
+
+// appendAll appends batch after batch until the output is closed and nothing
+// is left, or the run is somebody else's.
+func (r *recorder) appendAll() {
+	defer close(r.done)
+	for {
+		batch, more := r.next()
+		if len(batch.Events) > 0 || len(batch.Logs) > 0 {
+			if !r.append(batch) {
+				r.fence()
+				return
+			}
+			continue
+		}
+		if !more {
+			return
+		}
+		<-r.wake
+	}
+}
+
+// next takes a batch off the queue. The log entries of the very end stay, for
+// the finish to take along.
+func (r *recorder) next() (b store.Batch, more bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n, size := 0, 0
+	for n < len(r.pending) && n < maxEvents && size < maxBatch {
+		if n == len(r.pending)-1 && r.holds(&r.pending[n]) {
+			break
+		}
+		size += len(r.pending[n].Content)
+		n++
+	}
+	for _, p := range r.pending[:n] {
+		b.Events = append(b.Events, output(p))
+	}
+	r.pending = append([]piece(nil), r.pending[n:]...)
+	r.bytes -= size
+	r.room.Broadcast()
+	if n == 0 && r.closed {
+		return b, false
+	}
+	b.Logs, r.logs = r.logs, nil
+	r.batches++
+	b.Token = strconv.FormatInt(r.batches, 10)
+	return b, true
+}
+
+// holds reports whether the newest piece should wait for the end of its line,
+// and sees to it that it does not wait for long. r.mu is held.
+func (r *recorder) holds(p *piece) bool {
+	if r.closed || p.Item != nil || strings.HasSuffix(p.Content, "\n") || len(p.Content) >= maxEvent/2 {
+		return false
+	}
+	age := r.j.e.c.Now().Sub(p.at.Time)
+	if age >= partialDelay {
+		return false
+	}
+	time.AfterFunc(partialDelay-age+time.Millisecond, r.signal)
+	return true
+}
+
+func output(p piece) stint.Event {
+	data, err := json.Marshal(p.OutputData)
+	if err != nil { // strings and plain items marshal
+		data = []byte(`{"content":""}`)
+	}
+	return stint.Event{Type: stint.EventOutput, At: p.at, Data: data}
+}
+
+// append stores a batch, trying again until the run's owner is known to be
+// another or the job is given up.
+func (r *recorder) append(b store.Batch) bool {
+	ctx := context.WithoutCancel(r.j.ctx)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		head, err := r.j.e.c.Dispatcher.Append(ctx, r.position, b)
+		if err == nil {
+			r.mu.Lock()
+			r.position.After = head
+			r.mu.Unlock()
+			return true
+		}
+		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
+			r.j.cancel(errStopped)
+			return false
+		}
+		if r.j.givenUp() {
+			return false
+		}
+		r.j.log.Warn("append to journal; trying again", "error", err)
+		pause(ctx, wait)
+	}
+}
+
+// fence drops everything: the run is somebody else's.
+func (r *recorder) fence() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fenced, r.pending, r.logs, r.bytes = true, nil, nil, 0
+	r.room.Broadcast()
+}

@@ -1,0 +1,226 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/spec"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// CreateOptions adds to a creation. With a Key, what Answer makes of the new
+// run is stored for the idempotency key in the same transaction.
+type CreateOptions struct {
+	Key    string
+	Answer func(stint.Run) (*store.Answer, error)
+}
+
+// Create stores a pending run and returns it; it is worked afterwards. What it
+// will use is resolved and frozen now.
+func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o CreateOptions) (stint.Run, error) {
+	if err := check(&n); err != nil {
+		return stint.Run{}, err
+	}
+	row, err := s.prepare(ctx, c, &n)
+	if err != nil {
+		return stint.Run{}, err
+	}
+	shown := row.Run.Run
+	shown.Volumes = nil // the answer to a creation does not tell them
+	if o.Key != "" {
+		answer, err := o.Answer(shown)
+		if err != nil {
+			return stint.Run{}, fmt.Errorf("prepare answer: %w", err)
+		}
+		row.Key, row.Answer = o.Key, answer
+	}
+	if err := s.store(ctx, row); err != nil {
+		return stint.Run{}, err
+	}
+	return shown, nil
+}
+
+// store writes the run and, when a worker is idle, claims for it in the same
+// commit.
+func (s *Service) store(ctx context.Context, row store.NewRun) error {
+	claimer, deliver := s.c.Dispatch.TakeIdle()
+	claims, err := s.c.Store.CreateRun(ctx, row, claimer)
+	if deliver != nil {
+		deliver(claims)
+	}
+	if err != nil {
+		return fmt.Errorf("create run: %w", err)
+	}
+	s.c.Dispatch.Created(row.ID, len(claims) == 0)
+	return nil
+}
+
+// prepare resolves everything that the request names.
+func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (store.NewRun, error) {
+	from, err := s.origin(ctx, c.OrgID, n)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	definition, err := s.definitions.of(ctx, s.c.Store, c.OrgID, from.agent.ID, from.versionID)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	frozen, err := s.freeze(ctx, c.OrgID, n, from, definition)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	return s.row(c, n, from, frozen)
+}
+
+func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*spec.Spec, error) {
+	timeout, err := timeoutOf(n, d)
+	if err != nil {
+		return nil, err
+	}
+	output, err := outputBytesOf(n, d)
+	if err != nil {
+		return nil, err
+	}
+	frozen := &spec.Spec{
+		Definition: *d, Timeout: timeout, OutputBytes: output,
+		Variables:   from.variables(n.Variables),
+		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
+		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,
+	}
+	if err := s.requireInputs(ctx, org, n, frozen); err != nil {
+		return nil, err
+	}
+	if frozen.Volumes, err = s.volumes(ctx, org, n, from, frozen); err != nil {
+		return nil, err
+	}
+	if err := s.artifact(ctx, org, n, from, frozen); err != nil {
+		return nil, err
+	}
+	return frozen, nil
+}
+
+// requireInputs tells every variable and secret that the definition refers to
+// and nobody gave.
+func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *spec.Spec) error {
+	var stored map[string]bool
+	given := func(r spec.Reference) (bool, error) {
+		if r.Source == "vars" {
+			_, ok := f.Variables[r.Name]
+			return ok, nil
+		}
+		if _, ok := n.Secrets[r.Name]; ok {
+			return true, nil
+		}
+		if stored == nil {
+			rows, err := s.c.Store.Secrets(ctx, org)
+			if err != nil {
+				return false, fmt.Errorf("list secrets: %w", err)
+			}
+			stored = make(map[string]bool, len(rows))
+			for _, row := range rows {
+				stored[row.Name] = true
+			}
+		}
+		return stored[r.Name], nil
+	}
+	var faults []*stint.Error
+	for _, r := range needs(&f.Definition) {
+		ok, err := given(r)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			faults = append(faults, missingInput(r))
+		}
+	}
+	return stint.Several(faults)
+}
+
+func missingInput(r spec.Reference) *stint.Error {
+	member := map[string]string{"vars": "variables", "secrets": "secrets"}[r.Source]
+	return stint.MissingParam(member+"."+r.Name, "The agent needs '%s.%s', which was not given.", member, r.Name)
+}
+
+// needs lists what a definition refers to, each once, in a fixed order.
+func needs(d *stint.Definition) []spec.Reference {
+	var out []spec.Reference
+	add := func(refs ...spec.Reference) {
+		for _, r := range refs {
+			if !slices.Contains(out, r) {
+				out = append(out, r)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
+		add(spec.References(d.Environment[name])...)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
+		add(spec.References(name)...)
+		add(spec.References(d.Volumes[name].Version)...)
+	}
+	if d.Provider != nil && d.Provider.APIKey != nil {
+		add(spec.Reference{Source: "secrets", Name: d.Provider.APIKey.Secret})
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
+		add(spec.Reference{Source: "secrets", Name: name})
+	}
+	return out
+}
+
+func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *spec.Spec) (store.NewRun, error) {
+	raw, err := f.Encode()
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	id := s.c.IDs.New(stint.PrefixRun)
+	sealed, err := s.seal(id, n.Secrets)
+	if err != nil {
+		return store.NewRun{}, err
+	}
+	row := store.NewRun{OpenSession: !from.continues, Run: store.Run{
+		OrgID: c.OrgID, AgentVersionID: from.versionID, Spec: raw, Sealed: sealed,
+		Priority: n.Priority, Timeout: f.Timeout,
+	}}
+	row.Run.Run = stint.Run{
+		RunSummary: stint.RunSummary{
+			ID: id, AgentID: from.agent.ID, AgentName: from.agent.Name, Status: stint.Pending,
+			Prompt: n.Prompt, CreatedAt: stint.TimeOf(s.c.Now()),
+		},
+		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata),
+		Volumes: make(map[string]string, len(f.Volumes)),
+	}
+	for _, v := range f.Volumes {
+		row.Volumes[v.Name] = v.Version
+	}
+	if row.SessionID == "" {
+		row.SessionID = s.c.IDs.New(stint.PrefixSession)
+	}
+	if row.Metadata == nil {
+		row.Metadata = map[string]string{}
+	}
+	if r := f.Definition.Retries; r != nil {
+		row.MaxRetries = r.Max
+	}
+	return row, nil
+}
+
+func (s *Service) seal(runID string, secrets map[string]string) ([]byte, error) {
+	if len(secrets) == 0 {
+		return nil, nil
+	}
+	plain, err := json.Marshal(secrets)
+	if err != nil {
+		return nil, fmt.Errorf("encode secrets: %w", err)
+	}
+	sealed, err := s.c.Sealer.Seal(plain, []byte(runID))
+	if err != nil {
+		return nil, errors.New("seal secrets") // the cause might quote what it could not seal
+	}
+	return sealed, nil
+}
