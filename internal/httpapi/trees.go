@@ -1,0 +1,174 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/trees"
+)
+
+// treeAPI is the API of one kind of tree: artifacts and volumes are alike.
+type treeAPI struct {
+	a    *api
+	kind stint.TreeKind
+}
+
+func (t treeAPI) list(r *http.Request, c auth.Caller) (any, error) {
+	place := func(x *stint.Tree) (stint.Time, string) { return x.CreatedAt, x.ID }
+	return paged(t.a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.Tree, error) {
+		return t.a.c.Trees.List(r.Context(), c.OrgID, t.kind, page)
+	})
+}
+
+func (t treeAPI) create(p *post) (*reply, error) {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := decodeInto(p.body, &body); err != nil {
+		return nil, err
+	}
+	made, err := t.a.c.Trees.Create(p.r.Context(), p.caller, t.kind, body.Name)
+	if err != nil {
+		return nil, err
+	}
+	answer := jsonReply(http.StatusCreated, stint.TreeDetail{Tree: made})
+	answer.set("Location", p.r.URL.Path+"/"+made.ID)
+	return answer, nil
+}
+
+func (t treeAPI) get(r *http.Request, c auth.Caller) (any, error) {
+	return t.a.c.Trees.Get(r.Context(), c.OrgID, t.kind, r.PathValue("id"))
+}
+
+func (t treeAPI) remove(r *http.Request, c auth.Caller) error {
+	return t.a.c.Trees.Delete(r.Context(), c, t.kind, r.PathValue("id"))
+}
+
+func (t treeAPI) versions(r *http.Request, c auth.Caller) (any, error) {
+	place := func(v *stint.TreeVersion) (stint.Time, string) { return v.CreatedAt, v.ID }
+	return paged(t.a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.TreeVersion, error) {
+		return t.a.c.Trees.Versions(r.Context(), c.OrgID, t.kind, r.PathValue("id"), page)
+	})
+}
+
+func (t treeAPI) version(r *http.Request, c auth.Caller) (any, error) {
+	return t.a.c.Trees.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
+}
+
+// push stores the archive in the body as the next version.
+func (t treeAPI) push(p *post) (*reply, error) {
+	format, err := archiveFormat(p.r.Header)
+	if err != nil {
+		return nil, err
+	}
+	q := queryOf(p.r)
+	message, _ := q.text("message")
+	if q.err != nil {
+		return nil, q.err
+	}
+	v, added, err := t.a.c.Trees.Push(p.r.Context(), p.caller, t.kind, p.r.PathValue("id"), trees.Push{
+		Format: format, Archive: p.r.Body, Message: message, IfMatch: expectedHead(p.r.Header),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if !added {
+		return jsonReply(http.StatusOK, v), nil
+	}
+	answer := jsonReply(http.StatusCreated, v)
+	answer.set("Location", p.r.URL.Path+"/"+v.ID)
+	return answer, nil
+}
+
+var archiveFormats = map[string]content.Format{
+	"application/gzip": content.TarGzip, "application/x-gzip": content.TarGzip, "application/x-gtar": content.TarGzip,
+	"application/tar+gzip": content.TarGzip, "application/x-tar+gzip": content.TarGzip, "application/x-tgz": content.TarGzip,
+	"application/x-tar": content.Tar, "application/tar": content.Tar,
+	"application/zstd": content.TarZstd, "application/x-zstd": content.TarZstd,
+	"application/tar+zstd": content.TarZstd, "application/x-tar+zstd": content.TarZstd,
+}
+
+// archiveFormat reads the form of an archive from Content-Type; a tar may say
+// by Content-Encoding that it is compressed.
+func archiveFormat(h http.Header) (content.Format, error) {
+	media, _, _ := strings.Cut(h.Get("Content-Type"), ";")
+	format := archiveFormats[strings.ToLower(strings.TrimSpace(media))]
+	switch encoding := strings.ToLower(h.Get("Content-Encoding")); {
+	case format == content.Tar && encoding == "gzip":
+		return content.TarGzip, nil
+	case format == content.Tar && encoding == "zstd":
+		return content.TarZstd, nil
+	case format != "" && (encoding == "" || encoding == "identity"):
+		return format, nil
+	}
+	return "", &stint.Error{
+		Kind: stint.UnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
+		Message: "Send an archive: 'application/gzip' for a tar.gz, 'application/x-tar' for a tar or 'application/zstd' for a tar.zst.",
+	}
+}
+
+// expectedHead reads If-Match: a version, in quotes or without.
+func expectedHead(h http.Header) string {
+	return strings.Trim(strings.TrimSpace(h.Get("If-Match")), `"`)
+}
+
+// files is a page of a version's entries. Their order is of the tree, so the
+// last path is the position.
+func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
+	q := queryOf(r)
+	l, limit := t.a.listOf(r, c, q), q.limit()
+	after := string(l.position())
+	if q.err != nil {
+		return nil, q.err
+	}
+	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"), after, limit)
+	if err != nil {
+		return nil, err
+	}
+	page := stint.Page[stint.FileEntry]{Data: entries}
+	if page.Data == nil {
+		page.Data = []stint.FileEntry{}
+	}
+	if more {
+		page.Pagination = l.next([]byte(entries[len(entries)-1].Path))
+	}
+	return page, nil
+}
+
+// diff is a page of what changed between two versions. They never change, so
+// the number of changes seen is the position.
+func (t treeAPI) diff(r *http.Request, c auth.Caller) (any, error) {
+	q := queryOf(r)
+	from, given := q.text("from")
+	if !given {
+		q.fail(stint.MissingParam("from", "'from' is required: the version to compare with."))
+	}
+	to, _ := q.text("to")
+	l, limit := t.a.listOf(r, c, q, "from", "to"), q.limit()
+	start := 0
+	if position := l.position(); position != nil {
+		var err error
+		if start, err = strconv.Atoi(string(position)); err != nil {
+			q.fail(errCursor)
+		}
+	}
+	if q.err != nil {
+		return nil, q.err
+	}
+	changes, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to)
+	if err != nil {
+		return nil, err
+	}
+	changes = changes[min(start, len(changes)):]
+	if len(changes) <= limit {
+		return stint.Page[stint.FileChange]{Data: append([]stint.FileChange{}, changes...)}, nil
+	}
+	return stint.Page[stint.FileChange]{
+		Data: changes[:limit], Pagination: l.next(strconv.AppendInt(nil, int64(start+limit), 10)),
+	}, nil
+}
