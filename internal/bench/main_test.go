@@ -1,0 +1,37 @@
+package bench_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/cli"
+	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/server"
+)
+
+// TestMain makes the test binary the program too: scenarios start it again.
+func TestMain(m *testing.M) {
+	namespace.MaybeInit()
+	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "bench") {
+		os.Exit(program())
+	}
+	pgtest.Main(m)
+}
+
+func program() int {
+	env, stop, err := process.Env()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer stop()
+	env.Serve = func(ctx context.Context, c config.Config, ready func(cli.Serving)) error {
+		return server.Run(ctx, c, server.Options{Ready: func(i server.Info) { ready(cli.Serving(i)) }})
+	}
+	return cli.Main(context.Background(), env)
+}

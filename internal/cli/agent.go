@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+func (a *app) agent() *cobra.Command {
+	return a.parent("agent", "Store and list agents", a.agentPush(), a.agentList(), a.agentShow(), a.agentVersions(), a.agentRemove())
+}
+
+func (a *app) agentPush() *cobra.Command {
+	var name string
+	c := &cobra.Command{
+		Use:   "push [FILE]",
+		Short: "Store a definition as an agent or as its new version",
+		Long: `Push reads a definition, stint.yaml unless FILE says otherwise, and stores it. An
+agent of that name gets a new version, unless the definition is the same as its
+current one; else the agent is created.
+
+When 'instructions' names a file beside the definition, the file's text is sent.`,
+		Args: exactly("[FILE]"),
+	}
+	c.Flags().StringVar(&name, "name", "", "name of the agent, instead of the definition's")
+	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		file := definitionFile
+		if len(args) == 1 {
+			file = args[0]
+		}
+		definition, err := readDefinition(a.path(file))
+		if err != nil {
+			return err
+		}
+		if name != "" {
+			definition["name"] = name
+		}
+		return a.pushAgent(ctx, definition)
+	})
+	return c
+}
+
+// pushed tells what a push did.
+type pushed struct {
+	stint.Agent
+	VersionNumber int64  `json:"versionNumber"`
+	Change        string `json:"change"` // created, updated, unchanged
+}
+
+func (a *app) pushAgent(ctx context.Context, definition map[string]any) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	done, err := storeAgent(ctx, c, definition)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(done)
+	}
+	switch done.Change {
+	case "created":
+		a.note("Created the agent %s (%s).", done.Name, done.ID)
+	case "updated":
+		a.note("The agent %s has a new version, v%d.", done.Name, done.VersionNumber)
+	default:
+		a.note("The agent %s is unchanged, at v%d.", done.Name, done.VersionNumber)
+	}
+	return nil
+}
+
+func storeAgent(ctx context.Context, c *client.Client, definition map[string]any) (*pushed, error) {
+	raw, err := encodeDefinition(definition)
+	if err != nil {
+		return nil, err
+	}
+	name, ok := definition["name"].(string)
+	if !ok || name == "" {
+		return nil, fmt.Errorf("the definition has no name: add 'name: my-agent' or use --name")
+	}
+	agent, err := c.Agents.Find(ctx, name)
+	if client.IsCode(err, stint.CodeResourceNotFound) {
+		agent, err = c.Agents.Create(ctx, raw)
+		if err != nil {
+			return nil, err
+		}
+		return &pushed{Agent: *agent, VersionNumber: 1, Change: "created"}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, added, err := c.Agents.CreateVersion(ctx, agent.ID, raw)
+	if err != nil {
+		return nil, err
+	}
+	done := &pushed{Agent: *agent, VersionNumber: v.VersionNumber, Change: "unchanged"}
+	done.CurrentVersionID = v.ID
+	if added {
+		done.UpdatedAt, done.Change = v.CreatedAt, "updated"
+	}
+	return done, nil
+}
+
+func (a *app) agentList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the agents", Args: exactly(), Aliases: []string{"ls"},
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return printList(a, c.Agents.List(ctx), 0, "ID NAME UPDATED", func(g stint.Agent) []string {
+				return []string{g.ID, g.Name, g.UpdatedAt.String()}
+			})
+		}),
+	}
+}
+
+func (a *app) agentShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show AGENT[@VERSION]", Short: "Show an agent and its definition", Args: exactly("AGENT"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			name, version := cutVersion(args[0])
+			agent, err := c.Agents.Find(ctx, name)
+			if err != nil {
+				return err
+			}
+			v, err := c.Agents.Version(ctx, agent.ID, version)
+			if err != nil {
+				return err
+			}
+			return a.showAgent(agent, v)
+		}),
+	}
+}
+
+func (a *app) showAgent(agent *stint.Agent, v *stint.AgentVersion) error {
+	if a.json {
+		return a.printJSON(struct {
+			*stint.Agent
+			Version *stint.AgentVersion `json:"version"`
+		}{agent, v})
+	}
+	err := a.printOne(nil,
+		"id", agent.ID, "name", agent.Name,
+		"version", "v"+strconv.FormatInt(v.VersionNumber, 10)+" ("+v.ID+")",
+		"created", agent.CreatedAt.String(), "updated", agent.UpdatedAt.String())
+	if err != nil {
+		return err
+	}
+	var pretty bytes.Buffer
+	if err := json.Indent(&pretty, v.Definition, "", "  "); err != nil {
+		return fmt.Errorf("show the definition: %w", err)
+	}
+	_, err = fmt.Fprintf(a.Stdout, "\n%s\n", pretty.Bytes())
+	return err
+}
+
+func (a *app) agentVersions() *cobra.Command {
+	return &cobra.Command{
+		Use: "versions AGENT", Short: "List the versions of an agent", Args: exactly("AGENT"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			agent, err := c.Agents.Find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printList(a, c.Agents.Versions(ctx, agent.ID), 0, "ID VERSION CREATED", func(v stint.AgentVersion) []string {
+				return []string{v.ID, "v" + strconv.FormatInt(v.VersionNumber, 10), v.CreatedAt.String()}
+			})
+		}),
+	}
+}
+
+func (a *app) agentRemove() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm AGENT...", Short: "Remove agents; their runs stay", Args: atLeast("AGENT"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				agent, err := c.Agents.Find(ctx, name)
+				if err != nil {
+					return err
+				}
+				if err := c.Agents.Delete(ctx, agent.ID); err != nil {
+					return err
+				}
+				if err := a.printDone("removed", agent.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
+)
+
+func (a *app) auth() *cobra.Command {
+	return a.parent("auth", "Log in and out of a server", a.authLogin(), a.authToken(), a.authStatus(), a.authLogout())
+}
+
+func (a *app) authLogin() *cobra.Command {
+	var data, expires string
+	var in loginRequest
+	c := &cobra.Command{
+		Use:   "login",
+		Short: "Get a token from the server of this machine and keep it",
+		Long: `Log in gets a token from a server and keeps it in the local configuration,
+which only you can read.
+
+On the server's own machine this works through a socket in the server's data
+folder, which only the folder's owner can open; no password is needed. From
+another machine use a token that was made with 'stint token create' there: put
+it into STINT_TOKEN, and the server's address into STINT_URL.`,
+		Args: exactly(),
+	}
+	flags := c.Flags()
+	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; default as of 'stint serve')")
+	flags.StringVar(&in.Org, "org", "", "organisation; created where it is missing (default \"default\")")
+	flags.StringVar(&in.Name, "name", "", "name of the token, to know it in lists (default \"login\")")
+	flags.StringVar(&expires, "expires", "", "life of the token, such as 12h or 90d; at most 365d (default 90d)")
+	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
+		if in.ExpiresInDays, err = days(expires); err != nil {
+			return usage(c, "--expires: %s", err)
+		}
+		return a.login(ctx, data, in.complete(a.getenv))
+	})
+	return c
+}
+
+// login gets a token through the socket, checks that it works, and keeps it.
+func (a *app) login(ctx context.Context, data string, in loginRequest) error {
+	wanted := a.url
+	if wanted == "" {
+		wanted = a.getenv("STINT_URL")
+	}
+	wanted = strings.TrimRight(wanted, "/")
+	socket, err := a.socket(data)
+	if err != nil {
+		return err
+	}
+	made, err := loginAt(ctx, socket, in)
+	if errors.Is(err, errNoSocket) {
+		return a.noServer(wanted, socket)
+	}
+	if err != nil {
+		return err
+	}
+	if wanted != "" && wanted != made.URL && (!isLocal(wanted) || !isLocal(made.URL)) {
+		return a.wrongServer(ctx, wanted, made)
+	}
+	if wanted == "" {
+		wanted = made.URL
+	}
+	who, err := a.clientFor(wanted, made.Secret, 3)
+	if err != nil {
+		return err
+	}
+	me, err := who.Me(ctx)
+	if err != nil {
+		return fmt.Errorf("the new token does not work at %s: %w", wanted, err)
+	}
+	path, err := a.writeLocal(local{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name})
+	if err != nil {
+		return err
+	}
+	a.note("The token is kept in %s.", path)
+	if a.getenv("STINT_TOKEN") != "" {
+		a.note("STINT_TOKEN is set and goes before it: unset it to use the new token.")
+	}
+	return a.printOne(me, meFields(wanted, me)...)
+}
+
+// socket is the login socket of a data folder, or of the default one.
+func (a *app) socket(data string) (string, error) {
+	flags := map[string]string{}
+	if data != "" {
+		flags["data"] = data
+	}
+	c, err := a.config(flags)
+	if err != nil {
+		return "", err
+	}
+	return c.Socket(), nil
+}
+
+func (a *app) noServer(wanted, socket string) error {
+	if wanted != "" && !isLocal(wanted) {
+		return fmt.Errorf("%s is not on this machine, and its server does not offer to log in from afar: make a token there with 'stint token create', then put it into STINT_TOKEN and the address into STINT_URL", wanted)
+	}
+	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
+}
+
+// wrongServer ends the token that was made by a server that was not meant.
+func (a *app) wrongServer(ctx context.Context, wanted string, made loginAnswer) error {
+	err := fmt.Errorf("the server of this machine is %s, not %s: leave --url out to log in to it", made.URL, wanted)
+	c, clientErr := a.clientFor(made.URL, made.Secret, 3)
+	if clientErr != nil {
+		return errors.Join(err, clientErr)
+	}
+	if revokeErr := c.Tokens.Revoke(ctx, made.ID); revokeErr != nil {
+		return errors.Join(err, fmt.Errorf("revoke the token %s: %w", made.ID, revokeErr))
+	}
+	return err
+}
+
+func meFields(address string, me *client.Me) []string {
+	return []string{
+		"server", address,
+		"organisation", me.Organization.Name,
+		"user", me.User.Name,
+		"token", strings.TrimSpace(me.Token.Name + " (" + me.Token.ID + ")"),
+		"scopes", strings.Join(me.Token.Scopes, ", "),
+		"expires", me.Token.ExpiresAt.String(),
+	}
+}
+
+func (a *app) authToken() *cobra.Command {
+	return &cobra.Command{
+		Use: "token", Short: "Print the token alone", Args: exactly(),
+		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
+			who, err := a.account()
+			if err != nil {
+				return err
+			}
+			if who.Token == "" {
+				return fmt.Errorf("you are not logged in to %s: run 'stint auth login'", who.URL)
+			}
+			if a.json {
+				return a.printJSON(map[string]string{"token": who.Token, "url": who.URL})
+			}
+			_, err = fmt.Fprintln(a.Stdout, who.Token)
+			return err
+		}),
+	}
+}
+
+func (a *app) authStatus() *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show who you are to the server", Args: exactly(),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			me, err := c.Me(ctx)
+			if err != nil {
+				return err
+			}
+			return a.printOne(me, meFields(c.URL(), me)...)
+		}),
+	}
+}
+
+func (a *app) authLogout() *cobra.Command {
+	return &cobra.Command{
+		Use: "logout", Short: "Revoke the token and forget it", Args: exactly(),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.logout(ctx) }),
+	}
+}
+
+func (a *app) logout(ctx context.Context) error {
+	stored, err := a.readLocal()
+	if err != nil {
+		return err
+	}
+	if stored.Token == "" {
+		a.note("You were not logged in.")
+		return nil
+	}
+	c, err := a.clientFor(stored.URL, stored.Token, 3)
+	if err == nil {
+		err = c.Tokens.Revoke(ctx, stored.TokenID)
+	}
+	if client.IsCode(err, stint.CodeInvalidAPIKey) || client.IsCode(err, stint.CodeResourceNotFound) {
+		err = nil // it has ended already
+	}
+	if forgetErr := a.forgetLocal(); forgetErr != nil {
+		return errors.Join(err, forgetErr)
+	}
+	if err != nil {
+		return fmt.Errorf("the token was forgotten here but could not be revoked; end %s with 'stint token revoke': %w", stored.TokenID, err)
+	}
+	a.note("Logged out of %s; the token was revoked.", stored.URL)
+	return nil
+}
+
+// config loads the server's configuration as 'stint serve' would.
+func (a *app) config(flags map[string]string) (config.Config, error) {
+	return config.Load(config.Sources{Flags: flags, Environ: a.Environ, ReadFile: readFile, Dir: a.Dir})
+}

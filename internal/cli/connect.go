@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint/client"
+)
+
+// defaultURL is where a server listens when nothing else is said.
+const defaultURL = "http://127.0.0.1:8700"
+
+// account is the server to talk to, and the token for it.
+type account struct {
+	local
+	fromEnv bool // the token comes from STINT_TOKEN
+}
+
+// account finds the server and the token: flag, environment, configuration.
+// The token of the configuration is for its own server only.
+func (a *app) account() (account, error) {
+	stored, err := a.readLocal()
+	if err != nil {
+		return account{}, err
+	}
+	found := account{local: stored}
+	for _, address := range []string{a.getenv("STINT_URL"), a.url} {
+		if address != "" {
+			found.URL = strings.TrimRight(address, "/")
+		}
+	}
+	if found.URL == "" {
+		found.URL = defaultURL
+	}
+	if token := strings.TrimSpace(a.getenv("STINT_TOKEN")); token != "" {
+		found.Token, found.TokenID, found.fromEnv = token, "", true
+	} else if found.URL != stored.URL {
+		found.Token, found.TokenID = "", ""
+	}
+	return found, nil
+}
+
+// client connects as the account that is logged in. It gives up soon, since a
+// person waits.
+func (a *app) client() (*client.Client, error) { return a.connect(3) }
+
+// follower connects like client, and outlasts a restart of the server.
+func (a *app) follower() (*client.Client, error) { return a.connect(10) }
+
+func (a *app) connect(attempts int) (*client.Client, error) {
+	who, err := a.account()
+	if err != nil {
+		return nil, err
+	}
+	if who.Token == "" {
+		return nil, fmt.Errorf("you are not logged in to %s: run 'stint auth login', or put a token into STINT_TOKEN", who.URL)
+	}
+	return a.clientFor(who.URL, who.Token, attempts)
+}
+
+func (a *app) clientFor(address, token string, attempts int) (*client.Client, error) {
+	c, err := client.New(client.Options{
+		URL: address, Token: token, UserAgent: "stint/" + buildVersion(),
+		HTTP: &http.Client{Transport: adviser{http.DefaultTransport}}, Attempts: attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: check --url, STINT_URL or log in again", err)
+	}
+	return c, nil
+}
+
+// adviser turns the usual failures to connect into advice.
+type adviser struct{ next http.RoundTripper }
+
+// notServing says that nothing listens at the address.
+type notServing struct{ cause error }
+
+func (e *notServing) Error() string {
+	return "no server answers there: start one with 'stint serve', or name another with --url or STINT_URL"
+}
+func (e *notServing) Unwrap() error { return e.cause }
+
+func (t adviser) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := t.next.RoundTrip(r)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, &notServing{err}
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return nil, fmt.Errorf("the host '%s' is not known: check --url or STINT_URL: %w", dns.Name, err)
+	}
+	return res, err
+}
+
+// isLocal reports whether an address is on this machine.
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}

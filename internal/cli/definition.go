@@ -1,0 +1,126 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"github.com/stint-dev/stint"
+)
+
+// definitionFile is the name of a definition where none is said.
+const definitionFile = "stint.yaml"
+
+// readDefinition reads an agent's definition from a YAML file as the JSON that
+// the server takes. What its keys mean is the server's to judge.
+func readDefinition(path string) (map[string]any, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		path = filepath.Join(path, definitionFile)
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no %s: write one with 'stint init', or name another file", path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the definition: %w", err)
+	}
+	definition, err := parseDefinition(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return definition, readInstructions(filepath.Dir(path), definition)
+}
+
+// parseDefinition reads YAML, of which JSON is a part. Keys that come twice are
+// refused, and aliases, which can make a small file expand without end.
+func parseDefinition(content []byte) (map[string]any, error) {
+	if len(content) > stint.MaxDefinitionBytes {
+		return nil, fmt.Errorf("a definition may have %d bytes at most", stint.MaxDefinitionBytes)
+	}
+	file, err := parser.ParseBytes(content, 0)
+	if err != nil {
+		return nil, yamlError(err)
+	}
+	var documents []ast.Node
+	for _, document := range file.Docs {
+		if document.Body != nil {
+			documents = append(documents, document.Body)
+		}
+	}
+	if len(documents) != 1 {
+		return nil, fmt.Errorf("it holds %d YAML documents instead of one", len(documents))
+	}
+	var found aliases
+	ast.Walk(&found, documents[0])
+	if found > 0 {
+		return nil, errors.New("anchors (&) and aliases (*) are not supported: write the values out")
+	}
+	var value any
+	if err := yaml.NodeToValue(documents[0], &value); err != nil {
+		return nil, yamlError(err)
+	}
+	definition, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("it is no YAML map with keys such as 'name' and 'framework'")
+	}
+	return definition, nil
+}
+
+func yamlError(err error) error {
+	return fmt.Errorf("it is no valid YAML:\n%s", strings.TrimRight(yaml.FormatError(err, false, true), "\n"))
+}
+
+// aliases counts anchors and aliases.
+type aliases int
+
+// Visit is called for each node.
+func (n *aliases) Visit(node ast.Node) ast.Visitor {
+	switch node.Type() {
+	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
+		*n++
+	}
+	return n
+}
+
+// readInstructions replaces the name of a file beside the definition by the
+// file's text. Other instructions are text already.
+func readInstructions(dir string, definition map[string]any) error {
+	name, ok := definition["instructions"].(string)
+	if !ok || !filepath.IsLocal(name) || strings.ContainsAny(name, "\n\x00") || len(name) > 255 {
+		return nil
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("read the instructions: %w", err)
+	}
+	defer func() { _ = root.Close() }() // only read from
+	info, err := root.Stat(name)
+	if err != nil || !info.Mode().IsRegular() {
+		return nil //nolint:nilerr // it names no file, so it is the text itself
+	}
+	if info.Size() > stint.MaxDefinitionBytes {
+		return fmt.Errorf("the instructions in %s have more than %d bytes", name, stint.MaxDefinitionBytes)
+	}
+	text, err := root.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read the instructions: %w", err)
+	}
+	definition["instructions"] = string(text)
+	return nil
+}
+
+func encodeDefinition(definition map[string]any) (json.RawMessage, error) {
+	raw, err := json.Marshal(definition)
+	if err != nil {
+		return nil, fmt.Errorf("the definition cannot be written as JSON: %w", err)
+	}
+	return raw, nil
+}

@@ -1,0 +1,215 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint/client"
+)
+
+// finding is the result of one check.
+type finding struct {
+	Check   string   `json:"check"`
+	Result  string   `json:"result"` // ok, warn, fail
+	Message string   `json:"message"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+func (a *app) doctor() *cobra.Command {
+	var data string
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check what this machine can do, and what it lacks",
+		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration and the
+server. It changes nothing. It fails when a server could not run agents here.`,
+		Args: exactly(),
+	}
+	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")
+	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		findings := a.checkSandbox(ctx)
+		findings = append(findings, a.checkServerConfig(data)...)
+		findings = append(findings, a.checkLocal(), a.checkServer(ctx))
+		return a.printFindings(findings)
+	})
+	return c
+}
+
+func (a *app) printFindings(findings []finding) error {
+	failed := false
+	for _, f := range findings {
+		failed = failed || f.Result == "fail"
+		if a.json {
+			if err := a.printJSON(f); err != nil {
+				return err
+			}
+			continue
+		}
+		code := map[string]string{"ok": green, "warn": yellow, "fail": red}[f.Result]
+		fmt.Fprintf(a.Stdout, "%s  %-13s %s\n", a.colour(stdout, code, fmt.Sprintf("%-4s", f.Result)), f.Check, plain(f.Message))
+		for _, note := range f.Notes {
+			fmt.Fprintf(a.Stdout, "%20s- %s\n", "", plain(note))
+		}
+	}
+	if failed {
+		return exitError(exitFailed)
+	}
+	return nil
+}
+
+func (a *app) checkSandbox(ctx context.Context) []finding {
+	r := a.Probe(ctx)
+	if !r.Available {
+		return []finding{{"sandbox", "fail", "Agents cannot run here, because they never run without isolation.", r.Notes}}
+	}
+	who := "with root's rights"
+	if r.Rootless {
+		who = "without root's rights"
+	}
+	out := []finding{{"sandbox", "ok", fmt.Sprintf("%s works %s.", r.Driver, who), r.Notes}}
+	var missing []string
+	for _, limit := range []struct {
+		name string
+		held bool
+	}{{"CPU", r.Limits.CPU}, {"memory", r.Limits.Memory}, {"processes", r.Limits.Pids}, {"disk", r.Limits.Disk}} {
+		if !limit.held {
+			missing = append(missing, limit.name)
+		}
+	}
+	if len(missing) > 0 {
+		return append(out, finding{Check: "limits", Result: "warn", Message: "Not enforced for " + strings.Join(missing, ", ") + ": delegate cgroups to this user, or run as root."})
+	}
+	return append(out, finding{Check: "limits", Result: "ok", Message: "CPU, memory, processes and disk of runs are bounded."})
+}
+
+// leastDisk is how much space a server should find, in bytes.
+const leastDisk = 1 << 30
+
+func (a *app) checkServerConfig(data string) []finding {
+	flags := map[string]string{}
+	if data != "" {
+		flags["data"] = data
+	}
+	c, err := a.config(flags)
+	if err != nil {
+		return []finding{{Check: "configuration", Result: "fail", Message: err.Error()}}
+	}
+	source := "from defaults and environment"
+	if c.ConfigFile != "" {
+		source = "from " + c.ConfigFile
+	}
+	out := []finding{{Check: "configuration", Result: "ok", Message: fmt.Sprintf("valid, %s; would listen on %s", source, c.Listen)}}
+	out = append(out, checkData(c.Data))
+	disk := existing(c.Data)
+	free, err := freeSpace(disk)
+	switch {
+	case err != nil:
+		return append(out, finding{Check: "disk", Result: "warn", Message: fmt.Sprintf("The free space of %s is not known: %s", disk, err)})
+	case free < leastDisk:
+		return append(out, finding{Check: "disk", Result: "warn", Message: fmt.Sprintf("Only %s are free at %s.", bytesText(free), disk)})
+	}
+	return append(out, finding{Check: "disk", Result: "ok", Message: fmt.Sprintf("%s are free at %s.", bytesText(free), disk)})
+}
+
+// existing is the nearest folder above path that exists.
+func existing(path string) string {
+	for {
+		if _, err := os.Stat(path); err == nil || filepath.Dir(path) == path {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+func checkData(dir string) finding {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := writable(existing(dir)); err != nil {
+			return finding{Check: "data", Result: "fail", Message: fmt.Sprintf("%s cannot be made (choose another with --data): %s", dir, err)}
+		}
+		return finding{Check: "data", Result: "ok", Message: dir + " will be made by the first 'stint serve'."}
+	case err != nil:
+		return finding{Check: "data", Result: "fail", Message: err.Error()}
+	case !info.IsDir():
+		return finding{Check: "data", Result: "fail", Message: dir + " is no folder: choose another with --data."}
+	case writable(dir) != nil:
+		return finding{Check: "data", Result: "fail", Message: dir + " is not writable for you: run as its owner, or choose another with --data."}
+	case info.Mode().Perm()&0o077 != 0:
+		return finding{Check: "data", Result: "warn", Message: fmt.Sprintf("%s can be entered by others (mode %04o): chmod 700 %s", dir, info.Mode().Perm(), quote(dir))}
+	}
+	return finding{Check: "data", Result: "ok", Message: dir + " is yours alone."}
+}
+
+func (a *app) checkLocal() finding {
+	path, err := a.localPath()
+	if err != nil {
+		return finding{Check: "login", Result: "warn", Message: err.Error()}
+	}
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return finding{Check: "login", Result: "warn", Message: "You are not logged in: run 'stint auth login' once a server runs."}
+	}
+	if err != nil {
+		return finding{Check: "login", Result: "fail", Message: err.Error()}
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return finding{Check: "login", Result: "warn", Message: fmt.Sprintf("%s can be read by others: chmod 600 %s", path, quote(path))}
+	}
+	if _, err := a.readLocal(); err != nil {
+		return finding{Check: "login", Result: "fail", Message: err.Error()}
+	}
+	return finding{Check: "login", Result: "ok", Message: "The token is kept in " + path + "."}
+}
+
+// checkServer asks the server that commands would talk to.
+func (a *app) checkServer(ctx context.Context) finding {
+	who, err := a.account()
+	if err != nil {
+		return finding{Check: "server", Result: "warn", Message: err.Error()}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := healthy(ctx, who.URL); err != nil {
+		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s: %s", who.URL, err)}
+	}
+	if who.Token == "" {
+		return finding{Check: "server", Result: "warn", Message: who.URL + " answers; you are not logged in to it."}
+	}
+	c, err := a.clientFor(who.URL, who.Token, 1)
+	if err != nil {
+		return finding{Check: "server", Result: "warn", Message: err.Error()}
+	}
+	me, err := c.Me(ctx)
+	if refusal, ok := errors.AsType[*client.Error](err); ok {
+		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s answers, but: %s", who.URL, refusal.Message)}
+	}
+	if err != nil {
+		return finding{Check: "server", Result: "warn", Message: err.Error()}
+	}
+	return finding{Check: "server", Result: "ok", Message: fmt.Sprintf("%s answers; you are %s of %s.", who.URL, me.User.Name, me.Organization.Name)}
+}
+
+func healthy(ctx context.Context, address string) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/healthz", nil)
+	if err != nil {
+		return err
+	}
+	res, err := adviser{http.DefaultTransport}.RoundTrip(req)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("it answers %s: is it a Stint server?", res.Status)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// Env is the world as the command line sees it.
+type Env struct {
+	Args    []string // without the program's name
+	Environ func(string) (string, bool)
+	Dir     string // working directory, absolute
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Now     func() time.Time
+	// IsTerminal tells whether standard input, output or error (0, 1, 2) is a
+	// person's terminal.
+	IsTerminal func(fd int) bool
+	// ReadPassword reads a line from the terminal without showing it.
+	ReadPassword func() ([]byte, error)
+	// Interrupts receives each request to stop, such as Ctrl-C.
+	Interrupts <-chan struct{}
+
+	// Serve runs a server until ctx ends; ready is called once it answers.
+	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
+	// Probe tells what the machine's sandbox can do.
+	Probe func(ctx context.Context) sandbox.Report
+}
+
+// Serving tells where a started server is.
+type Serving struct {
+	URL     string `json:"url"`
+	Socket  string `json:"socket"`
+	DataDir string `json:"dataDir"`
+}
+
+// getenv is an environment variable, empty when it is not set.
+func (e *Env) getenv(name string) string {
+	v, _ := e.Environ(name)
+	return v
+}
+
+// path makes a path that a person typed absolute.
+func (e *Env) path(p string) string {
+	if filepath.IsAbs(p) {
+		return filepath.Clean(p)
+	}
+	return filepath.Join(e.Dir, p)
+}
+
+// The file descriptors that IsTerminal is asked about.
+const (
+	stdin  = 0
+	stdout = 1
+	stderr = 2
+)

@@ -1,0 +1,223 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+// errLeft says that the person stopped following; the run goes on.
+var errLeft = errors.New("left")
+
+// followRun prints a run's stream until the run has ended, then what it left.
+// The result tells how the run ended.
+func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) error {
+	following, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	var watchers sync.WaitGroup
+	ended := make(chan struct{})
+	watchers.Go(func() { a.watchInterrupts(ctx, c, id, ended, leave) })
+	err := a.printEvents(following, c, id, 0)
+	close(ended)
+	watchers.Wait()
+	if errors.Is(err, errLeft) {
+		a.note("%s goes on. Follow it again with: stint runs events %s", id, id)
+		return exitError(exitCancelled)
+	}
+	if err != nil {
+		return fmt.Errorf("%s may go on, but its stream was lost (follow it again with 'stint runs events %s'): %w", id, id, err)
+	}
+	run, err := c.Runs.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	a.summary(run)
+	if pull != "" {
+		if err := a.pullArtifact(ctx, c, run, pull); err != nil {
+			return err
+		}
+	}
+	return exitOf(run.Status)
+}
+
+// watchInterrupts offers to cancel at the first interrupt and leaves at the
+// second. Without a terminal to ask on, the first one cancels.
+func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, ended <-chan struct{}, leave context.CancelCauseFunc) {
+	var answers <-chan bool
+	for interrupts := 0; ; {
+		select {
+		case <-ended:
+			return
+		case yes := <-answers:
+			if answers = nil; yes {
+				a.cancelFollowed(ctx, c, id)
+			}
+		case <-a.Interrupts:
+			if interrupts++; interrupts > 1 {
+				leave(errLeft)
+				return
+			}
+			if a.IsTerminal(stdin) && a.IsTerminal(stderr) {
+				answers = a.ask("Cancel " + id + "? y cancels it, Enter goes on, Ctrl-C leaves it running: ")
+			} else {
+				a.cancelFollowed(ctx, c, id)
+			}
+		}
+	}
+}
+
+// ask waits for a line of the person's. The reader ends with the program where
+// no line ever comes.
+func (a *app) ask(question string) <-chan bool {
+	fmt.Fprint(a.Stderr, "\n"+question)
+	answer := make(chan bool, 1)
+	go func() {
+		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // no answer is no yes
+		answer <- strings.EqualFold(strings.TrimSpace(line), "y") || strings.EqualFold(strings.TrimSpace(line), "yes")
+	}()
+	return answer
+}
+
+func (a *app) cancelFollowed(ctx context.Context, c *client.Client, id string) {
+	a.note("Cancelling %s …", id)
+	if _, err := c.Runs.Cancel(ctx, id); err != nil && !client.IsCode(err, stint.CodeInvalidState) {
+		a.note("stint: cancel %s: %s", id, err)
+	}
+}
+
+// printEvents prints the stream of a run from after the given event on.
+func (a *app) printEvents(ctx context.Context, c *client.Client, id string, after int64) error {
+	p := printer{a: a, run: id, quiet: !a.verbose && !a.IsTerminal(stderr)}
+	for event, err := range c.Runs.Events(ctx, id, after) {
+		if err == nil {
+			err = p.print(event)
+		}
+		if err != nil {
+			p.freshLine()
+			return err
+		}
+	}
+	p.freshLine()
+	return nil
+}
+
+// printer shows events to a person or a program.
+type printer struct {
+	a     *app
+	run   string
+	quiet bool // tell nothing but the output
+	open  bool // the last output on a terminal did not end its line
+}
+
+// eventLine is an event as --json prints it.
+type eventLine struct {
+	RunID string          `json:"runId"`
+	ID    string          `json:"id"`
+	Type  stint.EventType `json:"type"`
+	Data  json.RawMessage `json:"data"`
+}
+
+func (p *printer) print(e stint.Event) error {
+	if p.a.json {
+		return p.a.printJSON(eventLine{p.run, fmt.Sprint(e.Seq), e.Type, e.Data})
+	}
+	switch e.Type {
+	case stint.EventOutput:
+		return p.output(e.Data)
+	case stint.EventStatus:
+		return p.status(e.Data)
+	case stint.EventError:
+		var d stint.ErrorData
+		if err := json.Unmarshal(e.Data, &d); err != nil {
+			return fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+		// What follows the first line is the end of the output, shown already.
+		sentence, _, _ := strings.Cut(d.Message, "\n")
+		p.freshLine()
+		p.a.note("%s", p.a.colour(stderr, red, sentence))
+	}
+	return nil
+}
+
+func (p *printer) output(data json.RawMessage) error {
+	var d stint.OutputData
+	if err := json.Unmarshal(data, &d); err != nil {
+		return fmt.Errorf("read output: %w", err)
+	}
+	to, fd := p.a.Stdout, stdout
+	if d.Stream == "stderr" {
+		to, fd = p.a.Stderr, stderr
+	}
+	if _, err := io.WriteString(to, d.Content); err != nil {
+		return fmt.Errorf("write output: %w", err)
+	}
+	if p.a.IsTerminal(fd) && d.Content != "" {
+		p.open = !strings.HasSuffix(d.Content, "\n")
+	}
+	return nil
+}
+
+func (p *printer) status(data json.RawMessage) error {
+	var d stint.StatusData
+	if err := json.Unmarshal(data, &d); err != nil {
+		return fmt.Errorf("read status: %w", err)
+	}
+	if !p.quiet && !d.Status.Final() {
+		p.freshLine()
+		p.a.note("%s %s", p.a.colour(stderr, faint, p.run), p.a.colour(stderr, statusColour(d.Status), string(d.Status)))
+	}
+	return nil
+}
+
+// freshLine ends an open line on the terminal.
+func (p *printer) freshLine() {
+	if p.open {
+		fmt.Fprintln(p.a.Stderr)
+		p.open = false
+	}
+}
+
+// summary tells on standard error how a run ended and what it left.
+func (a *app) summary(run *stint.Run) {
+	if a.json {
+		return
+	}
+	status := a.colour(stderr, statusColour(run.Status), string(run.Status)) + because(run)
+	lines := []string{"run", run.ID, "status", status}
+	if run.ArtifactName != nil && run.ArtifactVersion != nil {
+		lines = append(lines, "artifact", *run.ArtifactName+"@"+*run.ArtifactVersion)
+	}
+	lines = append(lines, "checkpoint", deref(run.CheckpointID), "session", run.SessionID)
+	for i := 0; i < len(lines); i += 2 {
+		if lines[i+1] != "" {
+			a.note("%-11s %s", lines[i], lines[i+1])
+		}
+	}
+}
+
+// because adds to a status what is known about it.
+func because(run *stint.Run) string {
+	var why []string
+	if run.StatusReason != nil && *run.StatusReason != "" && *run.StatusReason != stint.ReasonExitCode {
+		why = append(why, string(*run.StatusReason))
+	}
+	if run.ExitCode != nil {
+		why = append(why, fmt.Sprintf("exit code %d", *run.ExitCode))
+	}
+	out := ""
+	if len(why) > 0 {
+		out = " (" + strings.Join(why, ", ") + ")"
+	}
+	if run.ExecutionTimeMs != nil {
+		out += " after " + took(*run.ExecutionTimeMs)
+	}
+	return out
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// local is the configuration of the command line: the server that the person
+// logged in to, and the token.
+type local struct {
+	URL     string `json:"url"`
+	Token   string `json:"token"`
+	TokenID string `json:"tokenId,omitempty"`
+	Org     string `json:"org,omitempty"`
+	User    string `json:"user,omitempty"`
+}
+
+// localPath is the file that holds it; the error tells that there is no place
+// for one.
+func (a *app) localPath() (string, error) {
+	if base := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) {
+		return filepath.Join(base, "stint", "config.json"), nil
+	}
+	home := a.getenv("HOME")
+	if !filepath.IsAbs(home) {
+		return "", fmt.Errorf("there is no home folder for the configuration (HOME is '%s'): set HOME or XDG_CONFIG_HOME, or put the token into STINT_TOKEN", home)
+	}
+	return filepath.Join(home, ".config", "stint", "config.json"), nil
+}
+
+// readLocal reads the configuration; none is the zero value. Without a home
+// folder there is none.
+func (a *app) readLocal() (local, error) {
+	path, err := a.localPath()
+	if err != nil {
+		return local{}, nil //nolint:nilerr // a token in the environment needs no home
+	}
+	content, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return local{}, nil
+	}
+	if err != nil {
+		return local{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	var l local
+	if err := json.Unmarshal(content, &l); err != nil {
+		return local{}, fmt.Errorf("the configuration %s is damaged (%w): log in again with 'stint auth login'", path, err)
+	}
+	return l, nil
+}
+
+// writeLocal replaces the configuration in one step, readable by its owner
+// only.
+func (a *app) writeLocal(l local) (string, error) {
+	path, err := a.localPath()
+	if err != nil {
+		return "", err
+	}
+	content, err := json.MarshalIndent(l, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write the configuration: %w", err)
+	}
+	if err := replaceFile(path, append(content, '\n')); err != nil {
+		return "", fmt.Errorf("write the configuration: %w", err)
+	}
+	return path, nil
+}
+
+func replaceFile(path string, content []byte) error {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	next, err := os.CreateTemp(dir, ".config-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = next.Write(content)
+	if err = errors.Join(err, next.Sync(), next.Close()); err == nil {
+		err = os.Rename(next.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(next.Name()))
+	}
+	return nil
+}
+
+// forgetLocal removes the configuration.
+func (a *app) forgetLocal() error {
+	path, err := a.localPath()
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the configuration: %w", err)
+	}
+	return nil
+}

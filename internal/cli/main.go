@@ -1,0 +1,247 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+// Exit codes of the program.
+const (
+	exitDone      = 0
+	exitFailed    = 1
+	exitUsage     = 2
+	exitTimeout   = 124
+	exitCancelled = 130
+)
+
+// app is one invocation.
+type app struct {
+	Env
+	json    bool
+	verbose bool
+	url     string // --url
+}
+
+// Main runs the command of env.Args and returns the exit code. An interrupt
+// ends the command through its context, unless the command has its own use
+// for interrupts.
+func Main(ctx context.Context, env Env) int {
+	a := &app{Env: env}
+	root := a.root()
+	root.SetArgs(append([]string{}, env.Args...))
+	root.SetIn(env.Stdin)
+	root.SetOut(env.Stdout)
+	root.SetErr(env.Stderr)
+	return a.report(root.ExecuteContext(ctx))
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "stint",
+		Short: "Run agents as a service",
+		Long: `Stint runs agents as a service: it keeps their definitions, gives them files,
+runs them in sandboxes, streams what they do and keeps what they made.
+
+First steps:
+  stint demo                 see all of it at work, on a server of its own
+  stint serve                start a server on this machine
+  stint auth login           get a token from it
+  stint init                 write a stint.yaml to start from
+  stint agent push           store it as an agent
+  stint run AGENT PROMPT     start a run and follow it
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 124 the run exceeded its time
+limit, 130 cancelled.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          a.noSubcommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		message, _, _ := strings.Cut(err.Error(), ": strconv.") // where the parser goes on about itself
+		return usage(c, "%s", message)
+	})
+	flags := root.PersistentFlags()
+	flags.BoolVar(&a.json, "json", false, "print JSON, one value a line")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on standard error")
+	flags.StringVar(&a.url, "url", "", "address of the server (also STINT_URL)")
+	root.AddGroup(
+		&cobra.Group{ID: "start", Title: "Start:"},
+		&cobra.Group{ID: "work", Title: "Work:"},
+		&cobra.Group{ID: "operate", Title: "Operate:"},
+	)
+	group(root, "start", a.demo(), a.serve(), a.auth(), a.init())
+	group(root, "work", a.agent(), a.run(), a.resumeFrom("continue"), a.resumeFrom("resume"), a.runs(), a.tree(stint.Volumes), a.tree(stint.Artifacts), a.secret())
+	group(root, "operate", a.token(), a.doctor(), a.bench(), a.version())
+	root.SetHelpCommandGroupID("operate")
+	root.SetCompletionCommandGroupID("operate")
+	return root
+}
+
+func group(root *cobra.Command, id string, commands ...*cobra.Command) {
+	for _, c := range commands {
+		c.GroupID = id
+		root.AddCommand(c)
+	}
+}
+
+// parent is a command that only holds others.
+func (a *app) parent(use, short string, children ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: a.noSubcommand}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		return usage(c, "say what to do: %s", strings.Join(names(c), ", "))
+	}
+	c.AddCommand(children...)
+	return c
+}
+
+func names(c *cobra.Command) []string {
+	var out []string
+	for _, child := range c.Commands() {
+		if child.IsAvailableCommand() {
+			out = append(out, child.Name())
+		}
+	}
+	return out
+}
+
+// noSubcommand refuses a word that names no command, with the nearest ones.
+func (a *app) noSubcommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	hint := ""
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = " Did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usage(c, "there is no command '%s %s'.%s", c.CommandPath(), args[0], hint)
+}
+
+// exactly checks the number of arguments by the names that the usage shows;
+// those in brackets may be left out.
+func exactly(words ...string) cobra.PositionalArgs {
+	least := 0
+	for _, w := range words {
+		if !strings.HasPrefix(w, "[") {
+			least++
+		}
+	}
+	return func(c *cobra.Command, args []string) error {
+		if len(args) < least {
+			return usage(c, "%s is missing", words[len(args)])
+		}
+		if len(args) > len(words) {
+			return usage(c, "'%s' is one argument too many; quote text that has spaces", args[len(words)])
+		}
+		return nil
+	}
+}
+
+// usageError says that the command line is wrong.
+type usageError struct {
+	message string
+	command string
+}
+
+func (e *usageError) Error() string { return e.message }
+
+func usage(c *cobra.Command, format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...), c.CommandPath()}
+}
+
+// exitError ends the program with a code, when everything was told already.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+var errInterrupted = errors.New("interrupted")
+
+// report prints an error as a sentence and turns it into the exit code.
+func (a *app) report(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if code, ok := errors.AsType[exitError](err); ok {
+		return int(code)
+	}
+	if errors.Is(err, errInterrupted) {
+		a.note("stint: interrupted")
+		return exitCancelled
+	}
+	answer, fromServer := errors.AsType[*client.Error](err)
+	if fromServer && len(answer.Details) > 1 {
+		a.note("stint: several things are wrong:")
+		for _, d := range answer.Details {
+			a.note("  - %s", d.Message)
+		}
+	} else {
+		a.note("stint: %s", err)
+	}
+	if wrong, ok := errors.AsType[*usageError](err); ok {
+		a.note("Try '%s --help'.", wrong.command)
+		return exitUsage
+	}
+	if fromServer {
+		a.explain(answer)
+	}
+	return exitFailed
+}
+
+// explain adds what helps against an answer of the server.
+func (a *app) explain(e *client.Error) {
+	switch e.Code {
+	case stint.CodeInvalidAPIKey:
+		a.note("Log in with 'stint auth login', or put a token into STINT_TOKEN.")
+	case stint.CodeInsufficientScope:
+		a.note("'stint auth status' shows what your token may do.")
+	}
+	if a.verbose && e.RequestID != "" {
+		a.note("request %s", e.RequestID)
+	}
+}
+
+// action is what a command does. ctx ends when the user interrupts.
+type action func(ctx context.Context, c *cobra.Command, args []string) error
+
+// do makes the function that cobra runs out of an action.
+func (a *app) do(f action) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, args []string) error {
+		ctx, cancel := context.WithCancelCause(c.Context())
+		ended := make(chan struct{})
+		watched := make(chan struct{})
+		go func() {
+			defer close(watched)
+			select {
+			case <-a.Interrupts:
+				cancel(errInterrupted)
+			case <-ended:
+			}
+		}()
+		err := f(ctx, c, args)
+		close(ended)
+		<-watched
+		if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
+			err = errInterrupted
+		}
+		cancel(nil)
+		return err
+	}
+}
+
+// atLeast asks for one argument or more.
+func atLeast(word string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return usage(c, "%s is missing", word)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,186 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/stint-dev/stint"
+)
+
+// printJSON writes one value on one line.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.Stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// printOne writes a value as JSON or, for people, as named fields: pairs of a
+// label and a text, of which empty ones are left out.
+func (a *app) printOne(v any, fields ...string) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	return columns(a.Stdout, func(w io.Writer) {
+		for i := 0; i+1 < len(fields); i += 2 {
+			if fields[i+1] != "" {
+				fmt.Fprintf(w, "%s\t%s\n", fields[i], plain(fields[i+1]))
+			}
+		}
+	})
+}
+
+// printList writes a list as JSON lines or, for people, as a table. limit cuts
+// it off; 0 does not.
+func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string, row func(T) []string) error {
+	if a.json {
+		n := 0
+		for item, err := range items {
+			if err != nil {
+				return err
+			}
+			if err := a.printJSON(item); err != nil {
+				return err
+			}
+			if n++; n == limit {
+				break
+			}
+		}
+		return nil
+	}
+	var failed error
+	err := columns(a.Stdout, func(w io.Writer) {
+		n := 0
+		for item, err := range items {
+			if failed = err; err != nil {
+				return
+			}
+			if n == 0 {
+				fmt.Fprintln(w, strings.ReplaceAll(head, " ", "\t"))
+			}
+			cells := row(item)
+			for i := range cells {
+				cells[i] = plain(cells[i])
+			}
+			fmt.Fprintln(w, strings.Join(cells, "\t"))
+			if n++; n == limit {
+				return
+			}
+		}
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// columns aligns what write separates by tabs.
+func columns(out io.Writer, write func(io.Writer)) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	write(w)
+	return w.Flush()
+}
+
+// plain takes out what would move the cursor or break a column.
+func plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// note tells the person something that is no result.
+func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
+
+// styled reports whether a stream may carry colours.
+func (a *app) styled(fd int) bool {
+	return a.IsTerminal(fd) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
+}
+
+// Colours of terminals.
+const (
+	bold   = "1"
+	faint  = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+func (a *app) colour(fd int, code, text string) string {
+	if !a.styled(fd) {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func statusColour(s stint.Status) string {
+	switch s {
+	case stint.Completed:
+		return green
+	case stint.Failed, stint.TimedOut:
+		return red
+	case stint.Cancelled:
+		return yellow
+	}
+	return bold
+}
+
+func text(t *stint.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// bytesText writes a number of bytes for people.
+func bytesText(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, u := float64(n), 0
+	for f >= 1024 && u < len(units)-1 {
+		f, u = f/1024, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}
+
+// filesText writes a number of files for people.
+func filesText(n int64) string {
+	if n == 1 {
+		return "1 file"
+	}
+	return fmt.Sprintf("%d files", n)
+}
+
+// took writes a duration in milliseconds for people.
+func took(ms int64) string {
+	d := time.Duration(ms) * time.Millisecond
+	if d < time.Minute {
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// clip shortens a text for a column.
+func clip(s string, n int) string {
+	runes := []rune(s)
+	if len(runes) <= n {
+		return s
+	}
+	return string(runes[:n-1]) + "…"
+}

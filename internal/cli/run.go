@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
+)
+
+// runFlags are what a person can say about a new run.
+type runFlags struct {
+	vars, secrets, volumes, metadata []string
+	artifact, version, timeout, pull string
+	priority                         int
+	detach                           bool
+}
+
+func (f *runFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.vars, "var", nil, "variable K=V for the agent (repeatable)")
+	flags.StringArrayVar(&f.secrets, "secret", nil, "secret K=V for the agent; K alone takes the value of the environment variable K (repeatable)")
+	flags.StringArrayVar(&f.volumes, "volume", nil, "volume N=V: use version V of volume N; N alone the latest (repeatable)")
+	flags.StringVar(&f.artifact, "artifact", "", "artifact N[@V]: start from version V of artifact N and keep the result in it")
+	flags.StringVar(&f.version, "agent-version", "", "version of the agent (default latest)")
+	flags.StringVar(&f.timeout, "timeout", "", "time limit such as 90s or 10m")
+	flags.StringArrayVar(&f.metadata, "metadata", nil, "label K=V of the run (repeatable)")
+	flags.IntVar(&f.priority, "priority", 0, "0 to 9; higher ones start earlier")
+	flags.StringVar(&f.pull, "pull", "", "folder to write the artifact into when the run has ended")
+	flags.BoolVarP(&f.detach, "detach", "d", false, "print the run's ID and do not follow it")
+}
+
+const followText = `
+The run's output goes to standard output and standard error as the agent wrote
+it; what happens around it is told on standard error. PROMPT '-' reads the
+prompt from standard input. Ctrl-C offers to cancel the run; a second one leaves
+it running.`
+
+func (a *app) run() *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use:   "run AGENT[@VERSION] PROMPT",
+		Short: "Start a run and follow it",
+		Long:  "Run starts an agent with a prompt and follows it until it has ended.\n" + followText,
+		Args:  exactly("AGENT", "PROMPT"),
+	}
+	f.add(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		var n stint.NewRun
+		name, version, _ := strings.Cut(args[0], "@")
+		if n.Agent = name; stint.IsID(stint.PrefixAgent, name) {
+			n.Agent, n.AgentID = "", name
+		}
+		n.AgentVersion = version
+		return a.start(c, &f, n, args[1])
+	}
+	return c
+}
+
+// resumeFrom makes the commands that go on from a session or a checkpoint.
+func (a *app) resumeFrom(verb string) *cobra.Command {
+	var f runFlags
+	c := &cobra.Command{
+		Use: "continue SESSION PROMPT", Short: "Go on in a session, where its last run ended",
+		Long: "Continue starts the next run of a session: with the conversation of its last\nrun, and the latest agent, artifact and volumes.\n" + followText,
+		Args: exactly("SESSION", "PROMPT"),
+	}
+	if verb == "resume" {
+		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Go on from a checkpoint, in a session of its own"
+		c.Long = "Resume starts a run from the state that another left: conversation, agent,\nartifact and volumes as they were. It opens a new session.\n" + followText
+		c.Args = exactly("CHECKPOINT", "PROMPT")
+	}
+	f.add(c)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		n := stint.NewRun{SessionID: args[0]}
+		if verb == "resume" {
+			n = stint.NewRun{CheckpointID: args[0]}
+		}
+		return a.start(c, &f, n, args[1])
+	}
+	return c
+}
+
+// start creates the run and follows it as the flags say.
+func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string) error {
+	var err error
+	if n.Prompt, err = a.prompt(prompt); err != nil {
+		return err
+	}
+	if err := a.fill(c, f, &n); err != nil {
+		return err
+	}
+	server, err := a.follower()
+	if err != nil {
+		return err
+	}
+	run, err := a.createRun(c.Context(), n)
+	if err != nil {
+		return err
+	}
+	if f.detach {
+		if a.json {
+			return a.printJSON(run)
+		}
+		_, err := fmt.Fprintln(a.Stdout, run.ID)
+		return err
+	}
+	return a.followRun(c.Context(), server, run.ID, f.pull)
+}
+
+// createRun starts a run; an interrupt while it does gives up.
+func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, err error) {
+	quick, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	create := a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		run, err = quick.Runs.Create(ctx, n, nil)
+		return err
+	})
+	carrier := &cobra.Command{}
+	carrier.SetContext(ctx)
+	return run, create(carrier, nil)
+}
+
+// maxPrompt bounds a prompt from standard input, in bytes.
+const maxPrompt = 1 << 20
+
+func (a *app) prompt(text string) (string, error) {
+	if text != "-" {
+		return text, nil
+	}
+	read, err := io.ReadAll(io.LimitReader(a.Stdin, maxPrompt+1))
+	if err != nil {
+		return "", fmt.Errorf("read the prompt: %w", err)
+	}
+	if len(read) > maxPrompt {
+		return "", errors.New("the prompt on standard input is longer than 1 MiB: put it into a volume")
+	}
+	return string(read), nil
+}
+
+// fill takes the flags into the request.
+func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
+	if f.version != "" {
+		n.AgentVersion = f.version
+	}
+	if f.priority < 0 || f.priority > 9 {
+		return usage(c, "--priority: %d is not between 0 and 9", f.priority)
+	}
+	if f.detach && f.pull != "" {
+		return usage(c, "--pull waits for the end of the run, which --detach does not")
+	}
+	if f.pull != "" && f.artifact == "" && n.SessionID == "" && n.CheckpointID == "" {
+		return usage(c, "--pull needs --artifact NAME: the files of a run are kept in an artifact")
+	}
+	n.Priority = f.priority
+	if n.Timeout, err = timeout(f.timeout); err != nil {
+		return usage(c, "--timeout: %s", err)
+	}
+	n.ArtifactName, n.ArtifactVersion, _ = strings.Cut(f.artifact, "@")
+	if n.Variables, err = pairs(f.vars, nil); err != nil {
+		return usage(c, "--var: %s", err)
+	}
+	if n.Metadata, err = pairs(f.metadata, nil); err != nil {
+		return usage(c, "--metadata: %s", err)
+	}
+	latest := func(string) (string, bool) { return "latest", true }
+	if n.Volumes, err = pairs(f.volumes, latest); err != nil {
+		return usage(c, "--volume: %s", err)
+	}
+	if n.Secrets, err = pairs(f.secrets, a.Environ); err != nil {
+		return usage(c, "--secret: %s", err)
+	}
+	return nil
+}
+
+func timeout(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	d, err := config.ParseDuration(text)
+	if err != nil {
+		return "", err
+	}
+	return d.String(), nil
+}
+
+// pairs reads K=V words. A word without '=' takes its value from otherwise,
+// where there is one.
+func pairs(words []string, otherwise func(string) (string, bool)) (map[string]string, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	out := make(map[string]string, len(words))
+	for _, word := range words {
+		key, value, given := strings.Cut(word, "=")
+		if key == "" {
+			return nil, fmt.Errorf("'%s' has no name before the '='", clip(word, 32))
+		}
+		if _, twice := out[key]; twice {
+			return nil, fmt.Errorf("'%s' is given twice", key)
+		}
+		if !given && otherwise != nil {
+			if value, given = otherwise(key); !given {
+				return nil, fmt.Errorf("the environment variable %s is not set; set it or write %s=VALUE", key, key)
+			}
+		}
+		if !given {
+			return nil, fmt.Errorf("'%s' is not of the form K=V", key)
+		}
+		out[key] = value
+	}
+	return out, nil
+}
+
+// exitOf is the exit code that tells how a run ended.
+func exitOf(s stint.Status) error {
+	switch s {
+	case stint.Completed:
+		return nil
+	case stint.TimedOut:
+		return exitError(exitTimeout)
+	case stint.Cancelled:
+		return exitError(exitCancelled)
+	}
+	return exitError(exitFailed)
+}
+
+// pullArtifact writes what the run has kept into a folder.
+func (a *app) pullArtifact(ctx context.Context, c *client.Client, run *stint.Run, dir string) error {
+	if run.ArtifactName == nil || run.ArtifactVersion == nil {
+		return fmt.Errorf("%s has kept no artifact that could be written into %s", run.ID, dir)
+	}
+	tree, err := c.Artifacts.Find(ctx, *run.ArtifactName)
+	if err != nil {
+		return err
+	}
+	done, err := a.fetch(ctx, c.Artifacts, tree.ID, *run.ArtifactVersion, a.path(dir))
+	if err != nil {
+		return err
+	}
+	a.note("Wrote %s, %s, into %s.", filesText(done.Files), bytesText(done.Size), a.path(dir))
+	return nil
+}

@@ -1,0 +1,328 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
+)
+
+func (a *app) runs() *cobra.Command {
+	return a.parent("runs", "Look at runs, and cancel them", a.runsList(), a.runsShow(), a.runsCancel(), a.runsEvents(), a.runsLogs(), a.runsMetrics())
+}
+
+func (a *app) runsList() *cobra.Command {
+	var status, agent, session, since, until string
+	var metadata []string
+	var limit int
+	c := &cobra.Command{Use: "list", Short: "List runs, newest first", Args: exactly(), Aliases: []string{"ls"}}
+	flags := c.Flags()
+	flags.StringVar(&status, "status", "", "only runs that are pending, running, completed, failed, timeout or cancelled")
+	flags.StringVar(&agent, "agent", "", "only runs of this agent (name or ID)")
+	flags.StringVar(&session, "session", "", "only runs of this session")
+	flags.StringVar(&since, "since", "", "only runs created since: a time, or a duration ago such as 2h")
+	flags.StringVar(&until, "until", "", "only runs created until: a time, or a duration ago")
+	flags.StringArrayVar(&metadata, "metadata", nil, "only runs with the label K=V (repeatable)")
+	flags.IntVar(&limit, "limit", 20, "at most so many; 0 for all")
+	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) error {
+		f := client.RunFilter{Status: stint.Status(status), SessionID: session, PageSize: limit}
+		if status != "" && !f.Status.Valid() {
+			return usage(c, "--status: '%s' is not one of pending, running, completed, failed, timeout, cancelled", status)
+		}
+		if limit < 0 {
+			return usage(c, "--limit: %d is negative", limit)
+		}
+		var err error
+		if f.Since, err = a.moment(since); err != nil {
+			return usage(c, "--since: %s", err)
+		}
+		if f.Until, err = a.moment(until); err != nil {
+			return usage(c, "--until: %s", err)
+		}
+		if f.Metadata, err = pairs(metadata, nil); err != nil {
+			return usage(c, "--metadata: %s", err)
+		}
+		return a.listRuns(ctx, f, agent, limit)
+	})
+	return c
+}
+
+func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, limit int) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	if agent != "" {
+		found, err := c.Agents.Find(ctx, agent)
+		if err != nil {
+			return err
+		}
+		f.AgentID = found.ID
+	}
+	return printList(a, c.Runs.List(ctx, f), limit, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
+		return []string{r.ID, r.AgentName, string(r.Status), r.CreatedAt.String(), a.lasted(r), clip(r.Prompt, 40)}
+	})
+}
+
+// lasted is how long a run took, or takes so far.
+func (a *app) lasted(r stint.RunSummary) string {
+	if r.StartedAt == nil {
+		return "-"
+	}
+	end := a.Now()
+	if r.CompletedAt != nil {
+		end = r.CompletedAt.Time
+	}
+	return took(max(0, end.Sub(r.StartedAt.Time).Milliseconds()))
+}
+
+// moment reads a time, or a duration before now.
+func (a *app) moment(text string) (*stint.Time, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := config.ParseDuration(text); err == nil {
+		t := stint.TimeOf(a.Now().Add(-d))
+		return &t, nil
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		at := stint.TimeOf(t)
+		return &at, nil
+	}
+	t, err := stint.ParseTime(text)
+	if err != nil {
+		return nil, fmt.Errorf("'%s' is no time such as 2026-01-02T15:04:05Z, date or duration such as 2h", text)
+	}
+	return &t, nil
+}
+
+func (a *app) runsShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show RUN", Short: "Show a run", Args: exactly("RUN"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			run, err := c.Runs.Get(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.showRun(run)
+		}),
+	}
+}
+
+func (a *app) showRun(run *stint.Run) error {
+	artifact := deref(run.ArtifactName)
+	if run.ArtifactVersion != nil {
+		artifact += "@" + *run.ArtifactVersion
+	}
+	fields := []string{
+		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + because(run),
+		"prompt", clip(run.Prompt, 200), "artifact", artifact, "volumes", pairsText(run.Volumes, "@"),
+		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
+		"metadata", pairsText(run.Metadata, "="),
+		"created", run.CreatedAt.String(), "started", text(run.StartedAt), "completed", text(run.CompletedAt),
+	}
+	if err := a.printOne(run, fields...); err != nil || a.json || run.Error == nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.Stdout, "error\n%s\n", strings.TrimRight(*run.Error, "\n"))
+	return err
+}
+
+// pairsText writes a map for people, by its keys.
+func pairsText(m map[string]string, between string) string {
+	words := make([]string, 0, len(m))
+	for k, v := range m {
+		words = append(words, k+between+v)
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func (a *app) runsCancel() *cobra.Command {
+	return &cobra.Command{
+		Use: "cancel RUN...", Short: "Cancel pending or running runs", Args: atLeast("RUN"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			var failed error
+			for _, id := range args {
+				run, err := c.Runs.Cancel(ctx, id)
+				if err != nil {
+					failed = errors.Join(failed, err)
+				} else if a.json {
+					failed = errors.Join(failed, a.printJSON(run))
+				} else {
+					a.note("%s is %s.", run.ID, run.Status)
+				}
+			}
+			return failed
+		}),
+	}
+}
+
+func (a *app) runsEvents() *cobra.Command {
+	var after int64
+	var recorded bool
+	c := &cobra.Command{
+		Use:   "events RUN",
+		Short: "Follow the stream of a run, from its beginning to its end",
+		Long: `Events prints the stream of a run: what was, then what comes, until the run has
+ended. It resumes by itself where a connection breaks. With --json it prints each
+event as one line.`,
+		Args: exactly("RUN"),
+	}
+	c.Flags().Int64Var(&after, "after", 0, "begin after the event with this ID")
+	c.Flags().BoolVar(&recorded, "recorded", false, "stop at what is recorded by now; --json then tells the time of each event")
+	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		if after < 0 {
+			return usage(c, "--after: %d is negative", after)
+		}
+		server, err := a.follower()
+		if err != nil {
+			return err
+		}
+		if !recorded {
+			return a.printEvents(ctx, server, args[0], after)
+		}
+		p := printer{a: a, run: args[0], quiet: !a.verbose && !a.IsTerminal(stderr)}
+		for event, err := range server.Runs.RecordedEvents(ctx, args[0], after) {
+			if err == nil && a.json {
+				err = a.printJSON(event)
+			} else if err == nil {
+				err = p.print(event)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		p.freshLine()
+		return nil
+	})
+	return c
+}
+
+func (a *app) runsLogs() *cobra.Command {
+	var kind, since, until string
+	var reverse bool
+	var limit int
+	c := &cobra.Command{Use: "logs RUN", Short: "Print the log of a run: agent, system and network", Args: exactly("RUN")}
+	c.Flags().StringVar(&kind, "type", "all", "all, agent, system or network")
+	c.Flags().StringVar(&since, "since", "", "from then on: a time, or a duration ago such as 5m")
+	c.Flags().StringVar(&until, "until", "", "up to then: a time, or a duration ago")
+	c.Flags().BoolVar(&reverse, "desc", false, "newest first")
+	c.Flags().IntVar(&limit, "limit", 0, "at most so many entries; 0 for all")
+	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		f := client.LogFilter{Type: stint.LogType(kind), Descending: reverse, PageSize: limit}
+		switch kind {
+		case "all":
+			f.Type = ""
+		case "agent", "system", "network":
+		default:
+			return usage(c, "--type: '%s' is not one of all, agent, system, network", kind)
+		}
+		if limit < 0 {
+			return usage(c, "--limit: %d is negative", limit)
+		}
+		var err error
+		if f.Since, err = a.moment(since); err != nil {
+			return usage(c, "--since: %s", err)
+		}
+		if f.Until, err = a.moment(until); err != nil {
+			return usage(c, "--until: %s", err)
+		}
+		return a.printLogs(ctx, args[0], f, limit)
+	})
+	return c
+}
+
+func (a *app) printLogs(ctx context.Context, id string, f client.LogFilter, limit int) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	n := 0
+	for entry, err := range c.Runs.Logs(ctx, id, f) {
+		if err == nil {
+			err = a.printLog(entry)
+		}
+		if err != nil {
+			return err
+		}
+		if n++; n == limit {
+			break
+		}
+	}
+	return nil
+}
+
+func (a *app) printLog(e stint.LogEntry) error {
+	if a.json {
+		return a.printJSON(e)
+	}
+	line := fmt.Sprintf("%s %-7s %-5s %s", e.Timestamp, e.Type, e.Level, plain(e.Message))
+	if len(e.Metadata) > 0 && a.verbose {
+		metadata, err := json.Marshal(e.Metadata)
+		if err != nil {
+			return fmt.Errorf("print a log entry: %w", err)
+		}
+		line += " " + string(metadata)
+	}
+	_, err := fmt.Fprintln(a.Stdout, line)
+	return err
+}
+
+func (a *app) runsMetrics() *cobra.Command {
+	return &cobra.Command{
+		Use: "metrics RUN", Short: "Show what a run used", Args: exactly("RUN"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			m, err := c.Runs.Metrics(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return a.printMetrics(m)
+		}),
+	}
+}
+
+func (a *app) printMetrics(m *stint.Metrics) error {
+	if a.json {
+		return a.printJSON(m)
+	}
+	samples := func(yield func(stint.MetricsSample, error) bool) {
+		for _, s := range m.Data {
+			if !yield(s, nil) {
+				return
+			}
+		}
+	}
+	err := printList(a, samples, 0, "TIME CPU MEMORY-MB OF DISK-MB OF", func(s stint.MetricsSample) []string {
+		return []string{
+			s.Timestamp.String(), fmt.Sprintf("%.1f%%", s.CPUPercent),
+			fmt.Sprint(s.MemoryUsedMb), fmt.Sprint(s.MemoryTotalMb), fmt.Sprint(s.DiskUsedMb), fmt.Sprint(s.DiskTotalMb),
+		}
+	})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Stdout, "mean CPU %.1f%%, most memory %d MB\n", m.Summary.AvgCPUPercent, m.Summary.MaxMemoryUsedMb)
+	return err
+}

@@ -1,0 +1,84 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stint-dev/stint/internal/cli"
+	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files in scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"stint": stint})
+}
+
+// stint is the program without a real server and sandbox.
+func stint() {
+	env, stop, err := process.Env()
+	if err != nil {
+		panic(err)
+	}
+	env.Serve = func(_ context.Context, c config.Config, ready func(cli.Serving)) error {
+		if os.Getenv("SERVE_FAILS") != "" {
+			return errors.New("the disk is made of cheese")
+		}
+		ready(cli.Serving{URL: "http://" + c.Listen, Socket: c.Socket(), DataDir: c.Data})
+		fmt.Fprintln(os.Stderr, "capacity", c.Capacity, "memory", c.Resources.Memory)
+		return nil
+	}
+	env.Probe = func(context.Context) sandbox.Report {
+		if note := os.Getenv("NO_SANDBOX"); note != "" {
+			return sandbox.Report{Driver: "fake", Notes: []string{note}}
+		}
+		return sandbox.Report{Driver: "fake", Available: true, Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true}}
+	}
+	code := cli.Main(context.Background(), env)
+	stop()
+	os.Exit(code)
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HOME", e.WorkDir+"/home")
+			for _, v := range os.Environ() {
+				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "STINT_") || strings.HasPrefix(name, "XDG_") {
+					e.Setenv(name, "")
+				}
+			}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": exitCode},
+	})
+}
+
+// exitCode runs a command and holds its exit code to a number: code 2 stint …
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		coded, ok := err.(interface{ ExitCode() int })
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = coded.ExitCode()
+	}
+	if fmt.Sprint(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}

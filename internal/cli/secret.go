@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+)
+
+func (a *app) secret() *cobra.Command {
+	return a.parent("secret", "Handle the stored secrets of your organisation", a.secretSet(), a.secretList(), a.secretRemove())
+}
+
+// maxSecret bounds a secret's value, in bytes.
+const maxSecret = 64 << 10
+
+func (a *app) secretSet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME [VALUE]",
+		Short: "Store a secret, or replace it",
+		Long: `Set stores a secret that agents of your organisation can use as
+${{ secrets.NAME }}. Without VALUE it is asked for on a terminal, else read from
+standard input, where one line end at the end is dropped:
+
+  stint secret set API_KEY < key.txt
+
+A VALUE on the command line can be seen by others on this machine.`,
+		Args: exactly("NAME", "[VALUE]"),
+		RunE: a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+			name, value, given := strings.Cut(args[0], "=")
+			if len(args) == 2 {
+				if given {
+					return usage(c, "the value is given twice")
+				}
+				value, given = args[1], true
+			}
+			if !given {
+				var err error
+				if value, err = a.askSecret(name); err != nil {
+					return err
+				}
+			}
+			if value == "" {
+				return usage(c, "the value of %s is empty", name)
+			}
+			return a.setSecret(ctx, name, value)
+		}),
+	}
+}
+
+func (a *app) askSecret(name string) (string, error) {
+	if a.IsTerminal(stdin) {
+		fmt.Fprintf(a.Stderr, "Value of %s (not shown): ", name)
+		value, err := a.ReadPassword()
+		fmt.Fprintln(a.Stderr)
+		if err != nil {
+			return "", fmt.Errorf("read the value: %w", err)
+		}
+		return string(value), nil
+	}
+	value, err := io.ReadAll(io.LimitReader(a.Stdin, maxSecret+2))
+	if err != nil {
+		return "", fmt.Errorf("read the value: %w", err)
+	}
+	if len(value) > maxSecret+1 {
+		return "", errors.New("the value is longer than 64 KiB")
+	}
+	text := strings.TrimSuffix(string(value), "\n")
+	return strings.TrimSuffix(text, "\r"), nil
+}
+
+func (a *app) setSecret(ctx context.Context, name, value string) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	kept, err := c.Secrets.Put(ctx, name, value)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(kept)
+	}
+	a.note("%s is stored.", kept.Name)
+	return nil
+}
+
+func (a *app) secretList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the names of the stored secrets", Args: exactly(), Aliases: []string{"ls"},
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return printList(a, c.Secrets.List(ctx), 0, "NAME CREATED UPDATED", func(s stint.Secret) []string {
+				return []string{s.Name, s.CreatedAt.String(), s.UpdatedAt.String()}
+			})
+		}),
+	}
+}
+
+func (a *app) secretRemove() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME...", Short: "Forget stored secrets", Args: atLeast("NAME"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			for _, name := range args {
+				if err := c.Secrets.Delete(ctx, name); err != nil {
+					return err
+				}
+				if err := a.printDone("removed", name); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}

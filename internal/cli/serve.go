@@ -1,0 +1,103 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stint-dev/stint/internal/config"
+)
+
+func readFile(path string) ([]byte, error) { return os.ReadFile(path) }
+
+func (a *app) serve() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Start a server: the API and a worker",
+		Long: `Serve starts a server with the API and a worker that runs agents on this machine.
+
+Each flag can also be set by an environment variable (STINT_ and the flag's
+name in capitals, such as STINT_LOG_LEVEL) or by a key of the configuration
+file. Flags go before the environment, the environment before the file.
+
+The first Ctrl-C stops taking runs and waits for the running ones, as long as
+--drain says; the second ends at once.`,
+		Args: exactly(),
+	}
+	for _, s := range config.Settings() {
+		text := s.Text
+		if s.Default != "none" {
+			text += " (default " + strings.TrimSuffix(strings.Replace(s.Default, " (", ": ", 1), ")") + ")"
+		}
+		c.Flags().Var(&settingFlag{kind: s.Value}, s.Name, text)
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error {
+		flags := map[string]string{}
+		c.Flags().Visit(func(f *pflag.Flag) {
+			if v, ok := f.Value.(*settingFlag); ok {
+				flags[f.Name] = v.text
+			}
+		})
+		cfg, err := a.config(flags)
+		if err != nil {
+			return err
+		}
+		return a.serveUntilInterrupted(c.Context(), cfg)
+	}
+	return c
+}
+
+// settingFlag takes any text; package config judges it.
+type settingFlag struct{ kind, text string }
+
+func (f *settingFlag) String() string     { return f.text }
+func (f *settingFlag) Type() string       { return f.kind }
+func (f *settingFlag) Set(s string) error { f.text = s; return nil }
+
+// serveUntilInterrupted drains at the first interrupt and leaves at the
+// second, when what still runs is cleaned up by the next start.
+func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- a.Serve(ctx, c, func(s Serving) { a.announce(c, s) }) }()
+	for interrupts := 0; ; {
+		select {
+		case err := <-ended:
+			return err
+		case <-a.Interrupts:
+			if interrupts++; interrupts > 1 {
+				return exitError(exitCancelled)
+			}
+			a.note("Stopping: running runs may go on for %s. Press Ctrl-C again to leave at once.", c.Drain)
+			cancel()
+		}
+	}
+}
+
+func (a *app) announce(c config.Config, s Serving) {
+	if a.json {
+		_ = a.printJSON(s) // standard output is gone if this fails
+		return
+	}
+	login := "stint auth login"
+	if standard, err := config.DefaultData(a.Environ); err != nil || standard != c.Data {
+		login += " --data " + quote(c.Data)
+	}
+	a.note("%s %s", a.colour(stderr, bold, "Stint serves at"), a.colour(stderr, green, s.URL))
+	a.note("Data is kept in %s. Log in on this machine with: %s", s.DataDir, login)
+}
+
+// quote makes a word that a shell reads as one.
+func quote(s string) string {
+	safe := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !safe(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+)
+
+func (a *app) token() *cobra.Command {
+	return a.parent("token", "Handle the tokens of your organisation", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
+}
+
+func (a *app) tokenCreate() *cobra.Command {
+	var n stint.NewToken
+	var expires string
+	c := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a token and print it, once",
+		Long: `Create makes a token for a program or another machine. The token alone goes to
+standard output; it is shown this once and kept nowhere. Use it as STINT_TOKEN.`,
+		Args: exactly("[NAME]"),
+	}
+	c.Flags().StringVar(&n.Name, "name", "", "name of the token, instead of the argument")
+	c.Flags().StringVar(&expires, "expires", "", "life of the token, such as 30d; at most 365d (default 90d)")
+	c.Flags().StringSliceVar(&n.Scopes, "scope", nil, "what it may do: "+strings.Join(stint.Scopes, ", ")+" (default: all that you may)")
+	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			n.Name = args[0]
+		}
+		if n.Name == "" {
+			return usage(c, "NAME is missing")
+		}
+		for _, scope := range n.Scopes {
+			if !slices.Contains(stint.Scopes, scope) {
+				return usage(c, "--scope: '%s' is not one of %s", scope, strings.Join(stint.Scopes, ", "))
+			}
+		}
+		life, err := days(expires)
+		if err != nil {
+			return usage(c, "--expires: %s", err)
+		}
+		if life > 0 {
+			n.ExpiresInDays = &life
+		}
+		return a.createToken(ctx, n)
+	})
+	return c
+}
+
+func (a *app) createToken(ctx context.Context, n stint.NewToken) error {
+	c, err := a.client()
+	if err != nil {
+		return err
+	}
+	made, err := c.Tokens.Create(ctx, n)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(made)
+	}
+	a.note("Token %s (%s), may %s, until %s. It is shown this once:", made.Name, made.ID, strings.Join(made.Scopes, ", "), made.ExpiresAt)
+	_, err = fmt.Fprintln(a.Stdout, made.Secret)
+	return err
+}
+
+func (a *app) tokenList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the tokens", Args: exactly(), Aliases: []string{"ls"},
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			return printList(a, c.Tokens.List(ctx), 0, "ID NAME SCOPES EXPIRES LAST-USED", func(t stint.Token) []string {
+				return []string{t.ID, t.Name, strings.Join(t.Scopes, ","), t.ExpiresAt.String(), text(t.LastUsedAt)}
+			})
+		}),
+	}
+}
+
+func (a *app) tokenRevoke() *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke TOKEN-ID...", Short: "End tokens at once", Args: atLeast("TOKEN-ID"),
+		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.client()
+			if err != nil {
+				return err
+			}
+			for _, id := range args {
+				if err := c.Tokens.Revoke(ctx, id); err != nil {
+					return err
+				}
+				if err := a.printDone("revoked", id); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+// printDone tells that something was done to a thing: {"id":…,"<done>":true}
+// or a sentence.
+func (a *app) printDone(done, id string) error {
+	if a.json {
+		return a.printJSON(map[string]any{"id": id, done: true})
+	}
+	a.note("%s was %s.", id, done)
+	return nil
+}

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+// treeCommands are the commands of one kind of tree.
+type treeCommands struct {
+	a    *app
+	kind stint.TreeKind
+}
+
+func (a *app) tree(kind stint.TreeKind) *cobra.Command {
+	t := treeCommands{a, kind}
+	short := "Give files to agents: versioned folders that runs read"
+	if kind == stint.Artifacts {
+		short = "Get files from agents: versioned folders that runs write"
+	}
+	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.remove())
+}
+
+// trees is the part of the client for this kind.
+func (t treeCommands) trees() (*client.Trees, error) {
+	c, err := t.a.client()
+	if err != nil {
+		return nil, err
+	}
+	return treesOf(c, t.kind), nil
+}
+
+func treesOf(c *client.Client, kind stint.TreeKind) *client.Trees {
+	if kind == stint.Artifacts {
+		return c.Artifacts
+	}
+	return c.Volumes
+}
+
+// cutVersion splits NAME@VERSION; the version is "latest" where none is said.
+func cutVersion(s string) (name, version string) {
+	name, version, _ = strings.Cut(s, "@")
+	if version == "" {
+		version = "latest"
+	}
+	return name, version
+}
+
+func (t treeCommands) create() *cobra.Command {
+	return &cobra.Command{
+		Use: "create NAME", Short: fmt.Sprintf("Make an empty %s", t.kind), Args: exactly("NAME"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			trees, err := t.trees()
+			if err != nil {
+				return err
+			}
+			made, err := trees.Create(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if t.a.json {
+				return t.a.printJSON(made)
+			}
+			t.a.note("Created the %s %s (%s).", t.kind, made.Name, made.ID)
+			return nil
+		}),
+	}
+}
+
+func (t treeCommands) list() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: fmt.Sprintf("List the %ss", t.kind), Args: exactly(), Aliases: []string{"ls"},
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			trees, err := t.trees()
+			if err != nil {
+				return err
+			}
+			return printList(t.a, trees.List(ctx), 0, "ID NAME VERSION FILES SIZE UPDATED", func(x stint.Tree) []string {
+				return []string{x.ID, x.Name, deref(x.CurrentVersionID), fmt.Sprint(x.FileCount), bytesText(x.Size), x.UpdatedAt.String()}
+			})
+		}),
+	}
+}
+
+func (t treeCommands) versions() *cobra.Command {
+	return &cobra.Command{
+		Use: "versions NAME", Short: fmt.Sprintf("List the versions of a %s", t.kind), Args: exactly("NAME"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			trees, tree, err := t.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.TreeVersion) []string {
+				return []string{v.ID, fmt.Sprint(v.FileCount), bytesText(v.Size), v.CreatedAt.String(), v.CreatedBy, clip(v.Message, 60)}
+			})
+		}),
+	}
+}
+
+// find looks a tree up by name or ID.
+func (t treeCommands) find(ctx context.Context, name string) (*client.Trees, *stint.Tree, error) {
+	trees, err := t.trees()
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := trees.Find(ctx, name)
+	return trees, tree, err
+}
+
+func (t treeCommands) files() *cobra.Command {
+	return &cobra.Command{
+		Use: "files NAME[@VERSION]", Short: "List the files of a version", Args: exactly("NAME"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			name, version := cutVersion(args[0])
+			trees, tree, err := t.find(ctx, name)
+			if err != nil {
+				return err
+			}
+			return printList(t.a, trees.Files(ctx, tree.ID, version), 0, "MODE SIZE PATH", func(f stint.FileEntry) []string {
+				path := f.Path
+				switch f.Kind {
+				case "dir":
+					path = strings.TrimSuffix(path, "/") + "/"
+				case "symlink":
+					path += " -> " + f.Target
+				}
+				return []string{f.Mode, fmt.Sprint(f.Size), path}
+			})
+		}),
+	}
+}
+
+func (t treeCommands) cat() *cobra.Command {
+	return &cobra.Command{
+		Use: "cat NAME[@VERSION] PATH", Short: "Print a file of a version", Args: exactly("NAME", "PATH"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			name, version := cutVersion(args[0])
+			trees, tree, err := t.find(ctx, name)
+			if err != nil {
+				return err
+			}
+			in, err := trees.ReadFile(ctx, tree.ID, version, strings.TrimPrefix(args[1], "/"))
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			if _, err := io.Copy(t.a.Stdout, in); err != nil {
+				return fmt.Errorf("read %s: %w", args[1], err)
+			}
+			return nil
+		}),
+	}
+}
+
+func (t treeCommands) diff() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff NAME FROM [TO]", Short: "List what differs between two versions",
+		Long: "Diff lists the files that were added (+), removed (-) or changed (~) between two\nversions, by ID or number. TO is the latest where it is left out.",
+		Args: exactly("NAME", "FROM", "[TO]"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			to := "latest"
+			if len(args) == 3 {
+				to = args[2]
+			}
+			trees, tree, err := t.find(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			for change, err := range trees.Diff(ctx, tree.ID, args[1], to) {
+				if err == nil {
+					err = t.a.printChange(change)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func (a *app) printChange(c stint.FileChange) error {
+	if a.json {
+		return a.printJSON(c)
+	}
+	sign, code := "~", yellow
+	switch c.Change {
+	case "added":
+		sign, code = "+", green
+	case "removed":
+		sign, code = "-", red
+	}
+	_, err := fmt.Fprintln(a.Stdout, a.colour(stdout, code, sign+" "+plain(c.Path)))
+	return err
+}
+
+func (t treeCommands) remove() *cobra.Command {
+	return &cobra.Command{
+		Use: "rm NAME...", Short: fmt.Sprintf("Remove %ss with all their versions", t.kind), Args: atLeast("NAME"),
+		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+			for _, name := range args {
+				trees, tree, err := t.find(ctx, name)
+				if err != nil {
+					return err
+				}
+				if err := trees.Delete(ctx, tree.ID); err != nil {
+					return err
+				}
+				if err := t.a.printDone("removed", tree.ID); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}

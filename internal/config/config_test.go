@@ -1,0 +1,251 @@
+package config_test
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"maps"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated documentation")
+
+// sources reads from maps; the working directory is /here.
+func sources(flags, environ, files map[string]string) config.Sources {
+	return config.Sources{
+		Flags:   flags,
+		Environ: func(name string) (string, bool) { v, ok := environ[name]; return v, ok },
+		ReadFile: func(path string) ([]byte, error) {
+			content, ok := files[path]
+			if !ok {
+				return nil, &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+			}
+			return []byte(content), nil
+		},
+		Dir: "/here",
+	}
+}
+
+type values = map[string]string
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load(sources(nil, values{"HOME": "/home/u"}, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Data = "/home/u/.local/share/stint"
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestEveryDefaultIsAccepted holds the defaults that are shown to those that
+// are used.
+func TestEveryDefaultIsAccepted(t *testing.T) {
+	t.Parallel()
+	flags := values{"data": "/d"}
+	for _, s := range config.Settings() {
+		value, note, _ := strings.Cut(s.Default, " ")
+		if plain := note == "" || strings.HasPrefix(note, "("); plain && value != "none" {
+			flags[s.Name] = value
+		}
+	}
+	got, err := config.Load(sources(flags, nil, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Data = "/d"
+	if diff := cmp.Diff(want, got); diff != "" || len(flags) < 12 {
+		t.Errorf("%d defaults shown (-want +got):\n%s", len(flags), diff)
+	}
+}
+
+func TestOrderOfSources(t *testing.T) {
+	t.Parallel()
+	files := values{"/here/s.yaml": "capacity: 1\nper-org: 1\nper-agent: 1\nmemory: 64MiB\ncpu: 0.5\nlisten: 127.0.0.1:1\n"}
+	environ := values{"HOME": "/h", "STINT_CAPACITY": "2", "STINT_PER_ORG": "2", "STINT_CONFIG": "/elsewhere.yaml", "STINT_LOG_LEVEL": ""}
+	got, err := config.Load(sources(values{"capacity": "3", "config": "s.yaml"}, environ, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := config.Default()
+	want.Data, want.ConfigFile, want.Listen = "/h/.local/share/stint", "/here/s.yaml", "127.0.0.1:1"
+	want.Capacity, want.PerOrg, want.PerAgent = 3, 2, 1
+	want.Resources.Memory, want.Resources.CPU = 64*stint.MiB, 0.5
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestEverySettingIsHeard(t *testing.T) {
+	t.Parallel()
+	all := values{
+		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "namespace",
+		"database": "postgres://u@h/d", "storage": "blobs", "capacity": "5", "per-org": "6", "per-agent": "7",
+		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
+		"drain": "0", "lease-ttl": "1m", "log-level": "debug", "log-format": "json", "config": "c.yaml",
+	}
+	want := config.Config{
+		Data: "/here/d", Listen: ":0", PublicURL: "https://stint.example", Isolation: "namespace",
+		Database: "postgres://u@h/d", Storage: "/here/blobs", ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
+		Capacity: 5, PerOrg: 6, PerAgent: 7, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
+		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
+	}
+	environ := values{}
+	for _, s := range config.Settings() {
+		if _, ok := all[s.Name]; !ok {
+			t.Errorf("the setting %s is not tested", s.Name)
+		}
+		environ[s.Env()] = all[s.Name]
+	}
+	files := values{"/here/c.yaml": ""}
+	for name, s := range map[string]config.Sources{"flags": sources(all, nil, files), "environment": sources(nil, environ, files)} {
+		got, err := config.Load(s)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		flags, environ values
+		file           string
+		want           string
+	}{
+		"flag":            {flags: values{"capacity": "many"}, want: "--capacity: 'many' is no whole number between 1 and 100000"},
+		"environment":     {environ: values{"STINT_LEASE_TTL": "5"}, want: "STINT_LEASE_TTL: '5' is no duration"},
+		"file":            {file: "log-format: xml", want: "'log-format' in /here/c.yaml: 'xml' is not one of text, json"},
+		"unknown key":     {file: "leaseTTL: 5s", want: "unknown key 'leaseTTL'; did you mean 'lease-ttl'?"},
+		"unknown key too": {file: "colour: red", want: "unknown key 'colour'"},
+		"nested":          {file: "data: {dir: x}", want: "one piece of text"},
+		"list":            {file: "- data", want: "no YAML map"},
+		"duplicate key":   {file: "data: a\ndata: b", want: "already defined"},
+		"no secrets":      {file: "database: postgres://u:hunter2@h/d\ndatabase: b", want: "already defined"},
+		"bad YAML":        {file: "data: [", want: "no YAML map"},
+		"no such file":    {flags: values{"config": "/none.yaml"}, want: "/none.yaml"},
+		"large file":      {file: strings.Repeat("#", 1<<20+1), want: "more than"},
+		"listen":          {flags: values{"listen": "8700"}, want: "no address such as"},
+		"port":            {flags: values{"listen": "a:99999"}, want: "no port"},
+		"isolation":       {flags: values{"isolation": "hope"}, want: "not one of namespace"},
+		"database":        {flags: values{"database": "mysql://u:hunter2@h/d"}, want: "postgres://"},
+		"storage":         {flags: values{"storage": "ftp://x"}, want: "a folder only"},
+		"empty storage":   {flags: values{"storage": ""}, want: "empty"},
+		"empty data":      {flags: values{"data": ""}, want: "empty"},
+		"public URL":      {flags: values{"public-url": "stint.example"}, want: "http:// or https://"},
+		"cpu":             {flags: values{"cpu": "NaN"}, want: "cores"},
+		"memory":          {flags: values{"memory": "1KiB"}, want: "less than 16MiB"},
+		"memory unit":     {flags: values{"memory": "lots"}, want: "no size"},
+		"pids":            {flags: values{"pids": "1"}, want: "between 8"},
+		"short lease":     {flags: values{"lease-ttl": "10ms"}, want: "less than 1s"},
+		"long lease":      {flags: values{"lease-ttl": "1h"}, want: "more than 10m"},
+		"negative drain":  {flags: values{"drain": "-1s"}, want: "no duration"},
+		"many days":       {flags: values{"queue-expiry": "40000d"}, want: "no duration"},
+		"log level":       {flags: values{"log-level": "loud"}, want: "not one of debug"},
+		"no home":         {environ: values{"HOME": ""}, want: "--data DIR or STINT_DATA"},
+		"relative home":   {environ: values{"HOME": "x", "XDG_DATA_HOME": "y"}, want: "HOME is 'x'"},
+		"long path":       {flags: values{"data": "/" + strings.Repeat("d", 100)}, want: "too long"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			environ := values{"HOME": "/h"}
+			maps.Copy(environ, tt.environ)
+			files := values{}
+			if tt.file != "" {
+				files["/here/c.yaml"] = tt.file
+				environ["STINT_CONFIG"] = "c.yaml"
+			}
+			_, err := config.Load(sources(tt.flags, environ, files))
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error is %v, want one with %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("the error shows a password: %v", err)
+			}
+		})
+	}
+}
+
+func TestMissingFileIsRecognisable(t *testing.T) {
+	t.Parallel()
+	if _, err := config.Load(sources(values{"config": "/none"}, nil, nil)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error is %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+func TestDefaultData(t *testing.T) {
+	t.Parallel()
+	got, err := config.Load(sources(nil, values{"HOME": "/h", "XDG_DATA_HOME": "/x"}, nil))
+	if err != nil || got.Data != "/x/stint" || got.Socket() != "/x/stint/stint.sock" {
+		t.Errorf("data %q, socket %q, error %v", got.Data, got.Socket(), err)
+	}
+}
+
+// TestDocs holds docs/configuration.md to the settings; -update writes it.
+func TestDocs(t *testing.T) {
+	t.Parallel()
+	const file = "../../docs/configuration.md"
+	table := config.Docs()
+	if got, want := strings.Count(table, "\n"), len(config.Settings())+2; got != want {
+		t.Errorf("%d lines, want %d", got, want)
+	}
+	want := docsHead + table
+	if *update {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("run make docs (-want +got):\n%s", diff)
+	}
+}
+
+const docsHead = `# Configuration
+
+What an operator can set for ` + "`" + `stint serve` + "`" + `. Flags go before the environment, the
+environment before the file that ` + "`" + `--config` + "`" + ` or ` + "`" + `STINT_CONFIG` + "`" + ` names, the file before
+the defaults. The file is YAML; its keys are the names of the flags, and a key that is
+no setting is refused:
+
+    listen: 0.0.0.0:8700
+    public-url: https://stint.example
+    capacity: 16
+    queue-expiry: 2d
+
+Durations are written as ` + "`" + `90s` + "`" + `, ` + "`" + `2h` + "`" + ` or ` + "`" + `30d` + "`" + `, sizes as ` + "`" + `512MiB` + "`" + ` or ` + "`" + `2GiB` + "`" + `.
+
+`
+
+// FuzzFile holds the reader of the file to: whatever the file holds, the
+// answer is a configuration or an error.
+func FuzzFile(f *testing.F) {
+	f.Add("capacity: 5\nlisten: ':0'\n")
+	f.Add("a: &a [*a]")
+	f.Add("? {x: y}\n: z")
+	f.Fuzz(func(t *testing.T, content string) {
+		s := sources(values{"config": "/c"}, values{"HOME": "/h"}, values{"/c": content})
+		if c, err := config.Load(s); err == nil && (c.Data == "" || c.LeaseTTL < time.Second) {
+			t.Errorf("an invalid configuration was accepted: %+v", c)
+		}
+	})
+}

@@ -1,0 +1,220 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+// Setting describes one thing that can be set.
+type Setting struct {
+	Name    string // of the flag and of the key in the file
+	Value   string // what kind of value, such as DIR
+	Default string // for people
+	Text    string // what it does, a sentence without its capital and full stop
+}
+
+// Env is the environment variable of the setting.
+func (s Setting) Env() string {
+	return "STINT_" + strings.ToUpper(strings.ReplaceAll(s.Name, "-", "_"))
+}
+
+// Settings lists every setting, in the order in which they are explained.
+func Settings() []Setting {
+	out := []Setting{{
+		Name: "config", Value: "FILE", Default: "none",
+		Text: "YAML file with these settings as keys (not itself a key of the file)",
+	}}
+	for _, o := range settings {
+		out = append(out, o.describe())
+	}
+	return out
+}
+
+// setting is a row of the table: how a value is set, and its default shown.
+type setting struct {
+	name, value, dflt, text string
+	set                     func(*Config, string) error
+}
+
+func (o setting) describe() Setting { return Setting{o.name, o.value, o.dflt, o.text} }
+
+// Env is the environment variable of the setting.
+func (o setting) Env() string { return o.describe().Env() }
+
+var settings = []setting{
+	{"data", "DIR", "$XDG_DATA_HOME/stint or ~/.local/share/stint", "folder of the installation: database, files, keys and the login socket", func(c *Config, v string) error {
+		c.Data = v
+		return required(v)
+	}},
+	{"listen", "HOST:PORT", "127.0.0.1:8700", "address to serve on; port 0 takes a free one", func(c *Config, v string) error {
+		c.Listen = v
+		return checkListen(v)
+	}},
+	{"public-url", "URL", "http://HOST:PORT of listen", "address under which clients reach the server, for links that it gives out", func(c *Config, v string) error {
+		c.PublicURL = strings.TrimRight(v, "/")
+		return checkURL(v, "http", "https")
+	}},
+	{"isolation", "NAME", "namespace", "how runs are kept apart from this machine: " + strings.Join(Isolations, ", "), func(c *Config, v string) error {
+		c.Isolation = v
+		return oneOf(v, Isolations)
+	}},
+	{"database", "URL", "SQLite in the data folder", "postgreSQL to keep state in, as postgres://USER@HOST/NAME; give a password in the environment rather than as a flag", func(c *Config, v string) error {
+		c.Database = v
+		return checkURL(v, "postgres", "postgresql")
+	}},
+	{"storage", "DIR", "a folder in the data folder", "folder where the bytes of files rest, such as one on a larger disk", func(c *Config, v string) error {
+		c.Storage = v
+		return checkStorage(v)
+	}},
+	{"capacity", "N", "64", "runs that this machine works at once, 1 to 100000; further ones wait", func(c *Config, v string) error {
+		return whole(v, 1, 100_000, &c.Capacity)
+	}},
+	{"per-org", "N", "0 (unlimited)", "running runs of one organisation at once", func(c *Config, v string) error {
+		return whole(v, 0, 100_000, &c.PerOrg)
+	}},
+	{"per-agent", "N", "0 (unlimited)", "running runs of one agent at once", func(c *Config, v string) error {
+		return whole(v, 0, 100_000, &c.PerAgent)
+	}},
+	{"cpu", "CORES", "2", "cores of a run whose definition does not say", func(c *Config, v string) error {
+		cores, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(cores >= 0.01 && cores <= 1024) {
+			return fmt.Errorf("'%s' is no number of cores between 0.01 and 1024", v)
+		}
+		c.Resources.CPU = cores
+		return nil
+	}},
+	{"memory", "SIZE", "2GiB", "memory of a run whose definition does not say, 16MiB or more", func(c *Config, v string) error {
+		return size(v, 16*stint.MiB, &c.Resources.Memory)
+	}},
+	{"disk", "SIZE", "10GiB", "disk that a run whose definition does not say may write, 1MiB or more", func(c *Config, v string) error {
+		return size(v, stint.MiB, &c.Resources.Disk)
+	}},
+	{"pids", "N", "512", "processes and threads of a run whose definition does not say, 8 to 1048576", func(c *Config, v string) error {
+		var n int
+		err := whole(v, 8, 1<<20, &n)
+		c.Resources.Pids = int64(n)
+		return err
+	}},
+	{"queue-expiry", "DURATION", "24h", "how long a run may wait for its start before it fails; 0 is for ever", func(c *Config, v string) error {
+		return duration(v, time.Second, true, &c.QueueExpiry)
+	}},
+	{"drain", "DURATION", "30s", "how long running runs may go on when the server is asked to stop; 0 ends them at once", func(c *Config, v string) error {
+		return duration(v, time.Millisecond, true, &c.Drain)
+	}},
+	{"lease-ttl", "DURATION", "15s", "how long the runs of a worker that fell silent stay its own, 1s to 10m", func(c *Config, v string) error {
+		if err := duration(v, time.Second, false, &c.LeaseTTL); err != nil {
+			return err
+		}
+		if c.LeaseTTL > 10*time.Minute {
+			return fmt.Errorf("'%s' is more than 10m", v)
+		}
+		return nil
+	}},
+	{"log-level", "LEVEL", "info", "least level to be logged: debug, info, warn, error", func(c *Config, v string) error {
+		c.LogLevel = v
+		return oneOf(v, []string{"debug", "info", "warn", "error"})
+	}},
+	{"log-format", "FORMAT", "text", "how the log is written: text, json", func(c *Config, v string) error {
+		c.LogFormat = v
+		return oneOf(v, []string{"text", "json"})
+	}},
+}
+
+func required(v string) error {
+	if v == "" {
+		return errors.New("the value is empty")
+	}
+	return nil
+}
+
+func oneOf(v string, allowed []string) error {
+	if slices.Contains(allowed, v) {
+		return nil
+	}
+	return fmt.Errorf("'%s' is not one of %s", v, strings.Join(allowed, ", "))
+}
+
+func checkListen(v string) error {
+	_, port, err := net.SplitHostPort(v)
+	if err != nil {
+		return fmt.Errorf("'%s' is no address such as 127.0.0.1:8700", v)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+		return fmt.Errorf("'%s' is no port between 0 and 65535", port)
+	}
+	return nil
+}
+
+// checkURL does not repeat the value, which may hold a password.
+func checkURL(v string, schemes ...string) error {
+	u, err := url.Parse(v)
+	if err != nil || !slices.Contains(schemes, u.Scheme) || u.Host == "" && u.RawQuery == "" {
+		return fmt.Errorf("the value is no URL that begins with %s://", strings.Join(schemes, ":// or "))
+	}
+	return nil
+}
+
+func checkStorage(v string) error {
+	if strings.Contains(v, "://") {
+		return errors.New("the value is a URL; files can be kept in a folder only")
+	}
+	return required(v)
+}
+
+func whole(v string, least, most int, into *int) error {
+	n, err := strconv.Atoi(v)
+	if err != nil || n < least || n > most {
+		return fmt.Errorf("'%s' is no whole number between %d and %d", v, least, most)
+	}
+	*into = n
+	return nil
+}
+
+func size(v string, least stint.Size, into *stint.Size) error {
+	s, err := stint.ParseSize(v)
+	if err != nil {
+		return err
+	}
+	if s < least {
+		return fmt.Errorf("'%s' is less than %s", v, least)
+	}
+	*into = s
+	return nil
+}
+
+func duration(v string, least time.Duration, zero bool, into *time.Duration) error {
+	d, err := ParseDuration(v)
+	if err != nil {
+		return err
+	}
+	if d < least && (!zero || d != 0) {
+		return fmt.Errorf("'%s' is less than %s", v, least)
+	}
+	*into = d
+	return nil
+}
+
+// ParseDuration reads a duration that may also be a whole number of days
+// ("90d"). It refuses negative ones and more than 100 years.
+func ParseDuration(v string) (time.Duration, error) {
+	const most = 36525 * 24 * time.Hour
+	d, err := time.ParseDuration(v)
+	if days, ok := strings.CutSuffix(v, "d"); ok {
+		n, parseErr := strconv.ParseUint(days, 10, 16)
+		if d, err = time.Duration(n)*24*time.Hour, parseErr; d > most {
+			d = -1
+		}
+	}
+	if err != nil || d < 0 || d > most {
+		return 0, fmt.Errorf("'%s' is no duration such as 30s, 2h or 90d", v)
+	}
+	return d, nil
+}

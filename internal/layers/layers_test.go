@@ -1,0 +1,117 @@
+package layers_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/stint-dev/stint"
+
+// rule says what a package may import of this module. Packages are named
+// below the module; a name that ends in /... stands for all below it.
+type rule struct {
+	of  []string
+	may []string // of this module
+	std []string // of the standard library, what is refused
+}
+
+var (
+	ports    = []string{"internal/store", "internal/blob", "internal/sandbox", "internal/notify"}
+	useCases = []string{"internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/dispatch", "internal/engine", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees"}
+)
+
+var rules = []rule{
+	{of: []string{""}},
+	{of: ports, may: []string{""}},
+	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
+	{of: useCases, may: slices.Concat([]string{""}, ports, useCases), std: []string{"net/http", "database/sql"}},
+	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store"}},
+	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
+	{of: []string{"internal/blob/localfs"}, may: []string{"", "internal/blob"}},
+	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},
+	// Between processes it wakes its own process as inproc does.
+	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
+	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
+	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api"}, ports, useCases), std: []string{"database/sql"}},
+}
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+}
+
+func TestDirectionOfDependencies(t *testing.T) {
+	t.Parallel()
+	byPath := map[string]pkg{}
+	for _, p := range list(t) {
+		byPath[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
+	}
+	for _, r := range rules {
+		for _, name := range r.of {
+			p, ok := byPath[name]
+			if !ok {
+				t.Errorf("a rule speaks of package %q, which does not exist", name)
+				continue
+			}
+			for _, imported := range p.Imports {
+				if short, own := strings.CutPrefix(imported, module); own && !slices.Contains(r.may, strings.TrimPrefix(short, "/")) {
+					t.Errorf("%s may not import %s", p.ImportPath, imported)
+				}
+				if slices.Contains(r.std, imported) {
+					t.Errorf("%s may not import %s", p.ImportPath, imported)
+				}
+			}
+		}
+	}
+}
+
+func TestOnlyServerWiresAdapters(t *testing.T) {
+	t.Parallel()
+	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/notify/inproc", "internal/notify/pgnotify"}
+	for _, p := range list(t) {
+		short := strings.TrimPrefix(p.ImportPath, module+"/")
+		if short == "internal/server" || slices.Contains(adapters, short) {
+			continue
+		}
+		for _, a := range adapters {
+			if slices.Contains(p.Imports, module+"/"+a) {
+				t.Errorf("%s imports the adapter %s; only internal/server wires adapters", p.ImportPath, a)
+			}
+		}
+	}
+}
+
+func TestDictionaryImportsTheStandardLibraryOnly(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		if p.ImportPath != module && p.ImportPath != module+"/client" {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if strings.Contains(strings.Split(imported, "/")[0], ".") && !strings.HasPrefix(imported, module) {
+				t.Errorf("%s imports %s", p.ImportPath, imported)
+			}
+		}
+	}
+}
+
+func list(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var all []pkg
+	for dec := json.NewDecoder(strings.NewReader(string(out))); dec.More(); {
+		var p pkg
+		if err := dec.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	return all
+}

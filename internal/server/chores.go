@@ -1,0 +1,46 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/maintain"
+	"github.com/stint-dev/stint/internal/trees"
+)
+
+func (s *server) trees() *trees.Service {
+	return trees.New(trees.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
+}
+
+// partitioner is a store that wants its partitions made ahead.
+type partitioner interface {
+	EnsurePartitions(ctx context.Context, now time.Time) error
+}
+
+// chores lists what this server keeps in order.
+func (s *server) chores() []maintain.Chore {
+	all := []maintain.Chore{
+		{Name: "end the runs of lost workers", Every: s.c.LeaseTTL / 3, Do: func(ctx context.Context) error {
+			_, err := s.dispatch.Reap(ctx)
+			return err
+		}},
+		{Name: "forget answers to old requests", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+			_, err := s.db.PurgeRequests(ctx, stint.TimeOf(time.Now()))
+			return err
+		}},
+		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
+	}
+	if limit := s.c.QueueExpiry; limit > 0 {
+		all = append(all, maintain.Chore{Name: "end runs that waited too long", Every: time.Minute, Do: func(ctx context.Context) error {
+			_, err := s.dispatch.Expire(ctx, stint.TimeOf(time.Now().Add(-limit)))
+			return err
+		}})
+	}
+	if p, ok := s.db.Store.(partitioner); ok {
+		all = append(all, maintain.Chore{Name: "make partitions ahead", Every: time.Hour, Do: func(ctx context.Context) error {
+			return p.EnsurePartitions(ctx, time.Now())
+		}})
+	}
+	return all
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/notify"
+	"github.com/stint-dev/stint/internal/notify/inproc"
+	"github.com/stint-dev/stint/internal/notify/pgnotify"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/postgres"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+)
+
+// database is the opened store with its wake-ups.
+type database struct {
+	store.Store
+	bus          notify.Bus
+	crossProcess bool // other servers may share it
+}
+
+// openDatabase opens PostgreSQL when the configuration names it, else SQLite in
+// the data folder.
+func openDatabase(ctx context.Context, c *config.Config, d *dataFolder, log *slog.Logger) (*database, error) {
+	if c.Database == "" {
+		s, err := sqlite.Open(ctx, d.join("stint.db"), sqlite.Options{Logger: log})
+		if err != nil {
+			return nil, fmt.Errorf("open database: %w", err)
+		}
+		return &database{Store: s, bus: inproc.New()}, nil
+	}
+	s, err := postgres.Open(ctx, c.Database, postgres.Options{Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", redact(c.Database), err)
+	}
+	bus, err := pgnotify.New(ctx, c.Database, log)
+	if err != nil {
+		_ = s.Close()
+		return nil, fmt.Errorf("listen for wake-ups on %s: %w", redact(c.Database), err)
+	}
+	return &database{Store: s, bus: bus, crossProcess: true}, nil
+}
+
+// redact takes the password out of a database's address.
+func redact(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "(address not shown)"
+	}
+	return u.Redacted()
+}
+
+func openBlobs(c *config.Config, d *dataFolder) (blob.Store, error) {
+	dir := c.Storage
+	if strings.Contains(dir, "://") {
+		return nil, fmt.Errorf("the storage %s is not supported by this build; name a folder with --storage, or leave it out", redact(dir))
+	}
+	if dir == "" {
+		dir = d.join("blobs")
+	}
+	s, err := localfs.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open storage: %w", err)
+	}
+	return s, nil
+}
+
+// keys are the installation's secrets, derived from one.
+type keys struct {
+	sealer  *secret.Sealer
+	signing []byte
+}
+
+func openKeys(d *dataFolder) (*keys, error) {
+	root, err := secret.LoadOrCreateKey(d.join("key"))
+	if err != nil {
+		return nil, fmt.Errorf("open the installation's key: %w", err)
+	}
+	sealing, err := hkdf.Key(sha256.New, root, nil, "stint sealing v1", 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive sealing key: %w", err)
+	}
+	signing, err := hkdf.Key(sha256.New, root, nil, "stint signing v1", 32)
+	if err != nil {
+		return nil, fmt.Errorf("derive signing key: %w", err)
+	}
+	sealer, err := secret.NewSealer(sealing)
+	if err != nil {
+		return nil, fmt.Errorf("open sealer: %w", err)
+	}
+	return &keys{sealer: sealer, signing: signing}, nil
+}
+
+// openSandbox opens the isolator and refuses to go on without it.
+func openSandbox(ctx context.Context, c *config.Config, d *dataFolder, log *slog.Logger) (*namespace.Driver, error) {
+	if c.Isolation != "namespace" {
+		return nil, fmt.Errorf("the isolation %q is not supported by this build; use --isolation namespace", c.Isolation)
+	}
+	driver, err := namespace.New(namespace.Config{StateDir: d.join("sandbox"), Instance: strings.TrimPrefix(d.host, "host_"), Private: []string{d.path}, Logger: log})
+	if err != nil {
+		return nil, fmt.Errorf("open sandbox: %w", err)
+	}
+	report := driver.Probe(ctx)
+	if !report.Available {
+		_ = driver.Close()
+		return nil, fmt.Errorf("%w: %s. Agents are never run without isolation", sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
+	}
+	log.Info("sandbox", "driver", report.Driver, "rootless", report.Rootless, "cpu", report.Limits.CPU, "memory", report.Limits.Memory, "pids", report.Limits.Pids, "disk", report.Limits.Disk)
+	return driver, nil
+}
+
+func newIDs() *stint.IDs { return stint.NewIDs(time.Now, rand.Reader) }

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+)
+
+// loginRequest is the body of POST /login on the socket.
+type loginRequest struct {
+	Org           string `json:"org"`
+	User          string `json:"user"`
+	Name          string `json:"name"`
+	ExpiresInDays int    `json:"expiresInDays"`
+}
+
+// defaults fills what was left to the server; the user is called as on this
+// machine.
+func (r *loginRequest) defaults(uid uint32) {
+	if r.Org == "" {
+		r.Org = "default"
+	}
+	if r.User == "" {
+		r.User = fmt.Sprintf("uid-%d", uid)
+		if u, err := user.LookupId(strconv.Itoa(int(uid))); err == nil {
+			r.User = u.Username
+		}
+	}
+	if r.Name == "" {
+		r.Name = "login"
+	}
+	if r.ExpiresInDays == 0 {
+		r.ExpiresInDays = stint.DefaultTokenDays
+	}
+}
+
+// loginAnswer is the token and what it stands for.
+type loginAnswer struct {
+	stint.Token
+	URL string `json:"url"`
+}
+
+// listenSocket opens the socket for its owner only. A socket that an earlier
+// life left is replaced; the folder's lock keeps two servers apart.
+func listenSocket(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	before := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(before)
+	if err != nil {
+		return nil, fmt.Errorf("open login socket (a shorter --data path may help): %w", err)
+	}
+	return l, nil
+}
+
+type peerKey struct{}
+
+// peerContext notes who is at the other end of the connection.
+func peerContext(ctx context.Context, c net.Conn) context.Context {
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var peer *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer)
+}
+
+// socketServer answers logins on the socket: whoever owns the data folder owns
+// the installation.
+func socketServer(a *auth.Service, url string, log *slog.Logger) *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
+		if !ok || int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
+			answerSocket(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may log in here."})
+			return
+		}
+		var in loginRequest
+		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil {
+			answerSocket(w, http.StatusBadRequest, map[string]string{"error": "The login request is no valid JSON."})
+			return
+		}
+		in.defaults(peer.Uid)
+		token, err := a.Login(r.Context(), in.Org, in.User, in.Name, in.ExpiresInDays)
+		if fault, ok := errors.AsType[*stint.Error](err); ok {
+			answerSocket(w, http.StatusBadRequest, map[string]string{"error": fault.Message})
+			return
+		}
+		if err != nil {
+			log.Error("log in through the socket", "error", err)
+			answerSocket(w, http.StatusInternalServerError, map[string]string{"error": "The server could not create a token; its log has the details."})
+			return
+		}
+		answerSocket(w, http.StatusCreated, loginAnswer{Token: token, URL: url})
+	})
+	return &http.Server{Handler: mux, ConnContext: peerContext, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+func answerSocket(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // the client is gone if this fails
+}
