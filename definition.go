@@ -141,6 +141,9 @@ func typeFault(err error) *Error {
 }
 
 func kindName(t reflect.Type) string {
+	if t == reflect.TypeFor[Size]() {
+		return "a size such as 512MiB or 2GiB"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"

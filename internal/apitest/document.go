@@ -98,7 +98,7 @@ func (d *document) find(r *http.Request) target {
 }
 
 func (r *route) match(segments []string) (map[string]string, bool) {
-	if len(segments) != len(r.segments) && !(r.rest && len(segments) > len(r.segments)) {
+	if len(segments) != len(r.segments) && (!r.rest || len(segments) <= len(r.segments)) {
 		return nil, false
 	}
 	params := map[string]string{}

@@ -106,7 +106,7 @@ func TestStreamsAreNotHeldBack(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() && lines.Text() != "id: 1" { //nolint:revive // the condition does the work
+	for lines.Scan() && lines.Text() != "id: 1" {
 	}
 	close(received)
 	rest, err := io.ReadAll(resp.Body)

@@ -157,7 +157,7 @@ func (w *walk) addQuery(s *shot, p *openapi3.Parameter, valid bool) {
 	if hostile {
 		// A stream has no use for limit and cursor; only a list must refuse them.
 		of := p.Name == "limit" || p.Name == "cursor"
-		s.wrong(certainly && !(of && s.place.op.OperationID == "streamRunEvents"), "%s=%.40s", p.Name, value)
+		s.wrong(certainly && (!of || s.place.op.OperationID != "streamRunEvents"), "%s=%.40s", p.Name, value)
 	}
 	name := p.Name
 	if p.Style == "deepObject" {

@@ -88,14 +88,14 @@ func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 		return nil, false, t.wake
 	}
 	if from == t.next-1 { // the common case: one new frame, shared as it is
-		f := t.ring[from%ringSize]
+		f := t.at(from)
 		r.position = from
 		return f.bytes, f.last, nil
 	}
 	r.buffer = buffers.Get().(*[]byte)
 	b := (*r.buffer)[:0]
-	for ; from < t.next && (len(b) == 0 || len(b)+len(t.ring[from%ringSize].bytes) <= maxWrite); from++ {
-		f := &t.ring[from%ringSize]
+	for ; from < t.next && (len(b) == 0 || len(b)+len(t.at(from).bytes) <= maxWrite); from++ {
+		f := t.at(from)
 		b = append(b, f.bytes...)
 		done = f.last
 	}

@@ -8,8 +8,12 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 )
 
-// ringSize is how many frames a watched run keeps; a power of two.
-const ringSize = 256
+// A ring keeps a few frames of a run that trickles, and grows to hold twice
+// what is committed at once, so that readers need not go back to the journal.
+const (
+	minRing = 16
+	maxRing = 512
+)
 
 // pollInterval is the net below lost wake-ups between processes.
 const pollInterval = time.Second
@@ -23,17 +27,19 @@ type topic struct {
 	refill sync.Mutex // held by the one reader that reads the journal for all
 
 	mu    sync.Mutex // guards what follows; taken after refill
-	ring  [ringSize]frame
-	first int64 // Seq of the oldest frame in the ring
-	next  int64 // Seq that follows the newest frame; 0 while unknown
-	stale bool  // the journal may hold more than the ring knows
+	ring  []frame    // the frame of Seq n is at n % len(ring)
+	first int64      // Seq of the oldest frame in the ring
+	next  int64      // Seq that follows the newest frame; 0 while unknown
+	stale bool       // the journal may hold more than the ring knows
 	gen   uint64
 	wake  chan struct{}
 
 	stop func() // ends listening
 }
 
-func newTopic() *topic { return &topic{wake: make(chan struct{})} }
+func newTopic() *topic {
+	return &topic{wake: make(chan struct{}), ring: make([]frame, minRing)}
+}
 
 // listen turns wake-ups of other processes into staleness.
 func (t *topic) listen(bus notify.Bus, runID string) {
@@ -87,16 +93,36 @@ func (t *topic) push(events []stint.Event) {
 }
 
 func (t *topic) add(events []stint.Event) {
+	t.grow(2 * len(events))
 	for i := range events {
 		switch e := &events[i]; {
 		case t.next == 0 || e.Seq > t.next:
 			t.stale = true
 			return
 		case e.Seq == t.next:
-			t.ring[e.Seq%ringSize] = encode(e)
+			*t.at(e.Seq) = encode(e)
 			t.next++
-			t.first = max(t.first, t.next-ringSize)
+			t.first = max(t.first, t.next-int64(len(t.ring)))
 		}
+	}
+}
+
+// at is the place of a frame. t.mu is held.
+func (t *topic) at(seq int64) *frame { return &t.ring[seq%int64(len(t.ring))] }
+
+// grow makes room for n frames, within limits. t.mu is held.
+func (t *topic) grow(n int) {
+	size := len(t.ring)
+	for size < n && size < maxRing {
+		size *= 2
+	}
+	if size == len(t.ring) {
+		return
+	}
+	old := t.ring
+	t.ring = make([]frame, size)
+	for seq := t.first; seq < t.next; seq++ {
+		*t.at(seq) = old[seq%int64(len(old))]
 	}
 }
 

@@ -127,7 +127,13 @@ func list(t *testing.T, s blob.Store) {
 		{"org_1/packs/0", inOrder[11:13]},
 		{"org_1/packs/02", inOrder[12:13]},
 		{"org_1", inOrder[10:14]},
-		{"zz", nil}, {"z/", nil}, {"nothing/here/", nil}, {"../", nil}, {"/", nil}, {"a/../", nil}, {"A", nil},
+		{"zz", nil},
+		{"z/", nil},
+		{"nothing/here/", nil},
+		{"../", nil},
+		{"/", nil},
+		{"a/../", nil},
+		{"A", nil},
 	} {
 		if diff := cmp.Diff(c.want, keysUnder(t, s, c.prefix)); diff != "" {
 			t.Errorf("List(%q) (-want +got):\n%s", c.prefix, diff)
