@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strconv"
 	"strings"
 )
@@ -77,9 +78,26 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 		}
 	}
 	v, err := ParseSize(text)
-	if err != nil {
-		return err
+	if err != nil { // of this type, so that the reader adds where it stands
+		return &json.UnmarshalTypeError{Value: jsonKind(b), Type: reflect.TypeFor[Size]()}
 	}
 	*s = v
 	return nil
+}
+
+// jsonKind names the kind of a JSON value.
+func jsonKind(b []byte) string {
+	switch {
+	case len(b) == 0 || b[0] == 'n':
+		return "null"
+	case b[0] == '"':
+		return "string"
+	case b[0] == '{':
+		return "object"
+	case b[0] == '[':
+		return "array"
+	case b[0] == 't' || b[0] == 'f':
+		return "bool"
+	}
+	return "number"
 }

@@ -28,7 +28,7 @@ var rules = []rule{
 	{of: ports, may: []string{""}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
 	{of: useCases, may: slices.Concat([]string{""}, ports, useCases), std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store"}},
+	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
 	{of: []string{"internal/blob/localfs"}, may: []string{"", "internal/blob"}},
 	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},

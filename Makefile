@@ -1,0 +1,63 @@
+# Stint. `make` lists what can be done.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+GO ?= go
+TOOL := $(GO) tool -modfile=tools/go.mod
+export CGO_ENABLED ?= 0
+
+.PHONY: help
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build bin/stint
+	$(GO) build -trimpath -ldflags='-s -w' -o bin/stint ./cmd/stint
+
+.PHONY: demo
+demo: ## Run the main job from start to end
+	$(GO) run ./cmd/stint demo
+
+.PHONY: deps
+deps: ## Install what the tests need (Debian, root)
+	@tools/deps.sh
+
+.PHONY: test
+test: deps lint unit ## Everything that must hold: lint, unit, conformance and end-to-end tests with the race detector
+
+.PHONY: unit
+unit: ## Tests alone, with the race detector
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+
+.PHONY: short
+short: ## Tests without the race detector, for the inner loop
+	$(GO) test -timeout 10m ./...
+
+.PHONY: lint
+lint: ## Formatting, vet, linters, dead code
+	@test -z "$$($(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
+	$(TOOL) golangci-lint run ./...
+	@out="$$($(TOOL) deadcode -test ./...)"; test -z "$$out" || { echo "dead code:"; echo "$$out"; exit 1; }
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(TOOL) gofumpt -w $$(git ls-files '*.go')
+
+.PHONY: fuzz
+fuzz: ## Fuzz every parser of foreign bytes for FUZZTIME (10s)
+	@tools/fuzz.sh "$${FUZZTIME:-10s}"
+
+.PHONY: bench
+bench: ## Go benchmarks of all packages
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: e2e
+e2e: ## End-to-end scripts alone
+	$(GO) test -count=1 ./e2e/...
+
+.PHONY: docs
+docs: ## Write docs/configuration.md from the code
+	$(GO) test ./internal/config -run TestDocs -update
+
+.PHONY: dist
+dist: ## Release archives and checksums into dist/
+	@tools/dist.sh

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that the tests need, where they are missing.
+set -euo pipefail
+need=()
+have() { command -v "$1" >/dev/null 2>&1; }
+compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
+have gcc || need+=(gcc libc6-dev)
+have curl || need+=(curl)
+have jq || need+=(jq)
+have bsdtar || need+=(libarchive-tools)
+have python3 || need+=(python3)
+if [ ${#need[@]} -eq 0 ]; then exit 0; fi
+if [ "$(id -u)" -ne 0 ]; then
+	echo "The tests need these packages; install them as root: ${need[*]}" >&2
+	exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+# The tests start clusters of their own; Debian's default one would only be in the way.
+mkdir -p /etc/postgresql-common
+[ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
