@@ -1,0 +1,235 @@
+package e2e_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+var update = flag.Bool("update", false, "rewrite golden files in scripts")
+
+// bin is the folder with the program under test.
+var bin string
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	dir, err := os.MkdirTemp("", "stint-bin-")
+	if err == nil {
+		bin, err = dir, build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := os.RemoveAll(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(dir string) error {
+	cmd := exec.Command("go", "build", "-o", filepath.Join(dir, "stint"), "github.com/stint-dev/stint/cmd/stint")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, UpdateScripts: *update,
+		Setup: func(e *testscript.Env) error {
+			for _, v := range os.Environ() {
+				if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "STINT_") || strings.HasPrefix(name, "XDG_") {
+					e.Setenv(name, "")
+				}
+			}
+			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("USER", "ada")
+			e.Setenv("EXAMPLES", examples)
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+			return os.Mkdir(e.WorkDir+"/tmp", 0o777)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"code": exitCode, "serve": serve, "stop": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
+		},
+	})
+}
+
+// deadline bounds everything that a script waits for.
+const deadline = time.Minute
+
+// exitCode runs a command and holds its exit code to a number: code 2 stint …
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N command...")
+	}
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		exit, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = exit.ExitCode()
+	}
+	if fmt.Sprint(got) != args[0] {
+		ts.Fatalf("exit code %d, want %s", got, args[0])
+	}
+}
+
+// server is a running 'stint serve'.
+type server struct {
+	cmd   *exec.Cmd
+	ended chan error
+	log   strings.Builder // read after the end only
+}
+
+// running are the servers of the scripts, by working folder.
+var running registry
+
+type registry struct{ m sync.Map }
+
+func (r *registry) set(work string, s *server) { r.m.Store(work, s) }
+
+func (r *registry) get(ts *testscript.TestScript) *server {
+	s, ok := r.m.Load(ts.Getenv("WORK"))
+	if !ok {
+		ts.Fatalf("no server was started")
+	}
+	return s.(*server)
+}
+
+// serve starts a server on $WORK/data and a free port, logs in to it and sets
+// STINT_DATA: serve [--anonymous] [flags...]
+func serve(ts *testscript.TestScript, neg bool, args []string) {
+	login := true
+	if len(args) > 0 && args[0] == "--anonymous" {
+		login, args = false, args[1:]
+	}
+	data := ts.MkAbs("data")
+	s := &server{ended: make(chan error, 1)}
+	s.cmd = exec.Command(filepath.Join(bin, "stint"), append([]string{"serve", "--json", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
+	s.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
+	s.cmd.Stderr = &s.log
+	out, err := s.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(s.cmd.Start())
+	line := make(chan []byte, 1)
+	go func() {
+		first, _ := bufio.NewReader(out).ReadBytes('\n') // nothing comes when it fails, which its end tells
+		line <- first
+		s.ended <- s.cmd.Wait()
+	}()
+	ts.Defer(func() { s.stop(ts) })
+	select {
+	case first := <-line:
+		var info struct{ URL string }
+		if err := json.Unmarshal(first, &info); err != nil || info.URL == "" {
+			err := <-s.ended
+			s.ended <- err
+			ts.Fatalf("the server did not start: %v\n%s", err, s.log.String())
+		}
+		ts.Setenv("SERVER", info.URL)
+	case <-time.After(deadline):
+		ts.Fatalf("the server is not ready in time")
+	}
+	ts.Setenv("STINT_DATA", data)
+	running.set(ts.Getenv("WORK"), s)
+	if login {
+		ts.Check(ts.Exec("stint", "auth", "login"))
+	}
+}
+
+// stop ends the script's server in order: stop
+func stop(ts *testscript.TestScript, _ bool, _ []string) {
+	running.get(ts).stop(ts)
+}
+
+func (s *server) stop(ts *testscript.TestScript) {
+	if s.cmd == nil {
+		return
+	}
+	ts.Check(s.cmd.Process.Signal(syscall.SIGTERM))
+	select {
+	case err := <-s.ended:
+		s.cmd = nil
+		if err != nil {
+			ts.Fatalf("the server ended with %v\n%s", err, s.log.String())
+		}
+	case <-time.After(deadline):
+		_ = s.cmd.Process.Kill()
+		s.cmd = nil
+		ts.Fatalf("the server did not end in time")
+	}
+}
+
+// capture makes a command that keeps what a pattern finds in the last output
+// on a stream: capture NAME [PATTERN]. Without a pattern it is all of it,
+// trimmed.
+func capture(stream string) func(*testscript.TestScript, bool, []string) {
+	return func(ts *testscript.TestScript, neg bool, args []string) {
+		if neg || len(args) < 1 || len(args) > 2 {
+			ts.Fatalf("usage: capture NAME [PATTERN]")
+		}
+		captureFrom(ts, strings.TrimSpace(ts.ReadFile(stream)), args)
+	}
+}
+
+func captureFrom(ts *testscript.TestScript, found string, args []string) {
+	if len(args) == 2 {
+		pattern, err := regexp.Compile("(?m)" + args[1])
+		ts.Check(err)
+		match := pattern.FindStringSubmatch(found)
+		if match == nil {
+			ts.Fatalf("nothing matches %s in:\n%s", args[1], found)
+		}
+		found = match[len(match)-1]
+	}
+	ts.Setenv(args[0], found)
+}
+
+// until repeats a command until a pattern is found in its output: until
+// PATTERN command...
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN command...")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for end := time.Now().Add(deadline); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+		if ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+	}
+	ts.Fatalf("%s did not appear in time", args[0])
+}
+
+// empty holds that a folder has no entries: empty DIR
+func empty(ts *testscript.TestScript, neg bool, args []string) {
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	if (len(entries) == 0) == neg {
+		ts.Fatalf("%s has %d entries: %v", args[0], len(entries), entries)
+	}
+}

@@ -1,0 +1,179 @@
+package service_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/pgtest"
+)
+
+const (
+	crashes      = 20
+	runsAtACrash = 50
+)
+
+// TestKill9 kills the server again and again while runs write, and holds what
+// is left to what clients had seen.
+func TestKill9(t *testing.T) {
+	h := newHost(t)
+	h.start()
+	kills(t, h, func(int) { h.stop(syscall.SIGKILL) })
+	h.stop(syscall.SIGTERM)
+	integrity(t, filepath.Join(h.data, "stint.db"))
+}
+
+// TestKill9PostgreSQL does the same on PostgreSQL, which is itself stopped at
+// once every other time.
+func TestKill9PostgreSQL(t *testing.T) {
+	cluster, err := pgtest.StartCluster("")
+	check(t, err)
+	t.Cleanup(func() { check(t, cluster.Close()) })
+	check(t, cluster.CreateDatabase(t.Context(), "stint"))
+	h := newHost(t, "--database", cluster.URL("stint"))
+	h.start()
+	kills(t, h, func(round int) {
+		if round%2 == 1 {
+			check(t, cluster.StopImmediate())
+			h.stop(syscall.SIGKILL)
+			check(t, cluster.Start())
+			return
+		}
+		h.stop(syscall.SIGKILL)
+	})
+}
+
+func integrity(t *testing.T, path string) {
+	t.Helper()
+	db, err := sql.Open("sqlite", path)
+	check(t, err)
+	defer db.Close()
+	var answer string
+	check(t, db.QueryRow("pragma integrity_check").Scan(&answer))
+	if answer != "ok" {
+		t.Errorf("integrity check: %s", answer)
+	}
+}
+
+// kills runs 50 runs with output, calls kill at a random moment, restarts and
+// checks, 20 times.
+func kills(t *testing.T, h *host, kill func(round int)) {
+	c := h.login("acme")
+	agent(t, c, "shell", "")
+	completed, lost := 0, 0
+	for round := range crashes {
+		c, l := crash(t, h, c, round, kill)
+		completed, lost = completed+c, lost+l
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	if completed == 0 || lost == 0 {
+		t.Errorf("%d runs completed and %d were lost: the kills came at no random moments", completed, lost)
+	}
+}
+
+const chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
+
+func crash(t *testing.T, h *host, c *client.Client, round int, kill func(int)) (completed, lost int) {
+	seen := newWitness()
+	ids := make([]string, runsAtACrash)
+	var followers sync.WaitGroup
+	for i := range ids {
+		ids[i] = create(t, c, stint.NewRun{Prompt: chatter}).ID
+		followers.Go(func() { seen.follow(t.Context(), c, ids[i]) })
+	}
+	<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
+	kill(round)
+	if took := h.start(); took > 5*time.Second {
+		t.Errorf("served again after %s", took)
+	}
+	followers.Wait()
+	for _, id := range ids {
+		r := ended(t, c, id)
+		if honest(t, r) {
+			completed++
+		} else {
+			lost++
+		}
+		seen.compare(t, c, id)
+	}
+	if left := leftovers(h.data); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+	return completed, lost
+}
+
+// honest holds a run's end to one of the two that are true here.
+func honest(t *testing.T, r *stint.Run) (completed bool) {
+	t.Helper()
+	lost := r.Status == stint.Failed && r.StatusReason != nil && *r.StatusReason == stint.ReasonWorkerLost && r.Error != nil
+	if r.Status != stint.Completed && !lost {
+		t.Errorf("run %s ended %s, %v, %v", r.ID, r.Status, r.StatusReason, r.Error)
+	}
+	return r.Status == stint.Completed
+}
+
+// witness remembers every event that followers received.
+type witness struct {
+	mu     sync.Mutex
+	events map[string][]stint.Event
+	errs   map[string]error
+}
+
+func newWitness() *witness {
+	return &witness{events: map[string][]stint.Event{}, errs: map[string]error{}}
+}
+
+// follow reads the stream to its end, resuming where it breaks off.
+func (w *witness) follow(ctx context.Context, c *client.Client, id string) {
+	for e, err := range c.Runs.Events(ctx, id, 0) {
+		w.mu.Lock()
+		if err != nil {
+			w.errs[id] = err
+		} else {
+			w.events[id] = append(w.events[id], e)
+		}
+		w.mu.Unlock()
+	}
+}
+
+// compare holds what a follower saw across the crash to the journal.
+func (w *witness) compare(t *testing.T, c *client.Client, id string) {
+	t.Helper()
+	if err := w.errs[id]; err != nil {
+		t.Errorf("follow %s: %v", id, err)
+	}
+	var journal []stint.Event
+	for e, err := range c.Runs.RecordedEvents(t.Context(), id, 0) {
+		check(t, err)
+		journal = append(journal, e)
+	}
+	got := w.events[id]
+	if len(got) != len(journal) {
+		t.Errorf("a follower of %s saw %d events, the journal has %d", id, len(got), len(journal))
+		return
+	}
+	for i := range journal {
+		a, b := got[i], journal[i]
+		if a.Seq != int64(i+1) || b.Seq != a.Seq || a.Type != b.Type || string(a.Data) != string(b.Data) {
+			t.Errorf("event %d of %s: saw %s, journal has %s", i+1, id, describe(a), describe(b))
+			return
+		}
+	}
+	if last := journal[len(journal)-1]; last.Type != stint.EventComplete {
+		t.Errorf("the last event of %s is %s", id, describe(last))
+	}
+}
+
+func describe(e stint.Event) string { return fmt.Sprintf("%d %s %s", e.Seq, e.Type, e.Data) }

@@ -1,0 +1,149 @@
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is a pseudo-terminal with a program on it.
+type terminal struct {
+	t      *testing.T
+	person *os.File // what a person types and sees
+	cmd    *exec.Cmd
+	pieces chan string
+	shown  strings.Builder
+}
+
+// openTerminal starts a program on a terminal of its own.
+func openTerminal(t *testing.T, environ []string, name string, args ...string) *terminal {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { person.Close() })
+	number, err := unix.IoctlGetInt(int(person.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(person.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	screen, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer screen.Close()
+	p := &terminal{t: t, person: person, cmd: exec.Command(name, args...), pieces: make(chan string, 1024)}
+	p.cmd.Env = append(os.Environ(), environ...)
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = screen, screen, screen
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // it has ended, unless the test failed
+	go p.read()
+	return p
+}
+
+func (p *terminal) read() {
+	defer close(p.pieces)
+	buffer := make([]byte, 4096)
+	for {
+		n, err := p.person.Read(buffer)
+		if n > 0 {
+			p.pieces <- string(buffer[:n])
+		}
+		if err != nil {
+			return // EIO: the program has closed the terminal
+		}
+	}
+}
+
+// await waits until the terminal shows a text.
+func (p *terminal) await(text string) {
+	p.t.Helper()
+	limit := time.After(deadline)
+	for !strings.Contains(p.shown.String(), text) {
+		select {
+		case piece, ok := <-p.pieces:
+			if !ok {
+				p.t.Fatalf("the program ended without showing %q:\n%s", text, p.shown.String())
+			}
+			p.shown.WriteString(piece)
+		case <-limit:
+			_ = p.cmd.Process.Kill()
+			p.t.Fatalf("%q was not shown:\n%s", text, p.shown.String())
+		}
+	}
+}
+
+func (p *terminal) types(keys string) {
+	p.t.Helper()
+	if _, err := p.person.WriteString(keys); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// end waits for the program's end.
+func (p *terminal) end() error {
+	for piece := range p.pieces {
+		p.shown.WriteString(piece)
+	}
+	return p.cmd.Wait()
+}
+
+func TestDemoKeepsItsServerForAPerson(t *testing.T) {
+	t.Parallel()
+	stint, temp, home := filepath.Join(bin, "stint"), t.TempDir(), t.TempDir()
+	environ := []string{"TMPDIR=" + temp, "HOME=" + home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "STINT_URL=", "STINT_TOKEN=", "NO_COLOR=1"}
+	p := openTerminal(t, environ, stint, "demo")
+	p.await("Keep this server running to play with it? [y/N] ")
+	p.types("y\n")
+	p.await("stint artifact cat report report.md")
+	place := regexp.MustCompile(`export XDG_CONFIG_HOME=(\S+)`).FindStringSubmatch(p.shown.String())
+	if place == nil {
+		t.Fatalf("no configuration was named:\n%s", p.shown.String())
+	}
+	cmd := exec.Command(stint, "artifact", "cat", "report", "report.md")
+	cmd.Env = append(append(os.Environ(), environ...), "XDG_CONFIG_HOME="+place[1])
+	report, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(report), "Together: 47 words.") {
+		t.Errorf("the kept server gave %v:\n%s", err, report)
+	}
+	p.types("\x03") // Ctrl-C
+	if err := p.end(); err != nil {
+		t.Errorf("the demonstration ended with %v:\n%s", err, p.shown.String())
+	}
+	for name, dir := range map[string]string{"temporary folder": temp, "home": home} {
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in the %s: %v %v", name, left, err)
+		}
+	}
+}
+
+func TestDemoEndsForAPersonWhoHasSeenEnough(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	p := openTerminal(t, []string{"TMPDIR=" + temp, "HOME=" + temp, "TERM=xterm", "NO_COLOR="}, filepath.Join(bin, "stint"), "demo")
+	p.await("[y/N] ")
+	p.types("\n")
+	if err := p.end(); err != nil {
+		t.Errorf("the demonstration ended with %v:\n%s", err, p.shown.String())
+	}
+	if !strings.Contains(p.shown.String(), "\x1b[1m1. Start a server") {
+		t.Errorf("the titles have no colour on a terminal:\n%s", p.shown.String())
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+}
