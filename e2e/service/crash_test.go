@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/apitest"
 	"github.com/stint-dev/stint/internal/pgtest"
 )
 
@@ -91,7 +92,7 @@ func crash(t *testing.T, h *host, c *client.Client, round int, kill func(int)) (
 	var followers sync.WaitGroup
 	for i := range ids {
 		ids[i] = create(t, c, stint.NewRun{Prompt: chatter}).ID
-		followers.Go(func() { seen.follow(t.Context(), c, ids[i]) })
+		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
 	}
 	<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
 	kill(round)

@@ -1,8 +1,12 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
+	"hash"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -33,6 +37,10 @@ type post struct {
 	// what it did, sets answered.
 	key      string
 	answered bool
+
+	// streamed adds up the body as the handler reads it, where the answer is to
+	// be kept; nil otherwise.
+	streamed hash.Hash
 }
 
 // bodyKind says what a POST carries.
@@ -74,6 +82,10 @@ func (a *api) post(kind bodyKind, f func(*post) (*reply, error)) handler {
 			return nil
 		}
 		p.key = r.Method + " " + routeOf(r) + " " + key
+		if kind == streamBody {
+			p.streamed = sha256.New()
+			r.Body = &summedBody{r.Body, p.streamed}
+		}
 		return a.once(w, p, kind, f)
 	}
 }
@@ -94,6 +106,11 @@ func idempotencyKey(r *http.Request) (string, error) {
 	return key, nil
 }
 
+var errKeyReused = &stint.Error{
+	Kind: stint.Conflict, Code: stint.CodeKeyReused, Param: headerKey,
+	Message: "This Idempotency-Key was used for another request. Use a new key for a new request.",
+}
+
 // once answers as the request with this key was answered before, or works it
 // and keeps the answer.
 func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) (*reply, error)) error {
@@ -102,10 +119,7 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 		stint.TimeOf(now), stint.TimeOf(now.Add(-staleAfter[kind])), stint.TimeOf(now.Add(keepAnswers)))
 	switch {
 	case errors.Is(err, store.ErrKeyReused):
-		return &stint.Error{
-			Kind: stint.Conflict, Code: stint.CodeKeyReused, Param: headerKey,
-			Message: "This Idempotency-Key was used for another request. Use a new key for a new request.",
-		}
+		return errKeyReused
 	case errors.Is(err, store.ErrKeyInUse):
 		return &stint.Error{
 			Kind: stint.Conflict, Code: stint.CodeKeyInUse, Param: headerKey,
@@ -133,7 +147,7 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 }
 
 // fingerprint tells two requests with one key apart. Of a body that is not
-// read beforehand it knows the length and the type.
+// read beforehand it knows the length and the type; replay compares the rest.
 func (a *api) fingerprint(p *post) []byte {
 	length := ""
 	if p.body == nil {
@@ -154,7 +168,7 @@ func (a *api) toKeep(p *post, kind bodyKind, answer *reply, err error) *store.An
 	if answer.status >= http.StatusInternalServerError || answer.status == http.StatusTooManyRequests {
 		return nil
 	}
-	if p.answered {
+	if p.answered || p.finishBody() != nil {
 		return nil
 	}
 	kept, err := a.seal(p, answer)
@@ -168,7 +182,7 @@ func (a *api) toKeep(p *post, kind bodyKind, answer *reply, err error) *store.An
 // seal makes an answer fit to be stored. It may hold a new token, so it is
 // encrypted.
 func (a *api) seal(p *post, answer *reply) (*store.Answer, error) {
-	sealed, err := a.c.Auth.SealAnswer(answer.body, p.caller.OrgID+" "+p.key)
+	sealed, err := a.c.Auth.SealAnswer(append(p.sum(), answer.body...), p.caller.OrgID+" "+p.key)
 	if err != nil {
 		return nil, err
 	}
@@ -180,9 +194,48 @@ func (a *api) replay(w http.ResponseWriter, p *post, kept *store.Answer) error {
 	if err != nil {
 		return err
 	}
+	if err := p.finishBody(); err != nil {
+		return err
+	}
+	body, same := bytes.CutPrefix(body, p.sum())
+	if !same {
+		return errKeyReused
+	}
 	w.Header().Set(headerReplayed, "true")
 	(&reply{status: kept.Status, header: kept.Header, body: body}).write(w)
 	return nil
+}
+
+// summedBody is a body that is added up while it is read.
+type summedBody struct {
+	io.ReadCloser
+	sum hash.Hash
+}
+
+func (b *summedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.sum.Write(p[:n]) // never fails
+	return n, err
+}
+
+// finishBody reads what is left of a streamed body, so that its sum is of the
+// whole.
+func (p *post) finishBody() error {
+	if p.streamed == nil {
+		return nil
+	}
+	if _, err := io.Copy(io.Discard, p.r.Body); err != nil {
+		return stint.InvalidParam("body", "The body ended before its time.")
+	}
+	return nil
+}
+
+// sum is that of a streamed body, nil for others.
+func (p *post) sum() []byte {
+	if p.streamed == nil {
+		return nil
+	}
+	return p.streamed.Sum(nil)
 }
 
 // endRequest stores the answer or gives the key up, also when the client has

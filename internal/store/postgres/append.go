@@ -90,8 +90,8 @@ func split(all []*appending) (wave, rest []*appending) {
 	return wave, rest
 }
 
-// commitWave settles each batch of a wave. When the database refuses the wave
-// for the sake of one of them, each goes on its own.
+// commitWave settles each batch of a wave. When the database refuses the wave,
+// perhaps for the sake of one of them, each goes on its own.
 func (s *Store) commitWave(ctx context.Context, wave []*appending) {
 	err := s.storeWave(ctx, wave)
 	if err == nil {
@@ -100,7 +100,7 @@ func (s *Store) commitWave(ctx context.Context, wave []*appending) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	if _, refused := errors.AsType[*pgconn.PgError](err); !refused || len(wave) == 1 {
+	if _, refused := errors.AsType[*pgconn.PgError](err); !refused {
 		for _, a := range wave {
 			a.settle(0, s.Wrap("appending to a run", err))
 		}

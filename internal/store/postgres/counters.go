@@ -1,12 +1,18 @@
 package postgres
 
-import "github.com/stint-dev/stint/internal/store/sqlstore"
+import (
+	"context"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store/sqlstore"
+)
 
 // counters keep the rows of load out of everybody's way. Whoever creates or
 // ends a run would hold its organisation's row until the disk has answered, and
 // an organisation would get no further than one run at a time. So they only add
 // a row to load_changes. Claims, which come in batches, hold the organisation
 // and fold its changes into load: what they see is never less than what runs.
+// Reap folds those that no claim came by for.
 var counters = sqlstore.Counters{
 	Add: `insert into load_changes (org_id, agent_id, running, ready)
 		select org_id, agent_id, $2, $3 from runs where id = $1 and ready = 1`,
@@ -58,3 +64,41 @@ const (
 			select org_id from load where org_id = $1 and agent_id = ''`
 	holds = `) select org_id from made union all select org_id from locked`
 )
+
+// Reap is that of sqlstore.Store, and keeps load_changes short.
+func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
+	lost, err := s.Store.Reap(ctx, at, n)
+	if err != nil {
+		return lost, err
+	}
+	return lost, s.Wrap("counting what runs", s.settleAll(ctx))
+}
+
+// settleAll folds the changes of every organisation that nobody holds.
+func (s *Store) settleAll(ctx context.Context) error {
+	var changed bool
+	if err := s.db.QueryRowContext(ctx, `select exists (select 1 from load_changes)`).Scan(&changed); err != nil || !changed {
+		return err
+	}
+	return s.write(ctx, func(ctx context.Context, q sqlstore.Querier) error {
+		for _, statement := range []string{
+			`insert into load (org_id, agent_id, running, ready, served)
+				select distinct org_id, '', 0, 0, 0 from load_changes order by org_id on conflict do nothing`,
+			`with held as (
+					select org_id from load where agent_id = '' and org_id in (select org_id from load_changes) for update skip locked),
+				changes as (
+					delete from load_changes c using held h where c.org_id = h.org_id returning c.org_id, c.agent_id, c.running, c.ready),
+				sums as (
+					select org_id, agent_id, sum(running) as running, sum(ready) as ready from changes group by org_id, agent_id
+					union all select org_id, '', sum(running), sum(ready) from changes group by org_id)
+				insert into load (org_id, agent_id, running, ready, served)
+				select org_id, agent_id, running, ready, 0 from sums order by org_id, agent_id
+				on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
+		} {
+			if _, err := q.ExecContext(ctx, statement); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

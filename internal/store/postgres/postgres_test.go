@@ -132,6 +132,51 @@ func TestAPartitionThatComesTooLateCostsNothing(t *testing.T) {
 	}
 }
 
+// Counters and rows tell the same after all kinds of transitions at once.
+func TestCountersTellWhatTheRowsTell(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	at := stint.TimeOf(time.Now())
+	runs := sqltest.Start(t, s, 48)
+	var clients sync.WaitGroup
+	for i := range 6 {
+		clients.Go(func() {
+			for k, p := range runs[8*i : 8*i+8] {
+				switch {
+				case k%4 == 0:
+					if _, err := s.Finish(t.Context(), p, store.Outcome{Token: "x", Status: stint.Completed, At: at}); err != nil {
+						t.Error(err)
+					}
+				case k%4 == 1:
+					if _, err := s.Cancel(t.Context(), sqltest.Org, p.RunID, at); err != nil {
+						t.Error(err)
+					}
+				case k%4 == 2:
+					if _, err := s.CreateRun(t.Context(), sqltest.NewRun(i), nil); err != nil {
+						t.Error(err)
+					}
+				}
+				if _, err := s.Reap(t.Context(), at, 10); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	clients.Wait()
+	if _, err := s.Reap(t.Context(), at, 10); err != nil {
+		t.Fatal(err)
+	}
+	const counted = `select format('%s: %s running, %s ready', agent_id, running, ready) from load order by agent_id`
+	const actual = `select format('%s: %s running, %s ready', agent, count(*) filter (where status = 'running'), count(*) filter (where status = 'pending'))
+		from (select agent_id as agent, status from runs union all select '', status from runs) r group by agent order by agent`
+	if diff := cmp.Diff(ask[string](t, s.url, actual), ask[string](t, s.url, counted)); diff != "" {
+		t.Error(diff)
+	}
+	if left := ask[int64](t, s.url, `select count(*) from load_changes`); left[0] != 0 {
+		t.Errorf("%d changes are not counted", left[0])
+	}
+}
+
 // Of many appends that share a statement the database refuses one: the others
 // stand.
 func TestAFailingAppendFailsAlone(t *testing.T) {

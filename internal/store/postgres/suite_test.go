@@ -14,6 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/postgres"
+	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 	"github.com/stint-dev/stint/internal/store/storetest"
 )
 
@@ -103,4 +104,9 @@ func TestStore(t *testing.T) {
 			return open(t, s.(*opened).url)
 		},
 	})
+}
+
+func TestLostClaims(t *testing.T) {
+	t.Parallel()
+	sqltest.LostClaims(t, open(t, pgtest.URL(t)))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
+	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 	"github.com/stint-dev/stint/internal/store/storetest"
 )
 
@@ -50,4 +51,9 @@ func TestStore(t *testing.T) {
 			return open(t, s.(*opened).path)
 		},
 	})
+}
+
+func TestLostClaims(t *testing.T) {
+	t.Parallel()
+	sqltest.LostClaims(t, fresh(t))
 }

@@ -163,7 +163,8 @@ func (c *claiming) start(ctx context.Context, q Querier, ids []string, t turn) e
 	for i, id := range ids {
 		events[i] = &transition{run: id, starts: true, events: running}
 		steps = append(steps,
-			step(`update runs set status = 'running', epoch = epoch + 1, worker_id = $2, started_at = $3 where id = $1`, id, c.WorkerID, micros(c.At)),
+			step(`update runs set status = 'running', epoch = epoch + 1, worker_id = $2, started_at = $3, claimed_at = `+c.s.d.Now+`
+				where id = $1`, id, c.WorkerID, micros(c.At)),
 			into(&runs[i], &found, scanRun, selectRuns+` where l.id = $1`, id),
 			events[i].insert(),
 			c.s.count(id, 1, -1))

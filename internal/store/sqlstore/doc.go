@@ -11,8 +11,10 @@
 // # Order of locks
 //
 // Where rows are locked (PostgreSQL), every transaction takes them in one
-// order: worker, session, run, slot of the journal, tree, counters of the
-// organisation, counters of the agent. The session comes before its runs
-// because whoever ends one run makes another of them ready. Claims take
-// counters before runs, but never wait for a run. So there is no cycle.
+// order: worker, session, run, slot of the journal or the side log, artifact.
+// The session comes before its runs because whoever ends one run makes another
+// of them ready. Claims hold an organisation's counters before its runs, but
+// pass over runs that are locked, and nobody else locks counters. Transactions
+// that touch several runs are of one run each, or take them sorted. So there is
+// no circle.
 package sqlstore

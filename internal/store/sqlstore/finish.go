@@ -164,8 +164,14 @@ func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 		if err != nil {
 			return r, err
 		}
-		if !r.Status.Final() || token != "" || r.CheckpointID != nil || r.Epoch != at.Epoch || r.Epoch == 0 {
+		if !r.Status.Final() || token != "" || r.Epoch != at.Epoch || r.Epoch == 0 {
 			return r, errSlotTaken
+		}
+		if r.CheckpointID != nil {
+			if *r.CheckpointID != c.ID {
+				err = errSlotTaken
+			}
+			return r, err
 		}
 		if err := s.leave(ctx, q, &r, store.Outcome{Status: r.Status, Version: v, Checkpoint: &c}); err != nil {
 			return r, err

@@ -30,6 +30,9 @@ type Pipeliner interface {
 
 // run runs steps in order, in one go where the engine can.
 func run(ctx context.Context, q Querier, steps ...Step) error {
+	if len(steps) == 0 {
+		return nil
+	}
 	for i := range steps {
 		steps[i].Args = clean(steps[i].Args)
 	}

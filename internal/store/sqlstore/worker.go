@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -16,30 +17,40 @@ func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration)
 	})
 }
 
-// Renew extends a lease and names the runs that are not the worker's.
+// Renew extends a lease, names the runs that are not the worker's, and takes
+// those from it that it never learned of.
 func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.Duration) ([]string, error) {
 	return change(ctx, s, "renewing a lease", func(ctx context.Context, q Querier) ([]string, error) {
-		err := execOne(ctx, q, store.ErrLeaseLost, `update workers set lease_until = `+s.d.Now+` + $2
-			where id = $1 and lease_until > `+s.d.Now, id, ttl.Microseconds())
-		if err != nil || len(holds) == 0 {
-			return nil, err
-		}
-		mine, err := all(ctx, q, value[string], `select id from runs where worker_id = $1 and status = 'running'`, id)
+		var mine, late []string
+		err := run(ctx, q,
+			stepOne(store.ErrLeaseLost, `update workers set lease_until = `+s.d.Now+` + $2
+				where id = $1 and lease_until > `+s.d.Now, id, ttl.Microseconds()),
+			collect(&mine, value[string], `select id from runs where worker_id = $1 and status = 'running' order by id`, id),
+			collect(&late, value[string], `select id from runs where worker_id = $1 and status = 'running' and claimed_at < `+s.d.Now+` - $2
+				order by id`, id, ttl.Microseconds()))
 		if err != nil {
 			return nil, err
 		}
-		known := make(map[string]bool, len(mine))
-		for _, run := range mine {
-			known[run] = true
-		}
-		var stop []string
-		for _, run := range holds {
-			if !known[run] {
-				stop = append(stop, run)
-			}
-		}
-		return stop, nil
+		return without(holds, mine), run(ctx, q, s.takeAway(id, without(late, holds))...)
 	})
+}
+
+// takeAway leaves runs that are still the worker's to nobody, as Reap finds them.
+func (s *Store) takeAway(worker string, ids []string) []Step {
+	var steps []Step
+	for _, id := range ids {
+		steps = append(steps, step(`update runs set worker_id = '' where id = $1 and worker_id = $2 and status = 'running'`, id, worker))
+	}
+	return steps
+}
+
+// without is what of list is not in others.
+func without(list, others []string) []string {
+	known := make(map[string]bool, len(others))
+	for _, id := range others {
+		known[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(list), func(id string) bool { return known[id] })
 }
 
 // EndWorker ends a lease.

@@ -130,6 +130,7 @@ create table runs (
 	max_retries      bigint not null,
 	created_at       bigint not null,
 	started_at       bigint,
+	claimed_at       bigint, -- by the database's clock
 	completed_at     bigint,
 	execution_ms     bigint,
 	reason           text collate "C",

@@ -130,6 +130,7 @@ create table runs (
 	max_retries      integer not null,
 	created_at       integer not null,
 	started_at       integer,
+	claimed_at       integer, -- by the database's clock
 	completed_at     integer,
 	execution_ms     integer,
 	reason           text,

@@ -1,0 +1,96 @@
+package sqltest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// LostClaims checks what becomes of a run whose worker never learned that it
+// was given to it, since the answer to the claim was lost.
+func LostClaims(t *testing.T, s store.Store) {
+	for range 10 { // a slow machine may let the short lease run out
+		worker := Worker(t, s)
+		known, lost := claim(t, s, worker), claim(t, s, worker)
+		if stop, err := s.Renew(t.Context(), worker, []string{known.Run.ID}, time.Hour); err != nil || len(stop) > 0 {
+			t.Fatalf("Renew while the answer may be on its way: stop %v, %v", stop, err)
+		}
+		reap(t, s)
+		if !takenAway(t, s, worker, known) {
+			continue
+		}
+		if _, err := s.Append(t.Context(), lost.Position, Batch("x")); !isFence(err) {
+			t.Errorf("Append to the run that was taken away: %v", err)
+		}
+		reap(t, s, lost.Run.ID)
+		if r, err := s.Run(t.Context(), Org, lost.Run.ID); err != nil || r.Status != stint.Failed || *r.StatusReason != stint.ReasonWorkerLost {
+			t.Errorf("the lost run is %s, %v", r.Status, err)
+		}
+		if _, err := s.Append(t.Context(), known.Position, Batch("x")); err != nil {
+			t.Errorf("Append to the run that is held: %v", err)
+		}
+		return
+	}
+	t.Error("the lease ran out each time")
+}
+
+func claim(t *testing.T, s store.Store, worker string) store.Claim {
+	t.Helper()
+	claims, err := s.CreateRun(t.Context(), NewRun(0), &store.Claimer{WorkerID: worker, Max: 1, At: now()})
+	if err != nil || len(claims) != 1 {
+		t.Fatalf("%d claims, %v", len(claims), err)
+	}
+	return claims[0]
+}
+
+// takenAway renews for a time shorter than the claims are old, and then for
+// long; false when the lease ran out in between.
+func takenAway(t *testing.T, s store.Store, worker string, known store.Claim) bool {
+	t.Helper()
+	const ttl = 100 * time.Millisecond
+	for from := clock(t, s); clock(t, s).Sub(from) <= ttl; {
+	}
+	for _, ttl := range []time.Duration{ttl, time.Hour} {
+		stop, err := s.Renew(t.Context(), worker, []string{known.Run.ID}, ttl)
+		if errors.Is(err, store.ErrLeaseLost) {
+			if _, err := s.Reap(t.Context(), now(), 10); err != nil {
+				t.Fatal(err)
+			}
+			return false
+		}
+		if err != nil || len(stop) > 0 {
+			t.Fatalf("Renew: stop %v, %v", stop, err)
+		}
+	}
+	return true
+}
+
+func clock(t *testing.T, s store.Store) time.Time {
+	t.Helper()
+	at, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+func reap(t *testing.T, s store.Store, want ...string) {
+	t.Helper()
+	got, err := s.Reap(t.Context(), now(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func isFence(err error) bool {
+	_, ok := errors.AsType[*store.FencedError](err)
+	return ok
+}
