@@ -131,6 +131,7 @@ func (e *Engine) live(ctx context.Context) error {
 	taking, stopTaking := context.WithCancel(ctx)
 	defer stopTaking()
 	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRenewing()
 	lost := make(chan error, 1)
 	go func() { lost <- e.renew(renewing, id, lease) }()
 
@@ -140,17 +141,23 @@ func (e *Engine) live(ctx context.Context) error {
 	var lifeErr error
 	select {
 	case <-ctx.Done():
+		stopTaking()
+		<-takeEnded
+		lifeErr = e.drain(lost)
 	case lifeErr = <-lost:
 		e.stopAll(errLeaseLost)
+		stopTaking()
+		<-takeEnded
+		e.stopAll(errLeaseLost) // what was taken meanwhile
+		e.wg.Wait()
 	}
-	stopTaking()
-	<-takeEnded
-	e.drain(lifeErr == nil)
-	stopRenewing()
 	if lifeErr != nil {
 		return lifeErr
 	}
-	<-lost // ended by stopRenewing
+	stopRenewing()
+	if err := <-lost; err != nil {
+		return err
+	}
 	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	return e.c.Dispatcher.Drain(leave, id)
@@ -202,20 +209,23 @@ func (e *Engine) start(ctx context.Context, a dispatch.Assignment) {
 	})
 }
 
-// drain waits for the jobs, at most for the drain time when they may go on.
-func (e *Engine) drain(patient bool) {
+// drain waits for the jobs, at most for the drain time, and ends what is left.
+// It returns why the lease was lost when that ends the waiting.
+func (e *Engine) drain(lost <-chan error) (err error) {
 	done := make(chan struct{})
 	go func() { e.wg.Wait(); close(done) }()
-	if patient && e.running() > 0 {
-		limit := time.NewTimer(e.c.Drain)
-		defer limit.Stop()
-		select {
-		case <-done:
-		case <-limit.C:
-		}
+	limit := time.NewTimer(e.c.Drain)
+	defer limit.Stop()
+	cause := errDrained
+	select {
+	case <-done:
+	case <-limit.C:
+	case err = <-lost:
+		cause = errLeaseLost
 	}
-	e.stopAll(errDrained)
+	e.stopAll(cause)
 	<-done
+	return err
 }
 
 func (e *Engine) stopAll(cause error) {

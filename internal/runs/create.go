@@ -57,7 +57,8 @@ func (s *Service) store(ctx context.Context, row store.NewRun) error {
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
-	s.c.Dispatch.Created(row.ID, len(claims) == 0)
+	claimed := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.Run.ID == row.ID })
+	s.c.Dispatch.Created(row.ID, !claimed)
 	return nil
 }
 

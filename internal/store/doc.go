@@ -9,8 +9,9 @@
 // A run is one row and one append-only journal. Every change of a run is an
 // event at the next slot of its journal; the journal's key (run, first slot)
 // says who came first. Appends touch only the slot. Transitions (claim,
-// finish, cancel, reap) take the run's row, then the slot, then the session,
-// then the counters, in one transaction. So a worker that was lost or paused
+// finish, cancel, reap) take the session, then the run's row, then the slot,
+// then the counters, in one transaction; the session comes first because an
+// end makes the session's next run ready. So a worker that was lost or paused
 // can append nothing, nothing follows the terminal event, and status, terminal
 // event, version and checkpoint agree.
 //

@@ -203,7 +203,7 @@ func (s *Store) copyTo(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer func() { _ = db.Close() }() // the copy is synced below
 	if _, err := db.ExecContext(ctx, `vacuum into $1`, path); err != nil {
 		return err
 	}

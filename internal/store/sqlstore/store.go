@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/stint-dev/stint/internal/store"
@@ -190,10 +191,8 @@ func (s *Store) Wrap(doing string, err error) error {
 
 // isVerdict tells the port's errors from faults.
 func isVerdict(err error) bool {
-	for _, known := range []error{store.ErrNotFound, store.ErrExists, store.ErrLeaseLost, store.ErrKeyReused, store.ErrKeyInUse} {
-		if err == known { //nolint:errorlint // a wrapped one has its sentence already
-			return true
-		}
+	if slices.Contains([]error{store.ErrNotFound, store.ErrExists, store.ErrLeaseLost, store.ErrKeyReused, store.ErrKeyInUse}, err) {
+		return true
 	}
 	switch err.(type) { //nolint:errorlint // same
 	case *store.FencedError, *store.StateError, *store.ConflictError:

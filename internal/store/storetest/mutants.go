@@ -35,7 +35,7 @@ func Mutants(t *testing.T, h Harness) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			// A slow machine gets its three rounds all the same.
-			limit := time.Now().Add(5 * time.Second)
+			limit := time.Now().Add(20 * time.Second)
 			for round := 0; round < 3 || time.Now().Before(limit); round++ {
 				w := newWorld(t, h)
 				s := newStorm(w, m.of(w.s), 1)
