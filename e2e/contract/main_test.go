@@ -1,0 +1,61 @@
+package contract_test
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+)
+
+func TestMain(m *testing.M) {
+	namespace.MaybeInit()
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // most of what these tests do is wait
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	pgtest.Main(m)
+}
+
+// promise is one thing that the service must keep on every database.
+type promise struct {
+	name string
+	hold func(*world)
+}
+
+// promises are all of them, the long ones first.
+func promises() []promise {
+	var all []promise
+	for _, chapter := range [][]promise{
+		slowPromises, runPromises, createPromises, inputPromises, sessionPromises, eventPromises, logPromises,
+		secretPromises, repeatPromises, listPromises, treePromises, downloadPromises, artifactPromises, agentPromises,
+		accessPromises, headerPromises, crowdPromises,
+	} {
+		all = append(all, chapter...)
+	}
+	return all
+}
+
+func TestSQLite(t *testing.T) {
+	t.Parallel()
+	holdAll(t, serve(t, ""))
+}
+
+func TestPostgreSQL(t *testing.T) {
+	t.Parallel()
+	holdAll(t, serve(t, pgtest.URL(t)))
+}
+
+// holdAll holds a service to every promise, each in an organisation of its own.
+func holdAll(t *testing.T, h *host) {
+	for _, p := range promises() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			p.hold(h.world(t))
+		})
+	}
+}

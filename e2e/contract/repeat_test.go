@@ -1,0 +1,155 @@
+package contract_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint"
+)
+
+var repeatPromises = []promise{
+	{"an idempotency key repeats the answer", replays},
+	{"a key that was used for something else", reusedKey},
+	{"a key that is in use", keyInUseNow},
+	{"many requests with one key make one run", oneOfMany},
+	{"wrong idempotency keys", wrongKeys},
+	{"Prefer: wait", preferWait},
+}
+
+func keyed(key string) map[string]string { return map[string]string{"Idempotency-Key": key} }
+
+func replays(w *world) {
+	volume := w.newTree("volumes", "data")
+	running := w.running(object{"prompt": "sleep 600"})
+	for i, r := range []request{
+		{path: "/v1/runs", body: w.newRun(object{"secrets": object{"S": "hushhush"}})},
+		{path: "/v1/runs", body: w.newRun(object{"agent": "nobody"}), hostile: true},
+		{path: "/v1/runs", body: object{}, hostile: true},
+		{path: "/v1/agents", body: definition("repeated", nil)},
+		{path: "/v1/agents/" + w.shell.ID + "/versions", body: definition("", object{"description": "new"})},
+		{path: "/v1/volumes", body: object{"name": "repeated"}},
+		{path: "/v1/artifacts", body: object{"name": "repeated"}},
+		{path: "/v1/volumes/" + volume.ID + "/versions", body: pack(w, entry{Name: "a"})},
+		{path: "/v1/tokens", body: object{"name": "repeated"}},
+		{path: "/v1/runs/" + running.ID + "/stream-token"},
+		{path: "/v1/runs/" + running.ID + "/cancel"},
+	} {
+		r.method, r.header = "POST", keyed(fmt.Sprint("key-", i))
+		first, again := w.do(r), w.do(r)
+		if first.StatusCode >= 500 || first.StatusCode >= 400 && !r.hostile {
+			w.Errorf("%s gave %d %s", r.path, first.StatusCode, first.body)
+		}
+		w.equal(r.path+": answer", []any{first.StatusCode, string(first.body), first.Header.Get("Location")}, []any{again.StatusCode, string(again.body), again.Header.Get("Location")})
+		w.equal(r.path+": marks", []string{"", "true"}, []string{first.Header.Get("Idempotency-Replayed"), again.Header.Get("Idempotency-Replayed")})
+	}
+	w.equal("runs", 2, len(list[object](w, "/v1/runs", nil)))
+	w.refused(request{method: "POST", path: "/v1/runs/" + running.ID + "/cancel", header: keyed("another")}, 400, badState)
+	other := w.other() // keys are an organisation's own
+	var r stint.Run
+	other.must(202, request{method: "POST", path: "/v1/runs", body: other.newRun(nil), header: keyed("key-0")}, &r)
+	w.equal("another organisation's agent", other.shell.ID, r.AgentID)
+}
+
+func reusedKey(w *world) {
+	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 1"}), header: keyed("k")}, nil)
+	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 2"}), header: keyed("k")}, 409, keyReused)
+	w.equal("runs", 1, len(list[object](w, "/v1/runs", nil)))
+	var v stint.Tree
+	w.must(201, request{method: "POST", path: "/v1/volumes", body: object{"name": "a"}, header: keyed("t")}, &v)
+	w.refused(request{method: "POST", path: "/v1/volumes", body: object{"name": "b"}, header: keyed("t")}, 409, keyReused)
+	push := func(text string) request {
+		return request{method: "POST", path: "/v1/volumes/" + v.ID + "/versions", body: pack(w, entry{Name: "a", Text: text}), header: keyed("p")}
+	}
+	w.must(201, push("one"), nil)
+	w.refused(push("two"), 409, keyReused) // of the same length
+	w.refused(push("longer"), 409, keyReused)
+	w.must(201, push("one"), nil)
+	w.equal("versions", 1, len(list[object](w, "/v1/volumes/"+v.ID+"/versions", nil)))
+	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil)}, nil)
+	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil)}, nil)
+	w.equal("runs", 3, len(list[object](w, "/v1/runs", nil)))
+}
+
+func keyInUseNow(w *world) {
+	t := w.newTree("volumes", "data")
+	raw := pack(w, entry{Name: "a", Text: strings.Repeat("x", 100_000)})
+	in, out := io.Pipe()
+	at := "/v1/volumes/" + t.ID + "/versions"
+	w.Cleanup(func() { _ = out.CloseWithError(io.ErrUnexpectedEOF) })
+	first := make(chan int, 1)
+	go func() {
+		req := w.build(w.Context(), request{method: "POST", path: at, body: io.Reader(in), header: keyed("k")})
+		res, err := w.client.Do(req)
+		if err != nil {
+			first <- 0
+			return
+		}
+		res.Body.Close()
+		first <- res.StatusCode
+	}()
+	_, err := out.Write(raw[:1000]) // the server reads, so it has begun
+	check(w, err)
+	_, err = out.Write(raw[1000:2000])
+	check(w, err)
+	var a answer
+	w.until("the key in use", func() bool {
+		a = w.do(request{method: "POST", path: at, body: io.MultiReader(strings.NewReader("x")), header: keyed("k"), hostile: true})
+		return a.fault().Code == "idempotency_key_in_use"
+	})
+	w.equal("status", http.StatusConflict, a.StatusCode)
+	_, err = out.Write(raw[2000:])
+	check(w, err)
+	check(w, out.Close())
+	w.equal("the first", http.StatusCreated, <-first)
+}
+
+func oneOfMany(w *world) {
+	const n = 12
+	answers := make([]answer, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			answers[i] = w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed("one")})
+		})
+	}
+	wg.Wait()
+	bodies := map[string]bool{}
+	for _, a := range answers {
+		if a.StatusCode == 202 {
+			bodies[string(a.body)] = true
+		} else if f := a.fault(); a.StatusCode != 409 || f.Type+" "+f.Code != keyInUse {
+			w.Errorf("a request gave %d %s", a.StatusCode, a.body)
+		}
+	}
+	w.equal("different answers", 1, len(bodies))
+	w.equal("runs", 1, len(list[object](w, "/v1/runs", nil)))
+}
+
+func wrongKeys(w *world) {
+	for _, bad := range []string{" ", "a b", strings.Repeat("x", 256), "ü"} {
+		w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed(bad)}, 400, invalid, "Idempotency-Key")
+	}
+	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed(strings.Repeat("~", 255))}, nil)
+}
+
+func preferWait(w *world) {
+	a := w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo x > x", "artifactName": "out"}), header: map[string]string{"Prefer": "wait=60"}})
+	var r stint.Run
+	decode(w, a.body, &r)
+	w.equal("a run that was waited for", []any{202, stint.Completed, true}, []any{a.StatusCode, r.Status, r.ArtifactVersion != nil})
+	w.equal("Preference-Applied", "wait", a.Header.Get("Preference-Applied"))
+	a = w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "sleep 600"}), header: map[string]string{"Prefer": "respond-async, wait=1"}})
+	decode(w, a.body, &r)
+	if a.StatusCode != 202 || r.Status.Final() {
+		w.Errorf("a long run gave %d %s", a.StatusCode, a.body)
+	}
+	w.cancel(r.ID)
+	header := keyed("k")
+	header["Prefer"] = "wait=60"
+	send := request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: header}
+	first, again := w.do(send), w.do(send)
+	w.equal("a replay", string(first.body), string(again.body))
+}

@@ -1,0 +1,170 @@
+package contract_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/stint-dev/stint"
+)
+
+var sessionPromises = []promise{
+	{"continuing a session", continuing},
+	{"resuming a checkpoint", resuming},
+	{"a checkpoint however a run ends", everyEnding},
+	{"secrets are asked for again", secretsAgain},
+	{"objects of sessions and checkpoints", sessionObjects},
+}
+
+// teller writes all that its environment, home and folders tell.
+const teller = `echo "V=$V A=$A B=$B"; cat ~/talk work /volumes/data/a /volumes/extra/a 2>/dev/null; echo more >> ~/talk`
+
+// history is a session whose surroundings have moved on since its first run.
+type history struct {
+	first      stint.Run
+	a1, a2     string // agent versions
+	d1, d2     string // of the volume data
+	e1, e2     string // of the volume extra
+	out1, out2 string // of the artifact
+}
+
+func (w *world) history() (h history) {
+	w.Helper()
+	more := func(v string) object {
+		return object{"environment": object{"V": v}, "volumes": object{"data": object{"path": "/volumes/data"}}}
+	}
+	agent := w.agent("talker", more("1"))
+	h.a1 = agent.CurrentVersionID
+	h.d1, h.e1 = w.volume("data", object{"a": "data1\n"}).ID, w.volume("extra", object{"a": "extra1\n"}).ID
+	h.first = w.run(object{
+		"agent": "talker", "prompt": "echo one > ~/talk; echo work1 > work", "artifactName": "out",
+		"variables": object{"A": "a1", "B": "b1"}, "volumes": object{"extra": "latest"},
+	})
+	h.out1 = *h.first.ArtifactVersion
+	var v stint.AgentVersion
+	w.must(201, request{method: "POST", path: "/v1/agents/" + agent.ID + "/versions", body: definition("", more("2"))}, &v)
+	h.a2 = v.ID
+	h.d2, h.e2 = w.volume("data", object{"a": "data2\n"}).ID, w.volume("extra", object{"a": "extra2\n"}).ID
+	h.out2 = *w.run(object{"prompt": "echo work2 > work", "artifactName": "out"}).ArtifactVersion
+	return h
+}
+
+func continuing(w *world) {
+	h := w.history()
+	s := h.first.SessionID
+	out, second := w.says(object{"sessionId": s, "prompt": teller})
+	w.equal("agent latest, home newest, artifact latest, volumes latest, variables the last run's",
+		"V=2 A=a1 B=b1\none\nwork2\ndata2\nextra2\n", out)
+	w.equal("volumes", map[string]string{"data": h.d2, "extra": h.e2}, second.Volumes)
+	w.equal("session and parent", []string{s, h.first.ID}, []string{second.SessionID, value(second.ParentRunID)})
+	w.equal("artifact", "out", value(second.ArtifactName))
+
+	out, third := w.says(object{
+		"sessionId": s, "prompt": teller, "agentVersion": "v1", "volumes": object{"data": "v1"}, "variables": object{"A": "a3"},
+		"artifactName": "out", "artifactVersion": h.out1,
+	})
+	w.equal("as the request says, and home newest", "V=1 A=a3 B=b1\none\nmore\nwork1\ndata1\nextra2\n", out)
+	w.equal("parent", second.ID, value(third.ParentRunID))
+	out, _ = w.says(object{"sessionId": s, "prompt": "echo $A $V"})
+	w.equal("variables of the last run, agent latest again", "a3 2\n", out)
+}
+
+func resuming(w *world) {
+	h := w.history()
+	w.run(object{"sessionId": h.first.SessionID, "prompt": "echo two >> ~/talk; echo work3 > work", "variables": object{"A": "a2"}})
+	c := *h.first.CheckpointID
+	out, fork := w.says(object{"checkpointId": c, "prompt": teller})
+	w.equal("all as at the checkpoint", "V=1 A=a1 B=b1\none\nwork1\ndata1\nextra1\n", out)
+	w.equal("volumes", map[string]string{"data": h.d1, "extra": h.e1}, fork.Volumes)
+	w.equal("parent", h.first.ID, value(fork.ParentRunID))
+	if fork.SessionID == h.first.SessionID {
+		w.Error("the resumed run is of the same session")
+	}
+	out, _ = w.says(object{
+		"checkpointId": c, "prompt": teller, "agentVersion": "latest", "volumes": object{"data": "latest"}, "variables": object{"B": "b2"},
+		"artifactName": "out", "artifactVersion": h.out2,
+	})
+	w.equal("as the request says, and home the checkpoint's", "V=2 A=a1 B=b2\none\nwork2\ndata2\nextra1\n", out)
+	out, _ = w.says(object{"sessionId": fork.SessionID, "prompt": "cat ~/talk"})
+	w.equal("the fork goes on by itself", "one\nmore\n", out)
+
+	plain := w.run(object{"prompt": "echo kept > file"}) // without an artifact the workspace is part of the state
+	out, _ = w.says(object{"checkpointId": *plain.CheckpointID, "prompt": "cat file; echo changed > file"})
+	w.equal("workspace of a resumed run", "kept\n", out)
+	out, _ = w.says(object{"sessionId": plain.SessionID, "prompt": "cat file"})
+	w.equal("workspace of a continued run", "kept\n", out)
+}
+
+func everyEnding(w *world) {
+	for _, row := range []struct {
+		status stint.Status
+		body   object
+	}{
+		{stint.Completed, object{"prompt": "echo state > ~/talk"}},
+		{stint.Failed, object{"prompt": "echo state > ~/talk; exit 1"}},
+		{stint.TimedOut, object{"prompt": "echo state > ~/talk; exec sleep 600", "timeout": "1s"}},
+		{stint.Cancelled, object{"prompt": "echo state > ~/talk; exec sleep 600"}},
+	} {
+		row.body["variables"], row.body["artifactName"] = object{"A": "1"}, "out-"+string(row.status)
+		r := w.create(row.body)
+		if row.status == stint.Cancelled {
+			w.is(r.ID, stint.Running)
+			w.until("state", func() bool { return len(list[object](w, "/v1/runs/"+r.ID+"/logs?type=system", nil)) >= 3 })
+			w.cancel(r.ID)
+			w.until("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
+		}
+		r = w.is(r.ID, row.status)
+		if r.CheckpointID == nil {
+			w.Errorf("a %s run has no checkpoint", row.status)
+			continue
+		}
+		var c stint.Checkpoint
+		w.get("/v1/checkpoints/"+*r.CheckpointID, &c)
+		w.equal("run and session", []string{r.ID, r.SessionID}, []string{c.RunID, c.SessionID})
+		if c.ArtifactVersion == nil || value(c.ArtifactName) != "out-"+string(row.status) {
+			w.Errorf("the checkpoint of a %s run has the artifact %v, %v", row.status, value(c.ArtifactName), c.ArtifactVersion)
+		}
+		out, _ := w.says(object{"checkpointId": c.ID, "prompt": "cat ~/talk || true; echo $A"})
+		if row.status != stint.Cancelled && out != "state\n1\n" {
+			w.Errorf("resuming a %s run gave %q", row.status, out)
+		}
+		w.run(object{"sessionId": r.SessionID})
+	}
+}
+
+func secretsAgain(w *world) {
+	w.agent("needy", object{"environment": object{"K": "${{ secrets.KEY }}"}})
+	first := w.run(object{"agent": "needy", "secrets": object{"KEY": "opensesame", "MORE": "opensesame too"}})
+	for _, origin := range []object{{"sessionId": first.SessionID}, {"checkpointId": *first.CheckpointID}} {
+		w.refusedRun(origin, 400, missing, "secrets.KEY")
+		origin["secrets"], origin["prompt"] = object{"KEY": "other"}, `echo "${#K} ${#MORE}"`
+		out, _ := w.says(origin)
+		w.equal(fmt.Sprint(origin), "5 0\n", out)
+	}
+	w.must(201, request{method: "PUT", path: "/v1/secrets/KEY", body: object{"value": "stored"}}, nil)
+	out, _ := w.says(object{"sessionId": first.SessionID, "prompt": `echo "${#K}"`}) // a stored secret need not be given
+	w.equal("stored", "6\n", out)
+}
+
+func sessionObjects(w *world) {
+	v := w.volume("data", object{"a": "1"})
+	first := w.run(object{
+		"artifactName": "out", "prompt": "echo x > x", "variables": object{"A": "1"}, "secrets": object{"S": "opensesame", "B": "opensesame2"},
+		"volumes": object{"data": "latest"},
+	})
+	c := w.object("/v1/checkpoints/" + *first.CheckpointID)
+	w.equal("a checkpoint", object{
+		"id": *first.CheckpointID, "runId": first.ID, "sessionId": first.SessionID, "agentId": w.shell.ID, "agentName": "shell",
+		"agentVersionId": w.shell.CurrentVersionID, "artifactName": "out", "artifactVersion": *first.ArtifactVersion,
+		"volumes": object{"data": v.ID}, "variables": object{"A": "1"}, "secretNames": []any{"B", "S"}, "createdAt": c["createdAt"],
+	}, c)
+	second := w.run(object{"sessionId": first.SessionID})
+	s := w.object("/v1/sessions/" + first.SessionID)
+	w.equal("a session", object{
+		"id": first.SessionID, "agentId": w.shell.ID, "agentName": "shell", "checkpointId": *second.CheckpointID, "lastRunId": second.ID,
+		"createdAt": s["createdAt"], "updatedAt": s["updatedAt"],
+	}, s)
+	w.equal("in the list", []object{s}, list[object](w, "/v1/sessions", nil))
+	if strings.Contains(fmt.Sprint(c, s), "opensesame") {
+		w.Error("a secret is shown")
+	}
+}

@@ -1,0 +1,103 @@
+package contract_test
+
+import (
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+// These take a while, most of it waiting.
+var slowPromises = []promise{
+	{"a silent stream shows that it lives", heartbeat},
+	{"the time limit", timeLimit},
+	{"an agent that ignores the end of its time", stubborn},
+	{"cancel and completion racing have one winner", races},
+}
+
+func heartbeat(w *world) {
+	r := w.running(object{"prompt": "sleep 600"})
+	s := w.followRun(r.ID)
+	last := frame{}
+	for {
+		f, ok := s.next()
+		if !ok {
+			w.Fatal("the stream ended")
+		}
+		if f.Event == "heartbeat" {
+			var data struct{ Timestamp stint.Time }
+			decode(w, []byte(f.Data), &data)
+			w.equal("identifier", last.ID, f.ID)
+			break
+		}
+		last = f
+	}
+	w.cancel(r.ID)
+	w.equal("what follows", []string{"status", "complete"}, types(s.all()))
+	for _, e := range w.journal(r.ID) {
+		if e.Type == stint.EventHeartbeat {
+			w.Error("a heartbeat is stored")
+		}
+	}
+}
+
+func timeLimit(w *world) {
+	r := w.is(w.create(object{"prompt": "trap 'echo terminated; exit 0' TERM; echo ready; while :; do sleep 0.05; done", "timeout": "1s", "artifactName": "out"}).ID, stint.TimedOut)
+	w.equal("output", "ready\nterminated\n", w.output(r.ID))
+	w.equal("reason", stint.ReasonTimeLimit, value(r.StatusReason))
+	frames := w.followRun(r.ID).all()
+	last := frames[len(frames)-1]
+	if last.Event != "complete" || !strings.Contains(last.Data, `"status":"timeout"`) {
+		w.Errorf("the last event is %+v", last)
+	}
+	w.agent("brief", object{"timeout": "1s"})
+	w.is(w.create(object{"agent": "brief", "prompt": "sleep 600"}).ID, stint.TimedOut)
+}
+
+func stubborn(w *world) {
+	r := w.is(w.create(object{"prompt": "trap '' TERM; echo ready; while :; do sleep 0.05; done; echo never", "timeout": "1s"}).ID, stint.TimedOut)
+	w.equal("output", "ready\n", w.output(r.ID))
+}
+
+// races lets cancels meet the ends of runs: each comes a little later than the
+// one before, until it is too late, then earlier again.
+func races(w *world) {
+	won := map[stint.Status]int{}
+	delay := time.Duration(0)
+	for range 50 {
+		r := w.create(object{"prompt": "echo x > out", "artifactName": "out"})
+		live := w.followRun(r.ID)
+		<-time.After(delay)
+		a := w.do(request{method: "POST", path: "/v1/runs/" + r.ID + "/cancel", hostile: true})
+		streamed := live.all()
+		last := streamed[len(streamed)-1]
+		now := w.read(r.ID)
+		won[now.Status]++
+		step := time.Duration(1+rand.IntN(12)) * time.Millisecond
+		if now.Status == stint.Completed {
+			step = -step
+		}
+		delay = max(0, delay+step)
+		switch f := a.fault(); {
+		case a.StatusCode == 200 && now.Status == stint.Cancelled:
+		case a.StatusCode == 400 && f.Code == "invalid_state" && strings.Contains(f.Message, string(now.Status)) && now.Status == stint.Completed:
+		default:
+			w.Errorf("the cancel gave %d %s, the run is %s", a.StatusCode, a.body, now.Status)
+		}
+		if last.Event != "complete" || !strings.Contains(last.Data, `"status":"`+string(now.Status)+`"`) {
+			w.Errorf("the run is %s, the stream ends with %+v", now.Status, last)
+		}
+		listed := ""
+		for _, item := range list[stint.RunSummary](w, "/v1/runs?sessionId="+r.SessionID, nil) {
+			listed = string(item.Status)
+		}
+		w.equal("status in the list", string(now.Status), listed)
+		w.equal("replay", last, lastOf(w.followRun(r.ID).all()))
+	}
+	if won[stint.Cancelled] == 0 || won[stint.Completed] == 0 {
+		w.Errorf("the races ended %v: nothing raced", won)
+	}
+}
+
+func lastOf(frames []frame) frame { return frames[len(frames)-1] }

@@ -1,0 +1,352 @@
+package contract_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/apitest"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = 60 * time.Second
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func decode(t testing.TB, raw []byte, into any) {
+	t.Helper()
+	if err := json.Unmarshal(raw, into); err != nil {
+		t.Fatalf("%s: %v", raw, err)
+	}
+}
+
+func readAll(t testing.TB, r io.Reader) []byte {
+	t.Helper()
+	raw, err := io.ReadAll(r)
+	check(t, err)
+	return raw
+}
+
+// object is a JSON object as a client sees it, and the body of a request.
+type object = map[string]any
+
+// request is what a test sends. Token "-" sends none, "" the owner's. A
+// request that is hostile is not one that the API document allows.
+type request struct {
+	method, path string
+	token        string
+	header       map[string]string
+	body         any // string and []byte as they are, anything else as JSON
+	hostile      bool
+}
+
+type answer struct {
+	*http.Response
+	body []byte
+}
+
+func (w *world) build(ctx context.Context, r request) *http.Request {
+	w.Helper()
+	var body io.Reader = http.NoBody
+	contentType := ""
+	switch b := r.body.(type) {
+	case nil:
+	case string:
+		body, contentType = strings.NewReader(b), "application/json"
+	case []byte:
+		body, contentType = bytes.NewReader(b), "application/x-tar"
+	case io.Reader:
+		body, contentType = b, "application/x-tar"
+	default:
+		raw, err := json.Marshal(b)
+		check(w, err)
+		body, contentType = bytes.NewReader(raw), "application/json"
+	}
+	if r.hostile {
+		ctx = apitest.Hostile(ctx)
+	}
+	at := r.path
+	if !strings.HasPrefix(at, "http") {
+		at = w.host.url + at
+	}
+	req, err := http.NewRequestWithContext(ctx, r.method, at, body)
+	check(w, err)
+	if contentType != "" {
+		req.Header.Set("Content-Type", contentType)
+	}
+	switch r.token {
+	case "":
+		req.Header.Set("Authorization", "Bearer "+w.token)
+	case "-":
+	default:
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	for name, value := range r.header {
+		if value == "" {
+			req.Header.Del(name)
+		} else {
+			req.Header.Set(name, value)
+		}
+	}
+	return req
+}
+
+// do sends a request and reads the answer, which must not tell about the
+// inside of the server.
+func (w *world) do(r request) answer {
+	w.Helper()
+	resp, err := w.client.Do(w.build(w.Context(), r))
+	if err != nil {
+		w.Fatalf("%s %s: %v", r.method, r.path, err)
+	}
+	defer resp.Body.Close()
+	a := answer{resp, readAll(w, resp.Body)}
+	if a.StatusCode >= 400 {
+		for _, inside := range []string{w.host.data, "/tmp/stint", ".go:", "goroutine", "SQL", "constraint", "pgx", "modernc"} {
+			if bytes.Contains(a.body, []byte(inside)) {
+				w.Errorf("%s %s tells of the server's inside: %s", r.method, r.path, a.body)
+			}
+		}
+	}
+	return a
+}
+
+// must sends a request, demands the status and reads the JSON of the answer.
+func (w *world) must(status int, r request, into any) {
+	w.Helper()
+	a := w.do(r)
+	if a.StatusCode != status {
+		w.Fatalf("%s %s gave %d %s, want %d", r.method, r.path, a.StatusCode, a.body, status)
+	}
+	if into != nil {
+		decode(w, a.body, into)
+	}
+}
+
+func (w *world) get(path string, into any) {
+	w.Helper()
+	w.must(http.StatusOK, request{method: "GET", path: path}, into)
+}
+
+// fault is the body of an error answer.
+type fault struct {
+	Type, Code, Message, Param string
+	Details                    []struct{ Param, Code, Message string }
+}
+
+func (a answer) fault() fault {
+	var b struct{ Error fault }
+	_ = json.Unmarshal(a.body, &b) // an answer without one is an empty fault
+	return b.Error
+}
+
+// refused demands an error answer, "type code", whose message holds words.
+func (w *world) refused(r request, status int, typeAndCode string, words ...string) {
+	w.Helper()
+	r.hostile = true
+	a := w.do(r)
+	f := a.fault()
+	if got := f.Type + " " + f.Code; a.StatusCode != status || got != typeAndCode {
+		w.Errorf("%s %s %v gave %d %s, want %d %s", r.method, r.path, r.body, a.StatusCode, a.body, status, typeAndCode)
+		return
+	}
+	for _, word := range words {
+		if !strings.Contains(f.Message, word) {
+			w.Errorf("%s %s: the message lacks %q: %s", r.method, r.path, word, f.Message)
+		}
+	}
+}
+
+// The types and codes of error answers.
+const (
+	invalid   = "invalid_request_error invalid_parameter"
+	missing   = "invalid_request_error missing_parameter"
+	badState  = "invalid_request_error invalid_state"
+	tooLarge  = "invalid_request_error request_too_large"
+	badMedia  = "invalid_request_error unsupported_media_type"
+	notFound  = "not_found_error resource_not_found"
+	exists    = "conflict_error resource_already_exists"
+	badKey    = "authentication_error invalid_api_key"
+	badScope  = "permission_error insufficient_scope"
+	keyReused = "conflict_error idempotency_key_reused"
+	keyInUse  = "conflict_error idempotency_key_in_use"
+	badHead   = "conflict_error version_conflict"
+)
+
+// agent pushes a shell agent, unless more says otherwise.
+func (w *world) agent(name string, more object) (a stint.Agent) {
+	w.Helper()
+	w.must(http.StatusCreated, request{method: "POST", path: "/v1/agents", body: definition(name, more)}, &a)
+	return a
+}
+
+func definition(name string, more object) object {
+	d := object{"framework": "shell"}
+	if name != "" {
+		d["name"] = name
+	}
+	maps.Copy(d, more)
+	return d
+}
+
+// create starts a run of the agent "shell", unless the body names another.
+func (w *world) create(body object) (r stint.Run) {
+	w.Helper()
+	w.must(http.StatusAccepted, request{method: "POST", path: "/v1/runs", body: w.newRun(body)}, &r)
+	return r
+}
+
+func (w *world) newRun(body object) object {
+	all := object{"prompt": "true"}
+	maps.Copy(all, body)
+	for _, origin := range []string{"agent", "agentId", "sessionId", "checkpointId"} {
+		if _, ok := all[origin]; ok {
+			return all
+		}
+	}
+	all["agent"] = "shell"
+	return all
+}
+
+// until repeats until done says so.
+func (w *world) until(what string, done func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s did not happen within %s", what, patience)
+		}
+		<-tick.C
+	}
+}
+
+func (w *world) read(id string) (r stint.Run) {
+	w.Helper()
+	w.get("/v1/runs/"+id, &r)
+	return r
+}
+
+// is waits until the run has the status.
+func (w *world) is(id string, status stint.Status) (r stint.Run) {
+	w.Helper()
+	w.until(fmt.Sprintf("%s %s", id, status), func() bool {
+		r = w.read(id)
+		if r.Status.Final() && r.Status != status {
+			text := ""
+			if r.Error != nil {
+				text = *r.Error
+			}
+			w.Fatalf("%s ended %s, not %s: %s", id, r.Status, status, text)
+		}
+		return r.Status == status
+	})
+	return r
+}
+
+// run works a run to its completion.
+func (w *world) run(body object) stint.Run {
+	w.Helper()
+	return w.is(w.create(body).ID, stint.Completed)
+}
+
+// says works a run to its completion and gives what it wrote on stdout.
+func (w *world) says(body object) (string, stint.Run) {
+	w.Helper()
+	r := w.run(body)
+	return w.output(r.ID), r
+}
+
+// output is what a run has written on stdout.
+func (w *world) output(id string) string {
+	w.Helper()
+	var out strings.Builder
+	for _, e := range w.journal(id) {
+		if e.Type != stint.EventOutput {
+			continue
+		}
+		var o stint.OutputData
+		decode(w, e.Data, &o)
+		if o.Stream == "stdout" {
+			out.WriteString(o.Content)
+		}
+	}
+	return out.String()
+}
+
+// running starts a run and waits until it has written "ready".
+func (w *world) running(body object) stint.Run {
+	w.Helper()
+	script, _ := body["prompt"].(string)
+	body["prompt"] = "echo ready\n" + script
+	r := w.create(body)
+	w.until(r.ID+" ready", func() bool {
+		if s := w.read(r.ID).Status; s.Final() {
+			w.Fatalf("%s ended %s before it was ready", r.ID, s)
+		}
+		return strings.HasPrefix(w.output(r.ID), "ready")
+	})
+	return w.read(r.ID)
+}
+
+// journal reads all events as a list.
+func (w *world) journal(id string) []stint.Event {
+	w.Helper()
+	return list[stint.Event](w, "/v1/runs/"+id+"/events", map[string]string{"Accept": "application/json"})
+}
+
+// list walks all pages of a list.
+func list[T any](w *world, path string, header map[string]string) (all []T) {
+	w.Helper()
+	separator := "?"
+	if strings.Contains(path, "?") {
+		separator = "&"
+	}
+	cursor := ""
+	for {
+		var page stint.Page[T]
+		w.must(http.StatusOK, request{method: "GET", path: path + separator + "limit=100" + cursor, header: header}, &page)
+		all = append(all, page.Data...)
+		if !page.Pagination.HasMore {
+			return all
+		}
+		cursor = "&cursor=" + *page.Pagination.NextCursor
+	}
+}
+
+func (w *world) cancel(id string) (r stint.Run) {
+	w.Helper()
+	w.must(http.StatusOK, request{method: "POST", path: "/v1/runs/" + id + "/cancel"}, &r)
+	return r
+}
+
+func (w *world) equal(what string, want, got any) {
+	w.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		w.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// value is what a pointer points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
