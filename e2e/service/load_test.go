@@ -39,6 +39,28 @@ func TestSixtyAtOnce(t *testing.T) {
 	}
 }
 
+// TestThousandDoNotStarveOne holds the queue to fairness between
+// organisations.
+func TestThousandDoNotStarveOne(t *testing.T) {
+	h := newHost(t, "--capacity", "2", "--drain", "0")
+	h.start()
+	many, one := h.login("acme"), h.login("beta")
+	agent(t, many, "shell", "")
+	agent(t, one, "shell", "")
+	for range 1000 {
+		create(t, many, stint.NewRun{Prompt: "sleep 0.2"})
+	}
+	single := ended(t, one, create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
+	waiting := 0
+	for _, err := range many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
+		check(t, err)
+		waiting++
+	}
+	if single.Status != stint.Completed || waiting < 500 {
+		t.Errorf("the other organisation's run ended %s when %d runs were still waiting", single.Status, waiting)
+	}
+}
+
 // TestTwoHundredQueued holds the queue to ending everything, and to letting a
 // second organisation's single run through.
 func TestTwoHundredQueued(t *testing.T) {

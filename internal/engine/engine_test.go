@@ -209,6 +209,46 @@ func TestEnvironmentOrder(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotOfferedIsRefused holds the worker to never run an agent in less
+// than it asks for.
+func TestWhatIsNotOfferedIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, definition := range map[string]string{
+		"sandbox":   `{"framework":"shell","sandbox":"gvisor"}`,
+		"image":     `{"framework":"shell","image":"debian:12"}`,
+		"placement": `{"framework":"shell","placement":{"labels":{"gpu":"yes"}}}`,
+		"output":    `{"framework":"shell","output":{"schema":{"type":"object"}}}`,
+		"framework": `{"framework":"codex"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(context.Context, *fake.Proc) sandbox.Exit {
+				t.Error("the agent was started")
+				return sandbox.Exit{}
+			})
+			w.agent(definition)
+			r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID)
+			if r.Status != stint.Failed || *r.StatusReason != stint.ReasonSetupFailed || !strings.Contains(*r.Error, name) {
+				t.Errorf("ended %s, %v, %v", r.Status, r.StatusReason, r.Error)
+			}
+		})
+	}
+}
+
+func TestBrokeredSecretsStayOutside(t *testing.T) {
+	t.Parallel()
+	var env atomic.Value
+	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
+		env.Store(strings.Join(p.Command.Env, "\n"))
+		return sandbox.Exit{}
+	})
+	w.agent(`{"framework":"shell","environment":{"AUTH":"Bearer ${{ secrets.KEY }}"},"secrets":{"KEY":{"hosts":["api.example.com"]}}}`)
+	w.ended(w.create(stint.NewRun{Agent: "agent", Secrets: map[string]string{"KEY": "real-value-1234"}}).ID)
+	if got := env.Load().(string); strings.Contains(got, "real-value") || !strings.Contains(got, "KEY=stint-brokered-KEY") || !strings.Contains(got, "AUTH=Bearer stint-brokered-KEY") {
+		t.Errorf("environment:\n%s", got)
+	}
+}
+
 // TestSessionsAndCheckpoints walks a conversation: two runs, then back to the
 // state after the first.
 func TestSessionsAndCheckpoints(t *testing.T) {

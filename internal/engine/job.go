@@ -71,6 +71,9 @@ func (j *job) work() ending {
 	if j.a.Err != nil {
 		return j.failure("prepare", j.a.Err)
 	}
+	if err := j.offers(); err != nil {
+		return j.failure("check the definition", err)
+	}
 	if err := j.materialise(); err != nil {
 		return j.failure("materialise", err)
 	}

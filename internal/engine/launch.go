@@ -88,7 +88,7 @@ func (j *job) launch() error {
 // environment is the agent's: what every sandbox has, then the definition's,
 // the variables and the secrets, of which later ones win.
 func (j *job) environment(prompt string) []string {
-	s, secrets := j.a.Spec, j.a.Secrets()
+	s, secrets := j.a.Spec, j.visibleSecrets(j.a.Secrets())
 	env := map[string]string{
 		"PATH": defaultPath, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp", "SHELL": "/bin/bash",
 		"HOME": sandbox.HomeDir, "USER": "agent", "LOGNAME": "agent", "PWD": s.Definition.ArtifactPath(),
@@ -96,9 +96,9 @@ func (j *job) environment(prompt string) []string {
 	for name, value := range s.Definition.Environment {
 		env[name] = spec.Interpolate(value, s.Variables, secrets)
 	}
-	maps.Copy(env, j.a.Stored)
+	maps.Copy(env, j.visibleSecrets(j.a.Stored))
 	maps.Copy(env, s.Variables)
-	maps.Copy(env, j.a.Given)
+	maps.Copy(env, j.visibleSecrets(j.a.Given))
 	maps.Copy(env, map[string]string{
 		"STINT_RUN_ID": j.a.Run.ID, "STINT_SESSION_ID": j.a.Run.SessionID, "STINT_PROMPT_FILE": prompt,
 	})
