@@ -200,6 +200,7 @@ func (w *world) publishFeed(ctx context.Context, at []store.Position, o order) (
 			e := output(frameBytes)
 			p.After++
 			e.Seq = p.After
+			w.journal.keep(p.RunID, e)
 			w.Feed.Committed(p.RunID, []stint.Event{e})
 		}
 		return nil

@@ -25,6 +25,8 @@ type world struct {
 	token  string
 	agent  string
 	worker string
+	// journal is what the feed reads.
+	journal *unstored
 }
 
 // openWorld opens an installation with an organisation, an agent and a worker.
@@ -32,11 +34,15 @@ func openWorld(ctx context.Context, dir, database string) (*world, error) {
 	c := config.Default()
 	c.Data, c.Database = dir, database
 	c.LeaseTTL = time.Hour // nobody renews it here
-	parts, err := server.OpenParts(ctx, c)
+	w := &world{agent: "worked"}
+	parts, err := server.OpenParts(ctx, c, func(j store.Journal) store.Journal {
+		w.journal = newUnstored(j)
+		return w.journal
+	})
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Parts: parts, agent: "worked"}
+	w.Parts = parts
 	if err := w.furnish(ctx); err != nil {
 		return nil, errors.Join(err, parts.Close())
 	}

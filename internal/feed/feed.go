@@ -103,6 +103,9 @@ func (f *Feed) join(runID string) *topic {
 		}
 	}
 	t.readers++
+	if t.readers == 2 {
+		t.expectCrowd()
+	}
 	return t
 }
 

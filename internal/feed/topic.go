@@ -8,11 +8,13 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 )
 
-// A ring keeps a few frames of a run that trickles, and grows to hold twice
-// what is committed at once, so that readers need not go back to the journal.
+// A ring keeps some frames for a lone reader, more for a crowd, whose last one
+// is served long after the first, and twice what is committed at once, so that
+// readers need not go back to the journal.
 const (
-	minRing = 16
-	maxRing = 512
+	minRing   = 64
+	crowdRing = 256
+	maxRing   = 512
 )
 
 // pollInterval is the net below lost wake-ups between processes.
@@ -109,6 +111,13 @@ func (t *topic) add(events []stint.Event) {
 
 // at is the place of a frame. t.mu is held.
 func (t *topic) at(seq int64) *frame { return &t.ring[seq%int64(len(t.ring))] }
+
+// expectCrowd makes room for readers that are served one after the other.
+func (t *topic) expectCrowd() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.grow(crowdRing)
+}
 
 // grow makes room for n frames, within limits. t.mu is held.
 func (t *topic) grow(n int) {

@@ -32,8 +32,9 @@ type Parts struct {
 }
 
 // OpenParts opens the installation of the configuration. Streams end with ctx.
-func OpenParts(ctx context.Context, c config.Config) (*Parts, error) {
-	s := &server{c: c, log: slog.New(slog.DiscardHandler), ids: newIDs(), registry: telemetry.Registry()}
+// The feed reads the journal that journal makes of the database's.
+func OpenParts(ctx context.Context, c config.Config, journal func(store.Journal) store.Journal) (*Parts, error) {
+	s := &server{c: c, journal: journal, log: slog.New(slog.DiscardHandler), ids: newIDs(), registry: telemetry.Registry()}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

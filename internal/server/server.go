@@ -28,6 +28,7 @@ import (
 	"github.com/stint-dev/stint/internal/maintain"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/telemetry"
 )
 
@@ -64,6 +65,7 @@ type server struct {
 	worker   *engine.Engine
 	registry *prometheus.Registry
 
+	journal func(store.Journal) store.Journal // puts something before the database's; nil: nothing
 	closers []func() error
 }
 
@@ -111,7 +113,11 @@ func (s *server) open(ctx context.Context) (err error) {
 	if err := s.openContent(); err != nil {
 		return err
 	}
-	s.feed = feed.New(s.db, s.db.bus, s.db.crossProcess)
+	journal := store.Journal(s.db)
+	if s.journal != nil {
+		journal = s.journal(s.db)
+	}
+	s.feed = feed.New(journal, s.db.bus, s.db.crossProcess)
 	s.dispatch = dispatch.NewLocal(dispatch.Config{
 		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
