@@ -26,7 +26,8 @@ test: deps lint unit ## Everything that must hold: lint, unit, conformance and e
 
 .PHONY: unit
 unit: ## Tests alone, with the race detector
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) build -race ./...
+	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 20m ./... # one package at a time: several start servers, databases and sandboxes
 
 .PHONY: short
 short: ## Tests without the race detector, for the inner loop

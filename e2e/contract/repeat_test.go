@@ -76,34 +76,50 @@ func reusedKey(w *world) {
 func keyInUseNow(w *world) {
 	t := w.newTree("volumes", "data")
 	raw := pack(w, entry{Name: "a", Text: strings.Repeat("x", 100_000)})
-	in, out := io.Pipe()
 	at := "/v1/volumes/" + t.ID + "/versions"
-	w.Cleanup(func() { _ = out.CloseWithError(io.ErrUnexpectedEOF) })
-	first := make(chan int, 1)
-	go func() {
-		req := w.build(w.Context(), request{method: "POST", path: at, body: io.Reader(in), header: keyed("k")})
-		res, err := w.client.Do(req)
-		if err != nil {
-			first <- 0
-			return
-		}
-		res.Body.Close()
-		first <- res.StatusCode
-	}()
-	_, err := out.Write(raw[:1000]) // the server reads, so it has begun
-	check(w, err)
-	_, err = out.Write(raw[1000:2000])
-	check(w, err)
+	push := startPush(w, at, raw)
 	var a answer
 	w.until("the key in use", func() bool {
+		select {
+		case code := <-push.status: // a request below held the key when it came
+			w.equal("an overtaken push", http.StatusConflict, code)
+			push = startPush(w, at, raw)
+		default:
+		}
 		a = w.do(request{method: "POST", path: at, body: io.MultiReader(strings.NewReader("x")), header: keyed("k"), hostile: true})
 		return a.fault().Code == "idempotency_key_in_use"
 	})
 	w.equal("status", http.StatusConflict, a.StatusCode)
-	_, err = out.Write(raw[2000:])
+	_, err := push.out.Write(raw[2000:])
 	check(w, err)
-	check(w, out.Close())
-	w.equal("the first", http.StatusCreated, <-first)
+	check(w, push.out.Close())
+	w.equal("the first", http.StatusCreated, <-push.status)
+}
+
+// slowPush is an upload that has sent its beginning.
+type slowPush struct {
+	out    *io.PipeWriter
+	status chan int // of the answer; 0 for none
+}
+
+func startPush(w *world, at string, raw []byte) *slowPush {
+	in, out := io.Pipe()
+	p := &slowPush{out: out, status: make(chan int, 1)}
+	w.Cleanup(func() { _ = out.CloseWithError(io.ErrUnexpectedEOF) })
+	go func() {
+		defer in.Close() // ends writers when the answer came early
+		req := w.build(w.Context(), request{method: "POST", path: at, body: io.Reader(in), header: keyed("k")})
+		req.Header.Set("Expect", "100-continue") // the body is asked for once the key is held
+		res, err := w.client.Do(req)
+		if err != nil {
+			p.status <- 0
+			return
+		}
+		res.Body.Close()
+		p.status <- res.StatusCode
+	}()
+	_, _ = out.Write(raw[:2000]) // fails when the answer came early, which the status tells
+	return p
 }
 
 func oneOfMany(w *world) {
