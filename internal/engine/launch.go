@@ -20,13 +20,18 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // prepareSandbox builds the sandbox; no foreign code runs yet.
 func (j *job) prepareSandbox(mounts []sandbox.Mount) error {
 	begin := j.e.c.Now()
-	scratch := filepath.Join(j.dir, "scratch")
-	if err := os.Mkdir(scratch, 0o700); err != nil {
-		return fmt.Errorf("make scratch folder: %w", err)
+	scratch, given := filepath.Join(j.dir, "scratch"), filepath.Join(j.dir, "run")
+	for _, dir := range []string{scratch, given} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return fmt.Errorf("make folder: %w", err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(given, framework.PromptFile), []byte(j.a.Run.Prompt), 0o644); err != nil {
+		return fmt.Errorf("write prompt: %w", err)
 	}
 	box, err := j.e.c.Driver.Prepare(j.ctx, sandbox.Spec{
-		ID: j.a.Run.ID, Resources: j.resources(), Home: j.home, Workspace: j.workspace, Scratch: scratch,
-		Mounts: mounts, Files: []sandbox.File{{Name: framework.PromptFile, Data: []byte(j.a.Run.Prompt)}},
+		ID: j.a.Run.ID, Resources: j.resources(), Home: j.home, Workspace: j.workspace, Scratch: scratch, Run: given,
+		Mounts: mounts,
 	})
 	if err != nil {
 		return fmt.Errorf("prepare sandbox: %w", err)

@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"net/netip"
 	"time"
 )
 
@@ -53,24 +55,44 @@ type Mount struct {
 	Writable bool
 }
 
-// File is a small file placed below RunDir before the command starts, owned by
-// the sandbox's root and readable by the agent.
-type File struct {
-	Name string // base name
-	Data []byte
-}
-
 // Spec is what a sandbox is prepared with.
 type Spec struct {
 	ID        string // unique among living sandboxes; [a-z0-9_-]{1,64}
 	Resources Resources
+	// Image is the folder of an unpacked image that the sandbox shows as its
+	// root, read-only; empty shows the host's own system, as far as programs
+	// need it.
+	Image string
 	// Scratch is an empty folder of the host that belongs to this sandbox
 	// until Close. Home and Workspace are folders below the caller's control
-	// that appear as HomeDir and WorkspaceDir, writable by the agent.
-	Home, Workspace, Scratch string
-	Mounts                   []Mount
-	Files                    []File
+	// that appear as HomeDir and WorkspaceDir, writable by the agent; Run, when
+	// it is not empty, appears read-only as RunDir. What the caller adds to
+	// them before Start is seen inside.
+	Home, Workspace, Scratch, Run string
+	// Network makes a network whose far end is Sandbox.Network; without it
+	// there is none but the sandbox's own loopback.
+	Network bool
+	Mounts  []Mount
 }
+
+// Network is the far end of a sandbox's network: what a program inside sends to
+// any address arrives here and nowhere else.
+type Network struct {
+	TCP Listener       // every TCP connection but those to the sandbox's own loopback
+	DNS net.PacketConn // every UDP datagram to port 53
+}
+
+// Listener accepts a sandbox's connections.
+type Listener interface {
+	// Accept gives the next connection, and the address that the program asked
+	// for. It fails with net.ErrClosed after Close or the sandbox's end.
+	Accept() (net.Conn, netip.AddrPort, error)
+	Close() error
+}
+
+// ErrAttach says that this sandbox can be given no more than it was prepared
+// with.
+var ErrAttach = errors.New("sandbox: takes nothing more after Prepare")
 
 // Command is what runs inside.
 type Command struct {
@@ -133,6 +155,13 @@ type Driver interface {
 // several goroutines; Start is called at most once.
 type Sandbox interface {
 	ID() string
+	// Network is the far end of its network, nil when the spec asked for none.
+	// Whoever takes it closes it.
+	Network() *Network
+	// Attach adds what a run needs beyond what was known at Prepare: its limits
+	// and its mounts. It is called at most once, before Start. Drivers that
+	// cannot add mounts fail with ErrAttach, and the sandbox is as before.
+	Attach(ctx context.Context, r Resources, mounts []Mount) error
 	// Start runs the command. ctx bounds starting only, not the life. A
 	// command that cannot be started (no such program) is an *Error with a
 	// sentence for the user, and Close is still due.

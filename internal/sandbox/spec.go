@@ -20,17 +20,14 @@ func (s Spec) Validate() error {
 			return fmt.Errorf("sandbox: folder %q is not absolute", dir)
 		}
 	}
-	if s.Scratch != "" && !filepath.IsAbs(s.Scratch) {
-		return fmt.Errorf("sandbox: scratch folder %q is not absolute", s.Scratch)
-	}
-	for _, m := range s.Mounts {
-		if err := m.validate(); err != nil {
-			return err
+	for _, dir := range []string{s.Scratch, s.Run, s.Image} {
+		if dir != "" && !filepath.IsAbs(dir) {
+			return fmt.Errorf("sandbox: folder %q is not absolute", dir)
 		}
 	}
-	for _, f := range s.Files {
-		if f.Name == "" || f.Name == "." || f.Name == ".." || strings.ContainsAny(f.Name, "/\x00") || !utf8.ValidString(f.Name) {
-			return fmt.Errorf("sandbox: file name %q is not a base name", f.Name)
+	for _, m := range s.Mounts {
+		if err := m.Validate(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -40,7 +37,8 @@ func (s Spec) Validate() error {
 // but never replace: the sandbox is built of them.
 var taken = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", RunDir, "/tmp", "/home", HomeDir, WorkspaceDir}
 
-func (m Mount) validate() error {
+// Validate tells what of a mount no driver can accept.
+func (m Mount) Validate() error {
 	switch {
 	case !filepath.IsAbs(m.Source):
 		return fmt.Errorf("sandbox: mount source %q is not absolute", m.Source)

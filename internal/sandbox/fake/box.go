@@ -29,6 +29,14 @@ type box struct {
 // ID is the spec's.
 func (b *box) ID() string { return b.spec.ID }
 
+// Network is none.
+func (b *box) Network() *sandbox.Network { return nil }
+
+// Attach adds nothing.
+func (b *box) Attach(context.Context, sandbox.Resources, []sandbox.Mount) error {
+	return sandbox.ErrAttach
+}
+
 // Start runs the script.
 func (b *box) Start(ctx context.Context, c sandbox.Command) error {
 	if len(c.Argv) == 0 {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,9 @@ func (p *Proc) Host(inside string) (string, error) {
 	}
 	consider(sandbox.HomeDir, p.Spec.Home)
 	consider(sandbox.WorkspaceDir, p.Spec.Workspace)
+	if p.Spec.Run != "" {
+		consider(sandbox.RunDir, p.Spec.Run)
+	}
 	for _, m := range p.Spec.Mounts {
 		consider(m.Target, m.Source)
 	}
@@ -62,11 +66,8 @@ func (p *Proc) Host(inside string) (string, error) {
 
 // File gives the data of a file below sandbox.RunDir.
 func (p *Proc) File(name string) ([]byte, bool) {
-	i := slices.IndexFunc(p.Spec.Files, func(f sandbox.File) bool { return f.Name == name })
-	if i < 0 {
-		return nil, false
-	}
-	return p.Spec.Files[i].Data, true
+	data, err := os.ReadFile(filepath.Join(p.Spec.Run, name))
+	return data, err == nil
 }
 
 // SetUsage sets what Usage answers from now on.

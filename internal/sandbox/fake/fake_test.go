@@ -57,19 +57,17 @@ func TestProc(t *testing.T) {
 	spec := sandbox.Spec{
 		ID: "run_1", Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "ws"),
 		Mounts: []sandbox.Mount{{Source: filepath.Join(dir, "data"), Target: "/workspace/data"}},
-		Files:  []sandbox.File{{Name: "prompt", Data: []byte("hello")}},
+		Run:    filepath.Join(dir, "run"),
 	}
 	got := map[string]string{}
 	d := fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit {
-		for _, path := range []string{"/workspace", "/workspace/x", "/workspace/data/y", "/home/agent/.z", "/etc/passwd"} {
+		for _, path := range []string{"/workspace", "/workspace/x", "/workspace/data/y", "/home/agent/.z", "/etc/passwd", "/run/stint/prompt"} {
 			host, err := p.Host(path)
 			if err != nil {
 				host = "none"
 			}
 			got[path], _ = strings.CutPrefix(host, dir)
 		}
-		data, _ := p.File("prompt")
-		got["prompt"] = string(data)
 		p.SetUsage(sandbox.Usage{Memory: 42})
 		return sandbox.Exit{Code: 9}
 	})
@@ -85,7 +83,7 @@ func TestProc(t *testing.T) {
 		t.Errorf("Wait: %+v, %v", exit, err)
 	}
 	want := map[string]string{
-		"/workspace": "/ws", "/workspace/x": "/ws/x", "/workspace/data/y": "/data/y", "/home/agent/.z": "/home/.z", "/etc/passwd": "none", "prompt": "hello",
+		"/workspace": "/ws", "/workspace/x": "/ws/x", "/workspace/data/y": "/data/y", "/home/agent/.z": "/home/.z", "/etc/passwd": "none", "/run/stint/prompt": "/run/prompt",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("what the script saw (-want +got):\n%s", diff)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // box is one sandbox, seen from outside.
@@ -24,65 +24,37 @@ type box struct {
 	ranged   bool // slot is reserved
 	writable []string
 	process  *os.Process
-	link     *link
+	session  *session.Session
 	group    *cgroup.Group
 	words    *os.File // init's stderr
 	disk     meter
-
-	said  chan inside.Message // init's answers to Prepare and Start
-	empty chan struct{}       // closed when only init lives
-	gone  chan struct{}       // closed when nothing lives
-	done  chan struct{}       // closed when the command ended and its output was delivered
-	work  sync.WaitGroup
+	work     sync.WaitGroup // the listener
 
 	closing sync.Mutex // held by the one Close that works
 	closed  bool
 
-	mu      sync.Mutex // guards what follows
-	started bool       // Start was called
-	streams []*stream
-	killed  bool
-	full    bool // killed for its disk limit
-	starved bool // killed for its memory limit, where no group holds it
-	weighed bool // the folders were measured after the end
-	ended   bool
-	exit    sandbox.Exit
+	mu      sync.Mutex   // guards what follows
+	full    bool         // killed for its disk limit
+	starved bool         // killed for its memory limit, where no group holds it
+	weighed bool         // the folders were measured after the end
 	last    cgroup.Usage // latest sample by process, where groups do not count
 	spent   time.Duration
-}
-
-func newBox(d *Driver, s sandbox.Spec) *box {
-	return &box{
-		driver: d, spec: s,
-		said:  make(chan inside.Message, 2), // one answer to Prepare, one to Start: the monitor never waits
-		empty: make(chan struct{}),
-		gone:  make(chan struct{}),
-		done:  make(chan struct{}),
-	}
 }
 
 // ID is the spec's.
 func (b *box) ID() string { return b.spec.ID }
 
-// monitor listens to init until it has ended, and reaps it.
-func (b *box) monitor() {
-	defer close(b.gone)
-	for {
-		m, err := b.link.receive()
-		if err != nil {
-			break // the socket closes with init
-		}
-		switch m.Op {
-		case inside.OpExit:
-			b.finish(exitOf(m))
-		case inside.OpEmpty:
-			close(b.empty)
-		default:
-			b.said <- m
-		}
-	}
-	// An open socket without init, or the reverse, cannot be; were it, this
-	// ends it.
+// Network is none.
+func (b *box) Network() *sandbox.Network { return nil }
+
+// Attach adds nothing.
+func (b *box) Attach(context.Context, sandbox.Resources, []sandbox.Mount) error {
+	return sandbox.ErrAttach
+}
+
+// bury ends init, which has closed its socket, and reaps it: an open socket
+// without init, or the reverse, cannot be; were it, this ends it.
+func (b *box) bury() {
 	if err := b.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		b.driver.log.Warn("killing a sandbox failed", "sandbox", b.spec.ID, "error", err)
 	}
@@ -92,55 +64,18 @@ func (b *box) monitor() {
 		b.spent = state.UserTime() + state.SystemTime()
 		b.mu.Unlock()
 	}
-	_ = b.link.conn.Close()
-	b.finish(sandbox.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), Cause: sandbox.Lost})
 }
 
-func exitOf(m inside.Message) sandbox.Exit {
-	e := sandbox.Exit{Code: m.Code, Signal: m.Signal, Cause: sandbox.Exited}
-	switch {
-	case m.Killed:
-		e.Cause = sandbox.Killed
-	case m.Signal != 0:
-		e.Cause = sandbox.Signalled
-	}
-	return e
-}
-
-// finish settles how the command ended; the first call counts. Then what it
-// wrote before is delivered, and Wait is let go.
-func (b *box) finish(e sandbox.Exit) {
+// judge knows what init cannot.
+func (b *box) judge(e sandbox.Exit, killed bool) sandbox.Cause {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.ended {
-		return
-	}
-	b.ended = true
-	if !b.started {
-		return
-	}
-	b.exit = e
-	b.exit.Cause = b.causeOf(e)
-	streams := b.streams
-	for _, s := range streams {
-		s.conclude()
-	}
-	b.work.Go(func() {
-		for _, s := range streams {
-			<-s.delivered
-		}
-		close(b.done)
-	})
-}
-
-// causeOf knows what init cannot: b.mu is held.
-func (b *box) causeOf(e sandbox.Exit) sandbox.Cause {
 	switch {
 	case b.full && e.Cause == sandbox.Lost:
 		return sandbox.DiskFull
 	case b.starved && e.Cause == sandbox.Lost:
 		return sandbox.OOMKilled
-	case e.Cause == sandbox.Lost && b.killed:
+	case e.Cause == sandbox.Lost && killed:
 		return sandbox.Killed
 	case e.Cause == sandbox.Killed:
 		return e.Cause
@@ -150,60 +85,38 @@ func (b *box) causeOf(e sandbox.Exit) sandbox.Cause {
 	return e.Cause
 }
 
-// Wait waits for the command's end.
-func (b *box) Wait(ctx context.Context) (sandbox.Exit, error) {
-	b.mu.Lock()
-	started := b.started
-	b.mu.Unlock()
-	if !started {
-		return sandbox.Exit{}, errors.New("namespace: Wait before Start")
+// Start hands the command to init.
+func (b *box) Start(ctx context.Context, c sandbox.Command) error {
+	err := b.session.Start(ctx, c)
+	if err != nil && ctx.Err() != nil {
+		// Whether it has started or not, it must not go on.
+		if kerr := b.process.Kill(); !errors.Is(kerr, os.ErrProcessDone) {
+			err = errors.Join(err, kerr)
+		}
 	}
-	select {
-	case <-b.done:
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return b.exit, nil
-	case <-ctx.Done():
-		return sandbox.Exit{}, fmt.Errorf("waiting for sandbox: %w", context.Cause(ctx))
-	}
+	return err
 }
+
+// Wait waits for the command's end.
+func (b *box) Wait(ctx context.Context) (sandbox.Exit, error) { return b.session.Wait(ctx) }
 
 // Kill ends everything inside.
 func (b *box) Kill(ctx context.Context, grace time.Duration) error {
 	if b.process == nil {
 		return nil
 	}
-	b.mu.Lock()
-	b.killed = true
-	running := b.started
-	b.mu.Unlock()
-	if grace > 0 && running {
-		b.terminate(ctx, grace)
+	b.session.Refuse()
+	if grace > 0 && b.session.Started() {
+		b.session.Terminate(ctx, grace)
 	}
 	if err := b.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("killing sandbox: %w", err)
 	}
 	select {
-	case <-b.gone: // the kernel lets a PID namespace's first process end last
+	case <-b.session.Gone(): // the kernel lets a PID namespace's first process end last
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("killing sandbox: %w", context.Cause(ctx))
-	}
-}
-
-// terminate asks all inside to end, and waits until they have or their time is
-// up.
-func (b *box) terminate(ctx context.Context, grace time.Duration) {
-	if err := b.link.send(inside.Message{Op: inside.OpTerm}); err != nil {
-		return // init has ended
-	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
-	select {
-	case <-b.empty:
-	case <-b.gone:
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -218,9 +131,10 @@ func (b *box) Close(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	if b.process == nil && b.link != nil {
-		_ = b.link.conn.Close() // else the monitor has
+	if b.process == nil && b.session != nil {
+		b.session.Close()
 	}
+	b.work.Wait()
 	if b.group != nil {
 		errs = append(errs, b.group.Close(ctx))
 	}
@@ -231,27 +145,14 @@ func (b *box) Close(ctx context.Context) error {
 		b.driver.ranges.release(b.slot)
 		b.ranged = false
 	}
-	errs = append(errs, b.driver.dropRecord(b.spec.ID), b.settle(ctx))
+	errs = append(errs, b.driver.dropRecord(b.spec.ID))
+	if b.session != nil {
+		errs = append(errs, b.session.Settle(ctx))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("closing sandbox: %w", err)
 	}
 	b.closed = true
 	b.driver.dismiss(b.spec.ID)
 	return nil
-}
-
-// settle waits for the goroutines of this sandbox. Only a writer of the caller
-// that does not return can hold one up.
-func (b *box) settle(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() {
-		b.work.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("delivering output: %w", context.Cause(ctx))
-	}
 }

@@ -137,10 +137,10 @@ func (b *box) watch() {
 		}
 		timer := time.NewTimer(wait)
 		select {
-		case <-b.done:
+		case <-b.session.Done():
 			timer.Stop()
 			return
-		case <-b.gone:
+		case <-b.session.Gone():
 			timer.Stop()
 			return
 		case <-timer.C:

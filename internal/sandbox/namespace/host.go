@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // systemDirs hold programs and their libraries.
@@ -74,18 +75,18 @@ func findSystem() []inside.SystemEntry {
 }
 
 // syntheticEtc is the rest of /etc.
-func syntheticEtc() []sandbox.File {
+func syntheticEtc() []inside.File {
 	shell := "/bin/sh"
 	if _, err := os.Stat("/bin/bash"); err == nil {
 		shell = "/bin/bash"
 	}
-	return []sandbox.File{
+	return []inside.File{
 		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 			"agent:x:1000:1000:agent:/home/agent:" + shell + "\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
 		{Name: "group", Data: []byte("root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n")},
-		{Name: "hostname", Data: []byte(inside.HostName + "\n")},
-		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + inside.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
+		{Name: "hostname", Data: []byte(warden.HostName + "\n")},
+		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + warden.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
 		{Name: "nsswitch.conf", Data: []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n")},
 		{Name: "resolv.conf", Data: []byte("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")},
 		{Name: "machine-id", Data: []byte("00000000000000000000000000000001\n")},

@@ -19,6 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // initThreads is what init itself takes of a limit of processes.
@@ -32,7 +34,7 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	if err := d.admit(s.ID); err != nil {
 		return nil, err
 	}
-	b := newBox(d, s)
+	b := &box{driver: d, spec: s}
 	err := b.prepare(ctx)
 	if err == nil {
 		return b, nil
@@ -58,25 +60,11 @@ func (b *box) prepare(ctx context.Context) error {
 	if err := b.driver.writeRecord(b.spec.ID, b.process.Pid); err != nil {
 		return err
 	}
-	if err := b.link.send(inside.Message{Op: inside.OpGo}); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return fmt.Errorf("preparing sandbox: %w", err) // on EPIPE init has failed, and said why
+	_, err = b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords)
+	if err != nil {
+		return fmt.Errorf("preparing sandbox: %w", err)
 	}
-	select {
-	case m := <-b.said:
-		if m.Op == inside.OpReady {
-			return nil
-		}
-		return fmt.Errorf("preparing sandbox: %s", m.Text)
-	case <-b.gone:
-		select {
-		case m := <-b.said: // its last words
-			return fmt.Errorf("preparing sandbox: %s", m.Text)
-		default:
-			return fmt.Errorf("preparing sandbox: its first process ended: %s", b.lastWords())
-		}
-	case <-ctx.Done():
-		return fmt.Errorf("preparing sandbox: %w", context.Cause(ctx))
-	}
+	return nil
 }
 
 // newInit starts init and the monitor. The files that it returns, also with an
@@ -93,21 +81,24 @@ func (b *box) newInit() ([]*os.File, error) {
 	if err != nil {
 		return files, err
 	}
-	p.Files = b.spec.Files
 	p.ShmMax, p.TmpMax = b.spec.Resources.Memory/2, b.spec.Resources.Disk
-	paper, err := memoryFile("plan", &p)
+	paper, err := session.MemoryFile("plan", &p)
 	if err != nil {
 		return files, err
 	}
 	files = append(files, paper)
-	if b.words, err = memoryFile("words", nil); err != nil {
+	if b.words, err = session.MemoryFile("words", nil); err != nil {
 		return files, err
 	}
-	l, theirs, err := newLink()
+	conn, theirs, err := session.Pair()
 	if err != nil {
 		return files, err
 	}
-	b.link = l
+	owner := -1
+	if b.ranged {
+		owner = d.ranges.agent(b.slot)
+	}
+	b.session = session.New(conn, session.Config{Owner: owner, Judge: b.judge, Watch: b.watch})
 	files = append(files, theirs)
 	r := b.spec.Resources
 	limits := cgroup.Limits{CPU: r.CPU, Memory: r.Memory, Pids: r.Pids}
@@ -125,7 +116,7 @@ func (b *box) newInit() ([]*os.File, error) {
 	if err != nil {
 		return files, explainStart(err)
 	}
-	b.work.Go(b.monitor)
+	b.work.Go(func() { b.session.Listen(b.bury) })
 	return files, nil
 }
 
@@ -146,8 +137,8 @@ func (b *box) processAttr() *syscall.SysProcAttr {
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return attr
 	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: inside.AgentID, HostID: os.Geteuid(), Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: inside.AgentID, HostID: os.Getegid(), Size: 1}}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: os.Geteuid(), Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: os.Getegid(), Size: 1}}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		attr.AmbientCaps = append(attr.AmbientCaps, c) // a user other than 0 keeps no others over exec
 	}
@@ -175,6 +166,9 @@ func (b *box) planMounts(p *inside.Plan) ([]*os.File, error) {
 		{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true},
 		{Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true},
 	}
+	if b.spec.Run != "" {
+		list = append(list, inside.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
+	}
 	for _, m := range b.spec.Mounts {
 		list = append(list, inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
 	}
@@ -185,7 +179,7 @@ func (b *box) planMounts(p *inside.Plan) ([]*os.File, error) {
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
 			return nil, fmt.Errorf("preparing sandbox: %w", err)
 		}
-		list = append(list, inside.Mount{Target: inside.TmpDir, Source: tmp, Writable: true})
+		list = append(list, inside.Mount{Target: warden.TmpDir, Source: tmp, Writable: true})
 	}
 	slices.SortStableFunc(list, func(a, b inside.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	for i := range list {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // DefaultUIDBase is the first of the host's user IDs that sandboxes get. The
@@ -94,7 +95,7 @@ func (r *ranges) forget() {
 func (r *ranges) first(slot int) int { return int(r.base) + slot*rangeSize }
 
 // agent is the host's user that is the agent in a slot's sandbox.
-func (r *ranges) agent(slot int) int { return r.first(slot) + inside.AgentID }
+func (r *ranges) agent(slot int) int { return r.first(slot) + warden.AgentID }
 
 // newView makes a user namespace with one mapping. It needs a process for a
 // moment: one that is stopped before its first instruction.

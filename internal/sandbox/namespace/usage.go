@@ -41,7 +41,7 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 // final tells, once, that nothing changes any more.
 func (b *box) final() bool {
 	select {
-	case <-b.gone:
+	case <-b.session.Gone():
 	default:
 		return false
 	}

@@ -1,7 +1,6 @@
 package sandboxtest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -223,8 +222,8 @@ func refusedSpecs(w *world) {
 		"an unclean target": func(s *sandbox.Spec) {
 			s.Mounts = append(s.Mounts, sandbox.Mount{Source: s.Home, Target: "/data/../etc"})
 		},
-		"a path as file":      func(s *sandbox.Spec) { s.Files = []sandbox.File{{Name: "../x"}} },
-		"a file without name": func(s *sandbox.Spec) { s.Files = []sandbox.File{{}} },
+		"a relative run folder": func(s *sandbox.Spec) { s.Run = "run" },
+		"a relative image":      func(s *sandbox.Spec) { s.Image = "image" },
 	} {
 		s := w.spec()
 		spoil(&s)
@@ -263,9 +262,7 @@ func largeCommand(w *world) {
 	for i := range args {
 		args[i] = strings.Repeat(string(rune('a'+i)), 100<<10)
 	}
-	s := w.spec()
-	s.Files = []sandbox.File{{Name: "prompt.md", Data: bytes.Repeat([]byte("p"), 3<<20)}}
-	got := w.succeed(s, append([]string{"args"}, args...)...)
+	got := w.succeed(w.spec(), append([]string{"args"}, args...)...)
 	if got != strings.Join(args, "\x00")+"\x00" {
 		w.Errorf("%d bytes of arguments came back", len(got))
 	}

@@ -143,11 +143,12 @@ func usageGrows(w *world) {
 
 func agentFiles(w *world) {
 	s := w.spec()
-	s.Files = []sandbox.File{{Name: "prompt.md", Data: []byte("do it")}, {Name: "empty"}}
+	w.must(os.WriteFile(filepath.Join(s.Run, "prompt.md"), []byte("do it"), 0o644))
+	w.must(os.WriteFile(filepath.Join(s.Run, "empty"), nil, 0o644))
 	path := sandbox.RunDir + "/prompt.md"
 	w.want("file", "do it", w.succeed(s, "read", path, sandbox.RunDir+"/empty"))
 	again := w.spec()
-	again.Files = s.Files
+	again.Run = s.Run
 	w.succeed(again, "deny", path, sandbox.RunDir+"/new")
 }
 

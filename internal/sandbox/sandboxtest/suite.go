@@ -174,9 +174,9 @@ func (w *world) spec() sandbox.Spec {
 	base := filepath.Join(w.dir, id)
 	s := sandbox.Spec{
 		ID: id, Home: filepath.Join(base, "home"), Workspace: filepath.Join(base, "workspace"), Scratch: filepath.Join(base, "scratch"),
-		Mounts: []sandbox.Mount{{Source: w.suite.tools, Target: toolsDir}},
+		Run: filepath.Join(base, "run"), Mounts: []sandbox.Mount{{Source: w.suite.tools, Target: toolsDir}},
 	}
-	for _, dir := range []string{s.Home, s.Workspace, s.Scratch} {
+	for _, dir := range []string{s.Home, s.Workspace, s.Scratch, s.Run} {
 		w.must(os.MkdirAll(dir, 0o700))
 	}
 	return s

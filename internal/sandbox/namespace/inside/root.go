@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // buildRoot makes the sandbox's file system and moves into it. The old one is
@@ -37,7 +37,6 @@ func buildRoot(p *Plan) error {
 	for _, step := range []func() error{
 		func() error { return bindSystem(p.System) },
 		func() error { return writeEtc(p.Etc) },
-		func() error { return writeFiles(p.Files) },
 		func() error { return makeDev(p.ShmMax) },
 		func() error { return makeTmp(p) },
 		mountProc,
@@ -146,7 +145,7 @@ func bindOne(e SystemEntry, inside string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, inside, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-func writeEtc(files []sandbox.File) error {
+func writeEtc(files []File) error {
 	if err := os.MkdirAll("etc", 0o755); err != nil {
 		return fmt.Errorf("making /etc: %w", err)
 	}
@@ -156,19 +155,6 @@ func writeEtc(files []sandbox.File) error {
 		}
 	}
 	return os.Symlink("../proc/self/mounts", "etc/mtab")
-}
-
-func writeFiles(files []sandbox.File) error {
-	dir := "." + sandbox.RunDir
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("making %s: %w", sandbox.RunDir, err)
-	}
-	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644); err != nil {
-			return fmt.Errorf("writing %s/%s: %w", sandbox.RunDir, f.Name, err)
-		}
-	}
-	return nil
 }
 
 var devLinks = map[string]string{
@@ -210,7 +196,7 @@ func makeTmp(p *Plan) error {
 		return fmt.Errorf("linking /var/tmp: %w", err)
 	}
 	for _, m := range p.Mounts {
-		if m.Target == TmpDir {
+		if m.Target == warden.TmpDir {
 			return nil
 		}
 	}
@@ -298,7 +284,7 @@ func raiseLoopback() error {
 	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
 		return fmt.Errorf("raising loopback: %w", err)
 	}
-	if err := unix.Sethostname([]byte(HostName)); err != nil {
+	if err := unix.Sethostname([]byte(warden.HostName)); err != nil {
 		return fmt.Errorf("naming the host: %w", err)
 	}
 	return nil

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package namespace
+package session
 
 import (
 	"context"
@@ -15,38 +15,39 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
-// Start hands the command and its streams to init.
-func (b *box) Start(ctx context.Context, c sandbox.Command) error {
+// Start hands the command and its streams to the warden. When ctx ends first,
+// the command may have started or not: the caller kills the sandbox.
+func (s *Session) Start(ctx context.Context, c sandbox.Command) error {
 	if err := checkCommand(c); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("starting command: %w", context.Cause(ctx))
 	}
-	pipes, err := b.openPipes(c)
+	pipes, err := s.openPipes(c)
 	defer pipes.closeTheirs()
 	if err != nil {
 		pipes.closeOurs()
 		return err
 	}
-	paper, err := memoryFile("order", &inside.Order{Argv: c.Argv, Env: c.Env, Dir: c.Dir})
+	paper, err := MemoryFile("order", &warden.Order{Argv: c.Argv, Env: c.Env, Dir: c.Dir})
 	if err != nil {
 		pipes.closeOurs()
 		return err
 	}
 	defer paper.Close()
-	if err := b.begin(c, pipes); err != nil {
+	if err := s.begin(c, pipes); err != nil {
 		pipes.closeOurs()
 		return err
 	}
-	if err := b.link.send(inside.Message{Op: inside.OpStart}, append([]*os.File{paper}, pipes.theirs...)...); err != nil {
+	if err := s.link.send(warden.Message{Op: warden.OpStart}, append([]*os.File{paper}, pipes.theirs...)...); err != nil {
 		return fmt.Errorf("starting command: %w", err)
 	}
 	pipes.closeTheirs() // else a command's end would not end its streams
-	return b.awaitStart(ctx)
+	return s.awaitStart(ctx)
 }
 
 func checkCommand(c sandbox.Command) error {
@@ -62,54 +63,49 @@ func checkCommand(c sandbox.Command) error {
 }
 
 // begin starts the copying; from here on the streams end by themselves.
-func (b *box) begin(c sandbox.Command, p *pipes) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.started || b.killed || b.ended {
-		return errors.New("namespace: Start after Start, Kill, Close or the sandbox's end")
+func (s *Session) begin(c sandbox.Command, p *pipes) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started || s.killed || s.ended {
+		return errors.New("sandbox: Start after Start, Kill, Close or the sandbox's end")
 	}
-	b.started = true
-	b.streams = p.streams
-	for _, s := range p.streams {
-		b.work.Go(s.copy)
+	s.started = true
+	s.streams = p.streams
+	for _, st := range p.streams {
+		s.work.Go(st.copy)
 	}
 	if p.stdin != nil {
 		// Not waited for: the caller's reader may block as long as it likes.
 		go feed(p.stdin, c.Stdin)
 	}
-	b.work.Go(b.watch)
+	if s.c.Watch != nil {
+		s.work.Go(s.c.Watch)
+	}
 	return nil
 }
 
-func (b *box) awaitStart(ctx context.Context) error {
+func (s *Session) awaitStart(ctx context.Context) error {
+	var a answer
 	select {
-	case m := <-b.said:
-		if m.Op == inside.OpStarted {
-			return nil
-		}
-		return &sandbox.Error{Message: m.Text}
-	case <-b.gone:
+	case a = <-s.said:
+	case <-s.gone:
 		select {
-		case m := <-b.said:
-			if m.Op == inside.OpStarted {
-				return nil // and ended at once; Wait tells how
-			}
-			return &sandbox.Error{Message: m.Text}
+		case a = <-s.said: // and ended at once; Wait tells how
 		default:
 			return errors.New("starting command: the sandbox was killed")
 		}
 	case <-ctx.Done():
-		err := b.process.Kill() // whether it has started or not, it must not go on
-		if errors.Is(err, os.ErrProcessDone) {
-			err = nil
-		}
-		return errors.Join(fmt.Errorf("starting command: %w", context.Cause(ctx)), err)
+		return fmt.Errorf("starting command: %w", context.Cause(ctx))
 	}
+	if a.Op != warden.OpStarted {
+		return &sandbox.Error{Message: a.Text}
+	}
+	return nil
 }
 
 // pipes are a command's three streams.
 type pipes struct {
-	theirs  []*os.File // stdin, stdout, stderr for init
+	theirs  []*os.File // stdin, stdout, stderr for the warden
 	stdin   *os.File   // our end, nil without input
 	streams []*stream
 }
@@ -130,9 +126,9 @@ func (p *pipes) closeOurs() {
 	}
 }
 
-func (b *box) openPipes(c sandbox.Command) (*pipes, error) {
+func (s *Session) openPipes(c sandbox.Command) (*pipes, error) {
 	p := &pipes{}
-	if err := b.openInput(p, c.Stdin); err != nil {
+	if err := s.openInput(p, c.Stdin); err != nil {
 		return p, err
 	}
 	for i, w := range []io.Writer{c.Stdout, c.Stderr} {
@@ -150,7 +146,7 @@ func (b *box) openPipes(c sandbox.Command) (*pipes, error) {
 			}
 			p.theirs = append(p.theirs, os.NewFile(uintptr(fd), "output"))
 		default:
-			ours, theirs, err := b.pipe(false)
+			ours, theirs, err := s.pipe(false)
 			if err != nil {
 				return p, err
 			}
@@ -161,7 +157,7 @@ func (b *box) openPipes(c sandbox.Command) (*pipes, error) {
 	return p, nil
 }
 
-func (b *box) openInput(p *pipes, r io.Reader) error {
+func (s *Session) openInput(p *pipes, r io.Reader) error {
 	if r == nil {
 		null, err := os.Open(os.DevNull)
 		if err != nil {
@@ -170,7 +166,7 @@ func (b *box) openInput(p *pipes, r io.Reader) error {
 		p.theirs = append(p.theirs, null)
 		return nil
 	}
-	ours, theirs, err := b.pipe(true)
+	ours, theirs, err := s.pipe(true)
 	if err != nil {
 		return err
 	}
@@ -181,7 +177,7 @@ func (b *box) openInput(p *pipes, r io.Reader) error {
 
 // pipe gives our end, which can be interrupted, and theirs, which blocks as
 // programs expect. The agent owns the pipe: it may open it by /dev/stdout.
-func (b *box) pipe(input bool) (ours, theirs *os.File, err error) {
+func (s *Session) pipe(input bool) (ours, theirs *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, fmt.Errorf("making pipe: %w", err)
@@ -191,9 +187,8 @@ func (b *box) pipe(input bool) (ours, theirs *os.File, err error) {
 		us, them = them, us
 	}
 	err = unix.SetNonblock(us, true)
-	if err == nil && b.ranged {
-		agent := b.driver.ranges.agent(b.slot)
-		err = unix.Fchown(them, agent, agent)
+	if err == nil && s.c.Owner >= 0 {
+		err = unix.Fchown(them, s.c.Owner, s.c.Owner)
 	}
 	if err != nil {
 		unix.Close(us)

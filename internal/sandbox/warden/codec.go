@@ -1,46 +1,47 @@
 //go:build linux && (amd64 || arm64)
 
-package inside
+package warden
 
 import (
 	"encoding/binary"
 	"errors"
 )
 
-// coder writes fields one after the other, or reads them back: one function for
+// Coder writes fields one after the other, or reads them back: one function for
 // each type does both, so the two cannot disagree. Writing changes no field, as
 // several may write what they share. Init would spend more time
 // on warming up a codec by reflection than on building the root.
-type coder struct {
+type Coder struct {
 	data    []byte
-	reading bool
+	Reading bool // fields are read back
 	err     error
 }
 
 var errMalformed = errors.New("malformed message")
 
 // Coded is a type that can be carried.
-type Coded interface{ code(c *coder) }
+type Coded interface{ Carry(c *Coder) }
 
 // Encode writes a value as Decode reads it.
 func Encode(v Coded) []byte {
-	c := &coder{}
-	v.code(c)
+	c := &Coder{}
+	v.Carry(c)
 	return c.data
 }
 
 // Decode reads a value; it refuses what is cut short or goes on.
 func Decode(data []byte, v Coded) error {
-	c := &coder{data: data, reading: true}
-	v.code(c)
+	c := &Coder{data: data, Reading: true}
+	v.Carry(c)
 	if c.err == nil && len(c.data) > 0 {
 		c.err = errMalformed
 	}
 	return c.err
 }
 
-func (c *coder) number(p *int64) {
-	if !c.reading {
+// Number carries a signed integer.
+func (c *Coder) Number(p *int64) {
+	if !c.Reading {
 		c.data = binary.AppendVarint(c.data, *p)
 		return
 	}
@@ -52,29 +53,32 @@ func (c *coder) number(p *int64) {
 	*p, c.data = n, c.data[size:]
 }
 
-func (c *coder) integer(p *int) {
+// Integer carries an int.
+func (c *Coder) Integer(p *int) {
 	n := int64(*p)
-	c.number(&n)
-	if c.reading {
+	c.Number(&n)
+	if c.Reading {
 		*p = int(n)
 	}
 }
 
-func (c *coder) flag(p *bool) {
+// Flag carries a bool.
+func (c *Coder) Flag(p *bool) {
 	var n int64
 	if *p {
 		n = 1
 	}
-	c.number(&n)
-	if c.reading {
+	c.Number(&n)
+	if c.Reading {
 		*p = n != 0
 	}
 }
 
-func (c *coder) bytes(p *[]byte) {
+// Bytes carries any bytes.
+func (c *Coder) Bytes(p *[]byte) {
 	n := int64(len(*p))
-	c.number(&n)
-	if !c.reading {
+	c.Number(&n)
+	if !c.Reading {
 		c.data = append(c.data, *p...)
 		return
 	}
@@ -85,22 +89,24 @@ func (c *coder) bytes(p *[]byte) {
 	*p, c.data = c.data[:n:n], c.data[n:]
 }
 
-func (c *coder) text(p *string) {
+// Text carries a string.
+func (c *Coder) Text(p *string) {
 	b := []byte(*p)
-	c.bytes(&b)
-	if c.reading && c.err == nil {
+	c.Bytes(&b)
+	if c.Reading && c.err == nil {
 		*p = string(b)
 	}
 }
 
-func (c *coder) texts(p *[]string) { list(c, p, (*coder).text) }
+// Texts carries a list of strings.
+func (c *Coder) Texts(p *[]string) { List(c, p, (*Coder).Text) }
 
-// list carries any number of items. Each takes a byte or more, which bounds
+// List carries any number of items. Each takes a byte or more, which bounds
 // what a malformed message can make us allocate.
-func list[T any](c *coder, p *[]T, item func(*coder, *T)) {
+func List[T any](c *Coder, p *[]T, item func(*Coder, *T)) {
 	n := int64(len(*p))
-	c.number(&n)
-	if c.reading {
+	c.Number(&n)
+	if c.Reading {
 		if c.err != nil || n < 0 || n > int64(len(c.data)) {
 			c.fail()
 			return
@@ -112,7 +118,7 @@ func list[T any](c *coder, p *[]T, item func(*coder, *T)) {
 	}
 }
 
-func (c *coder) fail() {
+func (c *Coder) fail() {
 	c.err = errMalformed
 	c.data = nil
 }
