@@ -78,6 +78,9 @@ type ArtifactMount struct {
 type Network struct {
 	Mode  string   `json:"mode,omitempty"`
 	Allow []string `json:"allow,omitempty"`
+	// Inspect names hosts (domain or *.domain, optional :port) whose TLS is
+	// terminated, so that each request to them is logged in full.
+	Inspect []string `json:"inspect,omitempty"`
 }
 
 // BrokeredSecret names the hosts toward which the egress proxy puts a value in.
@@ -250,7 +253,35 @@ func (d *Definition) faults() (faults []*Error) {
 		add(CheckVariable("environment."+name, name))
 	}
 	faults = append(faults, d.mountFaults()...)
+	faults = append(faults, d.networkFaults()...)
 	return append(faults, d.boundFaults()...)
+}
+
+// networkFaults checks what the definition says about addresses and hosts.
+func (d *Definition) networkFaults() (faults []*Error) {
+	check := func(at string, entries []string, hostsOnly bool) {
+		for i, entry := range entries {
+			param := fmt.Sprintf("%s[%d]", at, i)
+			r, err := ParseRule(entry)
+			switch {
+			case err != nil:
+				faults = append(faults, InvalidParam(param, "%v", err))
+			case hostsOnly && r.Domain == "":
+				faults = append(faults, InvalidParam(param, "'%s' must be a domain or *.domain, with an optional port: a certificate names hosts, not addresses.", clip(entry, 128)))
+			}
+		}
+	}
+	if n := d.Network; n != nil {
+		check("network.allow", n.Allow, false)
+		check("network.inspect", n.Inspect, true)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
+		if len(d.Secrets[name].Hosts) == 0 {
+			faults = append(faults, InvalidParam("secrets."+name+".hosts", "A brokered secret goes to the hosts that are named only: name one or more under 'secrets.%s.hosts'.", name))
+		}
+		check("secrets."+name+".hosts", d.Secrets[name].Hosts, true)
+	}
+	return faults
 }
 
 func (d *Definition) mountFaults() (faults []*Error) {
@@ -362,6 +393,14 @@ func (d *Definition) ArtifactPath() string {
 		return d.Artifact.Path
 	}
 	return "/workspace"
+}
+
+// NetworkMode is public, restricted or none.
+func (d *Definition) NetworkMode() string {
+	if d.Network != nil && d.Network.Mode != "" {
+		return d.Network.Mode
+	}
+	return "public"
 }
 
 // RunTimeout is the definition's time limit, or the default.

@@ -1,0 +1,186 @@
+package stint_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+)
+
+func TestParseRule(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"example.com":               "example.com",
+		"Example.COM.":              "example.com",
+		"EXAMPLE.com.:8443":         "example.com:8443",
+		"*.example.com":             "*.example.com",
+		"*.Example.com:443":         "*.example.com:443",
+		"xn--bcher-kva.example":     "xn--bcher-kva.example",
+		"my_bucket.s3.example":      "my_bucket.s3.example",
+		"intranet":                  "intranet",
+		"1password.com":             "1password.com",
+		"10.0.0.0/8":                "10.0.0.0/8",
+		"10.1.2.3":                  "10.1.2.3",
+		"10.1.2.3/32":               "10.1.2.3",
+		"10.1.2.3:5432":             "10.1.2.3:5432",
+		"10.0.0.0/8:5432":           "10.0.0.0/8:5432",
+		"fd00::/8":                  "fd00::/8",
+		"2001:DB8::1":               "2001:db8::1",
+		"[2001:db8::1]":             "2001:db8::1",
+		"[2001:db8::1]:443":         "[2001:db8::1]:443",
+		"[fd00::/8]:443":            "[fd00::/8]:443",
+		"0.0.0.0/0":                 "0.0.0.0/0",
+		"host.stint.internal:11434": "host.stint.internal:11434",
+	} {
+		r, err := stint.ParseRule(in)
+		if err != nil || r.String() != want {
+			t.Errorf("%q gives %q, %v, want %q", in, r, err, want)
+		}
+		again, err := stint.ParseRule(r.String())
+		if err != nil || again != r {
+			t.Errorf("%q is read back as %+v, %v, want %+v", r, again, err, r)
+		}
+	}
+}
+
+func TestParseRuleSaysWhatToChange(t *testing.T) {
+	t.Parallel()
+	for in, says := range map[string]string{
+		"":                         "may not be empty",
+		"*":                        "'*' in the wrong place",
+		"*.":                       "no domain",
+		"*.*.com":                  "'*' in the wrong place",
+		"a.*.com":                  "'*' in the wrong place",
+		"*example.com":             "'*' in the wrong place",
+		"example..com":             "no domain",
+		".example.com":             "no domain",
+		"-a.example":               "no domain",
+		"exa mple.com":             "no domain",
+		"https://example.com":      "is a URL",
+		"example.com/path":         "no address range",
+		"user@example.com":         "no domain",
+		"bücher.example":           "xn--",
+		"example.com:":             "no valid port",
+		"example.com:0":            "no valid port",
+		"example.com:065":          "no valid port",
+		"example.com:+80":          "no valid port",
+		"example.com:65536":        "no valid port",
+		"example.com:http":         "no valid port",
+		"[example.com]:80":         "brackets",
+		"[::1":                     "brackets",
+		"[::1]80":                  "brackets",
+		"::1:::":                   "no address range",
+		"fe80::1%eth0":             "no plain address",
+		"::ffff:10.0.0.1":          "no plain address",
+		"::ffff:10.0.0.0/104":      "IPv6 dress",
+		"10.0.0.1/8":               "write 10.0.0.0/8",
+		"10.0.0.0/33":              "no address range",
+		"2130706433":               "neither a domain nor an address",
+		"0x7f.1":                   "neither a domain nor an address",
+		"127.0x1":                  "neither a domain nor an address",
+		"127.0.0.0x":               "neither a domain nor an address",
+		"017700000001":             "neither a domain nor an address",
+		"127.1":                    "neither a domain nor an address",
+		"010.0.0.1":                "neither a domain nor an address",
+		"1.2.3.4.5":                "neither a domain nor an address",
+		"localhost":                "host.stint.internal:PORT",
+		"a.localhost:80":           "host.stint.internal:PORT",
+		"host.stint.internal":      "needs the port",
+		"*.stint.internal:80":      "cannot be given",
+		"*.host.stint.internal:80": "cannot be given",
+		"proxy.stint.internal:1":   "cannot be given",
+		strings.Repeat("a.", 130):  "253",
+	} {
+		r, err := stint.ParseRule(in)
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.HasSuffix(err.Error(), ".") {
+			t.Errorf("%q gives %+v, %v, want a sentence with %q", in, r, err, says)
+		}
+	}
+}
+
+func TestRuleMatches(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rule, target string
+		want         bool
+	}{
+		{"example.com", "example.com:443", true},
+		{"example.com", "www.example.com:443", false},
+		{"example.com", "notexample.com:443", false},
+		{"example.com:443", "example.com:443", true},
+		{"example.com:443", "example.com:80", false},
+		{"*.example.com", "www.example.com:1", true},
+		{"*.example.com", "a.b.example.com:1", true},
+		{"*.example.com", "example.com:1", false},
+		{"*.example.com", ".example.com:1", false},
+		{"*.example.com", "wwwexample.com:1", false},
+		{"*.example.com", "www.example.com.evil.test:1", false},
+		{"10.0.0.0/8", "10.255.0.1:1", true},
+		{"10.0.0.0/8", "11.0.0.1:1", false},
+		{"10.0.0.0/8", "[::ffff:10.0.0.1]:1", true},
+		{"10.0.0.0/8:22", "10.0.0.1:23", false},
+		{"[fd00::/8]:22", "[fd12::1]:22", true},
+		{"fd00::/8", "[fe80::1]:22", false},
+		{"0.0.0.0/0", "example.com:1", false},
+	} {
+		r, err := stint.ParseRule(c.rule)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := false
+		if a, err := netip.ParseAddrPort(c.target); err == nil {
+			got = r.MatchAddr(a)
+		} else {
+			host, port, _ := strings.Cut(c.target, ":")
+			got = r.MatchName(host, map[string]uint16{"1": 1, "80": 80, "443": 443}[port])
+		}
+		if got != c.want {
+			t.Errorf("%s of %s is %v, want %v", c.rule, c.target, got, c.want)
+		}
+	}
+}
+
+func TestDefinitionChecksItsNetwork(t *testing.T) {
+	t.Parallel()
+	_, err := stint.ParseDefinition([]byte(`{"framework":"shell",
+		"network":{"mode":"restricted","allow":["example.com","*.a.test:443","10.0.0.1/8"],"inspect":["*.b.test","10.0.0.0/8"]},
+		"secrets":{"KEY":{"hosts":["api.example.com","https://x.test"]}}}`))
+	e, ok := errors.AsType[*stint.Error](err)
+	if !ok {
+		t.Fatalf("%v is no public error", err)
+	}
+	var params []string
+	for _, d := range e.Details {
+		params = append(params, d.Param)
+	}
+	if diff := cmp.Diff([]string{"network.allow[2]", "network.inspect[1]", "secrets.KEY.hosts[1]"}, params); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// FuzzParseRule holds the parser to: a rule that reads back as itself, or a
+// sentence.
+func FuzzParseRule(f *testing.F) {
+	for _, s := range []string{"example.com", "*.example.com:443", "[fd00::/8]:1", "10.0.0.0/8:1", "::1", "0x7f.1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := stint.ParseRule(s)
+		if err != nil {
+			if !strings.HasSuffix(err.Error(), ".") {
+				t.Errorf("%q is refused without a sentence: %v", s, err)
+			}
+			return
+		}
+		if again, err := stint.ParseRule(r.String()); err != nil || again != r {
+			t.Errorf("%q gives %+v, which reads back as %+v, %v", s, r, again, err)
+		}
+		if r.Domain == "" != r.Prefix.IsValid() {
+			t.Errorf("%q gives %+v, neither a domain nor addresses alone", s, r)
+		}
+	})
+}
