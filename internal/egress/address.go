@@ -1,0 +1,109 @@
+package egress
+
+import (
+	"net/netip"
+)
+
+// pinned is the range whose addresses stand for names; it is reserved for
+// benchmarks of network devices, so nothing real is hidden by it.
+var pinned = netip.MustParsePrefix("198.18.0.0/15")
+
+// metadata are services that hand credentials to whoever can reach them. No
+// definition can allow them.
+var metadata = addresses(
+	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // most clouds; its resolver, activation
+	"169.254.170.2", "169.254.170.23", // container credentials
+	"169.254.0.23", "169.254.42.42", "169.254.10.10", // further clouds
+	"100.100.100.200", "168.63.129.16", "192.0.0.192",
+	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42",
+)
+
+// block is a range of addresses that are not the public internet.
+type block struct {
+	prefix   netip.Prefix
+	kind     string
+	openable bool // a rule within the block may allow it
+}
+
+// blocks is searched in order. IPv6 is public only within 2000::/3.
+var blocks = []block{
+	special("10.0.0.0/8", "private address", true),
+	special("172.16.0.0/12", "private address", true),
+	special("192.168.0.0/16", "private address", true),
+	special("127.0.0.0/8", "loopback address", true),
+	special("169.254.0.0/16", "link-local address", true),
+	special("100.64.0.0/10", "shared address", true),
+	special("198.18.0.0/15", "benchmark address", true),
+	special("192.0.2.0/24", "documentation address", true),
+	special("198.51.100.0/24", "documentation address", true),
+	special("203.0.113.0/24", "documentation address", true),
+	special("192.0.0.0/24", "reserved address", true),
+	special("192.88.99.0/24", "relay address", false),
+	special("0.0.0.0/8", "unspecified address", false),
+	special("224.0.0.0/4", "multicast address", false),
+	special("240.0.0.0/4", "reserved address", false),
+	special("::/128", "unspecified address", false),
+	special("::1/128", "loopback address", true),
+	special("fc00::/7", "private address", true),
+	special("fe80::/10", "link-local address", false), // useless without a zone
+	special("fec0::/10", "private address", true),
+	special("ff00::/8", "multicast address", false),
+	special("2001:db8::/32", "documentation address", true),
+	special("3fff::/20", "documentation address", true),
+	special("2001::/32", "Teredo address", false),
+	special("2001::/23", "reserved address", false),
+	special("64:ff9b:1::/48", "translated address", false),
+	special("2000::/3", "", false),
+	special("::/0", "reserved address", false),
+}
+
+// wrappers are IPv6 ranges whose addresses stand for an IPv4 address, and
+// where in them it lies.
+var wrappers = []struct {
+	prefix netip.Prefix
+	at     int
+}{
+	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
+	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
+	{netip.MustParsePrefix("::/96"), 12},        // IPv4-compatible
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12},
+}
+
+func special(prefix, kind string, openable bool) block {
+	return block{netip.MustParsePrefix(prefix), kind, openable}
+}
+
+func addresses(texts ...string) map[netip.Addr]bool {
+	set := make(map[netip.Addr]bool, len(texts))
+	for _, t := range texts {
+		set[netip.MustParseAddr(t)] = true
+	}
+	return set
+}
+
+// bare gives the address that a really leads to: without zone, and the IPv4
+// address in all forms that carry one.
+func bare(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is4() || a == netip.IPv6Unspecified() || a == netip.IPv6Loopback() {
+		return a
+	}
+	for _, w := range wrappers {
+		if w.prefix.Contains(a) {
+			b := a.As16()
+			return netip.AddrFrom4([4]byte(b[w.at : w.at+4]))
+		}
+	}
+	return a
+}
+
+// blockOf finds the block of a bare address; kind is empty for the public
+// internet.
+func blockOf(a netip.Addr) block {
+	for _, b := range blocks {
+		if b.prefix.Contains(a) {
+			return b
+		}
+	}
+	return block{}
+}

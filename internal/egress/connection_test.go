@@ -1,0 +1,551 @@
+package egress_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"io"
+	"math/big"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/egress"
+)
+
+// issue makes a certificate for names, and the roots that believe it.
+func issue(t testing.TB, names ...string) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: names,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(leaf)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, roots
+}
+
+// secure serves TLS at addresses: it greets with the server name that it saw.
+func (w *world) secure(t testing.TB, cert tls.Certificate, addrs ...string) {
+	t.Helper()
+	w.serve(t, func(c net.Conn) {
+		s := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}})
+		if s.Handshake() == nil {
+			_, _ = s.Write([]byte("tls for " + s.ConnectionState().ServerName))
+			_ = s.CloseWrite()
+			_, _ = io.Copy(io.Discard, s)
+		}
+	}, addrs...)
+}
+
+func TestTLSByServerName(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	cert, roots := issue(t, "shop.example", "other.example", "evil.test")
+	w.secure(t, cert, site+":443", "10.0.0.1:443")
+	w.name("shop.example", site)
+	for _, c := range []struct {
+		what   string
+		mode   egress.Mode
+		allow  string
+		target string // empty: the pinned shop.example
+		sni    string
+		rule   string // that refuses
+	}{
+		{"its own name", egress.Restricted, "shop.example", "", "shop.example", ""},
+		{"its own name in other letters", egress.Restricted, "shop.example", "", "SHOP.example", ""},
+		{"another allowed name", egress.Restricted, "shop.example other.example", "", "other.example", ""},
+		{"a name that is not allowed", egress.Restricted, "shop.example", "", "evil.test", "not in network.allow"},
+		{"a name allowed on another port", egress.Restricted, "shop.example evil.test:8443", "", "evil.test", "not in network.allow"},
+		{"no name", egress.Restricted, "shop.example", "", "", ""},
+		{"an address by range", egress.Restricted, "10.0.0.1", "10.0.0.1:443", "evil.test", ""},
+		{"an address not allowed, the name allowed", egress.Restricted, "shop.example", site + ":443", "shop.example", "not in network.allow"},
+		{"public", egress.Public, "", "", "evil.test", ""},
+		{"public, an address", egress.Public, "", site + ":443", "evil.test", ""},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			b := w.open(t, options{mode: c.mode, allow: strings.Fields(c.allow)})
+			target := c.target
+			if target == "" {
+				a, err := b.lookup("shop.example")
+				if err != nil {
+					t.Fatal(err)
+				}
+				target = a + ":443"
+			}
+			conn := tls.Client(b.connect(target), &tls.Config{ServerName: c.sni, RootCAs: roots, InsecureSkipVerify: true})
+			got, err := io.ReadAll(conn)
+			if c.rule != "" {
+				if err == nil {
+					t.Errorf("got %q", got)
+				}
+				if e := b.denied(c.rule); e.Protocol != "tls" {
+					t.Errorf("entry %+v", e)
+				}
+				return
+			}
+			if !strings.EqualFold(string(got), "tls for "+c.sni) {
+				t.Errorf("got %q, %v", got, err)
+			}
+			conn.Close()
+			e := b.await("of the tunnel", func(e egress.Entry) bool { return e.Protocol == "tls" && !e.Open })
+			if e.ResponseBytes == 0 || e.RequestBytes == 0 || c.sni != "" && !strings.EqualFold(c.sni, e.Host) && e.ServerName != c.sni {
+				t.Errorf("entry %+v", e)
+			}
+		})
+	}
+}
+
+// clientHello is what a TLS client sends first.
+func clientHello(t testing.TB, c *tls.Config) []byte {
+	t.Helper()
+	near, far := net.Pipe()
+	var work sync.WaitGroup
+	work.Go(func() { _ = tls.Client(near, c).Handshake() })
+	buf := make([]byte, 64<<10)
+	n, err := far.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	far.Close()
+	near.Close()
+	work.Wait()
+	return buf[:n]
+}
+
+// split cuts a record's payload into records of n bytes.
+func split(record []byte, n int) (out []byte) {
+	for part := range slices.Chunk(record[5:], n) {
+		out = append(out, record[0], record[1], record[2], byte(len(part)>>8), byte(len(part)))
+		out = append(out, part...)
+	}
+	return out
+}
+
+func TestRestrictedOpenings(t *testing.T) {
+	t.Parallel()
+	evil := clientHello(t, &tls.Config{ServerName: "evil.test"})
+	good := clientHello(t, &tls.Config{ServerName: "shop.example"})
+	broken := bytes.Clone(good)
+	broken[len(broken)-1] ^= 0xff
+	broken[43] = 0xff // the session's length
+	for what, c := range map[string]struct {
+		bytes []byte
+		rule  string
+	}{
+		"another name in pieces of records": {split(evil, 7), "not in network.allow"},
+		"a broken ClientHello":              {broken, "unreadable opening"},
+		"an alert before TLS":               {append([]byte{21, 3, 1, 0, 2, 1, 0}, evil...), "unreadable opening"},
+		"hidden name":                       {withExtension(good, 0xfe0d), "encrypted ClientHello"},
+		"two names":                         {withExtension(good, 0), "unreadable opening"},
+		"cleartext HTTP/2":                  {[]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "cleartext HTTP/2"},
+		"control characters in the line":    {[]byte("GET /\x00 HTTP/1.1\r\nHost: evil.test\r\n\r\n"), "unreadable opening"},
+		"a line without end":                {bytes.Repeat([]byte("GET /"), 8<<10), "unreadable opening"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			got := make(chan []byte, 1)
+			w.serve(t, func(c net.Conn) {
+				b, _ := io.ReadAll(c)
+				got <- b
+			}, site+":443")
+			w.name("shop.example", site)
+			b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+			conn := b.dial("shop.example", 443)
+			_, _ = conn.Write(c.bytes)
+			isReset(t, conn)
+			b.denied(c.rule)
+			if b := <-got; len(b) > 0 {
+				t.Errorf("the server got %q", b)
+			}
+		})
+	}
+}
+
+// withExtension adds an extension with one host name to a ClientHello.
+func withExtension(record []byte, kind uint16) []byte {
+	r := bytes.Clone(record)
+	data := []byte{0, 8, 0, 0, 5, 'a', '.', 'c', 'o', 'm'}
+	ext := append([]byte{byte(kind >> 8), byte(kind), 0, byte(len(data))}, data...)
+	at := 5 + 4 + 2 + 32
+	at += 1 + int(r[at])
+	at += 2 + int(r[at])<<8 + int(r[at+1])
+	at += 1 + int(r[at])
+	add := func(i int) {
+		n := int(r[i])<<8 + int(r[i+1]) + len(ext)
+		r[i], r[i+1] = byte(n>>8), byte(n)
+	}
+	add(at)
+	add(3)
+	add(7)
+	return append(r, ext...)
+}
+
+func TestSplitClientHelloPasses(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	hello := split(clientHello(t, &tls.Config{ServerName: "shop.example"}), 11)
+	w.serve(t, echo, site+":443")
+	w.name("shop.example", site)
+	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+	c := b.dial("shop.example", 443)
+	for part := range slices.Chunk(hello, 5) {
+		if _, err := c.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	if diff := cmp.Diff(string(hello)+"bye", readAll(t, c)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestServersThatSpeakFirst(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []egress.Mode{egress.Public, egress.Restricted} {
+		w := newWorld()
+		w.serve(t, func(c net.Conn) {
+			_, _ = c.Write([]byte("SSH-2.0-test\r\n"))
+			echo(c)
+		}, site+":22")
+		w.name("git.example", site)
+		b := w.open(t, options{mode: mode, allow: []string{"git.example"}})
+		c := b.dial("git.example", 22)
+		greeting := make([]byte, 14)
+		if _, err := io.ReadFull(c, greeting); err != nil || string(greeting) != "SSH-2.0-test\r\n" {
+			t.Fatalf("%q, %v", greeting, err)
+		}
+		if _, err := c.Write([]byte("SSH-2.0-client\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		if got := readAll(t, c); got != "SSH-2.0-client\r\nbye" {
+			t.Errorf("got %q", got)
+		}
+		e := b.await("of the tunnel", func(e egress.Entry) bool { return e.Port == 22 && !e.Open })
+		if e.Protocol != "tcp" || e.RequestBytes != 16 || e.ResponseBytes != 33 || e.Address != site || e.Host != "git.example" {
+			t.Errorf("entry %+v", e)
+		}
+	}
+}
+
+func TestClientsThatSpeakFirst(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":5432")
+	w.name("db.example", site)
+	for _, mode := range []egress.Mode{egress.Public, egress.Restricted} {
+		b := w.open(t, options{mode: mode, allow: []string{"db.example"}})
+		for _, opening := range []string{"", "\x00\x00\x00\x08\x04\xd2\x16\x2f", "*1\r\n$4\r\nPING\r\n", "AMQP\x00\x00\x09\x01", "NICK me\r\n", "GET\x00"} {
+			c := b.dial("db.example", 5432)
+			if _, err := c.Write([]byte(opening)); err != nil {
+				t.Fatal(err)
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			if got := readAll(t, c); got != opening+"bye" {
+				t.Errorf("%s: %q gives %q", mode, opening, got)
+			}
+		}
+		// A line without an end is passed on after a while where it may be anything.
+		if mode == egress.Public {
+			c := b.dial("db.example", 5432)
+			if _, err := c.Write([]byte("help")); err != nil {
+				t.Fatal(err)
+			}
+			got := make([]byte, 4)
+			if _, err := io.ReadFull(c, got); err != nil || string(got) != "help" {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+	}
+}
+
+func TestHalfClose(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, func(c net.Conn) {
+		_, _ = c.Write([]byte("I am done"))
+		_ = c.(*net.TCPConn).CloseWrite()
+		_, _ = io.Copy(io.Discard, c)
+	}, site+":9")
+	b := w.open(t, options{})
+	c := b.connect(site + ":9")
+	if got := readAll(t, c); got != "I am done" {
+		t.Errorf("got %q", got)
+	}
+	for range 100 {
+		if _, err := c.Write([]byte("I am not")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.Close()
+	if e := b.await("of the tunnel", func(e egress.Entry) bool { return !e.Open }); e.RequestBytes != 800 || e.ResponseBytes != 9 || e.Error != "" {
+		t.Errorf("entry %+v", e)
+	}
+}
+
+func TestLargeTunnelIsEqual(t *testing.T) {
+	t.Parallel()
+	const size = 100 << 20
+	w := newWorld()
+	sums := make(chan [32]byte, 1)
+	w.serve(t, func(c net.Conn) {
+		var work sync.WaitGroup
+		work.Go(func() {
+			h := sha256.New()
+			_, _ = io.Copy(h, c)
+			sums <- [32]byte(h.Sum(nil))
+		})
+		h := sha256.New()
+		_, _ = io.Copy(io.MultiWriter(c, h), io.LimitReader(rand.Reader, size))
+		_ = c.(*net.TCPConn).CloseWrite()
+		work.Wait()
+		sums <- [32]byte(h.Sum(nil))
+	}, site+":9")
+	b := w.open(t, options{})
+	c := b.connect(site + ":9")
+	_ = c.SetDeadline(time.Time{})
+	var work sync.WaitGroup
+	there, back := sha256.New(), sha256.New()
+	work.Go(func() {
+		_, _ = io.Copy(io.MultiWriter(c, there), io.LimitReader(rand.Reader, size))
+		_ = c.(*net.TCPConn).CloseWrite()
+	})
+	if n, err := io.Copy(back, c); n != size || err != nil {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	work.Wait()
+	if [32]byte(there.Sum(nil)) != <-sums || [32]byte(back.Sum(nil)) != <-sums {
+		t.Error("the bytes differ")
+	}
+	if e := b.await("of the tunnel", func(e egress.Entry) bool { return !e.Open }); e.RequestBytes != size || e.ResponseBytes != size {
+		t.Errorf("entry %+v", e)
+	}
+	if sent, received := b.session.Traffic(); sent != size || received != size {
+		t.Errorf("traffic %d, %d", sent, received)
+	}
+}
+
+func TestTooManyConnections(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	b := w.open(t, options{config: func(c *egress.Config) { c.MaxConns = 8 }})
+	for range 8 {
+		c := b.connect(site + ":9")
+		if _, err := c.Write([]byte{0}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isReset(t, b.connect(site+":9"))
+	b.denied("too many connections")
+}
+
+func TestFloodOfRefusalsHidesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	now := newClock()
+	b := w.open(t, options{config: func(c *egress.Config) { c.Now = now.Now; c.MaxConns = 1 }})
+	first := b.connect(site + ":9")
+	if _, err := first.Write([]byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := first.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 1500 {
+		c := b.connect(site + ":9")
+		isReset(t, c)
+		c.Close()
+	}
+	_ = first.(*net.TCPConn).CloseWrite()
+	_ = readAll(t, first)
+	b.await("of the tunnel", func(e egress.Entry) bool { return e.Action == egress.Allow && !e.Open })
+	b.session.Close()
+	denied, suppressed := 0, int64(0)
+	for _, e := range b.all() {
+		switch e.Action {
+		case egress.Deny:
+			denied++
+		case egress.Suppressed:
+			if e.Rule != egress.Deny {
+				t.Errorf("entry %+v", e)
+			}
+			suppressed += e.Count
+		}
+	}
+	if denied != 1000 || suppressed != 500 {
+		t.Errorf("%d told, %d suppressed", denied, suppressed)
+	}
+}
+
+func TestWhatLastsIsToldAtItsStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	w.name("slow.example", site)
+	b := w.open(t, options{})
+	c := b.dial("slow.example", 9)
+	if _, err := c.Write([]byte("\x00")); err != nil {
+		t.Fatal(err)
+	}
+	open := b.await("of the start", func(e egress.Entry) bool { return e.Open })
+	if open.Host != "slow.example" || open.Action != egress.Allow || open.Rule != "public" || open.Address != site {
+		t.Errorf("entry %+v", open)
+	}
+	_ = c.(*net.TCPConn).CloseWrite()
+	_ = readAll(t, c)
+	end := b.await("of the end", func(e egress.Entry) bool { return !e.Open })
+	if end.Connection != open.Connection || end.Duration < 400*time.Millisecond || end.ResponseBytes != 4 {
+		t.Errorf("entry %+v", end)
+	}
+}
+
+func TestCloseWhileBusy(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, func(c net.Conn) {
+		b := make([]byte, 64<<10)
+		for {
+			if _, err := c.Write(b); err != nil {
+				return
+			}
+		}
+	}, site+":9")
+	w.name("busy.example", site)
+	w.name("silent.example", "198.41.0.4")
+	w.serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "198.41.0.4:9")
+	cert, _ := issue(t, "busy.example")
+	w.secure(t, cert, "198.41.0.4:443")
+	b := w.open(t, options{run: func(r *egress.Run) { r.Mode = egress.Public }})
+	for range 4 {
+		busy := b.dial("busy.example", 9)
+		if _, err := busy.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		b.dial("silent.example", 9) // nobody speaks
+		half := b.dial("silent.example", 443)
+		if _, err := half.Write([]byte{22, 3, 1}); err != nil { // and one is not finished
+			t.Fatal(err)
+		}
+		web := b.dial("silent.example", 9)
+		if _, err := web.Write([]byte("POST / HTTP/1.1\r\nHost: silent.example:9\r\nContent-Length: 9\r\n\r\nhalf")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.session.Close()
+	b.session.Close()
+	told := 0
+	for _, e := range b.all() {
+		if !e.Open && e.Port == 9 && e.Host == "busy.example" && e.Error == "ended with the run" && e.ResponseBytes > 0 {
+			told++
+		}
+	}
+	if told != 4 {
+		t.Errorf("%d of 4 ends told: %+v", told, b.all())
+	}
+	if _, err := b.pair(netip.MustParseAddrPort(site + ":9")); err == nil {
+		t.Error("the listener still accepts")
+	}
+}
+
+func TestIdleConnectionsEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	b := w.open(t, options{config: func(c *egress.Config) { c.IdleTimeout = 50 * time.Millisecond }})
+	c := b.connect(site + ":9")
+	if _, err := c.Write([]byte{0}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.ReadAll(c)
+	b.await("of the end", func(e egress.Entry) bool { return e.Error == "nothing flowed for too long" })
+}
+
+func TestBandwidthIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	b := w.open(t, options{config: func(c *egress.Config) { c.Bandwidth = 1 << 20 }})
+	c := b.connect(site + ":9")
+	sent := bytes.Repeat([]byte{0}, 1<<20)
+	began := time.Now()
+	var work sync.WaitGroup
+	work.Go(func() {
+		_, _ = c.Write(sent)
+		_ = c.(*net.TCPConn).CloseWrite()
+	})
+	got := readAll(t, c)
+	work.Wait()
+	if got != string(sent)+"bye" {
+		t.Errorf("%d bytes of %d", len(got), len(sent))
+	}
+	// A megabyte at a megabyte a second, less what may go ahead.
+	if took := time.Since(began); took < 700*time.Millisecond {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestRecordThatBlocksHoldsUpNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	gate := make(chan struct{})
+	b := w.open(t, options{blocked: gate})
+	for range 50 {
+		c := b.connect(site + ":9")
+		_ = c.(*net.TCPConn).CloseWrite()
+		if got := readAll(t, c); got != "bye" {
+			t.Fatalf("got %q", got)
+		}
+	}
+	close(gate)
+	b.session.Close()
+	if n := len(b.all()); n != 50 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := egress.New(egress.Config{MaxConns: -1}); err == nil {
+		t.Error("a negative limit is taken")
+	}
+	g, err := egress.New(egress.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Open(egress.Run{Mode: "open"}); err == nil {
+		t.Error("an unknown mode is taken")
+	}
+}

@@ -1,0 +1,168 @@
+package forward
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxIdle      = 32 // connections to servers that wait for another request
+	idleUpstream = 90 * time.Second
+	continueTime = 2 * time.Second // for a server to say that it wants the body
+)
+
+// upstream is the server's side of a session: the connections that it opened.
+type upstream struct {
+	s       *session
+	any     *http.Transport // HTTP/2 where the server offers it
+	one     *http.Transport // HTTP/1.1 only, for upgrades; made when needed
+	dialing tracker
+	mu      sync.Mutex // guards conns and closed
+	conns   map[*serverConn]struct{}
+	closed  bool
+}
+
+func (u *upstream) init(s *session) {
+	u.s, u.conns = s, make(map[*serverConn]struct{})
+	u.any = u.transport(true)
+}
+
+// upgrades gives the transport of requests for another protocol, of which an
+// HTTP/1 connection has one at a time.
+func (u *upstream) upgrades() *http.Transport {
+	if u.one == nil {
+		u.one = u.transport(false)
+	}
+	return u.one
+}
+
+func (u *upstream) transport(h2 bool) *http.Transport {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(h2)
+	return &http.Transport{
+		DialContext:            u.dial,
+		TLSClientConfig:        &tls.Config{RootCAs: u.s.h.Roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    handshakeTime,
+		DisableCompression:     true,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleUpstream,
+		ExpectContinueTimeout:  continueTime,
+		MaxResponseHeaderBytes: maxHead,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow},
+	}
+}
+
+// dial asks the handler for a connection that ends with the session.
+func (u *upstream) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	if !u.dialing.begin() {
+		return nil, errEnded
+	}
+	defer u.dialing.done()
+	host, digits, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.ParseUint(digits, 10, 16)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(u.s.ctx, cancel)()
+	c, rule, err := u.s.h.Dial(ctx, host, uint16(port))
+	if err != nil {
+		return nil, err
+	}
+	return u.keep(&serverConn{Conn: c, up: u, rule: rule})
+}
+
+func (u *upstream) keep(c *serverConn) (net.Conn, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		c.Conn.Close()
+		return nil, errEnded
+	}
+	u.conns[c] = struct{}{}
+	return c, nil
+}
+
+// close ends all connections and waits for those that are being opened.
+func (u *upstream) close() {
+	u.mu.Lock()
+	u.closed = true
+	open := u.conns
+	u.conns = nil
+	u.mu.Unlock()
+	u.any.CloseIdleConnections()
+	if u.one != nil {
+		u.one.CloseIdleConnections()
+	}
+	for c := range open {
+		c.Conn.Close()
+	}
+	u.dialing.end()
+}
+
+// serverConn is a connection to a server and the rule that allowed it.
+type serverConn struct {
+	net.Conn
+	up   *upstream
+	rule string
+}
+
+func (c *serverConn) Close() error {
+	c.up.mu.Lock()
+	delete(c.up.conns, c)
+	c.up.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// CloseWrite ends what is sent, where the connection can.
+func (c *serverConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return w.CloseWrite()
+	}
+	return nil
+}
+
+// ruleOf gives the rule that allowed a transport's connection.
+func ruleOf(c net.Conn) string {
+	if t, ok := c.(*tls.Conn); ok {
+		c = t.NetConn()
+	}
+	if s, ok := c.(*serverConn); ok {
+		return s.rule
+	}
+	return ""
+}
+
+// refusal reads the policy's word from an error of a dial.
+func refusal(err error) (Refusal, bool) {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return *r, true
+	}
+	return errors.AsType[Refusal](err)
+}
+
+// sentence says to the client's user why there is no answer.
+func sentence(host string, err error) string {
+	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+			return fmt.Sprintf("The certificate of %s is invalid here: nobody who is trusted vouches for it. If the host is right, the operator can add its issuer with --egress-ca.", host)
+		}
+		return fmt.Sprintf("The certificate of %s is invalid: %v.", host, bad.Err)
+	}
+	return fmt.Sprintf("%s gave no answer: %v.", host, err)
+}

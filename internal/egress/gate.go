@@ -1,0 +1,221 @@
+package egress
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/authority"
+	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// defaultMaxConns is how many connections a run may hold at once.
+const defaultMaxConns = 256
+
+// Config is what all runs share. The zero value works.
+type Config struct {
+	// Resolver looks names up; the host's, without its search list, when nil.
+	Resolver Resolver
+	// Dialer connects to an address that was checked; a plain one when nil.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Deny is never reachable, whatever definitions say.
+	Deny []netip.Prefix
+	// DenyHost turns host.stint.internal and other ways to loopback off.
+	DenyHost bool
+	// Authority vouches for hosts whose TLS is terminated; without it none is.
+	Authority *authority.Authority
+	// Roots are believed upstream; the system's when nil.
+	Roots *x509.CertPool
+	// MaxConns is how many connections a run may hold at once; 256 when 0.
+	MaxConns int
+	// Bandwidth is in bytes a second, for each run and direction; 0 is no limit.
+	Bandwidth int64
+	// IdleTimeout ends a connection on which nothing flows; an hour when 0.
+	IdleTimeout time.Duration
+	Now         func() time.Time
+	Logger      *slog.Logger
+}
+
+// Gate is the server's way out, shared by all runs. It is safe for concurrent
+// use and needs no closing.
+type Gate struct{ config Config }
+
+// New checks the configuration and makes the gate.
+func New(c Config) (*Gate, error) {
+	if c.MaxConns < 0 || c.Bandwidth < 0 || c.IdleTimeout < 0 {
+		return nil, errors.New("egress: limits may not be negative")
+	}
+	if c.Resolver == nil {
+		c.Resolver = rooted{net.DefaultResolver}
+	}
+	if c.Dialer == nil {
+		c.Dialer = (&net.Dialer{}).DialContext
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = defaultMaxConns
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = time.Hour
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	deny := make([]netip.Prefix, len(c.Deny))
+	for i, p := range c.Deny {
+		if !p.IsValid() {
+			return nil, errors.New("egress: a range to deny is not valid")
+		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		deny[i] = p.Masked()
+	}
+	c.Deny = deny
+	return &Gate{config: c}, nil
+}
+
+// Run is what one run may reach and who is told about it.
+type Run struct {
+	Mode  Mode // Public when empty
+	Allow []stint.Rule
+	// Inspect are hosts (domain or *.domain, optional :port) whose TLS is
+	// terminated, so that each request is logged.
+	Inspect []string
+	// Secrets are put in toward their hosts, whose TLS is terminated for it.
+	Secrets []forward.Secret
+	// Record takes the entries, one at a time and in order. It may block; what
+	// piles up meanwhile beyond the log's bounds is counted, not kept.
+	Record func(Entry)
+}
+
+// Session is one run's share of the gate. Its methods are safe for concurrent
+// use.
+type Session struct {
+	gate    *Gate
+	run     Run
+	policy  policy
+	inspect []string // hosts whose TLS is terminated, for whatever reason
+	pins    *pins
+	answers answers
+	journal *journal
+	up      *pace // nil without a limit
+	down    *pace
+
+	life  context.Context // ends with Close; what the session starts lives in it
+	end   context.CancelFunc
+	conns chan struct{} // one place for each connection
+	asks  chan struct{} // one place for each DNS query
+	count atomic.Int64  // connections so far
+
+	sent, received atomic.Int64
+
+	mu     sync.Mutex // guards closed and far, and Serve's start against Close
+	closed bool
+	far    []*sandbox.Network
+	work   sync.WaitGroup
+}
+
+// Open begins a run's session, which is to be closed. Nothing is reached
+// before Serve.
+func (g *Gate) Open(r Run) (*Session, error) {
+	switch r.Mode {
+	case "":
+		r.Mode = Public
+	case Public, Restricted, None:
+	default:
+		return nil, errors.New("egress: unknown network mode " + string(r.Mode))
+	}
+	if r.Record == nil {
+		r.Record = func(Entry) {}
+	}
+	s := &Session{
+		gate: g, run: r,
+		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost},
+		pins:    newPins(),
+		answers: answers{of: map[string]answer{}},
+		journal: newJournal(g.config.Now, r.Record),
+		conns:   make(chan struct{}, g.config.MaxConns),
+		asks:    make(chan struct{}, maxQueries),
+		up:      newPace(g.config.Bandwidth),
+		down:    newPace(g.config.Bandwidth),
+	}
+	if g.config.Authority != nil {
+		s.inspect = slices.Clone(r.Inspect)
+		for _, secret := range r.Secrets {
+			s.inspect = append(s.inspect, secret.Hosts...)
+		}
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Serve starts to accept what the sandbox sends, and returns. The network
+// belongs to the session from then on.
+func (s *Session) Serve(n *sandbox.Network) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		closeNetwork(n)
+		return
+	}
+	s.far = append(s.far, n)
+	if n.TCP != nil {
+		s.work.Go(func() { s.acceptAll(n.TCP) })
+	}
+	if n.DNS != nil {
+		s.work.Go(func() { s.answerAll(n.DNS) })
+	}
+}
+
+// Close ends every connection and both listeners, waits for all of it, and
+// delivers what is left to Record. It is idempotent.
+func (s *Session) Close() {
+	s.mu.Lock()
+	s.closed = true
+	far := s.far
+	s.far = nil
+	s.mu.Unlock()
+	s.end()
+	for _, n := range far {
+		closeNetwork(n)
+	}
+	s.work.Wait()
+	s.journal.close()
+}
+
+func closeNetwork(n *sandbox.Network) {
+	if n.TCP != nil {
+		_ = n.TCP.Close()
+	}
+	if n.DNS != nil {
+		_ = n.DNS.Close()
+	}
+}
+
+// Traffic counts the bytes that the sandbox sent and received so far over TCP.
+// A tunnel is counted every few seconds and at its end.
+func (s *Session) Traffic() (sent, received int64) { return s.sent.Load(), s.received.Load() }
+
+// pause waits between failed calls of a listener; false when the session ends.
+func (s *Session) pause(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.life.Done():
+		return false
+	}
+}

@@ -1,0 +1,400 @@
+package egress_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const within = 20 * time.Second // for what happens at once
+
+// world is the internet of a test: names, and servers at addresses.
+type world struct {
+	mu      sync.Mutex
+	names   map[string][][]string // answers one after the other, the last for ever
+	servers map[string]string     // address:port to where it listens
+	dialed  []string
+	asked   []string
+}
+
+func newWorld() *world {
+	return &world{names: map[string][][]string{}, servers: map[string]string{}}
+}
+
+// name gives a name its answers: addresses separated by spaces, "-" for none,
+// "!" for a lookup that fails.
+func (w *world) name(name string, answers ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range answers {
+		w.names[name] = append(w.names[name], strings.Fields(a))
+	}
+}
+
+func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asked = append(w.asked, host)
+	answers := w.names[host]
+	if len(answers) == 0 || answers[0][0] == "-" {
+		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	if answers[0][0] == "!" {
+		return nil, &net.DNSError{Err: "server misbehaving", Name: host, IsTemporary: true}
+	}
+	var addrs []netip.Addr
+	for _, a := range answers[0] {
+		addrs = append(addrs, netip.MustParseAddr(a))
+	}
+	if len(answers) > 1 {
+		w.names[host] = answers[1:]
+	}
+	return addrs, nil
+}
+
+func (w *world) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	w.mu.Lock()
+	w.dialed = append(w.dialed, addr)
+	to, ok := w.servers[addr]
+	w.mu.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("dial %s %s: connection refused", network, addr)
+	}
+	return (&net.Dialer{}).DialContext(ctx, network, to)
+}
+
+func (w *world) dials() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.dialed)
+}
+
+func (w *world) lookups() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.asked)
+}
+
+// serve puts a server at addresses; each connection is handled and closed.
+func (w *world) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() {
+				defer c.Close()
+				handle(c)
+			})
+		}
+	})
+	t.Cleanup(func() { l.Close(); work.Wait() })
+	w.at(l.Addr().String(), addrs...)
+}
+
+func (w *world) at(listening string, addrs ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range addrs {
+		w.servers[a] = listening
+	}
+}
+
+// web serves HTTP at addresses: it answers with its name and the Host header.
+func (w *world) web(t testing.TB, name string, addrs ...string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(rw, r, to, http.StatusFound)
+			return
+		}
+		fmt.Fprintf(rw, "%s for %s", name, r.Host)
+	})}
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.Serve(l) }()
+	t.Cleanup(func() { s.Close(); <-done })
+	w.at(l.Addr().String(), addrs...)
+}
+
+// listener is the far end of a sandbox whose programs are the test.
+type listener struct {
+	raw    net.Listener
+	queue  chan arrival
+	closed chan struct{}
+	once   sync.Once
+}
+
+type arrival struct {
+	c      net.Conn
+	target netip.AddrPort
+}
+
+func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
+	select {
+	case a := <-l.queue:
+		return a.c, a.target, nil
+	case <-l.closed:
+		return nil, netip.AddrPort{}, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.closed); l.raw.Close() })
+	return nil
+}
+
+// box is a sandbox with a session.
+type box struct {
+	t       testing.TB
+	session *egress.Session
+	tcp     *listener
+	dns     net.PacketConn
+
+	mu      sync.Mutex
+	entries []egress.Entry
+	news    chan struct{}
+	pairing sync.Mutex
+}
+
+type options struct {
+	mode    egress.Mode
+	allow   []string
+	config  func(*egress.Config)
+	run     func(*egress.Run)
+	blocked chan struct{} // Record waits for it
+}
+
+func (w *world) open(t testing.TB, o options) *box {
+	t.Helper()
+	c := egress.Config{Resolver: w, Dialer: w.dial}
+	if o.config != nil {
+		o.config(&c)
+	}
+	g, err := egress.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &box{t: t, news: make(chan struct{}, 1)}
+	r := egress.Run{Mode: o.mode, Allow: rules(t, o.allow...), Record: func(e egress.Entry) {
+		if o.blocked != nil {
+			<-o.blocked
+		}
+		b.mu.Lock()
+		b.entries = append(b.entries, e)
+		b.mu.Unlock()
+		select {
+		case b.news <- struct{}{}:
+		default:
+		}
+	}}
+	if o.run != nil {
+		o.run(&r)
+	}
+	if b.session, err = g.Open(r); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.tcp = &listener{raw: raw, queue: make(chan arrival), closed: make(chan struct{})}
+	if b.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	b.session.Serve(&sandbox.Network{TCP: b.tcp, DNS: b.dns})
+	t.Cleanup(b.session.Close)
+	return b
+}
+
+func rules(t testing.TB, entries ...string) (all []stint.Rule) {
+	t.Helper()
+	for _, e := range entries {
+		r, err := stint.ParseRule(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// connect is what a program's connect to an address gives.
+func (b *box) connect(target string) net.Conn {
+	b.t.Helper()
+	to, err := netip.ParseAddrPort(target)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	c, err := b.pair(to)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { c.Close() })
+	_ = c.SetDeadline(time.Now().Add(within))
+	return c
+}
+
+func (b *box) pair(to netip.AddrPort) (net.Conn, error) {
+	b.pairing.Lock()
+	defer b.pairing.Unlock()
+	c, err := net.Dial("tcp", b.tcp.raw.Addr().String())
+	if err != nil {
+		return nil, err
+	}
+	far, err := b.tcp.raw.Accept()
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	select {
+	case b.tcp.queue <- arrival{far, to}:
+		return c, nil
+	case <-b.tcp.closed:
+		far.Close()
+		c.Close()
+		return nil, net.ErrClosed
+	}
+}
+
+// resolver is a program's resolver in the sandbox.
+func (b *box) resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", b.dns.LocalAddr().String())
+	}}
+}
+
+// lookup gives the address that a name has in the sandbox.
+func (b *box) lookup(name string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	addrs, err := b.resolver().LookupNetIP(ctx, "ip4", name+".")
+	if err != nil {
+		return "", err
+	}
+	return addrs[0].Unmap().String(), nil
+}
+
+// dial looks a name up and connects.
+func (b *box) dial(name string, port int) net.Conn {
+	b.t.Helper()
+	a, err := b.lookup(name)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.connect(fmt.Sprintf("%s:%d", a, port))
+}
+
+// transport is a program's HTTP client in the sandbox.
+func (b *box) transport() *http.Transport {
+	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := netip.ParseAddr(host); err != nil {
+			if host, err = b.lookup(host); err != nil {
+				return nil, err
+			}
+		}
+		to, err := netip.ParseAddrPort(net.JoinHostPort(host, port))
+		if err != nil {
+			return nil, err
+		}
+		return b.pair(to)
+	}}
+	b.t.Cleanup(tr.CloseIdleConnections)
+	return tr
+}
+
+// get fetches a URL as a program in the sandbox.
+func (b *box) get(url string) (int, string, error) {
+	c := &http.Client{Transport: b.transport(), Timeout: within}
+	r, err := c.Get(url)
+	if err != nil {
+		return 0, "", err
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	return r.StatusCode, string(body), err
+}
+
+// await waits for an entry that fits.
+func (b *box) await(what string, fits func(egress.Entry) bool) egress.Entry {
+	b.t.Helper()
+	limit := time.After(within)
+	for {
+		b.mu.Lock()
+		i := slices.IndexFunc(b.entries, fits)
+		if i >= 0 {
+			e := b.entries[i]
+			b.mu.Unlock()
+			return e
+		}
+		all := fmt.Sprintf("%+v", b.entries)
+		b.mu.Unlock()
+		select {
+		case <-b.news:
+		case <-limit:
+			b.t.Fatalf("no entry %s among %s", what, all)
+		}
+	}
+}
+
+// denied waits for a refusal by a rule.
+func (b *box) denied(rule string) egress.Entry {
+	b.t.Helper()
+	return b.await("that "+rule+" denies", func(e egress.Entry) bool { return e.Action == egress.Deny && e.Rule == rule })
+}
+
+func (b *box) all() []egress.Entry {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.entries)
+}
+
+// isReset holds that the connection is ended without an answer.
+func isReset(t testing.TB, c net.Conn) {
+	t.Helper()
+	got, err := io.ReadAll(c)
+	if len(got) > 0 {
+		t.Errorf("refused connection gives %q", got)
+	}
+	if err == nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("refused connection ends with %v, want a reset", err)
+	}
+}
+
+// echo sends back what it gets until the end, then says bye.
+func echo(c net.Conn) {
+	_, _ = io.Copy(c, bufio.NewReader(c))
+	_, _ = c.Write([]byte("bye"))
+}

@@ -1,0 +1,128 @@
+package image
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Collect removes roots that nobody uses: those whose tags have all moved on,
+// and, least recently used first, what is beyond Config.KeepBytes. It also
+// brings roots safely to the disk, so that they outlive the machine's end.
+func (s *Store) Collect(ctx context.Context) error {
+	if err := s.settle(); err != nil {
+		return fmt.Errorf("bringing images to the disk: %w", err)
+	}
+	var faults []error
+	for ctx.Err() == nil {
+		more, err := s.collectOne()
+		if err != nil {
+			faults = append(faults, err)
+		}
+		if !more || err != nil {
+			break
+		}
+	}
+	return errors.Join(append(faults, ctx.Err())...)
+}
+
+// collectOne removes the root that must go first. Only moving it out of the
+// way happens under the lock.
+func (s *Store) collectOne() (bool, error) {
+	s.mu.Lock()
+	victim := s.victim()
+	if victim == nil {
+		s.mu.Unlock()
+		return false, nil
+	}
+	away, err := s.setAside(victim)
+	s.mu.Unlock()
+	if err != nil {
+		return false, fmt.Errorf("removing an image: %w", err)
+	}
+	if err := away(); err != nil {
+		return false, fmt.Errorf("removing an image: %w", err)
+	}
+	return true, nil
+}
+
+// victim gives the root that must go first, or nil. The caller holds mu.
+func (s *Store) victim() *root {
+	named := map[string]bool{}
+	for _, n := range s.names {
+		named[n.Image] = true
+	}
+	var idle []*root
+	total := int64(0)
+	for digest, r := range s.roots {
+		switch {
+		case r.users > 0:
+		case !named[digest]:
+			return r
+		default:
+			idle = append(idle, r)
+			total += r.marker.Size
+		}
+	}
+	if total <= s.config.KeepBytes {
+		return nil
+	}
+	return slices.MinFunc(idle, func(a, b *root) int {
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.marker.Digest, b.marker.Digest))
+	})
+}
+
+// setAside takes a root out of the store and gives what deletes its files.
+// The caller holds mu.
+func (s *Store) setAside(r *root) (func() error, error) {
+	remove, err := s.moveAside(s.path("roots", folderOf(r.marker.Digest)))
+	if err != nil {
+		return nil, err
+	}
+	delete(s.roots, r.marker.Digest)
+	for key, n := range s.names {
+		if n.Image == r.marker.Digest {
+			delete(s.names, key)
+		}
+	}
+	return func() error { return errors.Join(s.storeNames(), remove()) }, nil
+}
+
+func (s *Store) storeNames() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.saveNames()
+}
+
+// settle brings new roots to the disk and notes that they are there.
+func (s *Store) settle() error {
+	s.mu.Lock()
+	var fresh []*root
+	for _, r := range s.roots {
+		if r.marker.Boot != "" {
+			fresh = append(fresh, r)
+		}
+	}
+	s.mu.Unlock()
+	if len(fresh) == 0 {
+		return nil
+	}
+	if err := syncAll(s.config.Dir); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range fresh {
+		if s.roots[r.marker.Digest] != r {
+			continue
+		}
+		r.marker.Boot = ""
+		if err := s.replaceJSON(s.path("roots", folderOf(r.marker.Digest), markerName), r.marker); err != nil {
+			return err
+		}
+		s.touchAt(r, r.used)
+	}
+	return nil
+}

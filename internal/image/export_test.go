@@ -1,0 +1,49 @@
+package image
+
+import (
+	"bytes"
+	"context"
+)
+
+// Unpack puts plain or compressed layers into dir, an empty folder.
+func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers ...[]byte) (err error) {
+	allowed := room{bytes: maxBytes, entries: maxEntries}
+	t, err := openTree(dir, &allowed)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := t.close(); err == nil {
+			err = e
+		}
+	}()
+	left := maxBytes + maxEntries*2048
+	for _, l := range layers {
+		if err := t.unpack(ctx, bytes.NewReader(l), &left); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ErrTooLarge and ErrTooMany are the bounds that an image can break.
+var (
+	ErrTooLarge = errTooLarge
+	ErrTooMany  = errTooMany
+)
+
+// Flawed tells whether err blames the image.
+func Flawed(err error) bool {
+	_, ok := err.(*flaw) //nolint:errorlint // unpack returns it as it is
+	return ok
+}
+
+// Waiting tells how many callers wait for pulls.
+func Waiting(s *Store) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.flights {
+		n += f.waiters
+	}
+	return n
+}

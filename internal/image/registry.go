@@ -1,0 +1,238 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	stint "github.com/stint-dev/stint"
+)
+
+const (
+	pullerAge = 5 * time.Minute // after that credentials are read anew
+	stallTime = time.Minute     // a download may stand still
+	tries     = 3               // of a download that breaks off
+)
+
+func newTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   8,
+		IdleConnTimeout:       90 * time.Second,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: 30 * time.Second,
+	}
+}
+
+// guard lets plain http pass to the hosts only that may speak it.
+type guard struct {
+	inner    http.RoundTripper
+	insecure func(string) bool
+}
+
+func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !g.insecure(r.URL.Host) {
+		return nil, errPlain
+	}
+	return g.inner.RoundTrip(r)
+}
+
+// keyring marks errors of reading credentials.
+type keyring struct{ inner authn.Keychain }
+
+// Resolve gives the credentials for a registry.
+func (k keyring) Resolve(target authn.Resource) (authn.Authenticator, error) {
+	a, err := authn.Resolve(context.Background(), k.inner, target)
+	if err != nil {
+		return nil, errors.Join(errCredentials, err)
+	}
+	return a, nil
+}
+
+// puller talks to registries and keeps what they granted.
+type puller struct {
+	*remote.Puller
+	since time.Time
+}
+
+func (s *Store) registries() (*puller, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.puller; p != nil && s.config.Now().Sub(p.since) < pullerAge {
+		return p, nil
+	}
+	inner, err := remote.NewPuller(
+		remote.WithTransport(guard{s.transport, s.config.Insecure}),
+		remote.WithAuthFromKeychain(keyring{s.config.Keychain}),
+		remote.WithUserAgent("stint"),
+		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
+	)
+	if err != nil {
+		return nil, err
+	}
+	s.puller = &puller{Puller: inner, since: s.config.Now()}
+	return s.puller, nil
+}
+
+// forget makes the next question read credentials anew.
+func (s *Store) forget(p *puller) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.puller == p {
+		s.puller = nil
+	}
+}
+
+// question asks a registry within the time for one question. What it grants
+// is shared by later questions, so no caller's context ends it.
+func question[T any](s *Store, r Reference, f func(context.Context, *puller, name.Repository) (T, error)) (T, error) {
+	var none T
+	repository, err := r.repository(s.config.Insecure(r.Registry))
+	if err != nil {
+		return none, invalid(err, "The image '%s' is not named in a way that registries understand. Check its name.", r)
+	}
+	p, err := s.registries()
+	if err != nil {
+		return none, fmt.Errorf("talking to registries: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(s.life, s.config.AskTime)
+	defer cancel()
+	answer, err := f(ctx, p, repository)
+	if err == nil {
+		return answer, nil
+	}
+	s.forget(p)
+	if _, ok := errors.AsType[*stint.Error](err); ok {
+		return none, err
+	}
+	return none, askFault(r, err)
+}
+
+// head asks what digest a tag has now. Registries that do not say it in a
+// header have it computed over what they give.
+func (s *Store) head(r Reference) (string, error) {
+	return question(s, r, func(ctx context.Context, p *puller, in name.Repository) (string, error) {
+		tag := in.Tag(r.Tag)
+		d, err := p.Head(ctx, tag)
+		if err == nil {
+			return d.Digest.String(), nil
+		}
+		if _, answered := errors.AsType[*transport.Error](err); answered || unreachable(err) {
+			return "", err
+		}
+		whole, err := p.Get(ctx, tag)
+		if err != nil {
+			return "", err
+		}
+		return digestOf(whole.Manifest), nil
+	})
+}
+
+// manifest fetches the manifest or index with a digest, verified.
+func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error) {
+	return question(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
+		d, err := p.Get(ctx, in.Digest(digest))
+		if err == nil && digestOf(d.Manifest) != digest {
+			err = &mismatch{want: digest, got: digestOf(d.Manifest)}
+		}
+		return d, err
+	})
+}
+
+// blob opens the content with a digest; what it reads is not trusted.
+func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadCloser, error) {
+	repository, err := r.repository(s.config.Insecure(r.Registry))
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.registries()
+	if err != nil {
+		return nil, err
+	}
+	layer, err := p.Layer(ctx, repository.Digest(digest.String()))
+	if err != nil {
+		return nil, err
+	}
+	return layer.Compressed()
+}
+
+// download fetches a blob into a file and verifies it.
+func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to string, count func(int64)) error {
+	var got int64
+	for try := 1; ; try++ {
+		err := s.downloadOnce(ctx, r, d, to, func(n int64) { got += n; count(n) })
+		_, answered := errors.AsType[*transport.Error](err)
+		_, wrong := errors.AsType[*mismatch](err)
+		_, ours := errors.AsType[*os.PathError](err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case wrong || ours:
+			return err
+		case answered || try == tries:
+			return askFault(r, err)
+		}
+		count(-got)
+		got = 0
+	}
+}
+
+func (s *Store) downloadOnce(ctx context.Context, r Reference, d v1.Descriptor, to string, count func(int64)) (err error) {
+	file, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stall := time.AfterFunc(stallTime, func() { cancel(errStalled) })
+	defer stall.Stop()
+	content, err := s.blob(ctx, r, d.Digest)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	sum := sha256.New()
+	seen := readerFunc(func(p []byte) (int, error) {
+		n, err := content.Read(p)
+		stall.Reset(stallTime)
+		count(int64(n))
+		sum.Write(p[:n])
+		return n, err
+	})
+	n, err := io.CopyBuffer(struct{ io.Writer }{file}, io.LimitReader(seen, d.Size+1), make([]byte, 128<<10))
+	if errors.Is(context.Cause(ctx), errStalled) {
+		return errStalled
+	}
+	// Whoever reads first notices: bytes that do not fit their digest end
+	// with an error of the reader, which is no reason to try again.
+	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); n >= d.Size && got != d.Digest.String() {
+		return &mismatch{want: d.Digest.String(), got: got}
+	}
+	if err == nil && n != d.Size {
+		return &mismatch{want: d.Digest.String(), got: fmt.Sprintf("that of %d bytes", n)}
+	}
+	return err
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func digestOf(b []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(b)) }

@@ -1,0 +1,153 @@
+package image_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	stint "github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/image"
+	"github.com/stint-dev/stint/internal/image/imagetest"
+)
+
+// private lets only "robot" with the word "secret" pass.
+func private(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, word, _ := r.BasicAuth(); user != "robot" || word != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", folder)
+	t.Setenv("HOME", folder)
+	host := imagetest.Serve(t, private)
+	tag, err := name.NewTag(host + "/a:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := imagetest.Build(t, "linux", runtime.GOARCH, v1.Config{}, static.NewLayer(layer(t, file("etc/text", "private")), types.OCIUncompressedLayer))
+	if err := remote.Write(tag, built, remote.WithAuth(&authn.Basic{Username: "robot", Password: "secret"})); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, image.Config{Keychain: authn.DefaultKeychain})
+	refused := func() {
+		t.Helper()
+		_, err := s.Acquire(t.Context(), tag.String(), nil)
+		wantFault(t, err, stint.Invalid, "refused access", host, "credentials")
+		if err != nil && strings.Contains(err.Error(), "wrong-word") {
+			t.Errorf("%v tells the password", err)
+		}
+	}
+	login := func(word string) {
+		t.Helper()
+		auth := base64.StdEncoding.EncodeToString([]byte("robot:" + word))
+		config := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, host, auth)
+		if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused()
+	login("wrong-word")
+	refused()
+	login("secret")
+	if r := acquire(t, s, tag.String()); text(t, r) != "private" {
+		t.Errorf("got %q", text(t, r))
+	}
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(`{`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = open(t, image.Config{}).Acquire(t.Context(), tag.String(), nil)
+	wantFault(t, err, stint.Invalid, "refused access")
+	_, err = open(t, image.Config{Keychain: authn.DefaultKeychain}).Acquire(t.Context(), tag.String(), nil)
+	wantFault(t, err, stint.Unavailable, "cannot read its credentials")
+}
+
+// bending changes what the registry gives for paths that hold a text.
+func bending(part string, times int64, bend func([]byte) []byte) (func(http.Handler) http.Handler, *atomic.Int64) {
+	var seen atomic.Int64
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, part) || seen.Add(1) > times {
+				h.ServeHTTP(w, r)
+				return
+			}
+			kept := &keptAnswer{ResponseWriter: w}
+			h.ServeHTTP(kept, r)
+			b := bend(kept.body)
+			if len(b) < len(kept.body) { // cut off, as a lost connection does
+				_, _ = w.Write(b)
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = w.Write(b)
+		})
+	}, &seen
+}
+
+type keptAnswer struct {
+	http.ResponseWriter
+	body []byte
+}
+
+func (k *keptAnswer) Write(b []byte) (int, error) {
+	k.body = append(k.body, b...)
+	return len(b), nil
+}
+
+func flip(b []byte) []byte {
+	b = append([]byte(nil), b...)
+	b[len(b)/2] ^= 1
+	return b
+}
+
+func TestBytesThatAreNotTheirDigest(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ part, want string }{
+		"content":  {"/blobs/", "other bytes than its digest promises"},
+		"manifest": {"/manifests/sha256:", "did not answer with the image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wrap, seen := bending(c.part, 1<<40, flip)
+			host := imagetest.Serve(t, wrap)
+			ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+			dir := filepath.Join(t.TempDir(), "images")
+			_, err := open(t, image.Config{Dir: dir}).Acquire(t.Context(), ref, nil)
+			wantFault(t, err, stint.Unavailable, c.want)
+			if left := append(inside(t, dir, "work"), inside(t, dir, "roots")...); len(left) > 0 || seen.Load() == 0 {
+				t.Errorf("left on disk: %v; %d answers were bent", left, seen.Load())
+			}
+		})
+	}
+}
+
+func TestDownloadsThatBreakOffAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	wrap, seen := bending("/blobs/", 2, func(b []byte) []byte { return b[:len(b)/2] })
+	host := imagetest.Serve(t, wrap)
+	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	if r := acquire(t, open(t, image.Config{}), ref); text(t, r) != "one" {
+		t.Errorf("got %q", text(t, r))
+	}
+	if seen.Load() < 3 {
+		t.Errorf("%d downloads, want some to break off", seen.Load())
+	}
+}

@@ -1,0 +1,143 @@
+package image_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/stint-dev/stint/internal/image"
+	"github.com/stint-dev/stint/internal/image/imagetest"
+)
+
+// gate holds back layers until it opens, and counts them.
+type gate struct {
+	open    chan struct{}
+	arrived chan struct{}
+	blobs   atomic.Int64
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{}), arrived: make(chan struct{}, 1000)} }
+
+func (g *gate) wrap(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+			g.blobs.Add(1)
+			g.arrived <- struct{}{}
+			select {
+			case <-g.open:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+func TestCallersShareOnePull(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	host := imagetest.Serve(t, g.wrap)
+	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	dir := filepath.Join(t.TempDir(), "images")
+	s := open(t, image.Config{Dir: dir, KeepBytes: 1})
+	impatient, giveUp := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(impatient, ref, nil)
+		gone <- err
+	}()
+	<-g.arrived
+	var wg sync.WaitGroup
+	roots := make([]*image.Root, 20)
+	for i := range roots {
+		wg.Go(func() {
+			r, err := s.Acquire(t.Context(), ref, nil)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			roots[i] = r
+		})
+	}
+	for image.Waiting(s) < len(roots)+1 {
+		runtime.Gosched()
+	}
+	giveUp()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the wait to end", err)
+	}
+	close(g.open)
+	wg.Wait()
+	if n := g.blobs.Load(); n != 2 {
+		t.Errorf("%d blobs were fetched, want the configuration and one layer", n)
+	}
+	for i, r := range roots {
+		if err := s.Collect(t.Context()); err != nil || text(t, r) != "one" {
+			t.Fatalf("%v after %d of %d released", err, i, len(roots))
+		}
+		r.Release()
+	}
+	if err := s.Collect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := inside(t, dir, "roots"); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestPullsEndWithTheLastWho(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	host := imagetest.Serve(t, g.wrap)
+	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	dir := filepath.Join(t.TempDir(), "images")
+	s := open(t, image.Config{Dir: dir})
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, ref, nil)
+		gone <- err
+	}()
+	<-g.arrived
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	close(g.open)
+	if r := acquire(t, s, ref); text(t, r) != "one" {
+		t.Errorf("got %q", text(t, r))
+	}
+	s.Close()
+	if left := inside(t, dir, "work"); len(left) > 0 {
+		t.Errorf("left in work: %v", left)
+	}
+	if _, err := s.Acquire(t.Context(), ref, nil); err == nil {
+		t.Error("a closed store gave an image")
+	}
+}
+
+func TestCloseEndsPulls(t *testing.T) {
+	t.Parallel()
+	g := newGate()
+	host := imagetest.Serve(t, g.wrap)
+	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	s := open(t, image.Config{})
+	gone := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(t.Context(), ref, nil)
+		gone <- err
+	}()
+	<-g.arrived
+	s.Close()
+	if err := <-gone; err == nil {
+		t.Error("the pull went on")
+	}
+}

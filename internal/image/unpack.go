@@ -1,0 +1,206 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	whiteout = ".wh."
+	opaque   = ".wh..wh..opq"
+	reserved = ".wh..wh." // of a storage driver of old; they hide nothing
+
+	maxWindow = 128 << 20 // bytes of memory that a zstd layer may ask for
+)
+
+// unpack puts one layer into the tree. left bounds what it and the layers
+// after it may expand to, headers and padding with it.
+func (t *tree) unpack(ctx context.Context, layer io.Reader, left *int64) error {
+	plain, err := expand(bufio.NewReaderSize(layer, 256<<10))
+	if err != nil {
+		return archiveFault(err)
+	}
+	defer plain.Close()
+	t.beginLayer()
+	archive := tar.NewReader(&meter{ctx: ctx, r: plain, left: left})
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return archiveFault(err)
+		}
+		content := &source{r: archive}
+		if err := t.entry(h, content); err != nil {
+			if content.err != nil {
+				return archiveFault(content.err)
+			}
+			return entryFault(h.Name, err)
+		}
+	}
+}
+
+// source remembers that reading failed, to tell it from failing to write.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
+}
+
+// archiveFault says that a layer cannot be read, unless it was us who stopped.
+func archiveFault(err error) error {
+	if _, ok := errors.AsType[*fs.PathError](err); ok {
+		return err
+	}
+	for _, own := range []error{errTooLarge, context.Canceled, context.DeadlineExceeded} {
+		if errors.Is(err, own) {
+			return err
+		}
+	}
+	return &flaw{why: "one of its layers is not a readable archive", cause: err}
+}
+
+// expand undoes a layer's compression, which its first bytes tell.
+func expand(r *bufio.Reader) (io.ReadCloser, error) {
+	magic, err := r.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		return gzip.NewReader(r)
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		d, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+		if err != nil {
+			return nil, err
+		}
+		return d.IOReadCloser(), nil
+	}
+	return io.NopCloser(r), nil
+}
+
+// meter ends reading when ctx ends or too much came.
+type meter struct {
+	ctx  context.Context
+	r    io.Reader
+	left *int64
+}
+
+func (m *meter) Read(p []byte) (int, error) {
+	if err := m.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := m.r.Read(p)
+	if *m.left -= int64(n); *m.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// entry puts one entry of an archive into the tree.
+func (t *tree) entry(h *tar.Header, content io.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := cleanName(h.Name)
+	if err != nil {
+		return err
+	}
+	if err := t.room.take(charged(h)); err != nil {
+		return err
+	}
+	if name == "" {
+		if h.Typeflag != tar.TypeDir {
+			return flawed("one of its layers puts something else in the place of the root folder")
+		}
+		return t.rootFolder(h)
+	}
+	dir, base := split(name)
+	if strings.HasPrefix(base, whiteout) {
+		return t.hideEntry(dir, base)
+	}
+	f, err := t.enter(dir)
+	if err != nil {
+		return err
+	}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return t.file(f, base, h, content)
+	case tar.TypeDir:
+		return t.folder(f, base, h)
+	case tar.TypeSymlink:
+		return t.symlink(f, base, h.Linkname)
+	case tar.TypeLink:
+		return t.hardLink(f, base, h.Linkname)
+	}
+	// Devices and pipes have no use in a sandbox; what they replace goes.
+	return t.remove(f, base)
+}
+
+// charged is the size of what an entry will write.
+func charged(h *tar.Header) int64 {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
+		return h.Size
+	}
+	return 0
+}
+
+// cleanName gives the path that a layer means by name. One from "/" is taken
+// from the root.
+func cleanName(name string) (string, error) {
+	if len(name) > maxPath {
+		return "", flawed("it holds a path longer than %d bytes", maxPath)
+	}
+	p := path.Clean(strings.TrimLeft(name, "/"))
+	if p == ".." || strings.HasPrefix(p, "../") {
+		return "", flawed("its entry %s leads out of the image", quote(name))
+	}
+	if p == "." {
+		return "", nil
+	}
+	return p, nil
+}
+
+// hideEntry does what a whiteout asks for.
+func (t *tree) hideEntry(dir, base string) error {
+	real, err := t.locate(dir, false)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := t.leave(); err != nil { // it may be what goes
+		return err
+	}
+	if base == opaque {
+		return t.hideBelow(real)
+	}
+	if strings.HasPrefix(base, reserved) {
+		return nil
+	}
+	hidden := strings.TrimPrefix(base, whiteout)
+	if hidden == "" || hidden == "." || hidden == ".." {
+		return flawed("its entry %s hides no name", quote(path.Join(dir, base)))
+	}
+	return t.hide(path.Join(real, hidden))
+}
