@@ -7,8 +7,10 @@ compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
 have gcc || need+=(gcc libc6-dev)
 have curl || need+=(curl)
 have jq || need+=(jq)
+have git || need+=(git)
 have bsdtar || need+=(libarchive-tools)
 have python3 || need+=(python3)
+have dockerd || need+=(docker.io)
 if [ ${#need[@]} -eq 0 ]; then exit 0; fi
 if [ "$(id -u)" -ne 0 ]; then
 	echo "The tests need these packages; install them as root: ${need[*]}" >&2
@@ -18,5 +20,11 @@ export DEBIAN_FRONTEND=noninteractive
 # The tests start clusters of their own; Debian's default one would only be in the way.
 mkdir -p /etc/postgresql-common
 [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
+# They start daemons of their own too; the system's would only change the firewall.
+if [ ! -e /usr/sbin/policy-rc.d ]; then
+	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
+	chmod 755 /usr/sbin/policy-rc.d
+fi
 apt-get update -qq
 apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null

@@ -19,15 +19,22 @@ type rule struct {
 }
 
 var (
-	ports    = []string{"internal/store", "internal/blob", "internal/sandbox", "internal/notify"}
-	useCases = []string{"internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/dispatch", "internal/engine", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees"}
+	ports = []string{"internal/store", "internal/blob", "internal/sandbox", "internal/notify"}
+	// A run's way out and its root: what the engine is given of the network and
+	// of registries. They speak HTTP, so they are no use cases.
+	outward  = []string{"internal/egress", "internal/image"}
+	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/dispatch", "internal/engine", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees"}
 )
 
 var rules = []rule{
 	{of: []string{""}},
-	{of: ports, may: []string{""}},
+	{of: ports, may: []string{"", "internal/sandbox/fixed"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
-	{of: useCases, may: slices.Concat([]string{""}, ports, useCases), std: []string{"net/http", "database/sql"}},
+	{of: useCases, may: slices.Concat([]string{"", "internal/egress/forward"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
+	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/forward", "internal/egress/authority"}},
+	{of: []string{"internal/egress/forward"}, may: []string{"internal/egress/authority"}},
+	{of: []string{"internal/egress/authority"}},
+	{of: []string{"internal/image"}, may: []string{""}},
 	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
 	{of: []string{"internal/blob/localfs"}, may: []string{"", "internal/blob"}},
@@ -35,6 +42,9 @@ var rules = []rule{
 	// Between processes it wakes its own process as inproc does.
 	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
 	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
+	// What is part of every sandbox's start imports little.
+	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap"}, std: []string{"net", "net/http", "encoding/json"}},
+	{of: []string{"internal/sandbox/warden"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api"}, ports, useCases), std: []string{"database/sql"}},
 }
 

@@ -14,14 +14,16 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
 )
 
 // The fixed places inside every sandbox. Agent command lines refuse to resume
 // a conversation elsewhere than where it began.
 const (
-	HomeDir      = "/home/agent"
-	WorkspaceDir = "/workspace"
-	RunDir       = "/run/stint" // read-only files for the agent, such as its prompt
+	HomeDir      = fixed.HomeDir
+	WorkspaceDir = fixed.WorkspaceDir
+	RunDir       = fixed.RunDir // read-only files for the agent, such as its prompt
 )
 
 // ErrUnavailable says that the host lacks what the driver needs; the wrapped
@@ -34,6 +36,7 @@ type Report struct {
 	Available bool
 	Rootless  bool
 	Limits    Enforced
+	Network   bool     // Spec.Network works here
 	Notes     []string // one sentence each, for `stint doctor`
 }
 
@@ -80,6 +83,15 @@ type Spec struct {
 type Network struct {
 	TCP Listener       // every TCP connection but those to the sandbox's own loopback
 	DNS net.PacketConn // every UDP datagram to port 53
+}
+
+// Close ends both halves; it is idempotent.
+func (n *Network) Close() error {
+	err := errors.Join(n.TCP.Close(), n.DNS.Close())
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
 }
 
 // Listener accepts a sandbox's connections.
@@ -181,13 +193,4 @@ type Sandbox interface {
 }
 
 // Error is a failure to set up or start that the user can act on.
-type Error struct {
-	Message string // a sentence for the user
-	Err     error
-}
-
-// Error gives the sentence.
-func (e *Error) Error() string { return e.Message }
-
-// Unwrap gives the cause.
-func (e *Error) Unwrap() error { return e.Err }
+type Error = fixed.Error

@@ -32,9 +32,15 @@ func (b *box) ID() string { return b.spec.ID }
 // Network is none.
 func (b *box) Network() *sandbox.Network { return nil }
 
-// Attach adds nothing.
-func (b *box) Attach(context.Context, sandbox.Resources, []sandbox.Mount) error {
-	return sandbox.ErrAttach
+// Attach takes all where the driver Attaches.
+func (b *box) Attach(_ context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
+	if !b.driver.Attaches {
+		return sandbox.ErrAttach
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.spec.Resources, b.spec.Mounts = r, append(b.spec.Mounts, mounts...)
+	return nil
 }
 
 // Start runs the script.

@@ -83,6 +83,8 @@ type Driver struct {
 	// answer of the call.
 	OnPrepare func(ctx context.Context, s sandbox.Spec) error
 	OnStart   func(ctx context.Context, s sandbox.Spec, c sandbox.Command) error
+	// Attaches: prepared sandboxes take mounts and limits; otherwise none.
+	Attaches bool
 	// Report is what Probe answers; New fills it.
 	Report sandbox.Report
 

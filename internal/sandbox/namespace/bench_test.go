@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,10 +81,16 @@ func (w *world) close(b sandbox.Sandbox) {
 }
 
 // BenchmarkCold is a whole life: prepare, run /bin/true, close.
-func BenchmarkCold(b *testing.B) {
+func BenchmarkCold(b *testing.B) { cold(b, false) }
+
+// BenchmarkColdNetwork has a network besides.
+func BenchmarkColdNetwork(b *testing.B) { cold(b, true) }
+
+func cold(b *testing.B, network bool) {
 	w := newWorld(b)
 	measure(b, func() func() {
 		s := w.spec()
+		s.Network = network
 		return func() {
 			box := w.prepare(s)
 			if e := w.run(box, "/bin/true"); e.Code != 0 {
@@ -112,16 +119,122 @@ func BenchmarkWarm(b *testing.B) {
 	w.close(last)
 }
 
-// measure reports the least and the median too: the mean is the machine's mood.
+// firstByte tells when it came.
+type firstByte chan time.Time
+
+func (f firstByte) Write(p []byte) (int, error) {
+	select {
+	case f <- time.Now():
+	default:
+	}
+	return len(p), nil
+}
+
+// BenchmarkParked is from a job to its first byte: a parked sandbox with a
+// network is given limits and two folders, and starts a command.
+func BenchmarkParked(b *testing.B) {
+	w := newWorld(b)
+	var last sandbox.Sandbox
+	measureTo(b, func() func() time.Time {
+		if last != nil {
+			w.close(last)
+		}
+		s := w.spec()
+		r := s.Resources
+		s.Resources, s.Network = sandbox.Resources{}, true
+		last = w.prepare(s)
+		mounts := []sandbox.Mount{{Source: b.TempDir(), Target: "/data"}, {Source: b.TempDir(), Target: "/out", Writable: true}}
+		return func() time.Time {
+			if err := last.Attach(context.Background(), r, mounts); err != nil {
+				b.Fatal(err)
+			}
+			first := make(firstByte, 1)
+			if err := last.Start(context.Background(), sandbox.Command{Argv: []string{"/bin/echo", "x"}, Stdout: first}); err != nil {
+				b.Fatal(err)
+			}
+			return <-first
+		}
+	})
+	w.close(last)
+}
+
+// BenchmarkRate is whole lives, as many at once as there are processors.
+func BenchmarkRate(b *testing.B) {
+	w := newWorld(b)
+	specs := make(chan sandbox.Spec, b.N)
+	for range b.N {
+		specs <- w.spec()
+	}
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			box := w.prepare(<-specs)
+			if e := w.run(box, "/bin/true"); e.Code != 0 {
+				b.Errorf("exit %+v", e)
+			}
+			w.close(box)
+		}
+	})
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sandboxes/s")
+}
+
+// BenchmarkIdle is what parked sandboxes take of the host's memory, each its
+// share of what they share.
+func BenchmarkIdle(b *testing.B) {
+	const parked = 20
+	w := newWorld(b)
+	for b.Loop() {
+		total := 0
+		var boxes []sandbox.Sandbox
+		for range parked {
+			s := w.spec()
+			s.Network = true
+			boxes = append(boxes, w.prepare(s))
+		}
+		for _, box := range boxes {
+			total += proportional(b, w.pid(box))
+			w.close(box)
+		}
+		b.ReportMetric(float64(total)/parked/1024, "MiB")
+	}
+}
+
+// proportional is a process's share of memory, in KiB.
+func proportional(b *testing.B, pid int) int {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int
+		if n, _ := fmt.Sscanf(line, "Pss: %d kB", &kib); n == 1 {
+			return kib
+		}
+	}
+	b.Fatalf("no share is told: %s", text)
+	return 0
+}
+
 func measure(b *testing.B, ready func() func()) {
+	measureTo(b, func() func() time.Time {
+		run := ready()
+		return func() time.Time {
+			run()
+			return time.Now()
+		}
+	})
+}
+
+// measureTo reports the least and the median too: the mean is the machine's mood.
+func measureTo(b *testing.B, ready func() func() time.Time) {
 	var all []time.Duration
 	for b.Loop() {
 		b.StopTimer()
 		run := ready()
 		start := time.Now()
 		b.StartTimer()
-		run()
-		all = append(all, time.Since(start))
+		end := run()
+		all = append(all, end.Sub(start))
 	}
 	slices.Sort(all)
 	b.ReportMetric(float64(all[0].Microseconds())/1000, "min-ms")

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
 	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
@@ -21,35 +23,46 @@ type box struct {
 	driver   *Driver
 	spec     sandbox.Spec
 	slot     int
-	ranged   bool // slot is reserved
-	writable []string
+	ranged   bool     // slot is reserved
+	view     *os.File // the driver's, which maps the server's user to the agent
+	system   []inside.SystemEntry
 	process  *os.Process
 	session  *session.Session
 	group    *cgroup.Group
-	words    *os.File // init's stderr
-	disk     meter
+	words    *os.File         // init's stderr
+	lifeline *os.File         // init behind an inner kernel ends with it; nil without one
+	network  *sandbox.Network // nil without one
+	disk     diskmeter.Meter
 	work     sync.WaitGroup // the listener
+
+	turn     sync.Mutex // held by Attach and Start, and guards what follows
+	attached bool
+	mounts   []inside.Mount // all of them
 
 	closing sync.Mutex // held by the one Close that works
 	closed  bool
 
-	mu      sync.Mutex   // guards what follows
-	full    bool         // killed for its disk limit
-	starved bool         // killed for its memory limit, where no group holds it
-	weighed bool         // the folders were measured after the end
-	last    cgroup.Usage // latest sample by process, where groups do not count
-	spent   time.Duration
+	mu       sync.Mutex // guards what follows
+	limits   sandbox.Resources
+	writable []string     // folders of the host
+	full     bool         // killed for its disk limit
+	starved  bool         // killed for its memory limit, where no group holds it
+	weighed  bool         // the folders were measured after the end
+	last     cgroup.Usage // latest sample by process, where groups do not count
+	spent    time.Duration
 }
 
 // ID is the spec's.
 func (b *box) ID() string { return b.spec.ID }
 
-// Network is none.
-func (b *box) Network() *sandbox.Network { return nil }
+// Network is the far end of the network that the spec asked for.
+func (b *box) Network() *sandbox.Network { return b.network }
 
-// Attach adds nothing.
-func (b *box) Attach(context.Context, sandbox.Resources, []sandbox.Mount) error {
-	return sandbox.ErrAttach
+// now gives the limits and the writable folders.
+func (b *box) now() (sandbox.Resources, []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limits, b.writable
 }
 
 // bury ends init, which has closed its socket, and reaps it: an open socket
@@ -63,6 +76,15 @@ func (b *box) bury() {
 		b.mu.Lock()
 		b.spent = state.UserTime() + state.SystemTime()
 		b.mu.Unlock()
+	}
+}
+
+// hangUp ends the network, for those who still accept from it and because its
+// sockets would keep its namespace.
+func (b *box) hangUp() {
+	if b.network != nil {
+		_ = b.network.TCP.Close() // whoever took it may have closed it
+		_ = b.network.DNS.Close()
 	}
 }
 
@@ -87,6 +109,8 @@ func (b *box) judge(e sandbox.Exit, killed bool) sandbox.Cause {
 
 // Start hands the command to init.
 func (b *box) Start(ctx context.Context, c sandbox.Command) error {
+	b.turn.Lock()
+	defer b.turn.Unlock()
 	err := b.session.Start(ctx, c)
 	if err != nil && ctx.Err() != nil {
 		// Whether it has started or not, it must not go on.
@@ -140,6 +164,9 @@ func (b *box) Close(ctx context.Context) error {
 	}
 	if b.words != nil {
 		b.words.Close()
+	}
+	if b.lifeline != nil {
+		b.lifeline.Close()
 	}
 	if b.ranged {
 		b.driver.ranges.release(b.slot)

@@ -3,11 +3,14 @@
 //
 // Each sandbox is a process tree in user, mount, PID, network, IPC, UTS and
 // cgroup namespaces of its own. Its first process is this very program, started
-// again under another name (package inside): it builds a root of the host's
-// read-only system folders and the caller's folders, gives up its rights, loads
-// a system call filter, and waits on a socket for the command. It stays as the
-// reaper, and ends, taking everything inside along, when the socket closes. So
-// neither a killed server nor a daemon of the agent leaves a process behind.
+// again under another name (package inside): it builds a root of the read-only
+// system, the host's or an image's, and the caller's folders, captures the
+// network if there is to be one (package capture), gives up all rights but that
+// to mount, and waits on a socket. What a run needs beyond is attached then; at
+// the start of the command it gives up the rest, loads a system call filter and
+// Landlock's rules. It stays as the reaper, and ends, taking everything inside
+// along, when the socket closes. So neither a killed server nor a daemon of the
+// agent leaves a process, a mount or a network behind.
 //
 // With root's rights each sandbox gets a range of user IDs that no account of
 // the host has, and the caller's folders are shown by ID-mapped mounts: the
@@ -16,5 +19,6 @@
 //
 // What the agent may do to its folders it may also do while the server reads
 // them: readers on the host must not follow links. The filter refuses the
-// setuid bit, so a file that the agent leaves gives nobody its owner's rights.
+// setuid and setgid bits, so a file that the agent leaves gives nobody its
+// owner's rights.
 package namespace

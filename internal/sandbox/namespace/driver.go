@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/filter"
+	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
 )
@@ -38,21 +40,28 @@ type Config struct {
 	// UIDBase is the first of 2^28 user and group IDs of the host for the
 	// sandboxes of a server with root's rights; DefaultUIDBase when 0.
 	UIDBase uint32
+	// Inner, if there is one, stands between the sandboxes and their agents.
+	Inner *Inner
 	// DiskInterval is the least time between two looks at the size of a
 	// sandbox's folders; 2 s when 0.
 	DiskInterval time.Duration
+	// TrustBundle is a file of the certificates, PEM, that programs inside are to
+	// trust: it is shown in place of the system's. Empty leaves those.
+	TrustBundle string
 }
 
 // Driver is a sandbox.Driver of namespaces. It is safe for concurrent use.
 type Driver struct {
 	dir      string
+	trust    string // the trust bundle, absolute, or empty
 	log      *slog.Logger
 	boot     string
 	ranges   *ranges // nil without root's rights
 	groups   *cgroup.Parent
 	template inside.Plan
 	interval time.Duration
-	memory   int64 // bytes of the host
+	inner    *Inner // nil without one
+	memory   int64  // bytes of the host
 
 	mu     sync.Mutex // guards live, trials
 	live   []string   // IDs of sandboxes not closed
@@ -68,7 +77,7 @@ func New(c Config) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := d.trial(ctx); err != nil {
+	if err := d.trial(ctx, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	return d, nil
@@ -95,10 +104,15 @@ func newDriver(c Config) (*Driver, error) {
 	if c.DiskInterval == 0 {
 		c.DiskInterval = 2 * time.Second
 	}
-	if err := checkPrivate(append([]string{dir}, c.Private...)); err != nil {
-		return nil, err
+	if err := hostview.CheckPrivate(append([]string{dir}, c.Private...)); err != nil {
+		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
-	d := &Driver{dir: dir, log: c.Logger, interval: c.DiskInterval, memory: hostMemory()}
+	if c.TrustBundle != "" {
+		if c.TrustBundle, err = filepath.Abs(c.TrustBundle); err != nil {
+			return nil, fmt.Errorf("namespace: trust bundle: %w", err)
+		}
+	}
+	d := &Driver{dir: dir, trust: c.TrustBundle, log: c.Logger, interval: c.DiskInterval, inner: c.Inner, memory: hostMemory()}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
@@ -129,11 +143,11 @@ func (d *Driver) openGroups(instance string) error {
 	if err := d.recordGroups(slices.Compact(all)); err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	filter, err := newFilter()
+	calls, err := filter.New()
 	if err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	d.template = inside.Plan{Ranged: d.ranges != nil, System: findSystem(), Etc: syntheticEtc(), Filter: filter}
+	d.template = inside.Plan{Ranged: d.ranges != nil && d.inner == nil, System: hostview.System(), Etc: hostview.Etc(), Filter: calls}
 	return nil
 }
 
@@ -142,12 +156,18 @@ func (d *Driver) openGroups(instance string) error {
 // main, tests in TestMain.
 func MaybeInit() { inside.MaybeInit() }
 
-// Name is "namespace".
-func (d *Driver) Name() string { return "namespace" }
+// Name is "namespace", or the inner kernel's.
+func (d *Driver) Name() string {
+	if d.inner != nil {
+		return d.inner.Driver
+	}
+	return "namespace"
+}
 
-// Probe makes one sandbox and throws it away.
+// Probe makes a sandbox, and one with a network, and throws them away.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	can := d.groups.Enforced()
+	can.Pids = can.Pids || d.inner != nil // which holds it itself
 	r := sandbox.Report{
 		Driver:    d.Name(),
 		Available: true,
@@ -155,10 +175,15 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
 		Notes:     d.groups.Notes(),
 	}
-	if err := d.trial(ctx); err != nil {
+	if err := d.trial(ctx, false); err != nil {
 		r.Available, r.Limits = false, sandbox.Enforced{}
 		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be made: %v.", err))
 		return r
+	}
+	if err := d.trial(ctx, true); err != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("Sandboxes have no network here: %v.", err))
+	} else {
+		r.Network = true
 	}
 	if r.Rootless {
 		r.Notes = append(r.Notes, "Without root's rights agents run as the server's own user in a user namespace; with them each gets user IDs of its own.")
@@ -168,19 +193,33 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 			r.Notes = append(r.Notes, fmt.Sprintf("The limit on %s is not enforced by the kernel here.", name))
 		}
 	}
+	if d.inner == nil {
+		r.Notes = append(r.Notes, landlockNote(inside.LandlockVersion()))
+	}
 	r.Notes = append(r.Notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
 	slices.Sort(r.Notes)
 	return r
 }
 
+// landlockNote tells what the second lock on files does here.
+func landlockNote(version int) string {
+	switch {
+	case version == 0:
+		return "The kernel's Landlock is missing, switched off or too old: mounts and modes alone keep agents from writing elsewhere than in their folders (Linux 5.19 has it)."
+	case !inside.LandlockScopes(version):
+		return fmt.Sprintf("Landlock (version %d) keeps agents from writing elsewhere than in their folders, besides mounts and modes; for signals and abstract sockets namespaces alone do (Linux 6.12 adds it).", version)
+	}
+	return fmt.Sprintf("Landlock (version %d) keeps agents to their folders, signals and sockets, besides namespaces, mounts and modes.", version)
+}
+
 // trial makes a sandbox in which nothing runs.
-func (d *Driver) trial(ctx context.Context) (err error) {
+func (d *Driver) trial(ctx context.Context, network bool) (err error) {
 	dir, err := os.MkdirTemp(d.dir, "trial-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := sandbox.Spec{ID: d.trialID(), Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch")}
+	s := sandbox.Spec{ID: d.trialID(), Network: network, Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch")}
 	for _, sub := range []string{s.Home, s.Workspace, s.Scratch} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return err

@@ -62,6 +62,41 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+// TestAttachedLimits looks at what was told to the kernel later.
+func TestAttachedLimits(t *testing.T) {
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		first, then sandbox.Resources
+		want        []string
+	}{
+		"from none": {sandbox.Resources{}, sandbox.Resources{CPU: 1.5, Memory: 256 << 20, Pids: 100}, []string{"150000", "268435456", "116"}},
+		"up":        {sandbox.Resources{CPU: 1, Memory: 64 << 20, Pids: 10}, sandbox.Resources{CPU: 2, Memory: 128 << 20, Pids: 20}, []string{"200000", "134217728", "36"}},
+		"down":      {sandbox.Resources{CPU: 2, Memory: 256 << 20, Pids: 99}, sandbox.Resources{CPU: 0.5, Memory: 64 << 20, Pids: 9}, []string{"50000", "67108864", "25"}},
+	} {
+		s := w.spec()
+		s.Resources = c.first
+		s.ID = "run_" + strings.ReplaceAll(name, " ", "-")
+		b := w.prepare(s)
+		if err := b.Attach(t.Context(), c.then, nil); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, file := range []string{"cpu.max", "cpu.cfs_quota_us", "memory.max", "memory.limit_in_bytes", "pids.max"} {
+			got = append(got, groupFiles(t, s.ID, file)...)
+		}
+		for i := range got {
+			got[i] = strings.TrimSuffix(got[i], " 100000") // version 2 adds the period
+		}
+		if os.Geteuid() != 0 {
+			c.want = nil
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: limits (-want +got):\n%s", name, diff)
+		}
+		w.close(b)
+	}
+}
+
 // TestNothingIsLeft compares what the host holds before and after sandboxes
 // that ended in various ways.
 func TestNothingIsLeft(t *testing.T) {

@@ -31,7 +31,7 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{
-		New: newDriver, Isolates: true,
+		New: newDriver, Isolates: true, Network: true, Images: true, Attach: true,
 		Limits: sandbox.Enforced{CPU: root, Memory: root, Pids: root, Disk: true},
 	})
 }
@@ -58,12 +58,12 @@ func TestSuiteWithoutRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary, home := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
-	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
+	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Chown(binary, nobody, nobody), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.run=^(TestSuite|TestLimits|TestNothingIsLeft|TestUnavailable|TestProbe|TestNoFurtherNamespaces)$", "-test.timeout=5m"}
+	args := []string{"-test.run=^(TestSuite|TestLimits|TestAttachedLimits|TestNothingIsLeft|TestUnavailable|TestProbe|TestNoFurtherNamespaces|TestTrustBundle|TestTrustBundleInImage|TestPropagation)$", "-test.timeout=5m"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}

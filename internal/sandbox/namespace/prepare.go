@@ -3,20 +3,18 @@
 package namespace
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/capture"
+	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
@@ -34,7 +32,7 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	if err := d.admit(s.ID); err != nil {
 		return nil, err
 	}
-	b := &box{driver: d, spec: s}
+	b := &box{driver: d, spec: s, limits: s.Resources}
 	err := b.prepare(ctx)
 	if err == nil {
 		return b, nil
@@ -60,10 +58,45 @@ func (b *box) prepare(ctx context.Context) error {
 	if err := b.driver.writeRecord(b.spec.ID, b.process.Pid); err != nil {
 		return err
 	}
-	_, err = b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords)
+	sockets, err := b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords)
+	if err != nil {
+		return b.explainSetUp(err)
+	}
+	if err := b.takeNetwork(sockets); err != nil {
+		return err
+	}
+	return b.awaitInner(ctx)
+}
+
+// explainSetUp makes a sentence of what only the host's operator can help.
+func (b *box) explainSetUp(err error) error {
+	if b.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
+		return &sandbox.Error{Message: "The host's kernel cannot lead a sandbox's network to Stint: nf_tables with its nat chains and redirect is missing.", Err: err}
+	}
+	return fmt.Errorf("preparing sandbox: %w", err)
+}
+
+func (b *box) takeNetwork(sockets []*os.File) error {
+	defer func() {
+		for _, f := range sockets {
+			f.Close()
+		}
+	}()
+	if !b.spec.Network {
+		return nil
+	}
+	if len(sockets) != 2 {
+		return fmt.Errorf("preparing sandbox: its network came as %d sockets", len(sockets))
+	}
+	n, err := farend.Open(sockets[0], sockets[1])
 	if err != nil {
 		return fmt.Errorf("preparing sandbox: %w", err)
 	}
+	b.network = n
+	b.work.Go(func() {
+		<-b.session.Gone()
+		b.hangUp()
+	})
 	return nil
 }
 
@@ -76,12 +109,21 @@ func (b *box) newInit() ([]*os.File, error) {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
 	files := []*os.File{null}
-	trees, err := b.planMounts(&p)
+	trees, err := b.planRoot(&p)
 	files = append(files, trees...)
 	if err != nil {
 		return files, err
 	}
-	p.ShmMax, p.TmpMax = b.spec.Resources.Memory/2, b.spec.Resources.Disk
+	p.Network = b.spec.Network
+	p.ShmMax, p.TmpMax = b.limits.Memory/2, b.limits.Disk
+	if d.inner != nil {
+		more, err := b.planInner(&p, len(trees))
+		trees = append(trees, more...)
+		files = append(files, more...)
+		if err != nil {
+			return files, err
+		}
+	}
 	paper, err := session.MemoryFile("plan", &p)
 	if err != nil {
 		return files, err
@@ -98,14 +140,9 @@ func (b *box) newInit() ([]*os.File, error) {
 	if b.ranged {
 		owner = d.ranges.agent(b.slot)
 	}
-	b.session = session.New(conn, session.Config{Owner: owner, Judge: b.judge, Watch: b.watch})
+	b.session = session.New(conn, session.Config{Owner: owner, Judge: b.judge, Watch: b.watch, Processes: b.processes})
 	files = append(files, theirs)
-	r := b.spec.Resources
-	limits := cgroup.Limits{CPU: r.CPU, Memory: r.Memory, Pids: r.Pids}
-	if r.Pids > 0 {
-		limits.Pids += initThreads
-	}
-	if b.group, err = d.groups.Create(b.spec.ID, limits); err != nil {
+	if b.group, err = d.groups.Create(b.spec.ID, d.groupLimits(b.limits)); err != nil {
 		return files, err
 	}
 	b.process, err = os.StartProcess("/proc/self/exe", []string{inside.Name}, &os.ProcAttr{
@@ -116,8 +153,25 @@ func (b *box) newInit() ([]*os.File, error) {
 	if err != nil {
 		return files, explainStart(err)
 	}
+	b.disk.Proc = fmt.Sprintf("/proc/%d/root/proc", b.process.Pid) // init's own view: nobody else's processes
 	b.work.Go(func() { b.session.Listen(b.bury) })
 	return files, nil
+}
+
+// groupLimits are the agent's, and what is ours within the same group.
+func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
+	own := sandbox.Resources{Pids: initThreads}
+	if d.inner != nil {
+		own = d.inner.Overhead(r)
+	}
+	l := cgroup.Limits{CPU: r.CPU, Memory: r.Memory, Pids: r.Pids}
+	if l.Pids > 0 {
+		l.Pids += own.Pids
+	}
+	if l.Memory > 0 {
+		l.Memory += own.Memory
+	}
+	return l
 }
 
 // processAttr has no parent-death signal: that would follow the end of the
@@ -131,14 +185,21 @@ func (b *box) processAttr() *syscall.SysProcAttr {
 	if fd, ok := b.group.FD(); ok {
 		attr.UseCgroupFD, attr.CgroupFD = true, fd
 	}
-	if r := b.driver.ranges; r != nil {
+	user, group := os.Geteuid(), os.Getegid()
+	switch r := b.driver.ranges; {
+	case r != nil && b.driver.inner != nil:
+		// One user is enough: the others are the inner kernel's.
+		user, group = r.agent(b.slot), r.agent(b.slot)
+		attr.Credential = &syscall.Credential{Uid: warden.AgentID, Gid: warden.AgentID}
+		attr.GidMappingsEnableSetgroups = true
+	case r != nil:
 		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.first(b.slot), Size: rangeSize}}
 		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = m, m, true
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return attr
 	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: os.Geteuid(), Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: os.Getegid(), Size: 1}}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: user, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: group, Size: 1}}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		attr.AmbientCaps = append(attr.AmbientCaps, c) // a user other than 0 keeps no others over exec
 	}
@@ -157,93 +218,6 @@ func explainStart(err error) error {
 		}
 	}
 	return fmt.Errorf("starting the sandbox's first process: %w", err)
-}
-
-// planMounts makes the list of the caller's folders, and with root's rights a
-// mapped tree of each, which init inherits in the list's order.
-func (b *box) planMounts(p *inside.Plan) ([]*os.File, error) {
-	list := []inside.Mount{
-		{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true},
-		{Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true},
-	}
-	if b.spec.Run != "" {
-		list = append(list, inside.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
-	}
-	for _, m := range b.spec.Mounts {
-		list = append(list, inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
-	}
-	if b.spec.Scratch != "" {
-		// On disk rather than in memory, where an agent's builds and caches
-		// would count against its memory.
-		tmp := filepath.Join(b.spec.Scratch, "tmp")
-		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
-			return nil, fmt.Errorf("preparing sandbox: %w", err)
-		}
-		list = append(list, inside.Mount{Target: warden.TmpDir, Source: tmp, Writable: true})
-	}
-	slices.SortStableFunc(list, func(a, b inside.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
-	for i := range list {
-		if err := makeTarget(list[:i], &list[i]); err != nil {
-			return nil, err
-		}
-		if list[i].Writable {
-			b.writable = append(b.writable, list[i].Source)
-		}
-	}
-	p.Mounts = list
-	if b.driver.ranges == nil {
-		return nil, nil
-	}
-	return b.mapTrees(list)
-}
-
-// makeTarget sees to it that a mount has a folder to lie on: on init's own
-// root, or inside another mount's source, which only we may write.
-func makeTarget(before []inside.Mount, m *inside.Mount) error {
-	if st, err := os.Stat(m.Source); err != nil || !st.IsDir() {
-		return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", m.Target), Err: err}
-	}
-	for _, over := range slices.Backward(before) { // the longest is the nearest
-		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
-		if !ok {
-			continue
-		}
-		root, err := os.OpenRoot(over.Source)
-		if err != nil {
-			return fmt.Errorf("preparing sandbox: %w", err)
-		}
-		defer root.Close()
-		if st, err := root.Stat(rel); err == nil && st.IsDir() {
-			return nil
-		}
-		if err := root.MkdirAll(rel, 0o755); err != nil {
-			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", m.Target, over.Target), Err: err}
-		}
-		return nil
-	}
-	m.Make = true
-	return nil
-}
-
-func (b *box) mapTrees(list []inside.Mount) ([]*os.File, error) {
-	slot, view, err := b.driver.ranges.take()
-	if err != nil {
-		return nil, fmt.Errorf("preparing sandbox: %w", err)
-	}
-	b.slot, b.ranged = slot, true
-	var trees []*os.File
-	for i, m := range list {
-		fd, err := inside.DetachedTree(m.Source, m.Writable, int(view.Fd()))
-		if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
-			return trees, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}
-		}
-		if err != nil {
-			return trees, fmt.Errorf("preparing sandbox: showing %s: %w", m.Target, err)
-		}
-		trees = append(trees, os.NewFile(uintptr(fd), m.Target))
-		list[i].FD = inside.MountFD + i
-	}
-	return trees, nil
 }
 
 // lastWords is what init wrote where only a crash writes.

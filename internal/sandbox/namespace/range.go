@@ -8,11 +8,8 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"syscall"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -30,12 +27,13 @@ var errNoRange = errors.New("all user ID ranges are in use")
 
 // ranges hands out ranges of user IDs, the lowest free one first. A range of
 // its own keeps a sandbox's processes from the others' even where the kernel
-// counts per user, as it does for file watches.
+// counts per user, as it does for pending signals.
 type ranges struct {
 	base, owner uint32 // owner is the server's user, who owns the agent's files outside
 	mu          sync.Mutex
 	used        [maxRanges]bool
 	views       [maxRanges]*os.File // user namespaces that map owner to the range's agent, kept for the next
+	roots       [maxRanges]*os.File // the same, to the range's user 0
 }
 
 // take reserves a range, and gives the user namespace for its mounts.
@@ -44,21 +42,34 @@ func (r *ranges) take() (int, *os.File, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	r.mu.Lock()
-	view := r.views[slot]
-	r.mu.Unlock()
-	if view != nil {
-		return slot, view, nil
-	}
-	view, err = newView(r.owner, r.agent(slot)) // not under the lock: it takes a millisecond
+	view, err := r.keep(&r.views[slot], r.agent(slot))
 	if err != nil {
 		r.release(slot)
 		return 0, nil, err
 	}
-	r.mu.Lock()
-	r.views[slot] = view
-	r.mu.Unlock()
 	return slot, view, nil
+}
+
+// rootView gives the user namespace that shows what is the server's as user 0's.
+// The slot is the caller's.
+func (r *ranges) rootView(slot int) (*os.File, error) { return r.keep(&r.roots[slot], r.first(slot)) }
+
+// keep makes a user namespace once.
+func (r *ranges) keep(at **os.File, user int) (*os.File, error) {
+	r.mu.Lock()
+	view := *at
+	r.mu.Unlock()
+	if view != nil {
+		return view, nil
+	}
+	view, err := idmap.View(r.owner, user) // not under the lock: it takes a millisecond
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*at = view
+	return view, nil
 }
 
 func (r *ranges) reserve() (int, error) {
@@ -83,10 +94,12 @@ func (r *ranges) release(slot int) {
 func (r *ranges) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i, view := range r.views {
-		if view != nil {
-			view.Close()
-			r.views[i] = nil
+	for _, kept := range []*[maxRanges]*os.File{&r.views, &r.roots} {
+		for i, view := range kept {
+			if view != nil {
+				view.Close()
+				kept[i] = nil
+			}
 		}
 	}
 }
@@ -96,33 +109,6 @@ func (r *ranges) first(slot int) int { return int(r.base) + slot*rangeSize }
 
 // agent is the host's user that is the agent in a slot's sandbox.
 func (r *ranges) agent(slot int) int { return r.first(slot) + warden.AgentID }
-
-// newView makes a user namespace with one mapping. It needs a process for a
-// moment: one that is stopped before its first instruction.
-func newView(owner uint32, agent int) (*os.File, error) {
-	one := []syscall.SysProcIDMap{{ContainerID: int(owner), HostID: agent, Size: 1}}
-	p, err := os.StartProcess("/proc/self/exe", []string{inside.Name}, &os.ProcAttr{
-		Env: []string{},
-		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one, GidMappings: one, Ptrace: true},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("making user namespace: %w", err)
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
-	err = errors.Join(err, p.Kill())
-	for {
-		var ws syscall.WaitStatus
-		if _, werr := syscall.Wait4(p.Pid, &ws, 0, nil); werr != syscall.EINTR && (werr != nil || !ws.Stopped()) {
-			err = errors.Join(err, werr)
-			break
-		}
-	}
-	err = errors.Join(err, p.Release())
-	if err != nil {
-		return nil, fmt.Errorf("making user namespace: %w", err)
-	}
-	return f, nil
-}
 
 // identity tells which kind of user mapping this process can give: a range of
 // its own to each sandbox, or its own user alone.

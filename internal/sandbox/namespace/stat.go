@@ -55,23 +55,50 @@ func parseStat(b []byte) (stat, error) {
 }
 
 // sumProcesses adds up all processes of a sandbox, for hosts without groups. It
-// looks through init's own view of its namespace.
-func sumProcesses(init int) (cpu time.Duration, memory, pids int64) {
+// looks through init's own view of its namespace. The processes of an inner
+// kernel all show the one memory that the agent has, which counts once.
+func sumProcesses(init int, inner bool) (cpu time.Duration, memory, pids int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(init), "root/proc")
 	entries, err := os.ReadDir(proc)
 	if err != nil {
 		return 0, 0, 0 // ended
 	}
+	once := int64(0)
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		if st, err := readStat(proc, pid); err == nil {
-			cpu += st.cpu
-			memory += st.rss
-			pids += st.threads
+		st, err := readStat(proc, pid)
+		if err != nil {
+			continue // ended meanwhile
 		}
+		if inner {
+			shared := min(sharedBytes(proc, pid), st.rss)
+			st.rss -= shared
+			once = max(once, shared)
+		}
+		cpu += st.cpu
+		memory += st.rss
+		pids += st.threads
 	}
-	return cpu, memory, pids
+	return cpu, memory + once, pids
+}
+
+// sharedBytes is what of a process's memory others may hold too; 0 when it has
+// ended.
+func sharedBytes(proc string, pid int) int64 {
+	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "statm"))
+	if err != nil {
+		return 0
+	}
+	f := bytes.Fields(b)
+	if len(f) < 3 {
+		return 0
+	}
+	pages, err := strconv.ParseInt(string(f[2]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize())
 }

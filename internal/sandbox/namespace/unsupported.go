@@ -20,6 +20,7 @@ type Config struct {
 	Private      []string
 	UIDBase      uint32
 	DiskInterval time.Duration
+	TrustBundle  string
 }
 
 // Driver exists on Linux only.

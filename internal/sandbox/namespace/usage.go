@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
@@ -23,17 +24,17 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	r := b.spec.Resources
+	r, writable := b.now()
 	u := sandbox.Usage{
 		CPU: s.CPU, Memory: s.Memory, MemoryPeak: s.MemoryPeak, MemoryLimit: r.Memory,
-		Disk: b.disk.read(b.writable, b.driver.interval, b.final()), DiskLimit: r.Disk,
+		Disk: b.disk.Read(writable, b.driver.interval, b.final()), DiskLimit: r.Disk,
 		Pids: s.Pids, OOMKills: s.OOMKills,
 	}
 	if u.MemoryLimit == 0 {
 		u.MemoryLimit = b.driver.memory
 	}
 	if u.DiskLimit == 0 {
-		u.DiskLimit = fileSystemBytes(b.spec.Workspace)
+		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
 	}
 	return u, nil
 }
@@ -60,7 +61,7 @@ func (b *box) sample() (cgroup.Usage, error) {
 	if u.Known.CPU && u.Known.Memory && u.Known.Pids {
 		return u, nil
 	}
-	cpu, memory, pids := sumProcesses(b.process.Pid)
+	cpu, memory, pids := sumProcesses(b.process.Pid, b.driver.inner != nil)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last.CPU = max(b.last.CPU, cpu, b.spent)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -21,13 +22,16 @@ var hostileCases = map[string]func(*world){
 	"only loopback":             func(w *world) { w.want("interfaces", "lo\n", w.succeed(w.spec(), "interfaces")) },
 	"no host process is seen":   noHostProcesses,
 	"the server's secrets":      serverSecrets,
-	"calls are refused":         func(w *world) { w.succeed(w.spec(), "refused") },
 	"no rights":                 noRights,
 	"killing everybody":         killingEverybody,
 	"signals to init":           signalsToInit,
 	"a link where a mount goes": linkForMount,
 	"left descriptors":          leftDescriptors,
 }
+
+// controls show that attacks can succeed where nothing hinders them: a test of
+// the tests. They need no sandbox.
+var controls = map[string]func(*world){}
 
 func systemReadOnly(w *world) {
 	w.succeed(w.spec(), "deny", "/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/home/x", "/run/x", "/dev/x", "/opt/x", "/var/x", "/proc/x")
@@ -113,7 +117,7 @@ func noRights(w *world) {
 func killingEverybody(w *world) {
 	outside := exec.Command("sleep", "600")
 	w.must(outside.Start())
-	r := w.launch(w.spec(), "massacre")
+	r := w.launch(w.spec(), "massacre", strconv.Itoa(outside.Process.Pid), strconv.Itoa(os.Getpid()))
 	w.wantExit(r, sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Signalled})
 	if err := outside.Process.Signal(syscall.Signal(0)); err != nil {
 		w.Errorf("a process outside was hit: %v", err)
@@ -154,18 +158,25 @@ func leftDescriptors(w *world) {
 	w.must(err)
 	defer f.Close()
 	got := w.succeed(w.spec(), "descriptors")
+	streams := 0 // a kernel of one's own shows the host's pipes so
 	for line := range strings.Lines(got) {
+		if w.suite.OwnKernel && strings.HasPrefix(line, "host:") && streams < 3 {
+			streams++
+			continue
+		}
 		if !strings.HasPrefix(line, "pipe:") && !strings.HasPrefix(line, "/dev/null") && !strings.HasPrefix(line, "anon_inode:") && !strings.HasPrefix(line, "/proc/") {
 			w.Errorf("an open file came along: %s", line)
 		}
 	}
 }
 
-// limitCases hold where the harness declares the limit.
-var limitCases = map[string]struct {
+type limitCase struct {
 	holds func(sandbox.Enforced) bool
 	run   func(*world)
-}{
+}
+
+// limitCases hold where the harness declares the limit.
+var limitCases = map[string]limitCase{
 	"out of memory": {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
 	"fork bomb":     {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},
 	"disk full":     {func(e sandbox.Enforced) bool { return e.Disk }, diskFull},

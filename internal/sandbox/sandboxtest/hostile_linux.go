@@ -15,7 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +27,6 @@ func init() {
 	programs["processes"] = processesProgram
 	programs["secrets"] = secretsProgram
 	programs["exists"] = existsProgram
-	programs["refused"] = refusedProgram
 	programs["rights"] = rightsProgram
 	programs["tree"] = treeProgram
 	programs["orphan"] = orphanProgram
@@ -184,108 +182,6 @@ func reopenProgram(_ Guest, _ []string) error {
 	return nil
 }
 
-// refusedProgram tries what nobody inside may do.
-func refusedProgram(_ Guest, _ []string) error {
-	runtime.LockOSThread()
-	var errs []error
-	for _, try := range attempts() {
-		if err := try.do(); err == nil {
-			errs = append(errs, fmt.Errorf("%s is allowed", try.name))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-type attempt struct {
-	name string
-	do   func() error
-}
-
-func raw(number uintptr, args ...uintptr) func() error {
-	var a [6]uintptr
-	copy(a[:], args)
-	return func() error {
-		if _, _, errno := unix.Syscall6(number, a[0], a[1], a[2], a[3], a[4], a[5]); errno != 0 {
-			return errno
-		}
-		return nil
-	}
-}
-
-func attempts() []attempt {
-	file := "setuid-attempt"
-	buffer := make([]byte, 256)
-	p := uintptr(unsafe.Pointer(&buffer[0]))
-	return []attempt{
-		{"a user namespace by unshare", raw(unix.SYS_UNSHARE, unix.CLONE_NEWUSER)},
-		{"a mount namespace by unshare", raw(unix.SYS_UNSHARE, unix.CLONE_NEWNS)},
-		{"a user namespace by clone", func() error { return spawn(unix.CLONE_NEWUSER) }},
-		{"a network namespace by clone", func() error { return spawn(unix.CLONE_NEWNET) }},
-		{"clone3", raw(unix.SYS_CLONE3, 0, 0)},
-		{"joining a namespace", func() error {
-			fd, err := unix.Open("/proc/1/ns/mnt", unix.O_RDONLY, 0)
-			if err != nil {
-				return err
-			}
-			return unix.Setns(fd, 0)
-		}},
-		{"mount", func() error { return unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "") }},
-		{"remounting read-write", func() error { return unix.Mount("", "/usr", "", unix.MS_REMOUNT|unix.MS_BIND, "") }},
-		{"unmounting", func() error { return unix.Unmount("/proc", unix.MNT_DETACH) }},
-		{"fsopen", func() error { _, err := unix.Fsopen("tmpfs", 0); return err }},
-		{"open_tree", func() error { _, err := unix.OpenTree(unix.AT_FDCWD, "/", unix.OPEN_TREE_CLONE); return err }},
-		{"chroot", func() error { return unix.Chroot("/tmp") }},
-		{"tracing init", func() error { return unix.PtraceSeize(1) }},
-		{"being traced", raw(unix.SYS_PTRACE, 0)},
-		{"reading init's memory", raw(unix.SYS_PROCESS_VM_READV, 1, p, 1, p, 1, 0)},
-		{"killing init", func() error {
-			if err := unix.Kill(1, 0); err != nil {
-				return err
-			}
-			_ = unix.Kill(1, unix.SIGKILL)
-			_ = unix.Kill(1, unix.SIGSEGV)
-			_ = unix.Kill(1, unix.SIGQUIT)
-			return errors.New("it lives, or this would not run")
-		}},
-		{"bpf", raw(unix.SYS_BPF, 0, p, 64)},
-		{"perf_event_open", raw(unix.SYS_PERF_EVENT_OPEN, p, 0, ^uintptr(0), ^uintptr(0), 0)},
-		{"io_uring", raw(unix.SYS_IO_URING_SETUP, 1, p)},
-		{"userfaultfd", raw(unix.SYS_USERFAULTFD, 1)},
-		{"keyrings", raw(unix.SYS_KEYCTL, 0, ^uintptr(2), 1)},
-		{"adding keys", raw(unix.SYS_ADD_KEY, p, p, p, 1, ^uintptr(2))},
-		{"file handles", raw(unix.SYS_OPEN_BY_HANDLE_AT, 3, p, 0)},
-		{"kernel modules", raw(unix.SYS_INIT_MODULE, p, 1, p)},
-		{"kexec", raw(unix.SYS_KEXEC_LOAD, 0, 0, 0, 0)},
-		{"calls that are not known yet", raw(1000)},
-		{"device nodes", func() error { return unix.Mknod("/tmp/sda", unix.S_IFBLK|0o600, 8<<8) }},
-		{"the setuid bit", func() error {
-			return errors.Join(os.WriteFile(file, nil, 0o755), unix.Chmod(file, 0o4755))
-		}},
-		{"the setuid bit at birth", func() error {
-			_, err := unix.Open("setuid-born", unix.O_CREAT|unix.O_WRONLY, 0o4755)
-			return err
-		}},
-		{"becoming root", func() error { return unix.Setuid(0) }},
-		{"raw sockets", func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP); return err }},
-		{"the core pattern", func() error { return os.WriteFile("/proc/sys/kernel/core_pattern", []byte("|/tmp/x"), 0) }},
-		{"more namespaces", func() error { return os.WriteFile("/proc/sys/user/max_user_namespaces", []byte("9"), 0) }},
-		{"sysrq", func() error { return os.WriteFile("/proc/sysrq-trigger", []byte("h"), 0) }},
-		{"the kernel's log", raw(unix.SYS_SYSLOG, 3, p, 256)},
-		{"the clock", raw(unix.SYS_CLOCK_SETTIME, 0, p)},
-		{"the host's name", func() error { return unix.Sethostname([]byte("x")) }},
-		{"reboot", raw(unix.SYS_REBOOT, 0, 0, 0, 0)},
-	}
-}
-
-func spawn(flags uintptr) error {
-	p, err := os.StartProcess("/proc/self/exe", []string{guestName, "exit", "0"}, &os.ProcAttr{Sys: &syscall.SysProcAttr{Cloneflags: flags}})
-	if err != nil {
-		return err
-	}
-	_, err = p.Wait()
-	return err
-}
-
 // rightsProgram writes the lines of its status that tell what it may.
 func rightsProgram(g Guest, _ []string) error {
 	b, err := os.ReadFile("/proc/self/status")
@@ -378,12 +274,18 @@ func orphanProgram(g Guest, args []string) error {
 	return err
 }
 
-// massacreProgram kills everything that it can, itself last.
-func massacreProgram(_ Guest, _ []string) error {
+// massacreProgram kills everything that it can and those it is told of, itself
+// last.
+func massacreProgram(_ Guest, args []string) error {
 	if _, err := again(Guest{}, true, "stubborn"); err != nil {
 		return err
 	}
 	_ = unix.Kill(-1, unix.SIGKILL)
+	for _, a := range args {
+		if pid, err := strconv.Atoi(a); err == nil {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
 	for pid := 1; pid < 5000; pid++ {
 		if pid != os.Getpid() {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -392,8 +294,12 @@ func massacreProgram(_ Guest, _ []string) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// assaultProgram sends init every signal that there is.
+// assaultProgram sends init every signal that there is, and takes from it what
+// a process of the same user can take.
 func assaultProgram(_ Guest, _ []string) error {
+	for resource := range 16 {
+		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
+	}
 	for s := syscall.Signal(1); s <= 64; s++ {
 		_ = unix.Kill(1, s)
 	}
@@ -414,6 +320,10 @@ func eatProgram(g Guest, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
+	if len(args) > 1 { // until the others have eaten too
+		time.Sleep(500 * time.Millisecond)
+	}
+	runtime.KeepAlive(held)
 	return err
 }
 

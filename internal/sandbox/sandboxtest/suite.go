@@ -28,22 +28,38 @@ type Harness struct {
 	// Isolates: commands are processes, shut off from the host. False only for
 	// drivers of tests.
 	Isolates bool
+	// OwnKernel: programs run on a kernel of the sandbox's own. The host does not
+	// see them as processes, and what concerns that kernel alone may be allowed.
+	OwnKernel bool
+	// OneUser: all agents are one user of the host, who has but one share of what
+	// the kernel grants a user.
+	OneUser bool
+	// Marks are files that the isolator leaves in each sandbox's /.
+	Marks []string
 	// Limits that hold here. The suite tries them, and compares with Probe.
 	Limits sandbox.Enforced
+	// Network, Images and Attach tell whether a spec's Network and Image and the
+	// sandbox's Attach work. Where Attach does not, it says so by ErrAttach.
+	Network, Images, Attach bool
 }
 
 const (
-	toolsDir  = "/suite" // where the test binary is inside
-	serverEnv = "STINT_SANDBOXTEST_SERVER"
-	secretEnv = "STINT_SANDBOXTEST_SECRET"
-	secret    = "the-servers-own-secret"
-	patience  = 30 * time.Second // for what takes milliseconds; no test waits it out
+	toolsDir   = "/suite"       // where the test binary is inside
+	hijackWord = "stint-hijack" // the first argument of this binary where a script has started it
+	serverEnv  = "STINT_SANDBOXTEST_SERVER"
+	secretEnv  = "STINT_SANDBOXTEST_SECRET"
+	secret     = "the-servers-own-secret"
+	patience   = 30 * time.Second // for what takes milliseconds; no test waits it out
 )
 
 // Init turns the process into a program of the suite if it was started as one,
 // and then does not return. TestMain calls it first, after the driver's own.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == guestName {
+		os.Exit(playProcess())
+	}
+	if len(os.Args) > 1 && os.Args[1] == hijackWord {
+		os.Args = []string{guestName, "hijack"}
 		os.Exit(playProcess())
 	}
 	if dir := os.Getenv(serverEnv); dir != "" {
@@ -71,6 +87,14 @@ func Run(t *testing.T, h Harness) {
 		}
 	})
 	if h.Isolates {
+		t.Run("controls", func(t *testing.T) {
+			for name, run := range controls {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					run(newWorld(t, s))
+				})
+			}
+		})
 		t.Run("crash", func(t *testing.T) { s.crash(t, func(int) {}) })
 		t.Run("crash of the stopped", func(t *testing.T) { s.crash(t, stopDescendants) })
 	}
@@ -90,6 +114,17 @@ func (s *suite) cases() map[string]func(*world) {
 	if s.Isolates {
 		groups = append(groups, processCases, hostileCases)
 	}
+	if s.Network {
+		groups = append(groups, networkCases)
+	}
+	if s.Images {
+		groups = append(groups, imageCases)
+	}
+	if s.Attach {
+		groups = append(groups, attachCases)
+	} else {
+		groups = append(groups, unattachedCases)
+	}
 	for _, g := range groups {
 		maps.Copy(all, g)
 	}
@@ -108,6 +143,9 @@ func (s *suite) report(t *testing.T) {
 	}
 	if r.Driver != s.driver.Name() {
 		t.Errorf("Probe names the driver %q, Name %q", r.Driver, s.driver.Name())
+	}
+	if s.Network != r.Network {
+		t.Errorf("network: declared %t, reported %t: %v", s.Network, r.Network, r.Notes)
 	}
 	if diff := cmp.Diff(s.Limits, r.Limits); diff != "" {
 		t.Errorf("limits (-declared +reported):\n%s%v", diff, r.Notes)
@@ -199,9 +237,13 @@ func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
 	return b
 }
 
+// atOnce keeps programs with a race detector from sleeping for a second before
+// they end.
+const atOnce = "GORACE=atexit_sleep_ms=0"
+
 // program is the command that runs one of the suite's programs.
 func program(args ...string) sandbox.Command {
-	return sandbox.Command{Argv: append([]string{toolsDir + "/" + guestName}, args...), Env: []string{"PATH=" + toolsDir}}
+	return sandbox.Command{Argv: append([]string{toolsDir + "/" + guestName}, args...), Env: []string{"PATH=" + toolsDir, atOnce}}
 }
 
 // output collects what a command writes.
@@ -362,8 +404,14 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	c.Stdout, c.Stderr = out, out
 	w.must(c.Start())
 	w.awaitText(out, "ready")
-	if n := len(marked(mark)); n < 9 { // its own command line does not show it
+	if n := len(marked(mark)); n < 9 && !s.OwnKernel { // its own command line does not show it
 		t.Errorf("%d processes of the tree are seen, want 9", n)
+	}
+	if s.OwnKernel {
+		mark = "\x00run_crash\x00" // what is seen of it from outside
+		if len(marked(mark)) == 0 {
+			t.Error("the sandbox's kernel is not seen")
+		}
 	}
 	before(c.Process.Pid)
 	w.must(c.Process.Kill())

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+	"path"
 	"strings"
 	"syscall"
 
-	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
 )
 
 // What every sandbox is to its agent.
@@ -19,6 +19,23 @@ const (
 	HostName = "stint" // its own name for itself
 	TmpDir   = "/tmp"
 )
+
+// maxText is the most bytes of a message's text, and maxName of a name in it:
+// what a program is asked for may be of any length.
+const (
+	maxText = 2 << 10
+	maxName = 256
+)
+
+func shorten(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// shown is a name as a sentence has it.
+func shown(name string) string { return shorten(name, maxName) }
 
 // refusal is a sentence for the user.
 type refusal string
@@ -29,10 +46,10 @@ func (r refusal) Error() string { return string(r) }
 func launch(o Order, stdio [3]int, ranged bool) (int, error) {
 	argv, env, dir := o.Argv, o.Env, o.Dir
 	if dir == "" {
-		dir = sandbox.WorkspaceDir
+		dir = fixed.WorkspaceDir
 	}
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-		return 0, refusal(fmt.Sprintf("The working directory %s does not exist in the sandbox.", dir))
+		return 0, refusal(fmt.Sprintf("The working directory %s does not exist in the sandbox.", shown(dir)))
 	}
 	program, err := lookUp(argv[0], env, dir)
 	if err != nil {
@@ -55,29 +72,29 @@ func launch(o Order, stdio [3]int, ranged bool) (int, error) {
 // lookUp finds the program as a shell inside would.
 func lookUp(name string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(name, '/') {
-		path := name
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(dir, path)
+		file := name
+		if !path.IsAbs(file) {
+			file = path.Join(dir, file)
 		}
-		switch st, err := os.Stat(path); {
+		switch st, err := os.Stat(file); {
 		case err != nil:
-			return "", refusal(fmt.Sprintf("The program %s does not exist in the sandbox.", name))
+			return "", refusal(fmt.Sprintf("The program %s does not exist in the sandbox.", shown(name)))
 		case !executable(st):
-			return "", refusal(fmt.Sprintf("The file %s is not an executable program.", name))
+			return "", refusal(fmt.Sprintf("The file %s is not an executable program.", shown(name)))
 		}
-		return path, nil
+		return file, nil
 	}
 	search := pathOf(env)
-	for _, dir := range filepath.SplitList(search) {
-		if !filepath.IsAbs(dir) {
+	for dir := range strings.SplitSeq(search, ":") {
+		if !path.IsAbs(dir) {
 			continue // nothing is run from wherever we happen to be
 		}
-		path := filepath.Join(dir, name)
-		if st, err := os.Stat(path); err == nil && executable(st) {
-			return path, nil
+		file := path.Join(dir, name)
+		if st, err := os.Stat(file); err == nil && executable(st) {
+			return file, nil
 		}
 	}
-	return "", refusal(fmt.Sprintf("There is no program %q in the sandbox's PATH (%s).", name, search))
+	return "", refusal(fmt.Sprintf("There is no program %q in the sandbox's PATH (%s).", shown(name), shown(search)))
 }
 
 // defaultPath is searched when the environment has no PATH.
@@ -109,5 +126,5 @@ func explainExec(name string, err error) error {
 	case errors.Is(err, syscall.EAGAIN):
 		reason = "the limit of processes is too low"
 	}
-	return refusal(fmt.Sprintf("The program %s cannot be started: %s.", name, reason))
+	return refusal(fmt.Sprintf("The program %s cannot be started: %s.", shown(name), reason))
 }

@@ -15,6 +15,9 @@ import (
 type Warden struct {
 	Control int  // blocking socket of packets
 	Ranged  bool // it is user 0 of a range and becomes the agent's user; else it is the agent's user
+	// Starting runs before the command is started; the place to give up what
+	// only preparing needed. It may be nil.
+	Starting func() error
 	// Started runs once the command was, before the server hears of it; the
 	// place to give up what only starting needed. It may be nil.
 	Started func() error
@@ -66,6 +69,14 @@ func (w *Warden) start(fds []int) error {
 	if err := ReadMemoryFile(fds[0], &o); err != nil {
 		return err
 	}
+	if w.Starting != nil {
+		if err := w.Starting(); err != nil {
+			return err
+		}
+	}
+	if err := limitProcesses(o.Processes); err != nil {
+		return err
+	}
 	pid, err := launch(o, [3]int{fds[1], fds[2], fds[3]}, w.Ranged)
 	if err != nil {
 		return err
@@ -105,6 +116,7 @@ func (w *Warden) reap(command int) {
 
 // Say sends a message, with descriptors if there are any.
 func (w *Warden) Say(m Message, fds ...int) error {
+	m.Text = shorten(m.Text, maxText)
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)

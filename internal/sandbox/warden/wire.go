@@ -12,6 +12,9 @@ import (
 type Order struct {
 	Argv, Env []string
 	Dir       string
+	// Processes is how many processes and threads the agent may have, where
+	// only the kernel inside can count them; 0 leaves it to the isolator.
+	Processes int64
 }
 
 // Carry carries the order.
@@ -19,6 +22,7 @@ func (o *Order) Carry(c *Coder) {
 	c.Texts(&o.Argv)
 	c.Texts(&o.Env)
 	c.Text(&o.Dir)
+	c.Number(&o.Processes)
 }
 
 // Op names a message. Server to init: go, start, term. Init to server: ready or

@@ -320,3 +320,51 @@ func TestInstance(t *testing.T) {
 		}
 	}
 }
+
+// TestLimit changes the limits of joined groups, and takes them away.
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		mounts, own, dir   string
+		limited, unlimited map[string]string
+	}{
+		"version 2": {
+			unifiedMount, "0::/own\n", "sys/fs/cgroup/own/stint-test/run_1",
+			map[string]string{"cpu.max": "50000 100000", "memory.max": "4096", "memory.oom.group": "1", "memory.swap.max": "0", "pids.max": "3"},
+			map[string]string{"cpu.max": "max 100000", "memory.max": "max", "memory.oom.group": "1", "memory.swap.max": "max", "pids.max": "max"},
+		},
+		"version 1": {
+			legacyMounts, "3:memory:/own\n", "sys/fs/cgroup/memory/own/stint-test/run_1",
+			map[string]string{"cgroup.procs": "4242", "memory.limit_in_bytes": "4096", "memory.memsw.limit_in_bytes": "4096"},
+			map[string]string{"cgroup.procs": "4242", "memory.limit_in_bytes": "-1", "memory.memsw.limit_in_bytes": "-1"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, c.mounts, c.own)
+			h.mkdir("sys/fs/cgroup/own", "sys/fs/cgroup/memory/own")
+			h.write("sys/fs/cgroup/own/cgroup.controllers", "cpu memory pids\n")
+			p := h.open()
+			g, err := p.Create("run_1", cgroup.Limits{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := g.Join(4242); err != nil {
+				t.Fatal(err)
+			}
+			swap := map[string]string{"version 1": "memory.memsw.limit_in_bytes", "version 2": "memory.swap.max"}[name]
+			h.write(c.dir+"/"+swap, "") // this kernel counts swap
+			for _, step := range []struct {
+				limits cgroup.Limits
+				want   map[string]string
+			}{{cgroup.Limits{CPU: 0.5, Memory: 4096, Pids: 3}, c.limited}, {cgroup.Limits{}, c.unlimited}} {
+				if err := g.Limit(step.limits); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(step.want, h.files(c.dir)); diff != "" {
+					t.Errorf("files (-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
+}

@@ -5,12 +5,11 @@ package inside
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"runtime"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stint-dev/stint/internal/sandbox/capture"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -36,59 +35,92 @@ func MaybeInit() {
 // process is init, the first process of a sandbox.
 type process struct {
 	warden.Warden
-	plan Plan
+	plan  Plan
+	rules int // of Landlock, so far; -1 where there is none
 }
 
 func initMain() int {
 	p := &process{}
 	p.Control = ControlFD
-	if err := p.setUp(); err != nil {
+	sockets, err := p.setUp()
+	if err != nil {
 		_ = p.Say(warden.Message{Op: warden.OpFailed, Text: err.Error()}) // nobody else to tell
 		return 1
 	}
 	p.Ranged = p.plan.Ranged
-	p.Started = func() error { return dropStartRights(p.Ranged) }
-	if err := p.Say(warden.Message{Op: warden.OpReady}); err != nil {
+	p.Starting = p.seal
+	p.Other = p.other
+	p.Started = func() error { return warden.Settle(p.Ranged) }
+	if err := p.Say(warden.Message{Op: warden.OpReady}, sockets...); err != nil {
 		return 1
+	}
+	for _, fd := range sockets {
+		unix.Close(fd) // the server has them
+	}
+	if len(p.plan.Inner.Argv) > 0 {
+		return p.serveInner()
 	}
 	p.Serve()
 	return 0
 }
 
-func (p *process) setUp() error {
+// setUp gives the sockets of the network that the server is to have.
+func (p *process) setUp() ([]int, error) {
 	for fd := ControlFD; fd <= PlanFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	if err := warden.ReadMemoryFile(PlanFD, &p.plan); err != nil {
-		return err
+		return nil, err
 	}
 	unix.Close(PlanFD)
-	if !p.plan.Ranged {
-		signal.Notify(make(chan os.Signal, 1), deadly...)
-	}
+	warden.Withstand(p.plan.Ranged)
 	unix.Umask(0o022)
 	if err := buildRoot(&p.plan); err != nil {
-		return err
+		return nil, err
 	}
-	if err := raiseLoopback(); err != nil {
-		return err
+	if err := unix.Sethostname([]byte(warden.HostName)); err != nil {
+		return nil, fmt.Errorf("naming the host: %w", err)
+	}
+	sockets, err := makeNetwork(p.plan.Network)
+	if err != nil {
+		return nil, err
 	}
 	// The server says go once its groups hold us: only then does a cgroup
 	// namespace hide what lies above them.
 	if m, _, err := p.Hear(); err != nil || m.Op != warden.OpGo {
-		return fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
+		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return fmt.Errorf("making cgroup namespace: %w", err)
+		return nil, fmt.Errorf("making cgroup namespace: %w", err)
 	}
-	return lockDown(&p.plan)
+	if len(p.plan.Inner.Argv) > 0 {
+		return sockets, nil // the kernel needs these rights
+	}
+	if p.rules, err = newRules(&p.plan); err != nil {
+		return nil, err
+	}
+	return sockets, harden(&p.plan)
 }
 
-// deadly are the signals on which the Go runtime ends a program that has no
-// handler for them; one with a handler it leaves alone. The kernel keeps what
-// cannot be handled from a PID namespace's first process. An agent of a user of
-// its own cannot signal init at all.
-var deadly = []os.Signal{
-	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
-	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,
+// other obeys what the warden does not know.
+func (p *process) other(m warden.Message, fds []int) error {
+	if m.Op != OpAttach {
+		return fmt.Errorf("unknown message %q", m.Op)
+	}
+	if err := p.attach(fds); err != nil {
+		return err
+	}
+	return p.Say(warden.Message{Op: OpAttached})
+}
+
+// makeNetwork makes 127.0.0.1 and ::1 work; there is no other interface.
+func makeNetwork(captured bool) ([]int, error) {
+	if !captured {
+		return nil, capture.RaiseLoopback()
+	}
+	tcp, dns, err := capture.Set()
+	if err != nil {
+		return nil, err
+	}
+	return []int{tcp, dns}, nil
 }

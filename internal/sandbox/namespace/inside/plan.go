@@ -5,6 +5,7 @@ package inside
 import (
 	"golang.org/x/sys/unix"
 
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -21,9 +22,17 @@ type Plan struct {
 	System []SystemEntry
 	Etc    []File
 	Mounts []Mount // shorter targets first
+	// Image, when it has a Source, is the tree whose parts System shows.
+	Image Mount
+	// Trust, when it has a Source, is a file of certificates that lies over the
+	// system's own.
+	Trust  Mount
 	Filter []unix.SockFilter
 	ShmMax int64 // bytes of /dev/shm; 0 leaves it to the kernel
 	TmpMax int64 // bytes of a /tmp in memory; 0 leaves it to the kernel
+	// Network asks for a captured network, whose sockets go out with ready.
+	Network bool
+	Inner   Inner
 }
 
 // Carry carries the plan.
@@ -33,47 +42,55 @@ func (p *Plan) Carry(c *warden.Coder) {
 		c.Text(&e.Path)
 		c.Text(&e.Link)
 		c.Flag(&e.File)
+		c.Text(&e.Source)
 	})
-	file := func(c *warden.Coder, f *File) {
-		c.Text(&f.Name)
-		c.Bytes(&f.Data)
-	}
-	warden.List(c, &p.Etc, file)
-	warden.List(c, &p.Mounts, func(c *warden.Coder, m *Mount) {
-		c.Text(&m.Target)
-		c.Text(&m.Source)
-		c.Integer(&m.FD)
-		c.Flag(&m.Writable)
-		c.Flag(&m.Make)
-	})
-	warden.List(c, &p.Filter, codeInstruction)
+	warden.List(c, &p.Etc, carryFile)
+	warden.List(c, &p.Mounts, codeMount)
+	codeMount(c, &p.Image)
+	codeMount(c, &p.Trust)
+	warden.Instructions(c, &p.Filter)
 	c.Number(&p.ShmMax)
 	c.Number(&p.TmpMax)
+	c.Flag(&p.Network)
+	p.Inner.Carry(c)
 }
 
-func codeInstruction(c *warden.Coder, f *unix.SockFilter) {
-	n := int64(f.Code)<<16 | int64(f.Jt)<<8 | int64(f.Jf)
-	k := int64(f.K)
-	c.Number(&n)
-	c.Number(&k)
-	if !c.Reading {
-		return
-	}
-	*f = unix.SockFilter{Code: uint16(n >> 16), Jt: uint8(n >> 8), Jf: uint8(n), K: uint32(k)}
+func codeMount(c *warden.Coder, m *Mount) {
+	c.Text(&m.Target)
+	c.Text(&m.Source)
+	c.Integer(&m.FD)
+	c.Flag(&m.Writable)
+	c.Flag(&m.Make)
 }
 
-// File is a small file of /etc.
-type File struct {
-	Name string
-	Data []byte
+// File is a file of /etc that the sandbox makes.
+type File = fixed.File
+
+// SystemEntry is a part of the host's system, or of the image's.
+type SystemEntry = fixed.Entry
+
+// Attachment is what a sandbox is given after it was prepared. It travels as a
+// memory file, and behind it the trees of the mounts whose FD is not 0, in order.
+type Attachment struct {
+	Mounts         []Mount // shorter targets first
+	ShmMax, TmpMax int64   // as in Plan
 }
 
-// SystemEntry is a part of the host's system: a link, or a tree to bind.
-type SystemEntry struct {
-	Path string
-	Link string // target, when Path is a link
-	File bool
+// Carry carries the attachment.
+func (a *Attachment) Carry(c *warden.Coder) {
+	warden.List(c, &a.Mounts, codeMount)
+	c.Number(&a.ShmMax)
+	c.Number(&a.TmpMax)
 }
+
+// The messages of attaching; refused is the other answer.
+const (
+	OpAttach   warden.Op = "attach"
+	OpAttached warden.Op = "attached"
+)
+
+// MaxAttached is how many mounts one message attaches.
+const MaxAttached = warden.MaxRights - 1
 
 // Mount is a folder that is shown inside.
 type Mount struct {

@@ -16,11 +16,13 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	want := inside.Plan{
 		Ranged: true,
-		System: []inside.SystemEntry{{Path: "/usr"}, {Path: "/bin", Link: "usr/bin"}, {Path: "/etc/x", File: true}},
+		System: []inside.SystemEntry{{Path: "/usr"}, {Path: "/bin", Link: "usr/bin"}, {Path: "/etc/x", File: true, Source: "/y"}},
 		Etc:    []inside.File{{Name: "passwd", Data: []byte("root")}},
 		Mounts: []inside.Mount{{Target: "/home/agent", Source: "\xff", FD: 5, Writable: true, Make: true}, {Target: "/data"}},
 		Filter: []unix.SockFilter{{Code: 65535, Jt: 255, Jf: 1, K: 1<<32 - 1}, {}},
-		ShmMax: 1 << 40, TmpMax: -1,
+		Image:  inside.Mount{Source: "/image", FD: 9}, Trust: inside.Mount{Source: "/bundle"},
+		ShmMax: 1 << 40, TmpMax: -1, Network: true,
+		Inner: inside.Inner{Argv: []string{"kernel", "--flag"}, Files: []inside.File{{Name: "config", Data: []byte("{}")}}, First: 11},
 	}
 	var got inside.Plan
 	if err := warden.Decode(warden.Encode(&want), &got); err != nil {

@@ -7,25 +7,40 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
-// buildRoot makes the sandbox's file system and moves into it. The old one is
-// gone afterwards. It runs in init, in a mount namespace of its own.
+// Where the image and the host's old root lie while init needs them. Both are
+// gone before the command starts.
+const (
+	imageDir = ".image"
+	hostDir  = ".host"
+)
+
+// buildRoot makes the sandbox's file system and moves into it. It runs in init,
+// in a mount namespace of its own. The old root stays, out of everybody's way,
+// where init itself must bind what is attached later.
 func buildRoot(p *Plan) error {
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+	// A host's root that stays follows the host: what is unmounted there must
+	// not be held here.
+	propagation := uintptr(unix.MS_PRIVATE)
+	if !p.Ranged {
+		propagation = unix.MS_SLAVE
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	trees, err := openMounts(p.Mounts) // before anything covers a source
+	trees, err := openMounts(append([]Mount{p.Image, p.Trust}, p.Mounts...)) // before anything covers a source
 	if err != nil {
 		return err
 	}
+	defer closeAll(trees)
 	if err := enterNewRoot(); err != nil {
 		return err
 	}
@@ -35,15 +50,16 @@ func buildRoot(p *Plan) error {
 	}
 	defer unix.Close(root)
 	for _, step := range []func() error{
-		func() error { return bindSystem(p.System) },
+		func() error { return showSystem(p, trees[0]) },
 		func() error { return writeEtc(p.Etc) },
 		func() error { return makeDev(p.ShmMax) },
 		func() error { return makeTmp(p) },
 		mountProc,
-		func() error { return attachMounts(root, p.Mounts, trees) },
+		func() error { return placeInner(p) },
+		func() error { return showTrust(root, p.Trust, trees[1]) },
+		func() error { return placeMounts(root, p.Mounts, trees[2:]) },
 		func() error { return readOnly("dev") },
-		func() error { return readOnly(".") },
-		swapRoot,
+		func() error { return swapRoot(p.Ranged) },
 	} {
 		if err := step(); err != nil {
 			return err
@@ -53,15 +69,19 @@ func buildRoot(p *Plan) error {
 }
 
 // openMounts gives a detached tree for each mount: those that the server made
-// ready, and those that we may bind ourselves.
+// ready, and those that we may bind ourselves. One without a source is -1.
 func openMounts(mounts []Mount) ([]int, error) {
 	trees := make([]int, len(mounts))
 	for i, m := range mounts {
+		trees[i] = -1
 		if m.FD != 0 {
 			trees[i] = m.FD
 			continue
 		}
-		fd, err := DetachedTree(m.Source, m.Writable, -1)
+		if m.Source == "" {
+			continue
+		}
+		fd, err := idmap.Tree(m.Source, m.Writable, -1)
 		if err != nil {
 			return nil, fmt.Errorf("showing %s: %w", m.Target, err)
 		}
@@ -70,26 +90,12 @@ func openMounts(mounts []Mount) ([]int, error) {
 	return trees, nil
 }
 
-// DetachedTree clones the mounts at a path, without setuid and devices, mapped
-// by a user namespace when its descriptor is given.
-func DetachedTree(source string, writable bool, userns int) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
-	if err != nil {
-		return -1, fmt.Errorf("opening tree: %w", err)
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
 	}
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	if !writable {
-		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
-	}
-	if userns >= 0 {
-		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
-		attr.Userns_fd = uint64(userns)
-	}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
-		unix.Close(fd)
-		return -1, fmt.Errorf("setting mount attributes: %w", err)
-	}
-	return fd, nil
 }
 
 // enterNewRoot mounts an empty file system somewhere and goes there. From here
@@ -106,10 +112,31 @@ func enterNewRoot() error {
 	return fmt.Errorf("mounting new root: %w", errors.Join(errs...))
 }
 
+// showSystem shows the host's system, or the image's, whose tree must be
+// mounted somewhere for parts of it to be.
+func showSystem(p *Plan, image int) error {
+	if image < 0 {
+		return bindSystem(p.System)
+	}
+	if err := os.Mkdir(imageDir, 0o700); err != nil {
+		return fmt.Errorf("showing the image: %w", err)
+	}
+	if err := unix.MoveMount(image, "", unix.AT_FDCWD, imageDir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("showing the image: %w", err)
+	}
+	if err := bindSystem(p.System); err != nil {
+		return err
+	}
+	if err := unix.Unmount(imageDir, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("hiding the image's folder: %w", err)
+	}
+	return os.Remove(imageDir)
+}
+
 func bindSystem(entries []SystemEntry) error {
 	for _, e := range entries {
 		inside := "." + e.Path
-		if err := os.MkdirAll(filepath.Dir(inside), 0o755); err != nil {
+		if err := os.MkdirAll(path.Dir(inside), 0o755); err != nil {
 			return fmt.Errorf("making %s: %w", e.Path, err)
 		}
 		if e.Link != "" {
@@ -126,7 +153,7 @@ func bindSystem(entries []SystemEntry) error {
 }
 
 func bindOne(e SystemEntry, inside string) error {
-	fd, err := DetachedTree(e.Path, false, -1)
+	fd, err := systemTree(e)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed from the host since the server looked
 	}
@@ -143,6 +170,16 @@ func bindOne(e SystemEntry, inside string) error {
 		return err
 	}
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, inside, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// systemTree clones a part of the host's system, or of the image's, whose
+// attributes it has already. The image may hold any link, and the server has
+// seen that this is none.
+func systemTree(e SystemEntry) (int, error) {
+	if e.Source == "" {
+		return idmap.Tree(e.Path, false, -1)
+	}
+	return unix.OpenTree(unix.AT_FDCWD, imageDir+e.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
 }
 
 func writeEtc(files []File) error {
@@ -195,10 +232,8 @@ func makeTmp(p *Plan) error {
 	if err := os.Symlink("/tmp", "var/tmp"); err != nil {
 		return fmt.Errorf("linking /var/tmp: %w", err)
 	}
-	for _, m := range p.Mounts {
-		if m.Target == warden.TmpDir {
-			return nil
-		}
+	if p.onDisk(warden.TmpDir) {
+		return nil
 	}
 	return mountNew("tmpfs", "tmp", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(p.TmpMax))
 }
@@ -224,32 +259,6 @@ func mountNew(kind, at string, flags uintptr, options string) error {
 	return nil
 }
 
-// attachMounts puts the caller's folders where they belong. A link on the way
-// is refused: the agent of an earlier run may have made it.
-func attachMounts(root int, mounts []Mount, trees []int) error {
-	for i, m := range mounts {
-		if m.Make {
-			if err := os.MkdirAll("."+m.Target, 0o755); err != nil {
-				return fmt.Errorf("making %s: %w", m.Target, err)
-			}
-		}
-		at, err := unix.Openat2(root, strings.TrimPrefix(m.Target, "/"), &unix.OpenHow{
-			Flags:   unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC,
-			Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS,
-		})
-		if err != nil {
-			return fmt.Errorf("opening %s: %w", m.Target, err)
-		}
-		err = unix.MoveMount(trees[i], "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-		unix.Close(at)
-		unix.Close(trees[i])
-		if err != nil {
-			return fmt.Errorf("mounting %s: %w", m.Target, err)
-		}
-	}
-	return nil
-}
-
 func readOnly(at string) error {
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
 	if err := unix.MountSetattr(unix.AT_FDCWD, at, 0, &attr); err != nil {
@@ -258,34 +267,30 @@ func readOnly(at string) error {
 	return nil
 }
 
-func swapRoot() error {
-	if err := unix.PivotRoot(".", "."); err != nil {
+// swapRoot makes the working directory the root. Where the host's is needed
+// again it waits in a folder, in which nobody looks before it is gone.
+func swapRoot(ranged bool) error {
+	if err := os.Mkdir(hostDir, 0o700); err != nil {
 		return fmt.Errorf("changing root: %w", err)
 	}
-	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("leaving the old root: %w", err)
+	if err := unix.PivotRoot(".", hostDir); err != nil {
+		return fmt.Errorf("changing root: %w", err)
 	}
-	return os.Chdir("/")
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("changing root: %w", err)
+	}
+	if ranged {
+		return leaveHost()
+	}
+	return nil
 }
 
-// raiseLoopback makes 127.0.0.1 and ::1 work inside; there is no other
-// interface.
-func raiseLoopback() error {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
+func leaveHost() error {
+	if err := unix.Unmount("/"+hostDir, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leaving the old root: %w", err)
 	}
-	defer unix.Close(fd)
-	req, err := unix.NewIfreq("lo")
-	if err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
-	}
-	req.SetUint16(unix.IFF_UP)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
-		return fmt.Errorf("raising loopback: %w", err)
-	}
-	if err := unix.Sethostname([]byte(warden.HostName)); err != nil {
-		return fmt.Errorf("naming the host: %w", err)
+	if err := os.Remove("/" + hostDir); err != nil {
+		return fmt.Errorf("leaving the old root: %w", err)
 	}
 	return nil
 }

@@ -24,6 +24,9 @@ type Config struct {
 	// Judge tells the cause of an end, of which the warden knows only the code
 	// and whether a term came before. killed: Refuse was called.
 	Judge func(e sandbox.Exit, killed bool) sandbox.Cause
+	// Processes, if there is one, tells at the command's start how many
+	// processes the warden is to allow; see warden.Order.
+	Processes func() int64
 	// Watch, if there is one, runs from the command's start on. It returns soon
 	// after Done or Gone is closed.
 	Watch func()

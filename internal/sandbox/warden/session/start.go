@@ -33,7 +33,11 @@ func (s *Session) Start(ctx context.Context, c sandbox.Command) error {
 		pipes.closeOurs()
 		return err
 	}
-	paper, err := MemoryFile("order", &warden.Order{Argv: c.Argv, Env: c.Env, Dir: c.Dir})
+	order := warden.Order{Argv: c.Argv, Env: c.Env, Dir: c.Dir}
+	if s.c.Processes != nil {
+		order.Processes = s.c.Processes()
+	}
+	paper, err := MemoryFile("order", &order)
 	if err != nil {
 		pipes.closeOurs()
 		return err

@@ -1,4 +1,4 @@
-package namespace
+package filter
 
 import "golang.org/x/sys/unix"
 

@@ -1,6 +1,10 @@
 //go:build linux && (amd64 || arm64)
 
-package namespace
+// Package hostview answers: what of the host's own system does a sandbox show?
+//
+// Programs and their libraries, and of /etc what they need and what tells
+// nothing about the host; the rest of /etc is made up.
+package hostview
 
 import (
 	"fmt"
@@ -8,25 +12,24 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // systemDirs hold programs and their libraries.
 var systemDirs = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// checkPrivate fails for folders that an agent would see with the system: where
+// CheckPrivate fails for folders that an agent would see with the system: where
 // the agent is the server's own user, it could read them.
-func checkPrivate(folders []string) error {
+func CheckPrivate(folders []string) error {
 	for _, f := range folders {
 		real, err := filepath.EvalSymlinks(f)
 		if err != nil {
-			return fmt.Errorf("namespace: private folder: %w", err)
+			return fmt.Errorf("private folder: %w", err)
 		}
 		for _, dir := range systemDirs {
 			if shown, err := filepath.EvalSymlinks(dir); err == nil && (real == shown || strings.HasPrefix(real, shown+"/")) {
-				return fmt.Errorf("%w: the folder %s lies below %s, which every sandbox shows; keep Stint's data elsewhere", sandbox.ErrUnavailable, f, dir)
+				return fmt.Errorf("the folder %s lies below %s, which every sandbox shows; keep Stint's data elsewhere", f, dir)
 			}
 		}
 	}
@@ -44,15 +47,19 @@ var etcFromHost = []string{
 	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 }
 
-// findSystem lists what of the host every sandbox shows.
-func findSystem() []inside.SystemEntry {
-	var list []inside.SystemEntry
+// Entry is a part of a system: a link, or a tree to bind.
+type Entry = fixed.Entry
+
+// System lists what of the host every sandbox shows, folders before what lies
+// in them.
+func System() []Entry {
+	var list []Entry
 	add := func(path string) {
 		st, err := os.Lstat(path)
 		if err != nil {
 			return
 		}
-		e := inside.SystemEntry{Path: path, File: st.Mode().IsRegular()}
+		e := Entry{Path: path, File: st.Mode().IsRegular()}
 		if st.Mode()&os.ModeSymlink != 0 {
 			if e.Link, err = os.Readlink(path); err != nil {
 				return
@@ -74,13 +81,30 @@ func findSystem() []inside.SystemEntry {
 	return list
 }
 
-// syntheticEtc is the rest of /etc.
-func syntheticEtc() []inside.File {
-	shell := "/bin/sh"
+// Stores are the files in which programs look for the authorities that they
+// trust: Debian's and its kin's, Fedora's, Alpine's and OpenSSL's, SUSE's. The
+// first is made where there is none.
+var Stores = fixed.Stores
+
+// File is a small file of /etc.
+type File = fixed.File
+
+// Nameserver is whom programs inside ask for names: an address that nobody has
+// (TEST-NET-1). Without a network it cannot be reached, and they are told so at
+// once.
+const Nameserver = "192.0.2.53"
+
+// Etc is the rest of /etc.
+func Etc() []File {
 	if _, err := os.Stat("/bin/bash"); err == nil {
-		shell = "/bin/bash"
+		return EtcWith("/bin/bash")
 	}
-	return []inside.File{
+	return EtcWith("/bin/sh")
+}
+
+// EtcWith is Etc for a system whose shell is elsewhere.
+func EtcWith(shell string) []File {
+	return []File{
 		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 			"agent:x:1000:1000:agent:/home/agent:" + shell + "\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
@@ -88,7 +112,7 @@ func syntheticEtc() []inside.File {
 		{Name: "hostname", Data: []byte(warden.HostName + "\n")},
 		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + warden.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
 		{Name: "nsswitch.conf", Data: []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n")},
-		{Name: "resolv.conf", Data: []byte("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")},
+		{Name: "resolv.conf", Data: []byte("nameserver " + Nameserver + "\n")},
 		{Name: "machine-id", Data: []byte("00000000000000000000000000000001\n")},
 	}
 }

@@ -1,6 +1,10 @@
 //go:build linux && (amd64 || arm64)
 
-package namespace
+// Package filter answers: which system calls may an agent make?
+//
+// It is one list for all sandboxes whose agents call this kernel. It goes by
+// what no agent needs, and refuses by errors that programs handle.
+package filter
 
 import (
 	"fmt"
@@ -46,16 +50,24 @@ type masks struct {
 
 type argumentBits struct{ argument, bits uint32 }
 
-// masked refuse new namespaces, and the setuid bit on files: with ID-mapped
-// mounts they belong to the server's user outside.
+// raised are the bits that give a program its owner's or group's rights.
+const raised = unix.S_ISUID | unix.S_ISGID
+
+// masked refuse new namespaces, the limits of other processes, of which the
+// sandbox's first may be one of the same user, and the setuid and setgid bits on files: with
+// ID-mapped mounts they belong to the server's user and group outside. Folders
+// inherit a group's bit all the same, from folders that came with it.
 var masked = []masks{
 	{unix.SYS_CLONE, []argumentBits{{0, namespaceFlags}}},
-	{unix.SYS_FCHMOD, []argumentBits{{1, unix.S_ISUID}}},
-	{unix.SYS_FCHMODAT, []argumentBits{{2, unix.S_ISUID}}},
-	{unix.SYS_FCHMODAT2, []argumentBits{{2, unix.S_ISUID}}},
-	{unix.SYS_MKDIRAT, []argumentBits{{2, unix.S_ISUID}}},
-	{unix.SYS_OPENAT, []argumentBits{{2, creating}, {3, unix.S_ISUID}}},
+	{unix.SYS_FCHMOD, []argumentBits{{1, raised}}},
+	{unix.SYS_FCHMODAT, []argumentBits{{2, raised}}},
+	{unix.SYS_FCHMODAT2, []argumentBits{{2, raised}}},
+	{unix.SYS_MKDIRAT, []argumentBits{{2, raised}}},
+	{unix.SYS_OPENAT, []argumentBits{{2, creating}, {3, raised}}},
+	{unix.SYS_PRLIMIT64, []argumentBits{{0, anyBit}}}, // another process's limits; 0 is one's own
 }
+
+const anyBit = 1<<32 - 1
 
 // families are the sockets that there are. A virtual machine's vsock, which
 // reaches its host, knows no namespace.
@@ -68,9 +80,9 @@ const (
 	argumentsOffset = 16 // 8 bytes each, the lower half first: both machines are little-endian
 )
 
-// newFilter makes the program that each call of the agent must pass. All that
-// is refused is refused by an error, which programs handle better than death.
-func newFilter() ([]unix.SockFilter, error) {
+// New makes the program that each call of an agent must pass. All that is
+// refused is refused by an error, which programs handle better than death.
+func New() ([]unix.SockFilter, error) {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: machineOffset, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: machine, SkipTrue: 1},

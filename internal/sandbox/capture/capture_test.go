@@ -1,0 +1,196 @@
+//go:build linux
+
+package capture_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/capture"
+	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
+)
+
+// dialEnv makes the test binary a program in a captured network: it connects to
+// the addresses that are its arguments.
+const dialEnv = "STINT_CAPTURE_DIAL"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(dialEnv) != "" {
+		os.Exit(dial())
+	}
+	if os.Geteuid() != 0 {
+		os.Exit(asRoot())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// asRoot runs the tests again, as root of a user namespace.
+func asRoot() int {
+	one := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
+	c := exec.Command("/proc/self/exe", os.Args[1:]...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one(os.Geteuid()), GidMappings: one(os.Getegid())}
+	if err := c.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func dial() int {
+	for _, a := range os.Args[1:] {
+		c, err := net.Dial("tcp4", a)
+		if err != nil {
+			fmt.Printf("%s refused\n", a)
+			continue
+		}
+		said, _ := io.ReadAll(c) // an end is an answer
+		fmt.Printf("%s %q\n", a, said)
+		c.Close()
+	}
+	return 0
+}
+
+// captured is a network namespace with a captured network, for as long as
+// work runs in it.
+func captured(t *testing.T, work func(n *sandbox.Network)) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		done <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return err
+			}
+			tcp, dns, err := capture.Set()
+			if err != nil {
+				return err
+			}
+			files := []*os.File{os.NewFile(uintptr(tcp), "tcp"), os.NewFile(uintptr(dns), "dns")}
+			n, err := farend.Open(files[0], files[1])
+			for _, f := range files {
+				f.Close()
+			}
+			if err != nil {
+				return err
+			}
+			defer n.TCP.Close()
+			defer n.DNS.Close()
+			work(n)
+			return nil
+		}()
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inside runs the test binary in the namespace of the calling thread.
+func inside(t *testing.T, addresses ...string) string {
+	c := exec.Command("/proc/self/exe", addresses...)
+	c.Env = []string{dialEnv + "=1"}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// TestDirect connects to the very sockets, which must give nothing, and then
+// elsewhere.
+func TestDirect(t *testing.T) {
+	captured(t, func(n *sandbox.Network) {
+		targets := make(chan netip.AddrPort, 8)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for {
+				c, target, err := n.TCP.Accept()
+				if err != nil {
+					return
+				}
+				targets <- target
+				fmt.Fprint(c, "you")
+				c.Close()
+			}
+		}()
+		local := n.TCP.(interface{ Addr() net.Addr }).Addr().String()
+		got := inside(t, local, "127.3.3.3:80", "5.6.7.8:80")
+		n.TCP.Close()
+		<-ended
+		close(targets)
+		var arrived []string
+		for a := range targets {
+			arrived = append(arrived, a.String())
+		}
+		if diff := cmp.Diff(fmt.Sprintf("%s \"\"\n127.3.3.3:80 refused\n5.6.7.8:80 \"you\"\n", local), got); diff != "" {
+			t.Errorf("what the program saw (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"5.6.7.8:80"}, arrived); diff != "" {
+			t.Errorf("what arrived (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestTwice tells that a namespace is captured already.
+func TestTwice(t *testing.T) {
+	captured(t, func(*sandbox.Network) {
+		if _, _, err := capture.Set(); err == nil {
+			t.Error("a namespace is captured twice")
+		}
+	})
+}
+
+// TestWithoutRights is refused.
+func TestWithoutRights(t *testing.T) {
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: nobody else gets this thread
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var none [2]unix.CapUserData
+		if err := unix.Capset(&header, &none[0]); err != nil {
+			done <- nil
+			return
+		}
+		_, _, err := capture.Set()
+		done <- err
+	}()
+	if err := <-done; !errors.Is(err, unix.EPERM) {
+		t.Errorf("Set without rights: %v, want %v", err, unix.EPERM)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	t.Parallel()
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if _, err := farend.Open(null, null); err == nil {
+		t.Error("a file is taken for a socket")
+	}
+}
+
+func FuzzAnswers(f *testing.F) {
+	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255})
+	f.Add([]byte{16, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if n, err := capture.ReadAnswers(b); err == nil && n*16 > len(b) {
+			t.Errorf("%d answers in %d bytes", n, len(b)) // and must end, and not panic
+		}
+	})
+}

@@ -1,0 +1,16 @@
+//go:build linux && (amd64 || arm64)
+
+// Command guest is a warden and nothing else, for containers of tests: test
+// programs are not always linked statically.
+package main
+
+import (
+	"os"
+
+	"github.com/stint-dev/stint/internal/sandbox/warden"
+)
+
+func main() {
+	warden.MaybeGuest()
+	os.Exit(2)
+}

@@ -1,0 +1,113 @@
+//go:build linux && (amd64 || arm64)
+
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
+)
+
+// Usage reads the group's counters. Disk is as of the last look, at most a few
+// seconds ago.
+func (b *box) Usage(context.Context) (sandbox.Usage, error) {
+	b.closing.Lock()
+	defer b.closing.Unlock()
+	if b.closed {
+		return sandbox.Usage{}, errors.New("docker: Usage after Close")
+	}
+	s, err := b.observe()
+	if err != nil {
+		return sandbox.Usage{}, fmt.Errorf("reading usage: %w", err)
+	}
+	r := b.resources()
+	u := sandbox.Usage{
+		CPU: s.CPU, Memory: s.Memory, MemoryPeak: s.MemoryPeak, MemoryLimit: r.Memory,
+		Disk: b.disk.Read(b.writable, b.driver.c.DiskInterval, b.final()), DiskLimit: r.Disk,
+		Pids: s.Pids, OOMKills: s.OOMKills,
+	}
+	if u.MemoryLimit == 0 {
+		u.MemoryLimit = b.driver.memory
+	}
+	if u.DiskLimit == 0 {
+		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
+	}
+	return u, nil
+}
+
+// observe takes a sample. After the end the daemon removes the group; then the
+// last one stands, in which nothing lives any more.
+func (b *box) observe() (cgroup.Usage, error) {
+	gone := false
+	select {
+	case <-b.session.Gone():
+		gone = true
+	default:
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	u, err := b.group.Usage()
+	if err != nil {
+		if !gone && b.last == (cgroup.Usage{}) {
+			return u, err
+		}
+		u = b.last
+	}
+	if gone {
+		u.Memory, u.Pids = 0, 0
+	}
+	u.MemoryPeak = max(u.MemoryPeak, b.last.MemoryPeak, u.Memory)
+	u.CPU, u.OOMKills = max(u.CPU, b.last.CPU), max(u.OOMKills, b.last.OOMKills)
+	b.last = u
+	return u, nil
+}
+
+// final tells, once, that nothing changes any more.
+func (b *box) final() bool {
+	select {
+	case <-b.session.Gone():
+	default:
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	first := !b.weighed
+	b.weighed = true
+	return first
+}
+
+// watch kills the sandbox when it is over its limit on disk, which nobody
+// enforces for us, until the command has ended.
+func (b *box) watch() {
+	limit := b.resources().Disk
+	if limit <= 0 {
+		return
+	}
+	for {
+		timer := time.NewTimer(b.disk.Wait(b.driver.c.DiskInterval))
+		select {
+		case <-b.session.Done():
+			timer.Stop()
+			return
+		case <-b.session.Gone():
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+		if b.disk.Read(b.writable, b.driver.c.DiskInterval, false) > limit {
+			b.mu.Lock()
+			b.full = true
+			b.mu.Unlock()
+			_, _ = b.observe() // the daemon removes the group after the end
+			if err := b.signal(); err != nil {
+				b.driver.log.Warn("killing a sandbox failed", "sandbox", b.spec.ID, "error", err)
+			}
+			return
+		}
+	}
+}

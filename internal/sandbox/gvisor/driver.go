@@ -1,0 +1,102 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+)
+
+// Config is what the driver needs from the server.
+type Config struct {
+	// The fields up to TrustBundle are those of the namespace driver. The two
+	// drivers of a server must not share a state folder or an instance.
+	StateDir     string
+	Instance     string
+	Logger       *slog.Logger
+	Private      []string
+	UIDBase      uint32
+	DiskInterval time.Duration
+	TrustBundle  string
+	// Binary is a program that becomes runsc and the warden under their names;
+	// this very program when empty.
+	Binary string
+	// Runsc is an external runsc; Binary's own when empty.
+	Runsc string
+}
+
+const self = "/proc/self/exe"
+
+// Driver is a sandbox.Driver. It is safe for concurrent use.
+type Driver struct {
+	*namespace.Driver
+	runsc string
+}
+
+// New readies the driver and starts one sandbox as a trial. Where the host or
+// the program lacks something the error wraps sandbox.ErrUnavailable and names
+// it.
+func New(c Config) (*Driver, error) {
+	binary, runsc := c.Binary, c.Runsc
+	if binary == "" {
+		binary = self
+	}
+	if runsc == "" {
+		runsc = binary
+	}
+	for _, path := range []string{binary, runsc} {
+		st, err := os.Stat(path)
+		if err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
+			err = errors.New("it is not a program")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: gvisor: looking for %s: %w", sandbox.ErrUnavailable, path, err)
+		}
+	}
+	if runsc == self && version(self) == unknown {
+		return nil, fmt.Errorf("%w: gvisor: this program was built without it; name a runsc with --runsc", sandbox.ErrUnavailable)
+	}
+	d, err := namespace.New(namespace.Config{
+		StateDir: c.StateDir, Instance: c.Instance, Logger: c.Logger, Private: c.Private, UIDBase: c.UIDBase, DiskInterval: c.DiskInterval, TrustBundle: c.TrustBundle,
+		Inner: &namespace.Inner{Driver: "gvisor", Binary: runsc, Guest: binary, Command: command, Overhead: overhead},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("gvisor: %w", err)
+	}
+	return &Driver{Driver: d, runsc: runsc}, nil
+}
+
+// Probe starts one sandbox and throws it away.
+func (d *Driver) Probe(ctx context.Context) sandbox.Report {
+	r := d.Driver.Probe(ctx)
+	r.Notes = append(r.Notes, fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", version(d.runsc), d.place()))
+	slices.Sort(r.Notes)
+	return r
+}
+
+func (d *Driver) place() string {
+	if d.runsc == self {
+		return "this very program"
+	}
+	return d.runsc
+}
+
+// What the kernel takes itself of a limit of processes. Each process of an agent
+// is one of the host with a few threads; the agent's own limit is held inside.
+// Of memory nothing is added: the limit is the sandbox's, kernel and all.
+const (
+	ownThreads     = 192
+	threadsProcess = 6
+)
+
+func overhead(r sandbox.Resources) sandbox.Resources {
+	return sandbox.Resources{Pids: ownThreads + threadsProcess*r.Pids}
+}

@@ -1,0 +1,42 @@
+//go:build linux
+
+package embedded
+
+import (
+	"runtime/debug"
+	_ "unsafe" // for linkname
+
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+	boot "gvisor.dev/gvisor/runsc/boot/filter"
+	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
+)
+
+//go:generate go run ../internal/filtergen
+
+// gVisor's own builds carry filters that were computed beforehand, in tables
+// that its Go module leaves empty and has no call to fill. Computing one takes
+// a third of a sandbox's start.
+//
+//go:linkname kernelFilters gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
+var kernelFilters map[string]precompiledseccomp.Program
+
+//go:linkname filesFilters gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
+var filesFilters map[string]precompiledseccomp.Program
+
+// useFilters fills the tables, if ours are of the very gVisor that is linked
+// in; else the filters are computed.
+func useFilters() {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return
+	}
+	for _, m := range info.Deps {
+		if m.Path == "gvisor.dev/gvisor" && m.Version == filtersVersion && m.Replace == nil {
+			boot.ListPrecompiled() // makes the tables
+			gofer.ListPrecompiled()
+			kernelFilters[kernelFilter.Name] = kernelFilter
+			filesFilters[filesFilter.Name] = filesFilter
+			return
+		}
+	}
+}

@@ -1,0 +1,121 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/gvisor"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest"
+)
+
+const diskInterval = 20 * time.Millisecond
+
+// kernelEnv names the program that is the kernel: the binary of the tests may
+// have been built with cgo, which runsc cannot be.
+const kernelEnv = "STINT_GVISORTEST_KERNEL"
+
+func TestMain(m *testing.M) {
+	namespace.MaybeInit()
+	sandboxtest.Init(newDriver)
+	remove, err := buildKernel()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if err := remove(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+		os.Exit(code)
+	}))
+}
+
+// buildKernel builds it once, for this process and those that it starts.
+func buildKernel() (remove func() error, err error) {
+	if os.Getenv(kernelEnv) != "" {
+		return func() error { return nil }, nil
+	}
+	dir, err := os.MkdirTemp("", "stint-kernel-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, "kernel")
+	build := exec.Command("go", "build", "-o", path, "./internal/kernel")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("building the kernel: %w\n%s", err, out)
+	}
+	return func() error { return os.RemoveAll(dir) }, os.Setenv(kernelEnv, path)
+}
+
+func newDriver(stateDir string) (sandbox.Driver, error) {
+	return gvisor.New(gvisor.Config{StateDir: stateDir, DiskInterval: diskInterval, Binary: os.Getenv(kernelEnv)})
+}
+
+// TestSuite runs as whoever runs the tests: as root with limits, otherwise
+// without, since nobody has delegated a control group to us. The limit of
+// processes is the agents' kernel's own.
+func TestSuite(t *testing.T) {
+	root := os.Geteuid() == 0
+	sandboxtest.Run(t, sandboxtest.Harness{
+		New: newDriver, Isolates: true, OwnKernel: true, Network: true, Images: true,
+		Limits: sandbox.Enforced{CPU: root, Memory: root, Pids: true, Disk: true},
+	})
+}
+
+// nobody is a user that this machine does not know.
+const nobody = 12345
+
+// TestSuiteWithoutRoot runs the tests again, as a user without rights.
+func TestSuiteWithoutRoot(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // they are running as one already
+	}
+	dir, err := os.MkdirTemp("", "stint-rootless-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, home := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
+	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"-test.run=^Test(Suite|NothingIsLeft|LateFiles|Memory|Probe|Unavailable)$", "-test.timeout=5m"}
+	if testing.Verbose() {
+		args = append(args, "-test.v")
+	}
+	c := exec.Command(binary, args...)
+	c.Dir = home
+	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH"), kernelEnv + "=" + os.Getenv(kernelEnv)}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("as user %d: %v\n%s", nobody, err, out)
+	}
+	t.Logf("as user %d:\n%s", nobody, out)
+}

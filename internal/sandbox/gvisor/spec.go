@@ -1,0 +1,108 @@
+//go:build linux && (amd64 || arm64)
+
+package gvisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/opencontainers/runtime-spec/specs-go"
+
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
+)
+
+const (
+	stateDir  = inside.InnerDir + "/state"
+	bundleDir = inside.InnerDir + "/bundle"
+)
+
+// command gives runsc's command line and its bundle. The processes show the
+// sandbox's ID as their last argument.
+func command(id string, mounts []inside.Mount, shm int64) ([]string, []inside.File, error) {
+	bundle, err := json.Marshal(bundle(mounts, shm))
+	if err != nil {
+		return nil, nil, fmt.Errorf("writing bundle: %w", err)
+	}
+	argv := []string{
+		"runsc",
+		"--root=" + stateDir,
+		"--log=" + inside.InnerLog,
+		"--rootless",
+		"--ignore-cgroups",               // the groups around it hold the limits
+		"--network=host",                 // the sandbox's own, which ends at the server
+		"--gofer-network-namespace=host", // the same, rather than one more to make
+		"--platform=systrap",
+		"--overlay2=none",
+		"--file-access=exclusive",     // nobody changes the system meanwhile
+		"--file-access-mounts=shared", // the server reads and adds files
+		"--host-uds=none",
+		"--host-settings=ignore",
+		"run", "--detach",
+		"--bundle=" + bundleDir,
+		fmt.Sprintf("--pass-fd=%d:%d", inside.InnerControlFD, guestControl),
+		fmt.Sprintf("--exec-fd=%d", inside.InnerGuestFD),
+		id,
+	}
+	return argv, []inside.File{{Name: "bundle/config.json", Data: bundle}}, nil
+}
+
+// guestControl is the warden's descriptor of its socket.
+const guestControl = 3
+
+// wardenRights let the warden become user 0 of the inner kernel, whom no agent
+// can signal, and from there start the agent.
+var wardenRights = []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"}
+
+// bundle describes the sandbox to runsc. Its own parts run as the one user that
+// there is around it, who is the agent on the files that they serve.
+func bundle(mounts []inside.Mount, shm int64) *specs.Spec {
+	user := []specs.LinuxIDMapping{{ContainerID: warden.AgentID, HostID: warden.AgentID, Size: 1}}
+	return &specs.Spec{
+		Version:  specs.Version,
+		Hostname: warden.HostName,
+		Root:     &specs.Root{Path: "/", Readonly: true},
+		Process: &specs.Process{
+			User: specs.User{UID: warden.AgentID, GID: warden.AgentID},
+			Args: warden.GuestArgv(warden.GuestName, fmt.Sprintf("fd:%d", guestControl)),
+			Cwd:  "/",
+			Capabilities: &specs.LinuxCapabilities{
+				Bounding: wardenRights, Effective: wardenRights, Inheritable: wardenRights, Permitted: wardenRights, Ambient: wardenRights,
+			},
+		},
+		Mounts: append(kernelMounts(shm), folderMounts(mounts)...),
+		Linux: &specs.Linux{
+			Namespaces:  []specs.LinuxNamespace{{Type: specs.UserNamespace}},
+			UIDMappings: user,
+			GIDMappings: user,
+		},
+	}
+}
+
+// kernelMounts are the inner kernel's own file systems. Nothing is shown of its
+// /sys.
+func kernelMounts(shm int64) []specs.Mount {
+	options := []string{"nosuid", "nodev", "mode=1777"}
+	if shm > 0 {
+		options = append(options, "size="+strconv.FormatInt(shm, 10))
+	}
+	return []specs.Mount{
+		{Destination: "/proc", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}}, // the warden mounts it
+		{Destination: "/sys", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}},
+		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: options},
+	}
+}
+
+// folderMounts are apart from the root for their way of caching.
+func folderMounts(mounts []inside.Mount) []specs.Mount {
+	var list []specs.Mount
+	for _, m := range mounts {
+		access := "ro"
+		if m.Writable {
+			access = "rw"
+		}
+		list = append(list, specs.Mount{Destination: m.Target, Type: "bind", Source: m.Target, Options: []string{"rbind", "nosuid", "nodev", access}})
+	}
+	return list
+}

@@ -1,0 +1,34 @@
+//go:build !linux || (!amd64 && !arm64)
+
+package gvisor
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
+)
+
+// Config is what the driver needs from the server.
+type Config struct {
+	StateDir     string
+	Instance     string
+	Logger       *slog.Logger
+	Private      []string
+	UIDBase      uint32
+	DiskInterval time.Duration
+	TrustBundle  string
+	Binary       string
+	Runsc        string
+}
+
+// Driver exists on Linux only.
+type Driver struct{ *namespace.Driver }
+
+// New fails: gVisor runs on Linux.
+func New(Config) (*Driver, error) {
+	return nil, fmt.Errorf("%w: gVisor needs Linux on amd64 or arm64, this is %s on %s", sandbox.ErrUnavailable, runtime.GOOS, runtime.GOARCH)
+}

@@ -1,0 +1,113 @@
+package cgroup
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+)
+
+// Limit gives a joined group other limits than it was made with. A memory limit
+// below what is in use already is refused.
+func (g *Group) Limit(l Limits) error {
+	g.limits = l
+	if u := g.parent.unified; u != nil && g.dir != "" {
+		if err := g.relimitUnified(u.controllers); err != nil {
+			return err
+		}
+	}
+	for _, h := range g.parent.order {
+		dir := filepath.Join(h.dir, g.id)
+		if !slices.Contains(g.legacy, dir) {
+			continue
+		}
+		for _, c := range h.controllers {
+			if err := g.relimitLegacy(dir, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (g *Group) relimitUnified(controllers []string) error {
+	l := g.limits
+	for _, f := range []struct{ controller, file, value string }{
+		{"memory", "memory.max", orMax(l.Memory)},
+		{"pids", "pids.max", orMax(l.Pids)},
+		{"cpu", "cpu.max", quotaOr(l.CPU, "max") + " " + strconv.Itoa(period)},
+	} {
+		if !slices.Contains(controllers, f.controller) {
+			continue
+		}
+		if err := write(g.dir, f.file, f.value); err != nil {
+			return err
+		}
+	}
+	if !slices.Contains(controllers, "memory") {
+		return nil
+	}
+	swap := "0"
+	if l.Memory <= 0 {
+		swap = "max"
+	}
+	return writeIfThere(g.dir, "memory.swap.max", swap)
+}
+
+func (g *Group) relimitLegacy(dir, controller string) error {
+	switch controller {
+	case "memory":
+		return relimitMemory(dir, orMinus(g.limits.Memory))
+	case "cpu":
+		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+			return err
+		}
+		return write(dir, "cpu.cfs_quota_us", quotaOr(g.limits.CPU, "-1"))
+	case "pids":
+		return write(dir, "pids.max", orMax(g.limits.Pids))
+	}
+	return nil
+}
+
+// relimitMemory minds that memory with swap may never be less than memory: the
+// one goes up first and the other down first.
+func relimitMemory(dir, bytes string) error {
+	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(dir, both)); errors.Is(err, fs.ErrNotExist) {
+		return write(dir, memory, bytes)
+	}
+	err := write(dir, memory, bytes)
+	if errors.Is(err, syscall.EINVAL) {
+		if err = write(dir, both, bytes); err == nil {
+			return write(dir, memory, bytes)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return write(dir, both, bytes)
+}
+
+func orMax(n int64) string {
+	if n <= 0 {
+		return "max"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func orMinus(n int64) string {
+	if n <= 0 {
+		return "-1"
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+func quotaOr(cores float64, unlimited string) string {
+	if cores <= 0 {
+		return unlimited
+	}
+	return quota(cores)
+}

@@ -1,0 +1,102 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/warden/session"
+)
+
+// Inner is a kernel that stands between a sandbox and its agent: what an
+// isolator adds that builds on this one. Init starts it where the agent would
+// have been; it shows the agent the sandbox's root, and runs the warden.
+type Inner struct {
+	Driver string // the driver's name
+	Binary string // path of the kernel's program
+	Guest  string // path of a program that is the warden under its name; it runs inside
+	// Command gives the kernel's command line and the files that it finds below
+	// inside.InnerDir. Mounts are the folders that change while it runs.
+	Command func(id string, mounts []inside.Mount, shm int64) ([]string, []inside.File, error)
+	// Overhead gives what the kernel takes itself of limits that the sandbox's
+	// groups hold for both.
+	Overhead func(r sandbox.Resources) sandbox.Resources
+}
+
+// planInner completes the plan, and gives the files that init inherits after
+// the mounts' trees.
+func (b *box) planInner(p *inside.Plan, trees int) ([]*os.File, error) {
+	in := b.driver.inner
+	mounts := p.Mounts
+	if b.spec.Scratch == "" {
+		mounts = append([]inside.Mount{{Target: warden.TmpDir, Writable: true}}, mounts...)
+	}
+	argv, written, err := in.Command(b.spec.ID, mounts, p.ShmMax)
+	if err != nil {
+		return nil, fmt.Errorf("preparing sandbox: %w", err)
+	}
+	p.Inner = inside.Inner{Argv: argv, Files: written, First: inside.MountFD + trees}
+	p.ShmMax = 0 // the agent's is the kernel's
+	var files []*os.File
+	for _, path := range []string{in.Binary, in.Guest} {
+		f, err := os.Open(path)
+		if err != nil {
+			return files, fmt.Errorf("preparing sandbox: opening its kernel: %w", err)
+		}
+		files = append(files, f)
+	}
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
+		return files, fmt.Errorf("preparing sandbox: making lifeline: %w", err)
+	}
+	b.lifeline = os.NewFile(uintptr(ends[1]), "lifeline")
+	return append(files, os.NewFile(uintptr(ends[0]), "lifeline")), nil
+}
+
+// awaitInner waits for the warden behind the inner kernel.
+func (b *box) awaitInner(ctx context.Context) error {
+	if b.driver.inner == nil {
+		return nil
+	}
+	terms, err := session.MemoryFile("terms", &warden.Terms{Filter: b.driver.template.Filter, OwnKernel: true})
+	if err != nil {
+		return err
+	}
+	defer terms.Close()
+	if _, err := b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords, terms); err != nil {
+		return fmt.Errorf("starting the sandbox's kernel: %w", err)
+	}
+	return nil
+}
+
+// processes is the limit that an inner kernel holds itself: from outside its
+// processes cannot be told from its own.
+func (b *box) processes() int64 {
+	if b.driver.inner == nil {
+		return 0
+	}
+	limits, _ := b.now()
+	return limits.Pids
+}
+
+// attachInner gives the sandbox its limits. Its kernel has taken all mounts.
+func (b *box) attachInner(r sandbox.Resources, mounts []sandbox.Mount) error {
+	if len(mounts) > 0 {
+		return fmt.Errorf("%w: its kernel takes no mounts", sandbox.ErrAttach)
+	}
+	b.attached = true
+	if err := b.group.Limit(b.driver.groupLimits(r)); err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.limits = r
+	return nil
+}

@@ -1,0 +1,173 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/hostview"
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/warden"
+)
+
+// planRoot plans what the sandbox shows. With root's rights it gives a mapped
+// tree of each folder of the server, which init inherits in that order.
+func (b *box) planRoot(p *inside.Plan) ([]*os.File, error) {
+	if b.spec.Image != "" {
+		var err error
+		if p.System, p.Etc, err = hostview.Image(b.spec.Image); err != nil {
+			return nil, err
+		}
+		p.Image = inside.Mount{Target: "/", Source: b.spec.Image}
+	}
+	p.Trust = inside.Mount{Target: "the trusted certificates", Source: b.driver.trust}
+	b.system = p.System
+	list, err := b.callersMounts()
+	if err != nil {
+		return nil, err
+	}
+	if err := b.place(list); err != nil {
+		return nil, err
+	}
+	p.Mounts = list
+	if b.driver.ranges == nil {
+		return nil, nil
+	}
+	if b.slot, b.view, err = b.driver.ranges.take(); err != nil {
+		return nil, fmt.Errorf("preparing sandbox: %w", err)
+	}
+	b.ranged = true
+	return b.mapAll(p)
+}
+
+// callersMounts lists the folders of the spec.
+func (b *box) callersMounts() ([]inside.Mount, error) {
+	list := []inside.Mount{
+		{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true},
+		{Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true},
+	}
+	if b.spec.Run != "" {
+		list = append(list, inside.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
+	}
+	for _, m := range b.spec.Mounts {
+		list = append(list, inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
+	}
+	if b.spec.Scratch != "" {
+		// On disk rather than in memory, where an agent's builds and caches
+		// would count against its memory.
+		tmp := filepath.Join(b.spec.Scratch, "tmp")
+		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
+			return nil, fmt.Errorf("preparing sandbox: %w", err)
+		}
+		list = append(list, inside.Mount{Target: warden.TmpDir, Source: tmp, Writable: true})
+	}
+	return list, nil
+}
+
+// place sorts mounts, shorter targets first, and sees to it that each has
+// something to lie on; from then on they are the sandbox's.
+func (b *box) place(list []inside.Mount) error {
+	slices.SortStableFunc(list, func(a, b inside.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
+	mounts, writable := b.mounts, b.writable
+	for i := range list {
+		m := &list[i]
+		if st, err := os.Stat(m.Source); err != nil || !st.IsDir() {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", m.Target), Err: err}
+		}
+		for _, before := range mounts {
+			if before.Target == m.Target || strings.HasPrefix(before.Target, m.Target+"/") {
+				return &sandbox.Error{Message: fmt.Sprintf("A folder is mounted at %s already; mount the other elsewhere than at %s.", before.Target, m.Target)}
+			}
+		}
+		if err := b.makeTarget(mounts, m); err != nil {
+			return err
+		}
+		mounts = append(mounts, *m)
+		if m.Writable {
+			writable = append(writable, m.Source)
+		}
+	}
+	b.mounts = mounts
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.writable = writable
+	return nil
+}
+
+// makeTarget sees to it that a mount has a folder to lie on: inside another
+// mount's source, which only we may write, or on init's own root.
+func (b *box) makeTarget(before []inside.Mount, m *inside.Mount) error {
+	for _, over := range slices.Backward(before) { // the longest is the nearest
+		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
+		if !ok {
+			continue
+		}
+		root, err := os.OpenRoot(over.Source)
+		if err != nil {
+			return fmt.Errorf("preparing sandbox: %w", err)
+		}
+		defer root.Close()
+		if st, err := root.Stat(rel); err == nil && st.IsDir() {
+			return nil
+		}
+		if err := root.MkdirAll(rel, 0o755); err != nil {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", m.Target, over.Target), Err: err}
+		}
+		return nil
+	}
+	m.Make = true
+	return hostview.CheckPlace(m.Target, b.system, b.spec.Image)
+}
+
+// mapAll makes the trees of a plan.
+func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
+	var trees []*os.File
+	add := func(m *inside.Mount, view *os.File) error {
+		tree, err := mapped(m, view)
+		if err != nil {
+			return err
+		}
+		m.FD = inside.MountFD + len(trees)
+		trees = append(trees, tree)
+		return nil
+	}
+	for i := range p.Mounts {
+		if err := add(&p.Mounts[i], b.view); err != nil {
+			return trees, err
+		}
+	}
+	if p.Trust.Source != "" {
+		if err := add(&p.Trust, b.view); err != nil {
+			return trees, err
+		}
+	}
+	if p.Image.Source == "" {
+		return trees, nil
+	}
+	// The image is root's inside, so its modes are what they are to others.
+	view, err := b.driver.ranges.rootView(b.slot)
+	if err != nil {
+		return trees, fmt.Errorf("preparing sandbox: %w", err)
+	}
+	return trees, add(&p.Image, view)
+}
+
+func mapped(m *inside.Mount, view *os.File) (*os.File, error) {
+	fd, err := idmap.Tree(m.Source, m.Writable, int(view.Fd()))
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
+		return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("preparing sandbox: showing %s: %w", m.Target, err)
+	}
+	return os.NewFile(uintptr(fd), m.Target), nil
+}

@@ -1,0 +1,239 @@
+package sandboxtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// attachCases are about what a prepared sandbox is given later.
+var attachCases = map[string]func(*world){
+	"mounts are attached":               mountsAttached,
+	"nothing is attached":               nothingAttached,
+	"limits are attached":               limitsAttached,
+	"attached memory is a limit":        attachedMemory,
+	"attached processes are a limit":    attachedPids,
+	"attached disk is a limit":          attachedDisk,
+	"attached shared memory":            attachedShared,
+	"attaching twice":                   attachTwice,
+	"attaching after Start":             attachAfterStart,
+	"attaching what cannot be mounted":  attachRefused,
+	"a link where an attached one goes": attachOverLink,
+	"many mounts are attached":          manyAttached,
+	"attached to an image":              attachedToImage,
+}
+
+// unattachedCases hold for drivers that cannot attach.
+var unattachedCases = map[string]func(*world){"attaching is refused": attachUnsupported}
+
+// given makes a folder with one file, f, that holds a text.
+func (w *world) given(name, text string) string {
+	w.Helper()
+	dir := filepath.Join(w.dir, name)
+	w.must(os.Mkdir(dir, 0o700))
+	w.must(os.WriteFile(filepath.Join(dir, "f"), []byte(text), 0o600))
+	return dir
+}
+
+func mountsAttached(w *world) {
+	s := w.spec()
+	b := w.prepare(s)
+	data, out, nested := w.given("data", "data,"), w.given("out", "out,"), w.given("nested", "nested,")
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{
+		{Source: data, Target: "/data"},
+		{Source: nested, Target: sandbox.WorkspaceDir + "/in/put"},
+		{Source: out, Target: "/mnt/out/deep", Writable: true},
+		{Source: nested, Target: "/mnt/out/deep/again"},
+	}))
+	w.must(os.WriteFile(filepath.Join(s.Workspace, "later"), []byte("later"), 0o600))
+	r := w.start(b, program("attached"))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", "data,nested,out,nested,later", r.stdout.String())
+	w.kill(r, 0)
+	w.want("written inside", "made", w.hostFile(out, "x"))
+	w.wantOurs(out)
+	for _, dir := range []string{data, nested} {
+		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+			w.Errorf("%s holds %v, %v", dir, entries, err)
+		}
+	}
+	if entries, err := os.ReadDir(filepath.Join(s.Workspace, "in", "put")); err != nil || len(entries) > 0 {
+		w.Errorf("on the host the mounted folder is seen: %v, %v", entries, err)
+	}
+}
+
+func nothingAttached(w *world) {
+	b := w.prepare(w.spec())
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, nil))
+	r := w.start(b, program("args", "x"))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("output", "x\x00", r.stdout.String())
+}
+
+func limitsAttached(w *world) {
+	b := w.prepare(w.spec())
+	want := sandbox.Resources{CPU: 1, Memory: 256 << 20, Disk: 64 << 20, Pids: 64}
+	w.must(b.Attach(w.Context(), want, nil))
+	u, err := b.Usage(w.Context())
+	w.must(err)
+	if u.MemoryLimit != want.Memory || w.suite.Limits.Disk && u.DiskLimit != want.Disk {
+		w.Errorf("usage tells of limits %d and %d", u.MemoryLimit, u.DiskLimit)
+	}
+}
+
+// limited prepares with one limit and attaches another.
+func (w *world) limited(before, after sandbox.Resources, args ...string) *running {
+	w.Helper()
+	s := w.spec()
+	s.Resources = before
+	b := w.prepare(s)
+	w.must(b.Attach(w.Context(), after, nil))
+	return w.start(b, program(args...))
+}
+
+func attachedMemory(w *world) {
+	if !w.suite.Limits.Memory {
+		return // as declared
+	}
+	for _, before := range []int64{0, 64 << 20, 1 << 30} {
+		r := w.limited(sandbox.Resources{Memory: before}, sandbox.Resources{Memory: 128 << 20}, "eat", "512")
+		if e := w.wait(r); e.Cause != sandbox.OOMKilled {
+			w.Errorf("after %d bytes: exit %+v, want cause %s", before, e, sandbox.OOMKilled)
+		}
+	}
+	r := w.limited(sandbox.Resources{Memory: 64 << 20}, sandbox.Resources{}, "eat", "128")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+}
+
+func attachedPids(w *world) {
+	if !w.suite.Limits.Pids {
+		return // as declared
+	}
+	r := w.limited(sandbox.Resources{}, sandbox.Resources{Pids: 64}, "bomb", "200")
+	w.wait(r)
+	if got := r.stdout.String(); got == "200" {
+		w.Error("200 processes were made under a limit of 64")
+	}
+	w.kill(r, 0)
+}
+
+func attachedDisk(w *world) {
+	if !w.suite.Limits.Disk {
+		return // as declared
+	}
+	r := w.limited(sandbox.Resources{}, sandbox.Resources{Disk: 8 << 20}, "fill", sandbox.WorkspaceDir, "24")
+	if e := w.wait(r); e.Cause != sandbox.DiskFull {
+		w.Errorf("exit %+v, want cause %s", e, sandbox.DiskFull)
+	}
+}
+
+// attachedShared fills memory that is a file system.
+func attachedShared(w *world) {
+	r := w.limited(sandbox.Resources{Memory: 1 << 30}, sandbox.Resources{Memory: 256 << 20}, "shm", "129")
+	w.wantExit(r, sandbox.Exit{Code: 9, Cause: sandbox.Exited})
+	r = w.limited(sandbox.Resources{Memory: 256 << 20}, sandbox.Resources{Memory: 1 << 30}, "shm", "129")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+}
+
+func attachTwice(w *world) {
+	b := w.prepare(w.spec())
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
+	if err := b.Attach(w.Context(), sandbox.Resources{}, nil); !errors.Is(err, sandbox.ErrAttach) {
+		w.Errorf("attaching twice: %v, want %v", err, sandbox.ErrAttach)
+	}
+	r := w.start(b, program("read", "/data/f"))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", "data", r.stdout.String())
+}
+
+func attachAfterStart(w *world) {
+	r := w.launch(w.spec(), "hang")
+	w.awaitText(r.stdout, "ready")
+	if err := r.Attach(w.Context(), sandbox.Resources{}, nil); !errors.Is(err, sandbox.ErrAttach) {
+		w.Errorf("attaching after Start: %v, want %v", err, sandbox.ErrAttach)
+	}
+	w.kill(r, 0)
+}
+
+// attachRefused leaves the sandbox as it was.
+func attachRefused(w *world) {
+	b := w.prepare(w.spec())
+	for _, m := range []sandbox.Mount{
+		{Source: filepath.Join(w.dir, "missing"), Target: "/data"},
+		{Source: w.suite.tools, Target: "/proc/x"},
+		{Source: w.suite.tools, Target: sandbox.WorkspaceDir},
+		{Source: w.suite.tools, Target: toolsDir},
+		{Source: w.suite.tools, Target: "/usr/no-such-folder/x"},
+	} {
+		err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{m})
+		w.wantSentence(err)
+	}
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
+	r := w.start(b, program("read", "/data/f"))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", "data", r.stdout.String())
+}
+
+// attachOverLink is a workspace in which an earlier run has put links.
+func attachOverLink(w *world) {
+	victim := filepath.Join(w.dir, "victim")
+	w.must(os.Mkdir(victim, 0o700))
+	for i, target := range []string{victim, "elsewhere", "../../../../../../../../etc"} {
+		s := w.spec()
+		w.must(os.MkdirAll(filepath.Join(s.Workspace, "elsewhere", "put"), 0o700))
+		w.must(os.Symlink(target, filepath.Join(s.Workspace, "in")))
+		b := w.prepare(s)
+		mount := sandbox.Mount{Source: w.given(fmt.Sprint("given", i), "x"), Target: sandbox.WorkspaceDir + "/in/put"}
+		if err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{mount}); err == nil {
+			w.Errorf("a mount over a link to %s is accepted", target)
+		}
+	}
+	entries, err := os.ReadDir(victim)
+	w.must(err)
+	if len(entries) > 0 {
+		w.Errorf("the link was followed: %v", entries)
+	}
+}
+
+func manyAttached(w *world) {
+	b := w.prepare(w.spec())
+	data := w.given("data", "x")
+	var list []sandbox.Mount
+	args := []string{"read"}
+	for i := range 150 {
+		target := fmt.Sprintf("/data/%d", i)
+		list = append(list, sandbox.Mount{Source: data, Target: target})
+		args = append(args, target+"/f")
+	}
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, list))
+	r := w.start(b, program(args...))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", strings.Repeat("x", len(list)), r.stdout.String())
+}
+
+func attachedToImage(w *world) {
+	if !w.suite.Images {
+		return // as declared
+	}
+	s := w.imageSpec()
+	b := w.prepare(s)
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("given", "given"), Target: "/new/data"}}))
+	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + guestName, "read", "/new/data/f"}})
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("read inside", "given", r.stdout.String())
+}
+
+func attachUnsupported(w *world) {
+	b := w.prepare(w.spec())
+	err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}})
+	if !errors.Is(err, sandbox.ErrAttach) {
+		w.Errorf("Attach: %v, want %v", err, sandbox.ErrAttach)
+	}
+	r := w.start(b, program("args", "x"))
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("output", "x\x00", r.stdout.String())
+}

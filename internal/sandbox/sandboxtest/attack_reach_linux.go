@@ -1,0 +1,275 @@
+package sandboxtest
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketAttempts are sockets that reach past the network that a program is
+// given, or into parts of the kernel that few use and few look after.
+func socketAttempts() []attempt {
+	all := []attempt{
+		{"a raw socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP), free},
+		{"a raw socket of version 6", socketOf(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6), free},
+		{"a raw socket with headers", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW), free},
+		{"packets", socketOf(unix.AF_PACKET, unix.SOCK_RAW, 0), free},
+		{"packets without headers", socketOf(unix.AF_PACKET, unix.SOCK_DGRAM, 0), free},
+		{"the virtual machine's host", socketOf(unix.AF_VSOCK, unix.SOCK_STREAM, 0), 0},
+		{"the kernel's cryptography", socketOf(unix.AF_ALG, unix.SOCK_SEQPACKET, 0), 0},
+	}
+	for name, family := range map[string]int{
+		"key": unix.AF_KEY, "xdp": unix.AF_XDP, "can": unix.AF_CAN, "tipc": unix.AF_TIPC, "rds": unix.AF_RDS, "bluetooth": unix.AF_BLUETOOTH,
+		"nfc": unix.AF_NFC, "kcm": unix.AF_KCM, "smc": unix.AF_SMC, "ax25": unix.AF_AX25, "x25": unix.AF_X25, "llc": unix.AF_LLC, "rxrpc": unix.AF_RXRPC,
+		"qipcrtr": unix.AF_QIPCRTR, "phonet": unix.AF_PHONET, "caif": unix.AF_CAIF, "mctp": unix.AF_MCTP, "pppox": unix.AF_PPPOX,
+	} {
+		all = append(all, attempt{"the family " + name, anySocket(family), 0})
+	}
+	return all
+}
+
+func socketOf(family, kind, protocol int) func() error {
+	return func() error {
+		fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+}
+
+func anySocket(family int) func() error {
+	return func() (err error) {
+		for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET, unix.SOCK_RAW} {
+			if err = socketOf(family, kind, 0)(); err == nil {
+				return nil
+			}
+		}
+		return err
+	}
+}
+
+// linkAttempts change the network that the sandbox was given. A kernel of the
+// sandbox's own has one of its own, and may have none of these.
+func linkAttempts() []attempt {
+	lo := uint32(1) // the index of the loopback in every network namespace
+	link := netlinkBody(struct {
+		Family, _     uint8
+		Type          uint16
+		Index         uint32
+		Flags, Change uint32
+	}{Index: lo, Flags: 0, Change: unix.IFF_UP})
+	address := netlinkBody(struct {
+		Family, Length, Flags, Scope uint8
+		Index                        uint32
+		Kind, Type                   uint16
+		Address                      [4]byte
+	}{Family: unix.AF_INET, Length: 32, Index: lo, Kind: 8, Type: unix.IFA_LOCAL, Address: [4]byte{192, 0, 2, 1}})
+	route := netlinkBody(struct {
+		Family, To, From, TOS, Table, Protocol, Scope, Type uint8
+		Flags                                               uint32
+		ToLength, ToType                                    uint16
+		Address                                             [4]byte
+		LinkLength, LinkType                                uint16
+		Link                                                uint32
+	}{
+		Family: unix.AF_INET, To: 24, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_STATIC, Type: unix.RTN_LOCAL, Scope: unix.RT_SCOPE_HOST,
+		ToLength: 8, ToType: unix.RTA_DST, Address: [4]byte{192, 0, 2, 0}, LinkLength: 8, LinkType: unix.RTA_OIF, Link: lo,
+	})
+	rule := netlinkBody(struct {
+		Family, To, From, TOS, Table, _, _, Action uint8
+		Flags                                      uint32
+	}{Family: unix.AF_INET, Table: unix.RT_TABLE_MAIN, Action: unix.FR_ACT_TO_TBL})
+	return []attempt{
+		{"ending the loopback", ask(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, 0, link), free},
+		{"ending the loopback by ioctl", endLoopback, free},
+		{"another address", ask(unix.NETLINK_ROUTE, unix.RTM_NEWADDR, unix.NLM_F_CREATE, address), free},
+		{"another route", ask(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route), 0},
+		{"a rule of routes", ask(unix.NETLINK_ROUTE, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rule), free},
+		{"flushing the filter", ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELTABLE, 0, []byte{0, 0, 0, 0}), 0},
+		{"reading the filter", ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, []byte{0, 0, 0, 0}), 0},
+		{"a network device", func() error { return attachTun() }, 0},
+		{"the network's settings", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0) }, 0},
+	}
+}
+
+// netlinkBody gives a fixed structure's bytes.
+func netlinkBody(v any) []byte {
+	b, err := binary.Append(nil, binary.NativeEndian, v)
+	if err != nil {
+		panic(err) // the structures above are fixed
+	}
+	return b
+}
+
+// ask sends one request and gives the kernel's answer.
+func ask(protocol int, kind, flags uint16, body []byte) func() error {
+	return func() error {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
+			return err
+		}
+		header := netlinkBody(unix.NlMsghdr{Len: uint32(unix.SizeofNlMsghdr + len(body)), Type: kind, Flags: unix.NLM_F_REQUEST | unix.NLM_F_ACK | flags, Seq: 1})
+		if err := unix.Sendto(fd, append(header, body...), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+			return err
+		}
+		answer := make([]byte, 4096)
+		n, _, err := unix.Recvfrom(fd, answer, 0)
+		if err != nil {
+			return err
+		}
+		if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
+			return nil // an answer with content, or an empty end of one
+		}
+		if errno := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); errno != 0 {
+			return unix.Errno(-errno)
+		}
+		return nil
+	}
+}
+
+func endLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
+}
+
+func attachTun() error {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("hostile0")
+	if err != nil {
+		return err
+	}
+	req.SetUint16(unix.IFF_TUN)
+	return unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
+}
+
+// limitAttempts raise what bounds a process, or take more than its share. A
+// kernel of its own may schedule as it likes: what it gets is bounded outside.
+func limitAttempts() []attempt {
+	all := []attempt{
+		{"the priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, rooted | within},
+		{"real time", schedule(struct {
+			Size, Policy   uint32
+			Flags          uint64
+			Nice           int32
+			Priority       uint32
+			Run, Deadline_ uint64
+			Period         uint64
+		}{Size: 48, Policy: unix.SCHED_FIFO, Priority: 1}), within},
+		{"a deadline", schedule(struct {
+			Size, Policy  uint32
+			Flags         uint64
+			Nice          int32
+			Priority      uint32
+			Run, Deadline uint64
+			Period        uint64
+		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), within},
+		{"the disk before others", raw(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), rooted | within},
+		{"escaping the hunt for memory", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, within},
+		{"sending init to the hunt for memory", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, within},
+	}
+	for name, resource := range map[string]int{"files": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "locked": unix.RLIMIT_MEMLOCK, "nice": unix.RLIMIT_NICE, "real time": unix.RLIMIT_RTPRIO} {
+		all = append(all,
+			attempt{"the limit " + name, func() error { return raise(resource) }, within},
+			attempt{"init's limit " + name, func() error { return unix.Prlimit(1, resource, &unix.Rlimit{}, nil) }, 0})
+	}
+	return all
+}
+
+func schedule(v any) func() error {
+	b := netlinkBody(v)
+	return func() error {
+		_, _, errno := unix.Syscall(unix.SYS_SCHED_SETATTR, 0, uintptr(unsafe.Pointer(&b[0])), 0)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	}
+}
+
+func raise(resource int) error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(resource, &l); err != nil {
+		return err
+	}
+	if l.Max == unix.RLIM_INFINITY {
+		return errors.New("there is none to raise")
+	}
+	l.Max++
+	return unix.Setrlimit(resource, &l)
+}
+
+// initAttempts look at the first process and the program that it is: whoever
+// can write that program owns the server's next start.
+func initAttempts() []attempt {
+	at := fmt.Sprintf("/proc/%d/", target)
+	return []attempt{
+		{"its program to read", opens(at+"exe", unix.O_RDONLY), rooted},
+		{"its program to hold", opens(at+"exe", unix.O_PATH), rooted},
+		{"its program to write", opens(at+"exe", unix.O_WRONLY), 0},
+		{"its program's mode", func() error { return unix.Chmod(at+"exe", 0o777) }, 0},
+		{"its memory", opens(at+"mem", unix.O_RDWR), rooted},
+		{"its map", reads(at + "maps"), rooted},
+		{"its environment", reads(at + "environ"), rooted},
+		{"its calls", reads(at + "syscall"), rooted},
+		{"its root", opens(at+"root", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
+		{"its directory", opens(at+"cwd", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
+		{"its descriptors", opens(at+"fd", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
+		{"its first descriptors", anyOf(at + "fd/"), rooted},
+		{"its namespaces", opens(at+"ns/mnt", unix.O_RDONLY), rooted | within},
+		{"its mapping of users", opens(at+"uid_map", unix.O_WRONLY), rooted},
+		{"its coredump", opens(at+"coredump_filter", unix.O_WRONLY), rooted},
+	}
+}
+
+func opens(path string, how int) func() error {
+	return func() error {
+		fd, err := unix.Open(path, how|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+}
+
+func reads(path string) func() error {
+	return func() error {
+		b, err := os.ReadFile(path)
+		if err == nil && len(b) == 0 {
+			return errors.New("it is empty")
+		}
+		return err
+	}
+}
+
+func anyOf(folder string) func() error {
+	return func() (err error) {
+		for i := range 64 {
+			if err = opens(filepath.Join(folder, fmt.Sprint(i)), unix.O_PATH)(); err == nil {
+				return nil
+			}
+		}
+		return err
+	}
+}

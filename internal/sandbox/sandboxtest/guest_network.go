@@ -1,0 +1,231 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func init() {
+	programs["dial"] = dialProgram
+	programs["ask"] = askProgram
+	programs["refuse"] = refuseProgram
+	programs["inner"] = innerProgram
+	programs["serve"] = serveProgram
+	programs["crowd"] = crowdProgram
+	programs["echo"] = echoProgram
+}
+
+// silence is how long a program waits for what must come at once.
+const silence = 15 * time.Second
+
+// dialProgram says hello to each address and writes what it is told.
+func dialProgram(g Guest, args []string) error {
+	for _, a := range args {
+		said, err := greet(a)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.Stdout, "%s\n", said)
+	}
+	return nil
+}
+
+func greet(address string) ([]byte, error) {
+	c, err := net.DialTimeout("tcp4", address, silence)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(silence)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, "hello "+address); err != nil {
+		return nil, err
+	}
+	if err := c.(*net.TCPConn).CloseWrite(); err != nil {
+		return nil, err
+	}
+	said, err := io.ReadAll(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return said, nil
+}
+
+// askProgram sends each server a datagram and writes the answer, which must
+// come from that very server.
+func askProgram(g Guest, args []string) error {
+	for _, a := range args {
+		answer, err := exchange("udp", a)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(g.Stdout, "%s\n", answer)
+	}
+	return nil
+}
+
+func exchange(network, address string) ([]byte, error) {
+	c, err := net.DialTimeout(network, address, silence)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	if err := c.SetDeadline(time.Now().Add(silence)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, address); err != nil {
+		return nil, err
+	}
+	b := make([]byte, 1500)
+	n, err := c.Read(b)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", address, err)
+	}
+	return b[:n], nil
+}
+
+// refuseProgram succeeds when each "network address" is refused, and not just
+// silent.
+func refuseProgram(_ Guest, args []string) error {
+	for _, a := range args {
+		network, address, _ := strings.Cut(a, " ")
+		answer, err := exchange(network, address)
+		var timeout net.Error
+		switch {
+		case err == nil:
+			return fmt.Errorf("%s answers %q", a, answer)
+		case errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, os.ErrDeadlineExceeded):
+			return fmt.Errorf("%s is silent", a)
+		}
+	}
+	return nil
+}
+
+// innerProgram speaks with itself by each loopback, and with nobody at the
+// address given, which is the host's.
+func innerProgram(_ Guest, args []string) error {
+	if err := refuseProgram(Guest{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
+		return err
+	}
+	for _, listen := range []string{"127.0.0.1:0", "127.9.9.9:0", "0.0.0.0:0", "[::1]:0"} {
+		if err := selfTalk(listen); err != nil {
+			return fmt.Errorf("listening at %s: %w", listen, err)
+		}
+	}
+	return nil
+}
+
+func selfTalk(listen string) error {
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRNOTAVAIL) && strings.HasPrefix(listen, "[") {
+			return nil // no IPv6 at all is as good
+		}
+		return err
+	}
+	defer l.Close()
+	c, err := net.DialTimeout("tcp", strings.Replace(l.Addr().String(), "0.0.0.0", "127.0.0.1", 1), silence)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	peer, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer peer.Close()
+	if _, err := io.WriteString(peer, "x"); err != nil {
+		return err
+	}
+	_, err = c.Read(make([]byte, 1))
+	return err
+}
+
+// serveProgram answers until it is killed.
+func serveProgram(g Guest, args []string) error {
+	l, err := net.Listen("tcp4", args[0])
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	p, err := net.ListenPacket("udp4", args[0])
+	if err != nil {
+		return err
+	}
+	defer p.Close()
+	fmt.Fprintln(g.Stdout, "ready")
+	go func() {
+		b := make([]byte, 64)
+		for {
+			n, from, err := p.ReadFrom(b)
+			if err != nil {
+				return
+			}
+			_, _ = p.WriteTo(b[:n], from)
+		}
+	}()
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return err
+		}
+		_, _ = io.WriteString(c, "here")
+		c.Close()
+	}
+}
+
+// crowdProgram greets one address many times at once.
+func crowdProgram(_ Guest, args []string) error {
+	n, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	done := make(chan error, n)
+	for range n {
+		go func() {
+			_, err := greet(args[0])
+			done <- err
+		}()
+	}
+	var errs []error
+	for range n {
+		errs = append(errs, <-done)
+	}
+	return errors.Join(errs...)
+}
+
+// echoProgram sends so many bytes and must get them back.
+func echoProgram(_ Guest, args []string) error {
+	size, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	c, err := net.DialTimeout("tcp4", args[0], silence)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	text := floodText(size)
+	sent := make(chan error, 1)
+	go func() {
+		_, err := c.Write(text)
+		sent <- errors.Join(err, c.(*net.TCPConn).CloseWrite())
+	}()
+	got, err := io.ReadAll(c)
+	if err := errors.Join(err, <-sent); err != nil {
+		return err
+	}
+	if !bytes.Equal(text, got) {
+		return fmt.Errorf("%d bytes came back of %d", len(got), len(text))
+	}
+	return nil
+}

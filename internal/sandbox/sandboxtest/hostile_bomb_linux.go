@@ -1,0 +1,274 @@
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// Bombs are small, and what they would take of the host were there no limit is
+// bounded by themselves.
+const (
+	bombMemory = 128 << 20
+	bombPids   = 64
+	bombDisk   = 8 << 20
+	excess     = 24 // MB that a disk bomb writes
+)
+
+func init() {
+	memory := func(e sandbox.Enforced) bool { return e.Memory }
+	for _, kind := range []string{"shared memory", "memory files", "a shared map", "a segment", "many processes"} {
+		limitCases["hoarding "+kind] = limitCase{memory, func(w *world) { hoarding(w, kind) }}
+	}
+	disk := func(e sandbox.Enforced) bool { return e.Disk }
+	for _, kind := range []string{"the workspace", "the home", "tmp", "room ahead", "a hole that is filled", "a mapped file", "a deleted file", "a file without a name", "a locked folder", "many files"} {
+		limitCases["wasting disk: "+kind] = limitCase{disk, func(w *world) { wasting(w, kind) }}
+	}
+	pids := func(e sandbox.Enforced) bool { return e.Pids }
+	limitCases["breeding processes"] = limitCase{pids, breeding}
+	limitCases["ten thousand threads"] = limitCase{pids, threads}
+	limitCases["measuring is not led astray"] = limitCase{disk, astray}
+	hostileCases["output nobody takes"] = outputNobodyTakes
+	hostileCases["output that goes on after the end"] = outputAfterEnd
+	for _, thing := range []string{"watchers", "pipes", "segments", "ports"} {
+		hostileCases["a share of one's own: "+thing] = func(w *world) { shareOfUser(w, thing) }
+	}
+}
+
+// beside runs an attack while an honest sandbox works next to it.
+func (w *world) beside(attack func()) {
+	w.Helper()
+	in, until := io.Pipe()
+	s := w.spec()
+	s.Resources = sandbox.Resources{Memory: 2 * bombMemory, Disk: 64 << 20, Pids: 128}
+	c := program("bystand")
+	c.Stdin = in
+	r := w.start(w.prepare(s), c)
+	w.awaitText(r.stdout, "ready")
+	attack()
+	w.must(until.Close())
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+}
+
+func hoarding(w *world, kind string) {
+	s := w.spec()
+	s.Resources.Memory = bombMemory
+	w.beside(func() {
+		r := w.launch(s, "hoard", kind, "384")
+		e := w.wait(r)
+		if e.Code == 0 || strings.Contains(r.stdout.String(), "hoarded") {
+			w.Errorf("384 MB of %s under a limit of 128: exit %+v", kind, e)
+		}
+		u, err := r.Usage(w.Context())
+		w.must(err)
+		full := strings.Contains(r.stderr.String(), "no space left") || strings.Contains(r.stderr.String(), "cannot allocate")
+		if !full && e.Cause != sandbox.OOMKilled && u.OOMKills == 0 {
+			w.Errorf("exit %+v with usage %+v: not for its memory; stderr %s", e, u, r.stderr)
+		}
+		if u.MemoryPeak > bombMemory+bombMemory/8 {
+			w.Errorf("it had %d MB", u.MemoryPeak>>20)
+		}
+	})
+}
+
+// wasting fills the disk in one way. The limit may be passed for a moment.
+func wasting(w *world, kind string) {
+	s := w.spec()
+	s.Resources.Disk = bombDisk
+	w.beside(func() {
+		r := w.launch(s, "waste", kind, strconv.Itoa(excess))
+		soon := patience / 10
+		if w.suite.OwnKernel {
+			soon = patience // it takes longer to reach the limit
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), soon)
+		defer cancel()
+		e, err := r.Wait(ctx)
+		if err != nil {
+			w.Errorf("%d MB of disk under a limit of 8 go on: %s", excess, kind)
+			w.kill(r, 0)
+			return
+		}
+		if e.Cause != sandbox.DiskFull {
+			w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.DiskFull, r.stderr)
+		}
+	})
+	w.must(removeAll(s.Workspace))
+}
+
+// breeding is a fork bomb: 511 processes, were there room.
+func breeding(w *world) {
+	m := mark()
+	s := w.spec()
+	s.Resources.Pids = bombPids
+	w.beside(func() {
+		r := w.launch(s, "breed", m, "8")
+		deadline := time.Now().Add(patience)
+		most := int64(0)
+		for full := 0; full < 5; { // it is at its limit for a while
+			u, err := r.Usage(w.Context())
+			w.must(err)
+			most = max(most, u.Pids)
+			if u.Pids >= bombPids*3/4 {
+				full++
+			}
+			if time.Now().After(deadline) {
+				w.Fatalf("the bomb stays at %d processes", most)
+			}
+		}
+		if most > bombPids+32 { // what the driver itself needs counts too
+			w.Errorf("%d processes and threads under a limit of %d", most, bombPids)
+		}
+		w.kill(r, 0)
+		w.wantExit(r, killedExit)
+	})
+	w.wantGone(m)
+}
+
+func threads(w *world) {
+	s := w.spec()
+	s.Resources.Pids = bombPids
+	w.beside(func() {
+		r := w.launch(s, "threads", "10000")
+		if e := w.wait(r); e.Code == 0 || strings.Contains(r.stdout.String(), "threads") {
+			w.Errorf("exit %+v: %s", e, r.stdout)
+		}
+	})
+	free := w.spec()
+	w.want("without a limit", "100 threads\n200 threads\n", w.succeed(free, "threads", "200"))
+}
+
+// outputNobodyTakes holds back the reader of a flood: the writer must wait, and
+// not in our memory.
+func outputNobodyTakes(w *world) {
+	const mb = 256
+	s := w.spec()
+	g := &tap{open: make(chan struct{})}
+	c := program("torrent", strconv.Itoa(mb))
+	c.Stdout = g
+	before := heap()
+	r := w.start(w.prepare(s), c)
+	w.until("the flood", func() bool { return progress(s.Workspace) > 0 })
+	w.beside(func() {})
+	if at := progress(s.Workspace); at > 8<<20 {
+		w.Errorf("%d MB were written though nobody reads", at>>20)
+	}
+	if grown := heap() - before; grown > mb<<20/2 { // other tests of this process need memory too
+		w.Errorf("our memory grew by %d MB", grown>>20)
+	}
+	close(g.open)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	if g.taken.Load() != mb<<20 {
+		w.Errorf("%d bytes came of %d", g.taken.Load(), mb<<20)
+	}
+}
+
+// tap counts what it takes, once it is open.
+type tap struct {
+	open  chan struct{}
+	taken atomic.Int64
+}
+
+func (g *tap) Write(p []byte) (int, error) {
+	<-g.open
+	g.taken.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func progress(workspace string) int64 {
+	b, err := os.ReadFile(filepath.Join(workspace, "progress"))
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// until repeats until done says so.
+func (w *world) until(what string, done func() bool) {
+	w.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s does not happen", what)
+		}
+	}
+}
+
+// outputAfterEnd is a command that leaves a writer of its output behind: Wait
+// returns all the same, and the caller's writer is left alone from then on.
+func outputAfterEnd(w *world) {
+	g := &tap{open: make(chan struct{})}
+	close(g.open)
+	c := program("babble", mark())
+	c.Stdout = g
+	r := w.start(w.prepare(w.spec()), c)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	at := g.taken.Load()
+	w.beside(func() {})
+	w.want("bytes after the end", fmt.Sprint(at), fmt.Sprint(g.taken.Load()))
+	w.kill(r, 0)
+	w.must(r.Close(w.Context()))
+}
+
+// shareOfUser is a sandbox that uses up what the kernel grants a user, which
+// must not be what another sandbox lives of, or the server.
+func shareOfUser(w *world, thing string) {
+	if w.suite.OneUser && (thing == "pipes" || thing == "watchers") {
+		return // the host grants them to the user that all agents are
+	}
+	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
+		return // all are one user of the host, whose room for pipes it is; they get small ones then
+	}
+	r := w.launch(w.spec(), "exhaust", thing)
+	w.awaitText(r.stdout, "ready")
+	other := w.launch(w.spec(), "take one", thing)
+	w.wantExit(other, sandbox.Exit{Cause: sandbox.Exited})
+	if out, err := w.unhindered("take one", thing); err != nil {
+		w.Errorf("the server itself gets none: %v, %s", err, out)
+	}
+	w.kill(r, 0)
+}
+
+// astray swaps a folder for a link to one of the host's, again and again, while
+// it is measured.
+func astray(w *world) {
+	victim := filepath.Join(w.dir, "victim")
+	w.must(os.Mkdir(victim, 0o755))
+	w.must(os.WriteFile(filepath.Join(victim, "big"), make([]byte, 4*bombDisk), 0o644))
+	s := w.spec()
+	s.Resources.Disk = bombDisk
+	r := w.launch(s, "swap", victim)
+	w.awaitText(r.stdout, "ready")
+	for range 2000 {
+		u, err := r.Usage(w.Context())
+		w.must(err)
+		if u.Disk > bombDisk {
+			w.Fatalf("%d bytes are measured of a sandbox that holds none", u.Disk)
+		}
+		if strings.Contains(r.stdout.String(), "done") {
+			break
+		}
+	}
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+}

@@ -1,0 +1,312 @@
+package sandboxtest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+func init() {
+	maps.Copy(hostileCases, map[string]func(*world){
+		"the kernel's files":              kernelFiles,
+		"devices":                         devices,
+		"the server's folder":             serverFolder,
+		"two strangers":                   strangers,
+		"the host's shared memory":        hostSegment,
+		"the host's processes":            hostProcesses,
+		"working directories":             workingDirectories,
+		"the program that starts others":  hijacked,
+		"litter":                          litter,
+		"too much to start":               tooMuch,
+		"an environment is the command's": environmentOnly,
+	})
+	controls["the kernel's files are found"] = kernelFilesControl
+	controls["the canary is found"] = canaryControl
+	controls["connections are made"] = connectControl
+	controls["secrets are found"] = func(w *world) { w.betrays("holds it", "secrets", secret) }
+	controls["paths are found"] = func(w *world) { w.betrays("is there", "exists", w.dir) }
+	controls["files can be written"] = func(w *world) { w.betrays("can be written", "deny", filepath.Join(w.dir, "x")) }
+	controls["segments are found"] = segmentControl
+	controls["processes are hit"] = func(w *world) { w.betrays("is hit", "shoot", strconv.Itoa(os.Getpid())) }
+	controls["folders are reached"] = func(w *world) { w.betrays("lies beyond", "stray", w.dir) }
+	controls["a program can be changed"] = func(w *world) {
+		if os.Geteuid() != 0 || !aliveOnHost(os.Getpid()) {
+			return // a test binary may belong to another
+		}
+		w.betrays("can be given", "hijack")
+	}
+	controls["litter is found"] = litterControl
+}
+
+func kernelFiles(w *world) {
+	got := w.succeed(w.spec(), "writable", "/proc", "/sys")
+	if w.suite.OwnKernel {
+		return // they are the settings of that kernel; that those of the host stay is looked at below
+	}
+	for path := range strings.Lines(got) {
+		w.Errorf("%s can be written", strings.TrimSpace(path))
+	}
+}
+
+func kernelFilesControl(w *world) {
+	got, err := w.bare("writable", "/proc/sys/user", "/proc/sys/kernel")
+	w.must(err)
+	if !strings.Contains(got, "/proc/sys/user/max_user_namespaces") {
+		w.Errorf("without locks only these can be written: %q", got)
+	}
+}
+
+// harmless are the devices that every program may have, by number.
+var harmless = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
+
+func devices(w *world) {
+	for line := range strings.Lines(w.succeed(w.spec(), "devices")) {
+		f := strings.Fields(line)
+		if f[0] == "char" && (slices.Contains(harmless, f[1]) || strings.HasPrefix(f[1], "136:")) || w.suite.OwnKernel && f[0] == "char" {
+			continue
+		}
+		w.Errorf("there is a device: %s", line)
+	}
+}
+
+// canaries lie where a server and its neighbours keep what is theirs.
+func (w *world) canaries() (name string, paths []string) {
+	w.Helper()
+	name = "canary-" + mark()
+	for _, dir := range []string{w.dir, os.TempDir(), "/tmp", "/var/tmp", "/dev/shm", "/root", "/run", "/home", "/srv", "/mnt"} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(name), 0o644); err == nil {
+			paths = append(paths, path)
+			w.Cleanup(func() { _ = os.Remove(path) })
+		}
+	}
+	if len(paths) < 2 {
+		w.Fatalf("canaries only at %q", paths)
+	}
+	return name, paths
+}
+
+// serverFolder is a folder as a server has it: a database, keys, a socket.
+func serverFolder(w *world) {
+	name, paths := w.canaries()
+	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
+		path := filepath.Join(w.dir, f)
+		w.must(os.WriteFile(path, []byte(secret), 0o600))
+		paths = append(paths, path)
+	}
+	l, err := net.Listen("unix", filepath.Join(w.dir, "stint.sock"))
+	w.must(err)
+	defer l.Close()
+	paths = append(paths, l.Addr().String(), w.dir)
+	w.succeed(w.spec(), append([]string{"canary", name}, paths...)...)
+	w.succeed(w.spec(), append([]string{"exists"}, paths...)...)
+	w.succeed(w.spec(), "connect", "unix="+l.Addr().String())
+}
+
+func canaryControl(w *world) {
+	name, paths := w.canaries()
+	w.betrays("the canary is seen", "canary", name, paths[0])
+}
+
+// strangers are two sandboxes at once, one of which has much to take.
+func strangers(w *world) {
+	name, key := mark(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
+	s := w.spec()
+	c := program("guard", name, key)
+	c.Env = append(c.Env, "OTHERS_SECRET="+name)
+	r := w.start(w.prepare(s), c)
+	w.awaitText(r.stdout, "\n")
+	address := strings.TrimSpace(r.stdout.String())
+	attacker := w.spec()
+	w.succeed(attacker, "exists", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
+	w.succeed(w.spec(), "connect", "unix=@"+name, "tcp="+address)
+	w.succeed(w.spec(), "segment", key)
+	w.succeed(w.spec(), "secrets", name)
+	w.succeed(w.spec(), "canary", name)
+	if got := w.succeed(w.spec(), "processes"); strings.Contains(got, "guard") {
+		w.Errorf("the other's processes are seen: %q", got)
+	}
+	if got := w.succeed(w.spec(), "interfaces"); got != "lo\n" {
+		w.Errorf("interfaces %q", got)
+	}
+	w.kill(r, 0)
+}
+
+func connectControl(w *world) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	defer l.Close()
+	w.betrays("answers", "connect", "tcp="+l.Addr().String())
+	abstract, err := net.Listen("unix", "@"+mark())
+	w.must(err)
+	defer abstract.Close()
+	w.betrays("answers", "connect", "unix="+abstract.Addr().String())
+}
+
+func (w *world) segment() string {
+	w.Helper()
+	key := strconv.Itoa(0x5718_0000 + int(time.Now().UnixNano()%0x10000))
+	w.must(makeSegment(key))
+	w.Cleanup(func() { dropSegment(key) })
+	return key
+}
+
+func hostSegment(w *world) { w.succeed(w.spec(), "segment", w.segment()) }
+
+func segmentControl(w *world) { w.betrays("the segment", "segment", w.segment()) }
+
+// hostProcesses are called by their numbers, as the host knows them.
+func hostProcesses(w *world) {
+	victim := exec.Command("sleep", "600")
+	w.must(victim.Start())
+	defer func() {
+		w.must(victim.Process.Kill())
+		_ = victim.Wait() // killed, as it says
+	}()
+	numbers := []string{strconv.Itoa(victim.Process.Pid), strconv.Itoa(os.Getpid()), strconv.Itoa(os.Getppid())}
+	r := w.launch(w.spec(), append([]string{"shoot"}, numbers...)...)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	if !aliveOnHost(victim.Process.Pid) {
+		w.Error("a process of the host was hit")
+	}
+}
+
+// workingDirectories names folders by what the program that starts the command
+// may have open. It starts inside or not at all.
+func workingDirectories(w *world) {
+	dirs := []string{"/proc/1/cwd", "/proc/1/root", "/proc/self/cwd", "/proc/self/root", "/proc/self/root/../..", "/proc/thread-self/root"}
+	for fd := range 24 {
+		dirs = append(dirs, fmt.Sprintf("/proc/self/fd/%d", fd), fmt.Sprintf("/proc/self/fd/%d/../../..", fd))
+	}
+	f, err := os.Open(w.dir) // one that must not come along
+	w.must(err)
+	defer f.Close()
+	started := 0
+	for _, dir := range dirs {
+		b := w.prepare(w.spec())
+		c := program("stray", w.dir)
+		c.Dir = dir
+		r := &running{b, newOutput(), newOutput()}
+		c.Stdout, c.Stderr = r.stdout, r.stderr
+		if err := b.Start(w.Context(), c); err == nil {
+			started++
+			w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+		}
+		w.must(b.Close(w.Context()))
+	}
+	if started == 0 {
+		w.Error("not even the root is a working directory")
+	}
+}
+
+// hijacked starts a script whose interpreter is the program that starts it.
+func hijacked(w *world) {
+	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
+		s := w.spec()
+		name := fmt.Sprintf("script%d", i)
+		w.must(os.WriteFile(filepath.Join(s.Workspace, name), []byte("#!"+link+" "+hijackWord+"\n"), 0o755))
+		c := sandbox.Command{Argv: []string{"./" + name}, Env: []string{"PATH=" + toolsDir, atOnce, hijackWord + "=1"}}
+		b := w.prepare(s)
+		r := &running{b, newOutput(), newOutput()}
+		c.Stdout, c.Stderr = r.stdout, r.stderr
+		if err := b.Start(w.Context(), c); err != nil {
+			w.wantSentence(err)
+			continue
+		}
+		e := w.wait(r)
+		if w.suite.OwnKernel {
+			e.Code = 0 // what starts programs there is another program than this
+		}
+		w.want("how it ended", fmt.Sprint(sandbox.Exit{Cause: sandbox.Exited}), fmt.Sprint(e))
+	}
+}
+
+// litter is what a hostile agent leaves for its snapshot, the next run and the
+// one who removes it.
+func litter(w *world) {
+	s := w.spec()
+	r := w.launch(s, "litter")
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.kill(r, 0)
+	w.must(r.Close(w.Context()))
+	w.wantHarmless(s.Workspace)
+	next := w.spec()
+	next.Workspace = s.Workspace
+	w.succeed(next, "exit", "0")
+	w.must(removeAll(s.Workspace))
+}
+
+// litterControl: the program leaves all of it where nobody hinders it.
+func litterControl(w *world) {
+	_, err := w.bare("litter")
+	w.must(err)
+	for _, name := range append([]string{"link-to-shadow", "loop", "hard-2", "fifo", "socket", "sparse", "setuid", "setgid", "closed", "deep/d/d/d"}, oddNamesOfFiles...) {
+		if _, err := os.Lstat(filepath.Join(w.dir, name)); err != nil {
+			w.Errorf("not left: %v", err)
+		}
+	}
+	st, err := os.Stat(filepath.Join(w.dir, "setuid"))
+	w.must(err)
+	if st.Mode()&os.ModeSetuid == 0 {
+		w.Errorf("the setuid file has mode %v", st.Mode())
+	}
+	w.must(removeAll(w.dir))
+}
+
+// tooMuch is more than the kernel starts a program with. It is told, in words.
+func tooMuch(w *world) {
+	long, many := strings.Repeat("x", 256<<10), make([]string, 40_000)
+	for i := range many { // more than a quarter of the largest stack
+		many[i] = strings.Repeat("y", 200)
+	}
+	for name, change := range map[string]func(*sandbox.Command){
+		"a long argument":        func(c *sandbox.Command) { c.Argv = append(c.Argv, long) },
+		"many arguments":         func(c *sandbox.Command) { c.Argv = append(c.Argv, many...) },
+		"a long variable":        func(c *sandbox.Command) { c.Env = append(c.Env, "X="+long) },
+		"many variables":         func(c *sandbox.Command) { c.Env = append(c.Env, many...) },
+		"a zero in an argument":  func(c *sandbox.Command) { c.Argv = append(c.Argv, "a\x00b") },
+		"a long name of program": func(c *sandbox.Command) { c.Argv[0] = "/" + long },
+		"a long directory":       func(c *sandbox.Command) { c.Dir = "/" + long },
+	} {
+		b := w.prepare(w.spec())
+		c := program("exit", "0")
+		change(&c)
+		ctx, cancel := context.WithTimeout(w.Context(), patience/15)
+		err := b.Start(ctx, c)
+		cancel()
+		if err == nil || ctx.Err() == context.DeadlineExceeded {
+			w.Errorf("%s: started, or not refused in time: %v", name, err)
+			continue
+		}
+		w.wantSentence(err)
+		if len(err.Error()) > 4<<10 {
+			w.Errorf("%s: the sentence has %d bytes", name, len(err.Error()))
+		}
+		w.must(b.Close(w.Context()))
+	}
+}
+
+// environmentOnly: what steers programs at their start steers the command, and
+// nothing that runs before it.
+func environmentOnly(w *world) {
+	s := w.spec()
+	w.must(os.WriteFile(filepath.Join(s.Workspace, "evil.so"), []byte("no library"), 0o755))
+	c := program("env")
+	c.Env = []string{
+		"BASH_ENV=/workspace/evil", "GOCOVERDIR=/workspace", "GODEBUG=inittrace=1", "GOMAXPROCS=1", "GOTRACEBACK=crash", "HOME=/proc/1/root",
+		"LD_AUDIT=/workspace/evil.so", "LD_LIBRARY_PATH=/workspace", "LD_PRELOAD=/workspace/evil.so", "PATH=" + toolsDir,
+	}
+	r := w.start(w.prepare(s), c)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	w.want("the command's environment", strings.Join(c.Env, "\n"), r.stdout.String())
+}

@@ -1,0 +1,220 @@
+package sandboxtest
+
+import (
+	"debug/elf"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// imageCases are about a root that is not the host's.
+var imageCases = map[string]func(*world){
+	"an image is shown":                imageShown,
+	"an image hides the host":          imageHidesHost,
+	"an image is read-only":            imageReadOnly,
+	"an image's accounts are ours":     imageAccounts,
+	"an image gives no rights":         imageGivesNoRights,
+	"an image's links stay inside":     imageLinks,
+	"mounts in an image":               mountsInImage,
+	"mounts that an image cannot hold": mountsImageCannotHold,
+	"an image that is missing":         imageMissing,
+	"an image with a network":          imageWithNetwork,
+}
+
+// image makes a small root with the suite's program in it.
+func (w *world) image() string {
+	w.Helper()
+	dir := filepath.Join(w.dir, "image")
+	for path, text := range map[string]string{
+		"etc/os-release":      "NAME=Suite\n",
+		"etc/passwd":          "root::0:0::/:\n",
+		"etc/ssl/openssl.cnf": "x",
+		"entry":               "entry",
+		"var/lib/state":       "state",
+		"home/node/f":         "home",
+		"opt/have/inside/f":   "opt",
+		"data/f":              "covered",
+		"tmp/f":               "hidden",
+	} {
+		full := filepath.Join(dir, path)
+		w.must(os.MkdirAll(filepath.Dir(full), 0o755))
+		w.must(os.WriteFile(full, []byte(text), 0o644))
+	}
+	w.must(os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755))
+	w.must(os.Link(filepath.Join(w.suite.tools, guestName), filepath.Join(dir, "usr/bin", guestName)))
+	w.must(os.Symlink("usr/bin", filepath.Join(dir, "bin")))
+	w.addLibraries(dir)
+	return dir
+}
+
+// addLibraries adds what the program is linked to, where tests are built with
+// cgo.
+func (w *world) addLibraries(image string) {
+	w.Helper()
+	f, err := elf.Open(filepath.Join(w.suite.tools, guestName))
+	w.must(err)
+	defer f.Close()
+	needed, err := f.ImportedLibraries()
+	w.must(err)
+	interpreter := f.Section(".interp")
+	if interpreter == nil {
+		return
+	}
+	path, err := interpreter.Data()
+	w.must(err)
+	loader := strings.TrimRight(string(path), "\x00")
+	libraries := filepath.Join(image, "usr/lib")
+	w.must(os.MkdirAll(libraries, 0o755))
+	w.must(os.MkdirAll(filepath.Join(image, filepath.Dir(loader)), 0o755))
+	w.must(os.WriteFile(filepath.Join(image, loader), []byte(w.hostFile(loader)), 0o755))
+	real, err := filepath.EvalSymlinks(loader)
+	w.must(err)
+	for _, name := range needed {
+		w.must(os.WriteFile(filepath.Join(libraries, name), []byte(w.hostFile(filepath.Dir(real), name)), 0o755))
+	}
+}
+
+func (w *world) imageSpec() sandbox.Spec {
+	w.Helper()
+	s := w.spec()
+	s.Image, s.Mounts = w.image(), nil
+	return s
+}
+
+// inImage runs the program that the image itself holds.
+func (w *world) inImage(s sandbox.Spec, args ...string) string {
+	w.Helper()
+	c := sandbox.Command{Argv: append([]string{guestName}, args...), Env: []string{"PATH=/bin", atOnce}}
+	r := w.start(w.prepare(s), c)
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	return r.stdout.String()
+}
+
+func imageShown(w *world) {
+	w.want("files of the image", "NAME=Suite\nentrystatehomeopt",
+		w.inImage(w.imageSpec(), "read", "/etc/os-release", "/entry", "/var/lib/state", "/home/node/f", "/opt/have/inside/f"))
+}
+
+// imageHidesHost looks for whatever the host has and the image has not.
+func imageHidesHost(w *world) {
+	s := w.imageSpec()
+	own := []string{"dev", "proc", "tmp", "run", "sys", "home", "var", "var/tmp", "etc", "usr", "bin"}
+	for _, f := range []string{"passwd", "group", "hosts", "hostname", "resolv.conf", "nsswitch.conf", "machine-id", "mtab", "os-release", "ssl"} {
+		own = append(own, "etc/"+f)
+	}
+	made := map[string]bool{}
+	for _, o := range append(own, w.suite.Marks...) {
+		made[o] = true
+	}
+	args := []string{"exists", "/.image", "/.host", "/tmp/f"}
+	for _, dir := range []string{".", "etc", "usr", "usr/bin", "var", "opt", "home"} {
+		entries, err := os.ReadDir(filepath.Join("/", dir))
+		if err != nil {
+			continue // this host has none
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if _, err := os.Lstat(filepath.Join(s.Image, path)); err != nil && !made[path] {
+				args = append(args, "/"+path)
+			}
+		}
+	}
+	if len(args) < 50 {
+		w.Fatalf("this host has but %d files that could be seen", len(args))
+	}
+	w.inImage(s, args...)
+}
+
+func imageReadOnly(w *world) {
+	w.inImage(w.imageSpec(), "deny", "/x", "/usr/x", "/usr/bin/"+guestName, "/etc/x", "/etc/os-release", "/etc/passwd", "/home/x", "/home/node/f", "/var/x", "/var/lib/x", "/opt/x", "/entry", "/run/x", "/dev/x")
+}
+
+func imageAccounts(w *world) {
+	got := w.inImage(w.imageSpec(), "read", "/etc/passwd")
+	if !strings.Contains(got, "\nagent:x:1000:1000:agent:"+sandbox.HomeDir+":/bin/sh\n") || strings.Contains(got, "root::0") {
+		w.Errorf("accounts are %q", got)
+	}
+}
+
+// imageGivesNoRights runs a program that belongs to root and has its bits set.
+func imageGivesNoRights(w *world) {
+	s := w.imageSpec()
+	raised := filepath.Join(s.Image, "raised")
+	w.must(os.Mkdir(raised, 0o755))
+	w.must(os.WriteFile(filepath.Join(raised, guestName), []byte(w.hostFile(w.suite.tools, guestName)), 0o755))
+	w.must(os.Chmod(filepath.Join(raised, guestName), 0o755|fs.ModeSetuid|fs.ModeSetgid))
+	r := w.start(w.prepare(s), sandbox.Command{Argv: []string{"/raised/" + guestName, "rights"}})
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	if got := r.stdout.String(); !strings.HasPrefix(got, "Uid:1000 1000 1000 1000\nGid:1000 1000 1000 1000\n") || !strings.Contains(got, "CapEff:0000000000000000\n") {
+		w.Errorf("rights are %q", got)
+	}
+}
+
+// imageLinks is an image that was made to reach the host while its root is
+// built.
+func imageLinks(w *world) {
+	s := w.imageSpec()
+	secret := filepath.Join(w.dir, "secret")
+	w.must(os.Mkdir(secret, 0o755))
+	w.must(os.WriteFile(filepath.Join(secret, "key"), []byte("key"), 0o644))
+	args := []string{"exists", secret, "/etc/shadow"}
+	for _, name := range []string{"etc", "var", "home", "tmp", "dev", "proc", "run", "workspace", "opt"} {
+		w.must(os.RemoveAll(filepath.Join(s.Image, name)))
+		w.must(os.Symlink(secret, filepath.Join(s.Image, name)))
+		args = append(args, "/"+name+"/key")
+	}
+	w.must(os.Symlink("/", filepath.Join(s.Image, "all")))
+	args = append(args, "/all/etc/shadow", "/all"+secret)
+	w.inImage(s, args...)
+}
+
+func mountsInImage(w *world) {
+	s := w.imageSpec()
+	given := filepath.Join(w.dir, "given")
+	w.must(os.Mkdir(given, 0o700))
+	w.must(os.WriteFile(filepath.Join(given, "f"), []byte("data,"), 0o600))
+	for _, target := range []string{"/data", "/new/deep", "/opt/have", "/home/other", "/var/cache/new"} {
+		s.Mounts = append(s.Mounts, sandbox.Mount{Source: given, Target: target})
+	}
+	w.want("mounts", "data,data,data,data,data,",
+		w.inImage(s, "read", "/data/f", "/new/deep/f", "/opt/have/f", "/home/other/f", "/var/cache/new/f"))
+	if _, err := os.Lstat(filepath.Join(s.Image, "new")); err == nil {
+		w.Error("a mount's folder was made in the image itself")
+	}
+}
+
+func mountsImageCannotHold(w *world) {
+	image := w.image()
+	for _, target := range []string{"/opt/missing", "/usr/bin/x", "/bin/x", "/bin", "/entry", "/entry/x", "/var/tmp/x", "/var/lib/x/y"} {
+		s := w.spec()
+		s.Image = image
+		s.Mounts = []sandbox.Mount{{Source: w.suite.tools, Target: target}}
+		b, err := w.driver.Prepare(w.Context(), s)
+		w.wantSentence(err)
+		if err == nil {
+			w.Errorf("a mount at %s is accepted", target)
+			w.must(b.Close(w.Context()))
+		}
+	}
+}
+
+func imageMissing(w *world) {
+	s := w.spec()
+	s.Image = filepath.Join(w.dir, "missing")
+	_, err := w.driver.Prepare(w.Context(), s)
+	w.wantSentence(err)
+}
+
+func imageWithNetwork(w *world) {
+	if !w.suite.Network {
+		return // nothing that could be asked for
+	}
+	b, f := w.served(w.imageSpec())
+	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + guestName, "dial", "api.example.test:443"}})
+	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
+	targets, _ := f.arrived()
+	w.want("what arrived", "198.18.0.7:443", strings.Join(targets, "\n"))
+}

@@ -1,0 +1,399 @@
+package sandboxtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func init() {
+	programs["writable"] = writableProgram
+	programs["devices"] = devicesProgram
+	programs["canary"] = canaryProgram
+	programs["guard"] = guardProgram
+	programs["segment"] = segmentProgram
+	programs["shoot"] = shootProgram
+	programs["stray"] = strayProgram
+	programs["hijack"] = hijackProgram
+	programs["litter"] = litterProgram
+}
+
+// writableProgram lists the kernel's files that it may write, but for those of
+// its own process.
+func writableProgram(g Guest, args []string) error {
+	for _, root := range args {
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return fs.SkipDir // ended, or not ours to look into
+			}
+			if e.IsDir() && filepath.Dir(path) == "/proc" && isOwn(e.Name()) {
+				return fs.SkipDir
+			}
+			if !e.Type().IsRegular() {
+				return nil
+			}
+			if canWrite(path) {
+				fmt.Fprintln(g.Stdout, path)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// canWrite opens a file. Of those that anybody may open, only the writing tells:
+// what they hold is written back.
+func canWrite(path string) bool {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR {
+		return false // the null device, with which isolators mask files
+	}
+	if !strings.HasPrefix(path, "/proc/sys/") && !strings.HasPrefix(path, "/proc/pressure/") && !strings.Contains(path, "/attr/") && filepath.Base(path) != "timerslack_ns" {
+		return true
+	}
+	held, err := os.ReadFile(path)
+	if err != nil || len(held) == 0 {
+		held = []byte("0")
+	}
+	_, err = unix.Write(fd, held)
+	return err == nil
+}
+
+// isOwn: a process may change its own settings, so far as they are its own.
+func isOwn(name string) bool {
+	pid, err := strconv.Atoi(name)
+	return err == nil && pid == os.Getpid()
+}
+
+// devicesProgram lists the numbers of all devices that there are.
+func devicesProgram(g Guest, _ []string) error {
+	return filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.Type()&fs.ModeDevice == 0 {
+			return nil
+		}
+		var st unix.Stat_t
+		if err := unix.Lstat(path, &st); err != nil {
+			return err
+		}
+		kind := "char"
+		if st.Mode&unix.S_IFMT == unix.S_IFBLK {
+			kind = "block"
+		}
+		_, err = fmt.Fprintf(g.Stdout, "%s %d:%d %s\n", kind, unix.Major(st.Rdev), unix.Minor(st.Rdev), path)
+		return err
+	})
+}
+
+// canaryProgram looks for a name in every folder that is not the system's own,
+// from wherever one might get out.
+func canaryProgram(_ Guest, args []string) error {
+	for _, path := range args[1:] {
+		for _, from := range []string{"", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root"} {
+			if _, err := os.Stat(from + path); err == nil {
+				return fmt.Errorf("the canary is seen at %s", from+path)
+			}
+		}
+	}
+	system := []string{"/usr", "/opt", "/nix", "/lib", "/lib64", "/proc", "/etc", "/suite"}
+	for _, root := range []string{"/", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root", "/proc/1/cwd"} {
+		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if slices.Contains(system, "/"+strings.TrimLeft(strings.TrimPrefix(path, root), "/")) && path != root {
+				return fs.SkipDir
+			}
+			if err != nil {
+				return nil
+			}
+			if e.Name() == args[0] {
+				return fmt.Errorf("the canary is seen at %s", path)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// guardProgram is a sandbox with things to take: files, sockets, memory, an
+// environment. It tells its port and waits.
+func guardProgram(g Guest, args []string) error {
+	name := args[0]
+	for _, dir := range []string{".", "/tmp", "/dev/shm", "/home/agent"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o666); err != nil {
+			return err
+		}
+	}
+	if _, err := net.Listen("unix", "@"+name); err != nil {
+		return err
+	}
+	if err := makeSegment(args[1]); err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(g.Stdout, "%s\n", l.Addr())
+	return stubbornProgram(g, nil)
+}
+
+func makeSegment(key string) error {
+	n, err := strconv.Atoi(key)
+	if err != nil {
+		return err
+	}
+	_, err = unix.SysvShmGet(n, 4096, unix.IPC_CREAT|0o666)
+	return err
+}
+
+// dropSegment removes what makeSegment made on the host.
+func dropSegment(key string) {
+	n, err := strconv.Atoi(key)
+	if err != nil {
+		return
+	}
+	if id, err := unix.SysvShmGet(n, 4096, 0); err == nil {
+		_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	}
+}
+
+// segmentProgram succeeds when nobody's memory is found under a key, nor any
+// listed.
+func segmentProgram(_ Guest, args []string) error {
+	key, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	if _, err := unix.SysvShmGet(key, 4096, 0); err == nil {
+		return errors.New("the segment is there")
+	}
+	for _, list := range []string{"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"} {
+		if b, err := os.ReadFile(list); err == nil && bytes.Count(b, []byte("\n")) > 1 {
+			return fmt.Errorf("others are listed: the segment in %s", list)
+		}
+	}
+	return nil
+}
+
+// shootProgram succeeds when no process has one of the numbers.
+func shootProgram(_ Guest, args []string) error {
+	for _, a := range args {
+		pid, err := strconv.Atoi(a)
+		if err != nil {
+			return err
+		}
+		for name, shot := range map[string]func() error{
+			"kill":      func() error { return unix.Kill(pid, 0) },
+			"its group": func() error { return unix.Kill(-pid, 0) },
+			"a thread":  func() error { return unix.Tgkill(pid, pid, 0) },
+			"a handle": func() error {
+				fd, err := unix.PidfdOpen(pid, 0)
+				if err != nil {
+					return err
+				}
+				return errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
+			},
+			"its limits":   func() error { return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &unix.Rlimit{}) },
+			"its priority": func() error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) },
+		} {
+			if shot() == nil {
+				return fmt.Errorf("process %d is hit by %s", pid, name)
+			}
+		}
+	}
+	return nil
+}
+
+// strayProgram succeeds when its working directory and all that it was given
+// open lies inside, and none of the paths can be reached from there.
+func strayProgram(_ Guest, args []string) error {
+	dir, err := unix.Getwd()
+	if err != nil || !strings.HasPrefix(dir, "/") {
+		return fmt.Errorf("the working directory %q lies outside: %w", dir, err)
+	}
+	up := strings.Repeat("../", 40)
+	for fd := range 256 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			if path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd)); err == nil && !strings.HasPrefix(path, "/proc") {
+				return fmt.Errorf("the folder %s was left open", path)
+			}
+		}
+		for _, a := range args {
+			if unix.Fstatat(fd, up+a, &st, 0) == nil {
+				return fmt.Errorf("%s lies beyond descriptor %d", a, fd)
+			}
+		}
+	}
+	for _, a := range args {
+		if _, err := os.Stat(up + a); err == nil {
+			return fmt.Errorf("%s lies beyond the working directory", a)
+		}
+	}
+	return nil
+}
+
+// hijackProgram was started by a script that names as its interpreter whatever
+// program is about to start it: where that was the server's own, it can now be
+// reached by its process. It succeeds when nothing can be done to it.
+func hijackProgram(g Guest, _ []string) error {
+	const path = "/proc/self/exe"
+	for name, try := range map[string]func() error{
+		"written": opens(path, unix.O_WRONLY),
+		"changed": opens(path, unix.O_RDWR),
+		"given another mode": func() error {
+			st, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Chmod(path, st.Mode().Perm()) // what it has: were it allowed, nobody would notice
+		},
+		"given another time": func() error { return unix.UtimesNanoAt(unix.AT_FDCWD, path, nil, 0) },
+		"given an attribute": func() error { return unix.Setxattr(path, "user.hostile", []byte("x"), 0) },
+		"given another name": func() error {
+			return unix.Linkat(unix.AT_FDCWD, path, unix.AT_FDCWD, "hijacked", unix.AT_SYMLINK_FOLLOW)
+		},
+	} {
+		if err := try(); err == nil {
+			return fmt.Errorf("the program that starts commands can be %s", name)
+		}
+	}
+	_, err := io.WriteString(g.Stdout, "hijacked")
+	return err
+}
+
+// litterProgram leaves a tree behind that is hard to read, to keep and to
+// remove. What the system refuses is left out.
+func litterProgram(g Guest, _ []string) error {
+	type step = func() error
+	file := func(name string) string {
+		_ = os.WriteFile(name, []byte("litter"), 0o600)
+		return name
+	}
+	for _, try := range []step{
+		func() error { return os.Symlink("/etc/shadow", "link-to-shadow") },
+		func() error { return os.Symlink("../../../../../../../..", "link-to-root") },
+		func() error { return os.Symlink("loop", "loop") },
+		func() error { return os.Symlink(strings.Repeat("x", 4000), "link-to-nowhere") },
+		func() error { return os.Link(file("hard"), "hard-2") },
+		func() error { return unix.Mkfifo("fifo", 0o666) },
+		func() error { _, err := net.Listen("unix", "socket"); return err },
+		func() error { return unix.Mknod("zero", unix.S_IFCHR|0o666, 1<<8|5) },
+		func() error { return os.Truncate(file("sparse"), 1<<40) },
+		func() error { return unix.Chmod(file("setuid"), 0o6755) },
+		func() error { return unix.Chmod(file("setgid"), 0o2755) },
+		func() error { return unix.Chmod(file("setid-only"), 0o4000) },
+		func() error { return unix.Chmod(file("nobody"), 0) },
+		func() error { return unix.Setxattr(file("attribute"), "user.x", bytes.Repeat([]byte("x"), 1000), 0) },
+		func() error {
+			return unix.Setxattr(file("capable"), "security.capability", []byte("\x01\x00\x00\x02\xff\xff\xff\xff\x00\x00\x00\x00\xff\xff\xff\xff\x00\x00\x00\x00"), 0)
+		},
+		func() error { return errors.Join(os.MkdirAll("closed/below", 0o700), os.Chmod("closed", 0)) },
+		func() error { return errors.Join(os.MkdirAll("unlisted/below", 0o700), os.Chmod("unlisted", 0o300)) },
+		func() error { return deep("deep", 2200) },
+	} {
+		if err := try(); err != nil {
+			fmt.Fprintln(g.Stderr, err)
+		}
+	}
+	for _, name := range oddNamesOfFiles {
+		file(name)
+	}
+	return nil
+}
+
+// oddNamesOfFiles are names that programs trip over.
+var oddNamesOfFiles = []string{
+	"new\nline", "\xff\xfe\x80", "-rf", "--", "...", " ", "\x1b[31mred\x1b[0m", "\r", "$(id)", "`id`", "'\"", "a\\b", "\u202egpj.exe", "CON", strings.Repeat("ü", 127), ".stint", "%2e%2e%2f",
+}
+
+// deep makes a folder so many levels deep: further than a path can name.
+func deep(name string, levels int) error {
+	if err := os.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	at, err := unix.Open(name, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	for range levels {
+		if err := unix.Mkdirat(at, "d", 0o700); err != nil {
+			return err
+		}
+		next, err := unix.Openat(at, "d", unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		unix.Close(at)
+		if err != nil {
+			return err
+		}
+		at = next
+	}
+	return unix.Close(at)
+}
+
+// wantHarmless looks at a folder that hostile programs wrote to, however deep:
+// all of it is this user's, and nothing would give rights to whoever runs it.
+func (w *world) wantHarmless(dir string) {
+	w.Helper()
+	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	w.must(err)
+	w.harmlessAt(fd, dir, 0)
+}
+
+func (w *world) harmlessAt(fd int, path string, depth int) {
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	names, _ := f.Readdirnames(-1) // what cannot be listed cannot be run
+	for _, name := range names {
+		var st unix.Stat_t
+		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			continue // in a folder that may not be entered
+		}
+		at := path + "/" + name
+		if depth > 5 {
+			at = path
+		}
+		kind := st.Mode & unix.S_IFMT
+		switch {
+		case int(st.Uid) != os.Geteuid():
+			w.Errorf("%q belongs to user %d on the host", at, st.Uid)
+		case st.Mode&unix.S_ISUID != 0:
+			w.Errorf("%q has mode %o on the host", at, st.Mode)
+		case kind == unix.S_IFBLK, kind == unix.S_IFCHR:
+			w.Errorf("%q is a device on the host", at)
+		}
+		if kind == unix.S_IFREG {
+			if _, err := unix.Lgetxattr(at, "security.capability", nil); err == nil {
+				w.Errorf("%q has capabilities on the host", at)
+			}
+		}
+		if kind != unix.S_IFDIR {
+			continue
+		}
+		if below, err := unix.Openat(fd, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
+			w.harmlessAt(below, at, depth+1)
+		}
+	}
+}
+
+// aliveOnHost tells whether a process of the host has this number.
+func aliveOnHost(pid int) bool { return syscall.Kill(pid, 0) == nil }
