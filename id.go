@@ -21,6 +21,7 @@ const (
 	PrefixOrg          = "org_"
 	PrefixUser         = "usr_"
 	PrefixWorker       = "wrk_"
+	PrefixSandbox      = "sbx_"
 )
 
 // crockford is the alphabet of ULIDs (https://github.com/ulid/spec), lower case.

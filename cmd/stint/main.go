@@ -10,14 +10,16 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/server"
 	"github.com/stint-dev/stint/internal/telemetry"
 )
 
 func main() {
-	namespace.MaybeInit() // a sandbox starts as this program; it does not return there
+	// Sandboxes start as this program; these do not return there.
+	embedded.MaybeRunsc()
+	namespace.MaybeInit()
 	os.Exit(run())
 }
 
@@ -28,7 +30,7 @@ func run() int {
 		return 1
 	}
 	defer stop()
-	env.Serve, env.Probe = serve, probe
+	env.Serve, env.Probe = serve, server.Probe
 	return cli.Main(context.Background(), env)
 }
 
@@ -41,22 +43,4 @@ func serve(ctx context.Context, c config.Config, ready func(cli.Serving)) error 
 		Logger: log,
 		Ready:  func(i server.Info) { ready(cli.Serving(i)) },
 	})
-}
-
-// probe tries the sandbox with a state folder of its own.
-func probe(ctx context.Context) sandbox.Report {
-	report := sandbox.Report{Driver: "namespace"}
-	dir, err := os.MkdirTemp("", "stint-doctor-")
-	if err != nil {
-		report.Notes = []string{err.Error()}
-		return report
-	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
-	driver, err := namespace.New(namespace.Config{StateDir: dir, Instance: fmt.Sprintf("doctor-%d", os.Getpid())})
-	if err != nil {
-		report.Notes = []string{err.Error()}
-		return report
-	}
-	defer func() { _ = driver.Close() }() // nothing was made with it
-	return driver.Probe(ctx)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
 	"github.com/stint-dev/stint/internal/apitest"
 	"github.com/stint-dev/stint/internal/pgtest"
 )
@@ -27,40 +28,40 @@ const (
 // TestKill9 kills the server again and again while runs write, and holds what
 // is left to what clients had seen.
 func TestKill9(t *testing.T) {
-	h := newHost(t)
-	h.start()
-	kills(t, h, func(int) { h.stop(syscall.SIGKILL) })
-	h.stop(syscall.SIGTERM)
-	integrity(t, filepath.Join(h.data, "stint.db"))
+	h := installation.New(t)
+	h.Start()
+	kills(t, h, func(int) { h.Stop(syscall.SIGKILL) })
+	h.Stop(syscall.SIGTERM)
+	integrity(t, filepath.Join(h.Data, "stint.db"))
 }
 
 // TestKill9PostgreSQL does the same on PostgreSQL, which is itself stopped at
 // once every other time.
 func TestKill9PostgreSQL(t *testing.T) {
 	cluster, err := pgtest.StartCluster("")
-	check(t, err)
-	t.Cleanup(func() { check(t, cluster.Close()) })
-	check(t, cluster.CreateDatabase(t.Context(), "stint"))
-	h := newHost(t, "--database", cluster.URL("stint"))
-	h.start()
+	installation.Check(t, err)
+	t.Cleanup(func() { installation.Check(t, cluster.Close()) })
+	installation.Check(t, cluster.CreateDatabase(t.Context(), "stint"))
+	h := installation.New(t, "--database", cluster.URL("stint"))
+	h.Start()
 	kills(t, h, func(round int) {
 		if round%2 == 1 {
-			check(t, cluster.StopImmediate())
-			h.stop(syscall.SIGKILL)
-			check(t, cluster.Start())
+			installation.Check(t, cluster.StopImmediate())
+			h.Stop(syscall.SIGKILL)
+			installation.Check(t, cluster.Start())
 			return
 		}
-		h.stop(syscall.SIGKILL)
+		h.Stop(syscall.SIGKILL)
 	})
 }
 
 func integrity(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
-	check(t, err)
+	installation.Check(t, err)
 	defer db.Close()
 	var answer string
-	check(t, db.QueryRow("pragma integrity_check").Scan(&answer))
+	installation.Check(t, db.QueryRow("pragma integrity_check").Scan(&answer))
 	if answer != "ok" {
 		t.Errorf("integrity check: %s", answer)
 	}
@@ -68,9 +69,9 @@ func integrity(t *testing.T, path string) {
 
 // kills runs 50 runs with output, calls kill at a random moment, restarts and
 // checks, 20 times.
-func kills(t *testing.T, h *host, kill func(round int)) {
-	c := h.login("acme")
-	agent(t, c, "shell", "")
+func kills(t *testing.T, h *installation.Host, kill func(round int)) {
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", "")
 	completed, lost := 0, 0
 	for round := range crashes {
 		c, l := crash(t, h, c, round, kill)
@@ -86,22 +87,22 @@ func kills(t *testing.T, h *host, kill func(round int)) {
 
 const chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
 
-func crash(t *testing.T, h *host, c *client.Client, round int, kill func(int)) (completed, lost int) {
+func crash(t *testing.T, h *installation.Host, c *client.Client, round int, kill func(int)) (completed, lost int) {
 	seen := newWitness()
 	ids := make([]string, runsAtACrash)
 	var followers sync.WaitGroup
 	for i := range ids {
-		ids[i] = create(t, c, stint.NewRun{Prompt: chatter}).ID
+		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: chatter}).ID
 		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
 	}
 	<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
 	kill(round)
-	if took := h.start(); took > 5*time.Second {
+	if took := h.Start(); took > 5*time.Second {
 		t.Errorf("served again after %s", took)
 	}
 	followers.Wait()
 	for _, id := range ids {
-		r := ended(t, c, id)
+		r := installation.Ended(t, c, id)
 		if honest(t, r) {
 			completed++
 		} else {
@@ -109,7 +110,7 @@ func crash(t *testing.T, h *host, c *client.Client, round int, kill func(int)) (
 		}
 		seen.compare(t, c, id)
 	}
-	if left := leftovers(h.data); len(left) > 0 {
+	if left := h.Leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
 	return completed, lost
@@ -157,7 +158,7 @@ func (w *witness) compare(t *testing.T, c *client.Client, id string) {
 	}
 	var journal []stint.Event
 	for e, err := range c.Runs.RecordedEvents(t.Context(), id, 0) {
-		check(t, err)
+		installation.Check(t, err)
 		journal = append(journal, e)
 	}
 	got := w.events[id]

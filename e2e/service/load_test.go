@@ -8,21 +8,22 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 // TestSixtyAtOnce holds sixty runs at the same time.
 func TestSixtyAtOnce(t *testing.T) {
-	h := newHost(t, "--capacity", "60")
-	h.start()
-	c := h.login("acme")
-	agent(t, c, "shell", "")
+	h := installation.New(t, "--capacity", "60")
+	h.Start()
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", "")
 	ids := make([]string, 60)
 	for i := range ids {
-		ids[i] = create(t, c, stint.NewRun{Prompt: "echo begin; sleep 3; echo end"}).ID
+		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: "echo begin; sleep 3; echo end"}).ID
 	}
 	var earliestEnd, latestStart time.Time
 	for _, id := range ids {
-		r := ended(t, c, id)
+		r := installation.Ended(t, c, id)
 		if r.Status != stint.Completed {
 			t.Errorf("run %s is %s: %v", id, r.Status, r.Error)
 			continue
@@ -42,18 +43,18 @@ func TestSixtyAtOnce(t *testing.T) {
 // TestThousandDoNotStarveOne holds the queue to fairness between
 // organisations.
 func TestThousandDoNotStarveOne(t *testing.T) {
-	h := newHost(t, "--capacity", "2", "--drain", "0")
-	h.start()
-	many, one := h.login("acme"), h.login("beta")
-	agent(t, many, "shell", "")
-	agent(t, one, "shell", "")
+	h := installation.New(t, "--capacity", "2", "--drain", "0")
+	h.Start()
+	many, one := h.Login(t, "acme"), h.Login(t, "beta")
+	installation.Agent(t, many, "shell", "")
+	installation.Agent(t, one, "shell", "")
 	for range 1000 {
-		create(t, many, stint.NewRun{Prompt: "sleep 0.2"})
+		installation.Create(t, many, stint.NewRun{Prompt: "sleep 0.2"})
 	}
-	single := ended(t, one, create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
+	single := installation.Ended(t, one, installation.Create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
 	waiting := 0
 	for _, err := range many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
-		check(t, err)
+		installation.Check(t, err)
 		waiting++
 	}
 	if single.Status != stint.Completed || waiting < 500 {
@@ -64,19 +65,19 @@ func TestThousandDoNotStarveOne(t *testing.T) {
 // TestTwoHundredQueued holds the queue to ending everything, and to letting a
 // second organisation's single run through.
 func TestTwoHundredQueued(t *testing.T) {
-	h := newHost(t, "--capacity", "4")
-	h.start()
-	many, one := h.login("acme"), h.login("beta")
-	agent(t, many, "shell", "")
-	agent(t, one, "shell", "")
+	h := installation.New(t, "--capacity", "4")
+	h.Start()
+	many, one := h.Login(t, "acme"), h.Login(t, "beta")
+	installation.Agent(t, many, "shell", "")
+	installation.Agent(t, one, "shell", "")
 	ids := make([]string, 200)
 	for i := range ids {
-		ids[i] = create(t, many, stint.NewRun{Prompt: "sleep 0.05"}).ID
+		ids[i] = installation.Create(t, many, stint.NewRun{Prompt: "sleep 0.05"}).ID
 	}
-	single := ended(t, one, create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
+	single := installation.Ended(t, one, installation.Create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
 	waiting := 0
 	for r, err := range many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
-		check(t, err)
+		installation.Check(t, err)
 		_ = r
 		waiting++
 	}
@@ -84,7 +85,7 @@ func TestTwoHundredQueued(t *testing.T) {
 		t.Errorf("the other organisation's run ended %s when %d runs were still waiting", single.Status, waiting)
 	}
 	for _, id := range ids {
-		if r := ended(t, many, id); r.Status != stint.Completed {
+		if r := installation.Ended(t, many, id); r.Status != stint.Completed {
 			t.Errorf("run %s is %s: %v", id, r.Status, r.Error)
 		}
 	}
@@ -92,34 +93,34 @@ func TestTwoHundredQueued(t *testing.T) {
 
 // TestStopLetsRunsEnd holds SIGTERM to draining.
 func TestStopLetsRunsEnd(t *testing.T) {
-	h := newHost(t)
-	h.start()
-	c := h.login("acme")
-	agent(t, c, "shell", "")
-	r := create(t, c, stint.NewRun{Prompt: "echo begin; sleep 1; echo end > out.txt", ArtifactName: "kept"})
+	h := installation.New(t)
+	h.Start()
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", "")
+	r := installation.Create(t, c, stint.NewRun{Prompt: "echo begin; sleep 1; echo end > out.txt", ArtifactName: "kept"})
 	for e, err := range c.Runs.Events(t.Context(), r.ID, 0) {
-		check(t, err)
+		installation.Check(t, err)
 		if e.Type == stint.EventOutput {
 			break
 		}
 	}
-	h.stop(syscall.SIGTERM)
-	if left := leftovers(h.data); len(left) > 0 {
+	h.Stop(syscall.SIGTERM)
+	if left := h.Leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)
 	}
-	h.start()
-	if got := ended(t, c, r.ID); got.Status != stint.Completed || got.ArtifactVersion == nil {
+	h.Start()
+	if got := installation.Ended(t, c, r.ID); got.Status != stint.Completed || got.ArtifactVersion == nil {
 		t.Errorf("the run that was draining is %s: %v", got.Status, got.Error)
 	}
 }
 
 // TestDataFolderIsPrivate holds the files of an installation to their owner.
 func TestDataFolderIsPrivate(t *testing.T) {
-	h := newHost(t)
-	h.start()
+	h := installation.New(t)
+	h.Start()
 	for _, name := range []string{"", "/key", "/stint.db", "/stint.sock", "/blobs", "/worker"} {
-		info, err := os.Stat(h.data + name)
-		check(t, err)
+		info, err := os.Stat(h.Data + name)
+		installation.Check(t, err)
 		if open := info.Mode().Perm() & 0o077; open != 0 {
 			t.Errorf("%q is %s", name, fmt.Sprint(info.Mode()))
 		}

@@ -23,6 +23,9 @@ type Config struct {
 	Store store.Agents
 	IDs   *stint.IDs
 	Now   func() time.Time
+	// Check refuses definitions that ask for what is known not to be offered
+	// here; nil refuses none.
+	Check func(*stint.Definition) error
 }
 
 // Service keeps agents. It is safe for concurrent use.
@@ -30,6 +33,7 @@ type Service struct {
 	store store.Agents
 	ids   *stint.IDs
 	now   func() time.Time
+	check func(*stint.Definition) error
 }
 
 // New makes a service.
@@ -37,13 +41,13 @@ func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Service{store: c.Store, ids: c.IDs, now: c.Now}
+	return &Service{store: c.Store, ids: c.IDs, now: c.Now, check: c.Check}
 }
 
 // Create stores a new agent with its first version. raw is the definition with
 // the agent's name in it.
 func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.Agent, error) {
-	d, err := digestOf(raw)
+	d, err := s.digestOf(raw)
 	if err != nil {
 		return stint.Agent{}, err
 	}
@@ -72,7 +76,7 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
-	d, err := digestOf(raw)
+	d, err := s.digestOf(raw)
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}

@@ -113,8 +113,11 @@ type digested struct {
 
 // digestOf checks a definition and takes its name and the members that are
 // null, which say nothing, out of it.
-func digestOf(raw []byte) (digested, error) {
+func (s *Service) digestOf(raw []byte) (digested, error) {
 	parsed, err := stint.ParseDefinition(raw)
+	if err == nil && s.check != nil {
+		err = s.check(parsed)
+	}
 	if err != nil {
 		return digested{}, err
 	}

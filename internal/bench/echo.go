@@ -20,13 +20,25 @@ func (l *lab) benchEcho(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.withServer(ctx, func(s *service) error {
-		if err := s.agent(ctx, "speaker"); err != nil {
+	s, err := l.echo(ctx, n)
+	if err != nil {
+		return err
+	}
+	m, e := latency(s), latency(execs)
+	row := Row{What: "POST → first streamed output of `echo`", Measured: m, Goals: []Goal{atMost("p50", m.P50Ms, 15, "ms")}}
+	l.add(row.compare(anchorExec, e, m.P50Ms, e.P50Ms))
+	return nil
+}
+
+// echo works n runs, one after the other, on a server with the flags.
+func (l *lab) echo(ctx context.Context, n int, flags ...string) (s Sample, err error) {
+	err = l.withServer(ctx, func(v *service) error {
+		if err := v.agent(ctx, "speaker"); err != nil {
 			return err
 		}
 		var took []time.Duration
 		for i := range n + warmUps {
-			d, err := s.firstByte(ctx)
+			d, err := v.firstByte(ctx)
 			if err != nil {
 				return err
 			}
@@ -34,11 +46,10 @@ func (l *lab) benchEcho(ctx context.Context) error {
 				took = append(took, d)
 			}
 		}
-		m, e := latency(SampleOf(took)), latency(execs)
-		row := Row{What: "POST → first streamed output of `echo`", Measured: m, Goals: []Goal{atMost("p50", m.P50Ms, 15, "ms")}}
-		l.add(row.compare(anchorExec, e, m.P50Ms, e.P50Ms))
+		s = SampleOf(took)
 		return nil
-	})
+	}, flags...)
+	return s, err
 }
 
 // firstByte creates a run, follows it to its end and returns when its output

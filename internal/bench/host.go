@@ -67,6 +67,9 @@ func Host(ctx context.Context, args []string, in io.Reader, out io.Writer) error
 	if len(args) == 0 {
 		return errors.New("say which host")
 	}
+	if args[0] == hostDial || args[0] == hostFetch {
+		return client(args, out)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -63,6 +63,7 @@ var scenarios = []scenario{
 	{"create", "rate and latency of POST /v1/runs", 30 * time.Second, (*lab).benchCreate},
 	{"claim", "from a creation to the worker that holds the run", 20 * time.Second, (*lab).benchClaim},
 	{"echo", "from a creation to the agent's first output", 30 * time.Second, (*lab).benchEcho},
+	{"sandbox", "starts, memory and network of sandboxes, beside other ways to isolate", 2 * time.Minute, (*lab).benchSandbox},
 	{"throughput", "runs from creation to end, through the sandbox", 40 * time.Second, (*lab).benchThroughput},
 	{"journal", "durable events", 40 * time.Second, (*lab).benchJournal},
 	{"stream", "from an append to the readers of many streams", 40 * time.Second, (*lab).benchStream},

@@ -13,7 +13,7 @@ import (
 func (a *app) bench() *cobra.Command {
 	var o bench.Options
 	c := &cobra.Command{
-		Use:   "bench",
+		Use:   "bench [SCENARIO...]",
 		Short: "Measure the service and this machine in the same call",
 		Long: `Bench starts servers of its own in temporary folders, loads them over the loopback
 interface and prints what it measured, beside what the machine itself gave at the
@@ -24,14 +24,15 @@ and measures best while nothing else runs.
 
 Scenarios:
 ` + scenarioList(),
-		Args: exactly(),
+		Args: cobra.ArbitraryArgs,
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&o.Only, "only", nil, "measure these `scenarios` alone, separated by commas")
 	flags.BoolVar(&o.Quick, "quick", false, "measure smaller amounts, in less than a minute")
 	flags.StringVar(&o.Data, "data", "", "`folder` to make the temporary ones in, on the disk to be measured (default: the system's)")
 	flags.StringVar(&o.Database, "database", "", "PostgreSQL to measure instead of SQLite, as a postgres:// `URL`; databases are made and dropped there (also STINT_DATABASE)")
-	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		o.Only = append(o.Only, args...)
 		if o.Database == "" {
 			o.Database = a.getenv("STINT_DATABASE")
 		}

@@ -14,12 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // finding is the result of one check.
 type finding struct {
 	Check   string   `json:"check"`
-	Result  string   `json:"result"` // ok, warn, fail
+	Result  string   `json:"result"` // ok, none (not there, not needed), warn, fail
 	Message string   `json:"message"`
 	Notes   []string `json:"notes,omitempty"`
 }
@@ -35,7 +37,7 @@ server. It changes nothing. It fails when a server could not run agents here.`,
 	}
 	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")
 	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-		findings := a.checkSandbox(ctx)
+		findings := a.checkIsolation(ctx, data)
 		findings = append(findings, a.checkServerConfig(data)...)
 		findings = append(findings, a.checkLocal(), a.checkServer(ctx))
 		return a.printFindings(findings)
@@ -65,16 +67,45 @@ func (a *app) printFindings(findings []finding) error {
 	return nil
 }
 
-func (a *app) checkSandbox(ctx context.Context) []finding {
-	r := a.Probe(ctx)
+// checkIsolation tells of the isolator that a server would use here, then of
+// the others.
+func (a *app) checkIsolation(ctx context.Context, data string) []finding {
+	c, err := a.serverConfig(data)
+	if err != nil {
+		c = config.Default() // checkServerConfig tells what is wrong
+	}
+	var ruling, others []finding
+	for _, r := range a.Probe(ctx, c) {
+		if r.Driver == c.Isolation {
+			ruling = checkSandbox(r)
+			continue
+		}
+		f := finding{"isolation", "ok", r.Driver + " works " + rights(r) + ".", r.Notes}
+		if !r.Available {
+			f.Result, f.Message = "none", r.Driver+" is not available."
+		}
+		others = append(others, f)
+	}
+	return append(ruling, others...)
+}
+
+func rights(r sandbox.Report) string {
+	if r.Rootless {
+		return "without root's rights"
+	}
+	return "with root's rights"
+}
+
+func checkSandbox(r sandbox.Report) []finding {
 	if !r.Available {
 		return []finding{{"sandbox", "fail", "Agents cannot run here, because they never run without isolation.", r.Notes}}
 	}
-	who := "with root's rights"
-	if r.Rootless {
-		who = "without root's rights"
+	out := []finding{{"sandbox", "ok", fmt.Sprintf("%s works %s.", r.Driver, rights(r)), r.Notes}}
+	if r.Network {
+		out = append(out, finding{Check: "network", Result: "ok", Message: "All that agents send passes the server, which decides and logs it."})
+	} else {
+		out = append(out, finding{Check: "network", Result: "warn", Message: "Agents have no network here."})
 	}
-	out := []finding{{"sandbox", "ok", fmt.Sprintf("%s works %s.", r.Driver, who), r.Notes}}
 	var missing []string
 	for _, limit := range []struct {
 		name string
@@ -93,12 +124,17 @@ func (a *app) checkSandbox(ctx context.Context) []finding {
 // leastDisk is how much space a server should find, in bytes.
 const leastDisk = 1 << 30
 
-func (a *app) checkServerConfig(data string) []finding {
+// serverConfig is what a server in the data folder would use.
+func (a *app) serverConfig(data string) (config.Config, error) {
 	flags := map[string]string{}
 	if data != "" {
 		flags["data"] = data
 	}
-	c, err := a.config(flags)
+	return a.config(flags)
+}
+
+func (a *app) checkServerConfig(data string) []finding {
+	c, err := a.serverConfig(data)
 	if err != nil {
 		return []finding{{Check: "configuration", Result: "fail", Message: err.Error()}}
 	}

@@ -29,8 +29,8 @@ type Env struct {
 
 	// Serve runs a server until ctx ends; ready is called once it answers.
 	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
-	// Probe tells what the machine's sandbox can do.
-	Probe func(ctx context.Context) sandbox.Report
+	// Probe tells what each isolator can do on this machine.
+	Probe func(ctx context.Context, c config.Config) []sandbox.Report
 }
 
 // Serving tells where a started server is.

@@ -37,11 +37,12 @@ func stint() {
 		fmt.Fprintln(os.Stderr, "capacity", c.Capacity, "memory", c.Resources.Memory)
 		return nil
 	}
-	env.Probe = func(context.Context) sandbox.Report {
+	env.Probe = func(context.Context, config.Config) []sandbox.Report {
+		other := sandbox.Report{Driver: "other"}
 		if note := os.Getenv("NO_SANDBOX"); note != "" {
-			return sandbox.Report{Driver: "fake", Notes: []string{note}}
+			return []sandbox.Report{other, {Driver: "namespace", Notes: []string{note}}}
 		}
-		return sandbox.Report{Driver: "fake", Available: true, Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true}}
+		return []sandbox.Report{other, {Driver: "namespace", Available: true, Network: true, Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true}}}
 	}
 	code := cli.Main(context.Background(), env)
 	stop()

@@ -98,7 +98,7 @@ func sit(t *testing.T, h http.Handler, terminals ...int) *person {
 		},
 		ReadPassword: func() ([]byte, error) { return []byte("typed"), nil },
 		Serve:        func(context.Context, config.Config, func(cli.Serving)) error { return nil },
-		Probe:        func(context.Context) sandbox.Report { return sandbox.Report{} },
+		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
 	}
 	return p
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -27,9 +28,21 @@ type Config struct {
 	// Resources are what a run gets whose definition does not say.
 	Resources stint.Resources
 
-	QueueExpiry time.Duration // how long a run may wait for its start; 0 is for ever
-	Drain       time.Duration // how long running runs may go on at a shutdown
-	LeaseTTL    time.Duration // how long a silent worker keeps its runs
+	QueueExpiry   time.Duration  // how long a run may wait for its start; 0 is for ever
+	Parked        int            // sandboxes of the default isolation that are prepared ahead
+	Runsc         string         // absolute path of a runsc to use instead of the one in this binary
+	DockerHost    string         // address of the Docker daemon; empty: as the docker command finds it
+	DockerRuntime string         // of containers; empty: the daemon's default
+	EgressDeny    []netip.Prefix // addresses that no run reaches, whatever its definition allows
+	EgressNoHost  bool           // host.stint.internal is refused too
+	EgressCA      string         // file of further certificates by which servers are believed
+	EgressConns   int            // connections of a run at once
+	EgressRate    stint.Size     // bytes a second of a run, each way; 0 is unlimited
+	Registries    []string       // from which images may come; empty: all
+	ImageCache    stint.Size     // of unpacked images that no run uses
+
+	Drain    time.Duration // how long running runs may go on at a shutdown
+	LeaseTTL time.Duration // how long a silent worker keeps its runs
 }
 
 // SocketName is the name of the socket in the data folder through which the
@@ -40,7 +53,7 @@ const SocketName = "stint.sock"
 func (c *Config) Socket() string { return filepath.Join(c.Data, SocketName) }
 
 // Isolations are the isolators that this binary carries.
-var Isolations = []string{"namespace"}
+var Isolations = []string{"namespace", "gvisor", "docker"}
 
 // Default is the configuration without any source; Data is not set.
 func Default() Config {
@@ -51,6 +64,9 @@ func Default() Config {
 		LogFormat:   "text",
 		Capacity:    64,
 		Resources:   stint.Resources{CPU: 2, Memory: 2 * stint.GiB, Disk: 10 * stint.GiB, Pids: 512},
+		Parked:      4,
+		EgressConns: 256,
+		ImageCache:  20 * stint.GiB,
 		QueueExpiry: 24 * time.Hour,
 		Drain:       30 * time.Second,
 		LeaseTTL:    15 * time.Second,
@@ -92,7 +108,10 @@ func Load(s Sources) (Config, error) {
 			return Config{}, err
 		}
 	}
-	c.Data, c.Storage = s.absolute(c.Data), s.absolute(c.Storage)
+	c.Data, c.Storage, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.Storage), s.absolute(c.EgressCA), s.absolute(c.Runsc)
+	if c.DockerHost == "" {
+		c.DockerHost, _ = s.Environ("DOCKER_HOST")
+	}
 	return c, c.check()
 }
 

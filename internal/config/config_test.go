@@ -5,6 +5,7 @@ import (
 	"flag"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestDefaults(t *testing.T) {
 	}
 	want := config.Default()
 	want.Data = "/home/u/.local/share/stint"
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -56,7 +57,7 @@ func TestEveryDefaultIsAccepted(t *testing.T) {
 	flags := values{"data": "/d"}
 	for _, s := range config.Settings() {
 		value, note, _ := strings.Cut(s.Default, " ")
-		if plain := note == "" || strings.HasPrefix(note, "("); plain && value != "none" {
+		if plain := note == "" || strings.HasPrefix(note, "("); plain && value != "none" && value != "all" {
 			flags[s.Name] = value
 		}
 	}
@@ -66,7 +67,7 @@ func TestEveryDefaultIsAccepted(t *testing.T) {
 	}
 	want := config.Default()
 	want.Data = "/d"
-	if diff := cmp.Diff(want, got); diff != "" || len(flags) < 12 {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" || len(flags) < 12 {
 		t.Errorf("%d defaults shown (-want +got):\n%s", len(flags), diff)
 	}
 }
@@ -83,7 +84,7 @@ func TestOrderOfSources(t *testing.T) {
 	want.Data, want.ConfigFile, want.Listen = "/h/.local/share/stint", "/here/s.yaml", "127.0.0.1:1"
 	want.Capacity, want.PerOrg, want.PerAgent = 3, 2, 1
 	want.Resources.Memory, want.Resources.CPU = 64*stint.MiB, 0.5
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -91,13 +92,17 @@ func TestOrderOfSources(t *testing.T) {
 func TestEverySettingIsHeard(t *testing.T) {
 	t.Parallel()
 	all := values{
-		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "namespace",
+		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "gvisor",
+		"parked": "9", "runsc": "bin/runsc", "docker-host": "unix:///d.sock", "docker-runtime": "crun",
+		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
 		"database": "postgres://u@h/d", "storage": "blobs", "capacity": "5", "per-org": "6", "per-agent": "7",
 		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
 		"drain": "0", "lease-ttl": "1m", "log-level": "debug", "log-format": "json", "config": "c.yaml",
 	}
 	want := config.Config{
-		Data: "/here/d", Listen: ":0", PublicURL: "https://stint.example", Isolation: "namespace",
+		Data: "/here/d", Listen: ":0", PublicURL: "https://stint.example", Isolation: "gvisor",
+		Parked: 9, Runsc: "/here/bin/runsc", DockerHost: "unix:///d.sock", DockerRuntime: "crun",
+		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
 		Database: "postgres://u@h/d", Storage: "/here/blobs", ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
 		Capacity: 5, PerOrg: 6, PerAgent: 7, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
 		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
@@ -115,7 +120,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -142,6 +147,10 @@ func TestRefusals(t *testing.T) {
 		"large file":      {file: strings.Repeat("#", 1<<20+1), want: "more than"},
 		"listen":          {flags: values{"listen": "8700"}, want: "no address such as"},
 		"port":            {flags: values{"listen": "a:99999"}, want: "no port"},
+		"egress-deny":     {flags: values{"egress-deny": "10.0.0.0/8,lan"}, want: "'lan' is no CIDR"},
+		"egress-rate":     {flags: values{"egress-rate": "1"}, want: "less than 64KiB"},
+		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is no registry"},
+		"parked":          {flags: values{"parked": "1001"}, want: "between 0 and 1000"},
 		"isolation":       {flags: values{"isolation": "hope"}, want: "not one of namespace"},
 		"database":        {flags: values{"database": "mysql://u:hunter2@h/d"}, want: "postgres://"},
 		"storage":         {flags: values{"storage": "ftp://x"}, want: "a folder only"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -66,6 +67,51 @@ var settings = []setting{
 		c.Isolation = v
 		return oneOf(v, Isolations)
 	}},
+	{"parked", "N", "4", "sandboxes of that isolation that are prepared ahead, 0 to 1000, so that runs start at once", func(c *Config, v string) error {
+		return whole(v, 0, 1000, &c.Parked)
+	}},
+	{"runsc", "FILE", "the one in this binary", "runsc program for the gvisor isolation", func(c *Config, v string) error {
+		c.Runsc = v
+		return required(v)
+	}},
+	{"docker-host", "URL", "DOCKER_HOST or unix:///var/run/docker.sock", "docker daemon for the docker isolation", func(c *Config, v string) error {
+		c.DockerHost = v
+		return required(v)
+	}},
+	{"docker-runtime", "NAME", "the daemon's default", "runtime of containers that shares the kernel of this machine, such as crun", func(c *Config, v string) error {
+		c.DockerRuntime = v
+		return required(v)
+	}},
+	{"egress-deny", "LIST", "none", "addresses that no run reaches, whatever its definition allows, separated by commas: CIDR, private (all that is not the internet), host (host.stint.internal)", func(c *Config, v string) error {
+		return c.deny(v)
+	}},
+	{"egress-ca", "FILE", "none", "PEM file of further certificates by which servers are believed whose TLS ends at the proxy", func(c *Config, v string) error {
+		c.EgressCA = v
+		return required(v)
+	}},
+	{"egress-connections", "N", "256", "connections of a run at once, 1 to 65536", func(c *Config, v string) error {
+		return whole(v, 1, 65536, &c.EgressConns)
+	}},
+	{"egress-rate", "SIZE", "0 (unlimited)", "bytes a second that a run may send, and receive; 64KiB or more", func(c *Config, v string) error {
+		if v == "0" {
+			c.EgressRate = 0
+			return nil
+		}
+		return size(v, 64*stint.KiB, &c.EgressRate)
+	}},
+	{"image-registries", "LIST", "all", "registries that images may come from, separated by commas, such as docker.io,registry.example.com:5000", func(c *Config, v string) error {
+		c.Registries = nil
+		for name := range strings.SplitSeq(v, ",") {
+			if name = strings.TrimSpace(name); name == "" || strings.Contains(name, "/") {
+				return fmt.Errorf("'%s' is no registry such as registry.example.com:5000", name)
+			}
+			c.Registries = append(c.Registries, name)
+		}
+		return nil
+	}},
+	{"image-cache", "SIZE", "20GiB", "unpacked images that are kept though no run uses them", func(c *Config, v string) error {
+		return size(v, 0, &c.ImageCache)
+	}},
 	{"database", "URL", "SQLite in the data folder", "postgreSQL to keep state in, as postgres://USER@HOST/NAME; give a password in the environment rather than as a flag", func(c *Config, v string) error {
 		c.Database = v
 		return checkURL(v, "postgres", "postgresql")
@@ -126,6 +172,31 @@ var settings = []setting{
 		c.LogFormat = v
 		return oneOf(v, []string{"text", "json"})
 	}},
+}
+
+// notInternet are the addresses that belong to networks of their own.
+var notInternet = []string{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10"}
+
+// deny adds what a list names.
+func (c *Config) deny(list string) error {
+	c.EgressDeny, c.EgressNoHost = nil, false
+	for word := range strings.SplitSeq(list, ",") {
+		switch word = strings.TrimSpace(word); word {
+		case "host":
+			c.EgressNoHost = true
+		case "private":
+			for _, p := range notInternet {
+				c.EgressDeny = append(c.EgressDeny, netip.MustParsePrefix(p))
+			}
+		default:
+			p, err := netip.ParsePrefix(word)
+			if err != nil {
+				return fmt.Errorf("'%s' is no CIDR such as 10.0.0.0/8, and not private or host", word)
+			}
+			c.EgressDeny = append(c.EgressDeny, p.Masked())
+		}
+	}
+	return nil
 }
 
 func required(v string) error {

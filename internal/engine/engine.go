@@ -23,7 +23,9 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -39,8 +41,15 @@ const (
 // Config is what an Engine is made of. Dispatcher, Driver, Library, IDs, Now
 // and Dir are required.
 type Config struct {
-	Dispatcher   dispatch.Dispatcher
-	Driver       sandbox.Driver
+	Dispatcher dispatch.Dispatcher
+	Driver     sandbox.Driver // of definitions that name none
+	// Isolator gives another by its name, or the reason why not; nil offers no
+	// other.
+	Isolator     func(ctx context.Context, name string) (sandbox.Driver, error)
+	Images       Images       // nil offers none but the host's own system
+	Gate         *egress.Gate // nil gives sandboxes no network
+	TrustBundle  string       // file of the certificates that make the gate believed
+	Parked       int          // sandboxes that are prepared ahead
 	Library      *content.Library
 	IDs          *stint.IDs
 	Now          func() time.Time
@@ -80,6 +89,10 @@ func (c *Config) defaults() {
 type Engine struct {
 	c     Config
 	cache *cache
+	pool  *pool.Pool
+	work  string // folder of the sandboxes' folders
+
+	networks sync.Map // by driver's name, whether its sandboxes have networks that we can hold
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
@@ -105,13 +118,23 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Engine{c: c, cache: volumes, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}, nil
+	e := &Engine{c: c, cache: volumes, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
+	e.pool = pool.New(pool.Config{
+		Driver: c.Driver, Dir: work, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
+		Size: c.Parked, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,
+	})
+	return e, nil
 }
 
 // Run works runs until ctx ends, then lets running ones go on for the drain
 // time, ends what is left and gives the worker's life up. After a lost lease
 // it begins a new life.
 func (e *Engine) Run(ctx context.Context) error {
+	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
+	var parking sync.WaitGroup
+	parking.Go(func() { e.pool.Fill(filling) })
+	defer parking.Wait()
+	defer stopFilling()
 	for ctx.Err() == nil {
 		if err := e.live(ctx); err != nil && ctx.Err() == nil {
 			e.c.Logger.Error("worker life ended; starting a new one", "error", err)

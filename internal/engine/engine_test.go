@@ -63,7 +63,8 @@ func TestRunCompletes(t *testing.T) {
 		said = append(said, e.Message)
 	}
 	if diff := cmp.Diff([]string{
-		"Workspace, home and volumes are ready.", "The sandbox is ready.", "The agent's command started.",
+		"Workspace, home and volumes are ready.", "The sandbox is ready.",
+		"The agent asks for the network mode 'public', but sandboxes of this server have no network.", "The agent's command started.",
 		"The agent's command ended.", "Workspace and home are stored.",
 	}, said); diff != "" {
 		t.Errorf("system log (-want +got):\n%s", diff)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/pool"
 )
 
 // Why a job's context ends before its command does.
@@ -28,7 +28,6 @@ type job struct {
 	e   *Engine
 	a   dispatch.Assignment
 	log *slog.Logger
-	dir string
 
 	ctx    context.Context // ends with a cause; cleaning up goes on without it
 	cancel context.CancelCauseFunc
@@ -37,6 +36,12 @@ type job struct {
 	record  *recorder
 	decoder framework.Decoder
 	sandbox sandbox.Sandbox
+	place   *pool.Place
+
+	driver     sandbox.Driver
+	image      string   // folder of the unpacked image; empty shows the host's system
+	imageEnv   []string // of the image's configuration
+	disconnect func()   // ends the way out; what it tried is logged then
 
 	home, workspace string // folders on the host
 	homeFrom        string // digests that they were made from
@@ -48,7 +53,7 @@ func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {
 	jctx, cancel := context.WithCancelCause(ctx)
 	return &job{
 		e: e, a: a, log: e.c.Logger.With("run", a.Run.ID), ctx: jctx, cancel: cancel,
-		dir: filepath.Join(e.c.Dir, "work", a.Run.ID),
+		disconnect: func() {},
 	}
 }
 
@@ -71,7 +76,7 @@ func (j *job) work() ending {
 	if j.a.Err != nil {
 		return j.failure("prepare", j.a.Err)
 	}
-	if err := j.offers(); err != nil {
+	if err := j.choose(); err != nil {
 		return j.failure("check the definition", err)
 	}
 	if err := j.materialise(); err != nil {
@@ -106,6 +111,7 @@ func (j *job) supervise() ending {
 		exit = <-exited
 	}
 	stopSampling()
+	j.disconnect()
 	j.record.closeOutput()
 	j.record.system("info", "The agent's command ended.", map[string]any{
 		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": j.e.c.Now().Sub(begin).Milliseconds(),

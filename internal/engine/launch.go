@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -16,54 +15,6 @@ import (
 
 // defaultPath is where commands are looked up inside a sandbox.
 const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-// prepareSandbox builds the sandbox; no foreign code runs yet.
-func (j *job) prepareSandbox(mounts []sandbox.Mount) error {
-	begin := j.e.c.Now()
-	scratch, given := filepath.Join(j.dir, "scratch"), filepath.Join(j.dir, "run")
-	for _, dir := range []string{scratch, given} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("make folder: %w", err)
-		}
-	}
-	if err := os.WriteFile(filepath.Join(given, framework.PromptFile), []byte(j.a.Run.Prompt), 0o644); err != nil {
-		return fmt.Errorf("write prompt: %w", err)
-	}
-	box, err := j.e.c.Driver.Prepare(j.ctx, sandbox.Spec{
-		ID: j.a.Run.ID, Resources: j.resources(), Home: j.home, Workspace: j.workspace, Scratch: scratch, Run: given,
-		Mounts: mounts,
-	})
-	if err != nil {
-		return fmt.Errorf("prepare sandbox: %w", err)
-	}
-	j.sandbox = box
-	j.clean.add(box.Close)
-	metadata := j.since(begin)
-	metadata["driver"] = j.e.c.Driver.Name()
-	j.record.system("info", "The sandbox is ready.", metadata)
-	return nil
-}
-
-func (j *job) resources() sandbox.Resources {
-	r := j.e.c.Resources
-	d := j.a.Spec.Definition.Resources
-	if d == nil {
-		return r
-	}
-	if d.CPU > 0 {
-		r.CPU = d.CPU
-	}
-	if d.Memory > 0 {
-		r.Memory = int64(d.Memory)
-	}
-	if d.Disk > 0 {
-		r.Disk = int64(d.Disk)
-	}
-	if d.Pids > 0 {
-		r.Pids = d.Pids
-	}
-	return r
-}
 
 // launch starts the framework's command.
 func (j *job) launch() error {
@@ -76,11 +27,18 @@ func (j *job) launch() error {
 	if err != nil {
 		return err
 	}
+	env, err := j.environment(prompt)
+	if err != nil {
+		return err
+	}
+	if err := j.connect(); err != nil {
+		return err
+	}
 	j.record.decode(f.NewDecoder())
 	j.decoder = j.record.decoder
 	j.started = true
 	err = j.sandbox.Start(j.ctx, sandbox.Command{
-		Argv: plan.Argv, Env: j.environment(prompt), Dir: j.a.Spec.Definition.ArtifactPath(), Stdin: bytes.NewReader(plan.Stdin),
+		Argv: plan.Argv, Env: env, Dir: j.a.Spec.Definition.ArtifactPath(), Stdin: bytes.NewReader(plan.Stdin),
 		Stdout: j.record.writer(framework.Stdout), Stderr: j.record.writer(framework.Stderr),
 	})
 	if err != nil {
@@ -90,14 +48,24 @@ func (j *job) launch() error {
 	return nil
 }
 
-// environment is the agent's: what every sandbox has, then the definition's,
-// the variables and the secrets, of which later ones win.
-func (j *job) environment(prompt string) []string {
+// environment is the agent's: what every sandbox has, then the image's, the
+// definition's, the variables and the secrets, of which later ones win.
+func (j *job) environment(prompt string) ([]string, error) {
 	s, secrets := j.a.Spec, j.visibleSecrets(j.a.Secrets())
 	env := map[string]string{
 		"PATH": defaultPath, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp", "SHELL": "/bin/bash",
 		"HOME": sandbox.HomeDir, "USER": "agent", "LOGNAME": "agent", "PWD": s.Definition.ArtifactPath(),
 	}
+	for _, kv := range j.imageEnv {
+		if name, value, ok := strings.Cut(kv, "="); ok && name != "HOME" && name != "PWD" {
+			env[name] = value
+		}
+	}
+	trust, err := j.trust()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(env, trust)
 	for name, value := range s.Definition.Environment {
 		env[name] = spec.Interpolate(value, s.Variables, secrets)
 	}
@@ -111,5 +79,5 @@ func (j *job) environment(prompt string) []string {
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		out = append(out, name+"="+env[name])
 	}
-	return out
+	return out, nil
 }

@@ -2,65 +2,145 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/spec"
 )
 
-// materialise lays out the folders of the run: home and workspace as they were
-// left, volumes from the cache.
+// materialise gives the run its sandbox, with home and workspace as they were
+// left and volumes from the cache. No foreign code runs yet.
 func (j *job) materialise() error {
 	begin := j.e.c.Now()
-	if err := os.Mkdir(j.dir, 0o700); err != nil {
-		return fmt.Errorf("make work folder: %w", err)
+	ready, err := j.lodge()
+	if err != nil {
+		return err
 	}
-	j.clean.add(func(context.Context) error { return removeTree(j.dir) })
+	mounts, err := j.mounts()
+	if err != nil {
+		return err
+	}
+	if ready {
+		if ready, err = j.adopt(mounts); err != nil {
+			return err
+		}
+	}
+	if err := j.fill(); err != nil {
+		return err
+	}
+	metadata := j.since(begin)
+	metadata["volumes"] = len(j.a.Spec.Volumes)
+	j.record.system("info", "Workspace, home and volumes are ready.", metadata)
+	if !ready {
+		err = j.prepareSandbox(mounts)
+	}
+	return err
+}
+
+// lodge gives the run its folders: those of a sandbox that waits, or new ones.
+func (j *job) lodge() (ready bool, err error) {
+	if j.driver == j.e.c.Driver && j.image == "" {
+		if p := j.e.pool.Take(); p != nil {
+			j.place, ready = p, true
+			j.hold(p.Box)
+		}
+	}
+	if !ready {
+		if j.place, err = pool.Lay(filepath.Join(j.e.work, j.a.Run.ID)); err != nil {
+			return false, err
+		}
+	}
+	// Before the sandbox, so that it is closed first.
+	j.clean = append(closers{func(context.Context) error { return removeTree(j.place.Dir) }}, j.clean...)
+	return ready, nil
+}
+
+// hold sees to it that a sandbox is closed.
+func (j *job) hold(box sandbox.Sandbox) {
+	j.sandbox = box
+	j.clean.add(box.Close)
+	if n := box.Network(); n != nil {
+		j.clean.add(func(context.Context) error { return n.Close() })
+	}
+}
+
+// mounts lists what the run shows beside home and workspace.
+func (j *job) mounts() ([]sandbox.Mount, error) {
 	s := j.a.Spec
-	j.homeFrom, j.workspaceFrom = s.Home, s.Workspace
-	var err error
-	if j.home, err = j.folder("home", s.Home); err != nil {
-		return fmt.Errorf("lay out home: %w", err)
-	}
-	if j.workspace, err = j.folder("workspace", s.Workspace); err != nil {
-		return fmt.Errorf("lay out workspace: %w", err)
-	}
 	mounts := make([]sandbox.Mount, 0, len(s.Volumes)+1)
 	for i, v := range s.Volumes {
 		source, err := j.volume(i, v)
 		if err != nil {
-			return fmt.Errorf("lay out volume %s: %w", v.Name, err)
+			return nil, fmt.Errorf("lay out volume %s: %w", v.Name, err)
 		}
 		mounts = append(mounts, sandbox.Mount{Source: source, Target: v.Path, Writable: v.Writable})
 	}
 	if p := s.Definition.ArtifactPath(); p != sandbox.WorkspaceDir {
-		mounts = append(mounts, sandbox.Mount{Source: j.workspace, Target: p, Writable: true})
+		mounts = append(mounts, sandbox.Mount{Source: j.place.Workspace, Target: p, Writable: true})
 	}
-	metadata := j.since(begin)
-	metadata["volumes"] = len(s.Volumes)
-	j.record.system("info", "Workspace, home and volumes are ready.", metadata)
-	return j.prepareSandbox(mounts)
+	return mounts, nil
 }
 
-// folder makes a private, writable folder with the files of a stored tree.
-func (j *job) folder(name, digest string) (string, error) {
-	dir := filepath.Join(j.dir, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return "", err
+// adopt makes a waiting sandbox this run's. One that takes no mounts is closed,
+// and the run gets another in its folders; drivers of such sandboxes are slow
+// to start, so that their runs with mounts start as they would without a pool.
+func (j *job) adopt(mounts []sandbox.Mount) (bool, error) {
+	err := j.sandbox.Attach(j.ctx, j.resources(), mounts)
+	switch {
+	case err == nil:
+		j.record.system("info", "The sandbox is ready.", map[string]any{"driver": j.driver.Name(), "prepared": "ahead"})
+		return true, nil
+	case !errors.Is(err, sandbox.ErrAttach):
+		return false, fmt.Errorf("adopt sandbox: %w", err)
 	}
+	if err := j.sandbox.Close(j.ctx); err != nil {
+		return false, fmt.Errorf("close sandbox: %w", err)
+	}
+	if err := errors.Join(removeTree(j.place.Scratch), os.Mkdir(j.place.Scratch, 0o700)); err != nil {
+		return false, fmt.Errorf("clear scratch folder: %w", err)
+	}
+	return false, nil
+}
+
+// fill puts the run's files into its folders.
+func (j *job) fill() error {
+	s := j.a.Spec
+	j.home, j.workspace = j.place.Home, j.place.Workspace
+	j.homeFrom, j.workspaceFrom = s.Home, s.Workspace
+	if err := j.checkout(s.Home, j.home); err != nil {
+		return fmt.Errorf("lay out home: %w", err)
+	}
+	if err := j.checkout(s.Workspace, j.workspace); err != nil {
+		return fmt.Errorf("lay out workspace: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(j.place.Run, framework.PromptFile), []byte(j.a.Run.Prompt), 0o644); err != nil {
+		return fmt.Errorf("write prompt: %w", err)
+	}
+	return nil
+}
+
+// checkout puts the files of a stored tree into an empty folder.
+func (j *job) checkout(digest, dir string) error {
 	if digest == "" {
-		return dir, nil
+		return nil
 	}
-	return dir, j.e.c.Library.Checkout(j.ctx, j.a.OrgID, digest, dir)
+	return j.e.c.Library.Checkout(j.ctx, j.a.OrgID, digest, dir)
 }
 
 // volume gives the folder to mount: the shared checkout, or a private copy
 // where the agent may write.
 func (j *job) volume(i int, v spec.Volume) (string, error) {
 	if v.Writable {
-		return j.folder(fmt.Sprintf("volume-%d", i), v.Digest)
+		dir := filepath.Join(j.place.Dir, fmt.Sprintf("volume-%d", i))
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			return "", err
+		}
+		return dir, j.checkout(v.Digest, dir)
 	}
 	dir, release, err := j.e.cache.acquire(j.ctx, j.a.OrgID, v.Digest)
 	if err != nil {
@@ -68,4 +148,41 @@ func (j *job) volume(i int, v spec.Volume) (string, error) {
 	}
 	j.clean.add(func(context.Context) error { release(); return nil })
 	return dir, nil
+}
+
+// prepareSandbox builds the sandbox of a run that found none waiting.
+func (j *job) prepareSandbox(mounts []sandbox.Mount) error {
+	begin := j.e.c.Now()
+	s := j.place.Spec(j.a.Run.ID)
+	s.Image, s.Resources, s.Mounts, s.Network = j.image, j.resources(), mounts, j.e.networked(j.ctx, j.driver)
+	box, err := j.driver.Prepare(j.ctx, s)
+	if err != nil {
+		return fmt.Errorf("prepare sandbox: %w", err)
+	}
+	j.hold(box)
+	metadata := j.since(begin)
+	metadata["driver"] = j.driver.Name()
+	j.record.system("info", "The sandbox is ready.", metadata)
+	return nil
+}
+
+func (j *job) resources() sandbox.Resources {
+	r := j.e.c.Resources
+	d := j.a.Spec.Definition.Resources
+	if d == nil {
+		return r
+	}
+	if d.CPU > 0 {
+		r.CPU = d.CPU
+	}
+	if d.Memory > 0 {
+		r.Memory = int64(d.Memory)
+	}
+	if d.Disk > 0 {
+		r.Disk = int64(d.Disk)
+	}
+	if d.Pids > 0 {
+		r.Pids = d.Pids
+	}
+	return r
 }

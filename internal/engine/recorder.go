@@ -143,17 +143,22 @@ func (r *recorder) signal() {
 
 // system logs what Stint did for the run.
 func (r *recorder) system(level, message string, metadata map[string]any) {
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	r.log(stint.LogEntry{
+		Timestamp: stint.TimeOf(r.j.e.c.Now()), Type: stint.LogSystem, Level: level, Message: r.masker.Mask(message), Metadata: metadata,
+	})
+}
+
+// log queues an entry, which is masked already.
+func (r *recorder) log(e stint.LogEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.fenced {
 		return
 	}
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	r.logs = append(r.logs, stint.LogEntry{
-		Timestamp: stint.TimeOf(r.j.e.c.Now()), Type: stint.LogSystem, Level: level, Message: r.masker.Mask(message), Metadata: metadata,
-	})
+	r.logs = append(r.logs, e)
 	r.signal()
 }
 

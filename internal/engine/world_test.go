@@ -43,6 +43,7 @@ type world struct {
 	caller  auth.Caller
 	ids     *stint.IDs
 	local   *dispatch.Local
+	dir     string
 	stop    func() // stops the engine and waits
 }
 
@@ -65,7 +66,7 @@ func newWorld(t *testing.T, script fake.Script, changes ...change) *world {
 	t.Cleanup(func() { check(t, bus.Close()) })
 	f := feed.New(db, bus, false)
 	local := dispatch.NewLocal(dispatch.Config{Store: db, Bus: bus, Feed: f, Sealer: sealer, Now: time.Now, Poll: 50 * time.Millisecond})
-	w := &world{t: t, store: db, feed: f, library: library, ids: ids, local: local}
+	w := &world{t: t, store: db, feed: f, library: library, ids: ids, local: local, dir: dir}
 	w.runs = runs.New(runs.Config{Store: db, Dispatch: local, Bus: bus, Sealer: sealer, IDs: ids, Now: time.Now})
 	member, err := db.EnsureMember(t.Context(), store.Member{OrgID: ids.New(stint.PrefixOrg), OrgName: "acme", UserID: ids.New(stint.PrefixUser), UserName: "ann", Role: "owner", CreatedAt: stint.TimeOf(time.Now())})
 	check(t, err)

@@ -31,6 +31,9 @@ func (s *server) chores() []maintain.Chore {
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
 	}
+	if s.images != nil {
+		all = append(all, maintain.Chore{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
+	}
 	if limit := s.c.QueueExpiry; limit > 0 {
 		all = append(all, maintain.Chore{Name: "end runs that waited too long", Every: time.Minute, Do: func(ctx context.Context) error {
 			_, err := s.dispatch.Expire(ctx, stint.TimeOf(time.Now().Add(-limit)))

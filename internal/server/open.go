@@ -18,8 +18,6 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/notify/inproc"
 	"github.com/stint-dev/stint/internal/notify/pgnotify"
-	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/secret"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/postgres"
@@ -103,24 +101,6 @@ func openKeys(d *dataFolder) (*keys, error) {
 		return nil, fmt.Errorf("open sealer: %w", err)
 	}
 	return &keys{sealer: sealer, signing: signing}, nil
-}
-
-// openSandbox opens the isolator and refuses to go on without it.
-func openSandbox(ctx context.Context, c *config.Config, d *dataFolder, log *slog.Logger) (*namespace.Driver, error) {
-	if c.Isolation != "namespace" {
-		return nil, fmt.Errorf("the isolation %q is not supported by this build; use --isolation namespace", c.Isolation)
-	}
-	driver, err := namespace.New(namespace.Config{StateDir: d.join("sandbox"), Instance: strings.TrimPrefix(d.host, "host_"), Private: []string{d.path}, Logger: log})
-	if err != nil {
-		return nil, fmt.Errorf("open sandbox: %w", err)
-	}
-	report := driver.Probe(ctx)
-	if !report.Available {
-		_ = driver.Close()
-		return nil, fmt.Errorf("%w: %s. Agents are never run without isolation", sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
-	}
-	log.Info("sandbox", "driver", report.Driver, "rootless", report.Rootless, "cpu", report.Limits.CPU, "memory", report.Limits.Memory, "pids", report.Limits.Pids, "disk", report.Limits.Disk)
-	return driver, nil
 }
 
 func newIDs() *stint.IDs { return stint.NewIDs(time.Now, rand.Reader) }

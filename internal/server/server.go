@@ -63,6 +63,8 @@ type server struct {
 	dispatch *dispatch.Local
 	auth     *auth.Service
 	worker   *engine.Engine
+	images   *images                       // nil without a worker
+	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
 	registry *prometheus.Registry
 
 	journal func(store.Journal) store.Journal // puts something before the database's; nil: nothing
@@ -147,14 +149,32 @@ func (s *server) openContent() error {
 // openWorker makes the worker. What an earlier life of this installation held
 // is known to be lost, so it ends before anything new begins.
 func (s *server) openWorker(ctx context.Context) error {
-	driver, err := openSandbox(ctx, &s.c, s.data, s.log)
+	out, err := s.openWayOut()
 	if err != nil {
 		return err
 	}
-	s.closeWith(driver.Close)
+	isolators, err := openIsolators(ctx, hostParts{
+		c: &s.c, state: s.data.join("sandbox"), private: []string{s.data.path}, instance: strings.TrimPrefix(s.data.host, "host_"), trust: out.trust, log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.closeWith(isolators.close)
+	images, err := s.openImages(ctx)
+	if err != nil {
+		return err
+	}
+	s.offers = func(d *stint.Definition) error {
+		return errors.Join(isolators.allows(d.Sandbox), images.allows(d.Image))
+	}
+	driver, err := isolators.get(ctx, s.c.Isolation)
+	if err != nil {
+		return err
+	}
 	r := s.c.Resources
 	s.worker, err = engine.New(ctx, engine.Config{
-		Dispatcher: s.dispatch, Driver: driver, Library: s.library, IDs: s.ids, Now: time.Now,
+		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
+		Library: s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
 		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
 		Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
@@ -251,7 +271,7 @@ func (s *server) handler(streams context.Context) http.Handler {
 	return httpapi.New(httpapi.Config{
 		Auth:        s.auth,
 		Vault:       vault.New(vault.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
-		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now}),
+		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
 		Trees:       s.trees(),
 		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now}),
 		Feed:        s.feed,

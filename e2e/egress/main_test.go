@@ -1,0 +1,96 @@
+package egress_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// The internet of these tests: names, and addresses that belong to no private
+// network.
+var internet = map[string]string{
+	"files.example.com":  "93.184.215.14",
+	"api.example.com":    "93.184.215.15",
+	"pypi.example.org":   "93.184.215.16",
+	"npm.example.org":    "93.184.215.17",
+	"evil.example.net":   "93.184.215.18",
+	"bank.example.com":   "93.184.215.19",
+	"rebind.example.net": "192.168.77.1", // a name of the internet that points into a private network
+}
+
+const insideEnv = "STINT_E2E_EGRESS_INSIDE"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(insideEnv) == "" {
+		os.Exit(again())
+	}
+	if err := makeInternet(); err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need root's rights for a network of their own:", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := installation.CleanUp(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// again runs the tests in namespaces of their own.
+func again() int {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	c := exec.Command(self, os.Args[1:]...)
+	c.Env = append(os.Environ(), insideEnv+"=1")
+	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
+	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET | unix.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	err = c.Run()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "these tests need root's rights for a network of their own:", err)
+		return 1
+	}
+	return 0
+}
+
+// makeInternet raises the loopback interface with all addresses, and resolves
+// the names.
+func makeInternet() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	errs := []error{netlink.LinkSetUp(lo)}
+	hosts := "127.0.0.1 localhost\n"
+	for name, ip := range internet {
+		address, err := netlink.ParseAddr(ip + "/32")
+		if err != nil {
+			return err
+		}
+		errs = append(errs, netlink.AddrAdd(lo, address))
+		hosts += ip + " " + name + "\n"
+	}
+	dir, err := os.MkdirTemp("", "stint-etc-")
+	if err != nil {
+		return err
+	}
+	errs = append(errs, unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	for name, text := range map[string]string{"hosts": hosts, "resolv.conf": "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"} {
+		path := filepath.Join(dir, name)
+		errs = append(errs, os.WriteFile(path, []byte(text), 0o644), unix.Mount(path, "/etc/"+name, "", unix.MS_BIND, ""))
+	}
+	return errors.Join(errs...)
+}

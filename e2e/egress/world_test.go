@@ -1,0 +1,209 @@
+package egress_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// world is an installation, and the servers of an internet.
+type world struct {
+	*testing.T
+	client *client.Client
+	host   *installation.Host
+}
+
+func newWorld(t *testing.T, flags ...string) *world {
+	t.Helper()
+	h := installation.New(t, append([]string{"--egress-ca", authorityFile(t)}, flags...)...)
+	h.Start()
+	return &world{t, h.Login(t, "acme"), h}
+}
+
+// authority vouches for the servers of these tests.
+var authority = sync.OnceValues(func() (tls.Certificate, *x509.Certificate) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		panic(err)
+	}
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "An authority of the internet"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
+	if err != nil {
+		panic(err)
+	}
+	leaf, err := x509.ParseCertificate(raw)
+	if err != nil {
+		panic(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}, leaf
+})
+
+func authorityFile(t *testing.T) string {
+	t.Helper()
+	ca, _ := authority()
+	path := filepath.Join(t.TempDir(), "internet.pem")
+	installation.Check(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Certificate[0]}), 0o644))
+	return path
+}
+
+// certificate is a server's.
+func certificate(t *testing.T, host string) tls.Certificate {
+	t.Helper()
+	ca, parent := authority()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	installation.Check(t, err)
+	c := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, c, parent, key.Public(), ca.PrivateKey)
+	installation.Check(t, err)
+	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
+}
+
+// server answers on a host of the internet, with TLS on port 443.
+func server(t *testing.T, name string, port int, h http.Handler) {
+	t.Helper()
+	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", internet[name], port))
+	installation.Check(t, err)
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if port == 443 {
+			srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate(t, name)}, NextProtos: []string{"h2", "http/1.1"}}
+			_ = srv.ServeTLS(l, "", "")
+			return
+		}
+		_ = srv.Serve(l)
+	}()
+	t.Cleanup(func() { _ = srv.Close(); <-done })
+}
+
+// definition is an agent's, beyond its name and framework.
+type definition map[string]any
+
+// run pushes an agent, runs a script in it and waits for its end.
+func (w *world) run(d definition, script string, secrets map[string]string) (*stint.Run, string) {
+	w.Helper()
+	all := definition{"name": fmt.Sprintf("a%d", time.Now().UnixNano()), "framework": "shell"}
+	maps.Copy(all, d)
+	raw, err := json.Marshal(all)
+	installation.Check(w, err)
+	_, err = w.client.Agents.Create(w.Context(), raw)
+	installation.Check(w, err)
+	r := installation.Create(w, w.client, stint.NewRun{Agent: all["name"].(string), Prompt: script, Secrets: secrets})
+	r = installation.Ended(w, w.client, r.ID)
+	return r, w.output(r.ID)
+}
+
+// succeed runs a script that must complete.
+func (w *world) succeed(d definition, script string) (*stint.Run, string) {
+	w.Helper()
+	r, out := w.run(d, script, nil)
+	if r.Status != stint.Completed {
+		w.Fatalf("the run %s: %v\n%s\n%s", r.Status, deref(r.Error), out, strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"))
+	}
+	return r, out
+}
+
+func deref(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+func (w *world) output(id string) string {
+	w.Helper()
+	var b strings.Builder
+	for e, err := range w.client.Runs.Events(w.Context(), id, 0) {
+		installation.Check(w, err)
+		if e.Type == stint.EventOutput {
+			var o stint.OutputData
+			installation.Check(w, json.Unmarshal(e.Data, &o))
+			b.WriteString(o.Content)
+		}
+	}
+	return b.String()
+}
+
+func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
+	w.Helper()
+	var out []stint.LogEntry
+	for e, err := range w.client.Runs.Logs(w.Context(), id, client.LogFilter{Type: kind}) {
+		installation.Check(w, err)
+		out = append(out, e)
+	}
+	return out
+}
+
+// lines are log entries as text, metadata and all.
+func (w *world) lines(id string, kind stint.LogType) []string {
+	w.Helper()
+	var out []string
+	for _, e := range w.logs(id, kind) {
+		m, err := json.Marshal(e.Metadata)
+		installation.Check(w, err)
+		out = append(out, e.Level+" "+e.Message+" "+string(m))
+	}
+	return out
+}
+
+// logged demands an entry with all the members.
+func (w *world) logged(id string, want map[string]any) {
+	w.Helper()
+	entries := w.logs(id, stint.LogNetwork)
+	if !slices.ContainsFunc(entries, func(e stint.LogEntry) bool { return holds(e.Metadata, want) }) {
+		w.Errorf("no entry with %v among\n%s", want, strings.Join(w.lines(id, stint.LogNetwork), "\n"))
+	}
+}
+
+func holds(got, want map[string]any) bool {
+	for name, value := range want {
+		if fmt.Sprint(got[name]) != fmt.Sprint(value) {
+			return false
+		}
+	}
+	return true
+}
+
+// within waits for what another goroutine brings about.
+func (w *world) within(limit time.Duration, what string, ok func() bool) {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), limit)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-ctx.Done():
+			w.Fatalf("not within %s: %s", limit, what)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}

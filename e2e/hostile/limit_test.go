@@ -1,0 +1,180 @@
+package hostile_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// limitAttacks take more than they were given. Were there no limit, each of
+// them would end by itself before it hurts the machine.
+var limitAttacks = []attack{
+	{"memory", memory},
+	{"memory of many", memoryOfMany},
+	{"shared memory", sharedMemory},
+	{"disk", func(w *world) { disk(w, `f = open("big", "wb")`) }},
+	{"disk in tmp", func(w *world) { disk(w, `f = open("/tmp/big", "wb")`) }},
+	{"disk by a deleted file", func(w *world) { disk(w, `f = open("big", "wb"); os.unlink("big")`) }},
+	{"disk by many files", diskOfMany},
+	{"output", output},
+	{"output without an end of line", outputWithoutLines},
+	{"processes", forkBomb},
+	{"time", overtime},
+	{"leaving something behind", leaving},
+	{"deaf to being cancelled", deaf},
+}
+
+const small = `,"resources":{"memory":"128MiB","disk":"16MiB","pids":48,"cpu":1}`
+
+// leftBehind stands in the command lines of all that must not outlive its run.
+const leftBehind = "86399.5717"
+
+func memory(w *world) {
+	w.agent("small", small)
+	w.beside(func() {
+		r := w.fails(stint.ReasonOutOfMemory, stint.NewRun{Agent: "small", Prompt: python("b = bytearray(512 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('survived')")})
+		if strings.Contains(w.output(r.ID), "survived") {
+			w.Error("it had four times its limit")
+		}
+	})
+}
+
+func memoryOfMany(w *world) {
+	w.agent("small", small)
+	eat := `python3 -c 'import time; b = b"x" * (48 << 20); time.sleep(1); print("survived")'`
+	r := w.ended(w.create(stint.NewRun{Agent: "small", Prompt: strings.Repeat(eat+" &\n", 6) + "wait -n; wait -n; wait -n; wait -n; wait -n; wait -n; exit $?"}).ID)
+	if n := strings.Count(w.output(r.ID), "survived"); n > 2 {
+		w.Errorf("%d of 6 had 48 MB at once, of 128", n)
+	}
+}
+
+func sharedMemory(w *world) {
+	w.agent("small", small)
+	r := w.ended(w.create(stint.NewRun{Agent: "small", Prompt: python(`
+with open("/dev/shm/big", "wb") as f:
+    for i in range(512): f.write(b"x" * (1 << 20))
+print("survived")`)}).ID)
+	if r.Status == stint.Completed || strings.Contains(w.output(r.ID), "survived") {
+		w.Errorf("it ended %s with 512 MB in memory of 128", r.Status)
+	}
+}
+
+// disk writes into a file that the program has opened, and waits.
+func disk(w *world, open string) {
+	w.agent("small", small)
+	w.beside(func() {
+		w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: "20s", Prompt: python("import os, time\n" + open + `
+for i in range(64): f.write(b"x" * (1 << 20))
+f.flush()
+print("written", flush=True)
+time.sleep(600)`)})
+	})
+}
+
+func diskOfMany(w *world) {
+	w.agent("small", small)
+	w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: "20s", Prompt: python(`
+import os, time
+for i in range(20000):
+    if i % 1000 == 0: os.makedirs("d%d" % (i // 1000))
+    os.close(os.open("d%d/%d" % (i // 1000, i), os.O_CREAT))
+time.sleep(600)`)})
+}
+
+func output(w *world) {
+	const limit = 1 << 20
+	w.beside(func() {
+		r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: "yes 'a line of output'", Timeout: "30s", Limits: &stint.Limits{OutputBytes: limit}})
+		if n := len(w.output(r.ID)); n > limit || n < limit/2 {
+			w.Errorf("%d bytes are kept, of %d allowed", n, limit)
+		}
+	})
+}
+
+func outputWithoutLines(w *world) {
+	const limit = 1 << 20
+	r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: `tr '\0' 'x' < /dev/zero`, Timeout: "30s", Limits: &stint.Limits{OutputBytes: limit}})
+	if n := len(w.output(r.ID)); n > limit || n < limit/2 {
+		w.Errorf("%d bytes are kept, of %d allowed", n, limit)
+	}
+	for _, e := range w.journal(r.ID) {
+		if len(e.Data) > 256<<10 {
+			w.Errorf("an event has %d bytes", len(e.Data))
+		}
+	}
+}
+
+// forkBomb is the classic, but for its end after some seconds.
+func forkBomb(w *world) {
+	w.agent("small", small)
+	w.beside(func() {
+		r := w.ended(w.create(stint.NewRun{Agent: "small", Timeout: "3s", Prompt: `
+end=$((SECONDS+10))
+bomb() { [ $SECONDS -gt $end ] && return; bomb 2>/dev/null | bomb 2>/dev/null & }
+bomb; bomb; sleep ` + leftBehind}).ID)
+		if r.Status == stint.Completed {
+			w.Errorf("the bomb ended %s", r.Status)
+		}
+	})
+}
+
+// overtime leaves it to the time limit to end processes that do not want to.
+func overtime(w *world) {
+	begin := time.Now()
+	r := w.ended(w.create(stint.NewRun{Timeout: "1s", Prompt: `
+trap '' TERM INT HUP
+(trap '' TERM; setsid bash -c 'trap "" TERM; while :; do sleep ` + leftBehind + `; done' &)
+echo ready
+while :; do sleep 0.1; done`}).ID)
+	if r.Status != stint.TimedOut || value(r.StatusReason) != stint.ReasonTimeLimit {
+		w.Errorf("it ended %s, %s", r.Status, value(r.StatusReason))
+	}
+	if took := time.Since(begin); took > 40*time.Second {
+		w.Errorf("it took %s to end", took)
+	}
+}
+
+// leaving is a run that completes and leaves daemons that do all they can to
+// live on.
+func leaving(w *world) {
+	w.run(stint.NewRun{Prompt: `
+for i in 1 2 3; do
+	(trap '' TERM HUP; setsid nohup bash -c 'trap "" TERM HUP; exec -a daemon sleep ` + leftBehind + `' > /dev/null 2>&1 &)
+	(setsid sleep ` + leftBehind + ` &)
+done
+sleep 0.2; echo done`})
+	w.host.until(w.T, "the end of the daemons", func() bool { return len(withCommand(leftBehind, "daemon")) == 0 })
+}
+
+// withCommand gives the processes of this machine whose command line holds all
+// of these.
+func withCommand(words ...string) (found []string) {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, f := range files {
+		b, _ := os.ReadFile(f)
+		all := len(b) > 0
+		for _, word := range words {
+			all = all && strings.Contains(string(b), word)
+		}
+		if all {
+			found = append(found, f)
+		}
+	}
+	return found
+}
+
+// deaf is cancelled while nobody inside listens to SIGTERM.
+func deaf(w *world) {
+	r := w.create(stint.NewRun{Prompt: `trap '' TERM; (trap '' TERM; exec -a deaf sleep ` + leftBehind + `) & echo ready; wait; while :; do sleep 0.1; done`})
+	w.host.until(w.T, "the start", func() bool { return strings.Contains(w.output(r.ID), "ready") })
+	got, err := w.client.Runs.Cancel(w.Context(), r.ID)
+	installation.Check(w, err)
+	if got.Status != stint.Cancelled {
+		w.Errorf("the answer to a cancel says %s", got.Status)
+	}
+	w.host.until(w.T, "the end of the deaf", func() bool { return len(withCommand(leftBehind, "deaf")) == 0 })
+}

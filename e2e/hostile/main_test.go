@@ -1,0 +1,57 @@
+package hostile_test
+
+import (
+	"flag"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// isolations are the ways to keep runs apart that must stand the attacks.
+var isolations = []string{"namespace"}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // much of what these tests do is wait
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if err := installation.CleanUp(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// attack is one thing that agents try, from an organisation of its own.
+type attack struct {
+	name string
+	run  func(*world)
+}
+
+func TestHostile(t *testing.T) {
+	for _, isolation := range isolations {
+		t.Run(isolation, func(t *testing.T) {
+			h := serve(t, isolation)
+			t.Run("attacks", func(t *testing.T) {
+				for _, chapter := range [][]attack{limitAttacks, escapeAttacks, traceAttacks, secretAttacks} {
+					for _, a := range chapter {
+						t.Run(a.name, func(t *testing.T) {
+							t.Parallel()
+							a.run(h.world(t))
+						})
+					}
+				}
+			})
+			h.world(t).honest()
+			h.wantNothing(t, "what runs left", h.leftByRuns)
+			h.Stop(syscall.SIGTERM)
+			h.wantNothing(t, "what the server left", h.leftByServer)
+		})
+	}
+}

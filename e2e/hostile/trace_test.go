@@ -1,0 +1,299 @@
+package hostile_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"path"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// traceAttacks are against whoever reads what an agent leaves: files, lines,
+// events.
+var traceAttacks = []attack{
+	{"an artifact full of traps", traps},
+	{"a tree without end", endless},
+	{"files that change while they are stored", restless},
+	{"forged lines in the log", forgedLines},
+	{"forged events in the stream", forgedEvents},
+	{"bytes that are no text", noText},
+	{"forged times", forgedTimes},
+}
+
+// oddNames are names that programs trip over, as Python writes them.
+var oddNames = []string{"new\nline", "-rf", "--", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "`id`", "'\"", `a\b`, "\u202eexe.gpj", "\xff\xfe", strings.Repeat("n", 255), "%2e%2e%2f", ".hidden"}
+
+const trapProgram = `
+import os, socket
+def attempt(f, *a):
+    try: f(*a)
+    except OSError: pass
+def make(name, data=b"x"):
+    with open(name, "wb") as f: f.write(data)
+for name in eval(os.environ["NAMES"]): make(name, name)
+for target, name in (("/etc/shadow", "absolute"), ("../../../../../../etc/shadow", "up"), ("loop", "loop"), ("/proc/self/root", "proc"), (".", "self")): os.symlink(target, name)
+os.makedirs("real/below"); os.symlink("real", "alias"); make("real/below/file")
+make("hard"); attempt(os.link, "hard", "hard2")
+attempt(os.mkfifo, "fifo"); attempt(os.mknod, "device", 0o20666, os.makedev(1, 5))
+s = socket.socket(socket.AF_UNIX); s.bind("socket")
+make("program", b"#!/bin/sh\n"); attempt(os.chmod, "program", 0o6755); attempt(os.chmod, "program", 0o2755); attempt(os.chmod, "program", 0o755)
+attempt(os.chmod, "program", 0o4755)
+os.makedirs("sticky"); attempt(os.chmod, "sticky", 0o3777)
+with open("sparse", "wb") as f: f.truncate(1 << 24)
+attempt(os.setxattr, "hard", "user.x", b"x")
+make("closed"); os.chmod("closed", 0)
+os.utime("real", (0, 0)); attempt(os.utime, "hard", (1 << 33, 1 << 33)); attempt(os.utime, "absolute", (-1, -1))
+print("done")`
+
+func traps(w *world) {
+	names := "["
+	for _, n := range oddNames {
+		names += "b'"
+		for _, b := range []byte(n) {
+			names += `\x` + string("0123456789abcdef"[b>>4]) + string("0123456789abcdef"[b&15])
+		}
+		names += "',"
+	}
+	r := w.run(stint.NewRun{Prompt: python(trapProgram), ArtifactName: "traps", Variables: map[string]string{"NAMES": names + "]"}})
+	entries := w.download("traps", value(r.ArtifactVersion))
+	for _, name := range oddNames {
+		if e, ok := entries[name]; !ok || e.text != name {
+			w.Errorf("the file %q came back as %+v", name, e)
+		}
+	}
+	for name, target := range map[string]string{"absolute": "/etc/shadow", "up": "../../../../../../etc/shadow", "loop": "loop", "proc": "/proc/self/root", "alias": "real"} {
+		if e := entries[name]; e.Typeflag != tar.TypeSymlink || e.Linkname != target {
+			w.Errorf("the link %s came back as %+v", name, e)
+		}
+	}
+	for _, name := range []string{"fifo", "device", "socket"} {
+		if e, ok := entries[name]; ok {
+			w.Errorf("%s came back as %+v", name, e)
+		}
+	}
+	if e := entries["program"]; e.Mode&0o7777 != 0o755 {
+		w.Errorf("the program came back with mode %o", e.Mode)
+	}
+	if e := entries["sparse"]; e.Size != 1<<24 {
+		w.Errorf("the sparse file came back with %d bytes", e.Size)
+	}
+	out := w.run(stint.NewRun{Prompt: "cat absolute up proc/etc/shadow 2> /dev/null; ls -A | wc -l; readlink absolute; echo more > more", ArtifactName: "traps"})
+	if got := w.output(out.ID); strings.Contains(got, "root:") || !strings.Contains(got, "/etc/shadow\n") {
+		w.Errorf("the next run sees %q", got)
+	}
+	if n := len(w.download("traps", value(out.ArtifactVersion))); n != len(entries)+1 {
+		w.Errorf("the next version has %d entries, this one %d", n, len(entries))
+	}
+}
+
+// entry is one of an archive.
+type entry struct {
+	tar.Header
+	text string
+}
+
+// download reads a version's archive, all of which must be harmless to unpack.
+func (w *world) download(artifact, version string) map[string]entry {
+	w.Helper()
+	id := ""
+	for t, err := range w.client.Artifacts.List(w.Context()) {
+		installation.Check(w, err)
+		if t.Name == artifact {
+			id = t.ID
+		}
+	}
+	var archive bytes.Buffer
+	_, err := w.client.Artifacts.Download(w.Context(), id, version, &archive)
+	installation.Check(w, err)
+	z, err := gzip.NewReader(&archive)
+	installation.Check(w, err)
+	all := map[string]entry{}
+	for r := tar.NewReader(z); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		installation.Check(w, err)
+		text, err := io.ReadAll(io.LimitReader(r, 1<<10))
+		installation.Check(w, err)
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
+		wantTame(w.T, h, name)
+		all[name] = entry{*h, string(text)}
+	}
+}
+
+func wantTame(t *testing.T, h *tar.Header, name string) {
+	t.Helper()
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir, tar.TypeSymlink:
+	default:
+		t.Errorf("%q is of type %c", h.Name, h.Typeflag)
+	}
+	if path.IsAbs(h.Name) || name != "" && path.Clean(name) != name || strings.HasPrefix(name, "../") || name == ".." {
+		t.Errorf("%q leaves the tree", h.Name)
+	}
+	if h.Mode&0o7000 != 0 || h.Uid != 0 || h.Gid != 0 {
+		t.Errorf("%q has mode %o and owner %d:%d", h.Name, h.Mode, h.Uid, h.Gid)
+	}
+	for key := range h.PAXRecords {
+		if strings.Contains(key, "xattr") {
+			t.Errorf("%q brings %s", h.Name, key)
+		}
+	}
+}
+
+// endless is a tree too deep for any path. It is refused in words, and gone
+// afterwards.
+func endless(w *world) {
+	w.beside(func() {
+		r := w.ended(w.create(stint.NewRun{ArtifactName: "deep", Prompt: python(`
+import os
+for i in range(1000):
+    os.mkdir("d"); os.chdir("d")
+os.chmod("..", 0)
+print("done")`)}).ID)
+		if r.Status == stint.Completed || !strings.Contains(value(r.Error), "folders deep") && value(r.StatusReason) != stint.ReasonDiskFull {
+			w.Errorf("it ended %s, %s: %s", r.Status, value(r.StatusReason), value(r.Error))
+		}
+		if len(value(r.Error)) > 8<<10 {
+			w.Errorf("the error has %d bytes", len(value(r.Error)))
+		}
+	})
+}
+
+// restless leaves a process that swaps files for links while they are stored.
+func restless(w *world) {
+	r := w.ended(w.create(stint.NewRun{ArtifactName: "restless", Prompt: `
+mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $i > d/$i; done
+(trap '' TERM HUP; setsid bash -c 'trap "" TERM HUP; while :; do mv -T d t; mv -T l d; mv -T t l; mv -T d t; mv -T l d; mv -T t l; done' > /dev/null 2>&1 &)
+sleep 0.1; echo done`}).ID)
+	if r.Status != stint.Completed {
+		w.Fatalf("it ended %s: %s", r.Status, value(r.Error))
+	}
+	for name, e := range w.download("restless", value(r.ArtifactVersion)) {
+		if strings.Contains(e.text, "root:") {
+			w.Errorf("%s holds what a link led to", name)
+		}
+	}
+}
+
+// forgedLines writes what looks like entries of others.
+func forgedLines(w *world) {
+	forged := []string{
+		"2001-01-01T00:00:00.000Z error system FORGED: the disk is full",
+		`{"timestamp":"2001-01-01T00:00:00.000Z","type":"system","level":"error","message":"FORGED","metadata":{}}`,
+		`time=2001-01-01T00:00:00.000Z level=ERROR msg=FORGED`,
+		"\x1b[2J\x1b[1;1HFORGED\x1b[31m\x1b]0;FORGED title\x07",
+		"before\rFORGED over it",
+		"\u2028FORGED after a separator\u0085and\u2029more",
+		"\x08\x08\x08FORGED",
+		"\x00FORGED after a zero",
+	}
+	script := ""
+	for _, f := range forged {
+		script += "printf '%b\\n' " + quote(strings.NewReplacer(`\`, `\\\\`, "\x00", `\0000`).Replace(f)) + "\n"
+	}
+	r := w.run(stint.NewRun{Prompt: script + "echo end >&2"})
+	entries := w.logs(r.ID, "")
+	agents := 0
+	for i, e := range entries {
+		w.wantEntry(r, e)
+		if i > 0 && e.Timestamp.Before(entries[i-1].Timestamp.Time) {
+			w.Errorf("entry %d is older than the one before", i)
+		}
+		if e.Type == stint.LogAgent {
+			agents++
+		} else if strings.Contains(e.Message, "FORGED") {
+			w.Errorf("an entry of type %s was forged: %+v", e.Type, e)
+		}
+	}
+	if agents != len(forged)+1 {
+		w.Errorf("%d lines became %d entries: %+v", len(forged)+1, agents, w.logs(r.ID, stint.LogAgent))
+	}
+	failed := w.ended(w.create(stint.NewRun{Prompt: "printf 'x\\nlevel=ERROR msg=FORGED\\n\\033[2J' >&2; exit 1"}).ID)
+	if !strings.Contains(value(failed.Error), "FORGED") {
+		w.Errorf("the error does not show what was written: %q", value(failed.Error))
+	}
+	if strings.Contains(w.host.Log(), "\nlevel=ERROR msg=FORGED") || strings.Contains(w.host.Log(), "\x1b[2J") {
+		w.Error("the server's own log was forged")
+	}
+}
+
+// wantEntry holds an entry to the form that all have.
+func (w *world) wantEntry(r *stint.Run, e stint.LogEntry) {
+	w.Helper()
+	if e.Timestamp.Before(r.CreatedAt.Time) || time.Now().Add(time.Second).Before(e.Timestamp.Time) {
+		w.Errorf("an entry is of %s, the run of %s", e.Timestamp, r.CreatedAt)
+	}
+	if strings.Contains(e.Message, "\n") || !utf8.ValidString(e.Message) {
+		w.Errorf("an entry is no line of text: %q", e.Message)
+	}
+}
+
+// forgedEvents writes what would end an event and begin another.
+func forgedEvents(w *world) {
+	forged := "x\n\nid: 99\nevent: complete\ndata: {\"status\":\"completed\",\"executionTimeMs\":1}\n\nevent: status\r\rdata: {}\n\n: comment\r\n\r\nretry: 1\n\n"
+	r := w.run(stint.NewRun{Prompt: "printf '%s' " + quote(forged) + "; sleep 0.1; echo end"})
+	var streamed []stint.Event
+	for e, err := range w.client.Runs.Events(w.Context(), r.ID, 0) {
+		installation.Check(w, err)
+		streamed = append(streamed, e)
+	}
+	journal := w.journal(r.ID)
+	if diff := cmp.Diff(kinds(journal), kinds(streamed)); diff != "" {
+		w.Errorf("events (-journal +stream):\n%s", diff)
+	}
+	if got := w.output(r.ID); got != forged+"end\n" {
+		w.Errorf("the output is %q", got)
+	}
+}
+
+func kinds(events []stint.Event) (all []string) {
+	for _, e := range events {
+		all = append(all, string(e.Type)+" "+string(e.Data))
+	}
+	return all
+}
+
+// noText writes all bytes, in all the wrong places.
+func noText(w *world) {
+	r := w.run(stint.NewRun{Prompt: python(`
+import os, random
+random.seed(1)
+for i in range(256): os.write(1, bytes([i]))
+os.write(1, b"\n")
+for i in range(2000): os.write(1 + i % 2, random.randbytes(random.randint(1, 50)))
+os.write(1, b"\xf0\x9f\x98"); os.write(1, b"\x80\n\xed\xa0\x80\xc0\xaf\xf4\x90\x80\x80\n")
+os.write(1, b"x" * 300000 + b"\n")`)})
+	if out := w.output(r.ID); !utf8.ValidString(out) || !strings.Contains(out, "\U0001F600") || !strings.Contains(out, strings.Repeat("x", 300000)) {
+		w.Errorf("the output has %d bytes and lacks some", len(out))
+	}
+	for _, e := range w.logs(r.ID, "") {
+		w.wantEntry(r, e)
+	}
+}
+
+// forgedTimes changes what programs take for the time and the language.
+func forgedTimes(w *world) {
+	r := w.run(stint.NewRun{
+		Prompt:    `export TZ=Pacific/Kiritimati LC_ALL=xx_XX.ISO-8859-1; date -s 2001-01-01 2> /dev/null && echo ESCAPED; date; touch -d 1901-01-01 old; touch -d 2200-01-01 new; printf 'caf\351\n'; echo end`,
+		Variables: map[string]string{"TZ": "Pacific/Kiritimati", "LANG": "ar_EG.UTF-8"}, ArtifactName: "times",
+	})
+	if out := w.output(r.ID); strings.Contains(out, "ESCAPED") || !strings.Contains(out, "end") {
+		w.Errorf("it wrote %q", out)
+	}
+	for _, e := range w.logs(r.ID, "") {
+		w.wantEntry(r, e)
+	}
+	w.download("times", value(r.ArtifactVersion))
+}

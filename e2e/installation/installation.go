@@ -1,0 +1,286 @@
+// Package installation answers: what does an operator have on a machine?
+//
+// It is for tests: it builds the program, starts it as an operator would, and
+// talks to it as users do. Every exchange is checked against the API document.
+package installation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/apitest"
+)
+
+// binary is the program under test, built once.
+var binary struct {
+	once sync.Once
+	dir  string
+	path string
+	err  error
+}
+
+// Binary is the path of the program under test, which is built when it is first
+// asked for. CleanUp removes it.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary.once.Do(func() {
+		if binary.dir, binary.err = os.MkdirTemp("", "stint-bin-"); binary.err != nil {
+			return
+		}
+		binary.path = filepath.Join(binary.dir, "stint")
+		cmd := exec.Command("go", "build", "-o", binary.path, "github.com/stint-dev/stint/cmd/stint")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			binary.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	Check(t, binary.err)
+	return binary.path
+}
+
+// CleanUp removes what Binary built. TestMain calls it last.
+func CleanUp() error { return os.RemoveAll(binary.dir) }
+
+// Host is an installation: a data folder and an address that stay the same
+// while servers on it come and go.
+type Host struct {
+	t       *testing.T
+	Data    string
+	Listen  string
+	Flags   []string      // of the next start
+	Env     []string      // of the next start, beyond our own
+	Server  *exec.Cmd     // nil while none runs
+	Exited  chan struct{} // closed when it has ended
+	log     bytes.Buffer
+	logLock sync.Mutex
+}
+
+// New makes an installation whose servers get the flags; the test's end stops
+// and removes it.
+func New(t *testing.T, flags ...string) *Host {
+	t.Helper()
+	base, err := os.MkdirTemp("", "stint-host-")
+	Check(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	Check(t, err)
+	h := &Host{t: t, Data: filepath.Join(base, "data"), Listen: l.Addr().String(), Flags: flags}
+	Check(t, l.Close())
+	t.Cleanup(func() {
+		h.Stop(syscall.SIGTERM)
+		Check(t, os.RemoveAll(base))
+		if t.Failed() {
+			t.Logf("server's log:\n%s", Tail(h.Log(), 6000))
+		}
+	})
+	return h
+}
+
+// Write takes the server's log.
+func (h *Host) Write(p []byte) (int, error) {
+	h.logLock.Lock()
+	defer h.logLock.Unlock()
+	return h.log.Write(p)
+}
+
+// Log is what servers wrote so far.
+func (h *Host) Log() string {
+	h.logLock.Lock()
+	defer h.logLock.Unlock()
+	return h.log.String()
+}
+
+// Start starts the server and returns how long it took until it was ready.
+func (h *Host) Start() time.Duration {
+	h.t.Helper()
+	args := append([]string{"serve", "--data", h.Data, "--listen", h.Listen}, h.Flags...)
+	begin := time.Now()
+	h.Server = exec.Command(Binary(h.t), args...)
+	h.Server.Env = append(os.Environ(), h.Env...)
+	h.Server.Stdout, h.Server.Stderr = h, h
+	Check(h.t, h.Server.Start())
+	h.Exited = make(chan struct{})
+	go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(h.Server, h.Exited)
+	deadline := time.After(30 * time.Second)
+	for {
+		res, err := http.Get("http://" + h.Listen + "/readyz")
+		if err == nil {
+			_ = res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return time.Since(begin)
+			}
+		}
+		select {
+		case <-h.Exited:
+			h.t.Fatalf("the server ended while starting:\n%s", Tail(h.Log(), 4000))
+		case <-deadline:
+			h.t.Fatalf("the server is not ready after 30 s:\n%s", Tail(h.Log(), 4000))
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the server with a signal and waits for its end.
+func (h *Host) Stop(sig os.Signal) {
+	if h.Server == nil {
+		return
+	}
+	_ = h.Server.Process.Signal(sig)
+	select {
+	case <-h.Exited:
+	case <-time.After(60 * time.Second):
+		_ = h.Server.Process.Kill()
+		h.t.Errorf("the server did not end within a minute of %s", sig)
+	}
+	h.Server = nil
+}
+
+// Login makes a token through the data folder's socket.
+func (h *Host) Login(t testing.TB, org string) *client.Client {
+	t.Helper()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(h.Data, "stint.sock"))
+	}}
+	defer transport.CloseIdleConnections()
+	body := fmt.Sprintf(`{"org":%q,"user":"ann","name":"e2e","expiresInDays":1}`, org)
+	res, err := (&http.Client{Transport: transport}).Post("http://socket/login", "application/json", strings.NewReader(body))
+	Check(t, err)
+	defer res.Body.Close()
+	var answer struct {
+		Token string `json:"token"`
+		Error string `json:"error"`
+	}
+	Check(t, json.NewDecoder(res.Body).Decode(&answer))
+	if answer.Token == "" {
+		t.Fatalf("login: %s %s", res.Status, answer.Error)
+	}
+	c, err := client.New(client.Options{URL: "http://" + h.Listen, Token: answer.Token, HTTP: apitest.Client(t), Attempts: 100, Backoff: 20 * time.Millisecond})
+	Check(t, err)
+	return c
+}
+
+// Agent pushes a shell agent.
+func Agent(t testing.TB, c *client.Client, name, more string) {
+	t.Helper()
+	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
+	Check(t, err)
+}
+
+// Create starts a run of the agent "shell".
+func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
+	t.Helper()
+	if n.Agent == "" {
+		n.Agent = "shell"
+	}
+	r, err := c.Runs.Create(t.Context(), n, nil)
+	Check(t, err)
+	return r
+}
+
+// Ended waits for the end of a run.
+func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r, err := c.Runs.Wait(ctx, id)
+	if err != nil {
+		t.Fatalf("wait for %s: %v", id, err)
+	}
+	return r
+}
+
+// Check ends the test on an error.
+func Check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tail is the end of a text, n bytes at most.
+func Tail(s string, n int) string { return s[max(0, len(s)-n):] }
+
+// Leftovers lists what sandboxes of an earlier server have left on this
+// machine: processes that see the data folder, mounts, control groups. What the
+// running server holds is none of it.
+func (h *Host) Leftovers() []string {
+	var found []string
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, h.Data) {
+			found = append(found, "mount "+strings.TrimSpace(line))
+		}
+	}
+	living := h.descendants()
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		own, _ := os.ReadFile(p + "/mountinfo")
+		if !living[filepath.Base(p)] && strings.Contains(string(own), h.Data) {
+			cmd, _ := os.ReadFile(p + "/cmdline")
+			found = append(found, "process "+filepath.Base(p)+" "+strings.ReplaceAll(string(cmd), "\x00", " "))
+		}
+	}
+	return append(found, h.groups(living)...)
+}
+
+// groups lists control groups of sandboxes in which none of the living is.
+func (h *Host) groups(living map[string]bool) (found []string) {
+	instance, err := os.ReadFile(filepath.Join(h.Data, "instance"))
+	if err != nil {
+		return []string{err.Error()}
+	}
+	id := strings.TrimPrefix(strings.TrimSpace(string(instance)), "host_")
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(p string, d os.DirEntry, err error) error {
+		base := filepath.Base(p)
+		if err != nil || !d.IsDir() || !strings.Contains(p, id) || !strings.Contains(base, "run_") && !strings.Contains(base, "sbx_") {
+			return nil //nolint:nilerr // groups come and go
+		}
+		procs, err := os.ReadFile(filepath.Join(p, "cgroup.procs"))
+		first, _, _ := strings.Cut(string(procs), "\n")
+		if err == nil && !living[first] {
+			found = append(found, "cgroup "+p)
+		}
+		return nil
+	})
+	return found
+}
+
+// descendants are the processes that the running server has started, itself
+// among them.
+func (h *Host) descendants() map[string]bool {
+	all := map[string]bool{}
+	if h.Server == nil {
+		return all
+	}
+	parents := map[string]string{}
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		b, _ := os.ReadFile(path)
+		if f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])); len(f) > 1 {
+			parents[filepath.Base(filepath.Dir(path))] = f[1]
+		}
+	}
+	server := fmt.Sprint(h.Server.Process.Pid)
+	for pid := range parents {
+		for p := pid; p != "" && p != "0"; p = parents[p] {
+			if p == server {
+				all[pid] = true
+				break
+			}
+		}
+	}
+	return all
+}
