@@ -132,6 +132,12 @@ func (h *host) named(name string) (found []string) {
 
 // calls are made from the language that agents use most.
 func calls(w *world) {
+	ranks := `
+attempt("nice", lambda: os.nice(-5) and None)
+attempt("out of memory first", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-1000"))`
+	if w.host.isolation == "gvisor" {
+		ranks = "" // its own kernel ranks its own processes
+	}
 	w.denied(python(`
 import ctypes, errno, os, socket
 c = ctypes.CDLL(None, use_errno=True)
@@ -148,15 +154,13 @@ attempt("mknod", lambda: os.mknod("/tmp/sda", 0o60600, os.makedev(8, 0)))
 attempt("setuid", lambda: os.setuid(0))
 attempt("sethostname", lambda: socket.sethostname("owned"))
 attempt("reading init's memory", lambda: open("/proc/1/mem", "rb").read(1) and None)
-attempt("nice", lambda: os.nice(-5) and None)
 attempt("real time", lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)))
 attempt("the clock", lambda: __import__("time").clock_settime(0, __import__("time").time()))
 attempt("packets", lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW).fileno())
 attempt("raw sockets", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).fileno())
 attempt("vsock", lambda: socket.socket(40, socket.SOCK_STREAM).fileno())
 attempt("a terminal", lambda: os.open("/dev/tty", os.O_RDWR))
-attempt("kill of init", lambda: os.kill(1, 9) if os.stat("/proc/1").st_uid != os.getuid() else -1)
-attempt("out of memory first", lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-1000"))
+attempt("kill of init", lambda: os.kill(1, 9) if os.stat("/proc/1").st_uid != os.getuid() else -1)` + ranks + `
 print("tried it all")`))
 }
 

@@ -22,14 +22,15 @@ const envCanary = "canary-of-the-servers-environment"
 // host is a server with a data folder of its own.
 type host struct {
 	*installation.Host
-	worlds atomic.Int64
+	isolation string
+	worlds    atomic.Int64
 }
 
 // serve starts the server, and ends it after the test. None of its sandboxes
 // waits for a run, so that what runs leave can be told.
-func serve(t *testing.T, isolation string) *host {
+func serve(t *testing.T, isolation string, more ...string) *host {
 	t.Helper()
-	h := &host{Host: installation.New(t, "--isolation", isolation, "--parked", "0")}
+	h := &host{isolation: isolation, Host: installation.New(t, append([]string{"--isolation", isolation, "--parked", "0"}, more...)...)}
 	h.Env = []string{"SERVERS_SECRET=" + envCanary}
 	h.Start()
 	return h
