@@ -215,8 +215,20 @@ func Tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
 // Leftovers lists what sandboxes of an earlier server have left on this
 // machine: processes that see the data folder, mounts, control groups. What the
-// running server holds is none of it.
+// running server holds is none of it; as that changes while we look, what is
+// gone or known a moment later is none either.
 func (h *Host) Leftovers() []string {
+	deadline := time.Now().Add(5 * time.Second)
+	for {
+		found := h.leftovers()
+		if len(found) == 0 || time.Now().After(deadline) {
+			return found
+		}
+		<-time.After(50 * time.Millisecond)
+	}
+}
+
+func (h *Host) leftovers() []string {
 	var found []string
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(mounts)) {

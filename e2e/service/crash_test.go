@@ -20,17 +20,17 @@ import (
 	"github.com/stint-dev/stint/internal/pgtest"
 )
 
-const (
-	crashes      = 20
-	runsAtACrash = 50
-)
+// onslaught is how often a server is killed, with how many runs.
+type onslaught struct{ crashes, runs int }
+
+var full = onslaught{20, 50}
 
 // TestKill9 kills the server again and again while runs write, and holds what
 // is left to what clients had seen.
 func TestKill9(t *testing.T) {
 	h := installation.New(t)
 	h.Start()
-	kills(t, h, func(int) { h.Stop(syscall.SIGKILL) })
+	kills(t, h, full, func(int) { h.Stop(syscall.SIGKILL) })
 	h.Stop(syscall.SIGTERM)
 	integrity(t, filepath.Join(h.Data, "stint.db"))
 }
@@ -44,7 +44,7 @@ func TestKill9PostgreSQL(t *testing.T) {
 	installation.Check(t, cluster.CreateDatabase(t.Context(), "stint"))
 	h := installation.New(t, "--database", cluster.URL("stint"))
 	h.Start()
-	kills(t, h, func(round int) {
+	kills(t, h, full, func(round int) {
 		if round%2 == 1 {
 			installation.Check(t, cluster.StopImmediate())
 			h.Stop(syscall.SIGKILL)
@@ -67,14 +67,14 @@ func integrity(t *testing.T, path string) {
 	}
 }
 
-// kills runs 50 runs with output, calls kill at a random moment, restarts and
-// checks, 20 times.
-func kills(t *testing.T, h *installation.Host, kill func(round int)) {
+// kills runs runs with output, calls kill at a random moment, restarts and
+// checks, again and again.
+func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)) {
 	c := h.Login(t, "acme")
 	installation.Agent(t, c, "shell", "")
 	completed, lost := 0, 0
-	for round := range crashes {
-		c, l := crash(t, h, c, round, kill)
+	for round := range o.crashes {
+		c, l := crash(t, h, c, o.runs, func() { kill(round) })
 		completed, lost = completed+c, lost+l
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
@@ -87,16 +87,16 @@ func kills(t *testing.T, h *installation.Host, kill func(round int)) {
 
 const chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
 
-func crash(t *testing.T, h *installation.Host, c *client.Client, round int, kill func(int)) (completed, lost int) {
+func crash(t *testing.T, h *installation.Host, c *client.Client, runs int, kill func()) (completed, lost int) {
 	seen := newWitness()
-	ids := make([]string, runsAtACrash)
+	ids := make([]string, runs)
 	var followers sync.WaitGroup
 	for i := range ids {
 		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: chatter}).ID
 		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
 	}
 	<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
-	kill(round)
+	kill()
 	if took := h.Start(); took > 5*time.Second {
 		t.Errorf("served again after %s", took)
 	}

@@ -1,0 +1,113 @@
+package service_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/image/imagetest"
+	"github.com/stint-dev/stint/internal/sandbox/docker/dockertest"
+)
+
+// few is enough for isolators that take their time.
+var few = onslaught{4, 6}
+
+// TestKill9GVisor kills the server while kernels of its own run.
+func TestKill9GVisor(t *testing.T) {
+	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
+	h.Start()
+	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
+}
+
+// TestKill9Docker kills the server while containers run, which live on until
+// its next start.
+func TestKill9Docker(t *testing.T) {
+	d, err := dockertest.Start(t.Context())
+	installation.Check(t, err)
+	t.Cleanup(func() { installation.Check(t, d.Stop()) })
+	h := installation.New(t, "--isolation", "docker", "--docker-host", d.Host(), "--parked", "0") // containers are no descendants of the server: none may wait
+	h.Start()
+	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
+	h.Stop(syscall.SIGTERM)
+	out, err := exec.Command("docker", "-H", d.Host(), "ps", "--all", "--quiet").CombinedOutput()
+	if err != nil || len(out) > 0 {
+		t.Errorf("containers are left: %s, %v", out, err)
+	}
+}
+
+// TestKill9WhilePulling kills the server in the middle of an image.
+func TestKill9WhilePulling(t *testing.T) {
+	t.Parallel()
+	layers := make(chan struct{}, 8)
+	registry := imagetest.Serve(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				select {
+				case layers <- struct{}{}:
+				default:
+				}
+				w = &slow{ResponseWriter: w, request: r}
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	noise := make([]byte, 4<<20)
+	for i := range noise {
+		noise[i] = byte(i * i >> 7)
+	}
+	ref, _ := imagetest.Push(t, registry, "acme/big:1", map[string]imagetest.File{"data": {Data: noise}}, v1.Config{})
+	h := installation.New(t)
+	h.Start()
+	c := h.Login(t, "acme")
+	imageAgent(t, c, "big", ref)
+	r := installation.Create(t, c, stint.NewRun{Agent: "big", Prompt: "x"})
+	<-layers
+	h.Stop(syscall.SIGKILL)
+	work := filepath.Join(h.Data, "images", "work")
+	if half, err := os.ReadDir(work); err != nil || len(half) == 0 {
+		t.Fatalf("nothing was being pulled: %v, %v", half, err)
+	}
+	h.Start()
+	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
+		t.Errorf("half an image is left: %v, %v", left, err)
+	}
+	if run := installation.Ended(t, c, r.ID); honest(t, run) {
+		t.Error("the run completed")
+	}
+	if left := h.Leftovers(); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+}
+
+// slow is an answer of a registry far away.
+type slow struct {
+	http.ResponseWriter
+	request *http.Request
+}
+
+func (s *slow) Write(p []byte) (n int, err error) {
+	for len(p) > 0 {
+		part := p[:min(len(p), 16<<10)]
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-s.request.Context().Done():
+			return n, fmt.Errorf("the client left: %w", s.request.Context().Err())
+		}
+		m, err := s.ResponseWriter.Write(part)
+		if n += m; err != nil {
+			return n, err
+		}
+		p = p[m:]
+	}
+	return n, nil
+}
