@@ -52,7 +52,7 @@ func (l *lab) isolation(ctx context.Context, name string) (isolation, error) {
 		return isolation{}, err
 	}
 	c := config.Default()
-	c.Data = dir
+	c.Data, c.DockerHost = dir, l.o.Docker
 	d, err := server.OpenIsolator(ctx, &c, name)
 	if err != nil {
 		return isolation{}, errors.Join(err, os.RemoveAll(dir))

@@ -36,6 +36,7 @@ Scenarios:
 		if o.Database == "" {
 			o.Database = a.getenv("STINT_DATABASE")
 		}
+		o.Docker = a.getenv("DOCKER_HOST")
 		return a.measure(ctx, o)
 	})
 	c.AddCommand(a.benchHost())

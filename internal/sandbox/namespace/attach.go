@@ -37,6 +37,9 @@ func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 		return err
 	}
 	b.attached = true
+	if limits, _ := b.now(); r == limits && len(list) == 0 {
+		return nil // it has all that it is given, which is how most runs start
+	}
 	if err := b.group.Limit(b.driver.groupLimits(r)); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}

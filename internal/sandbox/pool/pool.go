@@ -37,6 +37,7 @@ type Pool struct {
 
 	mu      sync.Mutex // guards what follows
 	waiting []*Place
+	taken   time.Time // when one was taken last
 }
 
 // Place is a sandbox, prepared or not yet, with the folders on the host that it
@@ -88,6 +89,7 @@ func (p *Pool) Take() *Place {
 	}
 	l := p.waiting[n-1] // the newest: its pages are the warmest
 	p.waiting = p.waiting[:n-1]
+	p.taken = time.Now()
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -120,6 +122,9 @@ func (p *Pool) Fill(ctx context.Context) {
 			}
 			continue
 		}
+		if !p.calm(ctx) {
+			continue
+		}
 		err := p.add(ctx)
 		if err == nil {
 			pause = firstPause
@@ -136,6 +141,28 @@ func (p *Pool) Fill(ctx context.Context) {
 		}
 		pause = min(2*pause, lastPause)
 	}
+}
+
+// settling is how long a run that took a sandbox is left alone before another
+// is prepared, which takes a processor for as long as its start does.
+const settling = 25 * time.Millisecond
+
+// calm waits until no run has just taken a sandbox, unless few are left.
+func (p *Pool) calm(ctx context.Context) bool {
+	p.mu.Lock()
+	wait := settling - time.Since(p.taken)
+	few := 2*len(p.waiting) < p.c.Size
+	p.mu.Unlock()
+	if wait <= 0 || few {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false // look again
 }
 
 func (p *Pool) add(ctx context.Context) error {
