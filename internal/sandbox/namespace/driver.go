@@ -173,7 +173,7 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		Available: true,
 		Rootless:  d.ranges == nil,
 		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
-		Notes:     d.groups.Notes(),
+		Notes:     append(d.groups.Notes(), fmt.Sprintf("Control groups that this user may use: %s.", d.groups.Kind())),
 	}
 	if err := d.trial(ctx, false); err != nil {
 		r.Available, r.Limits = false, sandbox.Enforced{}

@@ -123,6 +123,20 @@ func (p *Parent) has(controller string) bool {
 // Notes are sentences for the operator about what does not work here.
 func (p *Parent) Notes() []string { return slices.Clone(p.notes) }
 
+// Kind tells how this host keeps control groups, as far as we may use them: v2,
+// v1, hybrid (limits by v1, killing and some counts by v2) or none.
+func (p *Parent) Kind() string {
+	switch {
+	case p.unified != nil && len(p.order) > 0:
+		return "hybrid"
+	case p.unified != nil:
+		return "v2"
+	case len(p.order) > 0:
+		return "v1"
+	}
+	return "none"
+}
+
 // Dirs are the folders that hold this parent's groups, for Sweep in a later
 // process, which may itself live in another group.
 func (p *Parent) Dirs() []string {

@@ -122,6 +122,9 @@ func TestUnified(t *testing.T) {
 	h.write(group+"memory.peak", "9000\n")
 	h.write(group+"memory.events", "low 0\noom 3\noom_kill 2\noom_group_kill 1\n")
 	h.write(group+"pids.current", "3\n")
+	if p.Kind() != "v2" {
+		t.Errorf("groups are %s", p.Kind())
+	}
 	wantUsage(t, g, cgroup.Usage{CPU: 1500 * time.Millisecond, Memory: 4000, MemoryPeak: 9000, Pids: 3, OOMKills: 2})
 	if g.OOMKills() != 2 {
 		t.Errorf("OOMKills: %d, want 2", g.OOMKills())
@@ -182,6 +185,9 @@ func TestLegacy(t *testing.T) {
 	h.write(memory+"memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
 	h.write("sys/fs/cgroup/cpu,cpuacct/stint-test/run_1/cpuacct.usage", "1500000000\n")
 	h.write("sys/fs/cgroup/pids/in/stint-test/run_1/pids.current", "3\n")
+	if p.Kind() != "hybrid" {
+		t.Errorf("groups are %s", p.Kind())
+	}
 	wantUsage(t, g, cgroup.Usage{CPU: 1500 * time.Millisecond, Memory: 4000, MemoryPeak: 9000, Pids: 3, OOMKills: 1})
 	if err := g.Close(t.Context()); err != nil {
 		t.Error(err)
@@ -205,8 +211,8 @@ func TestNone(t *testing.T) {
 	} {
 		h := newHost(t, unifiedMount, own)
 		p := h.open()
-		if p.Enforced() != (cgroup.Enforced{}) {
-			t.Errorf("%s: enforces %+v", name, p.Enforced())
+		if p.Enforced() != (cgroup.Enforced{}) || name == "not mounted" && p.Kind() != "none" {
+			t.Errorf("%s: %s, enforces %+v", name, p.Kind(), p.Enforced())
 		}
 		g, err := p.Create("run_1", cgroup.Limits{Memory: 1})
 		if err != nil {
@@ -235,8 +241,8 @@ func TestStepAside(t *testing.T) {
 	if diff := cmp.Diff([]string{filepath.Join(h.root, "sys/fs/cgroup/stint-test")}, p.Dirs()); diff != "" {
 		t.Errorf("groups of a server that stepped aside (-want +got):\n%s", diff)
 	}
-	if !p.Enforced().Memory {
-		t.Errorf("enforces %+v; %v", p.Enforced(), p.Notes())
+	if !p.Enforced().Memory || p.Kind() != "v2" {
+		t.Errorf("%s, enforces %+v; %v", p.Kind(), p.Enforced(), p.Notes())
 	}
 }
 

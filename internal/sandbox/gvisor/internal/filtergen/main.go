@@ -92,9 +92,17 @@ func write(out *bytes.Buffer, name string, p precompiledseccomp.Program) {
 	}
 	out.WriteString("\n},\nVarOffsets: map[string][]int{\n")
 	for _, v := range slices.Sorted(maps.Keys(p.VarOffsets)) {
-		fmt.Fprintf(out, "%q: %#v,\n", v, p.VarOffsets[v])
+		fmt.Fprintf(out, "%q: %s,\n", v, literal(p.VarOffsets[v]))
 	}
 	out.WriteString("},\n}\n\n")
+}
+
+// literal is a list as an element of a composite literal.
+func literal(list []int) string {
+	if list == nil {
+		return "nil"
+	}
+	return strings.TrimPrefix(fmt.Sprintf("%#v", list), "[]int")
 }
 
 func version() string {
