@@ -7,10 +7,6 @@ import (
 	"github.com/stint-dev/stint/internal/egress/forward"
 )
 
-// housekeeping is more than HTTP/2's own frames take, and less than most
-// requests, in bytes within TLS.
-const housekeeping = 128
-
 // flow is what is told about one connection.
 type flow struct {
 	session *Session
@@ -21,8 +17,7 @@ type flow struct {
 	mu     sync.Mutex // guards what follows
 	entry  Entry
 	ended  bool
-	served bool // requests were told, so the connection is not
-	quiet  bool // no request is under way
+	served bool // requests are told, so the connection is not
 }
 
 // begin starts to tell about a connection; it is told as open when it lasts.
@@ -40,7 +35,7 @@ func (s *Session) begin(id int64, d dest) *flow {
 func (f *flow) tellOpen() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended || f.quiet {
+	if f.ended || f.served {
 		return
 	}
 	e := f.entry
@@ -49,31 +44,39 @@ func (f *flow) tellOpen() {
 	f.session.journal.write(e)
 }
 
-// stir hears that the client of a forwarded connection sent n bytes. After a
-// request has ended they begin the next one, unless they are so few that they
-// may be the housekeeping of HTTP/2 within TLS.
-func (f *flow) stir(n int) {
+// begun hears of a request before its server does. One that lasts is told as
+// open; the returned function says that it has ended.
+func (f *flow) begun(x forward.Exchange) (ended func()) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.quiet || f.ended || f.entry.Protocol == "tls" && n < housekeeping {
-		return
+	f.served = true
+	rule := f.entry.Rule
+	f.mu.Unlock()
+	e := requestEntry(f.id, x)
+	e.Open, e.Rule = true, rule
+	var mu sync.Mutex // guards over: nothing is told as open after its end
+	over := false
+	timer := time.AfterFunc(openAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			e.Duration = f.session.gate.config.Now().Sub(e.Time)
+			f.session.journal.write(e)
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		over = true
 	}
-	f.quiet = false
-	f.entry.Time = f.session.gate.config.Now()
-	f.timer.Reset(openAfter)
 }
 
 // exchange tells one request at its end.
 func (f *flow) exchange(x forward.Exchange) {
 	f.mu.Lock()
-	f.served, f.quiet = true, true
-	f.timer.Stop()
+	f.served = true
 	f.mu.Unlock()
-	e := Entry{
-		Time: x.Begin, Connection: f.id, Action: Allow, Rule: x.Rule, Protocol: x.Protocol,
-		Method: x.Method, URL: x.URL, Host: x.Host, Port: x.Port, Status: x.Status, Duration: x.Duration,
-		RequestBytes: x.RequestBytes, ResponseBytes: x.ResponseBytes,
-	}
+	e := requestEntry(f.id, x)
 	if x.Refused {
 		e.Action = Deny
 	}
@@ -81,6 +84,14 @@ func (f *flow) exchange(x forward.Exchange) {
 		e.Error = x.Err.Error()
 	}
 	f.session.journal.write(e)
+}
+
+func requestEntry(connection int64, x forward.Exchange) Entry {
+	return Entry{
+		Time: x.Begin, Connection: connection, Action: Allow, Rule: x.Rule, Protocol: x.Protocol,
+		Method: x.Method, URL: x.URL, Host: x.Host, Port: x.Port, Status: x.Status, Duration: x.Duration,
+		RequestBytes: x.RequestBytes, ResponseBytes: x.ResponseBytes,
+	}
 }
 
 // note keeps what the opening showed.

@@ -17,7 +17,6 @@ func (s *Session) forward(ctx context.Context, c *stream, f *flow, a *attempt, d
 	h := s.handler(f)
 	h.Host, h.Port = d.host(), d.port
 	h.Dial = s.dialer(f.dest, a)
-	c.stir = f.stir
 	var err error
 	if secure {
 		h.Scheme = "https"
@@ -41,7 +40,7 @@ func (s *Session) served(f *flow, err error) {
 func (s *Session) handler(f *flow) *forward.Handler {
 	return &forward.Handler{
 		Scheme: "http", Roots: s.gate.config.Roots, Secrets: s.run.Secrets, Now: s.gate.config.Now,
-		Record: f.exchange,
+		Begun: f.begun, Record: f.exchange,
 	}
 }
 

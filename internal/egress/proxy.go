@@ -46,7 +46,6 @@ func (s *Session) serveProxy(ctx context.Context, c *stream, d dest, id int64) {
 	default:
 		h := s.handler(f) // without a host: requests name theirs
 		h.Proxy = true
-		c.stir = f.stir
 		h.Dial = func(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 			asked, refused := s.asked(host, port)
 			if refused != nil {

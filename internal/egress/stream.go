@@ -13,8 +13,7 @@ import (
 type stream struct {
 	net.Conn
 	session *Session
-	prefix  []byte      // read, and not yet given
-	stir    func(n int) // unless nil, hears of bytes that come
+	prefix  []byte // read, and not yet given
 }
 
 // fill reads more of what comes into the prefix.
@@ -38,9 +37,6 @@ func (c *stream) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(c.session.up.cut(p))
 	c.session.sent.Add(int64(n))
 	c.session.up.wait(c.session.life, n)
-	if c.stir != nil && n > 0 {
-		c.stir(n)
-	}
 	return n, err
 }
 

@@ -105,6 +105,10 @@ type Handler struct {
 	// Record, unless nil, is told of each request when it has ended. Calls
 	// come from several goroutines, one at a time for one Handler.
 	Record func(Exchange)
+	// Begun, if there is one, hears of each request that is about to be passed
+	// on, and gives what is called when it has ended, before Record. It is
+	// called by several goroutines at once.
+	Begun func(Exchange) (ended func())
 
 	Now   func() time.Time
 	Proxy bool // absolute-form requests are accepted (explicit proxy); the host is the URL's

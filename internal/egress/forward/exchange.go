@@ -75,6 +75,9 @@ func (x *exchange) pass() (whole bool) {
 		return x.refuse(f)
 	}
 	defer out.Body.Close()
+	if begun := x.s.h.Begun; begun != nil {
+		defer begun(x.rec)()
+	}
 	res, err := x.roundTrip(out)
 	if err != nil {
 		return x.fail(err)
