@@ -108,7 +108,7 @@ func tenants(w *world) {
 	other.denied(script + `
 find / -path /proc -prune -o -path /usr -prune -o -name ` + quote(name) + ` -print 2> /dev/null | sed 's/^/ESCAPED to /'
 cat /proc/*/environ 2> /dev/null | tr '\0' '\n' | grep -q ^THEIRS && echo ESCAPED to a secret
-cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -q holder- && echo ESCAPED to a process
+cat /proc/[0-9]*/cmdline 2> /dev/null | tr '\0' ' ' | grep -q 'holder[-]' && echo ESCAPED to a process
 ls /dev/shm/* /tmp/mark* 2> /dev/null | sed 's/^/ESCAPED to /'
 echo tried it all`)
 	_, err := other.client.Runs.Get(w.Context(), holder.ID)

@@ -22,6 +22,7 @@ const (
 	maxEvents    = 256                   // events of one append
 	maxEvent     = 32 << 10              // bytes of one event's text
 	partialDelay = 25 * time.Millisecond // how long a line without its end may wait for it
+	logDelay     = 50 * time.Millisecond // how long log entries may wait for events, whose commit they share
 	maxTail      = 2 << 10               // bytes of stderr that an error message shows
 )
 
@@ -40,7 +41,8 @@ type recorder struct {
 	pending  []piece
 	bytes    int // of pending
 	logs     []stint.LogEntry
-	total    int64 // bytes that the agent wrote
+	logsFrom time.Time // when the first of them came
+	total    int64     // bytes that the agent wrote
 	tail     []byte
 	closed   bool // no more output comes
 	fenced   bool // the run is not ours any more; nothing is kept
@@ -158,6 +160,9 @@ func (r *recorder) log(e stint.LogEntry) {
 	if r.fenced {
 		return
 	}
+	if len(r.logs) == 0 {
+		r.logsFrom = r.j.e.c.Now()
+	}
 	r.logs = append(r.logs, e)
 	r.signal()
 }
@@ -238,6 +243,9 @@ func (r *recorder) next() (b store.Batch, more bool) {
 	if n == 0 && r.closed {
 		return b, false
 	}
+	if n == 0 && r.holdsLogs() {
+		return b, true
+	}
 	b.Logs, r.logs = r.logs, nil
 	r.batches++
 	b.Token = strconv.FormatInt(r.batches, 10)
@@ -255,6 +263,18 @@ func (r *recorder) holds(p *piece) bool {
 		return false
 	}
 	time.AfterFunc(partialDelay-age+time.Millisecond, r.signal)
+	return true
+}
+
+// holdsLogs reports whether log entries alone should wait for events, and sees
+// to it that they do not wait for long: a commit of theirs would be in the way
+// of the agent's first words. r.mu is held.
+func (r *recorder) holdsLogs() bool {
+	age := r.j.e.c.Now().Sub(r.logsFrom)
+	if len(r.logs) == 0 || age >= logDelay {
+		return false
+	}
+	time.AfterFunc(logDelay-age+time.Millisecond, r.signal)
 	return true
 }
 
