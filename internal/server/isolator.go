@@ -56,6 +56,7 @@ var makers = map[string]func(hostParts) (Isolator, error){
 	"gvisor": func(h hostParts) (Isolator, error) {
 		return gvisor.New(gvisor.Config{
 			StateDir: filepath.Join(h.state, "gvisor"), Instance: "g-" + h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log, Runsc: h.c.Runsc,
+			UIDBase: namespace.SecondUIDBase,
 		})
 	},
 	"docker": func(h hostParts) (Isolator, error) {

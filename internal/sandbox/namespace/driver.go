@@ -37,7 +37,7 @@ type Config struct {
 	// Private are folders of the server that no agent may see. New fails when
 	// one of them, or StateDir, lies in a part of the system that all see.
 	Private []string
-	// UIDBase is the first of 2^28 user and group IDs of the host for the
+	// UIDBase is the first of 2^27 user and group IDs of the host for the
 	// sandboxes of a server with root's rights; DefaultUIDBase when 0.
 	UIDBase uint32
 	// Inner, if there is one, stands between the sandboxes and their agents.

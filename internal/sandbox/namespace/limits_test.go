@@ -155,7 +155,7 @@ func holdings(t *testing.T, state string) map[string]int {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	// A range that ends past the last user that there can be cannot be had.
-	_, err := namespace.New(namespace.Config{StateDir: t.TempDir(), UIDBase: 0xF000_0001})
+	_, err := namespace.New(namespace.Config{StateDir: t.TempDir(), UIDBase: 0xF800_0001})
 	if os.Geteuid() != 0 {
 		if err != nil {
 			t.Errorf("New as a user whose range does not matter: %v", err)

@@ -16,11 +16,13 @@ import (
 // DefaultUIDBase is the first of the host's user IDs that sandboxes get. The
 // numbers from here to the end of the 31 bit space are left free by
 // distributions (accounts lie far below, the ranges of useradd and of container
-// managers end where this begins) and make 4096 ranges of 65536.
+// managers end where this begins) and make 4096 ranges of 65536, half of which
+// are left to a second driver of the same server.
 const (
 	DefaultUIDBase = 0x7000_0000
+	SecondUIDBase  = DefaultUIDBase + maxRanges*rangeSize
 	rangeSize      = 0x1_0000
-	maxRanges      = 4096
+	maxRanges      = 2048
 )
 
 var errNoRange = errors.New("all user ID ranges are in use")

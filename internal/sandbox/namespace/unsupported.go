@@ -23,6 +23,9 @@ type Config struct {
 	TrustBundle  string
 }
 
+// SecondUIDBase is for a second driver of a server.
+const SecondUIDBase = 0
+
 // Driver exists on Linux only.
 type Driver struct{}
 
