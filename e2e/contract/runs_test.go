@@ -334,7 +334,7 @@ func oddExits(w *world) {
 }
 
 func metrics(w *world) {
-	r := w.run(object{"prompt": "head -c 3000000 /dev/zero > big; sleep 1.2"})
+	r := w.run(object{"prompt": "head -c 3000000 /dev/zero > big; sleep 3"})
 	o := w.object("/v1/runs/" + r.ID + "/metrics")
 	w.equal("members", []string{"data", "summary"}, keys(o))
 	w.equal("members of the summary", []string{"avgCpuPercent", "maxMemoryUsedMb", "totalDurationMs"}, keys(o["summary"].(object)))
