@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	mobyclient "github.com/moby/moby/client"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
@@ -39,9 +39,12 @@ func TestKill9Docker(t *testing.T) {
 	h.Start()
 	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
 	h.Stop(syscall.SIGTERM)
-	out, err := exec.Command("docker", "-H", d.Host(), "ps", "--all", "--quiet").CombinedOutput()
-	if err != nil || len(out) > 0 {
-		t.Errorf("containers are left: %s, %v", out, err)
+	engine, err := mobyclient.New(mobyclient.WithHost(d.Host()))
+	installation.Check(t, err)
+	t.Cleanup(func() { installation.Check(t, engine.Close()) })
+	list, err := engine.ContainerList(t.Context(), mobyclient.ContainerListOptions{All: true})
+	if err != nil || len(list.Items) > 0 {
+		t.Errorf("containers are left: %v, %v", list.Items, err)
 	}
 }
 
