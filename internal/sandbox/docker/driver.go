@@ -75,9 +75,8 @@ type Driver struct {
 	bundle []byte // Config.TrustBundle
 	roots  roots
 
-	mu     sync.Mutex // guards live, trials
-	live   []string   // IDs of sandboxes not closed
-	trials int
+	mu   sync.Mutex // guards live
+	live []string   // IDs of sandboxes not closed
 }
 
 // New readies the driver and makes one sandbox as a trial. Where the host
@@ -187,37 +186,11 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 // try makes a sandbox in which nothing runs, and tells whether it can have a
 // network.
 func (d *Driver) try(ctx context.Context) (network bool, err error) {
-	err = d.trial(ctx, true)
+	err = sandbox.Try(ctx, d, d.dir, true)
 	if errors.Is(err, capture.ErrNoRules) {
-		return false, d.trial(ctx, false)
+		return false, sandbox.Try(ctx, d, d.dir, false)
 	}
 	return err == nil, err
-}
-
-func (d *Driver) trial(ctx context.Context, network bool) (err error) {
-	dir, err := os.MkdirTemp(d.dir, "trial-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := sandbox.Spec{ID: d.trialID(), Network: network, Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch")}
-	for _, sub := range []string{s.Home, s.Workspace, s.Scratch} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			return err
-		}
-	}
-	b, err := d.Prepare(ctx, s)
-	if err != nil {
-		return err
-	}
-	return b.Close(context.WithoutCancel(ctx))
-}
-
-func (d *Driver) trialID() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.trials++
-	return fmt.Sprintf("trial-%d-%d", os.Getpid(), d.trials)
 }
 
 // Close gives back what the driver itself holds. Its sandboxes must be closed.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -63,9 +62,8 @@ type Driver struct {
 	inner    *Inner // nil without one
 	memory   int64  // bytes of the host
 
-	mu     sync.Mutex // guards live, trials
-	live   []string   // IDs of sandboxes not closed
-	trials int
+	mu   sync.Mutex // guards live
+	live []string   // IDs of sandboxes not closed
 }
 
 // New readies the driver and makes one sandbox as a trial. Where the host
@@ -77,7 +75,7 @@ func New(c Config) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if err := d.trial(ctx, false); err != nil {
+	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	return d, nil
@@ -175,12 +173,12 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
 		Notes:     append(d.groups.Notes(), fmt.Sprintf("Control groups that this user may use: %s.", d.groups.Kind())),
 	}
-	if err := d.trial(ctx, false); err != nil {
+	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {
 		r.Available, r.Limits = false, sandbox.Enforced{}
 		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be made: %v.", err))
 		return r
 	}
-	if err := d.trial(ctx, true); err != nil {
+	if err := sandbox.Try(ctx, d, d.dir, true); err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("Sandboxes have no network here: %v.", err))
 	} else {
 		r.Network = true
@@ -210,33 +208,6 @@ func landlockNote(version int) string {
 		return fmt.Sprintf("Landlock (version %d) keeps agents from writing elsewhere than in their folders, besides mounts and modes; for signals and abstract sockets namespaces alone do (Linux 6.12 adds it).", version)
 	}
 	return fmt.Sprintf("Landlock (version %d) keeps agents to their folders, signals and sockets, besides namespaces, mounts and modes.", version)
-}
-
-// trial makes a sandbox in which nothing runs.
-func (d *Driver) trial(ctx context.Context, network bool) (err error) {
-	dir, err := os.MkdirTemp(d.dir, "trial-")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := sandbox.Spec{ID: d.trialID(), Network: network, Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch")}
-	for _, sub := range []string{s.Home, s.Workspace, s.Scratch} {
-		if err := os.Mkdir(sub, 0o700); err != nil {
-			return err
-		}
-	}
-	b, err := d.Prepare(ctx, s)
-	if err != nil {
-		return err
-	}
-	return b.Close(context.WithoutCancel(ctx))
-}
-
-func (d *Driver) trialID() string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.trials++
-	return fmt.Sprintf("trial-%d-%d", os.Getpid(), d.trials)
 }
 
 // Close gives back what the driver itself holds of the host. Its sandboxes must
