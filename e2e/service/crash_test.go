@@ -74,8 +74,8 @@ func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)
 	installation.Agent(t, c, "shell", "")
 	completed, lost := 0, 0
 	for round := range o.crashes {
-		c, l := crash(t, h, c, o.runs, func() { kill(round) })
-		completed, lost = completed+c, lost+l
+		done, gone := crash(t, h, c, o.runs, moment(round), func() { kill(round) })
+		completed, lost = completed+done, lost+gone
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
@@ -87,7 +87,19 @@ func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)
 
 const chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
 
-func crash(t *testing.T, h *installation.Host, c *client.Client, runs int, kill func()) (completed, lost int) {
+// moment waits for the time of a kill, which is random. In the first round it
+// is the end of a run: however slow the machine, some run completes.
+func moment(round int) func(*testing.T, *client.Client, []string) {
+	return func(t *testing.T, c *client.Client, ids []string) {
+		if round == 0 {
+			installation.Ended(t, c, ids[0])
+			return
+		}
+		<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
+	}
+}
+
+func crash(t *testing.T, h *installation.Host, c *client.Client, runs int, wait func(*testing.T, *client.Client, []string), kill func()) (completed, lost int) {
 	seen := newWitness()
 	ids := make([]string, runs)
 	var followers sync.WaitGroup
@@ -95,7 +107,7 @@ func crash(t *testing.T, h *installation.Host, c *client.Client, runs int, kill 
 		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: chatter}).ID
 		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
 	}
-	<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
+	wait(t, c, ids)
 	kill()
 	if took := h.Start(); took > 5*time.Second {
 		t.Errorf("served again after %s", took)
