@@ -126,6 +126,9 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.TreeVe
 		if err != nil {
 			return a, err
 		}
+		if err := s.nameable(ctx, q, c.OrgID, c.Epoch); err != nil {
+			return a, err
+		}
 		a.head, a.added, err = commit(ctx, q, t, c)
 		return a, err
 	})
