@@ -137,6 +137,7 @@ var retentionCases = []testCase{
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.ErrInUse, "DeleteVersion of the head")
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), "KeepVersion")
+		w.diff("kept", true, w.home.treeVersion(t.ID, one.ID, 0).Kept)
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of a kept one")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, false, w.now()), "KeepVersion")
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), "DeleteVersion")
