@@ -27,7 +27,7 @@ func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error
 	}
 	c := &commit{
 		lib: l, org: org, known: newKnown(l.tempDir),
-		packs: newPacker(ctx, l.blobs, org, func() string { return l.ids.New("") }),
+		packs: newPacker(ctx, l, org),
 	}
 	c.manifest = newManifestWriter(l)
 	if parent != "" {

@@ -23,8 +23,15 @@ type intake struct {
 
 // buffer holds a chunk and its segment.
 type buffer struct {
-	content []byte // one byte longer than a chunk, to see whether more comes
+	content []byte // one byte longer than a chunk may be, to see whether more comes
 	segment bytes.Buffer
+}
+
+// widen makes room for a chunk of a large file.
+func (b *buffer) widen() {
+	if len(b.content) <= maxChunk {
+		b.content = append(b.content, make([]byte, maxChunk+1-len(b.content))...)
+	}
 }
 
 // piece is a chunk on its way; the last one of an entry, or one without a
@@ -61,7 +68,7 @@ func (in *intake) abort(err error) error {
 
 // idle holds what the next intake need not make anew.
 var idle = struct{ buffers, compressors sync.Pool }{
-	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, maxChunk+1)} }},
+	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, wholeFile+1)} }},
 	compressors: sync.Pool{New: func() any { return newCompressor() }},
 }
 
@@ -121,6 +128,7 @@ func fill(r io.Reader, b []byte) (n int, ended bool, err error) {
 func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {
+		b.widen()
 		more, ended, err := fill(r, b.content[n:])
 		if err != nil {
 			in.buffers <- b
@@ -139,6 +147,7 @@ func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
 			in.buffers <- b
 			return err
 		}
+		next.widen()
 		n = copy(next.content, b.content[length:n])
 		if err := in.send(e, b, length, false); err != nil {
 			in.buffers <- next

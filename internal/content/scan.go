@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
 	"slices"
@@ -48,7 +49,7 @@ func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOpt
 	}
 	defer func() { err = joined(err, c.close()) }()
 	in := newIntake(ctx, c.known, c.packs, c.manifest.add)
-	s := &scan{in: in, options: o, limits: l.limits}
+	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
 	s.setLimits()
 	if err = joined(s.folder(root, "", 1), root.Close()); err != nil {
 		err = in.abort(err)
@@ -75,6 +76,7 @@ type scan struct {
 	in      *intake
 	options DirOptions
 	limits  Limits
+	tempDir string
 	entries int64
 	files   int64
 	bytes   int64
@@ -98,11 +100,10 @@ func (s *scan) setLimits() {
 // folder walks what is in root, whose path in the tree is dir. Each folder has
 // a root of its own, so that no link can lead from one to another.
 func (s *scan) folder(root *os.Root, dir string, depth int) error {
-	names, err := s.names(root)
-	if err != nil {
-		return s.unreadable(dir, err)
-	}
-	for _, name := range names {
+	for name, err := range s.names(root) {
+		if err != nil {
+			return s.unreadable(dir, err)
+		}
 		path := name
 		if dir != "" {
 			path = dir + "/" + name
@@ -114,24 +115,72 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-func (s *scan) names(root *os.Root) ([]string, error) {
+// fewNames is how many names of a folder are sorted in memory.
+const fewNames = 32 << 10
+
+// names gives the names in a folder, in order.
+func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		few, many, err := s.listed(root)
+		if many != nil {
+			defer func() { _ = many.close() }() // only read by now
+		}
+		if err != nil {
+			yield("", err)
+			return
+		}
+		if many == nil {
+			slices.Sort(few)
+			for _, name := range few {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			return
+		}
+		for e, err := range many.sorted() {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(e.path, nil) {
+				return
+			}
+		}
+	}
+}
+
+// listed reads the names in a folder: few of them, or many, which go to disk
+// as paths of entries.
+func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
 	d, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer d.Close()
-	var names []string
-	for {
+	for count := s.entries; ; {
 		some, err := d.Readdirnames(1024)
-		names = append(names, some...)
-		if int64(len(names))+s.entries > s.limits.Entries {
-			return nil, s.tooMany()
+		if count += int64(len(some)); count > s.limits.Entries {
+			return nil, many, s.tooMany()
 		}
-		if err == io.EOF {
-			slices.Sort(names)
-			return names, nil
-		} else if err != nil {
-			return nil, err
+		few = append(few, some...)
+		ended := err == io.EOF
+		if err != nil && !ended {
+			return nil, many, err
+		}
+		if len(few) > fewNames || ended && many != nil {
+			if many == nil {
+				many = newArrivals(s.tempDir)
+			}
+			for _, name := range few {
+				if err := many.add(&entry{path: name, kind: folder}); err != nil {
+					return nil, many, err
+				}
+			}
+			few = few[:0]
+		}
+		if ended {
+			return few, many, nil
 		}
 	}
 }

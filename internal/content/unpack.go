@@ -24,7 +24,7 @@ func (l *Library) FromArchive(ctx context.Context, org, parent string, f Format,
 		return Ref{}, err
 	}
 	defer func() { err = joined(err, c.close()) }()
-	c.packs.stage(l.tempDir)
+	c.packs.stage()
 	u := &unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)}
 	defer func() { err = joined(err, u.arrivals.close()) }()
 	if err := u.unpack(ctx, c, f, r); err != nil {
