@@ -19,21 +19,26 @@ type commit struct {
 	manifest *manifestWriter
 }
 
-// begin prepares a commit that need not store what the parent holds. The
-// caller closes it.
-func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error) {
+// begin prepares a commit. The caller closes it.
+func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
-	c := &commit{
+	return &commit{
 		lib: l, org: org, known: newKnown(l.tempDir),
-		packs: newPacker(ctx, l, org),
+		packs: newPacker(ctx, l, org), manifest: newManifestWriter(l),
+	}, nil
+}
+
+// beginAfter prepares a commit that need not store what the parent holds. The
+// caller closes it.
+func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, error) {
+	c, err := l.begin(ctx, org)
+	if err != nil || parent == "" {
+		return c, err
 	}
-	c.manifest = newManifestWriter(l)
-	if parent != "" {
-		if err := c.inherit(ctx, parent); err != nil {
-			return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
-		}
+	if err := c.inherit(ctx, parent); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
 	}
 	return c, nil
 }

@@ -19,6 +19,7 @@ type intake struct {
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
+	former  *former // the chunks that the next content may have had; set by the reading goroutine
 }
 
 // buffer holds a chunk and its segment.
@@ -40,6 +41,7 @@ type piece struct {
 	entry  *entry
 	last   bool
 	buffer *buffer // nil where there is no chunk
+	former *former
 	chunk  chunk
 	stored bool // the store has it already
 }
@@ -59,6 +61,14 @@ func newIntake(ctx context.Context, k *known, p *packer, take func(*entry) error
 func (in *intake) finish() error {
 	defer in.recycle()
 	return in.line.finish()
+}
+
+// end finishes, or aborts where reading failed with err.
+func (in *intake) end(err error) error {
+	if err != nil {
+		return in.abort(err)
+	}
+	return in.finish()
 }
 
 func (in *intake) abort(err error) error {
@@ -170,7 +180,7 @@ func (in *intake) buffer() (*buffer, error) {
 }
 
 func (in *intake) send(e *entry, b *buffer, n int, last bool) error {
-	return in.line.send(&piece{entry: e, last: last, buffer: b, chunk: chunk{raw: uint32(n)}}, true)
+	return in.line.send(&piece{entry: e, last: last, buffer: b, former: in.former, chunk: chunk{raw: uint32(n)}}, true)
 }
 
 // worker names a chunk and, when the store lacks it, makes its segment.
@@ -178,6 +188,9 @@ func (in *intake) worker() func(*piece) error {
 	return func(p *piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
+		if p.chunk.at, p.stored = p.former.find(p.chunk.hash); p.stored {
+			return nil
+		}
 		var err error
 		if p.chunk.at, p.stored, err = in.known.find(p.chunk.hash); err != nil || p.stored {
 			return err

@@ -47,6 +47,9 @@ func (w *manifestWriter) add(e *entry) error {
 	return w.endPage()
 }
 
+// atPage tells whether the writer stands between pages.
+func (w *manifestWriter) atPage() bool { return len(w.entries) == 0 }
+
 // endPage completes the open page, if there is one.
 func (w *manifestWriter) endPage() error {
 	if len(w.entries) == 0 {

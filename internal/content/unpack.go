@@ -19,7 +19,7 @@ import (
 // one counts; they must be of one kind. Links must stay in the tree. Bits
 // beyond 0777 and owners are dropped.
 func (l *Library) FromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (ref Ref, err error) {
-	c, err := l.begin(ctx, org, parent)
+	c, err := l.beginAfter(ctx, org, parent)
 	if err != nil {
 		return Ref{}, err
 	}
