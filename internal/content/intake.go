@@ -15,7 +15,7 @@ import (
 // entries on, in the order in which they came.
 type intake struct {
 	line    *line[*piece]
-	known   *known
+	stock   *stock
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
@@ -48,9 +48,9 @@ type piece struct {
 
 // newIntake starts the goroutines; finish or abort ends them. take is called
 // by one goroutine.
-func newIntake(ctx context.Context, k *known, p *packer, take func(*entry) error) *intake {
+func newIntake(ctx context.Context, k *stock, p *packer, take func(*entry) error) *intake {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &intake{known: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	in := &intake{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
 	for range cap(in.buffers) {
 		in.buffers <- nil // made when first used
 	}
@@ -188,11 +188,8 @@ func (in *intake) worker() func(*piece) error {
 	return func(p *piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
-		if p.chunk.at, p.stored = p.former.find(p.chunk.hash); p.stored {
-			return nil
-		}
 		var err error
-		if p.chunk.at, p.stored, err = in.known.find(p.chunk.hash); err != nil || p.stored {
+		if p.chunk.at, p.stored, err = in.stock.find(p.former, p.chunk.hash, p.chunk.raw); err != nil || p.stored {
 			return err
 		}
 		p.chunk.at.crc = crc32.ChecksumIEEE(content)
@@ -224,7 +221,7 @@ func (in *intake) store(p *piece) error {
 	if p.stored {
 		return nil
 	}
-	at, stored, err := in.known.find(p.chunk.hash) // an equal chunk may have come just before
+	at, stored, err := in.stock.known.find(p.chunk.hash) // an equal chunk may have come just before
 	if err != nil {
 		return err
 	}
@@ -233,7 +230,7 @@ func (in *intake) store(p *piece) error {
 		if at, err = in.packs.add(s, p.buffer.segment.Bytes()); err != nil {
 			return err
 		}
-		if err := in.known.add(p.chunk.hash, at); err != nil {
+		if err := in.stock.known.add(p.chunk.hash, at); err != nil {
 			return err
 		}
 	}

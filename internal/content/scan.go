@@ -38,7 +38,11 @@ type DirOptions struct {
 // Links are kept as they are, wherever they lead, and never followed. Bits
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
-func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
+func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	return twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o) })
+}
+
+func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
@@ -48,7 +52,7 @@ func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOpt
 		return Ref{}, joined(err, root.Close())
 	}
 	defer func() { err = joined(err, c.close()) }()
-	in := newIntake(ctx, c.known, c.packs, c.manifest.add)
+	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
 	s := newScan(l, in, o)
 	if err = in.end(joined(s.folder(root, "", 1), root.Close())); err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))

@@ -20,7 +20,11 @@ const whiteout kind = 0xfe
 // part of their content, and folders that were renamed, as overlays make them
 // with metacopy and redirect_dir, are refused. Else upper may have been filled
 // by anybody: see FromDir.
-func (l *Library) FromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref Ref, err error) {
+func (l *Library) FromUpper(ctx context.Context, org, base, upper string, o DirOptions) (Ref, error) {
+	return twice(func() (Ref, error) { return l.fromUpper(ctx, org, base, upper, o) })
+}
+
+func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref Ref, err error) {
 	root, err := os.OpenRoot(upper)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
@@ -35,8 +39,8 @@ func (l *Library) FromUpper(ctx context.Context, org, base, upper string, o DirO
 		return Ref{}, joined(err, root.Close())
 	}
 	c.manifest.base = m
-	g := &merger{ctx: ctx, base: m, pages: pageReader{m: m}, to: c.manifest}
-	in := newIntake(ctx, c.known, c.packs, g.change)
+	g := &merger{ctx: ctx, base: m, pages: pageReader{m: m}, to: c.manifest, commit: c}
+	in := newIntake(ctx, c.stock, c.packs, g.change)
 	s := newScan(l, in, o)
 	s.base = &finder{pages: pageReader{m: m}}
 	err = in.end(joined(s.folder(root, "", 1), root.Close()))
@@ -93,6 +97,7 @@ type merger struct {
 	base    *manifest
 	pages   pageReader
 	to      *manifestWriter
+	commit  *commit
 	page    int      // of the base, where the merger stands
 	read    bool     // whether it was read
 	entries []*entry // what is left of it then
@@ -138,13 +143,16 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 		if !ok || !one(first) {
 			return nil
 		}
-		if !g.read && g.to.atPage() && whole() {
+		if !g.read && g.to.atPage() && g.to.lasting(g.page) && whole() {
 			g.to.takeOver(g.page)
 			g.page++
 			continue
 		}
 		e, err := g.pull()
 		if err != nil {
+			return err
+		}
+		if err := g.commit.rescue(g.ctx, e); err != nil {
 			return err
 		}
 		if err := g.to.add(e); err != nil {
