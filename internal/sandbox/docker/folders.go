@@ -43,9 +43,10 @@ const (
 // callers lists the caller's folders, and makes the one that becomes /tmp.
 func callers(s sandbox.Spec, system []hostview.Entry) ([]bind, error) {
 	list := mountBinds(s.Mounts)
-	for target, source := range map[string]string{sandbox.HomeDir: s.Home, sandbox.WorkspaceDir: s.Workspace} {
-		if !slices.ContainsFunc(list, func(b bind) bool { return b.target == target }) {
-			list = append(list, bind{source: source, target: target, writable: true, caller: true})
+	for _, own := range []bind{{source: s.Home, target: sandbox.HomeDir}, {source: s.Workspace, target: sandbox.WorkspaceDir}} {
+		if !slices.ContainsFunc(list, func(b bind) bool { return b.target == own.target }) {
+			own.writable, own.caller = true, true
+			list = append(list, own)
 		}
 	}
 	if s.Run != "" {

@@ -52,7 +52,7 @@ func Try(dir string, userns, agent int) (err error) {
 	if err := errors.Join(os.Mkdir(layer, 0o700), os.Mkdir(upper, 0o700)); err != nil {
 		return fmt.Errorf("trying an overlay: %w", err)
 	}
-	if err := Ready(upper); err != nil {
+	if err := errors.Join(Whiteouts(own), Ready(upper)); err != nil {
 		return err
 	}
 	fd, err := Mapped([]string{layer}, upper, userns, agent)
@@ -163,16 +163,23 @@ func takeUser(user int) error {
 // mounted is for kernels that want the folders mounted: each over itself in a
 // mount namespace that ends with the thread. The overlay keeps what it needs.
 func (s *shown) mounted() (int, error) {
+	if err := s.enter(); err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return s.detached(s.places[0])
+}
+
+func (s *shown) enter() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return -1, fmt.Errorf("%w: making a mount namespace: %w", ErrRefused, err)
+		return fmt.Errorf("making a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return -1, fmt.Errorf("%w: making mounts private: %w", ErrRefused, err)
+		return fmt.Errorf("making mounts private: %w", err)
 	}
 	for i, tree := range s.trees {
 		if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.places[i], unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return -1, fmt.Errorf("%w: mounting %s: %w", ErrRefused, s.places[i], err)
+			return fmt.Errorf("mounting %s: %w", s.places[i], err)
 		}
 	}
-	return s.Tree(s.places[0])
+	return nil
 }
