@@ -86,6 +86,7 @@ type Link struct {
 	Kind      stint.TreeKind `json:"k"`
 	TreeID    string         `json:"t"`
 	VersionID string         `json:"v"`
+	Format    string         `json:"f,omitempty"` // of the archive; empty for a tar.gz
 	Expires   int64          `json:"e"` // Unix seconds
 }
 

@@ -78,11 +78,12 @@ type Library struct {
 	ids     *stint.IDs
 	zstdOut *zstd.Encoder // of manifests
 	zstdIn  *zstd.Decoder
+	reads   *reads
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs}
+	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, reads: newReads()}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()

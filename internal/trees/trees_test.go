@@ -283,7 +283,7 @@ func TestReadingAVersion(t *testing.T) {
 	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one"})
 	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "two", "dir/b.txt": "three"})
 
-	page, more, err := w.trees.Files(t.Context(), org, stint.Volumes, made.ID, "latest", "a.txt", 1)
+	page, more, err := w.trees.Files(t.Context(), org, stint.Volumes, made.ID, "latest", trees.FilePage{After: "a.txt", Limit: 1})
 	if err != nil || !more || len(page) != 1 || page[0].Path != "dir" {
 		t.Errorf("files after a.txt are %v, %v, %v", page, more, err)
 	}
@@ -351,7 +351,7 @@ func (w *world) gone(c auth.Caller, kind stint.TreeKind, id string) {
 	_, versions := w.trees.Versions(ctx, c.OrgID, kind, id, store.Range{Limit: 1})
 	_, version := w.trees.Version(ctx, c.OrgID, kind, id, "latest")
 	_, _, push := w.trees.Push(ctx, c, kind, id, trees.Push{Format: content.Tar, Archive: bytes.NewReader(archive(w, nil))})
-	_, _, files := w.trees.Files(ctx, c.OrgID, kind, id, "latest", "", 1)
+	_, _, files := w.trees.Files(ctx, c.OrgID, kind, id, "latest", trees.FilePage{Limit: 1})
 	_, _, open := w.trees.Open(ctx, c.OrgID, kind, id, "latest", "a")
 	_, diff := w.trees.Diff(ctx, c.OrgID, kind, id, "1", "1")
 	_, _, arch := w.trees.Archive(ctx, c.OrgID, kind, id, "1")
