@@ -87,7 +87,7 @@ type Link struct {
 	TreeID    string         `json:"t"`
 	VersionID string         `json:"v"`
 	Format    string         `json:"f,omitempty"` // of the archive; empty for a tar.gz
-	Expires   int64          `json:"e"` // Unix seconds
+	Expires   int64          `json:"e"`           // Unix seconds
 }
 
 // SignLink writes a link that works for LinkFor. Expires is set here.

@@ -23,8 +23,8 @@ const (
 // TextDiff compares the file at path in two trees, line by line: a unified
 // diff with three lines of context; nothing where both are the same. A link is
 // compared by its target, a binary file is only said to differ. A path that
-// neither tree has is NotFound, a folder Invalid, a file of more than 1 MiB
-// TooLarge. "" is the empty tree.
+// neither tree has is NotFound, a folder and a file of more than 1 MiB
+// are Invalid. "" is the empty tree.
 func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
 	old, err := l.lines(ctx, org, from, path)
 	if err != nil {
@@ -72,7 +72,7 @@ func (l *Library) lines(ctx context.Context, org, digest, path string) ([]byte, 
 	case e.kind == folder:
 		return nil, stint.InvalidParam("path", "'%s' is a folder. Compare the files in it one by one.", shown(path))
 	case e.size > maxDiffText:
-		return nil, refuseSize("'%s' is too large to be compared line by line: it has %d bytes, more than %d.", shown(path), e.size, maxDiffText)
+		return nil, stint.InvalidParam("path", "'%s' is too large to be compared line by line: it has %d bytes, more than %d.", shown(path), e.size, maxDiffText)
 	}
 	f, _, err := l.Open(ctx, org, digest, path)
 	if err != nil {

@@ -30,6 +30,7 @@ func (s *server) chores() []maintain.Chore {
 			return err
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
+		{Name: "put popular archives whole", Every: 5 * time.Second, Do: s.library.PutWanted},
 	}
 	if s.images != nil {
 		all = append(all, maintain.Chore{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
