@@ -158,48 +158,6 @@ func (t treeCommands) cat() *cobra.Command {
 	}
 }
 
-func (t treeCommands) diff() *cobra.Command {
-	return &cobra.Command{
-		Use: "diff NAME FROM [TO]", Short: "List what differs between two versions",
-		Long: "Diff lists the files that were added (+), removed (-) or changed (~) between two\nversions, by ID or number. TO is the latest where it is left out.",
-		Args: exactly("NAME", "FROM", "[TO]"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			to := "latest"
-			if len(args) == 3 {
-				to = args[2]
-			}
-			trees, tree, err := t.find(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			for change, err := range trees.Diff(ctx, tree.ID, args[1], to) {
-				if err == nil {
-					err = t.a.printChange(change)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
-}
-
-func (a *app) printChange(c stint.FileChange) error {
-	if a.json {
-		return a.printJSON(c)
-	}
-	sign, code := "~", yellow
-	switch c.Change {
-	case "added":
-		sign, code = "+", green
-	case "removed":
-		sign, code = "-", red
-	}
-	_, err := fmt.Fprintln(a.Stdout, a.colour(stdout, code, sign+" "+plain(c.Path)))
-	return err
-}
-
 func (t treeCommands) remove() *cobra.Command {
 	return &cobra.Command{
 		Use: "rm NAME...", Short: fmt.Sprintf("Remove %ss with all their versions", t.kind), Args: atLeast("NAME"),
