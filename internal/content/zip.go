@@ -122,10 +122,11 @@ func (z *zipItem) flags() uint16 {
 	return 0
 }
 
-// timeExtra tells the modification time in UTC, to the second, as far as its
-// field reaches: from 1901 to 2038.
+// timeExtra tells the modification time in UTC, to the second, where all
+// readers agree on what its field means: some take it for signed, some not. So
+// times before 1970 and after 2038 are what dosTime makes of them.
 func (z *zipItem) timeExtra(b []byte) []byte {
-	if z.sec != int64(int32(z.sec)) {
+	if z.sec < 0 || z.sec > math.MaxInt32 {
 		return b
 	}
 	return little(b, uint16(zipTimeExtra), uint16(zipTimeSize-4), uint8(1), uint32(int32(z.sec)))
