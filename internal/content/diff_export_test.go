@@ -21,3 +21,5 @@ func (l *Library) Diff(ctx context.Context, org, from, to string) ([]stint.FileC
 	}
 	return all, nil
 }
+
+const MaxRenames = maxRenames

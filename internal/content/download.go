@@ -79,8 +79,11 @@ type reads struct {
 	plans   *recent[planKey, *plan]
 	sums    *recent[string, sumOf] // by the key of the object that holds it
 	renames *recent[diffKey, *renames]
-	summing chan struct{} // holds a token while an archive is being hashed
 	popular popular
+
+	// Costly work waits for its turn by putting a token into one of these.
+	summing   chan struct{} // hashing an archive
+	comparing chan struct{} // comparing two texts
 }
 
 type planKey struct {
@@ -93,7 +96,9 @@ func newReads() *reads {
 		plans:   newRecent[planKey, *plan](16),
 		sums:    newRecent[string, sumOf](1024),
 		renames: newRecent[diffKey, *renames](8),
-		summing: make(chan struct{}, 1),
 		popular: newPopular(),
+
+		summing:   make(chan struct{}, 1),
+		comparing: make(chan struct{}, 2),
 	}
 }

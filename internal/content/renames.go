@@ -9,7 +9,7 @@ import (
 
 // maxRenames bounds the files among which renames are sought: so many that
 // were removed, and so many that were added. With more, none are told.
-const maxRenames = 20_000
+const maxRenames = 10_000
 
 // renames are the files that two trees have under different paths.
 type renames struct {

@@ -47,6 +47,12 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 	if len(old) == 0 && len(new) == 0 {
 		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file came or went
 	}
+	select { // comparing takes some seconds and 100 MB at worst
+	case l.reads.comparing <- struct{}{}:
+		defer func() { <-l.reads.comparing }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
 	text, err := udiff.ToUnified(a, b, string(old), udiff.Lines(string(old), string(new)), udiff.DefaultContextLines)
 	if err != nil {
 		return "", fmt.Errorf("comparing %q: %w", path, err)
