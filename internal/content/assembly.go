@@ -249,7 +249,7 @@ func (a *assembly) readPart(b []byte) (int, error) {
 		return copy(b, a.content[skip:]), nil
 	}
 	b = b[:min(int64(len(b)), p.length-skip)]
-	if err := a.fetch.read(a.ctx, a.m.packOf(p.chunk), int64(p.chunk.at.offset)+skip, b); err != nil {
+	if err := a.fetch.read(a.ctx, p.chunk.at.pack, int64(p.chunk.at.offset)+skip, b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -262,7 +262,7 @@ func (a *assembly) loadChunk(c *chunk) error {
 	}
 	a.current = nil
 	a.content, a.segment = resized(a.content, int(c.raw)), resized(a.segment, int(c.at.stored))
-	if err := a.fetch.read(a.ctx, a.m.packOf(c), int64(c.at.offset), a.segment); err != nil {
+	if err := a.fetch.read(a.ctx, c.at.pack, int64(c.at.offset), a.segment); err != nil {
 		return err
 	}
 	if err := a.expand.chunk(a.content, a.segment, c); err != nil {
@@ -271,9 +271,6 @@ func (a *assembly) loadChunk(c *chunk) error {
 	a.current = c
 	return nil
 }
-
-// packOf names the pack that a chunk of the tree rests in.
-func (m *manifest) packOf(c *chunk) string { return m.index.packs[c.at.pack] }
 
 // Close releases what reading held.
 func (a *assembly) Close() error {

@@ -3,7 +3,6 @@ package content
 import (
 	"context"
 	"errors"
-	"iter"
 
 	"github.com/stint-dev/stint"
 )
@@ -44,75 +43,112 @@ func (l *Library) Changes(ctx context.Context, org, from, to, after string, limi
 
 // compare walks two trees side by side behind a path and gives take every
 // pair of entries that differ, nil for one that is missing, until take
-// returns false.
+// returns false. Pages that both trees have are not read.
 func (l *Library) compare(ctx context.Context, org, from, to, after string, take func(old, new *entry) bool) error {
-	a, stopA, err := l.pull(ctx, org, from, after)
+	old, err := l.cursor(ctx, org, from, after)
 	if err != nil {
 		return err
 	}
-	defer stopA()
-	b, stopB, err := l.pull(ctx, org, to, after)
+	new, err := l.cursor(ctx, org, to, after)
 	if err != nil {
 		return err
 	}
-	defer stopB()
-	old, new := &cursor{next: a}, &cursor{next: b}
-	old.advance()
-	new.advance()
-	for old.err == nil && new.err == nil && (old.entry != nil || new.entry != nil) {
+	for {
+		skipEqual(old, new)
 		x, y := step(old, new)
-		if (x == nil || y == nil || !x.same(y)) && !take(x, y) {
+		if err := errors.Join(old.err, new.err); err != nil {
+			return err
+		}
+		if x == nil && y == nil || (x == nil || y == nil || !x.same(y)) && !take(x, y) {
 			return nil
 		}
 	}
-	return errors.Join(old.err, new.err)
 }
 
-func (l *Library) pull(ctx context.Context, org, digest, after string) (func() (*entry, error, bool), func(), error) {
+// cursor walks the entries of a tree that follow a path. It knows at which
+// page it stands, so that pages can be left out.
+type cursor struct {
+	ctx     context.Context // of the call that made it
+	after   string
+	reader  pageReader
+	pages   []page
+	next    int      // the page to be read next
+	entries []*entry // of the page before, those that are left
+	whole   bool     // none of that page's entries was taken or left out
+	err     error
+}
+
+func (l *Library) cursor(ctx context.Context, org, digest, after string) (*cursor, error) {
 	if digest == "" {
-		return func() (*entry, error, bool) { return nil, nil, false }, func() {}, checkOrg(org)
+		return &cursor{}, checkOrg(org)
 	}
 	m, err := l.manifest(ctx, org, digest)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	next, stop := iter.Pull2(m.from(ctx, after))
-	return next, stop, nil
+	return &cursor{ctx: ctx, after: after, reader: pageReader{m: m}, pages: m.root.pages, next: m.pageOf(after)}, nil
 }
 
-// cursor stands on an entry of a tree; on none at its end or after a fault.
-type cursor struct {
-	next  func() (*entry, error, bool)
-	entry *entry
-	err   error
-}
-
-func (c *cursor) advance() {
-	var ok bool
-	if c.entry, c.err, ok = c.next(); !ok || c.err != nil {
-		c.entry = nil
+// peek gives the entry that the cursor stands on, nil at the tree's end or
+// after a fault.
+func (c *cursor) peek() *entry {
+	for len(c.entries) == 0 && c.err == nil && c.next < len(c.pages) {
+		c.entries, c.err = c.reader.page(c.ctx, c.next)
+		c.next++
+		n := len(c.entries)
+		for len(c.entries) > 0 && comparePaths(c.entries[0].path, c.after) <= 0 {
+			c.entries = c.entries[1:]
+		}
+		c.whole = n == len(c.entries)
 	}
+	if len(c.entries) == 0 || c.err != nil {
+		return nil
+	}
+	return c.entries[0]
 }
 
-// step takes what comes first from two cursors, at least one of them on an
-// entry: from both, if they stand on one path. After a fault of a cursor what
-// the other gives says nothing.
-func step(old, new *cursor) (x, y *entry) {
-	order := 0
+func (c *cursor) advance() { c.entries, c.whole = c.entries[1:], false }
+
+// page gives the number of the page at whose first entry the cursor stands,
+// or -1.
+func (c *cursor) page() int {
 	switch {
-	case old.entry == nil:
-		order = 1
-	case new.entry == nil:
-		order = -1
-	default:
-		order = comparePaths(old.entry.path, new.entry.path)
+	case len(c.entries) == 0 && c.next < len(c.pages):
+		return c.next
+	case len(c.entries) > 0 && c.whole:
+		return c.next - 1
 	}
-	if order <= 0 {
-		x = old.entry
+	return -1
+}
+
+// skipEqual leads two cursors behind pages that both trees have.
+func skipEqual(a, b *cursor) {
+	for {
+		i, j := a.page(), b.page()
+		if i < 0 || j < 0 || a.pages[i].logical != b.pages[j].logical {
+			return
+		}
+		a.next, a.entries = i+1, nil
+		b.next, b.entries = j+1, nil
+	}
+}
+
+// step takes what comes first from two cursors: from both, if they stand on
+// one path. After a fault of either what it gives says nothing.
+func step(old, new *cursor) (x, y *entry) {
+	x, y = old.peek(), new.peek()
+	if x != nil && y != nil {
+		switch order := comparePaths(x.path, y.path); {
+		case order < 0:
+			y = nil
+		case order > 0:
+			x = nil
+		}
+	}
+	if x != nil {
 		old.advance()
 	}
-	if order >= 0 {
-		y = new.entry
+	if y != nil {
 		new.advance()
 	}
 	return x, y

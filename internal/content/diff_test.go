@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,47 @@ func TestRenamesStopGracefully(t *testing.T) {
 	for _, c := range page {
 		if c.Change == stint.FileRenamed {
 			t.Errorf("%s is renamed from %s", c.Path, c.From.Path)
+		}
+	}
+}
+
+// TestChangesDoNotReadWhatIsEqual destroys the pages that two trees share.
+func TestChangesDoNotReadWhatIsEqual(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := newLibrary(t, s, content.Options{})
+	var items []item
+	for i := range 8000 {
+		items = append(items, item{name: fmt.Sprintf("%04d-%x", i, noise(byte(i), 10))})
+	}
+	from := stored(t, l, "", items...).Digest
+	items[1500].body = []byte("changed")
+	items = slices.Delete(items, 1600, 1601)
+	to := stored(t, l, from, append(items, item{name: "1400-added", body: []byte("added")})...).Digest
+	count := map[content.Page]int{}
+	for _, digest := range []string{from, to} {
+		pages, err := l.Pages(t.Context(), org, digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range pages {
+			count[p]++
+		}
+	}
+	shared := 0
+	for p, n := range count {
+		if n == 2 {
+			shared++
+			clear(s.objects[org+"/packs/"+p.Pack][p.Offset:][:p.Stored])
+		}
+	}
+	if shared < 3 {
+		t.Fatalf("the trees share %d pages of %d", shared, len(count))
+	}
+	want := []string{"added 1400-added", "changed " + items[1500].name, "removed " + fmt.Sprintf("1600-%x", noise(byte(1600%256), 10))}
+	for _, limit := range []int{1, 10} {
+		if diff := cmp.Diff(want, changes(t.Context(), t, l, from, to, limit)); diff != "" {
+			t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
 }
