@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"time"
 )
 
 // Errors that adapters return, possibly wrapped.
@@ -50,4 +51,11 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 	// List walks the objects whose keys start with prefix, in key order.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// Presigner is a Store whose objects clients can read without us.
+type Presigner interface {
+	// PresignGet gives an address that serves the object for ttl, to whoever
+	// has it, as a download of that name and type.
+	PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error)
 }

@@ -88,11 +88,12 @@ type Library struct {
 	garbage Garbage
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
+	reads   *reads
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage}
+	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()
