@@ -89,3 +89,13 @@ func syncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// DataKey is a key that data is encrypted under. An owner's keys are numbered
+// from 1; the one with the greatest number is current.
+type DataKey struct {
+	Number uint32
+	Secret [KeySize]byte
+}
+
+// Format tells the number, whatever the verb.
+func (k DataKey) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "secret.DataKey(%d)", k.Number) }
