@@ -25,6 +25,7 @@ import (
 	"github.com/stint-dev/stint/internal/engine"
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/httpapi"
+	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/maintain"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -58,6 +59,7 @@ type server struct {
 	keys *keys
 	db   *database
 
+	keyring  *keyring.Keyring
 	library  *content.Library
 	feed     *feed.Feed
 	dispatch *dispatch.Local
@@ -112,6 +114,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
+	s.keyring = newKeyring(s.db, s.keys)
 	if err := s.openContent(); err != nil {
 		return err
 	}
@@ -129,7 +132,7 @@ func (s *server) open(ctx context.Context) (err error) {
 }
 
 func (s *server) openContent() error {
-	blobs, err := openBlobs(&s.c, s.data)
+	blobs, err := openStorage(&s.c, s.data, s.keyring)
 	if err != nil {
 		return err
 	}
@@ -213,7 +216,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 		Handler: s.handler(streams), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := socketServer(s.auth, address, s.log)
+	login := socketServer(s.auth, s.keyring, address, s.log)
 
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBackground()

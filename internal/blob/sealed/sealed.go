@@ -19,7 +19,7 @@ import (
 type Keys interface {
 	// Key gives an owner's key of that number, or the current one for 0, made
 	// at first use. An owner is an organisation, or "" for what belongs to
-	// none. secret.ErrUnknownKey says that there is no key of that number.
+	// none. secret.ErrNoDataKey says that there is no key of that number.
 	Key(ctx context.Context, owner string, number uint32) (secret.DataKey, error)
 }
 
@@ -182,7 +182,7 @@ func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	k, err := s.keys.Key(ctx, owner(key), h.number())
-	if errors.Is(err, secret.ErrUnknownKey) {
+	if errors.Is(err, secret.ErrNoDataKey) {
 		return nil, fmt.Errorf("%s: %w: %w", key, ErrTampered, err)
 	} else if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", key, err)

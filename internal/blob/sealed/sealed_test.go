@@ -33,7 +33,7 @@ func newRing() *ring {
 
 func (k *ring) Key(_ context.Context, owner string, number uint32) (secret.DataKey, error) {
 	if number > k.current.Load() {
-		return secret.DataKey{}, fmt.Errorf("key %d: %w", number, secret.ErrUnknownKey)
+		return secret.DataKey{}, fmt.Errorf("key %d: %w", number, secret.ErrNoDataKey)
 	}
 	if number == 0 {
 		number = k.current.Load()
