@@ -136,7 +136,7 @@ func ownerOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
 		if !ok || int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
-			answerSocket(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may log in here."})
+			answerSocket(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may use this socket."})
 			return
 		}
 		next.ServeHTTP(w, r)
