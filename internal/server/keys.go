@@ -6,7 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/stint-dev/stint/internal/config"
@@ -21,10 +24,10 @@ type keys struct {
 	signing []byte
 }
 
-func keyPath(d *dataFolder) string { return d.join("key") }
+const keyFile = "key" // in the data folder
 
 func openKeys(d *dataFolder) (*keys, error) {
-	roots, err := secret.LoadOrCreateKeys(keyPath(d))
+	roots, err := secret.LoadOrCreateKeys(d.join(keyFile))
 	if err != nil {
 		return nil, fmt.Errorf("open the installation's key: %w", err)
 	}
@@ -61,6 +64,9 @@ type Keys struct {
 
 // OpenKeys opens the keys of the configuration's installation.
 func OpenKeys(ctx context.Context, c config.Config) (*Keys, error) {
+	if _, err := os.Stat(filepath.Join(c.Data, keyFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no installation in %s yet; name its folder with --data", c.Data)
+	}
 	data, err := openData(c.Data, newIDs())
 	if err != nil {
 		return nil, err
@@ -90,7 +96,7 @@ func (k *Keys) Close() error {
 // forgets the older keys. One that was interrupted goes on where it stood. No
 // server may use the database meanwhile. The keyring is of no use afterwards.
 func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
-	path := keyPath(k.data)
+	path := k.data.join(keyFile)
 	roots, err := secret.LoadOrCreateKeys(path)
 	if err == nil && len(roots) == 1 {
 		roots, err = secret.AddKey(path)
