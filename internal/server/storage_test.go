@@ -1,0 +1,106 @@
+package server_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/server"
+)
+
+// marker does not compress, so it rests as it is where nothing encrypts it.
+func marker() []byte {
+	b := make([]byte, 100_000)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// holding counts the files under dir that hold a piece.
+func holding(t *testing.T, dir string, piece []byte) int {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, piece) {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestNothingRestsInPlain looks for a file's bytes in all that a server
+// writes, with encryption and, to see that the search finds them, without.
+func TestNothingRestsInPlain(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]int{config.EncryptOff: 1, config.EncryptOn: 0, config.EncryptStrict: 0} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := config.Default()
+			c.Data, c.EncryptStorage = t.TempDir(), mode
+			parts, err := server.OpenParts(t.Context(), c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer parts.Close()
+			front := httptest.NewServer(parts.Handler)
+			defer front.Close()
+			token, err := parts.Auth.Login(t.Context(), "acme", "ann", "test", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			api, err := client.New(client.Options{URL: front.URL, Token: token.Secret})
+			if err != nil {
+				t.Fatal(err)
+			}
+			push(t, api, marker())
+			if got := holding(t, c.Data, marker()[50_000:50_032]); got != want {
+				t.Errorf("%d files hold the content, want %d", got, want)
+			}
+		})
+	}
+}
+
+// push stores content as the one file of a volume, and reads it back.
+func push(t *testing.T, api *client.Client, content []byte) {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	err := w.WriteHeader(&tar.Header{Name: "marker", Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := api.Volumes.Create(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := api.Volumes.Push(t.Context(), tree.ID, &archive, &client.PushOptions{ContentType: "application/x-tar"}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := api.Volumes.ReadFile(t.Context(), tree.ID, "", "marker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("read back %d bytes, %v", len(got), err)
+	}
+}
