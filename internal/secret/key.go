@@ -19,6 +19,9 @@ const (
 	keyFileLimit = MaxKeys*(2*KeySize+2) + KeySize
 )
 
+// aside is the pattern of files that are written before they get their name.
+const aside = ".key-*"
+
 // LoadOrCreateKeys reads the keys in the file path, newest first, or makes a
 // random one where there is no such file; it is on disk before
 // LoadOrCreateKeys returns. Of several callers that find no file, all get the
@@ -51,13 +54,21 @@ func AddKey(path string) ([][]byte, error) {
 	return keys, replaceKeys(path, keys)
 }
 
-// DropOlderKeys leaves the newest key of the file alone.
+// DropOlderKeys leaves the newest key alone, in the file and in what a crash
+// left beside it. The caller keeps others from changing the file meanwhile.
 func DropOlderKeys(path string) error {
 	keys, err := loadKeys(path)
-	if err != nil || len(keys) == 1 {
+	if err != nil {
 		return err
 	}
-	return replaceKeys(path, keys[:1])
+	if err := replaceKeys(path, keys[:1]); err != nil {
+		return err
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), aside))
+	for _, name := range left {
+		err = errors.Join(err, os.Remove(name))
+	}
+	return err
 }
 
 func loadKeys(path string) ([][]byte, error) {
@@ -109,12 +120,12 @@ func randomKey() []byte {
 // createKey writes a whole file aside, then gives it its name in one step
 // that fails where the name is taken.
 func createKey(path string) (err error) {
-	aside, err := writeKeys(path, [][]byte{randomKey()})
+	written, err := writeKeys(path, [][]byte{randomKey()})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.Remove(aside)) }()
-	if err := os.Link(aside, path); err != nil {
+	defer func() { err = errors.Join(err, os.Remove(written)) }()
+	if err := os.Link(written, path); err != nil {
 		return err
 	}
 	return syncDir(filepath.Dir(path))
@@ -122,19 +133,19 @@ func createKey(path string) (err error) {
 
 // replaceKeys changes the file in one step.
 func replaceKeys(path string, keys [][]byte) error {
-	aside, err := writeKeys(path, keys)
+	written, err := writeKeys(path, keys)
 	if err != nil {
 		return fmt.Errorf("writing the key file: %w", err)
 	}
-	if err := os.Rename(aside, path); err != nil {
-		return errors.Join(fmt.Errorf("replacing the key file: %w", err), os.Remove(aside))
+	if err := os.Rename(written, path); err != nil {
+		return errors.Join(fmt.Errorf("replacing the key file: %w", err), os.Remove(written))
 	}
 	return syncDir(filepath.Dir(path))
 }
 
 // writeKeys writes a file beside path, durably, and gives its name.
 func writeKeys(path string, keys [][]byte) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), aside) // mode 0600
 	if err != nil {
 		return "", err
 	}

@@ -153,6 +153,9 @@ func TestKeysAreAddedAndDropped(t *testing.T) {
 	if _, err := secret.AddKey(path); err == nil {
 		t.Error("one key too many was added")
 	}
+	if err := os.WriteFile(filepath.Join(dir, ".key-123"), []byte("left by a crash"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 {
 		if err := secret.DropOlderKeys(path); err != nil {
 			t.Fatal(err)

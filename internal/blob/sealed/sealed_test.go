@@ -82,15 +82,6 @@ func get(t testing.TB, s blob.Store, key string) []byte {
 	return b
 }
 
-// replace puts other bytes under a key, as an attacker does.
-func replace(t testing.TB, s blob.Store, key string, content []byte) {
-	t.Helper()
-	if err := s.Delete(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
-	put(t, s, key, content)
-}
-
 func TestStore(t *testing.T) {
 	t.Parallel()
 	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store { return sealed.New(folder(t), newRing()) }})

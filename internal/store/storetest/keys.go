@@ -118,4 +118,3 @@ func (w *world) sealedTexts(kind store.SealedKind) (list []store.SealedText) {
 		at, list = page[0], append(list, page...)
 	}
 }
-
