@@ -27,6 +27,7 @@ import (
 	"github.com/stint-dev/stint/internal/engine"
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/httpapi"
+	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/maintain"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -61,6 +62,7 @@ type server struct {
 	db   *database
 
 	ledger   *ledger.Store
+	keyring  *keyring.Keyring
 	library  *content.Library
 	feed     *feed.Feed
 	dispatch *dispatch.Local
@@ -115,6 +117,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
+	s.keyring = newKeyring(s.db, s.keys)
 	if err := s.openContent(); err != nil {
 		return err
 	}
@@ -136,7 +139,7 @@ func (s *server) open(ctx context.Context) (err error) {
 const recount = 15 * time.Minute
 
 func (s *server) openContent() error {
-	blobs, err := openBlobs(&s.c, s.data)
+	blobs, err := openStorage(&s.c, s.data, s.keyring)
 	if err != nil {
 		return err
 	}
@@ -226,7 +229,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 		Handler: s.handler(streams), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := socketServer(s.auth, address, s.log)
+	login := socketServer(s.auth, s.keyring, address, s.log)
 
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBackground()
