@@ -37,7 +37,7 @@ var rules = []rule{
 	{of: []string{"internal/image"}, may: []string{""}},
 	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
-	{of: []string{"internal/blob/localfs"}, may: []string{"", "internal/blob"}},
+	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
 	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},
 	// Between processes it wakes its own process as inproc does.
 	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
@@ -80,7 +80,7 @@ func TestDirectionOfDependencies(t *testing.T) {
 
 func TestOnlyServerWiresAdapters(t *testing.T) {
 	t.Parallel()
-	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/notify/inproc", "internal/notify/pgnotify"}
+	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/blob/s3", "internal/notify/inproc", "internal/notify/pgnotify"}
 	for _, p := range list(t) {
 		short := strings.TrimPrefix(p.ImportPath, module+"/")
 		if short == "internal/server" || slices.Contains(adapters, short) {

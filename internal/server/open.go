@@ -14,6 +14,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/blob/s3"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/notify/inproc"
@@ -62,19 +63,41 @@ func redact(address string) string {
 	return u.Redacted()
 }
 
-func openBlobs(c *config.Config, d *dataFolder) (blob.Store, error) {
-	dir := c.Storage
-	if strings.Contains(dir, "://") {
-		return nil, fmt.Errorf("the storage %s is not supported by this build; name a folder with --storage, or leave it out", redact(dir))
+// openBlobs opens the bucket that the configuration names, else a folder, and
+// says what releases it.
+func openBlobs(ctx context.Context, c *config.Config, d *dataFolder, log *slog.Logger) (blob.Store, func() error, error) {
+	if strings.HasPrefix(c.Storage, s3.Scheme) {
+		return openBucket(ctx, c.Storage, log)
 	}
+	dir := c.Storage
 	if dir == "" {
 		dir = d.join("blobs")
 	}
 	s, err := localfs.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
+		return nil, nil, fmt.Errorf("open storage: %w", err)
 	}
-	return s, nil
+	return s, s.Close, nil
+}
+
+// uploadAge is how old an upload must be that nobody will complete any more.
+const uploadAge = 24 * time.Hour
+
+// openBucket opens a bucket and drops what crashed servers have left there. A
+// bucket that does not let us look for it works all the same.
+func openBucket(ctx context.Context, url string, log *slog.Logger) (blob.Store, func() error, error) {
+	s, err := s3.Open(ctx, s3.Config{URL: url})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open storage: %w", err)
+	}
+	log.Info("files rest in a bucket", "bucket", s.Bucket(), "endpoint", s.Endpoint())
+	left, err := s.Abandoned(ctx, time.Now().Add(-uploadAge))
+	if err != nil {
+		log.Warn("abandoned uploads may take room in the bucket", "error", err)
+	} else if left > 0 {
+		log.Info("abandoned uploads were dropped", "uploads", left)
+	}
+	return s, s.Close, nil
 }
 
 // keys are the installation's secrets, derived from one.

@@ -112,7 +112,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
-	if err := s.openContent(); err != nil {
+	if err := s.openContent(ctx); err != nil {
 		return err
 	}
 	journal := store.Journal(s.db)
@@ -128,11 +128,12 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *server) openContent() error {
-	blobs, err := openBlobs(&s.c, s.data)
+func (s *server) openContent(ctx context.Context) error {
+	blobs, release, err := openBlobs(ctx, &s.c, s.data, s.log)
 	if err != nil {
 		return err
 	}
+	s.closeWith(release)
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)
