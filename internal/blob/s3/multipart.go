@@ -41,14 +41,20 @@ type upload struct {
 	done []minio.CompletePart
 }
 
+// begin opens an upload, another one where the answer broke off: the library
+// repeats requests, not the reading of what they gave. The first is abandoned.
 func (p *putting) begin(ctx context.Context) (*upload, error) {
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	id, err := p.s.core.NewMultipartUpload(limited, p.s.bucket, p.name, minio.PutObjectOptions{UserMetadata: map[string]string{mark: p.mark}})
-	if err != nil {
-		return nil, p.s.explain(ctx, err)
+	for try := 1; ; try++ {
+		id, err := p.s.core.NewMultipartUpload(limited, p.s.bucket, p.name, minio.PutObjectOptions{UserMetadata: map[string]string{mark: p.mark}})
+		if err == nil {
+			return &upload{s: p.s, name: p.name, id: id}, nil
+		}
+		if !brokeOff(err) || try == breaks || pause(ctx, try) != nil {
+			return nil, p.s.explain(ctx, err)
+		}
 	}
-	return &upload{s: p.s, name: p.name, id: id}, nil
 }
 
 // send stores the parts, reading one while the one before it travels.

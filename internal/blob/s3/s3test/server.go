@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,8 +30,8 @@ type Server struct {
 	dir     string // everything of it
 	process *os.Process
 	exited  chan struct{}
-	front   *httptest.Server
-	proxy   proxy
+	gateway *http.Transport
+	*Proxy  // the way without a test's own faults
 }
 
 // Start builds the server where that was not done before, and starts it.
@@ -101,8 +100,8 @@ func (s *Server) start(program string) error {
 		text, _ := os.ReadFile(log.Name())
 		return fmt.Errorf("the S3 server does not get ready: %w\n%s", err, text)
 	}
-	s.proxy.gateway = &http.Transport{DialContext: s.dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
-	s.front = httptest.NewServer(&s.proxy)
+	s.gateway = &http.Transport{DialContext: s.dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
+	s.Proxy = newProxy(s)
 	return nil
 }
 
@@ -154,26 +153,16 @@ func (s *Server) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=" + secretKey}
 }
 
-// NewBucket makes an empty bucket and gives its URL, with the endpoint, the
-// region and the style of naming that the server wants.
-func (s *Server) NewBucket(name string) (string, error) {
-	if err := os.Mkdir(filepath.Join(s.dir, "buckets", name), 0o700); err != nil {
-		return "", err
-	}
-	return s.URL(name), nil
-}
-
-// URL is that of a bucket which may not exist.
-func (s *Server) URL(name string) string {
-	return "s3://" + name + "?path_style=true&region=" + region + "&endpoint=" + s.front.URL
+// NewBucket makes an empty bucket.
+func (s *Server) NewBucket(name string) error {
+	return os.Mkdir(filepath.Join(s.dir, "buckets", name), 0o700)
 }
 
 // Close stops the server and removes all that it held.
 func (s *Server) Close() error {
-	if s.front != nil {
-		s.front.CloseClientConnections()
-		s.front.Close()
-		s.proxy.gateway.CloseIdleConnections()
+	if s.Proxy != nil {
+		s.close()
+		s.gateway.CloseIdleConnections()
 	}
 	return errors.Join(s.stop(), os.RemoveAll(s.dir))
 }

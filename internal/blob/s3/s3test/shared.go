@@ -38,36 +38,35 @@ func Run(m *testing.M) int {
 }
 
 // URL is that of a new, empty bucket of the server that all tests of the binary
-// share. Whoever breaks things has a Server of its own.
+// share.
 func URL(t testing.TB) string {
+	t.Helper()
+	return bucket(t, sharedServer(t).Proxy)
+}
+
+// Own gives a way to the shared server whose faults are the test's own, and the
+// URL of a new, empty bucket by that way.
+func Own(t testing.TB) (*Proxy, string) {
+	t.Helper()
+	p := newProxy(sharedServer(t))
+	t.Cleanup(p.close)
+	return p, bucket(t, p)
+}
+
+func sharedServer(t testing.TB) *Server {
 	t.Helper()
 	shared.once.Do(func() { shared.server, shared.err = Start() })
 	if shared.err != nil {
 		t.Fatal(shared.err)
 	}
-	url, err := shared.server.NewBucket(fmt.Sprintf("bucket-%d", shared.count.Add(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return url
+	return shared.server
 }
 
-// Own starts a server that lives as long as t, and gives it with the URL of an
-// empty bucket.
-func Own(t testing.TB) (*Server, string) {
+func bucket(t testing.TB, p *Proxy) string {
 	t.Helper()
-	s, err := Start()
-	if err != nil {
+	name := fmt.Sprintf("bucket-%d", shared.count.Add(1))
+	if err := p.server.NewBucket(name); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	url, err := s.NewBucket("bucket")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s, url
+	return p.URL(name)
 }
