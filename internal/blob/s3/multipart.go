@@ -89,7 +89,7 @@ func (u *upload) part(ctx context.Context, content []byte) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	p, err := u.s.core.PutObjectPart(limited, u.s.bucket, u.name, u.id, number, bytes.NewReader(content), int64(len(content)),
+	p, err := u.s.core.PutObjectPart(withContent(limited, content), u.s.bucket, u.name, u.id, number, bytes.NewReader(content), int64(len(content)),
 		minio.PutObjectPartOptions{Sha256Hex: sum(content), DisableContentSha256: true})
 	if err != nil {
 		return u.s.explain(ctx, err)

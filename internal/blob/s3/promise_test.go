@@ -239,4 +239,3 @@ func TestStalledGet(t *testing.T) {
 		t.Errorf("%d calls, want 2", calls)
 	}
 }
-

@@ -120,7 +120,7 @@ func (p *putting) whole(ctx context.Context, content []byte) error {
 	o.UserMetadata = map[string]string{mark: p.mark}
 	hash := sum(content)
 	return p.commit(ctx, func(ctx context.Context) error {
-		_, err := p.s.core.PutObject(ctx, p.s.bucket, p.name, bytes.NewReader(content), int64(len(content)), "", hash, o)
+		_, err := p.s.core.PutObject(withContent(ctx, content), p.s.bucket, p.name, bytes.NewReader(content), int64(len(content)), "", hash, o)
 		return err
 	})
 }

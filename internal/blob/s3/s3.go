@@ -47,7 +47,7 @@ type Config struct {
 type Store struct {
 	location
 	core      *minio.Core
-	transport *http.Transport
+	transport transport
 	partSize  int           // bytes of a part of a multipart upload
 	pageSize  int           // objects asked for at once; 0 leaves it to the server
 	stall     time.Duration // for which a download may bring nothing
@@ -96,8 +96,8 @@ func connect(c Config) (*Store, error) {
 	return &Store{location: l, core: core, transport: t, partSize: 16 << 20, stall: time.Minute}, nil
 }
 
-func newTransport() *http.Transport {
-	return &http.Transport{
+func newTransport() transport {
+	return transport{&http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		MaxIdleConns:          idle,
@@ -107,7 +107,7 @@ func newTransport() *http.Transport {
 		ResponseHeaderTimeout: time.Minute,
 		ExpectContinueTimeout: 10 * time.Second,
 		DisableCompression:    true,
-	}
+	}}
 }
 
 var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of ~/.aws/credentials in AWS_PROFILE, or give this machine a role")

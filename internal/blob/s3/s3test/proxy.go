@@ -3,6 +3,7 @@ package s3test
 import (
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -131,9 +132,7 @@ func (p *Proxy) answer(w http.ResponseWriter, res *http.Response, f Fault) {
 		_, _ = io.Copy(io.Discard, res.Body)
 		panic(http.ErrAbortHandler)
 	}
-	for name, values := range res.Header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	if f == Cut || f == Stall {
 		_, _ = io.CopyN(w, res.Body, max(length, 2)/2)
