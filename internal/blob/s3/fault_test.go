@@ -8,7 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -143,6 +145,35 @@ func TestPutThatNeverSucceeds(t *testing.T) {
 				t.Errorf("%d uploads are left, %v", left, err)
 			}
 		})
+	}
+}
+
+// TestLargePutsOfBrokenReaders lets the content fail, or have another size, when
+// parts are on their way.
+func TestLargePutsOfBrokenReaders(t *testing.T) {
+	t.Parallel()
+	_, s := own(t)
+	broken := errors.New("the sender went away")
+	content := noise(11 << 20)
+	for name, c := range map[string]struct {
+		r    io.Reader
+		size int64
+		want string
+	}{
+		"fails":     {io.MultiReader(bytes.NewReader(content), iotest.ErrReader(broken)), -1, broken.Error()},
+		"is longer": {bytes.NewReader(content), 11<<20 - 1, "the promised"},
+		"is short":  {bytes.NewReader(content), 11<<20 + 1, "the promised"},
+		"too large": {bytes.NewReader(content), 1 << 50, "more than"},
+	} {
+		if err := s.Put(t.Context(), "a/k", c.r, c.size); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("content that %s: %v, want %q", name, err, c.want)
+		}
+		if _, err := s.Stat(t.Context(), "a/k"); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("content that %s: Stat = %v, want ErrNotFound", name, err)
+		}
+	}
+	if left, err := s.Uploads(t.Context()); left != 0 || err != nil {
+		t.Errorf("%d uploads are left, %v", left, err)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 
@@ -80,7 +79,7 @@ func (s *source) fill(buf []byte) (n int, ended bool, err error) {
 		m, err := s.r.Read(buf[n:])
 		n += m
 		switch idle++; {
-		case errors.Is(err, io.EOF):
+		case err == io.EOF: //nolint:errorlint // one that is wrapped is a fault of the reader
 			return n, true, nil
 		case err != nil:
 			return n, false, err
