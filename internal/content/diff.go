@@ -79,14 +79,19 @@ type cursor struct {
 }
 
 func (l *Library) cursor(ctx context.Context, org, digest, after string) (*cursor, error) {
-	if digest == "" {
-		return &cursor{}, checkOrg(org)
-	}
-	m, err := l.manifest(ctx, org, digest)
+	m, err := l.manifestOrEmpty(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
 	return &cursor{ctx: ctx, after: after, reader: pageReader{m: m}, pages: m.root.pages, next: m.pageOf(after)}, nil
+}
+
+// manifestOrEmpty opens a tree; that of "" is empty.
+func (l *Library) manifestOrEmpty(ctx context.Context, org, digest string) (*manifest, error) {
+	if digest == "" {
+		return &manifest{lib: l, org: org, root: &root{}}, checkOrg(org)
+	}
+	return l.manifest(ctx, org, digest)
 }
 
 // peek gives the entry that the cursor stands on, nil at the tree's end or
