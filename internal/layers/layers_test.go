@@ -43,7 +43,7 @@ var rules = []rule{
 	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
 	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
 	// What is part of every sandbox's start imports little.
-	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap"}, std: []string{"net", "net/http", "encoding/json"}},
+	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/sandbox/warden"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api"}, ports, useCases), std: []string{"database/sql"}},
 }

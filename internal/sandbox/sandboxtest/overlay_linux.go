@@ -27,6 +27,7 @@ func init() {
 		"the agent's own folders": layersAsFolders,
 		"mounts inside":           mountsInLayers,
 		"links on the way":        linksInLayers,
+		"as many as there may be": manyLayers,
 		"folders without rights":  lockedLayers,
 		"what cannot be laid":     layersMissing,
 		"marks are not forged":    marksForged,
@@ -285,6 +286,18 @@ func linksInLayers(w *world, with laying) {
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) > 0 {
 		w.Errorf("a link was followed: %v, %v", entries, err)
 	}
+}
+
+func manyLayers(w *world, with laying) {
+	m := w.threeLayers()
+	m.Layers = nil
+	want := ""
+	for i := range sandbox.MaxLayers {
+		text := fmt.Sprintf("%03d", i)
+		m.Layers = append(m.Layers, w.layer("layer"+text, map[string]string{text: text, "top": text}))
+		want += text + " " + text + "\n"
+	}
+	w.want("read inside", want+"top 000\n", w.runWith(w.with(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
 // lockedLayers: what the agent locks is its own, and a snapshot's, as ever.
