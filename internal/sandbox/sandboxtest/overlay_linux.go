@@ -22,6 +22,7 @@ func init() {
 	maps.Copy(overlayCases, map[string]func(*world, laying){
 		"what is read":            layersRead,
 		"what is changed":         layersChanged,
+		"changes are a layer":     changesAsLayer,
 		"not for writing":         layersReadOnly,
 		"the same at two places":  layersAliased,
 		"the agent's own folders": layersAsFolders,
@@ -205,6 +206,18 @@ func layersChanged(w *world, with laying) {
 		w.Errorf("the closed folder has mode %o", st.Mode)
 	}
 	w.wantNothingLeft(m.Upper)
+}
+
+// changesAsLayer: what one run changed lies over the next one's layers.
+func changesAsLayer(w *world, with laying) {
+	m := w.threeLayers()
+	want := w.runWith(w.with(with, w.spec(), m), "change")
+	next := m
+	next.Layers, next.Upper = append([]string{m.Upper}, m.Layers...), filepath.Join(w.dir, "changes", "next")
+	w.must(os.Mkdir(next.Upper, 0o700))
+	before := w.digest(next.Layers...)
+	w.want("the next run sees", want, w.runWith(w.with(with, w.spec(), next), "show", sandbox.WorkspaceDir))
+	w.want("the layers", before, w.digest(next.Layers...))
 }
 
 // wantNothingLeft looks at what is left beside an upper folder, and removes all.
