@@ -17,6 +17,8 @@ type commit struct {
 	known    *known
 	packs    *packer
 	manifest *manifestWriter
+	claim    *claim
+	parent   string // the digest that is inherited from, or ""
 }
 
 // begin prepares a commit that need not store what the parent holds. The
@@ -30,6 +32,10 @@ func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error
 		packs: newPacker(ctx, l, org),
 	}
 	c.manifest = newManifestWriter(l)
+	var err error
+	if c.claim, err = l.claim(ctx, org); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
 	if parent != "" {
 		if err := c.inherit(ctx, parent); err != nil {
 			return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
@@ -48,13 +54,26 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	c.manifest.base = m
+	if _, dead := c.claim.doomed[m.key]; dead {
+		// Nothing named it any more when it was condemned, so parts of it that had
+		// been condemned before it was named may be gone by now. A parent that is
+		// not condemned is whole but for what is doomed: roots are condemned before
+		// packs are deleted.
+		return nil
+	}
+	c.parent = parent
+	c.manifest.base, c.manifest.claim = m, c.claim
+	doubt := newDoubtful(c.lib, c.org, c.claim)
 	for e, err := range m.entries(ctx) {
 		if err != nil {
 			return err
 		}
 		for i := range e.chunks {
-			if err := c.known.add(e.chunks[i].hash, e.chunks[i].at); err != nil {
+			holds, err := doubt.holds(ctx, &e.chunks[i].at)
+			if err == nil && holds {
+				err = c.known.add(e.chunks[i].hash, e.chunks[i].at)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -69,44 +88,91 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	key := manifestKey(c.org, ref.Digest)
-	switch exists, err := c.lib.exists(ctx, key); {
+	at, err := c.rootPlace(ctx, ref.Digest)
+	switch {
 	case err != nil:
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
-	case exists:
+	case at.sound:
 		c.discard(ctx)
-		return ref, nil
+		ref.Epoch = c.claim.epoch
+		return ref, c.lib.retire(ctx, c.org, c.claim, at.refused)
 	}
 	err = c.manifest.settle(c.packs)
 	if err == nil {
 		err = c.packs.publish(ctx)
 	}
+	if err == nil {
+		err = c.keepUp(ctx, ref.Digest)
+	}
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	return ref, c.publish(ctx, key)
+	ref.Epoch = c.claim.epoch
+	return ref, c.publish(ctx, ref.Digest, at)
+}
+
+// rootPlace looks for an equal tree that is stored already. What was ever named
+// is whole unless it is doomed, so the parent need not be looked into.
+func (c *commit) rootPlace(ctx context.Context, digest string) (rootPlace, error) {
+	key := manifestKey(c.org, digest)
+	if c.claim.doomed[key] {
+		return c.lib.rootPlace(ctx, c.org, digest, c.claim)
+	}
+	there, err := c.lib.exists(ctx, key)
+	if there && digest != c.parent {
+		return c.lib.rootPlace(ctx, c.org, digest, c.claim)
+	}
+	return rootPlace{key: key, sound: there}, err
+}
+
+// keepUp looks at the new tree again where a collection began since the commit
+// did: a root that lacks something must not come to be.
+func (c *commit) keepUp(ctx context.Context, digest string) error {
+	now, err := c.lib.claim(ctx, c.org)
+	if err != nil || now.epoch == c.claim.epoch {
+		return err
+	}
+	c.claim = now
+	m := &manifest{lib: c.lib, org: c.org, digest: digest, root: &c.manifest.root}
+	err = m.intact(ctx, now)
+	if errors.Is(err, errLacking) || isDamage(err) {
+		return ErrOvertaken
+	}
+	return err
 }
 
 // publish stores the root, after the packs that it names.
-func (c *commit) publish(ctx context.Context, key string) error {
+func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error {
 	object := c.manifest.root.encode(c.lib.zstdOut)
-	err := c.lib.blobs.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
+	err := c.lib.blobs.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
-		return nil
+		return c.lib.retire(ctx, c.org, c.claim, at.refused)
 	case errors.Is(err, blob.ErrExists):
-		c.discard(ctx)
-		return nil
+		return c.yield(ctx, digest)
 	}
 	err = fmt.Errorf("storing a manifest: %w", err)
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	// A store far away may have kept the manifest and lost the answer: the
 	// packs go only when it is known to be missing.
-	if exists, unclear := c.lib.exists(check, key); exists || unclear != nil {
+	if exists, unclear := c.lib.exists(check, at.key); exists || unclear != nil {
 		return errors.Join(err, unclear)
 	}
 	return errors.Join(err, c.packs.withdraw(ctx))
+}
+
+// yield gives way to an equal tree that was stored meanwhile.
+func (c *commit) yield(ctx context.Context, digest string) error {
+	c.discard(ctx)
+	at, err := c.lib.rootPlace(ctx, c.org, digest, c.claim)
+	if err != nil {
+		return err
+	}
+	if !at.sound {
+		return ErrOvertaken // it was stored by one who was overtaken
+	}
+	return c.lib.retire(ctx, c.org, c.claim, at.refused)
 }
 
 // discard withdraws packs that are not needed because an equal tree is stored.

@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 )
 
 // Ref names a stored tree of files inside one organisation.
@@ -20,6 +21,9 @@ type Ref struct {
 	Digest string // SHA-256 over the logical manifest, 64 hexadecimal digits
 	Size   int64  // sum of the sizes of the files, bytes
 	Files  int64  // files; folders and links do not count
+	// Epoch is the epoch of collection under which the tree was stored: the
+	// database names it under no other one (see Library.Renew).
+	Epoch int64
 }
 
 // Options adjusts a Library; the zero value works.
@@ -31,6 +35,10 @@ type Options struct {
 	Limits  Limits
 	// IDs mints the names of packs. nil uses the system's clock and randomness.
 	IDs *stint.IDs
+	// Epochs tells commits of collections. nil where none ever runs.
+	Epochs Epochs
+	// Index is told of packs that come and go. nil where there is none.
+	Index *chunkindex.Index
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -72,17 +80,21 @@ func (l *Limits) setDefaults() {
 // organisation has no tree of that digest. Faults of the input are
 // *stint.Error.
 type Library struct {
-	blobs   blob.Store
+	packs   *packStore
+	blobs   blob.Store // is packs
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
+	epochs  Epochs
+	index   *chunkindex.Index
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs}
+	packs := newPackStore(b)
+	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, epochs: o.Epochs, index: o.Index}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()

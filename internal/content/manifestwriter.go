@@ -10,9 +10,10 @@ import (
 // spooled until settle finds them their place, as their chunks come first. It
 // serves one goroutine.
 type manifestWriter struct {
-	lib  *Library
-	base *manifest // the tree whose pages can be taken over, or nil
-	out  *spool    // the new pages, in order
+	lib   *Library
+	base  *manifest // the tree whose pages can be taken over, or nil
+	claim *claim    // set with base
+	out   *spool    // the new pages, in order
 
 	entries []*entry // of the open page
 	logical []byte   // their logical form
@@ -69,10 +70,24 @@ func (w *manifestWriter) basePage(p *page) int {
 		return -1
 	}
 	i := w.base.pageOf(p.first)
-	if w.base.root.pages[i].logical != p.logical {
+	if w.base.root.pages[i].logical != p.logical || w.doomed(&w.base.root.pages[i]) {
 		return -1
 	}
 	return i
+}
+
+// doomed tells whether a page of the base, or a chunk of it, may rest in a pack
+// that is about to be deleted.
+func (w *manifestWriter) doomed(p *page) bool {
+	if len(w.claim.suspect) == 0 {
+		return false
+	}
+	for _, n := range append([]uint32{p.pack}, p.packs...) {
+		if w.claim.suspect[packKey(w.base.org, w.base.root.packs[n])] {
+			return true
+		}
+	}
+	return false
 }
 
 // takeOver adds page i of the base, which must begin where the writer stands.

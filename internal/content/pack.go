@@ -80,7 +80,7 @@ func (p *packer) filled() int64 { return p.out.length() - p.begin }
 
 // finishPack sends the open pack on its way.
 func (p *packer) finishPack() error {
-	if _, err := p.out.Write(appendTrailer(p.foot)); err != nil {
+	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
 		return err
 	}
 	full := stagedPack{p.id, p.begin, p.filled()}
