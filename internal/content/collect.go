@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -70,7 +71,7 @@ const (
 
 // Collect deletes what no tree names that r does, in two steps: it condemns, and
 // deletes what an earlier collection condemned and nothing names still. It may
-// run beside commits of libraries that know the epochs (Options.Epochs), and
+// run beside commits of libraries that know the epochs (Options.Garbage), and
 // beside readers; an interrupted one can be run again. A tree that cannot be
 // read ends it before anything is deleted.
 func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (Collected, error) {
@@ -96,7 +97,7 @@ type collection struct {
 	o     CollectOptions
 	now   time.Time
 	done  Collected
-	marks *marks
+	marks *marking
 
 	condemned map[string]store.Condemned // as it was before the epoch began
 	seen      map[string]bool            // of those, the keys that exist
@@ -320,10 +321,13 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	f := &fetcher{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	key, size, err := w.write(ctx, id, named, w.from(ctx, f, id))
-	if err := joined(err, f.close()); isDamage(err) {
+	switch err := joined(err, f.close()); {
+	case errors.Is(err, blob.ErrExists):
+		return false, ErrCollecting
+	case isDamage(err):
 		c.done.Damaged++
 		return false, nil
-	} else if err != nil {
+	case err != nil:
 		return false, err
 	}
 	c.done.Compacted++
@@ -366,7 +370,7 @@ func (l *Library) reindex(org string, group []object, to string, segments []segm
 	if err := l.index.Drop(org, names); err != nil {
 		return fmt.Errorf("forgetting a pack: %w", err)
 	}
-	if err := l.index.Add(org, strings.TrimPrefix(to, prefix), indexed(segments)); err != nil {
+	if err := l.index.Add(org, strings.TrimPrefix(to, prefix), chunksOf(segments)); err != nil {
 		return fmt.Errorf("noting a compacted pack: %w", err)
 	}
 	return nil

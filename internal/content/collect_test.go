@@ -85,6 +85,18 @@ func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, er
 	return n.epoch, all, nil
 }
 
+// garbage is the part of it that commits see.
+type garbage struct{ *names }
+
+func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+	epoch, list, err := g.names.Condemned(ctx, org)
+	var keys []string
+	for _, c := range list {
+		keys = append(keys, c.Key)
+	}
+	return epoch, keys, err
+}
+
 func (n *names) Condemn(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -174,7 +186,7 @@ func newWorld(t *testing.T, rt fataler) *world {
 	dir := t.TempDir()
 	for lib, s := range map[**content.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
 		var err error
-		if *lib, err = content.New(s, content.Options{TempDir: dir, Epochs: w.names}); err != nil {
+		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}}); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -191,7 +203,7 @@ func (w *world) commit(l *content.Library, parent string, items []item) {
 				err = w.names.name(ref)
 			}
 		}
-		if errors.Is(err, content.ErrOvertaken) {
+		if errors.Is(err, content.ErrStale) {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {

@@ -14,38 +14,47 @@ import (
 type commit struct {
 	lib      *Library
 	org      string
-	known    *known
+	stock    *stock
 	packs    *packer
 	manifest *manifestWriter
-	claim    *claim
-	parent   string // the digest that is inherited from, or ""
+	parent   string // the digest that is built upon, or ""
 }
 
-// begin prepares a commit that need not store what the parent holds. The
-// caller closes it.
-func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error) {
+// begin prepares a commit. The caller closes it.
+func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return nil, err
+	}
 	c := &commit{
-		lib: l, org: org, known: newKnown(l.tempDir),
-		packs: newPacker(ctx, l, org),
+		lib: l, org: org, packs: newPacker(ctx, l, org), manifest: newManifestWriter(l),
+		stock: &stock{
+			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newPlaces(l, org, condemned),
+			known: newKnown(l.tempDir), borrowed: map[string][]string{},
+		},
 	}
-	c.manifest = newManifestWriter(l)
-	var err error
-	if c.claim, err = l.claim(ctx, org); err != nil {
-		return nil, errors.Join(err, c.close())
+	c.manifest.condemned = condemned
+	return c, nil
+}
+
+// beginAfter prepares a commit that need not store what the parent holds. The
+// caller closes it.
+func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, error) {
+	c, err := l.begin(ctx, org)
+	if err != nil || parent == "" {
+		return c, err
 	}
-	if parent != "" {
-		if err := c.inherit(ctx, parent); err != nil {
-			return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
-		}
+	if err := c.inherit(ctx, parent); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
 	}
 	return c, nil
 }
 
 func (c *commit) close() error {
-	return errors.Join(c.packs.close(), c.known.close(), c.manifest.close())
+	return errors.Join(c.packs.close(), c.stock.known.close(), c.manifest.close())
 }
 
 // inherit learns the pages and chunks of the parent version.
@@ -54,24 +63,24 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
-	if _, dead := c.claim.doomed[m.key]; dead {
+	if c.stock.condemned.keys[m.key] {
 		// Nothing named it any more when it was condemned, so parts of it that had
 		// been condemned before it was named may be gone by now. A parent that is
-		// not condemned is whole but for what is doomed: roots are condemned before
-		// packs are deleted.
+		// not condemned is whole but for what is: roots are condemned before packs
+		// are deleted.
 		return nil
 	}
 	c.parent = parent
-	c.manifest.base, c.manifest.claim = m, c.claim
-	doubt := newDoubtful(c.lib, c.org, c.claim)
+	c.manifest.base = m
 	for e, err := range m.entries(ctx) {
 		if err != nil {
 			return err
 		}
 		for i := range e.chunks {
-			holds, err := doubt.holds(ctx, &e.chunks[i].at)
+			at := e.chunks[i].at
+			holds, err := c.stock.places.hold(ctx, &at)
 			if err == nil && holds {
-				err = c.known.add(e.chunks[i].hash, e.chunks[i].at)
+				err = c.stock.known.add(e.chunks[i].hash, at)
 			}
 			if err != nil {
 				return err
@@ -79,6 +88,44 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 		}
 	}
 	return nil
+}
+
+// rescue stores those chunks of e anew that rest in condemned packs, as they
+// are there.
+func (c *commit) rescue(ctx context.Context, e *entry) error {
+	var x expander
+	for i := range e.chunks {
+		k := &e.chunks[i]
+		if holds, err := c.stock.places.hold(ctx, &k.at); err != nil {
+			return err
+		} else if holds {
+			continue
+		}
+		at, ok, err := c.stock.known.find(k.hash)
+		if !ok && err == nil {
+			at, err = c.copyChunk(ctx, &x, k)
+		}
+		if err != nil {
+			return fmt.Errorf("storing a part of %q anew: %w", e.path, err)
+		}
+		k.at = at
+	}
+	return nil
+}
+
+func (c *commit) copyChunk(ctx context.Context, x *expander, k *chunk) (place, error) {
+	b, err := c.lib.fetch(ctx, packKey(c.org, k.at.pack), int64(k.at.offset), int64(k.at.stored))
+	if err != nil {
+		return place{}, err
+	}
+	if err := x.chunk(make([]byte, k.raw), b, k); err != nil {
+		return place{}, err
+	}
+	at, err := c.packs.add(segment{kind: chunkSegment, hash: k.hash, raw: k.raw, crc: k.at.crc}, b)
+	if err != nil {
+		return place{}, err
+	}
+	return at, c.stock.known.add(k.hash, at)
 }
 
 // seal stores what is new: packs, then the root. When the same tree is
@@ -94,10 +141,13 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	case at.sound:
 		c.discard(ctx)
-		ref.Epoch = c.claim.epoch
-		return ref, c.lib.retire(ctx, c.org, c.claim, at.refused)
+		ref.Epoch = c.stock.condemned.epoch
+		return ref, c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	}
-	err = c.manifest.settle(c.packs)
+	err = c.checkBorrowed(ctx)
+	if err == nil {
+		err = c.manifest.settle(c.packs)
+	}
 	if err == nil {
 		err = c.packs.publish(ctx)
 	}
@@ -107,36 +157,36 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	ref.Epoch = c.claim.epoch
+	ref.Epoch = c.stock.condemned.epoch
 	return ref, c.publish(ctx, ref.Digest, at)
 }
 
-// rootPlace looks for an equal tree that is stored already. What was ever named
-// is whole unless it is doomed, so the parent need not be looked into.
+// rootPlace looks for an equal tree that is stored already. The parent need not
+// be looked into: it was named, and is not condemned.
 func (c *commit) rootPlace(ctx context.Context, digest string) (rootPlace, error) {
 	key := manifestKey(c.org, digest)
-	if c.claim.doomed[key] {
-		return c.lib.rootPlace(ctx, c.org, digest, c.claim)
-	}
 	there, err := c.lib.exists(ctx, key)
-	if there && digest != c.parent {
-		return c.lib.rootPlace(ctx, c.org, digest, c.claim)
+	if c.lib.garbage == nil || err != nil {
+		return rootPlace{key: key, sound: there}, err
 	}
-	return rootPlace{key: key, sound: there}, err
+	if c.stock.condemned.keys[key] || there && digest != c.parent {
+		return c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	}
+	return rootPlace{key: key, sound: there}, nil
 }
 
 // keepUp looks at the new tree again where a collection began since the commit
 // did: a root that lacks something must not come to be.
 func (c *commit) keepUp(ctx context.Context, digest string) error {
-	now, err := c.lib.claim(ctx, c.org)
-	if err != nil || now.epoch == c.claim.epoch {
+	now, err := c.lib.condemned(ctx, c.org)
+	if err != nil || now.epoch == c.stock.condemned.epoch {
 		return err
 	}
-	c.claim = now
+	c.stock.condemned = now
 	m := &manifest{lib: c.lib, org: c.org, digest: digest, root: &c.manifest.root}
 	err = m.intact(ctx, now)
 	if errors.Is(err, errLacking) || isDamage(err) {
-		return ErrOvertaken
+		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return err
 }
@@ -147,7 +197,8 @@ func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error
 	err := c.lib.blobs.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
-		return c.lib.retire(ctx, c.org, c.claim, at.refused)
+		c.packs.learn(c.lib.index)
+		return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	case errors.Is(err, blob.ErrExists):
 		return c.yield(ctx, digest)
 	}
@@ -165,14 +216,17 @@ func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error
 // yield gives way to an equal tree that was stored meanwhile.
 func (c *commit) yield(ctx context.Context, digest string) error {
 	c.discard(ctx)
-	at, err := c.lib.rootPlace(ctx, c.org, digest, c.claim)
+	if c.lib.garbage == nil {
+		return nil
+	}
+	at, err := c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
 	if err != nil {
 		return err
 	}
 	if !at.sound {
-		return ErrOvertaken // it was stored by one who was overtaken
+		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", ErrStale)
 	}
-	return c.lib.retire(ctx, c.org, c.claim, at.refused)
+	return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 }
 
 // discard withdraws packs that are not needed because an equal tree is stored.

@@ -15,10 +15,11 @@ import (
 // entries on, in the order in which they came.
 type intake struct {
 	line    *line[*piece]
-	known   *known
+	stock   *stock
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
+	former  *former // the chunks that the next content may have had; set by the reading goroutine
 }
 
 // buffer holds a chunk and its segment.
@@ -40,15 +41,16 @@ type piece struct {
 	entry  *entry
 	last   bool
 	buffer *buffer // nil where there is no chunk
+	former *former
 	chunk  chunk
 	stored bool // the store has it already
 }
 
 // newIntake starts the goroutines; finish or abort ends them. take is called
 // by one goroutine.
-func newIntake(ctx context.Context, k *known, p *packer, take func(*entry) error) *intake {
+func newIntake(ctx context.Context, k *stock, p *packer, take func(*entry) error) *intake {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &intake{known: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	in := &intake{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
 	for range cap(in.buffers) {
 		in.buffers <- nil // made when first used
 	}
@@ -59,6 +61,14 @@ func newIntake(ctx context.Context, k *known, p *packer, take func(*entry) error
 func (in *intake) finish() error {
 	defer in.recycle()
 	return in.line.finish()
+}
+
+// end finishes, or aborts where reading failed with err.
+func (in *intake) end(err error) error {
+	if err != nil {
+		return in.abort(err)
+	}
+	return in.finish()
 }
 
 func (in *intake) abort(err error) error {
@@ -170,7 +180,7 @@ func (in *intake) buffer() (*buffer, error) {
 }
 
 func (in *intake) send(e *entry, b *buffer, n int, last bool) error {
-	return in.line.send(&piece{entry: e, last: last, buffer: b, chunk: chunk{raw: uint32(n)}}, true)
+	return in.line.send(&piece{entry: e, last: last, buffer: b, former: in.former, chunk: chunk{raw: uint32(n)}}, true)
 }
 
 // worker names a chunk and, when the store lacks it, makes its segment.
@@ -179,7 +189,7 @@ func (in *intake) worker() func(*piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
 		var err error
-		if p.chunk.at, p.stored, err = in.known.find(p.chunk.hash); err != nil || p.stored {
+		if p.chunk.at, p.stored, err = in.stock.find(p.former, p.chunk.hash, p.chunk.raw); err != nil || p.stored {
 			return err
 		}
 		p.chunk.at.crc = crc32.ChecksumIEEE(content)
@@ -211,7 +221,7 @@ func (in *intake) store(p *piece) error {
 	if p.stored {
 		return nil
 	}
-	at, stored, err := in.known.find(p.chunk.hash) // an equal chunk may have come just before
+	at, stored, err := in.stock.known.find(p.chunk.hash) // an equal chunk may have come just before
 	if err != nil {
 		return err
 	}
@@ -220,7 +230,7 @@ func (in *intake) store(p *piece) error {
 		if at, err = in.packs.add(s, p.buffer.segment.Bytes()); err != nil {
 			return err
 		}
-		if err := in.known.add(p.chunk.hash, at); err != nil {
+		if err := in.stock.known.add(p.chunk.hash, at); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/content/chunkindex"
 )
 
 // Ref names a stored tree of files inside one organisation.
@@ -21,8 +20,8 @@ type Ref struct {
 	Digest string // SHA-256 over the logical manifest, 64 hexadecimal digits
 	Size   int64  // sum of the sizes of the files, bytes
 	Files  int64  // files; folders and links do not count
-	// Epoch is the epoch of collection under which the tree was stored: the
-	// database names it under no other one (see Library.Renew).
+	// Epoch is that of the collection under which the commit began, or was
+	// renewed; 0 where Options.Garbage is nil. It is no part of the tree's name.
 	Epoch int64
 }
 
@@ -35,10 +34,11 @@ type Options struct {
 	Limits  Limits
 	// IDs mints the names of packs. nil uses the system's clock and randomness.
 	IDs *stint.IDs
-	// Epochs tells commits of collections. nil where none ever runs.
-	Epochs Epochs
-	// Index is told of packs that come and go. nil where there is none.
-	Index *chunkindex.Index
+	// Index finds chunks in packs of other trees. nil = none: chunks are found
+	// in the parent version alone.
+	Index Index
+	// Garbage tells what must not be built upon. nil = nothing is collected.
+	Garbage Garbage
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -85,8 +85,8 @@ type Library struct {
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
-	epochs  Epochs
-	index   *chunkindex.Index
+	index   Index
+	garbage Garbage
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
 }
@@ -94,7 +94,7 @@ type Library struct {
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
 	packs := newPackStore(b)
-	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, epochs: o.Epochs, index: o.Index}
+	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()
@@ -140,7 +140,7 @@ func (l *Library) exists(ctx context.Context, key string) (bool, error) {
 	if errors.Is(err, blob.ErrNotFound) {
 		return false, nil
 	} else if err != nil {
-		return false, fmt.Errorf("looking for a manifest: %w", err)
+		return false, fmt.Errorf("looking for an object: %w", err)
 	}
 	return true, nil
 }

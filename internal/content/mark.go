@@ -10,10 +10,10 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// marks is what of an organisation's storage something names: trees by their
+// marking is what of an organisation's storage something names: trees by their
 // digests, segments by a bit each. It costs some 4 bytes a segment of packs
 // that are named, 32 a page and 150 a pack.
-type marks struct {
+type marking struct {
 	lib   *Library
 	org   string
 	trees map[hash]bool
@@ -32,8 +32,8 @@ type markedPack struct {
 
 // mark finds what the trees name. A tree that is not there names nothing; one
 // that cannot be read ends it, as what it names would be deleted.
-func (l *Library) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*marks, error) {
-	k := &marks{lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{}, found: found}
+func (l *Library) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*marking, error) {
+	k := &marking{lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{}, found: found}
 	for digest, err := range live {
 		if err != nil {
 			return nil, fmt.Errorf("finding what is named: %w", err)
@@ -51,7 +51,7 @@ func (l *Library) mark(ctx context.Context, org string, live iter.Seq2[string, e
 }
 
 // tree marks what the root of a tree names that readers find.
-func (k *marks) tree(ctx context.Context, digest string) error {
+func (k *marking) tree(ctx context.Context, digest string) error {
 	m := &manifest{lib: k.lib, org: k.org, digest: digest}
 	err := m.open(ctx)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -62,7 +62,7 @@ func (k *marks) tree(ctx context.Context, digest string) error {
 	return k.root(ctx, m)
 }
 
-func (k *marks) root(ctx context.Context, m *manifest) error {
+func (k *marking) root(ctx context.Context, m *manifest) error {
 	r := pageReader{m: m}
 	for i := range m.root.pages {
 		p := &m.root.pages[i]
@@ -90,7 +90,7 @@ func (k *marks) root(ctx context.Context, m *manifest) error {
 }
 
 // segment marks the segment of a pack at an offset.
-func (k *marks) segment(ctx context.Context, pack string, offset uint32) error {
+func (k *marking) segment(ctx context.Context, pack string, offset uint32) error {
 	p := k.packs[pack]
 	if p == nil {
 		var err error
@@ -108,7 +108,7 @@ func (k *marks) segment(ctx context.Context, pack string, offset uint32) error {
 	return nil
 }
 
-func (k *marks) open(ctx context.Context, pack string) (*markedPack, error) {
+func (k *marking) open(ctx context.Context, pack string) (*markedPack, error) {
 	segments, err := k.lib.packFooter(ctx, k.org, pack)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):

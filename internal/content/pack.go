@@ -28,6 +28,8 @@ type packer struct {
 	begin  int64  // where it begins in out
 	id     string // its ID, "" = none
 	foot   []byte // the records of its segments
+	feet   *spool // those of all packs, one after the other
+	made   []made
 	staged bool
 	ready  []stagedPack
 
@@ -45,10 +47,17 @@ type stagedPack struct {
 	begin, length int64
 }
 
+// made is a complete pack, wherever it is.
+type made struct {
+	id     string
+	length int64 // bytes of the pack
+	foot   int64 // bytes of its records
+}
+
 func newPacker(ctx context.Context, l *Library, org string) *packer {
 	p := &packer{
 		store: l.blobs, org: org, mint: func() string { return l.ids.New("") },
-		out: newSpool(l.tempDir), spare: make(chan *spool, 1),
+		out: newSpool(l.tempDir), feet: newSpool(l.tempDir), spare: make(chan *spool, 1),
 	}
 	p.spare <- newSpool(l.tempDir)
 	p.uploads, p.ctx = errgroup.WithContext(ctx)
@@ -80,9 +89,13 @@ func (p *packer) filled() int64 { return p.out.length() - p.begin }
 
 // finishPack sends the open pack on its way.
 func (p *packer) finishPack() error {
+	if _, err := p.feet.Write(p.foot); err != nil {
+		return err
+	}
 	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
 		return err
 	}
+	p.made = append(p.made, made{p.id, p.filled(), int64(len(p.foot))})
 	full := stagedPack{p.id, p.begin, p.filled()}
 	p.id, p.foot = "", p.foot[:0]
 	if p.staged {
@@ -135,6 +148,27 @@ func (p *packer) publish(ctx context.Context) error {
 	return nil
 }
 
+// learn tells the index about the new packs, which must be stored. What fails
+// is left for Library.Sync.
+func (p *packer) learn(x Index) {
+	if x == nil {
+		return
+	}
+	at := int64(0)
+	for _, m := range p.made {
+		foot := make([]byte, m.foot)
+		if _, err := p.feet.ReadAt(foot, at); err != nil {
+			return
+		}
+		at += m.foot
+		segments, err := decodeSegments(foot, m.length-m.foot-int64(footerTrailer))
+		if err != nil {
+			return
+		}
+		_ = x.Add(p.org, m.id, chunksOf(segments))
+	}
+}
+
 // withdraw deletes the new packs, also when ctx has ended. No manifest may
 // name them. What cannot be deleted stays as garbage.
 func (p *packer) withdraw(ctx context.Context) error {
@@ -151,7 +185,7 @@ func (p *packer) withdraw(ctx context.Context) error {
 // close waits for uploads and gives the space back.
 func (p *packer) close() error {
 	_ = p.uploads.Wait() // publish has reported it, or withdraw is why we close
-	errs := []error{p.out.Close()}
+	errs := []error{p.out.Close(), p.feet.Close()}
 	for len(p.spare) > 0 {
 		errs = append(errs, (<-p.spare).Close())
 	}

@@ -38,25 +38,23 @@ type DirOptions struct {
 // Links are kept as they are, wherever they lead, and never followed. Bits
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
-func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
+func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	return twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o) })
+}
+
+func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
 	}
-	c, err := l.begin(ctx, org, parent)
+	c, err := l.beginAfter(ctx, org, parent)
 	if err != nil {
 		return Ref{}, joined(err, root.Close())
 	}
 	defer func() { err = joined(err, c.close()) }()
-	in := newIntake(ctx, c.known, c.packs, c.manifest.add)
-	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
-	s.setLimits()
-	if err = joined(s.folder(root, "", 1), root.Close()); err != nil {
-		err = in.abort(err)
-	} else {
-		err = in.finish()
-	}
-	if err != nil {
+	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
+	s := newScan(l, in, o)
+	if err = in.end(joined(s.folder(root, "", 1), root.Close())); err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
 	return c.seal(ctx)
@@ -77,9 +75,16 @@ type scan struct {
 	options DirOptions
 	limits  Limits
 	tempDir string
+	base    *finder // of the tree below an upper layer; nil where a whole tree is read
 	entries int64
 	files   int64
 	bytes   int64
+}
+
+func newScan(l *Library, in *intake, o DirOptions) *scan {
+	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
+	s.setLimits()
+	return s
 }
 
 func (s *scan) setLimits() {
@@ -196,8 +201,8 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	} else if err != nil {
 		return s.unreadable(path, err)
 	}
-	if s.options.Ignore(path, info.IsDir()) {
-		return nil
+	if s.options.Ignore(path, info.IsDir()) || s.base != nil && isWhiteout(info) {
+		return s.nothing(path)
 	}
 	if err := s.limits.checkPath(path, depth); err != nil {
 		return err
@@ -227,7 +232,15 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	}
 	s.entries--
 	s.options.Skipped(path, info.Mode())
-	return nil
+	return s.nothing(path)
+}
+
+// nothing says that the tree holds nothing at path, whatever the base does.
+func (s *scan) nothing(path string) error {
+	if s.base == nil {
+		return nil
+	}
+	return s.in.bare(&entry{path: path, kind: whiteout})
 }
 
 func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, depth int) error {
@@ -242,12 +255,32 @@ func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, dep
 	case !os.SameFile(info, opened):
 		err = changed(e.path)
 	default:
-		err = s.in.bare(e)
+		err = s.openedFolder(inner, e)
 	}
 	if err == nil {
 		err = s.folder(inner, e.path, depth+1)
 	}
 	return joined(err, inner.Close())
+}
+
+// openedFolder hands a folder on, and before it what it hides.
+func (s *scan) openedFolder(inner *os.Root, e *entry) error {
+	if s.base != nil {
+		f, err := inner.Open(".")
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		opaque, err := hides(e.path, f)
+		if err = joined(err, f.Close()); err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if opaque {
+			if err := s.nothing(e.path); err != nil {
+				return err
+			}
+		}
+	}
+	return s.in.bare(e)
 }
 
 func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) error {
@@ -268,10 +301,32 @@ func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) erro
 	case opened.Size() > s.left():
 		err = s.tooLarge(e.path) // at once, as a sparse file may be endless
 	default:
-		err = s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
-		s.bytes += e.size
+		err = s.openedFile(f, e)
 	}
 	return joined(err, f.Close())
+}
+
+// openedFile hands a file on, or says that it is a whiteout.
+func (s *scan) openedFile(f *os.File, e *entry) error {
+	if s.base != nil {
+		gone, err := hides(e.path, f)
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if gone {
+			s.files--
+			s.entries--
+			return s.nothing(e.path)
+		}
+		old, err := s.base.find(s.in.line.ctx, e.path)
+		if err != nil {
+			return err
+		}
+		s.in.former = newFormer(old)
+	}
+	err := s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
+	s.bytes += e.size
+	return err
 }
 
 func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
