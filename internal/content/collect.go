@@ -72,8 +72,10 @@ const (
 // Collect deletes what no tree names that r does, in two steps: it condemns, and
 // deletes what an earlier collection condemned and nothing names still. It may
 // run beside commits of libraries that know the epochs (Options.Garbage), and
-// beside readers; an interrupted one can be run again. A tree that cannot be
-// read ends it before anything is deleted.
+// beside readers; an interrupted one can be run again. Of two at a time of an
+// organisation the first ends with ErrCollecting; it is the caller's to see that
+// there are no more. A tree that cannot be read ends it before anything is
+// deleted.
 func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (Collected, error) {
 	c := &collection{lib: l, org: org, roots: r, o: o}
 	if err := checkOrg(org); err != nil {
@@ -390,6 +392,9 @@ func (c *collection) settle(ctx context.Context) error {
 		return nil
 	}
 	for some := range slices.Chunk(c.delete, keysAtOnce) {
+		if err := c.alone(ctx); err != nil {
+			return err
+		}
 		if err := c.remove(ctx, some); err != nil {
 			return err
 		}
@@ -411,25 +416,26 @@ func (c *collection) settle(ctx context.Context) error {
 }
 
 func (c *collection) remove(ctx context.Context, objects []object) error {
-	keys := make([]string, len(objects))
-	var packs []string
-	for i, o := range objects {
-		keys[i] = o.key
+	var packs, keys []string
+	for _, o := range objects {
 		if name, ok := strings.CutPrefix(o.key, c.org+"/packs/"); ok {
-			packs = append(packs, name)
+			packs, keys = append(packs, name), append(keys, o.key)
 		}
 	}
 	if c.lib.index != nil && len(packs) > 0 {
 		if err := c.lib.index.Drop(c.org, packs); err != nil {
-			return err
+			return fmt.Errorf("forgetting packs: %w", err)
 		}
 	}
-	for _, k := range keys {
-		if err := c.lib.blobs.Delete(ctx, k); err != nil {
+	for _, o := range objects {
+		if err := c.lib.blobs.Delete(ctx, o.key); err != nil {
 			return fmt.Errorf("deleting what nothing names: %w", err)
 		}
 	}
 	c.count(objects)
+	// The key of a root may be used again, which must not happen while a
+	// collection that is slower than this one may be about to delete it: roots
+	// are forgotten by the next one.
 	if err := c.roots.Pardon(ctx, c.org, keys); err != nil {
 		return fmt.Errorf("forgetting what is deleted: %w", err)
 	}
@@ -443,8 +449,8 @@ func (c *collection) count(deleted []object) {
 	}
 }
 
-// forget pardons what was condemned and is not there: a collection that was
-// interrupted has deleted it.
+// forget pardons what was condemned and is not there any more since an earlier
+// collection.
 func (c *collection) forget(ctx context.Context) error {
 	for key := range c.condemned {
 		if !c.seen[key] {

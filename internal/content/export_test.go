@@ -156,3 +156,22 @@ func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, err
 	}
 	return all, err
 }
+
+// AllSegments lists the segments of all packs, by their objects' keys.
+func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segment {
+	all := map[string][]Segment{}
+	for info := range l.packs.List(ctx, org+"/packs/") {
+		segments, _ := segmentsOf(ctx, l.packs.Store, info.Key)
+		all[info.Key] = exported(segments)
+	}
+	return all
+}
+
+// ReadSegment gives the content of a chunk in a pack.
+func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byte, error) {
+	b, err := fetch(ctx, l.packs.Store, key, int64(s.Offset), int64(s.Stored))
+	if err != nil {
+		return nil, err
+	}
+	return ExpandSegment(s, b)
+}
