@@ -24,7 +24,7 @@ func (m *manifest) intact(ctx context.Context, c condemned) error {
 			continue
 		}
 		g.Go(func() error {
-			_, err := m.lib.packs.Store.Stat(statCtx, key)
+			_, err := m.lib.packs.Stat(statCtx, key)
 			if whole[i] = err == nil; errors.Is(err, blob.ErrNotFound) {
 				return nil
 			}
@@ -128,7 +128,7 @@ func (d *places) hold(ctx context.Context, at *place) (bool, error) {
 func (d *places) look(ctx context.Context, pack, key string) error {
 	d.looked[pack] = true
 	if !d.condemned.keys[key] {
-		_, err := d.lib.packs.Store.Stat(ctx, key)
+		_, err := d.lib.packs.Stat(ctx, key)
 		if !errors.Is(err, blob.ErrNotFound) {
 			return err
 		}

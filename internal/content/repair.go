@@ -242,7 +242,7 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 				err = w.verify(s, b)
 			}
 			if err == nil && s.kind == pageSegment {
-				lost.segment.raw, lost.segment.crc = s.raw, s.crc
+				lost.raw, lost.crc = s.raw, s.crc
 			}
 			if isDamage(err) {
 				break
@@ -259,36 +259,23 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 // rewrite stores what is sound of a pack, and what was restored, anew; what
 // there was goes.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
-	key := packKey(c.org, p.id)
 	f := &fetcher{store: c.lib.blobs, org: c.org}
-	defer f.close()
 	w := &compactor{lib: c.lib, org: c.org}
 	read := w.from(ctx, f, p.id)
-	if err := c.unnamed(ctx, p, w, read); err != nil {
+	to, left, err := c.writeLeft(ctx, p, w, read)
+	if err := joined(err, f.close()); err != nil || len(left) == 0 {
 		return err
 	}
-	var left []segment
-	for _, s := range p.segments {
-		if s.sound || s.data != nil {
-			left = append(left, s.segment)
-		}
-	}
-	if len(left) == 0 {
-		return nil
-	}
-	slices.SortFunc(left, func(a, b segment) int { return cmp.Compare(a.offset, b.offset) })
-	former, err := c.lib.formerObjects(ctx, key)
+	key := packKey(c.org, p.id)
+	all, err := laterGenerations(ctx, c.lib.packs.Store, key)
 	if err != nil {
 		return err
 	}
-	to, _, err := w.write(ctx, p.id, left, func(s segment) ([]byte, error) {
-		if data := p.segments[s.offset].data; data != nil {
-			return data, nil
+	former := []object{{key: key}}
+	for _, g := range all {
+		if g.key != to {
+			former = append(former, object{key: g.key})
 		}
-		return read(s)
-	})
-	if err != nil {
-		return err
 	}
 	if err := c.lib.reindex(c.org, former, to, left); err != nil {
 		return err
@@ -299,6 +286,30 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 		}
 	}
 	return nil
+}
+
+// writeLeft stores what is sound of a pack, and what was restored, if there is
+// anything.
+func (c *check) writeLeft(ctx context.Context, p *badPack, w *compactor, read func(segment) ([]byte, error)) (key string, left []segment, err error) {
+	if err := c.unnamed(ctx, p, w, read); err != nil {
+		return "", nil, err
+	}
+	for _, s := range p.segments {
+		if s.sound || s.data != nil {
+			left = append(left, s.segment)
+		}
+	}
+	if len(left) == 0 {
+		return "", nil, nil
+	}
+	slices.SortFunc(left, func(a, b segment) int { return cmp.Compare(a.offset, b.offset) })
+	key, _, err = w.write(ctx, p.id, left, func(s segment) ([]byte, error) {
+		if data := p.segments[s.offset].data; data != nil {
+			return data, nil
+		}
+		return read(s)
+	})
+	return key, left, err
 }
 
 // unnamed adds those segments of a pack that no tree names, and that are sound:
@@ -326,19 +337,6 @@ func (c *check) unnamed(ctx context.Context, p *badPack, w *compactor, read func
 		p.segments[s.offset] = &badSegment{segment: s, sound: true}
 	}
 	return nil
-}
-
-// formerObjects lists a pack and all that stands for it.
-func (l *Library) formerObjects(ctx context.Context, key string) ([]object, error) {
-	all, err := laterGenerations(ctx, l.packs.Store, key)
-	if err != nil {
-		return nil, err
-	}
-	objects := []object{{key: key}}
-	for _, g := range all {
-		objects = append(objects, object{key: g.key})
-	}
-	return objects, nil
 }
 
 // finishRoots tells of damaged roots. One that another stands for can go.
