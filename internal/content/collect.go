@@ -128,7 +128,7 @@ func (c *collection) run(ctx context.Context) error {
 	}
 	c.done.Trees, c.done.Packs = int64(len(c.marks.trees)), int64(len(c.marks.packs))
 	// Roots first: a root never lacks a pack while it is there.
-	for _, step := range []func(context.Context) error{c.sweepRoots, c.settle, c.sweepPacks, c.settle, c.forget} {
+	for _, step := range []func(context.Context) error{c.sweepRoots, c.sweepDerived, c.settle, c.sweepPacks, c.settle, c.forget} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -192,6 +192,20 @@ func (c *collection) sweepRoots(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// sweepDerived judges what is made from trees and can be made again.
+func (c *collection) sweepDerived(ctx context.Context) error {
+	for _, prefix := range DerivedPrefixes(c.org) {
+		for info, err := range c.lib.packs.List(ctx, prefix) {
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", prefix, err)
+			}
+			digest, ok := parseDigest(strings.TrimPrefix(firstKey(info.Key), prefix))
+			c.judge(object{info.Key, info.Size}, ok && c.marks.trees[digest], true, true)
+		}
+	}
+	return nil
 }
 
 // groups walks objects, those together that stand for one.

@@ -22,6 +22,7 @@ const (
 	MinChunk = minChunk
 	MaxChunk = maxChunk
 	MaxPack  = maxPack
+	FewNames = fewNames
 )
 
 // Segment is a record of a pack's footer.

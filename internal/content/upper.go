@@ -34,9 +34,9 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 		return Ref{}, joined(err, root.Close())
 	}
 	defer func() { err = joined(err, c.close()) }()
-	m, err := l.baseManifest(ctx, org, base)
+	m, err := l.manifestOrEmpty(ctx, org, base)
 	if err != nil {
-		return Ref{}, joined(err, root.Close())
+		return Ref{}, joined(fmt.Errorf("reading the base version: %w", err), root.Close())
 	}
 	if err := c.suspect(ctx, m); err != nil {
 		return Ref{}, joined(err, root.Close())
@@ -74,18 +74,6 @@ func (c *commit) suspect(ctx context.Context, base *manifest) error {
 		c.stock.condemned.suspect[packKey(c.org, id)] = true
 	}
 	return err
-}
-
-// baseManifest opens a tree; that of "" is empty.
-func (l *Library) baseManifest(ctx context.Context, org, digest string) (*manifest, error) {
-	if digest == "" {
-		return &manifest{lib: l, org: org, root: &root{}}, nil
-	}
-	m, err := l.manifest(ctx, org, digest)
-	if err != nil {
-		return nil, fmt.Errorf("reading the base version: %w", err)
-	}
-	return m, nil
 }
 
 // checkWhole holds a tree that was merged against the limits that scanning its

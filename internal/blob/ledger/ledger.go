@@ -57,6 +57,18 @@ func New(inner blob.Store, o Options) *Store {
 	return &Store{Store: inner, o: o, accounts: map[string]*account{}}
 }
 
+// Blobs is the store with what the one below offers beyond: links, where it
+// gives them.
+func (s *Store) Blobs() blob.Store {
+	if p, ok := s.Store.(blob.Presigner); ok {
+		return struct {
+			*Store
+			blob.Presigner
+		}{s, p}
+	}
+	return s
+}
+
 // Used tells what an organisation keeps. It counts at the first call, which
 // lists the organisation's objects, and remembers.
 func (s *Store) Used(ctx context.Context, org string) (blob.Used, error) {

@@ -39,6 +39,21 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
+type linking struct {
+	blob.Store
+	blob.Presigner
+}
+
+func TestLinksOfTheStoreBelow(t *testing.T) {
+	t.Parallel()
+	if _, ok := ledger.New(folder(t), ledger.Options{}).Blobs().(blob.Presigner); ok {
+		t.Error("a folder gives links")
+	}
+	if _, ok := ledger.New(linking{Store: folder(t)}, ledger.Options{}).Blobs().(blob.Presigner); !ok {
+		t.Error("a store that gives links gives none")
+	}
+}
+
 func put(t *testing.T, s blob.Store, key, text string, size int64) error {
 	t.Helper()
 	return s.Put(t.Context(), key, strings.NewReader(text), size)
