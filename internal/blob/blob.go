@@ -59,3 +59,19 @@ type Presigner interface {
 	// has it, as a download of that name and type.
 	PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error)
 }
+
+// PresignerOf finds the Presigner that a store is, or that it wraps: a store
+// in front of another has a method Unwrap() Store.
+func PresignerOf(s Store) (Presigner, bool) {
+	for s != nil {
+		if p, ok := s.(Presigner); ok {
+			return p, true
+		}
+		wrapper, ok := s.(interface{ Unwrap() Store })
+		if !ok {
+			break
+		}
+		s = wrapper.Unwrap()
+	}
+	return nil, false
+}

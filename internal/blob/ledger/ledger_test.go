@@ -171,3 +171,47 @@ func TestAFailedPutCountsNothing(t *testing.T) {
 	}
 	holds(t, s, "a", blob.Used{})
 }
+
+// signing is a store that clients can read themselves.
+type signing struct{ blob.Store }
+
+func (signing) PresignGet(context.Context, string, string, string, time.Duration) (string, error) {
+	return "signed", nil
+}
+
+func TestWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := ledger.New(inner, ledger.Options{Limit: 10, Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})
+	for _, key := range []string{"org_a/ours/x", "org_a/theirs"} {
+		if err := s.Put(t.Context(), key, strings.NewReader("12345678"), 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, s := range map[string]*ledger.Store{"as it was written": s, "as it is found": ledger.New(inner, ledger.Options{Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})} {
+		if err := s.Delete(t.Context(), "org_a/ours/none"); err != nil {
+			t.Fatal(err)
+		}
+		used, err := s.Used(t.Context(), "org_a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(blob.Used{Bytes: 8, Objects: 1}, used); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestPresignerBelow(t *testing.T) {
+	t.Parallel()
+	if _, ok := blob.PresignerOf(ledger.New(folder(t), ledger.Options{})); ok {
+		t.Error("a folder signs")
+	}
+	p, ok := blob.PresignerOf(ledger.New(signing{folder(t)}, ledger.Options{}))
+	if !ok {
+		t.Fatal("the signer below is not found")
+	}
+	if got, err := p.PresignGet(t.Context(), "", "", "", 0); err != nil || got != "signed" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
