@@ -61,7 +61,8 @@ type Presigner interface {
 }
 
 // PresignerOf finds the Presigner that a store is, or that it wraps: a store
-// in front of another has a method Unwrap() Store.
+// in front of another has a method Unwrap() Store, unless it keeps something
+// else than what it was given.
 func PresignerOf(s Store) (Presigner, bool) {
 	for s != nil {
 		if p, ok := s.(Presigner); ok {

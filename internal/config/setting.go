@@ -120,6 +120,10 @@ var settings = []setting{
 		c.Storage = v
 		return checkStorage(v)
 	}},
+	{"encrypt-storage", "MODE", "off", "whether new files rest encrypted: off, on, strict (files that are not encrypted are not read either)", func(c *Config, v string) error {
+		c.EncryptStorage = v
+		return oneOf(v, []string{EncryptOff, EncryptOn, EncryptStrict})
+	}},
 	{"capacity", "N", "64", "runs that this machine works at once, 1 to 100000; further ones wait", func(c *Config, v string) error {
 		return whole(v, 1, 100_000, &c.Capacity)
 	}},
