@@ -1,7 +1,7 @@
 // Package blob answers: where do bytes rest?
 //
 // It is a port: immutable objects under keys, written once, whole or not at
-// all. The adapters localfs and (later) s3 pass the suite in blobtest.
+// all. The adapters localfs and s3 pass the suite in blobtest.
 package blob
 
 import (
@@ -53,26 +53,12 @@ type Store interface {
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Presigner is a Store whose objects clients can read without us.
+// Presigner is what a Store may offer beyond: links by which anybody who has
+// them reads an object from the storage itself.
 type Presigner interface {
-	// PresignGet gives an address that serves the object for ttl, to whoever
-	// has it, as a download of that name and type.
+	// PresignGet gives a URL that answers GET, with and without Range, with the
+	// object's bytes for ttl, 1 second to 7 days. Where fileName and contentType
+	// are not empty, the answer has them in Content-Disposition, as an
+	// attachment, and Content-Type. Whether the object exists is not looked at.
 	PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error)
-}
-
-// PresignerOf finds the Presigner that a store is, or that it wraps: a store
-// in front of another has a method Unwrap() Store, unless it keeps something
-// else than what it was given.
-func PresignerOf(s Store) (Presigner, bool) {
-	for s != nil {
-		if p, ok := s.(Presigner); ok {
-			return p, true
-		}
-		wrapper, ok := s.(interface{ Unwrap() Store })
-		if !ok {
-			break
-		}
-		s = wrapper.Unwrap()
-	}
-	return nil, false
 }

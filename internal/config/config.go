@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -16,7 +17,7 @@ type Config struct {
 	PublicURL string // as clients reach the server; empty: derived from Listen
 	Isolation string // one of Isolations
 	Database  string // postgres:// URL; empty: SQLite in Data
-	Storage   string // absolute folder; empty: a folder in Data
+	Storage   string // absolute folder, or s3:// URL; empty: a folder in Data
 	// EncryptStorage tells which files rest encrypted: EncryptOff, EncryptOn or
 	// EncryptStrict.
 	EncryptStorage string
@@ -128,7 +129,10 @@ func Load(s Sources) (Config, error) {
 			return Config{}, err
 		}
 	}
-	c.Data, c.Storage, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.Storage), s.absolute(c.EgressCA), s.absolute(c.Runsc)
+	c.Data, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.EgressCA), s.absolute(c.Runsc)
+	if !strings.HasPrefix(c.Storage, bucketScheme) {
+		c.Storage = s.absolute(c.Storage)
+	}
 	if c.DockerHost == "" {
 		c.DockerHost, _ = s.Environ("DOCKER_HOST")
 	}

@@ -116,7 +116,7 @@ var settings = []setting{
 		c.Database = v
 		return checkURL(v, "postgres", "postgresql")
 	}},
-	{"storage", "DIR", "a folder in the data folder", "folder where the bytes of files rest, such as one on a larger disk", func(c *Config, v string) error {
+	{"storage", "DIR|URL", "a folder in the data folder", "where the bytes of files rest: a folder, such as one on a larger disk, or a bucket as s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL], with the credentials of the environment, the credentials file or the machine's role", func(c *Config, v string) error {
 		c.Storage = v
 		return checkStorage(v)
 	}},
@@ -252,11 +252,22 @@ func checkURL(v string, schemes ...string) error {
 	return nil
 }
 
+// bucketScheme begins the storages that are no folder.
+const bucketScheme = "s3://"
+
+// checkStorage does not repeat a URL, which may hold what it should not.
 func checkStorage(v string) error {
-	if strings.Contains(v, "://") {
-		return errors.New("the value is a URL; files can be kept in a folder only")
+	if !strings.Contains(v, "://") {
+		return required(v)
 	}
-	return required(v)
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || !strings.HasPrefix(v, bucketScheme) || u.Host == "":
+		return errors.New("the value is no folder and no URL such as s3://BUCKET/PREFIX")
+	case u.User != nil:
+		return errors.New("the URL holds credentials; give them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the credentials file or by a role")
+	}
+	return nil
 }
 
 func whole(v string, least, most int, into *int) error {

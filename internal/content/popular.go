@@ -33,7 +33,7 @@ func newPopular() popular {
 // NoteDownload tells that the whole archive, of size bytes, is being served.
 // It costs nothing; PutWanted does what follows from it.
 func (l *Library) NoteDownload(org, digest string, size int64) {
-	if _, direct := blob.PresignerOf(l.blobs); !direct || size < popularSize {
+	if _, direct := l.blobs.(blob.Presigner); !direct || size < popularSize {
 		return
 	}
 	key := treeKey{org, digest}
@@ -87,7 +87,7 @@ func (l *Library) putArchive(ctx context.Context, org, digest string) error {
 // tar.gz, under a file name and for some time. It gives false where the store
 // cannot do that or does not have the archive whole.
 func (l *Library) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
-	p, direct := blob.PresignerOf(l.blobs)
+	p, direct := l.blobs.(blob.Presigner)
 	if !direct || checkOrg(org) != nil || !isDigest(digest) {
 		return "", false, nil
 	}

@@ -118,7 +118,7 @@ func (s *server) open(ctx context.Context) (err error) {
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
 	s.keyring = newKeyring(s.db, s.keys)
-	if err := s.openContent(); err != nil {
+	if err := s.openContent(ctx); err != nil {
 		return err
 	}
 	journal := store.Journal(s.db)
@@ -138,8 +138,8 @@ func (s *server) open(ctx context.Context) (err error) {
 // deleted.
 const recount = 15 * time.Minute
 
-func (s *server) openContent() error {
-	blobs, err := openStorage(&s.c, s.data, s.keyring)
+func (s *server) openContent(ctx context.Context) error {
+	blobs, err := s.openStorage(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *server) openContent() error {
 		return fmt.Errorf("open the index of chunks: %w", err)
 	}
 	s.closeWith(index.Close)
-	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
+	if s.library, err = content.New(s.ledger.Blobs(), content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil

@@ -63,8 +63,17 @@ func New(inner blob.Store, o Options) *Store {
 	return &Store{Store: inner, o: o, accounts: map[string]*account{}}
 }
 
-// Unwrap gives the store that keeps the objects.
-func (s *Store) Unwrap() blob.Store { return s.Store }
+// Blobs is the store with what the one below offers beyond: links, where it
+// gives them.
+func (s *Store) Blobs() blob.Store {
+	if p, ok := s.Store.(blob.Presigner); ok {
+		return struct {
+			*Store
+			blob.Presigner
+		}{s, p}
+	}
+	return s
+}
 
 // Used tells what an organisation keeps. It counts at the first call, which
 // lists the organisation's objects, and remembers.

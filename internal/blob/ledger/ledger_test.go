@@ -39,6 +39,21 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
+type linking struct {
+	blob.Store
+	blob.Presigner
+}
+
+func TestLinksOfTheStoreBelow(t *testing.T) {
+	t.Parallel()
+	if _, ok := ledger.New(folder(t), ledger.Options{}).Blobs().(blob.Presigner); ok {
+		t.Error("a folder gives links")
+	}
+	if _, ok := ledger.New(linking{Store: folder(t)}, ledger.Options{}).Blobs().(blob.Presigner); !ok {
+		t.Error("a store that gives links gives none")
+	}
+}
+
 func put(t *testing.T, s blob.Store, key, text string, size int64) error {
 	t.Helper()
 	return s.Put(t.Context(), key, strings.NewReader(text), size)
@@ -172,13 +187,6 @@ func TestAFailedPutCountsNothing(t *testing.T) {
 	holds(t, s, "a", blob.Used{})
 }
 
-// signing is a store that clients can read themselves.
-type signing struct{ blob.Store }
-
-func (signing) PresignGet(context.Context, string, string, string, time.Duration) (string, error) {
-	return "signed", nil
-}
-
 func TestWhatIsNotCounted(t *testing.T) {
 	t.Parallel()
 	inner := folder(t)
@@ -199,19 +207,5 @@ func TestWhatIsNotCounted(t *testing.T) {
 		if diff := cmp.Diff(blob.Used{Bytes: 8, Objects: 1}, used); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-func TestPresignerBelow(t *testing.T) {
-	t.Parallel()
-	if _, ok := blob.PresignerOf(ledger.New(folder(t), ledger.Options{})); ok {
-		t.Error("a folder signs")
-	}
-	p, ok := blob.PresignerOf(ledger.New(signing{folder(t)}, ledger.Options{}))
-	if !ok {
-		t.Fatal("the signer below is not found")
-	}
-	if got, err := p.PresignGet(t.Context(), "", "", "", 0); err != nil || got != "signed" {
-		t.Errorf("%q, %v", got, err)
 	}
 }
