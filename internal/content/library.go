@@ -84,7 +84,8 @@ func (l *Limits) setDefaults() {
 // organisation has no tree of that digest. Faults of the input are
 // *stint.Error.
 type Library struct {
-	blobs   blob.Store
+	packs   *packStore
+	blobs   blob.Store // is packs
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
@@ -92,11 +93,13 @@ type Library struct {
 	garbage Garbage
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
+	reads   *reads
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage}
+	packs := newPackStore(b)
+	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()

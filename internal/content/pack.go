@@ -86,7 +86,7 @@ func (p *packer) finishPack() error {
 	if _, err := p.feet.Write(p.foot); err != nil {
 		return err
 	}
-	if _, err := p.out.Write(appendTrailer(p.foot)); err != nil {
+	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
 		return err
 	}
 	full := made{id: p.id, begin: p.begin, length: p.filled(), foot: int64(len(p.foot))}

@@ -38,6 +38,9 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 	if err != nil {
 		return Ref{}, joined(fmt.Errorf("reading the base version: %w", err), root.Close())
 	}
+	if err := c.suspect(ctx, m); err != nil {
+		return Ref{}, joined(err, root.Close())
+	}
 	c.manifest.base = m
 	g := &merger{ctx: ctx, base: m, pages: pageReader{m: m}, to: c.manifest, commit: c}
 	in := newIntake(ctx, c.stock, c.packs, g.change)
@@ -57,6 +60,20 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
 	return c.seal(ctx)
+}
+
+// suspect prepares for a base that is condemned: see inherit. What of it is
+// left is copied.
+func (c *commit) suspect(ctx context.Context, base *manifest) error {
+	if !c.stock.condemned.keys[base.key] {
+		c.parent = base.digest
+		return nil
+	}
+	gone, err := c.lib.missing(ctx, c.org, base.root.packs)
+	for _, id := range gone {
+		c.stock.condemned.suspect[packKey(c.org, id)] = true
+	}
+	return err
 }
 
 // checkWhole holds a tree that was merged against the limits that scanning its
