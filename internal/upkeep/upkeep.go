@@ -114,13 +114,6 @@ func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) er
 				break
 			}
 		}
-		if !o.DryRun {
-			freed, err := s.c.Library.CollectDerived(ctx, org, s.c.Store.Live(ctx, org))
-			if err != nil {
-				return err
-			}
-			total.Freed += freed
-		}
 		tell(Line{Org: org, Done: true, Collected: &total})
 		return nil
 	})
