@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -158,10 +159,7 @@ func TestChangesSpeakOfEveryFile(t *testing.T) {
 			}
 			digests[i] = stored(t, l, "", items...).Digest
 		}
-		state := map[string]string{}
-		for name, body := range trees[0] {
-			state[name] = body
-		}
+		state := maps.Clone(trees[0])
 		for _, line := range changes(t.Context(), rt, l, digests[0], digests[1], rapid.IntRange(1, 4).Draw(rt, "limit")) {
 			words := strings.Fields(line)
 			switch words[0] {

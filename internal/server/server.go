@@ -143,7 +143,10 @@ func (s *server) openContent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount})
+	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
+		_, _, derived := content.DerivedFrom(key)
+		return derived
+	}})
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)
