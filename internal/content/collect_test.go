@@ -19,6 +19,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/store"
 	"pgregory.net/rapid"
 )
@@ -162,6 +163,55 @@ func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, 
 	return s.Store.List(ctx, prefix)
 }
 
+// memoryIndex is a chunk index of one process.
+type memoryIndex struct {
+	mu    sync.Mutex // guards what follows
+	packs map[string][]chunkindex.Chunk
+	gone  map[string]bool
+}
+
+func newMemoryIndex() *memoryIndex {
+	return &memoryIndex{packs: map[string][]chunkindex.Chunk{}, gone: map[string]bool{}}
+}
+
+func (x *memoryIndex) Find(_ string, h chunkindex.Hash) (at chunkindex.Place, ok bool, err error) {
+	for name := range x.Packs("") {
+		for _, c := range x.packs[name] {
+			if c.Hash == h {
+				return chunkindex.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC}, true, nil
+			}
+		}
+	}
+	return at, false, nil
+}
+
+func (x *memoryIndex) Add(_, pack string, chunks []chunkindex.Chunk) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone[pack] {
+		x.packs[pack] = chunks
+	}
+	return nil
+}
+
+func (x *memoryIndex) Has(_, pack string) bool { return x.packs[pack] != nil }
+
+func (x *memoryIndex) Packs(string) iter.Seq[string] {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Values(slices.Sorted(maps.Keys(x.packs)))
+}
+
+func (x *memoryIndex) Drop(_ string, packs []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range packs {
+		delete(x.packs, p)
+		x.gone[p] = true
+	}
+	return nil
+}
+
 // world is a store with versions that come and go.
 type world struct {
 	t       fataler
@@ -187,7 +237,7 @@ func newWorld(t *testing.T, rt fataler) *world {
 	dir := t.TempDir()
 	for lib, s := range map[**content.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
 		var err error
-		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}}); err != nil {
+		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}, Index: newMemoryIndex()}); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -204,7 +254,8 @@ func (w *world) commit(l *content.Library, parent string, items []item) {
 				err = w.names.name(ref)
 			}
 		}
-		if errors.Is(err, content.ErrStale) {
+		var refused *stint.Error // an index names a pack that another process has deleted
+		if errors.Is(err, content.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.Unavailable {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
