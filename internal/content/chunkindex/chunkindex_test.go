@@ -347,6 +347,28 @@ func TestMerge(t *testing.T) {
 	check(t, x, "org_a", m, 30)
 }
 
+// TestManyPacks has more packs than a run holds the names of.
+func TestManyPacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x := open(t, dir)
+	m := model{}
+	for i := range 5000 {
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i, 2}
+		add(t, x, "org_a", name, m[name])
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, dir)
+	if err := x.Drop("org_a", []string{"0002"}); err != nil {
+		t.Fatal(err)
+	}
+	delete(m, "0002")
+	check(t, x, "org_a", m, 50)
+}
+
 func TestManyOrganisations(t *testing.T) {
 	t.Parallel()
 	x := open(t, t.TempDir())
