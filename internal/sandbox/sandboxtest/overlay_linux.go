@@ -218,6 +218,7 @@ func changesAsLayer(w *world, with laying) {
 	before := w.digest(next.Layers...)
 	w.want("the next run sees", want, w.runWith(w.with(with, w.spec(), next), "show", sandbox.WorkspaceDir))
 	w.want("the layers", before, w.digest(next.Layers...))
+	w.must(removeAll(filepath.Dir(m.Upper)))
 }
 
 // wantNothingLeft looks at what is left beside an upper folder, and removes all.
@@ -304,13 +305,13 @@ func linksInLayers(w *world, with laying) {
 func manyLayers(w *world, with laying) {
 	m := w.threeLayers()
 	m.Layers = nil
-	want := ""
+	var want strings.Builder
 	for i := range sandbox.MaxLayers {
 		text := fmt.Sprintf("%03d", i)
 		m.Layers = append(m.Layers, w.layer("layer"+text, map[string]string{text: text, "top": text}))
-		want += text + " " + text + "\n"
+		want.WriteString(text + " " + text + "\n")
 	}
-	w.want("read inside", want+"top 000\n", w.runWith(w.with(with, w.spec(), m), "show", sandbox.WorkspaceDir))
+	w.want("read inside", want.String()+"top 000\n", w.runWith(w.with(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
 // lockedLayers: what the agent locks is its own, and a snapshot's, as ever.
