@@ -188,7 +188,7 @@ func TestAgainstMap(t *testing.T) {
 					rt.Fatalf("Has(%q) = %v", pack, !want)
 				}
 			},
-			"": func(rt *rapid.T) { check(rt, x, "org_a", m, 60) },
+			"": func(rt *rapid.T) { check(rt, x, "org_a", m, 25) },
 		})
 	})
 }
@@ -236,13 +236,13 @@ func TestDamage(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer x.Close()
-		checkSubset(rt, x, m, 1000)
+		checkSubset(rt, x, m, 400)
 		for name, p := range m {
 			if err := x.Add("org_a", name, p.chunks()); err != nil {
 				rt.Fatal(err)
 			}
 		}
-		check(rt, x, "org_a", m, 60)
+		check(rt, x, "org_a", m, 25)
 	})
 }
 
