@@ -5,6 +5,9 @@ import (
 	"io"
 )
 
+// OneChunk is the size in bytes up to which a file is one chunk.
+const OneChunk = wholeFile
+
 // Cutter cuts a content into the chunks that a Library stores of it, for those
 // who want to name them elsewhere. It serves one goroutine.
 type Cutter struct {
