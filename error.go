@@ -47,6 +47,7 @@ const (
 	CodeKeyInUse              = "idempotency_key_in_use"
 	CodeVersionConflict       = "version_conflict"
 	CodeChunksMissing         = "chunks_missing"
+	CodeQuotaExceeded         = "quota_exceeded"
 	CodeUnavailable           = "unavailable"
 	CodeInternal              = "internal_error"
 )

@@ -48,6 +48,22 @@ type TreeVersion struct {
 	Message    string `json:"message"`
 	CreatedBy  string `json:"createdBy"`
 	CreatedAt  Time   `json:"createdAt"`
+	Kept       bool   `json:"kept,omitempty"` // whatever the rules of retention say
+}
+
+// StorageUsage is what an organisation keeps.
+type StorageUsage struct {
+	// StoredBytes and StoredObjects lie in the storage: compressed, each piece
+	// once however many versions hold it. LimitBytes bounds StoredBytes; nil is
+	// no limit.
+	StoredBytes   int64  `json:"storedBytes"`
+	StoredObjects int64  `json:"storedObjects"`
+	LimitBytes    *int64 `json:"limitBytes"`
+	Artifacts     int64  `json:"artifacts"`
+	Volumes       int64  `json:"volumes"`
+	Versions      int64  `json:"versions"`
+	Checkpoints   int64  `json:"checkpoints"`
+	VersionBytes  int64  `json:"versionBytes"` // each version counted in full
 }
 
 // FileEntry is one entry of a version. Mode is octal text ("0644"); SHA256 is

@@ -23,6 +23,7 @@ var nouns = map[string]struct {
 }{
 	"Run":                {of: stint.Run{}},
 	"CreatedRun":         {stint.Run{}, []string{"volumes"}},
+	"StorageUsage":       {of: stint.StorageUsage{}},
 	"RunSummary":         {of: stint.RunSummary{}},
 	"NewRun":             {of: stint.NewRun{}},
 	"StatusData":         {of: stint.StatusData{}},
@@ -114,7 +115,7 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
 		}},
 		"codes": {schemas["ErrorCode"], []string{
-			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
+			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,

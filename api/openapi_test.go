@@ -143,7 +143,7 @@ func TestErrorsArePaired(t *testing.T) {
 	want := map[string][2]string{
 		"400": {"invalid_request_error", "invalid_parameter missing_parameter invalid_state"},
 		"401": {"authentication_error", "invalid_api_key"},
-		"403": {"permission_error", "insufficient_scope"},
+		"403": {"permission_error", "insufficient_scope quota_exceeded"},
 		"404": {"not_found_error", "resource_not_found"},
 		"405": {"invalid_request_error", "method_not_allowed"},
 		"406": {"invalid_request_error", "not_acceptable"},

@@ -23,6 +23,12 @@ type Info struct {
 	Size int64 // bytes
 }
 
+// Used is what an organisation keeps in a store.
+type Used struct {
+	Bytes   int64
+	Objects int64
+}
+
 // Store keeps immutable objects. Keys are slash-separated paths of
 // [a-z0-9._-] elements, none of them "." or ".." or longer than 200 bytes, at
 // most 512 bytes in all; another key is refused with an error and touches

@@ -24,7 +24,7 @@ func (a *app) tree(kind stint.TreeKind) *cobra.Command {
 	if kind == stint.Artifacts {
 		short = "Get files from agents: versioned folders that runs write"
 	}
-	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.remove())
+	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.keep(), t.remove())
 }
 
 // trees is the part of the client for this kind.
@@ -198,25 +198,4 @@ func (a *app) printChange(c stint.FileChange) error {
 	}
 	_, err := fmt.Fprintln(a.Stdout, a.colour(stdout, code, sign+" "+plain(c.Path)))
 	return err
-}
-
-func (t treeCommands) remove() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm NAME...", Short: fmt.Sprintf("Remove %ss with all their versions", t.kind), Args: atLeast("NAME"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			for _, name := range args {
-				trees, tree, err := t.find(ctx, name)
-				if err != nil {
-					return err
-				}
-				if err := trees.Delete(ctx, tree.ID); err != nil {
-					return err
-				}
-				if err := t.a.printDone("removed", tree.ID); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
 }

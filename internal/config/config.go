@@ -41,6 +41,12 @@ type Config struct {
 	Registries    []string       // from which images may come; empty: all
 	ImageCache    stint.Size     // of unpacked images that no run uses
 
+	StorageQuota stint.Size    // bytes that an organisation may keep in the storage; 0 is unlimited
+	KeepVersions int           // how many versions of a tree stay whatever their age; 0 with KeepFor 0 keeps all
+	KeepFor      time.Duration // how long versions stay whatever their number
+	GCEvery      time.Duration // how often the storage is cleared of what nothing names; 0 never
+	GCGrace      time.Duration // how long such objects stay before they are deleted
+
 	Drain    time.Duration // how long running runs may go on at a shutdown
 	LeaseTTL time.Duration // how long a silent worker keeps its runs
 }
@@ -68,6 +74,8 @@ func Default() Config {
 		EgressConns: 256,
 		ImageCache:  20 * stint.GiB,
 		QueueExpiry: 24 * time.Hour,
+		GCEvery:     6 * time.Hour,
+		GCGrace:     24 * time.Hour,
 		Drain:       30 * time.Second,
 		LeaseTTL:    15 * time.Second,
 	}

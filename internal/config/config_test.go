@@ -97,6 +97,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
 		"database": "postgres://u@h/d", "storage": "blobs", "capacity": "5", "per-org": "6", "per-agent": "7",
 		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
+		"storage-quota": "5GiB", "keep-versions": "12", "keep-for": "90d", "gc-every": "0", "gc-grace": "2h",
 		"drain": "0", "lease-ttl": "1m", "log-level": "debug", "log-format": "json", "config": "c.yaml",
 	}
 	want := config.Config{
@@ -106,6 +107,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 		Database: "postgres://u@h/d", Storage: "/here/blobs", ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
 		Capacity: 5, PerOrg: 6, PerAgent: 7, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
 		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
+		StorageQuota: 5 * stint.GiB, KeepVersions: 12, KeepFor: 90 * 24 * time.Hour, GCGrace: 2 * time.Hour,
 	}
 	environ := values{}
 	for _, s := range config.Settings() {

@@ -152,6 +152,21 @@ var settings = []setting{
 	{"queue-expiry", "DURATION", "24h", "how long a run may wait for its start before it fails; 0 is for ever", func(c *Config, v string) error {
 		return duration(v, time.Second, true, &c.QueueExpiry)
 	}},
+	{"storage-quota", "SIZE", "0", "bytes that an organisation may keep in the storage, compressed and each piece once; 0 is unlimited", func(c *Config, v string) error {
+		return size(v, 0, &c.StorageQuota)
+	}},
+	{"keep-versions", "N", "0", "how many versions of an artifact or volume stay whatever their age; 0 together with --keep-for 0 keeps all", func(c *Config, v string) error {
+		return whole(v, 0, 1_000_000_000, &c.KeepVersions)
+	}},
+	{"keep-for", "DURATION", "0", "how long a version stays whatever --keep-versions says, such as 90d", func(c *Config, v string) error {
+		return duration(v, time.Second, true, &c.KeepFor)
+	}},
+	{"gc-every", "DURATION", "6h", "how often the storage is cleared of what nothing names any more; 0 leaves that to 'stint gc'", func(c *Config, v string) error {
+		return duration(v, time.Second, true, &c.GCEvery)
+	}},
+	{"gc-grace", "DURATION", "24h", "how long what nothing names stays in the storage before it is deleted", func(c *Config, v string) error {
+		return duration(v, 0, true, &c.GCGrace)
+	}},
 	{"drain", "DURATION", "30s", "how long running runs may go on when the server is asked to stop; 0 ends them at once", func(c *Config, v string) error {
 		return duration(v, time.Millisecond, true, &c.Drain)
 	}},

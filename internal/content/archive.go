@@ -17,6 +17,7 @@ import (
 type Archive struct {
 	ctx      context.Context // of the call that opened it: readers take none
 	m        *manifest
+	pages    pageReader
 	fetch    fetcher
 	position int64
 	ended    error // set by Close
@@ -33,11 +34,11 @@ func (l *Library) Archive(ctx context.Context, org, digest string) (*Archive, er
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{ctx: ctx, m: m, fetch: fetcher{store: l.blobs, org: org}}, nil
+	return &Archive{ctx: ctx, m: m, pages: pageReader{m: m}, fetch: fetcher{store: l.blobs, org: org}}, nil
 }
 
 // Size is the length of the whole archive, in bytes.
-func (a *Archive) Size() int64 { return a.m.index.archiveLength }
+func (a *Archive) Size() int64 { return a.m.root.archiveLength() }
 
 // Seek implements io.Seeker and costs nothing.
 func (a *Archive) Seek(offset int64, whence int) (int64, error) {
@@ -104,30 +105,29 @@ func (a *Archive) readPart(b []byte) (int, error) {
 	}
 	b = b[:min(int64(len(b)), p.length-skip)]
 	place := p.chunk.at
-	if err := a.fetch.read(a.ctx, a.m.index.packs[place.pack], int64(place.offset)+skip, b); err != nil {
+	if err := a.fetch.read(a.ctx, place.pack, int64(place.offset)+skip, b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
 }
 
 // load takes the piece at the position in hand: the gzip header, the parts of
-// a block of entries, or the end.
+// a page, or the end.
 func (a *Archive) load() error {
-	blocks := a.m.index.blocks
-	i := sort.Search(len(blocks), func(i int) bool { return blocks[i].archive > a.position }) - 1
+	starts := a.m.root.starts
+	i := sort.Search(len(starts), func(i int) bool { return starts[i] > a.position }) - 1
 	a.parts, a.offsets = nil, nil
 	switch {
 	case a.position < int64(len(gzipHead)):
 		a.pieceAt = 0
 		a.hold(part{made: gzipHead, length: int64(len(gzipHead))})
 		return nil
+	case a.position >= int64(len(gzipHead))+a.m.root.archive:
+		a.loadEnd()
 	case i >= 0:
-		if err := a.loadBlock(i); err != nil {
+		if err := a.loadPage(i); err != nil {
 			return err
 		}
-	}
-	if i == len(blocks)-1 {
-		a.loadEnd(i < 0)
 	}
 	if !a.inHand(a.position) {
 		a.parts, a.offsets = nil, nil
@@ -144,30 +144,32 @@ func (a *Archive) hold(p part) {
 	a.parts, a.offsets = append(a.parts, p), append(a.offsets, end)
 }
 
-func (a *Archive) loadBlock(i int) error {
-	entries, err := a.m.block(a.ctx, i)
+func (a *Archive) loadPage(i int) error {
+	entries, err := a.pages.page(a.ctx, i)
 	if err != nil {
 		return err
 	}
-	a.pieceAt = a.m.index.blocks[i].archive
+	a.pieceAt = a.m.root.starts[i]
 	l := layout{emit: a.hold}
 	for _, e := range entries {
 		l.add(e)
 	}
 	l.flush()
+	if a.offsets[len(a.offsets)-1] != a.m.root.pages[i].archive.length {
+		a.parts, a.offsets = nil, nil
+		return fmt.Errorf("reading an archive: %w", errDamaged)
+	}
 	return nil
 }
 
-// loadEnd adds the tar's and the gzip member's ends.
-func (a *Archive) loadEnd(empty bool) {
-	if empty {
-		a.pieceAt = int64(len(gzipHead))
-	}
-	l := layout{emit: a.hold}
-	l.end()
-	x := a.m.index
-	tail := binary.LittleEndian.AppendUint32(append([]byte(nil), streamEnd...), x.archiveCRC)
-	tail = binary.LittleEndian.AppendUint32(tail, uint32(x.archiveRaw))
+// loadEnd takes the tar's and the gzip member's ends in hand.
+func (a *Archive) loadEnd() {
+	x := a.m.root
+	a.pieceAt = int64(len(gzipHead)) + x.archive
+	a.hold(archiveEnd)
+	tar := x.tar()
+	tail := binary.LittleEndian.AppendUint32(append([]byte(nil), streamEnd...), tar.crc)
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(tar.raw))
 	a.hold(part{made: tail, length: gzipTail})
 }
 

@@ -18,6 +18,8 @@ import (
 type arrivals struct {
 	dir string
 	log *spool // each entry with its length before it
+	// packs are those that spooled places name.
+	packs packTable
 
 	seed    maphash.Seed
 	offsets map[uint64]int64 // hash of a path → its latest entry in log; nil until find is called
@@ -36,18 +38,19 @@ func (a *arrivals) add(e *entry) error {
 	if a.offsets != nil {
 		a.offsets[maphash.String(a.seed, e.path)] = a.log.length()
 	}
-	return writeEntry(a.log, e)
+	return a.write(a.log, e)
 }
 
-func writeEntry(w io.Writer, e *entry) error {
-	b := e.appendStored(make([]byte, 8, 256))
+// write spools an entry.
+func (a *arrivals) write(w io.Writer, e *entry) error {
+	b := e.appendStored(make([]byte, 8, 256), &a.packs)
 	binary.LittleEndian.PutUint64(b, uint64(len(b)-8))
 	_, err := w.Write(b)
 	return err
 }
 
-// readEntry reads what writeEntry wrote; io.EOF at the end.
-func readEntry(r io.Reader) (*entry, error) {
+// read reads what write wrote; io.EOF at the end.
+func (a *arrivals) read(r io.Reader) (*entry, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
@@ -56,7 +59,7 @@ func readEntry(r io.Reader) (*entry, error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return nil, fmt.Errorf("reading a spooled entry: %w", err)
 	}
-	return decodeEntry(&fields{b: b})
+	return decodeEntry(&fields{b: b}, a.packs.ids)
 }
 
 // find gives the latest entry at path, or nil.
@@ -70,7 +73,7 @@ func (a *arrivals) find(path string) (*entry, error) {
 	if !ok {
 		return nil, nil
 	}
-	e, err := readEntry(a.log.section(offset, a.log.length()-offset))
+	e, err := a.read(a.log.section(offset, a.log.length()-offset))
 	if err != nil || e.path != path {
 		return nil, err
 	}
@@ -84,7 +87,7 @@ func (a *arrivals) indexLog() error {
 		if _, err := a.log.ReadAt(head[:], offset); err != nil {
 			return err
 		}
-		e, err := readEntry(a.log.section(offset, a.log.length()-offset))
+		e, err := a.read(a.log.section(offset, a.log.length()-offset))
 		if err != nil {
 			return err
 		}
@@ -122,7 +125,7 @@ func (a *arrivals) sortRuns(runs *spool) (merge, error) {
 	log := bufio.NewReaderSize(a.log.section(0, a.log.length()), 64<<10)
 	var bounds []int64
 	for more := true; more; {
-		batch, err := readBatch(log)
+		batch, err := a.readBatch(log)
 		if more = err == nil; !more && !errors.Is(err, io.EOF) {
 			return nil, err
 		}
@@ -132,7 +135,7 @@ func (a *arrivals) sortRuns(runs *spool) (merge, error) {
 		}
 		bounds = append(bounds, runs.length())
 		for _, e := range batch {
-			if err := writeEntry(runs, e); err != nil {
+			if err := a.write(runs, e); err != nil {
 				return nil, err
 			}
 		}
@@ -144,15 +147,15 @@ func (a *arrivals) sortRuns(runs *spool) (merge, error) {
 			end = bounds[i+1]
 		}
 		r := bufio.NewReaderSize(runs.section(start, end-start), 32<<10)
-		sources[i] = func() (*entry, error) { return readEntry(r) }
+		sources[i] = func() (*entry, error) { return a.read(r) }
 	}
 	return newMerge(sources)
 }
 
 // readBatch reads about runSize bytes of entries; with io.EOF, the last ones.
-func readBatch(r io.Reader) (batch []*entry, err error) {
+func (a *arrivals) readBatch(r io.Reader) (batch []*entry, err error) {
 	for size := 0; size < runSize; {
-		e, err := readEntry(r)
+		e, err := a.read(r)
 		if err != nil {
 			return batch, err
 		}

@@ -108,7 +108,7 @@ func (s *storedTree) chunk(e *entry, c *chunk, last bool) error {
 	*j = load{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
 	if c != nil {
 		j.content, j.segment = resized(j.content, int(c.raw)), resized(j.segment, int(c.at.stored))
-		if err := s.fetch.read(s.line.ctx, s.m.index.packs[c.at.pack], int64(c.at.offset), j.segment); err != nil {
+		if err := s.fetch.read(s.line.ctx, c.at.pack, int64(c.at.offset), j.segment); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error
 		lib: l, org: org, known: newKnown(l.tempDir),
 		packs: newPacker(ctx, l.blobs, org, func() string { return l.ids.New("") }),
 	}
-	c.manifest = newManifestWriter(l, c.packs)
+	c.manifest = newManifestWriter(l)
 	if parent != "" {
 		if err := c.inherit(ctx, parent); err != nil {
 			return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
@@ -41,13 +42,13 @@ func (c *commit) close() error {
 	return errors.Join(c.packs.close(), c.known.close(), c.manifest.close())
 }
 
-// inherit learns the chunks of the parent version.
+// inherit learns the pages and chunks of the parent version.
 func (c *commit) inherit(ctx context.Context, parent string) error {
 	m, err := c.lib.manifest(ctx, c.org, parent)
 	if err != nil {
 		return err
 	}
-	c.packs.inherit(m.index.packs)
+	c.manifest.base = m
 	for e, err := range m.entries(ctx) {
 		if err != nil {
 			return err
@@ -61,7 +62,7 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 	return nil
 }
 
-// seal stores what is new: packs, then the manifest. When the same tree is
+// seal stores what is new: packs, then the root. When the same tree is
 // stored already, nothing new stays.
 func (c *commit) seal(ctx context.Context) (Ref, error) {
 	ref, err := c.manifest.finish()
@@ -76,16 +77,20 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 		c.discard(ctx)
 		return ref, nil
 	}
-	if err := c.packs.publish(ctx); err != nil {
+	err = c.manifest.settle(c.packs)
+	if err == nil {
+		err = c.packs.publish(ctx)
+	}
+	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
 	return ref, c.publish(ctx, key)
 }
 
-// publish stores the manifest, after the packs that it names.
+// publish stores the root, after the packs that it names.
 func (c *commit) publish(ctx context.Context, key string) error {
-	out := c.manifest.out
-	err := c.lib.blobs.Put(ctx, key, out.section(0, out.length()), out.length())
+	object := c.manifest.root.encode(c.lib.zstdOut)
+	err := c.lib.blobs.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
 		return nil

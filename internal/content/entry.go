@@ -58,7 +58,7 @@ type chunk struct {
 
 // place is where a chunk's segment rests.
 type place struct {
-	pack   uint32 // index into a list of packs
+	pack   string // its ID; the places of a page share the string
 	offset uint32 // bytes from the pack's start
 	stored uint32 // bytes of the segment
 	crc    uint32 // CRC-32 (IEEE) of the content
@@ -136,12 +136,12 @@ func (e *entry) appendLogical(b []byte) []byte {
 }
 
 // appendStored adds the entry with the places of its chunks, as decodeEntry
-// reads it.
-func (e *entry) appendStored(b []byte) []byte {
+// reads it. Packs are named by their numbers in t.
+func (e *entry) appendStored(b []byte, t *packTable) []byte {
 	b = e.appendLogical(b)
 	for i := range e.chunks {
 		at := &e.chunks[i].at
-		b = binary.AppendUvarint(b, uint64(at.pack))
+		b = binary.AppendUvarint(b, uint64(t.number(at.pack)))
 		b = binary.AppendUvarint(b, uint64(at.offset))
 		b = binary.AppendUvarint(b, uint64(at.stored))
 		b = binary.LittleEndian.AppendUint32(b, at.crc)
@@ -155,8 +155,9 @@ func appendText(b []byte, s string) []byte {
 
 var errDamaged = errors.New("the stored manifest is damaged")
 
-// decodeEntry reads one entry from r.
-func decodeEntry(r *fields) (*entry, error) {
+// decodeEntry reads one entry from r, whose places name packs by their numbers
+// in packs.
+func decodeEntry(r *fields, packs []string) (*entry, error) {
 	e := &entry{kind: kind(r.byte()), path: r.text()}
 	e.mode = uint16(r.uint(0o777))
 	e.sec = r.int()
@@ -166,7 +167,7 @@ func decodeEntry(r *fields) (*entry, error) {
 	case symlink:
 		e.target = r.text()
 	case file:
-		e.decodeContent(r)
+		e.decodeContent(r, packs)
 	default:
 		r.fail()
 	}
@@ -176,7 +177,7 @@ func decodeEntry(r *fields) (*entry, error) {
 	return e, r.err
 }
 
-func (e *entry) decodeContent(r *fields) {
+func (e *entry) decodeContent(r *fields, packs []string) {
 	e.size = int64(r.uint(1<<63 - 1))
 	e.sum = r.hash()
 	n := r.uint(uint64(len(r.b)) / sha256.Size)
@@ -191,13 +192,38 @@ func (e *entry) decodeContent(r *fields) {
 	}
 	for i := range e.chunks {
 		e.chunks[i].at = place{
-			pack: uint32(r.uint(1<<32 - 1)), offset: uint32(r.uint(maxPack)),
+			pack: r.pack(packs), offset: uint32(r.uint(maxPack)),
 			stored: uint32(r.uint(maxSegment)), crc: r.uint32(),
 		}
 	}
 	if size != e.size {
 		r.fail()
 	}
+}
+
+// packTable numbers the packs that a group of places names, from 0 in the
+// order of their first use.
+type packTable struct {
+	ids     []string
+	numbers map[string]uint32
+}
+
+func (t *packTable) number(id string) uint32 {
+	if n, ok := t.numbers[id]; ok {
+		return n
+	}
+	if t.numbers == nil {
+		t.numbers = map[string]uint32{}
+	}
+	n := uint32(len(t.ids))
+	t.ids = append(t.ids, id)
+	t.numbers[id] = n
+	return n
+}
+
+func (t *packTable) reset() {
+	t.ids = t.ids[:0]
+	clear(t.numbers)
 }
 
 // fields reads the parts of an encoding; after the first fault it gives zeros.
@@ -258,6 +284,16 @@ func (r *fields) uint32() uint32 {
 func (r *fields) hash() (h hash) {
 	copy(h[:], r.take(sha256.Size))
 	return h
+}
+
+// pack reads the number of a pack in packs.
+func (r *fields) pack(packs []string) string {
+	n := r.uint(1<<32 - 1)
+	if n >= uint64(len(packs)) {
+		r.fail()
+		return ""
+	}
+	return packs[n]
 }
 
 func (r *fields) text() string { return string(r.take(r.uint(1 << 20))) }

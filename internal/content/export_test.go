@@ -1,6 +1,11 @@
 package content
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+)
 
 // Parts that are worth a test of their own.
 var (
@@ -16,6 +21,88 @@ const (
 	MaxChunk = maxChunk
 	MaxPack  = maxPack
 )
+
+// Segment is a record of a pack's footer.
+type Segment struct {
+	Page                     bool
+	Hash                     [32]byte
+	Offset, Stored, Raw, CRC uint32
+}
+
+// PackFooter lists the segments of a pack.
+func (l *Library) PackFooter(ctx context.Context, org, id string) ([]Segment, error) {
+	segments, err := l.packFooter(ctx, org, id)
+	return exported(segments), err
+}
+
+func exported(segments []segment) (out []Segment) {
+	for _, s := range segments {
+		out = append(out, Segment{s.kind == pageSegment, s.hash, s.offset, s.stored, s.raw, s.crc})
+	}
+	return out
+}
+
+// DecodeFooter reads the footer of a whole pack.
+func DecodeFooter(pack []byte) ([]Segment, error) {
+	segments, err := decodeFooter(int64(len(pack)), func(offset, n int64) ([]byte, error) { return pack[offset:][:n], nil })
+	return exported(segments), err
+}
+
+// ExpandSegment gives what a segment that is no page holds, from its bytes.
+func ExpandSegment(s Segment, b []byte) ([]byte, error) {
+	var x expander
+	out := make([]byte, s.Raw)
+	return out, x.chunk(out, b, &chunk{hash: s.Hash, raw: s.Raw})
+}
+
+// Page is what a root says of a page.
+type Page struct {
+	First, Pack    string
+	Offset, Stored uint32
+}
+
+// Pages lists the pages of a tree.
+func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error) {
+	m, err := l.manifest(ctx, org, digest)
+	if err != nil {
+		return nil, err
+	}
+	var out []Page
+	for i := range m.root.pages {
+		p := &m.root.pages[i]
+		out = append(out, Page{p.first, m.root.packs[p.pack], p.offset, p.stored})
+	}
+	return out, nil
+}
+
+// Reencoded reads a root without its checksum and writes it again.
+func Reencoded(body []byte) ([]byte, error) {
+	x, err := decodeRootBody(body)
+	if err != nil {
+		return nil, err
+	}
+	return x.appendBody(nil), nil
+}
+
+// RootBody gives what is compressed in a root.
+func RootBody(object []byte) ([]byte, error) {
+	z, err := zstd.NewReader(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer z.Close()
+	return z.DecodeAll(object[rootHead:], nil)
+}
+
+// DecodePage reads the entries of an expanded page, whatever their hash, and
+// encodes them again.
+func DecodePage(b []byte) ([]byte, error) {
+	entries, err := decodeEntries(b)
+	if err != nil {
+		return nil, err
+	}
+	return appendPage(nil, &packTable{}, entries), nil
+}
 
 // TarHeader is the header of a file, or of a link where there is a target.
 func TarHeader(path, target string, size int64, mtime time.Time) []byte {

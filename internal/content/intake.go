@@ -207,10 +207,10 @@ func (in *intake) store(p *piece) error {
 		return err
 	}
 	if !stored {
-		if at, err = in.packs.add(p.buffer.segment.Bytes()); err != nil {
+		s := segment{kind: chunkSegment, hash: p.chunk.hash, raw: p.chunk.raw, crc: p.chunk.at.crc}
+		if at, err = in.packs.add(s, p.buffer.segment.Bytes()); err != nil {
 			return err
 		}
-		at.crc = p.chunk.at.crc
 		if err := in.known.add(p.chunk.hash, at); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ type part struct {
 }
 
 // layout lays the entries of a tree out as parts of its archive. The same
-// entries in the same groups, each ended by flush, give the same parts; that
+// entries in the same pages, each ended by flush, give the same parts; that
 // is what makes an archive's length known and its ranges cheap.
 type layout struct {
 	emit    func(part)
@@ -42,11 +42,12 @@ func (l *layout) add(e *entry) {
 	}
 }
 
-// end adds the two empty blocks that end a tar.
-func (l *layout) end() {
-	l.pending = append(l.pending, make([]byte, tarEnd)...)
+// archiveEnd is the part of the two empty blocks that end a tar.
+var archiveEnd = func() (end part) {
+	l := layout{emit: func(p part) { end = p }, pending: make([]byte, tarEnd)}
 	l.flush()
-}
+	return end
+}()
 
 // flush emits the headers that wait for more.
 func (l *layout) flush() {
@@ -65,8 +66,11 @@ type measure struct {
 	crc    uint32
 }
 
-func (m *measure) add(p part) {
-	m.length += p.length
-	m.raw += p.raw
-	m.crc = combineCRC(m.crc, p.crc, p.raw)
+func (m *measure) add(p part) { m.join(measure{length: p.length, raw: p.raw, crc: p.crc}) }
+
+// join adds what follows.
+func (m *measure) join(n measure) {
+	m.length += n.length
+	m.raw += n.raw
+	m.crc = combineCRC(m.crc, n.crc, n.raw)
 }

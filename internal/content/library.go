@@ -76,7 +76,7 @@ type Library struct {
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
-	zstdOut *zstd.Encoder // of manifests
+	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
 }
 
@@ -101,7 +101,7 @@ func New(b blob.Store, o Options) (*Library, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing the compressor of manifests: %w", err)
 	}
-	l.zstdIn, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(parallel), zstd.WithDecoderMaxMemory(maxBlock))
+	l.zstdIn, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(parallel), zstd.WithDecoderMaxMemory(maxRoot))
 	if err != nil {
 		return nil, fmt.Errorf("preparing the expander of manifests: %w", err)
 	}

@@ -3,8 +3,6 @@ package content
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -14,90 +12,12 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// A manifest object is a sequence of compressed blocks of entries, a
-// compressed index of the blocks, and a trailer that says where the index lies
-// and which hash it has. The index holds the hashes of the blocks.
-
-const (
-	trailerMagic = "stint-m1"
-	trailerSize  = 8 + 8 + sha256.Size + len(trailerMagic)
-	// tailSize is read at once from a manifest's end, which mostly catches the
-	// whole index.
-	tailSize = 32 << 10
-	// maxIndex and maxBlock bound what a damaged manifest can make us hold.
-	maxIndex = 256 << 20
-	maxBlock = 256 << 20
-	// logicalHead opens what the digest covers.
-	logicalHead = "stint tree 1\n"
-)
-
-// index is what must be known of a manifest to read parts of it.
-type index struct {
-	size, files   int64 // as in Ref
-	entries       int64
-	archiveLength int64
-	archiveCRC    uint32
-	archiveRaw    int64
-	packs         []string
-	blocks        []block
-}
-
-// block describes a group of entries.
-type block struct {
-	first   string // path of its first entry
-	offset  int64  // in the manifest object
-	stored  int64
-	sum     hash  // of the stored bytes
-	archive int64 // where its parts begin in the archive
-}
-
-func (x *index) append(b []byte) []byte {
-	for _, v := range []int64{x.size, x.files, x.entries, x.archiveLength, int64(x.archiveCRC), x.archiveRaw, int64(len(x.packs))} {
-		b = binary.AppendUvarint(b, uint64(v))
-	}
-	for _, id := range x.packs {
-		b = appendText(b, id)
-	}
-	b = binary.AppendUvarint(b, uint64(len(x.blocks)))
-	for i := range x.blocks {
-		k := &x.blocks[i]
-		b = appendText(b, k.first)
-		for _, v := range []int64{k.offset, k.stored, k.archive} {
-			b = binary.AppendUvarint(b, uint64(v))
-		}
-		b = append(b, k.sum[:]...)
-	}
-	return b
-}
-
-func decodeIndex(b []byte) (*index, error) {
-	r := &fields{b: b}
-	number := func() int64 { return int64(r.uint(1<<63 - 1)) }
-	x := &index{size: number(), files: number(), entries: number(), archiveLength: number()}
-	x.archiveCRC, x.archiveRaw = uint32(r.uint(1<<32-1)), number()
-	x.packs = make([]string, r.uint(uint64(len(b))))
-	for i := range x.packs {
-		x.packs[i] = r.text()
-	}
-	x.blocks = make([]block, r.uint(uint64(len(b))/sha256.Size))
-	for i := range x.blocks {
-		x.blocks[i] = block{first: r.text(), offset: number(), stored: number(), archive: number(), sum: r.hash()}
-	}
-	if len(r.b) != 0 {
-		r.fail()
-	}
-	return x, r.err
-}
-
-// manifest reads a stored tree.
+// manifest reads a stored tree. It is safe for concurrent use.
 type manifest struct {
 	lib    *Library
 	org    string
 	digest string
-	key    string
-	tail   []byte // the last bytes of the object
-	tailAt int64  // where they begin
-	index  *index
+	root   *root
 }
 
 // manifest opens the tree with the digest. A missing one is blob.ErrNotFound.
@@ -108,107 +28,114 @@ func (l *Library) manifest(ctx context.Context, org, digest string) (*manifest, 
 	if !isDigest(digest) {
 		return nil, fmt.Errorf("the digest of a tree is 64 hexadecimal digits: %w", blob.ErrNotFound)
 	}
-	m := &manifest{lib: l, org: org, digest: digest, key: manifestKey(org, digest)}
-	info, err := l.blobs.Stat(ctx, m.key)
-	if err != nil {
-		return nil, fmt.Errorf("opening a manifest: %w", err)
-	}
-	if err := m.open(ctx, info.Size); err != nil {
+	m := &manifest{lib: l, org: org, digest: digest}
+	if err := m.open(ctx); err != nil {
 		return nil, fmt.Errorf("opening the manifest %s: %w", digest, err)
 	}
 	return m, nil
 }
 
-func (m *manifest) open(ctx context.Context, size int64) error {
-	m.tailAt = max(0, size-tailSize)
-	var err error
-	if m.tail, err = m.fetch(ctx, m.tailAt, size-m.tailAt); err != nil {
-		return err
-	}
-	if len(m.tail) < trailerSize {
-		return errDamaged
-	}
-	r := &fields{b: m.tail[len(m.tail)-trailerSize:]}
-	offset := int64(binary.LittleEndian.Uint64(r.take(8)))
-	stored := int64(binary.LittleEndian.Uint64(r.take(8)))
-	sum := r.hash()
-	if string(r.b) != trailerMagic || stored < 0 || stored > maxIndex || offset < 0 || offset+stored != size-int64(trailerSize) {
-		return errDamaged
-	}
-	b, err := m.plain(ctx, offset, stored, sum)
+func (m *manifest) open(ctx context.Context) error {
+	r, err := m.lib.blobs.Get(ctx, manifestKey(m.org, m.digest), 0, -1)
 	if err != nil {
 		return err
 	}
-	m.index, err = decodeIndex(b)
-	return err
-}
-
-// plain reads, checks and expands a compressed piece of the object.
-func (m *manifest) plain(ctx context.Context, offset, n int64, sum hash) ([]byte, error) {
-	if n < 0 || n > maxBlock {
-		return nil, errDamaged
+	object, err := io.ReadAll(io.LimitReader(r, maxRoot+1))
+	if err := joined(err, r.Close()); err != nil {
+		return err
 	}
-	var b []byte
-	if offset >= m.tailAt && offset-m.tailAt+n <= int64(len(m.tail)) {
-		b = m.tail[offset-m.tailAt:][:n]
-	} else {
-		var err error
-		if b, err = m.fetch(ctx, offset, n); err != nil {
-			return nil, err
-		}
+	if len(object) > maxRoot {
+		return errDamaged
 	}
-	if hash(sha256.Sum256(b)) != sum {
-		return nil, errDamaged
+	if m.root, err = decodeRoot(object, m.lib.zstdIn); err != nil {
+		return err
 	}
-	plain, err := m.lib.zstdIn.DecodeAll(b, nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errDamaged, err)
+	if m.root.digest() != m.digest {
+		return fmt.Errorf("%w: it is of another tree", errDamaged)
 	}
-	return plain, nil
-}
-
-func (m *manifest) fetch(ctx context.Context, offset, n int64) ([]byte, error) {
-	r, err := m.lib.blobs.Get(ctx, m.key, offset, n)
-	if err != nil {
-		return nil, err
-	}
-	b := make([]byte, n)
-	if _, err = io.ReadFull(r, b); ended(err) {
-		err = errDamaged
-	}
-	return b, errors.Join(err, r.Close())
+	return nil
 }
 
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// block reads the entries of block i.
-func (m *manifest) block(ctx context.Context, i int) ([]*entry, error) {
-	k := &m.index.blocks[i]
-	b, err := m.plain(ctx, k.offset, k.stored, k.sum)
-	if err != nil {
-		return nil, fmt.Errorf("reading the manifest %s: %w", m.digest, err)
+// damaged says why something stored cannot be understood.
+func damaged(err error) error { return fmt.Errorf("%w: %w", errDamaged, err) }
+
+// pageReader reads pages. Those that lie one after the other in a pack come
+// in larger and larger pieces, as a request each would be slow in a store far
+// away. It serves one goroutine.
+type pageReader struct {
+	m     *manifest
+	buf   []byte // a piece of a pack
+	pack  uint32
+	at    int64 // where it begins there
+	ahead int64 // how much the next piece has at least, as far as pages follow
+}
+
+// maxAhead bounds the pieces.
+const maxAhead = 1 << 20
+
+// page gives the entries of page i.
+func (r *pageReader) page(ctx context.Context, i int) ([]*entry, error) {
+	p := &r.m.root.pages[i]
+	b, err := r.stored(ctx, i)
+	if err == nil {
+		b, err = r.expand(p, b)
 	}
 	var entries []*entry
-	for r := (&fields{b: b}); len(r.b) > 0; {
-		e, err := decodeEntry(r)
-		if err != nil {
-			return nil, fmt.Errorf("reading the manifest %s: %w", m.digest, err)
-		}
-		for j := range e.chunks {
-			if int(e.chunks[j].at.pack) >= len(m.index.packs) {
-				return nil, fmt.Errorf("reading the manifest %s: %w", m.digest, errDamaged)
-			}
-		}
-		entries = append(entries, e)
+	if err == nil {
+		entries, err = decodeEntries(b)
+	}
+	if err == nil && (int64(len(entries)) != p.entries || logicalHash(entries) != p.logical) {
+		err = errDamaged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest %s: %w", r.m.digest, err)
 	}
 	return entries, nil
+}
+
+func (r *pageReader) expand(p *page, b []byte) ([]byte, error) {
+	if hash(sha256.Sum256(b)) != p.sum {
+		return nil, errDamaged
+	}
+	b, err := r.m.lib.zstdIn.DecodeAll(b, nil)
+	if err != nil {
+		return nil, damaged(err)
+	}
+	return b, nil
+}
+
+// stored gives the bytes of page i as they rest.
+func (r *pageReader) stored(ctx context.Context, i int) ([]byte, error) {
+	pages := r.m.root.pages
+	p := &pages[i]
+	offset, n := int64(p.offset), int64(p.stored)
+	if r.pack == p.pack && offset >= r.at && offset+n <= r.at+int64(len(r.buf)) {
+		return r.buf[offset-r.at:][:n], nil
+	}
+	end := offset + n
+	for _, next := range pages[i+1:] {
+		if next.pack != p.pack || int64(next.offset) != end || end-offset >= r.ahead {
+			break
+		}
+		end += int64(next.stored)
+	}
+	r.ahead = min(max(2*(end-offset), 64<<10), maxAhead)
+	b, err := r.m.lib.fetch(ctx, packKey(r.m.org, r.m.root.packs[p.pack]), offset, end-offset)
+	if err != nil {
+		return nil, err
+	}
+	r.buf, r.pack, r.at = b, p.pack, offset
+	return b[:n], nil
 }
 
 // from walks the entries that follow path, in path order; all for "".
 func (m *manifest) from(ctx context.Context, path string) iter.Seq2[*entry, error] {
 	return func(yield func(*entry, error) bool) {
-		for i := m.blockOf(path); i < len(m.index.blocks); i++ {
-			entries, err := m.block(ctx, i)
+		r := pageReader{m: m}
+		for i := m.pageOf(path); i < len(m.root.pages); i++ {
+			entries, err := r.page(ctx, i)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -222,20 +149,23 @@ func (m *manifest) from(ctx context.Context, path string) iter.Seq2[*entry, erro
 	}
 }
 
-// blockOf gives the block that holds path, if any does.
-func (m *manifest) blockOf(path string) int {
-	i := sort.Search(len(m.index.blocks), func(i int) bool {
-		return comparePaths(m.index.blocks[i].first, path) > 0
-	})
+// entries walks the whole tree.
+func (m *manifest) entries(ctx context.Context) iter.Seq2[*entry, error] { return m.from(ctx, "") }
+
+// pageOf gives the page that holds path, if any does.
+func (m *manifest) pageOf(path string) int {
+	pages := m.root.pages
+	i := sort.Search(len(pages), func(i int) bool { return comparePaths(pages[i].first, path) > 0 })
 	return max(0, i-1)
 }
 
 // find gives the entry at path, or nil.
 func (m *manifest) find(ctx context.Context, path string) (*entry, error) {
-	if len(m.index.blocks) == 0 {
+	if len(m.root.pages) == 0 {
 		return nil, nil
 	}
-	entries, err := m.block(ctx, m.blockOf(path))
+	r := pageReader{m: m}
+	entries, err := r.page(ctx, m.pageOf(path))
 	if err != nil {
 		return nil, err
 	}
@@ -244,26 +174,4 @@ func (m *manifest) find(ctx context.Context, path string) (*entry, error) {
 		return nil, nil
 	}
 	return entries[i], nil
-}
-
-// entries walks the whole tree and checks that it has the digest: the error
-// comes at the end.
-func (m *manifest) entries(ctx context.Context) iter.Seq2[*entry, error] {
-	return func(yield func(*entry, error) bool) {
-		sum := sha256.New()
-		sum.Write([]byte(logicalHead))
-		var b []byte
-		for e, err := range m.from(ctx, "") {
-			if err == nil {
-				b = e.appendLogical(b[:0])
-				sum.Write(b)
-			}
-			if !yield(e, err) {
-				return
-			}
-		}
-		if hex.EncodeToString(sum.Sum(nil)) != m.digest {
-			yield(nil, fmt.Errorf("reading the manifest %s: %w: it holds another tree", m.digest, errDamaged))
-		}
-	}
 }

@@ -2,105 +2,141 @@ package content
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	stdhash "hash"
+	"hash/crc32"
+	"io"
 )
 
-// blockTarget is the size at which a block of entries ends, before
-// compression.
-const blockTarget = 64 << 10
-
-// manifestWriter makes a manifest from entries in path order. It serves one
-// goroutine.
+// manifestWriter makes pages and a root from entries in path order. Pages are
+// spooled until settle finds them their place, as their chunks come first. It
+// serves one goroutine.
 type manifestWriter struct {
-	lib     *Library
-	packs   *packer
-	numbers map[uint32]uint32 // index of a pack in packs → in the manifest
-	out     *spool
-	sum     stdhash.Hash
-	logical []byte
-	block   []byte // the entries of the open block
-	first   string // path of the first of them
-	layout  layout
-	total   measure // of the archive's parts so far
-	began   int64   // where the open block's parts begin in the archive
-	index   index
+	lib  *Library
+	base *manifest // the tree whose pages can be taken over, or nil
+	out  *spool    // the new pages, in order
+
+	entries []*entry // of the open page
+	logical []byte   // their logical form
+	form    []byte   // of a page being ended
+	table   packTable
+
+	root  root
+	packs packTable // of the root
+	fresh []fresh   // the new pages
 }
 
-func newManifestWriter(l *Library, p *packer) *manifestWriter {
-	w := &manifestWriter{lib: l, packs: p, numbers: map[uint32]uint32{}, out: newSpool(l.tempDir), sum: sha256.New()}
-	w.sum.Write([]byte(logicalHead))
-	w.layout.emit = w.total.add
-	return w
+// fresh is a page of the root that is spooled.
+type fresh struct {
+	page int
+	raw  uint32 // bytes when expanded
+	crc  uint32 // of them
+}
+
+func newManifestWriter(l *Library) *manifestWriter {
+	return &manifestWriter{lib: l, out: newSpool(l.tempDir)}
 }
 
 func (w *manifestWriter) close() error { return w.out.Close() }
 
-// add takes the next entry, whose places name packs of the packer.
+// add takes the next entry.
 func (w *manifestWriter) add(e *entry) error {
-	if len(w.block) == 0 {
-		w.first, w.began = e.path, w.total.length
-	}
-	w.logical = e.appendLogical(w.logical[:0])
-	w.sum.Write(w.logical)
-	for i := range e.chunks {
-		e.chunks[i].at.pack = w.number(e.chunks[i].at.pack)
-	}
-	w.block = e.appendStored(w.block)
-	w.layout.add(e)
-	w.index.entries++
-	if e.kind == file {
-		w.index.size += e.size
-		w.index.files++
-	}
-	if len(w.block) < blockTarget {
+	w.entries = append(w.entries, e)
+	w.logical = e.appendLogical(w.logical)
+	if !endsPage(e.path, len(w.logical)) {
 		return nil
 	}
-	return w.endBlock()
+	return w.endPage()
 }
 
-// number gives a pack its place in the manifest's own list.
-func (w *manifestWriter) number(pack uint32) uint32 {
-	n, ok := w.numbers[pack]
-	if !ok {
-		n = uint32(len(w.index.packs))
-		w.numbers[pack] = n
-		w.index.packs = append(w.index.packs, w.packs.ids[pack])
-	}
-	return n
-}
-
-func (w *manifestWriter) endBlock() error {
-	if len(w.block) == 0 {
+// endPage completes the open page, if there is one.
+func (w *manifestWriter) endPage() error {
+	if len(w.entries) == 0 {
 		return nil
 	}
-	w.layout.flush()
-	k := block{first: w.first, offset: w.out.length(), archive: int64(len(gzipHead)) + w.began}
-	b := w.lib.zstdOut.EncodeAll(w.block, nil)
-	k.stored, k.sum = int64(len(b)), sha256.Sum256(b)
-	w.index.blocks = append(w.index.blocks, k)
-	w.block = w.block[:0]
+	p := page{first: w.entries[0].path, logical: sha256.Sum256(w.logical), entries: int64(len(w.entries))}
+	if i := w.basePage(&p); i >= 0 {
+		w.takeOver(i)
+	} else if err := w.spoolPage(p); err != nil {
+		return err
+	}
+	clear(w.entries)
+	w.entries, w.logical = w.entries[:0], w.logical[:0]
+	return nil
+}
+
+// basePage gives the base's page that equals p, or -1.
+func (w *manifestWriter) basePage(p *page) int {
+	if w.base == nil || len(w.base.root.pages) == 0 {
+		return -1
+	}
+	i := w.base.pageOf(p.first)
+	if w.base.root.pages[i].logical != p.logical {
+		return -1
+	}
+	return i
+}
+
+// takeOver adds page i of the base, which must begin where the writer stands.
+func (w *manifestWriter) takeOver(i int) {
+	from := w.base.root
+	p := from.pages[i]
+	p.pack = w.packs.number(from.packs[p.pack])
+	numbers := make([]uint32, len(p.packs))
+	for j, n := range p.packs {
+		numbers[j] = w.packs.number(from.packs[n])
+	}
+	p.packs = numbers
+	w.root.pages = append(w.root.pages, p)
+}
+
+// spoolPage adds p, which has the entries of the open page.
+func (w *manifestWriter) spoolPage(p page) error {
+	l := layout{emit: p.archive.add}
+	for _, e := range w.entries {
+		l.add(e)
+		if e.kind == file {
+			p.files++
+			p.size += e.size
+		}
+	}
+	l.flush()
+	w.form = appendPage(w.form[:0], &w.table, w.entries)
+	for _, id := range w.table.ids {
+		p.packs = append(p.packs, w.packs.number(id))
+	}
+	b := w.lib.zstdOut.EncodeAll(w.form, nil)
+	p.stored, p.sum = uint32(len(b)), sha256.Sum256(b)
+	w.fresh = append(w.fresh, fresh{page: len(w.root.pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
+	w.root.pages = append(w.root.pages, p)
 	_, err := w.out.Write(b)
 	return err
 }
 
-// finish completes the manifest in w.out.
+// finish ends the tree and names it.
 func (w *manifestWriter) finish() (Ref, error) {
-	if err := w.endBlock(); err != nil {
+	if err := w.endPage(); err != nil {
 		return Ref{}, err
 	}
-	w.layout.end()
-	x := &w.index
-	x.archiveLength = int64(len(gzipHead)) + w.total.length + gzipTail
-	x.archiveCRC, x.archiveRaw = w.total.crc, w.total.raw
-	b := w.lib.zstdOut.EncodeAll(x.append(nil), nil)
-	sum := sha256.Sum256(b)
-	trailer := binary.LittleEndian.AppendUint64(nil, uint64(w.out.length()))
-	trailer = binary.LittleEndian.AppendUint64(trailer, uint64(len(b)))
-	trailer = append(append(trailer, sum[:]...), trailerMagic...)
-	if _, err := w.out.Write(append(b, trailer...)); err != nil {
-		return Ref{}, err
+	x := &w.root
+	x.sum()
+	return Ref{Digest: x.digest(), Size: x.size, Files: x.files}, nil
+}
+
+// settle moves the new pages into packs.
+func (w *manifestWriter) settle(to *packer) error {
+	at := int64(0)
+	for _, f := range w.fresh {
+		p := &w.root.pages[f.page]
+		b := make([]byte, p.stored)
+		if _, err := io.ReadFull(w.out.section(at, int64(len(b))), b); err != nil {
+			return err
+		}
+		at += int64(len(b))
+		rests, err := to.add(segment{kind: pageSegment, hash: p.sum, raw: f.raw, crc: f.crc}, b)
+		if err != nil {
+			return err
+		}
+		p.pack, p.offset = w.packs.number(rests.pack), rests.offset
 	}
-	return Ref{Digest: hex.EncodeToString(w.sum.Sum(nil)), Size: x.size, Files: x.files}, nil
+	w.root.packs = w.packs.ids
+	return nil
 }

@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// maxPack bounds the bytes of a pack.
+// maxPack bounds the bytes of a pack; only a single page that is larger makes
+// a larger one.
 const maxPack = 16 << 20
 
 func packKey(org, id string) string { return org + "/packs/" + id }
@@ -26,13 +27,12 @@ type packer struct {
 	store blob.Store
 	org   string
 	mint  func() string
-	ids   []string // all packs that a place may name: the parent's, then new ones
-	first int      // where the new ones begin
-	open  bool     // the last of ids is being filled
-	buf   []byte
+	id    string // of the pack being filled, "" = none
+	buf   []byte // its segments
+	foot  []byte // their records
 
 	staged  *spool // nil where packs are eager
-	lengths []int64
+	waiting []stagedPack
 
 	uploads *errgroup.Group // of eager packs, one at a time
 	ctx     context.Context // of the uploads
@@ -40,6 +40,12 @@ type packer struct {
 
 	mu   sync.Mutex // guards what follows
 	mine []string   // packs that the store may hold
+}
+
+// stagedPack is a complete pack in the spool.
+type stagedPack struct {
+	id     string
+	length int64
 }
 
 func newPacker(ctx context.Context, store blob.Store, org string, mint func() string) *packer {
@@ -52,47 +58,48 @@ func newPacker(ctx context.Context, store blob.Store, org string, mint func() st
 // stage makes the packs wait for publish.
 func (p *packer) stage(dir string) { p.staged = &spool{dir: dir} }
 
-// inherit makes places of the parent's packs valid. It comes first.
-func (p *packer) inherit(ids []string) {
-	p.ids = append(p.ids, ids...)
-	p.first = len(p.ids)
-}
-
-// add stores a segment and tells where.
-func (p *packer) add(segment []byte) (place, error) {
-	if p.open && len(p.buf)+len(segment) > maxPack {
+// add stores a segment that s describes and tells where.
+func (p *packer) add(s segment, b []byte) (place, error) {
+	foot := len(p.foot) + footerRecord
+	if p.id != "" && (len(p.buf)+len(b)+foot+footerTrailer > maxPack || foot > maxSegments*footerRecord) {
 		if err := p.finishPack(); err != nil {
 			return place{}, err
 		}
 	}
-	if !p.open {
-		p.ids = append(p.ids, p.mint())
-		p.open = true
+	if p.id == "" {
+		p.id = p.mint()
 	}
-	p.grow(len(segment))
-	at := place{pack: uint32(len(p.ids) - 1), offset: uint32(len(p.buf)), stored: uint32(len(segment))}
-	p.buf = append(p.buf, segment...)
-	return at, nil
+	p.grow(len(b))
+	s.offset, s.stored = uint32(len(p.buf)), uint32(len(b))
+	p.buf = append(p.buf, b...)
+	p.foot = s.append(p.foot)
+	return place{pack: p.id, offset: s.offset, stored: s.stored, crc: s.crc}, nil
 }
 
 // grow makes room for n bytes: in small steps for small commits, else for a
 // whole pack at once.
 func (p *packer) grow(n int) {
 	if need := len(p.buf) + n; need > cap(p.buf) && need > maxPack/16 {
-		p.buf = slices.Grow(p.buf, maxPack-len(p.buf))
+		p.buf = slices.Grow(p.buf, max(n, maxPack-len(p.buf)))
 	}
+}
+
+// complete adds the footer of the open pack.
+func (p *packer) complete() (id string, pack []byte) {
+	pack = appendTrailer(append(p.buf, p.foot...), p.foot)
+	id, p.id, p.foot = p.id, "", p.foot[:0]
+	return id, pack
 }
 
 // finishPack sends the open pack on its way.
 func (p *packer) finishPack() error {
-	p.open = false
+	id, full := p.complete()
 	if p.staged != nil {
-		p.lengths = append(p.lengths, int64(len(p.buf)))
-		_, err := p.staged.Write(p.buf)
-		p.buf = p.buf[:0]
+		p.waiting = append(p.waiting, stagedPack{id, int64(len(full))})
+		_, err := p.staged.Write(full)
+		p.buf = full[:0]
 		return err
 	}
-	full, id := p.buf, p.ids[len(p.ids)-1]
 	select {
 	case p.buf = <-p.spare:
 	case <-p.ctx.Done():
@@ -120,7 +127,7 @@ func (p *packer) put(ctx context.Context, id string, r io.Reader, n int64) error
 
 // publish returns once all new packs rest in the store.
 func (p *packer) publish(ctx context.Context) error {
-	if p.open && p.staged == nil {
+	if p.id != "" && p.staged == nil {
 		if err := p.finishPack(); err != nil {
 			return errors.Join(err, p.uploads.Wait())
 		}
@@ -129,17 +136,17 @@ func (p *packer) publish(ctx context.Context) error {
 		return err
 	}
 	offset := int64(0)
-	for i, n := range p.lengths {
-		if err := p.put(ctx, p.ids[p.first+i], p.staged.section(offset, n), n); err != nil {
+	for _, w := range p.waiting {
+		if err := p.put(ctx, w.id, p.staged.section(offset, w.length), w.length); err != nil {
 			return err
 		}
-		offset += n
+		offset += w.length
 	}
-	if !p.open {
+	if p.id == "" {
 		return nil
 	}
-	p.open = false
-	return p.put(ctx, p.ids[len(p.ids)-1], bytes.NewReader(p.buf), int64(len(p.buf)))
+	id, last := p.complete()
+	return p.put(ctx, id, bytes.NewReader(last), int64(len(last)))
 }
 
 // withdraw deletes the new packs, also when ctx has ended. No manifest may

@@ -144,7 +144,7 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 	case e.kind != file:
 		return nil, stint.FileEntry{}, stint.InvalidParam("path", "'%s' is no file but a %s.", shown(path), e.kind)
 	}
-	f := &content{ctx: ctx, entry: e, packs: m.index.packs, fetch: fetcher{store: l.blobs, org: org}, current: -1}
+	f := &content{ctx: ctx, entry: e, fetch: fetcher{store: l.blobs, org: org}, current: -1}
 	for i := range e.chunks {
 		f.size += int64(e.chunks[i].raw)
 		f.ends = append(f.ends, f.size)
@@ -156,7 +156,6 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 type content struct {
 	ctx      context.Context // of the call that opened it: readers take none
 	entry    *entry
-	packs    []string
 	fetch    fetcher
 	expand   expander
 	size     int64
@@ -199,7 +198,7 @@ func (f *content) load(i int) error {
 	c := &f.entry.chunks[i]
 	f.current = -1
 	f.buf, f.segment = resized(f.buf, int(c.raw)), resized(f.segment, int(c.at.stored))
-	if err := f.fetch.read(f.ctx, f.packs[c.at.pack], int64(c.at.offset), f.segment); err != nil {
+	if err := f.fetch.read(f.ctx, c.at.pack, int64(c.at.offset), f.segment); err != nil {
 		return err
 	}
 	if err := f.expand.chunk(f.buf, f.segment, c); err != nil {

@@ -29,6 +29,7 @@ const routeEvents = "/v1/runs/{id}/events"
 func (a *api) routes() []route {
 	all := []route{
 		{"GET", "/v1/me", "", a.ask(a.me), false},
+		{"GET", "/v1/usage", read, a.ask(a.usage), false},
 
 		{"GET", "/v1/runs", read, a.ask(a.listRuns), false},
 		{"POST", "/v1/runs", write, a.post(jsonBody, a.createRun), false},
@@ -77,6 +78,9 @@ func (a *api) treeRoutes(at string, kind stint.TreeKind) []route {
 		{"GET", at + "/{id}/versions", read, a.ask(t.versions), false},
 		{"POST", at + "/{id}/versions", write, a.post(streamBody, t.push), false},
 		{"GET", at + "/{id}/versions/{v}", read, a.ask(t.version), false},
+		{"DELETE", at + "/{id}/versions/{v}", write, a.remove(t.removeVersion), false},
+		{"PUT", at + "/{id}/versions/{v}/keep", write, a.remove(t.keepVersion), false},
+		{"DELETE", at + "/{id}/versions/{v}/keep", write, a.remove(t.releaseVersion), false},
 		{"GET", at + "/{id}/versions/{v}/files", read, a.ask(t.files), false},
 		{"GET", at + "/{id}/versions/{v}/files/{path...}", read, t.file, false},
 	}

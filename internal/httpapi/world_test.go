@@ -26,6 +26,7 @@ import (
 	"github.com/stint-dev/stint/internal/apitest"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/auth/vault"
+	"github.com/stint-dev/stint/internal/blob/ledger"
 	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/dispatch"
@@ -74,7 +75,8 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, err := content.New(blobs, content.Options{TempDir: t.TempDir()})
+	kept := ledger.New(blobs, ledger.Options{})
+	library, err := content.New(kept, content.Options{TempDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		Auth:   w.auth,
 		Vault:  vault.New(vault.Config{Store: s, Sealer: sealer, Now: w.now}),
 		Agents: agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
-		Trees:  trees.New(trees.Config{Store: s, Library: library, IDs: w.ids, Now: w.now}),
+		Trees:  trees.New(trees.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
 		Runs:   runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now}),
 		Feed:   f, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,

@@ -6,11 +6,21 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/maintain"
+	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/trees"
 )
 
 func (s *server) trees() *trees.Service {
-	return trees.New(trees.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
+	return trees.New(trees.Config{Store: s.db, Library: s.library, Ledger: s.ledger, IDs: s.ids, Now: time.Now})
+}
+
+// retention is the rule by which versions go.
+func (s *server) retention() store.Retention {
+	r := store.Retention{Last: s.c.KeepVersions}
+	if s.c.KeepFor > 0 {
+		r.Since = stint.TimeOf(time.Now().Add(-s.c.KeepFor))
+	}
+	return r
 }
 
 // partitioner is a store that wants its partitions made ahead.
@@ -31,6 +41,10 @@ func (s *server) chores() []maintain.Chore {
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
 	}
+	all = append(all, maintain.Chore{Name: "remove versions that rules let go", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+		_, err := s.db.PruneVersions(ctx, s.retention())
+		return err
+	}})
 	if s.images != nil {
 		all = append(all, maintain.Chore{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/agents"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/auth/vault"
+	"github.com/stint-dev/stint/internal/blob/ledger"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/dispatch"
@@ -58,6 +59,7 @@ type server struct {
 	keys *keys
 	db   *database
 
+	ledger   *ledger.Store
 	library  *content.Library
 	feed     *feed.Feed
 	dispatch *dispatch.Local
@@ -128,11 +130,16 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// recount is how long it may take until a server sees what others stored or
+// deleted.
+const recount = 15 * time.Minute
+
 func (s *server) openContent() error {
 	blobs, err := openBlobs(&s.c, s.data)
 	if err != nil {
 		return err
 	}
+	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount})
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)
@@ -140,7 +147,7 @@ func (s *server) openContent() error {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return fmt.Errorf("make folder of temporary files: %w", err)
 	}
-	if s.library, err = content.New(blobs, content.Options{TempDir: temp, IDs: s.ids}); err != nil {
+	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil

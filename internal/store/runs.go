@@ -150,6 +150,9 @@ type Checkpoint struct {
 	OrgID           string
 	HomeDigest      string
 	WorkspaceDigest string
+	// Epoch is the earlier of the epochs of collection under which the two were
+	// stored; another than the current one gives ErrEpoch. It is not kept.
+	Epoch int64
 }
 
 // Workers keeps the leases of workers: one row for each life of a worker.

@@ -16,6 +16,9 @@ var ErrNotFound = errors.New("store: not found")
 // ErrExists says that a unique name is taken.
 var ErrExists = errors.New("store: exists")
 
+// ErrInUse says that something else needs the row.
+var ErrInUse = errors.New("store: in use")
+
 // ErrUnavailable says that the database cannot be reached or takes no work
 // right now; the same call may succeed later.
 var ErrUnavailable = errors.New("store: database unavailable")
@@ -52,6 +55,7 @@ type Store interface {
 	Access
 	Agents
 	Trees
+	Collections
 	Runs
 	Journal
 	Workers
@@ -189,6 +193,18 @@ type Trees interface {
 	// DeleteTree hides the tree and its versions; its name becomes free.
 	// Versions that a checkpoint names stay readable by checkpoint.
 	DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error
+	// DeleteVersion removes a version. The head, one that a checkpoint names
+	// and one that is kept give ErrInUse.
+	DeleteVersion(ctx context.Context, org, tree, id string) error
+	// KeepVersion asks that a version is never removed by rules, or takes that
+	// back.
+	KeepVersion(ctx context.Context, org, tree, id string, keep bool, at stint.Time) error
+	// PruneVersions removes the versions that the rule lets go, of all
+	// organisations, and deleted trees without any left; it tells how many
+	// versions went.
+	PruneVersions(ctx context.Context, r Retention) (int64, error)
+	// TreeUsage counts what an organisation keeps.
+	TreeUsage(ctx context.Context, org string) (TreeUsage, error)
 }
 
 // Tree is a stored artifact or volume.
@@ -218,7 +234,10 @@ type Commit struct {
 	CreatedBy string
 	CreatedAt stint.Time
 	IfHead    *string
-	KeepHead  bool // store the version, leave the head where it is
+	// Epoch is the epoch of collection under which the files were stored;
+	// another than the current one gives ErrEpoch.
+	Epoch    int64
+	KeepHead bool // store the version, leave the head where it is
 }
 
 // Idempotency keeps the answers to requests that carried an Idempotency-Key.

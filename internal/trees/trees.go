@@ -35,6 +35,7 @@ type Library interface {
 type Config struct {
 	Store   store.Trees
 	Library Library
+	Ledger  Ledger
 	IDs     *stint.IDs
 	Now     func() time.Time
 	Random  io.Reader
@@ -44,6 +45,7 @@ type Config struct {
 type Service struct {
 	store   store.Trees
 	library Library
+	ledger  Ledger
 	ids     *stint.IDs
 	now     func() time.Time
 	random  io.Reader
@@ -57,7 +59,7 @@ func New(c Config) *Service {
 	if c.Random == nil {
 		c.Random = rand.Reader
 	}
-	return &Service{store: c.Store, library: c.Library, ids: c.IDs, now: c.Now, random: c.Random}
+	return &Service{store: c.Store, library: c.Library, ledger: c.Ledger, ids: c.IDs, now: c.Now, random: c.Random}
 }
 
 // Create stores an empty tree without a version.

@@ -20,6 +20,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/blob/ledger"
 	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/store"
@@ -47,7 +48,8 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, err := content.New(blobs, content.Options{TempDir: t.TempDir()})
+	kept := ledger.New(blobs, ledger.Options{})
+	library, err := content.New(kept, content.Options{TempDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{T: t, store: s, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)}
 	ids := stint.NewIDs(w.now, rand.Reader)
-	w.trees = trees.New(trees.Config{Store: s, Library: library, IDs: ids, Now: w.now})
+	w.trees = trees.New(trees.Config{Store: s, Library: library, Ledger: kept, IDs: ids, Now: w.now})
 	for i, c := range []*auth.Caller{&w.caller, &w.other} {
 		m, err := s.EnsureMember(t.Context(), store.Member{
 			OrgID: ids.New(stint.PrefixOrg), OrgName: fmt.Sprint("org", i), UserID: ids.New(stint.PrefixUser), UserName: "ann",

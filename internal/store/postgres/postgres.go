@@ -98,7 +98,10 @@ var dialect = sqlstore.Dialect{
 	Position: `strpos`,
 	Lock:     ` for update of l`,
 	Share:    ` for share of l`,
-	Counters: counters,
+	// The first number keeps these locks apart from others of the database.
+	Naming:     `select pg_advisory_xact_lock_shared(1937009262, hashtext($1))`,
+	Collecting: `select pg_advisory_xact_lock(1937009262, hashtext($1))`,
+	Counters:   counters,
 }
 
 // Close waits for what is being written, then closes the connections.

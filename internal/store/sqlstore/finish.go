@@ -134,6 +134,12 @@ func finished(ctx context.Context, q Querier, at store.Position, token string, r
 // leave stores what the run leaves behind, its version and its checkpoint, and
 // names them in the run.
 func (s *Store) leave(ctx context.Context, q Querier, r *store.Run, o store.Outcome) error {
+	if o.Version == nil && o.Checkpoint == nil {
+		return nil
+	}
+	if err := s.nameable(ctx, q, r.OrgID, epochOf(o)); err != nil {
+		return err
+	}
 	if o.Version != nil {
 		v, err := s.leaveVersion(ctx, q, r.OrgID, *o.Version, o.Status == stint.Completed)
 		if err != nil {
@@ -151,6 +157,17 @@ func (s *Store) leave(ctx context.Context, q Querier, r *store.Run, o store.Outc
 	}
 	r.CheckpointID = &c.ID
 	return insertCheckpoint(ctx, q, c)
+}
+
+// epochOf is the earliest epoch under which something of the outcome was stored.
+func epochOf(o store.Outcome) int64 {
+	switch {
+	case o.Version == nil:
+		return o.Checkpoint.Epoch
+	case o.Checkpoint == nil:
+		return o.Version.Commit.Epoch
+	}
+	return min(o.Version.Commit.Epoch, o.Checkpoint.Epoch)
 }
 
 // AddCheckpoint attaches what a worker saved of a run that ended by other

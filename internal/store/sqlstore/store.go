@@ -40,7 +40,11 @@ type Dialect struct {
 	// What a select of rows named l ends with to lock them: to change them, or
 	// to keep them as they are. Empty where there is one writer.
 	Lock, Share string
-	Counters    Counters
+	// Statements with an organisation as $1 by which transactions that name
+	// trees go on together, and the beginning of a collection alone. Empty
+	// where there is one writer.
+	Naming, Collecting string
+	Counters           Counters
 }
 
 // Counters are the statements by which it is counted how much each

@@ -65,13 +65,14 @@ func (s *Store) DeleteTree(ctx context.Context, org string, kind stint.TreeKind,
 }
 
 const (
-	versionColumns = `select v.tree_id, v.number, v.id, v.digest, v.size, v.file_count, v.message, v.created_by, v.created_at, t.kind`
+	versionColumns = `select v.tree_id, v.number, v.id, v.digest, v.size, v.file_count, v.message, v.created_by, v.created_at, t.kind,
+		(select count(*) from kept k where k.org_id = t.org_id and k.version_id = v.id) > 0`
 	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
 )
 
 func scanTreeVersion(r row) (v store.TreeVersion, err error) {
 	var kind stint.TreeKind
-	err = r.Scan(&v.TreeID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind)
+	err = r.Scan(&v.TreeID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
 	if kind == stint.Artifacts {
 		v.ArtifactID = v.TreeID
 	} else {
@@ -124,6 +125,9 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.TreeVe
 	a, err := change(ctx, s, "committing a version", func(ctx context.Context, q Querier) (a answer, err error) {
 		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, c.TreeID, c.OrgID)
 		if err != nil {
+			return a, err
+		}
+		if err := s.nameable(ctx, q, c.OrgID, c.Epoch); err != nil {
 			return a, err
 		}
 		a.head, a.added, err = commit(ctx, q, t, c)

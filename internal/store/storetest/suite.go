@@ -32,6 +32,8 @@ func subjects(h Harness) []subject {
 		{"secrets", secretCases},
 		{"agents", agentCases},
 		{"trees", treeCases},
+		{"collection", collectionCases},
+		{"retention", retentionCases},
 		{"runs", runCases},
 		{"claim", claimCases},
 		{"fairness", fairnessCases},

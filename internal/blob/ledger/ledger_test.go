@@ -1,0 +1,173 @@
+package ledger_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/blob/blobtest"
+	"github.com/stint-dev/stint/internal/blob/ledger"
+	"github.com/stint-dev/stint/internal/blob/localfs"
+)
+
+func folder(t *testing.T) blob.Store {
+	t.Helper()
+	s, err := localfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store {
+		return ledger.New(folder(t), ledger.Options{Limit: 1 << 40})
+	}})
+}
+
+func put(t *testing.T, s blob.Store, key, text string, size int64) error {
+	t.Helper()
+	return s.Put(t.Context(), key, strings.NewReader(text), size)
+}
+
+func holds(t *testing.T, s *ledger.Store, org string, want blob.Used) {
+	t.Helper()
+	got, err := s.Used(t.Context(), org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", org, diff)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	if err := put(t, inner, "a/before", "12345", 5); err != nil {
+		t.Fatal(err)
+	}
+	s := ledger.New(inner, ledger.Options{})
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	for _, step := range []struct {
+		do   func() error
+		want blob.Used
+	}{
+		{func() error { return put(t, s, "a/one", "1234567", 7) }, blob.Used{Bytes: 12, Objects: 2}},
+		{func() error { return put(t, s, "a/two", "123", -1) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return put(t, s, "b/one", "123", 3) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/short", "12", 7), nil) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", step.want)
+	}
+}
+
+// ignoring makes an error that must come none; any will do for nil.
+func ignoring(err, want error) error {
+	if err == nil {
+		return errors.New("it did not fail")
+	}
+	if want == nil || errors.Is(err, want) {
+		return nil
+	}
+	return err
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	if err := put(t, inner, "a/before", "12345", 5); err != nil {
+		t.Fatal(err)
+	}
+	s := ledger.New(inner, ledger.Options{Limit: 10})
+	for _, size := range []int64{6, -1} {
+		err := put(t, s, "a/large", "123456", size)
+		if e, ok := errors.AsType[*stint.Error](err); !ok || e.Code != stint.CodeQuotaExceeded {
+			t.Errorf("six bytes more, announced as %d: %v", size, err)
+		}
+		if _, err := s.Stat(t.Context(), "a/large"); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("what was refused is there: %v", err)
+		}
+	}
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	if err := put(t, s, "a/fits", "12345", 5); err != nil {
+		t.Error(err)
+	}
+	if err := put(t, s, "b/another", "1234567890", -1); err != nil {
+		t.Error(err)
+	}
+	if err := put(t, s, "a/more", "1", 1); err == nil {
+		t.Error("a byte over the limit was taken")
+	}
+	if err := s.Delete(t.Context(), "a/before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(t, s, "a/more", "1", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimitHoldsForManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := ledger.New(folder(t), ledger.Options{Limit: 50})
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			_ = put(t, s, "a/"+string(rune('a'+i)), "1234567890", int64(10-11*(i%2))) // most must fail
+		})
+	}
+	group.Wait()
+	holds(t, s, "a", blob.Used{Bytes: 50, Objects: 5})
+}
+
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	now := time.Unix(1000, 0)
+	s := ledger.New(inner, ledger.Options{Recount: time.Minute, Now: func() time.Time { return now }})
+	holds(t, s, "a", blob.Used{})
+	if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{})
+	now = now.Add(2 * time.Minute)
+	holds(t, s, "a", blob.Used{Bytes: 3, Objects: 1})
+}
+
+type failing struct{ blob.Store }
+
+func (failing) Put(_ context.Context, _ string, r io.Reader, _ int64) error {
+	_, _ = io.Copy(io.Discard, r)
+	return errors.New("no room")
+}
+
+func TestAFailedPutCountsNothing(t *testing.T) {
+	t.Parallel()
+	s := ledger.New(failing{folder(t)}, ledger.Options{})
+	for _, size := range []int64{3, -1} {
+		if err := put(t, s, "a/x", "123", size); err == nil {
+			t.Fatal("it did not fail")
+		}
+	}
+	holds(t, s, "a", blob.Used{})
+}

@@ -1,0 +1,160 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"regexp"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// nameable checks that trees stored under an epoch of collection may still be
+// named, and that no collection begins before the transaction has ended.
+func (s *Store) nameable(ctx context.Context, q Querier, org string, epoch int64) error {
+	var steps []Step
+	if s.d.Naming != "" {
+		steps = append(steps, step(s.d.Naming, org))
+	}
+	now := int64(0)
+	read := step(`select epoch from collections where org_id = $1`, org)
+	read.Row = func(r Row) error { return r.Scan(&now) }
+	if err := run(ctx, q, append(steps, read)...); err != nil {
+		return err
+	}
+	if now != epoch {
+		return store.ErrEpoch
+	}
+	return nil
+}
+
+// Orgs lists the identifiers of all organisations.
+func (s *Store) Orgs(ctx context.Context) ([]string, error) {
+	orgs, err := all(ctx, s.db.Read, value[string], `select id from orgs order by id`)
+	return orgs, s.Wrap("listing organisations", err)
+}
+
+// BeginCollection begins a new epoch.
+func (s *Store) BeginCollection(ctx context.Context, org string) (int64, error) {
+	return change(ctx, s, "beginning a collection", func(ctx context.Context, q Querier) (int64, error) {
+		if s.d.Collecting != "" {
+			if err := run(ctx, q, step(s.d.Collecting, org)); err != nil {
+				return 0, err
+			}
+		}
+		return one(ctx, q, value[int64], `insert into collections (org_id, epoch) values ($1, 1)
+			on conflict (org_id) do update set epoch = collections.epoch + 1 returning epoch`, org)
+	})
+}
+
+// live finds every digest but those in the plans of runs.
+const live = `
+	select distinct v.digest from tree_versions v join trees t on t.id = v.tree_id
+		where t.org_id = $1 and (t.deleted_at is null or exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id))
+	union all select home_digest from checkpoints where org_id = $1
+	union all select workspace_digest from checkpoints where org_id = $1`
+
+// A plan is not for the store to understand; what looks like a digest in it is
+// taken for one, which keeps rather too much than too little.
+const (
+	livePlans = `select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
+		where r.org_id = $1 and r.status in ('pending', 'running')`
+)
+
+var digest = regexp.MustCompile(`[0-9a-f]{64}`)
+
+// Live gives the digests of the trees that something names.
+func (s *Store) Live(ctx context.Context, org string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		// Plans first: a run that ends in between has left a checkpoint by then.
+		for _, query := range []string{livePlans, live} {
+			for text, err := range s.texts(ctx, query, org) {
+				if err != nil {
+					yield("", s.Wrap("finding what is named", err))
+					return
+				}
+				for _, d := range digest.FindAllString(text, -1) {
+					if !yield(d, nil) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+func (s *Store) texts(ctx context.Context, query, org string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		rows, err := queryRows(ctx, s.db.Read, query, org)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer rows.Close()
+		for rows.Next() {
+			text, err := value[string](rows)
+			if !yield(text, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield("", err)
+		}
+	}
+}
+
+// Condemned reads the epoch and what is condemned. The epoch is read first: a
+// list that is newer than its epoch only says more.
+func (s *Store) Condemned(ctx context.Context, org string) (int64, []store.Condemned, error) {
+	epoch, err := one(ctx, s.db.Read, value[int64], `select epoch from collections where org_id = $1`, org)
+	if errors.Is(err, store.ErrNotFound) {
+		return 0, nil, nil // nothing was ever condemned
+	}
+	if err != nil {
+		return 0, nil, s.Wrap("reading the epoch of collection", err)
+	}
+	list, err := all(ctx, s.db.Read, func(r row) (c store.Condemned, err error) {
+		var since int64
+		err = r.Scan(&c.Key, &c.Epoch, &since)
+		c.Since = time.UnixMicro(since).UTC()
+		return c, err
+	}, `select key, epoch, since from condemned where org_id = $1 order by key`, org)
+	return epoch, list, s.Wrap("reading what is condemned", err)
+}
+
+// keysAtOnce bounds the keys that one transaction writes.
+const keysAtOnce = 1000
+
+// Condemn notes keys of the storage that nothing names.
+func (s *Store) Condemn(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error {
+	return s.eachKey(ctx, "condemning objects", keys, func(key string) Step {
+		return step(`insert into condemned (org_id, key, epoch, since) values ($1, $2, $3, $4) on conflict do nothing`, org, key, epoch, micros(at))
+	})
+}
+
+// Pardon forgets condemned keys.
+func (s *Store) Pardon(ctx context.Context, org string, keys []string) error {
+	return s.eachKey(ctx, "pardoning objects", keys, func(key string) Step {
+		return step(`delete from condemned where org_id = $1 and key = $2`, org, key)
+	})
+}
+
+func (s *Store) eachKey(ctx context.Context, doing string, keys []string, change func(key string) Step) error {
+	for len(keys) > 0 {
+		some := keys[:min(len(keys), keysAtOnce)]
+		keys = keys[len(some):]
+		err := s.write(ctx, doing, func(ctx context.Context, q Querier) error {
+			steps := make([]Step, len(some))
+			for i, key := range some {
+				steps[i] = change(key)
+			}
+			return run(ctx, q, steps...)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

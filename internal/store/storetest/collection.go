@@ -1,0 +1,229 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var collectionCases = []testCase{
+	{"every organisation is listed", func(w *world) {
+		other := w.tenant("other")
+		orgs, err := w.s.Orgs(w.ctx)
+		w.must(err, "Orgs")
+		for _, org := range []string{w.home.org, other.org} {
+			if !slices.Contains(orgs, org) {
+				w.Errorf("%s is not in %q", org, orgs)
+			}
+		}
+	}},
+	{"epochs are counted for each organisation", func(w *world) {
+		other := w.tenant("other")
+		w.diff("first", int64(1), w.home.collect())
+		w.diff("second", int64(2), w.home.collect())
+		w.diff("of another", int64(1), other.collect())
+		epoch, _, err := w.s.Condemned(w.ctx, w.home.org)
+		w.must(err, "Condemned")
+		w.diff("epoch", int64(2), epoch)
+	}},
+	{"what was stored under another epoch is not named", func(w *world) {
+		t := w.home.tree(stint.Volumes, "data")
+		first := w.home.committed(w.home.commit(t.ID, "one"))
+		w.home.collect()
+		c := w.home.commit(t.ID, "two")
+		_, _, err := w.s.CommitVersion(w.ctx, c)
+		w.wantErr(err, store.ErrEpoch, "CommitVersion under epoch 0")
+		w.diff("head", first, w.home.treeVersion(t.ID, "", 0))
+		c.Epoch = 1
+		w.diff("number under the present epoch", int64(2), w.home.committed(c).Number)
+		c.Epoch = 2
+		_, _, err = w.s.CommitVersion(w.ctx, c)
+		w.wantErr(err, store.ErrEpoch, "CommitVersion under an epoch to come")
+	}},
+	{"a run ends under the present epoch only", func(w *world) {
+		w.home.collect()
+		c := w.home.start()
+		late := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		_, err := w.s.Finish(w.ctx, c.Position, late)
+		w.wantErr(err, store.ErrEpoch, "Finish under epoch 0")
+		late.Version.Commit.Epoch = 1
+		_, err = w.s.Finish(w.ctx, c.Position, late)
+		w.wantErr(err, store.ErrEpoch, "Finish with a checkpoint of epoch 0")
+		late.Checkpoint.Epoch = 1
+		r := w.finish(c.Position, late)
+		w.diff("status", stint.Completed, r.Status)
+	}},
+	{"what something names is live", func(w *world) {
+		other := w.tenant("other")
+		foreign := other.tree(stint.Volumes, "data")
+		other.committed(other.commit(foreign.ID, "foreign"))
+		t := w.home.tree(stint.Volumes, "data")
+		w.home.committed(w.home.commit(t.ID, "one"))
+		w.home.committed(w.home.commit(t.ID, "two"))
+		gone := w.home.tree(stint.Volumes, "gone")
+		w.home.committed(w.home.commit(gone.ID, "gone"))
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, gone.ID, w.now()), "DeleteTree")
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = digest("home"), digest("pages")
+		w.finish(c.Position, o)
+		w.home.create(func(n *store.NewRun) {
+			n.Spec = json.RawMessage(`{"volumes":[{"digest":"` + digest("planned") + `"}]}`)
+		})
+		want := []string{digest("one"), digest("two"), digest("pages"), digest("home"), digest("planned")}
+		slices.Sort(want)
+		w.diff("live", want, w.home.live())
+	}},
+	{"what a checkpoint names of a deleted tree is live", func(w *world) {
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", ""
+		w.finish(c.Position, o)
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, w.home.artifact("out").ID, w.now()), "DeleteTree")
+		w.diff("live", []string{digest("pages")}, w.home.live())
+	}},
+	{"condemned keys stay until they are pardoned", func(w *world) {
+		at := w.now()
+		org := w.home.org
+		w.home.collect()
+		w.must(w.s.Condemn(w.ctx, org, 1, []string{"b", "a"}, at), "Condemn")
+		w.must(w.s.Condemn(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "Condemn")
+		_, list, err := w.s.Condemned(w.ctx, org)
+		w.must(err, "Condemned")
+		w.diff("condemned", []store.Condemned{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
+		_, list, err = w.s.Condemned(w.ctx, w.tenant("other").org)
+		w.must(err, "Condemned")
+		w.diff("condemned of another", []store.Condemned(nil), list)
+		w.must(w.s.Pardon(w.ctx, org, []string{"a", "c", "never"}), "Pardon")
+		_, list, err = w.s.Condemned(w.ctx, org)
+		w.must(err, "Condemned")
+		w.diff("left", []store.Condemned{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
+	}},
+	{"commits and a collection that begins exclude each other", func(w *world) {
+		t := w.home.tree(stint.Volumes, "data")
+		named := make([]bool, 12)
+		missed := make([]bool, len(named))
+		w.together(len(named)+1, func(i int) error {
+			if i == len(named) {
+				_, err := w.s.BeginCollection(w.ctx, w.home.org)
+				live := w.home.live() // after the beginning: whoever was named under epoch 0 is here
+				for j := range missed {
+					missed[j] = !slices.Contains(live, digest(word(j)))
+				}
+				return err
+			}
+			_, _, err := w.s.CommitVersion(w.ctx, w.home.commit(t.ID, word(i)))
+			named[i] = err == nil
+			if errors.Is(err, store.ErrEpoch) {
+				return nil
+			}
+			return err
+		})
+		for i := range named {
+			if named[i] && missed[i] {
+				w.Errorf("version %d was named and the collection did not see it", i)
+			}
+		}
+	}},
+}
+
+var retentionCases = []testCase{
+	{"a version that nothing needs can be deleted", func(w *world) {
+		t := w.home.tree(stint.Volumes, "data")
+		one, two := w.home.committed(w.home.commit(t.ID, "one")), w.home.committed(w.home.commit(t.ID, "two"))
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.ErrInUse, "DeleteVersion of the head")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another")
+		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), "KeepVersion")
+		w.diff("kept", true, w.home.treeVersion(t.ID, one.ID, 0).Kept)
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of a kept one")
+		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, false, w.now()), "KeepVersion")
+		w.must(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), "DeleteVersion")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion again")
+		w.wantErr(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), store.ErrNotFound, "KeepVersion of a deleted one")
+		w.diff("next number", int64(3), w.home.committed(w.home.commit(t.ID, "three")).Number)
+	}},
+	{"a version that a checkpoint names is not deleted", func(w *world) {
+		c := w.home.start()
+		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, w.home.artifact("out").ID, *r.ArtifactVersion), store.ErrInUse, "DeleteVersion")
+	}},
+	{"rules keep the newest, the young, the head and the kept", func(w *world) {
+		t := w.home.tree(stint.Volumes, "data")
+		var versions []store.TreeVersion
+		for i := range 6 {
+			versions = append(versions, w.home.committed(w.home.commit(t.ID, word(i))))
+		}
+		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, versions[0].ID, true, w.now()), "KeepVersion")
+		w.diff("removed without a rule", int64(0), w.home.prune(store.Retention{}))
+		w.diff("removed by age and number", int64(1), w.home.prune(store.Retention{Last: 2, Since: versions[2].CreatedAt}))
+		w.diff("left", []int64{6, 5, 4, 3, 1}, w.home.numbers(t.ID))
+		w.diff("removed by number", int64(2), w.home.prune(store.Retention{Last: 2}))
+		w.diff("left", []int64{6, 5, 1}, w.home.numbers(t.ID))
+		w.diff("removed by age", int64(1), w.home.prune(store.Retention{Since: later(w.now(), 1e9)}))
+		w.diff("left", []int64{6, 1}, w.home.numbers(t.ID))
+	}},
+	{"a deleted tree goes with its versions", func(w *world) {
+		c := w.home.start()
+		w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
+		out := w.home.artifact("out")
+		next := w.home.committed(w.home.commit(out.ID, "more"))
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, out.ID, w.now()), "DeleteTree")
+		w.diff("removed", int64(1), w.home.prune(store.Retention{}))
+		_, err := w.s.TreeVersion(w.ctx, w.home.org, out.ID, next.ID, 0)
+		w.wantErr(err, store.ErrNotFound, "the version that no checkpoint names")
+		w.diff("live", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d != digest("pages") }))
+	}},
+	{"usage counts what is there", func(w *world) {
+		w.tenant("other").tree(stint.Volumes, "data")
+		t := w.home.tree(stint.Volumes, "data")
+		a, b := w.home.commit(t.ID, "one"), w.home.commit(t.ID, "second")
+		w.home.committed(a)
+		w.home.committed(b)
+		w.home.tree(stint.Artifacts, "out")
+		got, err := w.s.TreeUsage(w.ctx, w.home.org)
+		w.must(err, "TreeUsage")
+		w.diff("usage", store.TreeUsage{Artifacts: 1, Volumes: 1, Versions: 2, Bytes: a.Size + b.Size}, got)
+	}},
+}
+
+func word(i int) string { return string(rune('a' + i)) }
+
+func (o *tenant) collect() int64 {
+	o.w.Helper()
+	epoch, err := o.w.s.BeginCollection(o.w.ctx, o.org)
+	o.w.must(err, "BeginCollection")
+	return epoch
+}
+
+// live lists the live digests, each once, in order.
+func (o *tenant) live() []string {
+	o.w.Helper()
+	var list []string
+	for d, err := range o.w.s.Live(o.w.ctx, o.org) {
+		o.w.must(err, "Live")
+		list = append(list, d)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (o *tenant) prune(r store.Retention) int64 {
+	o.w.Helper()
+	n, err := o.w.s.PruneVersions(o.w.ctx, r)
+	o.w.must(err, "PruneVersions")
+	return n
+}
+
+// numbers lists the numbers of a tree's versions, newest first.
+func (o *tenant) numbers(tree string) (list []int64) {
+	o.w.Helper()
+	versions, err := o.w.s.TreeVersions(o.w.ctx, o.org, tree, store.Range{Limit: 100})
+	o.w.must(err, "TreeVersions")
+	for _, v := range versions {
+		list = append(list, v.Number)
+	}
+	return list
+}
