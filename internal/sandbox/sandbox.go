@@ -37,6 +37,7 @@ type Report struct {
 	Rootless  bool
 	Limits    Enforced
 	Network   bool     // Spec.Network works here
+	Overlay   bool     // mounts of several layers, or with an Upper, work here
 	Notes     []string // one sentence each, for `stint doctor`
 }
 
@@ -51,12 +52,48 @@ type Resources struct {
 	Pids   int64   // processes and threads
 }
 
-// Mount shows a folder of the host inside the sandbox.
+// Mount shows a folder of the host inside the sandbox, or several as if they
+// were one.
 type Mount struct {
-	Source   string // absolute folder on the host
+	Source   string // absolute folder on the host; empty with Layers
 	Target   string // absolute, clean path inside; made when missing
-	Writable bool
+	Writable bool   // of Source; with Layers, Upper tells it
+
+	// Layers are absolute folders of the host, topmost first, none of them within
+	// another, at most MaxLayers. They are read, never written, and must not
+	// change until Close. What a layer leaves out of those below it, it tells as
+	// Upper does. One layer without an Upper is a Source that cannot be written.
+	Layers []string
+	// Upper is an absolute, empty folder of the host that takes what the agent
+	// changes, so that the mount can be written; empty with Layers: it cannot.
+	// The driver keeps a folder of its own beside it until Close.
+	//
+	// Upper then holds the files that were made or changed, whole, and folders on
+	// the way to them. A file or folder of the layers that is gone is a character
+	// device 0:0 under its name (a whiteout). A folder that hides those of its name
+	// in the layers, rather than adding to them, has the extended attribute
+	// OpaqueAttr with the value "y". Other attributes that begin with OverlayAttrs
+	// say nothing. No agent can make or change any of these itself. All of it
+	// belongs to the server's user, as in a writable Source.
+	Upper string
+	// Alias are further targets that show the same.
+	Alias []string
 }
+
+// MaxLayers is the most layers that a mount has.
+const MaxLayers = 128
+
+// How a folder of a mount's Upper, or of a layer, tells that it hides those of
+// its name below.
+const (
+	OverlayAttrs = fixed.OverlayAttrs
+	OpaqueAttr   = fixed.OpaqueAttr
+)
+
+// ErrOverlay says that folders cannot be laid over each other here. The sandbox,
+// if there is one, is as before: nothing has run, and it can be given other
+// mounts.
+var ErrOverlay = errors.New("sandbox: folders cannot be laid over each other here")
 
 // Spec is what a sandbox is prepared with.
 type Spec struct {
@@ -171,8 +208,9 @@ type Sandbox interface {
 	// Whoever takes it closes it.
 	Network() *Network
 	// Attach adds what a run needs beyond what was known at Prepare: its limits
-	// and its mounts. It is called at most once, before Start. Drivers that
-	// cannot add mounts fail with ErrAttach, and the sandbox is as before.
+	// and its mounts. It succeeds at most once, before Start. Drivers that
+	// cannot add mounts fail with ErrAttach, those that cannot lay folders over
+	// each other with ErrOverlay, and the sandbox is as before.
 	Attach(ctx context.Context, r Resources, mounts []Mount) error
 	// Start runs the command. ctx bounds starting only, not the life. A
 	// command that cannot be started (no such program) is an *Error with a

@@ -39,16 +39,79 @@ var taken = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbi
 
 // Validate tells what of a mount no driver can accept.
 func (m Mount) Validate() error {
-	switch {
-	case !filepath.IsAbs(m.Source):
-		return fmt.Errorf("sandbox: mount source %q is not absolute", m.Source)
-	case !path.IsAbs(m.Target) || path.Clean(m.Target) != m.Target || strings.ContainsRune(m.Target, 0), !utf8.ValidString(m.Target):
-		return fmt.Errorf("sandbox: mount target %q is not an absolute, clean path in UTF-8", m.Target)
-	case slices.Contains(taken, m.Target),
-		strings.HasPrefix(m.Target, "/proc/"), strings.HasPrefix(m.Target, "/dev/"), strings.HasPrefix(m.Target, RunDir+"/"):
-		return &Error{Message: fmt.Sprintf("The path %s inside the sandbox is reserved; mount the folder elsewhere.", m.Target)}
+	if err := m.validateFolders(); err != nil {
+		return err
+	}
+	for _, target := range append([]string{m.Target}, m.Alias...) {
+		if err := validateTarget(target, m.Layered()); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+func (m Mount) validateFolders() error {
+	folders := m.Layers
+	switch {
+	case (m.Source == "") == (len(m.Layers) == 0):
+		return fmt.Errorf("sandbox: the mount at %s has both a source and layers, or neither", m.Target)
+	case len(m.Layers) > MaxLayers:
+		return fmt.Errorf("sandbox: the mount at %s has %d layers, more than %d", m.Target, len(m.Layers), MaxLayers)
+	case m.Upper != "" && len(m.Layers) == 0, m.Writable && len(m.Layers) > 0:
+		return fmt.Errorf("sandbox: the mount at %s mixes what belongs to a source and to layers", m.Target)
+	case m.Source != "":
+		folders = []string{m.Source}
+	case m.Upper != "":
+		folders = append(slices.Clone(m.Layers), m.Upper)
+	}
+	for _, dir := range folders {
+		if !filepath.IsAbs(dir) {
+			return fmt.Errorf("sandbox: mount source %q is not absolute", dir)
+		}
+	}
+	return nil
+}
+
+// validateTarget lets layers lie where the agent's own folders do: they take
+// their place.
+func validateTarget(target string, layered bool) error {
+	switch {
+	case !path.IsAbs(target) || path.Clean(target) != target || strings.ContainsRune(target, 0), !utf8.ValidString(target):
+		return fmt.Errorf("sandbox: mount target %q is not an absolute, clean path in UTF-8", target)
+	case layered && OwnFolder(target):
+	case slices.Contains(taken, target),
+		strings.HasPrefix(target, "/proc/"), strings.HasPrefix(target, "/dev/"), strings.HasPrefix(target, RunDir+"/"):
+		return &Error{Message: fmt.Sprintf("The path %s inside the sandbox is reserved; mount the folder elsewhere.", target)}
+	}
+	return nil
+}
+
+// OwnFolder tells whether a path inside is one of the agent's own folders, over
+// which layers may lie.
+func OwnFolder(target string) bool { return target == HomeDir || target == WorkspaceDir }
+
+// Layered tells whether a mount needs a driver that lays folders over each
+// other.
+func (m Mount) Layered() bool { return len(m.Layers) > 1 || m.Upper != "" }
+
+// Plain gives mounts that are not Layered as sources with one target each, which
+// is all that a driver must know of them; the others are as they were.
+func Plain(mounts []Mount) []Mount {
+	plain := make([]Mount, 0, len(mounts))
+	for _, m := range mounts {
+		if m.Layered() {
+			plain = append(plain, m)
+			continue
+		}
+		source := m.Source
+		if len(m.Layers) > 0 {
+			source = m.Layers[0]
+		}
+		for _, target := range append([]string{m.Target}, m.Alias...) {
+			plain = append(plain, Mount{Source: source, Target: target, Writable: m.Writable})
+		}
+	}
+	return plain
 }
 
 func validID(id string) bool {

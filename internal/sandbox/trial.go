@@ -10,20 +10,44 @@ import (
 // Try makes a sandbox in which nothing runs, in a folder of its own below dir,
 // and takes it down again. Drivers try themselves with it before they say that
 // they work.
-func Try(ctx context.Context, d Driver, dir string, network bool) (err error) {
+func Try(ctx context.Context, d Driver, dir string, network bool) error {
+	return try(ctx, d, dir, func(_ string, s *Spec) error {
+		s.Network = network
+		return nil
+	})
+}
+
+// TryOverlay is Try with a workspace of two layers.
+func TryOverlay(ctx context.Context, d Driver, dir string) error {
+	return try(ctx, d, dir, func(own string, s *Spec) error {
+		m := Mount{Target: WorkspaceDir, Layers: []string{filepath.Join(own, "over"), filepath.Join(own, "under")}, Upper: filepath.Join(own, "upper")}
+		for _, sub := range append(m.Layers, m.Upper) {
+			if err := os.Mkdir(sub, 0o700); err != nil {
+				return err
+			}
+		}
+		s.Mounts = []Mount{m}
+		return nil
+	})
+}
+
+func try(ctx context.Context, d Driver, dir string, complete func(own string, s *Spec) error) (err error) {
 	own, err := os.MkdirTemp(dir, "trial-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
 	s := Spec{
-		ID: filepath.Base(own), Network: network,
+		ID:   filepath.Base(own),
 		Home: filepath.Join(own, "home"), Workspace: filepath.Join(own, "workspace"), Scratch: filepath.Join(own, "scratch"),
 	}
 	for _, sub := range []string{s.Home, s.Workspace, s.Scratch} {
 		if err := os.Mkdir(sub, 0o700); err != nil {
 			return err
 		}
+	}
+	if err := complete(own, &s); err != nil {
+		return err
 	}
 	b, err := d.Prepare(ctx, s)
 	if err != nil {

@@ -25,6 +25,15 @@ type Meter struct {
 	mu    sync.Mutex // guards what follows; held while looking
 	next  time.Time  // not before
 	bytes int64
+	more  []uint64 // devices of overlays
+}
+
+// Count adds a device, that of an overlay whose upper folder is measured: its
+// deleted files count too while processes hold them.
+func (m *Meter) Count(device uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.more = append(m.more, device)
 }
 
 // costly times the duration of a look lies between two.
@@ -43,7 +52,7 @@ func (m *Meter) Read(dirs []string, interval time.Duration, now bool) int64 {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := threadTime()
-	m.bytes = folders(dirs, m.Proc)
+	m.bytes = folders(dirs, m.Proc, m.more...)
 	took := threadTime() - before
 	m.next = time.Now().Add(max(interval, costly*took))
 	return m.bytes
@@ -79,8 +88,11 @@ const least = 4096
 // folders adds up the blocks of all files below the folders, and of deleted
 // ones that processes still hold. The agent may change them meanwhile, so links
 // are never followed, and files that vanish are no error.
-func folders(dirs []string, proc string) int64 {
+func folders(dirs []string, proc string, devices ...uint64) int64 {
 	w := walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}}
+	for _, device := range devices {
+		w.devices[device] = true
+	}
 	for _, dir := range dirs {
 		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {

@@ -37,9 +37,12 @@ func (b *box) Attach(_ context.Context, r sandbox.Resources, mounts []sandbox.Mo
 	if !b.driver.Attaches {
 		return sandbox.ErrAttach
 	}
+	if err := refuseLayers(mounts); err != nil {
+		return err
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.spec.Resources, b.spec.Mounts = r, append(b.spec.Mounts, mounts...)
+	b.spec.Resources, b.spec.Mounts = r, append(b.spec.Mounts, sandbox.Plain(mounts)...)
 	return nil
 }
 

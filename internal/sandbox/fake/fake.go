@@ -146,6 +146,10 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 			return nil, err
 		}
 	}
+	if err := refuseLayers(s.Mounts); err != nil {
+		return nil, err
+	}
+	s.Mounts = sandbox.Plain(s.Mounts)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("fake: preparing: %w", context.Cause(ctx))
 	}
@@ -158,6 +162,13 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	}
 	d.live[s.ID] = b
 	return b, nil
+}
+
+func refuseLayers(mounts []sandbox.Mount) error {
+	if slices.ContainsFunc(mounts, sandbox.Mount.Layered) {
+		return fmt.Errorf("%w: a fake mounts nothing", sandbox.ErrOverlay)
+	}
+	return nil
 }
 
 func (d *Driver) forget(id string) {

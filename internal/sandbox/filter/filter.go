@@ -53,7 +53,8 @@ type argumentBits struct{ argument, bits uint32 }
 // raised are the bits that give a program its owner's or group's rights.
 const raised = unix.S_ISUID | unix.S_ISGID
 
-// masked refuse new namespaces, the limits of other processes, of which the
+// masked refuse new namespaces, marks that tell an overlay that a file is gone,
+// the limits of other processes, of which the
 // sandbox's first may be one of the same user, and the setuid and setgid bits on files: with
 // ID-mapped mounts they belong to the server's user and group outside. Folders
 // inherit a group's bit all the same, from folders that came with it.
@@ -65,6 +66,7 @@ var masked = []masks{
 	{unix.SYS_MKDIRAT, []argumentBits{{2, raised}}},
 	{unix.SYS_OPENAT, []argumentBits{{2, creating}, {3, raised}}},
 	{unix.SYS_PRLIMIT64, []argumentBits{{0, anyBit}}}, // another process's limits; 0 is one's own
+	{unix.SYS_RENAMEAT2, []argumentBits{{4, unix.RENAME_WHITEOUT}}},
 }
 
 const anyBit = 1<<32 - 1

@@ -13,6 +13,12 @@ const (
 	RunDir       = "/run/stint" // read-only files for the agent, such as its prompt
 )
 
+// The extended attributes of folders that lie over each other.
+const (
+	OverlayAttrs = "user.overlay."
+	OpaqueAttr   = OverlayAttrs + "opaque" // "y" on a folder that hides those below
+)
+
 // Error is a failure to set up or start that the user can act on.
 type Error struct {
 	Message string // a sentence for the user

@@ -47,7 +47,16 @@ func View(owner uint32, agent int) (*os.File, error) {
 // namespace unless its descriptor is -1. The descriptor that it gives is the
 // caller's to move somewhere and to close.
 func Tree(source string, writable bool, userns int) (int, error) {
-	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	return clone(source, writable, userns, unix.AT_RECURSIVE)
+}
+
+// Folder is Tree without what is mounted deeper.
+func Folder(source string, writable bool, userns int) (int, error) {
+	return clone(source, writable, userns, 0)
+}
+
+func clone(source string, writable bool, userns int, recursive uint) (int, error) {
+	fd, err := unix.OpenTree(unix.AT_FDCWD, source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|recursive)
 	if err != nil {
 		return -1, fmt.Errorf("opening tree: %w", err)
 	}
@@ -60,7 +69,7 @@ func Tree(source string, writable bool, userns int) (int, error) {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(userns)
 	}
-	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+	if err := unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, &attr); err != nil {
 		unix.Close(fd)
 		return -1, fmt.Errorf("setting mount attributes: %w", err)
 	}

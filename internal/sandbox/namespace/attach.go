@@ -4,19 +4,21 @@ package namespace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"strings"
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // Attach gives the sandbox its limits and further mounts. After an error other
-// than ErrAttach or a sentence for the user it may have got some of them, and is
-// to be closed.
+// than ErrAttach, ErrOverlay or a sentence for the user it may have got some of
+// them, and is to be closed.
 func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
 	b.turn.Lock()
 	defer b.turn.Unlock()
@@ -26,14 +28,36 @@ func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 	if b.driver.inner != nil {
 		return b.attachInner(r, mounts)
 	}
-	list := make([]inside.Mount, len(mounts))
-	for i, m := range mounts {
+	for _, m := range mounts {
 		if err := m.Validate(); err != nil {
 			return err
 		}
-		list[i] = inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable}
+	}
+	before, uppers := b.mounts, len(b.uppers)
+	err := b.attach(ctx, r, mounts)
+	if _, told := errors.AsType[*sandbox.Error](err); told || errors.Is(err, sandbox.ErrOverlay) {
+		b.attached = false
+		b.own(before)
+		return errors.Join(err, b.release(uppers))
+	}
+	return err
+}
+
+func (b *box) attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
+	list, err := b.expand(mounts)
+	if err != nil {
+		return err
 	}
 	if err := b.place(list); err != nil {
+		return err
+	}
+	trees, err := b.trees(list)
+	defer func() {
+		for _, t := range trees {
+			t.Close()
+		}
+	}()
+	if err != nil {
 		return err
 	}
 	b.attached = true
@@ -46,40 +70,63 @@ func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 	b.mu.Lock()
 	b.limits = r
 	b.mu.Unlock()
+	if err := b.handAll(ctx, r, list, trees); err != nil {
+		return err
+	}
+	return b.countOverlays()
+}
+
+// trees are the mounts' where init has no right to make them itself; each such
+// mount has the FD 1, as its place is told by the order.
+func (b *box) trees(list []inside.Mount) ([]*os.File, error) {
+	var trees []*os.File
+	if !b.ranged {
+		return nil, nil
+	}
+	for i := range list {
+		if list[i].Twin != "" {
+			continue
+		}
+		tree, err := b.mapped(&list[i], b.view)
+		if err != nil {
+			return trees, err
+		}
+		trees = append(trees, tree)
+		list[i].FD = 1
+	}
+	return trees, nil
+}
+
+// handAll gives init all, in as many attachments as it takes.
+func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []inside.Mount, trees []*os.File) error {
 	for first := true; first || len(list) > 0; first = false {
 		some := list[:min(len(list), inside.MaxAttached)]
 		list = list[len(some):]
-		if err := b.hand(ctx, &inside.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}); err != nil {
-			return fmt.Errorf("attaching: %w", err)
+		count := 0
+		for _, m := range some {
+			count += m.FD
 		}
+		err := b.hand(ctx, &inside.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
+		trees = trees[count:]
+		if err == nil {
+			continue
+		}
+		if first && strings.Contains(err.Error(), overlay.ErrRefused.Error()) {
+			return fmt.Errorf("attaching: %w: %w", sandbox.ErrOverlay, err)
+		}
+		return fmt.Errorf("attaching: %w", err)
 	}
 	return nil
 }
 
-// hand gives init an attachment, with a tree for each of its mounts where init
-// has no right to bind them itself.
-func (b *box) hand(ctx context.Context, a *inside.Attachment) error {
-	var files []*os.File
-	defer func() {
-		for _, f := range files {
-			f.Close()
-		}
-	}()
-	if b.ranged {
-		for i := range a.Mounts {
-			tree, err := mapped(&a.Mounts[i], b.view)
-			if err != nil {
-				return err
-			}
-			files = append(files, tree)
-			a.Mounts[i].FD = 1 // its place is told by the order
-		}
-	}
+// hand gives init an attachment with its trees.
+func (b *box) hand(ctx context.Context, a *inside.Attachment, trees []*os.File) error {
 	paper, err := session.MemoryFile("attachment", a)
 	if err != nil {
 		return err
 	}
-	files = slices.Insert(files, 0, paper)
+	defer paper.Close()
+	files := append([]*os.File{paper}, trees...)
 	_, err = b.session.Ask(ctx, warden.Message{Op: inside.OpAttach}, inside.OpAttached, b.lastWords, files...)
 	return err
 }

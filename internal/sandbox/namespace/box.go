@@ -45,6 +45,7 @@ type box struct {
 	mu       sync.Mutex // guards what follows
 	limits   sandbox.Resources
 	writable []string     // folders of the host
+	uppers   []string     // whose work folders are ours
 	full     bool         // killed for its disk limit
 	starved  bool         // killed for its memory limit, where no group holds it
 	weighed  bool         // the folders were measured after the end
@@ -172,7 +173,7 @@ func (b *box) Close(ctx context.Context) error {
 		b.driver.ranges.release(b.slot)
 		b.ranged = false
 	}
-	errs = append(errs, b.driver.dropRecord(b.spec.ID))
+	errs = append(errs, b.driver.dropRecord(b.spec.ID), b.release(0))
 	if b.session != nil {
 		errs = append(errs, b.session.Settle(ctx))
 	}

@@ -61,6 +61,8 @@ type Driver struct {
 	interval time.Duration
 	inner    *Inner // nil without one
 	memory   int64  // bytes of the host
+	// noOverlay is why folders cannot be laid over each other; nil where they can.
+	noOverlay error
 
 	mu   sync.Mutex // guards live
 	live []string   // IDs of sandboxes not closed
@@ -75,6 +77,9 @@ func New(c Config) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
+	if d.noOverlay = sandbox.TryOverlay(ctx, d, d.dir); d.noOverlay == nil {
+		return d, nil
+	}
 	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
@@ -171,10 +176,11 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		Available: true,
 		Rootless:  d.ranges == nil,
 		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
+		Overlay:   d.noOverlay == nil,
 		Notes:     append(d.groups.Notes(), fmt.Sprintf("Control groups that this user may use: %s.", d.groups.Kind())),
 	}
 	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {
-		r.Available, r.Limits = false, sandbox.Enforced{}
+		r.Available, r.Overlay, r.Limits = false, false, sandbox.Enforced{}
 		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be made: %v.", err))
 		return r
 	}
@@ -182,6 +188,9 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		r.Notes = append(r.Notes, fmt.Sprintf("Sandboxes have no network here: %v.", err))
 	} else {
 		r.Network = true
+	}
+	if d.noOverlay != nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("Folders cannot be laid over each other, so runs begin with copies: %v.", d.noOverlay))
 	}
 	if r.Rootless {
 		r.Notes = append(r.Notes, "Without root's rights agents run as the server's own user in a user namespace; with them each gets user IDs of its own.")

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -51,16 +52,20 @@ func (b *box) planRoot(p *inside.Plan) ([]*os.File, error) {
 
 // callersMounts lists the folders of the spec.
 func (b *box) callersMounts() ([]inside.Mount, error) {
-	list := []inside.Mount{
-		{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true},
-		{Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true},
+	more, err := b.expand(b.spec.Mounts)
+	if err != nil {
+		return nil, err
+	}
+	var list []inside.Mount
+	for _, own := range []inside.Mount{{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true}, {Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true}} {
+		if !slices.ContainsFunc(more, func(m inside.Mount) bool { return m.Target == own.Target }) {
+			list = append(list, own)
+		}
 	}
 	if b.spec.Run != "" {
 		list = append(list, inside.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
 	}
-	for _, m := range b.spec.Mounts {
-		list = append(list, inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
-	}
+	list = append(list, more...)
 	if b.spec.Scratch != "" {
 		// On disk rather than in memory, where an agent's builds and caches
 		// would count against its memory.
@@ -77,12 +82,13 @@ func (b *box) callersMounts() ([]inside.Mount, error) {
 // something to lie on; from then on they are the sandbox's.
 func (b *box) place(list []inside.Mount) error {
 	slices.SortStableFunc(list, func(a, b inside.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
-	mounts, writable := b.mounts, b.writable
+	mounts := slices.Clone(b.mounts)
 	for i := range list {
 		m := &list[i]
-		if st, err := os.Stat(m.Source); err != nil || !st.IsDir() {
-			return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", m.Target), Err: err}
+		if err := findFolders(m); err != nil {
+			return err
 		}
+		mounts = slices.DeleteFunc(mounts, func(before inside.Mount) bool { return covers(m, &before) })
 		for _, before := range mounts {
 			if before.Target == m.Target || strings.HasPrefix(before.Target, m.Target+"/") {
 				return &sandbox.Error{Message: fmt.Sprintf("A folder is mounted at %s already; mount the other elsewhere than at %s.", before.Target, m.Target)}
@@ -92,14 +98,44 @@ func (b *box) place(list []inside.Mount) error {
 			return err
 		}
 		mounts = append(mounts, *m)
-		if m.Writable {
+	}
+	b.own(mounts)
+	return nil
+}
+
+// own makes mounts the sandbox's.
+func (b *box) own(mounts []inside.Mount) {
+	b.mounts = mounts
+	var writable []string
+	for _, m := range mounts {
+		switch {
+		case m.Twin != "":
+		case m.Upper != "":
+			writable = append(writable, m.Upper, overlay.Work(m.Upper))
+		case m.Writable:
 			writable = append(writable, m.Source)
 		}
 	}
-	b.mounts = mounts
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.writable = writable
+}
+
+// covers tells whether a mount may take the place of one that is there.
+func covers(m, before *inside.Mount) bool {
+	return before.Target == m.Target && sandbox.OwnFolder(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
+}
+
+func findFolders(m *inside.Mount) error {
+	folders := m.Layers
+	if len(folders) == 0 {
+		folders = []string{m.Source}
+	}
+	for _, dir := range folders {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", m.Target), Err: err}
+		}
+	}
 	return nil
 }
 
@@ -111,15 +147,7 @@ func (b *box) makeTarget(before []inside.Mount, m *inside.Mount) error {
 		if !ok {
 			continue
 		}
-		root, err := os.OpenRoot(over.Source)
-		if err != nil {
-			return fmt.Errorf("preparing sandbox: %w", err)
-		}
-		defer root.Close()
-		if st, err := root.Stat(rel); err == nil && st.IsDir() {
-			return nil
-		}
-		if err := root.MkdirAll(rel, 0o755); err != nil {
+		if err := makeWithin(&over, rel); err != nil {
 			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", m.Target, over.Target), Err: err}
 		}
 		return nil
@@ -128,11 +156,26 @@ func (b *box) makeTarget(before []inside.Mount, m *inside.Mount) error {
 	return hostview.CheckPlace(m.Target, b.system, b.spec.Image)
 }
 
+func makeWithin(over *inside.Mount, rel string) error {
+	if len(over.Layers) > 0 {
+		return overlay.Place(over.Layers, over.Upper, rel)
+	}
+	root, err := os.OpenRoot(over.Source)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if st, err := root.Stat(rel); err == nil && st.IsDir() {
+		return nil
+	}
+	return root.MkdirAll(rel, 0o755)
+}
+
 // mapAll makes the trees of a plan.
 func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
 	var trees []*os.File
 	add := func(m *inside.Mount, view *os.File) error {
-		tree, err := mapped(m, view)
+		tree, err := b.mapped(m, view)
 		if err != nil {
 			return err
 		}
@@ -141,6 +184,9 @@ func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
 		return nil
 	}
 	for i := range p.Mounts {
+		if p.Mounts[i].Twin != "" {
+			continue
+		}
 		if err := add(&p.Mounts[i], b.view); err != nil {
 			return trees, err
 		}
@@ -161,7 +207,14 @@ func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
 	return trees, add(&p.Image, view)
 }
 
-func mapped(m *inside.Mount, view *os.File) (*os.File, error) {
+func (b *box) mapped(m *inside.Mount, view *os.File) (*os.File, error) {
+	if len(m.Layers) > 0 {
+		fd, err := overlay.Mapped(m.Layers, m.Upper, int(view.Fd()), b.driver.ranges.agent(b.slot))
+		if err != nil {
+			return nil, fmt.Errorf("showing %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
+		}
+		return os.NewFile(uintptr(fd), m.Target), nil
+	}
 	fd, err := idmap.Tree(m.Source, m.Writable, int(view.Fd()))
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
 		return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}

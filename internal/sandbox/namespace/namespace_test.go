@@ -31,7 +31,7 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{
-		New: newDriver, Isolates: true, Network: true, Images: true, Attach: true,
+		New: newDriver, Isolates: true, Network: true, Images: true, Overlay: true, Attach: true,
 		Limits: sandbox.Enforced{CPU: root, Memory: root, Pids: root, Disk: true},
 	})
 }

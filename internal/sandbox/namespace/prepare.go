@@ -17,6 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
@@ -65,6 +66,9 @@ func (b *box) prepare(ctx context.Context) error {
 	if err := b.takeNetwork(sockets); err != nil {
 		return err
 	}
+	if err := b.countOverlays(); err != nil {
+		return err
+	}
 	return b.awaitInner(ctx)
 }
 
@@ -72,6 +76,9 @@ func (b *box) prepare(ctx context.Context) error {
 func (b *box) explainSetUp(err error) error {
 	if b.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
 		return &sandbox.Error{Message: "The host's kernel cannot lead a sandbox's network to Stint: nf_tables with its nat chains and redirect is missing.", Err: err}
+	}
+	if strings.Contains(err.Error(), overlay.ErrRefused.Error()) {
+		err = fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
 	}
 	return fmt.Errorf("preparing sandbox: %w", err)
 }

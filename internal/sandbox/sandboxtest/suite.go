@@ -38,9 +38,10 @@ type Harness struct {
 	Marks []string
 	// Limits that hold here. The suite tries them, and compares with Probe.
 	Limits sandbox.Enforced
-	// Network, Images and Attach tell whether a spec's Network and Image and the
-	// sandbox's Attach work. Where Attach does not, it says so by ErrAttach.
-	Network, Images, Attach bool
+	// Network, Images, Overlay and Attach tell whether a spec's Network and Image,
+	// mounts of several layers and the sandbox's Attach work. Where Attach does
+	// not, it says so by ErrAttach, and for layers by ErrOverlay.
+	Network, Images, Overlay, Attach bool
 }
 
 const (
@@ -110,7 +111,7 @@ type suite struct {
 
 func (s *suite) cases() map[string]func(*world) {
 	all := map[string]func(*world){}
-	groups := []map[string]func(*world){commandCases, folderCases, endCases}
+	groups := []map[string]func(*world){commandCases, folderCases, layerCases, endCases}
 	if s.Isolates {
 		groups = append(groups, processCases, hostileCases)
 	}
@@ -119,6 +120,11 @@ func (s *suite) cases() map[string]func(*world) {
 	}
 	if s.Images {
 		groups = append(groups, imageCases)
+	}
+	if s.Overlay {
+		groups = append(groups, s.layings())
+	} else {
+		groups = append(groups, unlaidCases)
 	}
 	if s.Attach {
 		groups = append(groups, attachCases)
@@ -146,6 +152,9 @@ func (s *suite) report(t *testing.T) {
 	}
 	if s.Network != r.Network {
 		t.Errorf("network: declared %t, reported %t: %v", s.Network, r.Network, r.Notes)
+	}
+	if s.Overlay != r.Overlay {
+		t.Errorf("overlay: declared %t, reported %t: %v", s.Overlay, r.Overlay, r.Notes)
 	}
 	if diff := cmp.Diff(s.Limits, r.Limits); diff != "" {
 		t.Errorf("limits (-declared +reported):\n%s%v", diff, r.Notes)
@@ -227,6 +236,11 @@ func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
 	if err != nil {
 		w.Fatalf("Prepare: %v", err)
 	}
+	w.closeLater(b)
+	return b
+}
+
+func (w *world) closeLater(b sandbox.Sandbox) {
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -234,7 +248,6 @@ func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
 			w.Errorf("Close: %v", err)
 		}
 	})
-	return b
 }
 
 // atOnce keeps programs with a race detector from sleeping for a second before
@@ -368,7 +381,14 @@ func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int 
 		ID: "run_crash", Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch"),
 		Mounts: []sandbox.Mount{{Source: filepath.Join(dir, "tools"), Target: toolsDir}},
 	}
-	b, err := d.Prepare(context.Background(), s)
+	laid := s
+	laid.Mounts = append(laid.Mounts, sandbox.Mount{
+		Target: sandbox.WorkspaceDir, Layers: []string{filepath.Join(dir, "layer")}, Upper: filepath.Join(dir, "upper"),
+	})
+	b, err := d.Prepare(context.Background(), laid)
+	if errors.Is(err, sandbox.ErrOverlay) {
+		b, err = d.Prepare(context.Background(), s)
+	}
 	if err != nil {
 		return fail(err)
 	}
@@ -392,7 +412,7 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	w := newWorld(t, s)
 	mark := fmt.Sprintf("stint-crash-%d", time.Now().UnixNano())
 	dir := filepath.Join(w.dir, mark)
-	for _, sub := range []string{"home", "workspace", "scratch", "state"} {
+	for _, sub := range []string{"home", "workspace", "scratch", "state", "layer", "upper"} {
 		w.must(os.MkdirAll(filepath.Join(dir, sub), 0o700))
 	}
 	w.must(os.Symlink(s.tools, filepath.Join(dir, "tools")))
@@ -430,4 +450,6 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	again := *w
 	again.driver = d
 	again.want("a sandbox after Sweep", "x\x00", again.succeed(again.spec(), "args", "x"))
+	w.must(removeAll(filepath.Join(dir, "upper")))
+	w.must(removeAll(filepath.Join(dir, ".upper.work")))
 }

@@ -27,7 +27,13 @@ func harden(p *Plan) error {
 	if len(p.Filter) == 0 {
 		return errors.New("the plan has no system call filter")
 	}
-	return warden.Harden(p.Ranged, 1<<unix.CAP_SYS_ADMIN)
+	further := uint32(1 << unix.CAP_SYS_ADMIN)
+	if !p.Ranged {
+		// An overlay works with the rights of the process that mounted it, which
+		// must be able to write into folders that the agent has closed.
+		further |= 1 << unix.CAP_DAC_OVERRIDE
+	}
+	return warden.Harden(p.Ranged, further)
 }
 
 // seal comes just before the command's start: from here on nothing of what is

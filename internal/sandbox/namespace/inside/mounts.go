@@ -17,17 +17,41 @@ import (
 // refused: the agent of an earlier run may have made it.
 func placeMounts(root int, mounts []Mount, trees []int) error {
 	for i, m := range mounts {
-		at, err := openTarget(root, m)
-		if err != nil {
-			return err
+		var err error
+		if m.Twin != "" {
+			err = placeTwin(root, m)
+		} else {
+			err = placeTree(root, m, trees[i])
 		}
-		err = unix.MoveMount(trees[i], "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
-		unix.Close(at)
 		if err != nil {
 			return fmt.Errorf("mounting %s: %w", m.Target, err)
 		}
 	}
 	return nil
+}
+
+func placeTree(root int, m Mount, tree int) error {
+	at, err := openTarget(root, m)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// placeTwin shows a mount that is in its place at another.
+func placeTwin(root int, m Mount) error {
+	first, err := openBeneath(root, m.Twin, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(first)
+	at, err := openTarget(root, m)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.Mount(descriptor(first), descriptor(at), "", unix.MS_BIND, "")
 }
 
 // openTarget opens, and where it must makes, the folder on which a mount lies.
@@ -89,19 +113,24 @@ func (p *process) attach(fds []int) error {
 		return fmt.Errorf("attaching: %w", err)
 	}
 	defer unix.Close(root)
-	trees := fds[1:]
-	for _, m := range a.Mounts {
-		if m.FD == 0 {
+	// First what the kernel may refuse: nothing has been placed then.
+	trees, staged, err := attachedTrees(a.Mounts, fds[1:])
+	defer closeAll(staged)
+	if err != nil {
+		return fmt.Errorf("attaching: %w", errors.Join(err, unstage(len(staged))))
+	}
+	for i, m := range a.Mounts {
+		if trees[i] < 0 && m.Twin == "" {
 			err = bindFromHost(root, m)
-		} else if len(trees) == 0 {
-			err = errors.New("its tree is missing")
 		} else {
-			err = placeMounts(root, []Mount{m}, trees[:1])
-			trees = trees[1:]
+			err = placeMounts(root, []Mount{m}, trees[i:i+1])
 		}
 		if err != nil {
 			return fmt.Errorf("attaching %s: %w", m.Target, err)
 		}
+	}
+	if err := unstage(0); err != nil {
+		return fmt.Errorf("attaching: %w", err)
 	}
 	if err := allowMounts(p.rules, a.Mounts); err != nil {
 		return fmt.Errorf("attaching: %w", err)
@@ -109,14 +138,31 @@ func (p *process) attach(fds []int) error {
 	return p.resize(&a)
 }
 
+// attachedTrees gives a tree for each mount: one that came, or one that waits on
+// the stage, which is the caller's to close; -1 where there is none.
+func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) {
+	trees = make([]int, len(mounts))
+	for i, m := range mounts {
+		trees[i] = -1
+		switch {
+		case m.Twin != "":
+		case m.FD != 0 && len(came) == 0:
+			return nil, staged, fmt.Errorf("the tree for %s is missing", m.Target)
+		case m.FD != 0:
+			trees[i], came = came[0], came[1:]
+		case len(m.Layers) > 0:
+			if trees[i], err = stage(m); err != nil {
+				return nil, staged, fmt.Errorf("showing %s: %w", m.Target, err)
+			}
+			staged = append(staged, trees[i])
+		}
+	}
+	return trees, staged, nil
+}
+
 // bindFromHost binds a folder of the host's root, which waits for this.
 func bindFromHost(root int, m Mount) error {
-	host, err := unix.Open("/"+hostDir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(host)
-	source, err := openBeneath(host, m.Source, unix.O_DIRECTORY, 0)
+	source, err := openInHost(m.Source)
 	if err != nil {
 		return err
 	}

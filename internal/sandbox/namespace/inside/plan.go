@@ -61,6 +61,9 @@ func codeMount(c *warden.Coder, m *Mount) {
 	c.Integer(&m.FD)
 	c.Flag(&m.Writable)
 	c.Flag(&m.Make)
+	c.Texts(&m.Layers)
+	c.Text(&m.Upper)
+	c.Text(&m.Twin)
 }
 
 // File is a file of /etc that the sandbox makes.
@@ -99,4 +102,11 @@ type Mount struct {
 	FD       int
 	Writable bool
 	Make     bool // Target lies on init's own root and must be made
+	// Layers, in place of Source, are folders that are laid over each other;
+	// Upper, when not empty, takes what is changed.
+	Layers []string
+	Upper  string
+	// Twin, when not empty, is the target of an earlier mount, which this one
+	// shows again.
+	Twin string
 }

@@ -78,16 +78,23 @@ func openMounts(mounts []Mount) ([]int, error) {
 			trees[i] = m.FD
 			continue
 		}
-		if m.Source == "" {
+		if m.Source == "" && len(m.Layers) == 0 || m.Twin != "" {
 			continue
 		}
-		fd, err := idmap.Tree(m.Source, m.Writable, -1)
+		fd, err := openMount(m)
 		if err != nil {
 			return nil, fmt.Errorf("showing %s: %w", m.Target, err)
 		}
 		trees[i] = fd
 	}
 	return trees, nil
+}
+
+func openMount(m Mount) (int, error) {
+	if len(m.Layers) > 0 {
+		return layTree(m)
+	}
+	return idmap.Tree(m.Source, m.Writable, -1)
 }
 
 func closeAll(fds []int) {

@@ -1,0 +1,154 @@
+//go:build linux && (amd64 || arm64)
+
+package overlay
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
+)
+
+// Mapped is Tree for a server with root's rights: the folders, by paths, are
+// shown as a user namespace maps them, which maps the server's user to the
+// agent's of that number alone. An empty upper makes it read-only; else Ready has
+// made it ready.
+//
+// The kernel works in the folders as the user who mounted the overlay; of all
+// users only the agent's can be stored there. So a thread mounts it that takes
+// the agent's user for files, and ends: the process cannot be traced afterwards
+// by others than root, as ever when a thread changes its user.
+func Mapped(layers []string, upper string, userns, agent int) (int, error) {
+	s := &shown{Folders: Folders{Upper: -1, Work: -1}}
+	defer s.close()
+	if err := s.add(layers, upper, userns); err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return apart(func() (int, error) {
+		if err := takeUser(agent); err != nil {
+			return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+		}
+		if fd, err := s.byDescriptor(); err == nil {
+			return fd, nil
+		}
+		return s.mounted()
+	})
+}
+
+// shown are folders in mapped trees that are mounted nowhere.
+type shown struct {
+	Folders
+	trees  []int // the layers', and that of the folder that holds upper and work
+	places []string
+}
+
+func (s *shown) add(layers []string, upper string, userns int) error {
+	for _, l := range layers {
+		fd, err := s.show(l, false, userns)
+		if err != nil {
+			return err
+		}
+		s.Lower = append(s.Lower, fd)
+	}
+	if upper == "" {
+		return nil
+	}
+	holder, err := s.show(filepath.Dir(upper), true, userns)
+	if err != nil {
+		return err
+	}
+	if s.Upper, err = openIn(holder, filepath.Base(upper)); err != nil {
+		return err
+	}
+	s.Work, err = openIn(holder, filepath.Base(Work(upper)))
+	return err
+}
+
+func (s *shown) show(path string, writable bool, userns int) (int, error) {
+	fd, err := idmap.Folder(path, writable, userns)
+	if err != nil {
+		return -1, fmt.Errorf("showing %s: %w", path, err)
+	}
+	s.trees, s.places = append(s.trees, fd), append(s.places, path)
+	return fd, nil
+}
+
+func openIn(dir int, name string) (int, error) {
+	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening %s: %w", name, err)
+	}
+	return fd, nil
+}
+
+func (s *shown) close() {
+	for _, fd := range append(s.trees, s.Upper, s.Work) {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// apart calls on a thread that ends afterwards.
+func apart(call func() (int, error)) (fd int, err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		if unix.Gettid() == unix.Getpid() {
+			// The process's first thread must stay what it is. Held here, it is not
+			// the one that the next goroutine gets.
+			fd, err = apart(call)
+			runtime.UnlockOSThread()
+			return
+		}
+		fd, err = call() // not unlocked: the thread ends with the goroutine
+	}()
+	<-done
+	return fd, err
+}
+
+// takeUser makes a user the calling thread's for files. It keeps the rights that
+// the kernel drops then.
+func takeUser(user int) error {
+	for _, take := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
+		if _, err := take(user); err != nil {
+			return fmt.Errorf("taking the agent's user: %w", err)
+		}
+		if now, err := take(-1); err != nil || now != user {
+			return fmt.Errorf("taking the agent's user: it is %d: %w", now, err)
+		}
+	}
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var rights [2]unix.CapUserData
+	if err := unix.Capget(&header, &rights[0]); err != nil {
+		return fmt.Errorf("keeping rights: %w", err)
+	}
+	for i := range rights {
+		rights[i].Effective = rights[i].Permitted
+	}
+	if err := unix.Capset(&header, &rights[0]); err != nil {
+		return fmt.Errorf("keeping rights: %w", err)
+	}
+	return nil
+}
+
+// mounted is for kernels that want the folders mounted: each over itself in a
+// mount namespace that ends with the thread. The overlay keeps what it needs.
+func (s *shown) mounted() (int, error) {
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		return -1, fmt.Errorf("%w: making a mount namespace: %w", ErrRefused, err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return -1, fmt.Errorf("%w: making mounts private: %w", ErrRefused, err)
+	}
+	for i, tree := range s.trees {
+		if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.places[i], unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return -1, fmt.Errorf("%w: mounting %s: %w", ErrRefused, s.places[i], err)
+		}
+	}
+	return s.Tree(s.places[0])
+}
