@@ -93,6 +93,7 @@ func (c *commit) publish(ctx context.Context, key string) error {
 	err := c.lib.blobs.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
+		c.lib.learn(ctx, c.org, c.packs.mine)
 		return nil
 	case errors.Is(err, blob.ErrExists):
 		c.discard(ctx)

@@ -31,6 +31,10 @@ type Options struct {
 	Limits  Limits
 	// IDs mints the names of packs. nil uses the system's clock and randomness.
 	IDs *stint.IDs
+	// Index finds chunks for the exchange of single chunks; without one they
+	// all count as missing.
+	Index Index
+	Now   func() time.Time // nil: time.Now
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -78,11 +82,17 @@ type Library struct {
 	ids     *stint.IDs
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
+
+	exchange exchange
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
 	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs}
+	l.exchange = exchange{index: o.Index, now: o.Now, looked: map[string]time.Time{}}
+	if o.Now == nil {
+		l.exchange.now = time.Now
+	}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()

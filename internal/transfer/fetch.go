@@ -21,7 +21,8 @@ const (
 // want is a chunk to fetch.
 type want struct {
 	wire.Chunk
-	number int64 // in the version
+	item  int // the entry that it is of
+	index int // in that entry
 }
 
 // batch is chunks that are fetched together, and their contents.
@@ -39,7 +40,7 @@ func (p *pull) wants() []*batch {
 	var b *batch
 	size := uint32(0)
 	seen := map[wire.Hash]bool{}
-	for _, i := range p.items {
+	for at, i := range p.items {
 		for n, c := range i.Chunks {
 			if _, ok := p.places[c.Hash]; i.keep || ok || seen[c.Hash] {
 				continue
@@ -49,7 +50,7 @@ func (p *pull) wants() []*batch {
 				b, size = &batch{ready: make(chan struct{})}, 0
 				all = append(all, b)
 			}
-			b.wants = append(b.wants, want{c, i.number + int64(n)})
+			b.wants = append(b.wants, want{c, at, n})
 			size += c.Raw
 		}
 	}
@@ -70,11 +71,7 @@ func (p *pull) fetch(ctx context.Context, b *batch) error {
 }
 
 func (p *pull) fetchSome(ctx context.Context, b *batch, codec *content.Codec) error {
-	var s wire.Selection
-	for _, w := range b.wants[len(b.contents):] {
-		s.Add(w.number)
-	}
-	question := s.Append(nil)
+	question := p.selection(b.wants[len(b.contents):]).Append(nil)
 	in, err := p.remote.OpenChunks(ctx, question)
 	if err != nil {
 		return &final{err}
@@ -84,6 +81,19 @@ func (p *pull) fetchSome(ctx context.Context, b *batch, codec *content.Codec) er
 	_, _ = io.CopyN(io.Discard, counted, 1) // a connection that was read to its end is used again
 	b.wire += int64(len(question)) + counted.n
 	return errors.Join(err, in.Close())
+}
+
+// selection counts from the first entry of which something is wanted.
+func (p *pull) selection(wants []want) *wire.Selection {
+	s := &wire.Selection{}
+	first := wants[0].item
+	if first > 0 {
+		s.After = p.items[first-1].Path
+	}
+	for _, w := range wants {
+		s.Add(p.items[w.item].number - p.items[first].number + int64(w.index))
+	}
+	return s
 }
 
 func (b *batch) read(frames *wire.FrameReader, codec *content.Codec) error {

@@ -140,13 +140,18 @@ func (m *memory) OpenChunks(_ context.Context, selection []byte) (io.ReadCloser,
 		return nil, err
 	}
 	var chunks []wire.Hash
+	begun := selected.After == ""
 	for _, e := range entries(m.t, m.tree) {
+		if !begun {
+			begun = e.Path == selected.After
+			continue
+		}
 		for _, c := range e.Chunks {
 			chunks = append(chunks, c.Hash)
 		}
 	}
 	b := wire.AppendFramesHead(nil)
-	for _, r := range selected {
+	for _, r := range selected.Ranges {
 		for _, h := range chunks[r.First:][:r.Count] {
 			f := m.chunks[h]
 			b = wire.AppendFrame(b, &f)

@@ -71,6 +71,7 @@ type writer struct {
 	*pull
 	ctx   context.Context
 	ahead chan *batch
+	at    int    // the item being written
 	batch *batch // the one being used up
 	used  int    // of its contents
 	in    place
@@ -86,10 +87,11 @@ type place struct {
 
 func (w *writer) all() error {
 	defer w.leave()
-	for _, i := range w.items {
+	for n, i := range w.items {
 		if err := w.ctx.Err(); err != nil {
 			return context.Cause(w.ctx)
 		}
+		w.at = n
 		if err := w.item(i); err != nil {
 			return fmt.Errorf("write %s: %w", i.Path, err)
 		}
@@ -286,6 +288,9 @@ func (w *writer) fill(i *item, f *os.File) error {
 	}
 	part, offset := partName(i.Entry), int64(0)
 	for n, c := range i.Chunks {
+		if err := w.ctx.Err(); err != nil {
+			return context.Cause(w.ctx)
+		}
 		chunk, at, err := w.chunk(i, n, f)
 		if err != nil {
 			return err
@@ -334,7 +339,7 @@ func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) 
 	}
 	// The file that had it was replaced meanwhile.
 	delete(w.places, c.Hash)
-	b := &batch{wants: []want{{c, i.number + int64(n)}}}
+	b := &batch{wants: []want{{c, w.at, n}}}
 	if err := w.fetch(w.ctx, b); err != nil {
 		return nil, location{}, err
 	}

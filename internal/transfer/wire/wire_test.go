@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -165,8 +166,8 @@ func TestFramesComeBack(t *testing.T) {
 	want := []wire.Frame{{sum("a"), 1, []byte("segment")}, {sum("b"), wire.MaxChunk, bytes.Repeat([]byte("x"), wire.MaxChunk)}}
 	b := frames(want...)
 	got, err := readFrames(b)
-	if d := cmp.Diff(want, got); d != "" || err != nil {
-		t.Error(d, err)
+	if err != nil || len(got) != 2 || !reflect.DeepEqual(want, got) { // cmp takes long for large slices
+		t.Errorf("%d frames came back, or others, %v", len(got), err)
 	}
 	if want := len("stint-c1") + wire.FrameSize(7) + wire.FrameSize(wire.MaxChunk) + 8; len(b) != want {
 		t.Errorf("they have %d bytes, not %d", len(b), want)
@@ -204,19 +205,23 @@ func TestNames(t *testing.T) {
 
 func TestSelection(t *testing.T) {
 	t.Parallel()
-	var s wire.Selection
+	s := wire.Selection{After: "a/b"}
 	for _, n := range []int64{0, 1, 2, 7, 9, 10, 5000} {
 		s.Add(n)
 	}
-	want := wire.Selection{{0, 3}, {7, 1}, {9, 2}, {5000, 1}}
-	if d := cmp.Diff(want, s); d != "" || s.Len() != 7 {
-		t.Error(d, s.Len())
+	want := wire.Selection{"a/b", []wire.Range{{0, 3}, {7, 1}, {9, 2}, {5000, 1}}}
+	if d := cmp.Diff(want, s); d != "" {
+		t.Error(d)
 	}
 	got, err := wire.ReadSelection(bytes.NewReader(s.Append(nil)))
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)
 	}
-	for _, bad := range []string{"", "\x00", "\x00\x00", "\x00\x01\x00\x01", "\x80", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\xff\xff\xff\xff\x7f\x01"} {
+	for _, bad := range []string{
+		"", "\x00", "\x80", "\x02a", "\x00\x00", "\x00\x00\x00", "\x00\x00\x01\x00\x01", "\x00\x80",
+		"\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\x00\xff\xff\xff\xff\x7f\x01",
+		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+	} {
 		if got, err := wire.ReadSelection(strings.NewReader(bad)); !errors.Is(err, wire.ErrMalformed) {
 			t.Errorf("%q gave %v, %v", bad, got, err)
 		}
@@ -228,9 +233,9 @@ func TestSelection(t *testing.T) {
 func FuzzReaders(f *testing.F) {
 	f.Add(tree(f, folder("a"), file("a/b", "1", "2"), link("c", "a")))
 	f.Add(frames(wire.Frame{Hash: sum("a"), Raw: 1, Segment: []byte("segment")}))
-	f.Add(wire.Selection{{0, 3}, {7, 1}}.Append(nil))
+	f.Add((&wire.Selection{"a", []wire.Range{{0, 3}, {7, 1}}}).Append(nil))
+	z, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		z, _ := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 		for _, b := range [][]byte{b, z.EncodeAll(append([]byte("stint-t1"), b...), nil)} {
 			if entries, err := readTree(b); err == nil {
 				again, err := readTree(tree(t, entries...))

@@ -1,0 +1,316 @@
+package content
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
+	"github.com/stint-dev/stint/internal/transfer/wire"
+)
+
+// FromEntries stores a tree in the form of package wire, whose chunks the
+// organisation's storage has: a chunk that it lacks is a *stint.Error with the
+// code chunks_missing. parent is the digest of a version whose pages and
+// chunks can be taken over ("" = none).
+//
+// What the tree says of its files is checked: cut as the library cuts, lengths
+// as they are stored, and the sum of a file of several chunks by reading them,
+// unless the parent has the very file. So the tree's digest is as true as that
+// of an archive. Links must stay in the tree.
+func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Reader) (ref Ref, err error) {
+	c, err := l.begin(ctx, org, "")
+	if err != nil {
+		return Ref{}, err
+	}
+	defer func() { err = joined(err, c.close()) }()
+	a := &assembly{
+		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)},
+		summed: map[string]bool{}, packs: map[string]bool{},
+	}
+	defer func() { err = joined(err, a.close()) }()
+	if err := a.inherit(ctx, parent); err != nil {
+		return Ref{}, err
+	}
+	if err := l.look(ctx, org, false); err != nil {
+		return Ref{}, err
+	}
+	if err := a.read(ctx, r); err != nil {
+		return Ref{}, err
+	}
+	if err := a.write(ctx); err != nil {
+		return Ref{}, err
+	}
+	return c.seal(ctx)
+}
+
+// assembly makes a tree of chunks that are stored.
+type assembly struct {
+	unpacker
+	lib    *Library
+	commit *commit
+	base   *cursor // in the parent; nil without one
+	stop   func()
+
+	entries int64
+	missing int64
+	looked  bool            // at all packs, as a chunk was missing
+	summed  map[string]bool // paths of files whose sums need a check
+	packs   map[string]bool // those that were seen to exist
+}
+
+func (a *assembly) close() error {
+	if a.stop != nil {
+		a.stop()
+	}
+	return a.arrivals.close()
+}
+
+func (a *assembly) inherit(ctx context.Context, parent string) error {
+	if parent == "" {
+		return nil
+	}
+	m, err := a.lib.manifest(ctx, a.commit.org, parent)
+	if err != nil {
+		return fmt.Errorf("reading the parent version: %w", err)
+	}
+	a.commit.manifest.base = m
+	next, stop := iter.Pull2(m.entries(ctx))
+	a.base, a.stop = &cursor{next: next}, stop
+	a.base.advance()
+	return nil
+}
+
+// former gives the parent's entry at path. Paths ascend from call to call.
+func (a *assembly) former(path string) (*entry, error) {
+	if a.base == nil {
+		return nil, nil
+	}
+	for a.base.entry != nil && comparePaths(a.base.entry.path, path) < 0 {
+		a.base.advance()
+	}
+	if a.base.err != nil {
+		return nil, fmt.Errorf("reading the parent version: %w", a.base.err)
+	}
+	if e := a.base.entry; e != nil && e.path == path {
+		return e, nil
+	}
+	return nil, nil
+}
+
+// read spools the entries, with the places of their chunks.
+func (a *assembly) read(ctx context.Context, r io.Reader) error {
+	tree, err := wire.NewTreeReader(r)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for ctx.Err() == nil {
+		w, err := tree.Next()
+		if errors.Is(err, io.EOF) {
+			return a.complete()
+		} else if err != nil {
+			return refuseForm("The tree's entries", err)
+		}
+		e, err := a.entry(w)
+		if err == nil {
+			err = a.resolve(ctx, e)
+		}
+		if err == nil {
+			err = a.arrive(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (a *assembly) complete() error {
+	if a.missing > 0 {
+		return &stint.Error{
+			Kind: stint.Conflict, Code: stint.CodeChunksMissing,
+			Message: fmt.Sprintf("The server lacks %d chunks of the tree. Ask which, send them and push the tree again.", a.missing),
+		}
+	}
+	return a.checkDotted()
+}
+
+// entry checks what can be checked without the store.
+func (a *assembly) entry(w *wire.Entry) (*entry, error) {
+	if a.entries++; a.entries > a.limits.Entries {
+		return nil, refuseSize("The tree has more than %d entries.", a.limits.Entries)
+	}
+	path, err := a.limits.cleanPath(w.Path)
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{path: path, mode: w.Mode, sec: w.Sec, nsec: w.Nsec, target: w.Target}
+	e.sec = min(max(e.sec, firstSecond), lastSecond)
+	switch w.Kind {
+	case wire.Folder:
+		e.kind = folder
+	case wire.Link:
+		e.kind, e.mode = symlink, 0o777
+	default:
+		e.kind, e.size, e.sum = file, w.Size, w.Sum
+		for _, c := range w.Chunks {
+			e.chunks = append(e.chunks, chunk{hash: c.Hash, raw: c.Raw})
+		}
+		if !wellCut(e) {
+			return nil, refuse("The file '%s' is not cut into chunks as it must be.", shown(path))
+		}
+	}
+	return e, a.checkSize(e, e.size)
+}
+
+// wellCut holds the lengths of chunks to what cutting gives, which keeps
+// foreign trees from having far more chunks than others of their size.
+func wellCut(e *entry) bool {
+	if e.size <= wholeFile {
+		return len(e.chunks) <= 1
+	}
+	for _, c := range e.chunks[:len(e.chunks)-1] {
+		if c.raw <= minChunk {
+			return false
+		}
+	}
+	return len(e.chunks) > 1
+}
+
+// resolve finds the places of a file's chunks.
+func (a *assembly) resolve(ctx context.Context, e *entry) error {
+	if len(e.chunks) == 0 {
+		return nil
+	}
+	old, err := a.former(e.path)
+	if err != nil {
+		return err
+	}
+	if old != nil && old.sum == e.sum && slices.EqualFunc(old.chunks, e.chunks, sameChunk) {
+		e.chunks = old.chunks
+		return nil
+	}
+	if len(e.chunks) > 1 {
+		a.summed[e.path] = true
+	}
+	for i := range e.chunks {
+		if err := a.place(ctx, e, &e.chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sameChunk(a, b chunk) bool { return a.hash == b.hash && a.raw == b.raw }
+
+func (a *assembly) place(ctx context.Context, e *entry, c *chunk) error {
+	at, ok, err := a.find(ctx, c.hash)
+	if err == nil && !ok && !a.looked {
+		a.looked = true
+		if err = a.lib.look(ctx, a.commit.org, true); err == nil {
+			at, ok, err = a.find(ctx, c.hash)
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		a.missing++
+	case at.Raw != c.raw:
+		return refuse("A chunk of the file '%s' does not have the length that the tree says.", shown(e.path))
+	}
+	c.at = place{pack: at.Pack, offset: at.Offset, stored: at.Stored, crc: at.CRC}
+	return nil
+}
+
+// find gives a place of a chunk in a pack that exists.
+func (a *assembly) find(ctx context.Context, h hash) (chunkindex.Place, bool, error) {
+	for {
+		at, ok, err := a.lib.find(a.commit.org, h)
+		if err != nil || !ok {
+			return at, false, err
+		}
+		if exists, err := a.exists(ctx, at.Pack); err != nil || exists {
+			return at, exists, err
+		}
+	}
+}
+
+// exists tells whether a pack that the index names is still there, and has the
+// index forget one that is not.
+func (a *assembly) exists(ctx context.Context, pack string) (bool, error) {
+	if a.packs[pack] {
+		return true, nil
+	}
+	_, err := a.lib.blobs.Stat(ctx, packKey(a.commit.org, pack))
+	if err != nil && !errors.Is(err, blob.ErrNotFound) {
+		return false, fmt.Errorf("looking at a pack: %w", err)
+	}
+	if err == nil {
+		a.packs[pack] = true
+		return true, nil
+	}
+	if err := a.lib.exchange.index.Drop(a.commit.org, []string{pack}); err != nil {
+		return false, fmt.Errorf("forgetting a pack: %w", err)
+	}
+	return false, nil
+}
+
+// write hands the entries to the manifest, and checks sums on the way.
+func (a *assembly) write(ctx context.Context) error {
+	check := sumCheck{fetch: fetcher{store: a.lib.blobs, org: a.commit.org}}
+	err := a.writeChecked(ctx, &check)
+	return joined(err, check.fetch.close())
+}
+
+func (a *assembly) writeChecked(ctx context.Context, check *sumCheck) error {
+	tree := arrange{limits: a.limits, take: a.commit.manifest.add}
+	for e, err := range a.arrivals.sorted() {
+		if err == nil && a.summed[e.path] {
+			err = check.file(ctx, e)
+		}
+		if err == nil {
+			err = tree.add(e)
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return tree.flush()
+}
+
+// sumCheck reads files back.
+type sumCheck struct {
+	fetch         fetcher
+	expander      expander
+	stored, plain []byte
+}
+
+func (s *sumCheck) file(ctx context.Context, e *entry) error {
+	sum := sha256.New()
+	for i := range e.chunks {
+		c := &e.chunks[i]
+		s.stored, s.plain = resized(s.stored, int(c.at.stored)), resized(s.plain, int(c.raw))
+		if err := s.fetch.read(ctx, c.at.pack, int64(c.at.offset), s.stored); err != nil {
+			return err
+		}
+		if err := s.expander.chunk(s.plain, s.stored, c); err != nil {
+			return err
+		}
+		sum.Write(s.plain)
+	}
+	if hash(sum.Sum(nil)) != e.sum {
+		return refuse("The file '%s' does not have the SHA-256 that the tree says.", shown(e.path))
+	}
+	return nil
+}
