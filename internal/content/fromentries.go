@@ -30,7 +30,7 @@ func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Read
 		return Ref{}, err
 	}
 	defer func() { err = joined(err, c.close()) }()
-	a := &assembly{
+	a := &composing{
 		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)},
 		summed: map[string]bool{}, packs: map[string]bool{},
 	}
@@ -50,8 +50,8 @@ func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Read
 	return c.seal(ctx)
 }
 
-// assembly makes a tree of chunks that are stored.
-type assembly struct {
+// composing makes a tree of chunks that are stored.
+type composing struct {
 	unpacker
 	lib    *Library
 	commit *commit
@@ -65,14 +65,14 @@ type assembly struct {
 	packs   map[string]bool // those that were seen to exist
 }
 
-func (a *assembly) close() error {
+func (a *composing) close() error {
 	if a.stop != nil {
 		a.stop()
 	}
 	return a.arrivals.close()
 }
 
-func (a *assembly) inherit(ctx context.Context, parent string) error {
+func (a *composing) inherit(ctx context.Context, parent string) error {
 	if parent == "" {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (a *assembly) inherit(ctx context.Context, parent string) error {
 }
 
 // former gives the parent's entry at path. Paths ascend from call to call.
-func (a *assembly) former(path string) (*entry, error) {
+func (a *composing) former(path string) (*entry, error) {
 	if a.base == nil {
 		return nil, nil
 	}
@@ -105,7 +105,7 @@ func (a *assembly) former(path string) (*entry, error) {
 }
 
 // read spools the entries, with the places of their chunks.
-func (a *assembly) read(ctx context.Context, r io.Reader) error {
+func (a *composing) read(ctx context.Context, r io.Reader) error {
 	tree, err := wire.NewTreeReader(r)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (a *assembly) read(ctx context.Context, r io.Reader) error {
 	return context.Cause(ctx)
 }
 
-func (a *assembly) complete() error {
+func (a *composing) complete() error {
 	if a.missing > 0 {
 		return &stint.Error{
 			Kind: stint.Conflict, Code: stint.CodeChunksMissing,
@@ -143,7 +143,7 @@ func (a *assembly) complete() error {
 }
 
 // entry checks what can be checked without the store.
-func (a *assembly) entry(w *wire.Entry) (*entry, error) {
+func (a *composing) entry(w *wire.Entry) (*entry, error) {
 	if a.entries++; a.entries > a.limits.Entries {
 		return nil, refuseSize("The tree has more than %d entries.", a.limits.Entries)
 	}
@@ -185,7 +185,7 @@ func wellCut(e *entry) bool {
 }
 
 // resolve finds the places of a file's chunks.
-func (a *assembly) resolve(ctx context.Context, e *entry) error {
+func (a *composing) resolve(ctx context.Context, e *entry) error {
 	if len(e.chunks) == 0 {
 		return nil
 	}
@@ -210,7 +210,7 @@ func (a *assembly) resolve(ctx context.Context, e *entry) error {
 
 func sameChunk(a, b chunk) bool { return a.hash == b.hash && a.raw == b.raw }
 
-func (a *assembly) place(ctx context.Context, e *entry, c *chunk) error {
+func (a *composing) place(ctx context.Context, e *entry, c *chunk) error {
 	at, ok, err := a.find(ctx, c.hash)
 	if err == nil && !ok && !a.looked {
 		a.looked = true
@@ -231,7 +231,7 @@ func (a *assembly) place(ctx context.Context, e *entry, c *chunk) error {
 }
 
 // find gives a place of a chunk in a pack that exists.
-func (a *assembly) find(ctx context.Context, h hash) (chunkindex.Place, bool, error) {
+func (a *composing) find(ctx context.Context, h hash) (chunkindex.Place, bool, error) {
 	for {
 		at, ok, err := a.lib.find(a.commit.org, h)
 		if err != nil || !ok {
@@ -245,7 +245,7 @@ func (a *assembly) find(ctx context.Context, h hash) (chunkindex.Place, bool, er
 
 // exists tells whether a pack that the index names is still there, and has the
 // index forget one that is not.
-func (a *assembly) exists(ctx context.Context, pack string) (bool, error) {
+func (a *composing) exists(ctx context.Context, pack string) (bool, error) {
 	if a.packs[pack] {
 		return true, nil
 	}
@@ -264,13 +264,13 @@ func (a *assembly) exists(ctx context.Context, pack string) (bool, error) {
 }
 
 // write hands the entries to the manifest, and checks sums on the way.
-func (a *assembly) write(ctx context.Context) error {
+func (a *composing) write(ctx context.Context) error {
 	check := sumCheck{fetch: fetcher{store: a.lib.blobs, org: a.commit.org}}
 	err := a.writeChecked(ctx, &check)
 	return joined(err, check.fetch.close())
 }
 
-func (a *assembly) writeChecked(ctx context.Context, check *sumCheck) error {
+func (a *composing) writeChecked(ctx context.Context, check *sumCheck) error {
 	tree := arrange{limits: a.limits, take: a.commit.manifest.add}
 	for e, err := range a.arrivals.sorted() {
 		if err == nil && a.summed[e.path] {

@@ -28,6 +28,7 @@ type Library interface {
 	Open(ctx context.Context, org, digest, path string) (content.File, stint.FileEntry, error)
 	Diff(ctx context.Context, org, from, to string) ([]stint.FileChange, error)
 	Archive(ctx context.Context, org, digest string) (*content.Archive, error)
+	Exchange
 }
 
 // Config is what a Service needs. Now and Random default to the real clock
