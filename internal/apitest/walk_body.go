@@ -241,7 +241,7 @@ func (w *walk) fillChunks(s *shot, valid bool) {
 	}{
 		{"cut short", kind, good[:len(good)-1], true},
 		{"something else", kind, []byte("hello"), true},
-		{"nothing", kind, nil, kind != wire.NamesType},
+		{"nothing", kind, []byte{}, kind != wire.NamesType},
 		{"wrong Content-Type", "application/json", []byte("{}"), true},
 		{"no Content-Type", "", good, true},
 		{"far numbers", kind, bytes.Repeat([]byte{0xff}, 31), true},

@@ -14,32 +14,43 @@ import (
 type commit struct {
 	lib      *Library
 	org      string
-	known    *known
+	stock    *stock
 	packs    *packer
 	manifest *manifestWriter
 }
 
-// begin prepares a commit that need not store what the parent holds. The
-// caller closes it.
-func (l *Library) begin(ctx context.Context, org, parent string) (*commit, error) {
+// begin prepares a commit. The caller closes it.
+func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
-	c := &commit{
-		lib: l, org: org, known: newKnown(l.tempDir),
-		packs: newPacker(ctx, l.blobs, org, func() string { return l.ids.New("") }),
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return nil, err
 	}
-	c.manifest = newManifestWriter(l)
-	if parent != "" {
-		if err := c.inherit(ctx, parent); err != nil {
-			return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
-		}
+	c := &commit{
+		lib: l, org: org, packs: newPacker(ctx, l, org), manifest: newManifestWriter(l),
+		stock: &stock{org: org, index: l.index, condemned: condemned, known: newKnown(l.tempDir), borrowed: map[string]bool{}},
+	}
+	c.manifest.condemned = condemned
+	return c, nil
+}
+
+// beginAfter prepares a commit that need not store what the parent holds. The
+// caller closes it.
+func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, error) {
+	c, err := l.begin(ctx, org)
+	if err != nil || parent == "" {
+		return c, err
+	}
+	if err := c.inherit(ctx, parent); err != nil {
+		return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
 	}
 	return c, nil
 }
 
 func (c *commit) close() error {
-	return errors.Join(c.packs.close(), c.known.close(), c.manifest.close())
+	return errors.Join(c.packs.close(), c.stock.known.close(), c.manifest.close())
 }
 
 // inherit learns the pages and chunks of the parent version.
@@ -54,12 +65,52 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 			return err
 		}
 		for i := range e.chunks {
-			if err := c.known.add(e.chunks[i].hash, e.chunks[i].at); err != nil {
+			at := e.chunks[i].at
+			if c.stock.condemned.pack(at.pack) {
+				continue
+			}
+			if err := c.stock.known.add(e.chunks[i].hash, at); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// rescue stores those chunks of e anew that rest in condemned packs, as they
+// are there.
+func (c *commit) rescue(ctx context.Context, e *entry) error {
+	var x expander
+	for i := range e.chunks {
+		k := &e.chunks[i]
+		if !c.stock.condemned.pack(k.at.pack) {
+			continue
+		}
+		at, ok, err := c.stock.known.find(k.hash)
+		if !ok && err == nil {
+			at, err = c.copyChunk(ctx, &x, k)
+		}
+		if err != nil {
+			return fmt.Errorf("storing a part of %q anew: %w", e.path, err)
+		}
+		k.at = at
+	}
+	return nil
+}
+
+func (c *commit) copyChunk(ctx context.Context, x *expander, k *chunk) (place, error) {
+	b, err := c.lib.fetch(ctx, packKey(c.org, k.at.pack), int64(k.at.offset), int64(k.at.stored))
+	if err != nil {
+		return place{}, err
+	}
+	if err := x.chunk(make([]byte, k.raw), b, k); err != nil {
+		return place{}, err
+	}
+	at, err := c.packs.add(segment{kind: chunkSegment, hash: k.hash, raw: k.raw, crc: k.at.crc}, b)
+	if err != nil {
+		return place{}, err
+	}
+	return at, c.stock.known.add(k.hash, at)
 }
 
 // seal stores what is new: packs, then the root. When the same tree is
@@ -69,6 +120,7 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
+	ref.Epoch = c.stock.condemned.epoch
 	key := manifestKey(c.org, ref.Digest)
 	switch exists, err := c.lib.exists(ctx, key); {
 	case err != nil:
@@ -77,7 +129,10 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 		c.discard(ctx)
 		return ref, nil
 	}
-	err = c.manifest.settle(c.packs)
+	err = c.checkBorrowed(ctx)
+	if err == nil {
+		err = c.manifest.settle(c.packs)
+	}
 	if err == nil {
 		err = c.packs.publish(ctx)
 	}
@@ -93,7 +148,7 @@ func (c *commit) publish(ctx context.Context, key string) error {
 	err := c.lib.blobs.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
-		c.lib.learn(ctx, c.org, c.packs.mine)
+		c.packs.learn(c.lib.index)
 		return nil
 	case errors.Is(err, blob.ErrExists):
 		c.discard(ctx)

@@ -12,19 +12,8 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/transfer/wire"
 )
-
-// Index finds chunks in the packs of an organisation; *chunkindex.Index is
-// one. It may lose what it was told, and is told again.
-type Index interface {
-	Find(org string, h [32]byte) (chunkindex.Place, bool, error)
-	Add(org, pack string, chunks []chunkindex.Chunk) error
-	Has(org, pack string) bool
-	Drop(org string, packs []string) error
-}
 
 // Two kinds of pack must be told apart before a chunk in one may be relied
 // upon: a commit that fails deletes its packs again, those that came by
@@ -35,92 +24,61 @@ const sentPrefix = "sent-"
 // going on.
 const settled = 24 * time.Hour
 
-// exchange is the part of a library that exchanges single chunks.
-type exchange struct {
-	index Index
-	now   func() time.Time
-
-	mu     sync.Mutex // guards looked
-	looked map[string]time.Time
+// looks remembers when packs were looked for that the index does not know.
+type looks struct {
+	now  func() time.Time
+	mu   sync.Mutex // guards last
+	last map[string]time.Time
 }
 
 // lookAgain is how long a look at the packs of an organisation counts.
 const lookAgain = 10 * time.Second
 
-// find gives a chunk of a pack that can be relied upon.
-func (l *Library) find(org string, h hash) (chunkindex.Place, bool, error) {
-	if l.exchange.index == nil {
-		return chunkindex.Place{}, false, nil
+// due tells whether to look; urgent says that it must be.
+func (x *looks) due(org string, urgent bool) bool {
+	now := x.now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !urgent && now.Sub(x.last[org]) < lookAgain {
+		return false
 	}
-	at, ok, err := l.exchange.index.Find(org, h)
-	if err != nil {
-		return at, false, fmt.Errorf("looking for a chunk: %w", err)
-	}
-	return at, ok, nil
-}
-
-// learn tells the index what packs hold that stay. What it does not learn is
-// found later or sent again.
-func (l *Library) learn(ctx context.Context, org string, packs []string) {
-	if l.exchange.index == nil {
-		return
-	}
-	for _, id := range packs {
-		if err := l.learnPack(ctx, org, id); err != nil {
-			return
-		}
-	}
-}
-
-func (l *Library) learnPack(ctx context.Context, org, id string) error {
-	if l.exchange.index.Has(org, id) {
-		return nil
-	}
-	segments, err := l.packFooter(ctx, org, id)
-	if err != nil {
-		return err
-	}
-	chunks := make([]chunkindex.Chunk, 0, len(segments))
-	for _, s := range segments {
-		if s.kind == chunkSegment {
-			chunks = append(chunks, chunkindex.Chunk{Hash: s.hash, Offset: s.offset, Stored: s.stored, Raw: s.raw, CRC: s.crc})
-		}
-	}
-	return l.exchange.index.Add(org, id, chunks)
+	x.last[org] = now
+	return true
 }
 
 // look tells the index about packs that it does not know: those that another
 // server stored and those that it has lost. Unless urgent, it does so now and
 // then only.
 func (l *Library) look(ctx context.Context, org string, urgent bool) error {
-	x := &l.exchange
-	if x.index == nil {
+	if l.index == nil || !l.looks.due(org, urgent) {
 		return nil
 	}
-	now := x.now()
-	x.mu.Lock()
-	recent := now.Sub(x.looked[org]) < lookAgain
-	if urgent || !recent {
-		x.looked[org] = now
-	}
-	x.mu.Unlock()
-	if recent && !urgent {
-		return nil
-	}
-	prefix, old := org+"/packs/", stint.ULIDAt(now.Add(-settled))
-	for info, err := range l.blobs.List(ctx, prefix) {
+	old := stint.ULIDAt(l.looks.now().Add(-settled))
+	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
-		id := strings.TrimPrefix(info.Key, prefix)
-		if !strings.HasPrefix(id, sentPrefix) && id >= old {
+		id := strings.TrimPrefix(info.Key, packKey(org, ""))
+		if !strings.HasPrefix(id, sentPrefix) && id >= old || l.index.Has(org, id) {
 			continue
 		}
-		if err := l.learnPack(ctx, org, id); err != nil && !errors.Is(err, blob.ErrNotFound) && !errors.Is(err, errDamaged) {
+		if err := l.learn(ctx, org, id); err != nil && !errors.Is(err, errDamaged) {
 			return err
 		}
 	}
 	return nil
+}
+
+// available tells whether a chunk rests in a pack that may be built upon.
+func (l *Library) available(c *condemned, h hash) (bool, error) {
+	if l.index == nil {
+		return false, nil
+	}
+	at, ok, err := l.index.Find(c.org, h)
+	if err != nil {
+		return false, fmt.Errorf("looking for a chunk: %w", err)
+	}
+	return ok && !c.pack(at.Pack), nil
 }
 
 // Missing gives those of the chunks that the organisation's storage lacks, in
@@ -132,9 +90,13 @@ func (l *Library) Missing(ctx context.Context, org string, chunks [][32]byte) ([
 	if err := l.look(ctx, org, false); err != nil {
 		return nil, err
 	}
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return nil, err
+	}
 	missing := make([][32]byte, 0, len(chunks))
 	for _, h := range chunks {
-		switch _, ok, err := l.find(org, h); {
+		switch ok, err := l.available(&condemned, h); {
 		case err != nil:
 			return nil, err
 		case !ok:
@@ -161,10 +123,15 @@ func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done 
 	if err := checkOrg(org); err != nil {
 		return Put{}, err
 	}
-	packs := newPacker(ctx, l.blobs, org, func() string { return l.ids.New(sentPrefix) })
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return Put{}, err
+	}
+	packs := newPacker(ctx, l, org)
 	defer func() { err = joined(err, packs.close()) }()
-	packs.stage(l.tempDir)
-	p := &put{lib: l, org: org, packs: packs, seen: map[hash]struct{}{}}
+	packs.mint = func() string { return l.ids.New(sentPrefix) }
+	packs.stage()
+	p := &put{lib: l, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
 	frames := wire.NewFrameReader(r)
 	for ctx.Err() == nil {
 		f, err := frames.Next()
@@ -183,19 +150,19 @@ func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done 
 	if err := packs.publish(ctx); err != nil {
 		return Put{}, err
 	}
-	l.learn(ctx, org, packs.mine)
+	packs.learn(l.index)
 	return p.done, nil
 }
 
 // put is one PutChunks.
 type put struct {
-	lib   *Library
-	org   string
-	packs *packer
-	codec Codec
-	plain []byte
-	seen  map[hash]struct{}
-	done  Put
+	lib       *Library
+	condemned condemned
+	packs     *packer
+	codec     Codec
+	plain     []byte
+	seen      map[hash]struct{}
+	done      Put
 }
 
 func (p *put) chunk(f *wire.Frame) error {
@@ -211,7 +178,7 @@ func (p *put) chunk(f *wire.Frame) error {
 		return nil
 	}
 	p.seen[f.Hash] = struct{}{}
-	if _, stored, err := p.lib.find(p.org, f.Hash); err != nil || stored {
+	if stored, err := p.lib.available(&p.condemned, f.Hash); err != nil || stored {
 		return err
 	}
 	b, err := p.codec.Segment(plain)

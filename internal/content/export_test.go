@@ -74,6 +74,15 @@ func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error)
 	return out, nil
 }
 
+// PacksOf lists the packs that a tree rests in.
+func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, error) {
+	m, err := l.manifest(ctx, org, digest)
+	if err != nil {
+		return nil, err
+	}
+	return m.root.packs, nil
+}
+
 // Reencoded reads a root without its checksum and writes it again.
 func Reencoded(body []byte) ([]byte, error) {
 	x, err := decodeRootBody(body)

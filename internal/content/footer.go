@@ -48,10 +48,10 @@ func (s *segment) append(b []byte) []byte {
 	return b
 }
 
-// appendTrailer completes a pack whose footer's records are given.
-func appendTrailer(b, records []byte) []byte {
-	sum := sha256.Sum256(records)
-	b = binary.LittleEndian.AppendUint64(b, uint64(len(records)))
+// appendTrailer completes a footer's records.
+func appendTrailer(b []byte) []byte {
+	sum := sha256.Sum256(b)
+	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)))
 	return append(append(b, sum[:]...), footerMagic...)
 }
 

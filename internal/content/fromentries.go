@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/transfer/wire"
 )
 
@@ -24,15 +24,32 @@ import (
 // as they are stored, and the sum of a file of several chunks by reading them,
 // unless the parent has the very file. So the tree's digest is as true as that
 // of an archive. Links must stay in the tree.
-func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Reader) (ref Ref, err error) {
-	c, err := l.begin(ctx, org, "")
+func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Reader) (Ref, error) {
+	ref, err := l.fromEntries(ctx, org, parent, r)
+	if errors.Is(err, errPackGone) {
+		err = chunksMissing("some")
+	}
+	return ref, err
+}
+
+// chunksMissing says that a tree names chunks which are not stored.
+func chunksMissing(how string) error {
+	return &stint.Error{
+		Kind: stint.Conflict, Code: stint.CodeChunksMissing,
+		Message: "The server lacks " + how + " of the chunks that the tree names. Ask which, send them and push the tree again.",
+	}
+}
+
+func (l *Library) fromEntries(ctx context.Context, org, parent string, r io.Reader) (ref Ref, err error) {
+	c, err := l.begin(ctx, org)
 	if err != nil {
 		return Ref{}, err
 	}
 	defer func() { err = joined(err, c.close()) }()
+	c.packs.stage()
 	a := &composing{
 		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)},
-		summed: map[string]bool{}, packs: map[string]bool{},
+		summed: map[string]bool{},
 	}
 	defer func() { err = joined(err, a.close()) }()
 	if err := a.inherit(ctx, parent); err != nil {
@@ -62,7 +79,6 @@ type composing struct {
 	missing int64
 	looked  bool            // at all packs, as a chunk was missing
 	summed  map[string]bool // paths of files whose sums need a check
-	packs   map[string]bool // those that were seen to exist
 }
 
 func (a *composing) close() error {
@@ -114,7 +130,7 @@ func (a *composing) read(ctx context.Context, r io.Reader) error {
 	for ctx.Err() == nil {
 		w, err := tree.Next()
 		if errors.Is(err, io.EOF) {
-			return a.complete()
+			return a.complete(ctx)
 		} else if err != nil {
 			return refuseForm("The tree's entries", err)
 		}
@@ -132,14 +148,28 @@ func (a *composing) read(ctx context.Context, r io.Reader) error {
 	return context.Cause(ctx)
 }
 
-func (a *composing) complete() error {
+func (a *composing) complete(ctx context.Context) error {
+	if err := a.checkPacks(ctx); err != nil {
+		return err
+	}
 	if a.missing > 0 {
-		return &stint.Error{
-			Kind: stint.Conflict, Code: stint.CodeChunksMissing,
-			Message: fmt.Sprintf("The server lacks %d chunks of the tree. Ask which, send them and push the tree again.", a.missing),
-		}
+		return chunksMissing(strconv.FormatInt(a.missing, 10))
 	}
 	return a.checkDotted()
+}
+
+// checkPacks looks for the packs that nothing but the index says exist, before
+// they are read.
+func (a *composing) checkPacks(ctx context.Context) error {
+	packs := slices.Sorted(maps.Keys(a.commit.stock.borrowed))
+	gone, err := a.lib.missing(ctx, a.commit.org, packs)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if err := a.lib.index.Drop(a.commit.org, gone); err != nil {
+		return fmt.Errorf("forgetting packs that are gone: %w", err)
+	}
+	return errPackGone
 }
 
 // entry checks what can be checked without the store.
@@ -201,7 +231,7 @@ func (a *composing) resolve(ctx context.Context, e *entry) error {
 		a.summed[e.path] = true
 	}
 	for i := range e.chunks {
-		if err := a.place(ctx, e, &e.chunks[i]); err != nil {
+		if err := a.place(ctx, &e.chunks[i]); err != nil {
 			return err
 		}
 	}
@@ -210,57 +240,19 @@ func (a *composing) resolve(ctx context.Context, e *entry) error {
 
 func sameChunk(a, b chunk) bool { return a.hash == b.hash && a.raw == b.raw }
 
-func (a *composing) place(ctx context.Context, e *entry, c *chunk) error {
-	at, ok, err := a.find(ctx, c.hash)
+func (a *composing) place(ctx context.Context, c *chunk) error {
+	at, ok, err := a.commit.stock.find(nil, c.hash, c.raw)
 	if err == nil && !ok && !a.looked {
 		a.looked = true
 		if err = a.lib.look(ctx, a.commit.org, true); err == nil {
-			at, ok, err = a.find(ctx, c.hash)
+			at, ok, err = a.commit.stock.find(nil, c.hash, c.raw)
 		}
 	}
-	switch {
-	case err != nil:
-		return err
-	case !ok:
+	if err == nil && !ok {
 		a.missing++
-	case at.Raw != c.raw:
-		return refuse("A chunk of the file '%s' does not have the length that the tree says.", shown(e.path))
 	}
-	c.at = place{pack: at.Pack, offset: at.Offset, stored: at.Stored, crc: at.CRC}
-	return nil
-}
-
-// find gives a place of a chunk in a pack that exists.
-func (a *composing) find(ctx context.Context, h hash) (chunkindex.Place, bool, error) {
-	for {
-		at, ok, err := a.lib.find(a.commit.org, h)
-		if err != nil || !ok {
-			return at, false, err
-		}
-		if exists, err := a.exists(ctx, at.Pack); err != nil || exists {
-			return at, exists, err
-		}
-	}
-}
-
-// exists tells whether a pack that the index names is still there, and has the
-// index forget one that is not.
-func (a *composing) exists(ctx context.Context, pack string) (bool, error) {
-	if a.packs[pack] {
-		return true, nil
-	}
-	_, err := a.lib.blobs.Stat(ctx, packKey(a.commit.org, pack))
-	if err != nil && !errors.Is(err, blob.ErrNotFound) {
-		return false, fmt.Errorf("looking at a pack: %w", err)
-	}
-	if err == nil {
-		a.packs[pack] = true
-		return true, nil
-	}
-	if err := a.lib.exchange.index.Drop(a.commit.org, []string{pack}); err != nil {
-		return false, fmt.Errorf("forgetting a pack: %w", err)
-	}
-	return false, nil
+	c.at = at
+	return err
 }
 
 // write hands the entries to the manifest, and checks sums on the way.
@@ -275,6 +267,9 @@ func (a *composing) writeChecked(ctx context.Context, check *sumCheck) error {
 	for e, err := range a.arrivals.sorted() {
 		if err == nil && a.summed[e.path] {
 			err = check.file(ctx, e)
+		}
+		if err == nil {
+			err = a.commit.rescue(ctx, e)
 		}
 		if err == nil {
 			err = tree.add(e)

@@ -15,16 +15,24 @@ import (
 // entries on, in the order in which they came.
 type intake struct {
 	line    *line[*piece]
-	known   *known
+	stock   *stock
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
+	former  *former // the chunks that the next content may have had; set by the reading goroutine
 }
 
 // buffer holds a chunk and its segment.
 type buffer struct {
-	content []byte // one byte longer than a chunk, to see whether more comes
+	content []byte // one byte longer than a chunk may be, to see whether more comes
 	segment bytes.Buffer
+}
+
+// widen makes room for a chunk of a large file.
+func (b *buffer) widen() {
+	if len(b.content) <= maxChunk {
+		b.content = append(b.content, make([]byte, maxChunk+1-len(b.content))...)
+	}
 }
 
 // piece is a chunk on its way; the last one of an entry, or one without a
@@ -33,15 +41,16 @@ type piece struct {
 	entry  *entry
 	last   bool
 	buffer *buffer // nil where there is no chunk
+	former *former
 	chunk  chunk
 	stored bool // the store has it already
 }
 
 // newIntake starts the goroutines; finish or abort ends them. take is called
 // by one goroutine.
-func newIntake(ctx context.Context, k *known, p *packer, take func(*entry) error) *intake {
+func newIntake(ctx context.Context, k *stock, p *packer, take func(*entry) error) *intake {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &intake{known: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	in := &intake{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
 	for range cap(in.buffers) {
 		in.buffers <- nil // made when first used
 	}
@@ -54,6 +63,14 @@ func (in *intake) finish() error {
 	return in.line.finish()
 }
 
+// end finishes, or aborts where reading failed with err.
+func (in *intake) end(err error) error {
+	if err != nil {
+		return in.abort(err)
+	}
+	return in.finish()
+}
+
 func (in *intake) abort(err error) error {
 	defer in.recycle()
 	return in.line.abort(err)
@@ -61,7 +78,7 @@ func (in *intake) abort(err error) error {
 
 // idle holds what the next intake need not make anew.
 var idle = struct{ buffers, compressors sync.Pool }{
-	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, maxChunk+1)} }},
+	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, wholeFile+1)} }},
 	compressors: sync.Pool{New: func() any { return newCompressor() }},
 }
 
@@ -121,6 +138,7 @@ func fill(r io.Reader, b []byte) (n int, ended bool, err error) {
 func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {
+		b.widen()
 		more, ended, err := fill(r, b.content[n:])
 		if err != nil {
 			in.buffers <- b
@@ -139,6 +157,7 @@ func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
 			in.buffers <- b
 			return err
 		}
+		next.widen()
 		n = copy(next.content, b.content[length:n])
 		if err := in.send(e, b, length, false); err != nil {
 			in.buffers <- next
@@ -161,7 +180,7 @@ func (in *intake) buffer() (*buffer, error) {
 }
 
 func (in *intake) send(e *entry, b *buffer, n int, last bool) error {
-	return in.line.send(&piece{entry: e, last: last, buffer: b, chunk: chunk{raw: uint32(n)}}, true)
+	return in.line.send(&piece{entry: e, last: last, buffer: b, former: in.former, chunk: chunk{raw: uint32(n)}}, true)
 }
 
 // worker names a chunk and, when the store lacks it, makes its segment.
@@ -170,7 +189,7 @@ func (in *intake) worker() func(*piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
 		var err error
-		if p.chunk.at, p.stored, err = in.known.find(p.chunk.hash); err != nil || p.stored {
+		if p.chunk.at, p.stored, err = in.stock.find(p.former, p.chunk.hash, p.chunk.raw); err != nil || p.stored {
 			return err
 		}
 		p.chunk.at.crc = crc32.ChecksumIEEE(content)
@@ -202,7 +221,7 @@ func (in *intake) store(p *piece) error {
 	if p.stored {
 		return nil
 	}
-	at, stored, err := in.known.find(p.chunk.hash) // an equal chunk may have come just before
+	at, stored, err := in.stock.known.find(p.chunk.hash) // an equal chunk may have come just before
 	if err != nil {
 		return err
 	}
@@ -211,7 +230,7 @@ func (in *intake) store(p *piece) error {
 		if at, err = in.packs.add(s, p.buffer.segment.Bytes()); err != nil {
 			return err
 		}
-		if err := in.known.add(p.chunk.hash, at); err != nil {
+		if err := in.stock.known.add(p.chunk.hash, at); err != nil {
 			return err
 		}
 	}

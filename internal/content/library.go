@@ -20,6 +20,9 @@ type Ref struct {
 	Digest string // SHA-256 over the logical manifest, 64 hexadecimal digits
 	Size   int64  // sum of the sizes of the files, bytes
 	Files  int64  // files; folders and links do not count
+	// Epoch is that of the collection under which the commit began, or was
+	// renewed; 0 where Options.Garbage is nil. It is no part of the tree's name.
+	Epoch int64
 }
 
 // Options adjusts a Library; the zero value works.
@@ -31,10 +34,12 @@ type Options struct {
 	Limits  Limits
 	// IDs mints the names of packs. nil uses the system's clock and randomness.
 	IDs *stint.IDs
-	// Index finds chunks for the exchange of single chunks; without one they
-	// all count as missing.
+	// Index finds chunks in packs of other trees. nil = none: chunks are found
+	// in the parent version alone.
 	Index Index
-	Now   func() time.Time // nil: time.Now
+	// Garbage tells what must not be built upon. nil = nothing is collected.
+	Garbage Garbage
+	Now     func() time.Time // nil: time.Now
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -80,18 +85,19 @@ type Library struct {
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
+	index   Index
+	garbage Garbage
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
-
-	exchange exchange
+	looks   looks
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs}
-	l.exchange = exchange{index: o.Index, now: o.Now, looked: map[string]time.Time{}}
+	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage}
+	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
 	if o.Now == nil {
-		l.exchange.now = time.Now
+		l.looks.now = time.Now
 	}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
@@ -138,7 +144,7 @@ func (l *Library) exists(ctx context.Context, key string) (bool, error) {
 	if errors.Is(err, blob.ErrNotFound) {
 		return false, nil
 	} else if err != nil {
-		return false, fmt.Errorf("looking for a manifest: %w", err)
+		return false, fmt.Errorf("looking for an object: %w", err)
 	}
 	return true, nil
 }

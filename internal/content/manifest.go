@@ -161,17 +161,11 @@ func (m *manifest) pageOf(path string) int {
 
 // find gives the entry at path, or nil.
 func (m *manifest) find(ctx context.Context, path string) (*entry, error) {
-	if len(m.root.pages) == 0 {
-		return nil, nil
-	}
-	r := pageReader{m: m}
-	entries, err := r.page(ctx, m.pageOf(path))
-	if err != nil {
-		return nil, err
-	}
-	i := sort.Search(len(entries), func(i int) bool { return comparePaths(entries[i].path, path) >= 0 })
-	if i == len(entries) || entries[i].path != path {
-		return nil, nil
-	}
-	return entries[i], nil
+	f := finder{pages: pageReader{m: m}}
+	return f.find(ctx, path)
+}
+
+// searchEntries gives the index of the entry at path.
+func searchEntries(entries []*entry, path string) (int, bool) {
+	return sort.Find(len(entries), func(i int) int { return comparePaths(path, entries[i].path) })
 }

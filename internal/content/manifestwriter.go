@@ -10,9 +10,10 @@ import (
 // spooled until settle finds them their place, as their chunks come first. It
 // serves one goroutine.
 type manifestWriter struct {
-	lib  *Library
-	base *manifest // the tree whose pages can be taken over, or nil
-	out  *spool    // the new pages, in order
+	lib       *Library
+	base      *manifest // the tree whose pages can be taken over, or nil
+	out       *spool    // the new pages, in order
+	condemned condemned
 
 	entries []*entry // of the open page
 	logical []byte   // their logical form
@@ -47,6 +48,9 @@ func (w *manifestWriter) add(e *entry) error {
 	return w.endPage()
 }
 
+// atPage tells whether the writer stands between pages.
+func (w *manifestWriter) atPage() bool { return len(w.entries) == 0 }
+
 // endPage completes the open page, if there is one.
 func (w *manifestWriter) endPage() error {
 	if len(w.entries) == 0 {
@@ -69,10 +73,29 @@ func (w *manifestWriter) basePage(p *page) int {
 		return -1
 	}
 	i := w.base.pageOf(p.first)
-	if w.base.root.pages[i].logical != p.logical {
+	if w.base.root.pages[i].logical != p.logical || !w.lasting(i) {
 		return -1
 	}
 	return i
+}
+
+// lasting tells whether page i of the base and the packs that it names may be
+// built upon.
+func (w *manifestWriter) lasting(i int) bool {
+	if len(w.condemned.keys) == 0 {
+		return true
+	}
+	from := w.base.root
+	p := &from.pages[i]
+	if w.condemned.pack(from.packs[p.pack]) {
+		return false
+	}
+	for _, n := range p.packs {
+		if w.condemned.pack(from.packs[n]) {
+			return false
+		}
+	}
+	return true
 }
 
 // takeOver adds page i of the base, which must begin where the writer stands.

@@ -1,12 +1,10 @@
 package content
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,22 +19,23 @@ const maxPack = 16 << 20
 func packKey(org, id string) string { return org + "/packs/" + id }
 
 // packer gathers segments into packs. Eager packs go to the store while the
-// commit goes on; staged ones wait until publish, all but the last in a spool.
-// It serves one goroutine.
+// commit goes on; staged ones wait until publish. It serves one goroutine.
 type packer struct {
-	store blob.Store
-	org   string
-	mint  func() string
-	id    string // of the pack being filled, "" = none
-	buf   []byte // its segments
-	foot  []byte // their records
-
-	staged  *spool // nil where packs are eager
-	waiting []stagedPack
+	store  blob.Store
+	org    string
+	mint   func() string
+	out    *spool // the pack being filled, and those staged before it
+	begin  int64  // where it begins in out
+	id     string // its ID, "" = none
+	foot   []byte // the records of its segments
+	feet   *spool // those of all packs, one after the other
+	made   []made
+	staged bool
+	ready  []stagedPack
 
 	uploads *errgroup.Group // of eager packs, one at a time
 	ctx     context.Context // of the uploads
-	spare   chan []byte     // the buffer that is not being filled
+	spare   chan *spool     // what is not being filled
 
 	mu   sync.Mutex // guards what follows
 	mine []string   // packs that the store may hold
@@ -44,24 +43,34 @@ type packer struct {
 
 // stagedPack is a complete pack in the spool.
 type stagedPack struct {
-	id     string
-	length int64
+	id            string
+	begin, length int64
 }
 
-func newPacker(ctx context.Context, store blob.Store, org string, mint func() string) *packer {
-	p := &packer{store: store, org: org, mint: mint, spare: make(chan []byte, 1)}
-	p.spare <- nil
+// made is a complete pack, wherever it is.
+type made struct {
+	id     string
+	length int64 // bytes of the pack
+	foot   int64 // bytes of its records
+}
+
+func newPacker(ctx context.Context, l *Library, org string) *packer {
+	p := &packer{
+		store: l.blobs, org: org, mint: func() string { return l.ids.New("") },
+		out: newSpool(l.tempDir), feet: newSpool(l.tempDir), spare: make(chan *spool, 1),
+	}
+	p.spare <- newSpool(l.tempDir)
 	p.uploads, p.ctx = errgroup.WithContext(ctx)
 	return p
 }
 
-// stage makes the packs wait for publish.
-func (p *packer) stage(dir string) { p.staged = &spool{dir: dir} }
+// stage makes the packs wait for publish. It comes first.
+func (p *packer) stage() { p.staged = true }
 
 // add stores a segment that s describes and tells where.
 func (p *packer) add(s segment, b []byte) (place, error) {
-	foot := len(p.foot) + footerRecord
-	if p.id != "" && (len(p.buf)+len(b)+foot+footerTrailer > maxPack || foot > maxSegments*footerRecord) {
+	foot := int64(len(p.foot) + footerRecord)
+	if p.id != "" && (p.filled()+int64(len(b))+foot+int64(footerTrailer) > maxPack || foot > maxSegments*footerRecord) {
 		if err := p.finishPack(); err != nil {
 			return place{}, err
 		}
@@ -69,45 +78,41 @@ func (p *packer) add(s segment, b []byte) (place, error) {
 	if p.id == "" {
 		p.id = p.mint()
 	}
-	p.grow(len(b))
-	s.offset, s.stored = uint32(len(p.buf)), uint32(len(b))
-	p.buf = append(p.buf, b...)
+	s.offset, s.stored = uint32(p.filled()), uint32(len(b))
 	p.foot = s.append(p.foot)
-	return place{pack: p.id, offset: s.offset, stored: s.stored, crc: s.crc}, nil
+	_, err := p.out.Write(b)
+	return place{pack: p.id, offset: s.offset, stored: s.stored, crc: s.crc}, err
 }
 
-// grow makes room for n bytes: in small steps for small commits, else for a
-// whole pack at once.
-func (p *packer) grow(n int) {
-	if need := len(p.buf) + n; need > cap(p.buf) && need > maxPack/16 {
-		p.buf = slices.Grow(p.buf, max(n, maxPack-len(p.buf)))
-	}
-}
-
-// complete adds the footer of the open pack.
-func (p *packer) complete() (id string, pack []byte) {
-	pack = appendTrailer(append(p.buf, p.foot...), p.foot)
-	id, p.id, p.foot = p.id, "", p.foot[:0]
-	return id, pack
-}
+// filled is how many bytes the open pack has.
+func (p *packer) filled() int64 { return p.out.length() - p.begin }
 
 // finishPack sends the open pack on its way.
 func (p *packer) finishPack() error {
-	id, full := p.complete()
-	if p.staged != nil {
-		p.waiting = append(p.waiting, stagedPack{id, int64(len(full))})
-		_, err := p.staged.Write(full)
-		p.buf = full[:0]
+	if _, err := p.feet.Write(p.foot); err != nil {
 		return err
 	}
+	if _, err := p.out.Write(appendTrailer(p.foot)); err != nil {
+		return err
+	}
+	p.made = append(p.made, made{p.id, p.filled(), int64(len(p.foot))})
+	full := stagedPack{p.id, p.begin, p.filled()}
+	p.id, p.foot = "", p.foot[:0]
+	if p.staged {
+		p.ready = append(p.ready, full)
+		p.begin = p.out.length()
+		return nil
+	}
+	out := p.out
 	select {
-	case p.buf = <-p.spare:
+	case p.out = <-p.spare:
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	}
 	p.uploads.Go(func() error {
-		defer func() { p.spare <- full[:0] }()
-		return p.put(p.ctx, id, bytes.NewReader(full), int64(len(full)))
+		defer func() { p.spare <- out }()
+		defer out.reset()
+		return p.put(p.ctx, full.id, out.section(0, full.length), full.length)
 	})
 	return nil
 }
@@ -127,7 +132,7 @@ func (p *packer) put(ctx context.Context, id string, r io.Reader, n int64) error
 
 // publish returns once all new packs rest in the store.
 func (p *packer) publish(ctx context.Context) error {
-	if p.id != "" && p.staged == nil {
+	if p.id != "" {
 		if err := p.finishPack(); err != nil {
 			return errors.Join(err, p.uploads.Wait())
 		}
@@ -135,18 +140,33 @@ func (p *packer) publish(ctx context.Context) error {
 	if err := p.uploads.Wait(); err != nil {
 		return err
 	}
-	offset := int64(0)
-	for _, w := range p.waiting {
-		if err := p.put(ctx, w.id, p.staged.section(offset, w.length), w.length); err != nil {
+	for _, s := range p.ready {
+		if err := p.put(ctx, s.id, p.out.section(s.begin, s.length), s.length); err != nil {
 			return err
 		}
-		offset += w.length
 	}
-	if p.id == "" {
-		return nil
+	return nil
+}
+
+// learn tells the index about the new packs, which must be stored. What fails
+// is left for Library.Sync.
+func (p *packer) learn(x Index) {
+	if x == nil {
+		return
 	}
-	id, last := p.complete()
-	return p.put(ctx, id, bytes.NewReader(last), int64(len(last)))
+	at := int64(0)
+	for _, m := range p.made {
+		foot := make([]byte, m.foot)
+		if _, err := p.feet.ReadAt(foot, at); err != nil {
+			return
+		}
+		at += m.foot
+		segments, err := decodeSegments(foot, m.length-m.foot-int64(footerTrailer))
+		if err != nil {
+			return
+		}
+		_ = x.Add(p.org, m.id, chunksOf(segments))
+	}
 }
 
 // withdraw deletes the new packs, also when ctx has ended. No manifest may
@@ -165,8 +185,9 @@ func (p *packer) withdraw(ctx context.Context) error {
 // close waits for uploads and gives the space back.
 func (p *packer) close() error {
 	_ = p.uploads.Wait() // publish has reported it, or withdraw is why we close
-	if p.staged == nil {
-		return nil
+	errs := []error{p.out.Close(), p.feet.Close()}
+	for len(p.spare) > 0 {
+		errs = append(errs, (<-p.spare).Close())
 	}
-	return p.staged.Close()
+	return errors.Join(errs...)
 }

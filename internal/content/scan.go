@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"math"
 	"os"
 	"slices"
@@ -37,25 +38,23 @@ type DirOptions struct {
 // Links are kept as they are, wherever they lead, and never followed. Bits
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
-func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
+func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	return twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o) })
+}
+
+func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
 	}
-	c, err := l.begin(ctx, org, parent)
+	c, err := l.beginAfter(ctx, org, parent)
 	if err != nil {
 		return Ref{}, joined(err, root.Close())
 	}
 	defer func() { err = joined(err, c.close()) }()
-	in := newIntake(ctx, c.known, c.packs, c.manifest.add)
-	s := &scan{in: in, options: o, limits: l.limits}
-	s.setLimits()
-	if err = joined(s.folder(root, "", 1), root.Close()); err != nil {
-		err = in.abort(err)
-	} else {
-		err = in.finish()
-	}
-	if err != nil {
+	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
+	s := newScan(l, in, o)
+	if err = in.end(joined(s.folder(root, "", 1), root.Close())); err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
 	return c.seal(ctx)
@@ -75,9 +74,17 @@ type scan struct {
 	in      *intake
 	options DirOptions
 	limits  Limits
+	tempDir string
+	base    *finder // of the tree below an upper layer; nil where a whole tree is read
 	entries int64
 	files   int64
 	bytes   int64
+}
+
+func newScan(l *Library, in *intake, o DirOptions) *scan {
+	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
+	s.setLimits()
+	return s
 }
 
 func (s *scan) setLimits() {
@@ -98,11 +105,10 @@ func (s *scan) setLimits() {
 // folder walks what is in root, whose path in the tree is dir. Each folder has
 // a root of its own, so that no link can lead from one to another.
 func (s *scan) folder(root *os.Root, dir string, depth int) error {
-	names, err := s.names(root)
-	if err != nil {
-		return s.unreadable(dir, err)
-	}
-	for _, name := range names {
+	for name, err := range s.names(root) {
+		if err != nil {
+			return s.unreadable(dir, err)
+		}
 		path := name
 		if dir != "" {
 			path = dir + "/" + name
@@ -114,24 +120,72 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-func (s *scan) names(root *os.Root) ([]string, error) {
+// fewNames is how many names of a folder are sorted in memory.
+const fewNames = 32 << 10
+
+// names gives the names in a folder, in order.
+func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		few, many, err := s.listed(root)
+		if many != nil {
+			defer func() { _ = many.close() }() // only read by now
+		}
+		if err != nil {
+			yield("", err)
+			return
+		}
+		if many == nil {
+			slices.Sort(few)
+			for _, name := range few {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			return
+		}
+		for e, err := range many.sorted() {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(e.path, nil) {
+				return
+			}
+		}
+	}
+}
+
+// listed reads the names in a folder: few of them, or many, which go to disk
+// as paths of entries.
+func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
 	d, err := root.Open(".")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer d.Close()
-	var names []string
-	for {
+	for count := s.entries; ; {
 		some, err := d.Readdirnames(1024)
-		names = append(names, some...)
-		if int64(len(names))+s.entries > s.limits.Entries {
-			return nil, s.tooMany()
+		if count += int64(len(some)); count > s.limits.Entries {
+			return nil, many, s.tooMany()
 		}
-		if err == io.EOF {
-			slices.Sort(names)
-			return names, nil
-		} else if err != nil {
-			return nil, err
+		few = append(few, some...)
+		ended := err == io.EOF
+		if err != nil && !ended {
+			return nil, many, err
+		}
+		if len(few) > fewNames || ended && many != nil {
+			if many == nil {
+				many = newArrivals(s.tempDir)
+			}
+			for _, name := range few {
+				if err := many.add(&entry{path: name, kind: folder}); err != nil {
+					return nil, many, err
+				}
+			}
+			few = few[:0]
+		}
+		if ended {
+			return few, many, nil
 		}
 	}
 }
@@ -147,8 +201,8 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	} else if err != nil {
 		return s.unreadable(path, err)
 	}
-	if s.options.Ignore(path, info.IsDir()) {
-		return nil
+	if s.options.Ignore(path, info.IsDir()) || s.base != nil && isWhiteout(info) {
+		return s.nothing(path)
 	}
 	if err := s.limits.checkPath(path, depth); err != nil {
 		return err
@@ -178,7 +232,15 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	}
 	s.entries--
 	s.options.Skipped(path, info.Mode())
-	return nil
+	return s.nothing(path)
+}
+
+// nothing says that the tree holds nothing at path, whatever the base does.
+func (s *scan) nothing(path string) error {
+	if s.base == nil {
+		return nil
+	}
+	return s.in.bare(&entry{path: path, kind: whiteout})
 }
 
 func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, depth int) error {
@@ -193,12 +255,32 @@ func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, dep
 	case !os.SameFile(info, opened):
 		err = changed(e.path)
 	default:
-		err = s.in.bare(e)
+		err = s.openedFolder(inner, e)
 	}
 	if err == nil {
 		err = s.folder(inner, e.path, depth+1)
 	}
 	return joined(err, inner.Close())
+}
+
+// openedFolder hands a folder on, and before it what it hides.
+func (s *scan) openedFolder(inner *os.Root, e *entry) error {
+	if s.base != nil {
+		f, err := inner.Open(".")
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		opaque, err := hides(e.path, f)
+		if err = joined(err, f.Close()); err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if opaque {
+			if err := s.nothing(e.path); err != nil {
+				return err
+			}
+		}
+	}
+	return s.in.bare(e)
 }
 
 func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) error {
@@ -219,10 +301,32 @@ func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) erro
 	case opened.Size() > s.left():
 		err = s.tooLarge(e.path) // at once, as a sparse file may be endless
 	default:
-		err = s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
-		s.bytes += e.size
+		err = s.openedFile(f, e)
 	}
 	return joined(err, f.Close())
+}
+
+// openedFile hands a file on, or says that it is a whiteout.
+func (s *scan) openedFile(f *os.File, e *entry) error {
+	if s.base != nil {
+		gone, err := hides(e.path, f)
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if gone {
+			s.files--
+			s.entries--
+			return s.nothing(e.path)
+		}
+		old, err := s.base.find(s.in.line.ctx, e.path)
+		if err != nil {
+			return err
+		}
+		s.in.former = newFormer(old)
+	}
+	err := s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
+	s.bytes += e.size
+	return err
 }
 
 func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }

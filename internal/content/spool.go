@@ -19,7 +19,7 @@ type spool struct {
 	tail []byte
 }
 
-const spoolTail = 4 << 20
+const spoolTail = 1 << 20
 
 func newSpool(dir string) *spool { return &spool{dir: dir, keep: spoolTail} }
 
@@ -86,6 +86,9 @@ func (s *spool) ReadAt(b []byte, off int64) (n int, err error) {
 
 // section reads n bytes from off.
 func (s *spool) section(off, n int64) *io.SectionReader { return io.NewSectionReader(s, off, n) }
+
+// reset empties it, for reuse.
+func (s *spool) reset() { s.size, s.tail = 0, s.tail[:0] }
 
 // Close gives the space back.
 func (s *spool) Close() error {

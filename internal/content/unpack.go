@@ -18,19 +18,24 @@ import (
 // become files of the same content. Of several entries of one path the last
 // one counts; they must be of one kind. Links must stay in the tree. Bits
 // beyond 0777 and owners are dropped.
-func (l *Library) FromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (ref Ref, err error) {
-	c, err := l.begin(ctx, org, parent)
+func (l *Library) FromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (Ref, error) {
+	ref, err := l.fromArchive(ctx, org, parent, f, r)
+	return ref, tryAgain(err)
+}
+
+func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (ref Ref, err error) {
+	c, err := l.beginAfter(ctx, org, parent)
 	if err != nil {
 		return Ref{}, err
 	}
 	defer func() { err = joined(err, c.close()) }()
-	c.packs.stage(l.tempDir)
+	c.packs.stage()
 	u := &unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)}
 	defer func() { err = joined(err, u.arrivals.close()) }()
 	if err := u.unpack(ctx, c, f, r); err != nil {
 		return Ref{}, err
 	}
-	if err := c.known.close(); err != nil { // sorting wants the memory
+	if err := c.stock.known.close(); err != nil { // sorting wants the memory
 		return Ref{}, err
 	}
 	tree := arrange{limits: &l.limits, take: c.manifest.add}
@@ -68,7 +73,7 @@ const hardlink kind = 0xff
 const maxDotted = 20_000
 
 func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader) error {
-	in := newIntake(ctx, c.known, c.packs, u.arrive)
+	in := newIntake(ctx, c.stock, c.packs, u.arrive)
 	s, err := newSupply(in.line.ctx, f, r, u.limits)
 	if err != nil {
 		return in.abort(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob/ledger"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/engine"
 	"github.com/stint-dev/stint/internal/feed"
@@ -147,7 +148,12 @@ func (s *server) openContent() error {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return fmt.Errorf("make folder of temporary files: %w", err)
 	}
-	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids}); err != nil {
+	index, err := chunkindex.Open(s.data.join("chunks"))
+	if err != nil {
+		return fmt.Errorf("open the index of chunks: %w", err)
+	}
+	s.closeWith(index.Close)
+	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids, Index: index}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil
