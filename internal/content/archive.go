@@ -22,10 +22,14 @@ type Archive struct {
 	position int64
 	ended    error // set by Close
 
-	// What follows is the piece of the archive in hand.
+	// What follows is the piece of the archive in hand. That of a page grows
+	// as it is read.
 	pieceAt int64
 	parts   []part
 	offsets []int64 // where each part ends, from pieceAt
+	page    *page   // nil where the piece is of none
+	layout  layout
+	rest    []*entry // of the page, not laid out yet
 }
 
 // Archive opens the tree's archive. Reads end when ctx does.
@@ -116,10 +120,9 @@ func (a *Archive) readPart(b []byte) (int, error) {
 func (a *Archive) load() error {
 	starts := a.m.root.starts
 	i := sort.Search(len(starts), func(i int) bool { return starts[i] > a.position }) - 1
-	a.parts, a.offsets = nil, nil
 	switch {
 	case a.position < int64(len(gzipHead)):
-		a.pieceAt = 0
+		a.take(0, nil, nil)
 		a.hold(part{made: gzipHead, length: int64(len(gzipHead))})
 		return nil
 	case a.position >= int64(len(gzipHead))+a.m.root.archive:
@@ -130,10 +133,17 @@ func (a *Archive) load() error {
 		}
 	}
 	if !a.inHand(a.position) {
-		a.parts, a.offsets = nil, nil
+		a.take(0, nil, nil)
 		return fmt.Errorf("reading an archive: %w", errDamaged)
 	}
 	return nil
+}
+
+// take begins a piece.
+func (a *Archive) take(at int64, p *page, entries []*entry) {
+	a.pieceAt, a.page, a.rest = at, p, entries
+	a.parts, a.offsets = nil, nil
+	a.layout = layout{emit: a.hold}
 }
 
 func (a *Archive) hold(p part) {
@@ -144,20 +154,26 @@ func (a *Archive) hold(p part) {
 	a.parts, a.offsets = append(a.parts, p), append(a.offsets, end)
 }
 
+// loadPage takes page i in hand, up to the position.
 func (a *Archive) loadPage(i int) error {
-	entries, err := a.pages.page(a.ctx, i)
-	if err != nil {
-		return err
+	p := &a.m.root.pages[i]
+	if a.page != p || a.position < a.pieceAt {
+		entries, err := a.pages.page(a.ctx, i)
+		if err != nil {
+			return err
+		}
+		a.take(a.m.root.starts[i], p, entries)
 	}
-	a.pieceAt = a.m.root.starts[i]
-	l := layout{emit: a.hold}
-	for _, e := range entries {
-		l.add(e)
-	}
-	l.flush()
-	if a.offsets[len(a.offsets)-1] != a.m.root.pages[i].archive.length {
-		a.parts, a.offsets = nil, nil
-		return fmt.Errorf("reading an archive: %w", errDamaged)
+	for len(a.rest) > 0 && !a.inHand(a.position) {
+		a.layout.add(a.rest[0])
+		if a.rest = a.rest[1:]; len(a.rest) > 0 {
+			continue
+		}
+		a.layout.flush()
+		if a.offsets[len(a.offsets)-1] != p.archive.length {
+			a.take(0, nil, nil)
+			return fmt.Errorf("reading an archive: %w", errDamaged)
+		}
 	}
 	return nil
 }
@@ -165,7 +181,7 @@ func (a *Archive) loadPage(i int) error {
 // loadEnd takes the tar's and the gzip member's ends in hand.
 func (a *Archive) loadEnd() {
 	x := a.m.root
-	a.pieceAt = int64(len(gzipHead)) + x.archive
+	a.take(int64(len(gzipHead))+x.archive, nil, nil)
 	a.hold(archiveEnd)
 	tar := x.tar()
 	tail := binary.LittleEndian.AppendUint32(append([]byte(nil), streamEnd...), tar.crc)

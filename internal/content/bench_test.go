@@ -1,8 +1,13 @@
 package content_test
 
 import (
+	"archive/tar"
+	"bufio"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strconv"
 	"testing"
 
 	"github.com/stint-dev/stint/internal/blob/localfs"
@@ -67,5 +72,84 @@ func BenchmarkCheckout(b *testing.B) {
 		if err := l.Checkout(b.Context(), org, ref.Digest, b.TempDir()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// manyFiles stores a tree of n small files in folders of a hundred.
+func manyFiles(b *testing.B, n int) (*content.Library, content.Ref) {
+	b.Helper()
+	s, err := localfs.Open(b.TempDir())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { s.Close() })
+	l := newLibrary(b, s, content.Options{})
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(writeManyFiles(w, n)) }()
+	ref, err := l.FromArchive(b.Context(), org, "", content.Tar, r)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return l, ref
+}
+
+func writeManyFiles(out io.Writer, n int) error {
+	buffered := bufio.NewWriterSize(out, 1<<20)
+	w := tar.NewWriter(buffered)
+	for i := range n {
+		body := "file number " + strconv.Itoa(i)
+		h := item{name: fmt.Sprintf("d%04d/some-file-%06d.txt", i/100, i), body: []byte(body)}.header()
+		if err := w.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(w, body); err != nil {
+			return err
+		}
+	}
+	return errors.Join(w.Close(), buffered.Flush())
+}
+
+// BenchmarkFromUpper commits a line more in one of 50,000 files.
+func BenchmarkFromUpper(b *testing.B) {
+	l, base := manyFiles(b, 50_000)
+	upper := b.TempDir()
+	write(b, upper, map[string]string{"d0123/some-file-012345.txt": "file number 12345\n"})
+	f, err := os.OpenFile(upper+"/d0123/some-file-012345.txt", os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	for b.Loop() {
+		if _, err := fmt.Fprintln(f, "a line more"); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.FromUpper(b.Context(), org, base.Digest, upper, content.DirOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkOpenArchive takes the time to the first byte of a download, and to
+// one in the middle, of a tree of 200,000 entries.
+func BenchmarkOpenArchive(b *testing.B) {
+	l, ref := manyFiles(b, 200_000)
+	for name, part := range map[string]int64{"start": 0, "middle": 2} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				a, err := l.Archive(b.Context(), org, ref.Digest)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if part > 0 {
+					if _, err := a.Seek(a.Size()/part, io.SeekStart); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if _, err := io.ReadFull(a, make([]byte, 1000)); err != nil {
+					b.Fatal(err)
+				}
+				a.Close()
+			}
+		})
 	}
 }

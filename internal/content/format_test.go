@@ -222,7 +222,7 @@ func TestTreesOfManyPages(t *testing.T) {
 		seen := archiveLooks(t, readArchive(t, l, less.Digest))
 		want := itemLooks(slices.Delete(slices.Clone(items), drop, drop+1))
 		for _, i := range items {
-			dir := strings.SplitN(i.name, "/", 2)[0]
+			dir, _, _ := strings.Cut(i.name, "/")
 			delete(seen, dir)
 		}
 		if diff := cmp.Diff(want, seen); diff != "" {

@@ -29,6 +29,10 @@ type DirOptions struct {
 	RefuseSpecials bool
 	// Skipped is told of every socket, pipe and device that is left out.
 	Skipped func(path string, mode fs.FileMode)
+	// Unlike is told of every entry that the tree does not hold as the folder
+	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777
+	// or a time that the API cannot write.
+	Unlike func(path string)
 }
 
 // FromDir stores the tree in dir, a folder that somebody else may have filled
@@ -99,6 +103,9 @@ func (s *scan) setLimits() {
 	}
 	if s.options.Skipped == nil {
 		s.options.Skipped = func(string, fs.FileMode) {}
+	}
+	if s.options.Unlike == nil {
+		s.options.Unlike = func(string) {}
 	}
 }
 
@@ -197,11 +204,16 @@ func (s *scan) tooMany() error {
 func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // gone meanwhile
+		s.options.Unlike(path) // gone meanwhile
+		return nil
 	} else if err != nil {
 		return s.unreadable(path, err)
 	}
-	if s.options.Ignore(path, info.IsDir()) || s.base != nil && isWhiteout(info) {
+	if s.base != nil && isWhiteout(info) {
+		return s.nothing(path)
+	}
+	if s.options.Ignore(path, info.IsDir()) {
+		s.options.Unlike(path)
 		return s.nothing(path)
 	}
 	if err := s.limits.checkPath(path, depth); err != nil {
@@ -212,6 +224,9 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	}
 	e := &entry{path: path, mode: uint16(info.Mode().Perm())}
 	e.setTime(info.ModTime())
+	if e.sec < firstSecond || e.sec > lastSecond || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+		s.options.Unlike(path)
+	}
 	e.sec = min(max(e.sec, firstSecond), lastSecond)
 	switch info.Mode().Type() {
 	case 0:
@@ -231,6 +246,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 		return refuse("'%s' is a socket, named pipe or device.", shown(path))
 	}
 	s.entries--
+	s.options.Unlike(path)
 	s.options.Skipped(path, info.Mode())
 	return s.nothing(path)
 }
@@ -348,6 +364,7 @@ func (s *scan) unopened(path string, err error) error {
 	}
 	switch code {
 	case syscall.ENOENT:
+		s.options.Unlike(path)
 		return nil
 	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
 		return changed(path)

@@ -24,6 +24,7 @@ import (
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/store"
@@ -53,14 +54,14 @@ type Config struct {
 	Library      *content.Library
 	IDs          *stint.IDs
 	Now          func() time.Time
-	Dir          string // of work folders and checked-out volumes; only this engine uses it
+	Dir          string // of work folders and trees that lie ready; only this engine uses it
 	Host         string // names this installation across restarts
 	Logger       *slog.Logger
 	Capacity     int               // runs at once
 	Drain        time.Duration     // how long running runs may go on when the engine stops
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
 	TimeoutGrace time.Duration     // the same after the time limit
-	CacheBytes   int64             // of checked-out volumes that nobody uses
+	CacheBytes   int64             // of trees that lie ready and nobody uses
 	Resources    sandbox.Resources // where the definition says nothing
 }
 
@@ -88,11 +89,11 @@ func (c *Config) defaults() {
 // Engine is a worker. Run it once.
 type Engine struct {
 	c     Config
-	cache *cache
+	cache *cache.Cache
 	pool  *pool.Pool
 	work  string // folder of the sandboxes' folders
 
-	networks sync.Map // by driver's name, whether its sandboxes have networks that we can hold
+	reports sync.Map // by driver's name, what it can do here
 
 	mu   sync.Mutex // guards jobs
 	jobs map[string]*job
@@ -108,17 +109,17 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, fmt.Errorf("sweep sandboxes: %w", err)
 	}
 	work := filepath.Join(c.Dir, "work")
-	if err := removeTree(work); err != nil {
+	if err := cache.Remove(work); err != nil {
 		return nil, fmt.Errorf("clear work folder: %w", err)
 	}
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
-	volumes, err := newCache(filepath.Join(c.Dir, "cache"), c.Library, c.CacheBytes)
+	trees, err := cache.Open(filepath.Join(c.Dir, "cache"), c.Library, c.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, cache: volumes, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
+	e := &Engine{c: c, cache: trees, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
 	e.pool = pool.New(pool.Config{
 		Driver: c.Driver, Dir: work, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
 		Size: c.Parked, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,

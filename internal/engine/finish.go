@@ -88,7 +88,9 @@ func (j *job) verdict(exit sandbox.Exit) ending {
 func (j *job) finish(end ending) {
 	state, err := j.snapshot()
 	if err != nil {
-		end = j.snapshotFailed(end, err)
+		var message string
+		end, message = j.stateLost(end, err)
+		j.record.system("error", message, nil)
 	}
 	at, logs, owned := j.record.close()
 	if end.discard || !owned {
@@ -97,10 +99,19 @@ func (j *job) finish(end ending) {
 	}
 	o := j.outcome(end, state)
 	o.Logs = logs
+	ctx := context.WithoutCancel(j.ctx)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		_, err := j.e.c.Dispatcher.Finish(context.WithoutCancel(j.ctx), at, o)
+		_, err := j.e.c.Dispatcher.Finish(ctx, at, o)
 		if err == nil {
 			return
+		}
+		if errors.Is(err, store.ErrEpoch) {
+			if err := state.renew(ctx, j.e.c.Library, j.a.OrgID); err != nil {
+				end, _ = j.stateLost(end, err)
+				o = j.outcome(end, saved{})
+				o.Logs = logs
+			}
+			continue
 		}
 		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
 			j.keep(at, state)
@@ -111,24 +122,22 @@ func (j *job) finish(end ending) {
 			return
 		}
 		j.log.Warn("finish run; trying again", "error", err)
-		pause(context.WithoutCancel(j.ctx), wait)
+		pause(ctx, wait)
 	}
 }
 
-// snapshotFailed turns a completed run into a failed one: without its files it
-// is not complete. Another ending stays what it is.
-func (j *job) snapshotFailed(end ending, err error) ending {
+// stateLost turns a completed run into a failed one: without its files it is
+// not complete. Another ending stays what it is.
+func (j *job) stateLost(end ending, err error) (_ ending, message string) {
 	j.log.Error("store the state of a run", "error", err)
-	message := "The agent ended but its files could not be stored. Try again; the server's log has the details."
+	message = "The agent ended but its files could not be stored. Try again; the server's log has the details."
 	if user, ok := errors.AsType[*stint.Error](err); ok {
 		message = user.Message
 	}
-	j.record.system("error", message, nil)
-	if end.discard || end.status != stint.Completed {
-		return end
+	if !end.discard && end.status == stint.Completed {
+		end.status, end.reason, end.message = stint.Failed, stint.ReasonSandboxError, message
 	}
-	end.status, end.reason, end.message = stint.Failed, stint.ReasonSandboxError, message
-	return end
+	return end, message
 }
 
 func (j *job) outcome(end ending, state saved) store.Outcome {
@@ -166,7 +175,13 @@ func (j *job) keep(at store.Position, state saved) {
 	if state.checkpoint == nil || j.ended(errLeaseLost, errDrained) {
 		return
 	}
-	err := j.e.c.Dispatcher.Keep(context.WithoutCancel(j.ctx), at, state.version, *state.checkpoint)
+	ctx := context.WithoutCancel(j.ctx)
+	err := j.e.c.Dispatcher.Keep(ctx, at, state.version, *state.checkpoint)
+	for errors.Is(err, store.ErrEpoch) {
+		if err = state.renew(ctx, j.e.c.Library, j.a.OrgID); err == nil {
+			err = j.e.c.Dispatcher.Keep(ctx, at, state.version, *state.checkpoint)
+		}
+	}
 	if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {
 		j.log.Warn("keep the state of a cancelled run", "error", err)
 	}

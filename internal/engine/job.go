@@ -9,6 +9,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
@@ -43,10 +44,10 @@ type job struct {
 	imageEnv   []string // of the image's configuration
 	disconnect func()   // ends the way out; what it tried is logged then
 
-	home, workspace string // folders on the host
-	homeFrom        string // digests that they were made from
-	workspaceFrom   string
-	started         bool // the agent ran, so there is state to keep
+	overlays bool        // the sandbox lays folders over each other
+	base     *cache.Tree // that the workspace is laid over; nil: it is a folder
+	upper    string      // folder of what the agent changed of base
+	started  bool        // the agent ran, so there is state to keep
 }
 
 func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {

@@ -7,10 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
-	"github.com/stint-dev/stint/internal/spec"
 )
 
 // materialise gives the run its sandbox, with home and workspace as they were
@@ -56,7 +55,7 @@ func (j *job) lodge() (ready bool, err error) {
 		}
 	}
 	// Before the sandbox, so that it is closed first.
-	j.clean = append(closers{func(context.Context) error { return removeTree(j.place.Dir) }}, j.clean...)
+	j.clean = append(closers{func(context.Context) error { return cache.Remove(j.place.Dir) }}, j.clean...)
 	return ready, nil
 }
 
@@ -67,23 +66,6 @@ func (j *job) hold(box sandbox.Sandbox) {
 	if n := box.Network(); n != nil {
 		j.clean.add(func(context.Context) error { return n.Close() })
 	}
-}
-
-// mounts lists what the run shows beside home and workspace.
-func (j *job) mounts() ([]sandbox.Mount, error) {
-	s := j.a.Spec
-	mounts := make([]sandbox.Mount, 0, len(s.Volumes)+1)
-	for i, v := range s.Volumes {
-		source, err := j.volume(i, v)
-		if err != nil {
-			return nil, fmt.Errorf("lay out volume %s: %w", v.Name, err)
-		}
-		mounts = append(mounts, sandbox.Mount{Source: source, Target: v.Path, Writable: v.Writable})
-	}
-	if p := s.Definition.ArtifactPath(); p != sandbox.WorkspaceDir {
-		mounts = append(mounts, sandbox.Mount{Source: j.place.Workspace, Target: p, Writable: true})
-	}
-	return mounts, nil
 }
 
 // adopt makes a waiting sandbox this run's. One that takes no mounts is closed,
@@ -101,53 +83,10 @@ func (j *job) adopt(mounts []sandbox.Mount) (bool, error) {
 	if err := j.sandbox.Close(j.ctx); err != nil {
 		return false, fmt.Errorf("close sandbox: %w", err)
 	}
-	if err := errors.Join(removeTree(j.place.Scratch), os.Mkdir(j.place.Scratch, 0o700)); err != nil {
+	if err := errors.Join(cache.Remove(j.place.Scratch), os.Mkdir(j.place.Scratch, 0o700)); err != nil {
 		return false, fmt.Errorf("clear scratch folder: %w", err)
 	}
 	return false, nil
-}
-
-// fill puts the run's files into its folders.
-func (j *job) fill() error {
-	s := j.a.Spec
-	j.home, j.workspace = j.place.Home, j.place.Workspace
-	j.homeFrom, j.workspaceFrom = s.Home, s.Workspace
-	if err := j.checkout(s.Home, j.home); err != nil {
-		return fmt.Errorf("lay out home: %w", err)
-	}
-	if err := j.checkout(s.Workspace, j.workspace); err != nil {
-		return fmt.Errorf("lay out workspace: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(j.place.Run, framework.PromptFile), []byte(j.a.Run.Prompt), 0o644); err != nil {
-		return fmt.Errorf("write prompt: %w", err)
-	}
-	return nil
-}
-
-// checkout puts the files of a stored tree into an empty folder.
-func (j *job) checkout(digest, dir string) error {
-	if digest == "" {
-		return nil
-	}
-	return j.e.c.Library.Checkout(j.ctx, j.a.OrgID, digest, dir)
-}
-
-// volume gives the folder to mount: the shared checkout, or a private copy
-// where the agent may write.
-func (j *job) volume(i int, v spec.Volume) (string, error) {
-	if v.Writable {
-		dir := filepath.Join(j.place.Dir, fmt.Sprintf("volume-%d", i))
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return "", err
-		}
-		return dir, j.checkout(v.Digest, dir)
-	}
-	dir, release, err := j.e.cache.acquire(j.ctx, j.a.OrgID, v.Digest)
-	if err != nil {
-		return "", err
-	}
-	j.clean.add(func(context.Context) error { release(); return nil })
-	return dir, nil
 }
 
 // prepareSandbox builds the sandbox of a run that found none waiting.

@@ -28,11 +28,16 @@ func (e *Engine) networked(ctx context.Context, d sandbox.Driver) bool {
 	if e.c.Gate == nil {
 		return false
 	}
-	known, ok := e.networks.Load(d.Name())
+	return e.report(ctx, d).Network
+}
+
+// report tells what a driver can do here; it is asked once.
+func (e *Engine) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
+	known, ok := e.reports.Load(d.Name())
 	if !ok {
-		known, _ = e.networks.LoadOrStore(d.Name(), d.Probe(ctx).Network)
+		known, _ = e.reports.LoadOrStore(d.Name(), d.Probe(ctx))
 	}
-	return known == true
+	return known.(sandbox.Report)
 }
 
 // connect opens the way out of the sandbox, as far as the definition allows.

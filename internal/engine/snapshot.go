@@ -21,6 +21,35 @@ const snapshotLimit = 30 * time.Minute
 type saved struct {
 	checkpoint *store.Checkpoint
 	version    *store.RunVersion
+	trees      []content.Ref // that the two name
+}
+
+// renew makes the state nameable after a collection began meanwhile.
+func (s *saved) renew(ctx context.Context, l *content.Library, org string) error {
+	for i, ref := range s.trees {
+		ref, err := l.Renew(ctx, org, ref)
+		if err != nil {
+			return fmt.Errorf("look at stored files again: %w", err)
+		}
+		s.trees[i] = ref
+	}
+	s.stamp()
+	return nil
+}
+
+// stamp says under which epoch the trees were stored.
+func (s *saved) stamp() {
+	if len(s.trees) == 0 {
+		return
+	}
+	epoch := s.trees[0].Epoch
+	for _, ref := range s.trees {
+		epoch = min(epoch, ref.Epoch)
+	}
+	s.checkpoint.Epoch = epoch
+	if s.version != nil {
+		s.version.Commit.Epoch = epoch
+	}
 }
 
 // snapshot stores home and workspace as trees. A run whose agent never started
@@ -32,18 +61,64 @@ func (j *job) snapshot() (saved, error) {
 	begin := j.e.c.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(j.ctx), snapshotLimit)
 	defer cancel()
-	workspace, err := j.e.c.Library.FromDir(ctx, j.a.OrgID, j.workspaceFrom, j.workspace, content.DirOptions{})
+	workspace, exact, err := j.storeWorkspace(ctx)
 	if err != nil {
 		return saved{}, fmt.Errorf("store workspace: %w", err)
 	}
-	home, err := j.e.c.Library.FromDir(ctx, j.a.OrgID, j.homeFrom, j.home, content.DirOptions{})
+	home, err := j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, content.DirOptions{})
 	if err != nil {
 		return saved{}, fmt.Errorf("store home: %w", err)
 	}
 	metadata := j.since(begin)
 	metadata["files"], metadata["bytes"] = workspace.Files, workspace.Size
 	j.record.system("info", "Workspace and home are stored.", metadata)
-	return saved{checkpoint: j.checkpoint(home, workspace), version: j.version(workspace)}, nil
+	if exact {
+		j.layReady(ctx, workspace)
+	}
+	state := saved{checkpoint: j.checkpoint(home, workspace), version: j.version(workspace), trees: []content.Ref{home, workspace}}
+	state.stamp()
+	return state, nil
+}
+
+// storeWorkspace stores the workspace, of which only what changed is read where
+// it was laid over what it began with. Exact tells that the folder on disk
+// holds just what was stored.
+func (j *job) storeWorkspace(ctx context.Context) (ref content.Ref, exact bool, err error) {
+	exact = true
+	o := content.DirOptions{Unlike: func(string) { exact = false }}
+	if j.base == nil {
+		ref, err = j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Workspace, j.place.Workspace, o)
+	} else {
+		ref, err = j.e.c.Library.FromUpper(ctx, j.a.OrgID, j.a.Spec.Workspace, j.upper, o)
+	}
+	return ref, exact, err
+}
+
+// What is larger is worth to lie ready for a run that goes on from it: smaller
+// trees are checked out as fast.
+const (
+	readyBytes = 1 << 20
+	readyFiles = 200
+)
+
+// layReady keeps the workspace on disk as the tree that was stored of it, so
+// that a run that goes on from it finds it. The sandbox gives it up before. What
+// fails costs time later, and nothing else.
+func (j *job) layReady(ctx context.Context, ref content.Ref) {
+	if ref.Size < readyBytes && ref.Files < readyFiles || ref.Digest == j.a.Spec.Workspace {
+		return
+	}
+	if err := j.sandbox.Close(ctx); err != nil {
+		j.log.Warn("close sandbox", "error", err)
+		return
+	}
+	dir := j.upper
+	if j.base == nil {
+		dir = j.place.Workspace
+	}
+	if err := j.e.cache.Adopt(j.a.OrgID, ref.Digest, j.base, dir); err != nil {
+		j.log.Warn("keep the workspace ready", "error", err)
+	}
 }
 
 func (j *job) checkpoint(home, workspace content.Ref) *store.Checkpoint {

@@ -148,12 +148,12 @@ func (s *server) openContent() error {
 	if err := os.Mkdir(temp, 0o700); err != nil {
 		return fmt.Errorf("make folder of temporary files: %w", err)
 	}
-	index, err := chunkindex.Open(s.data.join("chunks"))
+	index, err := chunkindex.Open(s.data.join("index"))
 	if err != nil {
 		return fmt.Errorf("open the index of chunks: %w", err)
 	}
 	s.closeWith(index.Close)
-	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids, Index: index}); err != nil {
+	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil

@@ -52,13 +52,13 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, 
 		return stint.TreeVersion{}, false, err
 	}
 	commit := store.Commit{
-		OrgID: c.OrgID, TreeID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files,
+		OrgID: c.OrgID, TreeID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files, Epoch: ref.Epoch,
 		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.now()),
 	}
 	if p.IfMatch != "" {
 		commit.IfHead = &p.IfMatch
 	}
-	return s.commit(ctx, t, commit)
+	return s.commit(ctx, t, ref, commit)
 }
 
 func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (content.Ref, error) {
@@ -68,12 +68,20 @@ func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (con
 	return s.library.FromArchive(ctx, org, parent, p.Format, p.Archive)
 }
 
-func (s *Service) commit(ctx context.Context, t stint.Tree, c store.Commit) (stint.TreeVersion, bool, error) {
+// commit names a stored tree as the next version.
+func (s *Service) commit(ctx context.Context, t stint.Tree, ref content.Ref, c store.Commit) (stint.TreeVersion, bool, error) {
 	var err error
 	if c.Suffix, err = s.suffix(); err != nil {
 		return stint.TreeVersion{}, false, err
 	}
 	head, added, err := s.store.CommitVersion(ctx, c)
+	for errors.Is(err, store.ErrEpoch) {
+		if ref, err = s.library.Renew(ctx, c.OrgID, ref); err != nil {
+			return stint.TreeVersion{}, false, gone(err)
+		}
+		c.Epoch = ref.Epoch
+		head, added, err = s.store.CommitVersion(ctx, c)
+	}
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return stint.TreeVersion{}, false, headIsAnother(t, conflict.Head)
 	}
@@ -84,6 +92,18 @@ func (s *Service) commit(ctx context.Context, t stint.Tree, c store.Commit) (sti
 		return stint.TreeVersion{}, false, fmt.Errorf("commit a version of %s %s: %w", t.Kind, t.ID, err)
 	}
 	return head.TreeVersion, added, nil
+}
+
+// gone tells the user what to do about stored files that a collection is
+// deleting.
+func gone(err error) error {
+	if !errors.Is(err, content.ErrStale) {
+		return err
+	}
+	return &stint.Error{
+		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Message: "Files that this version has in common with deleted ones are being deleted right now. Push again.",
+	}
 }
 
 // parent is the digest of the head, from which unchanged content is taken. A

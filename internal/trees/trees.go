@@ -24,6 +24,7 @@ import (
 // Library keeps the files of versions; *content.Library is one.
 type Library interface {
 	FromArchive(ctx context.Context, org, parent string, f content.Format, r io.Reader) (content.Ref, error)
+	Renew(ctx context.Context, org string, ref content.Ref) (content.Ref, error)
 	Files(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error)
 	Open(ctx context.Context, org, digest, path string) (content.File, stint.FileEntry, error)
 	Diff(ctx context.Context, org, from, to string) ([]stint.FileChange, error)

@@ -124,7 +124,7 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err er
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeTree(part))
+			err = errors.Join(err, Remove(part))
 		}
 	}()
 	if digest != "" {
@@ -140,12 +140,13 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err er
 
 // Adopt makes dir, a folder on the cache's file system that nobody uses any
 // more, the tree of the digest: as it is, or as what an overlay over base has
-// changed. Size is what it takes on disk, in bytes. The folder is moved, or
-// stays where it is when the tree lies ready already or would have too many
-// layers. The base is still the caller's.
-func (c *Cache) Adopt(org, digest string, base *Tree, dir string, size int64) error {
+// changed. The folder is moved, or stays where it is when the tree lies ready
+// already or would have too many layers. The base is still the caller's.
+func (c *Cache) Adopt(org, digest string, base *Tree, dir string) (err error) {
 	e := c.newEntry(nameOf(org, digest))
-	e.size = size
+	if e.size, err = diskUse(dir); err != nil {
+		return fmt.Errorf("measure a folder: %w", err)
+	}
 	if base != nil {
 		e.base, e.depth = base.e, base.e.depth+1
 	}
@@ -221,7 +222,7 @@ func (c *Cache) oldest() (oldest *entry) {
 func (c *Cache) remove(e *entry) {
 	delete(c.entries, e.name)
 	_ = os.Remove(e.dir + noteSuffix)
-	_ = removeTree(e.dir)
+	_ = Remove(e.dir)
 	if e.base != nil {
 		e.base.users--
 	}

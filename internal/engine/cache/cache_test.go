@@ -165,7 +165,7 @@ func TestAdopt(t *testing.T) {
 		if step.over != "" {
 			over = acquire(t, c, step.over)
 		}
-		if err := c.Adopt("org_a", step.digest, over, left(t, work, step.digest), 5); err != nil {
+		if err := c.Adopt("org_a", step.digest, over, left(t, work, step.digest)); err != nil {
 			t.Fatal(err)
 		}
 		if over != nil {
@@ -180,7 +180,7 @@ func TestAdopt(t *testing.T) {
 		t.Errorf("%d checkouts", n)
 	}
 	again := left(t, work, "two")
-	if err := c.Adopt("org_a", "two", nil, again, 5); err != nil {
+	if err := c.Adopt("org_a", "two", nil, again); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(again); err != nil {
@@ -196,12 +196,12 @@ func TestTooManyLayersAreNotAdopted(t *testing.T) {
 	text := "x"
 	for len(base.Layers()) < cache.MaxLayers {
 		text += "x"
-		if err := c.Adopt("org_a", text, base, left(t, work, text), 5); err != nil {
+		if err := c.Adopt("org_a", text, base, left(t, work, text)); err != nil {
 			t.Fatal(err)
 		}
 		base = acquire(t, c, text)
 	}
-	if err := c.Adopt("org_a", "more", base, left(t, work, "more"), 5); err != nil {
+	if err := c.Adopt("org_a", "more", base, left(t, work, "more")); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(acquire(t, c, "more").Layers()); n != 1 {
@@ -214,9 +214,9 @@ func TestABaseStaysAsLongAsWhatLiesOnIt(t *testing.T) {
 	l := &library{}
 	work := t.TempDir()
 	dir := filepath.Join(work, "cache")
-	c := open(t, dir, l, 3)
+	c := open(t, dir, l, 4)
 	base := acquire(t, c, "one")
-	if err := c.Adopt("org_a", "two", base, left(t, work, "two"), 2); err != nil {
+	if err := c.Adopt("org_a", "two", base, left(t, work, "two")); err != nil {
 		t.Fatal(err)
 	}
 	base.Release()
@@ -232,13 +232,13 @@ func TestWhatIsWholeOutlivesTheProcess(t *testing.T) {
 	first := &library{}
 	c := open(t, dir, first, 1<<20)
 	base := acquire(t, c, "one")
-	if err := c.Adopt("org_a", "two", base, left(t, work, "two"), 5); err != nil {
+	if err := c.Adopt("org_a", "two", base, left(t, work, "two")); err != nil {
 		t.Fatal(err)
 	}
 	acquire(t, c, "torn").Release()
 	acquire(t, c, "lost").Release()
 	lost := acquire(t, c, "lost")
-	if err := c.Adopt("org_a", "orphan", lost, left(t, work, "orphan"), 5); err != nil {
+	if err := c.Adopt("org_a", "orphan", lost, left(t, work, "orphan")); err != nil {
 		t.Fatal(err)
 	}
 	// As a crash leaves it: a folder without its note, half a folder, a base

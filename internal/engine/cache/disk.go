@@ -73,7 +73,7 @@ func (c *Cache) takeUp() error {
 
 // begin makes an empty cache.
 func (c *Cache) begin(path string, boot []byte) error {
-	if err := removeTree(c.dir); err != nil {
+	if err := Remove(c.dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
@@ -122,7 +122,7 @@ func (c *Cache) sweep(found []fs.DirEntry) error {
 	for _, f := range found {
 		name := strings.TrimSuffix(f.Name(), noteSuffix)
 		if f.Name() != bootFile && c.entries[name] == nil {
-			errs = append(errs, removeTree(filepath.Join(c.dir, f.Name())))
+			errs = append(errs, Remove(filepath.Join(c.dir, f.Name())))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -145,9 +145,9 @@ func diskUse(dir string) (total int64, err error) {
 	return total, err
 }
 
-// removeTree removes a folder that an agent may have filled: folders without
+// Remove removes a folder that an agent may have filled: folders without
 // the owner's permissions are given them first. It follows no link.
-func removeTree(dir string) error {
+func Remove(dir string) error {
 	if err := os.RemoveAll(dir); err == nil {
 		return nil
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
@@ -28,6 +29,7 @@ type box struct {
 	created   bool   // the daemon was told to make the container
 	container string // the daemon's ID of it
 	writable  []string
+	uppers    []string         // whose work folders are ours
 	session   *session.Session // nil until the warden called
 	process   *os.File         // the warden's pidfd
 	group     *cgroup.Group
@@ -225,6 +227,9 @@ func (b *box) Close(ctx context.Context) error {
 		errs = append(errs, b.driver.removeContainer(ctx, b.driver.containerName(b.spec.ID)))
 	}
 	errs = append(errs, b.driver.removeBox(b.spec.ID))
+	for _, upper := range b.uppers {
+		errs = append(errs, overlay.Drop(upper))
+	}
 	if b.session != nil {
 		errs = append(errs, b.session.Settle(ctx))
 	}

@@ -74,7 +74,7 @@ func newDriver(stateDir string) (sandbox.Driver, error) { return docker.New(conf
 
 func TestSuite(t *testing.T) {
 	sandboxtest.Run(t, sandboxtest.Harness{
-		New: newDriver, Isolates: true, Network: true, Images: true, OneUser: true, Marks: []string{".dockerenv"},
+		New: newDriver, Isolates: true, Network: true, Images: true, Overlay: true, OneUser: true, Marks: []string{".dockerenv"},
 		Limits: sandbox.Enforced{CPU: true, Memory: true, Pids: true, Disk: true},
 	})
 }

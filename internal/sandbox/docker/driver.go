@@ -25,6 +25,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/filter"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -71,9 +72,11 @@ type Driver struct {
 	daemon daemon
 	view   *os.File // user namespace that shows our user's files as the agent's
 	terms  warden.Terms
-	memory int64  // bytes of the host
-	bundle []byte // Config.TrustBundle
-	roots  roots
+	memory int64 // bytes of the host
+	// noOverlay is why folders cannot be laid over each other; nil where they can.
+	noOverlay error
+	bundle    []byte // Config.TrustBundle
+	roots     roots
 
 	mu   sync.Mutex // guards live
 	live []string   // IDs of sandboxes not closed
@@ -156,6 +159,7 @@ func (d *Driver) ready(ctx context.Context) error {
 	if err := d.installWarden(); err != nil {
 		return err
 	}
+	d.noOverlay = overlay.Try(d.dir, int(d.view.Fd()), d.daemon.agent())
 	_, err = d.try(ctx)
 	return err
 }
@@ -174,8 +178,11 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		r.Notes = []string{fmt.Sprintf("A sandbox cannot be made: %v.", err)}
 		return r
 	}
-	r.Available, r.Limits = true, daemon.limits
+	r.Available, r.Limits, r.Overlay = true, daemon.limits, d.noOverlay == nil
 	r.Notes = append(daemon.notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
+	if !r.Overlay {
+		r.Notes = append(r.Notes, fmt.Sprintf("Folders cannot be laid over each other, so runs begin with copies: %v.", d.noOverlay))
+	}
 	if !r.Network {
 		r.Notes = append(r.Notes, "Sandboxes have no network: "+capture.ErrNoRules.Error()+".")
 	}

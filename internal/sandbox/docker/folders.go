@@ -20,6 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
@@ -27,7 +28,10 @@ import (
 type bind struct {
 	source, target string
 	writable       bool
-	caller         bool // a folder of the caller's, which the agent owns inside
+	caller         bool     // a folder of the caller's, which the agent owns inside
+	layers         []string // in place of source, laid over each other
+	upper          string   // takes what is changed of layers; may be empty
+	twin           string   // target of an earlier bind, which this one shows again
 }
 
 // Places below the state folder.
@@ -38,15 +42,15 @@ const (
 
 // callers lists the caller's folders, and makes the one that becomes /tmp.
 func callers(s sandbox.Spec, system []hostview.Entry) ([]bind, error) {
-	list := []bind{
-		{source: s.Home, target: sandbox.HomeDir, writable: true, caller: true},
-		{source: s.Workspace, target: sandbox.WorkspaceDir, writable: true, caller: true},
+	list := mountBinds(s.Mounts)
+	for _, own := range []bind{{source: s.Home, target: sandbox.HomeDir}, {source: s.Workspace, target: sandbox.WorkspaceDir}} {
+		if !slices.ContainsFunc(list, func(b bind) bool { return b.target == own.target }) {
+			own.writable, own.caller = true, true
+			list = append(list, own)
+		}
 	}
 	if s.Run != "" {
 		list = append(list, bind{source: s.Run, target: sandbox.RunDir, caller: true})
-	}
-	for _, m := range s.Mounts {
-		list = append(list, bind{source: m.Source, target: m.Target, writable: m.Writable, caller: true})
 	}
 	if s.Scratch != "" {
 		// On disk rather than in memory, where an agent's builds and caches
@@ -67,13 +71,40 @@ func callers(s sandbox.Spec, system []hostview.Entry) ([]bind, error) {
 	return list, nil
 }
 
+// mountBinds gives a bind for each target of mounts.
+func mountBinds(mounts []sandbox.Mount) []bind {
+	var list []bind
+	for _, m := range sandbox.Plain(mounts) {
+		targets := append([]string{m.Target}, m.Alias...)
+		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // as all will be
+		for i, target := range targets {
+			b := bind{source: m.Source, target: target, writable: m.Writable || m.Upper != "", caller: true, layers: m.Layers, upper: m.Upper}
+			if i > 0 {
+				b.twin = targets[0]
+			}
+			list = append(list, b)
+		}
+	}
+	return list
+}
+
+// sources are the folders of the host that a bind reads.
+func (b bind) sources() []string {
+	if len(b.layers) > 0 {
+		return b.layers
+	}
+	return []string{b.source}
+}
+
 // makeTarget sees to it that a folder inside another has something to lie on.
 // On the way there is no link: the agent of an earlier run may have made one.
 // free tells whether one that lies in no other may lie there; its folder the
 // daemon makes.
 func makeTarget(before []bind, b bind, free func() error) error {
-	if st, err := os.Stat(b.source); err != nil || !st.IsDir() {
-		return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", b.target), Err: err}
+	for _, dir := range b.sources() {
+		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder for %s is missing on the host.", b.target), Err: err}
+		}
 	}
 	for _, over := range slices.Backward(before) { // the longest is the nearest
 		if over.target == b.target {
@@ -83,12 +114,19 @@ func makeTarget(before []bind, b bind, free func() error) error {
 		if !ok {
 			continue
 		}
-		if err := makeInside(over.source, rel); err != nil {
+		if err := over.makeInside(rel); err != nil {
 			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", b.target, over.target), Err: err}
 		}
 		return nil
 	}
 	return free()
+}
+
+func (b bind) makeInside(rel string) error {
+	if len(b.layers) > 0 {
+		return overlay.Place(b.layers, b.upper, rel)
+	}
+	return makeInside(b.source, rel)
 }
 
 func makeInside(dir, rel string) error {
@@ -125,7 +163,14 @@ func (d *Driver) attach(dir string, list []bind) ([]mount.Mount, error) {
 	var mounts []mount.Mount
 	for i, b := range list {
 		at := filepath.Join(dir, strconv.Itoa(i))
+		if b.twin != "" {
+			first := slices.IndexFunc(list, func(o bind) bool { return o.target == b.twin })
+			b = bind{source: filepath.Join(dir, strconv.Itoa(first)), target: b.target, writable: b.writable}
+		}
 		err := d.attachOne(b, at)
+		if errors.Is(err, overlay.ErrRefused) {
+			return nil, fmt.Errorf("%w: showing %s: %w", sandbox.ErrOverlay, b.target, err)
+		}
 		if b.caller && (errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS)) {
 			return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", b.target), Err: err}
 		}
@@ -141,11 +186,7 @@ func (d *Driver) attach(dir string, list []bind) ([]mount.Mount, error) {
 }
 
 func (d *Driver) attachOne(b bind, at string) error {
-	view := -1
-	if b.caller {
-		view = int(d.view.Fd())
-	}
-	tree, err := idmap.Tree(b.source, b.writable, view)
+	tree, err := d.tree(b)
 	if err != nil {
 		return err
 	}
@@ -163,6 +204,71 @@ func (d *Driver) attachOne(b bind, at string) error {
 		return err
 	}
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, at, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+func (d *Driver) tree(b bind) (int, error) {
+	switch {
+	case len(b.layers) > 0:
+		return overlay.Mapped(b.layers, b.upper, int(d.view.Fd()), d.daemon.agent())
+	case b.caller:
+		return idmap.Tree(b.source, b.writable, int(d.view.Fd()))
+	}
+	return idmap.Tree(b.source, b.writable, -1)
+}
+
+// readyUppers makes ready what is to take the changes of layers. The work
+// folders are the box's until Close.
+func (b *box) readyUppers() error {
+	for _, m := range b.spec.Mounts {
+		if !m.Layered() {
+			continue
+		}
+		if err := b.driver.noOverlay; err != nil {
+			return fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
+		}
+		if m.Upper == "" {
+			continue
+		}
+		if st, err := os.Stat(m.Upper); err != nil || !st.IsDir() {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder for changes at %s is missing on the host.", m.Target), Err: err}
+		}
+		err := overlay.Ready(m.Upper)
+		if errors.Is(err, overlay.ErrRefused) {
+			return fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
+		}
+		if err != nil {
+			return fmt.Errorf("laying folders over each other at %s: %w", m.Target, err)
+		}
+		b.uppers = append(b.uppers, m.Upper)
+	}
+	return nil
+}
+
+// measured are the folders of the host that a bind lets the agent fill.
+func (b bind) measured() []string {
+	switch {
+	case b.twin != "" || !b.writable:
+		return nil
+	case b.upper != "":
+		return []string{b.upper, overlay.Work(b.upper)}
+	}
+	return []string{b.source}
+}
+
+// countOverlays lets the meter know the overlays' files by their device: a
+// process that holds a deleted one shows it so.
+func (b *box) countOverlays(dir string, list []bind) error {
+	for i, o := range list {
+		if o.upper == "" || o.twin != "" {
+			continue
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, strconv.Itoa(i)), &st); err != nil {
+			return fmt.Errorf("looking at %s: %w", o.target, err)
+		}
+		b.disk.Count(uint64(st.Dev))
+	}
+	return nil
 }
 
 // detach takes the mounts away again, and removes what they lay on. Nothing is

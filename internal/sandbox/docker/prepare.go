@@ -90,14 +90,15 @@ func (b *box) startContainer(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := b.readyUppers(); err != nil {
+		return err
+	}
 	own, err := callers(b.spec, root.system)
 	if err != nil {
 		return err
 	}
 	for _, o := range own {
-		if o.writable {
-			b.writable = append(b.writable, o.source)
-		}
+		b.writable = append(b.writable, o.measured()...)
 	}
 	list := []bind{{source: filepath.Join(dir, "door"), target: doorDir}}
 	for _, s := range root.binds {
@@ -105,8 +106,12 @@ func (b *box) startContainer(ctx context.Context, dir string) error {
 			list = append(list, s) // else the caller's lies over it
 		}
 	}
-	mounts, err := d.attach(filepath.Join(dir, mountDir), append(list, own...))
+	list = append(list, own...)
+	mounts, err := d.attach(filepath.Join(dir, mountDir), list)
 	if err != nil {
+		return err
+	}
+	if err := b.countOverlays(filepath.Join(dir, mountDir), list); err != nil {
 		return err
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), commandPatience)

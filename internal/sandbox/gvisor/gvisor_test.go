@@ -73,7 +73,7 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{
-		New: newDriver, Isolates: true, OwnKernel: true, Network: true, Images: true,
+		New: newDriver, Isolates: true, OwnKernel: true, Network: true, Images: true, Overlay: true,
 		Limits: sandbox.Enforced{CPU: root, Memory: root, Pids: true, Disk: true},
 	})
 }

@@ -158,6 +158,47 @@ func BenchmarkParked(b *testing.B) {
 	w.close(last)
 }
 
+// BenchmarkAttachLayers is what it takes to give a prepared sandbox a workspace
+// of one layer with few files or many, and another that says what is gone.
+func BenchmarkAttachLayers(b *testing.B) {
+	for _, files := range []int{10, 100_000} {
+		b.Run(fmt.Sprint(files), func(b *testing.B) { attachLayers(b, files) })
+	}
+}
+
+func attachLayers(b *testing.B, files int) {
+	w := newWorld(b)
+	layer := b.TempDir()
+	for i := range files {
+		dir := filepath.Join(layer, fmt.Sprint(i/1000))
+		if i%1000 == 0 {
+			if err := os.Mkdir(dir, 0o755); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), nil, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	over := b.TempDir()
+	var last sandbox.Sandbox
+	measure(b, func() func() {
+		if last != nil {
+			w.close(last)
+		}
+		s := w.spec()
+		last = w.prepare(s)
+		upper := b.TempDir()
+		return func() {
+			err := last.Attach(context.Background(), s.Resources, []sandbox.Mount{{Target: sandbox.WorkspaceDir, Layers: []string{over, layer}, Upper: upper}})
+			if err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	w.close(last)
+}
+
 // BenchmarkRate is whole lives, as many at once as there are processors.
 func BenchmarkRate(b *testing.B) {
 	w := newWorld(b)

@@ -22,6 +22,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
 // Config is what the driver needs from the server.
@@ -77,7 +78,10 @@ func New(c Config) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if d.noOverlay = sandbox.TryOverlay(ctx, d, d.dir); d.noOverlay == nil {
+	if d.noOverlay = overlay.Whiteouts(d.dir); d.noOverlay == nil {
+		d.noOverlay = sandbox.TryOverlay(ctx, d, d.dir)
+	}
+	if d.noOverlay == nil {
 		return d, nil
 	}
 	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {

@@ -3,7 +3,9 @@
 package overlay
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 
@@ -36,6 +38,28 @@ func Mapped(layers []string, upper string, userns, agent int) (int, error) {
 		}
 		return s.mounted()
 	})
+}
+
+// Try makes an overlay of new folders below dir, as Mapped does, and throws all
+// away.
+func Try(dir string, userns, agent int) (err error) {
+	own, err := os.MkdirTemp(dir, "overlay-")
+	if err != nil {
+		return fmt.Errorf("trying an overlay: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
+	layer, upper := filepath.Join(own, "layer"), filepath.Join(own, "upper")
+	if err := errors.Join(os.Mkdir(layer, 0o700), os.Mkdir(upper, 0o700)); err != nil {
+		return fmt.Errorf("trying an overlay: %w", err)
+	}
+	if err := errors.Join(Whiteouts(own), Ready(upper)); err != nil {
+		return err
+	}
+	fd, err := Mapped([]string{layer}, upper, userns, agent)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Close(fd), Drop(upper))
 }
 
 // shown are folders in mapped trees that are mounted nowhere.
@@ -139,16 +163,23 @@ func takeUser(user int) error {
 // mounted is for kernels that want the folders mounted: each over itself in a
 // mount namespace that ends with the thread. The overlay keeps what it needs.
 func (s *shown) mounted() (int, error) {
+	if err := s.enter(); err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+	}
+	return s.detached(s.places[0])
+}
+
+func (s *shown) enter() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return -1, fmt.Errorf("%w: making a mount namespace: %w", ErrRefused, err)
+		return fmt.Errorf("making a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return -1, fmt.Errorf("%w: making mounts private: %w", ErrRefused, err)
+		return fmt.Errorf("making mounts private: %w", err)
 	}
 	for i, tree := range s.trees {
 		if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.places[i], unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return -1, fmt.Errorf("%w: mounting %s: %w", ErrRefused, s.places[i], err)
+			return fmt.Errorf("mounting %s: %w", s.places[i], err)
 		}
 	}
-	return s.Tree(s.places[0])
+	return nil
 }

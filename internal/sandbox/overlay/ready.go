@@ -21,8 +21,8 @@ func Work(upper string) string {
 	return filepath.Join(filepath.Dir(upper), "."+filepath.Base(upper)+".work")
 }
 
-// Ready makes the work folder of an upper folder, and tries whether the file
-// system keeps the marks of what is gone and of what hides.
+// Ready makes the work folder of an upper folder, on a file system that can mark
+// what hides.
 func Ready(upper string) error {
 	if err := wantEmpty(upper); err != nil {
 		return err
@@ -34,15 +34,25 @@ func Ready(upper string) error {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		return fmt.Errorf("making work folder: %w", err)
 	}
-	mark := filepath.Join(work, "mark")
-	err := errors.Join(unix.Setxattr(work, fixed.OpaqueAttr, []byte("y"), 0), unix.Mknod(mark, unix.S_IFCHR, 0))
+	err := unix.Setxattr(work, fixed.OpaqueAttr, []byte("y"), 0)
 	if err != nil {
 		return errors.Join(fmt.Errorf("%w: their file system keeps no marks: %w", ErrRefused, err), Drop(upper))
 	}
-	if err := errors.Join(os.Remove(mark), unix.Removexattr(work, fixed.OpaqueAttr)); err != nil {
+	if err := unix.Removexattr(work, fixed.OpaqueAttr); err != nil {
 		return errors.Join(fmt.Errorf("clearing work folder: %w", err), Drop(upper))
 	}
 	return nil
+}
+
+// Whiteouts tells whether this process may make whiteouts in a folder, as the
+// kernel does in its name.
+func Whiteouts(dir string) error {
+	mark := filepath.Join(dir, ".whiteout")
+	err := unix.Mknod(mark, unix.S_IFCHR, 0)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: no mark can be made of what is gone: %w", ErrRefused, err)
+	}
+	return os.Remove(mark)
 }
 
 func wantEmpty(dir string) error {

@@ -36,6 +36,11 @@ func (f Folders) Tree(at string) (int, error) {
 	if fd, err := f.byDescriptor(); err == nil {
 		return fd, nil
 	}
+	return f.detached(at)
+}
+
+// detached mounts the overlay, and clones and takes away the mount.
+func (f Folders) detached(at string) (int, error) {
 	if err := f.MountAt(at); err != nil {
 		return -1, err
 	}

@@ -1,0 +1,92 @@
+package service_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// listing prints each file of the working folder as its checksum and path, each
+// folder and link by its path.
+const listing = `find . -type f -exec sha256sum {} + | sed 's/  / /'; find . -mindepth 1 -type d -printf 'dir %p\n'; find . -type l -printf 'link %l %p\n'`
+
+// TestASessionGoesOnFromItsFiles changes a tree in run after run of a session,
+// in every way that a file system has, and holds each new version to what the
+// agent saw.
+func TestASessionGoesOnFromItsFiles(t *testing.T) {
+	t.Parallel()
+	for _, isolation := range []string{"namespace", "gvisor"} {
+		t.Run(isolation, func(t *testing.T) {
+			t.Parallel()
+			h := installation.New(t, "--isolation", isolation, "--parked", "1")
+			h.Start()
+			c := h.Login(t, "acme")
+			installation.Agent(t, c, "shell", "")
+			session := ""
+			for i, step := range []string{
+				`mkdir d0 d1 d2 d3 d4 d5 d6; for i in $(seq 40); do echo "file $i" >d$((i % 7))/f$i; done; head -c 1500000 /dev/zero >large; ln -s d1/f1 link; mkdir empty`,
+				`echo more >>d1/f1; echo end >>large; rm d2/f2; mv d3 moved; rm -r d4; mkdir d4; echo new >d4/new; ln -sf d4/new link; chmod 600 d5/f5`,
+				`rm -r moved d6; echo d6 >d6; mkdir moved; echo back >moved/f3; rm link; rmdir empty`,
+				`true`,
+				`rm -rf ./* && echo only >only`,
+			} {
+				n := stint.NewRun{Agent: "shell", Prompt: step + "\n" + listing, ArtifactName: "out", SessionID: session}
+				r := installation.Ended(t, c, installation.Create(t, c, n).ID)
+				if r.Status != stint.Completed {
+					t.Fatalf("step %d ended %s: %v", i, r.Status, *r.Error)
+				}
+				session = r.SessionID
+				if diff := cmp.Diff(printed(t, c, r.ID), stored(t, c, *r.ArtifactVersion)); diff != "" {
+					t.Fatalf("step %d (-agent +version):\n%s", i, diff)
+				}
+			}
+			if left := h.Leftovers(); len(left) > 0 {
+				t.Errorf("left behind: %q", left)
+			}
+		})
+	}
+}
+
+// printed is what a run wrote.
+func printed(t *testing.T, c *client.Client, run string) []string {
+	t.Helper()
+	text := ""
+	for e, err := range c.Runs.Events(t.Context(), run, 0) {
+		installation.Check(t, err)
+		var data stint.OutputData
+		if e.Type == stint.EventOutput {
+			installation.Check(t, json.Unmarshal(e.Data, &data))
+			text += data.Content
+		}
+	}
+	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(text), "\n"))
+}
+
+// stored lists a version of the artifact out as the agent's listing does.
+func stored(t *testing.T, c *client.Client, version string) []string {
+	t.Helper()
+	tree, err := c.Artifacts.Find(t.Context(), "out")
+	installation.Check(t, err)
+	var lines []string
+	for f, err := range c.Artifacts.Files(t.Context(), tree.ID, version) {
+		installation.Check(t, err)
+		switch f.Kind {
+		case "file":
+			lines = append(lines, f.SHA256+" ./"+f.Path)
+		case "dir":
+			lines = append(lines, "dir ./"+f.Path)
+		default:
+			lines = append(lines, fmt.Sprintf("link %s ./%s", f.Target, f.Path))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

@@ -1,0 +1,227 @@
+//go:build linux && (amd64 || arm64)
+
+package overlay_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
+)
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// layer makes a folder: "-" tells that a file is gone, "!" is a folder that
+// hides, "/" one that does not, ">" a link, all else a file.
+func layer(t *testing.T, dir string, files map[string]string) string {
+	t.Helper()
+	must(t, os.MkdirAll(dir, 0o700))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(dir, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		switch files[name] {
+		case "-":
+			must(t, unix.Mknod(path, unix.S_IFCHR, 0))
+		case "/":
+			must(t, os.MkdirAll(path, 0o750))
+		case "!":
+			must(t, os.MkdirAll(path, 0o755), unix.Setxattr(path, fixed.OpaqueAttr, []byte("y"), 0))
+		case ">":
+			must(t, os.Symlink(t.TempDir(), path))
+		default:
+			must(t, os.WriteFile(path, []byte(files[name]), 0o644))
+		}
+	}
+	return dir
+}
+
+func TestPlace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		layers []map[string]string
+		upper  bool
+		rel    string
+		made   string // below upper
+		err    error
+	}{
+		"there":                  {layers: []map[string]string{{}, {"a/b": "/"}}, upper: true, rel: "a/b"},
+		"there, nothing written": {layers: []map[string]string{{}, {"a/b": "/"}}, rel: "a/b"},
+		"missing":                {layers: []map[string]string{{}, {"x": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"half there":             {layers: []map[string]string{{"a": "/"}, {"a/c": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"nowhere to make":        {layers: []map[string]string{{}, {"a": "/"}}, rel: "a/b", err: fs.ErrNotExist},
+		"gone":                   {layers: []map[string]string{{"a": "-"}, {"a/b": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"hidden":                 {layers: []map[string]string{{"a": "!"}, {"a/b": "x"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"hidden file":            {layers: []map[string]string{{"a/b": "/"}, {"a/b": "x"}}, rel: "a/b"},
+		"a file":                 {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a", err: overlay.ErrPlace},
+		"a file on the way":      {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a/b", err: overlay.ErrPlace},
+		"a link":                 {layers: []map[string]string{{}, {"a": ">"}}, upper: true, rel: "a", err: overlay.ErrPlace},
+		"a link on the way":      {layers: []map[string]string{{"a": ">"}, {"a/b": "/"}}, upper: true, rel: "a/b", err: overlay.ErrPlace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var layers []string
+			for i, files := range c.layers {
+				layers = append(layers, layer(t, filepath.Join(t.TempDir(), fmt.Sprint(i)), files))
+			}
+			upper := ""
+			if c.upper {
+				upper = t.TempDir()
+			}
+			if err := overlay.Place(layers, upper, c.rel); !errors.Is(err, c.err) {
+				t.Fatalf("error %v, want %v", err, c.err)
+			}
+			var made []string
+			if c.upper {
+				must(t, filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
+					if rel := strings.TrimPrefix(path, upper); rel != "" {
+						made = append(made, rel[1:])
+					}
+					return err
+				}))
+			}
+			if diff := cmp.Diff(c.made, strings.Join(made, " ")); diff != "" {
+				t.Errorf("made (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlaceKeepsModes: a folder that adds to another looks as that one.
+func TestPlaceKeepsModes(t *testing.T) {
+	t.Parallel()
+	below, upper := layer(t, t.TempDir(), map[string]string{"a": "/"}), t.TempDir()
+	must(t, overlay.Place([]string{below}, upper, "a/b"))
+	var want, got unix.Stat_t
+	must(t, unix.Stat(filepath.Join(below, "a"), &want), unix.Stat(filepath.Join(upper, "a"), &got))
+	if want.Mode != got.Mode || want.Mtim.Sec != got.Mtim.Sec && got.Mtim.Sec < want.Mtim.Sec {
+		t.Errorf("mode %o at %v, want %o at %v", got.Mode, got.Mtim, want.Mode, want.Mtim)
+	}
+}
+
+func TestReady(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	upper := filepath.Join(dir, "upper")
+	if err := overlay.Ready(upper); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a folder: %v", err)
+	}
+	must(t, os.Mkdir(upper, 0o700))
+	must(t, overlay.Ready(upper))
+	// What a kernel leaves there, and a server that was killed.
+	left := filepath.Join(overlay.Work(upper), "work", "incompat", "volatile")
+	must(t, os.MkdirAll(left, 0o700), os.Chmod(filepath.Dir(left), 0), os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
+	must(t, overlay.Ready(upper))
+	if entries, err := os.ReadDir(overlay.Work(upper)); err != nil || len(entries) > 0 {
+		t.Errorf("the work folder holds %v, %v", entries, err)
+	}
+	must(t, overlay.Drop(upper), overlay.Drop(upper))
+	must(t, os.WriteFile(filepath.Join(upper, "x"), nil, 0o600))
+	if err := overlay.Ready(upper); err == nil {
+		t.Error("a folder with a file is ready")
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("left: %v, %v", entries, err)
+	}
+}
+
+const agent = 0x7fff_0000
+
+// TestMapped has the way of new kernels and that of old ones, many at once.
+func TestMapped(t *testing.T) {
+	if os.Geteuid() != 0 {
+		return // without root's rights nothing is mapped; the sandboxes' tests lay folders in their own way
+	}
+	view, err := idmap.View(0, agent)
+	must(t, err)
+	t.Cleanup(func() { view.Close() })
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	must(t, err)
+	for name, lay := range map[string]func([]string, string, int, int) (int, error){"new": overlay.Mapped, "old": overlay.MappedBefore} {
+		t.Run(name, func(t *testing.T) {
+			var all sync.WaitGroup
+			for range 8 {
+				dir := t.TempDir()
+				all.Go(func() { mapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) }) })
+			}
+			all.Wait()
+		})
+	}
+	if now, err := os.Readlink("/proc/self/ns/mnt"); err != nil || now != own {
+		t.Errorf("the process is in mount namespace %s, %v; it was in %s", now, err, own)
+	}
+	if id, err := unix.SetfsuidRetUid(-1); err != nil || id != 0 {
+		t.Errorf("the thread is user %d, %v", id, err)
+	}
+}
+
+func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
+	check := func(errs ...error) {
+		if err := errors.Join(errs...); err != nil {
+			t.Error(err)
+		}
+	}
+	upper := filepath.Join(dir, "upper")
+	layers := []string{filepath.Join(dir, "over"), filepath.Join(dir, "under")}
+	check(os.Mkdir(upper, 0o700), os.Mkdir(layers[0], 0o700), os.Mkdir(layers[1], 0o700), overlay.Ready(upper))
+	check(os.WriteFile(filepath.Join(layers[1], "gone"), []byte("x"), 0o600), os.WriteFile(filepath.Join(layers[0], "f"), []byte("x"), 0o600))
+	fd, err := lay(layers, upper)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer unix.Close(fd)
+	check(overlay.As(agent, func() error {
+		f, err := unix.Openat(fd, "f", unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		_, err = unix.Write(f, []byte("+"))
+		return errors.Join(err, unix.Close(f), unix.Unlinkat(fd, "gone", 0), unix.Mkdirat(fd, "new", 0o755))
+	}))
+	var st unix.Stat_t
+	check(unix.Fstatat(fd, "new", &st, 0))
+	if st.Uid != agent {
+		t.Errorf("inside it is user %d's", st.Uid)
+	}
+	for name, kind := range map[string]uint32{"f": unix.S_IFREG, "gone": unix.S_IFCHR, "new": unix.S_IFDIR} {
+		check(unix.Lstat(filepath.Join(upper, name), &st))
+		if st.Uid != 0 || st.Mode&unix.S_IFMT != kind || st.Rdev != 0 {
+			t.Errorf("%s is user %d's, mode %o, device %d", name, st.Uid, st.Mode, st.Rdev)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(upper, "f")); err != nil || !bytes.Equal(b, []byte("x+")) {
+		t.Errorf("changed to %q, %v", b, err)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil || bytes.Contains(mounts, []byte(dir)) {
+		t.Errorf("mounted on the host (%v):\n%s", err, mounts)
+	}
+	check(overlay.Drop(upper))
+}
+
+func TestMappedRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := overlay.Mapped([]string{dir, dir}, "", -1, agent); !errors.Is(err, overlay.ErrRefused) {
+		t.Errorf("one layer twice: %v, want %v", err, overlay.ErrRefused)
+	}
+}

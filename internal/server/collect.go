@@ -1,0 +1,23 @@
+package server
+
+import (
+	"context"
+
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// garbage tells the library what the database has of collections.
+type garbage struct{ store.Collections }
+
+// Condemned gives the keys of what a collection may delete.
+func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+	epoch, list, err := g.Collections.Condemned(ctx, org)
+	if err != nil {
+		return 0, nil, err
+	}
+	keys := make([]string, len(list))
+	for i, c := range list {
+		keys[i] = c.Key
+	}
+	return epoch, keys, nil
+}
