@@ -34,25 +34,18 @@ func rawBytes(contentType string, b []byte) *rawBody {
 // SHA-256 sums laid end to end, at most 8192; so is the answer, in the order
 // of the question.
 func (c *Client) MissingChunks(ctx context.Context, names []byte) ([]byte, error) {
-	body, err := c.open(ctx, call{
+	_, missing, err := c.whole(ctx, call{
 		method: http.MethodPost, path: []string{"chunks", "missing"}, raw: rawBytes(typeBytes, names), repeat: true,
 		header: http.Header{"Accept": {typeBytes}},
-	})
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	missing, err := io.ReadAll(io.LimitReader(body, int64(len(names))+1))
-	if err != nil {
-		return nil, fmt.Errorf("read which chunks are missing: %w", err)
-	}
-	return missing, nil
+	}, int64(len(names)))
+	return missing, err
 }
 
 // SendChunks stores chunks, which wait there for a tree that names them. It
 // may be repeated.
 func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
-	return c.do(ctx, call{method: http.MethodPost, path: []string{"chunks"}, raw: rawBytes(typeChunks, frames), repeat: true}, nil)
+	_, _, err := c.whole(ctx, call{method: http.MethodPost, path: []string{"chunks"}, raw: rawBytes(typeChunks, frames), repeat: true}, maxAnswer)
+	return err
 }
 
 // PushTree stores a tree, whose chunks the server has, as the new version. It
@@ -68,19 +61,18 @@ func (t *Trees) PushTree(ctx context.Context, id string, tree io.ReaderAt, size 
 	if o.IfMatch != "" {
 		header.Set("If-Match", `"`+o.IfMatch+`"`)
 	}
-	res, err := t.c.retry(ctx, call{
+	status, body, err := t.c.whole(ctx, call{
 		method: http.MethodPost, path: t.path(id, "versions"), query: q, header: header, key: newKey(),
 		raw: &rawBody{typeTree, tree, size},
-	})
+	}, maxAnswer)
 	if err != nil {
 		return nil, false, err
 	}
-	defer res.Body.Close()
 	v = new(stint.TreeVersion)
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(v); err != nil {
+	if err := json.Unmarshal(body, v); err != nil {
 		return nil, false, fmt.Errorf("read the answer of the push: %w", err)
 	}
-	return v, res.StatusCode == http.StatusCreated, nil
+	return v, status == http.StatusCreated, nil
 }
 
 // OpenTree reads the tree of a version: what it holds and of which chunks. The
@@ -98,6 +90,25 @@ func (t *Trees) OpenChunks(ctx context.Context, id, version string, selection []
 		method: http.MethodPost, path: t.path(id, "versions", orLatest(version), "chunks"),
 		raw: rawBytes(typeBytes, selection), repeat: true, header: http.Header{"Accept": {typeChunks}},
 	})
+}
+
+// whole sends the call, which may be repeated, until its answer has arrived to
+// the end.
+func (c *Client) whole(ctx context.Context, r call, limit int64) (status int, body []byte, err error) {
+	for attempt := 1; ; attempt++ {
+		res, err := c.retry(ctx, r)
+		if err != nil {
+			return 0, nil, err
+		}
+		body, err = io.ReadAll(io.LimitReader(res.Body, limit))
+		res.Body.Close()
+		if err == nil {
+			return res.StatusCode, body, nil
+		}
+		if attempt >= c.attempts || ctx.Err() != nil || c.pause(ctx, attempt, err) != nil {
+			return 0, nil, fmt.Errorf("read the answer of %s %s: %w", r.method, res.Request.URL.Path, err)
+		}
+	}
 }
 
 // open sends the call for a body that is no JSON.
