@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/stint-dev/stint"
@@ -26,6 +28,14 @@ import (
 	"github.com/stint-dev/stint/internal/transfer"
 	"github.com/stint-dev/stint/internal/transfer/wire"
 )
+
+func TestMain(m *testing.M) {
+	// Each case works on folders: the usual hundred would take too long.
+	if err := flag.Set("rapid.checks", "25"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memory is a server that keeps everything in memory. It checks what it gets.
 type memory struct {
