@@ -78,10 +78,19 @@ type FileEntry struct {
 	ModifiedAt Time   `json:"modifiedAt"`
 }
 
-// FileChange is one difference between two versions.
+// The ways in which an entry differs between two versions.
+const (
+	FileAdded   = "added"
+	FileRemoved = "removed"
+	FileChanged = "changed" // in kind, mode, content or target
+	FileRenamed = "renamed" // the same content under another path
+)
+
+// FileChange is one difference between two versions. Path is that of To, or
+// that of From where there is no To; they differ where a file was renamed.
 type FileChange struct {
 	Path   string     `json:"path"`
-	Change string     `json:"change"` // added, removed, changed
+	Change string     `json:"change"`
 	From   *FileEntry `json:"from"`
 	To     *FileEntry `json:"to"`
 }

@@ -2,37 +2,78 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
+// The formats of DownloadAs.
+const (
+	TarGzip = "tar.gz"
+	Zip     = "zip"
+	TarZstd = "tar.zst" // made as it is sent: such a transfer cannot go on where it broke off
+	Tar     = "tar"
+)
+
 // Download writes a version, or the current one when version is empty, to w as
 // a tar.gz archive and returns its length. The address that the server names
 // is asked without the token. A transfer that breaks off goes on where it
 // stopped, for the same version always has the same bytes; w is written to
-// once, in order.
+// once, in order. Where the server names the archive's SHA-256, another one is
+// an error.
 func (t *Trees) Download(ctx context.Context, id, version string, w io.Writer) (int64, error) {
-	var written int64
-	var tag string
+	return t.DownloadAs(ctx, id, version, "", w)
+}
+
+// DownloadAs is Download in one of the formats; "" is a tar.gz.
+func (t *Trees) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
+	d := &transfer{t: t, id: id, version: version, format: format, w: w, sum: sha256.New()}
 	for attempt := 1; ; attempt++ {
-		n, err := t.download(ctx, id, version, w, written, &tag)
-		written += n
+		before := d.written
+		err := d.attempt(ctx)
 		if err == nil {
-			return written, nil
+			return d.written, d.verify()
 		}
-		if n > 0 {
+		if d.written > before {
 			attempt = 1
 		}
 		_, broken := errors.AsType[*brokenError](err)
-		resume := broken && (written == 0 || tag != "") || written == 0 && worthRepeating(ctx, err)
+		resume := broken && (d.written == 0 || d.tag != "") || d.written == 0 && worthRepeating(ctx, err)
 		if ctx.Err() != nil || !resume || attempt >= t.c.attempts || t.c.pause(ctx, attempt, err) != nil {
-			return written, downloadError(id, err)
+			return d.written, downloadError(id, err)
 		}
 	}
+}
+
+// transfer is a download under way, over several answers if need be.
+type transfer struct {
+	t                   *Trees
+	id, version, format string
+	w                   io.Writer
+	written             int64
+	sum                 hash.Hash // of what was written
+	tag                 string    // of the entity that the first answer named; a part must be of it
+	want                string    // Repr-Digest, where an answer had one
+}
+
+// verify holds what was written to what the server said of the whole.
+func (d *transfer) verify() error {
+	for member := range strings.SplitSeq(d.want, ",") {
+		encoded, ok := strings.CutPrefix(strings.TrimSpace(member), "sha-256=:")
+		if !ok {
+			continue
+		}
+		if got := base64.StdEncoding.EncodeToString(d.sum.Sum(nil)); got+":" != encoded {
+			return fmt.Errorf("download %s: what came is not what the server has: its SHA-256 is %s, not %s", d.id, got, strings.TrimSuffix(encoded, ":"))
+		}
+	}
+	return nil
 }
 
 // downloadError names the tree, unless the server has told what is wrong.
@@ -43,41 +84,51 @@ func downloadError(id string, err error) error {
 	return fmt.Errorf("download %s: %w", id, err)
 }
 
-// download transfers the bytes from an offset on. tag is the entity that the
-// first answer named; a later one must be the same.
-func (t *Trees) download(ctx context.Context, id, version string, w io.Writer, offset int64, tag *string) (int64, error) {
-	location, err := t.location(ctx, id, version)
+// attempt transfers what is missing.
+func (d *transfer) attempt(ctx context.Context) error {
+	location, err := d.t.location(ctx, d.id, d.version, d.format)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	res, err := t.fetch(ctx, location, offset, *tag)
+	res, err := d.t.fetch(ctx, location, d.written, d.tag)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer res.Body.Close()
-	if offset > 0 && res.StatusCode != http.StatusPartialContent {
-		return 0, errors.New("the transfer broke off and the server cannot resume it")
-	}
-	if offset == 0 && res.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("the server answered %s instead of the archive", res.Status)
+	switch {
+	case d.written == 0 && res.StatusCode != http.StatusOK:
+		return fmt.Errorf("the server answered %s instead of the archive", res.Status)
+	case d.written > 0 && res.StatusCode == http.StatusOK:
+		// Another place has the archive under another tag, or the server knows
+		// no parts: what is here already comes again.
+		if _, err := io.CopyN(io.Discard, res.Body, d.written); err != nil {
+			return &brokenError{err}
+		}
+	case d.written > 0 && res.StatusCode != http.StatusPartialContent:
+		return errors.New("the transfer broke off and the server cannot resume it")
 	}
 	if etag := res.Header.Get("ETag"); !strings.HasPrefix(etag, "W/") {
-		*tag = etag
+		d.tag = etag
 	}
-	n, err := io.Copy(writeOnly{w}, res.Body)
+	if digest := res.Header.Get("Repr-Digest"); digest != "" {
+		d.want = digest
+	}
+	n, err := io.Copy(io.MultiWriter(writeOnly{d.w}, d.sum), res.Body)
+	d.written += n
 	if err == nil {
-		return n, nil
+		return nil
 	}
 	if failed, ok := errors.AsType[*writeError](err); ok {
-		return n, failed.cause
+		return failed.cause
 	}
-	return n, &brokenError{err}
+	return &brokenError{err}
 }
 
 // location asks where the archive lies.
-func (t *Trees) location(ctx context.Context, id, version string) (string, error) {
+func (t *Trees) location(ctx context.Context, id, version, format string) (string, error) {
 	q := url.Values{}
 	set(q, "versionId", version)
+	set(q, "format", format)
 	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: t.path(id, "download"), query: q})
 	if err != nil {
 		return "", err

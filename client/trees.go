@@ -185,7 +185,30 @@ func (t *Trees) ReadFile(ctx context.Context, id, version, path string) (io.Read
 	return res.Body, nil
 }
 
-// Diff walks what differs between two versions, in the order of paths.
+// FilesUnder walks the entries of a version whose paths begin with prefix;
+// "dir/" is all that lies below dir.
+func (t *Trees) FilesUnder(ctx context.Context, id, version, prefix string) iter.Seq2[stint.FileEntry, error] {
+	q := url.Values{}
+	set(q, "prefix", prefix)
+	return list[stint.FileEntry](ctx, t.c, q, 0, t.path(id, "versions", orLatest(version), "files")...)
+}
+
+// DiffFile opens the lines that differ in one file of two versions, as a
+// unified diff; it is empty where nothing does. Files of more than 1 MiB are an
+// *Error with the code invalid_parameter. The caller closes it.
+func (t *Trees) DiffFile(ctx context.Context, id, from, to, path string) (io.ReadCloser, error) {
+	q := url.Values{"path": {path}, "format": {"unified"}}
+	set(q, "from", from)
+	set(q, "to", to)
+	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: t.path(id, "diff"), query: q, header: http.Header{"Accept": {"text/x-diff"}}})
+	if err != nil {
+		return nil, err
+	}
+	return res.Body, nil
+}
+
+// Diff walks what differs between two versions, in the order of paths. A file
+// that was only renamed is one change.
 func (t *Trees) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
 	q := url.Values{}
 	set(q, "from", from)

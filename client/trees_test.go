@@ -2,7 +2,10 @@ package client_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -56,6 +59,8 @@ type vault struct {
 	archive []byte
 	cuts    []int
 	ranges  []string
+	digest  string // Repr-Digest
+	moves   bool   // the archive has another ETag each time
 }
 
 func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -64,6 +69,12 @@ func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	v.ranges = append(v.ranges, r.Header.Get("Range"))
 	w.Header().Set("ETag", `"abc"`)
+	if v.moves {
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, len(v.ranges)))
+	}
+	if v.digest != "" {
+		w.Header().Set("Repr-Digest", v.digest)
+	}
 	if n := len(v.ranges); n <= len(v.cuts) {
 		w = &cutter{ResponseWriter: w, left: v.cuts[n-1]}
 	}
@@ -113,6 +124,28 @@ func TestDownloadResumes(t *testing.T) {
 	}
 	if v.ranges[0] != "" || v.ranges[len(v.ranges)-1] != "bytes=50000-" {
 		t.Errorf("ranges %q", v.ranges)
+	}
+}
+
+// TestDownloadGoesOnElsewhere resumes where the archive lies under another tag.
+func TestDownloadGoesOnElsewhere(t *testing.T) {
+	t.Parallel()
+	archive := bytes.Repeat([]byte("0123456789"), 10_000)
+	sum := sha256.Sum256(archive)
+	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
+	v := &vault{archive: archive, cuts: []int{30_000, 10, 50_000}, moves: true, digest: "sha-512=:x:, " + digest}
+	var got bytes.Buffer
+	if n, err := download(t, v, &got); err != nil || n != int64(len(archive)) || !bytes.Equal(got.Bytes(), archive) {
+		t.Errorf("got %d bytes, %v", n, err)
+	}
+}
+
+func TestDownloadNoticesAnotherContent(t *testing.T) {
+	t.Parallel()
+	sum := sha256.Sum256([]byte("this"))
+	v := &vault{archive: []byte("that"), digest: "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"}
+	if _, err := download(t, v, io.Discard); err == nil || !strings.Contains(err.Error(), "SHA-256") {
+		t.Errorf("error is %v", err)
 	}
 }
 

@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 			return os.Mkdir(e.WorkDir+"/tmp", 0o777)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"code": exitCode, "serve": serve, "stop": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
+			"code": exitCode, "serve": serve, "halt": stop, "capture": capture("stdout"), "capture2": capture("stderr"), "until": until, "empty": empty,
 		},
 	})
 }
@@ -161,7 +161,8 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// stop ends the script's server in order: stop
+// stop ends the script's server in order: halt (the word stop would end the
+// script)
 func stop(ts *testscript.TestScript, _ bool, _ []string) {
 	running.get(ts).stop(ts)
 }

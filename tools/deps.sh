@@ -10,6 +10,8 @@ have jq || need+=(jq)
 have git || need+=(git)
 have bsdtar || need+=(libarchive-tools)
 have python3 || need+=(python3)
+have unzip || need+=(unzip)
+have zstd || need+=(zstd)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 have dockerd || need+=(docker.io)
 if [ ${#need[@]} -eq 0 ]; then exit 0; fi

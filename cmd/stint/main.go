@@ -31,6 +31,7 @@ func run() int {
 	}
 	defer stop()
 	env.Serve, env.Probe = serve, server.Probe
+	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return server.OpenKeys(ctx, c) }
 	return cli.Main(context.Background(), env)
 }
 

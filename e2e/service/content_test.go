@@ -3,6 +3,8 @@ package service_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -51,8 +53,26 @@ func TestASessionGoesOnFromItsFiles(t *testing.T) {
 			if left := h.Leftovers(); len(left) > 0 {
 				t.Errorf("left behind: %q", left)
 			}
+			if stacked(t, h) == 0 {
+				t.Error("no tree lies ready on top of the one that it grew from")
+			}
 		})
 	}
+}
+
+// stacked counts the trees that lie ready as what a run changed.
+func stacked(t *testing.T, h *installation.Host) (n int) {
+	t.Helper()
+	notes, err := filepath.Glob(filepath.Join(h.Data, "worker", "cache", "*.json"))
+	installation.Check(t, err)
+	for _, path := range notes {
+		b, err := os.ReadFile(path)
+		installation.Check(t, err)
+		if strings.Contains(string(b), `"base"`) {
+			n++
+		}
+	}
+	return n
 }
 
 // printed is what a run wrote.

@@ -183,7 +183,7 @@ func TestAnswers(t *testing.T) {
 		"redirect with a body":        {"GET", download, reply{302, redirect.header, "<a>Found</a>"}, "body"},
 		"archive without an ETag":     {"GET", "/v1/downloads/x", archive.with("ETag", ""), "ETag"},
 		"archive shown inline":        {"GET", "/v1/downloads/x", archive.with("Content-Disposition", "inline"), "Content-Disposition"},
-		"archive as something else":   {"GET", "/v1/downloads/x", archive.with("Content-Type", "application/zip"), "Content-Type"},
+		"archive as something else":   {"GET", "/v1/downloads/x", archive.with("Content-Type", "application/pdf"), "Content-Type"},
 		"a part unasked":              {"GET", "/v1/downloads/x", reply{206, archive.header, ""}, "without Range"},
 		"head without an ETag":        {"HEAD", "/v1/downloads/x", archive.with("ETag", ""), "ETag"},
 		"odd Location of a new thing": {"POST", "/v1/runs", good(t, 202, "application/json", "CreatedRun").with("Location", "run_1"), "Location"},

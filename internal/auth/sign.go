@@ -86,7 +86,8 @@ type Link struct {
 	Kind      stint.TreeKind `json:"k"`
 	TreeID    string         `json:"t"`
 	VersionID string         `json:"v"`
-	Expires   int64          `json:"e"` // Unix seconds
+	Format    string         `json:"f,omitempty"` // of the archive; empty for a tar.gz
+	Expires   int64          `json:"e"`           // Unix seconds
 }
 
 // SignLink writes a link that works for LinkFor. Expires is set here.

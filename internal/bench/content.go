@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/server"
 )
 
 // benchContent measures keeping versions of folders beside other programs that
@@ -235,7 +235,7 @@ func (c *comparison) archives(ctx context.Context) error {
 
 // firstByte measures how soon a download begins whatever the number of files.
 func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
-	blobs, err := localfs.Open(filepath.Join(dir, "blobs"))
+	blobs, err := server.OpenFolder(filepath.Join(dir, "blobs"))
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/server"
 )
 
 // keeper keeps versions of a folder. Its methods work in the folder that it
@@ -50,7 +50,7 @@ func keepers(ctx context.Context, dir string) ([]keeper, error) {
 // libraryKeeper is our own content store.
 type libraryKeeper struct {
 	dir     string
-	blobs   *localfs.Store
+	blobs   server.Folder
 	library *content.Library
 	digest  string
 }
@@ -62,7 +62,7 @@ func newLibraryKeeper(dir string) (*libraryKeeper, error) {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return nil, err
 	}
-	blobs, err := localfs.Open(dir)
+	blobs, err := server.OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}

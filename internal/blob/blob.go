@@ -1,7 +1,7 @@
 // Package blob answers: where do bytes rest?
 //
 // It is a port: immutable objects under keys, written once, whole or not at
-// all. The adapters localfs and (later) s3 pass the suite in blobtest.
+// all. The adapters localfs and s3 pass the suite in blobtest.
 package blob
 
 import (
@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"iter"
+	"time"
 )
 
 // Errors that adapters return, possibly wrapped.
@@ -50,4 +51,14 @@ type Store interface {
 	Delete(ctx context.Context, key string) error
 	// List walks the objects whose keys start with prefix, in key order.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
+}
+
+// Presigner is what a Store may offer beyond: links by which anybody who has
+// them reads an object from the storage itself.
+type Presigner interface {
+	// PresignGet gives a URL that answers GET, with and without Range, with the
+	// object's bytes for ttl, 1 second to 7 days. Where fileName and contentType
+	// are not empty, the answer has them in Content-Disposition, as an
+	// attachment, and Content-Type. Whether the object exists is not looked at.
+	PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error)
 }

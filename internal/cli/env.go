@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -31,6 +32,16 @@ type Env struct {
 	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
 	// Probe tells what each isolator can do on this machine.
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
+	// OpenKeys opens the keys of an installation whose server does not run.
+	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
+}
+
+// Keys are the keys of an installation; Close gives it up.
+type Keys interface {
+	List(ctx context.Context) ([]keyring.Info, error)
+	RotateAll(ctx context.Context, org string) ([]keyring.Info, error)
+	RotateInstallation(ctx context.Context) (int, error)
+	Close() error
 }
 
 // Serving tells where a started server is.

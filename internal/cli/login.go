@@ -44,13 +44,22 @@ type loginAnswer struct {
 // errNoSocket says that no server of this machine answers on the socket.
 var errNoSocket = errors.New("no server answers on the login socket")
 
-// loginLimit bounds a login through the socket.
-const loginLimit = 30 * time.Second
+// socketLimit bounds a request through the socket.
+const socketLimit = 30 * time.Second
 
 // loginAt asks for a token through the socket of a data folder, which only the
 // folder's owner can open.
 func loginAt(ctx context.Context, socket string, in loginRequest) (loginAnswer, error) {
-	ctx, cancel := context.WithTimeout(ctx, loginLimit)
+	status, answer, err := askSocket(ctx, socket, http.MethodPost, "/login", in)
+	if err != nil {
+		return loginAnswer{}, err
+	}
+	return parseLogin(status, answer)
+}
+
+// askSocket sends a request to the server that a data folder's owner reaches.
+func askSocket(ctx context.Context, socket, method, path string, in any) (status int, answer []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, socketLimit)
 	defer cancel()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
@@ -58,34 +67,33 @@ func loginAt(ctx context.Context, socket string, in loginRequest) (loginAnswer, 
 	defer transport.CloseIdleConnections()
 	body, err := json.Marshal(in)
 	if err != nil {
-		return loginAnswer{}, fmt.Errorf("write the login request: %w", err)
+		return 0, nil, fmt.Errorf("write the request: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://stint/login", bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body))
 	if err != nil {
-		return loginAnswer{}, fmt.Errorf("write the login request: %w", err)
+		return 0, nil, fmt.Errorf("write the request: %w", err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	res, err := transport.RoundTrip(req)
 	if err != nil {
-		return loginAnswer{}, socketError(socket, err)
+		return 0, nil, socketError(socket, err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(res.Body, 1<<20))
-	if err != nil {
-		return loginAnswer{}, fmt.Errorf("read the login answer: %w", err)
+	if answer, err = io.ReadAll(io.LimitReader(res.Body, 16<<20)); err != nil {
+		return 0, nil, fmt.Errorf("read the server's answer: %w", err)
 	}
-	return parseLogin(res.StatusCode, answer)
+	return res.StatusCode, answer, nil
 }
 
 func socketError(socket string, err error) error {
 	var refused *net.OpError
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("only the owner of the data folder may log in through %s: run this as that user", socket)
+		return fmt.Errorf("only the owner of the data folder may use %s: run this as that user", socket)
 	case errors.As(err, &refused) && refused.Op == "dial":
 		return errNoSocket
 	}
-	return fmt.Errorf("log in through %s: %w", socket, err)
+	return fmt.Errorf("ask through %s: %w", socket, err)
 }
 
 func parseLogin(status int, body []byte) (loginAnswer, error) {
@@ -96,11 +104,16 @@ func parseLogin(status int, body []byte) (loginAnswer, error) {
 		}
 		return answer, nil
 	}
-	var refusal struct{ Error string }
-	if json.Unmarshal(body, &refusal) == nil && refusal.Error != "" {
-		return loginAnswer{}, errors.New(refusal.Error)
+	return loginAnswer{}, refusal(status, body)
+}
+
+// refusal is what an answer that is no success says.
+func refusal(status int, body []byte) error {
+	var told struct{ Error string }
+	if json.Unmarshal(body, &told) == nil && told.Error != "" {
+		return errors.New(told.Error)
 	}
-	return loginAnswer{}, fmt.Errorf("the server refused the login with status %d", status)
+	return fmt.Errorf("the server refused the request with status %d", status)
 }
 
 // days turns --expires into whole days, 1 to 365; 0 when it was not given.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -11,12 +12,16 @@ import (
 
 // Config is everything that an operator can set.
 type Config struct {
-	Data       string // absolute folder of the installation
-	Listen     string // host:port
-	PublicURL  string // as clients reach the server; empty: derived from Listen
-	Isolation  string // one of Isolations
-	Database   string // postgres:// URL; empty: SQLite in Data
-	Storage    string // absolute folder; empty: a folder in Data
+	Data      string // absolute folder of the installation
+	Listen    string // host:port
+	PublicURL string // as clients reach the server; empty: derived from Listen
+	Isolation string // one of Isolations
+	Database  string // postgres:// URL; empty: SQLite in Data
+	Storage   string // absolute folder, or s3:// URL; empty: a folder in Data
+	// EncryptStorage tells which files rest encrypted: EncryptOff, EncryptOn or
+	// EncryptStrict.
+	EncryptStorage string
+
 	ConfigFile string // the file that was read; empty for none
 	LogLevel   string // debug, info, warn, error
 	LogFormat  string // text, json
@@ -58,26 +63,34 @@ const SocketName = "stint.sock"
 // Socket is the path of the login socket.
 func (c *Config) Socket() string { return filepath.Join(c.Data, SocketName) }
 
+// Values of EncryptStorage.
+const (
+	EncryptOff    = "off"    // what is new rests as it is
+	EncryptOn     = "on"     // what is new is encrypted
+	EncryptStrict = "strict" // and what is not encrypted is not there
+)
+
 // Isolations are the isolators that this binary carries.
 var Isolations = []string{"namespace", "gvisor", "docker"}
 
 // Default is the configuration without any source; Data is not set.
 func Default() Config {
 	return Config{
-		Listen:      "127.0.0.1:8700",
-		Isolation:   "namespace",
-		LogLevel:    "info",
-		LogFormat:   "text",
-		Capacity:    64,
-		Resources:   stint.Resources{CPU: 2, Memory: 2 * stint.GiB, Disk: 10 * stint.GiB, Pids: 512},
-		Parked:      4,
-		EgressConns: 256,
-		ImageCache:  20 * stint.GiB,
-		QueueExpiry: 24 * time.Hour,
-		GCEvery:     6 * time.Hour,
-		GCGrace:     24 * time.Hour,
-		Drain:       30 * time.Second,
-		LeaseTTL:    15 * time.Second,
+		Listen:         "127.0.0.1:8700",
+		Isolation:      "namespace",
+		LogLevel:       "info",
+		EncryptStorage: EncryptOff,
+		LogFormat:      "text",
+		Capacity:       64,
+		Resources:      stint.Resources{CPU: 2, Memory: 2 * stint.GiB, Disk: 10 * stint.GiB, Pids: 512},
+		Parked:         4,
+		EgressConns:    256,
+		ImageCache:     20 * stint.GiB,
+		QueueExpiry:    24 * time.Hour,
+		GCEvery:        6 * time.Hour,
+		GCGrace:        24 * time.Hour,
+		Drain:          30 * time.Second,
+		LeaseTTL:       15 * time.Second,
 	}
 }
 
@@ -116,7 +129,10 @@ func Load(s Sources) (Config, error) {
 			return Config{}, err
 		}
 	}
-	c.Data, c.Storage, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.Storage), s.absolute(c.EgressCA), s.absolute(c.Runsc)
+	c.Data, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.EgressCA), s.absolute(c.Runsc)
+	if !strings.HasPrefix(c.Storage, bucketScheme) {
+		c.Storage = s.absolute(c.Storage)
+	}
 	if c.DockerHost == "" {
 		c.DockerHost, _ = s.Environ("DOCKER_HOST")
 	}

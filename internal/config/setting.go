@@ -116,9 +116,13 @@ var settings = []setting{
 		c.Database = v
 		return checkURL(v, "postgres", "postgresql")
 	}},
-	{"storage", "DIR", "a folder in the data folder", "folder where the bytes of files rest, such as one on a larger disk", func(c *Config, v string) error {
+	{"storage", "DIR|URL", "a folder in the data folder", "where the bytes of files rest: a folder, such as one on a larger disk, or a bucket as s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL], with the credentials of the environment, the credentials file or the machine's role", func(c *Config, v string) error {
 		c.Storage = v
 		return checkStorage(v)
+	}},
+	{"encrypt-storage", "MODE", "off", "whether new files rest encrypted: off, on, strict (files that are not encrypted are not read either)", func(c *Config, v string) error {
+		c.EncryptStorage = v
+		return oneOf(v, []string{EncryptOff, EncryptOn, EncryptStrict})
 	}},
 	{"capacity", "N", "64", "runs that this machine works at once, 1 to 100000; further ones wait", func(c *Config, v string) error {
 		return whole(v, 1, 100_000, &c.Capacity)
@@ -248,11 +252,22 @@ func checkURL(v string, schemes ...string) error {
 	return nil
 }
 
+// bucketScheme begins the storages that are no folder.
+const bucketScheme = "s3://"
+
+// checkStorage does not repeat a URL, which may hold what it should not.
 func checkStorage(v string) error {
-	if strings.Contains(v, "://") {
-		return errors.New("the value is a URL; files can be kept in a folder only")
+	if !strings.Contains(v, "://") {
+		return required(v)
 	}
-	return required(v)
+	u, err := url.Parse(v)
+	switch {
+	case err != nil || !strings.HasPrefix(v, bucketScheme) || u.Host == "":
+		return errors.New("the value is no folder and no URL such as s3://BUCKET/PREFIX")
+	case u.User != nil:
+		return errors.New("the URL holds credentials; give them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the credentials file or by a role")
+	}
+	return nil
 }
 
 func whole(v string, least, most int, into *int) error {

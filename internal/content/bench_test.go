@@ -50,18 +50,28 @@ func BenchmarkFromDir(b *testing.B) {
 	}
 }
 
-func BenchmarkArchive(b *testing.B) {
+func BenchmarkDownload(b *testing.B) {
 	l, _, ref := benchTree(b)
-	b.SetBytes(ref.Size)
-	for b.Loop() {
-		a, err := l.Archive(b.Context(), org, ref.Digest)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, struct{ io.Reader }{a}); err != nil {
-			b.Fatal(err)
-		}
-		a.Close()
+	for _, f := range []content.Format{content.TarGzip, content.Zip, content.Tar, content.TarZstd} {
+		b.Run(string(f), func(b *testing.B) {
+			b.SetBytes(ref.Size)
+			for b.Loop() {
+				if f == content.TarZstd {
+					if err := l.WriteZstd(b.Context(), org, ref.Digest, io.Discard); err != nil {
+						b.Fatal(err)
+					}
+					continue
+				}
+				d, err := l.Download(b.Context(), org, ref.Digest, f)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, struct{ io.Reader }{d}); err != nil {
+					b.Fatal(err)
+				}
+				d.Close()
+			}
+		})
 	}
 }
 

@@ -17,6 +17,7 @@ type commit struct {
 	stock    *stock
 	packs    *packer
 	manifest *manifestWriter
+	parent   string // the digest that is built upon, or ""
 }
 
 // begin prepares a commit. The caller closes it.
@@ -30,7 +31,10 @@ func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 	}
 	c := &commit{
 		lib: l, org: org, packs: newPacker(ctx, l, org), manifest: newManifestWriter(l),
-		stock: &stock{org: org, index: l.index, condemned: condemned, known: newKnown(l.tempDir), borrowed: map[string]bool{}},
+		stock: &stock{
+			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newPlaces(l, org, condemned),
+			known: newKnown(l.tempDir), borrowed: map[string][]string{},
+		},
 	}
 	c.manifest.condemned = condemned
 	return c, nil
@@ -59,6 +63,14 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 	if err != nil {
 		return err
 	}
+	if c.stock.condemned.keys[m.key] {
+		// Nothing named it any more when it was condemned, so parts of it that had
+		// been condemned before it was named may be gone by now. A parent that is
+		// not condemned is whole but for what is: roots are condemned before packs
+		// are deleted.
+		return nil
+	}
+	c.parent = parent
 	c.manifest.base = m
 	for e, err := range m.entries(ctx) {
 		if err != nil {
@@ -66,10 +78,11 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 		}
 		for i := range e.chunks {
 			at := e.chunks[i].at
-			if c.stock.condemned.pack(at.pack) {
-				continue
+			holds, err := c.stock.places.hold(ctx, &at)
+			if err == nil && holds {
+				err = c.stock.known.add(e.chunks[i].hash, at)
 			}
-			if err := c.stock.known.add(e.chunks[i].hash, at); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -83,7 +96,9 @@ func (c *commit) rescue(ctx context.Context, e *entry) error {
 	var x expander
 	for i := range e.chunks {
 		k := &e.chunks[i]
-		if !c.stock.condemned.pack(k.at.pack) {
+		if holds, err := c.stock.places.hold(ctx, &k.at); err != nil {
+			return err
+		} else if holds {
 			continue
 		}
 		at, ok, err := c.stock.known.find(k.hash)
@@ -120,14 +135,14 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	ref.Epoch = c.stock.condemned.epoch
-	key := manifestKey(c.org, ref.Digest)
-	switch exists, err := c.lib.exists(ctx, key); {
+	at, err := c.rootPlace(ctx, ref.Digest)
+	switch {
 	case err != nil:
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
-	case exists:
+	case at.sound:
 		c.discard(ctx)
-		return ref, nil
+		ref.Epoch = c.stock.condemned.epoch
+		return ref, c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	}
 	err = c.checkBorrowed(ctx)
 	if err == nil {
@@ -136,33 +151,82 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	if err == nil {
 		err = c.packs.publish(ctx)
 	}
+	if err == nil {
+		err = c.keepUp(ctx, ref.Digest)
+	}
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	return ref, c.publish(ctx, key)
+	ref.Epoch = c.stock.condemned.epoch
+	return ref, c.publish(ctx, ref.Digest, at)
+}
+
+// rootPlace looks for an equal tree that is stored already. The parent need not
+// be looked into: it was named, and is not condemned.
+func (c *commit) rootPlace(ctx context.Context, digest string) (rootPlace, error) {
+	key := manifestKey(c.org, digest)
+	there, err := c.lib.exists(ctx, key)
+	if c.lib.garbage == nil || err != nil {
+		return rootPlace{key: key, sound: there}, err
+	}
+	if c.stock.condemned.keys[key] || there && digest != c.parent {
+		return c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	}
+	return rootPlace{key: key, sound: there}, nil
+}
+
+// keepUp looks at the new tree again where a collection began since the commit
+// did: a root that lacks something must not come to be.
+func (c *commit) keepUp(ctx context.Context, digest string) error {
+	now, err := c.lib.condemned(ctx, c.org)
+	if err != nil || now.epoch == c.stock.condemned.epoch {
+		return err
+	}
+	c.stock.condemned = now
+	m := &manifest{lib: c.lib, org: c.org, digest: digest, root: &c.manifest.root}
+	err = m.intact(ctx, now)
+	if errors.Is(err, errLacking) || isDamage(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
 }
 
 // publish stores the root, after the packs that it names.
-func (c *commit) publish(ctx context.Context, key string) error {
+func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error {
 	object := c.manifest.root.encode(c.lib.zstdOut)
-	err := c.lib.blobs.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
+	err := c.lib.blobs.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
 		c.packs.learn(c.lib.index)
-		return nil
+		return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	case errors.Is(err, blob.ErrExists):
-		c.discard(ctx)
-		return nil
+		return c.yield(ctx, digest)
 	}
 	err = fmt.Errorf("storing a manifest: %w", err)
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	// A store far away may have kept the manifest and lost the answer: the
 	// packs go only when it is known to be missing.
-	if exists, unclear := c.lib.exists(check, key); exists || unclear != nil {
+	if exists, unclear := c.lib.exists(check, at.key); exists || unclear != nil {
 		return errors.Join(err, unclear)
 	}
 	return errors.Join(err, c.packs.withdraw(ctx))
+}
+
+// yield gives way to an equal tree that was stored meanwhile.
+func (c *commit) yield(ctx context.Context, digest string) error {
+	c.discard(ctx)
+	if c.lib.garbage == nil {
+		return nil
+	}
+	at, err := c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	if err != nil {
+		return err
+	}
+	if !at.sound {
+		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", ErrStale)
+	}
+	return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 }
 
 // discard withdraws packs that are not needed because an equal tree is stored.

@@ -78,7 +78,7 @@ func (l *Library) available(c *condemned, h hash) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("looking for a chunk: %w", err)
 	}
-	return ok && !c.pack(at.Pack), nil
+	return ok && !c.keys[packKey(c.org, at.Pack)], nil
 }
 
 // Missing gives those of the chunks that the organisation's storage lacks, in

@@ -112,7 +112,7 @@ func framed(frames ...wire.Frame) []byte {
 	return wire.AppendFramesEnd(b)
 }
 
-func names(frames []wire.Frame) (all [][32]byte) {
+func named(frames []wire.Frame) (all [][32]byte) {
 	for _, f := range frames {
 		all = append(all, f.Hash)
 	}
@@ -148,8 +148,8 @@ func TestTreesTravel(t *testing.T) {
 	if _, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
 		t.Fatalf("a tree without its chunks gave %v", err)
 	}
-	missing, err := to.Missing(t.Context(), org, names(frames))
-	if d := cmp.Diff(names(frames), missing); d != "" || err != nil {
+	missing, err := to.Missing(t.Context(), org, named(frames))
+	if d := cmp.Diff(named(frames), missing); d != "" || err != nil {
 		t.Error(d, err)
 	}
 	for _, f := range frames {
@@ -157,10 +157,10 @@ func TestTreesTravel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if missing, err := to.Missing(t.Context(), org, names(frames)); len(missing) != 0 || err != nil {
+	if missing, err := to.Missing(t.Context(), org, named(frames)); len(missing) != 0 || err != nil {
 		t.Errorf("still missing: %x, %v", missing, err)
 	}
-	if missing, err := to.Missing(t.Context(), "org_other", names(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := to.Missing(t.Context(), "org_other", named(frames)); len(missing) != len(frames) || err != nil {
 		t.Errorf("another organisation lacks %d, %v", len(missing), err)
 	}
 	got, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
@@ -184,7 +184,7 @@ func TestWhatIsStoredIsNotMissing(t *testing.T) {
 	}
 	tree, frames := taken(t, first, ref.Digest)
 	lacks := func(l *content.Library) int {
-		missing, err := l.Missing(t.Context(), org, names(frames))
+		missing, err := l.Missing(t.Context(), org, named(frames))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestChunksOfAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, source, ref.Digest)
-	if missing, err := b.Missing(t.Context(), org, names(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := b.Missing(t.Context(), org, named(frames)); len(missing) != len(frames) || err != nil {
 		t.Fatal(len(missing), err)
 	}
 	if _, err := a.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
@@ -243,13 +243,13 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := exchanging(t, s, content.Options{})
-	frame := func(named, is string) wire.Frame {
+	frame := func(name, is string) wire.Frame {
 		var c content.Codec
 		segment, err := c.Segment([]byte(is))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return wire.Frame{Hash: sha256.Sum256([]byte(named)), Raw: uint32(len(is)), Segment: bytes.Clone(segment)}
+		return wire.Frame{Hash: sha256.Sum256([]byte(name)), Raw: uint32(len(is)), Segment: bytes.Clone(segment)}
 	}
 	good, long := frame("good", "good"), frame("good", "good")
 	long.Raw++

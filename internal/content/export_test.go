@@ -2,6 +2,8 @@ package content
 
 import (
 	"context"
+	"fmt"
+	"path"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -19,6 +21,7 @@ const (
 	MinChunk = minChunk
 	MaxChunk = maxChunk
 	MaxPack  = maxPack
+	FewNames = fewNames
 )
 
 // Segment is a record of a pack's footer.
@@ -120,4 +123,55 @@ func TarHeader(path, target string, size int64, mtime time.Time) []byte {
 	}
 	e.setTime(mtime)
 	return appendHeader(nil, e)
+}
+
+// LiveSegments lists the segments that a tree is made of, as pack and offset.
+func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]string, error) {
+	m, err := l.manifest(ctx, org, digest)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for i := range m.root.pages {
+		p := &m.root.pages[i]
+		all = append(all, fmt.Sprintf("%s@%d", m.root.packs[p.pack], p.offset))
+	}
+	for e, err := range m.entries(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range e.chunks {
+			all = append(all, fmt.Sprintf("%s@%d", c.at.pack, c.at.offset))
+		}
+	}
+	return all, nil
+}
+
+// StoredSegments lists the segments of an object, as pack and offset.
+func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, error) {
+	segments, err := segmentsOf(ctx, l.packs.Store, key)
+	var all []string
+	for _, s := range segments {
+		all = append(all, fmt.Sprintf("%s@%d", path.Base(firstKey(key)), s.offset))
+	}
+	return all, err
+}
+
+// AllSegments lists the segments of all packs, by their objects' keys.
+func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segment {
+	all := map[string][]Segment{}
+	for info := range l.packs.List(ctx, org+"/packs/") {
+		segments, _ := segmentsOf(ctx, l.packs.Store, info.Key)
+		all[info.Key] = exported(segments)
+	}
+	return all
+}
+
+// ReadSegment gives the content of a chunk in a pack.
+func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byte, error) {
+	b, err := fetch(ctx, l.packs.Store, key, int64(s.Offset), int64(s.Stored))
+	if err != nil {
+		return nil, err
+	}
+	return ExpandSegment(s, b)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
+
+	"github.com/stint-dev/stint/internal/blob"
 )
 
 // A pack is its segments, one after the other, and a footer that describes
@@ -49,53 +52,76 @@ func (s *segment) append(b []byte) []byte {
 }
 
 // appendTrailer completes a footer's records.
-func appendTrailer(b []byte) []byte {
+func appendTrailer(b []byte, magic string) []byte {
 	sum := sha256.Sum256(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)))
-	return append(append(b, sum[:]...), footerMagic...)
+	return append(append(b, sum[:]...), magic...)
 }
 
-// packFooter lists the segments of a pack in the order in which they lie. A
-// missing pack is blob.ErrNotFound.
+// packFooter lists the segments of a pack in the order in which they lie; of
+// one that is gone, those of what stands for it. A missing pack is
+// blob.ErrNotFound.
 func (l *Library) packFooter(ctx context.Context, org, id string) ([]segment, error) {
-	key := packKey(org, id)
-	info, err := l.blobs.Stat(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("looking at a pack: %w", err)
+	segments, err := segmentsOf(ctx, l.packs.Store, packKey(org, id))
+	if errors.Is(err, blob.ErrNotFound) {
+		var later []segment
+		if later, err = l.compactedSegments(ctx, packKey(org, id), err); err == nil {
+			return later, nil
+		}
 	}
-	read := func(offset, n int64) ([]byte, error) { return l.fetch(ctx, key, offset, n) }
-	segments, err := decodeFooter(info.Size, read)
 	if err != nil {
 		return nil, fmt.Errorf("reading the footer of pack %s: %w", id, err)
 	}
 	return segments, nil
 }
 
+// segmentsOf reads the footer of a pack, compacted or not.
+func segmentsOf(ctx context.Context, s blob.Store, key string) ([]segment, error) {
+	info, err := s.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	read := func(offset, n int64) ([]byte, error) { return fetch(ctx, s, key, offset, n) }
+	if _, n, _ := splitGeneration(key); n > 0 {
+		return decodeCompacted(info.Size, read)
+	}
+	return decodeFooter(info.Size, read)
+}
+
 // decodeFooter reads the footer of a pack of size bytes, through read.
 func decodeFooter(size int64, read func(offset, n int64) ([]byte, error)) ([]segment, error) {
+	records, begin, err := readRecords(size, footerMagic, read)
+	if err != nil {
+		return nil, err
+	}
+	return decodeSegments(records, begin)
+}
+
+// readRecords reads the records of a footer and tells where it begins.
+func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, error)) (records []byte, begin int64, err error) {
 	if size < int64(footerTrailer) || size > maxPackObject {
-		return nil, errDamaged
+		return nil, 0, errDamaged
 	}
 	// What is read at once mostly catches the whole footer.
 	tail, err := read(max(0, size-tailSize), min(size, tailSize))
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r := &fields{b: tail[len(tail)-footerTrailer:]}
 	n, sum := binary.LittleEndian.Uint64(r.take(8)), r.hash()
-	if string(r.b) != footerMagic || n > maxSegments*footerRecord || n%footerRecord != 0 || int64(n) > size-int64(footerTrailer) {
-		return nil, errDamaged
+	if string(r.b) != magic || n > maxSegments*footerRecord || n%footerRecord != 0 || int64(n) > size-int64(footerTrailer) {
+		return nil, 0, errDamaged
 	}
-	begin := size - int64(footerTrailer) - int64(n)
+	begin = size - int64(footerTrailer) - int64(n)
 	if have := len(tail) - footerTrailer; int64(n) <= int64(have) {
 		tail = tail[have-int(n) : have]
 	} else if tail, err = read(begin, int64(n)); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if hash(sha256.Sum256(tail)) != sum {
-		return nil, errDamaged
+		return nil, 0, errDamaged
 	}
-	return decodeSegments(tail, begin)
+	return tail, begin, nil
 }
 
 // decodeSegments reads the records of a footer that begins at begin, up to
@@ -104,10 +130,7 @@ func decodeSegments(b []byte, begin int64) ([]segment, error) {
 	segments := make([]segment, 0, len(b)/footerRecord)
 	at := int64(0)
 	for r := (&fields{b: b}); len(r.b) > 0; {
-		s := segment{
-			kind: segmentKind(r.byte()), hash: r.hash(),
-			offset: r.uint32(), stored: r.uint32(), raw: r.uint32(), crc: r.uint32(),
-		}
+		s := decodeSegment(r)
 		if s.kind != chunkSegment && s.kind != pageSegment || int64(s.offset) != at {
 			return nil, errDamaged
 		}
@@ -120,12 +143,23 @@ func decodeSegments(b []byte, begin int64) ([]segment, error) {
 	return segments, nil
 }
 
+func decodeSegment(r *fields) segment {
+	return segment{
+		kind: segmentKind(r.byte()), hash: r.hash(),
+		offset: r.uint32(), stored: r.uint32(), raw: r.uint32(), crc: r.uint32(),
+	}
+}
+
 // tailSize is read at once from a pack's end.
 const tailSize = 64 << 10
 
 // fetch reads n bytes of an object. Less is damage.
 func (l *Library) fetch(ctx context.Context, key string, offset, n int64) ([]byte, error) {
-	r, err := l.blobs.Get(ctx, key, offset, n)
+	return fetch(ctx, l.blobs, key, offset, n)
+}
+
+func fetch(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
+	r, err := s.Get(ctx, key, offset, n)
 	if err != nil {
 		return nil, err
 	}

@@ -72,8 +72,9 @@ type composing struct {
 	unpacker
 	lib    *Library
 	commit *commit
-	base   *cursor // in the parent; nil without one
+	next   func() (*entry, error, bool) // the parent's entries
 	stop   func()
+	at     *entry // where the walk through them stands; nil at its end
 
 	entries int64
 	missing int64
@@ -97,25 +98,31 @@ func (a *composing) inherit(ctx context.Context, parent string) error {
 		return fmt.Errorf("reading the parent version: %w", err)
 	}
 	a.commit.manifest.base = m
-	next, stop := iter.Pull2(m.entries(ctx))
-	a.base, a.stop = &cursor{next: next}, stop
-	a.base.advance()
+	a.next, a.stop = iter.Pull2(m.entries(ctx))
+	return a.advance()
+}
+
+// advance moves on in the parent.
+func (a *composing) advance() error {
+	e, err, ok := a.next()
+	if err != nil {
+		return fmt.Errorf("reading the parent version: %w", err)
+	}
+	if a.at = e; !ok {
+		a.at = nil
+	}
 	return nil
 }
 
 // former gives the parent's entry at path. Paths ascend from call to call.
 func (a *composing) former(path string) (*entry, error) {
-	if a.base == nil {
-		return nil, nil
+	for a.at != nil && comparePaths(a.at.path, path) < 0 {
+		if err := a.advance(); err != nil {
+			return nil, err
+		}
 	}
-	for a.base.entry != nil && comparePaths(a.base.entry.path, path) < 0 {
-		a.base.advance()
-	}
-	if a.base.err != nil {
-		return nil, fmt.Errorf("reading the parent version: %w", a.base.err)
-	}
-	if e := a.base.entry; e != nil && e.path == path {
-		return e, nil
+	if a.at != nil && a.at.path == path {
+		return a.at, nil
 	}
 	return nil, nil
 }
@@ -161,7 +168,7 @@ func (a *composing) complete(ctx context.Context) error {
 // checkPacks looks for the packs that nothing but the index says exist, before
 // they are read.
 func (a *composing) checkPacks(ctx context.Context) error {
-	packs := slices.Sorted(maps.Keys(a.commit.stock.borrowed))
+	packs := slices.Concat(slices.Collect(maps.Values(a.commit.stock.borrowed))...)
 	gone, err := a.lib.missing(ctx, a.commit.org, packs)
 	if err != nil || len(gone) == 0 {
 		return err

@@ -28,7 +28,7 @@ type Ref struct {
 // Options adjusts a Library; the zero value works.
 type Options struct {
 	// TempDir is where commits spool what does not fit into memory: at most
-	// the size of the compressed archive plus some 200 bytes an entry. Nothing
+	// the size of the compressed archive plus some 400 bytes an entry. Nothing
 	// stays in it. "" is the system's folder of temporary files.
 	TempDir string
 	Limits  Limits
@@ -47,7 +47,7 @@ type Limits struct {
 	Entries    int64 // files, folders and links of a tree, and headers of an archive; 2,000,000
 	PathBytes  int   // bytes of a path or of a link's target; 4096
 	Depth      int   // elements of a path; 255
-	FileBytes  int64 // bytes of one file; 64 GiB
+	FileBytes  int64 // bytes of one file; 64 GiB, at most 256 GiB
 	TotalBytes int64 // bytes of all files; 64 GiB
 	// Ratio is how many times larger than itself an archive may become, 250.
 	// It is not asked before RatioFloor bytes (1 GiB) have come out.
@@ -57,6 +57,9 @@ type Limits struct {
 
 // maxName is the longest element of a path that file systems hold, in bytes.
 const maxName = 255
+
+// maxFile bounds a file's chunks, which must fit into one page.
+const maxFile = 256 << 30
 
 func orDefault[N int | int64](v *N, d N) {
 	if *v == 0 {
@@ -69,6 +72,7 @@ func (l *Limits) setDefaults() {
 	orDefault(&l.PathBytes, 4096)
 	orDefault(&l.Depth, 255)
 	orDefault(&l.FileBytes, 64<<30)
+	l.FileBytes = min(l.FileBytes, maxFile)
 	orDefault(&l.TotalBytes, 64<<30)
 	orDefault(&l.Ratio, 250)
 	orDefault(&l.RatioFloor, 1<<30)
@@ -81,7 +85,8 @@ func (l *Limits) setDefaults() {
 // organisation has no tree of that digest. Faults of the input are
 // *stint.Error.
 type Library struct {
-	blobs   blob.Store
+	packs   *packStore
+	blobs   blob.Store // is packs
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
@@ -89,12 +94,14 @@ type Library struct {
 	garbage Garbage
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
+	reads   *reads
 	looks   looks
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
-	l := &Library{blobs: b, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage}
+	packs := newPackStore(b)
+	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
 	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
 	if o.Now == nil {
 		l.looks.now = time.Now

@@ -115,11 +115,17 @@ func (m *memory) Delete(ctx context.Context, key string) error {
 func (m *memory) List(_ context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for _, key := range m.keys() {
-			if strings.HasPrefix(key, prefix) && !yield(blob.Info{Key: key}, nil) {
+			if strings.HasPrefix(key, prefix) && !yield(blob.Info{Key: key, Size: m.size(key)}, nil) {
 				return
 			}
 		}
 	}
+}
+
+func (m *memory) size(key string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return int64(len(m.objects[key]))
 }
 
 func (m *memory) keys() []string {

@@ -17,6 +17,7 @@ type manifest struct {
 	lib    *Library
 	org    string
 	digest string
+	key    string // of the object
 	root   *root
 }
 
@@ -35,8 +36,25 @@ func (l *Library) manifest(ctx context.Context, org, digest string) (*manifest, 
 	return m, nil
 }
 
+// open reads the root: the first, or the newest that stands for it.
 func (m *manifest) open(ctx context.Context) error {
-	r, err := m.lib.blobs.Get(ctx, manifestKey(m.org, m.digest), 0, -1)
+	first := manifestKey(m.org, m.digest)
+	err := m.openAt(ctx, first)
+	if !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	later, unclear := laterGenerations(ctx, m.lib.packs.Store, first)
+	if unclear != nil {
+		return unclear
+	}
+	if len(later) == 0 {
+		return err
+	}
+	return m.openAt(ctx, later[0].key)
+}
+
+func (m *manifest) openAt(ctx context.Context, key string) error {
+	r, err := m.lib.blobs.Get(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
@@ -47,6 +65,7 @@ func (m *manifest) open(ctx context.Context) error {
 	if len(object) > maxRoot {
 		return errDamaged
 	}
+	m.key = key
 	if m.root, err = decodeRoot(object, m.lib.zstdIn); err != nil {
 		return err
 	}

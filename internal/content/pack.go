@@ -31,7 +31,6 @@ type packer struct {
 	feet   *spool // those of all packs, one after the other
 	made   []made
 	staged bool
-	ready  []stagedPack
 
 	uploads *errgroup.Group // of eager packs, one at a time
 	ctx     context.Context // of the uploads
@@ -41,16 +40,11 @@ type packer struct {
 	mine []string   // packs that the store may hold
 }
 
-// stagedPack is a complete pack in the spool.
-type stagedPack struct {
-	id            string
-	begin, length int64
-}
-
-// made is a complete pack, wherever it is.
+// made is a complete pack.
 type made struct {
 	id     string
-	length int64 // bytes of the pack
+	begin  int64 // where it begins in out, if it is staged
+	length int64 // bytes of it
 	foot   int64 // bytes of its records
 }
 
@@ -92,14 +86,13 @@ func (p *packer) finishPack() error {
 	if _, err := p.feet.Write(p.foot); err != nil {
 		return err
 	}
-	if _, err := p.out.Write(appendTrailer(p.foot)); err != nil {
+	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
 		return err
 	}
-	p.made = append(p.made, made{p.id, p.filled(), int64(len(p.foot))})
-	full := stagedPack{p.id, p.begin, p.filled()}
+	full := made{id: p.id, begin: p.begin, length: p.filled(), foot: int64(len(p.foot))}
+	p.made = append(p.made, full)
 	p.id, p.foot = "", p.foot[:0]
 	if p.staged {
-		p.ready = append(p.ready, full)
 		p.begin = p.out.length()
 		return nil
 	}
@@ -140,8 +133,11 @@ func (p *packer) publish(ctx context.Context) error {
 	if err := p.uploads.Wait(); err != nil {
 		return err
 	}
-	for _, s := range p.ready {
-		if err := p.put(ctx, s.id, p.out.section(s.begin, s.length), s.length); err != nil {
+	if !p.staged {
+		return nil
+	}
+	for _, m := range p.made {
+		if err := p.put(ctx, m.id, p.out.section(m.begin, m.length), m.length); err != nil {
 			return err
 		}
 	}

@@ -2,10 +2,8 @@ package content
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"sort"
 
 	"github.com/stint-dev/stint"
@@ -29,99 +27,6 @@ func (l *Library) Files(ctx context.Context, org, digest, after string, limit in
 		page = append(page, e.public())
 	}
 	return page, false, nil
-}
-
-// Diff lists what differs between two trees, in path order: entries that one
-// lacks and entries whose kind, mode, content or target differ. A changed
-// modification time alone is no difference. "" is the empty tree.
-func (l *Library) Diff(ctx context.Context, org, from, to string) ([]stint.FileChange, error) {
-	a, stopA, err := l.pull(ctx, org, from)
-	if err != nil {
-		return nil, err
-	}
-	defer stopA()
-	b, stopB, err := l.pull(ctx, org, to)
-	if err != nil {
-		return nil, err
-	}
-	defer stopB()
-	changes := []stint.FileChange{}
-	old, new := &cursor{next: a}, &cursor{next: b}
-	old.advance()
-	new.advance()
-	for old.entry != nil || new.entry != nil {
-		if c := change(old, new); c != nil {
-			changes = append(changes, *c)
-		}
-	}
-	if err := errors.Join(old.err, new.err); err != nil {
-		return nil, err
-	}
-	return changes, nil
-}
-
-func (l *Library) pull(ctx context.Context, org, digest string) (func() (*entry, error, bool), func(), error) {
-	if digest == "" {
-		return func() (*entry, error, bool) { return nil, nil, false }, func() {}, checkOrg(org)
-	}
-	m, err := l.manifest(ctx, org, digest)
-	if err != nil {
-		return nil, nil, err
-	}
-	next, stop := iter.Pull2(m.from(ctx, ""))
-	return next, stop, nil
-}
-
-// cursor stands on an entry of a tree; on none at its end or after a fault.
-type cursor struct {
-	next  func() (*entry, error, bool)
-	entry *entry
-	err   error
-}
-
-func (c *cursor) advance() {
-	var ok bool
-	if c.entry, c.err, ok = c.next(); !ok || c.err != nil {
-		c.entry = nil
-	}
-}
-
-// change compares what two cursors stand on, at least one of them on an
-// entry, and moves on whichever comes first.
-func change(old, new *cursor) *stint.FileChange {
-	order := 0
-	switch {
-	case old.entry == nil:
-		order = 1
-	case new.entry == nil:
-		order = -1
-	default:
-		order = comparePaths(old.entry.path, new.entry.path)
-	}
-	var c *stint.FileChange
-	if order <= 0 && new.err == nil {
-		from := old.entry.public()
-		c = &stint.FileChange{Path: from.Path, Change: "removed", From: &from}
-	}
-	if order >= 0 && old.err == nil {
-		to := new.entry.public()
-		if c == nil {
-			c = &stint.FileChange{Path: to.Path, Change: "added"}
-		} else {
-			c.Change = "changed"
-		}
-		c.To = &to
-	}
-	if order == 0 && old.entry.same(new.entry) {
-		c = nil
-	}
-	if order <= 0 {
-		old.advance()
-	}
-	if order >= 0 {
-		new.advance()
-	}
-	return c
 }
 
 // File is the content of a stored file. It serves one goroutine.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/blob"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -22,33 +21,25 @@ var errPackGone = errors.New("a pack that the chunk index named is gone")
 const parallelStats = 16
 
 // Renew gives ref with the epoch of now, after it has checked that the tree is
-// there, with all its packs, and that nothing of it is condemned; else
-// ErrStale. It serves those whose commit began in an epoch that is over.
+// there, whole, and that nothing that it needs is condemned; else ErrStale. It
+// serves those whose commit began in an epoch that is over.
 func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
+	if err := checkOrg(org); err != nil {
+		return Ref{}, err
+	}
 	c, err := l.condemned(ctx, org)
 	if err != nil {
 		return Ref{}, err
 	}
-	m, err := l.manifest(ctx, org, ref.Digest)
-	switch {
-	case errors.Is(err, blob.ErrNotFound):
-		return Ref{}, fmt.Errorf("%w: %w", ErrStale, err)
-	case err != nil:
-		return Ref{}, err
-	case c.keys[manifestKey(org, ref.Digest)]:
-		return Ref{}, fmt.Errorf("%w: its manifest is condemned", ErrStale)
+	at, err := l.rootPlace(ctx, org, ref.Digest, c)
+	if err == nil && at.sound {
+		err = l.retire(ctx, org, c, at.refused)
 	}
-	for _, id := range m.root.packs {
-		if c.pack(id) {
-			return Ref{}, fmt.Errorf("%w: its pack %s is condemned", ErrStale, id)
-		}
-	}
-	missing, err := l.missing(ctx, org, m.root.packs)
 	if err != nil {
 		return Ref{}, err
 	}
-	if len(missing) > 0 {
-		return Ref{}, fmt.Errorf("%w: its pack %s is gone", ErrStale, missing[0])
+	if !at.sound {
+		return Ref{}, fmt.Errorf("%w: something of %s is condemned, or gone", ErrStale, ref.Digest)
 	}
 	ref.Epoch = c.epoch
 	return ref, nil
@@ -83,9 +74,7 @@ func (l *Library) missing(ctx context.Context, org string, packs []string) ([]st
 func (c *commit) checkBorrowed(ctx context.Context) error {
 	var borrowed []string
 	for _, id := range c.manifest.packs.ids {
-		if c.stock.isBorrowed(id) {
-			borrowed = append(borrowed, id)
-		}
+		borrowed = append(borrowed, c.stock.borrowedAs(id)...)
 	}
 	gone, err := c.lib.missing(ctx, c.org, borrowed)
 	if err != nil || len(gone) == 0 {
@@ -101,7 +90,7 @@ func (c *commit) checkBorrowed(ctx context.Context) error {
 // meanwhile.
 func twice(commit func() (Ref, error)) (Ref, error) {
 	ref, err := commit()
-	if errors.Is(err, errPackGone) {
+	if errors.Is(err, errPackGone) || errors.Is(err, ErrStale) {
 		ref, err = commit()
 	}
 	return ref, tryAgain(err)
@@ -109,7 +98,7 @@ func twice(commit func() (Ref, error)) (Ref, error) {
 
 // tryAgain tells the user what can be done about a pack that is gone.
 func tryAgain(err error) error {
-	if !errors.Is(err, errPackGone) {
+	if !errors.Is(err, errPackGone) && !errors.Is(err, ErrStale) {
 		return err
 	}
 	return &stint.Error{

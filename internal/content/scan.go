@@ -27,7 +27,8 @@ type DirOptions struct {
 	MaxBytes, MaxFiles int64
 	// RefuseSpecials makes a socket, pipe or device an error.
 	RefuseSpecials bool
-	// Skipped is told of every socket, pipe and device that is left out.
+	// Skipped is told of every socket, pipe and device that is left out, again
+	// when a commit had to begin anew.
 	Skipped func(path string, mode fs.FileMode)
 	// Unlike is told of every entry that the tree does not hold as the folder
 	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777
@@ -128,7 +129,7 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 }
 
 // fewNames is how many names of a folder are sorted in memory.
-const fewNames = 32 << 10
+const fewNames = 4 << 10
 
 // names gives the names in a folder, in order.
 func (s *scan) names(root *os.Root) iter.Seq2[string, error] {

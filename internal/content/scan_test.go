@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stint-dev/stint"
@@ -282,4 +283,25 @@ func scanAsSomebody() int {
 	}
 	fmt.Println(err)
 	return 0
+}
+
+// TestFolderOfManyNames has more names than are sorted in memory.
+func TestFolderOfManyNames(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), content.Options{})
+	dir := t.TempDir()
+	var items []item
+	for i := range content.FewNames + 2000 {
+		items = append(items, item{name: fmt.Sprintf("%x", i*7919), target: "x", mtime: time.Unix(0, 0)})
+	}
+	want := stored(t, l, "", items...)
+	if err := l.Checkout(t.Context(), org, want.Digest, dir); err != nil {
+		t.Fatal(err)
+	}
+	if ref, err := l.FromDir(t.Context(), org, "", dir, content.DirOptions{}); err != nil || ref != want {
+		t.Errorf("FromDir = %+v, %v, want %+v", ref, err, want)
+	}
+	small := newLibrary(t, newMemory(), content.Options{Limits: content.Limits{Entries: content.FewNames + 1000}})
+	ref, err := small.FromDir(t.Context(), org, "", dir, content.DirOptions{})
+	wantRefused(t, ref, err, "entries")
 }

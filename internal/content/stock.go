@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/stint-dev/stint/internal/content/chunkindex"
@@ -33,6 +34,9 @@ type condemned struct {
 	org   string
 	epoch int64
 	keys  map[string]bool
+	// suspect are the keys of packs that are condemned themselves, or something
+	// that stands for them.
+	suspect map[string]bool
 }
 
 func (l *Library) condemned(ctx context.Context, org string) (condemned, error) {
@@ -44,48 +48,57 @@ func (l *Library) condemned(ctx context.Context, org string) (condemned, error) 
 	if err != nil {
 		return c, fmt.Errorf("asking what is being collected: %w", err)
 	}
-	c.epoch, c.keys = epoch, make(map[string]bool, len(keys))
+	c.epoch, c.keys, c.suspect = epoch, make(map[string]bool, len(keys)), make(map[string]bool, len(keys))
 	for _, k := range keys {
-		c.keys[k] = true
+		c.keys[k], c.suspect[firstKey(k)] = true, true
 	}
 	return c, nil
 }
 
-func (c *condemned) pack(id string) bool { return len(c.keys) > 0 && c.keys[packKey(c.org, id)] }
+// pack tells whether something of a pack may be deleted.
+func (c *condemned) pack(id string) bool { return len(c.keys) > 0 && c.suspect[packKey(c.org, id)] }
 
-// stock finds the chunks that a commit need not store. Condemned packs do not
-// count. It is safe for concurrent use.
+// stock finds the chunks that a commit need not store. What is condemned does
+// not count. It is safe for concurrent use.
 type stock struct {
+	ctx       context.Context // of the commit
 	org       string
 	index     Index // nil = none
 	condemned condemned
+	places    *places
 	known     *known
 
-	mu       sync.Mutex      // guards what follows
-	borrowed map[string]bool // packs that only the index knows to exist
+	mu       sync.Mutex          // guards what follows
+	borrowed map[string][]string // packs that only the index knows to exist, and by which names
 }
 
 // find gives the place of a chunk of so many bytes, which may be one of f.
 func (s *stock) find(f *former, h hash, raw uint32) (place, bool, error) {
-	if at, ok := f.find(h); ok && !s.condemned.pack(at.pack) {
-		return at, true, nil
+	if at, ok := f.find(h); ok {
+		if holds, err := s.places.hold(s.ctx, &at); holds || err != nil {
+			return at, holds, err
+		}
 	}
 	at, ok, err := s.known.find(h)
 	if ok || err != nil || s.index == nil {
 		return at, ok, err
 	}
 	there, ok, err := s.index.Find(s.org, h)
-	if !ok || err != nil || there.Raw != raw || s.condemned.pack(there.Pack) {
+	if !ok || err != nil || there.Raw != raw || s.condemned.keys[packKey(s.org, there.Pack)] {
 		return place{}, false, nil // an index that fails only costs space
 	}
+	pack := firstKey(there.Pack)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.borrowed[there.Pack] = true
-	return place{pack: there.Pack, offset: there.Offset, stored: there.Stored, crc: there.CRC}, true, nil
+	if names := s.borrowed[pack]; !slices.Contains(names, there.Pack) {
+		s.borrowed[pack] = append(names, there.Pack)
+	}
+	return place{pack: pack, offset: there.Offset, stored: there.Stored, crc: there.CRC}, true, nil
 }
 
-// isBorrowed tells whether nothing but the index says that a pack exists.
-func (s *stock) isBorrowed(pack string) bool {
+// borrowedAs gives the names under which nothing but the index says that a pack
+// exists.
+func (s *stock) borrowedAs(pack string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.borrowed[pack]

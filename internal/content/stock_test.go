@@ -204,7 +204,10 @@ func TestNothingCondemnedIsBuiltUpon(t *testing.T) {
 			return l.FromUpper(t.Context(), org, parent, upper, content.DirOptions{})
 		},
 	} {
-		for _, all := range []bool{false, true} {
+		for _, all := range []bool{true, false} {
+			if !all && name != "FromUpper" {
+				continue // they store all that is condemned anew, as always
+			}
 			s, c := newMemory(), &collection{epoch: 7}
 			l := newLibrary(t, s, content.Options{Garbage: c, Index: newIndex(t)})
 			old := stored(t, l, "", first...)

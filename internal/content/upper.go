@@ -34,8 +34,11 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 		return Ref{}, joined(err, root.Close())
 	}
 	defer func() { err = joined(err, c.close()) }()
-	m, err := l.baseManifest(ctx, org, base)
+	m, err := l.manifestOrEmpty(ctx, org, base)
 	if err != nil {
+		return Ref{}, joined(fmt.Errorf("reading the base version: %w", err), root.Close())
+	}
+	if err := c.suspect(ctx, m); err != nil {
 		return Ref{}, joined(err, root.Close())
 	}
 	c.manifest.base = m
@@ -59,16 +62,18 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 	return c.seal(ctx)
 }
 
-// baseManifest opens a tree; that of "" is empty.
-func (l *Library) baseManifest(ctx context.Context, org, digest string) (*manifest, error) {
-	if digest == "" {
-		return &manifest{lib: l, org: org, root: &root{}}, nil
+// suspect prepares for a base that is condemned: see inherit. What of it is
+// left is copied.
+func (c *commit) suspect(ctx context.Context, base *manifest) error {
+	if !c.stock.condemned.keys[base.key] {
+		c.parent = base.digest
+		return nil
 	}
-	m, err := l.manifest(ctx, org, digest)
-	if err != nil {
-		return nil, fmt.Errorf("reading the base version: %w", err)
+	gone, err := c.lib.missing(ctx, c.org, base.root.packs)
+	for _, id := range gone {
+		c.stock.condemned.suspect[packKey(c.org, id)] = true
 	}
-	return m, nil
+	return err
 }
 
 // checkWhole holds a tree that was merged against the limits that scanning its

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/content"
 	"golang.org/x/sys/unix"
@@ -176,7 +177,39 @@ func TestFromUpperIsFromDirOfTheOverlay(t *testing.T) {
 		if diff := cmp.Diff(itemLooks(want.items()), archiveLooks(t, readArchive(t, l, got.Digest))); diff != "" {
 			rt.Errorf("the archive (-want +got):\n%s", diff)
 		}
+		changes, err := l.Diff(t.Context(), org, from.Digest, got.Digest)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		told := map[string]string{}
+		for _, c := range changes {
+			told[c.Path] = c.Change
+		}
+		if diff := cmp.Diff(differences(base, want), told); diff != "" || len(told) != len(changes) {
+			rt.Errorf("Diff gives %d changes (-want +got):\n%s", len(changes), diff)
+		}
 	})
+}
+
+// differences compares trees entry by entry.
+func differences(from, to forest) map[string]string {
+	out := map[string]string{}
+	for p := range from {
+		out[p] = "removed"
+	}
+	for p, b := range to {
+		a, ok := from[p]
+		a.mtime = b.mtime
+		switch {
+		case !ok:
+			out[p] = "added"
+		case cmp.Equal(a, b, cmp.AllowUnexported(item{}), cmpopts.EquateEmpty()):
+			delete(out, p)
+		default:
+			out[p] = "changed"
+		}
+	}
+	return out
 }
 
 // TestFromUpperOfARealOverlay changes files through a mounted overlay.

@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,35 +14,48 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/trees"
 )
 
 // download sends the client to an address from which the archive can be read
-// without a token, for an hour.
+// without a token, for an hour: ours, or that of a store which has it whole.
 func (t treeAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	q := queryOf(r)
 	spec, given := q.text("versionId")
 	if given && spec == "" {
 		q.fail(stint.NoSuch(string(t.kind)+" version", spec))
 	}
+	format := content.Format(q.choice("format", string(acceptedFormat(r.Header["Accept"])), formatNames()...))
 	if q.err != nil {
 		return q.err
 	}
 	id := r.PathValue("id")
-	v, err := t.a.c.Trees.Resolve(r.Context(), c.OrgID, t.kind, id, spec)
+	archive, err := t.a.c.Trees.Archive(r.Context(), c.OrgID, t.kind, id, spec, format)
 	if err != nil {
 		return err
 	}
-	link, err := t.a.c.Auth.SignLink(auth.Link{OrgID: c.OrgID, Kind: t.kind, TreeID: id, VersionID: v.ID})
+	address, direct, err := archive.DirectLink(r.Context(), auth.LinkFor)
 	if err != nil {
 		return err
+	}
+	if !direct {
+		link := auth.Link{OrgID: c.OrgID, Kind: t.kind, TreeID: id, VersionID: archive.Version.ID}
+		if format != content.TarGzip {
+			link.Format = string(format)
+		}
+		signed, err := t.a.c.Auth.SignLink(link)
+		if err != nil {
+			return err
+		}
+		address = t.a.baseURL(r) + "/v1/downloads/" + signed
 	}
 	answer := &reply{status: http.StatusFound}
-	answer.set("Location", t.a.baseURL(r)+"/v1/downloads/"+link)
+	answer.set("Location", address)
+	answer.set("Vary", "Accept")
 	answer.write(w)
 	return nil
 }
-
-func archiveName(tree string, number int64) string { return fmt.Sprintf("%s-v%d.tar.gz", tree, number) }
 
 // baseURL begins the addresses that answers hold.
 func (a *api) baseURL(r *http.Request) string {
@@ -64,15 +79,42 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 			Message: "This download link is wrong or has expired. Ask for a new one.",
 		}
 	}
-	archive, of, err := a.c.Trees.Archive(r.Context(), link.OrgID, link.Kind, link.TreeID, link.VersionID)
+	format := content.TarGzip
+	if link.Format != "" {
+		format = content.Format(link.Format)
+	}
+	archive, err := a.c.Trees.Archive(r.Context(), link.OrgID, link.Kind, link.TreeID, link.VersionID, format)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = archive.Close() }()
-	return serveContent(w, r, a.c.WriteTimeout, archive, served{
-		contentType: "application/gzip", name: archiveName(of.Tree.Name, of.Version.Number),
-		etag: of.Version.Digest, modified: of.Version.CreatedAt.Time,
-	})
+	if format == content.TarZstd {
+		return a.serveZstd(w, r, archive)
+	}
+	return a.serveArchive(w, r, archive)
+}
+
+// serveArchive serves an archive whose length is known, whole or in parts.
+func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *trees.Archived) error {
+	from, err := archive.Open(r.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }()
+	sum, known, err := archive.Sum(r.Context(), from.Size(), wantsDigest(r.Header))
+	if err != nil {
+		return err
+	}
+	s := served{
+		contentType: mediaTypes[archive.Format], name: archive.Name(),
+		etag: archiveTag(archive), modified: archive.Version.CreatedAt.Time,
+	}
+	if known {
+		s.sum = sum[:]
+	}
+	if r.Method == http.MethodGet && r.Header.Get("Range") == "" && r.Header.Get("If-None-Match") == "" {
+		archive.Note(from.Size())
+	}
+	return serveContent(w, r, a.c.WriteTimeout, from, s)
 }
 
 // file serves one file of a version.
@@ -83,9 +125,13 @@ func (t treeAPI) file(w http.ResponseWriter, r *http.Request, c *auth.Caller) er
 		return err
 	}
 	defer f.Close()
+	sum, err := hex.DecodeString(entry.SHA256)
+	if err != nil {
+		return fmt.Errorf("the hash of a file: %w", err)
+	}
 	return serveContent(w, r, t.a.c.WriteTimeout, f, served{
 		contentType: "application/octet-stream", name: path.Base(asked),
-		etag: entry.SHA256, modified: entry.ModifiedAt.Time,
+		etag: entry.SHA256, modified: entry.ModifiedAt.Time, sum: sum,
 	})
 }
 
@@ -95,6 +141,7 @@ type served struct {
 	name        string // under which a browser stores it
 	etag        string // without quotes
 	modified    time.Time
+	sum         []byte // SHA-256 of the whole; nil where it is not known
 }
 
 // serveContent answers with content that never changes, or with the ranges of
@@ -103,10 +150,12 @@ func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration,
 	h := w.Header()
 	h.Set("Content-Type", s.contentType)
 	h.Set("Content-Disposition", disposition(s.name))
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	guard(h)
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("ETag", `"`+s.etag+`"`)
+	if s.sum != nil {
+		h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(s.sum)+":")
+	}
 	c := &contentWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
 	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }()
 	http.ServeContent(c, r, "", s.modified, &steady{content, c})
@@ -116,10 +165,21 @@ func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration,
 	if c.begun {
 		panic(c.failed) // breaks the connection off: the client must not take a part for the whole
 	}
-	for _, name := range []string{"Content-Disposition", "Content-Security-Policy", "ETag", "Last-Modified", "Cache-Control", "Content-Length"} {
+	unsay(h)
+	return c.failed
+}
+
+// guard keeps a browser from running what agents made.
+func guard(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+}
+
+// unsay takes back what was said of content that an error takes the place of.
+func unsay(h http.Header) {
+	for _, name := range []string{"Content-Disposition", "Content-Security-Policy", "ETag", "Last-Modified", "Cache-Control", "Content-Length", "Repr-Digest"} {
 		h.Del(name)
 	}
-	return c.failed
 }
 
 // contentWriter turns the errors that http.ServeContent writes into ours.

@@ -77,7 +77,7 @@ func (a *api) treeRoutes(at string, kind stint.TreeKind) []route {
 		{"GET", at + "/{id}", read, a.ask(t.get), false},
 		{"DELETE", at + "/{id}", write, a.remove(t.remove), false},
 		{"GET", at + "/{id}/download", read, t.download, false},
-		{"GET", at + "/{id}/diff", read, a.ask(t.diff), false},
+		{"GET", at + "/{id}/diff", read, t.diff, false},
 		{"GET", at + "/{id}/versions", read, a.ask(t.versions), false},
 		{"POST", at + "/{id}/versions", write, a.post(streamBody, t.pushAny), false},
 		{"GET", at + "/{id}/versions/{v}", read, a.ask(t.version), false},

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -19,10 +20,34 @@ type treeAPI struct {
 }
 
 func (t treeAPI) list(r *http.Request, c auth.Caller) (any, error) {
+	q := queryOf(r)
+	name, given := q.text("name")
+	if given && name == "" {
+		q.fail(stint.InvalidParam("name", "'name' must be the name of %s.", withArticle(t.kind)))
+	}
 	place := func(x *stint.Tree) (stint.Time, string) { return x.CreatedAt, x.ID }
-	return paged(t.a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.Tree, error) {
+	return paged(t.a.listOf(r, c, q, "name"), place, func(page store.Range) ([]stint.Tree, error) {
+		if given {
+			return t.named(r, c, name, page)
+		}
 		return t.a.c.Trees.List(r.Context(), c.OrgID, t.kind, page)
 	})
+}
+
+func withArticle(kind stint.TreeKind) string {
+	if kind == stint.Artifacts {
+		return "an artifact"
+	}
+	return "a volume"
+}
+
+// named lists the one tree of a name, or none. Nothing follows it.
+func (t treeAPI) named(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.Tree, error) {
+	tree, err := t.a.c.Trees.ByName(r.Context(), c.OrgID, t.kind, name)
+	if stint.KindOf(err) == stint.NotFound || page.After.ID != "" {
+		return nil, nil
+	}
+	return []stint.Tree{tree}, err
 }
 
 func (t treeAPI) create(p *post) (*reply, error) {
@@ -125,12 +150,14 @@ func expectedHead(h http.Header) string {
 // last path is the position.
 func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
-	l, limit := t.a.listOf(r, c, q), q.limit()
+	prefix, _ := q.text("prefix")
+	l, limit := t.a.listOf(r, c, q, "prefix"), q.limit()
 	after := string(l.position())
 	if q.err != nil {
 		return nil, q.err
 	}
-	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"), after, limit)
+	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"),
+		trees.FilePage{Prefix: prefix, After: after, Limit: limit})
 	if err != nil {
 		return nil, err
 	}
@@ -144,35 +171,79 @@ func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	return page, nil
 }
 
-// diff is a page of what changed between two versions. They never change, so
-// the number of changes seen is the position.
-func (t treeAPI) diff(r *http.Request, c auth.Caller) (any, error) {
+// diff tells what changed between two versions: a page of changes, or the
+// lines of one file.
+func (t treeAPI) diff(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	q := queryOf(r)
 	from, given := q.text("from")
 	if !given {
 		q.fail(stint.MissingParam("from", "'from' is required: the version to compare with."))
 	}
 	to, _ := q.text("to")
-	l, limit := t.a.listOf(r, c, q, "from", "to"), q.limit()
-	start := 0
-	if position := l.position(); position != nil {
-		var err error
-		if start, err = strconv.Atoi(string(position)); err != nil {
-			q.fail(errCursor)
-		}
+	path, one := q.text("path")
+	otherwise := formatJSON
+	if accept := r.Header["Accept"]; quality(accept, "text", "x-diff") > quality(accept, "application", "json") {
+		otherwise = formatUnified
 	}
+	switch format := q.choice("format", otherwise, formatJSON, formatUnified); {
+	case format == formatUnified && !one:
+		q.fail(stint.MissingParam("path", "'path' is required: the file to compare line by line."))
+	case format == formatJSON && one:
+		q.fail(stint.InvalidParam("format", "One file is compared line by line: add 'format=unified', or leave 'path' out."))
+	}
+	w.Header().Add("Vary", "Accept")
+	if one {
+		return t.textDiff(w, r, c, q, from, to, path)
+	}
+	page, err := t.changes(r, c, q, from, to)
+	if err != nil {
+		return err
+	}
+	jsonReply(http.StatusOK, page).write(w)
+	return nil
+}
+
+// The forms of a difference.
+const (
+	formatJSON    = "json"
+	formatUnified = "unified"
+)
+
+// changes is a page of what differs. Its order is of the trees, so the last
+// path is the position.
+func (t treeAPI) changes(r *http.Request, c *auth.Caller, q *query, from, to string) (any, error) {
+	l, limit := t.a.listOf(r, *c, q, "from", "to", "format"), q.limit()
+	after := string(l.position())
 	if q.err != nil {
 		return nil, q.err
 	}
-	changes, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to)
+	changes, more, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to, after, limit)
 	if err != nil {
 		return nil, err
 	}
-	changes = changes[min(start, len(changes)):]
-	if len(changes) <= limit {
-		return stint.Page[stint.FileChange]{Data: append([]stint.FileChange{}, changes...)}, nil
+	page := stint.Page[stint.FileChange]{Data: append([]stint.FileChange{}, changes...)}
+	if more {
+		page.Pagination = l.next([]byte(changes[len(changes)-1].Path))
 	}
-	return stint.Page[stint.FileChange]{
-		Data: changes[:limit], Pagination: l.next(strconv.AppendInt(nil, int64(start+limit), 10)),
-	}, nil
+	return page, nil
+}
+
+// textDiff writes how one file differs. What it shows came from agents: a
+// browser must not take it for a page.
+func (t treeAPI) textDiff(w http.ResponseWriter, r *http.Request, c *auth.Caller, q *query, from, to, path string) error {
+	if q.err != nil {
+		return q.err
+	}
+	text, err := t.a.c.Trees.TextDiff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to, path)
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/x-diff")
+	guard(h)
+	h["Cache-Control"] = noStore
+	h.Set("Content-Length", strconv.Itoa(len(text)))
+	w.WriteHeader(http.StatusOK)
+	_, _ = io.WriteString(w, text)
+	return nil
 }

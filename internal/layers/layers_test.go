@@ -23,7 +23,7 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees"}
+	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees"}
 )
 
 var rules = []rule{
@@ -39,13 +39,15 @@ var rules = []rule{
 	{of: []string{"internal/transfer/wire"}},
 	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
-	{of: []string{"internal/blob/localfs"}, may: []string{"", "internal/blob"}},
+	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
+	{of: []string{"internal/blob/sealed"}, may: []string{"", "internal/blob", "internal/secret"}},
+	{of: []string{"internal/keyring"}, may: []string{"", "internal/store", "internal/secret"}, std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},
 	// Between processes it wakes its own process as inproc does.
 	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
 	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
 	// What is part of every sandbox's start imports little.
-	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap"}, std: []string{"net", "net/http", "encoding/json"}},
+	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/sandbox/warden"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api", "internal/transfer/wire"}, ports, useCases), std: []string{"database/sql"}},
 }
@@ -82,7 +84,7 @@ func TestDirectionOfDependencies(t *testing.T) {
 
 func TestOnlyServerWiresAdapters(t *testing.T) {
 	t.Parallel()
-	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/notify/inproc", "internal/notify/pgnotify"}
+	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/blob/s3", "internal/blob/sealed", "internal/notify/inproc", "internal/notify/pgnotify"}
 	for _, p := range list(t) {
 		short := strings.TrimPrefix(p.ImportPath, module+"/")
 		if short == "internal/server" || slices.Contains(adapters, short) {

@@ -1,7 +1,7 @@
 // Package secret answers: how do secrets stay secret?
 //
 // At rest they are sealed (Sealer) under a key that stands in a file only its
-// owner can read (LoadOrCreateKey). Whatever leaves a sandbox passes a Masker,
+// owner can read (LoadOrCreateKeys). Whatever leaves a sandbox passes a Masker,
 // which puts *** where a secret stands, before anything is stored.
 //
 // # What a masker finds

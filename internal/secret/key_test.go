@@ -1,6 +1,9 @@
 package secret_test
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,7 +24,7 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	for i := range keys {
 		loading.Go(func() {
 			var err error
-			if keys[i], err = secret.LoadOrCreateKey(path); err != nil {
+			if keys[i], err = only(secret.LoadOrCreateKeys(path)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -49,7 +52,7 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 	if got := info.Mode().Perm(); got != 0o600 {
 		t.Errorf("mode %04o", got)
 	}
-	other, err := secret.LoadOrCreateKey(filepath.Join(dir, "other"))
+	other, err := only(secret.LoadOrCreateKeys(filepath.Join(dir, "other")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,6 +70,9 @@ func TestBadKeyFilesAreRefused(t *testing.T) {
 		want string
 	}{
 		"good":              {good, 0o600, ""},
+		"two keys":          {good + good, 0o600, ""},
+		"too many keys":     {strings.Repeat(good, secret.MaxKeys+1), 0o600, "holds no key"},
+		"a line between":    {good + "\n" + good, 0o600, "holds no key"},
 		"read-only":         {good, 0o400, ""},
 		"readable by group": {good, 0o640, "chmod 600"},
 		"readable by all":   {good, 0o604, "chmod 600"},
@@ -86,7 +92,7 @@ func TestBadKeyFilesAreRefused(t *testing.T) {
 			if err := os.Chmod(path, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			_, err := secret.LoadOrCreateKey(path)
+			_, err := secret.LoadOrCreateKeys(path)
 			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -108,8 +114,59 @@ func TestAKeyFileIsAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "link"), filepath.Join(dir, "missing", "key")} {
-		if _, err := secret.LoadOrCreateKey(path); err == nil {
+		if _, err := secret.LoadOrCreateKeys(path); err == nil {
 			t.Errorf("%s is taken for a key file", path)
 		}
+	}
+}
+
+// only is the key of a file that holds one.
+func only(keys [][]byte, err error) ([]byte, error) {
+	if err != nil || len(keys) != 1 {
+		return nil, fmt.Errorf("%d keys, %w", len(keys), err)
+	}
+	return keys[0], nil
+}
+
+func TestKeysAreAddedAndDropped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "key")
+	if _, err := secret.AddKey(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("adding to no file: %v", err)
+	}
+	first, err := secret.LoadOrCreateKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := first
+	for len(all) < secret.MaxKeys {
+		added, err := secret.AddKey(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(all, added[1:]); diff != "" || cmp.Equal(added[0], added[1]) {
+			t.Fatalf("older keys (-want +got):\n%s", diff)
+		}
+		all = added
+	}
+	if _, err := secret.AddKey(path); err == nil {
+		t.Error("one key too many was added")
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".key-123"), []byte("left by a crash"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := secret.DropOlderKeys(path); err != nil {
+			t.Fatal(err)
+		}
+		left, err := secret.LoadOrCreateKeys(path)
+		if diff := cmp.Diff(all[:1], left); err != nil || diff != "" {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 1 {
+		t.Errorf("left in the folder: %v, %v", entries, err)
 	}
 }

@@ -2,23 +2,17 @@ package server
 
 import (
 	"context"
-	"crypto/hkdf"
 	"crypto/rand"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/notify/inproc"
 	"github.com/stint-dev/stint/internal/notify/pgnotify"
-	"github.com/stint-dev/stint/internal/secret"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/postgres"
 	"github.com/stint-dev/stint/internal/store/sqlite"
@@ -60,47 +54,6 @@ func redact(address string) string {
 		return "(address not shown)"
 	}
 	return u.Redacted()
-}
-
-func openBlobs(c *config.Config, d *dataFolder) (blob.Store, error) {
-	dir := c.Storage
-	if strings.Contains(dir, "://") {
-		return nil, fmt.Errorf("the storage %s is not supported by this build; name a folder with --storage, or leave it out", redact(dir))
-	}
-	if dir == "" {
-		dir = d.join("blobs")
-	}
-	s, err := localfs.Open(dir)
-	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
-	}
-	return s, nil
-}
-
-// keys are the installation's secrets, derived from one.
-type keys struct {
-	sealer  *secret.Sealer
-	signing []byte
-}
-
-func openKeys(d *dataFolder) (*keys, error) {
-	root, err := secret.LoadOrCreateKey(d.join("key"))
-	if err != nil {
-		return nil, fmt.Errorf("open the installation's key: %w", err)
-	}
-	sealing, err := hkdf.Key(sha256.New, root, nil, "stint sealing v1", 32)
-	if err != nil {
-		return nil, fmt.Errorf("derive sealing key: %w", err)
-	}
-	signing, err := hkdf.Key(sha256.New, root, nil, "stint signing v1", 32)
-	if err != nil {
-		return nil, fmt.Errorf("derive signing key: %w", err)
-	}
-	sealer, err := secret.NewSealer(sealing)
-	if err != nil {
-		return nil, fmt.Errorf("open sealer: %w", err)
-	}
-	return &keys{sealer: sealer, signing: signing}, nil
 }
 
 func newIDs() *stint.IDs { return stint.NewIDs(time.Now, rand.Reader) }

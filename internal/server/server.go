@@ -27,6 +27,7 @@ import (
 	"github.com/stint-dev/stint/internal/engine"
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/httpapi"
+	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/maintain"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -61,6 +62,7 @@ type server struct {
 	db   *database
 
 	ledger   *ledger.Store
+	keyring  *keyring.Keyring
 	library  *content.Library
 	feed     *feed.Feed
 	dispatch *dispatch.Local
@@ -115,7 +117,8 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
-	if err := s.openContent(); err != nil {
+	s.keyring = newKeyring(s.db, s.keys)
+	if err := s.openContent(ctx); err != nil {
 		return err
 	}
 	journal := store.Journal(s.db)
@@ -135,12 +138,15 @@ func (s *server) open(ctx context.Context) (err error) {
 // deleted.
 const recount = 15 * time.Minute
 
-func (s *server) openContent() error {
-	blobs, err := openBlobs(&s.c, s.data)
+func (s *server) openContent(ctx context.Context) error {
+	blobs, err := s.openStorage(ctx)
 	if err != nil {
 		return err
 	}
-	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount})
+	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
+		_, _, derived := content.DerivedFrom(key)
+		return derived
+	}})
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)
@@ -153,7 +159,7 @@ func (s *server) openContent() error {
 		return fmt.Errorf("open the index of chunks: %w", err)
 	}
 	s.closeWith(index.Close)
-	if s.library, err = content.New(s.ledger, content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
+	if s.library, err = content.New(s.ledger.Blobs(), content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil
@@ -226,7 +232,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 		Handler: s.handler(streams), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := socketServer(s.auth, address, s.log)
+	login := socketServer(s.auth, s.keyring, address, s.log)
 
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBackground()

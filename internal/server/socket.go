@@ -17,6 +17,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/keyring"
 )
 
 // loginRequest is the body of POST /login on the socket.
@@ -88,35 +89,75 @@ func peerContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, peerKey{}, peer)
 }
 
-// socketServer answers logins on the socket: whoever owns the data folder owns
-// the installation.
-func socketServer(a *auth.Service, url string, log *slog.Logger) *http.Server {
+// socketServer answers whoever owns the data folder, and so the installation:
+// logins, and what is done with its keys.
+func socketServer(a *auth.Service, keys *keyring.Keyring, url string, log *slog.Logger) *http.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
-		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
-		if !ok || int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
-			answerSocket(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may log in here."})
-			return
-		}
 		var in loginRequest
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&in); err != nil {
-			answerSocket(w, http.StatusBadRequest, map[string]string{"error": "The login request is no valid JSON."})
+		if !readSocket(w, r, &in) {
 			return
 		}
-		in.defaults(peer.Uid)
+		if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
+			in.defaults(peer.Uid)
+		}
 		token, err := a.Login(r.Context(), in.Org, in.User, in.Name, in.ExpiresInDays)
-		if fault, ok := errors.AsType[*stint.Error](err); ok {
-			answerSocket(w, http.StatusBadRequest, map[string]string{"error": fault.Message})
-			return
-		}
 		if err != nil {
-			log.Error("log in through the socket", "error", err)
-			answerSocket(w, http.StatusInternalServerError, map[string]string{"error": "The server could not create a token; its log has the details."})
+			refuseSocket(w, log, "create a token", err)
 			return
 		}
 		answerSocket(w, http.StatusCreated, loginAnswer{Token: token, URL: url})
 	})
-	return &http.Server{Handler: mux, ConnContext: peerContext, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+	mux.HandleFunc("GET /keys", func(w http.ResponseWriter, r *http.Request) {
+		list, err := keys.List(r.Context())
+		if err != nil {
+			refuseSocket(w, log, "list the keys", err)
+			return
+		}
+		answerSocket(w, http.StatusOK, list)
+	})
+	mux.HandleFunc("POST /keys", func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Org string }
+		if !readSocket(w, r, &in) {
+			return
+		}
+		rotated, err := keys.RotateAll(r.Context(), in.Org)
+		if err != nil {
+			refuseSocket(w, log, "rotate the keys", err)
+			return
+		}
+		answerSocket(w, http.StatusOK, rotated)
+	})
+	return &http.Server{Handler: ownerOnly(mux), ConnContext: peerContext, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// ownerOnly refuses other users of this machine.
+func ownerOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
+		if !ok || int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
+			answerSocket(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may use this socket."})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func readSocket(w http.ResponseWriter, r *http.Request, into any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(into); err != nil {
+		answerSocket(w, http.StatusBadRequest, map[string]string{"error": "The request is no valid JSON."})
+		return false
+	}
+	return true
+}
+
+func refuseSocket(w http.ResponseWriter, log *slog.Logger, doing string, err error) {
+	if fault, ok := errors.AsType[*stint.Error](err); ok {
+		answerSocket(w, http.StatusBadRequest, map[string]string{"error": fault.Message})
+		return
+	}
+	log.Error("asked through the socket", "to", doing, "error", err)
+	answerSocket(w, http.StatusInternalServerError, map[string]string{"error": "The server could not " + doing + "; its log has the details."})
 }
 
 func answerSocket(w http.ResponseWriter, status int, body any) {

@@ -60,6 +60,7 @@ type Store interface {
 	Journal
 	Workers
 	Idempotency
+	Keys
 
 	// Ping checks that the database answers a read and accepts writes.
 	Ping(ctx context.Context) error

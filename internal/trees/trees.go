@@ -25,10 +25,15 @@ import (
 type Library interface {
 	FromArchive(ctx context.Context, org, parent string, f content.Format, r io.Reader) (content.Ref, error)
 	Renew(ctx context.Context, org string, ref content.Ref) (content.Ref, error)
-	Files(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error)
 	Open(ctx context.Context, org, digest, path string) (content.File, stint.FileEntry, error)
-	Diff(ctx context.Context, org, from, to string) ([]stint.FileChange, error)
-	Archive(ctx context.Context, org, digest string) (*content.Archive, error)
+	FilesUnder(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
+	Changes(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)
+	TextDiff(ctx context.Context, org, from, to, path string) (string, error)
+	Download(ctx context.Context, org, digest string, f content.Format) (content.Download, error)
+	DownloadSum(ctx context.Context, org, digest string, f content.Format, size int64, compute bool) (sum [32]byte, known bool, err error)
+	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
+	NoteDownload(org, digest string, size int64)
+	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
 	Exchange
 }
 

@@ -285,7 +285,7 @@ func TestReadingAVersion(t *testing.T) {
 	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one"})
 	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "two", "dir/b.txt": "three"})
 
-	page, more, err := w.trees.Files(t.Context(), org, stint.Volumes, made.ID, "latest", "a.txt", 1)
+	page, more, err := w.trees.Files(t.Context(), org, stint.Volumes, made.ID, "latest", trees.FilePage{After: "a.txt", Limit: 1})
 	if err != nil || !more || len(page) != 1 || page[0].Path != "dir" {
 		t.Errorf("files after a.txt are %v, %v, %v", page, more, err)
 	}
@@ -293,15 +293,15 @@ func TestReadingAVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := io.ReadAll(f)
+	body, err := io.ReadAll(f)
 	if err := errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}
-	w.diff("content", "one", string(text))
+	w.diff("content", "one", string(body))
 	w.diff("size", int64(3), entry.Size)
-	changes, err := w.trees.Diff(t.Context(), org, stint.Volumes, made.ID, "1", "2")
-	if err != nil {
-		t.Fatal(err)
+	changes, more, err := w.trees.Diff(t.Context(), org, stint.Volumes, made.ID, "1", "2", "", 10)
+	if err != nil || more {
+		t.Fatal(more, err)
 	}
 	var told []string
 	for _, c := range changes {
@@ -309,11 +309,21 @@ func TestReadingAVersion(t *testing.T) {
 	}
 	w.diff("changes", []string{"changed a.txt", "added dir", "added dir/b.txt"}, told)
 
-	archive, of, err := w.trees.Archive(t.Context(), org, stint.Volumes, made.ID, "v1")
+	text, err := w.trees.TextDiff(t.Context(), org, stint.Volumes, made.ID, "1", "2", "a.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.diff("name of the archive's tree", "data", of.Tree.Name)
+	w.diff("lines that changed", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n\\ No newline at end of file\n+two\n\\ No newline at end of file\n", text)
+
+	of, err := w.trees.Archive(t.Context(), org, stint.Volumes, made.ID, "v1", content.TarGzip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.diff("name of the archive", "data-v1.tar.gz", of.Name())
+	archive, err := of.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	zr, err := gzip.NewReader(archive)
 	if err != nil {
 		t.Fatal(err)
@@ -353,13 +363,14 @@ func (w *world) gone(c auth.Caller, kind stint.TreeKind, id string) {
 	_, versions := w.trees.Versions(ctx, c.OrgID, kind, id, store.Range{Limit: 1})
 	_, version := w.trees.Version(ctx, c.OrgID, kind, id, "latest")
 	_, _, push := w.trees.Push(ctx, c, kind, id, trees.Push{Format: content.Tar, Archive: bytes.NewReader(archive(w, nil))})
-	_, _, files := w.trees.Files(ctx, c.OrgID, kind, id, "latest", "", 1)
+	_, _, files := w.trees.Files(ctx, c.OrgID, kind, id, "latest", trees.FilePage{Limit: 1})
 	_, _, open := w.trees.Open(ctx, c.OrgID, kind, id, "latest", "a")
-	_, diff := w.trees.Diff(ctx, c.OrgID, kind, id, "1", "1")
-	_, _, arch := w.trees.Archive(ctx, c.OrgID, kind, id, "1")
+	_, _, diff := w.trees.Diff(ctx, c.OrgID, kind, id, "1", "1", "", 1)
+	_, lines := w.trees.TextDiff(ctx, c.OrgID, kind, id, "1", "1", "a")
+	_, arch := w.trees.Archive(ctx, c.OrgID, kind, id, "1", content.Zip)
 	for verb, err := range map[string]error{
 		"get": get, "versions": versions, "version": version, "push": push, "files": files, "open": open, "diff": diff,
-		"archive": arch, "delete": w.trees.Delete(context.WithoutCancel(ctx), c, kind, id),
+		"archive": arch, "lines": lines, "delete": w.trees.Delete(context.WithoutCancel(ctx), c, kind, id),
 	} {
 		if codeOf(err) != stint.CodeResourceNotFound {
 			w.Errorf("%s of %s %q gave %v, want not found", verb, kind, id, err)

@@ -91,14 +91,22 @@ func parseSpec(spec string) (id string, number int64, ok bool) {
 	return spec, 0, wellFormed
 }
 
-// Files reads a page of a version's entries in path order, those after the
-// given path; more tells whether there are further ones.
-func (s *Service) Files(ctx context.Context, org string, kind stint.TreeKind, id, spec, after string, limit int) (page []stint.FileEntry, more bool, err error) {
+// Files reads a page of a version's entries in path order: those whose paths
+// begin with prefix and come after the given path; more tells whether there
+// are further ones.
+func (s *Service) Files(ctx context.Context, org string, kind stint.TreeKind, id, spec string, p FilePage) (page []stint.FileEntry, more bool, err error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, false, err
 	}
-	return s.library.Files(ctx, org, v.Digest, after, limit)
+	return s.library.FilesUnder(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
+}
+
+// FilePage says which entries of a version are wanted.
+type FilePage struct {
+	Prefix string // of their paths; empty for all
+	After  string // the path before them; empty for the start
+	Limit  int
 }
 
 // Open opens a file of a version. The caller closes it.
@@ -110,35 +118,31 @@ func (s *Service) Open(ctx context.Context, org string, kind stint.TreeKind, id,
 	return s.library.Open(ctx, org, v.Digest, path)
 }
 
-// Diff tells what changed between two versions of a tree.
-func (s *Service) Diff(ctx context.Context, org string, kind stint.TreeKind, id, from, to string) ([]stint.FileChange, error) {
-	_, a, err := s.locate(ctx, org, kind, id, from)
+// Diff reads a page of what changed between two versions of a tree, in path
+// order, after the given path; more tells whether there is further change.
+func (s *Service) Diff(ctx context.Context, org string, kind stint.TreeKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
+	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	_, b, err := s.locate(ctx, org, kind, id, to)
-	if err != nil {
-		return nil, err
-	}
-	return s.library.Diff(ctx, org, a.Digest, b.Digest)
+	return s.library.Changes(ctx, org, a, b, after, limit)
 }
 
-// Archive opens a version as a tar.gz, together with the name of its tree. The
-// same version always gives the same bytes. The caller closes it.
-func (s *Service) Archive(ctx context.Context, org string, kind stint.TreeKind, id, spec string) (*content.Archive, Archived, error) {
-	t, v, err := s.locate(ctx, org, kind, id, spec)
+// TextDiff compares one file of two versions line by line, as a unified diff.
+func (s *Service) TextDiff(ctx context.Context, org string, kind stint.TreeKind, id, from, to, path string) (string, error) {
+	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
-		return nil, Archived{}, err
+		return "", err
 	}
-	a, err := s.library.Archive(ctx, org, v.Digest)
-	if err != nil {
-		return nil, Archived{}, err
-	}
-	return a, Archived{Tree: t, Version: v}, nil
+	return s.library.TextDiff(ctx, org, a, b, path)
 }
 
-// Archived says which version an archive holds.
-type Archived struct {
-	Tree    stint.Tree
-	Version store.TreeVersion
+// both finds the digests of two versions.
+func (s *Service) both(ctx context.Context, org string, kind stint.TreeKind, id, from, to string) (a, b string, err error) {
+	_, x, err := s.locate(ctx, org, kind, id, from)
+	if err != nil {
+		return "", "", err
+	}
+	_, y, err := s.locate(ctx, org, kind, id, to)
+	return x.Digest, y.Digest, err
 }

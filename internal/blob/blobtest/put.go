@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"testing"
@@ -14,13 +15,18 @@ import (
 )
 
 func failingReader(t *testing.T, s blob.Store) {
-	broken := errors.New("the sender went away")
-	for _, size := range []int64{-1, 2 << 20} {
-		r := io.MultiReader(bytes.NewReader(noise(1, 1<<20)), iotest.ErrReader(broken))
-		if err := s.Put(t.Context(), "a/k", r, size); !errors.Is(err, broken) {
-			t.Errorf("Put = %v, want the reader's error", err)
+	for _, broken := range []error{
+		errors.New("the sender went away"),
+		io.ErrUnexpectedEOF, // of a reader that decodes
+		fmt.Errorf("the sender hung up: %w", io.EOF),
+	} {
+		for _, size := range []int64{-1, 1 << 20, 2 << 20} {
+			r := io.MultiReader(bytes.NewReader(noise(1, 1<<20)), iotest.ErrReader(broken))
+			if err := s.Put(t.Context(), "a/k", r, size); !errors.Is(err, broken) {
+				t.Errorf("Put = %v, want the reader's error", err)
+			}
+			wantAbsent(t, s, "a/k")
 		}
-		wantAbsent(t, s, "a/k")
 	}
 	put(t, s, "a/k", []byte("later"))
 	wantContent(t, s, "a/k", []byte("later"))

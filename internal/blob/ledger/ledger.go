@@ -27,6 +27,9 @@ type Options struct {
 	// the same storage; 0 is for ever.
 	Recount time.Duration
 	Now     func() time.Time // defaults to the real clock
+	// Uncounted tells objects by their keys that the organisation is not
+	// charged for: those that we make for our own sake. nil is none.
+	Uncounted func(key string) bool
 }
 
 // Store is a blob.Store that counts. It is safe for concurrent use.
@@ -54,7 +57,22 @@ func New(inner blob.Store, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Uncounted == nil {
+		o.Uncounted = func(string) bool { return false }
+	}
 	return &Store{Store: inner, o: o, accounts: map[string]*account{}}
+}
+
+// Blobs is the store with what the one below offers beyond: links, where it
+// gives them.
+func (s *Store) Blobs() blob.Store {
+	if p, ok := s.Store.(blob.Presigner); ok {
+		return struct {
+			*Store
+			blob.Presigner
+		}{s, p}
+	}
+	return s
 }
 
 // Used tells what an organisation keeps. It counts at the first call, which
@@ -98,6 +116,9 @@ func (s *Store) count(ctx context.Context, org string, a *account) error {
 		if err != nil {
 			return fmt.Errorf("counting what %s keeps: %w", org, err)
 		}
+		if s.o.Uncounted(info.Key) {
+			continue
+		}
 		used.Bytes += info.Size
 		used.Objects++
 	}
@@ -117,7 +138,7 @@ func (s *Store) known(a *account) bool {
 // *stint.Error.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	org, _, ok := strings.Cut(key, "/")
-	if !ok {
+	if !ok || s.o.Uncounted(key) {
 		return s.Store.Put(ctx, key, r, size)
 	}
 	a := s.account(org)
@@ -198,7 +219,7 @@ func full(limit int64) error {
 // Delete implements blob.Store.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	org, _, ok := strings.Cut(key, "/")
-	if !ok {
+	if !ok || s.o.Uncounted(key) {
 		return s.Store.Delete(ctx, key)
 	}
 	a := s.account(org)

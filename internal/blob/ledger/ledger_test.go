@@ -39,6 +39,21 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
+type linking struct {
+	blob.Store
+	blob.Presigner
+}
+
+func TestLinksOfTheStoreBelow(t *testing.T) {
+	t.Parallel()
+	if _, ok := ledger.New(folder(t), ledger.Options{}).Blobs().(blob.Presigner); ok {
+		t.Error("a folder gives links")
+	}
+	if _, ok := ledger.New(linking{Store: folder(t)}, ledger.Options{}).Blobs().(blob.Presigner); !ok {
+		t.Error("a store that gives links gives none")
+	}
+}
+
 func put(t *testing.T, s blob.Store, key, text string, size int64) error {
 	t.Helper()
 	return s.Put(t.Context(), key, strings.NewReader(text), size)
@@ -170,4 +185,27 @@ func TestAFailedPutCountsNothing(t *testing.T) {
 		}
 	}
 	holds(t, s, "a", blob.Used{})
+}
+
+func TestWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := ledger.New(inner, ledger.Options{Limit: 10, Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})
+	for _, key := range []string{"org_a/ours/x", "org_a/theirs"} {
+		if err := s.Put(t.Context(), key, strings.NewReader("12345678"), 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, s := range map[string]*ledger.Store{"as it was written": s, "as it is found": ledger.New(inner, ledger.Options{Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})} {
+		if err := s.Delete(t.Context(), "org_a/ours/none"); err != nil {
+			t.Fatal(err)
+		}
+		used, err := s.Used(t.Context(), "org_a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(blob.Used{Bytes: 8, Objects: 1}, used); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }

@@ -33,7 +33,9 @@ func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 			return err
 		}
 	}
+	b.mu.Lock()
 	before, uppers := b.mounts, len(b.uppers)
+	b.mu.Unlock()
 	err := b.attach(ctx, r, mounts)
 	if _, told := errors.AsType[*sandbox.Error](err); told || errors.Is(err, sandbox.ErrOverlay) {
 		b.attached = false

@@ -17,6 +17,10 @@
 // agent owns them inside, the server outside. Without, the agent is the
 // server's user in a user namespace. Inside it is user 1000 either way.
 //
+// Layers are laid over each other by package overlay: with root's rights by the
+// server, of ID-mapped folders, without by init, of the host's, whose mounts are
+// init's own. Either way the overlay is a mount like the others.
+//
 // What the agent may do to its folders it may also do while the server reads
 // them: readers on the host must not follow links. The filter refuses the
 // setuid and setgid bits, so a file that the agent leaves gives nobody its

@@ -68,6 +68,7 @@ func (b *box) readyLayers(m *sandbox.Mount) error {
 // overlays nobody uses any more.
 func (b *box) release(but int) error {
 	b.mu.Lock()
+	but = min(but, len(b.uppers)) // Close may have been quicker
 	gone := b.uppers[but:]
 	b.uppers = b.uppers[:but:but]
 	b.mu.Unlock()

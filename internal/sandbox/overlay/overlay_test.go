@@ -160,7 +160,9 @@ func TestMapped(t *testing.T) {
 			var all sync.WaitGroup
 			for range 8 {
 				dir := t.TempDir()
-				all.Go(func() { mapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) }) })
+				all.Go(func() {
+					mapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) })
+				})
 			}
 			all.Wait()
 		})

@@ -80,20 +80,17 @@ func (f Folders) MountAt(at string) error {
 	for i, l := range f.Lower {
 		names[i] = descriptor(l)
 	}
-	data := "lowerdir=" + strings.Join(names, ":")
+	data := []string{"lowerdir=" + strings.Join(names, ":")}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
 	if f.Upper < 0 {
 		flags |= unix.MS_RDONLY
 	} else {
-		data += ",upperdir=" + descriptor(f.Upper) + ",workdir=" + descriptor(f.Work) + ",volatile"
+		data = append(data, "upperdir="+descriptor(f.Upper), "workdir="+descriptor(f.Work), "volatile")
 	}
 	for _, o := range options {
-		data += "," + o.key
-		if o.value != "" {
-			data += "=" + o.value
-		}
+		data = append(data, strings.TrimSuffix(o.key+"="+o.value, "="))
 	}
-	if err := unix.Mount("overlay", at, "overlay", flags, data); err != nil {
+	if err := unix.Mount("overlay", at, "overlay", flags, strings.Join(data, ",")); err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
 	var st unix.Statfs_t

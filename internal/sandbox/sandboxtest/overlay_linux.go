@@ -22,11 +22,13 @@ func init() {
 	maps.Copy(overlayCases, map[string]func(*world, laying){
 		"what is read":            layersRead,
 		"what is changed":         layersChanged,
+		"changes are a layer":     changesAsLayer,
 		"not for writing":         layersReadOnly,
 		"the same at two places":  layersAliased,
 		"the agent's own folders": layersAsFolders,
 		"mounts inside":           mountsInLayers,
 		"links on the way":        linksInLayers,
+		"as many as there may be": manyLayers,
 		"folders without rights":  lockedLayers,
 		"what cannot be laid":     layersMissing,
 		"marks are not forged":    marksForged,
@@ -206,6 +208,19 @@ func layersChanged(w *world, with laying) {
 	w.wantNothingLeft(m.Upper)
 }
 
+// changesAsLayer: what one run changed lies over the next one's layers.
+func changesAsLayer(w *world, with laying) {
+	m := w.threeLayers()
+	want := w.runWith(w.with(with, w.spec(), m), "change")
+	next := m
+	next.Layers, next.Upper = append([]string{m.Upper}, m.Layers...), filepath.Join(w.dir, "changes", "next")
+	w.must(os.Mkdir(next.Upper, 0o700))
+	before := w.digest(next.Layers...)
+	w.want("the next run sees", want, w.runWith(w.with(with, w.spec(), next), "show", sandbox.WorkspaceDir))
+	w.want("the layers", before, w.digest(next.Layers...))
+	w.must(removeAll(filepath.Dir(m.Upper)))
+}
+
 // wantNothingLeft looks at what is left beside an upper folder, and removes all.
 func (w *world) wantNothingLeft(upper string) {
 	w.Helper()
@@ -285,6 +300,18 @@ func linksInLayers(w *world, with laying) {
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) > 0 {
 		w.Errorf("a link was followed: %v, %v", entries, err)
 	}
+}
+
+func manyLayers(w *world, with laying) {
+	m := w.threeLayers()
+	m.Layers = nil
+	var want strings.Builder
+	for i := range sandbox.MaxLayers {
+		text := fmt.Sprintf("%03d", i)
+		m.Layers = append(m.Layers, w.layer("layer"+text, map[string]string{text: text, "top": text}))
+		want.WriteString(text + " " + text + "\n")
+	}
+	w.want("read inside", want.String()+"top 000\n", w.runWith(w.with(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
 // lockedLayers: what the agent locks is its own, and a snapshot's, as ever.

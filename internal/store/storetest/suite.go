@@ -50,6 +50,7 @@ func subjects(h Harness) []subject {
 		{"filter", filterCases},
 		{"logs", logCases},
 		{"idempotency", idempotencyCases},
+		{"keys", keyCases},
 		{"metrics", metricCases},
 		{"isolation", isolationCases},
 		{"life", lifeCases},

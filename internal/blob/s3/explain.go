@@ -1,0 +1,80 @@
+package s3
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+// explain turns what a call gave into the port's errors, or into sentences for
+// the operator where the operator can do something. ctx is the caller's: where
+// that has ended, its cause is the reason, whatever the call made of it.
+func (s *Store) explain(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, errNoCredentials):
+		return errNoCredentials
+	}
+	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Errorf("the certificate of the storage at %s is signed by nobody whom this machine believes; name a file with its authority in SSL_CERT_FILE: %w", s.Endpoint(), unknown)
+	}
+	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	if !ok {
+		return fmt.Errorf("the storage at %s: %w", s.Endpoint(), err)
+	}
+	return s.translate(answer)
+}
+
+// translate tells what an answer means.
+func (s *Store) translate(a minio.ErrorResponse) error {
+	switch a.Code {
+	case minio.NoSuchKey:
+		return blob.ErrNotFound
+	case minio.NoSuchBucket:
+		return fmt.Errorf("the storage at %s has no bucket '%s'; create it, or name another: %w", s.Endpoint(), s.bucket, a)
+	case "AccessDenied", "AllAccessDisabled", "AccountProblem":
+		return fmt.Errorf("the storage at %s denies access to the bucket '%s'; its credentials need s3:GetObject, s3:PutObject, s3:DeleteObject, s3:AbortMultipartUpload, s3:ListBucket and s3:ListBucketMultipartUploads: %w", s.Endpoint(), s.bucket, a)
+	case "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId", "InvalidToken", "ExpiredToken":
+		return fmt.Errorf("the storage at %s does not accept the credentials; check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the credentials file: %w", s.Endpoint(), a)
+	case "RequestTimeTooSkewed", "RequestExpired", "RequestNotReadYet":
+		return fmt.Errorf("the clock of this machine differs too much from that of the storage at %s; set it by NTP: %w", s.Endpoint(), a)
+	case "AuthorizationHeaderMalformed", "InvalidRegion", "PermanentRedirect", "IllegalLocationConstraintException", "TemporaryRedirect":
+		return s.wrongRegion(a)
+	}
+	return fmt.Errorf("the storage at %s answered %s (%d): %w", s.Endpoint(), a.Code, a.StatusCode, a)
+}
+
+func (s *Store) wrongRegion(a minio.ErrorResponse) error {
+	right := "its region"
+	if a.Region != "" {
+		right = "region=" + a.Region
+	}
+	return fmt.Errorf("the bucket '%s' is in another region than was asked for at %s; name %s in the storage's URL: %w", s.bucket, s.Endpoint(), right, a)
+}
+
+// refused says that the server has understood and declined the request, so that
+// nothing was done.
+func refused(err error) bool {
+	a, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && a.StatusCode >= 400 && a.StatusCode < 500 && !taken(err) && !conflicting(err)
+}
+
+// taken says that the name has an object already, or that the upload is over.
+func taken(err error) bool {
+	a, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && (a.StatusCode == http.StatusPreconditionFailed || a.Code == minio.PreconditionFailed || a.Code == "NoSuchUpload")
+}
+
+// conflicting says that others write the same object at this moment.
+func conflicting(err error) bool {
+	a, ok := errors.AsType[minio.ErrorResponse](err)
+	return ok && a.StatusCode == http.StatusConflict
+}

@@ -1,0 +1,221 @@
+package s3
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+const (
+	// attempts bounds how often the library sends a request: after a broken
+	// connection, a 5xx or a 429 it pauses for a random part of 0.2 s, 0.4 s,
+	// 0.8 s, then 1 s.
+	attempts = 8
+	// callLimit bounds a request of at most one part with its repetitions: a
+	// part in this time is a line of 28 KB/s.
+	callLimit = 10 * time.Minute
+	// settleLimit bounds what is done after a caller has given up.
+	settleLimit = 10 * time.Second
+	// idle is how many connections wait for the next request.
+	idle = 64
+)
+
+// suffix ends the names of objects; the package's comment tells why.
+const suffix = "!"
+
+// Config tells what to open.
+type Config struct {
+	// URL is s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL].
+	// Without an endpoint it is Amazon's; without a region AWS_REGION or
+	// AWS_DEFAULT_REGION counts, else the server is asked; without path_style
+	// the endpoint decides how the bucket is named in requests.
+	URL string
+	// Part is an element of keys that keeps the store's objects apart from others
+	// of the URL; empty for none.
+	Part string
+}
+
+// Store is a blob.Store in a bucket, below a prefix. Several processes may use
+// one bucket and one prefix at once.
+type Store struct {
+	location
+	core      *minio.Core
+	transport transport
+	partSize  int           // bytes of a part of a multipart upload
+	pageSize  int           // objects asked for at once; 0 leaves it to the server
+	stall     time.Duration // for which a download may bring nothing
+}
+
+var (
+	_ blob.Store     = (*Store)(nil)
+	_ blob.Presigner = (*Store)(nil)
+)
+
+// Open reaches the bucket and tries out all that a Store needs of it, which
+// takes about ten requests and leaves nothing behind. Its errors are sentences
+// for the operator. The credentials are, in this order, those of AWS_ACCESS_KEY_ID
+// and AWS_SECRET_ACCESS_KEY, of the shared credentials file, of the role that
+// the environment, the container or the machine has.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s, err := connect(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.probe(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// connect makes the store without asking the server anything.
+func connect(c Config) (*Store, error) {
+	l, err := parse(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if c.Part != "" {
+		l.prefix += c.Part + "/"
+	}
+	for _, name := range []string{"AWS_REGION", "AWS_DEFAULT_REGION"} {
+		if l.region == "" {
+			l.region = os.Getenv(name)
+		}
+	}
+	t := newTransport()
+	core, err := minio.NewCore(l.endpoint.Host, &minio.Options{
+		Creds: newCredentials(), Secure: l.endpoint.Scheme == "https", Region: l.region,
+		BucketLookup: l.lookup, Transport: t, MaxRetries: attempts,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the storage's endpoint %s is not valid: %w", l.endpoint, err)
+	}
+	return &Store{location: l, core: core, transport: t, partSize: 16 << 20, stall: time.Minute}, nil
+}
+
+func newTransport() transport {
+	return transport{&http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		MaxIdleConns:          idle,
+		MaxIdleConnsPerHost:   idle,
+		IdleConnTimeout:       time.Minute,
+		TLSHandshakeTimeout:   10 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+		ExpectContinueTimeout: 10 * time.Second,
+		DisableCompression:    true,
+	}}
+}
+
+var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of ~/.aws/credentials in AWS_PROFILE, or give this machine a role")
+
+// required turns the library's silent fall-back to unsigned requests into an
+// error that says what is wrong.
+type required struct{ credentials.Chain }
+
+func newCredentials() *credentials.Credentials {
+	return credentials.New(&required{credentials.Chain{Providers: []credentials.Provider{
+		&credentials.EnvAWS{},
+		&credentials.FileAWSCredentials{},
+		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}, ExpiryWindow: credentials.DefaultExpiryWindow},
+	}}})
+}
+
+// RetrieveWithCredContext implements credentials.Provider.
+func (r *required) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+	v, err := r.Chain.RetrieveWithCredContext(c)
+	if err == nil && v.AccessKeyID == "" {
+		err = errNoCredentials
+	}
+	return v, err
+}
+
+// Close drops the idle connections. Readers that are open stay usable.
+func (s *Store) Close() error {
+	s.transport.CloseIdleConnections()
+	return nil
+}
+
+// Bucket tells the bucket with its prefix, as s3://BUCKET/PREFIX.
+func (s *Store) Bucket() string { return Scheme + s.bucket + "/" + s.prefix }
+
+// Endpoint tells the server's address, as https://HOST.
+func (s *Store) Endpoint() string { return s.endpoint.Scheme + "://" + s.endpoint.Host }
+
+// name is what the object of a checked key is called in the bucket.
+func (s *Store) name(key string) string { return s.prefix + key + suffix }
+
+// Stat implements blob.Store.
+func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, err
+	}
+	info, err := s.head(ctx, s.name(key))
+	if err != nil {
+		return blob.Info{}, fmt.Errorf("looking at %s: %w", key, err)
+	}
+	return blob.Info{Key: key, Size: info.Size}, nil
+}
+
+func (s *Store) head(ctx context.Context, name string) (minio.ObjectInfo, error) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	info, err := s.core.StatObject(limited, s.bucket, name, minio.StatObjectOptions{})
+	return info, s.explain(ctx, err)
+}
+
+// Delete implements blob.Store.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, s.name(key)); err != nil {
+		return fmt.Errorf("deleting %s: %w", key, err)
+	}
+	return nil
+}
+
+func (s *Store) remove(ctx context.Context, name string) error {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := s.explain(ctx, s.core.RemoveObject(limited, s.bucket, name, minio.RemoveObjectOptions{}))
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil // some servers say so
+	}
+	return err
+}
+
+// maxTTL is the longest that a signature may hold.
+const maxTTL = 7 * 24 * time.Hour
+
+// PresignGet implements blob.Presigner. The URL names the endpoint as this
+// process knows it, so clients must reach the server by that address.
+func (s *Store) PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return "", err
+	}
+	if ttl < time.Second || ttl > maxTTL {
+		return "", fmt.Errorf("signing a link to %s: %s is not between 1 s and %s", key, ttl, maxTTL)
+	}
+	q := url.Values{}
+	if fileName != "" {
+		q.Set("response-content-disposition", mime.FormatMediaType("attachment", map[string]string{"filename": fileName}))
+	}
+	if contentType != "" {
+		q.Set("response-content-type", contentType)
+	}
+	u, err := s.core.PresignedGetObject(ctx, s.bucket, s.name(key), ttl, q)
+	if err != nil {
+		return "", fmt.Errorf("signing a link to %s: %w", key, s.explain(ctx, err))
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,28 @@
+// Package sealed answers: how do objects rest encrypted?
+//
+// New puts encryption before any blob.Store: what is below sees names and
+// sizes, and nothing else. An object is
+//
+//	magic (8 bytes) | version (1) | block size, as a power of two (1) | 0 (2) | key's number (4) | salt (32)
+//	block 0 | block 1 | … | last block
+//
+// where a block is 16 KiB of the content and a tag of 16 bytes; the last one
+// is shorter, or full, or empty when the content is. So a range needs the
+// blocks that it touches, and sizes follow from each other without reading.
+//
+// # What is bound
+//
+// The key of an object is derived (HKDF-SHA256) from its organisation's key,
+// its salt, its header and its name: an object under another's name, or with
+// another header, opens nowhere. Each block is sealed (AES-256-GCM) under a
+// nonce that holds its place and whether it is the last: blocks that were
+// moved, left out, taken from another object or cut off do not open. An end is
+// only reported after the last block has been opened. All of that is
+// ErrTampered.
+//
+// # What is not
+//
+// Whoever writes to the storage can delete objects, or put back an earlier
+// object of the same name. Names are digests or random, so the content above
+// notices.
+package sealed

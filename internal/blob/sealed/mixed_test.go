@@ -1,0 +1,65 @@
+package sealed_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/blob/blobtest"
+	"github.com/stint-dev/stint/internal/blob/sealed"
+)
+
+func TestMixedStore(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store {
+		return sealed.Mixed{Writes: sealed.New(folder(t), newRing()), Older: folder(t)}
+	}})
+}
+
+func TestMixed(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	below, older := folder(t), folder(t)
+	m := sealed.Mixed{Writes: sealed.New(below, newRing()), Older: older}
+	for _, key := range []string{"a", "c", "e", "f"} {
+		put(t, older, key, []byte("old "+key))
+	}
+	for _, key := range []string{"b", "d", "g"} {
+		put(t, m, key, []byte("new "+key))
+	}
+	if err := m.Put(ctx, "a", bytes.NewReader(nil), 0); !errors.Is(err, blob.ErrExists) {
+		t.Errorf("putting what is there: %v", err)
+	}
+	put(t, below, "e", get(t, below, "d")) // in both: the writing one's counts
+	var got []blob.Info
+	for info, err := range m.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, info)
+	}
+	var want []blob.Info
+	for _, key := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		want = append(want, blob.Info{Key: key, Size: 5})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("List (-want +got):\n%s", diff)
+	}
+	if a, b := get(t, m, "a"), get(t, m, "b"); string(a) != "old a" || string(b) != "new b" {
+		t.Errorf("got %q and %q", a, b)
+	}
+	if _, err := read(ctx, m, "e", 0, -1); !errors.Is(err, sealed.ErrTampered) {
+		t.Errorf("an object under another's name: %v", err)
+	}
+	for _, key := range []string{"a", "b", "e"} {
+		if err := m.Delete(ctx, key); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Stat(ctx, key); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("%s after Delete: %v", key, err)
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package sealed_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/blob/blobtest"
+	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/blob/sealed"
+	"github.com/stint-dev/stint/internal/secret"
+)
+
+// ring makes keys of an owner's name; current is the number of the newest.
+type ring struct{ current atomic.Uint32 }
+
+func newRing() *ring {
+	k := new(ring)
+	k.current.Store(1)
+	return k
+}
+
+func (k *ring) Key(_ context.Context, owner string, number uint32) (secret.DataKey, error) {
+	if number > k.current.Load() {
+		return secret.DataKey{}, fmt.Errorf("key %d: %w", number, secret.ErrNoDataKey)
+	}
+	if number == 0 {
+		number = k.current.Load()
+	}
+	return secret.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s %d", owner, number))}, nil
+}
+
+func folder(t testing.TB) *localfs.Store {
+	t.Helper()
+	s, err := localfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func noise(n int) []byte {
+	b := make([]byte, n)
+	rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b)
+	return b
+}
+
+func put(t testing.TB, s blob.Store, key string, content []byte) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, bytes.NewReader(content), int64(len(content))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
+	r, err := s.Get(ctx, key, offset, n)
+	if err != nil {
+		return nil, err
+	}
+	b, err := io.ReadAll(r)
+	return b, errors.Join(err, r.Close())
+}
+
+func get(t testing.TB, s blob.Store, key string) []byte {
+	t.Helper()
+	b, err := read(t.Context(), s, key, 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store { return sealed.New(folder(t), newRing()) }})
+}
+
+const block = 16 << 10
+
+// TestRanges reads around every border, with the header known and not, and
+// holds the sizes below to the arithmetic above.
+func TestRanges(t *testing.T) {
+	t.Parallel()
+	inner, keys := folder(t), newRing()
+	s := sealed.New(inner, keys)
+	for _, size := range []int64{0, 1, block - 1, block, block + 1, 2 * block, 3*block + 7} {
+		key, content := fmt.Sprintf("org_1/packs/%d", size), noise(int(size))
+		put(t, s, key, content)
+		if got, err := s.Stat(t.Context(), key); err != nil || got.Size != size {
+			t.Errorf("Stat of %d bytes gave %+v, %v", size, got, err)
+		}
+		for _, offset := range []int64{0, 1, block - 1, block, block + 1, 2 * block, 3 * block, 3*block + 6, 3*block + 7, 9 * block} {
+			for _, n := range []int64{-1, 0, 1, 5000, block, block + 1, 1 << 62} {
+				want := content[min(offset, size):]
+				if n >= 0 && n < int64(len(want)) {
+					want = want[:n]
+				}
+				for name, s := range map[string]*sealed.Store{"warm": s, "cold": sealed.New(inner, keys)} {
+					if got, err := read(t.Context(), s, key, offset, n); err != nil || !bytes.Equal(want, got) {
+						t.Errorf("%s, %d bytes, Get(%d, %d) gave %d bytes, %v; want %d", name, size, offset, n, len(got), err, len(want))
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestContentIsUnreadable(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := sealed.New(inner, newRing())
+	content := bytes.Repeat([]byte("attack at dawn. "), 4000)
+	put(t, s, "org_1/packs/a", content)
+	put(t, s, "org_1/packs/b", content)
+	a, b := get(t, inner, "org_1/packs/a"), get(t, inner, "org_1/packs/b")
+	if bytes.Contains(a, []byte("attack")) || bytes.Equal(a[48:], b[48:]) {
+		t.Error("the content shows")
+	}
+}
+
+// TestEveryFlippedBit changes each byte of a small object, and each length.
+func TestEveryFlippedBit(t *testing.T) {
+	t.Parallel()
+	inner, keys := newMemory(), newRing()
+	put(t, sealed.New(inner, keys), "org_1/packs/a", []byte("attack at dawn"))
+	good := bytes.Clone(inner.objects["org_1/packs/a"])
+	refused := func(what string, object []byte) {
+		inner.objects["org_1/packs/a"] = object
+		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/packs/a", 0, -1); !errors.Is(err, sealed.ErrTampered) {
+			t.Errorf("%s: gave %q, %v", what, got, err)
+		}
+	}
+	for i := range good {
+		for bit := range 8 {
+			changed := bytes.Clone(good)
+			changed[i] ^= 1 << bit
+			refused(fmt.Sprintf("bit %d of byte %d", bit, i), changed)
+		}
+		refused(fmt.Sprintf("cut at %d", i), good[:i])
+	}
+	refused("one byte more", append(bytes.Clone(good), 0))
+}
+
+// TestForgeries does what somebody can who writes to the storage and reads
+// all of it.
+func TestForgeries(t *testing.T) {
+	t.Parallel()
+	const head, rest = 48, block + 16
+	cut := func(o []byte, from, to int) []byte { return o[head+from*rest : min(len(o), head+to*rest)] }
+	join := func(parts ...[]byte) []byte { return bytes.Join(parts, nil) }
+	for name, forge := range map[string]func(o, other []byte) []byte{
+		"another object":         func(_, other []byte) []byte { return other },
+		"another header":         func(o, other []byte) []byte { return join(other[:head], o[head:]) },
+		"another's block":        func(o, other []byte) []byte { return join(o[:head], cut(o, 0, 1), cut(other, 1, 2), o[head+2*rest:]) },
+		"blocks swapped":         func(o, _ []byte) []byte { return join(o[:head], cut(o, 1, 2), cut(o, 0, 1), o[head+2*rest:]) },
+		"a block left out":       func(o, _ []byte) []byte { return join(o[:head], cut(o, 0, 1), o[head+2*rest:]) },
+		"a block twice":          func(o, _ []byte) []byte { return join(o[:head], cut(o, 0, 1), cut(o, 0, 1), o[head+rest:]) },
+		"the last block left":    func(o, _ []byte) []byte { return join(o[:head], o[head+3*rest:]) },
+		"cut at a block's end":   func(o, _ []byte) []byte { return o[:head+2*rest] },
+		"cut after the header":   func(o, _ []byte) []byte { return o[:head] },
+		"an empty block more":    func(o, _ []byte) []byte { return join(o, make([]byte, 16)) },
+		"never sealed":           func(_, _ []byte) []byte { return []byte(strings.Repeat("plain ", 20000)) },
+		"sealed for another org": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inner, keys := newMemory(), newRing()
+			s := sealed.New(inner, keys)
+			put(t, s, "org_1/packs/a", noise(3*block+9))
+			put(t, s, "org_1/packs/b", noise(3*block+8))
+			if o := inner.objects["org_1/packs/a"]; forge != nil {
+				inner.objects["org_1/packs/a"] = forge(o, inner.objects["org_1/packs/b"])
+			} else {
+				put(t, s, "org_2/packs/a", noise(3*block+9))
+				inner.objects["org_1/packs/a"] = inner.objects["org_2/packs/a"]
+			}
+			for which, s := range map[string]*sealed.Store{"warm": s, "cold": sealed.New(inner, keys)} {
+				if _, err := read(t.Context(), s, "org_1/packs/a", 0, -1); !errors.Is(err, sealed.ErrTampered) {
+					t.Errorf("%s: reading all: %v", which, err)
+				}
+				if got, err := read(t.Context(), s, "org_1/packs/a", 9*block, 1); !errors.Is(err, sealed.ErrTampered) && name != "another's block" && name != "blocks swapped" {
+					t.Errorf("%s: reading past the end gave %q, %v", which, got, err)
+				}
+			}
+		})
+	}
+}
+
+// TestPutAgain reads an object that was deleted and put again since.
+func TestPutAgain(t *testing.T) {
+	t.Parallel()
+	inner, keys := folder(t), newRing()
+	a, b := sealed.New(inner, keys), sealed.New(inner, keys)
+	put(t, a, "org_1/x", noise(2*block))
+	get(t, a, "org_1/x")
+	if err := b.Delete(t.Context(), "org_1/x"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(t.Context(), a, "org_1/x", 0, 1); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("a deleted object: %v", err)
+	}
+	put(t, b, "org_1/x", noise(3*block))
+	if diff := cmp.Diff(noise(3 * block)[block:], must(read(t.Context(), a, "org_1/x", block, -1))); diff != "" {
+		t.Error("the object that was put again differs")
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func TestKeysRotate(t *testing.T) {
+	t.Parallel()
+	inner, keys := newMemory(), newRing()
+	s := sealed.New(inner, keys)
+	put(t, s, "org_1/old", noise(10))
+	keys.current.Store(2)
+	put(t, s, "org_1/new", noise(11))
+	for key, want := range map[string]byte{"org_1/old": 1, "org_1/new": 2} {
+		if got := inner.objects[key][15]; got != want {
+			t.Errorf("%s is sealed under the key %d, want %d", key, got, want)
+		}
+		get(t, sealed.New(inner, keys), key)
+	}
+}
+
+// TestABrokenSenderIsNoEnd: a sender whose connection broke says "unexpected
+// end", which is no end.
+func TestABrokenSenderIsNoEnd(t *testing.T) {
+	t.Parallel()
+	s := sealed.New(folder(t), newRing())
+	r := io.MultiReader(bytes.NewReader(noise(100)), iotest.ErrReader(io.ErrUnexpectedEOF))
+	if err := s.Put(t.Context(), "a", r, -1); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("Put gave %v", err)
+	}
+	if _, err := s.Stat(t.Context(), "a"); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("Stat gave %v", err)
+	}
+}
+
+func TestBlocksCostNoMemory(t *testing.T) {
+	s := sealed.New(newMemory(), newRing())
+	buf := make([]byte, 64<<10)
+	cost := func(blocks int) float64 {
+		key, content := fmt.Sprintf("org_1/%d", blocks), noise(blocks*block)
+		put(t, s, key, content)
+		return testing.AllocsPerRun(5, func() {
+			r := must(s.Get(t.Context(), key, 0, -1))
+			for {
+				if _, err := r.Read(buf); err != nil {
+					break
+				}
+			}
+			r.Close()
+		})
+	}
+	if few, many := cost(2), cost(200); many > few {
+		t.Errorf("2 blocks are read with %g allocations, 200 with %g", few, many)
+	}
+}
+
+// FuzzHeader opens what never was sealed: nothing of it may open or panic.
+func FuzzHeader(f *testing.F) {
+	keys := newRing()
+	seeds := newMemory()
+	put(f, sealed.New(seeds, keys), "org_1/seed", noise(100))
+	f.Add(seeds.objects["org_1/seed"], int64(0), int64(-1))
+	f.Add([]byte("\x89STINTe\n\x01\x0e\x00\x00\x00\x00\x00\x01"), int64(1), int64(10))
+	f.Fuzz(func(t *testing.T, object []byte, offset, n int64) {
+		inner := newMemory()
+		inner.objects["org_1/a"] = object
+		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/a", offset&0xfffff, n); n != 0 && !errors.Is(err, sealed.ErrTampered) {
+			t.Errorf("gave %q, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+func (t treeCommands) diff() *cobra.Command {
+	var text bool
+	c := &cobra.Command{
+		Use: "diff NAME FROM [TO [PATH]]", Short: "Tell what differs between two versions",
+		Long: `Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
+between two versions, by ID or number. TO is the latest where it is left out.
+With --text, and for a PATH alone, it shows the lines that differ, as
+'diff --unified' does.`,
+		Args: exactly("NAME", "FROM", "[TO]", "[PATH]"),
+	}
+	c.Flags().BoolVarP(&text, "text", "p", false, "show the lines that differ")
+	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		d := comparison{a: t.a, from: args[1], to: "latest"}
+		if len(args) > 2 {
+			d.to = args[2]
+		}
+		trees, tree, err := t.find(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		d.trees, d.id = trees, tree.ID
+		if len(args) == 4 {
+			return d.file(ctx, strings.TrimPrefix(args[3], "/"))
+		}
+		return d.all(ctx, text)
+	})
+	return c
+}
+
+// comparison prints how two versions of a tree differ.
+type comparison struct {
+	a        *app
+	trees    *client.Trees
+	id       string
+	from, to string
+}
+
+func (d *comparison) all(ctx context.Context, text bool) error {
+	for c, err := range d.trees.Diff(ctx, d.id, d.from, d.to) {
+		if err == nil {
+			err = d.change(ctx, c, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *comparison) change(ctx context.Context, c stint.FileChange, text bool) error {
+	switch {
+	case text && d.a.json:
+		return d.withLines(ctx, c)
+	case !text || !hasLines(c):
+		return d.a.printChange(c)
+	}
+	err := d.file(ctx, c.Path)
+	if client.IsCode(err, stint.CodeInvalidParameter) { // too large
+		return d.a.printChange(c)
+	}
+	return err
+}
+
+// hasLines tells whether a change is one of content.
+func hasLines(c stint.FileChange) bool {
+	switch {
+	case c.Change == stint.FileRenamed, c.From != nil && c.From.Kind == "dir", c.To != nil && c.To.Kind == "dir":
+		return false
+	case c.From != nil && c.To != nil:
+		return c.From.SHA256 != c.To.SHA256 || c.From.Target != c.To.Target
+	}
+	return true
+}
+
+// changeWithLines is a change as --json --text prints it.
+type changeWithLines struct {
+	stint.FileChange
+	Diff string `json:"diff,omitempty"`
+}
+
+func (d *comparison) withLines(ctx context.Context, c stint.FileChange) error {
+	out := changeWithLines{FileChange: c}
+	if hasLines(c) {
+		lines, err := d.lines(ctx, c.Path)
+		if err != nil && !client.IsCode(err, stint.CodeInvalidParameter) {
+			return err
+		}
+		out.Diff = lines
+	}
+	return d.a.printJSON(out)
+}
+
+func (d *comparison) lines(ctx context.Context, path string) (string, error) {
+	in, err := d.trees.DiffFile(ctx, d.id, d.from, d.to, path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return "", fmt.Errorf("read what differs in %s: %w", path, err)
+	}
+	return string(b), nil
+}
+
+// file prints the lines of one file that differ.
+func (d *comparison) file(ctx context.Context, path string) error {
+	if d.a.json {
+		lines, err := d.lines(ctx, path)
+		if err != nil {
+			return err
+		}
+		return d.a.printJSON(map[string]string{"path": path, "diff": lines})
+	}
+	in, err := d.trees.DiffFile(ctx, d.id, d.from, d.to, path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if d.a.IsTerminal(stdout) {
+		err = d.a.showLines(in)
+	} else {
+		_, err = io.Copy(d.a.Stdout, in)
+	}
+	if err != nil {
+		return fmt.Errorf("read what differs in %s: %w", path, err)
+	}
+	return nil
+}
+
+// showLines shows a unified diff on a terminal, which must not obey what files
+// hold.
+func (a *app) showLines(in io.Reader) error {
+	for r := bufio.NewReader(in); ; {
+		line, err := r.ReadString('\n')
+		if line != "" {
+			line = plainLine(strings.TrimSuffix(line, "\n"))
+			if code := lineColour(line); code != "" {
+				line = a.colour(stdout, code, line)
+			}
+			fmt.Fprintln(a.Stdout, line)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// plainLine is plain, but for tabs.
+func plainLine(s string) string {
+	parts := strings.Split(s, "\t")
+	for i := range parts {
+		parts[i] = plain(parts[i])
+	}
+	return strings.Join(parts, "\t")
+}
+
+func lineColour(line string) string {
+	switch {
+	case strings.HasPrefix(line, "--- "), strings.HasPrefix(line, "+++ "):
+		return bold
+	case strings.HasPrefix(line, "@@"):
+		return faint
+	case strings.HasPrefix(line, "+"):
+		return green
+	case strings.HasPrefix(line, "-"):
+		return red
+	}
+	return ""
+}
+
+func (a *app) printChange(c stint.FileChange) error {
+	if a.json {
+		return a.printJSON(c)
+	}
+	letter, code, path := "M", yellow, plain(c.Path)
+	switch c.Change {
+	case stint.FileAdded:
+		letter, code = "A", green
+	case stint.FileRemoved:
+		letter, code = "D", red
+	case stint.FileRenamed:
+		letter = "R"
+		if c.From != nil {
+			path = plain(c.From.Path) + " -> " + path
+		}
+	}
+	_, err := fmt.Fprintln(a.Stdout, a.colour(stdout, code, letter+" "+path))
+	return err
+}

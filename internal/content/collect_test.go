@@ -1,0 +1,391 @@
+package content_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/store"
+	"pgregory.net/rapid"
+)
+
+// names is the database of a test: what it names, epochs, and what is
+// condemned.
+type names struct {
+	mu        sync.Mutex // guards what follows
+	epoch     int64
+	named     map[string]bool
+	condemned map[string]store.Condemned
+}
+
+func newNames() *names {
+	return &names{named: map[string]bool{}, condemned: map[string]store.Condemned{}}
+}
+
+// name names a tree under the epoch that it was stored under.
+func (n *names) name(ref content.Ref) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ref.Epoch != n.epoch {
+		return store.ErrEpoch
+	}
+	n.named[ref.Digest] = true
+	return nil
+}
+
+func (n *names) list() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.named))
+}
+
+func (n *names) forget(digest string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.named, digest)
+}
+
+func (n *names) BeginCollection(context.Context, string) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.epoch++
+	return n.epoch, nil
+}
+
+func (n *names) Live(context.Context, string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, d := range n.list() {
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []store.Condemned
+	for _, key := range slices.Sorted(maps.Keys(n.condemned)) {
+		all = append(all, n.condemned[key])
+	}
+	return n.epoch, all, nil
+}
+
+// garbage is the part of it that commits see.
+type garbage struct{ *names }
+
+func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+	epoch, list, err := g.names.Condemned(ctx, org)
+	var keys []string
+	for _, c := range list {
+		keys = append(keys, c.Key)
+	}
+	return epoch, keys, err
+}
+
+func (n *names) Condemn(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range keys {
+		if _, ok := n.condemned[k]; !ok {
+			n.condemned[k] = store.Condemned{Key: k, Epoch: epoch, Since: at.Time}
+		}
+	}
+	return nil
+}
+
+func (n *names) Pardon(_ context.Context, _ string, keys []string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range keys {
+		delete(n.condemned, k)
+	}
+	return nil
+}
+
+// stepped is a store that does something else before one of its steps.
+type stepped struct {
+	blob.Store
+
+	mu   sync.Mutex // guards what follows; others wait while then goes on
+	left int        // steps before that
+	then func()
+}
+
+func (s *stepped) step() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left == 0 && s.then != nil {
+		then := s.then
+		s.then = nil
+		then()
+	}
+}
+
+func (s *stepped) Put(ctx context.Context, key string, r io.Reader, n int64) error {
+	s.step()
+	return s.Store.Put(ctx, key, r, n)
+}
+
+func (s *stepped) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	s.step()
+	return s.Store.Get(ctx, key, offset, n)
+}
+
+func (s *stepped) Stat(ctx context.Context, key string) (blob.Info, error) {
+	s.step()
+	return s.Store.Stat(ctx, key)
+}
+
+func (s *stepped) Delete(ctx context.Context, key string) error {
+	s.step()
+	return s.Store.Delete(ctx, key)
+}
+
+func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	s.step()
+	return s.Store.List(ctx, prefix)
+}
+
+// world is a store with versions that come and go.
+type world struct {
+	t       fataler
+	ctx     context.Context
+	store   *memory
+	steps   *stepped
+	lib     *content.Library // over store, by way of steps
+	plain   *content.Library // over store
+	names   *names
+	whole   *content.Library // where nothing is ever deleted
+	bodies  map[string][]byte
+	removed string // the tree that was removed last
+}
+
+type fataler interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t *testing.T, rt fataler) *world {
+	w := &world{t: rt, ctx: t.Context(), store: newMemory(), names: newNames(), bodies: map[string][]byte{}}
+	w.steps = &stepped{Store: w.store}
+	dir := t.TempDir()
+	for lib, s := range map[**content.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
+		var err error
+		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}}); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	return w
+}
+
+// commit stores a tree and names it, as often as a collection overtakes it.
+func (w *world) commit(l *content.Library, parent string, items []item) {
+	for range 20 {
+		named := slices.Contains(w.names.list(), parent)
+		ref, err := w.tree(l, parent, items)
+		for errors.Is(err, store.ErrEpoch) {
+			if ref, err = l.Renew(w.ctx, org, ref); err == nil {
+				err = w.names.name(ref)
+			}
+		}
+		if errors.Is(err, content.ErrStale) {
+			continue
+		}
+		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
+			parent = "" // deleted before it was read, or meanwhile
+			continue
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	w.t.Fatal("a commit is overtaken again and again")
+}
+
+func (w *world) tree(l *content.Library, parent string, items []item) (content.Ref, error) {
+	archive := plainTar(w.t, items)
+	ref, err := l.FromArchive(w.ctx, org, parent, content.Tar, bytes.NewReader(archive))
+	if err != nil {
+		return ref, err
+	}
+	if _, known := w.bodies[ref.Digest]; !known {
+		same, err := w.whole.FromArchive(w.ctx, org, "", content.Tar, bytes.NewReader(archive))
+		if err != nil || same.Digest != ref.Digest {
+			w.t.Fatalf("the tree is %s, %v; want %s", same.Digest, err, ref.Digest)
+		}
+		w.bodies[ref.Digest] = w.archive(w.whole, ref.Digest)
+	}
+	return ref, w.names.name(ref)
+}
+
+func plainTar(t fataler, items []item) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, i := range items {
+		err := w.WriteHeader(i.header())
+		if err == nil {
+			_, err = w.Write(i.body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func (w *world) archive(l *content.Library, digest string) []byte {
+	a, err := l.Archive(w.ctx, org, digest)
+	if err != nil {
+		w.t.Fatalf("opening %s: %v", digest, err)
+	}
+	defer a.Close()
+	b, err := io.ReadAll(a)
+	if err != nil {
+		w.t.Fatalf("reading %s: %v", digest, err)
+	}
+	return b
+}
+
+// check reads every named tree.
+func (w *world) check() {
+	for _, d := range w.names.list() {
+		if !bytes.Equal(w.archive(w.plain, d), w.bodies[d]) {
+			w.t.Fatalf("the tree %s is not what it was", d)
+		}
+	}
+}
+
+func (w *world) collect(l *content.Library) content.Collected {
+	done, err := l.Collect(w.ctx, org, w.names, content.CollectOptions{Compact: 100})
+	if err != nil && !errors.Is(err, content.ErrCollecting) {
+		w.t.Fatalf("Collect: %v", err)
+	}
+	return done
+}
+
+// exact tells what the store has that it should not, and lacks.
+func (w *world) exact() string {
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, d := range w.names.list() {
+		want["tree "+d] = true
+		segments, err := w.plain.LiveSegments(w.ctx, org, d)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, s := range segments {
+			want[s] = true
+		}
+	}
+	for _, key := range w.store.keys() {
+		if rest, ok := strings.CutPrefix(key, org+"/manifests/"); ok {
+			digest, _, _ := strings.Cut(rest, ".")
+			got["tree "+digest] = true
+			continue
+		}
+		segments, err := w.plain.StoredSegments(w.ctx, key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, s := range segments {
+			if got[s] {
+				return s + " rests twice"
+			}
+			got[s] = true
+		}
+	}
+	return cmp.Diff(want, got)
+}
+
+// deed is something that is done to a world.
+type deed struct {
+	what string
+	pick int    // of the named trees
+	tree string // a body for each file
+}
+
+func (w *world) do(l *content.Library, d deed) {
+	known := w.names.list()
+	var items []item
+	for i, seed := range d.tree {
+		items = append(items, item{name: fmt.Sprintf("f%d", i), body: text(byte(seed), 300)})
+	}
+	switch {
+	case d.what == "collect":
+		w.collect(l)
+	case d.what == "remove" && len(known) > 0:
+		w.removed = known[d.pick%len(known)]
+		w.names.forget(w.removed)
+	case d.what == "commit" && d.pick < 3:
+		w.commit(l, "", items)
+	case d.what == "commit" && d.pick < 6:
+		w.commit(l, w.removed, items) // the parent may be deleted by now
+	case d.what == "commit" && len(known) > 0:
+		w.commit(l, known[d.pick%len(known)], items)
+	}
+}
+
+// TestCollections commits, deletes and collects at random, with commits, deletions
+// and collections in the middle of one another: no named tree ever lacks a byte,
+// and in the end nothing is stored but what is named.
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	deeds := rapid.Custom(func(rt *rapid.T) deed {
+		return deed{
+			what: rapid.SampledFrom([]string{"commit", "commit", "remove", "collect"}).Draw(rt, "what"),
+			pick: rapid.IntRange(0, 9).Draw(rt, "pick"),
+			tree: rapid.StringMatching(`[a-f]{1,4}`).Draw(rt, "tree"),
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"do": func(*rapid.T) { w.do(w.lib, deeds.Draw(rt, "deed")) },
+			"do two": func(*rapid.T) {
+				w.steps.left = rapid.IntRange(1, 40).Draw(rt, "step")
+				between := rapid.SliceOfN(deeds, 1, 5).Draw(rt, "between")
+				outer, collected := deeds.Draw(rt, "deed"), false
+				w.steps.then = func() {
+					for _, d := range between {
+						if outer.what == "collect" && d.what == "collect" && collected {
+							continue // three at a time are not allowed
+						}
+						collected = collected || d.what == "collect"
+						w.do(w.plain, d)
+					}
+				}
+				w.do(w.lib, outer)
+				w.steps.then = nil
+			},
+			"": func(*rapid.T) { w.check() },
+		})
+		w.collect(w.lib)
+		w.collect(w.lib)
+		w.check()
+		if diff := w.exact(); diff != "" {
+			rt.Fatalf("what is stored (-want +got):\n%s", diff)
+		}
+		w.collect(w.lib) // forgets the roots
+		if len(w.names.condemned) > 0 {
+			rt.Fatalf("still condemned: %v", w.names.condemned)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+package content
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// rootPlace says where the root of a tree is, or goes. Readers look at the first
+// root of a tree where there is one, so those that may not be built upon have to
+// go before the tree is named.
+type rootPlace struct {
+	key     string
+	sound   bool     // one is there, and may be built upon
+	refused []string // to be deleted
+}
+
+func (l *Library) rootPlace(ctx context.Context, org, digest string, c condemned) (at rootPlace, err error) {
+	first := manifestKey(org, digest)
+	all, err := l.rootGenerations(ctx, first)
+	if err != nil {
+		return at, err
+	}
+	next := 0
+	for _, g := range all {
+		next = max(next, g.n+1)
+		if !at.sound && !c.keys[g.key] {
+			at.sound, err = l.soundRoot(ctx, org, digest, g.key, c)
+			if err != nil {
+				return at, err
+			}
+			if at.sound {
+				at.key = g.key
+				continue
+			}
+		}
+		at.refused = append(at.refused, g.key)
+	}
+	if !at.sound {
+		for c.keys[generationKey(first, next)] {
+			next++
+		}
+		at.key = generationKey(first, next)
+	}
+	return at, nil
+}
+
+// rootGenerations lists the roots of a tree that exist, the newest first.
+func (l *Library) rootGenerations(ctx context.Context, first string) ([]generation, error) {
+	all, err := laterGenerations(ctx, l.packs.Store, first)
+	if err != nil {
+		return nil, err
+	}
+	there, err := l.exists(ctx, first)
+	if there {
+		all = append(all, generation{0, first})
+	}
+	return all, err
+}
+
+func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c condemned) (bool, error) {
+	m := &manifest{lib: l, org: org, digest: digest}
+	err := m.openAt(ctx, key)
+	if err == nil {
+		err = m.intact(ctx, c)
+	}
+	if isDamage(err) || errors.Is(err, errLacking) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// retire deletes roots that may not be built upon. A list that is not of the
+// present epoch is no reason to: the tree cannot be named under it, and Renew
+// judges again.
+func (l *Library) retire(ctx context.Context, org string, c condemned, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if now, err := l.condemned(ctx, org); err != nil || now.epoch != c.epoch {
+		return err
+	}
+	for _, k := range keys {
+		if err := l.blobs.Delete(ctx, k); err != nil {
+			return fmt.Errorf("deleting the former root of a tree: %w", err)
+		}
+	}
+	return nil
+}
