@@ -112,7 +112,7 @@ func framed(frames ...wire.Frame) []byte {
 	return wire.AppendFramesEnd(b)
 }
 
-func named(frames []wire.Frame) (all [][32]byte) {
+func hashesOf(frames []wire.Frame) (all [][32]byte) {
 	for _, f := range frames {
 		all = append(all, f.Hash)
 	}
@@ -148,8 +148,8 @@ func TestTreesTravel(t *testing.T) {
 	if _, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
 		t.Fatalf("a tree without its chunks gave %v", err)
 	}
-	missing, err := to.Missing(t.Context(), org, named(frames))
-	if d := cmp.Diff(named(frames), missing); d != "" || err != nil {
+	missing, err := to.Missing(t.Context(), org, hashesOf(frames))
+	if d := cmp.Diff(hashesOf(frames), missing); d != "" || err != nil {
 		t.Error(d, err)
 	}
 	for _, f := range frames {
@@ -157,10 +157,10 @@ func TestTreesTravel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if missing, err := to.Missing(t.Context(), org, named(frames)); len(missing) != 0 || err != nil {
+	if missing, err := to.Missing(t.Context(), org, hashesOf(frames)); len(missing) != 0 || err != nil {
 		t.Errorf("still missing: %x, %v", missing, err)
 	}
-	if missing, err := to.Missing(t.Context(), "org_other", named(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := to.Missing(t.Context(), "org_other", hashesOf(frames)); len(missing) != len(frames) || err != nil {
 		t.Errorf("another organisation lacks %d, %v", len(missing), err)
 	}
 	got, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
@@ -184,7 +184,7 @@ func TestWhatIsStoredIsNotMissing(t *testing.T) {
 	}
 	tree, frames := taken(t, first, ref.Digest)
 	lacks := func(l *content.Library) int {
-		missing, err := l.Missing(t.Context(), org, named(frames))
+		missing, err := l.Missing(t.Context(), org, hashesOf(frames))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,7 +228,7 @@ func TestChunksOfAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, source, ref.Digest)
-	if missing, err := b.Missing(t.Context(), org, named(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := b.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
 		t.Fatal(len(missing), err)
 	}
 	if _, err := a.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
