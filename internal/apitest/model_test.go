@@ -154,7 +154,7 @@ func readChunks(r *http.Request, raw []byte) error {
 	var err error
 	switch {
 	case r.Header.Get("Content-Type") == wire.FramesType:
-		if _, err = wire.NewFrameReader(in).Next(); err == io.EOF {
+		if _, err = wire.NewFrameReader(in).Next(); errors.Is(err, io.EOF) {
 			err = nil
 		}
 	case strings.HasSuffix(r.URL.Path, "/missing"):

@@ -84,7 +84,7 @@ func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trust b
 	if err != nil {
 		return Pushed{}, err
 	}
-	defer files.Close()
+	defer func() { _ = files.Close() }() // only read from
 	all := Count{files.Files, files.Size}
 	if o.Listed != nil {
 		o.Listed(all, files.Skipped)

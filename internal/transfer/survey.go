@@ -92,7 +92,8 @@ func (s *survey) visit(ctx context.Context, name string, info fs.FileInfo) error
 func (s *survey) file(ctx context.Context, name string, info fs.FileInfo, i *item) error {
 	known := s.cache.of(name, info)
 	candidate := i != nil && i.Kind == wire.File
-	if known == nil && !(candidate && (info.Size() == i.Size || info.Size() > content.OneChunk)) {
+	worthReading := candidate && (info.Size() == i.Size || info.Size() > content.OneChunk)
+	if known == nil && !worthReading {
 		s.others = append(s.others, other{name, info.Size()})
 		return nil
 	}
@@ -194,7 +195,7 @@ func (s *survey) search(ctx context.Context) error {
 		large = large || len(i.Chunks) > 1
 	}
 	for _, o := range s.others {
-		if !sizes[o.size] && !(large && o.size > content.OneChunk) {
+		if mayHelp := sizes[o.size] || large && o.size > content.OneChunk; !mayHelp {
 			continue
 		}
 		chunks := s.read(ctx, o.path, o.size)
