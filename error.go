@@ -46,6 +46,7 @@ const (
 	CodeKeyReused             = "idempotency_key_reused"
 	CodeKeyInUse              = "idempotency_key_in_use"
 	CodeVersionConflict       = "version_conflict"
+	CodeChunksMissing         = "chunks_missing"
 	CodeQuotaExceeded         = "quota_exceeded"
 	CodeUnavailable           = "unavailable"
 	CodeInternal              = "internal_error"

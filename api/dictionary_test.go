@@ -117,7 +117,7 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 		"codes": {schemas["ErrorCode"], []string{
 			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
-			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict,
+			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
 		}},
 		"log types": {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},

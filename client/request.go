@@ -21,8 +21,10 @@ type call struct {
 	method string
 	path   []string // segments below /v1, escaped by send
 	query  url.Values
-	body   any    // JSON; nil for none
-	key    string // Idempotency-Key; empty for none
+	body   any      // JSON; nil for none
+	raw    *rawBody // instead of body
+	key    string   // Idempotency-Key; empty for none
+	repeat bool     // doing it twice is as good as once
 	header http.Header
 }
 
@@ -65,7 +67,7 @@ func (c *Client) retry(ctx context.Context, r call) (*http.Response, error) {
 			return nil, fmt.Errorf("write the request: %w", err)
 		}
 	}
-	repeatable := r.method != http.MethodPost || r.key != ""
+	repeatable := r.method != http.MethodPost || r.key != "" || r.repeat
 	for attempt := 1; ; attempt++ {
 		res, err := c.once(ctx, r, body)
 		if err == nil {
@@ -92,7 +94,12 @@ func (c *Client) once(ctx context.Context, r call, body []byte) (*http.Response,
 	if err != nil {
 		return nil, err
 	}
-	if r.body != nil {
+	switch {
+	case r.raw != nil:
+		req.Body = io.NopCloser(io.NewSectionReader(r.raw.in, 0, r.raw.size))
+		req.ContentLength = r.raw.size
+		req.Header.Set("Content-Type", r.raw.contentType)
+	case r.body != nil:
 		req.Header.Set("Content-Type", "application/json")
 	}
 	return c.send(req)

@@ -19,6 +19,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/transfer/wire"
 )
 
 const token = "stint_live_00000000000000000000000000000000000000000000000000000000000000aa"
@@ -132,7 +133,9 @@ func (m model) judgeBody(r *http.Request, promise *openapi3.RequestBody) (int, s
 	if err == nil && len(raw) > limit {
 		return 413, "invalid_request_error", "request_too_large"
 	}
-	if promise.Content["application/json"] == nil {
+	if promise.Content["application/json"] == nil && promise.Content["application/gzip"] == nil {
+		err = errors.Join(err, readChunks(r, raw))
+	} else if promise.Content["application/json"] == nil {
 		err = errors.Join(err, readArchive(r.Header.Get("Content-Type"), raw))
 	} else if err == nil {
 		var v any
@@ -144,6 +147,22 @@ func (m model) judgeBody(r *http.Request, promise *openapi3.RequestBody) (int, s
 		return 400, "invalid_request_error", "invalid_parameter"
 	}
 	return 0, "", ""
+}
+
+func readChunks(r *http.Request, raw []byte) error {
+	in := bytes.NewReader(raw)
+	var err error
+	switch {
+	case r.Header.Get("Content-Type") == wire.FramesType:
+		if _, err = wire.NewFrameReader(in).Next(); errors.Is(err, io.EOF) {
+			err = nil
+		}
+	case strings.HasSuffix(r.URL.Path, "/missing"):
+		_, err = wire.ReadNames(in)
+	default:
+		_, err = wire.ReadSelection(in)
+	}
+	return err
 }
 
 func readArchive(kind string, raw []byte) error {

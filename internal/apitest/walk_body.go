@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/stint-dev/stint/internal/transfer/wire"
 )
 
 func (w *walk) fillHeaders(s *shot, valid bool) {
@@ -69,6 +71,8 @@ func (w *walk) fillBody(s *shot, valid bool) {
 	case promise == nil:
 	case promise.Value.Content["application/json"] != nil:
 		w.fillJSON(s, valid)
+	case promise.Value.Content["application/gzip"] == nil:
+		w.fillChunks(s, valid)
 	default:
 		w.fillArchive(s, valid)
 	}
@@ -214,6 +218,42 @@ func (w *walk) fillArchive(s *shot, valid bool) {
 		s.header.Del("Content-Type")
 	}
 	s.wrong(k.certainly, "archive: %s", k.name)
+}
+
+// fillChunks sends what an exchange of chunks is about.
+func (w *walk) fillChunks(s *shot, valid bool) {
+	kind, good := wire.NamesType, make([]byte, 64)
+	switch {
+	case s.place.op.RequestBody.Value.Content[wire.FramesType] != nil:
+		kind, good = wire.FramesType, wire.AppendFramesEnd(wire.AppendFramesHead(nil))
+	case strings.HasSuffix(s.place.route.path, "{v}/chunks"):
+		good = (&wire.Selection{Ranges: []wire.Range{{First: 0, Count: 1}}}).Append(nil)
+	}
+	s.header.Set("Content-Type", kind)
+	s.body = good
+	if valid {
+		return
+	}
+	kinds := []struct {
+		name, contentType string
+		body              []byte
+		certainly         bool
+	}{
+		{"cut short", kind, good[:len(good)-1], true},
+		{"something else", kind, []byte("hello"), true},
+		{"nothing", kind, []byte{}, kind != wire.NamesType},
+		{"wrong Content-Type", "application/json", []byte("{}"), true},
+		{"no Content-Type", "", good, true},
+		{"far numbers", kind, bytes.Repeat([]byte{0xff}, 31), true},
+		{"huge", kind, make([]byte, 2<<20+1), true},
+	}
+	k := next(w, "chunks", kinds...)
+	s.body, s.large = k.body, len(k.body) > 128<<10
+	s.header.Set("Content-Type", k.contentType)
+	if k.contentType == "" {
+		s.header.Del("Content-Type")
+	}
+	s.wrong(k.certainly, "chunks: %s", k.name)
 }
 
 // archive is a tar with files of these names; a write to memory cannot fail.

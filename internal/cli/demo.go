@@ -151,7 +151,7 @@ func (d *demonstration) login(ctx context.Context, s Serving) error {
 // environ is the environment with the configuration below the temporary folder.
 func (d *demonstration) environ(address string) func(string) (string, bool) {
 	outer := d.a.Environ
-	own := map[string]string{"XDG_CONFIG_HOME": d.configHome(), "STINT_TOKEN": "", "STINT_URL": address}
+	own := map[string]string{"XDG_CONFIG_HOME": d.configHome(), "XDG_CACHE_HOME": filepath.Join(d.dir, "cache"), "STINT_TOKEN": "", "STINT_URL": address}
 	return func(name string) (string, bool) {
 		if v, ok := own[name]; ok {
 			return v, true
@@ -239,7 +239,7 @@ func (d *demonstration) fetch(ctx context.Context, run *stint.Run) ([]stint.File
 		return nil, err
 	}
 	dir := filepath.Join(d.dir, "report")
-	if _, err := d.a.fetch(ctx, d.c.Artifacts, artifact.ID, *run.ArtifactVersion, dir); err != nil {
+	if _, err := d.a.fetch(ctx, d.c, stint.Artifacts, artifact.ID, *run.ArtifactVersion, dir, pullOptions{}); err != nil {
 		return nil, err
 	}
 	d.tell("report@%s", *run.ArtifactVersion)

@@ -2,18 +2,18 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"sync"
 	"time"
 )
 
-// progress shows on a terminal how far a transfer is; elsewhere nothing.
+// progress shows on a terminal how far a transfer is; elsewhere nothing. It is
+// a transfer.Progress.
 type progress struct {
-	a     *app
-	verb  string
-	total int64 // bytes; 0 when unknown
+	a    *app
+	verb string
 
 	mu      sync.Mutex // guards the rest
+	total   int64      // bytes
 	moved   int64
 	began   time.Time
 	shown   time.Time
@@ -23,26 +23,41 @@ type progress struct {
 // redraw is the least time between two looks of a progress line.
 const redraw = 100 * time.Millisecond
 
-func (a *app) progress(verb string, total int64) *progress {
+func (a *app) progress(verb string) *progress {
 	now := a.Now()
-	return &progress{a: a, verb: verb, total: total, began: now, shown: now}
+	return &progress{a: a, verb: verb, began: now, shown: now}
 }
 
-func (p *progress) add(n int) {
+// Expect begins anew with so many bytes to come.
+func (p *progress) Expect(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.moved += int64(n)
+	p.total, p.moved, p.began = bytes, 0, p.a.Now()
+}
+
+// Done says that further bytes are where they belong.
+func (p *progress) Done(bytes int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moved += bytes
 	now := p.a.Now()
 	if p.a.json || !p.a.styled(stderr) || now.Sub(p.shown) < redraw {
 		return
 	}
 	p.shown, p.visible = now, true
-	line := p.verb + " " + bytesText(p.moved)
-	if p.total > 0 {
-		line += fmt.Sprintf(" of %s (%d%%)", bytesText(p.total), min(100, p.moved*100/p.total))
+	fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", p.line(now.Sub(p.began)))
+}
+
+// line tells how much is done after some time, how fast it goes, and how long
+// the rest takes at that rate.
+func (p *progress) line(took time.Duration) string {
+	rate := float64(p.moved) / max(took.Seconds(), 0.001)
+	line := fmt.Sprintf("%s %s of %s (%d%%), %s/s", p.verb, bytesText(p.moved), bytesText(p.total),
+		min(100, p.moved*100/max(p.total, 1)), bytesText(int64(rate)))
+	if left := time.Duration(float64(p.total-p.moved) / max(rate, 1) * float64(time.Second)); left >= time.Second {
+		line += ", " + left.Round(time.Second).String() + " left"
 	}
-	rate := float64(p.moved) / now.Sub(p.began).Seconds()
-	fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s, %s/s", line, bytesText(int64(rate)))
+	return line
 }
 
 // done takes the line away.
@@ -53,18 +68,4 @@ func (p *progress) done() {
 		fmt.Fprint(p.a.Stderr, "\r\x1b[K")
 		p.visible = false
 	}
-}
-
-// writer counts what goes to w.
-func (p *progress) writer(w io.Writer) io.Writer { return progressWriter{p, w} }
-
-type progressWriter struct {
-	p *progress
-	w io.Writer
-}
-
-func (w progressWriter) Write(b []byte) (int, error) {
-	n, err := w.w.Write(b)
-	w.p.add(n)
-	return n, err
 }

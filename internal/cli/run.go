@@ -242,10 +242,10 @@ func (a *app) pullArtifact(ctx context.Context, c *client.Client, run *stint.Run
 	if err != nil {
 		return err
 	}
-	done, err := a.fetch(ctx, c.Artifacts, tree.ID, *run.ArtifactVersion, a.path(dir))
+	done, err := a.fetch(ctx, c, stint.Artifacts, tree.ID, *run.ArtifactVersion, a.path(dir), pullOptions{})
 	if err != nil {
 		return err
 	}
-	a.note("Wrote %s, %s, into %s.", filesText(done.Files), bytesText(done.Size), a.path(dir))
+	a.note("Wrote %s, %s, into %s.", filesText(done.Written.Files), bytesText(done.Written.Bytes), a.path(dir))
 	return nil
 }

@@ -254,11 +254,13 @@ func TestColoursAndLinesOfATerminal(t *testing.T) {
 	}
 }
 
-// pushServer takes any push to a volume.
+// pushServer takes any archive for a volume, and knows nothing of chunks.
 func pushServer(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.Method {
-		case http.MethodGet:
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1/chunks"):
+			w.WriteHeader(http.StatusNotFound)
+		case r.Method == http.MethodGet:
 			fmt.Fprint(w, `{"data":[{"id":"vol_1","name":"v"}],"pagination":{"hasMore":false,"nextCursor":null}}`)
 		default:
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {

@@ -2,39 +2,62 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/cli/folder"
+	"github.com/stint-dev/stint/internal/transfer"
 )
 
+// pushOptions are what a push is asked for.
+type pushOptions struct {
+	client.PushOptions
+	dry bool
+}
+
 func (t treeCommands) push() *cobra.Command {
-	var o client.PushOptions
+	var o pushOptions
 	c := &cobra.Command{
 		Use:   "push NAME DIR",
-		Short: fmt.Sprintf("Store a folder as the new version of a %s", t.kind),
-		Long: fmt.Sprintf(`Push stores the files below DIR as the new version of a %s, which is made when
+		Short: fmt.Sprintf("Store a folder as the new version of %s", articled(t.kind)),
+		Long: fmt.Sprintf(`Push stores the files below DIR as the new version of %s, which is made when
 it is missing. When they equal the current version nothing changes.
 
+Only those parts of files are sent that the server lacks, and files that have
+not changed since the last push are not read. A push that was interrupted can be
+repeated and goes on where it stopped.
+
 What the patterns of a %s file name is left out; they are written as
-in .gitignore and rule the folder that the file stands in.`, t.kind, folder.IgnoreFile),
+in .gitignore and rule the folder that the file stands in.`, articled(t.kind), folder.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().StringVarP(&o.Message, "message", "m", "", "what this version is about")
 	c.Flags().StringVar(&o.IfMatch, "if-match", "", "store only if this version is the current one")
+	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "tell what would be sent, and send nothing")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if stint.CheckName("", args[1]) == nil && isDir(t.a.path(args[0])) && !isDir(t.a.path(args[1])) {
 			return usage(c, "there is no folder '%s'; did you mean: %s %s %s", args[1], c.CommandPath(), args[1], quote(args[0]))
 		}
-		return t.pushFolder(ctx, args[0], args[1], o)
+		return t.pushFolder(ctx, args[0], t.a.path(args[1]), o)
 	})
 	return c
+}
+
+// articled names the kind with its article.
+func articled(k stint.TreeKind) string {
+	if k == stint.Artifacts {
+		return "an artifact"
+	}
+	return "a " + string(k)
 }
 
 func isDir(path string) bool {
@@ -45,116 +68,209 @@ func isDir(path string) bool {
 // pushedTree tells what a push did.
 type pushedTree struct {
 	stint.TreeVersion
-	Name    string `json:"name"`
-	Changed bool   `json:"changed"`
+	Sent    *transfer.Count `json:"sent,omitempty"` // nil for an archive
+	Name    string          `json:"name"`
+	Changed bool            `json:"changed"`
 }
 
-func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o client.PushOptions) error {
-	files, err := folder.Open(ctx, t.a.path(dir))
+func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o pushOptions) error {
+	if !isDir(dir) { // before anything is made for it
+		_, err := folder.Open(ctx, dir)
+		return err
+	}
+	near, err := t.a.client()
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }() // only read from
-	for _, skipped := range files.Skipped {
-		t.a.note("%s is left out: it is no file, folder or link.", skipped)
-	}
-	trees, err := t.trees()
+	trees := treesOf(near, t.kind)
+	tree, err := t.target(ctx, trees, name, o.dry)
 	if err != nil {
 		return err
 	}
-	tree, err := findOrCreate(ctx, trees, name)
+	c, err := t.a.follower()
 	if err != nil {
 		return err
 	}
-	v, changed, err := t.send(ctx, trees, tree.ID, files, o)
-	if err != nil {
+	done, err := t.send(ctx, c, tree, dir, o)
+	switch {
+	case errors.Is(err, transfer.ErrUnsupported) && !o.dry:
+		return t.pushArchive(ctx, trees, tree, dir, &o.PushOptions)
+	case err != nil:
 		return err
+	case o.dry:
+		return t.tellPlan(tree, done)
 	}
-	if t.a.json {
-		return t.a.printJSON(pushedTree{*v, tree.Name, changed})
-	}
-	if !changed {
-		t.a.note("The %s %s is unchanged, at %s.", t.kind, tree.Name, v.ID)
-		return nil
-	}
-	t.a.note("Stored %s@%s: %s, %s.", tree.Name, v.ID, filesText(v.FileCount), bytesText(v.Size))
-	return nil
+	return t.tellPushed(tree, pushedTree{*done.Version, &done.Sent, tree.Name, done.Added})
 }
 
-func findOrCreate(ctx context.Context, trees *client.Trees, name string) (*stint.Tree, error) {
+// target finds or makes what to push to. A dry run makes nothing.
+func (t treeCommands) target(ctx context.Context, trees *client.Trees, name string, dry bool) (*stint.Tree, error) {
 	tree, err := trees.Find(ctx, name)
-	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(trees.Kind().Prefix(), name) {
+	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
 		return tree, err
+	}
+	if dry {
+		if e := stint.CheckName("name", name); e != nil {
+			return nil, errors.New(e.Message)
+		}
+		return &stint.Tree{Name: name}, nil
 	}
 	return trees.Create(ctx, name)
 }
 
-// send packs and uploads at once, through a pipe.
-func (t treeCommands) send(ctx context.Context, trees *client.Trees, id string, files *folder.Folder, o client.PushOptions) (*stint.TreeVersion, bool, error) {
-	bar := t.a.progress("pushed", files.Size)
+func (t treeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tree, dir string, o pushOptions) (transfer.Pushed, error) {
+	bar := t.a.progress("pushed")
 	defer bar.done()
+	remote := transfer.Tree{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
+	return transfer.Push(ctx, remote, dir, transfer.PushOptions{
+		Cache: t.a.cachePath(c.URL(), tree.ID, dir), DryRun: o.dry, Progress: bar, Now: t.a.Now,
+		Listed: func(_ transfer.Count, skipped []string) { t.tellSkipped(skipped) },
+	})
+}
+
+func (t treeCommands) tellSkipped(skipped []string) {
+	for _, name := range skipped {
+		t.a.note("%s is left out: it is no file, folder or link.", name)
+	}
+}
+
+func (t treeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
+	if t.a.json {
+		return t.a.printJSON(p)
+	}
+	if !p.Changed {
+		t.a.note("The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
+		return nil
+	}
+	t.a.note("Stored %s@%s: %s, %s.", tree.Name, p.ID, filesText(p.FileCount), bytesText(p.Size))
+	return nil
+}
+
+func (t treeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
+	if t.a.json {
+		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
+	}
+	t.a.note("Of %s, %s, parts of %s would be sent: %s before compression.",
+		filesText(p.All.Files), bytesText(p.All.Bytes), filesText(p.Sent.Files), bytesText(p.Sent.Bytes))
+	return nil
+}
+
+// pushArchive packs and uploads at once, through a pipe, for servers that know
+// no other way.
+func (t treeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree *stint.Tree, dir string, o *client.PushOptions) error {
+	files, err := folder.Open(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = files.Close() }() // only read from
+	bar := t.a.progress("pushed")
+	bar.Expect(files.Size)
 	out, in := io.Pipe()
 	packed := make(chan struct{})
 	go func() {
 		defer close(packed)
-		in.CloseWithError(files.Pack(ctx, in, bar.add)) // nil ends the pipe with EOF
+		in.CloseWithError(files.Pack(ctx, in, func(n int) { bar.Done(int64(n)) })) // nil ends the pipe with EOF
 	}()
-	v, changed, err := trees.Push(ctx, id, out, &o)
+	v, changed, err := trees.Push(ctx, tree.ID, out, o)
 	_ = out.CloseWithError(errors.New("the upload has ended")) // wakes the packer; never fails
 	<-packed
-	return v, changed, err
+	bar.done()
+	if err != nil {
+		return err
+	}
+	return t.tellPushed(tree, pushedTree{*v, nil, tree.Name, changed})
 }
+
+// pullOptions are what a pull is asked for.
+type pullOptions struct{ dry, delete bool }
 
 func (t treeCommands) pull() *cobra.Command {
-	return &cobra.Command{
+	var o pullOptions
+	c := &cobra.Command{
 		Use:   "pull NAME[@VERSION] DIR",
 		Short: "Write the files of a version into a folder",
-		Long: `Pull writes the files of a version into DIR, which is made when it is missing.
-Files of the same name are replaced, others stay. Nothing is written outside of
-DIR. VERSION is an ID or a number, the current one where it is left out.`,
+		Long: fmt.Sprintf(`Pull writes the files of a version into DIR, which is made when it is missing.
+Files of the same name are replaced, others stay unless --delete is given.
+Nothing is written outside of DIR. VERSION is an ID or a number, the current one
+where it is left out.
+
+Only what DIR lacks is fetched. A pull that was interrupted can be repeated and
+goes on where it stopped. --delete spares what a %s file in DIR names.`, folder.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			name, version := cutVersion(args[0])
-			trees, tree, err := t.find(ctx, name)
-			if err != nil {
-				return err
-			}
-			dir := t.a.path(args[1])
-			done, err := t.a.fetch(ctx, trees, tree.ID, version, dir)
-			if err != nil {
-				return err
-			}
-			if t.a.json {
-				return t.a.printJSON(map[string]any{"id": tree.ID, "name": tree.Name, "version": version, "dir": dir, "files": done.Files, "size": done.Size})
-			}
-			t.a.note("Wrote %s, %s, into %s.", filesText(done.Files), bytesText(done.Size), dir)
-			return nil
-		}),
 	}
+	c.Flags().BoolVar(&o.delete, "delete", false, "remove what the version does not hold")
+	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "tell what would be done, and change nothing")
+	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		name, version := cutVersion(args[0])
+		_, tree, err := t.find(ctx, name)
+		if err != nil {
+			return err
+		}
+		c, err := t.a.follower()
+		if err != nil {
+			return err
+		}
+		dir := t.a.path(args[1])
+		done, err := t.a.fetch(ctx, c, t.kind, tree.ID, version, dir, o)
+		if err != nil {
+			return err
+		}
+		return t.tellPulled(tree, version, dir, done, o)
+	})
+	return c
 }
 
-// fetch downloads a version and unpacks it at once, through a pipe.
-func (a *app) fetch(ctx context.Context, trees *client.Trees, id, version, dir string) (folder.Unpacked, error) {
-	bar := a.progress("pulled", 0)
+// pulledTree tells what a pull did.
+type pulledTree struct {
+	Dir     string         `json:"dir"`
+	Files   int64          `json:"files"`
+	ID      string         `json:"id"`
+	Name    string         `json:"name"`
+	Size    int64          `json:"size"`
+	Version string         `json:"version"`
+	Written transfer.Count `json:"written"`
+	Fetched int64          `json:"fetched"` // bytes of files that were not there in any form
+	Deleted int64          `json:"deleted"` // entries
+}
+
+func (t treeCommands) tellPulled(tree *stint.Tree, version, dir string, p transfer.Pulled, o pullOptions) error {
+	if t.a.json {
+		return t.a.printJSON(pulledTree{dir, p.All.Files, tree.ID, tree.Name, p.All.Bytes, version, p.Written, p.Fetched, p.Deleted})
+	}
+	verb, removed := "Wrote", "Removed"
+	if o.dry {
+		verb, removed = "Would write", "Would remove"
+	}
+	t.a.note("%s %s, %s, into %s.", verb, filesText(p.Written.Files), bytesText(p.Written.Bytes), dir)
+	if p.Deleted > 0 {
+		t.a.note("%s %d entries that the version does not hold.", removed, p.Deleted)
+	}
+	return nil
+}
+
+// fetch makes a folder hold what a version holds.
+func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.TreeKind, id, version, dir string, o pullOptions) (transfer.Pulled, error) {
+	bar := a.progress("pulled")
 	defer bar.done()
-	if version == "latest" {
-		version = ""
-	}
-	out, in := io.Pipe()
-	var failed error
-	loaded := make(chan struct{})
-	go func() {
-		defer close(loaded)
-		_, failed = trees.Download(ctx, id, version, bar.writer(in))
-		in.CloseWithError(failed)
-	}()
-	done, err := folder.Unpack(ctx, out, dir)
-	_ = out.CloseWithError(errUnpacked) // wakes the download; never fails
-	<-loaded
-	if failed != nil && !errors.Is(failed, errUnpacked) {
-		return done, failed
-	}
-	return done, err
+	return transfer.Pull(ctx, transfer.Tree{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
+		Cache: a.cachePath(c.URL(), id, dir), DryRun: o.dry, Delete: o.delete, Progress: bar, Now: a.Now,
+	})
 }
 
-var errUnpacked = errors.New("unpacking has ended")
+// cachePath is where is remembered what a folder held when it was last
+// exchanged with a tree; empty where there is no place for it.
+func (a *app) cachePath(url, tree, dir string) string {
+	base := a.getenv("XDG_CACHE_HOME")
+	if !filepath.IsAbs(base) {
+		home := a.getenv("HOME")
+		if !filepath.IsAbs(home) {
+			return ""
+		}
+		base = filepath.Join(home, ".cache")
+	}
+	if tree == "" {
+		return ""
+	}
+	name := sha256.Sum256([]byte(url + "\x00" + tree + "\x00" + dir))
+	return filepath.Join(base, "stint", "transfer", hex.EncodeToString(name[:16]))
+}

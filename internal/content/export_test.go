@@ -11,11 +11,10 @@ import (
 
 // Parts that are worth a test of their own.
 var (
-	AppendRuns   = appendRuns
-	CombineCRC   = combineCRC
-	ComparePaths = comparePaths
-	Cut          = cut
-	StreamEnd    = streamEnd
+	AppendRuns = appendRuns
+	CombineCRC = combineCRC
+	Cut        = cut
+	StreamEnd  = streamEnd
 )
 
 const (

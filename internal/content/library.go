@@ -39,6 +39,7 @@ type Options struct {
 	Index Index
 	// Garbage tells what must not be built upon. nil = nothing is collected.
 	Garbage Garbage
+	Now     func() time.Time // nil: time.Now
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -94,12 +95,17 @@ type Library struct {
 	zstdOut *zstd.Encoder // of roots and pages
 	zstdIn  *zstd.Decoder
 	reads   *reads
+	looks   looks
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
 	packs := newPackStore(b)
 	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
+	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
+	if o.Now == nil {
+		l.looks.now = time.Now
+	}
 	l.limits.setDefaults()
 	if l.tempDir == "" {
 		l.tempDir = os.TempDir()

@@ -44,6 +44,9 @@ func (a *api) routes() []route {
 		{"GET", "/v1/sessions/{id}", read, a.ask(a.getSession), false},
 		{"GET", "/v1/checkpoints/{id}", read, a.ask(a.getCheckpoint), false},
 
+		{"POST", "/v1/chunks", write, a.putChunks, false},
+		{"POST", "/v1/chunks/missing", write, a.missingChunks, false},
+
 		{"GET", "/v1/agents", read, a.ask(a.listAgents), false},
 		{"POST", "/v1/agents", write, a.post(jsonBody, a.createAgent), false},
 		{"GET", "/v1/agents/{id}", read, a.ask(a.getAgent), false},
@@ -76,8 +79,10 @@ func (a *api) treeRoutes(at string, kind stint.TreeKind) []route {
 		{"GET", at + "/{id}/download", read, t.download, false},
 		{"GET", at + "/{id}/diff", read, t.diff, false},
 		{"GET", at + "/{id}/versions", read, a.ask(t.versions), false},
-		{"POST", at + "/{id}/versions", write, a.post(streamBody, t.push), false},
+		{"POST", at + "/{id}/versions", write, a.post(streamBody, t.pushAny), false},
 		{"GET", at + "/{id}/versions/{v}", read, a.ask(t.version), false},
+		{"GET", at + "/{id}/versions/{v}/tree", read, t.tree, false},
+		{"POST", at + "/{id}/versions/{v}/chunks", read, t.chunks, false},
 		{"DELETE", at + "/{id}/versions/{v}", write, a.remove(t.removeVersion), false},
 		{"PUT", at + "/{id}/versions/{v}/keep", write, a.remove(t.keepVersion), false},
 		{"DELETE", at + "/{id}/versions/{v}/keep", write, a.remove(t.releaseVersion), false},

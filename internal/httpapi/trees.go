@@ -91,6 +91,10 @@ func (t treeAPI) push(p *post) (*reply, error) {
 	if err != nil {
 		return nil, err
 	}
+	return t.pushAs(p, format)
+}
+
+func (t treeAPI) pushAs(p *post, format content.Format) (*reply, error) {
 	q := queryOf(p.r)
 	message, _ := q.text("message")
 	if q.err != nil {

@@ -29,6 +29,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob/ledger"
 	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/httpapi"
@@ -76,7 +77,11 @@ func newWorld(t testing.TB, options ...option) *world {
 		t.Fatal(err)
 	}
 	kept := ledger.New(blobs, ledger.Options{})
-	library, err := content.New(kept, content.Options{TempDir: t.TempDir()})
+	index, err := chunkindex.Open(filepath.Join(t.TempDir(), "chunks"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	library, err := content.New(kept, content.Options{TempDir: t.TempDir(), Index: index})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +116,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	t.Cleanup(func() {
 		cancel()
 		server.Close()
-		if err := errors.Join(bus.Close(), s.Close(), blobs.Close()); err != nil {
+		if err := errors.Join(bus.Close(), s.Close(), blobs.Close(), index.Close()); err != nil {
 			t.Error(err)
 		}
 	})

@@ -30,11 +30,13 @@ var rules = []rule{
 	{of: []string{""}},
 	{of: ports, may: []string{"", "internal/sandbox/fixed"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
-	{of: useCases, may: slices.Concat([]string{"", "internal/egress/forward"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
+	{of: useCases, may: slices.Concat([]string{"", "internal/egress/forward", "internal/transfer/wire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/forward", "internal/egress/authority"}},
 	{of: []string{"internal/egress/forward"}, may: []string{"internal/egress/authority"}},
 	{of: []string{"internal/egress/authority"}},
 	{of: []string{"internal/image"}, may: []string{""}},
+	{of: []string{"internal/transfer"}, may: []string{"", "client", "internal/transfer/wire", "internal/content", "internal/cli/folder"}},
+	{of: []string{"internal/transfer/wire"}},
 	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
 	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
@@ -47,7 +49,7 @@ var rules = []rule{
 	// What is part of every sandbox's start imports little.
 	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/sandbox/warden"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
-	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api"}, ports, useCases), std: []string{"database/sql"}},
+	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api", "internal/transfer/wire"}, ports, useCases), std: []string{"database/sql"}},
 }
 
 type pkg struct {

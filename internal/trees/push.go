@@ -22,11 +22,15 @@ const (
 
 // Push is new content for a tree.
 type Push struct {
-	Format  content.Format
+	Format  content.Format // of the archive; TreeOfChunks for none
 	Archive io.Reader
 	Message string
 	IfMatch string // the version that the head must be; empty for any
 }
+
+// TreeOfChunks says that a push brings no archive but a tree in the form of
+// package wire, whose chunks are stored already.
+const TreeOfChunks content.Format = "tree"
 
 // Push stores an archive as the tree's next version and moves the head to it.
 // When the head has the same content nothing changes, added is false and the
@@ -43,7 +47,7 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, 
 	if err != nil {
 		return stint.TreeVersion{}, false, err
 	}
-	ref, err := s.library.FromArchive(ctx, c.OrgID, parent, p.Format, p.Archive)
+	ref, err := s.receive(ctx, c.OrgID, parent, &p)
 	if err != nil {
 		return stint.TreeVersion{}, false, err
 	}
@@ -55,6 +59,13 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, 
 		commit.IfHead = &p.IfMatch
 	}
 	return s.commit(ctx, t, ref, commit)
+}
+
+func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (content.Ref, error) {
+	if p.Format == TreeOfChunks {
+		return s.library.FromEntries(ctx, org, parent, p.Archive)
+	}
+	return s.library.FromArchive(ctx, org, parent, p.Format, p.Archive)
 }
 
 // commit names a stored tree as the next version.

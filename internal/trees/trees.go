@@ -34,6 +34,7 @@ type Library interface {
 	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
 	NoteDownload(org, digest string, size int64)
 	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
+	Exchange
 }
 
 // Config is what a Service needs. Now and Random default to the real clock

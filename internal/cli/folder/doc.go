@@ -1,6 +1,5 @@
-// Package folder answers: how does a folder become an archive, and come back?
+// Package folder answers: what of a folder is to be kept on a server?
 //
-// Pack writes a folder as a tar.gz stream that is the same for the same
-// folder, leaving out what its .stintignore files name. Unpack writes such a
-// stream into a folder and never outside of it, whatever the archive holds.
+// Open and Walk list a folder, leaving out what its .stintignore files name.
+// Pack writes it as a tar.gz stream that is the same for the same folder.
 package folder

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/klauspost/compress/gzip"
 )
@@ -23,13 +24,24 @@ type Folder struct {
 	Skipped []string // entries that are no file, folder or link
 
 	root    *os.Root
-	entries []entry // in the order of their paths
+	entries []Entry
 }
 
-type entry struct {
-	name   string // slash-separated, relative
-	info   fs.FileInfo
-	target string // of links
+// Entry is a file, a folder or a link of a Folder.
+type Entry struct {
+	Path   string // slash-separated, relative
+	Info   fs.FileInfo
+	Target string // of links
+}
+
+// Entries are in the order of a walk: a folder, what is in it, its next
+// sibling; siblings by name.
+func (f *Folder) Entries() []Entry { return f.entries }
+
+// OpenFile opens a file of the folder. It never waits, whatever the file has
+// become since it was listed.
+func (f *Folder) OpenFile(path string) (*os.File, error) {
+	return f.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // Open lists what Pack is going to write. A link that leaves the folder is an
@@ -50,8 +62,14 @@ func Open(ctx context.Context, dir string) (*Folder, error) {
 func (f *Folder) Close() error { return f.root.Close() }
 
 func (f *Folder) list(ctx context.Context) error {
+	return Walk(ctx, f.root, f.add)
+}
+
+// Walk visits what ignore files do not leave out of root, in the order of
+// Entries. An error of visit ends it.
+func Walk(ctx context.Context, root *os.Root, visit func(path string, d fs.DirEntry) error) error {
 	var ignore Ignore
-	return fs.WalkDir(f.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -65,20 +83,21 @@ func (f *Folder) list(ctx context.Context) error {
 				}
 				return nil
 			}
-			if err := f.add(name, d); err != nil {
+			if err := visit(name, d); err != nil {
 				return err
 			}
 		}
 		if d.IsDir() {
-			return f.readIgnore(name, &ignore)
+			return ignore.read(root, name)
 		}
 		return nil
 	})
 }
 
-func (f *Folder) readIgnore(dir string, ignore *Ignore) error {
+// read adds the ignore file of a folder, where there is one.
+func (g *Ignore) read(root *os.Root, dir string) error {
 	name := path.Join(dir, IgnoreFile)
-	info, err := f.root.Lstat(name)
+	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return nil
 	}
@@ -88,11 +107,11 @@ func (f *Folder) readIgnore(dir string, ignore *Ignore) error {
 	if info.Size() > maxIgnoreFile {
 		return fmt.Errorf("%s has more than %d bytes", name, maxIgnoreFile)
 	}
-	content, err := f.root.ReadFile(name)
+	content, err := root.ReadFile(name)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	return ignore.Add(dir, content)
+	return g.Add(dir, content)
 }
 
 func (f *Folder) add(name string, d fs.DirEntry) error {
@@ -100,19 +119,19 @@ func (f *Folder) add(name string, d fs.DirEntry) error {
 	if err != nil {
 		return fmt.Errorf("list the folder: %w", err)
 	}
-	e := entry{name: name, info: info}
+	e := Entry{Path: name, Info: info}
 	switch {
 	case info.Mode().IsRegular():
 		f.Files++
 		f.Size += info.Size()
 	case info.IsDir():
 	case info.Mode()&fs.ModeSymlink != 0:
-		if e.target, err = f.root.Readlink(name); err != nil {
+		if e.Target, err = f.root.Readlink(name); err != nil {
 			return fmt.Errorf("read link %s: %w", name, err)
 		}
-		e.target = filepath.ToSlash(e.target)
-		if leaves(name, e.target) {
-			return fmt.Errorf("the link %s points out of the folder, to %s: remove it or name it in %s", name, e.target, IgnoreFile)
+		e.Target = filepath.ToSlash(e.Target)
+		if leaves(name, e.Target) {
+			return fmt.Errorf("the link %s points out of the folder, to %s: remove it or name it in %s", name, e.Target, IgnoreFile)
 		}
 	default:
 		f.Skipped = append(f.Skipped, name)
@@ -143,7 +162,7 @@ func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)
 			return err
 		}
 		if err := f.write(out, e, buffer, progress); err != nil {
-			return fmt.Errorf("pack %s: %w", e.name, err)
+			return fmt.Errorf("pack %s: %w", e.Path, err)
 		}
 	}
 	if err := out.Close(); err != nil {
@@ -155,18 +174,18 @@ func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)
 	return nil
 }
 
-func (f *Folder) write(out *tar.Writer, e entry, buffer []byte, progress func(int)) error {
+func (f *Folder) write(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
 	header := tar.Header{
-		Name: e.name, Mode: int64(e.info.Mode().Perm()), ModTime: e.info.ModTime().Truncate(1e9),
+		Name: e.Path, Mode: int64(e.Info.Mode().Perm()), ModTime: e.Info.ModTime().Truncate(1e9),
 		Format: tar.FormatPAX, Typeflag: tar.TypeReg,
 	}
 	switch {
-	case e.info.IsDir():
-		header.Typeflag, header.Name = tar.TypeDir, e.name+"/"
-	case e.target != "":
-		header.Typeflag, header.Linkname = tar.TypeSymlink, e.target
+	case e.Info.IsDir():
+		header.Typeflag, header.Name = tar.TypeDir, e.Path+"/"
+	case e.Target != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, e.Target
 	default:
-		header.Size = e.info.Size()
+		header.Size = e.Info.Size()
 	}
 	if err := out.WriteHeader(&header); err != nil {
 		return err
@@ -179,8 +198,8 @@ func (f *Folder) write(out *tar.Writer, e entry, buffer []byte, progress func(in
 
 // copy writes exactly the announced length, so that a file which grows while
 // it is read does not spoil the archive.
-func (f *Folder) copy(out *tar.Writer, e entry, buffer []byte, progress func(int)) error {
-	in, err := f.root.Open(e.name)
+func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
+	in, err := f.root.Open(e.Path)
 	if err != nil {
 		return err
 	}
@@ -188,11 +207,11 @@ func (f *Folder) copy(out *tar.Writer, e entry, buffer []byte, progress func(int
 	if progress == nil {
 		progress = func(int) {}
 	}
-	n, err := io.CopyBuffer(counted{out, progress}, io.LimitReader(in, e.info.Size()), buffer)
+	n, err := io.CopyBuffer(counted{out, progress}, io.LimitReader(in, e.Info.Size()), buffer)
 	if err != nil {
 		return err
 	}
-	if n < e.info.Size() {
+	if n < e.Info.Size() {
 		return errors.New("the file became shorter while it was read; try again when nothing writes to it")
 	}
 	return nil
