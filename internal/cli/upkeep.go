@@ -91,7 +91,7 @@ more: that heals the old versions, too.`,
 		left := false
 		err = a.upkeep(ctx, cfg, "/fsck", o, func(u Upkeep, tell func(upkeep.Line)) error {
 			return u.Check(ctx, o, func(l upkeep.Line) {
-				left = left || l.Done && l.Checked.Damaged > l.Checked.Repaired
+				left = left || l.Checked != nil && l.Done && l.Checked.Damaged > l.Checked.Repaired
 				tell(l)
 			})
 		})
@@ -221,6 +221,9 @@ func (v *upkeepView) end(l upkeep.Line) error {
 
 // upkeepText tells of one organisation in a line.
 func upkeepText(l upkeep.Line) string {
+	if l.Busy {
+		return "somebody else looks after it just now"
+	}
 	if c := l.Collected; c != nil {
 		return fmt.Sprintf("%d trees in %d packs; %d objects deleted, %d packs stored anew, %s freed; %d objects wait for a later collection",
 			c.Trees, c.Packs, c.Deleted, c.Compacted, bytesText(max(0, c.Freed)), c.Condemned)

@@ -19,7 +19,7 @@ import (
 )
 
 func (s *server) upkeep() *upkeep.Service {
-	return upkeep.New(upkeep.Config{Store: s.db, Library: s.library, Now: time.Now})
+	return upkeep.New(upkeep.Config{Store: s.db, Library: s.library, IDs: s.ids, Now: time.Now})
 }
 
 // Upkeep looks after an installation whose server does not run; while it is
@@ -50,7 +50,7 @@ func (s *server) collecting() maintain.Chore {
 	u := s.upkeep()
 	return maintain.Chore{Name: "delete files that nothing names", Every: s.c.GCEvery, Do: func(ctx context.Context) error {
 		return u.Collect(ctx, upkeep.Collection{Grace: s.c.GCGrace}, func(l upkeep.Line) {
-			if l.Done && l.Collected.Deleted > 0 {
+			if l.Done && !l.Busy && l.Collected.Deleted > 0 {
 				s.log.Info("deleted files that nothing names", "org", l.Org, "objects", l.Collected.Deleted, "bytes", l.Collected.Freed)
 			}
 		})

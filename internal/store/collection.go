@@ -25,6 +25,10 @@ var ErrEpoch = errors.New("store: a collection began meanwhile")
 type Collections interface {
 	// Orgs lists the identifiers of all organisations.
 	Orgs(ctx context.Context) ([]string, error)
+	// LeaseCollection gives the holder the organisation's storage to itself, as
+	// far as collections and repairs go, for the time d, or extends that; false
+	// when another has it. d of 0 gives it back.
+	LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error)
 	// BeginCollection begins a new epoch and returns it. What Live gives
 	// afterwards is complete but for trees named under the new epoch.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)

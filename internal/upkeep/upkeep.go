@@ -6,10 +6,13 @@ package upkeep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"sync"
 	"time"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/store"
 )
@@ -18,6 +21,7 @@ import (
 type Config struct {
 	Store   store.Collections
 	Library *content.Library
+	IDs     *stint.IDs
 	Now     func() time.Time
 }
 
@@ -33,10 +37,11 @@ func New(c Config) *Service {
 }
 
 // Line tells of one organisation: what was done so far or, when Done is set,
-// in all. One of Collected and Checked is set.
+// in all. One of Busy, Collected and Checked is set.
 type Line struct {
 	Org       string     `json:"org"`
 	Done      bool       `json:"done"`
+	Busy      bool       `json:"busy,omitempty"` // somebody else looks after it just now; nothing was done
 	Collected *Collected `json:"collected,omitempty"`
 	Checked   *Checked   `json:"checked,omitempty"`
 }
@@ -99,7 +104,7 @@ const roundsAtOnce = 4
 // Collect clears the storage of every organisation. tell is called with what
 // was done so far and, for each organisation, in the end.
 func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) error {
-	return s.each(ctx, func(org string) error {
+	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		total := Collected{}
 		for range roundsAtOnce {
 			round, err := s.c.Library.Collect(ctx, org, s.c.Store, content.CollectOptions{
@@ -136,7 +141,7 @@ type Inspection struct {
 
 // Check checks the storage of every organisation. tell is called as in Collect.
 func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) error {
-	return s.each(ctx, func(org string) error {
+	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), content.CheckOptions{
 			Read: !o.Quick, Repair: o.Repair,
 			Progress: func(c content.Checked) { tell(Line{Org: org, Checked: checked(c)}) },
@@ -174,15 +179,60 @@ func checked(c content.Checked) *Checked {
 	return out
 }
 
-func (s *Service) each(ctx context.Context, f func(org string) error) error {
+// turn is how long one who looks after an organisation has it to itself unless
+// it says that it goes on, which it does three times as often.
+const turn = 3 * time.Minute
+
+// alone calls f for each organisation, while nobody else collects or repairs
+// there.
+func (s *Service) alone(ctx context.Context, tell func(Line), f func(ctx context.Context, org string) error) error {
 	orgs, err := s.c.Store.Orgs(ctx)
 	if err != nil {
 		return fmt.Errorf("list organisations: %w", err)
 	}
+	holder := s.c.IDs.New("")
 	for _, org := range orgs {
-		if err := f(org); err != nil {
-			return err
+		mine, err := s.c.Store.LeaseCollection(ctx, org, holder, turn)
+		switch {
+		case err != nil:
+			return fmt.Errorf("take the turn to look after %s: %w", org, err)
+		case !mine:
+			tell(Line{Org: org, Done: true, Busy: true})
+		default:
+			if err := s.hold(ctx, org, holder, f); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+var errTurnLost = errors.New("somebody else looks after it by now")
+
+// hold calls f and keeps the turn meanwhile; f's context ends when it is lost.
+func (s *Service) hold(ctx context.Context, org, holder string, f func(ctx context.Context, org string) error) error {
+	working, stop := context.WithCancelCause(ctx)
+	var keeping sync.WaitGroup
+	keeping.Go(func() {
+		tick := time.NewTicker(turn / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-working.Done():
+				return
+			case <-tick.C:
+			}
+			if mine, err := s.c.Store.LeaseCollection(working, org, holder, turn); err == nil && !mine {
+				stop(errTurnLost)
+			}
+		}
+	})
+	err := f(working, org)
+	if errors.Is(err, context.Canceled) {
+		err = context.Cause(working)
+	}
+	stop(nil)
+	keeping.Wait()
+	_, giveBack := s.c.Store.LeaseCollection(context.WithoutCancel(ctx), org, holder, 0)
+	return errors.Join(err, giveBack)
 }

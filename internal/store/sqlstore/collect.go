@@ -36,6 +36,16 @@ func (s *Store) Orgs(ctx context.Context) ([]string, error) {
 	return orgs, s.Wrap("listing organisations", err)
 }
 
+// LeaseCollection takes, extends or gives back the turn of one who collects.
+func (s *Store) LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error) {
+	return change(ctx, s, "taking the turn to collect", func(ctx context.Context, q Querier) (bool, error) {
+		n, err := exec(ctx, q, `insert into collections (org_id, epoch, holder, until) values ($1, 0, $2, `+s.d.Now+` + $3)
+			on conflict (org_id) do update set holder = excluded.holder, until = excluded.until
+			where collections.until <= `+s.d.Now+` or collections.holder = excluded.holder`, org, holder, d.Microseconds())
+		return n == 1, err
+	})
+}
+
 // BeginCollection begins a new epoch.
 func (s *Store) BeginCollection(ctx context.Context, org string) (int64, error) {
 	return change(ctx, s, "beginning a collection", func(ctx context.Context, q Querier) (int64, error) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -28,6 +29,24 @@ var collectionCases = []testCase{
 		epoch, _, err := w.s.Condemned(w.ctx, w.home.org)
 		w.must(err, "Condemned")
 		w.diff("epoch", int64(2), epoch)
+	}},
+	{"one collects at a time", func(w *world) {
+		lease := func(org, holder string, d time.Duration) bool {
+			ok, err := w.s.LeaseCollection(w.ctx, org, holder, d)
+			w.must(err, "LeaseCollection")
+			return ok
+		}
+		w.diff("first", true, lease(w.home.org, "a", time.Hour))
+		w.diff("another", false, lease(w.home.org, "b", time.Hour))
+		w.diff("of another organisation", true, lease(w.tenant("other").org, "b", time.Hour))
+		w.diff("extended", true, lease(w.home.org, "a", time.Hour))
+		w.diff("epoch", int64(1), w.home.collect())
+		w.diff("another, later", false, lease(w.home.org, "b", time.Hour))
+		w.diff("given back", true, lease(w.home.org, "a", 0))
+		w.diff("another, then", true, lease(w.home.org, "b", time.Hour))
+		epoch, _, err := w.s.Condemned(w.ctx, w.home.org)
+		w.must(err, "Condemned")
+		w.diff("epoch, then", int64(1), epoch)
 	}},
 	{"what was stored under another epoch is not named", func(w *world) {
 		t := w.home.tree(stint.Volumes, "data")

@@ -3,7 +3,9 @@
 -- names any more; none is zero times.
 create table collections (
 	org_id text collate "C" primary key,
-	epoch  bigint not null
+	epoch  bigint not null,
+	holder text collate "C" not null default '', -- who collects now, or did last
+	until  bigint not null default 0 -- whose turn that is, by the database's clock
 );
 
 -- What the next collection may delete of the storage.

@@ -3,7 +3,9 @@
 -- names any more; none is zero times.
 create table collections (
 	org_id text primary key,
-	epoch  integer not null
+	epoch  integer not null,
+	holder text not null default '', -- who collects now, or did last
+	until  integer not null default 0 -- whose turn that is, by the database's clock
 ) strict, without rowid;
 
 -- What the next collection may delete of the storage.
