@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +267,24 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	}
 	if keys := s.keys(); len(keys) != 0 {
 		t.Errorf("it stored %v", keys)
+	}
+}
+
+// TestCallsAreBounded sends few bytes that become many.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := exchanging(t, s, content.Options{})
+	zeros := make([]byte, content.MaxChunk)
+	var c content.Codec
+	segment, err := c.Segment(zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := wire.Frame{Hash: sha256.Sum256(zeros), Raw: content.MaxChunk, Segment: segment}
+	_, err = l.PutChunks(t.Context(), org, bytes.NewReader(framed(slices.Repeat([]wire.Frame{frame}, 129)...)))
+	if codeOf(err) != stint.CodeRequestTooLarge || len(s.keys()) != 0 {
+		t.Errorf("it gave %v and stored %v", err, s.keys())
 	}
 }
 
