@@ -34,6 +34,8 @@ type Env struct {
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
 	// OpenKeys opens the keys of an installation whose server does not run.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
+	// OpenUpkeep opens an installation whose server does not run.
+	OpenUpkeep func(ctx context.Context, c config.Config) (Upkeep, error)
 }
 
 // Keys are the keys of an installation; Close gives it up.

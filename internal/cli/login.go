@@ -61,28 +61,37 @@ func loginAt(ctx context.Context, socket string, in loginRequest) (loginAnswer, 
 func askSocket(ctx context.Context, socket, method, path string, in any) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, socketLimit)
 	defer cancel()
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	defer transport.CloseIdleConnections()
-	body, err := json.Marshal(in)
+	res, err := openSocket(ctx, socket, method, path, in)
 	if err != nil {
-		return 0, nil, fmt.Errorf("write the request: %w", err)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, nil, fmt.Errorf("write the request: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	res, err := transport.RoundTrip(req)
-	if err != nil {
-		return 0, nil, socketError(socket, err)
+		return 0, nil, err
 	}
 	defer res.Body.Close()
 	if answer, err = io.ReadAll(io.LimitReader(res.Body, 16<<20)); err != nil {
 		return 0, nil, fmt.Errorf("read the server's answer: %w", err)
 	}
 	return res.StatusCode, answer, nil
+}
+
+// openSocket sends a request and gives the answer as it comes. The caller
+// closes its body.
+func openSocket(ctx context.Context, socket, method, path string, in any) (*http.Response, error) {
+	body, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, "http://stint"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}
+	res, err := transport.RoundTrip(req)
+	if err != nil {
+		return nil, socketError(socket, err)
+	}
+	return res, nil
 }
 
 func socketError(socket string, err error) error {

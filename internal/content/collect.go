@@ -337,7 +337,10 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	f := &fetcher{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	key, size, err := w.write(ctx, id, named, w.from(ctx, f, id))
+	var refused *stint.Error
 	switch err := joined(err, f.close()); {
+	case errors.As(err, &refused):
+		return false, nil // there is no room: what is deleted makes some
 	case errors.Is(err, blob.ErrExists):
 		return false, ErrCollecting
 	case isDamage(err):

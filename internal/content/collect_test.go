@@ -13,11 +13,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/store"
 	"pgregory.net/rapid"
 )
@@ -161,6 +163,55 @@ func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, 
 	return s.Store.List(ctx, prefix)
 }
 
+// memoryIndex is a chunk index of one process.
+type memoryIndex struct {
+	mu    sync.Mutex // guards what follows
+	packs map[string][]chunkindex.Chunk
+	gone  map[string]bool
+}
+
+func newMemoryIndex() *memoryIndex {
+	return &memoryIndex{packs: map[string][]chunkindex.Chunk{}, gone: map[string]bool{}}
+}
+
+func (x *memoryIndex) Find(_ string, h chunkindex.Hash) (at chunkindex.Place, ok bool, err error) {
+	for name := range x.Packs("") {
+		for _, c := range x.packs[name] {
+			if c.Hash == h {
+				return chunkindex.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC}, true, nil
+			}
+		}
+	}
+	return at, false, nil
+}
+
+func (x *memoryIndex) Add(_, pack string, chunks []chunkindex.Chunk) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone[pack] {
+		x.packs[pack] = chunks
+	}
+	return nil
+}
+
+func (x *memoryIndex) Has(_, pack string) bool { return x.packs[pack] != nil }
+
+func (x *memoryIndex) Packs(string) iter.Seq[string] {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Values(slices.Sorted(maps.Keys(x.packs)))
+}
+
+func (x *memoryIndex) Drop(_ string, packs []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range packs {
+		delete(x.packs, p)
+		x.gone[p] = true
+	}
+	return nil
+}
+
 // world is a store with versions that come and go.
 type world struct {
 	t       fataler
@@ -186,7 +237,7 @@ func newWorld(t *testing.T, rt fataler) *world {
 	dir := t.TempDir()
 	for lib, s := range map[**content.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
 		var err error
-		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}}); err != nil {
+		if *lib, err = content.New(s, content.Options{TempDir: dir, Garbage: garbage{w.names}, Index: newMemoryIndex()}); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -203,7 +254,8 @@ func (w *world) commit(l *content.Library, parent string, items []item) {
 				err = w.names.name(ref)
 			}
 		}
-		if errors.Is(err, content.ErrStale) {
+		var refused *stint.Error // an index names a pack that another process has deleted
+		if errors.Is(err, content.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.Unavailable {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
@@ -388,4 +440,95 @@ func TestCollections(t *testing.T) {
 			rt.Fatalf("still condemned: %v", w.names.condemned)
 		}
 	})
+}
+
+// TestReaderSurvivesCompaction reads on in a tree whose pack is replaced
+// meanwhile.
+func TestReaderSurvivesCompaction(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	l := newLibrary(t, s, content.Options{Garbage: garbage{n}, Index: newIndex(t)})
+	large := item{name: "a", body: noise(1, 300_000)}
+	small := []item{{name: "b", body: text(2, 3000)}, {name: "c", body: noise(3, 5000)}}
+	first := stored(t, l, "", append([]item{large}, small...)...)
+	second := stored(t, l, first.Digest, small...)
+	want := readArchive(t, l, second.Digest)
+	a, err := l.Archive(t.Context(), org, second.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	got := make([]byte, 100)
+	if _, err := io.ReadFull(a, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.name(second); err != nil {
+		t.Fatal(err)
+	}
+	before, sum := packs(s), content.Collected{}
+	for range 2 {
+		done, err := l.Collect(t.Context(), org, n, content.CollectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Compacted += done.Compacted
+		sum.Freed += done.Freed
+	}
+	if after := packs(s); sum.Compacted != 1 || slices.Contains(after, before[0]) || !slices.Contains(after, before[0]+".1") {
+		t.Errorf("%+v: of the packs %v are left %v", sum, before, after)
+	}
+	if sum.Freed < 300_000 || sum.Freed > 310_000 {
+		t.Errorf("%d bytes are said to be freed", sum.Freed)
+	}
+	rest, err := io.ReadAll(a)
+	if err != nil || !bytes.Equal(append(got, rest...), want) {
+		t.Errorf("read on: %v", err)
+	}
+	// A commit finds its chunks where they are now.
+	third := stored(t, l, second.Digest, append(slices.Clone(small), item{name: "d", body: small[0].body})...)
+	if err := l.Checkout(t.Context(), org, third.Digest, t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDryRunDoesNothing(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	l := newLibrary(t, s, content.Options{Garbage: garbage{n}})
+	stored(t, l, "", item{name: "a", body: text(1, 3000)})
+	before := s.keys()
+	got, err := l.Collect(t.Context(), org, n, content.CollectOptions{DryRun: true})
+	if diff := cmp.Diff(content.Collected{Condemned: 2}, got); diff != "" || err != nil {
+		t.Errorf("Collect, %v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, s.keys()); diff != "" || n.epoch != 0 || len(n.condemned) > 0 {
+		t.Errorf("epoch %d, condemned %v, objects (-want +got):\n%s", n.epoch, n.condemned, diff)
+	}
+}
+
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	clock := func() time.Time { return now }
+	l := newLibrary(t, s, content.Options{Garbage: garbage{n}, IDs: stint.NewIDs(clock, bytes.NewReader(noise(9, 1000)))})
+	stored(t, l, "", item{name: "a", body: text(1, 3000)})
+	for _, step := range []struct {
+		after              time.Duration
+		condemned, deleted int64
+	}{
+		{0, 1, 0},                // the root, which has no age
+		{59 * time.Minute, 0, 0}, // it is not condemned for long enough
+		{time.Minute + time.Second, 1, 1},
+		{time.Second, 0, 1},
+	} {
+		now = now.Add(step.after)
+		got, err := l.Collect(t.Context(), org, n, content.CollectOptions{Grace: time.Hour, Now: clock})
+		if err != nil || got.Condemned != step.condemned || got.Deleted != step.deleted {
+			t.Errorf("after %v Collect = %+v, %v", step.after, got, err)
+		}
+	}
+	if left := s.keys(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
 }

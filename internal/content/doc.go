@@ -16,6 +16,12 @@
 // the parent version lacks, then the root; a crash between leaves packs that
 // nothing refers to, never a version that lacks a byte.
 //
+// What nothing names is collected in two steps, so that commits need not wait:
+// condemned by one collection, deleted by the next. A commit knows what is
+// condemned and builds upon none of it, and its tree is named only if no
+// collection has begun since. Packs that are mostly dead are stored anew under
+// another key, with the old offsets, so that nothing that names them changes.
+//
 // Path order is the order of a walk: a folder, what is in it, its next
 // sibling; siblings by the bytes of their names.
 package content

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -76,4 +77,31 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 		return "", false, os.NewSyscallError("fgetxattr", err)
 	}
 	return string(b[:n]), true, nil
+}
+
+// speaksToOverlays tells whether an open file or folder has an attribute that
+// would mean something to an overlay over it.
+func speaksToOverlays(f *os.File) (speaks bool, err error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return false, fmt.Errorf("reading attributes: %w", err)
+	}
+	names := make([]byte, 1024)
+	var n int
+	var failed error
+	err = c.Control(func(fd uintptr) { n, failed = unix.Flistxattr(int(fd), names) })
+	switch {
+	case errors.Is(failed, unix.ERANGE):
+		return true, nil // more than can be looked through: who knows
+	case errors.Is(failed, errors.ErrUnsupported):
+		return false, nil
+	case errors.Join(err, failed) != nil:
+		return false, fmt.Errorf("reading attributes: %w", errors.Join(err, failed))
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		for _, prefix := range overlayPrefixes {
+			speaks = speaks || strings.HasPrefix(name, prefix)
+		}
+	}
+	return speaks, nil
 }

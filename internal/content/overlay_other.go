@@ -12,3 +12,5 @@ import (
 func isWhiteout(fs.FileInfo) bool { return false }
 
 func overlayMarks(*os.File) (marks, error) { return marks{}, nil }
+
+func speaksToOverlays(*os.File) (bool, error) { return false, nil }

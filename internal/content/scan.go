@@ -31,8 +31,9 @@ type DirOptions struct {
 	// when a commit had to begin anew.
 	Skipped func(path string, mode fs.FileMode)
 	// Unlike is told of every entry that the tree does not hold as the folder
-	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777
-	// or a time that the API cannot write.
+	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777,
+	// a time that the API cannot write or an attribute that would mean something
+	// to an overlay over the folder.
 	Unlike func(path string)
 }
 
@@ -59,7 +60,11 @@ func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOpt
 	defer func() { err = joined(err, c.close()) }()
 	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
 	s := newScan(l, in, o)
-	if err = in.end(joined(s.folder(root, "", 1), root.Close())); err != nil {
+	err = s.compareFolder("", root)
+	if err == nil {
+		err = s.folder(root, "", 1)
+	}
+	if err = in.end(joined(err, root.Close())); err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
 	return c.seal(ctx)
@@ -76,14 +81,15 @@ func joined(err, cleanup error) error {
 
 // scan walks a folder in path order.
 type scan struct {
-	in      *intake
-	options DirOptions
-	limits  Limits
-	tempDir string
-	base    *finder // of the tree below an upper layer; nil where a whole tree is read
-	entries int64
-	files   int64
-	bytes   int64
+	in       *intake
+	options  DirOptions
+	limits   Limits
+	tempDir  string
+	compares bool    // Unlike is asked for
+	base     *finder // of the tree below an upper layer; nil where a whole tree is read
+	entries  int64
+	files    int64
+	bytes    int64
 }
 
 func newScan(l *Library, in *intake, o DirOptions) *scan {
@@ -105,7 +111,8 @@ func (s *scan) setLimits() {
 	if s.options.Skipped == nil {
 		s.options.Skipped = func(string, fs.FileMode) {}
 	}
-	if s.options.Unlike == nil {
+	s.compares = s.options.Unlike != nil
+	if !s.compares {
 		s.options.Unlike = func(string) {}
 	}
 }
@@ -280,8 +287,35 @@ func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, dep
 	return joined(err, inner.Close())
 }
 
+// compare says so if a whole folder's file or folder would be something else to
+// an overlay. An upper layer's marks were made by an overlay, and are meant.
+func (s *scan) compare(path string, f *os.File) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	speaks, err := speaksToOverlays(f)
+	if speaks {
+		s.options.Unlike(path)
+	}
+	return err
+}
+
+func (s *scan) compareFolder(path string, root *os.Root) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return joined(s.compare(path, f), f.Close())
+}
+
 // openedFolder hands a folder on, and before it what it hides.
 func (s *scan) openedFolder(inner *os.Root, e *entry) error {
+	if err := s.compareFolder(e.path, inner); err != nil {
+		return s.unreadable(e.path, err)
+	}
 	if s.base != nil {
 		f, err := inner.Open(".")
 		if err != nil {
@@ -325,6 +359,9 @@ func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) erro
 
 // openedFile hands a file on, or says that it is a whiteout.
 func (s *scan) openedFile(f *os.File, e *entry) error {
+	if err := s.compare(e.path, f); err != nil {
+		return s.unreadable(e.path, err)
+	}
 	if s.base != nil {
 		gone, err := hides(e.path, f)
 		if err != nil {

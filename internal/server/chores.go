@@ -46,6 +46,10 @@ func (s *server) chores() []maintain.Chore {
 		_, err := s.db.PruneVersions(ctx, s.retention())
 		return err
 	}})
+	all = append(all, s.learning())
+	if s.c.GCEvery > 0 {
+		all = append(all, s.collecting())
+	}
 	if s.images != nil {
 		all = append(all, maintain.Chore{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
 	}

@@ -232,7 +232,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 		Handler: s.handler(streams), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := socketServer(s.auth, s.keyring, address, s.log)
+	login := s.socketServer(address)
 
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBackground()

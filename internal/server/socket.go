@@ -16,8 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/auth"
-	"github.com/stint-dev/stint/internal/keyring"
 )
 
 // loginRequest is the body of POST /login on the socket.
@@ -90,9 +88,11 @@ func peerContext(ctx context.Context, c net.Conn) context.Context {
 }
 
 // socketServer answers whoever owns the data folder, and so the installation:
-// logins, and what is done with its keys.
-func socketServer(a *auth.Service, keys *keyring.Keyring, url string, log *slog.Logger) *http.Server {
+// logins, what is done with its keys, and the upkeep of its storage.
+func (s *server) socketServer(url string) *http.Server {
+	a, keys, log := s.auth, s.keyring, s.log
 	mux := http.NewServeMux()
+	upkeepRoutes(mux, s.upkeep(), s.c.GCGrace, log)
 	mux.HandleFunc("POST /login", func(w http.ResponseWriter, r *http.Request) {
 		var in loginRequest
 		if !readSocket(w, r, &in) {

@@ -188,7 +188,7 @@ func TestAgainstMap(t *testing.T) {
 					rt.Fatalf("Has(%q) = %v", pack, !want)
 				}
 			},
-			"": func(rt *rapid.T) { check(rt, x, "org_a", m, 60) },
+			"": func(rt *rapid.T) { check(rt, x, "org_a", m, 25) },
 		})
 	})
 }
@@ -236,13 +236,13 @@ func TestDamage(t *testing.T) {
 			rt.Fatal(err)
 		}
 		defer x.Close()
-		checkSubset(rt, x, m, 1000)
+		checkSubset(rt, x, m, 400)
 		for name, p := range m {
 			if err := x.Add("org_a", name, p.chunks()); err != nil {
 				rt.Fatal(err)
 			}
 		}
-		check(rt, x, "org_a", m, 60)
+		check(rt, x, "org_a", m, 25)
 	})
 }
 
@@ -345,6 +345,28 @@ func TestMerge(t *testing.T) {
 	close(done)
 	readers.Wait()
 	check(t, x, "org_a", m, 30)
+}
+
+// TestManyPacks has more packs than a run holds the names of.
+func TestManyPacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x := open(t, dir)
+	m := model{}
+	for i := range 5000 {
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i, 2}
+		add(t, x, "org_a", name, m[name])
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, dir)
+	if err := x.Drop("org_a", []string{"0002"}); err != nil {
+		t.Fatal(err)
+	}
+	delete(m, "0002")
+	check(t, x, "org_a", m, 50)
 }
 
 func TestManyOrganisations(t *testing.T) {

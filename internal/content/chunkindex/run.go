@@ -11,6 +11,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // A run's file is blocks of names of packs, in their order, blocks of records,
@@ -86,10 +87,14 @@ type run struct {
 	file   *os.File
 	sum    uint32 // checksum of the tail
 	filter filter
-	fences []uint64          // the first hash of each block of records
-	firsts []string          // the first name of each block of names
-	dead   map[uint32]string // dropped packs, guarded by the shard's lock
+	fences []uint64                 // the first hash of each block of records
+	firsts []string                 // the first name of each block of names
+	dead   map[uint32]string        // dropped packs, guarded by the shard's lock
+	held   atomic.Pointer[[]string] // the names, where they are few; nil before they were asked for
 }
+
+// holdMax is how many names of packs a run holds in memory.
+const holdMax = 2048
 
 // openRun opens the file at path, whose tail must have the checksum. Whatever
 // is wrong gives an error.
@@ -224,6 +229,13 @@ func (r *run) packName(n uint32) (string, error) {
 	if n >= r.packs {
 		return "", errDamaged
 	}
+	if r.packs <= holdMax {
+		names, err := r.allNames()
+		if err != nil {
+			return "", err
+		}
+		return names[n], nil
+	}
 	b := blocks.Get().(*block)
 	defer blocks.Put(b)
 	per := r.namesPerBlock()
@@ -231,6 +243,26 @@ func (r *run) packName(n uint32) (string, error) {
 		return "", err
 	}
 	return r.slot(b, int(n)%per), nil
+}
+
+// allNames gives the names of all packs, dropped or not.
+func (r *run) allNames() ([]string, error) {
+	if held := r.held.Load(); held != nil {
+		return *held, nil
+	}
+	b := blocks.Get().(*block)
+	defer blocks.Put(b)
+	names := make([]string, 0, r.packs)
+	for i := range r.packBlocks() {
+		if err := r.read(i, b); err != nil {
+			return nil, err
+		}
+		for j := range min(r.namesPerBlock(), int(r.packs)-len(names)) {
+			names = append(names, r.slot(b, j))
+		}
+	}
+	r.held.Store(&names)
+	return names, nil
 }
 
 // slot gives name j of a block of names.

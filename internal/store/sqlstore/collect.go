@@ -70,7 +70,7 @@ func (s *Store) Live(ctx context.Context, org string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		// Plans first: a run that ends in between has left a checkpoint by then.
 		for _, query := range []string{livePlans, live} {
-			for text, err := range s.texts(ctx, query, org) {
+			for text, err := range each(ctx, s, value[string], query, org) {
 				if err != nil {
 					yield("", s.Wrap("finding what is named", err))
 					return
@@ -85,22 +85,43 @@ func (s *Store) Live(ctx context.Context, org string) iter.Seq2[string, error] {
 	}
 }
 
-func (s *Store) texts(ctx context.Context, query, org string) iter.Seq2[string, error] {
-	return func(yield func(string, error) bool) {
-		rows, err := queryRows(ctx, s.db.Read, query, org)
+const named = `
+	select v.digest, t.kind || ' ' || t.name || '@' || v.id from tree_versions v join trees t on t.id = v.tree_id
+		where t.org_id = $1 and (t.deleted_at is null or exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id))
+	union all select home_digest, 'home of ' || id from checkpoints where org_id = $1 and home_digest <> ''
+	union all select workspace_digest, 'workspace of ' || id from checkpoints where org_id = $1 and workspace_digest <> ''
+	order by 2`
+
+// Named gives the named trees with their names.
+func (s *Store) Named(ctx context.Context, org string) iter.Seq2[store.Named, error] {
+	return func(yield func(store.Named, error) bool) {
+		scan := func(r row) (n store.Named, err error) { return n, r.Scan(&n.Digest, &n.Name) }
+		for n, err := range each(ctx, s, scan, named, org) {
+			if !yield(n, s.Wrap("listing what is named", err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// each gives the rows of a query one by one.
+func each[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		rows, err := queryRows(ctx, s.db.Read, query, args...)
 		if err != nil {
-			yield("", err)
+			yield(none, err)
 			return
 		}
 		defer rows.Close()
 		for rows.Next() {
-			text, err := value[string](rows)
-			if !yield(text, err) || err != nil {
+			v, err := scan(rows)
+			if !yield(v, err) || err != nil {
 				return
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield("", err)
+			yield(none, err)
 		}
 	}
 }

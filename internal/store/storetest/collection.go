@@ -85,6 +85,24 @@ var collectionCases = []testCase{
 		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, w.home.artifact("out").ID, w.now()), "DeleteTree")
 		w.diff("live", []string{digest("pages")}, w.home.live())
 	}},
+	{"what is named has a name", func(w *world) {
+		t := w.home.tree(stint.Volumes, "data")
+		one := w.home.committed(w.home.commit(t.ID, "one"))
+		c := w.home.start()
+		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", digest("pages")
+		r := w.finish(c.Position, o)
+		var got []store.Named
+		for n, err := range w.s.Named(w.ctx, w.home.org) {
+			w.must(err, "Named")
+			got = append(got, n)
+		}
+		w.diff("named", []store.Named{
+			{Digest: digest("pages"), Name: "artifact out@" + *r.ArtifactVersion},
+			{Digest: digest("one"), Name: "volume data@" + one.ID},
+			{Digest: digest("pages"), Name: "workspace of " + *r.CheckpointID},
+		}, got)
+	}},
 	{"condemned keys stay until they are pardoned", func(w *world) {
 		at := w.now()
 		org := w.home.org

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/content"
 )
@@ -17,7 +18,7 @@ import (
 func TestUnlike(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, dir, map[string]string{"plain": "1", "set": "2", "sticky/x": "3", "left": "4", "old": "5"})
+	write(t, dir, map[string]string{"plain": "1", "set": "2", "sticky/x": "3", "left": "4", "old": "5", "marked/y": "6"})
 	for path, mode := range map[string]uint32{"set": 0o4755, "sticky": 0o1777} {
 		if err := syscall.Chmod(filepath.Join(dir, path), mode); err != nil {
 			t.Fatal(err)
@@ -33,6 +34,11 @@ func TestUnlike(t *testing.T) {
 	if err := os.Chtimes(filepath.Join(dir, "old"), at, at); err != nil {
 		t.Fatal(err)
 	}
+	for path, name := range map[string]string{"marked": "user.overlay.opaque", "plain": "user.other"} {
+		if err := unix.Setxattr(filepath.Join(dir, path), name, []byte("y"), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var told []string
 	_, err := newLibrary(t, newMemory(), content.Options{}).FromDir(t.Context(), org, "", dir, content.DirOptions{
 		Ignore: func(path string, _ bool) bool { return path == "left" },
@@ -42,7 +48,7 @@ func TestUnlike(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(told)
-	if diff := cmp.Diff([]string{"left", "pipe", "set", "sticky"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"left", "marked", "pipe", "set", "sticky"}, told); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,188 @@
+// Package upkeep answers: how is the storage kept in order?
+//
+// A Service clears the storage of what nothing names any more, and checks that
+// all that is named is there and whole, for one organisation after the other.
+package upkeep
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Config is what a Service needs. Now defaults to the real clock.
+type Config struct {
+	Store   store.Collections
+	Library *content.Library
+	Now     func() time.Time
+}
+
+// Service is safe for concurrent use.
+type Service struct{ c Config }
+
+// New makes a service.
+func New(c Config) *Service {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Service{c}
+}
+
+// Line tells of one organisation: what was done so far or, when Done is set,
+// in all. One of Collected and Checked is set.
+type Line struct {
+	Org       string     `json:"org"`
+	Done      bool       `json:"done"`
+	Collected *Collected `json:"collected,omitempty"`
+	Checked   *Checked   `json:"checked,omitempty"`
+}
+
+// Collected tells what a collection did.
+type Collected struct {
+	Epoch     int64 `json:"epoch"`
+	Trees     int64 `json:"trees"`     // that something names
+	Pages     int64 `json:"pages"`     // of them, each counted once
+	Packs     int64 `json:"packs"`     // that hold something of them
+	Condemned int64 `json:"condemned"` // objects, for the next collection to delete
+	Pardoned  int64 `json:"pardoned"`  // that came to be named again
+	Deleted   int64 `json:"deleted"`   // objects
+	Compacted int64 `json:"compacted"` // packs that were stored anew
+	Damaged   int64 `json:"damaged"`   // packs that should have been, but are damaged
+	Freed     int64 `json:"freedBytes"`
+}
+
+// Checked tells what a check found.
+type Checked struct {
+	Trees    int64    `json:"trees"` // that are named, equal ones once
+	Pages    int64    `json:"pages"`
+	Packs    int64    `json:"packs"`
+	Segments int64    `json:"segments"` // that were read back
+	Bytes    int64    `json:"bytes"`    // of them
+	Orphans  int64    `json:"orphans"`  // objects that nothing names
+	Damaged  int64    `json:"damaged"`  // objects
+	Repaired int64    `json:"repaired"` // of them
+	Damages  []Damage `json:"damages,omitempty"`
+}
+
+// Damage is an object that is not what it should be.
+type Damage struct {
+	Key      string `json:"key"`
+	What     string `json:"what"`
+	Repaired bool   `json:"repaired"`
+	Uses     int64  `json:"uses"` // files and folders that lack something
+	Used     []Use  `json:"used,omitempty"`
+}
+
+// Use is where a damage shows.
+type Use struct {
+	Name  string `json:"name"` // of the version or checkpoint
+	Path  string `json:"path,omitempty"`
+	AndOn bool   `json:"andOn,omitempty"` // what follows the path lacks something, too
+}
+
+// Collection says how to collect.
+type Collection struct {
+	// Grace is how long what nothing names stays. With 0 it goes at once, which
+	// takes several rounds: then nothing else should store files.
+	Grace  time.Duration
+	DryRun bool
+}
+
+// roundsAtOnce bounds the rounds of a collection without grace: condemn, delete
+// and store anew, delete what that replaced.
+const roundsAtOnce = 4
+
+// Collect clears the storage of every organisation. tell is called with what
+// was done so far and, for each organisation, in the end.
+func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) error {
+	return s.each(ctx, func(org string) error {
+		total := Collected{}
+		for range roundsAtOnce {
+			round, err := s.c.Library.Collect(ctx, org, s.c.Store, content.CollectOptions{
+				Grace: o.Grace, Now: s.c.Now, DryRun: o.DryRun,
+				Progress: func(c content.Collected) { tell(Line{Org: org, Collected: total.and(Collected(c))}) },
+			})
+			if err != nil {
+				return fmt.Errorf("collect what %s no longer names: %w", org, err)
+			}
+			total = *total.and(Collected(round))
+			if o.Grace > 0 || o.DryRun || round.Condemned == 0 {
+				break
+			}
+		}
+		tell(Line{Org: org, Done: true, Collected: &total})
+		return nil
+	})
+}
+
+// and is what this and a later round did together.
+func (c Collected) and(later Collected) *Collected {
+	later.Pardoned += c.Pardoned
+	later.Deleted += c.Deleted
+	later.Compacted += c.Compacted
+	later.Freed += c.Freed
+	return &later
+}
+
+// Inspection says how to check.
+type Inspection struct {
+	Quick  bool `json:"quick"`  // look at what there is, do not read every byte
+	Repair bool `json:"repair"` // restore what can be
+}
+
+// Check checks the storage of every organisation. tell is called as in Collect.
+func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) error {
+	return s.each(ctx, func(org string) error {
+		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), content.CheckOptions{
+			Read: !o.Quick, Repair: o.Repair,
+			Progress: func(c content.Checked) { tell(Line{Org: org, Checked: checked(c)}) },
+		})
+		if err != nil {
+			return fmt.Errorf("check what %s keeps: %w", org, err)
+		}
+		tell(Line{Org: org, Done: true, Checked: checked(done)})
+		return nil
+	})
+}
+
+func (s *Service) named(ctx context.Context, org string) iter.Seq2[content.Named, error] {
+	return func(yield func(content.Named, error) bool) {
+		for n, err := range s.c.Store.Named(ctx, org) {
+			if !yield(content.Named(n), err) {
+				return
+			}
+		}
+	}
+}
+
+func checked(c content.Checked) *Checked {
+	out := &Checked{
+		Trees: c.Trees, Pages: c.Pages, Packs: c.Packs, Segments: c.Segments, Bytes: c.Bytes,
+		Orphans: c.Orphans, Damaged: c.Damaged, Repaired: c.Repaired,
+	}
+	for _, d := range c.Damages {
+		damage := Damage{Key: d.Key, What: d.What, Repaired: d.Repaired, Uses: d.Uses}
+		for _, u := range d.Used {
+			damage.Used = append(damage.Used, Use(u))
+		}
+		out.Damages = append(out.Damages, damage)
+	}
+	return out
+}
+
+func (s *Service) each(ctx context.Context, f func(org string) error) error {
+	orgs, err := s.c.Store.Orgs(ctx)
+	if err != nil {
+		return fmt.Errorf("list organisations: %w", err)
+	}
+	for _, org := range orgs {
+		if err := f(org); err != nil {
+			return err
+		}
+	}
+	return nil
+}
