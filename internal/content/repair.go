@@ -257,13 +257,13 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 }
 
 // rewrite stores what is sound of a pack, and what was restored, anew; what
-// there was goes.
+// there was goes, so that nobody takes it for what it says it holds.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	f := &fetcher{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	read := w.from(ctx, f, p.id)
 	to, left, err := c.writeLeft(ctx, p, w, read)
-	if err := joined(err, f.close()); err != nil || len(left) == 0 {
+	if err := joined(err, f.close()); err != nil {
 		return err
 	}
 	key := packKey(c.org, p.id)
@@ -277,8 +277,10 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 			former = append(former, object{key: g.key})
 		}
 	}
-	if err := c.lib.reindex(c.org, former, to, left); err != nil {
-		return err
+	if len(left) > 0 {
+		if err := c.lib.reindex(c.org, former, to, left); err != nil {
+			return err
+		}
 	}
 	for _, o := range former {
 		if err := c.lib.blobs.Delete(ctx, o.key); err != nil {
