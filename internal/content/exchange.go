@@ -106,6 +106,9 @@ func (l *Library) Missing(ctx context.Context, org string, chunks [][32]byte) ([
 	return missing, nil
 }
 
+// maxPut bounds the content that comes in one call of PutChunks, bytes.
+const maxPut = 256 << 20
+
 // Put tells what PutChunks did.
 type Put struct {
 	Received int64 `json:"received"` // chunks
@@ -161,11 +164,15 @@ type put struct {
 	packs     *packer
 	codec     Codec
 	plain     []byte
+	received  int64 // bytes of content
 	seen      map[hash]struct{}
 	done      Put
 }
 
 func (p *put) chunk(f *wire.Frame) error {
+	if p.received += int64(f.Raw); p.received > maxPut {
+		return refuseSize("The chunks have more than %d bytes. Send fewer at once.", maxPut)
+	}
 	if len(p.plain) < int(f.Raw) {
 		p.plain = make([]byte, max(f.Raw, 64<<10))
 	}

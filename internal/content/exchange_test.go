@@ -2,9 +2,11 @@ package content_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +268,86 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	}
 	if keys := s.keys(); len(keys) != 0 {
 		t.Errorf("it stored %v", keys)
+	}
+}
+
+// sentenced is a books' list of what is about to be deleted.
+type sentenced struct{ keys []string }
+
+func (s *sentenced) Condemned(context.Context, string) (int64, []string, error) {
+	return 3, s.keys, nil
+}
+
+func packsOf(s *memory) (packs []string) {
+	for _, key := range s.keys() {
+		if strings.Contains(key, "/packs/") {
+			packs = append(packs, key)
+		}
+	}
+	return packs
+}
+
+// TestNothingIsBuiltUponWhatIsCondemned: chunks that wait too long are missing
+// again, and those of the parent are stored anew.
+func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
+	t.Parallel()
+	source := exchanging(t, newMemory(), content.Options{})
+	ref, err := source.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, source, ref.Digest)
+	s, books := newMemory(), &sentenced{}
+	l := exchanging(t, s, content.Options{Garbage: books})
+	send := func() {
+		if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	books.keys = packsOf(s)
+	if missing, err := l.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
+		t.Errorf("condemned chunks count: %d of %d are missing, %v", len(missing), len(frames), err)
+	}
+	if _, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+		t.Errorf("a tree of condemned chunks gave %v", err)
+	}
+	send()
+	first, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
+	if err != nil || first.Epoch != 3 {
+		t.Fatalf("a tree of chunks that were sent again gave %+v, %v", first, err)
+	}
+	books.keys = packsOf(s)
+	more := written(t, append(read(t, tree), &wire.Entry{Path: "zz", Kind: wire.Folder, Mode: 0o755}))
+	second, err := l.FromEntries(t.Context(), org, first.Digest, bytes.NewReader(more))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range books.keys {
+		if err := s.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := archiveLooks(t, readArchive(t, l, second.Digest)); len(got) != 9 {
+		t.Errorf("of 9 entries there are %d", len(got))
+	}
+}
+
+// TestCallsAreBounded sends few bytes that become many.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := exchanging(t, s, content.Options{})
+	zeros := make([]byte, content.MaxChunk)
+	var c content.Codec
+	segment, err := c.Segment(zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := wire.Frame{Hash: sha256.Sum256(zeros), Raw: content.MaxChunk, Segment: segment}
+	_, err = l.PutChunks(t.Context(), org, bytes.NewReader(framed(slices.Repeat([]wire.Frame{frame}, 129)...)))
+	if codeOf(err) != stint.CodeRequestTooLarge || len(s.keys()) != 0 {
+		t.Errorf("it gave %v and stored %v", err, s.keys())
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/stint-dev/stint/internal/content"
@@ -100,6 +101,11 @@ func (c *cacheReader) find(path string) *cached {
 		c.advance()
 	}
 	return nil
+}
+
+// below reports whether something in the folder is known.
+func (c *cacheReader) below(folder string) bool {
+	return c.find(folder) != nil || c.next != nil && strings.HasPrefix(c.next.path, folder+"/")
 }
 
 // of gives what is known of the file at path as long as it is unchanged.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/transfer"
@@ -92,6 +93,29 @@ func TestPullLeavesOrDeletes(t *testing.T) {
 	names = slices.Sorted(maps.Keys(shape(t, to)))
 	equal(t, "with deleting", []string{".stintignore", "a", "own", "own/x.log", "y.log"}, names)
 	equal(t, "deleted", int64(3), done.Deleted)
+}
+
+// TestMovedFoldersAreNotFetchedAgain: an earlier pull knows what they held.
+// Folders that no version had are not looked into.
+func TestMovedFoldersAreNotFetchedAgain(t *testing.T) {
+	t.Parallel()
+	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
+	later := func() time.Time { return time.Now().Add(time.Hour) }
+	o := transfer.PullOptions{Cache: filepath.Join(t.TempDir(), "cache"), Now: later}
+	must(t, os.MkdirAll(filepath.Join(from, "old", "deep"), 0o755))
+	must(t, os.WriteFile(filepath.Join(from, "old", "deep", "file"), []byte("content"), 0o644))
+	push(t, m, from, transfer.PushOptions{})
+	pull(t, m, to, o)
+	must(t, os.Rename(filepath.Join(from, "old"), filepath.Join(from, "new")))
+	push(t, m, from, transfer.PushOptions{})
+	if done := pull(t, m, to, o); done.Fetched != 0 || done.Written.Files != 1 {
+		t.Errorf("of a moved folder %+v", done)
+	}
+	must(t, os.RemoveAll(filepath.Join(to, "new")))
+	must(t, os.Rename(filepath.Join(to, "old"), filepath.Join(to, "own")))
+	if done := pull(t, m, to, o); done.Fetched != 7 {
+		t.Errorf("beside a folder of no version %+v", done)
+	}
 }
 
 func TestHostileVersionsStayInside(t *testing.T) {

@@ -53,6 +53,9 @@ func (p *pull) survey(ctx context.Context) error {
 		} else if err != nil {
 			return fmt.Errorf("look through the folder: %w", err)
 		}
+		if info.IsDir() && s.byPath[name] == nil && !s.cache.below(name) {
+			return fs.SkipDir // neither the version nor an earlier one has it: it may be as large as a home folder
+		}
 		return s.visit(ctx, name, info)
 	})
 	if err != nil {

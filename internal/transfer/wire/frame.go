@@ -41,9 +41,6 @@ func AppendFrame(b []byte, f *Frame) []byte {
 // AppendFramesEnd ends frames.
 func AppendFramesEnd(b []byte) []byte { return append(b, make([]byte, 8)...) }
 
-// FrameSize is the length of a frame with a segment of n bytes.
-func FrameSize(n int) int { return frameHead + n }
-
 // FrameReader reads frames. It serves one goroutine.
 type FrameReader struct {
 	r       *bufio.Reader

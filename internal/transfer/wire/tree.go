@@ -50,7 +50,7 @@ const (
 	// maxText bounds a path and a link's target, in bytes.
 	maxText = 64 << 10
 	// maxChunks bounds the chunks of one file.
-	maxChunks = 1 << 20
+	maxChunks = 1 << 18
 	// treeWindow bounds the memory that reading a tree takes.
 	treeWindow = 8 << 20
 )

@@ -169,7 +169,7 @@ func TestFramesComeBack(t *testing.T) {
 	if err != nil || len(got) != 2 || !reflect.DeepEqual(want, got) { // cmp takes long for large slices
 		t.Errorf("%d frames came back, or others, %v", len(got), err)
 	}
-	if want := len("stint-c1") + wire.FrameSize(7) + wire.FrameSize(wire.MaxChunk) + 8; len(b) != want {
+	if want := len("stint-c1") + 40 + 7 + 40 + wire.MaxChunk + 8; len(b) != want {
 		t.Errorf("they have %d bytes, not %d", len(b), want)
 	}
 	short := frames(want[0])
