@@ -20,9 +20,9 @@ import (
 // PutChunks stay until a collection. The names of the latter begin so.
 const sentPrefix = "sent-"
 
-// settled is the age after which a pack belongs to no commit that is still
+// settledAge is the age after which a pack belongs to no commit that is still
 // going on.
-const settled = 24 * time.Hour
+const settledAge = 24 * time.Hour
 
 // looks remembers when packs were looked for that the index does not know.
 type looks struct {
@@ -53,13 +53,12 @@ func (l *Library) look(ctx context.Context, org string, urgent bool) error {
 	if l.index == nil || !l.looks.due(org, urgent) {
 		return nil
 	}
-	old := stint.ULIDAt(l.looks.now().Add(-settled))
 	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
 		id := strings.TrimPrefix(info.Key, packKey(org, ""))
-		if !strings.HasPrefix(id, sentPrefix) && id >= old || l.index.Has(org, id) {
+		if !l.settled(id) || l.index.Has(org, id) {
 			continue
 		}
 		if err := l.learn(ctx, org, id); err != nil && !errors.Is(err, errDamaged) {
@@ -67,6 +66,12 @@ func (l *Library) look(ctx context.Context, org string, urgent bool) error {
 		}
 	}
 	return nil
+}
+
+// settled tells whether a pack belongs to no commit that is still going on, by
+// its name.
+func (l *Library) settled(pack string) bool {
+	return strings.HasPrefix(pack, sentPrefix) || pack < stint.ULIDAt(l.looks.now().Add(-settledAge))
 }
 
 // available tells whether a chunk rests in a pack that may be built upon.

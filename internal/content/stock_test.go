@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stint-dev/stint"
@@ -59,7 +60,7 @@ func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 			stored(t, l, "", item{name: "a", body: body})
 			if synced { // into an index that knows nothing
 				x = newIndex(t)
-				l = newLibrary(t, s, content.Options{Index: x})
+				l = newLibrary(t, s, content.Options{Index: x, Now: inTwoDays})
 				if err := l.Sync(t.Context(), org); err != nil {
 					t.Fatal(err)
 				}
@@ -111,15 +112,21 @@ func TestIndexThatNamesAPackThatIsGone(t *testing.T) {
 	}
 }
 
+// inTwoDays is a clock by which no commit of now is still going on.
+func inTwoDays() time.Time { return time.Now().Add(48 * time.Hour) }
+
 func TestSyncFollowsTheStore(t *testing.T) {
 	t.Parallel()
 	s, x := newMemory(), newIndex(t)
 	other := newLibrary(t, s, content.Options{})
-	l := newLibrary(t, s, content.Options{Index: x})
 	for i := range 5 {
 		stored(t, other, "", item{name: "f", body: noise(byte(i), 3000)})
 	}
 	all := packs(s)
+	if err := newLibrary(t, s, content.Options{Index: x}).Sync(t.Context(), org); err != nil || len(slices.Collect(x.Packs(org))) > 0 {
+		t.Errorf("the index has packs that a commit may delete again: %v", err)
+	}
+	l := newLibrary(t, s, content.Options{Index: x, Now: inTwoDays})
 	broken := org + "/packs/" + all[2]
 	whole := s.objects[broken]
 	s.objects[broken] = whole[:len(whole)-1]

@@ -16,7 +16,9 @@ const dropBatch = 1000
 
 // Sync brings the chunk index up to the organisation's packs: it reads the
 // footers of those that the index lacks and forgets those that are gone.
-// Commits may go on meanwhile. A pack whose footer cannot be read is passed
+// Commits may go on meanwhile, so packs that might belong to one, which deletes
+// them when it fails, are left out: those that were not sent and are younger
+// than a day. A pack whose footer cannot be read is passed
 // over; the first such error is returned in the end.
 func (l *Library) Sync(ctx context.Context, org string) error {
 	if err := checkOrg(org); err != nil || l.index == nil {
@@ -48,6 +50,9 @@ func (l *Library) Sync(ctx context.Context, org string) error {
 		}
 		if more && next == id {
 			next, more = known()
+			continue
+		}
+		if !l.settled(id) {
 			continue
 		}
 		if err := l.learn(ctx, org, id); err != nil && first == nil {

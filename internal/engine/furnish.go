@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,10 +77,10 @@ func (j *job) acquire(digest string) (*cache.Tree, error) {
 // keeps one of its own beside it.
 func (j *job) layer(name string) (string, error) {
 	dir := filepath.Join(j.place.Dir, "layer-"+name, "upper")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // what the agent is shown as the root of its tree
+	if err := errors.Join(os.Mkdir(filepath.Dir(dir), 0o700), os.Mkdir(dir, 0o755)); err != nil {
 		return "", fmt.Errorf("make a layer: %w", err)
 	}
-	return dir, os.Chmod(filepath.Dir(dir), 0o700)
+	return dir, nil
 }
 
 // volume shows a volume: as it lies ready, with a layer of the run's own or as

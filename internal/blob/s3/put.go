@@ -79,7 +79,7 @@ func (s *source) fill(buf []byte) (n int, ended bool, err error) {
 		m, err := s.r.Read(buf[n:])
 		n += m
 		switch idle++; {
-		case err == io.EOF: //nolint:errorlint // one that is wrapped is a fault of the reader
+		case err == io.EOF: // one that is wrapped is a fault of the reader
 			return n, true, nil
 		case err != nil:
 			return n, false, err
