@@ -17,7 +17,7 @@ import (
 var little = bench.Amounts{
 	Each: 150 * time.Millisecond, Anchor: 40 * time.Millisecond, Samples: 5, Streams: 12, Fanout: 24,
 	Rows: 1500, Echoes: 4, OfferedRate: 40,
-	Files: 60, LargeBytes: 8 << 20, Entries: 100,
+	Files: 60, LargeBytes: 8 << 20, Entries: 100, ArtifactBytes: 2 << 20, ArtifactFiles: 20,
 }
 
 // measure runs scenarios with little amounts and returns the rows.

@@ -30,7 +30,10 @@ func (l *lab) benchContent(ctx context.Context) error {
 			return err
 		}
 	}
-	return l.inFolder(func(dir string) error { return l.firstByte(ctx, dir) })
+	if err := l.inFolder(func(dir string) error { return l.firstByte(ctx, dir) }); err != nil {
+		return err
+	}
+	return l.inputs(ctx)
 }
 
 // inFolder calls f with a fresh folder.

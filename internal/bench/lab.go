@@ -40,7 +40,10 @@ type Amounts struct {
 	OfferedRate float64       // creations per second
 	Files       int           // of the sets of small files
 	LargeBytes  int64         // of the set of large files
-	Entries     int           // files of the tree whose download begins
+	Entries     int           // files of the tree whose download begins, and of the large volume
+	// The large artifact.
+	ArtifactBytes int64
+	ArtifactFiles int
 }
 
 // FullAmounts take five to ten minutes, QuickAmounts about half of one.
@@ -48,12 +51,12 @@ var (
 	FullAmounts = Amounts{
 		Each: 4 * time.Second, Anchor: time.Second, Samples: 500, Streams: 1000, Fanout: 10_000,
 		Rows: 1_000_000, Echoes: 400, OfferedRate: 2000,
-		Files: 20_000, LargeBytes: 2 << 30, Entries: 1_000_000,
+		Files: 20_000, LargeBytes: 2 << 30, Entries: 1_000_000, ArtifactBytes: 5 << 30, ArtifactFiles: 50_000,
 	}
 	QuickAmounts = Amounts{
 		Each: 800 * time.Millisecond, Anchor: 250 * time.Millisecond, Samples: 100, Streams: 1000, Fanout: 2000,
 		Rows: 100_000, Echoes: 60, OfferedRate: 2000,
-		Files: 4000, LargeBytes: 256 << 20, Entries: 100_000,
+		Files: 4000, LargeBytes: 256 << 20, Entries: 100_000, ArtifactBytes: 128 << 20, ArtifactFiles: 2000,
 	}
 )
 
@@ -77,7 +80,7 @@ var scenarios = []scenario{
 	{"get", "reading one run", 40 * time.Second, (*lab).benchGet},
 	{"list", "pages of a short and a long list", 90 * time.Second, (*lab).benchList},
 	{"cancel", "from a cancel to the worker that is told", 20 * time.Second, (*lab).benchCancel},
-	{"content", "versions of files: stored, restored, archived, beside other programs that keep versions", 10 * time.Minute, (*lab).benchContent},
+	{"content", "versions of files: stored, restored, archived, beside other programs that keep versions", 20 * time.Minute, (*lab).benchContent},
 	{"serve", "start, idle memory and the life after kill -9", 40 * time.Second, (*lab).benchServe},
 }
 

@@ -16,7 +16,7 @@ type Library interface {
 
 // MaxLayers is how many folders a tree may consist of. A tree that would have
 // more is not adopted, and so checked out when it is needed.
-const MaxLayers = 24
+const MaxLayers = 100
 
 // Cache is safe for concurrent use.
 type Cache struct {
