@@ -255,7 +255,7 @@ func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
 	if writing.Wait(); err != nil {
 		return err
 	}
-	var took Sample
+	var took []time.Duration
 	for range 20 {
 		t, err := clocked(func() error {
 			a, err := library.Archive(ctx, benchOrg, ref.Digest)
@@ -270,7 +270,7 @@ func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
 		}
 		took = append(took, t)
 	}
-	m := latency(took)
+	m := latency(SampleOf(took))
 	l.add(Row{
 		What: fmt.Sprintf("first byte of a download of %d files", l.a.Entries), Measured: m,
 		Goals: []Goal{atMost("p50", m.P50Ms, 20, "ms")},

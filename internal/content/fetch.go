@@ -1,6 +1,7 @@
 package content
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -20,15 +21,20 @@ type fetcher struct {
 
 // stream is an open pack.
 type stream struct {
-	pack string
-	r    io.ReadCloser
-	at   int64
+	pack  string
+	r     io.ReadCloser
+	from  io.Reader // r, or a buffer of it
+	at    int64
+	reads int
 }
 
 const (
 	openStreams = 4
 	// skipMax is read and dropped rather than asked for anew.
 	skipMax = 64 << 10
+	// A stream that is read for the third time will be read on: small pieces
+	// then come out of a buffer of this size.
+	streamBuffer = 64 << 10
 )
 
 // read fills b from offset of a pack.
@@ -37,7 +43,10 @@ func (f *fetcher) read(ctx context.Context, pack string, offset int64, b []byte)
 	if err != nil {
 		return fmt.Errorf("reading a pack: %w", err)
 	}
-	n, err := io.ReadFull(s.r, b)
+	if s.reads++; s.reads == 3 {
+		s.from = bufio.NewReaderSize(s.r, streamBuffer)
+	}
+	n, err := io.ReadFull(s.from, b)
 	s.at += int64(n)
 	if err == nil {
 		return nil
@@ -55,7 +64,7 @@ func (f *fetcher) stream(ctx context.Context, pack string, offset int64) (*strea
 			continue
 		}
 		if skip := offset - s.at; skip >= 0 && skip <= skipMax {
-			n, err := io.CopyN(io.Discard, s.r, skip)
+			n, err := io.CopyN(io.Discard, s.from, skip)
 			s.at += n
 			if err == nil {
 				f.open = append(append(f.open[:i:i], f.open[i+1:]...), s)
@@ -76,7 +85,7 @@ func (f *fetcher) stream(ctx context.Context, pack string, offset int64) (*strea
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{pack: pack, r: r, at: offset}
+	s := &stream{pack: pack, r: r, from: r, at: offset}
 	f.open = append(f.open, s)
 	return s, nil
 }

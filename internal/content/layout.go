@@ -54,7 +54,7 @@ func (l *layout) flush() {
 	if len(l.pending) == 0 {
 		return
 	}
-	made := appendRuns(nil, l.pending)
+	made := appendRuns(make([]byte, 0, len(l.pending)/2), l.pending)
 	l.emit(part{made: made, length: int64(len(made)), raw: int64(len(l.pending)), crc: crc32.ChecksumIEEE(l.pending)})
 	l.pending = l.pending[:0]
 }
