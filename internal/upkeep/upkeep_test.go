@@ -1,0 +1,154 @@
+package upkeep_test
+
+import (
+	"crypto/rand"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+	"github.com/stint-dev/stint/internal/upkeep"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type world struct {
+	*testing.T
+	store   store.Store
+	blobs   *localfs.Store
+	library *content.Library
+	service *upkeep.Service
+	ids     *stint.IDs
+	org     string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, ids: stint.NewIDs(time.Now, rand.Reader)}
+	var err error
+	w.store, err = sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "stint.db"), sqlite.Options{})
+	w.must(err)
+	w.blobs, err = localfs.Open(t.TempDir())
+	w.must(err)
+	t.Cleanup(func() { w.must(errors.Join(w.store.Close(), w.blobs.Close())) })
+	w.library, err = content.New(w.blobs, content.Options{TempDir: t.TempDir()})
+	w.must(err)
+	w.service = upkeep.New(upkeep.Config{Store: w.store, Library: w.library, IDs: w.ids})
+	m, err := w.store.EnsureMember(t.Context(), store.Member{
+		OrgID: w.ids.New(stint.PrefixOrg), OrgName: "acme", UserID: w.ids.New(stint.PrefixUser), UserName: "ann",
+		Role: "owner", CreatedAt: stint.TimeOf(time.Now()),
+	})
+	w.must(err)
+	w.org = m.OrgID
+	return w
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// lines runs a job and keeps its last line of each organisation.
+func lines(t *testing.T, job func(func(upkeep.Line)) error) []upkeep.Line {
+	t.Helper()
+	var done []upkeep.Line
+	if err := job(func(l upkeep.Line) {
+		if l.Done {
+			done = append(done, l)
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// litter stores a tree that nothing names.
+func (w *world) litter() {
+	w.Helper()
+	dir := w.TempDir()
+	_, err := w.library.FromDir(w.Context(), w.org, "", dir, content.DirOptions{})
+	w.must(err)
+}
+
+func (w *world) objects() (n int) {
+	w.Helper()
+	for _, err := range w.blobs.List(w.Context(), w.org) {
+		w.must(err)
+		n++
+	}
+	return n
+}
+
+func TestCollectAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.litter()
+	before := w.objects()
+	collect := func(o upkeep.Collection) []upkeep.Line {
+		return lines(t, func(tell func(upkeep.Line)) error { return w.service.Collect(t.Context(), o, tell) })
+	}
+	if got := collect(upkeep.Collection{DryRun: true}); got[0].Collected.Deleted != 0 || w.objects() != before {
+		t.Errorf("a dry run deleted something: %+v", got[0].Collected)
+	}
+	if got := collect(upkeep.Collection{Grace: time.Hour}); got[0].Collected.Deleted != 0 || w.objects() != before {
+		t.Errorf("something went before its grace was over: %+v", got[0].Collected)
+	}
+	got := collect(upkeep.Collection{})
+	if got[0].Collected.Deleted != int64(before) || got[0].Collected.Freed <= 0 || w.objects() != 0 {
+		t.Errorf("%d objects are left of %d: %+v", w.objects(), before, got[0].Collected)
+	}
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	mine, err := w.store.LeaseCollection(t.Context(), w.org, "somebody", time.Hour)
+	if err != nil || !mine {
+		t.Fatalf("no lease: %v", err)
+	}
+	jobs := map[string]func(func(upkeep.Line)) error{
+		"Collect": func(tell func(upkeep.Line)) error {
+			return w.service.Collect(t.Context(), upkeep.Collection{}, tell)
+		},
+		"Check": func(tell func(upkeep.Line)) error { return w.service.Check(t.Context(), upkeep.Inspection{}, tell) },
+	}
+	for name, job := range jobs {
+		if diff := cmp.Diff([]upkeep.Line{{Org: w.org, Done: true, Busy: true}}, lines(t, job)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	_, err = w.store.LeaseCollection(t.Context(), w.org, "somebody", 0)
+	w.must(err)
+	for name, job := range jobs {
+		if got := lines(t, job); len(got) != 1 || got[0].Busy {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestDamageIsToldWithItsName(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	ref, err := w.library.FromArchive(t.Context(), w.org, "", content.Tar, strings.NewReader(strings.Repeat("\x00", 1024)))
+	w.must(err)
+	tree := stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: stint.TimeOf(time.Now()), UpdatedAt: stint.TimeOf(time.Now())}
+	w.must(w.store.CreateTree(t.Context(), store.Tree{Tree: tree, OrgID: w.org}))
+	_, _, err = w.store.CommitVersion(t.Context(), store.Commit{OrgID: w.org, TreeID: tree.ID, Suffix: strings.Repeat("a", 20), Digest: ref.Digest, CreatedBy: "user:ann", CreatedAt: stint.TimeOf(time.Now())})
+	w.must(err)
+	w.must(w.blobs.Delete(t.Context(), w.org+"/manifests/"+ref.Digest))
+	got := lines(t, func(tell func(upkeep.Line)) error { return w.service.Check(t.Context(), upkeep.Inspection{}, tell) })
+	if c := got[0].Checked; c.Damaged != 1 || len(c.Damages) != 1 || len(c.Damages[0].Used) != 1 || !strings.HasPrefix(c.Damages[0].Used[0].Name, "volume data@v1_") {
+		t.Errorf("%+v", c)
+	}
+}
