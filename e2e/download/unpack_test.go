@@ -35,7 +35,7 @@ func TestEverybodyUnpacksTheSame(t *testing.T) {
 		s := sample{id: w.push(t, name, dir), want: listed(t, dir)}
 		s.link = w.link(t, s.id, "")
 		s.file = w.fetch(t, s.link, name+"-v1.tar.gz")
-		program{t, "."}.must("gzip", "-t", s.file)
+		program{t, dir}.must("gzip", "-t", s.file)
 		samples[name] = s
 	}
 	t.Run("readers", func(t *testing.T) {

@@ -28,10 +28,17 @@ type world struct {
 	front  string // the proxy's address
 }
 
-// serve starts a service on files or, with flags, elsewhere.
+// serve starts a service on files or, with flags, elsewhere. Nothing that a test
+// does may look like a fault of the service in its log.
 func serve(t *testing.T, env []string, flags ...string) *world {
 	t.Helper()
-	h := installation.New(t, flags...)
+	var h *installation.Host
+	t.Cleanup(func() { // when it has stopped
+		if h != nil && strings.Contains(h.Log(), "panicked") {
+			t.Error("the service takes what its clients do for a fault of its own")
+		}
+	})
+	h = installation.New(t, flags...)
 	h.Env = env
 	h.Start()
 	w := &world{client: h.Login(t, "acme"), front: front(t, "http://"+h.Listen)}

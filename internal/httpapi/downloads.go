@@ -162,7 +162,7 @@ func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration,
 	if c.failed == nil {
 		return nil
 	}
-	if errors.Is(c.failed, r.Context().Err()) {
+	if c.begun && errors.Is(c.failed, r.Context().Err()) {
 		panic(http.ErrAbortHandler) // nobody is there to be told
 	}
 	if c.begun {
