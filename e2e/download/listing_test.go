@@ -145,18 +145,13 @@ func asBSDUnzip(path string, e entry) entry {
 }
 
 // asPython leaves out what tarfile does not set, the times of links, and sees
-// others as it does, which keeps seconds as a floating-point number.
+// others to the microsecond: it keeps seconds as a floating-point number.
 func asPython(_ string, e entry) entry {
+	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
+	e.Mtime = strconv.FormatInt((ns+500)/1000, 10)
 	if e.Kind == "symlink" {
 		e.Mtime = ""
-		return e
 	}
-	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
-	whole, fraction := math.Modf(float64(ns/1e9) + float64(ns%1e9)/1e9)
-	if fraction < 0 {
-		whole, fraction = whole-1, fraction+1
-	}
-	e.Mtime = strconv.FormatInt(int64(whole)*1e9+int64(math.Floor(fraction*1e9)), 10)
 	return e
 }
 

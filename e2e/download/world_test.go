@@ -74,19 +74,21 @@ func (w *world) link(t testing.TB, id, query string) string {
 	return address
 }
 
-// quiet are the arguments of every curl.
-var quiet = []string{"-sS", "--fail", "--noproxy", "*", "--max-time", "60"}
+// quiet gives the arguments of a curl that says what failed, and nothing else.
+func quiet(args ...string) []string {
+	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)
+}
 
 func (w *world) curl(t testing.TB, args ...string) []byte {
 	t.Helper()
-	return program{t, t.TempDir()}.must("curl", append(quiet, args...)...)
+	return program{t, t.TempDir()}.must("curl", quiet(args...)...)
 }
 
 // fetch downloads to the name that the server proposes and gives the path.
 func (w *world) fetch(t testing.TB, link, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	program{t, dir}.must("curl", append(quiet, "-OJ", link)...)
+	program{t, dir}.must("curl", quiet("-OJ", link)...)
 	saved, err := os.ReadDir(dir)
 	if err != nil || len(saved) != 1 || saved[0].Name() != name {
 		t.Fatalf("curl saved %v, %v, not %s", saved, err, name)
