@@ -3,6 +3,7 @@ package download_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"os"
 	"os/exec"
 	"syscall"
@@ -16,6 +17,14 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // most of what these tests do is wait for other programs
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
 	code := m.Run()
 	if err := installation.CleanUp(); err != nil {
 		panic(err)
