@@ -12,6 +12,8 @@ have bsdtar || need+=(libarchive-tools)
 have python3 || need+=(python3)
 have unzip || need+=(unzip)
 have zstd || need+=(zstd)
+have node || need+=(nodejs)
+have chromium || need+=(chromium)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
 have dockerd || need+=(docker.io)
 if [ ${#need[@]} -eq 0 ]; then exit 0; fi

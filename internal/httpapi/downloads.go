@@ -162,6 +162,9 @@ func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration,
 	if c.failed == nil {
 		return nil
 	}
+	if c.begun && errors.Is(c.failed, r.Context().Err()) {
+		panic(http.ErrAbortHandler) // nobody is there to be told
+	}
 	if c.begun {
 		panic(c.failed) // breaks the connection off: the client must not take a part for the whole
 	}

@@ -1,0 +1,81 @@
+package download_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/blob/s3/s3test"
+)
+
+// TestTheBucketServesWhatIsWanted downloads a large archive until the service
+// sends everybody to its bucket, and holds the bucket to the same bytes.
+func TestTheBucketServesWhatIsWanted(t *testing.T) {
+	t.Parallel()
+	server, err := s3test.Start()
+	installation.Check(t, err)
+	t.Cleanup(func() { installation.Check(t, server.Close()) })
+	installation.Check(t, server.NewBucket("bucket"))
+	w := serve(t, server.Env(), "--storage", server.URL("bucket"))
+	id := w.push(t, "big", folder(t, []item{{name: "noise", body: noise(9 << 20)}, {name: "small", body: []byte("s")}}))
+
+	own := w.link(t, id, "")
+	if !strings.HasPrefix(own, w.front+"/v1/downloads/") {
+		t.Fatalf("the first link is %s", own)
+	}
+	whole, err := os.ReadFile(w.fetch(t, own, "big-v1.tar.gz"))
+	installation.Check(t, err)
+	w.wantBytes(t, "a second download", whole, w.fetch(t, own, "big-v1.tar.gz"))
+	direct := w.direct(t, id)
+	if !strings.Contains(direct, "/bucket/") {
+		t.Fatalf("the link leads to %s", direct)
+	}
+	w.wantBytes(t, "the bucket", whole, w.fetch(t, direct, "big-v1.tar.gz"))
+	w.wantBytes(t, "the service", whole, w.fetch(t, own, "big-v1.tar.gz"))
+	for range 5 {
+		from := rand.IntN(len(whole))
+		to := from + rand.IntN(len(whole)-from)
+		if got := w.curl(t, "-r", fmt.Sprintf("%d-%d", from, to), direct); !bytes.Equal(whole[from:to+1], got) {
+			t.Errorf("bytes %d to %d of %d are others, %d of them", from, to, len(whole), len(got))
+		}
+	}
+	begun := filepath.Join(t.TempDir(), "begun")
+	installation.Check(t, os.WriteFile(begun, whole[:1+rand.IntN(len(whole)-1)], 0o600))
+	w.curl(t, "-C", "-", "-o", begun, direct)
+	w.wantBytes(t, "what the service began and the bucket ended", whole, begun)
+	sum := sha256.New()
+	n, err := w.client.Volumes.Download(t.Context(), id, "", sum)
+	if want := sha256.Sum256(whole); err != nil || n != int64(len(whole)) || !bytes.Equal(want[:], sum.Sum(nil)) {
+		t.Errorf("the client downloads %d bytes of %d, others, %v", n, len(whole), err)
+	}
+}
+
+// direct waits until the link to a volume's archive leads elsewhere.
+func (w *world) direct(t testing.TB, id string) string {
+	t.Helper()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+		if link := w.link(t, id, ""); !strings.HasPrefix(link, w.front) {
+			return link
+		}
+	}
+	t.Fatalf("after %s the service still serves the archive itself", patience)
+	return ""
+}
+
+func (w *world) wantBytes(t testing.TB, who string, want []byte, file string) {
+	t.Helper()
+	got, err := os.ReadFile(file)
+	installation.Check(t, err)
+	if !bytes.Equal(want, got) {
+		t.Errorf("%s gives %d bytes, others than the %d of the first download", who, len(got), len(want))
+	}
+}

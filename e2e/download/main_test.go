@@ -1,0 +1,74 @@
+package download_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // most of what these tests do is wait for other programs
+		if err := flag.Set("test.parallel", "8"); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if err := installation.CleanUp(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// program is one that runs from here, in a folder.
+type program struct {
+	t   testing.TB
+	dir string
+}
+
+// run gives what a program printed, and its exit code.
+func (p program) run(name string, args ...string) (out []byte, code int) {
+	p.t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		p.t.Fatalf("This test needs the program %s: tools/deps.sh installs it.", name)
+	}
+	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // nobody's settings
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser is many processes
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if out, err = cmd.Output(); cmd.ProcessState == nil || ctx.Err() != nil {
+		p.t.Fatalf("%s: %v, %v\n%s", name, err, ctx.Err(), installation.Tail(said.String(), 2000))
+	}
+	if code = cmd.ProcessState.ExitCode(); code != 0 {
+		p.t.Logf("%s ended with %d: %s", name, code, installation.Tail(said.String(), 2000))
+	}
+	return out, code
+}
+
+// must is run of a program that has to succeed.
+func (p program) must(name string, args ...string) []byte {
+	p.t.Helper()
+	out, code := p.run(name, args...)
+	if code != 0 {
+		p.t.Fatalf("%s %.300q failed", name, args)
+	}
+	return out
+}

@@ -1,0 +1,167 @@
+package download_test
+
+import (
+	"embed"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// world is a service, a proxy in front of it, and a user.
+type world struct {
+	client *client.Client
+	token  string
+	front  string // the proxy's address
+}
+
+// serve starts a service on files or, with flags, elsewhere. Nothing that a test
+// does may look like a fault of the service in its log.
+func serve(t *testing.T, env []string, flags ...string) *world {
+	t.Helper()
+	var h *installation.Host
+	t.Cleanup(func() { // when it has stopped
+		if h != nil && strings.Contains(h.Log(), "panicked") {
+			t.Error("the service takes what its clients do for a fault of its own")
+		}
+	})
+	h = installation.New(t, flags...)
+	h.Env = env
+	h.Start()
+	w := &world{client: h.Login(t, "acme"), front: front(t, "http://"+h.Listen)}
+	token, err := w.client.Tokens.Create(t.Context(), stint.NewToken{Name: "curl"})
+	installation.Check(t, err)
+	w.token = token.Secret
+	return w
+}
+
+// push makes a volume of a folder as a user does who has nothing but tar.
+func (w *world) push(t testing.TB, name, dir string) (id string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "pushed.tar.gz")
+	program{t, dir}.must("tar", "-czf", file, "--format=posix", ".")
+	in, err := os.Open(file)
+	installation.Check(t, err)
+	defer in.Close()
+	v, err := w.client.Volumes.Create(t.Context(), name)
+	installation.Check(t, err)
+	_, _, err = w.client.Volumes.Push(t.Context(), v.ID, in, nil)
+	installation.Check(t, err)
+	return v.ID
+}
+
+// link asks for a download and gives the address, as curl tells it.
+func (w *world) link(t testing.TB, id, query string) string {
+	t.Helper()
+	out := w.curl(t, "-H", "Authorization: Bearer "+w.token, "-o", os.DevNull, "-w", "%{http_code} %{redirect_url}", w.front+"/v1/volumes/"+id+"/download"+query)
+	address, ok := strings.CutPrefix(string(out), "302 ")
+	if !ok {
+		t.Fatalf("asking for a download is answered %s", out)
+	}
+	return address
+}
+
+// quiet gives the arguments of a curl that says what failed, and nothing else.
+func quiet(args ...string) []string {
+	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)
+}
+
+func (w *world) curl(t testing.TB, args ...string) []byte {
+	t.Helper()
+	return program{t, t.TempDir()}.must("curl", quiet(args...)...)
+}
+
+// fetch downloads to the name that the server proposes and gives the path.
+func (w *world) fetch(t testing.TB, link, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	program{t, dir}.must("curl", quiet("-OJ", link)...)
+	saved, err := os.ReadDir(dir)
+	if err != nil || len(saved) != 1 || saved[0].Name() != name {
+		t.Fatalf("curl saved %v, %v, not %s", saved, err, name)
+	}
+	return filepath.Join(dir, name)
+}
+
+//go:embed testdata
+var testdata embed.FS
+
+// cutHeader asks the proxy to break the connection after so many bytes of an
+// answer's body.
+const cutHeader = "X-Cut-After"
+
+// front starts a proxy that has the page at /page/ and everything else from
+// the service. The image of the page comes when the page has listed everything.
+func front(t *testing.T, service string) string {
+	t.Helper()
+	target, err := url.Parse(service)
+	installation.Check(t, err)
+	transport := &http.Transport{DisableCompression: true}
+	proxy := &httputil.ReverseProxy{
+		Transport:      transport,
+		FlushInterval:  -1,
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // links lead here
+		ModifyResponse: cutAnswer,
+		ErrorLog:       log.New(io.Discard, "", 0), // it would tell of each cut
+	}
+	finished := make(chan struct{})
+	finish := sync.OnceFunc(func() { close(finished) })
+	mux := http.NewServeMux()
+	mux.Handle("/", proxy)
+	mux.HandleFunc("GET /page/{file}", func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, testdata, "testdata/"+r.PathValue("file"))
+	})
+	mux.HandleFunc("POST /page/listed", func(http.ResponseWriter, *http.Request) { finish() })
+	mux.HandleFunc("GET /page/loaded", func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-finished:
+		case <-r.Context().Done():
+		}
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(func() {
+		finish()
+		server.CloseClientConnections()
+		server.Close()
+		transport.CloseIdleConnections()
+	})
+	return server.URL
+}
+
+func cutAnswer(res *http.Response) error {
+	given := res.Request.Header.Get(cutHeader)
+	if given == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(given, 10, 64)
+	res.Body = &cutBody{res.Body, n}
+	return err
+}
+
+// cutBody fails after some bytes, which makes the proxy break the connection.
+type cutBody struct {
+	io.ReadCloser
+	left int64
+}
+
+func (b *cutBody) Read(p []byte) (int, error) {
+	if b.left == 0 {
+		return 0, errors.New("cut")
+	}
+	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
