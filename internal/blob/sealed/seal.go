@@ -2,7 +2,6 @@ package sealed
 
 import (
 	"crypto/cipher"
-	"errors"
 	"io"
 )
 
@@ -62,7 +61,7 @@ func (s *sealer) next(dst []byte) []byte {
 	}
 	n, err := fill(s.r, s.plain[have:])
 	n += have
-	if err != nil && !errors.Is(err, io.EOF) {
+	if err != nil && err != io.EOF { // one that is wrapped is a fault of the reader
 		s.err = err
 		return nil
 	}
