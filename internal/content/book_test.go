@@ -54,8 +54,10 @@ func openBook(t testing.TB, path string) *book {
 	if b.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.file.Truncate(int64(good)); err != nil {
-		t.Fatal(err)
+	if good < len(text) {
+		if err := b.file.Truncate(int64(good)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return b
 }

@@ -366,6 +366,9 @@ func exact(t fataler, l *content.Library, n *names, keys []string) string {
 			got[s] = true
 		}
 	}
+	if maps.Equal(want, got) {
+		return ""
+	}
 	return cmp.Diff(want, got)
 }
 

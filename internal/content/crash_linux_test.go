@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,16 +23,17 @@ import (
 	"github.com/stint-dev/stint/internal/content/chunkindex"
 )
 
-// crashSite and crashSources name the folders of a child process that is about
-// to be killed.
+// What a child process that is about to be killed works on, and with, and what
+// it does.
 const (
 	crashSite    = "STINT_TEST_CRASH_SITE"
 	crashSources = "STINT_TEST_CRASH_SOURCES"
+	crashDeed    = "STINT_TEST_CRASH_DEED"
 )
 
 // crashTrees are the trees that the child stores. What only the first has is
 // most of its pack.
-func crashTrees() map[string]forest {
+var crashTrees = sync.OnceValue(func() map[string]forest {
 	at := func(n int64) time.Time { return time.Unix(1_700_000_000+n, n*1_000_001) }
 	dir := int64(unix.S_IFDIR)
 	first := forest{
@@ -40,7 +42,7 @@ func crashTrees() map[string]forest {
 		"d/deep/a":  {mode: 0o640, mtime: at(3), body: text(1, 3000)},
 		"d/empty":   {mode: 0o600, mtime: at(4)},
 		"d/program": {mode: 0o755, mtime: at(5), body: text(2, 500)},
-		"large":     {mode: 0o644, mtime: at(6), body: layered(3, 5<<19)},
+		"large":     {mode: 0o644, mtime: at(6), body: layered(45, 17<<16)},
 		"link":      {mode: 0o777, mtime: at(7), target: "d/deep/a"},
 		"old":       {mode: 0o644, mtime: at(8), body: noise(4, 90_000)},
 		"void":      {mode: dir | 0o755, mtime: at(9)},
@@ -50,11 +52,21 @@ func crashTrees() map[string]forest {
 	second["d/deep/a"] = item{mode: 0o600, mtime: at(10), body: text(5, 3100)}
 	second["new"] = item{mode: 0o644, mtime: at(11), body: noise(6, 700)}
 	delete(third, "old")
-	third["large"] = item{mode: 0o644, mtime: at(12), body: layered(7, 9<<18)}
+	third["large"] = item{mode: 0o644, mtime: at(12), body: layered(80, 17<<16)}
 	third["d/sent"] = item{mode: 0o644, mtime: at(13), body: text(8, 2000)}
+	delete(fourth, "large")
 	fourth["more"] = item{mode: 0o644, mtime: at(14), body: text(9, 10)}
 	return map[string]forest{"first": first, "second": second, "third": third, "fourth": fourth}
-}
+})
+
+// crashLooks is what the trees look like.
+var crashLooks = sync.OnceValue(func() map[string]map[string]look {
+	looks := map[string]map[string]look{}
+	for name, tree := range crashTrees() {
+		looks[name] = itemLooks(tree.items())
+	}
+	return looks
+})
 
 // layered gives n bytes that compress well, with parts that differ by seed.
 func layered(seed byte, n int) []byte {
@@ -70,12 +82,23 @@ func layered(seed byte, n int) []byte {
 func writeSources(t *testing.T, dir string) {
 	t.Helper()
 	trees := crashTrees()
+	for _, name := range []string{"first", "third"} {
+		if large := trees[name]["large"].body; content.Cut(large) == len(large) {
+			t.Fatal("the large files are of one chunk")
+		}
+	}
 	for name, base := range map[string]forest{"first": {}, "second": trees["first"], "fourth": {}} {
 		on := filepath.Join(dir, name)
 		if err := os.Mkdir(on, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		(&layer{t, on, rand.New(rand.NewPCG(1, 2)), base, trees[name]}).write(".", false)
+		tree := trees[name]
+		if name == "second" { // what is large stays below
+			base, tree = maps.Clone(base), maps.Clone(tree)
+			delete(base, "large")
+			delete(tree, "large")
+		}
+		(&layer{t, on, rand.New(rand.NewPCG(1, 2)), base, tree}).write(".", false)
 	}
 	l := newLibrary(t, newMemory(), content.Options{})
 	tree, frames := taken(t, l, stored(t, l, "", trees["third"].items()...).Digest)
@@ -136,39 +159,63 @@ func (s *site) collect(compact int) {
 	s.must(err)
 }
 
-// toil does what a store goes through, until it is killed.
-func (s *site) toil(sources string) {
-	ctx := s.Context()
-	from := func(name string) string { return filepath.Join(sources, name) }
-	ref, err := s.lib.FromDir(ctx, org, "", from("first"), content.DirOptions{})
-	first := s.name("first", ref, err)
-	ref, err = s.lib.FromUpper(ctx, org, first.Digest, from("second"), content.DirOptions{})
-	s.name("second", ref, err)
+// deeds are what a store goes through, one process each.
+var deeds = []func(s *site, sources string){
+	func(s *site, sources string) {
+		ref, err := s.lib.FromDir(s.Context(), org, "", filepath.Join(sources, "first"), content.DirOptions{})
+		s.name("first", ref, err)
+	},
+	func(s *site, sources string) {
+		ref, err := s.lib.FromUpper(s.Context(), org, s.digest("first"), filepath.Join(sources, "second"), content.DirOptions{})
+		s.name("second", ref, err)
+	},
+	func(s *site, sources string) {
+		chunks, err := os.ReadFile(filepath.Join(sources, "chunks"))
+		s.must(err)
+		_, err = s.lib.PutChunks(s.Context(), org, bytes.NewReader(chunks))
+		s.must(err)
+		tree, err := os.ReadFile(filepath.Join(sources, "tree"))
+		s.must(err)
+		ref, err := s.lib.FromEntries(s.Context(), org, s.digest("first"), bytes.NewReader(tree))
+		s.name("third", ref, err)
+	},
+	func(s *site, sources string) { // without an index and a parent all is stored twice
+		l := newLibrary(s, s.store, content.Options{Garbage: garbage{s.book.names}})
+		ref, err := l.FromDir(s.Context(), org, "", filepath.Join(sources, "fourth"), content.DirOptions{})
+		s.name("fourth", ref, err)
+		s.damage(ref.Digest)
+	},
+	func(s *site, _ string) {
+		s.repair()
+		s.must(s.book.write(line{Damage: "repaired"}))
+	},
+	func(s *site, _ string) {
+		s.must(s.book.strike(s.digest("first")))
+		s.must(s.book.strike(s.digest("fourth")))
+		s.collect(0)
+	},
+	func(s *site, _ string) { s.collect(0) },
+}
 
-	chunks, err := os.ReadFile(from("chunks"))
-	s.must(err)
-	_, err = s.lib.PutChunks(ctx, org, bytes.NewReader(chunks))
-	s.must(err)
-	tree, err := os.ReadFile(from("tree"))
-	s.must(err)
-	ref, err = s.lib.FromEntries(ctx, org, first.Digest, bytes.NewReader(tree))
-	s.name("third", ref, err)
+// digest is that of a tree that is named.
+func (s *site) digest(tree string) string {
+	for _, d := range s.book.list() {
+		if s.book.trees[d] == tree {
+			return d
+		}
+	}
+	s.Fatalf("there is no %s tree", tree)
+	return ""
+}
 
-	// Without an index and a parent all is stored twice.
-	ref, err = newLibrary(s, s.store, content.Options{Garbage: garbage{s.book.names}}).FromDir(ctx, org, "", from("fourth"), content.DirOptions{})
-	fourth := s.name("fourth", ref, err)
-	s.damage(fourth.Digest)
+// repair heals what the damage did, as far as it came.
+func (s *site) repair() {
+	s.Helper()
 	done, err := s.check(content.CheckOptions{Read: true, Repair: true})
 	s.must(err)
-	if done.Damaged != 1 || done.Repaired != 1 {
+	if done.Damaged > 1 || done.Repaired != done.Damaged {
 		s.Fatalf("a damaged pack: %+v", done)
 	}
-	s.must(s.book.write(line{Damage: "repaired"}))
-
-	s.must(s.book.strike(first.Digest))
-	s.must(s.book.strike(fourth.Digest))
-	s.collect(0)
-	s.collect(0)
 }
 
 // damage spoils the first segment of the pack that only the tree has.
@@ -196,19 +243,18 @@ func (s *site) check(o content.CheckOptions) (content.Checked, error) {
 }
 
 // whole holds all that is named to what was stored.
-func (s *site) whole(when string) {
+func (s *site) whole() {
 	s.Helper()
-	trees := crashTrees()
 	for _, d := range s.book.list() {
 		name, to := s.book.trees[d], s.TempDir()
 		if err := s.lib.Checkout(s.Context(), org, d, to); err != nil {
-			s.Errorf("%s: the %s tree: %v", when, name, err)
-		} else if diff := cmp.Diff(itemLooks(trees[name].items()), folderLooks(s, to)); diff != "" {
-			s.Errorf("%s: the %s tree (-want +got):\n%s", when, name, diff)
+			s.Errorf("the %s tree: %v", name, err)
+		} else if diff := cmp.Diff(crashLooks()[name], folderLooks(s, to)); diff != "" {
+			s.Errorf("the %s tree (-want +got):\n%s", name, diff)
 		}
 	}
-	if done, err := s.check(content.CheckOptions{Read: true}); err != nil || done.Damaged != 0 {
-		s.Errorf("%s: Check gives %+v, %v", when, done, err)
+	if done, err := s.check(content.CheckOptions{}); err != nil || done.Damaged != 0 {
+		s.Errorf("Check gives %+v, %v", done, err)
 	}
 }
 
@@ -227,18 +273,17 @@ func (s *site) recover(sources string) {
 		s.Errorf("temporary files are left: %v, %v", left, err)
 	}
 	if s.book.damage == "done" {
-		if done, err := s.check(content.CheckOptions{Read: true, Repair: true}); err != nil || done.Repaired != done.Damaged {
-			s.Errorf("a damaged pack: %+v, %v", done, err)
-		}
+		s.repair()
 	}
-	s.whole("at once")
+	s.whole()
 	ref, err := s.lib.FromDir(s.Context(), org, "", filepath.Join(sources, "first"), content.DirOptions{})
 	s.name("first", ref, err)
-	s.whole("after a commit")
 	for range 2 {
 		s.collect(100)
 	}
-	s.whole("after collections")
+	if done, err := s.check(content.CheckOptions{Read: true}); err != nil || done.Damaged != 0 {
+		s.Errorf("after collections Check gives %+v, %v", done, err)
+	}
 	if diff := exact(s, s.lib, s.book.names, s.keys()); diff != "" {
 		s.Errorf("what is stored (-want +got):\n%s", diff)
 	}
@@ -249,67 +294,97 @@ func (s *site) recover(sources string) {
 // collections, having nothing else.
 func TestCrashes(t *testing.T) {
 	if dir := os.Getenv(crashSite); dir != "" {
+		number, err := strconv.Atoi(os.Getenv(crashDeed))
 		s := openSite(t, dir)
-		s.toil(os.Getenv(crashSources))
+		s.must(err)
+		deeds[number](s, os.Getenv(crashSources))
 		s.close()
 		return
 	}
 	t.Parallel()
 	sources := t.TempDir()
 	writeSources(t, sources)
-	var next, kills atomic.Int64
-	var workers sync.WaitGroup
-	for range 2 {
-		workers.Go(func() {
-			for !t.Failed() {
-				n := int(next.Add(1))
-				if !crashOnce(t, sources, n) {
-					return
-				}
-				kills.Add(1)
-			}
-		})
-	}
-	workers.Wait()
-	t.Logf("killed %d times", kills.Load())
-	if kills.Load() < 50 {
-		t.Errorf("the child ran through after %d steps", kills.Load())
+	site := t.TempDir()
+	for number := range deeds {
+		c := &crashes{T: t, sources: sources, from: site, deed: number}
+		var workers sync.WaitGroup
+		for range 2 {
+			workers.Go(c.work)
+		}
+		workers.Wait()
+		if t.Failed() {
+			t.Fatalf("in deed %d", number)
+		}
+		if c.kills.Load() < 4 {
+			t.Errorf("deed %d was done after %d steps", number, c.kills.Load())
+		}
+		site = c.done
 	}
 }
 
-// crashOnce kills a child after n steps and looks at what it left; false where
-// the child ran through.
-func crashOnce(t *testing.T, sources string, n int) bool {
-	base, err := os.MkdirTemp(t.TempDir(), "crash")
-	if err != nil {
-		t.Error(err)
-		return false
+// crashes kills processes that do one deed.
+type crashes struct {
+	*testing.T
+	sources string
+	from    string // the site before
+	deed    int
+	next    atomic.Int64 // step after which the last process was killed
+	kills   atomic.Int64
+
+	mu   sync.Mutex // guards done
+	done string     // the site after
+}
+
+func (c *crashes) work() {
+	for !c.Failed() {
+		base, err := os.MkdirTemp(c.TempDir(), "crash")
+		if err == nil {
+			err = c.once(base, int(c.next.Add(1)))
+		}
+		if err != nil {
+			c.Error(err)
+		}
+		if c.mu.Lock(); c.done != "" {
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
 	}
+}
+
+// once kills a process after n steps and looks at what it left.
+func (c *crashes) once(base string, n int) error {
 	dir := filepath.Join(base, "site")
-	child := traced{dir: dir, left: n, env: []string{crashSite + "=" + dir, crashSources + "=" + sources, "TMPDIR=" + base}}
-	output := filepath.Join(base, "output")
-	if err := errors.Join(os.Mkdir(dir, 0o700), child.run(output)); err != nil {
-		text, _ := os.ReadFile(output)
-		t.Errorf("the child, to be killed at step %d: %v\n%s", n, err, text)
-		return false
+	if err := os.CopyFS(dir, os.DirFS(c.from)); err != nil {
+		return err
 	}
+	child := traced{dir: dir, left: n, env: []string{
+		crashSite + "=" + dir, crashSources + "=" + c.sources, crashDeed + "=" + strconv.Itoa(c.deed), "TMPDIR=" + base,
+	}}
+	output := filepath.Join(base, "output")
+	if err := child.run(output); err != nil {
+		text, _ := os.ReadFile(output)
+		return fmt.Errorf("the process to be killed at step %d: %w\n%s", n, err, text)
+	}
+	if child.left > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.done = dir
+		return nil
+	}
+	c.kills.Add(1)
 	if n%3 == 0 {
 		if err := os.RemoveAll(filepath.Join(dir, "index")); err != nil {
-			t.Error(err)
+			return err
 		}
 	}
-	ok := t.Run(fmt.Sprint(n), func(t *testing.T) {
+	ok := c.Run(fmt.Sprintf("%d-%d", c.deed, n), func(t *testing.T) {
 		s := openSite(t, dir)
 		defer s.close()
-		s.recover(sources)
+		s.recover(c.sources)
 	})
 	if !ok {
-		t.Errorf("it was killed after step %d: %s", n, strings.Join(child.steps[max(0, len(child.steps)-6):], "; "))
+		return fmt.Errorf("it was killed after step %d: %s", n, strings.Join(child.steps[max(0, len(child.steps)-6):], "; "))
 	}
-	if err := os.RemoveAll(base); err != nil {
-		t.Error(err)
-	}
-	return child.left == 0
+	return os.RemoveAll(base)
 }
-
-

@@ -20,9 +20,9 @@ type traced struct {
 	env  []string
 	left int // steps until then; what remains when it ended by itself
 
-	steps   []string           // that were taken
-	pending map[int]string     // by thread, the step that it is in
-	written map[string]int     // how often, temporary files
+	steps   []string       // that were taken
+	pending map[int]string // by thread, the step that it is in
+	written map[string]int // how often, temporary files
 	killed  bool
 }
 
@@ -33,7 +33,6 @@ var changingCalls = map[uint64]struct {
 	at   bool
 }{
 	unix.SYS_WRITE: {"write", false}, unix.SYS_PWRITE64: {"write", false}, unix.SYS_FTRUNCATE: {"truncate", false},
-	unix.SYS_FSYNC: {"sync", false}, unix.SYS_FDATASYNC: {"sync", false},
 	unix.SYS_OPENAT: {"create", true}, unix.SYS_MKDIRAT: {"mkdir", true}, unix.SYS_LINKAT: {"link", true},
 	unix.SYS_RENAMEAT: {"rename", true}, unix.SYS_RENAMEAT2: {"rename", true}, unix.SYS_UNLINKAT: {"unlink", true},
 }
@@ -136,18 +135,18 @@ func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 }
 
 // step names the step that a call is, "" where it is none. Of the writes to a
-// temporary file the first two count: those between and the last, which is
-// followed by a sync, leave the same.
+// temporary file the first two count, as the others leave what can be told from
+// that by its length alone. Syncs leave nothing that a process could tell.
 func (c *traced) step(pid int, call *callInfo) string {
 	change, ok := changingCalls[call.Number]
-	if !ok || call.Number == unix.SYS_OPENAT && call.Args[2]&unix.O_CREAT == 0 {
+	if !ok {
 		return ""
 	}
 	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, int32(call.Args[0])))
 	if change.at {
 		path = filepath.Join(path, textAt(pid, call.Args[1]))
 	}
-	if !strings.HasPrefix(path, c.dir) {
+	if !strings.HasPrefix(path, c.dir) || call.Number == unix.SYS_OPENAT && !creates(path, call.Args[2]) {
 		return ""
 	}
 	if change.name == "write" && strings.HasPrefix(path, c.dir+"/blobs/tmp/") {
@@ -156,6 +155,12 @@ func (c *traced) step(pid int, call *callInfo) string {
 		}
 	}
 	return change.name + " " + strings.TrimPrefix(path, c.dir+"/")
+}
+
+// creates tells whether opening a file changes something.
+func creates(path string, flags uint64) bool {
+	_, err := os.Lstat(path)
+	return flags&unix.O_TRUNC != 0 || flags&unix.O_CREAT != 0 && err != nil
 }
 
 // textAt reads a text in the memory of a process.
