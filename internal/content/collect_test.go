@@ -334,28 +334,30 @@ func (w *world) collect(l *content.Library) content.Collected {
 	return done
 }
 
-// exact tells what the store has that it should not, and lacks.
-func (w *world) exact() string {
+// exact tells what the store has that it should not, and lacks: keys are all
+// that are in it.
+func exact(t fataler, l *content.Library, n *names, keys []string) string {
+	ctx := context.Background()
 	want, got := map[string]bool{}, map[string]bool{}
-	for _, d := range w.names.list() {
+	for _, d := range n.list() {
 		want["tree "+d] = true
-		segments, err := w.plain.LiveSegments(w.ctx, org, d)
+		segments, err := l.LiveSegments(ctx, org, d)
 		if err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
 		for _, s := range segments {
 			want[s] = true
 		}
 	}
-	for _, key := range w.store.keys() {
+	for _, key := range keys {
 		if rest, ok := strings.CutPrefix(key, org+"/manifests/"); ok {
 			digest, _, _ := strings.Cut(rest, ".")
 			got["tree "+digest] = true
 			continue
 		}
-		segments, err := w.plain.StoredSegments(w.ctx, key)
+		segments, err := l.StoredSegments(ctx, key)
 		if err != nil {
-			w.t.Fatal(err)
+			t.Fatal(err)
 		}
 		for _, s := range segments {
 			if got[s] {
@@ -363,6 +365,9 @@ func (w *world) exact() string {
 			}
 			got[s] = true
 		}
+	}
+	if maps.Equal(want, got) {
+		return ""
 	}
 	return cmp.Diff(want, got)
 }
@@ -432,7 +437,7 @@ func TestCollections(t *testing.T) {
 		w.collect(w.lib)
 		w.collect(w.lib)
 		w.check()
-		if diff := w.exact(); diff != "" {
+		if diff := exact(rt, w.plain, w.names, w.store.keys()); diff != "" {
 			rt.Fatalf("what is stored (-want +got):\n%s", diff)
 		}
 		w.collect(w.lib) // forgets the roots

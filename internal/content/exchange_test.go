@@ -121,12 +121,13 @@ func hashesOf(frames []wire.Frame) (all [][32]byte) {
 	return all
 }
 
-// some is a tree with everything: a large file, equal ones, links.
+// some is a tree with everything: a large file, one that is larger than a chunk
+// must be and has no place for a cut, equal ones, links.
 func some(t testing.TB) []byte {
 	return tarOf(t,
 		item{name: "a/"}, item{name: "a/large", body: noise(1, 5<<20)}, item{name: "a/one", body: text(1, 3000)},
 		item{name: "a/same", body: text(1, 3000)}, item{name: "b", body: nil}, item{name: "c", target: "a/one"},
-		item{name: "middle", body: text(3, 1<<20)}, item{name: "z/", mode: 0o700},
+		item{name: "middle", body: text(3, 1<<20)}, item{name: "uncut", body: make([]byte, 3<<19)}, item{name: "z/", mode: 0o700},
 	)
 }
 

@@ -218,7 +218,7 @@ func wellCut(e *entry) bool {
 			return false
 		}
 	}
-	return len(e.chunks) > 1
+	return true // also with one chunk: one of up to maxChunk may have no place for a cut
 }
 
 // resolve finds the places of a file's chunks.
