@@ -109,9 +109,9 @@ func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	switch signal {
 	case unix.SIGTRAP, unix.SIGSTOP: // a thread began
 		return 0, nil
+	case unix.SIGTRAP | 0x80: // a system call
 	default:
 		return int(signal), nil
-	case unix.SIGTRAP | 0x80:
 	}
 	var call callInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(call), uintptr(unsafe.Pointer(&call)), 0, 0)

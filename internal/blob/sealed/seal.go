@@ -61,7 +61,7 @@ func (s *sealer) next(dst []byte) []byte {
 	}
 	n, err := fill(s.r, s.plain[have:])
 	n += have
-	if err != nil && err != io.EOF { // one that is wrapped is a fault of the reader
+	if err != nil && err != io.EOF { //nolint:errorlint // one that is wrapped is a fault of the reader
 		s.err = err
 		return nil
 	}
