@@ -1,7 +1,6 @@
 package service_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -75,19 +74,10 @@ func stacked(t *testing.T, h *installation.Host) (n int) {
 	return n
 }
 
-// printed is what a run wrote.
+// printed are the lines that a run wrote.
 func printed(t *testing.T, c *client.Client, run string) []string {
 	t.Helper()
-	text := ""
-	for e, err := range c.Runs.Events(t.Context(), run, 0) {
-		installation.Check(t, err)
-		var data stint.OutputData
-		if e.Type == stint.EventOutput {
-			installation.Check(t, json.Unmarshal(e.Data, &data))
-			text += data.Content
-		}
-	}
-	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(text), "\n"))
+	return slices.Sorted(strings.SplitSeq(strings.TrimSpace(output(t, c, run)), "\n"))
 }
 
 // stored lists a version of the artifact out as the agent's listing does.

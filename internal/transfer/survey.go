@@ -12,6 +12,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/stint-dev/stint/internal/cli/folder"
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/transfer/wire"
 )
@@ -34,7 +35,7 @@ func (p *pull) survey(ctx context.Context) error {
 	p.places = map[wire.Hash]location{}
 	s := &survey{pull: p, cache: openCache(p.o.Cache)}
 	defer s.cache.close()
-	err := fs.WalkDir(p.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(folder.Files(p.root), ".", func(name string, d fs.DirEntry, err error) error {
 		if d != nil && name != "." && errors.Is(err, fs.ErrPermission) {
 			return fs.SkipDir // it is written anew, or is not ours to look at
 		}

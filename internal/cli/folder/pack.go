@@ -69,7 +69,7 @@ func (f *Folder) list(ctx context.Context) error {
 // Entries. An error of visit ends it.
 func Walk(ctx context.Context, root *os.Root, visit func(path string, d fs.DirEntry) error) error {
 	var ignore Ignore
-	return fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(Files(root), ".", func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -1,0 +1,354 @@
+package service_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/transfer"
+)
+
+// everything prints all that can be seen of the working folder.
+const everything = `{ find . -mindepth 1 -printf '%p\0%m\0%T@\0%y\0%l\0'; printf '\0'; find . -type f -print0 | xargs -0 -r sha256sum -z; } | base64`
+
+// sight is what everything printed: of each path the mode, time, kind, target
+// and sum.
+type sight map[string][5]string
+
+func seen(t *testing.T, printed string) sight {
+	t.Helper()
+	text, err := base64.StdEncoding.DecodeString(strings.ReplaceAll(strings.TrimSpace(printed), "\n", ""))
+	if err != nil {
+		t.Fatalf("%v in %q", err, printed)
+	}
+	fields := strings.Split(string(text), "\x00")
+	s := sight{}
+	for ; len(fields) > 5 && fields[0] != ""; fields = fields[5:] {
+		s[fields[0]] = [5]string(append(slices.Clone(fields[1:5]), ""))
+	}
+	for _, f := range fields[1:] {
+		if sum, path, ok := strings.Cut(f, "  "); ok {
+			e := s[path]
+			e[4] = sum
+			s[path] = e
+		}
+	}
+	return s
+}
+
+func look(t *testing.T, dir string) sight {
+	t.Helper()
+	return seen(t, shell(t, dir, everything))
+}
+
+func shell(t *testing.T, dir, script string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", script)
+	cmd.Dir = dir
+	var errors bytes.Buffer
+	cmd.Stderr = &errors
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("sh: %v\n%s", err, &errors)
+	}
+	return string(out)
+}
+
+// seconds is what a zip can hold of it.
+func (s sight) seconds() sight {
+	s = maps.Clone(s)
+	for p, e := range s {
+		e[1], _, _ = strings.Cut(e[1], ".")
+		s[p] = e
+	}
+	return s
+}
+
+var strangeNames = []string{
+	"a", "b", "c.txt", "Makefile", "new\nline", "-rf", "...", " ", "\x1b[31mred", "cr\r", "$(id)", "'\"", `a\b`, "\u202eexe.gpj",
+	"\xff\xfe", "%2e%2e", ".hidden", "*", "é", "e\u0301", strings.Repeat("n", 120), "~", "#",
+}
+
+// changer writes shell scripts that change a folder at random.
+type changer struct {
+	*rand.Rand
+	paths []string // that the folder had at first, and what came since
+}
+
+// script makes n changes. What cannot be done is left undone.
+func (c *changer) script(n int) string {
+	var b strings.Builder
+	b.WriteString("set +e\n{\n")
+	for range n {
+		b.WriteString(c.change() + "\n")
+	}
+	b.WriteString("} 2>/dev/null\n:\n")
+	return b.String()
+}
+
+func (c *changer) old() string {
+	if len(c.paths) == 0 {
+		return quoted("./none")
+	}
+	return quoted(c.paths[c.IntN(len(c.paths))])
+}
+
+// fresh is a path in a folder, or in what may be one.
+func (c *changer) fresh() string {
+	dir := "."
+	if len(c.paths) > 0 && c.IntN(3) > 0 {
+		dir = c.paths[c.IntN(len(c.paths))]
+	}
+	if strings.Count(dir, "/") > 4 || len(dir) > 600 {
+		dir = "."
+	}
+	p := "./" + path.Join(dir, strangeNames[c.IntN(len(strangeNames))])
+	c.paths = append(c.paths, p)
+	return quoted(p)
+}
+
+func (c *changer) time() string {
+	return fmt.Sprintf("@%d.%09d", 1_000_000_000+c.IntN(700_000_000), c.IntN(1_000_000_000))
+}
+
+func (c *changer) change() string {
+	mode := []string{"644", "600", "755", "700", "751"}[c.IntN(5)]
+	switch c.IntN(14) {
+	case 0:
+		return "mv -T " + c.old() + " " + c.fresh()
+	case 1:
+		return "rm -rf " + c.old()
+	case 2:
+		return "printf more >>" + c.old()
+	case 3, 4:
+		p := c.fresh()
+		return fmt.Sprintf("printf %%s-%d%04d %s >%s; %s", c.IntN(9), c.IntN(9999), p, p, chmod(mode, p))
+	case 5:
+		return fmt.Sprintf("head -c %d /dev/urandom >%s", c.IntN(9000), c.fresh())
+	case 6:
+		return chmod(mode, c.old())
+	case 7:
+		return "touch -h -d " + c.time() + " " + c.old()
+	case 8:
+		return "ln -sfn " + c.old() + " " + c.fresh()
+	case 9, 10:
+		p := c.fresh()
+		return "mkdir -p " + p + "; " + chmod(mode, p)
+	case 11:
+		return "cp -aT " + c.old() + " " + c.fresh()
+	case 12:
+		return "true >" + c.fresh()
+	default: // another content of the same length and time
+		p := c.old()
+		return fmt.Sprintf(`if test -s %s -a -f %s; then touch -r %s /tmp/time.$$; printf %d | dd of=%s conv=notrunc; touch -r /tmp/time.$$ %s; fi`, p, p, p, c.IntN(9), p, p)
+	}
+}
+
+// chmod leaves folders open to their owner.
+func chmod(mode, p string) string {
+	return fmt.Sprintf("chmod %s %s; test -d %s && chmod u+x %s", mode, p, p, p)
+}
+
+// quoted is a path as a shell reads it, whatever its bytes.
+func quoted(p string) string {
+	var b strings.Builder
+	for i := range len(p) {
+		fmt.Fprintf(&b, `\%03o`, p[i])
+	}
+	return `"$(printf '` + b.String() + `')"`
+}
+
+// TestFilesComeBackAsTheyWere changes random trees on both sides and carries
+// them in every way that there is, by way of every storage: what comes is what
+// was, to the byte, the mode and the nanosecond.
+func TestFilesComeBackAsTheyWere(t *testing.T) {
+	t.Parallel()
+	for name, start := range map[string]func(*testing.T) *installation.Host{
+		"folder":    func(t *testing.T) *installation.Host { return installation.New(t, "--parked", "1") },
+		"encrypted": func(t *testing.T) *installation.Host { return installation.New(t, "--parked", "1", "--encrypt-storage", "on") },
+		"bucket": func(t *testing.T) *installation.Host {
+			server := bucketServer(t)
+			installation.Check(t, server.NewBucket("bucket"))
+			h := installation.New(t, "--parked", "1", "--storage", server.URL("bucket"), "--database", pgtest.URL(t))
+			h.Env = server.Env()
+			return h
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := start(t)
+			h.Start()
+			c := h.Login(t, "acme")
+			installation.Agent(t, c, "shell", "")
+			tree, err := c.Artifacts.Create(t.Context(), "tree")
+			installation.Check(t, err)
+			seed := uint64(time.Now().UnixNano())
+			t.Logf("seed %d", seed)
+			w := &way{T: t, c: c, tree: tree.ID, dir: t.TempDir(), caches: t.TempDir(), random: rand.New(rand.NewPCG(seed, 0))}
+			w.push(80, `head -c 3200000 /dev/urandom >large; head -c 1600000 /dev/zero >zeros`)
+			for round := range 3 {
+				w.run(25, fmt.Sprintf(`printf %d | dd of=large bs=1 seek=%d conv=notrunc 2>/dev/null`, round, 900_000*round))
+				w.push(10, "")
+			}
+			w.run(0, "")
+		})
+	}
+}
+
+// way is a tree on its way through a service, and a folder that holds what it
+// should be.
+type way struct {
+	*testing.T
+	c           *client.Client
+	tree        string
+	dir, caches string
+	random      *rand.Rand
+	want        sight
+}
+
+func (w *way) script(n int, more string) string {
+	c := &changer{w.random, slices.Sorted(maps.Keys(w.want))}
+	return more + "\n" + c.script(n)
+}
+
+func (w *way) remote(version string) transfer.Tree {
+	return transfer.Tree{Client: w.c, Trees: w.c.Artifacts, ID: w.tree, Version: version}
+}
+
+// push changes the folder and makes it the new version.
+func (w *way) push(n int, more string) {
+	w.Helper()
+	shell(w.T, w.dir, w.script(n, more))
+	w.want = look(w.T, w.dir)
+	_, err := transfer.Push(w.Context(), w.remote(""), w.dir, transfer.PushOptions{Cache: filepath.Join(w.caches, "cache")})
+	installation.Check(w.T, err)
+	w.same("download after a push", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
+}
+
+// run lets an agent change the tree, and takes it back in every way.
+func (w *way) run(n int, more string) {
+	w.Helper()
+	prompt := everything + "; echo \\#\n" + w.script(n, more) + everything
+	r := installation.Ended(w.T, w.c, installation.Create(w.T, w.c, stint.NewRun{Prompt: prompt, ArtifactName: "tree"}).ID)
+	if r.Status != stint.Completed {
+		w.Fatalf("the run is %s: %v", r.Status, *r.Error)
+	}
+	before, after, _ := strings.Cut(output(w.T, w.c, r.ID), "#\n")
+	w.same("before the run", seen(w.T, before), w.want)
+	w.want = seen(w.T, after)
+	empty := w.TempDir()
+	for dir, cache := range map[string]string{empty: "", w.dir: "cache"} { // the latter holds the older version
+		if cache != "" {
+			cache = filepath.Join(w.caches, cache)
+		}
+		_, err := transfer.Pull(w.Context(), w.remote(""), dir, transfer.PullOptions{Delete: true, Cache: cache})
+		installation.Check(w.T, err)
+		w.same("pull", look(w.T, dir), w.want)
+	}
+	w.same("tar.gz", w.unpacked("tar.gz", "tar -xzpf - -C"), w.want)
+	w.same("tar", w.listed("tar", tarReader), w.want)
+	w.same("zip", w.listed("zip", zipReader), w.want.seconds())
+}
+
+func (w *way) same(how string, got, want sight) {
+	w.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.Fatalf("%s (-want +got):\n%s", how, diff)
+	}
+}
+
+func (w *way) download(format string) *bytes.Buffer {
+	w.Helper()
+	var b bytes.Buffer
+	_, err := w.c.Artifacts.DownloadAs(w.Context(), w.tree, "", format, &b)
+	installation.Check(w.T, err)
+	return &b
+}
+
+// unpacked downloads an archive and gives it to a program that takes a folder.
+func (w *way) unpacked(format, program string) sight {
+	w.Helper()
+	dir := w.TempDir()
+	cmd := exec.CommandContext(w.Context(), "sh", "-c", program+" "+dir)
+	cmd.Stdin = w.download(format)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.Fatalf("%s: %v\n%s", program, err, out)
+	}
+	return look(w.T, dir)
+}
+
+// Readers of Python list a tar, or a zip, as everything does a folder.
+const (
+	archiveReader = `
+import base64, hashlib, struct, sys, tarfile, zipfile
+out = sums = b""
+def entry(path, mode, time, kind, target, body):
+    global out, sums
+    path = b"./" + path.rstrip(b"/")
+    out += b"\0".join([path, b"%o" % mode, time.encode(), kind, target, b""])
+    if kind == b"f": sums += hashlib.sha256(body).hexdigest().encode() + b"  " + path + b"\0"
+`
+	tarReader = archiveReader + `
+def raw(text): return text.encode("utf-8", "surrogateescape")
+with tarfile.open(sys.argv[1]) as archive:
+    for i in archive:
+        seconds, _, digits = i.pax_headers.get("mtime", str(i.mtime)).partition(".")
+        kind = b"d" if i.isdir() else b"l" if i.issym() else b"f"
+        body = archive.extractfile(i).read() if kind == b"f" else b""
+        entry(raw(i.name), i.mode, seconds + "." + digits.ljust(10, "0"), kind, raw(i.linkname), body)
+print(base64.b64encode(out + b"\0" + sums).decode())`
+	zipReader = archiveReader + `
+archive = zipfile.ZipFile(sys.argv[1])
+for i in archive.infolist():
+    mode, body = i.external_attr >> 16, archive.read(i)
+    kind = {0o100000: b"f", 0o040000: b"d", 0o120000: b"l"}[mode & 0o170000]
+    assert i.extra[:2] == b"UT"
+    name = i.orig_filename.encode("utf-8" if i.flag_bits & 0x800 else "cp437")
+    entry(name, mode & 0o777, str(struct.unpack("<i", i.extra[5:9])[0]), kind, body if kind == b"l" else b"", body)
+print(base64.b64encode(out + b"\0" + sums).decode())`
+)
+
+// listed downloads an archive and gives it to a program of Python.
+func (w *way) listed(format, program string) sight {
+	w.Helper()
+	file := filepath.Join(w.TempDir(), "archive")
+	installation.Check(w.T, os.WriteFile(file, w.download(format).Bytes(), 0o600))
+	out, err := exec.CommandContext(w.Context(), "python3", "-c", program, file).CombinedOutput()
+	if err != nil {
+		w.Fatalf("python3: %v\n%s", err, out)
+	}
+	return seen(w.T, string(out))
+}
+
+// output is what a run wrote.
+func output(t *testing.T, c *client.Client, run string) string {
+	t.Helper()
+	var text strings.Builder
+	for e, err := range c.Runs.Events(t.Context(), run, 0) {
+		installation.Check(t, err)
+		var data stint.OutputData
+		if e.Type == stint.EventOutput {
+			installation.Check(t, json.Unmarshal(e.Data, &data))
+			text.WriteString(data.Content)
+		}
+	}
+	return text.String()
+}
