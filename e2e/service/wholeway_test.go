@@ -181,8 +181,10 @@ func quoted(p string) string {
 func TestFilesComeBackAsTheyWere(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(*testing.T) *installation.Host{
-		"folder":    func(t *testing.T) *installation.Host { return installation.New(t, "--parked", "1") },
-		"encrypted": func(t *testing.T) *installation.Host { return installation.New(t, "--parked", "1", "--encrypt-storage", "on") },
+		"folder": func(t *testing.T) *installation.Host { return installation.New(t, "--parked", "1") },
+		"encrypted": func(t *testing.T) *installation.Host {
+			return installation.New(t, "--parked", "1", "--encrypt-storage", "on")
+		},
 		"bucket": func(t *testing.T) *installation.Host {
 			server := bucketServer(t)
 			installation.Check(t, server.NewBucket("bucket"))
