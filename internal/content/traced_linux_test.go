@@ -107,11 +107,11 @@ func (c *traced) follow(pid int) (status unix.WaitStatus, err error) {
 // stopped looks why a thread stands still and gives the signal to go on with.
 func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	switch signal {
+	case unix.SIGTRAP | 0x80: // at a system call
 	case unix.SIGTRAP, unix.SIGSTOP: // a thread began
 		return 0, nil
 	default:
 		return int(signal), nil
-	case unix.SIGTRAP | 0x80:
 	}
 	var call callInfo
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(thread), unsafe.Sizeof(call), uintptr(unsafe.Pointer(&call)), 0, 0)
