@@ -95,7 +95,7 @@ type changer struct {
 // script makes n changes. What cannot be done is left undone.
 func (c *changer) script(n int) string {
 	var b strings.Builder
-	b.WriteString("set +e\n{\n")
+	b.WriteString("{ true\n")
 	for range n {
 		b.WriteString(c.change() + "\n")
 	}

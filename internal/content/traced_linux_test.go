@@ -107,6 +107,7 @@ func (c *traced) follow(pid int) (status unix.WaitStatus, err error) {
 // stopped looks why a thread stands still and gives the signal to go on with.
 func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	switch signal {
+	case unix.SIGTRAP | 0x80: // at a system call
 	case unix.SIGTRAP, unix.SIGSTOP: // a thread began
 		return 0, nil
 	case unix.SIGTRAP | 0x80: // a system call

@@ -16,7 +16,9 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"syscall"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 )
 
@@ -81,9 +83,20 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 		return err
 	}
 	if err := s.put(ctx, key, r, size); err != nil {
-		return fmt.Errorf("storing %s: %w", key, err)
+		return fmt.Errorf("storing %s: %w", key, explained(err))
 	}
 	return nil
+}
+
+// explained tells the user of a disk that is full.
+func explained(err error) error {
+	if !errors.Is(err, syscall.ENOSPC) {
+		return err
+	}
+	return &stint.Error{
+		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Message: "The disk that files are stored on is full. Try again once the operator has made room.",
+	}
 }
 
 func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) (err error) {

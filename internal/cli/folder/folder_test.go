@@ -46,6 +46,21 @@ func plant(t *testing.T, files tree) string {
 	return dir
 }
 
+// TestAnyNames: also folders may have names that are no UTF-8.
+func TestAnyNames(t *testing.T) {
+	t.Parallel()
+	f, err := folder.Open(t.Context(), plant(t, tree{"\xff\xfe/\xfd": "x", "a\nb/c\\d": "y", "z": "z"}))
+	must(t, err)
+	defer f.Close()
+	var got []string
+	for _, e := range f.Entries() {
+		got = append(got, e.Path)
+	}
+	if diff := cmp.Diff([]string{"a\nb", "a\nb/c\\d", "z", "\xff\xfe", "\xff\xfe/\xfd"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // unpack reads an archive as such a map, and the headers by their names.
 func unpack(t *testing.T, b []byte) (tree, map[string]*tar.Header) {
 	t.Helper()

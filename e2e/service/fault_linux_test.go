@@ -1,0 +1,114 @@
+package service_test
+
+import (
+	"math/rand/v2"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/blob/s3/s3test"
+	"github.com/stint-dev/stint/internal/transfer"
+)
+
+// TestABucketThatFailsAtARunsEnd breaks what is written when a run ends: either
+// the run completes with all that it made, or it failed and says why.
+func TestABucketThatFailsAtARunsEnd(t *testing.T) {
+	t.Parallel()
+	server := bucketServer(t)
+	installation.Check(t, server.NewBucket("bucket"))
+	h := installation.New(t, "--storage", server.URL("bucket"), "--gc-every", "0")
+	h.Env = server.Env()
+	h.Start()
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", "")
+	for _, end := range []struct {
+		how    string
+		fault  func(call int) s3test.Fault
+		status stint.Status
+	}{
+		{"well", nil, stint.Completed},
+		{"refused", func(call int) s3test.Fault { return []s3test.Fault{s3test.Refuse, s3test.None}[call%2] }, stint.Completed},
+		{"broken", func(call int) s3test.Fault { return []s3test.Fault{s3test.Half, s3test.Lose, s3test.None}[call%3] }, stint.Completed},
+		{"denied", func(int) s3test.Fault { return s3test.Deny }, stint.Failed},
+	} {
+		calls := 0
+		server.Break(func(_ int, r *http.Request) s3test.Fault {
+			if r.Method != http.MethodPut || end.fault == nil {
+				return s3test.None
+			}
+			calls++
+			return end.fault(calls)
+		})
+		n := stint.NewRun{Prompt: "head -c 300000 /dev/urandom >" + end.how + "; mkdir -p d; echo " + end.how + " >d/last; " + listing, ArtifactName: "out"}
+		r := installation.Ended(t, c, installation.Create(t, c, n).ID)
+		server.Break(nil)
+		if r.Status != end.status || r.Status == stint.Failed && (r.Error == nil || *r.Error == "") {
+			t.Errorf("%s: the run is %s: %v", end.how, r.Status, r.Error)
+			continue
+		}
+		if r.Status == stint.Failed {
+			t.Logf("%s: %s", end.how, *r.Error)
+			continue
+		}
+		if got, want := stored(t, c, *r.ArtifactVersion), printed(t, c, r.ID); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s: the version has %q, the agent saw %q", end.how, got, want)
+		}
+	}
+	sound(t, h)
+}
+
+// sound collects at once and holds the storage to being whole and having nothing
+// else.
+func sound(t *testing.T, h *installation.Host) {
+	t.Helper()
+	for _, args := range [][]string{{"gc", "--grace", "0"}, {"fsck", "--json"}} {
+		out, err := exec.CommandContext(t.Context(), installation.Binary(t), append(args, "--data", h.Data)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("stint %s: %v\n%s", args[0], err, out)
+		}
+		if args[0] == "fsck" && !regexp.MustCompile(`"orphans":0\b.*"damaged":0\b`).Match(out) {
+			t.Errorf("fsck says:\n%s", out)
+		}
+	}
+}
+
+// TestAFullDisk pushes more than the disk of the storage holds.
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	disk := t.TempDir()
+	installation.Check(t, unix.Mount("disk", disk, "tmpfs", 0, "size=12m"))
+	t.Cleanup(func() { installation.Check(t, unix.Unmount(disk, unix.MNT_DETACH)) })
+	h := installation.New(t, "--storage", filepath.Join(disk, "blobs"), "--gc-every", "0")
+	h.Start()
+	c := h.Login(t, "acme")
+	tree, err := c.Volumes.Create(t.Context(), "data")
+	installation.Check(t, err)
+	remote := transfer.Tree{Client: c, Trees: c.Volumes, ID: tree.ID}
+	dir := t.TempDir()
+	shell(t, dir, "head -c 3000000 /dev/urandom >fits")
+	_, err = transfer.Push(t.Context(), remote, dir, transfer.PushOptions{})
+	installation.Check(t, err)
+	want := look(t, dir)
+	large := make([]byte, 20_000_000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(large)
+	_, _, err = c.Volumes.Push(apitest.Failing(t.Context()), tree.ID, packed(t, map[string]string{"large": string(large)}), &client.PushOptions{ContentType: "application/x-tar"})
+	if err == nil || !strings.Contains(err.Error(), "The disk that files are stored on is full.") {
+		t.Errorf("a push of more than fits gives %v", err)
+	}
+	sound(t, h)
+	to := t.TempDir()
+	_, err = transfer.Pull(t.Context(), remote, to, transfer.PullOptions{})
+	installation.Check(t, err)
+	if got := look(t, to); len(got) != 1 || got["./fits"] != want["./fits"] {
+		t.Errorf("what was there is %q, want %q", got, want)
+	}
+}
