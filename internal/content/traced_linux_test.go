@@ -110,7 +110,6 @@ func (c *traced) stopped(pid, thread int, signal unix.Signal) (int, error) {
 	case unix.SIGTRAP | 0x80: // at a system call
 	case unix.SIGTRAP, unix.SIGSTOP: // a thread began
 		return 0, nil
-	case unix.SIGTRAP | 0x80: // a system call
 	default:
 		return int(signal), nil
 	}
