@@ -82,9 +82,12 @@ type comparison struct {
 }
 
 // each times f for every keeper, in turn.
-func (c *comparison) each(f func(keeper) error) (map[string]time.Duration, error) {
+func (c *comparison) each(ctx context.Context, f func(keeper) error) (map[string]time.Duration, error) {
 	took := map[string]time.Duration{}
 	for _, k := range c.all {
+		if err := settled(ctx); err != nil {
+			return nil, err
+		}
 		t, err := clocked(func() error { return f(k) })
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", k.name(), err)
@@ -93,6 +96,10 @@ func (c *comparison) each(f func(keeper) error) (map[string]time.Duration, error
 	}
 	return took, nil
 }
+
+// settled waits until everything written is on disk, so that nobody's syncs pay
+// for what others wrote.
+func settled(ctx context.Context) error { return runQuiet(ctx, "sync") }
 
 // row compares our time with those of others. Goals are by their names: how
 // many times as long as we they must take.
@@ -129,7 +136,7 @@ func sortedKeys[V any](m map[string]V) []string {
 
 func (c *comparison) first(ctx context.Context) error {
 	cold := c.l.o.Amounts == nil && !c.l.o.Quick && dropCaches() == nil
-	took, err := c.each(func(k keeper) error {
+	took, err := c.each(ctx, func(k keeper) error {
 		if cold {
 			_ = dropCaches() // worked a moment ago
 		}
@@ -150,7 +157,7 @@ func (c *comparison) second(ctx context.Context) error {
 	if err := c.d.change(ctx); err != nil {
 		return err
 	}
-	took, err := c.each(func(k keeper) error { return k.snapshot(ctx, c.d.dir) })
+	took, err := c.each(ctx, func(k keeper) error { return k.snapshot(ctx, c.d.dir) })
 	goal := 1.5
 	if c.d.large {
 		goal = 2
@@ -190,6 +197,9 @@ func (c *comparison) restores(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if err := settled(ctx); err != nil {
+			return err
+		}
 		if took[k.name()], err = clocked(func() error { return k.restore(ctx, target) }); err != nil {
 			return fmt.Errorf("%s: %w", k.name(), err)
 		}
@@ -200,6 +210,9 @@ func (c *comparison) restores(ctx context.Context) error {
 	if path, err := exec.LookPath("rsync"); err == nil {
 		target, err := c.l.folder()
 		if err != nil {
+			return err
+		}
+		if err := settled(ctx); err != nil {
 			return err
 		}
 		if took["rsync"], err = clocked(func() error { return runQuiet(ctx, path, "-a", c.d.dir+"/", target) }); err != nil {
