@@ -9,6 +9,16 @@ import (
 	"github.com/stint-dev/stint"
 )
 
+// Stat tells what a tree holds, at the cost of reading its root. The Epoch of
+// what it gives is 0.
+func (l *Library) Stat(ctx context.Context, org, digest string) (Ref, error) {
+	m, err := l.manifest(ctx, org, digest)
+	if err != nil {
+		return Ref{}, err
+	}
+	return Ref{Digest: digest, Size: m.root.size, Files: m.root.files}, nil
+}
+
 // Files lists at most limit entries that follow the path after ("" = from the
 // start), in path order, and tells whether more exist. After need not exist.
 func (l *Library) Files(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error) {

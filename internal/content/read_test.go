@@ -305,3 +305,19 @@ func TestPathOrderIsThatOfAWalk(t *testing.T) {
 		}
 	}
 }
+
+func TestStat(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), content.Options{})
+	want := stored(t, l, "", item{name: "d/"}, item{name: "d/a", body: []byte("12345")}, item{name: "b", body: []byte("1")})
+	got, err := l.Stat(t.Context(), org, want.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-stored +read):\n%s", diff)
+	}
+	if _, err := l.Stat(t.Context(), org, strings.Repeat("0", 64)); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("of a tree that is not there: %v", err)
+	}
+}

@@ -40,11 +40,20 @@ func (j *job) mounts() ([]sandbox.Mount, error) {
 }
 
 // workspaceMount lays the workspace that the run goes on from under a layer of
-// its own. Without one, or without overlays, the workspace is a folder, which
-// is shown by a mount only where the agent wants it elsewhere too.
+// its own. A small one, and each without overlays, is a folder, which is shown
+// by a mount only where the agent wants it elsewhere too: it can be filled
+// though the sandbox was prepared before.
 func (j *job) workspaceMount() (m sandbox.Mount, err error) {
 	digest, elsewhere := j.a.Spec.Workspace, j.a.Spec.Definition.ArtifactPath()
-	if !j.overlays || digest == "" {
+	laid := false
+	if j.overlays && digest != "" {
+		tree, err := j.e.c.Library.Stat(j.ctx, j.a.OrgID, digest)
+		if err != nil {
+			return m, err
+		}
+		laid = large(tree)
+	}
+	if !laid {
 		if elsewhere != sandbox.WorkspaceDir {
 			m = sandbox.Mount{Source: j.place.Workspace, Target: elsewhere, Writable: true}
 		}

@@ -94,18 +94,15 @@ func (j *job) storeWorkspace(ctx context.Context) (ref content.Ref, exact bool, 
 	return ref, exact, err
 }
 
-// What is larger is worth to lie ready for a run that goes on from it: smaller
-// trees are checked out as fast.
-const (
-	readyBytes = 1 << 20
-	readyFiles = 200
-)
+// large tells of a tree that it is worth to lie ready for a run that goes on
+// from it: smaller ones are checked out as fast.
+func large(tree content.Ref) bool { return tree.Size >= 1<<20 || tree.Files >= 200 }
 
 // layReady keeps the workspace on disk as the tree that was stored of it, so
 // that a run that goes on from it finds it. The sandbox gives it up before. What
 // fails costs time later, and nothing else.
 func (j *job) layReady(ctx context.Context, ref content.Ref) {
-	if ref.Size < readyBytes && ref.Files < readyFiles || ref.Digest == j.a.Spec.Workspace {
+	if !large(ref) || ref.Digest == j.a.Spec.Workspace {
 		return
 	}
 	if err := j.sandbox.Close(ctx); err != nil {
