@@ -88,10 +88,12 @@ func (c *Config) defaults() {
 
 // Engine is a worker. Run it once.
 type Engine struct {
-	c     Config
-	cache *cache.Cache
-	pool  *pool.Pool
-	work  string // folder of the sandboxes' folders
+	c         Config
+	cache     *cache.Cache
+	forks     *forks
+	checkouts checkouts
+	pool      *pool.Pool
+	work      string // folder of the sandboxes' folders
 
 	reports sync.Map // by driver's name, what it can do here
 
@@ -115,13 +117,15 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err := os.MkdirAll(work, 0o700); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
-	trees, err := cache.Open(filepath.Join(c.Dir, "cache"), c.Library, c.CacheBytes)
+	started := new(forks)
+	written := checkouts{c.Library, started}
+	trees, err := cache.Open(filepath.Join(c.Dir, "cache"), written, c.CacheBytes)
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, cache: trees, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
+	e := &Engine{c: c, forks: started, checkouts: written, cache: trees, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
 	e.pool = pool.New(pool.Config{
-		Driver: c.Driver, Dir: work, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
+		Driver: starter{c.Driver, started}, Dir: work, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
 		Size: c.Parked, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,
 	})
 	return e, nil

@@ -145,5 +145,5 @@ func (j *job) checkout(digest, dir string) error {
 	if digest == "" {
 		return nil
 	}
-	return j.e.c.Library.Checkout(j.ctx, j.a.OrgID, digest, dir)
+	return j.e.checkouts.Checkout(j.ctx, j.a.OrgID, digest, dir)
 }

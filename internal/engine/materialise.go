@@ -94,7 +94,7 @@ func (j *job) prepareSandbox(mounts []sandbox.Mount) error {
 	begin := j.e.c.Now()
 	s := j.place.Spec(j.a.Run.ID)
 	s.Image, s.Resources, s.Mounts, s.Network = j.image, j.resources(), mounts, j.e.networked(j.ctx, j.driver)
-	box, err := j.driver.Prepare(j.ctx, s)
+	box, err := starter{j.driver, j.e.forks}.Prepare(j.ctx, s)
 	if err != nil {
 		return fmt.Errorf("prepare sandbox: %w", err)
 	}

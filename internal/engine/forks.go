@@ -1,0 +1,64 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// forks tells when programs can be run that were just written. A process that is
+// being started has, until it runs its own program, all files of ours open, also
+// those that were being written when it began; Linux runs no program that
+// somebody has open for writing. The zero value is ready for use.
+type forks struct {
+	mu      sync.Mutex // guards current
+	current *sync.WaitGroup
+}
+
+// begin says that processes are about to be started; ended, that they run their
+// own programs.
+func (f *forks) begin() (ended func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current == nil {
+		f.current = new(sync.WaitGroup)
+	}
+	f.current.Add(1)
+	return f.current.Done
+}
+
+// wait returns when all have ended that began before.
+func (f *forks) wait() {
+	f.mu.Lock()
+	before := f.current
+	f.current = nil
+	f.mu.Unlock()
+	if before != nil {
+		before.Wait()
+	}
+}
+
+// starter is a driver whose starts of processes are known.
+type starter struct {
+	sandbox.Driver
+	forks *forks
+}
+
+func (s starter) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	defer s.forks.begin()()
+	return s.Driver.Prepare(ctx, spec)
+}
+
+// checkouts writes trees whose programs can be run at once.
+type checkouts struct {
+	library *content.Library
+	forks   *forks
+}
+
+func (c checkouts) Checkout(ctx context.Context, org, digest, dir string) error {
+	err := c.library.Checkout(ctx, org, digest, dir)
+	c.forks.wait()
+	return err
+}
