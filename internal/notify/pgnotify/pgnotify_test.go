@@ -193,8 +193,8 @@ func TestTooManyTopicsWakeEverybody(t *testing.T) {
 		publisher.Publish(fmt.Sprint("topic ", i))
 	}
 	execute(t, ear, "alter role talker login")
-	if payload := hear(t, ear); !strings.HasSuffix(payload, " *") {
-		t.Errorf("heard %.80q, want everything", payload)
+	// What the bus was about to say when the connection broke comes first.
+	for !strings.HasSuffix(hear(t, ear), " *") {
 	}
 }
 
