@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/stint-dev/stint/internal/content"
@@ -13,30 +15,39 @@ import (
 // those that were being written when it began; Linux runs no program that
 // somebody has open for writing. The zero value is ready for use.
 type forks struct {
-	mu      sync.Mutex // guards current
-	current *sync.WaitGroup
+	mu   sync.Mutex // guards open
+	open map[chan struct{}]struct{}
 }
 
 // begin says that processes are about to be started; ended, that they run their
 // own programs.
 func (f *forks) begin() (ended func()) {
+	start := make(chan struct{})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.current == nil {
-		f.current = new(sync.WaitGroup)
+	if f.open == nil {
+		f.open = map[chan struct{}]struct{}{}
 	}
-	f.current.Add(1)
-	return f.current.Done
+	f.open[start] = struct{}{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.open, start)
+		close(start)
+	}
 }
 
-// wait returns when all have ended that began before.
-func (f *forks) wait() {
+// wait returns when all have ended that began before, or with ctx.
+func (f *forks) wait(ctx context.Context) {
 	f.mu.Lock()
-	before := f.current
-	f.current = nil
+	before := slices.Collect(maps.Keys(f.open))
 	f.mu.Unlock()
-	if before != nil {
-		before.Wait()
+	for _, start := range before {
+		select {
+		case <-start:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -59,6 +70,6 @@ type checkouts struct {
 
 func (c checkouts) Checkout(ctx context.Context, org, digest, dir string) error {
 	err := c.library.Checkout(ctx, org, digest, dir)
-	c.forks.wait()
+	c.forks.wait(ctx)
 	return err
 }

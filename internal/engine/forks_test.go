@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 )
@@ -9,14 +10,16 @@ func TestWaitIsForThoseThatBeganBefore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var f forks
-		f.wait() // for nobody
+		f.wait(t.Context()) // for nobody
 		first, second := f.begin(), f.begin()
-		waited := make(chan struct{})
-		go func() {
-			defer close(waited)
-			f.wait()
-		}()
-		synctest.Wait()
+		waited := make(chan struct{}, 2)
+		for range cap(waited) {
+			go func() {
+				f.wait(t.Context())
+				waited <- struct{}{}
+			}()
+			synctest.Wait()
+		}
 		later := f.begin()
 		first()
 		synctest.Wait()
@@ -26,8 +29,13 @@ func TestWaitIsForThoseThatBeganBefore(t *testing.T) {
 		default:
 		}
 		second()
-		<-waited // not for the later one
+		for range cap(waited) {
+			<-waited // not for the later one
+		}
+		given, giveUp := context.WithCancel(t.Context())
+		giveUp()
+		f.wait(given) // which is over, so it does not wait
 		later()
-		f.wait()
+		f.wait(t.Context())
 	})
 }
