@@ -25,34 +25,48 @@ const (
 // Definition says what an agent is: how it is driven, what it is given and
 // what bounds it. It is pushed as YAML or JSON with these keys.
 type Definition struct {
-	Name         string                     `json:"name,omitempty"`
-	Description  string                     `json:"description,omitempty"`
-	Framework    string                     `json:"framework"`
-	Command      []string                   `json:"command,omitempty"`
-	Image        string                     `json:"image,omitempty"`
-	Instructions string                     `json:"instructions,omitempty"`
-	Model        string                     `json:"model,omitempty"`
-	Provider     *Provider                  `json:"provider,omitempty"`
-	Environment  map[string]string          `json:"environment,omitempty"`
-	Volumes      map[string]VolumeMount     `json:"volumes,omitempty"`
-	Artifact     *ArtifactMount             `json:"artifact,omitempty"`
-	Network      *Network                   `json:"network,omitempty"`
-	Secrets      map[string]BrokeredSecret  `json:"secrets,omitempty"`
-	Resources    *Resources                 `json:"resources,omitempty"`
-	Limits       *Limits                    `json:"limits,omitempty"`
-	Timeout      string                     `json:"timeout,omitempty"`
-	Sandbox      string                     `json:"sandbox,omitempty"`
-	MCPServers   map[string]json.RawMessage `json:"mcpServers,omitempty"`
-	Output       *Output                    `json:"output,omitempty"`
-	Retries      *Retries                   `json:"retries,omitempty"`
-	Placement    *Placement                 `json:"placement,omitempty"`
+	Name         string                    `json:"name,omitempty"`
+	Description  string                    `json:"description,omitempty"`
+	Framework    string                    `json:"framework"`
+	Command      []string                  `json:"command,omitempty"`
+	Image        string                    `json:"image,omitempty"`
+	Instructions string                    `json:"instructions,omitempty"`
+	Model        string                    `json:"model,omitempty"`
+	Provider     *Provider                 `json:"provider,omitempty"`
+	Environment  map[string]string         `json:"environment,omitempty"`
+	Volumes      map[string]VolumeMount    `json:"volumes,omitempty"`
+	Artifact     *ArtifactMount            `json:"artifact,omitempty"`
+	Network      *Network                  `json:"network,omitempty"`
+	Secrets      map[string]BrokeredSecret `json:"secrets,omitempty"`
+	Resources    *Resources                `json:"resources,omitempty"`
+	Limits       *Limits                   `json:"limits,omitempty"`
+	Timeout      string                    `json:"timeout,omitempty"`
+	Sandbox      string                    `json:"sandbox,omitempty"`
+	MCPServers   map[string]MCPServer      `json:"mcpServers,omitempty"`
+	Output       *Output                   `json:"output,omitempty"`
+	Retries      *Retries                  `json:"retries,omitempty"`
+	Placement    *Placement                `json:"placement,omitempty"`
 }
 
-// Provider names the model endpoint of an agent.
+// Provider names the model endpoint of an agent. The agent itself is given
+// another address and a placeholder: the key is put in on the host.
 type Provider struct {
 	Type    string     `json:"type,omitempty"`
 	BaseURL string     `json:"baseUrl,omitempty"`
 	APIKey  *SecretRef `json:"apiKey,omitempty"`
+	// Prices tells what models cost, by their names; "*" stands for all others.
+	Prices map[string]Price `json:"prices,omitempty"`
+}
+
+// MCPServer is a server of the Model Context Protocol that the agent is given:
+// a URL (streamable HTTP), or a command that runs inside the sandbox. Values of
+// Headers and Env may hold ${{ vars.X }} and ${{ secrets.X }}; a secret in a
+// header is put in on the host.
+type MCPServer struct {
+	URL     string            `json:"url,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	Command []string          `json:"command,omitempty"`
+	Env     map[string]string `json:"env,omitempty"`
 }
 
 // SecretRef points to a secret by name.
@@ -240,9 +254,6 @@ func (d *Definition) faults() (faults []*Error) {
 			add(InvalidParam(fmt.Sprintf("command[%d]", i), "A word of 'command' may not be empty or hold a NUL character."))
 		}
 	}
-	if d.Provider != nil && d.Provider.Type != "" {
-		add(oneOf("provider.type", d.Provider.Type, providers))
-	}
 	if d.Network != nil && d.Network.Mode != "" {
 		add(oneOf("network.mode", d.Network.Mode, networks))
 	}
@@ -254,6 +265,7 @@ func (d *Definition) faults() (faults []*Error) {
 	}
 	faults = append(faults, d.mountFaults()...)
 	faults = append(faults, d.networkFaults()...)
+	faults = append(faults, d.modelFaults()...)
 	return append(faults, d.boundFaults()...)
 }
 
@@ -374,6 +386,14 @@ func (d *Definition) boundFaults() (faults []*Error) {
 func (l *Limits) Check(at string) *Error {
 	if l.OutputBytes < 0 || l.OutputBytes > MaxOutputBytes {
 		return InvalidParam(at+".outputBytes", "'%s.outputBytes' must be between 1 and %s.", at, MaxOutputBytes)
+	}
+	if l.MaxTurns < 0 || l.MaxTokens < 0 || l.MaxCostUSD < 0 {
+		return InvalidParam(at, "'%s.maxTurns', '%s.maxTokens' and '%s.maxCostUsd' cannot be negative.", at, at, at)
+	}
+	if l.IdleTimeout != "" {
+		if _, e := ParseTimeout(at+".idleTimeout", l.IdleTimeout); e != nil {
+			return e
+		}
 	}
 	return nil
 }

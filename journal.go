@@ -32,7 +32,7 @@ type StatusData struct {
 type OutputData struct {
 	Content string `json:"content"`
 	Stream  string `json:"stream,omitempty"` // stdout or stderr
-	Item    any    `json:"item,omitempty"`   // what a framework knows beyond the text
+	Item    *Item  `json:"item,omitempty"`   // what a framework knows beyond the text
 }
 
 // ErrorData is the payload of an error event.
@@ -50,6 +50,9 @@ type CompleteData struct {
 	ArtifactName    *string `json:"artifactName,omitempty"`
 	ArtifactVersion *string `json:"artifactVersion,omitempty"`
 	CheckpointID    *string `json:"checkpointId,omitempty"`
+	// Usage and Result are those of the run.
+	Usage  json.RawMessage `json:"usage,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
 }
 
 // LogType tells who speaks in a log entry.

@@ -11,6 +11,8 @@ import (
 const (
 	HostAlias  = "host.stint.internal"  // the worker's loopback, where a rule names it with its port
 	ProxyAlias = "proxy.stint.internal" // an explicit HTTP proxy on every port
+	ModelAlias = "model.stint.internal" // the model of the agent's provider, on port 80
+	APIAlias   = "api.stint.internal"   // Stint itself, for agents that are given it, on port 80
 )
 
 // Rule is one entry of a definition's network.allow: a domain, every name

@@ -79,10 +79,13 @@ type Run struct {
 	Volumes         map[string]string `json:"volumes,omitzero"`
 	StatusReason    *Reason           `json:"statusReason"`
 	ExitCode        *int              `json:"exitCode"`
-	Usage           json.RawMessage   `json:"usage"`
-	Metadata        map[string]string `json:"metadata"`
-	ParentRunID     *string           `json:"parentRunId"`
-	TraceID         *string           `json:"traceId"`
+	Usage           json.RawMessage   `json:"usage"` // a Usage; null where no model was asked
+	// Result is the agent's last message as a string, or the value that it
+	// gave where the definition has an output schema.
+	Result      json.RawMessage   `json:"result"`
+	Metadata    map[string]string `json:"metadata"`
+	ParentRunID *string           `json:"parentRunId"`
+	TraceID     *string           `json:"traceId"`
 }
 
 // NewRun is the body of POST /v1/runs.
@@ -104,7 +107,14 @@ type NewRun struct {
 	Limits          *Limits           `json:"limits,omitempty"`
 }
 
-// Limits bound what one run may produce.
+// Limits bound what one run may produce and use. A zero field sets no bound of
+// its own; a run's limits may only be tighter than its agent's.
 type Limits struct {
-	OutputBytes Size `json:"outputBytes,omitempty"`
+	OutputBytes Size    `json:"outputBytes,omitempty"`
+	MaxTurns    int64   `json:"maxTurns,omitempty"`   // answers of the model to the agent
+	MaxTokens   int64   `json:"maxTokens,omitempty"`  // in and out, of all models
+	MaxCostUSD  float64 `json:"maxCostUsd,omitempty"` // US dollars
+	// IdleTimeout ends a run that was heard nothing of for so long, by output or
+	// by a call of its model.
+	IdleTimeout string `json:"idleTimeout,omitempty"`
 }

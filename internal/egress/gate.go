@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -41,8 +42,10 @@ type Config struct {
 	Bandwidth int64
 	// IdleTimeout ends a connection on which nothing flows; an hour when 0.
 	IdleTimeout time.Duration
-	Now         func() time.Time
-	Logger      *slog.Logger
+	// API answers what sandboxes send to stint.APIAlias; nil: nothing does.
+	API    http.Handler
+	Now    func() time.Time
+	Logger *slog.Logger
 }
 
 // Gate is the server's way out, shared by all runs. It is safe for concurrent
@@ -95,9 +98,27 @@ type Run struct {
 	Inspect []string
 	// Secrets are put in toward their hosts, whose TLS is terminated for it.
 	Secrets []forward.Secret
+	// Model is what the sandbox reaches as stint.ModelAlias; nil: nothing.
+	Model *Model
+	// APIToken lets the sandbox reach the server's API as stint.APIAlias, with
+	// this token and no other; empty: it does not.
+	APIToken string
 	// Record takes the entries, one at a time and in order. It may block; what
 	// piles up meanwhile beyond the log's bounds is counted, not kept.
 	Record func(Entry)
+}
+
+// Model is the endpoint of a run's model. The policy's modes do not rule it,
+// what addresses are refused does.
+type Model struct {
+	Type    string // anthropic, openai-responses or openai-chat
+	BaseURL string // of the API, without a slash at its end
+	Key     string // put in on the way; empty for none
+	// Count takes what each call used. It may be called concurrently, and by
+	// calls that are cut off, with what was known until then.
+	Count func(model string, t stint.Tokens)
+	// Heard is called when a call begins and as its answer comes.
+	Heard func()
 }
 
 // Session is one run's share of the gate. Its methods are safe for concurrent

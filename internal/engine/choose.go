@@ -5,7 +5,10 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/image"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -14,17 +17,32 @@ import (
 // asked for.
 func (j *job) choose() error {
 	d := &j.a.Spec.Definition
-	switch {
-	case d.Placement != nil && len(d.Placement.Labels) > 0:
+	if d.Placement != nil && len(d.Placement.Labels) > 0 {
 		return stint.InvalidParam("placement.labels", "The agent asks for a worker with labels, but the workers of this server have none. Leave 'placement' out of the agent's definition.")
-	case d.Output != nil && len(d.Output.Schema) > 0:
-		return stint.InvalidParam("output.schema", "The agent asks for a structured result, which the framework '%s' does not give. Leave 'output' out of the agent's definition.", d.Framework)
 	}
 	var err error
 	if j.driver, err = j.e.c.driver(j.ctx, d.Sandbox); err != nil {
 		return err
 	}
-	return j.pull(d.Image)
+	if err := j.pull(d.Image); err != nil {
+		return err
+	}
+	return j.drive(d)
+}
+
+// drive settles which framework drives the agent, and finds its program.
+func (j *job) drive(d *stint.Definition) error {
+	var err error
+	if j.framework, err = catalog.Of(d); err != nil {
+		return err
+	}
+	if err := j.framework.Check(d); err != nil {
+		return err
+	}
+	if j.e.c.Programs != nil {
+		j.program, err = j.e.c.Programs.Find(j.ctx, j.framework.Info(), d)
+	}
+	return err
 }
 
 // driver gives the isolator that a definition names.
@@ -78,4 +96,12 @@ func (j *job) progress(ref string) func(done, total int64) {
 // Images gives unpacked images.
 type Images interface {
 	Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*image.Root, error)
+}
+
+// Programs finds the command lines of agents.
+type Programs interface {
+	// Find gives what the framework needs installed for a definition, nothing for
+	// one that needs nothing. The error is a *stint.Error that says what to
+	// install, where that is what is missing.
+	Find(ctx context.Context, of framework.Info, d *stint.Definition) (programs.Found, error)
 }

@@ -36,6 +36,7 @@ const (
 	DefaultDrain        = 30 * time.Second
 	DefaultCancelGrace  = 800 * time.Millisecond
 	DefaultTimeoutGrace = 10 * time.Second
+	DefaultFarewell     = 5 * time.Second
 	DefaultCacheBytes   = 10 << 30
 )
 
@@ -46,11 +47,15 @@ type Config struct {
 	Driver     sandbox.Driver // of definitions that name none
 	// Isolator gives another by its name, or the reason why not; nil offers no
 	// other.
-	Isolator     func(ctx context.Context, name string) (sandbox.Driver, error)
-	Images       Images       // nil offers none but the host's own system
-	Gate         *egress.Gate // nil gives sandboxes no network
-	TrustBundle  string       // file of the certificates that make the gate believed
-	Parked       int          // sandboxes that are prepared ahead
+	Isolator    func(ctx context.Context, name string) (sandbox.Driver, error)
+	Images      Images       // nil offers none but the host's own system
+	Gate        *egress.Gate // nil gives sandboxes no network
+	TrustBundle string       // file of the certificates that make the gate believed
+	Programs    Programs     // nil: nothing is installed
+	// RunToken gives a run the token with which its agent may call the API, where
+	// its definition hands it that; nil hands it to none.
+	RunToken     func(a *dispatch.Assignment) (string, error)
+	Parked       int // sandboxes that are prepared ahead
 	Library      *content.Library
 	IDs          *stint.IDs
 	Now          func() time.Time
@@ -58,6 +63,7 @@ type Config struct {
 	Host         string // names this installation across restarts
 	Logger       *slog.Logger
 	Capacity     int               // runs at once
+	Farewell     time.Duration     // between an agent's last word and its end, if it does not end itself
 	Drain        time.Duration     // how long running runs may go on when the engine stops
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
 	TimeoutGrace time.Duration     // the same after the time limit
@@ -77,6 +83,9 @@ func (c *Config) defaults() {
 	}
 	if c.TimeoutGrace == 0 {
 		c.TimeoutGrace = DefaultTimeoutGrace
+	}
+	if c.Farewell == 0 {
+		c.Farewell = DefaultFarewell
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes

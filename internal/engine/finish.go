@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -18,6 +19,8 @@ type ending struct {
 	reason   stint.Reason
 	message  string // of the error; empty on success
 	exitCode *int
+	final    string // the agent's last message
+	result   json.RawMessage
 	discard  bool // the run is somebody else's, or ended by other hands
 }
 
@@ -45,6 +48,13 @@ func (j *job) interrupted() (ending, bool) {
 		return ending{}, false
 	case j.ended(errTimeLimit):
 		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The run exceeded its time limit of %s.", j.a.Spec.Timeout)}, true
+	case j.ended(errBudget):
+		over, _ := errors.AsType[overBudget](context.Cause(j.ctx))
+		return over.ending(), true
+	case j.ended(errIdle):
+		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("Nothing was heard of the agent for %s, its idle limit (limits.idleTimeout).", j.a.Spec.Limits.Idle())}, true
+	case j.ended(errDeaf):
+		return ending{status: stint.Failed, reason: stint.ReasonExitCode, message: "The agent does not read what it asks for and was ended."}, true
 	case j.ended(errOutputLimit):
 		return ending{status: stint.Failed, reason: stint.ReasonOutputLimit, message: fmt.Sprintf("The agent wrote more than %s of output.", stint.Size(j.a.Spec.OutputBytes))}, true
 	}
@@ -61,11 +71,14 @@ func (j *job) judge(exit sandbox.Exit) ending {
 	if exit.Cause == sandbox.Exited {
 		end.exitCode = &exit.Code
 	}
-	return end
+	return j.withResult(end)
 }
 
 func (j *job) verdict(exit sandbox.Exit) ending {
 	code := exit.Code
+	if _, spoke := j.record.verdict(exit.Code); spoke && exit.Cause != sandbox.OOMKilled && exit.Cause != sandbox.DiskFull {
+		return j.spoken(exit) // how its process ended after its last word says nothing
+	}
 	switch exit.Cause {
 	case sandbox.OOMKilled:
 		return ending{status: stint.Failed, reason: stint.ReasonOutOfMemory, message: "The agent used more memory than its limit and was killed. Raise resources.memory in the agent's definition.", exitCode: &code}
@@ -76,11 +89,19 @@ func (j *job) verdict(exit sandbox.Exit) ending {
 	case sandbox.Signalled:
 		return ending{status: stint.Failed, reason: stint.ReasonExitCode, message: fmt.Sprintf("The agent's command was ended by signal %d.", exit.Signal), exitCode: &code}
 	}
-	v := j.record.decoder.Verdict(exit.Code)
+	return j.spoken(exit)
+}
+
+// spoken is the framework's word on the end.
+func (j *job) spoken(exit sandbox.Exit) ending {
+	v, _ := j.record.verdict(exit.Code)
 	if v.Completed {
-		return ending{status: stint.Completed}
+		return ending{status: stint.Completed, final: v.Final}
 	}
-	return ending{status: stint.Failed, reason: stint.ReasonExitCode, message: v.Message}
+	if v.Reason == "" {
+		v.Reason = stint.ReasonExitCode
+	}
+	return ending{status: stint.Failed, reason: v.Reason, message: v.Message, final: v.Final}
 }
 
 // finish stores the run's state and ends it. Who lost the run to others keeps
@@ -145,6 +166,7 @@ func (j *job) outcome(end ending, state saved) store.Outcome {
 	o := store.Outcome{
 		Token: "finish", Status: end.status, Reason: end.reason, ExitCode: end.exitCode, At: now,
 		Version: state.version, Checkpoint: state.checkpoint,
+		Usage: j.meter.encoded(), Result: end.result,
 	}
 	if started := j.a.Run.StartedAt; started != nil {
 		o.ExecutionTimeMs = max(0, now.Sub(started.Time).Milliseconds())

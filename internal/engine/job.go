@@ -11,6 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 )
@@ -20,6 +21,9 @@ var (
 	errStopped     = errors.New("the run ended by other hands")
 	errTimeLimit   = errors.New("time limit")
 	errOutputLimit = errors.New("output limit")
+	errIdle        = errors.New("idle limit")
+	errBudget      = errors.New("budget")
+	errDeaf        = errors.New("the agent does not read what is written to it")
 	errLeaseLost   = errors.New("the worker's lease was lost")
 	errDrained     = errors.New("the worker stops")
 )
@@ -35,7 +39,6 @@ type job struct {
 
 	clean   closers
 	record  *recorder
-	decoder framework.Decoder
 	sandbox sandbox.Sandbox
 	place   *pool.Place
 
@@ -43,6 +46,14 @@ type job struct {
 	image      string   // folder of the unpacked image; empty shows the host's system
 	imageEnv   []string // of the image's configuration
 	disconnect func()   // ends the way out; what it tried is logged then
+
+	framework framework.Framework
+	program   programs.Found
+	plan      framework.Plan
+	stdin     *stdin
+	lastWord  chan struct{} // closed when the agent has said its last word
+	meter     *meter
+	spent     chan struct{} // something of the budget was; buffered, 1
 
 	overlays bool        // the sandbox lays folders over each other
 	base     *cache.Tree // that the workspace is laid over; nil: it is a folder
@@ -54,7 +65,7 @@ func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {
 	jctx, cancel := context.WithCancelCause(ctx)
 	return &job{
 		e: e, a: a, log: e.c.Logger.With("run", a.Run.ID), ctx: jctx, cancel: cancel,
-		disconnect: func() {},
+		disconnect: func() {}, stdin: newStdin(), lastWord: make(chan struct{}), meter: newMeter(&a), spent: make(chan struct{}, 1),
 	}
 }
 
@@ -103,15 +114,13 @@ func (j *job) supervise() ending {
 		}
 		exited <- exit
 	}()
-	var exit sandbox.Exit
-	select {
-	case exit = <-exited:
-		j.kill(0)
-	case <-j.ctx.Done():
-		j.kill(j.grace())
-		exit = <-exited
-	}
+	j.meter.hear(begin)
+	stopIdling, stopAccounting := j.idle(), j.accounting()
+	exit := j.await(exited)
+	stopAccounting()
+	stopIdling()
 	stopSampling()
+	j.stdin.hangUp()
 	j.disconnect()
 	j.record.closeOutput()
 	j.record.system("info", "The agent's command ended.", map[string]any{
@@ -119,6 +128,56 @@ func (j *job) supervise() ending {
 	})
 	return j.judge(exit)
 }
+
+// await waits for the command's end or brings it about: first by asking where
+// the framework knows how to, then by signals. The agent's last word ends the
+// run too, for some programs stay after it. Nothing lives when it returns.
+func (j *job) await(exited <-chan sandbox.Exit) sandbox.Exit {
+	farewell := make(<-chan time.Time)
+	lastWord := (<-chan struct{})(j.lastWord)
+	for {
+		select {
+		case exit := <-exited:
+			j.kill(0)
+			return exit
+		case <-lastWord:
+			lastWord = nil
+			timer := time.NewTimer(j.e.c.Farewell)
+			defer timer.Stop()
+			farewell = timer.C
+		case <-farewell:
+			j.record.system("warn", "The agent did not end after its last word and was killed.", nil)
+			j.kill(j.e.c.CancelGrace)
+			return <-exited
+		case <-j.ctx.Done():
+			return j.end(exited)
+		}
+	}
+}
+
+// end ends the command before it ends itself.
+func (j *job) end(exited <-chan sandbox.Exit) sandbox.Exit {
+	grace := j.grace()
+	if ask := j.record.interrupt(); len(ask) > 0 && grace > 0 {
+		begin := time.Now()
+		j.stdin.write(ask)
+		j.stdin.hangUp()
+		timer := time.NewTimer(min(grace/2, maxAsking))
+		defer timer.Stop()
+		select {
+		case exit := <-exited:
+			j.kill(0)
+			return exit
+		case <-timer.C:
+		}
+		grace -= min(grace, time.Since(begin))
+	}
+	j.kill(grace)
+	return <-exited
+}
+
+// maxAsking is how long an agent that was asked to end has for it.
+const maxAsking = 5 * time.Second
 
 // ended reports whether the job's context ended for one of the causes.
 func (j *job) ended(causes ...error) bool {

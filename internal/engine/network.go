@@ -51,7 +51,7 @@ func (j *job) connect() error {
 		}
 		return nil
 	}
-	run := egress.Run{Mode: egress.Mode(d.NetworkMode()), Secrets: j.brokered(), Record: j.record.network}
+	run := egress.Run{Mode: egress.Mode(d.NetworkMode()), Secrets: append(j.brokered(), j.headerSecrets()...), Record: j.record.network, Model: j.gateway()}
 	if d.Network != nil {
 		run.Inspect = d.Network.Inspect
 		for _, text := range d.Network.Allow {
@@ -61,6 +61,13 @@ func (j *job) connect() error {
 			}
 			run.Allow = append(run.Allow, rule)
 		}
+	}
+	if callsBack(d) && j.e.c.RunToken != nil {
+		token, err := j.e.c.RunToken(&j.a)
+		if err != nil {
+			return fmt.Errorf("make a token for the run: %w", err)
+		}
+		run.APIToken = token
 	}
 	session, err := j.e.c.Gate.Open(run)
 	if err != nil {
@@ -75,7 +82,7 @@ func (j *job) connect() error {
 // inspected reports whether the TLS of some hosts ends at the gate.
 func (j *job) inspected() bool {
 	d := &j.a.Spec.Definition
-	return len(d.Secrets) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
+	return len(d.Secrets) > 0 || len(j.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
 }
 
 // trust gives the agent the certificates to believe the gate, and the variables

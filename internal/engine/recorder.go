@@ -35,6 +35,7 @@ type recorder struct {
 	masker  *secret.Masker
 	masks   map[string]*secret.Stream // by stream
 	decoder framework.Decoder
+	conceal *concealer // of a protocol's events; nil: text is masked before it is decoded
 
 	mu       sync.Mutex // guards what follows
 	room     *sync.Cond // pending shrank or the recorder closed
@@ -45,6 +46,7 @@ type recorder struct {
 	total    int64     // bytes that the agent wrote
 	tail     []byte
 	closed   bool // no more output comes
+	ended    bool // the agent's last word was heard
 	fenced   bool // the run is not ours any more; nothing is kept
 	position store.Position
 	batches  int64 // numbers them, so that a retry is known as such
@@ -77,7 +79,14 @@ func (j *job) openRecorder() {
 }
 
 // decode sets who turns output into events. Call it before the first write.
-func (r *recorder) decode(d framework.Decoder) { r.decoder = d }
+func (r *recorder) decode(d framework.Decoder, protocol bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.decoder = d
+	if protocol {
+		r.conceal = newConcealer(r.masker)
+	}
+}
 
 // writer takes the output of one stream.
 func (r *recorder) writer(stream string) io.Writer { return streamWriter{r, stream} }
@@ -108,8 +117,70 @@ func (r *recorder) write(stream string, p []byte) {
 		r.j.cancel(errOutputLimit)
 	}
 	r.total += int64(len(p))
-	r.keep(r.decoder.Write(stream, r.masks[stream].Write(p)))
+	r.j.meter.hear(r.j.e.c.Now())
+	if r.conceal == nil {
+		p = r.masks[stream].Write(p)
+	}
+	r.take(r.decoder.Write(stream, p))
 	r.signal()
+}
+
+// take does what a step of the decoder says. r.mu is held.
+func (r *recorder) take(s framework.Step) {
+	if r.conceal != nil {
+		s.Events = r.conceal.mask(s.Events)
+	}
+	r.keep(s.Events)
+	for _, n := range s.Native {
+		r.native(n)
+	}
+	if s.Usage != nil || s.Turns > 0 {
+		r.j.meter.told(s.Usage, s.Turns)
+		r.j.accountLater()
+	}
+	if !r.j.stdin.write(s.Send) {
+		r.j.cancel(errDeaf)
+	}
+	if s.Hangup {
+		r.j.stdin.hangUp()
+	}
+	if s.Ended && !r.ended {
+		r.ended = true
+		close(r.j.lastWord)
+	}
+}
+
+// notice adds an event of Stint's own to the agent's.
+func (r *recorder) notice(o stint.OutputData) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fenced {
+		return
+	}
+	r.keep([]stint.OutputData{o})
+	r.signal()
+}
+
+// interrupt is what asks the agent to end.
+func (r *recorder) interrupt() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decoder.Interrupt()
+}
+
+// verdict is the framework's word on the command's end; spoke tells that the
+// agent's last word was heard.
+func (r *recorder) verdict(exitCode int) (v framework.Verdict, spoke bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decoder.Verdict(exitCode), r.ended
+}
+
+// conversation is what the next run needs to continue.
+func (r *recorder) conversation() framework.Conversation {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.decoder.Conversation()
 }
 
 // keep queues outputs, joining neighbours of one stream. r.mu is held.
@@ -132,8 +203,13 @@ func (r *recorder) keep(outputs []stint.OutputData) {
 	}
 }
 
+// joins reports whether b goes on where a ends: text of one stream, or pieces of
+// one message.
 func joins(a, b *stint.OutputData) bool {
-	return a.Stream == b.Stream && a.Item == nil && b.Item == nil && len(a.Content)+len(b.Content) <= maxEvent
+	if len(a.Content)+len(b.Content) > maxEvent || a.Stream != b.Stream {
+		return false
+	}
+	return a.Item == nil && b.Item == nil || a.Item != nil && a.Item.Delta && sameText(a.Item, b.Item)
 }
 
 func (r *recorder) signal() {
@@ -157,6 +233,11 @@ func (r *recorder) system(level, message string, metadata map[string]any) {
 func (r *recorder) log(e stint.LogEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.queueLog(e)
+}
+
+// queueLog is log with r.mu held.
+func (r *recorder) queueLog(e stint.LogEntry) {
 	if r.fenced {
 		return
 	}
@@ -174,8 +255,13 @@ func (r *recorder) closeOutput() {
 	defer r.mu.Unlock()
 	if r.decoder != nil && !r.closed {
 		for _, stream := range []string{framework.Stdout, framework.Stderr} {
-			r.keep(r.decoder.Write(stream, r.masks[stream].Flush()))
-			r.keep(r.decoder.Flush(stream))
+			if r.conceal == nil {
+				r.take(r.decoder.Write(stream, r.masks[stream].Flush()))
+			}
+			r.take(r.decoder.Flush(stream))
+		}
+		if r.conceal != nil {
+			r.keep(r.conceal.flush())
 		}
 	}
 	r.closed = true
@@ -200,6 +286,9 @@ func (r *recorder) stderrTail() string {
 	defer r.mu.Unlock()
 	return strings.TrimSpace(strings.ToValidUTF8(string(r.tail), ""))
 }
+
+// clean replaces what is no UTF-8.
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // appendAll appends batch after batch until the output is closed and nothing
 // is left, or the run is somebody else's.
@@ -255,7 +344,7 @@ func (r *recorder) next() (b store.Batch, more bool) {
 // holds reports whether the newest piece should wait for the end of its line,
 // and sees to it that it does not wait for long. r.mu is held.
 func (r *recorder) holds(p *piece) bool {
-	if r.closed || p.Item != nil || strings.HasSuffix(p.Content, "\n") || len(p.Content) >= maxEvent/2 {
+	if r.closed || p.Item != nil && !p.Item.Delta || strings.HasSuffix(p.Content, "\n") || len(p.Content) >= maxEvent/2 {
 		return false
 	}
 	age := r.j.e.c.Now().Sub(p.at.Time)

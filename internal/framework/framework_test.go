@@ -22,10 +22,7 @@ func TestPrepare(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, err := framework.New(&tt.definition)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := map[string]framework.Framework{"shell": framework.Shell{}, "command": framework.Command{}}[name]
 			got, err := f.Prepare(framework.Input{Definition: &tt.definition, Prompt: "do it", PromptPath: "/run/p"})
 			if err != nil {
 				t.Fatal(err)
@@ -37,33 +34,21 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestUnknownFrameworkNamesItself(t *testing.T) {
-	t.Parallel()
-	_, err := framework.New(&stint.Definition{Framework: "codex"})
-	if err == nil || !strings.Contains(err.Error(), "codex") {
-		t.Errorf("error is %v, want one that names codex", err)
-	}
-}
-
 // FuzzText holds the decoder to: whatever the chunking, the text is the same
 // as that of one write, and runes are never torn.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("héllo\nwörld 🦊"), uint8(3))
 	f.Add([]byte("\xff\xfe\xf0\x9f"), uint8(1))
 	f.Fuzz(func(t *testing.T, p []byte, step uint8) {
-		fw, err := framework.New(&stint.Definition{Framework: "shell"})
-		if err != nil {
-			t.Fatal(err)
-		}
 		read := func(n int) string {
-			d := fw.NewDecoder()
+			d := framework.Shell{}.NewDecoder(framework.Input{})
 			var b strings.Builder
 			for rest := p; len(rest) > 0; rest = rest[min(n, len(rest)):] {
-				for _, o := range d.Write(framework.Stdout, rest[:min(n, len(rest))]) {
+				for _, o := range d.Write(framework.Stdout, rest[:min(n, len(rest))]).Events {
 					b.WriteString(o.Content)
 				}
 			}
-			for _, o := range d.Flush(framework.Stdout) {
+			for _, o := range d.Flush(framework.Stdout).Events {
 				b.WriteString(o.Content)
 			}
 			return b.String()
@@ -80,11 +65,14 @@ func FuzzText(f *testing.F) {
 
 func TestVerdictFollowsExitCode(t *testing.T) {
 	t.Parallel()
-	f, _ := framework.New(&stint.Definition{Framework: "shell"})
-	if v := f.NewDecoder().Verdict(0); !v.Completed {
+	if v := verdict(0); !v.Completed {
 		t.Error("exit 0 is no success")
 	}
-	if v := f.NewDecoder().Verdict(3); v.Completed || !strings.Contains(v.Message, "3") {
+	if v := verdict(3); v.Completed || !strings.Contains(v.Message, "3") {
 		t.Errorf("exit 3 gives %+v", v)
 	}
+}
+
+func verdict(code int) framework.Verdict {
+	return framework.Shell{}.NewDecoder(framework.Input{}).Verdict(code)
 }

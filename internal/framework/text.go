@@ -19,20 +19,22 @@ type text struct {
 
 func newText() *text { return &text{held: map[string][]byte{}} }
 
-func (t *text) Write(stream string, p []byte) []stint.OutputData {
+func (t *text) Write(stream string, p []byte) Step {
 	if held := t.held[stream]; len(held) > 0 {
 		p = append(held, p...)
 	}
 	whole := len(p) - partialRune(p)
 	t.held[stream] = append([]byte(nil), p[whole:]...)
-	return pieces(stream, p[:whole])
+	return Step{Events: Pieces(stream, p[:whole])}
 }
 
-func (t *text) Flush(stream string) []stint.OutputData {
+func (t *text) Flush(stream string) Step {
 	rest := t.held[stream]
 	t.held[stream] = nil
-	return pieces(stream, rest)
+	return Step{Events: Pieces(stream, rest)}
 }
+
+func (t *text) Interrupt() []byte { return nil }
 
 func (t *text) Verdict(exitCode int) Verdict {
 	if exitCode == 0 {
@@ -40,6 +42,8 @@ func (t *text) Verdict(exitCode int) Verdict {
 	}
 	return Verdict{Message: fmt.Sprintf("The agent's command ended with exit code %d.", exitCode)}
 }
+
+func (t *text) Conversation() Conversation { return Conversation{} }
 
 // partialRune counts the bytes at the end of p that may begin a rune which
 // continues in the next write.
@@ -55,9 +59,9 @@ func partialRune(p []byte) int {
 	return 0
 }
 
-// pieces cuts text into events, at the last line end of a piece where there is
+// Pieces cuts text into events, at the last line end of a piece where there is
 // one. Bytes that are no UTF-8 become U+FFFD.
-func pieces(stream string, p []byte) []stint.OutputData {
+func Pieces(stream string, p []byte) []stint.OutputData {
 	var out []stint.OutputData
 	for len(p) > 0 {
 		n := len(p)

@@ -114,19 +114,16 @@ func timeoutOf(n *stint.NewRun, d *stint.Definition) (time.Duration, error) {
 	return asked, nil
 }
 
-// outputBytesOf is the run's limit of output: the agent's, or a smaller one.
-func outputBytesOf(n *stint.NewRun, d *stint.Definition) (int64, error) {
-	limit := stint.DefaultOutputBytes
-	if d.Limits != nil && d.Limits.OutputBytes > 0 {
-		limit = d.Limits.OutputBytes
+// limitsOf are the run's limits: the agent's, or tighter ones.
+func limitsOf(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
+	limits := stint.Limits{}
+	if d.Limits != nil {
+		limits = *d.Limits
 	}
-	if n.Limits == nil || n.Limits.OutputBytes == 0 {
-		return int64(limit), nil
+	if limits.OutputBytes == 0 {
+		limits.OutputBytes = stint.DefaultOutputBytes
 	}
-	if n.Limits.OutputBytes > limit {
-		return 0, stint.InvalidParam("limits.outputBytes", "'limits.outputBytes' is %s but the agent allows %s at most.", n.Limits.OutputBytes, limit)
-	}
-	return int64(n.Limits.OutputBytes), nil
+	return limits.Tighten("limits", n.Limits)
 }
 
 // contradiction says that two members name different things.

@@ -84,12 +84,12 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 	if err != nil {
 		return nil, err
 	}
-	output, err := outputBytesOf(n, d)
+	limits, err := limitsOf(n, d)
 	if err != nil {
 		return nil, err
 	}
 	frozen := &spec.Spec{
-		Definition: *d, Timeout: timeout, OutputBytes: output,
+		Definition: *d, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
 		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,

@@ -29,6 +29,9 @@ type Spec struct {
 	FromSession bool          `json:"fromSession,omitempty"`
 	Timeout     time.Duration `json:"timeout"`
 	OutputBytes int64         `json:"outputBytes"`
+	Limits      stint.Limits  `json:"limits,omitzero"`
+	// Depth counts the runs that started one another down to this one.
+	Depth int `json:"depth,omitempty"`
 }
 
 // Volume is a resolved mount.

@@ -121,6 +121,7 @@ type Outcome struct {
 	ErrorCode       string // of the error event; used when Error is set
 	ExitCode        *int
 	Usage           json.RawMessage
+	Result          json.RawMessage // the agent's last message, as JSON; nil for none
 	At              stint.Time
 	ExecutionTimeMs int64
 	Version         *RunVersion

@@ -1,0 +1,88 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework/transcript"
+)
+
+// accountLater is account for who holds the recorder.
+func (j *job) accountLater() {
+	select {
+	case j.spent <- struct{}{}:
+	default:
+	}
+}
+
+// accounting looks at the budget whenever something was used.
+func (j *job) accounting() (stop func()) {
+	quit := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-quit:
+				return
+			case <-j.spent:
+				j.account()
+			}
+		}
+	})
+	return func() { close(quit); wg.Wait() }
+}
+
+// account looks at the budget after something was used: it warns once for each
+// bound, and ends the run beyond one.
+func (j *job) account() {
+	near, over := j.meter.check()
+	if near != nil {
+		j.record.notice(transcript.Notice("budget", fmt.Sprintf("The run has used %s (limits.%s).", near.text, near.name)))
+	}
+	if over != nil {
+		j.cancel(overBudget{*over})
+	}
+}
+
+// overBudget is the cause of a run's end by its budget.
+type overBudget struct{ bound }
+
+func (o overBudget) Error() string { return "budget: " + o.text }
+
+func (o overBudget) Is(err error) bool { return err == errBudget }
+
+func (o overBudget) ending() ending {
+	return ending{status: stint.Failed, reason: stint.ReasonBudget, message: fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", o.text, o.name)}
+}
+
+// idle ends the run when nothing is heard of it for the time that its limits
+// name.
+func (j *job) idle() (stop func()) {
+	limit := j.a.Spec.Limits.Idle()
+	if limit <= 0 {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(j.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-timer.C:
+			}
+			left := limit - j.e.c.Now().Sub(j.meter.lastHeard())
+			if left <= 0 {
+				j.cancel(errIdle)
+				return
+			}
+			timer.Reset(left)
+		}
+	})
+	return func() { cancel(); wg.Wait() }
+}

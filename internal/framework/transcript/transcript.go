@@ -1,0 +1,197 @@
+// Package transcript answers: how do an agent's steps read as text?
+//
+// The contents of all events of a run, one behind the other, are its
+// transcript: messages as they are, tools as a line, results as their output,
+// each ending with a line end. What programs need stands beside the text, as an
+// item.
+package transcript
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+)
+
+// MaxResult is the most of a tool's output that an event shows, in bytes. The
+// whole stands in the agent's log as far as the agent itself tells it.
+const MaxResult = 16 << 10
+
+// maxTitle is the longest title of a tool, in runes.
+const maxTitle = 200
+
+// maxInput is the largest input of a tool that an item repeats, in bytes.
+const maxInput = 64 << 10
+
+// Message is a whole message of the agent.
+func Message(id, text string) stint.OutputData { return whole(stint.ItemMessage, id, text) }
+
+// Reasoning is a whole thought of the agent.
+func Reasoning(id, text string) stint.OutputData { return whole(stint.ItemReasoning, id, text) }
+
+func whole(kind stint.ItemKind, id, text string) stint.OutputData {
+	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: kind, MessageID: id}}
+}
+
+// Delta is a piece of a message or of reasoning. EndDelta closes the whole.
+func Delta(kind stint.ItemKind, id, text string) stint.OutputData {
+	return stint.OutputData{Content: clean(text), Item: &stint.Item{Kind: kind, MessageID: id, Delta: true}}
+}
+
+// EndDelta is the line end behind the pieces of a message. last is the text so
+// far, or its end; ok is false where it has a line end already.
+func EndDelta(kind stint.ItemKind, id, last string) (o stint.OutputData, ok bool) {
+	if last == "" || strings.HasSuffix(last, "\n") {
+		return o, false
+	}
+	return Delta(kind, id, "\n"), true
+}
+
+// Call is the beginning of a tool's use. Where t has no title it gets one.
+func Call(t stint.ToolItem) stint.OutputData {
+	if t.Title == "" {
+		t.Title = Title(t.Name, t.Input)
+	}
+	t.Title = clip(clean(t.Title), maxTitle)
+	t.Input = input(t.Input)
+	if t.Category == "" {
+		t.Category = Category(t.Name)
+	}
+	if t.Status == "" {
+		t.Status = stint.ToolInProgress
+	}
+	return stint.OutputData{Content: ended(t.Title), Item: &stint.Item{Kind: stint.ItemToolCall, Tool: &t}}
+}
+
+// Result is the end of a tool's use with what it gave, of which the beginning
+// and the end are shown where it is long.
+func Result(t stint.ToolItem, output string) stint.OutputData {
+	if t.Status == "" {
+		t.Status = stint.ToolCompleted
+	}
+	t.Input = nil
+	text, cut := Shorten(clean(output), MaxResult)
+	t.Truncated = t.Truncated || cut
+	if text == "" {
+		text = "(no output)"
+	}
+	return stint.OutputData{Content: ended(text), Item: &stint.Item{Kind: stint.ItemToolResult, Tool: &t}}
+}
+
+// Plan is the agent's list of steps.
+func Plan(entries []stint.PlanEntry) stint.OutputData {
+	marks := map[string]string{"completed": "x", "in_progress": "~"}
+	var b strings.Builder
+	for i := range entries {
+		entries[i].Content = clean(entries[i].Content)
+		mark := marks[entries[i].Status]
+		if mark == "" {
+			mark = " "
+		}
+		fmt.Fprintf(&b, "[%s] %s\n", mark, entries[i].Content)
+	}
+	return stint.OutputData{Content: b.String(), Item: &stint.Item{Kind: stint.ItemPlan, Entries: entries}}
+}
+
+// Notice tells of the course of things: a retry, a warning.
+func Notice(code, text string) stint.OutputData {
+	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: stint.ItemNotice, Code: code}}
+}
+
+// Title is a line for people on what a tool is about to do.
+func Title(name string, raw json.RawMessage) string {
+	var fields map[string]any
+	_ = json.Unmarshal(raw, &fields) // no object has no fields
+	for _, key := range []string{"command", "cmd", "script"} {
+		switch v := fields[key].(type) {
+		case string:
+			return "$ " + firstLine(v)
+		case []any:
+			words := make([]string, len(v))
+			for i, w := range v {
+				words[i] = fmt.Sprint(w)
+			}
+			return "$ " + firstLine(strings.Join(words, " "))
+		}
+	}
+	for _, key := range []string{"file_path", "path", "notebook_path", "pattern", "query", "url", "description"} {
+		if v, ok := fields[key].(string); ok && v != "" {
+			return name + " " + firstLine(v)
+		}
+	}
+	return name
+}
+
+// Category guesses what kind of tool a name is.
+func Category(name string) string {
+	if at := strings.LastIndex(name, "__"); at >= 0 {
+		name = name[at+2:] // of an MCP server
+	}
+	name = strings.ToLower(name)
+	for _, c := range []struct{ part, category string }{
+		{"bash", "execute"}, {"shell", "execute"}, {"exec", "execute"}, {"command", "execute"}, {"stdin", "execute"},
+		{"notebookedit", "edit"}, {"write", "edit"}, {"edit", "edit"}, {"patch", "edit"}, {"delete", "delete"}, {"move", "move"},
+		{"websearch", "fetch"}, {"fetch", "fetch"}, {"web", "fetch"},
+		{"grep", "search"}, {"glob", "search"}, {"search", "search"}, {"find", "search"},
+		{"read", "read"}, {"list", "read"}, {"ls", "read"}, {"view", "read"}, {"cat", "read"},
+		{"todo", "think"}, {"plan", "think"}, {"think", "think"}, {"task", "think"},
+	} {
+		if strings.Contains(name, c.part) {
+			return c.category
+		}
+	}
+	return "other"
+}
+
+// Shorten keeps the beginning and the end of a text of more than limit bytes,
+// and says what is missing between them.
+func Shorten(text string, limit int) (short string, cut bool) {
+	if len(text) <= limit {
+		return text, false
+	}
+	head, tail := text[:limit*3/4], text[len(text)-limit/4:]
+	for len(head) > 0 && !utf8.RuneStart(text[len(head)]) {
+		head = head[:len(head)-1]
+	}
+	for len(tail) > 0 && !utf8.RuneStart(tail[0]) {
+		tail = tail[1:]
+	}
+	return fmt.Sprintf("%s\n… %d bytes left out …\n%s", head, len(text)-len(head)-len(tail), tail), true
+}
+
+func input(raw json.RawMessage) json.RawMessage {
+	if len(raw) > maxInput || !json.Valid(raw) {
+		return nil
+	}
+	var b bytes.Buffer
+	_ = json.Compact(&b, raw) // valid
+	return b.Bytes()
+}
+
+func firstLine(s string) string {
+	s = strings.TrimSpace(s)
+	line, rest, more := strings.Cut(s, "\n")
+	if more && strings.TrimSpace(rest) != "" {
+		line += " …"
+	}
+	return line
+}
+
+func clip(s string, runes int) string {
+	if utf8.RuneCountInString(s) <= runes {
+		return s
+	}
+	return string([]rune(s)[:runes-1]) + "…"
+}
+
+func clean(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+func ended(s string) string {
+	if s == "" || strings.HasSuffix(s, "\n") {
+		return s
+	}
+	return s + "\n"
+}
