@@ -3,6 +3,7 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,9 @@ func reply(p prompt, s script, id string, now time.Time) answer {
 	next := s.next(p)
 	a := answer{id: id, model: p.model, at: now, think: next.think, usage: s.usage}
 	c, err := next.call(p.tools)
+	if c == nil && len(p.results) < len(s.steps) {
+		c = s.structured(p)
+	}
 	switch {
 	case err != nil:
 		a.pieces = []string{"I cannot: " + err.Error()}
@@ -55,6 +59,26 @@ func (p step) call(tools []tool) (*call, error) {
 		return &call{tool: t, args: p.args}, err
 	}
 	return nil, nil
+}
+
+// structured is the call that Claude Code wants instead of a final text that
+// is an object, nil if it wants none.
+func (s script) structured(p prompt) *call {
+	i := slices.IndexFunc(p.tools, func(t tool) bool { return t.name == "StructuredOutput" })
+	if i < 0 {
+		return nil
+	}
+	c := &call{tool: p.tools[i]}
+	if s.say == nil {
+		c.args = c.tool.form.fill(nil)
+		return c
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(*s.say), &fields) != nil {
+		return nil
+	}
+	c.args = json.RawMessage(*s.say)
+	return c
 }
 
 func (s script) final(p prompt) string {

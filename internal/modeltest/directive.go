@@ -47,7 +47,10 @@ var directives = map[string]func(s *script, next *step, value string) error{
 	"sleep": func(_ *script, next *step, value string) (err error) { next.sleep, err = seconds(value); return err },
 	"http":  func(_ *script, next *step, value string) error { return next.refuse(value) },
 	"cut":   func(_ *script, next *step, _ string) error { next.cut = true; return nil },
-	"slow":  func(s *script, _ *step, value string) (err error) { s.slow, err = number(value, 1, maxSlow); return err },
+	"slow": func(s *script, _ *step, value string) (err error) {
+		s.slow, err = number(value, 1, maxSlow)
+		return err
+	},
 	"usage": func(s *script, _ *step, value string) error { return s.usage.read(value) },
 }
 

@@ -22,6 +22,11 @@
 // "Done. user_turns=N tool_said=…". A directive that makes no sense is
 // refused with status 400, for a test that misspells one shall fail.
 //
+// Where a request asks for JSON, the final answer is what [[say]] gives, or a
+// value made for the schema; where Claude Code asks for it by a tool of its
+// own, StructuredOutput, that is called with it.
+//
 // In a usage, in counts what came from and went to the cache and out counts
 // what was reasoned; each dialect reports it as its own convention demands.
+// Anthropic has no field for reasoning, Gemini none for what went to a cache.
 package modeltest

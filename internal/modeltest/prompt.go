@@ -50,7 +50,7 @@ func (p *prompt) newest() string {
 var injected = []string{
 	"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", // Codex
 	"<turn_aborted>", "<skills_instructions>", "<plugins_instructions>", "<apps_instructions>",
-	"[Request interrupted by user", // Claude Code
+	"[Request interrupted by user", "Continue from where you left off.", "[structured-output-enforce]", // Claude Code
 	"<session_context>", "This is the Gemini CLI.",
 }
 

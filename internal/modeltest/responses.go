@@ -3,6 +3,7 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 )
 
@@ -113,12 +114,8 @@ func streamResponses(_ prompt, a answer) []event {
 
 // with is a copy of an item with other fields: items begin without content.
 func with(item, other object) object {
-	copied := object{}
-	for _, o := range []object{item, other} {
-		for k, v := range o {
-			copied[k] = v
-		}
-	}
+	copied := maps.Clone(item)
+	maps.Copy(copied, other)
 	return copied
 }
 
