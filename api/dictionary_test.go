@@ -26,6 +26,7 @@ var nouns = map[string]struct {
 	"StorageUsage":       {of: stint.StorageUsage{}},
 	"RunSummary":         {of: stint.RunSummary{}},
 	"NewRun":             {of: stint.NewRun{}},
+	"Limits":             {of: stint.Limits{}},
 	"StatusData":         {of: stint.StatusData{}},
 	"OutputData":         {of: stint.OutputData{}},
 	"Item":               {of: stint.Item{}},
