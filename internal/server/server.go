@@ -29,6 +29,7 @@ import (
 	"github.com/stint-dev/stint/internal/httpapi"
 	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/maintain"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/store"
@@ -67,6 +68,7 @@ type server struct {
 	feed     *feed.Feed
 	dispatch *dispatch.Local
 	auth     *auth.Service
+	programs *programs.Finder
 	worker   *engine.Engine
 	images   *images                       // nil without a worker
 	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
@@ -131,7 +133,8 @@ func (s *server) open(ctx context.Context) (err error) {
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
 	})
 	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing})
-	return nil
+	s.programs, err = openPrograms(s.data.join("programs"))
+	return err
 }
 
 // recount is how long it may take until a server sees what others stored or
@@ -192,7 +195,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	}
 	r := s.c.Resources
 	s.worker, err = engine.New(ctx, engine.Config{
-		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
+		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Programs: s.programs, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
 		Library: s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
 		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
@@ -294,6 +297,7 @@ func (s *server) handler(streams context.Context) http.Handler {
 		Trees:       s.trees(),
 		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now}),
 		Feed:        s.feed,
+		Frameworks:  s.programs,
 		Idempotency: s.db,
 		Ready:       s.db.Ping,
 		Registry:    s.registry,
