@@ -90,7 +90,7 @@ func linked(source *os.File, st fs.FileInfo, at string) bool {
 }
 
 func copied(source *os.File, at string) error {
-	out, err := os.OpenFile(at, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o755)
+	out, err := os.OpenFile(at, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o700) //nolint:gosec // a program
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package programs
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -102,7 +103,7 @@ func interpreterOf(real string) (words []string, script bool, err error) {
 	}
 	defer file.Close()
 	line, err := bufio.NewReaderSize(io.LimitReader(file, 512), 512).ReadBytes('\n')
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, false, err
 	}
 	rest, script := bytes.CutPrefix(line, []byte("#!"))
