@@ -120,6 +120,9 @@ func (s *server) open(ctx context.Context) (err error) {
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
 	s.keyring = newKeyring(s.db, s.keys)
+	if s.programs, err = openPrograms(s.data.join("programs")); err != nil {
+		return err
+	}
 	if err := s.openContent(ctx); err != nil {
 		return err
 	}
@@ -133,8 +136,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
 	})
 	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing})
-	s.programs, err = openPrograms(s.data.join("programs"))
-	return err
+	return nil
 }
 
 // recount is how long it may take until a server sees what others stored or
