@@ -68,7 +68,7 @@ type server struct {
 	dispatch *dispatch.Local
 	auth     *auth.Service
 	worker   *engine.Engine
-	inner    frontDoor // the API, for sandboxes
+	inner    frontDoor                     // the API, for sandboxes
 	images   *images                       // nil without a worker
 	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
 	registry *prometheus.Registry

@@ -14,17 +14,19 @@ var (
 	quoted    = []byte(`"usage"`)
 )
 
+// maxLine is how much of a line that comes in parts is kept, to see whether it
+// tells anything before it is read.
+const maxLine = 16 << 10
+
 // meter reads an answer as it passes for what it tells of tokens: a JSON text,
-// or server-sent events whose data are one each, on a line. It keeps nothing of
-// the answer. One goroutine writes to it.
+// or server-sent events whose data are one each, on a line. One goroutine
+// writes to it.
 type meter struct {
 	events bool
 	found  found
 	scan   scan
-	// of a line that comes in parts
-	begun   bool
-	matched int // bytes of fieldData that it began with
-	data    bool
+	line   []byte // the beginning of a line
+	long   bool   // the line is longer than is kept, and read as it comes
 }
 
 func newMeter(events bool) *meter {
@@ -35,58 +37,92 @@ func newMeter(events bool) *meter {
 
 // Write never fails.
 func (m *meter) Write(p []byte) (int, error) {
-	if m.events {
-		m.lines(p)
-	} else {
+	n := len(p)
+	if !m.events {
 		m.scan.feed(p)
+		return n, nil
 	}
-	return len(p), nil
+	if len(m.line) > 0 || m.long {
+		p = m.goOn(p)
+	}
+	end := bytes.LastIndexByte(p, '\n') + 1
+	m.lines(p[:end])
+	if end < len(p) {
+		m.keep(p[end:])
+	}
+	return n, nil
 }
 
-func (m *meter) lines(p []byte) {
-	for len(p) > 0 {
-		end := bytes.IndexByte(p, '\n')
-		switch {
-		case end >= 0 && !m.begun:
-			m.line(p[:end])
-		case end >= 0:
-			m.part(p[:end])
-			m.begun = false
-		default:
-			m.part(p)
+// goOn reads more of the line that was begun, and gives what follows it.
+func (m *meter) goOn(p []byte) []byte {
+	part, rest, ended := bytes.Cut(p, []byte{'\n'})
+	m.keep(part)
+	if ended {
+		if !m.long {
+			m.lines(m.line)
+		}
+		m.line, m.long = m.line[:0], false
+	}
+	return rest
+}
+
+// keep adds to the line that was begun.
+func (m *meter) keep(part []byte) {
+	if m.long {
+		m.scan.feed(part)
+		return
+	}
+	m.line = append(m.line, part...)
+	if len(m.line) > maxLine {
+		m.data(m.line)
+		m.line, m.long = m.line[:0], true
+	}
+}
+
+// data begins to read a line, if it is one of data.
+func (m *meter) data(line []byte) {
+	m.scan.reset()
+	if data, ok := bytes.CutPrefix(line, fieldData); ok {
+		m.scan.feed(data)
+	} else {
+		m.scan.stop()
+	}
+}
+
+// lines reads whole lines. Most tell nothing of usage and are passed over.
+func (m *meter) lines(b []byte) {
+	for from := 0; ; {
+		at := bytes.Index(b[from:], quoted)
+		if at < 0 {
 			return
 		}
-		p = p[end+1:]
+		at += from
+		if from = at + len(quoted); !opensObject(b[from:]) {
+			continue
+		}
+		line := b[bytes.LastIndexByte(b[:at], '\n')+1:]
+		end := bytes.IndexByte(b[from:], '\n')
+		if end < 0 {
+			m.data(line)
+			return
+		}
+		from += end
+		m.data(line[:len(line)-len(b)+from])
 	}
 }
 
-// line reads a whole line; most tell nothing of usage and are passed over.
-func (m *meter) line(b []byte) {
-	if data, ok := bytes.CutPrefix(b, fieldData); ok && bytes.Contains(data, quoted) {
-		m.scan.reset()
-		m.scan.feed(data)
-	}
+// opensObject tells whether an object follows a member's name.
+func opensObject(b []byte) bool {
+	b, colon := bytes.CutPrefix(bytes.TrimLeft(b, " \t\r"), []byte{':'})
+	return colon && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r"), []byte{'{'})
 }
 
-// part reads more of a line.
-func (m *meter) part(b []byte) {
-	if !m.begun {
-		m.begun, m.data, m.matched = true, true, 0
-		m.scan.reset()
-	}
-	for m.data && m.matched < len(fieldData) && len(b) > 0 {
-		m.data = b[0] == fieldData[m.matched]
-		m.matched++
-		b = b[1:]
-	}
-	if m.data {
-		m.scan.feed(b)
-	}
-}
-
-// tokens is what one call used; Anthropic tells what went through its cache
+// tokens is what one call used, once its answer has ended; Anthropic tells what went through its cache
 // beside the input, others as part of it.
 func (m *meter) tokens(anthropic bool) stint.Tokens {
+	if !m.long {
+		m.lines(m.line) // the last one may have no end
+	}
 	f := &m.found
 	t := stint.Tokens{
 		InputTokens: f.input, OutputTokens: f.output, CacheReadTokens: f.cacheRead, CacheWriteTokens: f.cacheWrite,

@@ -98,6 +98,9 @@ type scan struct {
 // reset begins another text.
 func (s *scan) reset() { s.state, s.depth = atValue, 0 }
 
+// stop passes over all until the next text.
+func (s *scan) stop() { s.state = broken }
+
 func (s *scan) feed(p []byte) {
 	for i := 0; i < len(p); {
 		switch s.state {
