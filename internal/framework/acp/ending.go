@@ -74,7 +74,7 @@ func (c *client) loggedOut(e *rpcError) string {
 		said = " (" + short(text) + ")"
 	}
 	if c.in.Model != nil {
-		return fmt.Sprintf("The agent is not logged in%s: it does not use the definition's provider of type '%s'. Give the type that the agent speaks, or set %s.", said, c.in.Model.Type, c.keyVariables())
+		return fmt.Sprintf("The agent is not logged in%s: it does not use the definition's provider of type '%s', or its key was refused. Check 'provider', or set %s.", said, c.in.Model.Type, c.keyVariables())
 	}
 	return fmt.Sprintf("The agent is not logged in%s. Give the definition a 'provider' of the type that the agent speaks, or set %s.", said, c.keyVariables())
 }

@@ -94,7 +94,7 @@ func (c *client) notOpened(o opening, e *rpcError) framework.Step {
 	switch {
 	case o.method == "session/new":
 		return c.fail(c.faultOf("The agent could not begin a session", e))
-	case o.method == "session/resume" && c.agent.Capabilities.Load:
+	case o.method == "session/resume" && c.agent.Capabilities.Load && e.Code != codeNotFound:
 		o.method = "session/load"
 		return c.open(o)
 	}
@@ -128,19 +128,14 @@ func (c *client) choose(o *opened, fresh bool) framework.Step {
 	if model == "" {
 		return c.ask(fresh)
 	}
-	method, params, known := o.modelRequest(c.session, model)
-	switch {
-	case !known:
-		s := notice("model", fmt.Sprintf("The agent does not offer a model named '%s' and was left with its own choice.", model))
-		s.Join(c.ask(fresh))
-		return s
-	case method == "":
+	method, params := o.modelRequest(c.session, model)
+	if method == "" {
 		return c.ask(fresh)
 	}
 	return c.request(method, params, func(m *message) framework.Step {
 		var s framework.Step
 		if m.Error != nil {
-			s = notice("model", fmt.Sprintf("The agent did not take the model '%s': %s", model, short(m.Error.text())))
+			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, ended(short(m.Error.text()))))
 		}
 		s.Join(c.ask(fresh))
 		return s

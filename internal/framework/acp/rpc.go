@@ -11,6 +11,7 @@ const (
 	codeInvalidRequest = -32600
 	codeNoMethod       = -32601
 	codeAuthRequired   = -32000
+	codeNotFound       = -32002
 )
 
 // maxID is the longest ID of a request that is answered, in bytes.

@@ -159,51 +159,40 @@ type configValue struct {
 	Options []configValue `json:"options"` // of a group
 }
 
-// modelRequest is what tells the agent to use a model: nothing where it uses it
-// already or has no such choice. known is false where it has a choice, but not
-// this one.
-func (o *opened) modelRequest(session, model string) (method string, params any, known bool) {
+// modelRequest is what tells the agent to use a model; no method where it uses
+// it already or has no such choice. A name that the agent does not list is left
+// to it: some know aliases, and who does not says so.
+func (o *opened) modelRequest(session, model string) (method string, params any) {
 	for _, option := range o.Options {
 		if option.Category != "model" && (option.Category != "" || option.ID != "model") {
 			continue
 		}
-		var current string
-		_ = json.Unmarshal(option.Current, &current) // of another type is none
-		value, found := pick(option.Options, model)
-		switch {
-		case current == model || found && current == value:
-			return "", nil, true
-		case found:
-			return "session/set_config_option", map[string]string{"sessionId": session, "configId": option.ID, "value": value}, true
+		value := pick(option.Options, model)
+		if decode[string](option.Current) == value {
+			return "", nil
 		}
-		return "", nil, false
+		return "session/set_config_option", map[string]string{"sessionId": session, "configId": option.ID, "value": value}
 	}
-	if o.Models == nil {
-		return "", nil, true
+	if o.Models == nil || o.Models.Current == model {
+		return "", nil
 	}
+	id := model
 	for _, m := range o.Models.Available {
-		if m.ID != model && !strings.EqualFold(m.Name, model) {
-			continue
+		if strings.EqualFold(m.Name, model) {
+			id = m.ID
 		}
-		if m.ID == o.Models.Current {
-			return "", nil, true
-		}
-		return "session/set_model", map[string]string{"sessionId": session, "modelId": m.ID}, true
 	}
-	return "", nil, o.Models.Current == model
+	return "session/set_model", map[string]string{"sessionId": session, "modelId": id}
 }
 
-// pick finds a value by itself or by its name, in groups too.
-func pick(values []configValue, model string) (string, bool) {
+// pick finds the value of a name, in groups too; what is no name is a value.
+func pick(values []configValue, model string) string {
 	for _, v := range values {
-		if v.Value != "" && (v.Value == model || strings.EqualFold(v.Name, model)) {
-			return v.Value, true
-		}
-		for _, inner := range v.Options {
-			if inner.Value != "" && (inner.Value == model || strings.EqualFold(inner.Name, model)) {
-				return inner.Value, true
+		for _, inner := range append([]configValue{v}, v.Options...) {
+			if inner.Value != "" && strings.EqualFold(inner.Name, model) {
+				return inner.Value
 			}
 		}
 	}
-	return "", false
+	return model
 }

@@ -35,7 +35,10 @@ func (s *spending) updated(raw json.RawMessage) *stint.Usage {
 	if u.Cost == nil || u.Cost.Currency != "USD" {
 		return nil
 	}
-	cost := max(0, u.Cost.Amount-s.baseline)
+	cost := u.Cost.Amount - s.baseline
+	if cost <= 0 {
+		return nil // no news, or nothing that is known
+	}
 	s.usage.CostUSD, s.usage.CostSource = &cost, stint.CostByAgent
 	return s.told()
 }

@@ -70,7 +70,9 @@ func (t *story) keep(text string) {
 }
 
 // final is the agent's last message.
-func (t *story) final() string { return strings.TrimSpace(strings.ToValidUTF8(t.last.String(), "\uFFFD")) }
+func (t *story) final() string {
+	return strings.TrimSpace(strings.ToValidUTF8(t.last.String(), "\uFFFD"))
+}
 
 // hush ends the text whose pieces came.
 func (t *story) hush() []stint.OutputData {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stint-dev/stint"
@@ -142,6 +143,9 @@ func (t *tool) call() stint.OutputData {
 func (t *tool) result(u *toolUpdate) stint.OutputData {
 	t.done = true
 	text, exit := output(u)
+	if exit == nil && u.Status == "failed" {
+		exit = exitLine(text)
+	}
 	parts := slices.Clone(t.diffs)
 	if text != "" {
 		parts = append(parts, text)
@@ -170,6 +174,19 @@ func output(u *toolUpdate) (text string, exit *int) {
 		return raw.text(u.Output), exit
 	}
 	return strings.Join(parts, "\n"), exit
+}
+
+// exitLine reads the exit code that some agents put before what a failed command
+// wrote.
+func exitLine(text string) *int {
+	first, _, _ := strings.Cut(text, "\n")
+	digits, ok := strings.CutPrefix(first, "Exit code ")
+	code, err := strconv.ParseUint(digits, 10, 8)
+	if !ok || err != nil {
+		return nil
+	}
+	exit := int(code)
+	return &exit
 }
 
 // rawOutput is what some agents' tools give, in the shapes that were seen.
