@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/acp"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
 )
 
@@ -13,7 +14,7 @@ import (
 // show them.
 var all = []framework.Framework{
 	framework.Shell{}, framework.Command{},
-	claudecode.Framework{},
+	claudecode.Framework{}, acp.Framework{},
 }
 
 // All lists the frameworks.
