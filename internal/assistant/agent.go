@@ -33,8 +33,8 @@ type agent struct {
 	prompt string
 	usage  stint.Usage
 	turns  int64
-	limit int64 // tokens of a conversation that the model takes, as far as is known
-	told  int64 // tokens of the conversation at the last answer; 0 where it is not known
+	limit  int64 // tokens of a conversation that the model takes, as far as is known
+	told   int64 // tokens of the conversation at the last answer; 0 where it is not known
 
 	corrections, extensions int
 }
@@ -101,7 +101,11 @@ func (a *agent) ask(ctx context.Context) (model.Answer, error) {
 	a.turns++
 	a.told = answer.Usage.InputTokens + answer.Usage.OutputTokens
 	a.session.number(answer.Parts)
-	if err := a.session.add(record{Type: recordAnswer, Parts: answer.Parts, Model: a.c.Model, Usage: &answer.Usage}); err != nil {
+	r := record{Type: recordAnswer, Parts: answer.Parts, Model: a.c.Model}
+	if answer.Usage.ModelCalls > 0 {
+		r.Usage = &answer.Usage
+	}
+	if err := a.session.add(r); err != nil {
 		return answer, err
 	}
 	a.count(answer.Usage)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -71,26 +72,29 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	}
 	text, cut := out.text()
 	o := outcome{text: text, truncated: cut}
+	told := func(format string, args ...any) {
+		o.text = strings.TrimSuffix(o.text, "\n") + "\n" + fmt.Sprintf(format, args...)
+	}
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		o.failed = true // the caller says why
 	case limited.Err() != nil:
 		o.failed = true
-		o.text += fmt.Sprintf("\n(ended after %s, its time limit)", limit)
+		told("(ended after %s, its time limit)", limit)
 	case exited && exit.ExitCode() >= 0:
 		code := exit.ExitCode()
 		o.exitCode = &code
-		o.text += fmt.Sprintf("\n(exit code %d)", code)
+		told("(exit code %d)", code)
 	case exited:
 		o.failed = true
-		o.text += "\n(" + exit.String() + ")"
+		told("(%s)", exit)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay): // something of it runs on
 		code := 0
 		o.exitCode = &code
 	default:
 		o.failed = true
-		o.text += fmt.Sprintf("\n(%v)", err)
+		told("(%v)", err)
 	}
 	return o
 }

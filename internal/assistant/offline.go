@@ -36,7 +36,7 @@ type step struct {
 
 // Ask gives the next step that is left of the newest prompt, or the last word.
 func (o *offline) Ask(ctx context.Context, r model.Request, on func(model.Event)) (model.Answer, error) {
-	prompts, done, lastFailed := course(r.Messages)
+	prompts, done, failures := course(r.Messages)
 	prompt := prompts[len(prompts)-1]
 	steps := planOf(prompt)
 	said := len(steps)
@@ -56,7 +56,7 @@ func (o *offline) Ask(ctx context.Context, r model.Request, on func(model.Event)
 	}
 	text := fmt.Sprintf("Wrote what files there are to %s. No model is configured, so nothing more was done with the prompt.", reportName)
 	if said > 0 {
-		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-lastFailed, said)
+		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-failures, said)
 	}
 	on(model.Event{Kind: model.Text, Text: text})
 	return model.Answer{Stop: model.StopEnd, Parts: []model.Part{{Kind: model.Text, Text: text}}}, nil
@@ -70,7 +70,8 @@ func course(messages []model.Message) (prompts []string, done, failures int) {
 			switch {
 			case p.Kind == model.ToolResult:
 				done++
-				if p.Failed || strings.Contains(p.Text, "(exit code ") {
+				last := p.Text[strings.LastIndexByte(p.Text, '\n')+1:]
+				if p.Failed || p.Name == "bash" && strings.HasPrefix(last, "(exit code ") {
 					failures++
 				}
 			case p.Kind == model.Text && m.Role == model.User:
@@ -93,12 +94,12 @@ func planOf(prompt string) (steps []step) {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, "write "); ok {
-			if name, text, ok := strings.Cut(rest, ":"); ok && strings.TrimSpace(name) != "" {
+			// Prose may begin with the word, too: a file's name is one word.
+			if name, text, ok := strings.Cut(rest, ":"); ok && len(strings.Fields(name)) == 1 {
 				steps = append(steps, step{"write", map[string]any{"path": strings.TrimSpace(name), "content": strings.TrimPrefix(text, " ") + "\n"}})
 			}
 			continue
 		}
-		// Prose may begin with the word, too: a file's name is one word.
 		if name, ok := strings.CutPrefix(line, "read "); ok && len(strings.Fields(name)) == 1 {
 			steps = append(steps, step{"read", map[string]any{"path": strings.Trim(name, `"'`+"` :")}})
 		}

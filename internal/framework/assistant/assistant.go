@@ -62,7 +62,9 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 }
 
 // NewDecoder reads what the assistant says.
-func (Assistant) NewDecoder(framework.Input) framework.Decoder { return &decoder{open: map[string]string{}} }
+func (Assistant) NewDecoder(framework.Input) framework.Decoder {
+	return &decoder{open: map[string]string{}}
+}
 
 func promptOf(in framework.Input) string {
 	if in.Schema == nil {
