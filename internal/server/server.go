@@ -194,7 +194,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	s.worker, err = engine.New(ctx, engine.Config{
 		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
 		RunToken: s.runToken,
-		Library: s.library, IDs: s.ids, Now: time.Now,
+		Library:  s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
 		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
 		Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
