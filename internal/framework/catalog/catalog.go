@@ -7,6 +7,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/acp"
+	"github.com/stint-dev/stint/internal/framework/assistant"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
 )
 
@@ -14,7 +15,7 @@ import (
 // show them.
 var all = []framework.Framework{
 	framework.Shell{}, framework.Command{},
-	claudecode.Framework{}, acp.Framework{},
+	assistant.Assistant{}, claudecode.Framework{}, acp.Framework{},
 }
 
 // All lists the frameworks.
