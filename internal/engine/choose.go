@@ -6,7 +6,6 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/image"
 	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -33,7 +32,7 @@ func (j *job) choose() error {
 // drive settles which framework drives the agent, and finds its program.
 func (j *job) drive(d *stint.Definition) error {
 	var err error
-	if j.framework, err = catalog.Of(d); err != nil {
+	if j.framework, err = j.e.c.Frameworks(d); err != nil {
 		return err
 	}
 	if err := j.framework.Check(d); err != nil {
