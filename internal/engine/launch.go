@@ -30,6 +30,9 @@ func (j *job) launch() error {
 	if j.plan, err = j.framework.Prepare(in); err != nil {
 		return err
 	}
+	if err := j.checkConversation(in.Resume != nil); err != nil {
+		return err
+	}
 	if err := j.furnishFiles(j.plan.Files); err != nil {
 		return err
 	}
@@ -138,6 +141,10 @@ func (j *job) environment(prompt string) ([]string, error) {
 			env[name] = value
 		}
 	}
+	if len(j.program.Path) > 0 {
+		env["PATH"] = strings.Join(append(slices.Clone(j.program.Path), env["PATH"]), ":")
+	}
+	maps.Copy(env, j.program.Env)
 	trust, err := j.trust()
 	if err != nil {
 		return nil, err
