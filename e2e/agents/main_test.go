@@ -1,0 +1,49 @@
+package agents_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // each agent is a program that takes a core for a second
+		if err := flag.Set("test.parallel", "4"); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if err := installation.CleanUp(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// promise is one thing that must hold for every agent, in an organisation of
+// its own.
+type promise struct {
+	name string
+	hold func(*world)
+}
+
+// promises are all of them, the long ones first.
+var promises = []promise{
+	{"goes on", goesOn}, {"ends", ends}, {"works", works},
+}
+
+func TestAgents(t *testing.T) {
+	h := serve(t)
+	for _, p := range promises {
+		for _, k := range kinds {
+			t.Run(p.name+"/"+k.name, func(t *testing.T) {
+				t.Parallel()
+				p.hold(h.world(t, k))
+			})
+		}
+	}
+}
