@@ -7,6 +7,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
+	"github.com/stint-dev/stint/internal/framework/codex"
 )
 
 // all are the frameworks that this build drives, in the order in which lists
@@ -14,6 +15,7 @@ import (
 var all = []framework.Framework{
 	framework.Shell{}, framework.Command{},
 	claudecode.Framework{},
+	codex.Framework{},
 }
 
 // All lists the frameworks.

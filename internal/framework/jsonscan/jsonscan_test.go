@@ -80,13 +80,13 @@ func FuzzObject(f *testing.F) {
 func TestCheckLog(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"":                                           "",
-		"{\"a\":1}\n{\"b\":2}\n":                     "",
-		"{\"a\":1}\n{\"b\":":                         "",
-		"{\"a\":1}\n{\"b\":{\"c\":{\"a\":2}}\n":      "",
-		"{\"a\":1}\n{\"b\":{\"c\n":                   "line 2 is no JSON",
-		"hello\n{}\n":                                "line 1 is no JSON",
-		"{}\n\n{\"a\":\x00\x00{\"b\":1}\n":           "line 3 is no JSON",
+		"":                                      "",
+		"{\"a\":1}\n{\"b\":2}\n":                "",
+		"{\"a\":1}\n{\"b\":":                    "",
+		"{\"a\":1}\n{\"b\":{\"c\":{\"a\":2}}\n": "",
+		"{\"a\":1}\n{\"b\":{\"c\n":              "line 2 is no JSON",
+		"hello\n{}\n":                           "line 1 is no JSON",
+		"{}\n\n{\"a\":\x00\x00{\"b\":1}\n":      "line 3 is no JSON",
 		"{\"type\":\"mode\",\"id\":\"x{\"type\":1}\n": "",
 	} {
 		got := ""
