@@ -103,7 +103,7 @@ func resumed(in framework.Input) string {
 
 func environment(in framework.Input) map[string]string {
 	env := map[string]string{
-		"IS_SANDBOX":                               "1", // root may skip permissions
+		"IS_SANDBOX": "1", // root may skip permissions
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
 		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,

@@ -90,26 +90,28 @@ func (d *decoder) call(s *framework.Step, b *block) {
 // read once.
 func (d *decoder) user(s *framework.Step) {
 	d.event.Read(d.line.Raw("message"))
-	var blocks []json.RawMessage
-	d.event.Decode("content", &blocks)
-	for _, raw := range blocks {
+	jsonscan.Elements(d.event.Raw("content"), func(raw []byte) {
 		d.part.Read(raw)
-		if !strings.HasSuffix(d.part.Text("type"), "tool_result") {
-			continue
+		if strings.HasSuffix(d.part.Text("type"), "tool_result") {
+			d.toolResult(s)
 		}
-		id, failed := d.part.Text("tool_use_id"), string(d.part.Raw("is_error")) == "true"
-		name := d.tools[id]
-		delete(d.tools, id)
-		if name == todoTool && !failed {
-			continue
-		}
-		text := resultText(d.part.Raw("content"))
-		tool := stint.ToolItem{ID: id, Name: name}
-		if failed {
-			tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
-		}
-		s.Events = append(s.Events, transcript.Result(tool, text))
+	})
+}
+
+// toolResult reads what one tool gave.
+func (d *decoder) toolResult(s *framework.Step) {
+	id, failed := d.part.Text("tool_use_id"), string(d.part.Raw("is_error")) == "true"
+	name := d.tools[id]
+	delete(d.tools, id)
+	if name == todoTool && !failed {
+		return
 	}
+	text := resultText(d.part.Raw("content"))
+	tool := stint.ToolItem{ID: id, Name: name}
+	if failed {
+		tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
+	}
+	s.Events = append(s.Events, transcript.Result(tool, text))
 }
 
 // resultText is what a tool gave: a text, or parts of which some are texts.

@@ -77,31 +77,6 @@ func (o *Object) Decode(key string, v any) bool {
 	return raw != nil && json.Unmarshal(raw, v) == nil
 }
 
-// Text decodes a string; empty where raw is none.
-func Text(raw []byte) string {
-	if len(raw) < 2 || raw[0] != '"' {
-		return ""
-	}
-	if inner := raw[1 : len(raw)-1]; plain(inner) {
-		return string(inner)
-	}
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
-
-// plain reports whether a string stands for itself.
-func plain(p []byte) bool {
-	for _, c := range p {
-		if c == '\\' || c < ' ' || c >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
 func space(p []byte) []byte {
 	for len(p) > 0 && (p[0] == ' ' || p[0] == '\t' || p[0] == '\r' || p[0] == '\n') {
 		p = p[1:]

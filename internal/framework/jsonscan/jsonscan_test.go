@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -79,13 +80,13 @@ func FuzzObject(f *testing.F) {
 func TestCheckLog(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"":                                           "",
-		"{\"a\":1}\n{\"b\":2}\n":                     "",
-		"{\"a\":1}\n{\"b\":":                         "",
-		"{\"a\":1}\n{\"b\":{\"c\":{\"a\":2}}\n":      "",
-		"{\"a\":1}\n{\"b\":{\"c\n":                   "line 2 is no JSON",
-		"hello\n{}\n":                                "line 1 is no JSON",
-		"{}\n\n{\"a\":\x00\x00{\"b\":1}\n":           "line 3 is no JSON",
+		"":                                      "",
+		"{\"a\":1}\n{\"b\":2}\n":                "",
+		"{\"a\":1}\n{\"b\":":                    "",
+		"{\"a\":1}\n{\"b\":{\"c\":{\"a\":2}}\n": "",
+		"{\"a\":1}\n{\"b\":{\"c\n":              "line 2 is no JSON",
+		"hello\n{}\n":                           "line 1 is no JSON",
+		"{}\n\n{\"a\":\x00\x00{\"b\":1}\n":      "line 3 is no JSON",
 		"{\"type\":\"mode\",\"id\":\"x{\"type\":1}\n": "",
 	} {
 		got := ""
@@ -94,6 +95,33 @@ func TestCheckLog(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q", content, got, want)
+		}
+	}
+}
+
+// FuzzText holds strings to encoding/json.
+func FuzzText(f *testing.F) {
+	for _, s := range []string{`"a\n\u00e9\ud83e\udd8a\ud800x\/"`, `"\q"`, `"\u12"`, `""`, `"é"`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		got := jsonscan.Text(raw)
+		var want string
+		if utf8.Valid(raw) && len(raw) > 0 && raw[0] == '"' && raw[len(raw)-1] == '"' && json.Unmarshal(raw, &want) == nil && got != want {
+			t.Errorf("%q gives %q, want %q", raw, got, want)
+		}
+	})
+}
+
+func TestElements(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string][]string{
+		`[ 1 , "a,]" ,{"b":[2]}]`: {"1", `"a,]"`, `{"b":[2]}`}, `[]`: nil, `{}`: nil, ``: nil, `["a"`: {`"a"`},
+	} {
+		var got []string
+		jsonscan.Elements([]byte(raw), func(e []byte) { got = append(got, string(e)) })
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", raw, diff)
 		}
 	}
 }
