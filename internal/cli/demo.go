@@ -165,7 +165,7 @@ func (d *demonstration) configHome() string { return filepath.Join(d.dir, "confi
 // store pushes the example's volume and agent.
 func (d *demonstration) store(ctx context.Context) error {
 	d.title("Store files as a volume")
-	library, err := fs.Sub(examples.Quickstart, "quickstart/library")
+	library, err := fs.Sub(examples.Demo, "quickstart/library")
 	if err != nil {
 		return fmt.Errorf("open the example: %w", err)
 	}
@@ -184,7 +184,7 @@ func (d *demonstration) store(ctx context.Context) error {
 	d.tell("library@%s: %s, %s", v.ID, filesText(v.FileCount), bytesText(v.Size))
 
 	d.title("Store an agent")
-	source, err := fs.ReadFile(examples.Quickstart, "quickstart/stint.yaml")
+	source, err := fs.ReadFile(examples.Demo, "quickstart/stint.yaml")
 	if err != nil {
 		return fmt.Errorf("open the example: %w", err)
 	}
@@ -203,7 +203,7 @@ func (d *demonstration) store(ctx context.Context) error {
 // follow starts the run and shows its stream.
 func (d *demonstration) follow(ctx context.Context) (*stint.Run, error) {
 	d.title("Run it in a sandbox, and follow its stream")
-	prompt, err := fs.ReadFile(examples.Quickstart, "quickstart/prompt.sh")
+	prompt, err := fs.ReadFile(examples.Demo, "quickstart/prompt.sh")
 	if err != nil {
 		return nil, fmt.Errorf("open the example: %w", err)
 	}
