@@ -47,7 +47,7 @@ func (m *demoModel) complete(a *app, c *cobra.Command) error {
 	}
 	at, err := url.Parse(strings.TrimRight(m.url, "/"))
 	if err != nil || at.Hostname() == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
-		return usage(c, "'%s' is no URL such as %s or http://127.0.0.1:11434/v1", m.url, stint.AnthropicURL)
+		return usage(c, "--model-url is no URL such as %s or http://127.0.0.1:11434/v1", stint.AnthropicURL)
 	}
 	if m.kind == "" {
 		m.kind = guessType(at)
