@@ -685,7 +685,7 @@ func TestModelEndsWithTheRun(t *testing.T) {
 	b, c := w.offering(t, options{})
 	failed := make(chan error, 1)
 	go func() {
-		_, err := (&http.Client{Transport: b.transport(), Timeout: within}).Post(messages, "application/json", strings.NewReader("{}")) //nolint:bodyclose // there is none
+		_, err := (&http.Client{Transport: b.transport(), Timeout: within}).Post(messages, "application/json", strings.NewReader("{}"))
 		failed <- err
 	}()
 	<-reached

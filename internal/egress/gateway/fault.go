@@ -44,7 +44,7 @@ func (c *call) failed(ctx context.Context, err error) *fault {
 	if errors.Is(err, errLarge) {
 		return tooLarge()
 	}
-	if context.Cause(ctx) == errIdle || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(context.Cause(ctx), errIdle) || errors.Is(err, context.DeadlineExceeded) {
 		return &fault{status: http.StatusGatewayTimeout, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s gave no answer in time.", host)}
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
