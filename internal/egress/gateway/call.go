@@ -145,6 +145,9 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	counted := c.counts && res.StatusCode/100 == 2
 	// Without its length, a client knows of an answer's end when it is counted.
 	c.copyHeader(w.Header(), res.Header, counted || to != io.Writer(w))
+	if h := w.Header(); (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) && h.Get(shouldRetry) == "" {
+		h.Set(shouldRetry, "false") // another try has the same key
+	}
 	if counted {
 		m := newMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
 		tap, done := m.tap(encoding, plain)
