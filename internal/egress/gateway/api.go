@@ -14,6 +14,8 @@ import (
 // apiPath is what agents may ask of the server: its tools, nothing else.
 const apiPath = "/mcp"
 
+var errPath = errors.New("agents reach " + apiPath + " of the API and nothing else")
+
 // API answers a run's requests for the server's own API.
 type API struct {
 	Handler http.Handler
@@ -26,10 +28,9 @@ func (a API) Answer(r *http.Request, x *forward.Exchange) forward.Answer {
 	x.Rule = RuleAPI
 	if r.URL.Path != apiPath {
 		return func(w http.ResponseWriter, _ *http.Request) bool {
-			message := "Agents reach " + apiPath + " of Stint and nothing else."
-			x.Refused, x.Err = true, errors.New(message)
+			x.Refused, x.Err = true, errPath
 			writeJSON(w, http.StatusNotFound, map[string]any{"error": map[string]string{
-				"type": "not_found_error", "code": stint.CodeResourceNotFound, "message": message,
+				"type": "not_found_error", "code": stint.CodeResourceNotFound, "message": "Agents reach " + apiPath + " of Stint and nothing else.",
 			}})
 			return true
 		}

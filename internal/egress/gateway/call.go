@@ -142,8 +142,13 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}()
 		to = veiled
 	}
-	c.copyHeader(w.Header(), res.Header, to != io.Writer(w))
-	if c.counts && res.StatusCode/100 == 2 {
+	counted := c.counts && res.StatusCode/100 == 2
+	// Without its length, a client knows of an answer's end when it is counted.
+	c.copyHeader(w.Header(), res.Header, counted || to != io.Writer(w))
+	if h := w.Header(); (res.StatusCode == http.StatusUnauthorized || res.StatusCode == http.StatusForbidden) && h.Get(shouldRetry) == "" {
+		h.Set(shouldRetry, "false") // another try has the same key
+	}
+	if counted {
 		m := newMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
 		tap, done := m.tap(encoding, plain)
 		defer func() { done(); c.count(m) }()
@@ -191,9 +196,9 @@ func (c *call) count(m *meter) {
 }
 
 // copyHeader adds what is for the client, the key concealed.
-func (c *call) copyHeader(to, from http.Header, veiled bool) {
+func (c *call) copyHeader(to, from http.Header, unsized bool) {
 	for name, values := range from {
-		if hopByHop(name, from["Connection"]) || name == "Set-Cookie" || veiled && name == "Content-Length" {
+		if hopByHop(name, from["Connection"]) || name == "Set-Cookie" || unsized && name == "Content-Length" {
 			continue
 		}
 		for _, v := range values {

@@ -20,8 +20,8 @@
 //
 // # Failures
 //
-// Answers of the provider pass as they are, redirects excepted. Where there is
-// none, the client gets an error in its dialect's form, whose status tells what
+// Answers of the provider pass as they are, redirects excepted; those that
+// refuse the key tell clients not to try again with it. Where there is none, the client gets an error in its dialect's form, whose status tells what
 // to do, for clients try again after 408, 409, 429 and every 5xx, and give up
 // after the others: 403 where the policy refuses the provider's address, 404
 // and 405 for what is not passed on, 413 for too much, 426 for WebSockets, after

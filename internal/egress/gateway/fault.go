@@ -14,6 +14,10 @@ import (
 	"github.com/stint-dev/stint/internal/egress/forward"
 )
 
+// shouldRetry is the header by which clients of the dialects are told whether
+// another try may do better.
+const shouldRetry = "X-Should-Retry"
+
 // fault is an answer of ours.
 type fault struct {
 	status  int
@@ -44,7 +48,7 @@ func (c *call) failed(ctx context.Context, err error) *fault {
 	if errors.Is(err, errLarge) {
 		return tooLarge()
 	}
-	if context.Cause(ctx) == errIdle || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(context.Cause(ctx), errIdle) || errors.Is(err, context.DeadlineExceeded) {
 		return &fault{status: http.StatusGatewayTimeout, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s gave no answer in time.", host)}
 	}
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
@@ -76,7 +80,7 @@ func (c *call) refuse(w http.ResponseWriter, f *fault) bool {
 	c.x.Err = errors.New(f.message)
 	h := w.Header()
 	if !f.retry {
-		h.Set("X-Should-Retry", "false")
+		h.Set(shouldRetry, "false")
 	}
 	if f.status == http.StatusUpgradeRequired {
 		h.Set("Upgrade", "HTTP/1.1")

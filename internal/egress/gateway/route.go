@@ -41,16 +41,20 @@ func (m *Model) route(r *http.Request) (way, *fault) {
 	case called && r.Method != http.MethodPost:
 		return wayNone, &fault{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " takes POST alone."}
 	case called:
-		return way, m.sized(r)
+		return way, m.sendable(r)
 	case (at == "/v1/models" || strings.HasPrefix(at, "/v1/models/")) && reads && path.Clean(r.URL.Path) == r.URL.Path:
-		return wayPass, m.sized(r)
+		return wayPass, m.sendable(r)
 	}
 	return wayNone, &fault{status: http.StatusNotFound, kind: "not_found_error", message: "Of the model's provider, only its calls and the lists of its models are reached from here."}
 }
 
-func (m *Model) sized(r *http.Request) *fault {
-	if r.ContentLength > maxBody {
+// sendable tells what keeps a request that has its way from going it.
+func (m *Model) sendable(r *http.Request) *fault {
+	switch {
+	case r.ContentLength > maxBody:
 		return tooLarge()
+	case !httpguts.ValidHeaderFieldValue(m.c.Key):
+		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: "secret value", message: "The provider's key cannot be sent: its value has a line end or another character that no header may have. Store it again without."}
 	}
 	return nil
 }
