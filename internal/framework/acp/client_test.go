@@ -477,7 +477,7 @@ func TestHugeLines(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
-	text := strings.Repeat("x", 1<<20)
+	text := strings.Repeat("x", 256<<10)
 	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}`, text)
 	var got strings.Builder
 	for _, e := range a.events {
@@ -505,10 +505,11 @@ func TestManyTools(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
-	for i := range 10_000 {
+	for i := range 5_000 { // more than are remembered
 		a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t%d","title":"T","status":"in_progress"}`, i)
 	}
 	a.events = nil
-	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t9999","status":"completed"}`)
-	a.told("tool_result: (no output)\n")
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4999","status":"completed"}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t0","status":"completed"}`) // forgotten: it begins anew
+	a.told("tool_result: (no output)\n", "tool_call: tool\n", "tool_result: (no output)\n")
 }
