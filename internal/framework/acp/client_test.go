@@ -204,6 +204,10 @@ func TestTools(t *testing.T) {
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"in_progress"}`)
 	a.updates("%s", "{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"t1\",\"status\":\"failed\",\"content\":[{\"type\":\"content\",\"content\":{\"type\":\"text\",\"text\":\"```console\\nno rule\\n```\"}}],\"_meta\":{\"terminal_exit\":{\"exit_code\":2}}}")
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","_meta":{"late":{"toolName":"x"}}}`)
+	// Named with a part of its input.
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t5","title":"bash","kind":"execute","status":"pending","rawInput":{"cwd":"/w"}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","title":"ls","status":"in_progress","rawInput":{"command":"ls","cwd":"/w"}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","status":"completed"}`)
 	// A diff that came before the end, and an output that is no text.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t2","title":"Edit a.txt","kind":"edit","status":"in_progress","content":[{"type":"diff","path":"a.txt","oldText":"1\n2\n3\n","newText":"1\n2b\n3\n"}]}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","rawOutput":{"ok":true}}`)
@@ -216,6 +220,7 @@ func TestTools(t *testing.T) {
 	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
 	a.told("reasoning: Hm.", "reasoning: \n",
 		"tool_call: $ make …\n", "tool_result: no rule\n",
+		"tool_call: $ ls\n", "tool_result: (no output)\n",
 		"tool_call: Edit a.txt\n", "tool_result: a.txt\n@@ -2,1 +2,1 @@\n-2\n+2b\n{\"ok\":true}\n",
 		"tool_call: bash\n", "tool_result: hi\n",
 		"tool_call: Look\n", "message: Well.", "message: \n", "tool_result: seen\n")
@@ -223,6 +228,8 @@ func TestTools(t *testing.T) {
 	wanted := []stint.ToolItem{
 		{ID: "t1", Title: "$ make …", Category: "execute", Input: json.RawMessage(`{"command":"make\ntest"}`), Status: "in_progress"},
 		{ID: "t1", Category: "execute", Status: "failed", ExitCode: &two},
+		{ID: "t5", Title: "$ ls", Category: "execute", Input: json.RawMessage(`{"command":"ls","cwd":"/w"}`), Status: "in_progress"},
+		{ID: "t5", Category: "execute", Status: "completed"},
 		{ID: "t2", Title: "Edit a.txt", Category: "edit", Status: "in_progress"},
 		{ID: "t2", Category: "edit", Status: "completed"},
 		{ID: "t3", Title: "bash", Category: "other", Status: "in_progress"},
