@@ -36,6 +36,7 @@ func TestRecordedTalks(t *testing.T) {
 		"claude-auth":     {Prompt: "hello"},
 		"opencode-tool":   {Prompt: "Do [[run: echo hi; exit 3]]", Definition: &stint.Definition{Model: "mock/other-model"}},
 		"opencode-resume": {Prompt: "More", Resume: resume("ses_e0010a1dfffeWwRyZoVPFDy4v4")},
+		"gemini-load":     {Prompt: "More", Resume: resume("fa5d8f37-6ed8-4cfe-b970-6400b3660246")},
 		"gemini-tool":     {Prompt: "Do [[run: echo hi]]", Definition: &stint.Definition{Model: "gemini-2.5-flash"}},
 	}
 	for name, in := range tests {
