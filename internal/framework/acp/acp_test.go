@@ -47,7 +47,7 @@ func TestPrepare(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := map[string]string{}
-			for _, kv := range strings.Fields(tt.env) {
+			for kv := range strings.FieldsSeq(tt.env) {
 				name, value, _ := strings.Cut(kv, "=")
 				want[name] = value
 			}

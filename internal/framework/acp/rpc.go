@@ -3,6 +3,7 @@ package acp
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"strconv"
 )
 
@@ -35,10 +36,13 @@ type rpcError struct {
 // parse reads a line; false where it is no object.
 func parse(line []byte) (m message, ok bool) {
 	line = bytes.TrimSpace(line)
-	if len(line) == 0 || line[0] != '{' || !json.Valid(line) {
+	if len(line) == 0 || line[0] != '{' {
 		return m, false
 	}
-	_ = json.Unmarshal(line, &m) // valid; members of another type stay empty
+	// Members of another type than the protocol's stay empty.
+	if _, broken := errors.AsType[*json.SyntaxError](json.Unmarshal(line, &m)); broken {
+		return m, false
+	}
 	if bytes.Equal(m.ID, []byte("null")) {
 		m.ID = nil
 	}

@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestRecordedTalks replays what claude-agent-acp 0.49.0 with Claude Code 2.1.197
-// said, and holds every answer to the one that it got then.
+// TestRecordedTalks replays what claude-agent-acp 0.49.0 with Claude Code 2.1.197,
+// opencode 1.18.33 and Gemini CLI 0.61.0 said, and holds every answer to the one that it got then.
 func TestRecordedTalks(t *testing.T) {
 	t.Parallel()
 	const session = "1d44c5d4-7674-4028-8871-f678abef0c0c"
@@ -27,13 +27,17 @@ func TestRecordedTalks(t *testing.T) {
 		return &framework.Conversation{Framework: "acp", ID: id}
 	}
 	tests := map[string]framework.Input{
-		"claude-tool":   {Prompt: "Do this: [[run: echo hi > out.txt; cat out.txt]]", Definition: &stint.Definition{Model: "claude-sonnet-5"}},
-		"claude-resume": {Prompt: "Now write: [[write: /workspace/note.txt one two]]", Resume: resume(session)},
-		"claude-load":   {Prompt: "And again", Resume: resume(session)},
-		"claude-lost":   {Prompt: "And again", Resume: resume("00000000-0000-4000-8000-000000000000")},
-		"claude-fail":   {Prompt: "[[run: echo oops; exit 3]]"},
-		"claude-cancel": {Prompt: "[[run: echo started; sleep 77]]"},
-		"claude-auth":   {Prompt: "hello"},
+		"claude-tool":     {Prompt: "Do this: [[run: echo hi > out.txt; cat out.txt]]", Definition: &stint.Definition{Model: "claude-sonnet-5"}},
+		"claude-resume":   {Prompt: "Now write: [[write: /workspace/note.txt one two]]", Resume: resume(session)},
+		"claude-load":     {Prompt: "And again", Resume: resume(session)},
+		"claude-lost":     {Prompt: "And again", Resume: resume("00000000-0000-4000-8000-000000000000")},
+		"claude-fail":     {Prompt: "[[run: echo oops; exit 3]]"},
+		"claude-cancel":   {Prompt: "[[run: echo started; sleep 77]]"},
+		"claude-auth":     {Prompt: "hello"},
+		"opencode-tool":   {Prompt: "Do [[run: echo hi; exit 3]]", Definition: &stint.Definition{Model: "mock/other-model"}},
+		"opencode-resume": {Prompt: "More", Resume: resume("ses_e0010a1dfffeWwRyZoVPFDy4v4")},
+		"gemini-load":     {Prompt: "More", Resume: resume("fa5d8f37-6ed8-4cfe-b970-6400b3660246")},
+		"gemini-tool":     {Prompt: "Do [[run: echo hi]]", Definition: &stint.Definition{Model: "gemini-2.5-flash"}},
 	}
 	for name, in := range tests {
 		t.Run(name, func(t *testing.T) {

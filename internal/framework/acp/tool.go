@@ -17,6 +17,7 @@ const maxTools = 1 << 12
 // toolUpdate is what the agent says of the use of a tool: all of it at first,
 // later what changed.
 type toolUpdate struct {
+	Update  string                     `json:"sessionUpdate"` // tool_call is the first; none with a permission
 	ID      string                     `json:"toolCallId"`
 	Title   string                     `json:"title"`
 	Kind    string                     `json:"kind"`
@@ -54,13 +55,19 @@ func (t *story) tool(u *toolUpdate, asked bool) []stint.OutputData {
 	use.learn(u)
 	ends := u.Status == "completed" || u.Status == "failed"
 	var out []stint.OutputData
-	if !use.told && (asked || ends || u.Status == "in_progress" || len(use.item.Input) > 0) {
+	if !use.told && (asked || ends || u.Status == "in_progress" || use.telling(u)) {
 		out = append(t.hush(), use.call())
 	}
 	if ends {
 		out = append(append(out, t.hush()...), use.result(u))
 	}
 	return out
+}
+
+// telling reports whether the input is all that it will be: it is more than it
+// was at first, or says by itself what is about to happen.
+func (t *tool) telling(u *toolUpdate) bool {
+	return len(t.item.Input) > 0 && (u.Update != "tool_call" || transcript.Title("", t.item.Input) != "")
 }
 
 // use finds a tool's use, or begins one.
