@@ -35,6 +35,8 @@ func TestTools(t *testing.T) {
 		"beyond a file":              {"read", `{"path":"hello.txt","offset":9}`, "The file has only 3 lines.", true},
 		"no text":                    {"read", `{"path":"bin"}`, "bin is no text.", true},
 		"a folder":                   {"read", `{"path":"."}`, ". is a folder; use list.", true},
+		"a file without an end":      {"read", `{"path":"/dev/zero"}`, "/dev/zero is no file but a pipe or a device; use bash.", true},
+		"a file that is not there":   {"edit", `{"path":"/nowhere","old":"a","new":"b"}`, "open /nowhere: no such file or directory", true},
 		"an empty file":              {"read", `{"path":"empty"}`, "(no output)", false},
 		"a new file":                 {"write", `{"path":"x/y/z","content":"ä"}`, "Wrote 2 bytes to x/y/z.", false},
 		"an edit":                    {"edit", `{"path":"hello.txt","old":"two\nthree","new":"2"}`, "Replaced 1 of it in hello.txt.", false},
