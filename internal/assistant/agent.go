@@ -224,7 +224,7 @@ func usesOf(parts []model.Part) (uses []model.Part) {
 func instructions(c *protocol.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, a Linux machine of its own. Nobody is there to answer questions while you work: decide what is reasonable and say what you assumed.
-Your working directory is %s. What lies there when you end is kept, as the result of your work; put files there and nowhere else.
+Your working directory is %s. What lies there when you end is kept as the result of your work.
 `, c.WorkDir)
 	for _, v := range c.Volumes {
 		access := "read-only"

@@ -42,14 +42,14 @@ func (b *toolbox) read() tool {
 }
 
 func (b *toolbox) readFile(name string, first, limit int) outcome {
+	if o := plainFile(name, b.path(name)); o.failed {
+		return o
+	}
 	f, err := os.Open(b.path(name))
 	if err != nil {
 		return failed("%v", err)
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil || info.IsDir() {
-		return failed("%s is a folder; use list.", name)
-	}
 	in := bufio.NewReaderSize(f, 64<<10)
 	if start, _ := in.Peek(1024); bytes.IndexByte(start, 0) >= 0 {
 		return failed("%s is no text.", name)
@@ -58,6 +58,20 @@ func (b *toolbox) readFile(name string, first, limit int) outcome {
 		limit = maxReadLines
 	}
 	return shownLines(in, first, limit)
+}
+
+// plainFile fails for what is there and no file: a pipe or a device may have no
+// end, or block who opens it.
+func plainFile(name, path string) outcome {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return outcome{} // who opens it says why it cannot be
+	case info.IsDir():
+		return failed("%s is a folder; use list.", name)
+	case !info.Mode().IsRegular():
+		return failed("%s is no file but a pipe or a device; use bash.", name)
+	}
+	return outcome{}
 }
 
 // shownLines gives lines of a text, numbered from 1, within bounds.
@@ -111,6 +125,9 @@ func (b *toolbox) write() tool {
 		},
 		run: reading(func(_ context.Context, in struct{ Path, Content string }) outcome {
 			name := b.path(in.Path)
+			if o := plainFile(in.Path, name); o.failed {
+				return o
+			}
 			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 				return failed("%v", err)
 			}
@@ -146,6 +163,9 @@ func (b *toolbox) edit() tool {
 func (b *toolbox) replace(name, old, with string, all bool) outcome {
 	if old == "" {
 		return failed("The old text is empty; use write for a new file.")
+	}
+	if o := plainFile(name, b.path(name)); o.failed {
+		return o
 	}
 	f, err := os.OpenFile(b.path(name), os.O_RDWR, 0)
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -168,7 +169,10 @@ func thinkerOf(c *protocol.Config) (thinker, error) {
 	if c.Provider == stint.ProviderOffline {
 		return &offline{c: c}, nil
 	}
-	return model.New(model.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries})
+	// The way to the model is the sandbox's own, whatever proxy its environment
+	// names for other things.
+	direct := &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
+	return model.New(model.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries, HTTP: &http.Client{Transport: direct}})
 }
 
 // ending is the last word and the exit code.

@@ -147,9 +147,12 @@ func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, e
 	}
 	in := &heard{r: resp.Body, tell: func() { silence.Reset(c.o.Idle) }}
 	answer := c.dialect.reader(r, on)
-	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "application/json" {
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "application/json":
 		err = readWhole(in, answer)
-	} else {
+	case "text/html":
+		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "What answers is a web page."}
+	default: // not every server says that it is a stream
 		err = readEvents(in, answer.event)
 	}
 	if err != nil {

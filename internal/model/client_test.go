@@ -362,6 +362,7 @@ func TestFaults(t *testing.T) {
 		"long":            {refused(400, `{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}`), model.FaultContext, false},
 		"request":         {refused(422, `{"detail":"tools are not supported"}`), model.FaultRequest, false},
 		"server":          {refused(502, `bad gateway`), model.FaultServer, true},
+		"web page":        {reply{kind: "text/html", body: strings.NewReader("<html>welcome")}, model.FaultAddress, false},
 		"no connection":   {reply{err: errors.New("connection refused")}, model.FaultUnreachable, true},
 		"broken off":      {stream(`{"choices":[]}`), model.FaultUnreachable, true},
 		"in the stream":   {stream(`{"error":{"message":"boom","type":"server_error"}}`), model.FaultServer, true},

@@ -49,6 +49,9 @@ const (
 	FaultUnreachable Fault = "unreachable" // there was no connection, or it broke
 )
 
+// codeWebPage is the code of an answer from something that is no API.
+const codeWebPage = "web_page"
+
 // Fault tells what kind of error it is.
 func (e *Error) Fault() Fault {
 	text := strings.ToLower(e.Code + " " + e.Message)
@@ -66,7 +69,7 @@ func (e *Error) Fault() Fault {
 		return FaultContext
 	case says("model_not_found", "no such model", "unknown model", "model not found") || e.Status == http.StatusNotFound && says("model"):
 		return FaultModel
-	case e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed:
+	case e.Status == http.StatusNotFound || e.Status == http.StatusMethodNotAllowed || e.Code == codeWebPage:
 		return FaultAddress
 	case e.Status >= 400 && e.Status < 500:
 		return FaultRequest
