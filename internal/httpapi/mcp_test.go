@@ -430,7 +430,7 @@ func TestAServerThatStopsLetsNobodyWait(t *testing.T) {
 		t.Errorf("the notice is %q", notice)
 	}
 	w.stop()
-	if res := <-ended; res == nil {
-		t.Error("the wait went on")
+	if res := <-ended; res == nil || res.IsError {
+		t.Errorf("the wait ended with %+v", res)
 	}
 }
