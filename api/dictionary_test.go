@@ -26,8 +26,14 @@ var nouns = map[string]struct {
 	"StorageUsage":       {of: stint.StorageUsage{}},
 	"RunSummary":         {of: stint.RunSummary{}},
 	"NewRun":             {of: stint.NewRun{}},
+	"Limits":             {of: stint.Limits{}},
 	"StatusData":         {of: stint.StatusData{}},
 	"OutputData":         {of: stint.OutputData{}},
+	"Item":               {of: stint.Item{}},
+	"ToolItem":           {of: stint.ToolItem{}},
+	"PlanEntry":          {of: stint.PlanEntry{}},
+	"Usage":              {of: stint.Usage{}},
+	"Tokens":             {of: stint.Tokens{}},
 	"ErrorData":          {of: stint.ErrorData{}},
 	"CompleteData":       {of: stint.CompleteData{}},
 	"StatusEvent":        {of: stint.Event{}},
@@ -120,6 +126,12 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
 		}},
+		"items": {schemas["Item"].Value.Properties["kind"], []string{
+			string(stint.ItemMessage), string(stint.ItemReasoning), string(stint.ItemToolCall), string(stint.ItemToolResult), string(stint.ItemPlan), string(stint.ItemNotice),
+		}},
+		"tools":       {schemas["ToolItem"].Value.Properties["category"], stint.ToolCategories},
+		"tool states": {schemas["ToolItem"].Value.Properties["status"], []string{stint.ToolInProgress, stint.ToolCompleted, stint.ToolFailed}},
+		"costs":       {schemas["Usage"].Value.Properties["costSource"], []string{stint.CostByAgent, stint.CostByPrices}},
 		"log types": {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},
 	} {
 		if diff := cmp.Diff(strings.Join(c.want, " "), words(c.of)); diff != "" {

@@ -60,7 +60,7 @@ func TestDocumentIsValid(t *testing.T) {
 func TestWrongExamplesAreFound(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string][2]string{
-		"in a page":       {"usage: {inputTokens: 18230,", "usage: {inputTokens: many,"},
+		"in a page":       {"large-1: {inputTokens: 18230,", "large-1: {inputTokens: many,"},
 		"in a request":    {"priority: 5", "priority: 50"},
 		"in an error":     {"type: not_found_error, code: resource_not_found, message", "type: not_found_error, code: nothing, message"},
 		"an extra member": {"value: {status: ok}", "value: {status: ok, more: 1}"},

@@ -115,6 +115,7 @@ type printer struct {
 	run   string
 	quiet bool // tell nothing but the output
 	open  bool // the last output on a terminal did not end its line
+	last  *stint.Item
 }
 
 // eventLine is an event as --json prints it.
@@ -156,13 +157,44 @@ func (p *printer) output(data json.RawMessage) error {
 	if d.Stream == "stderr" {
 		to, fd = p.a.Stderr, stderr
 	}
-	if _, err := io.WriteString(to, d.Content); err != nil {
+	if !goesOn(p.last, d.Item) {
+		p.freshLine()
+	}
+	if _, err := io.WriteString(to, p.dress(fd, &d)); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	if p.a.IsTerminal(fd) && d.Content != "" {
-		p.open = !strings.HasSuffix(d.Content, "\n")
+		p.open, p.last = !strings.HasSuffix(d.Content, "\n"), d.Item
 	}
 	return nil
+}
+
+// goesOn reports whether an output may stand on the line of the one before:
+// plain text, and pieces of one message.
+func goesOn(before, now *stint.Item) bool {
+	if before == nil || now == nil {
+		return before == now
+	}
+	return now.Delta && before.Kind == now.Kind && before.MessageID == now.MessageID
+}
+
+// dress is what a terminal shows of an output: what the agent says stands out
+// from what it thinks and does. Elsewhere it is the text alone.
+func (p *printer) dress(fd int, d *stint.OutputData) string {
+	text := strings.TrimSuffix(d.Content, "\n")
+	if d.Item == nil || text == "" {
+		return d.Content
+	}
+	code := ""
+	switch d.Item.Kind {
+	case stint.ItemReasoning, stint.ItemToolCall, stint.ItemToolResult:
+		code = faint
+	case stint.ItemNotice:
+		code = yellow
+	default:
+		return d.Content
+	}
+	return p.a.colour(fd, code, text) + d.Content[len(text):]
 }
 
 func (p *printer) status(data json.RawMessage) error {
@@ -195,7 +227,7 @@ func (a *app) summary(run *stint.Run) {
 	if run.ArtifactName != nil && run.ArtifactVersion != nil {
 		lines = append(lines, "artifact", *run.ArtifactName+"@"+*run.ArtifactVersion)
 	}
-	lines = append(lines, "checkpoint", deref(run.CheckpointID), "session", run.SessionID)
+	lines = append(lines, "checkpoint", deref(run.CheckpointID), "session", run.SessionID, "usage", usageText(run.Usage))
 	for i := 0; i < len(lines); i += 2 {
 		if lines[i+1] != "" {
 			a.note("%-11s %s", lines[i], lines[i+1])

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -131,14 +132,55 @@ func (a *app) showRun(run *stint.Run) error {
 		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + because(run),
 		"prompt", clip(run.Prompt, 200), "artifact", artifact, "volumes", pairsText(run.Volumes, "@"),
 		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
-		"metadata", pairsText(run.Metadata, "="),
+		"metadata", pairsText(run.Metadata, "="), "usage", usageText(run.Usage),
 		"created", run.CreatedAt.String(), "started", text(run.StartedAt), "completed", text(run.CompletedAt),
 	}
-	if err := a.printOne(run, fields...); err != nil || a.json || run.Error == nil {
+	if err := a.printOne(run, fields...); err != nil || a.json {
 		return err
 	}
-	_, err := fmt.Fprintf(a.Stdout, "error\n%s\n", strings.TrimRight(*run.Error, "\n"))
-	return err
+	for _, block := range [][2]string{{"error", deref(run.Error)}, {"result", resultText(run.Result)}} {
+		if block[1] == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(a.Stdout, "%s\n%s\n", block[0], strings.TrimRight(block[1], "\n")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usageText tells on a line what a run used of models.
+func usageText(raw json.RawMessage) string {
+	var u *stint.Usage
+	if json.Unmarshal(raw, &u) != nil || u == nil {
+		return ""
+	}
+	out := fmt.Sprintf("%d tokens in", u.InputTokens)
+	if u.CacheReadTokens > 0 {
+		out += fmt.Sprintf(" (%d of them from the cache)", u.CacheReadTokens)
+	}
+	out += fmt.Sprintf(", %d out, %d calls", u.OutputTokens, u.ModelCalls)
+	if u.CostUSD != nil {
+		out += fmt.Sprintf(", $%.4f", *u.CostUSD)
+	}
+	return out
+}
+
+// resultText is a result for people: a message as it is, another value as JSON.
+func resultText(raw json.RawMessage) string {
+	var message *string
+	switch err := json.Unmarshal(raw, &message); {
+	case err != nil && len(raw) > 0:
+		return string(raw)
+	case message == nil:
+		return ""
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return ' '
+		}
+		return r
+	}, *message)
 }
 
 // pairsText writes a map for people, by its keys.
@@ -218,9 +260,10 @@ event as one line.`,
 
 func (a *app) runsLogs() *cobra.Command {
 	var kind, since, until string
-	var reverse bool
+	var reverse, native bool
 	var limit int
 	c := &cobra.Command{Use: "logs RUN", Short: "Print the log of a run: agent, system and network", Args: exactly("RUN")}
+	c.Flags().BoolVar(&native, "native", false, "with the lines of the agent's own protocol, which --json has always")
 	c.Flags().StringVar(&kind, "type", "all", "all, agent, system or network")
 	c.Flags().StringVar(&since, "since", "", "from then on: a time, or a duration ago such as 5m")
 	c.Flags().StringVar(&until, "until", "", "up to then: a time, or a duration ago")
@@ -245,18 +288,21 @@ func (a *app) runsLogs() *cobra.Command {
 		if f.Until, err = a.moment(until); err != nil {
 			return usage(c, "--until: %s", err)
 		}
-		return a.printLogs(ctx, args[0], f, limit)
+		return a.printLogs(ctx, args[0], f, limit, native || a.json)
 	})
 	return c
 }
 
-func (a *app) printLogs(ctx context.Context, id string, f client.LogFilter, limit int) error {
+func (a *app) printLogs(ctx context.Context, id string, f client.LogFilter, limit int, native bool) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
 	n := 0
 	for entry, err := range c.Runs.Logs(ctx, id, f) {
+		if err == nil && !native && entry.Metadata["native"] == true {
+			continue
+		}
 		if err == nil {
 			err = a.printLog(entry)
 		}

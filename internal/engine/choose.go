@@ -6,7 +6,6 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/image"
 	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -33,14 +32,17 @@ func (j *job) choose() error {
 // drive settles which framework drives the agent, and finds its program.
 func (j *job) drive(d *stint.Definition) error {
 	var err error
-	if j.framework, err = catalog.Of(d); err != nil {
+	if j.framework, err = j.e.c.Frameworks(d); err != nil {
 		return err
 	}
 	if err := j.framework.Check(d); err != nil {
 		return err
 	}
+	of := j.framework.Info()
 	if j.e.c.Programs != nil {
-		j.program, err = j.e.c.Programs.Find(j.ctx, j.framework.Info(), d)
+		j.program, err = j.e.c.Programs.Find(j.ctx, of, d)
+	} else if len(of.Programs) > 0 {
+		err = stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which this server does not look for.", of.Name, of.Programs[0])
 	}
 	return err
 }

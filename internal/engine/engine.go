@@ -25,6 +25,8 @@ import (
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/engine/cache"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/store"
@@ -52,6 +54,8 @@ type Config struct {
 	Gate        *egress.Gate // nil gives sandboxes no network
 	TrustBundle string       // file of the certificates that make the gate believed
 	Programs    Programs     // nil: nothing is installed
+	// Frameworks finds what drives a definition's agent; nil is catalog.Of.
+	Frameworks func(*stint.Definition) (framework.Framework, error)
 	// RunToken gives a run the token with which its agent may call the API, where
 	// its definition hands it that; nil hands it to none.
 	RunToken     func(a *dispatch.Assignment) (string, error)
@@ -83,6 +87,9 @@ func (c *Config) defaults() {
 	}
 	if c.TimeoutGrace == 0 {
 		c.TimeoutGrace = DefaultTimeoutGrace
+	}
+	if c.Frameworks == nil {
+		c.Frameworks = catalog.Of
 	}
 	if c.Farewell == 0 {
 		c.Farewell = DefaultFarewell

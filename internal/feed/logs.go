@@ -152,25 +152,15 @@ func (w *walk) lines(e *stint.Event) []item {
 	if e.Type != stint.EventOutput {
 		return nil
 	}
-	var o struct {
-		Content string         `json:"content"`
-		Stream  string         `json:"stream"`
-		Item    map[string]any `json:"item"`
-	}
+	var o stint.OutputData
 	if json.Unmarshal(e.Data, &o) != nil {
 		return nil
 	}
-	metadata := o.Item
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	if o.Stream != "" {
-		metadata["stream"] = o.Stream
-	}
+	metadata, level := metadataOf(&o), levelOf(&o)
 	var out []item
 	for line := range strings.SplitSeq(strings.TrimSuffix(o.Content, "\n"), "\n") {
 		out = append(out, item{event: e.Seq, LogEntry: stint.LogEntry{
-			Timestamp: e.At, Type: stint.LogAgent, Level: "info", Message: strings.TrimSuffix(line, "\r"), Metadata: metadata,
+			Timestamp: e.At, Type: stint.LogAgent, Level: level, Message: strings.TrimSuffix(line, "\r"), Metadata: metadata,
 		}})
 	}
 	if w.q.Desc {
@@ -183,6 +173,54 @@ func (w *walk) lines(e *stint.Event) []item {
 		out = out[min(w.cursor.Line, len(out)):]
 	}
 	return out
+}
+
+// maxInput is the largest input of a tool that log entries repeat, in bytes: it
+// stands beside each line of its event.
+const maxInput = 2 << 10
+
+// metadataOf tells what is known of an output beyond its text.
+func metadataOf(o *stint.OutputData) map[string]any {
+	metadata := map[string]any{}
+	add := func(to map[string]any, name, value string) {
+		if value != "" {
+			to[name] = value
+		}
+	}
+	add(metadata, "stream", o.Stream)
+	if o.Item == nil {
+		return metadata
+	}
+	add(metadata, "kind", string(o.Item.Kind))
+	add(metadata, "messageId", o.Item.MessageID)
+	add(metadata, "code", o.Item.Code)
+	if t := o.Item.Tool; t != nil {
+		tool := map[string]any{}
+		add(tool, "id", t.ID)
+		add(tool, "name", t.Name)
+		add(tool, "title", t.Title)
+		add(tool, "category", t.Category)
+		add(tool, "status", t.Status)
+		if t.ExitCode != nil {
+			tool["exitCode"] = *t.ExitCode
+		}
+		if len(t.Input) > 0 && len(t.Input) <= maxInput {
+			tool["input"] = t.Input
+		}
+		if t.Truncated || len(t.Input) > maxInput {
+			tool["truncated"] = true
+		}
+		metadata["tool"] = tool
+	}
+	return metadata
+}
+
+// levelOf is that of the lines of an output.
+func levelOf(o *stint.OutputData) string {
+	if o.Item != nil && o.Item.Kind == stint.ItemNotice {
+		return "warn"
+	}
+	return "info"
 }
 
 // take removes the entry that comes first and moves the cursor behind it.

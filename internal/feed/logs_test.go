@@ -3,6 +3,7 @@ package feed_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -130,5 +131,51 @@ func TestLogBoundsAreInclusive(t *testing.T) {
 	page, _, err := f.Logs(t.Context(), "run_x", feed.LogQuery{Type: stint.LogSystem, Limit: 100})
 	if err != nil || len(page) != 5 {
 		t.Errorf("%d system entries, error %v; want 5", len(page), err)
+	}
+}
+
+func TestLogTellsWhatIsKnownBesideTheText(t *testing.T) {
+	t.Parallel()
+	code := 3
+	tool := func(input string) stint.OutputData {
+		return stint.OutputData{Content: "$ make\nok\n", Item: &stint.Item{Kind: stint.ItemToolCall, MessageID: "m", Tool: &stint.ToolItem{
+			ID: "t1", Name: "Bash", Title: "$ make", Category: "execute", Status: stint.ToolFailed, ExitCode: &code, Input: json.RawMessage(input),
+		}}}
+	}
+	whole := map[string]any{"id": "t1", "name": "Bash", "title": "$ make", "category": "execute", "status": "failed", "exitCode": 3.0}
+	with := func(key string, v any) map[string]any {
+		m := maps.Clone(whole)
+		m[key] = v
+		return map[string]any{"kind": "tool_call", "messageId": "m", "tool": m}
+	}
+	for name, tt := range map[string]struct {
+		of    stint.OutputData
+		level string
+		want  map[string]any
+		lines int
+	}{
+		"text":           {stint.OutputData{Content: "a\n", Stream: "stderr"}, "info", map[string]any{"stream": "stderr"}, 1},
+		"tool":           {tool(`{"command":"make"}`), "info", with("input", map[string]any{"command": "make"}), 2},
+		"with big input": {tool(`"` + strings.Repeat("x", 60<<10) + `"`), "info", with("truncated", true), 2},
+		"notice":         {stint.OutputData{Content: "again\n", Item: &stint.Item{Kind: stint.ItemNotice, Code: "api_retry"}}, "warn", map[string]any{"kind": "notice", "code": "api_retry"}, 1},
+	} {
+		data, err := json.Marshal(tt.of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &memory{}
+		m.add(stint.Event{Type: stint.EventOutput, At: stint.TimeOf(epoch), Data: data})
+		page, _, err := feed.New(m, inproc.New(), false).Logs(t.Context(), "run", feed.LogQuery{Limit: 10})
+		if err != nil || len(page) != tt.lines {
+			t.Fatalf("%s: %d entries, want %d: %v", name, len(page), tt.lines, err)
+		}
+		var got map[string]any
+		text, err := json.Marshal(page[0].Metadata)
+		if err == nil {
+			err = json.Unmarshal(text, &got)
+		}
+		if diff := cmp.Diff(tt.want, got); err != nil || diff != "" || page[0].Level != tt.level {
+			t.Errorf("%s: level %s, error %v (-want +got):\n%s", name, page[0].Level, err, diff)
+		}
 	}
 }

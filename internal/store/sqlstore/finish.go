@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -14,7 +15,7 @@ import (
 func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
 	was, at := r.Status, stint.TimeOf(o.At.Time)
 	r.Status, r.CompletedAt, r.ExecutionTimeMs = o.Status, &at, &o.ExecutionTimeMs
-	r.Error, r.ExitCode, r.Usage, r.Sealed = o.Error, o.ExitCode, o.Usage, nil
+	r.Error, r.ExitCode, r.Usage, r.Result, r.Sealed = o.Error, o.ExitCode, o.Usage, o.Result, nil
 	if o.Reason != "" {
 		r.StatusReason = &o.Reason
 	}
@@ -48,9 +49,9 @@ func saveEnd(r *store.Run) Step {
 		reason = string(*r.StatusReason)
 	}
 	return step(`update runs set status = $2, completed_at = $3, execution_ms = $4, reason = $5, exit_code = $6, error = $7, usage = $8,
-			checkpoint_id = $9, artifact_name = $10, artifact_version = $11 where id = $1`,
+			checkpoint_id = $9, artifact_name = $10, artifact_version = $11, result = $12 where id = $1`,
 		r.ID, string(r.Status), microsOrNil(r.CompletedAt), *r.ExecutionTimeMs, reason, r.ExitCode, textOrNil(r.Error), raw(r.Usage),
-		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion))
+		textOrNil(r.CheckpointID), textOrNil(r.ArtifactName), textOrNil(r.ArtifactVersion), raw(r.Result))
 }
 
 // statusEvent tells a change of status.
@@ -67,19 +68,25 @@ func endEvents(r *store.Run, o store.Outcome) []stint.Event {
 	return append(events, statusEvent(o.Status, o.At), stint.Event{Type: stint.EventComplete, At: o.At, Data: encode(stint.CompleteData{
 		Status: r.Status, ExecutionTimeMs: *r.ExecutionTimeMs, StatusReason: r.StatusReason, ExitCode: r.ExitCode,
 		ArtifactName: r.ArtifactName, ArtifactVersion: r.ArtifactVersion, CheckpointID: r.CheckpointID,
+		Usage: r.Usage, Result: r.Result,
 	})})
 }
 
 func encode(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic("sqlstore: " + err.Error()) // payloads are strings and numbers
+		panic("sqlstore: " + err.Error()) // payloads are strings, numbers and valid JSON
 	}
 	return data
 }
 
 // Finish ends a run that the position owns.
 func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error) {
+	for name, v := range map[string]json.RawMessage{"usage": o.Usage, "result": o.Result} {
+		if v != nil && !json.Valid(v) {
+			return store.Run{}, fmt.Errorf("finish a run: its %s is no JSON", name)
+		}
+	}
 	entries, err := PackEntries(o.Logs)
 	if err != nil {
 		return store.Run{}, err

@@ -14,7 +14,7 @@ import (
 // selectRuns names runs l and what is frozen of them p.
 const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
 		l.worker_id, l.timeout_us, l.max_retries, l.created_at, l.started_at, l.completed_at, l.execution_ms, l.reason, l.exit_code,
-		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.error,
+		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error,
 		p.prompt, p.spec, p.sealed
 	from runs l join run_specs p on p.run_id = l.id`
 
@@ -22,7 +22,7 @@ func scanRun(r row) (v store.Run, err error) {
 	var timeout int64
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
 		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
-		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, rawJSON{&v.Usage}, freeOr{&v.Error},
+		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, rawJSON{&v.Usage}, rawJSON{&v.Result}, freeOr{&v.Error},
 		freeText{&v.Prompt}, rawJSON{&v.Spec}, &v.Sealed)
 	v.Timeout = time.Duration(timeout) * time.Microsecond
 	return v, err

@@ -21,11 +21,13 @@ var finishCases = []testCase{
 	{"Finish records the outcome and returns the run", func(w *world) {
 		for _, status := range []stint.Status{stint.Completed, stint.Failed, stint.TimedOut} {
 			c := w.home.start()
-			o := w.outcome(status, func(o *store.Outcome) { o.Usage = json.RawMessage(`{"inputTokens":12}`) })
+			o := w.outcome(status, func(o *store.Outcome) {
+				o.Usage, o.Result = json.RawMessage(`{"inputTokens":12}`), json.RawMessage(`"say \"hi\" \u0000 to ünïcode"`)
+			})
 			got := w.finish(c.Position, o)
 			want := c.Run
 			want.Status, want.Sealed, want.CompletedAt, want.ExecutionTimeMs = status, nil, &o.At, &o.ExecutionTimeMs
-			want.Error, want.ExitCode, want.Usage = o.Error, o.ExitCode, o.Usage
+			want.Error, want.ExitCode, want.Usage, want.Result = o.Error, o.ExitCode, o.Usage, o.Result
 			if o.Reason != "" {
 				want.StatusReason = &o.Reason
 			}
