@@ -28,9 +28,7 @@ func (a *api) tools(w http.ResponseWriter, r *http.Request, _ *auth.Caller) erro
 	if err != nil {
 		return err
 	}
-	ctx, cancel := a.untilStop(r.Context())
-	defer cancel()
-	inner := r.WithContext(ctx)
+	inner := r.WithContext(r.Context())
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each notice on at once
 	return a.mcp.Serve(w, inner)

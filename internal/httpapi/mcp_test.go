@@ -378,3 +378,59 @@ func TestWhatTheTokenOfARunOpens(t *testing.T) {
 		t.Errorf("after its time the token gave %d", a.StatusCode)
 	}
 }
+
+// patient waits for a run until its caller does no more.
+type patient struct {
+	httpapi.Runs
+	began, gaveUp chan struct{}
+}
+
+func (p *patient) Wait(ctx context.Context, _ auth.Caller, _ string, _ time.Duration) (stint.Run, error) {
+	close(p.began)
+	<-ctx.Done()
+	close(p.gaveUp)
+	return stint.Run{}, ctx.Err()
+}
+
+func TestNobodyWaitsForAClientThatHasGone(t *testing.T) {
+	p := &patient{began: make(chan struct{}), gaveUp: make(chan struct{})}
+	w := newWorld(t, func(c *httpapi.Config) { p.Runs, c.Runs = c.Runs, p })
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	ctx, leave := context.WithCancel(t.Context())
+	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait_run","arguments":{"id":"` + run.ID + `","timeoutSeconds":60}}}`
+	gone := make(chan error, 1)
+	go func() {
+		_, err := w.client.Do(w.build(ctx, request{method: "POST", path: "/mcp", body: body}))
+		gone <- err
+	}()
+	<-p.began
+	leave()
+	<-p.gaveUp
+	if err := <-gone; err == nil {
+		t.Error("a request that was given up was answered")
+	}
+}
+
+func TestAServerThatStopsLetsNobodyWait(t *testing.T) {
+	w := newWorld(t)
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	c := w.tools(w.token)
+	params := &mcp.CallToolParams{Name: "wait_run", Arguments: args{"id": run.ID, "timeoutSeconds": 60}}
+	params.SetProgressToken("p")
+	ended := make(chan *mcp.CallToolResult, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancel()
+	go func() {
+		res, _ := c.CallTool(ctx, params)
+		ended <- res
+	}()
+	if notice := <-c.heard; notice != "pending" {
+		t.Errorf("the notice is %q", notice)
+	}
+	w.stop()
+	if res := <-ended; res == nil || res.IsError {
+		t.Errorf("the wait ended with %+v", res)
+	}
+}
