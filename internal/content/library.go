@@ -40,7 +40,8 @@ type Options struct {
 	// Garbage tells what must not be built upon. nil = nothing is collected.
 	Garbage Garbage
 	// Confidential is where commits write whose DirOptions say so. What it holds
-	// must be readable through the library's own store. nil is that store.
+	// must be readable through the library's own store, and reading it must fail
+	// where it is damaged, as encryption sees to. nil is the library's store.
 	Confidential blob.Store
 	Now          func() time.Time // nil: time.Now
 }
@@ -91,6 +92,7 @@ type Library struct {
 	packs   *packStore
 	blobs   blob.Store // is packs
 	sealed  blob.Store // where what is confidential is written
+	tells   bool       // what rests there cannot be damaged unnoticed
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
@@ -109,6 +111,7 @@ func New(b blob.Store, o Options) (*Library, error) {
 	if l.sealed = o.Confidential; l.sealed == nil {
 		l.sealed = packs
 	}
+	l.tells = o.Confidential != nil
 	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
 	if o.Now == nil {
 		l.looks.now = time.Now
