@@ -24,7 +24,7 @@ func goesOn(w *world) {
 		w.Errorf("the second run is of session %s, the first of %s", second.SessionID, first.SessionID)
 	}
 	w.heard("second-word", "first-word", "second-word")
-	if !strings.Contains(w.transcript(second.ID), `user_turns=2 tool_said="one"`) {
+	if said := w.transcript(second.ID); !strings.Contains(said, "\none\n") || !strings.Contains(said, "user_turns=2") {
 		w.Errorf("the second run does not know the first; %s", w.story(second.ID))
 	}
 
