@@ -33,11 +33,26 @@ type promise struct {
 
 // promises are all of them, the long ones first.
 var promises = []promise{
-	{"goes on", goesOn}, {"ends", ends}, {"works", works},
+	{"faulty", faulty},
+	{"unreachable", unreachable},
+	{"refused", refused},
+	{"recovers", recovers},
+	{"goes on", goesOn},
+	{"waits", waits},
+	{"calls", calls},
+	{"damaged", damaged},
+	{"ends", ends},
+	{"forms", forms},
+	{"asks", asks},
+	{"conceals", conceals},
+	{"spends", spends},
+	{"turns", turns},
+	{"long", long},
+	{"works", works},
 }
 
 func TestAgents(t *testing.T) {
-	h := serve(t)
+	h := serve(t, "--max-depth", "1")
 	for _, p := range promises {
 		for _, k := range kinds {
 			t.Run(p.name+"/"+k.name, func(t *testing.T) {

@@ -2,7 +2,6 @@ package agents_test
 
 import (
 	"encoding/json"
-	"io"
 	"slices"
 	"strings"
 
@@ -75,24 +74,6 @@ func (w *world) usage(r *stint.Run) (u stint.Usage) {
 	}
 	installation.Check(w, json.Unmarshal(r.Usage, &u))
 	return u
-}
-
-// made demands a file in the version that a run left.
-func (w *world) made(r *stint.Run, path, want string) {
-	w.Helper()
-	if r.ArtifactVersion == nil {
-		w.Fatalf("%s left no version", r.ID)
-	}
-	t, err := w.client.Artifacts.Find(w.Context(), *r.ArtifactName)
-	installation.Check(w, err)
-	f, err := w.client.Artifacts.ReadFile(w.Context(), t.ID, *r.ArtifactVersion, path)
-	installation.Check(w, err)
-	defer f.Close()
-	got, err := io.ReadAll(f)
-	installation.Check(w, err)
-	if string(got) != want {
-		w.Errorf("%s is %q, want %q", path, got, want)
-	}
 }
 
 // logged demands the model's calls among what the sandbox reached, and the

@@ -179,7 +179,7 @@ func (w *world) story(id string) string {
 		}
 	}
 	for _, r := range w.model.Requests() {
-		fmt.Fprintf(&b, "  model call %s %s %s key=%s users=%q\n", r.Dialect, r.Path, r.Model, r.Key, r.Users)
+		fmt.Fprintf(&b, "  model call %s %s %s key=%s %d turns, users=%s\n", r.Dialect, r.Path, r.Model, r.Key, r.UserTurns, installation.Tail(fmt.Sprintf("%q", r.Users), 400))
 	}
 	for _, s := range w.model.Strays() {
 		fmt.Fprintf(&b, "  stray call %s\n", s)
