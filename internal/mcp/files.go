@@ -146,7 +146,7 @@ func readFile(ctx context.Context, c call, in readIn) (readOut, error) {
 // textOf is a part of a file as text, without the beginning of a character that
 // its end cuts; false where it is no text.
 func textOf(part []byte, goesOn bool) (string, bool) {
-	for cut := 0; goesOn && cut < utf8.UTFMax-1 && cut < len(part) && !utf8.Valid(part); cut++ {
+	for cut := 0; goesOn && cut < utf8.UTFMax-1 && !utf8.Valid(part); cut++ {
 		if r, size := utf8.DecodeLastRune(part); r != utf8.RuneError || size != 1 {
 			break
 		}

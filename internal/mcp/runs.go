@@ -178,15 +178,23 @@ func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 		return
 	}
 	message := string(run.Status)
-	for entry, err := range c.Runs.Logs(ctx, run.ID, client.LogFilter{Type: stint.LogAgent, Descending: true, PageSize: 1}) {
-		if err == nil {
-			message += ": " + clip(entry.Message)
-		}
-		break
+	if said := c.lastLine(ctx, run.ID); said != "" {
+		message += ": " + clip(said)
 	}
 	_ = c.request.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 		ProgressToken: token, Progress: float64(waited), Total: float64(limit), Message: message,
 	})
+}
+
+// lastLine is what the agent of a run said last; empty where that is not known.
+func (c call) lastLine(ctx context.Context, run string) string {
+	for entry, err := range c.Runs.Logs(ctx, run, client.LogFilter{Type: stint.LogAgent, Descending: true, PageSize: 1}) {
+		if err != nil {
+			break
+		}
+		return entry.Message
+	}
+	return ""
 }
 
 func clip(s string) string {
