@@ -13,7 +13,8 @@ import (
 // all are the frameworks that this build drives, in the order in which lists
 // show them.
 var all = []framework.Framework{
-	framework.Shell{}, framework.Command{},
+	framework.Shell{},
+	framework.Command{},
 	claudecode.Framework{},
 	codex.Framework{},
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -41,6 +42,8 @@ func NewPlace(t testing.TB) Place {
 type Options struct {
 	Env        map[string]string // over the plan's
 	Stop, Kill string
+	// Farewell is how long it may stay after its last word; 0 is 10 seconds.
+	Farewell time.Duration
 }
 
 // Ran is what came of a run.
@@ -70,6 +73,10 @@ func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Op
 	defer cancel()
 	cmd := exec.CommandContext(ctx, plan.Argv[0], plan.Argv[1:]...)
 	cmd.Dir, cmd.Env = at.WorkDir, environment(at, plan.Env, o.Env)
+	if o.Farewell <= 0 {
+		o.Farewell = 10 * time.Second
+	}
+	cmd.WaitDelay = o.Farewell // for what it left that holds its output open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -84,6 +91,11 @@ func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Op
 		stdin.Close()
 	}
 	_ = cmd.Wait() // its exit code tells
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.farewell != nil {
+		w.farewell.Stop()
+	}
 	for _, name := range []string{framework.Stdout, framework.Stderr} {
 		w.step.Join(w.d.Flush(name))
 	}
@@ -115,6 +127,7 @@ type wire struct {
 	step           framework.Step
 	said           strings.Builder
 	stopped        bool
+	farewell       *time.Timer
 }
 
 type tap struct {
@@ -140,6 +153,9 @@ func (p *tap) Write(b []byte) (int, error) {
 	if s.Hangup {
 		w.stdin.Close()
 	}
+	if s.Ended && w.farewell == nil {
+		w.farewell = time.AfterFunc(w.o.Farewell, w.kill)
+	}
 	if w.o.Stop != "" && !w.stopped && strings.Contains(w.said.String(), w.o.Stop) {
 		w.stopped = true
 		_, _ = w.stdin.Write(w.d.Interrupt())
@@ -158,7 +174,7 @@ func (r Ran) Transcript(t testing.TB, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(r.Said(), part) {
-			t.Errorf("the transcript has no %q:\n%s\nstderr: %s", part, r.Said(), r.Stderr)
+			t.Errorf("the transcript has no %q:\n%.2000s\nstderr: %.2000s", part, r.Said(), r.Stderr)
 		}
 	}
 }
