@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/acp"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
 	"github.com/stint-dev/stint/internal/framework/codex"
 )
@@ -17,6 +18,7 @@ var all = []framework.Framework{
 	framework.Command{},
 	claudecode.Framework{},
 	codex.Framework{},
+	acp.Framework{},
 }
 
 // All lists the frameworks.
