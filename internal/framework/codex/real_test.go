@@ -26,7 +26,7 @@ var scenes = map[string]frameworktest.Scene{
 	"lost":        {Prompt: "Hi.", Failed: true, Change: func(in *framework.Input) { in.Resume = &framework.Conversation{ID: lostID} }, Want: []string{"no rollout found"}},
 	"status_400":  {Prompt: "[[http: 400]]", Failed: true},
 	"status_401":  {Prompt: "[[http: 401]]", Failed: true, Want: []string{"401"}},
-	"status_404":  {Prompt: "[[http: 404]]", Failed: true, Want: []string{"404"}},
+	"status_404":  {Prompt: "[[http: 404]]", Failed: true},
 	"status_429":  {Prompt: "[[http: 429]]", Failed: true},
 	"status_500":  {Prompt: "[[http: 500]]", Failed: true},
 	"cut":         {Prompt: "[[say: It breaks off.]][[cut]]", Failed: true},
