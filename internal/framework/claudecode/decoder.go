@@ -96,12 +96,15 @@ func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
 	d.wrote = true
 	whole := d.line.Read(text)
 	kind := d.line.Text("type")
+	if kind == "" && cut && bytes.HasPrefix(text, []byte(`{"`)) {
+		kind = "cut" // what it is stood behind the cut
+	}
 	if kind == "" || !whole && !cut {
 		s.Events = append(s.Events, framework.TextLine(framework.Stdout, text, cut)...)
 		return
 	}
 	if cut {
-		s.Events = append(s.Events, transcript.Notice("line_too_long", fmt.Sprintf("The agent wrote a line of more than %d MiB; the rest of it was left out.", framework.MaxLine>>20)))
+		d.tell(s, transcript.Notice("line_too_long", fmt.Sprintf("The agent wrote a line of more than %d MiB; the rest of it was left out.", framework.MaxLine>>20)))
 	}
 	if kind == "stream_event" {
 		d.streamEvent(s)
@@ -141,7 +144,7 @@ func (d *decoder) refuse(s *framework.Step) {
 // system reads of the course of things.
 func (d *decoder) system(s *framework.Step, subtype string) {
 	notice := func(code, format string, args ...any) {
-		s.Events = append(s.Events, transcript.Notice(code, fmt.Sprintf(format, args...)))
+		d.tell(s, transcript.Notice(code, fmt.Sprintf(format, args...)))
 	}
 	switch subtype {
 	case "init":
@@ -185,7 +188,7 @@ func (d *decoder) mcpFailures(s *framework.Step) {
 	d.line.Decode("mcp_servers", &servers)
 	for _, m := range servers {
 		if m.Status == "failed" {
-			s.Events = append(s.Events, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))
+			d.tell(s, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))
 		}
 	}
 }

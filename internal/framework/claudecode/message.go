@@ -46,7 +46,7 @@ func (d *decoder) assistant(s *framework.Step) {
 		switch b := &blocks[i]; b.Type {
 		case "text":
 			if failed {
-				s.Events = append(s.Events, transcript.Notice("api_error", b.Text))
+				d.tell(s, transcript.Notice("api_error", b.Text))
 				continue
 			}
 			d.whole(s, parent, claim{id, stint.ItemMessage}, b.Text)
@@ -67,10 +67,10 @@ func (d *decoder) whole(s *framework.Step, parent string, c claim, text string) 
 		return
 	}
 	if c.kind == stint.ItemReasoning {
-		s.Events = append(s.Events, transcript.Reasoning(c.id, text))
+		d.tell(s, transcript.Reasoning(c.id, text))
 		return
 	}
-	s.Events = append(s.Events, transcript.Message(c.id, text))
+	d.tell(s, transcript.Message(c.id, text))
 }
 
 // call tells of a tool that begins. The list of steps is told as that.
@@ -79,11 +79,11 @@ func (d *decoder) call(s *framework.Step, b *block) {
 	if b.Name == todoTool {
 		var list struct{ Todos []stint.PlanEntry }
 		if json.Unmarshal(b.Input, &list) == nil && len(list.Todos) > 0 {
-			s.Events = append(s.Events, transcript.Plan(list.Todos))
+			d.tell(s, transcript.Plan(list.Todos))
 			return
 		}
 	}
-	s.Events = append(s.Events, transcript.Call(stint.ToolItem{ID: b.ID, Name: b.Name, Input: b.Input}))
+	d.tell(s, transcript.Call(stint.ToolItem{ID: b.ID, Name: b.Name, Input: b.Input}))
 }
 
 // user reads what tools gave. What they gave stands in the line twice; it is
@@ -111,7 +111,7 @@ func (d *decoder) toolResult(s *framework.Step) {
 	if failed {
 		tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
 	}
-	s.Events = append(s.Events, transcript.Result(tool, text))
+	d.tell(s, transcript.Result(tool, text))
 }
 
 // resultText is what a tool gave: a text, or parts of which some are texts.

@@ -1,6 +1,9 @@
 package claudecode
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/transcript"
@@ -10,7 +13,8 @@ import (
 type stream struct {
 	id, model string
 	kind      stint.ItemKind // of the block that is open; empty for none that is shown
-	last      string         // piece of it
+	begun     bool           // a piece of it was told
+	last      string         // piece of its line
 	tokens    stint.Tokens
 }
 
@@ -121,19 +125,37 @@ func (d *decoder) piece(s *framework.Step, at *stream, text string) {
 	if at.kind == "" || text == "" {
 		return
 	}
-	if at.last == "" {
+	if !at.begun {
+		at.begun = true
 		d.unclaimed[claim{at.id, at.kind}]++
 	}
 	at.last = text
 	s.Events = append(s.Events, transcript.Delta(at.kind, at.id, text))
 }
 
-// closeBlock ends the line of the open block.
+// closeBlock ends the open block.
 func (d *decoder) closeBlock(s *framework.Step, at *stream) {
+	d.endLine(s, at)
+	at.kind, at.begun = "", false
+}
+
+// endLine ends the line of the open block.
+func (d *decoder) endLine(s *framework.Step, at *stream) {
 	if end, ok := transcript.EndDelta(at.kind, at.id, at.last); ok {
 		s.Events = append(s.Events, end)
 	}
-	at.kind, at.last = "", ""
+	at.last = ""
+}
+
+// tell adds an event that is no piece, on a line of its own.
+func (d *decoder) tell(s *framework.Step, o stint.OutputData) {
+	if o.Content == "" {
+		return
+	}
+	for _, parent := range slices.Sorted(maps.Keys(d.streams)) {
+		d.endLine(s, d.streams[parent])
+	}
+	s.Events = append(s.Events, o)
 }
 
 // told reports whether a block that comes whole came in pieces before, and ends

@@ -91,6 +91,9 @@ func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
 	d.wrote = true
 	whole := d.line.Read(text)
 	kind := d.line.Text("type")
+	if kind == "" && cut && bytes.HasPrefix(text, []byte(`{"`)) {
+		kind = "cut" // what it is stood behind the cut
+	}
 	if kind == "" || !whole && !cut {
 		s.Events = append(s.Events, framework.TextLine(framework.Stdout, text, cut)...)
 		return

@@ -6,6 +6,7 @@
 package explain
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -23,8 +24,9 @@ const maxQuote = 300
 // words. d is the agent's definition, keyVariable the variable that the agent
 // takes its key from where there is no provider.
 func Failure(d *stint.Definition, keyVariable string, status int, text string) string {
+	text = unwrapped(text)
 	if status == 0 {
-		status = Status(text)
+		status = statusOf(text)
 	}
 	quoted := quote(text)
 	switch {
@@ -39,7 +41,7 @@ func Failure(d *stint.Definition, keyVariable string, status int, text string) s
 	case status >= 400:
 		return fmt.Sprintf("The model's provider refused the request (%d). The agent said: %s", status, quoted)
 	case unreachable(text):
-		return "The agent could not reach its model. Check 'provider.baseUrl' in the agent's definition, and that the server may reach it. The agent said: " + quoted
+		return "The agent could not reach its model, or was cut off from it. Check 'provider.baseUrl' in the agent's definition, and that the server may reach it. The agent said: " + quoted
 	case overloaded(text):
 		return "The model's provider had a fault or was overloaded. Try again later. The agent said: " + quoted
 	case keyless(text):
@@ -51,13 +53,27 @@ func Failure(d *stint.Definition, keyVariable string, status int, text string) s
 // statusWords find an HTTP status in an agent's words.
 var statusWords = regexp.MustCompile(`(?:API Error:|status:?|status code|rejected \() ?([45][0-9][0-9])\b`)
 
-// Status is the HTTP status that an agent's words name; 0 for none.
-func Status(text string) int {
+// statusOf is the HTTP status that an agent's words name or mean; 0 for none.
+func statusOf(text string) int {
 	if m := statusWords.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1]) // three digits
 		return n
 	}
+	if contains(text, "model") && contains(text, "does not exist", "not found") {
+		return 404
+	}
 	return 0
+}
+
+// unwrapped is the message in an error that was passed on as JSON.
+func unwrapped(text string) string {
+	var body struct {
+		Error struct{ Message string }
+	}
+	if json.Unmarshal([]byte(text), &body) != nil || body.Error.Message == "" {
+		return text
+	}
+	return body.Error.Message
 }
 
 func key(d *stint.Definition, variable string) string {
