@@ -14,6 +14,7 @@ func TestDefinitionsThatCannotWork(t *testing.T) {
 	shell := func(more string) string { return `{"name":"a","framework":"shell",` + more + `}` }
 	for name, c := range map[string]struct{ raw, param, say string }{
 		"tools without a use":    {shell(`"mcpServers":{"files":{"command":["mcp-files"]}}`), "mcpServers", "The framework 'shell' cannot use"},
+		"no such model for it":   {`{"name":"a","framework":"acp","command":["agent"],"provider":{"type":"offline"}}`, "provider.type", "The framework 'acp' cannot use"},
 		"a cost nobody tells":    {shell(`"limits":{"maxCostUsd":1}`), "limits.maxCostUsd", "needs 'provider.prices'"},
 		"a cost without a price": {shell(`"model":"m","provider":{"type":"anthropic","prices":{"n":{"input":1,"output":2}}},"limits":{"maxCostUsd":1}`), "limits.maxCostUsd", "the price of the model 'm'"},
 		"a schema that is none":  {shell(`"output":{"schema":{"type":7}}`), "output.schema", "is no JSON Schema"},

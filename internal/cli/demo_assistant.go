@@ -100,10 +100,6 @@ func (d *demonstration) showNotes(ctx context.Context, run *stint.Run) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(d.dir, "notes")
-	if _, err := d.a.fetch(ctx, d.c, stint.Artifacts, artifact.ID, *run.ArtifactVersion, dir, pullOptions{}); err != nil {
-		return err
-	}
 	shown := ""
 	for f, err := range d.c.Artifacts.Files(ctx, artifact.ID, *run.ArtifactVersion) {
 		if err != nil {
@@ -116,6 +112,14 @@ func (d *demonstration) showNotes(ctx context.Context, run *stint.Run) error {
 		if shown == "" || strings.HasSuffix(f.Path, ".md") {
 			shown = f.Path
 		}
+	}
+	if shown == "" {
+		d.tell("It left no file.")
+		return nil
+	}
+	dir := filepath.Join(d.dir, "notes")
+	if _, err := d.a.fetch(ctx, d.c, stint.Artifacts, artifact.ID, *run.ArtifactVersion, dir, pullOptions{}); err != nil {
+		return err
 	}
 	return d.showFile(dir, shown)
 }

@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"github.com/stint-dev/stint"
 )
 
 // keep puts one file alone into a folder, under a name, and gives the folder:
@@ -31,13 +34,31 @@ func (f *Finder) keep(file, name string) (string, error) {
 	}
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", file, name, st.Size(), st.ModTime().UnixNano()))
 	dir := filepath.Join(f.c.Dir, hex.EncodeToString(sum[:12]))
-	if _, err := os.Stat(dir); err == nil {
-		return dir, nil
+	if _, err := os.Stat(dir); err != nil {
+		if err := errors.Join(f.forget(), arrange(source, st, dir, name)); err != nil {
+			return "", fmt.Errorf("put a program where sandboxes see it: %w", err)
+		}
 	}
-	if err := arrange(source, st, dir, name); err != nil {
-		return "", fmt.Errorf("put a program where sandboxes see it: %w", err)
-	}
+	f.shown[dir] = f.c.Now()
 	return dir, nil
+}
+
+// useLimit is how long after it was given out a folder may still be seen: as
+// long as a run may take, and a day for its beginning and end.
+const useLimit = stint.MaxTimeout + 24*time.Hour
+
+// forget removes what no run sees any more.
+func (f *Finder) forget() error {
+	for dir, last := range f.shown {
+		if f.c.Now().Sub(last) < useLimit {
+			continue
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+		delete(f.shown, dir)
+	}
+	return nil
 }
 
 // clear removes, once, what an earlier life has kept: it may be cut short, and

@@ -48,8 +48,9 @@ type Config struct {
 	// Frameworks are those that there are, in the order of lists.
 	Frameworks []framework.Info
 	// Dir is a folder of the server, not made yet or this Finder's own, for
-	// programs that are shown alone. What lies in it is removed when the first is
-	// kept, so that it holds no more than what one life of a server has shown.
+	// programs that are shown alone. What an earlier life of the server left in
+	// it is removed when the first is kept; a program that was replaced, once no
+	// run can be left that was shown it.
 	Dir string
 	// Getenv is the worker's environment.
 	Getenv func(string) string
@@ -58,6 +59,7 @@ type Config struct {
 	Shown func(path string) bool
 	// Self is a file with Stint's own program.
 	Self string
+	Now  func() time.Time
 }
 
 // Finder finds programs. It is safe for concurrent use.
@@ -69,11 +71,12 @@ type Finder struct {
 
 	keeping sync.Mutex // guards what follows; held while a program is linked or copied
 	cleared bool
+	shown   map[string]time.Time // when a folder of a kept program was last given out
 }
 
 // New makes a Finder. It looks for nothing yet.
 func New(c Config) *Finder {
-	return &Finder{c: c, versions: map[identity]string{}}
+	return &Finder{c: c, versions: map[identity]string{}, shown: map[string]time.Time{}}
 }
 
 // identity tells a program from what it was before it was replaced.

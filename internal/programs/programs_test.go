@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -56,8 +57,12 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 		build func(w *world)
 		want  view
 	}{
-		"where every sandbox sees it": {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", binary) },
-			view{Path: "usr/bin/codex"}},
+		"where every sandbox sees it": {
+			codex,
+			stint.Definition{},
+			func(w *world) { w.file("usr/bin/codex", binary) },
+			view{Path: "usr/bin/codex"},
+		},
 		"by links into what is seen": {codex, stint.Definition{}, func(w *world) {
 			w.file("usr/lib/codex/bin/codex", binary)
 			w.link("home/one", "two")
@@ -105,19 +110,31 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 			Path: "/run/programs/codex/node_modules/codex/cli.js", Dirs: []string{"/run/programs/bin/node"},
 			Mounts: []string{"home/node/lib/node_modules > /run/programs/codex/node_modules", "kept > /run/programs/bin/node"},
 		}},
-		"a script for a shell": {codex, stint.Definition{}, func(w *world) { w.file("home/bin/codex", says("codex-cli 0.30.0")) },
-			view{Path: "/run/programs/codex/codex", Version: "0.30.0", Mounts: []string{"kept > /run/programs/codex"}}},
+		"a script for a shell": {
+			codex,
+			stint.Definition{},
+			func(w *world) { w.file("home/bin/codex", says("codex-cli 0.30.0")) },
+			view{Path: "/run/programs/codex/codex", Version: "0.30.0", Mounts: []string{"kept > /run/programs/codex"}},
+		},
 		"named by a variable": {claude, stint.Definition{}, func(w *world) {
 			w.file("usr/bin/claude", says("9.9.9 (elsewhere)"))
 			w.env["STINT_CLAUDE_CODE_BIN"] = w.file("usr/opt/claude-2", says("2.1.197 (Claude Code)"))
 		}, view{Path: "usr/opt/claude-2", Version: "2.1.197"}},
 		"in an image": {codex, stint.Definition{Image: "debian:12"}, func(*world) {}, view{Path: "codex"}},
 		"an agent":    {acp, stint.Definition{Command: []string{"agent", "acp"}}, func(w *world) { w.file("usr/bin/agent", binary) }, view{Path: "usr/bin/agent"}},
-		"an agent in an image": {acp, stint.Definition{Command: []string{"agent"}, Image: "debian:12"}, func(*world) {},
-			view{Path: "agent"}},
+		"an agent in an image": {
+			acp,
+			stint.Definition{Command: []string{"agent"}, Image: "debian:12"},
+			func(*world) {},
+			view{Path: "agent"},
+		},
 		"an agent by its path": {acp, stint.Definition{Command: []string{"/home/agent/bin/agent"}}, func(*world) {}, view{Path: "/home/agent/bin/agent"}},
-		"an agent named by a variable": {acp, stint.Definition{Command: []string{"agent"}}, func(w *world) { w.env["STINT_ACP_BIN"] = w.file("home/other", binary) },
-			view{Path: "/run/programs/acp/other", Mounts: []string{"kept > /run/programs/acp"}}},
+		"an agent named by a variable": {
+			acp,
+			stint.Definition{Command: []string{"agent"}},
+			func(w *world) { w.env["STINT_ACP_BIN"] = w.file("home/other", binary) },
+			view{Path: "/run/programs/acp/other", Mounts: []string{"kept > /run/programs/acp"}},
+		},
 		"an agent of Claude's": {acp, stint.Definition{Command: []string{"claude-agent-acp"}}, func(w *world) {
 			w.file("home/bin/claude-agent-acp", binary)
 			w.file("home/bin/claude", binary)
@@ -125,8 +142,12 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 			Path: "/run/programs/acp/claude-agent-acp", Env: map[string]string{"CLAUDE_CODE_EXECUTABLE": "/run/programs/claude-code/claude"},
 			Mounts: []string{"kept > /run/programs/acp", "kept > /run/programs/claude-code"},
 		}},
-		"an agent of Claude's alone": {acp, stint.Definition{Command: []string{"claude-agent-acp"}}, func(w *world) { w.file("usr/bin/claude-agent-acp", binary) },
-			view{Path: "usr/bin/claude-agent-acp"}},
+		"an agent of Claude's alone": {
+			acp,
+			stint.Definition{Command: []string{"claude-agent-acp"}},
+			func(w *world) { w.file("usr/bin/claude-agent-acp", binary) },
+			view{Path: "usr/bin/claude-agent-acp"},
+		},
 		"nothing is needed": {framework.Info{Name: "command"}, stint.Definition{Command: []string{"codex"}}, func(*world) {}, view{}},
 		"our own":           {own, stint.Definition{Image: "debian:12"}, func(*world) {}, view{Path: programs.SelfPath, Mounts: []string{"kept > /run/programs/stint"}}},
 	} {
@@ -148,16 +169,24 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 		build      func(w *world)
 		param, say string
 	}{
-		"not installed": {codex, stint.Definition{}, func(*world) {}, "framework",
-			"The framework 'codex' needs the program 'codex', which is not installed on this server. Install it (npm install -g @openai/codex) or name it by STINT_CODEX_BIN, and try again."},
+		"not installed": {
+			codex,
+			stint.Definition{},
+			func(*world) {}, "framework",
+			"The framework 'codex' needs the program 'codex', which is not installed on this server. Install it (npm install -g @openai/codex) or name it by STINT_CODEX_BIN, and try again.",
+		},
 		"no program": {codex, stint.Definition{}, func(w *world) {
 			if err := os.Chmod(w.file("usr/bin/codex", binary), 0o644); err != nil {
 				w.Fatal(err)
 			}
 		}, "framework", "which is not installed"},
 		"named wrongly": {codex, stint.Definition{}, func(w *world) { w.env["STINT_CODEX_BIN"] = w.at("nowhere") }, "framework", "the file that STINT_CODEX_BIN names"},
-		"too old": {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", says("codex-cli 0.20.2")) }, "framework",
-			"The framework 'codex' needs the program 'codex' from version 0.20.3 on, but 0.20.2 is installed on this server. Update it (npm install -g @openai/codex), and try again."},
+		"too old": {
+			codex,
+			stint.Definition{},
+			func(w *world) { w.file("usr/bin/codex", says("codex-cli 0.20.2")) }, "framework",
+			"The framework 'codex' needs the program 'codex' from version 0.20.3 on, but 0.20.2 is installed on this server. Update it (npm install -g @openai/codex), and try again.",
+		},
 		"no such agent":      {acp, stint.Definition{Command: []string{"agent"}}, func(*world) {}, "command[0]", "The program 'agent' is not installed"},
 		"agent named wrong":  {acp, stint.Definition{Command: []string{"agent"}}, func(w *world) { w.env["STINT_ACP_BIN"] = "/nowhere" }, "framework", "STINT_ACP_BIN"},
 		"no interpreter":     {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", "#!/usr/bin/env -S nothing-like-it --x\n") }, "framework", "a script for 'nothing-like-it', which is not installed"},
@@ -298,6 +327,11 @@ func TestKeptPrograms(t *testing.T) {
 	if second := show(); read(first) != "one" || read(second) != "second" {
 		t.Errorf("an update shows %q and %q", read(first), read(second))
 	}
+	w.now = w.now.Add(stint.MaxTimeout)
+	if still := show(); read(first) != "one" || read(still) != "second" {
+		t.Errorf("while runs may go on %q and %q are shown", read(first), read(still))
+	}
+	w.now = w.now.Add(48 * time.Hour)
 	private := w.file("home/bin/codex", binary+"third")
 	if err := os.Chmod(private, 0o700); err != nil {
 		t.Fatal(err)
@@ -305,5 +339,8 @@ func TestKeptPrograms(t *testing.T) {
 	third := show()
 	if st, err := os.Stat(filepath.Join(third.Source, "codex")); err != nil || st.Mode().Perm() != 0o755 || read(third) != "third" {
 		t.Errorf("a program for its owner alone is shown as %v: %v", st, err)
+	}
+	if _, err := os.Stat(first.Source); err == nil {
+		t.Error("a program that was replaced long ago is still kept")
 	}
 }

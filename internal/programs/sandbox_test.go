@@ -10,6 +10,7 @@ import (
 	"path"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
@@ -36,7 +37,7 @@ func TestMain(m *testing.M) {
 func TestFoundProgramsStartInASandbox(t *testing.T) {
 	w := newWorld(t)
 	real := programs.New(programs.Config{
-		Dir: w.at("data/programs"), Shown: hostview.Shows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude},
+		Dir: w.at("data/programs"), Shown: hostview.Shows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
 		Getenv: func(name string) string { return w.env[name] },
 	})
 	w.env["PATH"] = w.at("home/bin") + ":/usr/bin:/bin"

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
@@ -24,6 +25,7 @@ type world struct {
 	*testing.T
 	root string
 	env  map[string]string
+	now  time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -86,6 +88,7 @@ func (w *world) finder() *programs.Finder {
 			return strings.HasPrefix(path, w.at("usr")+"/") || strings.HasPrefix(path, "/usr/")
 		},
 		Self: "/proc/self/exe",
+		Now:  func() time.Time { return w.now },
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
@@ -21,7 +22,7 @@ func openPrograms(dir string) (*programs.Finder, error) {
 	for _, f := range catalog.All() {
 		known = append(known, f.Info())
 	}
-	return programs.New(programs.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Shown: shownEverywhere, Self: self}), nil
+	return programs.New(programs.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Shown: shownEverywhere, Self: self, Now: time.Now}), nil
 }
 
 // ownProgram is the file that this process was started from, also when another
