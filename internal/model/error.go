@@ -87,12 +87,14 @@ func refusal(resp *http.Response) *Error {
 	if e.Message == "" {
 		e.Message = http.StatusText(resp.StatusCode)
 	}
-	switch s := resp.StatusCode; {
-	case s == http.StatusTooManyRequests:
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
 		e.Retryable = e.Fault() != FaultQuota
-	case s == http.StatusNotImplemented || s == http.StatusHTTPVersionNotSupported:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
+		e.Retryable = true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 	default:
-		e.Retryable = s >= 500 || s == http.StatusRequestTimeout || s == http.StatusConflict || s == http.StatusTooEarly
+		e.Retryable = resp.StatusCode >= 500
 	}
 	e.RetryAfter = retryAfter(resp.Header)
 	return e
