@@ -59,6 +59,8 @@ func (e *Error) Fault() Fault {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
+	case says("cannot be reached", "out of reach"): // what stands before the endpoint says so
+		return FaultUnreachable
 	case says("insufficient_quota", "billing_error", "credit balance is too low") || e.Status == http.StatusPaymentRequired:
 		return FaultQuota
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || says("invalid_api_key", "authentication_error"):
@@ -95,6 +97,9 @@ func refusal(resp *http.Response) *Error {
 	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 	default:
 		e.Retryable = resp.StatusCode >= 500
+	}
+	if said, err := strconv.ParseBool(resp.Header.Get("X-Should-Retry")); err == nil {
+		e.Retryable = said
 	}
 	e.RetryAfter = retryAfter(resp.Header)
 	return e
