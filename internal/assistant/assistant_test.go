@@ -94,7 +94,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 	}
 	want := []string{
 		"delta m2_1 The answer is 4", "done m2_1 ",
-		"notice api_retry The answer broke off (the answer broke off before its end) and is asked for again, try 2 of 2; what was said of it so far does not count.",
+		"notice api_retry The answer broke off (the connection ended before the answer did) and is asked for again, try 2 of 2; what was said of it so far does not count.",
 		"delta m2_2 The answer is 42.", "done m2_2 ",
 	}
 	if d := cmp.Diff(want, got); d != "" || code != 0 || last(lines).Text != "The answer is 42." {

@@ -161,7 +161,7 @@ func streamed(code, message string) *Error {
 
 // brokenOff is the error of a stream that ended before its answer did.
 func brokenOff() *Error {
-	return &Error{Message: "the answer broke off before its end", Retryable: true}
+	return &Error{Message: "the connection ended before the answer did", Retryable: true}
 }
 
 // unreadable is the error of an event that is not what it should be.
