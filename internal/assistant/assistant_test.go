@@ -80,6 +80,31 @@ func TestToolsAreUsedInTheirOrder(t *testing.T) {
 	}
 }
 
+// What was said of an answer that broke off is seen not to count.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := newBrain(t, "cut|The answer is 4", says("The answer is 42."))
+	w.thinksWith(b)
+	w.Tries = 2
+	lines, code := w.run("go")
+	var got []string
+	for _, l := range lines[1 : len(lines)-2] {
+		got = append(got, l.Type+" "+l.ID+l.Code+" "+l.Text)
+	}
+	want := []string{
+		"delta m2_1 The answer is 4", "done m2_1 ",
+		"notice api_retry The answer broke off (the connection ended before the answer did) and is asked for again, try 2 of 2; what was said of it so far does not count.",
+		"delta m2_2 The answer is 42.", "done m2_2 ",
+	}
+	if d := cmp.Diff(want, got); d != "" || code != 0 || last(lines).Text != "The answer is 42." {
+		t.Error(d, code, last(lines))
+	}
+	if b.asked(0) != b.asked(1) {
+		t.Error("the second request is another")
+	}
+}
+
 func TestTurnLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

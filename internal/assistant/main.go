@@ -155,7 +155,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (st
 	}
 	tools := newToolbox(c.WorkDir)
 	if c.Provider == stint.ProviderOffline {
-		out.notice("offline", "Offline: no model is configured, so nothing thinks here. Lines of the prompt that begin with 'run:', 'write FILE:' or 'read' are done; without any, the files are listed in REPORT.md. Set 'provider' and 'model' in the agent's definition for an assistant with a model.")
+		out.notice("offline", offlineNotice(s.resumed))
 	}
 	defer tools.connect(ctx, c.MCP, out)()
 	a := &agent{c: &c, out: out, think: think, tools: tools, session: s, limit: c.ContextTokens}

@@ -28,6 +28,15 @@ const (
 // knows nothing but what it is asked with.
 type offline struct{ c *protocol.Config }
 
+// offlineNotice says what to expect: all of it in a conversation's first run.
+func offlineNotice(again bool) string {
+	const notice = "Offline: no model is configured, so nothing thinks here."
+	if again {
+		return notice
+	}
+	return notice + " Lines of the prompt that begin with 'run:', 'write FILE:' or 'read' are done; without any, the files are listed in REPORT.md. Set 'provider' and 'model' in the agent's definition for an assistant with a model."
+}
+
 // step is a tool's use that the plan has next.
 type step struct {
 	name  string

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/stint-dev/stint"
@@ -74,9 +75,10 @@ func (r *relay) close() {
 
 func (r *relay) retry(t *model.Retry) {
 	r.close()
-	text := fmt.Sprintf("The model's endpoint failed (%v); try %d of %d follows.", t.Cause, t.Try+1, t.Of)
+	cause := strings.TrimSuffix(t.Cause.Error(), ".")
+	text := fmt.Sprintf("The model's endpoint failed (%s); try %d of %d follows.", cause, t.Try+1, t.Of)
 	if r.void {
-		text = fmt.Sprintf("The answer broke off (%v) and is asked for again, try %d of %d; what was said of it so far does not count.", t.Cause, t.Try+1, t.Of)
+		text = fmt.Sprintf("The answer broke off (%s) and is asked for again, try %d of %d; what was said of it so far does not count.", cause, t.Try+1, t.Of)
 	}
 	r.void = false
 	r.out.notice("api_retry", text)

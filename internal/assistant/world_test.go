@@ -169,7 +169,7 @@ func codes(lines []protocol.Line) (out []string) {
 // tells the usage of the request's own length, as one that counts would.
 type brain struct {
 	mu       sync.Mutex // guards the rest
-	answers  []string   // a message, or a status and a body
+	answers  []string   // a message, a status and a body, or what is said before it breaks off
 	requests []string
 	url      string
 }
@@ -195,6 +195,10 @@ func (b *brain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next := b.answers[0]
 	b.answers = b.answers[1:]
 	if code, message, ok := strings.Cut(next, "|"); ok && len(code) == 3 {
+		if code == "cut" {
+			_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", message)
+			return
+		}
 		status, _ := strconv.Atoi(code)
 		w.WriteHeader(status)
 		_, _ = io.WriteString(w, message)

@@ -363,6 +363,8 @@ func TestFaults(t *testing.T) {
 		"request":         {refused(422, `{"detail":"tools are not supported"}`), model.FaultRequest, false},
 		"server":          {refused(502, `bad gateway`), model.FaultServer, true},
 		"web page":        {reply{kind: "text/html", body: strings.NewReader("<html>welcome")}, model.FaultAddress, false},
+		"out of reach":    {refused(403, `{"error":{"type":"permission_error","message":"The model's provider is out of reach: the list of hosts."}}`), model.FaultUnreachable, false},
+		"hopeless":        {reply{status: 502, header: map[string]string{"X-Should-Retry": "false"}, body: strings.NewReader("{}")}, model.FaultServer, false},
 		"no connection":   {reply{err: errors.New("connection refused")}, model.FaultUnreachable, true},
 		"broken off":      {stream(`{"choices":[]}`), model.FaultUnreachable, true},
 		"in the stream":   {stream(`{"error":{"message":"boom","type":"server_error"}}`), model.FaultServer, true},

@@ -59,6 +59,8 @@ func (e *Error) Fault() Fault {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
+	case says("cannot be reached", "out of reach"): // what stands before the endpoint says so
+		return FaultUnreachable
 	case says("insufficient_quota", "billing_error", "credit balance is too low") || e.Status == http.StatusPaymentRequired:
 		return FaultQuota
 	case e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || says("invalid_api_key", "authentication_error"):
@@ -87,12 +89,17 @@ func refusal(resp *http.Response) *Error {
 	if e.Message == "" {
 		e.Message = http.StatusText(resp.StatusCode)
 	}
-	switch s := resp.StatusCode; {
-	case s == http.StatusTooManyRequests:
+	switch resp.StatusCode {
+	case http.StatusTooManyRequests:
 		e.Retryable = e.Fault() != FaultQuota
-	case s == http.StatusNotImplemented || s == http.StatusHTTPVersionNotSupported:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooEarly:
+		e.Retryable = true
+	case http.StatusNotImplemented, http.StatusHTTPVersionNotSupported:
 	default:
-		e.Retryable = s >= 500 || s == http.StatusRequestTimeout || s == http.StatusConflict || s == http.StatusTooEarly
+		e.Retryable = resp.StatusCode >= 500
+	}
+	if said, err := strconv.ParseBool(resp.Header.Get("X-Should-Retry")); err == nil {
+		e.Retryable = said
 	}
 	e.RetryAfter = retryAfter(resp.Header)
 	return e
@@ -154,7 +161,7 @@ func streamed(code, message string) *Error {
 
 // brokenOff is the error of a stream that ended before its answer did.
 func brokenOff() *Error {
-	return &Error{Message: "the answer broke off before its end", Retryable: true}
+	return &Error{Message: "the connection ended before the answer did", Retryable: true}
 }
 
 // unreadable is the error of an event that is not what it should be.

@@ -8,6 +8,8 @@ package model
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/stint-dev/stint"
 )
@@ -93,13 +95,13 @@ type Answer struct {
 
 // Text is what the answer says, without reasoning and tools.
 func (a *Answer) Text() string {
-	text := ""
+	var text strings.Builder
 	for _, p := range a.Parts {
 		if p.Kind == Text {
-			text += p.Text
+			text.WriteString(p.Text)
 		}
 	}
-	return text
+	return text.String()
 }
 
 // Event is something on the way to an answer: a piece of text or of reasoning
@@ -123,7 +125,7 @@ func merged(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {
 		if n := len(out); n > 0 && out[n-1].Role == m.Role {
-			out[n-1].Parts = append(out[n-1].Parts[:len(out[n-1].Parts):len(out[n-1].Parts)], m.Parts...)
+			out[n-1].Parts = append(slices.Clip(out[n-1].Parts), m.Parts...)
 			continue
 		}
 		out = append(out, m)

@@ -273,14 +273,14 @@ func (a *responsesReader) answer() (Answer, error) {
 func (a *responsesReader) parts(item responsesItem) []Part {
 	switch item.Type {
 	case "message":
-		text := ""
+		var text strings.Builder
 		for _, c := range item.Content {
-			text += c.Text + c.Refusal
+			text.WriteString(c.Text + c.Refusal)
 		}
-		if text == "" {
+		if text.Len() == 0 {
 			return nil
 		}
-		return []Part{{Kind: Text, Text: text}}
+		return []Part{{Kind: Text, Text: text.String()}}
 	case "function_call":
 		return []Part{use(item.CallID, item.Name, item.Arguments)}
 	case "reasoning":

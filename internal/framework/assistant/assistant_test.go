@@ -2,6 +2,7 @@ package assistant_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -80,7 +81,7 @@ func TestCheck(t *testing.T) {
 		"a schema for nobody": {stint.Definition{Output: &stint.Output{Schema: json.RawMessage(`{}`)}}, "output.schema"},
 	} {
 		err := assistant.Assistant{}.Check(&c.d)
-		fault, _ := err.(*stint.Error)
+		fault, _ := errors.AsType[*stint.Error](err)
 		if fault == nil && c.want != "" || fault != nil && fault.Param != c.want {
 			t.Errorf("%s: %v", name, err)
 		}
