@@ -115,6 +115,7 @@ type Limits struct {
 	MaxTokens   int64   `json:"maxTokens,omitempty"`  // in and out, of all models
 	MaxCostUSD  float64 `json:"maxCostUsd,omitempty"` // US dollars
 	// IdleTimeout ends a run that was heard nothing of for so long, by output or
-	// by a call of its model.
+	// by a call of its model; 30 minutes where nothing is said, for agents that
+	// speak a protocol.
 	IdleTimeout string `json:"idleTimeout,omitempty"`
 }

@@ -60,7 +60,7 @@ func (s *Session) serve(ctx context.Context, c *stream, target netip.AddrPort, i
 		return
 	}
 	d, refused := s.destination(target)
-	if refused == nil && d.name == stint.ProxyAlias && s.policy.mode != None {
+	if refused == nil && d.name == stint.ProxyAlias && s.proxies() {
 		s.serveProxy(ctx, c, d, id)
 		return
 	}
@@ -70,6 +70,10 @@ func (s *Session) serve(ctx context.Context, c *stream, target netip.AddrPort, i
 	f := s.begin(id, d)
 	if refused != nil {
 		s.pass(ctx, c, f, refusedAttempt(refused))
+		return
+	}
+	if s.policy.offers(d.name) {
+		s.serveOwn(ctx, c, f, d)
 		return
 	}
 	s.pass(ctx, c, f, s.attempt(ctx, d, nil))

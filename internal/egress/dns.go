@@ -247,11 +247,17 @@ func failed(err error) reply {
 // knows decides whether a name may be looked up at all.
 func (s *Session) knows(name string) (string, *forward.Refusal) {
 	switch {
+	case s.policy.offers(name):
+		return s.policy.own[name], nil
+	case name == stint.ProxyAlias && s.proxies():
+		return "proxy", nil
 	case s.policy.mode == None:
 	case name == stint.HostAlias:
 		return s.policy.worker(0)
-	case name == stint.ProxyAlias:
-		return "proxy", nil
+	case name == stint.ModelAlias:
+		return "", refusal("unknown name", "The agent's definition names no provider whose model could be reached as %s.", name)
+	case name == stint.APIAlias:
+		return "", refusal("unknown name", "The agent's definition hands it no tools at %s.", name)
 	case ownName(name):
 		return "", refusal("unknown name", "Below stint.internal there are only %s and %s.", stint.HostAlias, stint.ProxyAlias)
 	}

@@ -34,6 +34,23 @@
 // host.stint.internal is the worker's loopback, where a rule names it with its
 // port. proxy.stint.internal is an explicit HTTP proxy under the same policy.
 //
+// # The model and the API
+//
+// model.stint.internal and api.stint.internal are answered in this process, on
+// port 80 and where the run is offered them, in every mode; nothing is ever
+// dialed or looked up by these names. They are reached by their addresses, by
+// the explicit proxy (which is there in mode none, too, when one of them is,
+// and refuses all else) and by CONNECT. What asks for the model goes on to the
+// definition's provider with its key; see package gateway. That the definition
+// names the provider allows its name in every mode and nothing about its
+// addresses: a private one needs its rule in network.allow, the worker's
+// loopback is host.stint.internal:PORT in both places, metadata services and
+// the operator's refusals stay refused. What asks for the API's /mcp is handed
+// to the server's own handler with the run's token.
+//
+// Requests to them are entries with the rules "provider", whose URL is that of
+// the provider, and "api".
+//
 // # Connections
 //
 // Whoever speaks first decides what a connection is. A server that greets

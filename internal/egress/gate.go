@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress/authority"
 	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/gateway"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -131,6 +132,8 @@ type Session struct {
 	pins    *pins
 	answers answers
 	journal *journal
+	model   *gateway.Model // nil without one
+	api     gateway.API
 	up      *pace // nil without a limit
 	down    *pace
 
@@ -166,12 +169,15 @@ func (g *Gate) Open(r Run) (*Session, error) {
 		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost},
 		pins:    newPins(),
 		answers: answers{of: map[string]answer{}},
-		journal: newJournal(g.config.Now, r.Record),
 		conns:   make(chan struct{}, g.config.MaxConns),
 		asks:    make(chan struct{}, maxQueries),
 		up:      newPace(g.config.Bandwidth),
 		down:    newPace(g.config.Bandwidth),
 	}
+	if err := s.openOwn(); err != nil {
+		return nil, err
+	}
+	s.journal = newJournal(g.config.Now, r.Record)
 	if g.config.Authority != nil {
 		s.inspect = slices.Clone(r.Inspect)
 		for _, secret := range r.Secrets {
@@ -213,6 +219,9 @@ func (s *Session) Close() {
 		closeNetwork(n)
 	}
 	s.work.Wait()
+	if s.model != nil {
+		s.model.Close()
+	}
 	s.journal.close()
 }
 

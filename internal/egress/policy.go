@@ -30,6 +30,7 @@ type policy struct {
 	allow    []stint.Rule
 	deny     []netip.Prefix
 	denyHost bool
+	own      map[string]string // names that are answered in this process, with their rules
 }
 
 // dest is where a connection wants to go: a name in canonical form, or an
@@ -58,6 +59,10 @@ func (d dest) String() string {
 // addresses of a name are checked apart, by address.
 func (p *policy) decide(d dest) (string, *forward.Refusal) {
 	switch {
+	case p.offers(d.name) && d.port == ownPort:
+		return p.own[d.name], nil
+	case p.offers(d.name):
+		return "", refusal("no such port", "%s answers on port %d alone.", d.name, ownPort)
 	case p.mode == None:
 		return "", refusal("mode none", "The agent's definition gives it no network (network.mode is none), so %s is out of reach.", d)
 	case d.port == 0 || d.name == "" && !d.addr.IsValid():
@@ -71,6 +76,9 @@ func (p *policy) decide(d dest) (string, *forward.Refusal) {
 	}
 	return p.named(d.name, d.port)
 }
+
+// offers tells the names that are answered in this process, in every mode.
+func (p *policy) offers(name string) bool { return p.own[name] != "" }
 
 // ownName tells the names that are never looked up.
 func ownName(name string) bool {

@@ -45,7 +45,7 @@ func (s *Session) serveProxy(ctx context.Context, c *stream, d dest, id int64) {
 		s.connect(ctx, c, f)
 	default:
 		h := s.handler(f) // without a host: requests name theirs
-		h.Proxy = true
+		h.Proxy, h.Local = true, s.local
 		h.Dial = func(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 			asked, refused := s.asked(host, port)
 			if refused != nil {
@@ -123,6 +123,12 @@ func (s *Session) connectTo(ctx context.Context, c *stream, f *flow, d dest) {
 	}
 	var way *route
 	err := error(nil)
+	if refused == nil && s.policy.offers(d.name) && d.port == ownPort {
+		if c.establish() == nil {
+			s.serveOwn(ctx, c, f, d)
+		}
+		return
+	}
 	if refused == nil {
 		way, err = s.reach(ctx, d)
 	}

@@ -46,6 +46,11 @@ func (s *Session) reach(ctx context.Context, d dest) (*route, error) {
 	if refused != nil {
 		return nil, *refused
 	}
+	return s.open(ctx, d, rule)
+}
+
+// open dials d, on which rule decided, at an address that is checked.
+func (s *Session) open(ctx context.Context, d dest, rule string) (*route, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("no address answered in time"))
 	defer cancel()
 	candidates, err := s.candidates(ctx, d, rule)
@@ -78,6 +83,9 @@ func (s *Session) candidates(ctx context.Context, d dest, rule string) ([]route,
 		return []route{{rule: rule, addr: netip.AddrPortFrom(d.addr.Unmap(), d.port)}}, nil
 	case stint.HostAlias:
 		return []route{{rule: rule, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), d.port)}}, nil
+	}
+	if ownName(d.name) {
+		return nil, *refusal("unknown name", "%s leads nowhere from here.", d.name)
 	}
 	addrs, err := s.lookup(ctx, d.name)
 	if err != nil {

@@ -58,10 +58,22 @@ func (o overBudget) ending() ending {
 	return ending{status: stint.Failed, reason: stint.ReasonBudget, message: fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", o.text, o.name)}
 }
 
-// idle ends the run when nothing is heard of it for the time that its limits
-// name.
+// defaultIdle bounds the silence of agents that speak a protocol, where their
+// limits do not: programs that hang without a word are known of most of them,
+// and the longest tools that they run themselves end after ten minutes.
+const defaultIdle = 30 * time.Minute
+
+// idleLimit is how long the run may be silent; 0 is no bound.
+func (j *job) idleLimit() time.Duration {
+	if limit := j.a.Spec.Limits.Idle(); limit > 0 || !j.plan.Protocol {
+		return limit
+	}
+	return defaultIdle
+}
+
+// idle ends the run when nothing is heard of it for too long.
 func (j *job) idle() (stop func()) {
-	limit := j.a.Spec.Limits.Idle()
+	limit := j.idleLimit()
 	if limit <= 0 {
 		return func() {}
 	}

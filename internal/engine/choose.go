@@ -38,8 +38,11 @@ func (j *job) drive(d *stint.Definition) error {
 	if err := j.framework.Check(d); err != nil {
 		return err
 	}
+	of := j.framework.Info()
 	if j.e.c.Programs != nil {
-		j.program, err = j.e.c.Programs.Find(j.ctx, j.framework.Info(), d)
+		j.program, err = j.e.c.Programs.Find(j.ctx, of, d)
+	} else if len(of.Programs) > 0 {
+		err = stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which this server does not look for.", of.Name, of.Programs[0])
 	}
 	return err
 }

@@ -54,7 +54,7 @@ type Config struct {
 	Gate        *egress.Gate // nil gives sandboxes no network
 	TrustBundle string       // file of the certificates that make the gate believed
 	Programs    Programs     // nil: nothing is installed
-	// Frameworks finds the framework of a definition; nil is catalog.Of.
+	// Frameworks finds what drives a definition's agent; nil is catalog.Of.
 	Frameworks func(*stint.Definition) (framework.Framework, error)
 	// RunToken gives a run the token with which its agent may call the API, where
 	// its definition hands it that; nil hands it to none.
@@ -88,14 +88,14 @@ func (c *Config) defaults() {
 	if c.TimeoutGrace == 0 {
 		c.TimeoutGrace = DefaultTimeoutGrace
 	}
+	if c.Frameworks == nil {
+		c.Frameworks = catalog.Of
+	}
 	if c.Farewell == 0 {
 		c.Farewell = DefaultFarewell
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
-	}
-	if c.Frameworks == nil {
-		c.Frameworks = catalog.Of
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -218,7 +218,6 @@ func TestWhatIsNotOfferedIsRefused(t *testing.T) {
 		"sandbox":   `{"framework":"shell","sandbox":"gvisor"}`,
 		"image":     `{"framework":"shell","image":"debian:12"}`,
 		"placement": `{"framework":"shell","placement":{"labels":{"gpu":"yes"}}}`,
-		"output":    `{"framework":"shell","output":{"schema":{"type":"object"}}}`,
 		"framework": `{"framework":"codex"}`,
 	} {
 		t.Run(name, func(t *testing.T) {

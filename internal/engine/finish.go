@@ -52,7 +52,7 @@ func (j *job) interrupted() (ending, bool) {
 		over, _ := errors.AsType[overBudget](context.Cause(j.ctx))
 		return over.ending(), true
 	case j.ended(errIdle):
-		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("Nothing was heard of the agent for %s, its idle limit (limits.idleTimeout).", j.a.Spec.Limits.Idle())}, true
+		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("Nothing was heard of the agent for %s, its idle limit (limits.idleTimeout).", j.idleLimit())}, true
 	case j.ended(errDeaf):
 		return ending{status: stint.Failed, reason: stint.ReasonExitCode, message: "The agent does not read what it asks for and was ended."}, true
 	case j.ended(errOutputLimit):

@@ -19,7 +19,7 @@ func (Shell) Prepare(in Input) (Plan, error) {
 }
 
 // NewDecoder takes output as text.
-func (Shell) NewDecoder(Input) Decoder { return newText() }
+func (Shell) NewDecoder(in Input) Decoder { return newText(in) }
 
 // Command runs the definition's command; it gets the prompt on standard input.
 type Command struct{}
@@ -36,4 +36,4 @@ func (Command) Prepare(in Input) (Plan, error) {
 }
 
 // NewDecoder takes output as text.
-func (Command) NewDecoder(Input) Decoder { return newText() }
+func (Command) NewDecoder(in Input) Decoder { return newText(in) }

@@ -1,6 +1,8 @@
 package framework
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode/utf8"
@@ -15,11 +17,22 @@ const maxPiece = 32 << 10
 // that a write cut in two.
 type text struct {
 	held map[string][]byte // by stream: the beginning of a rune, ≤ 3 bytes
+	// What was written on stdout, where a value is looked for in it: the end of
+	// it, at most maxFinal bytes.
+	wanted bool
+	final  []byte
 }
 
-func newText() *text { return &text{held: map[string][]byte{}} }
+// maxFinal bounds the output in which a value is looked for, in bytes.
+const maxFinal = 256 << 10
+
+func newText(in Input) *text { return &text{held: map[string][]byte{}, wanted: in.Schema != nil} }
 
 func (t *text) Write(stream string, p []byte) Step {
+	if t.wanted && stream == Stdout {
+		t.final = append(t.final, p...)
+		t.final = t.final[max(0, len(t.final)-maxFinal):]
+	}
 	if held := t.held[stream]; len(held) > 0 {
 		p = append(held, p...)
 	}
@@ -38,9 +51,18 @@ func (t *text) Interrupt() []byte { return nil }
 
 func (t *text) Verdict(exitCode int) Verdict {
 	if exitCode == 0 {
-		return Verdict{Completed: true}
+		return Verdict{Completed: true, Final: t.value()}
 	}
 	return Verdict{Message: fmt.Sprintf("The agent's command ended with exit code %d.", exitCode)}
+}
+
+// value is the JSON value that the output is, or else its last line.
+func (t *text) value() string {
+	whole := bytes.TrimSpace(t.final)
+	if json.Valid(whole) {
+		return string(whole)
+	}
+	return string(bytes.TrimSpace(whole[bytes.LastIndexByte(whole, '\n')+1:]))
 }
 
 func (t *text) Conversation() Conversation { return Conversation{} }

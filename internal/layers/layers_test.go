@@ -23,7 +23,7 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/maintain", "internal/runs", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
+	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/framework/catalog", "internal/framework/transcript", "internal/maintain", "internal/programs", "internal/runs", "internal/schema", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
 )
 
 var rules = []rule{
@@ -31,7 +31,8 @@ var rules = []rule{
 	{of: ports, may: []string{"", "internal/sandbox/fixed"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
 	{of: useCases, may: slices.Concat([]string{"", "internal/egress/forward", "internal/transfer/wire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/forward", "internal/egress/authority"}},
+	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/forward", "internal/egress/authority", "internal/egress/gateway"}},
+	{of: []string{"internal/egress/gateway"}, may: []string{"", "internal/egress/forward"}},
 	{of: []string{"internal/egress/forward"}, may: []string{"internal/egress/authority"}},
 	{of: []string{"internal/egress/authority"}},
 	{of: []string{"internal/image"}, may: []string{""}},

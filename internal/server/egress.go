@@ -3,7 +3,9 @@ package server
 import (
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-dev/stint/internal/egress"
@@ -14,6 +16,23 @@ import (
 type wayOut struct {
 	gate  *egress.Gate
 	trust string // file of the certificates that programs in sandboxes trust
+}
+
+// frontDoor is the API as sandboxes reach it. The gate is there before the API
+// is, which is made of what the gate is part of.
+type frontDoor struct{ api atomic.Pointer[http.Handler] }
+
+// open lets requests in.
+func (f *frontDoor) open(api http.Handler) { f.api.Store(&api) }
+
+// ServeHTTP hands a request to the API, once there is one.
+func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	api := f.api.Load()
+	if api == nil {
+		http.Error(w, "The server is starting. Try again.", http.StatusServiceUnavailable)
+		return
+	}
+	(*api).ServeHTTP(w, r)
 }
 
 // openWayOut opens the gate, and writes down what makes it believed.
@@ -41,7 +60,7 @@ func (s *server) openWayOut() (*wayOut, error) {
 	}
 	gate, err := egress.New(egress.Config{
 		Deny: s.c.EgressDeny, DenyHost: s.c.EgressNoHost, Authority: ca, Roots: roots,
-		MaxConns: s.c.EgressConns, Bandwidth: int64(s.c.EgressRate), Now: time.Now, Logger: s.log,
+		MaxConns: s.c.EgressConns, Bandwidth: int64(s.c.EgressRate), API: &s.inner, Now: time.Now, Logger: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the way out of sandboxes: %w", err)

@@ -68,6 +68,7 @@ type server struct {
 	dispatch *dispatch.Local
 	auth     *auth.Service
 	worker   *engine.Engine
+	inner    frontDoor                     // the API, for sandboxes
 	images   *images                       // nil without a worker
 	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
 	registry *prometheus.Registry
@@ -230,8 +231,10 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	}
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
+	handler := s.handler(streams)
+	s.inner.open(handler)
 	api := &http.Server{
-		Handler: s.handler(streams), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	login := s.socketServer(address)

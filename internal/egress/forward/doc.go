@@ -49,6 +49,7 @@ import (
 	"context"
 	"crypto/x509"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -109,6 +110,12 @@ type Handler struct {
 	// on, and gives what is called when it has ended, before Record. It is
 	// called by several goroutines at once.
 	Begun func(Exchange) (ended func())
+
+	// Local, if there is one, gives what answers a cleartext request in this
+	// process, after all checks of its form; nil for one that is passed on. It
+	// and the answer may change the Exchange until the answer returns. It is
+	// called by several goroutines at once.
+	Local func(*http.Request, *Exchange) Answer
 
 	Now   func() time.Time
 	Proxy bool // absolute-form requests are accepted (explicit proxy); the host is the URL's

@@ -69,6 +69,9 @@ func (x *exchange) pass() (whole bool) {
 	f := x.check()
 	var out *http.Request
 	if f == nil {
+		if answer := x.local(); answer != nil {
+			return x.answerHere(answer)
+		}
 		out, f = x.outgoing()
 	}
 	if f != nil {

@@ -1,0 +1,130 @@
+package egress_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress"
+)
+
+const (
+	key      = "sk-ant-api03-the-key-itself"
+	messages = "http://model.stint.internal/v1/messages"
+	reply    = `{"model":"claude-x","content":[],"usage":{"input_tokens":10,"output_tokens":5}}`
+	start    = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"cache_read_input_tokens\":4,\"output_tokens\":1}}}\n\n"
+)
+
+// host serves HTTP at addresses, within TLS where a certificate is given.
+func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, addrs ...string) {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	if cert != nil {
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{*cert}}
+		s.EnableHTTP2 = true
+		s.StartTLS()
+	} else {
+		s.Start()
+	}
+	t.Cleanup(s.Close)
+	w.at(s.Listener.Addr().String(), addrs...)
+}
+
+// tally is what was counted of a run's model.
+type tally struct {
+	mu     sync.Mutex
+	models []string
+	total  stint.Tokens
+	heard  int
+	news   chan struct{}
+}
+
+func newTally() *tally { return &tally{news: make(chan struct{}, 1000)} }
+
+// model is an endpoint that counts here.
+func (c *tally) model(kind, base string) *egress.Model {
+	return &egress.Model{
+		Type: kind, BaseURL: base, Key: key,
+		Count: func(model string, t stint.Tokens) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.models = append(c.models, model)
+			c.total.Add(t)
+			c.news <- struct{}{}
+		},
+		Heard: func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.heard++
+		},
+	}
+}
+
+// await waits until a call is counted.
+func (c *tally) await(t testing.TB) {
+	t.Helper()
+	select {
+	case <-c.news:
+	case <-time.After(within):
+		t.Fatal("no call was counted")
+	}
+}
+
+func (c *tally) is(t testing.TB, want stint.Tokens) {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if diff := cmp.Diff(want, c.total); diff != "" {
+		t.Errorf("counted %v\n%s", c.models, diff)
+	}
+}
+
+// offering is a session whose model is Anthropic's at provider.test.
+func (w *world) offering(t testing.TB, o options) (*box, *tally) {
+	t.Helper()
+	c := newTally()
+	before := o.run
+	o.run = func(r *egress.Run) {
+		r.Model = c.model(stint.ProviderAnthropic, "http://provider.test")
+		if before != nil {
+			before(r)
+		}
+	}
+	return w.open(t, o), c
+}
+
+// post asks as a program in the sandbox.
+func (b *box) post(to, body string, headers ...string) (int, string, http.Header) {
+	b.t.Helper()
+	r, err := http.NewRequest(http.MethodPost, to, strings.NewReader(body))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return b.do(r)
+}
+
+func (b *box) do(r *http.Request) (int, string, http.Header) {
+	b.t.Helper()
+	c := &http.Client{Transport: b.transport(), Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := c.Do(r)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res.StatusCode, string(body), res.Header
+}

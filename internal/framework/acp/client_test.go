@@ -1,0 +1,455 @@
+package acp_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/acp"
+)
+
+// agent is a fake of the other side: it says lines and keeps what came of them.
+type agent struct {
+	t      *testing.T
+	d      framework.Decoder
+	events []stint.OutputData
+	usage  *stint.Usage
+	native int
+	over   bool // hung up and ended
+}
+
+func newAgent(t *testing.T, in framework.Input) *agent {
+	t.Helper()
+	if in.Definition == nil {
+		in.Definition = &stint.Definition{}
+	}
+	if in.WorkDir == "" {
+		in.WorkDir = "/w"
+	}
+	return &agent{t: t, d: acp.Framework{}.NewDecoder(in)}
+}
+
+// says writes a line and gives what was answered, without the frame that all
+// messages have.
+func (a *agent) says(format string, args ...any) string {
+	a.t.Helper()
+	s := a.d.Write(framework.Stdout, fmt.Appendf(nil, format+"\n", args...))
+	a.events, a.native = append(a.events, s.Events...), a.native+len(s.Native)
+	if s.Usage != nil {
+		a.usage = s.Usage
+	}
+	a.over = a.over || s.Hangup && s.Ended
+	return strings.TrimSuffix(strings.ReplaceAll(string(s.Send), `{"jsonrpc":"2.0",`, "{"), "\n")
+}
+
+func (a *agent) updates(format string, args ...any) string {
+	a.t.Helper()
+	return a.says(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+format+`}}`, args...)
+}
+
+// greets is the agent's part up to the open prompt.
+func (a *agent) greets(capabilities string) {
+	a.t.Helper()
+	a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":%s,"agentInfo":{"name":"fake","version":"1.2"}}}`, capabilities)
+	a.says(`{"id":2,"result":{"sessionId":"s"}}`)
+}
+
+func (a *agent) contents() (out []string) {
+	for _, e := range a.events {
+		kind := e.Stream
+		if e.Item != nil {
+			kind = string(e.Item.Kind)
+		}
+		out = append(out, kind+": "+e.Content)
+	}
+	return out
+}
+
+func (a *agent) told(want ...string) {
+	a.t.Helper()
+	if diff := cmp.Diff(want, a.contents()); diff != "" {
+		a.t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func (a *agent) ends(want framework.Verdict) {
+	a.t.Helper()
+	if diff := cmp.Diff(want, a.d.Verdict(0)); diff != "" || !a.over {
+		a.t.Errorf("ended %v, verdict (-want +got):\n%s", a.over, diff)
+	}
+}
+
+func equal(t *testing.T, want, got string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
+	}
+}
+
+func TestHandshake(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{
+		Definition: &stint.Definition{Instructions: "Be kind.\n"}, Prompt: "Go.", Schema: json.RawMessage(`{"type":"object"}`),
+		MCP: []framework.MCPServer{
+			{Name: "far", URL: "http://far/mcp", Headers: map[string]string{"B": "2", "A": "1"}},
+			{Name: "near", Command: []string{"serve", "-v"}, Env: map[string]string{"K": "v"}},
+			{Name: "plain", Command: []string{"serve"}},
+		},
+	})
+	equal(t, `{"id":2,"method":"session/new","params":{"cwd":"/w","mcpServers":[`+
+		`{"type":"http","name":"far","url":"http://far/mcp","headers":[{"name":"A","value":"1"},{"name":"B","value":"2"}]},`+
+		`{"name":"near","command":"serve","args":["-v"],"env":[{"name":"K","value":"v"}]},`+
+		`{"name":"plain","command":"serve","args":[],"env":[]}]}}`,
+		a.says(`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"mcpCapabilities":{"http":true}}}}`))
+	if a.d.Interrupt() != nil {
+		t.Error("something to cancel before the prompt")
+	}
+	schema, _ := json.Marshal("Go." + framework.SchemaPrompt(json.RawMessage(`{"type":"object"}`)))
+	equal(t, `{"id":3,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"Be kind.\n\n"},{"type":"text","text":`+string(schema)+`}],"sessionId":"s"}}`,
+		a.says(`{"jsonrpc":"2.0","id":"2","result":{"sessionId":"s"}}`))
+	equal(t, `{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":"s"}}`+"\n", string(a.d.Interrupt()))
+	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{}"}}`)
+	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
+	a.ends(framework.Verdict{Completed: true, Final: "{}"})
+	a.told("message: {}", "message: \n")
+	if a.d.Interrupt() != nil {
+		t.Error("something to cancel after the end")
+	}
+	equal(t, "", a.says(`{"id":9,"method":"session/request_permission","params":{"options":[{"kind":"allow_once","optionId":"y"}]}}`))
+}
+
+func TestServersOverHTTPAreLeftOutWhereTheyAreNotTaken(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{MCP: []framework.MCPServer{{Name: "far", URL: "http://far"}, {Name: "near", Command: []string{"x"}}}})
+	equal(t, `{"id":2,"method":"session/new","params":{"cwd":"/w","mcpServers":[{"name":"near","command":"x","args":[],"env":[]}]}}`,
+		a.says(`{"id":1,"result":{"protocolVersion":1}}`))
+	a.told("notice: The agent takes no MCP servers over HTTP, so it has to do without: far.\n")
+}
+
+func TestLoadedHistoryIsNotToldAgain(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{Definition: &stint.Definition{Instructions: "Be kind."}, Prompt: "More.", Resume: &framework.Conversation{ID: "old", Version: "1.1"}})
+	if diff := cmp.Diff(framework.Conversation{ID: "old", Version: "1.1"}, a.d.Conversation()); diff != "" {
+		t.Errorf("before it is loaded, the conversation is (-want +got):\n%s", diff)
+	}
+	equal(t, `{"id":2,"method":"session/load","params":{"cwd":"/w","mcpServers":[],"sessionId":"old"}}`,
+		a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true},"agentInfo":{"version":"1.2"}}}`))
+	history := []string{
+		`{"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Once."}}`,
+		`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Long ago"}}`,
+		`{"sessionUpdate":"tool_call","toolCallId":"t0","title":"old","status":"completed"}`,
+		`{"sessionUpdate":"plan","entries":[{"content":"old","status":"pending"}]}`,
+		`{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.5,"currency":"USD"}}`,
+	}
+	for _, h := range history {
+		a.updates("%s", h)
+	}
+	equal(t, `{"id":3,"method":"_stint/settled","params":{"sessionId":"old"}}`, a.says(`{"id":2,"result":null}`))
+	for _, h := range history {
+		a.updates("%s", h) // behind the answer, as some do
+	}
+	equal(t, `{"id":4,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"More."}],"sessionId":"old"}}`,
+		a.says(`{"id":3,"error":{"code":-32601,"message":"Method not found"}}`))
+	a.told()
+	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Now."}}`)
+	a.updates(`{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.75,"currency":"USD"}}`)
+	a.says(`{"id":4,"result":{"stopReason":"end_turn"}}`)
+	a.told("message: Now.", "message: \n")
+	a.ends(framework.Verdict{Completed: true, Final: "Now."})
+	if a.usage == nil || a.usage.CostUSD == nil || *a.usage.CostUSD != 0.25 {
+		t.Errorf("the run's own cost is told as %+v", a.usage)
+	}
+	if diff := cmp.Diff(framework.Conversation{Framework: "acp", Version: "1.2", ID: "old"}, a.d.Conversation()); diff != "" {
+		t.Errorf("conversation (-want +got):\n%s", diff)
+	}
+}
+
+func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
+	t.Parallel()
+	in := framework.Input{Definition: &stint.Definition{Instructions: "Be kind."}, Prompt: "More.", Resume: &framework.Conversation{ID: "old"}}
+	fresh := `"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`
+	t.Run("the agent cannot load", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, in)
+		equal(t, `{"id":2,`+fresh, a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":null}}}}`))
+		a.told("notice: The agent cannot load conversations: it begins a new one and knows of the earlier runs only what lies in the files.\n")
+		if !strings.Contains(a.says(`{"id":2,"result":{"sessionId":"new"}}`), "Be kind.") {
+			t.Error("a new conversation begins without the instructions")
+		}
+	})
+	t.Run("resume fails, then load", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, in)
+		a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}}}}}`)
+		equal(t, `{"id":3,"method":"session/load","params":{"cwd":"/w","mcpServers":[],"sessionId":"old"}}`, a.says(`{"id":2,"error":{"code":-32603,"message":"Internal error","data":{"details":"no"}}}`))
+		equal(t, `{"id":4,`+fresh, a.says(`{"id":3,"error":{"code":-32603,"message":"Internal error","data":{"details":"gone"}}}`))
+		a.told("notice: The agent could not go on with its conversation (gone): it begins a new one and knows of the earlier runs only what lies in the files.\n")
+	})
+}
+
+func TestTools(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.greets(`{}`)
+	// Named before its input is known, then asked about, then done.
+	a.updates(`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."}}`)
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Terminal","kind":"execute","status":"pending","rawInput":{}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawInput":{"command":"make\ntest"},"content":[{"type":"content","content":{"type":"text","text":"Build"}}]}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"in_progress"}`)
+	a.updates("%s", "{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"t1\",\"status\":\"failed\",\"content\":[{\"type\":\"content\",\"content\":{\"type\":\"text\",\"text\":\"```console\\nno rule\\n```\"}}],\"_meta\":{\"terminal_exit\":{\"exit_code\":2}}}")
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","_meta":{"late":{"toolName":"x"}}}`)
+	// Named with a part of its input.
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t5","title":"bash","kind":"execute","status":"pending","rawInput":{"cwd":"/w"}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","title":"ls","status":"in_progress","rawInput":{"command":"ls","cwd":"/w"}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","status":"completed"}`)
+	// A diff that came before the end, and an output that is no text.
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t2","title":"Edit a.txt","kind":"edit","status":"in_progress","content":[{"type":"diff","path":"a.txt","oldText":"1\n2\n3\n","newText":"1\n2b\n3\n"}]}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","rawOutput":{"ok":true}}`)
+	// The output in an object, with its exit code; no beginning was told.
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t3","title":"bash","kind":"switch_mode","status":"completed","rawOutput":{"output":"hi\n","metadata":{"exit":0}}}`)
+	// No input at all, and another message before its end.
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t4","title":"Look","kind":"read","status":"pending"}`)
+	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Well."}}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4","status":"completed","rawOutput":[{"type":"text","text":"seen"}]}`)
+	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
+	a.told("reasoning: Hm.", "reasoning: \n",
+		"tool_call: $ make …\n", "tool_result: no rule\n",
+		"tool_call: $ ls\n", "tool_result: (no output)\n",
+		"tool_call: Edit a.txt\n", "tool_result: a.txt\n@@ -2,1 +2,1 @@\n-2\n+2b\n{\"ok\":true}\n",
+		"tool_call: bash\n", "tool_result: hi\n",
+		"tool_call: Look\n", "message: Well.", "message: \n", "tool_result: seen\n")
+	two, none := 2, 0
+	wanted := []stint.ToolItem{
+		{ID: "t1", Title: "$ make …", Category: "execute", Input: json.RawMessage(`{"command":"make\ntest"}`), Status: "in_progress"},
+		{ID: "t1", Category: "execute", Status: "failed", ExitCode: &two},
+		{ID: "t5", Title: "$ ls", Category: "execute", Input: json.RawMessage(`{"command":"ls","cwd":"/w"}`), Status: "in_progress"},
+		{ID: "t5", Category: "execute", Status: "completed"},
+		{ID: "t2", Title: "Edit a.txt", Category: "edit", Status: "in_progress"},
+		{ID: "t2", Category: "edit", Status: "completed"},
+		{ID: "t3", Title: "bash", Category: "other", Status: "in_progress"},
+		{ID: "t3", Category: "other", Status: "completed", ExitCode: &none},
+		{ID: "t4", Title: "Look", Category: "read", Status: "in_progress"},
+		{ID: "t4", Category: "read", Status: "completed"},
+	}
+	var got []stint.ToolItem
+	for _, e := range a.events {
+		if e.Item.Tool != nil {
+			got = append(got, *e.Item.Tool)
+		}
+	}
+	if diff := cmp.Diff(wanted, got); diff != "" {
+		t.Errorf("tools (-want +got):\n%s", diff)
+	}
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.greets(`{}`)
+	for _, chunk := range []string{
+		`"content":{"type":"text","text":"One "},"messageId":"m1"`, `"content":{"type":"text","text":"two"},"messageId":"m1"`,
+		`"content":{"type":"resource_link","uri":"file:///a"},"messageId":"m2"`, `"content":{"type":"image","mimeType":"image/png"}`,
+	} {
+		a.updates(`{"sessionUpdate":"agent_message_chunk",%s}`, chunk)
+	}
+	a.updates(`{"sessionUpdate":"plan","entries":[{"content":"a","status":"completed","priority":"high"},{"content":"b","status":"odd"}]}`)
+	a.updates(`{"sessionUpdate":"plan_update","plan":{"type":"items","id":"p","entries":[{"content":"c","status":"in_progress"}]}}`)
+	a.updates(`{"sessionUpdate":"current_mode_update","currentModeId":"x"}`)
+	a.told("message: One ", "message: two", "message: \n", "message: file:///a", "message: (image image/png)", "message: \n", "plan: [x] a\n[ ] b\n", "plan: [~] c\n")
+	if got := a.d.Verdict(0).Final; got != "file:///a(image image/png)" {
+		t.Errorf("the last message is %q", got)
+	}
+}
+
+func TestRequestsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ request, want string }{
+		"permission, once before always": {
+			`{"id":7,"method":"session/request_permission","params":{"options":[{"kind":"allow_always","optionId":"A"},{"kind":"reject_once","optionId":"R"},{"kind":"allow_once","optionId":"O"}]}}`,
+			`{"id":7,"result":{"outcome":{"optionId":"O","outcome":"selected"}}}`,
+		},
+		"permission, for ever": {
+			`{"id":"seven","method":"session/request_permission","params":{"options":[{"kind":"reject_always","optionId":"R"},{"kind":"allow_always","optionId":"A"}]}}`,
+			`{"id":"seven","result":{"outcome":{"optionId":"A","outcome":"selected"}}}`,
+		},
+		"permission, no way": {
+			`{"id":0,"method":"session/request_permission","params":{"options":[{"kind":"reject_once","optionId":"R"}]}}`,
+			`{"id":0,"result":{"outcome":{"outcome":"cancelled"}}}`,
+		},
+		"files":             {`{"id":1,"method":"fs/read_text_file","params":{"path":"/etc/passwd"}}`, `{"id":1,"error":{"code":-32601,"message":"Method not found: fs/read_text_file"}}`},
+		"terminals":         {`{"id":2,"method":"terminal/create","params":{"command":"x"}}`, `{"id":2,"error":{"code":-32601,"message":"Method not found: terminal/create"}}`},
+		"unknown":           {`{"id":1.5,"method":"_x"}`, `{"id":1.5,"error":{"code":-32601,"message":"Method not found: _x"}}`},
+		"an odd ID":         {`{"id":{"a":1},"method":"_x"}`, `{"id":null,"error":{"code":-32600,"message":"The ID of a request is a number or a short string."}}`},
+		"notification":      {`{"method":"_x","params":{}}`, ``},
+		"null ID":           {`{"id":null,"method":"_x"}`, ``},
+		"another's answer":  {`{"id":99,"result":{"stopReason":"end_turn"}}`, ``},
+		"neither":           {`{"jsonrpc":"2.0"}`, ``},
+		"params of no kind": {`{"method":"session/update","params":[1,2]}`, ``},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, framework.Input{})
+			a.greets(`{}`)
+			before := a.native
+			equal(t, tt.want, a.says("%s", tt.request))
+			if a.over || a.native != before+1 {
+				t.Errorf("over %v, %d native lines", a.over, a.native-before)
+			}
+		})
+	}
+}
+
+// TestPermissionTellsTheTool: what waits for an answer is shown before it.
+func TestPermissionTellsTheTool(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.greets(`{}`)
+	a.says(`{"id":1,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"t","title":"Write x","kind":"edit"},"options":[]}}`)
+	a.told("tool_call: Write x\n", "notice: The agent asked for permission without offering a way to give it, and does without.\n")
+}
+
+func TestEndings(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		answer string
+		reason stint.Reason
+		want   string // part of the sentence
+	}{
+		"too long":          {`"result":{"stopReason":"max_tokens"}`, "", "length"},
+		"too many requests": {`"result":{"stopReason":"max_turn_requests"}`, stint.ReasonBudget, "as often as its own settings allow"},
+		"refusal":           {`"result":{"stopReason":"refusal"}`, "", "refused"},
+		"cancelled":         {`"result":{"stopReason":"cancelled"}`, "", "broke off"},
+		"unheard of":        {`"result":{"stopReason":"tired"}`, "", "'tired'"},
+		"no reason":         {`"result":null`, "", "''"},
+		"an error":          {`"error":{"code":-32603,"message":"Internal error: API Error: 400","data":{"errorKind":"unknown"}}`, "", "The agent could not answer the prompt: API Error: 400."},
+		"a bare error":      {`"error":{"code":-32603,"message":"Internal error","data":"disk on fire"}`, "", "prompt: disk on fire."},
+		"no words":          {`"error":{"code":-32603,"message":"Internal error"}`, "", "prompt: Internal error (code -32603)."},
+		"logged out":        {`"error":{"code":-32000,"message":"Authentication required"}`, "", "The agent is not logged in. Give the definition a 'provider'"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, framework.Input{})
+			a.greets(`{}`)
+			a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"So far."}}`)
+			a.says(`{"id":3,%s}`, tt.answer)
+			v := a.d.Verdict(0)
+			if v.Completed || v.Reason != tt.reason || !strings.Contains(v.Message, tt.want) || v.Final != "So far." || !a.over {
+				t.Errorf("over %v, verdict %+v, want %q", a.over, v, tt.want)
+			}
+		})
+	}
+}
+
+func TestHandshakesThatFail(t *testing.T) {
+	t.Parallel()
+	greeted := `{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"web","name":"Browser"},{"id":"cli","type":"terminal"},{"id":"key","type":"env_var","vars":[{"name":"FAKE_KEY"}]}]}}`
+	tests := map[string]struct {
+		lines []string
+		want  string
+	}{
+		"another version": {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "speaks version 2"},
+		"no protocol":     {[]string{`{"id":1,"error":{"code":-32601,"message":"?"}}`}, "Check that 'command' starts it"},
+		"no session":      {[]string{greeted, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not begin a session: cwd is gone."},
+		"a nameless one":  {[]string{greeted, `{"id":2,"result":{}}`}, "without a name"},
+		"a refused key":   {[]string{greeted, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of the type that the agent speaks, or set FAKE_KEY"},
+		"and again":       {[]string{greeted, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, framework.Input{})
+			for _, line := range tt.lines {
+				a.says("%s", line)
+			}
+			if v := a.d.Verdict(0); v.Completed || !strings.Contains(v.Message, tt.want) || !a.over {
+				t.Errorf("over %v, verdict %+v, want %q", a.over, v, tt.want)
+			}
+		})
+	}
+}
+
+func TestKeysLogIn(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.says(`{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"oauth-personal"},{"id":"gemini-api-key"}]}}`)
+	equal(t, `{"id":3,"method":"authenticate","params":{"methodId":"gemini-api-key"}}`, a.says(`{"id":2,"error":{"code":-32000,"message":"Authentication required"}}`))
+	equal(t, `{"id":4,"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`, a.says(`{"id":3,"result":{}}`))
+}
+
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	if v := a.d.Verdict(127); v.Completed || !strings.Contains(v.Message, "without answering the prompt (exit code 127); it did not even answer the greeting") {
+		t.Errorf("before the greeting: %+v", v)
+	}
+	a.greets(`{}`)
+	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t","title":"Wait","status":"pending"}`)
+	errs := a.d.Write(framework.Stderr, []byte("Error: out of\nmemory"))
+	errs.Join(a.d.Flush(framework.Stderr))
+	a.events = append(a.events, errs.Events...)
+	a.events = append(a.events, a.d.Flush(framework.Stdout).Events...)
+	a.told("stderr: Error: out of\n", "stderr: memory\n", "tool_call: Wait\n")
+	if v := a.d.Verdict(0); v.Completed || v.Message != "The agent ended without answering the prompt (exit code 0)." {
+		t.Errorf("after it: %+v", v)
+	}
+}
+
+func TestOddLines(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	for _, line := range []string{"Starting…", `{"id":1,"result":`, `[{"id":1}]`, "", "null"} {
+		if got := a.says("%s", line); got != "" {
+			t.Errorf("%q was answered with %s", line, got)
+		}
+	}
+	a.told("stdout: Starting…\n", "stdout: {\"id\":1,\"result\":\n", "stdout: [{\"id\":1}]\n", "stdout: null\n")
+}
+
+func TestHugeLines(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.greets(`{}`)
+	text := strings.Repeat("x", 256<<10)
+	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%s"}}`, text)
+	var got strings.Builder
+	for _, e := range a.events {
+		got.WriteString(e.Content)
+		if len(e.Content) > 32<<10 {
+			t.Errorf("an event of %d bytes", len(e.Content))
+		}
+	}
+	if got.String() != text || a.d.Verdict(0).Final != text {
+		t.Error("a long message came out another")
+	}
+	a.events = nil
+	a.d.Write(framework.Stdout, bytes.Repeat([]byte("{"), framework.MaxLine))
+	a.says("}")
+	a.told(fmt.Sprintf("notice: A message of the agent of more than %d bytes was left out.\n", framework.MaxLine))
+	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
+	if !a.d.Verdict(0).Completed {
+		t.Error("a line that is too long breaks the talk")
+	}
+}
+
+// TestManyTools: an agent that begins tools without end takes no memory without
+// end.
+func TestManyTools(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{})
+	a.greets(`{}`)
+	for i := range 5_000 { // more than are remembered
+		a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t%d","title":"T","status":"in_progress"}`, i)
+	}
+	a.events = nil
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4999","status":"completed"}`)
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t0","status":"completed"}`) // forgotten: it begins anew
+	a.told("tool_result: (no output)\n", "tool_call: tool\n", "tool_result: (no output)\n")
+}

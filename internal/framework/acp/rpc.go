@@ -1,0 +1,97 @@
+package acp
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+)
+
+// The protocol's codes of errors that matter here.
+const (
+	codeInvalidRequest = -32600
+	codeNoMethod       = -32601
+	codeAuthRequired   = -32000
+	codeNotFound       = -32002
+)
+
+// maxID is the longest ID of a request that is answered, in bytes.
+const maxID = 256
+
+// message is a request, a notification or a response.
+type message struct {
+	ID     json.RawMessage `json:"id,omitempty"`
+	Method string          `json:"method,omitempty"`
+	Params json.RawMessage `json:"params,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  *rpcError       `json:"error,omitempty"`
+}
+
+type rpcError struct {
+	Code    int             `json:"code"`
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// parse reads a line; false where it is no object.
+func parse(line []byte) (m message, ok bool) {
+	line = bytes.TrimSpace(line)
+	if len(line) == 0 || line[0] != '{' {
+		return m, false
+	}
+	// Members of another type than the protocol's stay empty.
+	if _, broken := errors.AsType[*json.SyntaxError](json.Unmarshal(line, &m)); broken {
+		return m, false
+	}
+	if bytes.Equal(m.ID, []byte("null")) {
+		m.ID = nil
+	}
+	return m, true
+}
+
+// isRequest reports whether the agent waits for an answer.
+func (m *message) isRequest() bool { return m.Method != "" && m.ID != nil }
+
+// isResponse reports whether it answers the request of this number, which some
+// agents send back as a string.
+func (m *message) isResponse(id int) bool {
+	return m.Method == "" && string(bytes.Trim(m.ID, `"`)) == strconv.Itoa(id)
+}
+
+// answerable reports whether an ID is one that may be sent back.
+func answerable(id json.RawMessage) bool {
+	return len(id) > 0 && len(id) <= maxID && id[0] != '{' && id[0] != '['
+}
+
+// encode makes one line of a message whose params or result is v.
+func encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil // strings, numbers and checked JSON marshal
+	}
+	return append(b, '\n')
+}
+
+type request struct {
+	Version string `json:"jsonrpc"`
+	ID      int    `json:"id,omitempty"` // 0: a notification
+	Method  string `json:"method"`
+	Params  any    `json:"params,omitempty"`
+}
+
+func call(id int, method string, params any) []byte {
+	return encode(request{"2.0", id, method, params})
+}
+
+type response struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id"`
+	Result  any             `json:"result,omitempty"`
+	Error   *rpcError       `json:"error,omitempty"`
+}
+
+func answer(id json.RawMessage, result any) []byte { return encode(response{"2.0", id, result, nil}) }
+
+func refusal(id json.RawMessage, code int, text string) []byte {
+	return encode(response{"2.0", id, nil, &rpcError{Code: code, Message: text}})
+}

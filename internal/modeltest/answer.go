@@ -1,0 +1,119 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+const saidLimit = 200 // bytes of a tool's result that a final answer repeats
+
+// answer is what the model says to one prompt, in no dialect.
+type answer struct {
+	id     string // unique within the conversation and the server
+	model  string
+	at     time.Time
+	think  string
+	pieces []string // of the text
+	call   *call
+	usage  usage
+}
+
+func (a answer) text() string { return strings.Join(a.pieces, "") }
+
+// reply works the step of the script that the prompt has come to.
+func reply(p prompt, s script, id string, now time.Time) answer {
+	next := s.next(p)
+	a := answer{id: id, model: p.model, at: now, think: next.think, usage: s.usage}
+	c, err := next.call(p.tools)
+	if c == nil && len(p.results) < len(s.steps) {
+		c = s.structured(p)
+	}
+	switch {
+	case err != nil:
+		a.pieces = []string{"I cannot: " + err.Error()}
+	case c != nil:
+		c.id = id
+		a.call, a.pieces = c, []string{"Working on it."}
+	default:
+		a.pieces = split(s.final(p), s.slow)
+	}
+	return a
+}
+
+// next is the step that the prompt has come to: each result of a tool since
+// the user spoke is that of one step.
+func (s script) next(p prompt) step { return s.steps[min(len(p.results), len(s.steps)-1)] }
+
+// call is what the step calls, nil for the final answer.
+func (p step) call(tools []tool) (*call, error) {
+	switch {
+	case p.run != "":
+		c, err := shell(tools, p.run)
+		return &c, err
+	case p.tool != "":
+		t, err := named(tools, p.tool)
+		return &call{tool: t, args: p.args}, err
+	}
+	return nil, nil
+}
+
+// structured is the call that Claude Code wants instead of a final text that
+// is an object, nil if it wants none.
+func (s script) structured(p prompt) *call {
+	i := slices.IndexFunc(p.tools, func(t tool) bool { return t.name == "StructuredOutput" })
+	if i < 0 {
+		return nil
+	}
+	c := &call{tool: p.tools[i]}
+	if s.say == nil {
+		c.args = c.tool.form.fill(nil)
+		return c
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal([]byte(*s.say), &fields) != nil {
+		return nil
+	}
+	c.args = json.RawMessage(*s.say)
+	return c
+}
+
+func (s script) final(p prompt) string {
+	switch {
+	case s.say != nil:
+		return *s.say
+	case p.asks != nil:
+		data, _ := json.Marshal(p.asks.value(p.asks, maxDepth)) // of values that came from JSON
+		return string(data)
+	case len(p.results) > 0:
+		return fmt.Sprintf("Done. user_turns=%d tool_said=%q", len(p.users), shorten(p.results[len(p.results)-1]))
+	}
+	return fmt.Sprintf("Hello. user_turns=%d tools=%d", len(p.users), len(p.tools))
+}
+
+func shorten(text string) string {
+	text = strings.TrimSpace(text)
+	if len(text) <= saidLimit {
+		return text
+	}
+	end := saidLimit
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// split cuts a text into n pieces of about the same length, fewer if it has
+// not as many characters.
+func split(text string, n int) []string {
+	runes := []rune(text)
+	n = max(1, min(n, len(runes)))
+	pieces := make([]string, n)
+	for i := range pieces {
+		pieces[i] = string(runes[i*len(runes)/n : (i+1)*len(runes)/n])
+	}
+	return pieces
+}

@@ -1,0 +1,29 @@
+package modeltest
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Steps parses a prompt and lists its steps, one a line.
+func Steps(prompt string) (string, error) {
+	s, err := parse(prompt)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for _, p := range s.steps {
+		fmt.Fprintf(&b, "run=%q tool=%q args=%s think=%q sleep=%s cut=%t http=%d*%d\n", p.run, p.tool, p.args, p.think, p.sleep, p.cut, p.code, p.times)
+	}
+	if s.say != nil {
+		fmt.Fprintf(&b, "say=%q ", *s.say)
+	}
+	fmt.Fprintf(&b, "slow=%d usage=%v", s.slow, s.usage)
+	return b.String(), nil
+}
+
+// OwnText is what the user wrote of a text.
+func OwnText(text string) string { return ownText(text) }
+
+// Fill makes an object for a JSON Schema.
+func Fill(form string) string { return string(readSchema([]byte(form)).fill(nil)) }

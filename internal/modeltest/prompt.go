@@ -1,0 +1,108 @@
+package modeltest
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// prompt is what one request says, in no dialect.
+type prompt struct {
+	model   string
+	stream  bool
+	counted bool     // a stream ends with its usage (Chat Completions asks for it)
+	users   []string // texts of the user's messages
+	results []string // of tools, since the newest of them
+	length  int      // items of the conversation, for identifiers
+	tools   []tool
+	asks    *schema // the form of the final answer, if JSON is asked for
+}
+
+// user adds a message of the user, unless nothing of it is the user's own.
+func (p *prompt) user(texts ...string) {
+	p.length++
+	var own []string
+	for _, text := range texts {
+		if text = ownText(text); text != "" {
+			own = append(own, text)
+		}
+	}
+	if len(own) > 0 {
+		p.users = append(p.users, strings.Join(own, "\n"))
+		p.results = nil
+	}
+}
+
+// result adds what a tool said.
+func (p *prompt) result(text string) {
+	p.length++
+	p.results = append(p.results, text)
+}
+
+// newest is the newest message of the user.
+func (p *prompt) newest() string {
+	if len(p.users) == 0 {
+		return ""
+	}
+	return p.users[len(p.users)-1]
+}
+
+// injected are beginnings of messages that clients send in the user's name.
+var injected = []string{
+	"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", // Codex
+	"<turn_aborted>", "<skills_instructions>", "<plugins_instructions>", "<apps_instructions>",
+	"[Request interrupted by user", "Continue from where you left off.", "[structured-output-enforce]", // Claude Code
+	"<session_context>", "This is the Gemini CLI.",
+}
+
+// ownText gives what the user wrote of a text, "" if all of it is a client's.
+func ownText(text string) string {
+	const begin, end = "<system-reminder>", "</system-reminder>"
+	for {
+		before, after, found := strings.Cut(text, begin)
+		_, rest, closed := strings.Cut(after, end)
+		if !found || !closed {
+			break
+		}
+		text = before + rest
+	}
+	text = strings.TrimSpace(text)
+	for _, prefix := range injected {
+		if strings.HasPrefix(text, prefix) {
+			return ""
+		}
+	}
+	return text
+}
+
+// content is text as all dialects may give it: a string, or a list of parts
+// of which some have a text.
+type content []part
+
+type part struct {
+	Type    string  `json:"type"`
+	Text    string  `json:"text"`
+	Content content `json:"content"` // of a tool_result
+}
+
+// UnmarshalJSON takes a string for a list of one text.
+func (c *content) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*c = content{{Type: "text", Text: text}}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]part)(c))
+}
+
+// texts are the non-empty texts of the parts.
+func (c content) texts() []string {
+	var all []string
+	for _, p := range c {
+		if p.Text != "" {
+			all = append(all, p.Text)
+		}
+	}
+	return all
+}
+
+func (c content) String() string { return strings.Join(c.texts(), "\n") }

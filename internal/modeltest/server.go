@@ -1,0 +1,165 @@
+package modeltest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+const bodyLimit = 32 << 20 // bytes of a request
+
+// Options narrow what a server accepts. The zero value takes everything.
+type Options struct {
+	Key    string           // refuse other keys with 401
+	Models []string         // refuse other models with 404
+	Now    func() time.Time // time.Now if nil
+}
+
+// Server answers model calls. It is safe for concurrent use.
+type Server struct {
+	// URL is http://host:port. OpenAI's clients want it with /v1.
+	URL string
+
+	options Options
+	http    *httptest.Server
+	closing chan struct{} // closed when answers shall not wait any longer
+
+	mu       sync.Mutex // guards the rest
+	begun    int        // model calls that have arrived
+	changed  chan struct{}
+	requests []Request
+	strays   []string
+	refused  map[[sha256.Size]byte]int // how often a prompt was, of those refused N times
+}
+
+// Start gives a server on loopback that accepts every key and model, until
+// the test is over.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartWith(t, Options{})
+}
+
+// StartWith is Start for a server that accepts less.
+func StartWith(t testing.TB, o Options) *Server {
+	t.Helper()
+	s := &Server{options: o, closing: make(chan struct{}), changed: make(chan struct{}), refused: map[[sha256.Size]byte]int{}}
+	if s.options.Now == nil {
+		s.options.Now = time.Now
+	}
+	s.http = httptest.NewServer(s)
+	s.URL = s.http.URL
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Close ends answers that wait, and returns when no handler runs any more.
+// It may be called twice, from one goroutine.
+func (s *Server) Close() {
+	select {
+	case <-s.closing:
+		return
+	default:
+	}
+	close(s.closing)
+	s.http.Close()
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := dialectOf(r.URL.Path)
+	switch {
+	case r.Method == http.MethodPost && name != "":
+		s.answer(w, r, name)
+	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/messages/count_tokens"):
+		write(w, http.StatusOK, object{"input_tokens": 100})
+	case r.URL.Path == "/", strings.HasSuffix(r.URL.Path, "/api/hello"):
+		write(w, http.StatusOK, object{"message": "hello"})
+	default:
+		s.stray(r)
+		write(w, http.StatusNotFound, faultAnthropic(http.StatusNotFound, "no "+r.Method+" "+r.URL.Path+" here"))
+	}
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, name string) {
+	d := dialects[name]
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bodyLimit))
+	if err != nil {
+		code := http.StatusBadRequest
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			code = http.StatusRequestEntityTooLarge
+		}
+		write(w, code, d.fault(code, err.Error()))
+		return
+	}
+	p, readErr := d.read(r.URL.Path, body)
+	n := s.record(requestOf(r, name, p, body, s.options.Now()))
+	script, scriptErr := parse(p.newest())
+	if code, err := s.refuse(keyOf(r), p, errors.Join(readErr, scriptErr)); err != nil {
+		write(w, code, d.fault(code, err.Error()))
+		return
+	}
+	next := script.next(p)
+	if s.refuses(next, name, p) {
+		write(w, next.code, d.fault(next.code, fmt.Sprintf("The prompt asked for status %d.", next.code)))
+		return
+	}
+	a := reply(p, script, fmt.Sprintf("%d_%d", p.length, n), s.options.Now())
+	play := player{w: w, gone: r.Context().Done(), closing: s.closing, step: next}
+	if p.stream {
+		play.stream(d.stream(p, a))
+	} else {
+		play.whole(d.whole(a))
+	}
+}
+
+func requestOf(r *http.Request, name string, p prompt, body []byte, now time.Time) Request {
+	tools := make([]string, len(p.tools))
+	for i, t := range p.tools {
+		tools[i] = t.full()
+	}
+	return Request{
+		Dialect: name, Path: r.URL.Path, Model: p.model, Key: keyOf(r), Header: r.Header.Clone(),
+		UserTurns: len(p.users), Users: p.users, Tools: tools, Body: body, At: now,
+	}
+}
+
+// refuse says what is wrong with a request, whatever its prompt asks for.
+func (s *Server) refuse(key string, p prompt, malformed error) (int, error) {
+	switch {
+	case s.options.Key != "" && key != s.options.Key:
+		return http.StatusUnauthorized, errors.New("The key is not the one that this server takes.") //nolint:staticcheck // a sentence for people
+	case malformed != nil:
+		return http.StatusBadRequest, malformed
+	case len(s.options.Models) > 0 && !slices.Contains(s.options.Models, p.model):
+		return http.StatusNotFound, fmt.Errorf("model: %s", p.model)
+	}
+	return 0, nil
+}
+
+// refuses tells whether a step is refused now, and counts those that are
+// refused a number of times.
+func (s *Server) refuses(next step, name string, p prompt) bool {
+	if next.code == 0 || next.times == 0 {
+		return next.code != 0
+	}
+	prompt := sha256.Sum256(fmt.Appendf(nil, "%s\x00%q\x00%d", name, p.users, len(p.results)))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refused[prompt]++
+	return s.refused[prompt] <= next.times
+}
+
+func write(w http.ResponseWriter, code int, body object) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body) // a client that left is no fault of ours
+}
