@@ -224,7 +224,7 @@ func (s selection) options() content.DirOptions {
 	}
 	o.Verify = true
 	o.Ignore = func(name string, isDir bool) bool {
-		return name != conversationFile && !s.holds(name) && !(isDir && s.leads(name))
+		return name != conversationFile && !s.holds(name) && (!isDir || !s.leads(name))
 	}
 	o.Passage = func(name string) bool { return !s.holds(name) }
 	return o

@@ -97,9 +97,6 @@ func (c *Config) defaults() {
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
 	}
-	if c.Frameworks == nil {
-		c.Frameworks = catalog.Of
-	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
