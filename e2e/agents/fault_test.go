@@ -11,19 +11,15 @@ import (
 // refused: what is wrong with key and model is told in words.
 func refused(w *world) {
 	w.agent("refused", nil)
-	w.fails(stint.NewRun{Agent: "refused", Prompt: "Hello.", Secrets: map[string]string{"MODEL_KEY": "sk-wrong-key-000"}}, stint.ReasonExitCode, "key", "401", "MODEL_KEY")
+	r := w.create(stint.NewRun{Agent: "refused", Prompt: "Hello.", Secrets: map[string]string{"MODEL_KEY": "sk-wrong-key-000"}})
 	w.agent("unknown", object{"model": "mock-small"})
-	w.fails(stint.NewRun{Agent: "unknown", Prompt: "Hello."}, stint.ReasonExitCode, "404", "mock-small")
+	w.failed(w.create(stint.NewRun{Agent: "unknown", Prompt: "Hello."}), stint.ReasonExitCode, "mock-small")
+	w.failed(r, stint.ReasonExitCode, "key", "401")
 }
 
-// faulty: a fault of the model's that goes on fails the run.
+// faulty: a model that is not there, has a fault that stays, or says nothing for
+// too long ends the run after a while.
 func faulty(w *world) {
-	w.agent("faulty", nil)
-	w.fails(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"}, stint.ReasonExitCode, "provider", "500")
-}
-
-// unreachable: a model that is not there fails the run.
-func unreachable(w *world) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	installation.Check(w, err)
 	at := "http://" + l.Addr().String()
@@ -31,7 +27,15 @@ func unreachable(w *world) {
 	d := w.kind.definition(w.model)["provider"].(object)
 	d["baseUrl"] = strings.Replace(d["baseUrl"].(string), onHost(w.model.URL), onHost(at), 1)
 	w.agent("lonely", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})
-	w.fails(stint.NewRun{Agent: "lonely", Prompt: "Hello."}, stint.ReasonExitCode, "reach")
+	lonely := w.create(stint.NewRun{Agent: "lonely", Prompt: "Hello."})
+	w.agent("faulty", nil)
+	faulty := w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"})
+	silent := w.ended(w.create(stint.NewRun{Agent: "faulty", Prompt: "[[sleep: 120]]", Limits: &stint.Limits{IdleTimeout: "5s"}}).ID)
+	if silent.Status != stint.TimedOut || value(silent.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(silent.Error), "limits.idleTimeout") {
+		w.Errorf("the silent run is %s (%s): %s; %s", silent.Status, value(silent.StatusReason), value(silent.Error), w.story(silent.ID))
+	}
+	w.failed(faulty, stint.ReasonExitCode, "model", "try again later")
+	w.failed(lonely, stint.ReasonExitCode, "reach")
 }
 
 // recovers: a fault that passes is nothing that the run fails by.

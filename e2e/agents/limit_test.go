@@ -36,12 +36,3 @@ func turns(w *world) {
 		w.Errorf("the model was asked %d times", n)
 	}
 }
-
-// waits: a run that is silent for too long is ended.
-func waits(w *world) {
-	w.agent("waiter", object{"limits": object{"idleTimeout": "5s"}})
-	r := w.ended(w.create(stint.NewRun{Agent: "waiter", Prompt: "[[sleep: 120]]"}).ID)
-	if r.Status != stint.TimedOut || value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(r.Error), "limits.idleTimeout") {
-		w.Errorf("the run is %s (%s): %s; %s", r.Status, value(r.StatusReason), value(r.Error), w.story(r.ID))
-	}
-}

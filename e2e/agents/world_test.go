@@ -21,7 +21,7 @@ import (
 
 const (
 	// patience is how long a test waits for what must happen.
-	patience = 60 * time.Second
+	patience = 100 * time.Second
 	// modelKey is the key that the model's server takes.
 	modelKey = "sk-live-3f9a1c77d2e84b06"
 	model    = "mock-large"
@@ -153,7 +153,12 @@ func (w *world) run(n stint.NewRun) *stint.Run {
 // words.
 func (w *world) fails(n stint.NewRun, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
-	r := w.ended(w.create(n).ID)
+	return w.failed(w.create(n), reason, words...)
+}
+
+func (w *world) failed(r *stint.Run, reason stint.Reason, words ...string) *stint.Run {
+	w.Helper()
+	r = w.ended(r.ID)
 	if r.Status != stint.Failed || value(r.StatusReason) != reason {
 		w.Fatalf("%s ended %s (%s), not failed (%s): %s; %s", r.ID, r.Status, value(r.StatusReason), reason, value(r.Error), w.story(r.ID))
 	}

@@ -108,6 +108,7 @@ func environment(in framework.Input) map[string]string {
 		"DISABLE_AUTOUPDATER":                      "1",
 		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,
 		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // its list of steps comes whole each time then
+		"MCP_CONNECTION_NONBLOCKING":               "0", // the first turn has the tools of the servers
 	}
 	if in.Model == nil {
 		return env
