@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/forward"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/spec"
 )
 
 // bundleName is the file below sandbox.RunDir with the certificates that

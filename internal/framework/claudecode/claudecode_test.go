@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 		t.Errorf("argv (-want +got):\n%s", diff)
 	}
 	wantEnv := map[string]string{
-		"IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "6", "CLAUDE_CODE_ENABLE_TASKS": "0",
+		"IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_MAX_RETRIES": "6", "CLAUDE_CODE_ENABLE_TASKS": "0", "MCP_CONNECTION_NONBLOCKING": "0",
 		"ANTHROPIC_BASE_URL": "http://model.stint.internal", "ANTHROPIC_API_KEY": "stint-placeholder",
 		"ANTHROPIC_DEFAULT_HAIKU_MODEL": "claude-sonnet-4-5", "ANTHROPIC_DEFAULT_SONNET_MODEL": "claude-sonnet-4-5", "ANTHROPIC_DEFAULT_OPUS_MODEL": "claude-sonnet-4-5",
 	}
