@@ -34,7 +34,7 @@ func faulty(w *world) {
 	if silent.Status != stint.TimedOut || value(silent.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(silent.Error), "limits.idleTimeout") {
 		w.Errorf("the silent run is %s (%s): %s; %s", silent.Status, value(silent.StatusReason), value(silent.Error), w.story(silent.ID))
 	}
-	w.failed(faulty, stint.ReasonExitCode, "model", "try again later")
+	w.failed(faulty, stint.ReasonExitCode, "model")
 	w.failed(lonely, stint.ReasonExitCode, "reach")
 }
 

@@ -121,6 +121,8 @@ func TestToolsDescribeThemselves(t *testing.T) {
 		if tool.Description == "" || tool.InputSchema == nil || tool.OutputSchema == nil || tool.Annotations.Title == "" {
 			t.Errorf("%s lacks a description, a schema or a title", tool.Name)
 		}
+		strict(t, tool.Name, tool.InputSchema)
+		strict(t, tool.Name, tool.OutputSchema)
 	}
 	if d := cmp.Diff([]string{
 		"cancel_run", "get_run", "list_agents", "list_artifact_files", "list_artifacts", "list_volumes", "read_artifact_file", "run_agent", "run_output", "wait_run",
@@ -129,6 +131,28 @@ func TestToolsDescribeThemselves(t *testing.T) {
 	}
 	if d := cmp.Diff(slices.DeleteFunc(names, func(n string) bool { return n == "cancel_run" || n == "run_agent" }), harmless); d != "" {
 		t.Errorf("tools that change nothing (-want +got):\n%s", d)
+	}
+}
+
+// strict holds a schema to what clients demand that refuse all tools for one:
+// the whole is an object, and so is the schema of each of its members.
+func strict(t *testing.T, name string, schema any) {
+	t.Helper()
+	raw, err := json.Marshal(schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s struct {
+		Type       any
+		Properties map[string]any
+	}
+	if err := json.Unmarshal(raw, &s); err != nil || s.Type != "object" {
+		t.Errorf("%s: a schema of the type %v, %v", name, s.Type, err)
+	}
+	for member, of := range s.Properties {
+		if _, ok := of.(map[string]any); !ok {
+			t.Errorf("%s: the schema of %s is %v", name, member, of)
+		}
 	}
 }
 

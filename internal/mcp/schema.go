@@ -14,17 +14,22 @@ import (
 // properties are the members of an object by name.
 type properties map[string]*jsonschema.Schema
 
+// anything is every type that JSON has. A schema without any would be written as
+// true, which clients that want an object in its place refuse with all tools.
+var anything = []string{"object", "array", "string", "number", "boolean", "null"}
+
 // schemaOf is the JSON Schema of a struct; refine adds what its fields cannot
 // tell.
 func schemaOf[T any](refine func(properties)) *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[stint.Time]():      {Type: "string", Format: "date-time"},
-		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[json.RawMessage](): {Types: anything},
 		reflect.TypeFor[stint.Status]():    {Type: "string", Enum: statuses()},
 	}})
 	if err != nil {
 		panic(fmt.Sprintf("mcp: %v", err)) // the types are ours
 	}
+	s.Type, s.Types = "object", nil // of a pointer, too: no answer is null
 	if refine != nil {
 		refine(s.Properties)
 	}
