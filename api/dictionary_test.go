@@ -121,7 +121,7 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
 		}},
 		"codes": {schemas["ErrorCode"], []string{
-			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
+			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeOriginNotAllowed, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
