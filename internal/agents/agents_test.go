@@ -104,9 +104,10 @@ func TestCreateRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.create(`{"name":"taken","framework":"shell"}`)
 	for raw, want := range map[string]string{
-		`{"framework":"shell"}`:                                stint.CodeMissingParameter,
-		`{"name":"Reviewer","framework":"shell"}`:              stint.CodeInvalidParameter,
-		`{"name":"reviewer"}`:                                  stint.CodeMissingParameter,
+		`{"framework":"shell"}`: stint.CodeMissingParameter,
+		`{"name":"reviewer","framework":"shell","output":{"schema":{"$ref":"https://example.com/s"}}}`: stint.CodeInvalidParameter,
+		`{"name":"Reviewer","framework":"shell"}`:                                                      stint.CodeInvalidParameter,
+		`{"name":"reviewer"}`: stint.CodeMissingParameter,
 		`{"name":"reviewer","framework":"shell","promt":"x"}`:  stint.CodeInvalidParameter,
 		`{"name":"reviewer","framework":"shell","Timeout":""}`: stint.CodeInvalidParameter,
 		`{"name":"taken","framework":"shell"}`:                 stint.CodeResourceAlreadyExists,

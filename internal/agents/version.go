@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/schema"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -117,6 +118,11 @@ func (s *Service) digestOf(raw []byte) (digested, error) {
 	parsed, err := stint.ParseDefinition(raw)
 	if err == nil && s.check != nil {
 		err = s.check(parsed)
+	}
+	if err == nil && parsed.Schema() != nil {
+		if fault := schema.Check(parsed.Schema()); fault != nil {
+			err = stint.InvalidParam("output.schema", "'output.schema' cannot be used: %s", fault)
+		}
 	}
 	if err != nil {
 		return digested{}, err

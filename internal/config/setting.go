@@ -120,7 +120,7 @@ var settings = []setting{
 		c.Storage = v
 		return checkStorage(v)
 	}},
-	{"encrypt-storage", "MODE", "off", "whether new files rest encrypted: off, on, strict (files that are not encrypted are not read either)", func(c *Config, v string) error {
+	{"encrypt-storage", "MODE", "off", "whether new files rest encrypted, beside home folders, which always do: off, on, strict (files that are not encrypted are not read either)", func(c *Config, v string) error {
 		c.EncryptStorage = v
 		return oneOf(v, []string{EncryptOff, EncryptOn, EncryptStrict})
 	}},

@@ -3,15 +3,21 @@ package content_test
 import (
 	"archive/tar"
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/blob/sealed"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/secret"
 )
 
 // benchTree is a source tree: many small files that compress, and a large one
@@ -162,4 +168,79 @@ func BenchmarkOpenArchive(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkConversation is what the checkpoint of a conversation of 10 MB costs
+// that is stored encrypted and read back: all of it, one more turn of it, and
+// nothing new.
+func BenchmarkConversation(b *testing.B) {
+	var stores [2]*localfs.Store
+	for i := range stores {
+		var err error
+		if stores[i], err = localfs.Open(b.TempDir()); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { stores[i].Close() })
+	}
+	encrypted := sealed.New(stores[1], oneKey{})
+	l := newLibrary(b, sealed.Mixed{Writes: stores[0], Older: encrypted, Fresh: content.FreshKey}, content.Options{
+		Confidential: sealed.Mixed{Writes: encrypted, Older: stores[0], Fresh: content.FreshKey},
+	})
+	dir := b.TempDir()
+	name := filepath.Join(dir, "session.jsonl")
+	turn := func(seed int) []byte { return append(text(byte(seed), 20_000), '\n') }
+	o := content.DirOptions{Confidential: true, Verify: true}
+	measure := func(b *testing.B, prepare func(i int), do func(i int)) {
+		var took []time.Duration
+		for i := 0; b.Loop(); i++ {
+			b.StopTimer()
+			prepare(i)
+			b.StartTimer()
+			begin := time.Now()
+			do(i)
+			took = append(took, time.Since(begin))
+		}
+		slices.Sort(took)
+		b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	}
+	var ref content.Ref
+	store := func(parent string) {
+		var err error
+		if ref, err = l.FromDir(b.Context(), org, parent, dir, o); err != nil {
+			b.Fatal(err)
+		}
+	}
+	begin := func(i int) {
+		if err := os.WriteFile(name, text(byte(i), 10<<20), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("first", func(b *testing.B) { measure(b, begin, func(int) { store("") }) })
+	begin(0)
+	store("")
+	b.Run("grown", func(b *testing.B) {
+		measure(b, func(i int) {
+			f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+			if err == nil {
+				_, err = f.Write(turn(i))
+			}
+			if err := errors.Join(err, f.Close()); err != nil {
+				b.Fatal(err)
+			}
+		}, func(int) { store(ref.Digest) })
+	})
+	b.Run("unchanged", func(b *testing.B) {
+		measure(b, func(int) {}, func(int) {
+			if _, err := l.Renew(b.Context(), org, ref); err != nil {
+				b.Fatal(err)
+			}
+		})
+	})
+}
+
+// oneKey is a keyring of one key.
+type oneKey struct{}
+
+func (oneKey) Key(context.Context, string, uint32) (secret.DataKey, error) {
+	return secret.DataKey{Number: 1}, nil
 }

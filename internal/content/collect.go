@@ -265,7 +265,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	id := firstKey(group[0].key)[len(c.org+"/packs/"):]
 	p := c.marks.packs[id]
 	// A pack that is being filled was minted when its commit was under way.
-	ripe := strings.TrimPrefix(id, sentPrefix) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
+	ripe := minted(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
 	if p == nil {
 		for _, o := range group {
 			c.judge(o, false, ripe, false)

@@ -18,10 +18,15 @@ type commit struct {
 	packs    *packer
 	manifest *manifestWriter
 	parent   string // the digest that is built upon, or ""
+	verifies bool   // what it stored is read back before it counts
 }
 
 // begin prepares a commit. The caller closes it.
 func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
+	return l.beginIn(ctx, org, false)
+}
+
+func (l *Library) beginIn(ctx context.Context, org string, confidential bool) (*commit, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
@@ -30,7 +35,7 @@ func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 		return nil, err
 	}
 	c := &commit{
-		lib: l, org: org, packs: newPacker(ctx, l, org), manifest: newManifestWriter(l),
+		lib: l, org: org, packs: newPacker(ctx, l, org, confidential), manifest: newManifestWriter(l),
 		stock: &stock{
 			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newPlaces(l, org, condemned),
 			known: newKnown(l.tempDir), borrowed: map[string][]string{},
@@ -43,7 +48,11 @@ func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
 // beginAfter prepares a commit that need not store what the parent holds. The
 // caller closes it.
 func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, error) {
-	c, err := l.begin(ctx, org)
+	return l.grown(ctx, org, parent, false)
+}
+
+func (l *Library) grown(ctx context.Context, org, parent string, confidential bool) (*commit, error) {
+	c, err := l.beginIn(ctx, org, confidential)
 	if err != nil || parent == "" {
 		return c, err
 	}
@@ -142,6 +151,9 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	case at.sound:
 		c.discard(ctx)
 		ref.Epoch = c.stock.condemned.epoch
+		if err := c.readBack(ctx, at.key, ref.Digest); err != nil {
+			return Ref{}, err
+		}
 		return ref, c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	}
 	err = c.checkBorrowed(ctx)
@@ -153,6 +165,9 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 	}
 	if err == nil {
 		err = c.keepUp(ctx, ref.Digest)
+	}
+	if err == nil && c.verifies {
+		err = c.verify(ctx, &manifest{lib: c.lib, org: c.org, digest: ref.Digest, root: &c.manifest.root})
 	}
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
@@ -194,9 +209,12 @@ func (c *commit) keepUp(ctx context.Context, digest string) error {
 // publish stores the root, after the packs that it names.
 func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error {
 	object := c.manifest.root.encode(c.lib.zstdOut)
-	err := c.lib.blobs.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
+	err := c.packs.store.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
 	switch {
 	case err == nil:
+		if err := c.rootBack(ctx, at.key, digest); err != nil {
+			return err
+		}
 		c.packs.learn(c.lib.index)
 		return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
 	case errors.Is(err, blob.ErrExists):

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strings"
 
 	"github.com/stint-dev/stint/internal/blob"
 )
@@ -95,7 +96,11 @@ func (c *compactor) write(ctx context.Context, id string, segments []segment, so
 	if key, err = c.nextKey(ctx, id); err != nil {
 		return "", 0, err
 	}
-	if err := c.lib.packs.Put(ctx, key, bytes.NewReader(object), int64(len(object))); err != nil {
+	to := c.lib.blobs
+	if strings.HasPrefix(id, sealedPrefix) {
+		to = c.lib.sealed
+	}
+	if err := to.Put(ctx, key, bytes.NewReader(object), int64(len(object))); err != nil {
 		return "", 0, fmt.Errorf("storing a compacted pack: %w", err)
 	}
 	return key, int64(len(object)), nil

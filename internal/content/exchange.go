@@ -71,7 +71,7 @@ func (l *Library) look(ctx context.Context, org string, urgent bool) error {
 // settled tells whether a pack belongs to no commit that is still going on, by
 // its name.
 func (l *Library) settled(pack string) bool {
-	return strings.HasPrefix(pack, sentPrefix) || pack < stint.ULIDAt(l.looks.now().Add(-settledAge))
+	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(l.looks.now().Add(-settledAge))
 }
 
 // available tells whether a chunk rests in a pack that may be built upon.
@@ -135,7 +135,7 @@ func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done 
 	if err != nil {
 		return Put{}, err
 	}
-	packs := newPacker(ctx, l, org)
+	packs := newPacker(ctx, l, org, false)
 	defer func() { err = joined(err, packs.close()) }()
 	packs.mint = func() string { return l.ids.New(sentPrefix) }
 	packs.stage()

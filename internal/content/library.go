@@ -39,7 +39,11 @@ type Options struct {
 	Index Index
 	// Garbage tells what must not be built upon. nil = nothing is collected.
 	Garbage Garbage
-	Now     func() time.Time // nil: time.Now
+	// Confidential is where commits write whose DirOptions say so. What it holds
+	// must be readable through the library's own store, and reading it must fail
+	// where it is damaged, as encryption sees to. nil is the library's store.
+	Confidential blob.Store
+	Now          func() time.Time // nil: time.Now
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -87,6 +91,8 @@ func (l *Limits) setDefaults() {
 type Library struct {
 	packs   *packStore
 	blobs   blob.Store // is packs
+	sealed  blob.Store // where what is confidential is written
+	tells   bool       // what rests there cannot be damaged unnoticed
 	tempDir string
 	limits  Limits
 	ids     *stint.IDs
@@ -102,6 +108,10 @@ type Library struct {
 func New(b blob.Store, o Options) (*Library, error) {
 	packs := newPackStore(b)
 	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
+	if l.sealed = o.Confidential; l.sealed == nil {
+		l.sealed = packs
+	}
+	l.tells = o.Confidential != nil
 	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
 	if o.Now == nil {
 		l.looks.now = time.Now

@@ -97,7 +97,11 @@ func (l *Library) DirectLink(ctx context.Context, org, digest, name string, ttl 
 	} else if err != nil {
 		return "", false, fmt.Errorf("looking for an archive: %w", err)
 	}
-	if address, err = p.PresignGet(ctx, key, name, "application/gzip", ttl); err != nil {
+	address, err = p.PresignGet(ctx, key, name, "application/gzip", ttl)
+	if errors.Is(err, blob.ErrNotFound) { // it rests where there are no links
+		return "", false, nil
+	}
+	if err != nil {
 		return "", false, fmt.Errorf("signing a link to an archive: %w", err)
 	}
 	return address, true, nil

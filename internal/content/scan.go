@@ -25,6 +25,15 @@ type DirOptions struct {
 	// MaxBytes and MaxFiles bound the files of the tree; 0 is the library's
 	// limit.
 	MaxBytes, MaxFiles int64
+	// Passage tells folders, of those that Ignore lets in, that are there for
+	// what lies in them: the tree has them where it has something of that, with
+	// the same mode and time whatever those of the folder are. nil is none.
+	Passage func(path string) bool
+	// Confidential writes what is new to Options.Confidential.
+	Confidential bool
+	// Verify reads all files back, and stores all of it anew where something is
+	// not as it was. A tree equal to the parent is not looked at again.
+	Verify bool
 	// RefuseSpecials makes a socket, pipe or device an error.
 	RefuseSpecials bool
 	// Skipped is told of every socket, pipe and device that is left out, again
@@ -45,17 +54,25 @@ type DirOptions struct {
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
 func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
-	return twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o) })
+	ref, err := twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o, false) })
+	if errors.Is(err, errUnread) && ctx.Err() == nil {
+		return twice(func() (Ref, error) { return l.fromDir(ctx, org, "", dir, o, true) })
+	}
+	return ref, err
 }
 
-func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions) (ref Ref, err error) {
+// fromDir takes nothing over from other trees where it stores all anew.
+func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
 	}
-	c, err := l.beginAfter(ctx, org, parent)
+	c, err := l.grown(ctx, org, parent, o.Confidential)
 	if err != nil {
 		return Ref{}, joined(err, root.Close())
+	}
+	if c.verifies = o.Verify; anew {
+		c.stock.index = nil
 	}
 	defer func() { err = joined(err, c.close()) }()
 	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
@@ -90,6 +107,7 @@ type scan struct {
 	entries  int64
 	files    int64
 	bytes    int64
+	waiting  []*entry // passages, the outer ones first, in which nothing was found yet
 }
 
 func newScan(l *Library, in *intake, o DirOptions) *scan {
@@ -230,6 +248,12 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	if s.entries++; s.entries > s.limits.Entries {
 		return s.tooMany()
 	}
+	if info.IsDir() && s.options.Passage != nil && s.options.Passage(path) {
+		return s.pass(root, name, path, info, depth)
+	}
+	if err := s.arrived(); err != nil {
+		return err
+	}
 	e := &entry{path: path, mode: uint16(info.Mode().Perm())}
 	e.setTime(info.ModTime())
 	if e.sec < firstSecond || e.sec > lastSecond || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
@@ -267,6 +291,28 @@ func (s *scan) nothing(path string) error {
 	return s.in.bare(&entry{path: path, kind: whiteout})
 }
 
+// pass walks a passage.
+func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
+	e := &entry{path: path, kind: folder, mode: 0o755}
+	s.waiting = append(s.waiting, e)
+	err := s.enter(root, name, e, info, depth)
+	if n := len(s.waiting); n > 0 && s.waiting[n-1] == e {
+		s.waiting = s.waiting[:n-1]
+	}
+	return err
+}
+
+// arrived hands on the passages that lead to what was found.
+func (s *scan) arrived() error {
+	for _, e := range s.waiting {
+		if err := s.in.bare(e); err != nil {
+			return err
+		}
+	}
+	s.waiting = s.waiting[:0]
+	return nil
+}
+
 func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, depth int) error {
 	inner, err := root.OpenRoot(name)
 	if err != nil {
@@ -278,7 +324,7 @@ func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, dep
 		err = s.unreadable(e.path, err)
 	case !os.SameFile(info, opened):
 		err = changed(e.path)
-	default:
+	case !slices.Contains(s.waiting, e):
 		err = s.openedFolder(inner, e)
 	}
 	if err == nil {

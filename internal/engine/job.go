@@ -50,6 +50,7 @@ type job struct {
 	framework framework.Framework
 	program   programs.Found
 	plan      framework.Plan
+	kept      kept
 	stdin     *stdin
 	lastWord  chan struct{} // closed when the agent has said its last word
 	meter     *meter

@@ -30,6 +30,9 @@ func (j *job) launch() error {
 	if j.plan, err = j.framework.Prepare(in); err != nil {
 		return err
 	}
+	if err := j.checkConversation(in.Resume != nil); err != nil {
+		return err
+	}
 	if err := j.furnishFiles(j.plan.Files); err != nil {
 		return err
 	}

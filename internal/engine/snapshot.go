@@ -65,7 +65,7 @@ func (j *job) snapshot() (saved, error) {
 	if err != nil {
 		return saved{}, fmt.Errorf("store workspace: %w", err)
 	}
-	home, err := j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, content.DirOptions{})
+	home, err := j.storeHome(ctx)
 	if err != nil {
 		return saved{}, fmt.Errorf("store home: %w", err)
 	}
@@ -78,6 +78,21 @@ func (j *job) snapshot() (saved, error) {
 	state := saved{checkpoint: j.checkpoint(home, workspace), version: j.version(workspace), trees: []content.Ref{home, workspace}}
 	state.stamp()
 	return state, nil
+}
+
+// storeHome stores what the conversation is of the home folder, with its
+// record, encrypted whatever the storage is and read back.
+func (j *job) storeHome(ctx context.Context) (content.Ref, error) {
+	c := j.conversation()
+	if j.unchanged(c) {
+		if ref, err := j.e.c.Library.Renew(ctx, j.a.OrgID, content.Ref{Digest: j.a.Spec.Home}); err == nil {
+			return ref, nil
+		}
+	}
+	if err := j.putRecord(c); err != nil {
+		return content.Ref{}, err
+	}
+	return j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, newSelection(j.plan.State).options())
 }
 
 // storeWorkspace stores the workspace, of which only what changed is read where

@@ -144,7 +144,7 @@ func (s *server) openContent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ledger = ledger.New(blobs, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
+	s.ledger = ledger.New(blobs.all, ledger.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
 		_, _, derived := content.DerivedFrom(key)
 		return derived
 	}})
@@ -160,7 +160,9 @@ func (s *server) openContent(ctx context.Context) error {
 		return fmt.Errorf("open the index of chunks: %w", err)
 	}
 	s.closeWith(index.Close)
-	if s.library, err = content.New(s.ledger.Blobs(), content.Options{TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}}); err != nil {
+	if s.library, err = content.New(s.ledger.Blobs(), content.Options{
+		TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}, Confidential: s.ledger.Through(blobs.sealed),
+	}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil

@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,69 +12,41 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3"
 	"github.com/stint-dev/stint/internal/blob/sealed"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/content"
 )
 
 // sealedPart is the part of the storage where encrypted objects rest. Their
 // place tells that they are encrypted, so nothing has to be looked into.
 const sealedPart = "sealed"
 
+// storage is where files rest.
+type storage struct {
+	all blob.Store // reads everything, and writes what is not confidential
+	// sealed writes what is confidential: always encrypted.
+	sealed blob.Store
+}
+
 // openStorage opens the storage as the encryption of files wants it. What was
 // stored before the setting changed stays readable, unless it is strict.
-func (s *server) openStorage(ctx context.Context) (blob.Store, error) {
-	if s.c.EncryptStorage == config.EncryptOff {
-		return s.openPlain(ctx)
-	}
+func (s *server) openStorage(ctx context.Context) (storage, error) {
 	below, err := s.openBlobs(ctx, sealedPart)
 	if err != nil {
-		return nil, err
+		return storage{}, err
 	}
 	encrypted := sealed.New(below, s.keyring)
 	if s.c.EncryptStorage == config.EncryptStrict {
-		return encrypted, nil
+		return storage{encrypted, encrypted}, nil
 	}
 	plain, err := s.openBlobs(ctx, "")
 	if err != nil {
-		return nil, err
+		return storage{}, err
 	}
-	return sealed.Mixed{Writes: encrypted, Older: plain}, nil
-}
-
-// openPlain opens a storage that encrypts nothing, with what was encrypted
-// before.
-func (s *server) openPlain(ctx context.Context) (blob.Store, error) {
-	plain, err := s.openBlobs(ctx, "")
-	if err != nil {
-		return nil, err
+	secret := sealed.Mixed{Writes: encrypted, Older: plain, Fresh: content.FreshKey}
+	if s.c.EncryptStorage == config.EncryptOff {
+		open := sealed.Mixed{Writes: plain, Older: encrypted, Fresh: content.FreshKey}
+		return storage{open.Linked(), secret}, nil
 	}
-	if known, err := s.wasSealed(); err != nil || !known {
-		return plain, err
-	}
-	below, err := s.openBlobs(ctx, sealedPart)
-	if err != nil {
-		return nil, err
-	}
-	for _, err := range below.List(ctx, "") { // a bucket tells only by what is in it
-		if err != nil {
-			return nil, fmt.Errorf("look for encrypted files: %w", err)
-		}
-		return sealed.Mixed{Writes: plain, Older: sealed.New(below, s.keyring)}, nil
-	}
-	return plain, nil
-}
-
-// wasSealed is false where nothing can have been encrypted before.
-func (s *server) wasSealed() (bool, error) {
-	if s.inBucket() {
-		return true, nil
-	}
-	_, err := os.Stat(filepath.Join(s.storageFolder(), sealedPart))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("open storage: %w", err)
-	}
-	return true, nil
+	return storage{secret, secret}, nil
 }
 
 func (s *server) inBucket() bool { return strings.HasPrefix(s.c.Storage, s3.Scheme) }

@@ -36,7 +36,11 @@ type Options struct {
 type Store struct {
 	blob.Store
 	o Options
+	*books
+}
 
+// books are what is known of all organisations.
+type books struct {
 	mu       sync.Mutex // guards accounts
 	accounts map[string]*account
 }
@@ -60,8 +64,12 @@ func New(inner blob.Store, o Options) *Store {
 	if o.Uncounted == nil {
 		o.Uncounted = func(string) bool { return false }
 	}
-	return &Store{Store: inner, o: o, accounts: map[string]*account{}}
+	return &Store{Store: inner, o: o, books: &books{accounts: map[string]*account{}}}
 }
+
+// Through is a store that keeps its objects in inner and counts them with
+// those of s. Both must hold the same.
+func (s *Store) Through(inner blob.Store) *Store { return &Store{Store: inner, o: s.o, books: s.books} }
 
 // Blobs is the store with what the one below offers beyond: links, where it
 // gives them.
@@ -90,13 +98,13 @@ func (s *Store) Used(ctx context.Context, org string) (blob.Used, error) {
 // Limit is the bytes that an organisation may keep; 0 is no limit.
 func (s *Store) Limit() int64 { return s.o.Limit }
 
-func (s *Store) account(org string) *account {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	a := s.accounts[org]
+func (b *books) account(org string) *account {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.accounts[org]
 	if a == nil {
 		a = &account{}
-		s.accounts[org] = a
+		b.accounts[org] = a
 	}
 	return a
 }

@@ -1,0 +1,65 @@
+package service_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// TestHomeRestsEncrypted looks through the data folder of a server with default
+// settings for bytes that an agent wrote: those of its workspace are there, those
+// of its home folder are not.
+func TestHomeRestsEncrypted(t *testing.T) {
+	t.Parallel()
+	h := installation.New(t, "--gc-every", "0")
+	h.Start()
+	c := h.Login(t, "acme")
+	installation.Agent(t, c, "shell", "")
+	const script = `
+		head -c 90000 /dev/urandom >$HOME/notes; head -c 90000 /dev/urandom >open
+		for f in $HOME/notes open; do tail -c +40000 $f | head -c 48 | base64 -w0; echo; done`
+	first := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Agent: "shell", Prompt: script, ArtifactName: "out"}).ID)
+	lines := strings.Fields(output(t, c, first.ID))
+	if first.Status != stint.Completed || len(lines) != 2 {
+		t.Fatalf("the run is %s and wrote %q", first.Status, lines)
+	}
+	for i, want := range []int{0, 1} {
+		mark, err := base64.StdEncoding.DecodeString(lines[i])
+		installation.Check(t, err)
+		if got := holding(t, h.Data, mark); got != want {
+			t.Errorf("%d files hold a piece of %s, want %d", got, []string{"the home folder", "the workspace"}[i], want)
+		}
+	}
+	// A copy of what rests encrypted, in the workspace, is where it was already.
+	second := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{SessionID: first.SessionID, Prompt: "cp $HOME/notes open; sha256sum <$HOME/notes"}).ID)
+	h.Stop(os.Interrupt)
+	sound(t, h)
+	h.Start()
+	third := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{SessionID: first.SessionID, Prompt: "sha256sum <$HOME/notes"}).ID)
+	if a, b := output(t, c, second.ID), output(t, c, third.ID); third.Status != stint.Completed || a != b || len(a) < 64 {
+		t.Errorf("the session went on with %q after %q, and is %s", b, a, third.Status)
+	}
+}
+
+// holding counts the files under dir that hold a piece.
+func holding(t *testing.T, dir string, piece []byte) (n int) {
+	t.Helper()
+	installation.Check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, piece) {
+			n++
+		}
+		return err
+	}))
+	return n
+}
