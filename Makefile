@@ -20,6 +20,7 @@ demo: ## Run the main job from start to end
 .PHONY: deps
 deps: ## Install what the tests need (Debian, root)
 	@tools/deps.sh
+	@tools/agents.sh
 	@GOFLAGS= CGO_ENABLED=0 $(GO) tool -modfile=tools/versitygw/go.mod -n versitygw >/dev/null # builds the S3 server of the tests
 
 .PHONY: test

@@ -60,6 +60,10 @@ var nouns = map[string]struct {
 	"CreatedToken":       {of: stint.Token{}},
 	"NewToken":           {of: stint.NewToken{}},
 	"Secret":             {of: stint.Secret{}},
+	"Framework":          {of: stint.Framework{}},
+	"Capabilities":       {of: stint.Capabilities{}},
+	"Price":              {of: stint.Price{}},
+	"McpServer":          {of: stint.MCPServer{}},
 	"Pagination":         {of: stint.Pagination{}},
 	"RunPage":            {of: stint.Page[stint.RunSummary]{}},
 }

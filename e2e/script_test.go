@@ -131,6 +131,9 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	s := &server{ended: make(chan error, 1)}
 	s.cmd = exec.Command(filepath.Join(bin, "stint"), append([]string{"serve", "--json", "--data", data, "--listen", "127.0.0.1:0"}, args...)...)
 	s.cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
+	for _, name := range []string{"STINT_CLAUDE_CODE_BIN", "STINT_CODEX_BIN", "STINT_ACP_BIN"} {
+		s.cmd.Env = append(s.cmd.Env, name+"="+ts.Getenv(name))
+	}
 	s.cmd.Stderr = &s.log
 	out, err := s.cmd.StdoutPipe()
 	ts.Check(err)

@@ -35,7 +35,7 @@ func run() int {
 		return 1
 	}
 	defer stop()
-	env.Serve, env.Probe = serve, server.Probe
+	env.Serve, env.Probe, env.Programs = serve, server.Probe, server.Programs
 	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return server.OpenKeys(ctx, c) }
 	env.OpenUpkeep = func(ctx context.Context, c config.Config) (cli.Upkeep, error) { return server.OpenUpkeep(ctx, c) }
 	return cli.Main(context.Background(), env)

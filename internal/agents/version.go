@@ -116,6 +116,9 @@ type digested struct {
 // null, which say nothing, out of it.
 func (s *Service) digestOf(raw []byte) (digested, error) {
 	parsed, err := stint.ParseDefinition(raw)
+	if err == nil {
+		err = checkFramework(parsed)
+	}
 	if err == nil && s.check != nil {
 		err = s.check(parsed)
 	}

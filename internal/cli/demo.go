@@ -21,35 +21,54 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 )
 
-// demoLimit bounds the demonstration, not the time that its server is kept.
-const demoLimit = 2 * time.Minute
+// demoLimit bounds the demonstration, not the time that its server is kept; a
+// model may think for longer.
+const (
+	demoLimit      = 2 * time.Minute
+	demoModelLimit = 10 * time.Minute
+)
 
 func (a *app) demo() *cobra.Command {
-	return &cobra.Command{
+	var model demoModel
+	c := &cobra.Command{
 		Use:   "demo",
 		Short: "See all of it at work, on a server of its own",
 		Long: `Demo starts a server in a temporary folder, logs in, stores an example agent and
 a volume, runs the agent in a sandbox, streams what it does and downloads what it
-made. It needs nothing but this program and leaves nothing behind.`,
+made. Then the built-in assistant works on the same files. It needs nothing but
+this program and leaves nothing behind.
+
+Without a model the assistant works offline. With --model-url it asks one; the
+key is taken from STINT_MODEL_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or asked
+for on a terminal, and stays outside of the sandbox:
+
+  stint demo --model-url https://api.anthropic.com
+  stint demo --model-url http://127.0.0.1:11434/v1 --model qwen3`,
 		Args: exactly(),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) (err error) {
+		RunE: a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
+			if err := model.complete(a, c); err != nil {
+				return err
+			}
 			dir, err := os.MkdirTemp(a.getenv("TMPDIR"), "stint-demo-")
 			if err != nil {
 				return fmt.Errorf("make a temporary folder (set TMPDIR to another place): %w", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-			d := &demonstration{a: a, dir: dir}
+			d := &demonstration{a: a, dir: dir, model: model}
 			return d.run(ctx)
 		}),
 	}
+	model.flags(c)
+	return c
 }
 
 // demonstration is one walk through the main job.
 type demonstration struct {
-	a    *app
-	dir  string // temporary; everything is below it
-	step int
-	c    *client.Client
+	a     *app
+	dir   string // temporary; everything is below it
+	model demoModel
+	step  int
+	c     *client.Client
 }
 
 // demoResult is what demo --json prints.
@@ -58,6 +77,7 @@ type demoResult struct {
 	Run             *stint.Run        `json:"run"`
 	ArtifactVersion string            `json:"artifactVersion"`
 	Files           []stint.FileEntry `json:"files"`
+	Assistant       *stint.Run        `json:"assistant"`
 }
 
 // run serves for as long as the walk takes.
@@ -87,7 +107,11 @@ func (d *demonstration) run(ctx context.Context) error {
 }
 
 func (d *demonstration) walk(ctx context.Context, s Serving) error {
-	limited, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("the demonstration took longer than %s", demoLimit))
+	limit := demoLimit
+	if d.model.url != "" {
+		limit = demoModelLimit
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demonstration took longer than %s", limit))
 	defer cancel()
 	if err := d.login(limited, s); err != nil {
 		return err
@@ -103,8 +127,12 @@ func (d *demonstration) walk(ctx context.Context, s Serving) error {
 	if err != nil {
 		return err
 	}
+	assisted, err := d.assist(limited)
+	if err != nil {
+		return err
+	}
 	if d.a.json {
-		return d.a.printJSON(demoResult{s.URL, run, *run.ArtifactVersion, files})
+		return d.a.printJSON(demoResult{s.URL, run, *run.ArtifactVersion, files, assisted})
 	}
 	return d.farewell(ctx, s)
 }
@@ -165,7 +193,7 @@ func (d *demonstration) configHome() string { return filepath.Join(d.dir, "confi
 // store pushes the example's volume and agent.
 func (d *demonstration) store(ctx context.Context) error {
 	d.title("Store files as a volume")
-	library, err := fs.Sub(examples.Quickstart, "quickstart/library")
+	library, err := fs.Sub(examples.Demo, "quickstart/library")
 	if err != nil {
 		return fmt.Errorf("open the example: %w", err)
 	}
@@ -184,7 +212,7 @@ func (d *demonstration) store(ctx context.Context) error {
 	d.tell("library@%s: %s, %s", v.ID, filesText(v.FileCount), bytesText(v.Size))
 
 	d.title("Store an agent")
-	source, err := fs.ReadFile(examples.Quickstart, "quickstart/stint.yaml")
+	source, err := fs.ReadFile(examples.Demo, "quickstart/stint.yaml")
 	if err != nil {
 		return fmt.Errorf("open the example: %w", err)
 	}
@@ -203,7 +231,7 @@ func (d *demonstration) store(ctx context.Context) error {
 // follow starts the run and shows its stream.
 func (d *demonstration) follow(ctx context.Context) (*stint.Run, error) {
 	d.title("Run it in a sandbox, and follow its stream")
-	prompt, err := fs.ReadFile(examples.Quickstart, "quickstart/prompt.sh")
+	prompt, err := fs.ReadFile(examples.Demo, "quickstart/prompt.sh")
 	if err != nil {
 		return nil, fmt.Errorf("open the example: %w", err)
 	}
@@ -271,6 +299,9 @@ func (d *demonstration) farewell(ctx context.Context, s Serving) error {
 	d.tell("stint init my-agent          # a definition to start from")
 	d.tell("stint agent push my-agent")
 	d.tell("stint run my-agent 'echo hello; date > now.txt' --artifact result --pull out")
+	if d.model.url == "" {
+		d.tell("stint demo --model-url %s   # the assistant with a model", stint.AnthropicURL)
+	}
 	if !d.a.IsTerminal(stdin) || !d.a.IsTerminal(stdout) {
 		return nil
 	}

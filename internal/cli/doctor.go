@@ -31,14 +31,15 @@ func (a *app) doctor() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can do, and what it lacks",
-		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration and the
-server. It changes nothing. It fails when a server could not run agents here.`,
+		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration, the
+programs of agents and the server. It changes nothing. It fails when a server could not run agents here.`,
 		Args: exactly(),
 	}
 	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")
 	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		findings := a.checkIsolation(ctx, data)
 		findings = append(findings, a.checkServerConfig(data)...)
+		findings = append(findings, a.checkFrameworks(ctx)...)
 		findings = append(findings, a.checkLocal(), a.checkServer(ctx))
 		return a.printFindings(findings)
 	})
@@ -119,6 +120,31 @@ func checkSandbox(r sandbox.Report) []finding {
 		return append(out, finding{Check: "limits", Result: "warn", Message: "Not enforced for " + strings.Join(missing, ", ") + ": delegate cgroups to this user, or run as root."})
 	}
 	return append(out, finding{Check: "limits", Result: "ok", Message: "CPU, memory, processes and disk of runs are bounded."})
+}
+
+// checkFrameworks tells which agents' programs a server that is started here
+// would find.
+func (a *app) checkFrameworks(ctx context.Context) []finding {
+	list, err := a.Programs(ctx)
+	if err != nil {
+		return []finding{{Check: "frameworks", Result: "warn", Message: err.Error()}}
+	}
+	var out []finding
+	var builtin []string
+	for _, f := range list {
+		switch {
+		case !f.Available:
+			out = append(out, finding{Check: "framework", Result: "none", Message: f.Reason})
+		case f.Name == "acp":
+			out = append(out, finding{Check: "framework", Result: "ok", Message: "acp drives the program that a definition's 'command' names, where the PATH finds it."})
+		case f.Path == "":
+			builtin = append(builtin, f.Name)
+		default:
+			out = append(out, finding{Check: "framework", Result: "ok", Message: strings.Join(strings.Fields(f.Name+" "+deref(f.Version)+" at "+f.Path), " ") + "."})
+		}
+	}
+	ready := finding{Check: "framework", Result: "ok", Message: strings.Join(builtin, ", ") + " need nothing installed."}
+	return append([]finding{ready}, out...)
 }
 
 // leastDisk is how much space a server should find, in bytes.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/keyring"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -32,6 +33,8 @@ type Env struct {
 	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
 	// Probe tells what each isolator can do on this machine.
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
+	// Programs tells of every framework whether it works on this machine.
+	Programs func(ctx context.Context) ([]programs.Installed, error)
 	// OpenKeys opens the keys of an installation whose server does not run.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
 	// OpenUpkeep opens an installation whose server does not run.

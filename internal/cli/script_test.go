@@ -11,20 +11,22 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files in scripts")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"stint": stint})
+	testscript.Main(m, map[string]func(){"stint": program})
 }
 
-// stint is the program without a real server and sandbox.
-func stint() {
+// program is stint without a real server and sandbox.
+func program() {
 	env, stop, err := process.Env()
 	if err != nil {
 		panic(err)
@@ -36,6 +38,16 @@ func stint() {
 		ready(cli.Serving{URL: "http://" + c.Listen, Socket: c.Socket(), DataDir: c.Data})
 		fmt.Fprintln(os.Stderr, "capacity", c.Capacity, "memory", c.Resources.Memory)
 		return nil
+	}
+	env.Programs = func(context.Context) ([]programs.Installed, error) {
+		version := "2.1.197"
+		return []programs.Installed{
+			{Framework: stint.Framework{Name: "shell", Available: true}},
+			{Framework: stint.Framework{Name: "assistant", Available: true}},
+			{Framework: stint.Framework{Name: "claude-code", Available: true, Version: &version}, Path: "/home/me/bin/claude"},
+			{Framework: stint.Framework{Name: "codex", Reason: "The framework 'codex' needs the program 'codex'."}},
+			{Framework: stint.Framework{Name: "acp", Available: true}},
+		}, nil
 	}
 	env.Probe = func(context.Context, config.Config) []sandbox.Report {
 		other := sandbox.Report{Driver: "other"}

@@ -36,7 +36,7 @@ func (j *job) mounts() ([]sandbox.Mount, error) {
 	if workspace.Target != "" {
 		mounts = append(mounts, workspace)
 	}
-	return mounts, nil
+	return append(mounts, j.program.Mounts...), nil
 }
 
 // workspaceMount lays the workspace that the run goes on from under a layer of

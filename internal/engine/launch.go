@@ -141,6 +141,10 @@ func (j *job) environment(prompt string) ([]string, error) {
 			env[name] = value
 		}
 	}
+	if len(j.program.Path) > 0 {
+		env["PATH"] = strings.Join(append(slices.Clone(j.program.Path), env["PATH"]), ":")
+	}
+	maps.Copy(env, j.program.Env)
 	trust, err := j.trust()
 	if err != nil {
 		return nil, err

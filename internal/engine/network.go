@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/forward"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/spec"
 )
 
 // bundleName is the file below sandbox.RunDir with the certificates that
@@ -120,20 +121,35 @@ func (j *job) brokered() []forward.Secret {
 	return out
 }
 
-// visibleSecrets are the secrets as the agent sees them: of a brokered one, a
-// placeholder, since its value is for the named hosts alone.
+// visibleSecrets are the secrets as the agent sees them: placeholders for those
+// whose values are put in on the way out, for the hosts that they are for alone.
 func (j *job) visibleSecrets(secrets map[string]string) map[string]string {
-	brokered := j.a.Spec.Definition.Secrets
-	if len(brokered) == 0 {
-		return secrets
-	}
 	visible := maps.Clone(secrets)
-	for name := range brokered {
+	for _, name := range putInOutside(&j.a.Spec.Definition) {
 		if _, ok := visible[name]; ok {
 			visible[name] = placeholder(name)
 		}
 	}
 	return visible
+}
+
+// putInOutside names the secrets that no sandbox ever holds: the brokered ones,
+// the key of the model, and those in headers of MCP servers.
+func putInOutside(d *stint.Definition) []string {
+	names := slices.Collect(maps.Keys(d.Secrets))
+	if d.ModelURL() != "" && d.Provider.APIKey != nil {
+		names = append(names, d.Provider.APIKey.Secret)
+	}
+	for _, s := range d.MCPServers {
+		for _, header := range s.Headers {
+			for _, ref := range spec.References(header) {
+				if ref.Source == "secrets" {
+					names = append(names, ref.Name)
+				}
+			}
+		}
+	}
+	return names
 }
 
 // network logs what the agent tried to reach.

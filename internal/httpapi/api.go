@@ -45,6 +45,7 @@ type Config struct {
 	Trees       *trees.Service
 	Runs        Runs
 	Feed        *feed.Feed
+	Frameworks  Frameworks
 	Idempotency store.Idempotency
 	Ready       func(context.Context) error // nil when the server can serve; asked by /readyz
 

@@ -33,6 +33,7 @@ func (a *api) routes() []route {
 	all := []route{
 		{"GET", "/v1/me", "", a.ask(a.me), false},
 		{"GET", "/v1/usage", read, a.ask(a.usage), false},
+		{"GET", "/v1/frameworks", read, a.ask(a.listFrameworks), false},
 
 		{"GET", "/v1/runs", read, a.ask(a.listRuns), false},
 		{"POST", "/v1/runs", write, a.post(jsonBody, a.createRun), false},

@@ -121,6 +121,9 @@ func TestAccess(t *testing.T) {
 		{"a writer lists secrets", "GET", "/v1/secrets", "writer", nil, nil, 403, []string{scope}, nil},
 		{"a writer puts a secret", "PUT", "/v1/secrets/A", "writer", nil, `{"value":"x"}`, 403, []string{scope}, nil},
 		{"who am I", "GET", "/v1/me", "", nil, nil, 200, []string{`"organization":{"id":"org_`, `"name":"acme"`, `"name":"ann"`, `"id":"{token}"`, `"scopes":["read","write","admin"]`}, []string{w.token}},
+		{"frameworks", "GET", "/v1/frameworks", "reader", nil, nil, 200, []string{`{"data":[{"name":"shell","available":true,"version":null,"capabilities":{"model":false,`, `"name":"codex","available":false,"reason":"The framework 'codex' needs`}, nil},
+		{"frameworks without a token", "GET", "/v1/frameworks", "-", nil, nil, 401, []string{badKey}, nil},
+		{"frameworks are read only", "POST", "/v1/frameworks", "", nil, "{}", 405, []string{`"code":"method_not_allowed"`}, nil},
 		{"a reader asks who it is", "GET", "/v1/me", "reader", nil, nil, 200, []string{`"scopes":["read"]`}, nil},
 		{"a reader may watch in a browser", "POST", "/v1/runs/{run}/stream-token", "reader", nil, nil, 201, []string{`"token":"`}, nil},
 	})

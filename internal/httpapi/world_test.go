@@ -103,7 +103,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		Agents: agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
 		Trees:  trees.New(trees.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
 		Runs:   runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
-		Feed:   f, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
+		Feed:   f, Frameworks: installed{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,
 	}
 	for _, o := range options {
@@ -148,6 +148,18 @@ func (w *world) limited(scope string) string {
 		w.Fatal(err)
 	}
 	return token.Secret
+}
+
+// installed are the frameworks of a server without Codex.
+type installed struct{}
+
+func (installed) Frameworks(context.Context) []stint.Framework {
+	version := "2.1.197"
+	return []stint.Framework{
+		{Name: "shell", Available: true},
+		{Name: "claude-code", Available: true, Version: &version, Capabilities: stint.Capabilities{Model: true, Tools: true}},
+		{Name: "codex", Reason: "The framework 'codex' needs the program 'codex'.", Capabilities: stint.Capabilities{Model: true}},
+	}
 }
 
 // logged keeps what was logged.

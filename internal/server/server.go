@@ -29,6 +29,7 @@ import (
 	"github.com/stint-dev/stint/internal/httpapi"
 	"github.com/stint-dev/stint/internal/keyring"
 	"github.com/stint-dev/stint/internal/maintain"
+	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/store"
@@ -67,6 +68,7 @@ type server struct {
 	feed     *feed.Feed
 	dispatch *dispatch.Local
 	auth     *auth.Service
+	programs *programs.Finder
 	worker   *engine.Engine
 	inner    frontDoor                     // the API, for sandboxes
 	images   *images                       // nil without a worker
@@ -119,6 +121,9 @@ func (s *server) open(ctx context.Context) (err error) {
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
 	s.keyring = newKeyring(s.db, s.keys)
+	if s.programs, err = openPrograms(s.data.join("programs")); err != nil {
+		return err
+	}
 	if err := s.openContent(ctx); err != nil {
 		return err
 	}
@@ -195,7 +200,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	}
 	r := s.c.Resources
 	s.worker, err = engine.New(ctx, engine.Config{
-		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
+		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Programs: s.programs, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
 		RunToken: s.runToken,
 		Library:  s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
@@ -308,6 +313,7 @@ func (s *server) handler(streams context.Context) http.Handler {
 		Trees:       s.trees(),
 		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth}),
 		Feed:        s.feed,
+		Frameworks:  s.programs,
 		Idempotency: s.db,
 		Ready:       s.db.Ping,
 		Registry:    s.registry,

@@ -14,7 +14,7 @@ import (
 
 func TestPrepare(t *testing.T) {
 	t.Parallel()
-	const claude = "IS_SANDBOX=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1"
+	const claude = "IS_SANDBOX=1 CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1 CLAUDE_CODE_MAX_RETRIES=6 MCP_CONNECTION_NONBLOCKING=0"
 	anthropic := &framework.Endpoint{Type: stint.ProviderAnthropic, URL: "http://m", Key: "k"}
 	openai := &framework.Endpoint{Type: stint.ProviderResponses, URL: "http://m/v1", Key: "k"}
 	tests := map[string]struct {

@@ -24,6 +24,7 @@ var products = []product{
 		name: "claude",
 		env: map[string]string{
 			"IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+			"CLAUDE_CODE_MAX_RETRIES": "6", "MCP_CONNECTION_NONBLOCKING": "0", // as package claudecode has them
 		},
 		state: framework.State{Keep: []string{".claude/projects"}, Check: checkLines},
 	},

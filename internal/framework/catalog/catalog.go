@@ -8,11 +8,16 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/acp"
 	"github.com/stint-dev/stint/internal/framework/assistant"
+	"github.com/stint-dev/stint/internal/framework/claudecode"
+	"github.com/stint-dev/stint/internal/framework/codex"
 )
 
 // all are the frameworks that this build drives, in the order in which lists
 // show them.
-var all = []framework.Framework{framework.Shell{}, framework.Command{}, assistant.Assistant{}, acp.Framework{}}
+var all = []framework.Framework{
+	framework.Shell{}, framework.Command{},
+	assistant.Assistant{}, claudecode.Framework{}, codex.Framework{}, acp.Framework{},
+}
 
 // All lists the frameworks.
 func All() []framework.Framework { return append([]framework.Framework(nil), all...) }

@@ -81,6 +81,16 @@ func System() []Entry {
 	return list
 }
 
+// Shows tells whether System shows a path without links in it as it is.
+func Shows(path string) bool {
+	for _, e := range System() {
+		if e.Link == "" && (path == e.Path || !e.File && strings.HasPrefix(path, e.Path+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
 // Stores are the files in which programs look for the authorities that they
 // trust: Debian's and its kin's, Fedora's, Alpine's and OpenSSL's, SUSE's. The
 // first is made where there is none.

@@ -1,0 +1,62 @@
+package agents_test
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given { // each agent takes a core for a second, and some of it is waiting
+		if err := flag.Set("test.parallel", "6"); err != nil {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	if err := installation.CleanUp(); err != nil {
+		panic(err)
+	}
+	os.Exit(code)
+}
+
+// promise is one thing that must hold for every agent, in an organisation of
+// its own.
+type promise struct {
+	name string
+	hold func(*world)
+}
+
+// promises are all of them, the long ones first.
+var promises = []promise{
+	{"faulty", faulty},
+	{"refused", refused},
+	{"recovers", recovers},
+	{"goes on", goesOn},
+	{"calls", calls},
+	{"damaged", damaged},
+	{"ends", ends},
+	{"forms", forms},
+	{"asks", asks},
+	{"conceals", conceals},
+	{"spends", spends},
+	{"turns", turns},
+	{"long", long},
+	{"works", works},
+}
+
+func TestAgents(t *testing.T) {
+	h := serve(t, "--max-depth", "1")
+	for _, p := range promises {
+		for _, k := range kinds {
+			t.Run(p.name+"/"+k.name, func(t *testing.T) {
+				t.Parallel()
+				p.hold(h.world(t, k))
+			})
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// calls: an agent that its definition hands the API starts runs of others,
+// whose agents start none below the depth that the operator allows.
+func calls(w *world) {
+	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // its runs have it too
+	installation.Check(w, err)
+	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats what it is told."})
+	w.agent("caller", object{"mcpServers": object{"stint": object{"url": "http://" + stint.APIAlias + "/mcp"}}})
+	below, err := json.Marshal(object{"agent": "caller", "prompt": `below-word. [[tool: run_agent {"agent":"echo","prompt":"echo too deep"}]]`})
+	installation.Check(w, err)
+	r := w.ended(w.create(stint.NewRun{
+		Agent: "caller", Secrets: map[string]string{},
+		Prompt: `above-word. [[tool: list_agents {}]] [[tool: run_agent {"agent":"echo","prompt":"echo from-inside"}]] [[tool: run_agent ` + string(below) + `]]`,
+	}).ID)
+	if r.Status != stint.Completed || !strings.Contains(w.transcript(r.ID), "Repeats what it is told.") {
+		w.Fatalf("the caller is %s; %s", r.Status, w.story(r.ID))
+	}
+
+	echoed := w.ended(w.only("echo"))
+	if echoed.Status != stint.Completed || value(echoed.ParentRunID) != r.ID || w.transcript(echoed.ID) != "from-inside\n" {
+		w.Errorf("the run from inside is %s, of %s, and says %q; want it of %s", echoed.Status, value(echoed.ParentRunID), w.transcript(echoed.ID), r.ID)
+	}
+	for _, run := range w.runs("caller") {
+		if run.ID == r.ID {
+			continue
+		}
+		deep := w.ended(run.ID)
+		if value(deep.ParentRunID) != r.ID || !strings.Contains(w.transcript(deep.ID), "chain of runs is too deep") {
+			w.Errorf("the run below was not refused another; %s", w.story(deep.ID))
+		}
+	}
+	if n := len(w.runs("")); n != 3 {
+		w.Errorf("there are %d runs", n)
+	}
+}
+
+// runs are those of an agent, or all.
+func (w *world) runs(agent string) []stint.RunSummary {
+	w.Helper()
+	var out []stint.RunSummary
+	for r, err := range w.client.Runs.List(w.Context(), client.RunFilter{}) {
+		installation.Check(w, err)
+		if agent == "" || r.AgentName == agent {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// only gives the ID of the only run that an agent has.
+func (w *world) only(agent string) string {
+	w.Helper()
+	all := w.runs(agent)
+	if len(all) != 1 {
+		w.Fatalf("there are %d runs of %s, not one", len(all), agent)
+	}
+	return all[0].ID
+}
+
+const docsToken = "sk-live-d0c5d0c5d0c51234"
+
+// asks: an agent uses a server of somebody else's, whose token it never sees.
+func asks(w *world) {
+	docs := serveDocs(w)
+	w.agent("reader", object{
+		"mcpServers": object{"docs": object{"url": onHost(docs.URL) + "/mcp", "headers": object{"Authorization": "Bearer ${{ secrets.DOCS_TOKEN }}"}}},
+		"network":    object{"mode": "restricted", "allow": []string{hostOf(onHost(w.model.URL)), hostOf(onHost(docs.URL))}},
+	})
+	r := w.run(stint.NewRun{
+		Agent: "reader", ArtifactName: "found", Secrets: map[string]string{"MODEL_KEY": modelKey, "DOCS_TOKEN": docsToken},
+		Prompt: `[[tool: look_up {"word":"stint"}]] [[run: ` + search + `]]`,
+	})
+	if !strings.Contains(w.transcript(r.ID), "stint: a time of work") {
+		w.Errorf("the tool did not answer; %s", w.story(r.ID))
+	}
+	docs.mu.Lock()
+	tokens := slices.Compact(docs.tokens)
+	docs.mu.Unlock()
+	if !slices.Equal(tokens, []string{"Bearer " + docsToken}) {
+		w.Errorf("the server was asked with %q", tokens)
+	}
+	w.made(r, "keys.txt", "")
+	w.nowhere(r, docsToken)
+}
+
+// docs is a server of tools that remembers who asked.
+type docs struct {
+	URL    string
+	mu     sync.Mutex // guards tokens
+	tokens []string
+}
+
+func serveDocs(w *world) *docs {
+	w.Helper()
+	type words struct {
+		Word string `json:"word"`
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "docs", Version: "1.0.0"}, nil)
+	sdk.AddTool(s, &sdk.Tool{Name: "look_up", Description: "Looks a word up."}, func(_ context.Context, _ *sdk.CallToolRequest, in words) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Word + ": a time of work"}}}, nil, nil
+	})
+	tools := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
+	d := &docs{}
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		d.mu.Lock()
+		d.tokens = append(d.tokens, r.Header.Get("Authorization"))
+		d.mu.Unlock()
+		r.Host = "127.0.0.1" // the server takes no other name for this machine
+		tools.ServeHTTP(rw, r)
+	}))
+	w.Cleanup(srv.Close)
+	d.URL = srv.URL
+	return d
+}

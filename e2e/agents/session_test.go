@@ -1,0 +1,130 @@
+package agents_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// goesOn: a session's next run knows what was said, a checkpoint's knows what
+// was said until then, as often as it is resumed.
+func goesOn(w *world) {
+	w.agent("talker", nil)
+	first := w.run(stint.NewRun{Agent: "talker", Prompt: "first-word. [[run: echo one > one.txt]]"})
+	second := w.run(stint.NewRun{SessionID: first.SessionID, Prompt: "second-word. [[run: cat one.txt]]"})
+	if second.SessionID != first.SessionID {
+		w.Errorf("the second run is of session %s, the first of %s", second.SessionID, first.SessionID)
+	}
+	w.heard("second-word", "first-word", "second-word")
+	if said := w.transcript(second.ID); !strings.Contains(said, "\none\n") || !strings.Contains(said, "user_turns=2") {
+		w.Errorf("the second run does not know the first; %s", w.story(second.ID))
+	}
+
+	// Each goes on from the first checkpoint, all at once.
+	var forks []*stint.Run
+	for i := range 3 {
+		forks = append(forks, w.create(stint.NewRun{CheckpointID: value(first.CheckpointID), Prompt: fmt.Sprintf("fork-%d. [[say: forked %d]]", i, i)}))
+	}
+	sessions := []string{first.SessionID}
+	for i, f := range forks {
+		r := w.ended(f.ID)
+		if r.Status != stint.Completed || string(r.Result) != fmt.Sprintf(`"forked %d"`, i) || value(r.ParentRunID) != first.ID {
+			w.Fatalf("fork %d: %s, %s, of %s; %s", i, r.Status, r.Result, value(r.ParentRunID), w.story(r.ID))
+		}
+		w.heard(fmt.Sprintf("fork-%d.", i), "first-word", fmt.Sprintf("fork-%d.", i))
+		sessions = append(sessions, r.SessionID)
+	}
+	slices.Sort(sessions)
+	if len(slices.Compact(sessions)) != 4 {
+		w.Errorf("the sessions of a run and its three forks are %v", sessions)
+	}
+	third := w.run(stint.NewRun{SessionID: first.SessionID, Prompt: "third-word."})
+	if third.SessionID != first.SessionID {
+		w.Errorf("the third run is of another session")
+	}
+	w.heard("third-word", "first-word", "second-word", "third-word")
+}
+
+// heard demands that the model was asked with the mark in the newest message,
+// each time after the same messages, known by their marks.
+func (w *world) heard(mark string, messages ...string) {
+	w.Helper()
+	asked := w.asked(mark)
+	if len(asked) == 0 {
+		w.Errorf("the model never heard %q", mark)
+	}
+	for _, r := range asked {
+		var got []string
+		for i, text := range r.Users {
+			if i < len(messages) && strings.Contains(text, messages[i]) {
+				text = messages[i]
+			}
+			got = append(got, text)
+		}
+		if d := cmp.Diff(messages, got); d != "" {
+			w.Errorf("what the model heard with %q (-want +got):\n%s", mark, d)
+		}
+	}
+}
+
+// ends: a run that is cancelled in the middle of a tool leaves no process, and
+// its conversation goes on.
+func ends(w *world) {
+	w.agent("sleeper", nil)
+	nap := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
+	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + nap + "]]"})
+	w.item(r.ID, func(o stint.OutputData) bool { return o.Item != nil && o.Item.Kind == stint.ItemToolCall })
+	w.until("the tool sleeps", func() bool { return len(processes(nap)) > 0 })
+	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
+	installation.Check(w, err)
+	if r = w.ended(r.ID); r.Status != stint.Cancelled || value(r.StatusReason) != stint.ReasonCancelled {
+		w.Fatalf("the run is %s (%s); %s", r.Status, value(r.StatusReason), w.story(r.ID))
+	}
+	w.until("no process is left", func() bool { return len(processes(nap)) == 0 })
+	w.until("the checkpoint of the cancelled run", func() bool {
+		r, err = w.client.Runs.Get(w.Context(), r.ID)
+		installation.Check(w, err)
+		return r.CheckpointID != nil
+	})
+
+	next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "next-word. [[run: cat s]]"})
+	w.heard("next-word", "long-word", "next-word")
+	if !strings.Contains(w.transcript(next.ID), "started") {
+		w.Errorf("the next run does not see the files of the cancelled one; %s", w.story(next.ID))
+	}
+}
+
+// processes are those of this machine, sandboxes included, whose command line
+// holds the words.
+func processes(words string) (found []string) {
+	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range all {
+		line, _ := os.ReadFile(p) // it may be gone
+		if text := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(text, words) && filepath.Base(filepath.Dir(p)) != fmt.Sprint(os.Getpid()) {
+			found = append(found, text)
+		}
+	}
+	return found
+}
+
+// until waits for what another process brings about.
+func (w *world) until(what string, ok func() bool) {
+	w.Helper()
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		if time.Now().After(deadline) {
+			w.Fatalf("%s: not within %s", what, patience)
+		}
+		<-tick.C
+	}
+}

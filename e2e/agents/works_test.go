@@ -1,0 +1,97 @@
+package agents_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// works: a prompt becomes a tool's work on a file, told step by step, and the
+// whole is a version, a result and a usage.
+func works(w *world) {
+	w.agent("worker", nil)
+	r := w.run(stint.NewRun{
+		Agent: "worker", ArtifactName: "out",
+		Prompt: "Please. [[usage: in=100,out=20,cacheRead=10,reasoning=0]] [[run: echo hi > made.txt; echo made it]]",
+	})
+
+	kinds := map[stint.ItemKind][]stint.OutputData{}
+	for _, o := range w.outputs(r.ID) {
+		if o.Item != nil {
+			kinds[o.Item.Kind] = append(kinds[o.Item.Kind], o)
+		}
+	}
+	calls, results := kinds[stint.ItemToolCall], kinds[stint.ItemToolResult]
+	if len(calls) != 1 || len(results) != 1 || len(kinds[stint.ItemMessage]) == 0 {
+		w.Fatalf("%d calls, %d results, %d messages; %s", len(calls), len(results), len(kinds[stint.ItemMessage]), w.story(r.ID))
+	}
+	call, result := calls[0].Item.Tool, results[0].Item.Tool
+	if call.ID == "" || call.ID != result.ID || call.Category != "execute" || result.Status != stint.ToolCompleted {
+		w.Errorf("the tool's call is %+v, its result %+v", call, result)
+	}
+	if !strings.Contains(calls[0].Content, "echo hi > made.txt") || !strings.Contains(results[0].Content, "made it") {
+		w.Errorf("the tool reads as %q and %q", calls[0].Content, results[0].Content)
+	}
+	w.told(r)
+	w.made(r, "made.txt", "hi\n")
+	w.logged(r)
+}
+
+// told holds the end to what the model said and counted.
+func (w *world) told(r *stint.Run) {
+	w.Helper()
+	var said string
+	installation.Check(w, json.Unmarshal(r.Result, &said))
+	if !strings.Contains(said, "Done. user_turns=1") || !strings.Contains(w.transcript(r.ID), said) {
+		w.Errorf("the result is %q, the transcript\n%s", said, w.transcript(r.ID))
+	}
+	events := w.events(r.ID)
+	var last stint.CompleteData
+	installation.Check(w, json.Unmarshal(events[len(events)-1].Data, &last))
+	if string(last.Usage) != string(r.Usage) || string(last.Result) != string(r.Result) {
+		w.Errorf("complete tells %s and %s, the run %s and %s", last.Usage, last.Result, r.Usage, r.Result)
+	}
+	calls := int64(len(w.model.Requests()))
+	want := stint.Tokens{InputTokens: 100 * calls, OutputTokens: 20 * calls, CacheReadTokens: 10 * calls, ModelCalls: calls}
+	u := w.usage(r)
+	if d := cmp.Diff(want, u.Tokens); d != "" {
+		w.Errorf("usage of %d calls (-want +got):\n%s", calls, d)
+	}
+	if d := cmp.Diff(map[string]stint.Tokens{model: want}, u.Models); d != "" {
+		w.Errorf("usage of models (-want +got):\n%s", d)
+	}
+}
+
+func (w *world) usage(r *stint.Run) (u stint.Usage) {
+	w.Helper()
+	if len(r.Usage) == 0 {
+		w.Fatalf("%s tells no usage", r.ID)
+	}
+	installation.Check(w, json.Unmarshal(r.Usage, &u))
+	return u
+}
+
+// logged demands the model's calls among what the sandbox reached, and the
+// agent's own lines in its log.
+func (w *world) logged(r *stint.Run) {
+	w.Helper()
+	posts := 0
+	for _, e := range w.logs(r.ID, stint.LogNetwork) {
+		if e.Metadata["method"] == "POST" && e.Metadata["rule"] == "provider" && e.Metadata["status"] == 200.0 {
+			posts++
+		}
+	}
+	if want := len(w.model.Requests()); posts != want {
+		w.Errorf("the log tells of %d model calls, the model of %d; %s", posts, want, w.story(r.ID))
+	}
+	native := slices.ContainsFunc(w.logs(r.ID, stint.LogAgent), func(e stint.LogEntry) bool { return e.Metadata["native"] == true })
+	if !native {
+		w.Errorf("no line of the agent's own; %s", w.story(r.ID))
+	}
+}
+

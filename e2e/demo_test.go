@@ -1,0 +1,54 @@
+package e2e_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/modeltest"
+)
+
+// The demonstration asks a model on this machine, of which the sandbox sees
+// neither the key nor anything else.
+func TestDemoWithAModel(t *testing.T) {
+	t.Parallel()
+	const key = "a-key-of-the-demonstration"
+	model := modeltest.StartWith(t, modeltest.Options{Key: key, Models: []string{"mock-1"}})
+	for name, c := range map[string]struct {
+		args    []string
+		keyName string
+		dialect string
+	}{
+		"Anthropic's by its address": {[]string{"--model-url", model.URL + "/"}, "ANTHROPIC_API_KEY", modeltest.Anthropic},
+		"completions by theirs":      {[]string{"--model-url", strings.Replace(model.URL, "127.0.0.1", "localhost", 1) + "/v1"}, "STINT_MODEL_KEY", modeltest.Chat},
+		"responses by their name":    {[]string{"--model-url", model.URL, "--model-type", "openai-responses"}, "OPENAI_API_KEY", modeltest.Responses},
+	} {
+		t.Run(name, func(t *testing.T) {
+			temp := t.TempDir()
+			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "stint"), append([]string{"demo", "--model", "mock-1"}, c.args...)...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+temp, "HOME="+temp, "ANTHROPIC_API_KEY=", "OPENAI_API_KEY=", "STINT_MODEL_KEY=", c.keyName+"="+key)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v:\n%s", err, out)
+			}
+			for _, want := range []string{"7. Let the built-in assistant ask mock-1", "Hello. user_turns=1", "It left no file.", "tokens in"} {
+				if !bytes.Contains(out, []byte(want)) {
+					t.Errorf("the demonstration does not show %q:\n%s", want, out)
+				}
+			}
+			if bytes.Contains(out, []byte(key)) {
+				t.Errorf("the key is shown:\n%s", out)
+			}
+			requests := model.Requests()
+			if last := requests[len(requests)-1]; last.Dialect != c.dialect || last.Key != key {
+				t.Errorf("the model was asked as %s", last.Dialect)
+			}
+			if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+				t.Errorf("left: %v %v", left, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,62 @@
+package agents
+
+import (
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/schema"
+)
+
+// checkFramework refuses what the framework of a definition could not do, when
+// the definition is stored rather than when it is first run.
+func checkFramework(d *stint.Definition) error {
+	f, err := catalog.Of(d)
+	if err != nil {
+		return err
+	}
+	if err := f.Check(d); err != nil {
+		return err
+	}
+	var faults []*stint.Error
+	for _, e := range []*stint.Error{checkTools(d, f.Info()), checkCost(d), checkSchema(d)} {
+		if e != nil {
+			faults = append(faults, e)
+		}
+	}
+	return stint.Several(faults)
+}
+
+// checkTools refuses servers of tools that nothing would be told of.
+func checkTools(d *stint.Definition, of framework.Info) *stint.Error {
+	if len(d.MCPServers) == 0 || of.Capabilities.MCP {
+		return nil
+	}
+	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Leave them out, or choose another framework.", d.Framework)
+}
+
+// ownPrices are the frameworks that tell what a run costs.
+var ownPrices = map[string]bool{"claude-code": true, "acp": true}
+
+// checkCost refuses a bound on costs that nobody could tell.
+func checkCost(d *stint.Definition) *stint.Error {
+	if d.Limits == nil || d.Limits.MaxCostUSD == 0 || ownPrices[d.Framework] {
+		return nil
+	}
+	if d.Provider == nil || len(d.Provider.Prices) == 0 {
+		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs 'provider.prices': with the framework '%s' nothing else tells what the model costs. Give the prices of its models, or bound 'limits.maxTokens' instead.", d.Framework)
+	}
+	if _, known := d.Provider.Price(d.Model); d.Model != "" && !known {
+		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs the price of the model '%s'. Add it to 'provider.prices', or give one for '*'.", d.Model)
+	}
+	return nil
+}
+
+func checkSchema(d *stint.Definition) *stint.Error {
+	if d.Schema() == nil {
+		return nil
+	}
+	if err := schema.Check(d.Schema()); err != nil {
+		return stint.InvalidParam("output.schema", "'output.schema' is no JSON Schema that can be used: %s", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+// Package claudecode answers: how is Claude Code driven?
+//
+// It runs without a terminal and speaks lines of JSON both ways: the prompt is
+// a message on its standard input, which stays open so that it can be asked to
+// stop, and is closed behind its result.
+package claudecode
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/jsonscan"
+)
+
+// Name is the framework's.
+const Name = "claude-code"
+
+const (
+	mcpFile = "claude-mcp.json" // below the folder of run files
+	keyName = "ANTHROPIC_API_KEY"
+)
+
+// maxRetries is how often a call of the model is tried again: about a minute,
+// for the pauses grow.
+const maxRetries = "6"
+
+// Framework drives Claude Code.
+type Framework struct{}
+
+// Info describes it.
+func (Framework) Info() framework.Info {
+	return framework.Info{
+		Name: Name, Programs: []string{"claude"}, MinVersion: "2.1.0", Install: "npm install -g @anthropic-ai/claude-code",
+		Capabilities: stint.Capabilities{Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true},
+	}
+}
+
+// Check refuses a provider that does not speak Anthropic's dialect.
+func (Framework) Check(d *stint.Definition) error {
+	if t := d.ProviderType(); t != "" && t != stint.ProviderAnthropic {
+		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", Name, stint.ProviderAnthropic, t)
+	}
+	return nil
+}
+
+// Prepare makes the command line, its settings and the message that is the
+// prompt.
+func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
+	servers, err := mcpConfig(in.MCP)
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	message, err := userMessage(prompt(in))
+	if err != nil {
+		return framework.Plan{}, err
+	}
+	p := framework.Plan{
+		Argv: append(framework.ProgramArgv(in, "claude"), arguments(in)...), Env: environment(in),
+		Files: []framework.File{{Path: in.RunDir + "/" + mcpFile, Content: servers}},
+		Stdin: message, Open: true, Protocol: true,
+		State: framework.State{Keep: []string{".claude/projects", ".claude/tasks"}, Check: framework.CheckLogs(jsonscan.CheckLog)},
+	}
+	if text := in.Definition.Instructions; text != "" {
+		p.Files = append(p.Files, framework.File{Path: in.Home + "/.claude/CLAUDE.md", Content: []byte(text)})
+	}
+	return p, nil
+}
+
+// NewDecoder reads what it writes.
+func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newDecoder(in) }
+
+func arguments(in framework.Input) []string {
+	args := []string{
+		"-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--include-partial-messages",
+		"--dangerously-skip-permissions", "--strict-mcp-config", "--mcp-config", in.RunDir + "/" + mcpFile,
+	}
+	if id := resumed(in); id != "" {
+		args = append(args, "--resume", id)
+	} else {
+		args = append(args, "--session-id", in.NewID)
+	}
+	if in.Definition.Model != "" {
+		args = append(args, "--model", in.Definition.Model)
+	}
+	if n := in.Limits.MaxTurns; n > 0 {
+		args = append(args, "--max-turns", strconv.FormatInt(n, 10))
+	}
+	if usd := in.Limits.MaxCostUSD; usd > 0 {
+		args = append(args, "--max-budget-usd", strconv.FormatFloat(usd, 'f', -1, 64))
+	}
+	return args
+}
+
+func resumed(in framework.Input) string {
+	if in.Resume == nil {
+		return ""
+	}
+	return in.Resume.ID
+}
+
+func environment(in framework.Input) map[string]string {
+	env := map[string]string{
+		"IS_SANDBOX": "1", // root may skip permissions
+		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+		"DISABLE_AUTOUPDATER":                      "1",
+		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,
+		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // its list of steps comes whole each time then
+		"MCP_CONNECTION_NONBLOCKING":               "0", // the first turn has the tools of the servers
+	}
+	if in.Model == nil {
+		return env
+	}
+	env["ANTHROPIC_BASE_URL"], env[keyName] = in.Model.URL, in.Model.Key
+	if model := in.Definition.Model; model != "" && in.Definition.Provider != nil && in.Definition.Provider.BaseURL != "" {
+		// Another endpoint knows none of the names that side calls ask for.
+		for _, class := range []string{"HAIKU", "SONNET", "OPUS"} {
+			env["ANTHROPIC_DEFAULT_"+class+"_MODEL"] = model
+		}
+	}
+	return env
+}
+
+func prompt(in framework.Input) string {
+	if len(in.Schema) == 0 {
+		return in.Prompt
+	}
+	return in.Prompt + framework.SchemaPrompt(in.Schema)
+}
+
+func userMessage(text string) ([]byte, error) {
+	type content struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	b, err := json.Marshal(struct {
+		Type    string  `json:"type"`
+		Message content `json:"message"`
+	}{"user", content{"user", text}})
+	if err != nil {
+		return nil, fmt.Errorf("encode the prompt: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// mcpConfig is the file that names the servers. It is written without any, too:
+// those that a repository brings along stay out.
+func mcpConfig(servers []framework.MCPServer) ([]byte, error) {
+	type server struct {
+		Type    string            `json:"type"`
+		URL     string            `json:"url,omitempty"`
+		Headers map[string]string `json:"headers,omitempty"`
+		Command string            `json:"command,omitempty"`
+		Args    []string          `json:"args,omitempty"`
+		Env     map[string]string `json:"env,omitempty"`
+	}
+	all := map[string]server{}
+	for _, s := range servers {
+		if s.URL != "" {
+			all[s.Name] = server{Type: "http", URL: s.URL, Headers: s.Headers}
+		} else if len(s.Command) > 0 {
+			all[s.Name] = server{Type: "stdio", Command: s.Command[0], Args: s.Command[1:], Env: s.Env}
+		}
+	}
+	b, err := json.MarshalIndent(map[string]any{"mcpServers": all}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode the MCP servers: %w", err)
+	}
+	return append(b, '\n'), nil
+}

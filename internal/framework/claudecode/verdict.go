@@ -1,0 +1,123 @@
+package claudecode
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/explain"
+)
+
+// result is the agent's last word.
+type result struct {
+	subtype  string
+	failed   bool
+	status   int // of the model's provider; 0 where it answered
+	text     string
+	errors   []string
+	terminal string
+}
+
+// end reads the last word. What the whole used stands in it.
+func (d *decoder) end(s *framework.Step, subtype string) {
+	s.Ended, s.Hangup = true, true
+	r := &result{subtype: subtype, failed: string(d.line.Raw("is_error")) == "true", text: d.line.Text("result"), terminal: d.line.Text("terminal_reason")}
+	d.line.Decode("api_error_status", &r.status)
+	d.line.Decode("errors", &r.errors)
+	d.result = r
+	if usage := d.total(); usage != nil {
+		d.usage = usage.Clone()
+		s.Usage = usage
+	}
+}
+
+// total is what the run used as its last word tells it, side calls with it; nil
+// where nothing was used.
+func (d *decoder) total() *stint.Usage {
+	var models map[string]struct {
+		Input      int64 `json:"inputTokens"`
+		Output     int64 `json:"outputTokens"`
+		CacheRead  int64 `json:"cacheReadInputTokens"`
+		CacheWrite int64 `json:"cacheCreationInputTokens"`
+	}
+	if !d.line.Decode("modelUsage", &models) || len(models) == 0 {
+		return nil
+	}
+	var u stint.Usage
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		m := models[name]
+		t := tokens{m.Input, m.Output, m.CacheRead, m.CacheWrite}.counted()
+		t.ModelCalls = d.calls[name]
+		if len(models) == 1 {
+			t.ModelCalls = d.turns
+		}
+		u.Count(name, t)
+	}
+	u.ModelCalls = max(u.ModelCalls, d.turns)
+	var cost float64
+	if d.line.Decode("total_cost_usd", &cost) {
+		u.CostUSD, u.CostSource = &cost, stint.CostByAgent
+	}
+	return &u
+}
+
+// Verdict goes by the last word; without one the run failed, whatever the exit
+// code.
+func (d *decoder) Verdict(exitCode int) framework.Verdict {
+	r := d.result
+	switch {
+	case r == nil:
+		return framework.Verdict{Message: d.silent(exitCode), Final: d.last}
+	case r.subtype == "success" && !r.failed:
+		final := r.text
+		if final == "" {
+			final = d.last
+		}
+		return framework.Verdict{Completed: true, Final: final}
+	case r.subtype == "success":
+		return framework.Verdict{Message: explain.Failure(d.in.Definition, keyName, r.status, r.text), Final: d.last}
+	case r.subtype == "error_max_turns":
+		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after %d turns, which is all that it may take. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", d.in.Limits.MaxTurns)}
+	case r.subtype == "error_max_budget_usd":
+		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after spending $%g, which is all that it may. Raise limits.maxCostUsd in the agent's definition, or ask for less in one run.", d.in.Limits.MaxCostUSD)}
+	}
+	return framework.Verdict{Message: d.broken(), Final: d.last}
+}
+
+// broken says why the turn ended before its time.
+func (d *decoder) broken() string {
+	text := strings.Join(d.result.errors, " ")
+	switch {
+	case strings.Contains(text, "No conversation found"):
+		return lostConversation
+	case strings.HasPrefix(d.result.terminal, "aborted"):
+		return "The agent was asked to end and broke off its turn."
+	case text == "":
+		text = d.result.text
+	}
+	return explain.Failure(d.in.Definition, keyName, 0, text)
+}
+
+const lostConversation = "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."
+
+// silent says why there may be no last word.
+func (d *decoder) silent(exitCode int) string {
+	said := d.plain.Tail()
+	why := ""
+	switch {
+	case strings.Contains(said, "No conversation found"):
+		return lostConversation
+	case strings.Contains(said, "unknown option"):
+		why = " The installed Claude Code does not know an option that it is given; update it (" + Framework{}.Info().Install + ")."
+	case strings.Contains(said, "already in use"):
+		why = " Its conversation is in use; start the run again."
+	case strings.Contains(said, "root/sudo"):
+		why = " It refuses to run as root; update it (" + Framework{}.Info().Install + ")."
+	case exitCode == 0 && !d.wrote:
+		why = " It wrote nothing at all, as it does where it cannot write to its folder for temporary files (TMPDIR)."
+	}
+	return fmt.Sprintf("The agent ended without a result (exit code %d).%s", exitCode, why)
+}

@@ -1,0 +1,85 @@
+// Package codex answers: how is Codex driven?
+//
+// It runs without a terminal, reads the prompt from its standard input, which
+// is closed behind it, and writes lines of JSON. It counts tokens over its
+// whole conversation: what an earlier run used is taken off.
+package codex
+
+import (
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/jsonscan"
+)
+
+// Name is the framework's.
+const Name = "codex"
+
+// keyVariable is where its provider takes the key from.
+const keyVariable = "STINT_MODEL_KEY"
+
+// Framework drives Codex.
+type Framework struct{}
+
+// Info describes it.
+func (Framework) Info() framework.Info {
+	return framework.Info{
+		Name: Name, Programs: []string{"codex"}, MinVersion: "0.160.0", Install: "npm install -g @openai/codex",
+		Capabilities: stint.Capabilities{Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true},
+	}
+}
+
+// Check refuses a provider that does not speak OpenAI's Responses dialect.
+func (Framework) Check(d *stint.Definition) error {
+	if t := d.ProviderType(); t != "" && t != stint.ProviderResponses {
+		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", Name, stint.ProviderResponses, t)
+	}
+	return nil
+}
+
+// Prepare makes the command line, the configuration and the prompt.
+func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
+	prompt := in.Prompt
+	if len(in.Schema) > 0 {
+		prompt += framework.SchemaPrompt(in.Schema)
+	}
+	home := in.Home + "/.codex"
+	p := framework.Plan{
+		Argv: append(framework.ProgramArgv(in, "codex"), arguments(in)...), Env: map[string]string{"CODEX_HOME": home},
+		Files: []framework.File{{Path: home + "/config.toml", Content: configuration(in)}},
+		Stdin: []byte(prompt), Protocol: true,
+		State: framework.State{Keep: []string{".codex/sessions"}, Check: framework.CheckLogs(jsonscan.CheckLog)},
+	}
+	if in.Model != nil {
+		p.Env[keyVariable] = in.Model.Key
+	}
+	if text := in.Definition.Instructions; text != "" {
+		p.Files = append(p.Files, framework.File{Path: home + "/AGENTS.md", Content: []byte(text)})
+	}
+	return p, nil
+}
+
+// NewDecoder reads what it writes.
+func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newDecoder(in) }
+
+func arguments(in framework.Input) []string {
+	args := []string{"exec"}
+	id := resumed(in)
+	if id != "" {
+		args = append(args, "resume")
+	}
+	args = append(args, "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
+	if in.Definition.Model != "" {
+		args = append(args, "-m", in.Definition.Model)
+	}
+	if id != "" {
+		args = append(args, id)
+	}
+	return append(args, "-")
+}
+
+func resumed(in framework.Input) string {
+	if in.Resume == nil {
+		return ""
+	}
+	return in.Resume.ID
+}

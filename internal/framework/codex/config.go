@@ -1,0 +1,76 @@
+package codex
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/framework"
+)
+
+// maxRetries is how often a call of the model, or a stream that broke off, is
+// tried again: about half a minute, for the pauses grow.
+const maxRetries = 5
+
+// toolTimeout is how long a tool of an MCP server may take, in seconds.
+const toolTimeout = 600
+
+// configuration is its config.toml. A provider of our own goes to HTTP at once,
+// where the one that it has built in tries a socket first.
+func configuration(in framework.Input) []byte {
+	var b strings.Builder
+	if in.Model != nil {
+		b.WriteString("model_provider = \"stint\"\n")
+	}
+	b.WriteString("check_for_update_on_startup = false\n\n[analytics]\nenabled = false\n\n[features]\nplugins = false\n")
+	if in.Model != nil {
+		fmt.Fprintf(&b, "\n[model_providers.stint]\nname = \"stint\"\nbase_url = %s\nenv_key = %s\nwire_api = \"responses\"\nrequest_max_retries = %d\nstream_max_retries = %d\n",
+			quoted(in.Model.URL), quoted(keyVariable), maxRetries, maxRetries)
+	}
+	for _, s := range in.MCP {
+		fmt.Fprintf(&b, "\n[mcp_servers.%s]\ntool_timeout_sec = %d\n", quoted(s.Name), toolTimeout)
+		if s.URL != "" {
+			fmt.Fprintf(&b, "url = %s\nhttp_headers = %s\n", quoted(s.URL), table(s.Headers))
+			continue
+		}
+		if len(s.Command) == 0 {
+			continue
+		}
+		words := make([]string, len(s.Command))
+		for i, w := range s.Command {
+			words[i] = quoted(w)
+		}
+		fmt.Fprintf(&b, "command = %s\nargs = [%s]\nenv = %s\n", words[0], strings.Join(words[1:], ", "), table(s.Env))
+	}
+	return []byte(b.String())
+}
+
+// table is an inline table of strings.
+func table(m map[string]string) string {
+	parts := make([]string, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, quoted(key)+" = "+quoted(m[key]))
+	}
+	return "{" + strings.Join(parts, ", ") + "}"
+}
+
+// quoted is a basic string of TOML: what Go escapes in ways that TOML does not
+// know is written as a number.
+func quoted(s string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range strings.ToValidUTF8(s, "\uFFFD") {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteString("\\" + string(r))
+		case r < ' ' || r == 0x7f:
+			b.WriteString("\\u" + strings.ToUpper(strconv.FormatInt(0x10000+int64(r), 16)[1:]))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

@@ -1,0 +1,120 @@
+package fakecli_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/claudecode"
+	"github.com/stint-dev/stint/internal/framework/codex"
+	"github.com/stint-dev/stint/internal/framework/fakecli"
+	"github.com/stint-dev/stint/internal/framework/frameworktest"
+)
+
+func TestMain(m *testing.M) {
+	fakecli.Main()
+	os.Exit(m.Run())
+}
+
+var frameworks = []framework.Framework{claudecode.Framework{}, codex.Framework{}}
+
+func input(t *testing.T, f framework.Framework, prompt string) framework.Input {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return framework.Input{
+		Definition: &stint.Definition{Framework: f.Info().Name}, Prompt: prompt,
+		Program: framework.Program{Path: self}, NewID: uuid.NewString(),
+	}
+}
+
+// TestTraps holds both adapters to what they make of agents that misbehave.
+func TestTraps(t *testing.T) {
+	t.Parallel()
+	quick := frameworktest.Options{Farewell: 100 * time.Millisecond}
+	tests := map[string]struct {
+		options    frameworktest.Options
+		completed  bool
+		transcript string
+		message    string
+		only       string // this framework
+	}{
+		"silent":   {message: "It wrote nothing at all"},
+		"crash":    {transcript: "About to fall.\n", message: "without a result (exit code 3)"},
+		"refused":  {message: "refused the key (401)"},
+		"noise":    {completed: true, transcript: "npm warn this is no protocol\n"},
+		"longline": {completed: true, transcript: "the rest of it was left out"},
+		"retry":    {options: frameworktest.Options{Kill: "529"}, message: "without a result (exit code -1)"},
+		"wait":     {options: frameworktest.Options{Stop: "Waiting."}, message: "asked to end", only: "claude-code"},
+		"deaf":     {options: frameworktest.Options{Kill: "Waiting."}, message: "without a result"},
+		"hang":     {options: quick, completed: true, transcript: "Hello. user_turns=1\n"},
+	}
+	for _, f := range frameworks {
+		for trap, tt := range tests {
+			if name := f.Info().Name; tt.only == "" || tt.only == name {
+				t.Run(name+"/"+trap, func(t *testing.T) {
+					t.Parallel()
+					ran := frameworktest.Run(t, f, frameworktest.NewPlace(t), input(t, f, "Do it, fake:"+trap+", please."), tt.options)
+					ran.Transcript(t, tt.transcript)
+					if ran.Verdict.Completed != tt.completed || !strings.Contains(ran.Verdict.Message, tt.message) {
+						t.Errorf("verdict %+v, stderr %s", ran.Verdict, ran.Stderr)
+					}
+				})
+			}
+		}
+	}
+}
+
+func TestOrphanStays(t *testing.T) {
+	t.Parallel()
+	for _, f := range frameworks {
+		t.Run(f.Info().Name, func(t *testing.T) {
+			t.Parallel()
+			ran := frameworktest.Run(t, f, frameworktest.NewPlace(t), input(t, f, "fake:orphan"), frameworktest.Options{Farewell: 100 * time.Millisecond})
+			ran.Completed(t)
+			var pid int
+			if _, err := fmt.Sscanf(ran.Verdict.Final+ran.Said(), "orphan %d", &pid); err != nil || pid == 0 {
+				t.Fatalf("no orphan in %q", ran.Said())
+			}
+			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+				t.Errorf("it is gone: %v", err)
+			}
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+				t.Errorf("end it: %v", err)
+			}
+		})
+	}
+}
+
+func TestConversationGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, f := range frameworks {
+		t.Run(f.Info().Name, func(t *testing.T) {
+			t.Parallel()
+			at := frameworktest.NewPlace(t)
+			in := input(t, f, "One.")
+			for turn := 1; turn <= 3; turn++ {
+				ran := frameworktest.Run(t, f, at, in, frameworktest.Options{})
+				ran.Completed(t)
+				ran.Transcript(t, fmt.Sprintf("user_turns=%d", turn))
+				if u := ran.Step.Usage; u == nil || u.InputTokens != 100 || u.OutputTokens != 20 {
+					t.Errorf("turn %d used %+v", turn, u)
+				}
+				in.Resume = &ran.Conversation
+			}
+			in.Resume.ID = uuid.NewString()
+			if ran := frameworktest.Run(t, f, at, in, frameworktest.Options{}); !strings.Contains(ran.Verdict.Message, "Begin a new session") {
+				t.Errorf("a conversation that is gone: %+v", ran.Verdict)
+			}
+		})
+	}
+}

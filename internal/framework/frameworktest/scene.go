@@ -1,0 +1,57 @@
+package frameworktest
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/modeltest"
+)
+
+var record = flag.Bool("record", false, "play every scene with the real program and write the recordings anew; -update goes behind it")
+
+// Scene is a run of the real program with a model that follows its prompt.
+type Scene struct {
+	Prompt  string
+	Change  func(in *framework.Input)
+	Options Options
+	GoesOn  bool     // behind a run that used a tool
+	Always  bool     // is played by every test, and not only to be recorded
+	Want    []string // parts of the transcript
+	Failed  bool     // is how it ends
+}
+
+// Play plays scenes, each as a subtest in a place of its own. input is what they
+// begin with, given the address of the model.
+func Play(t *testing.T, f framework.Framework, scenes map[string]Scene, input func(model string) framework.Input) {
+	t.Helper()
+	model := modeltest.Start(t)
+	for name, sc := range scenes {
+		if sc.Always || *record {
+			t.Run(name, func(t *testing.T) { sc.play(t, f, name, model.URL, input(model.URL)) })
+		}
+	}
+}
+
+func (sc Scene) play(t *testing.T, f framework.Framework, name, model string, in framework.Input) {
+	at := NewPlace(t)
+	if sc.GoesOn {
+		in.Prompt = "[[run: echo first]]"
+		before := Run(t, f, at, in, Options{})
+		before.Completed(t)
+		in.Resume = &before.Conversation
+	}
+	if in.Prompt = sc.Prompt; sc.Change != nil {
+		sc.Change(&in)
+	}
+	ran := Run(t, f, at, in, sc.Options)
+	ran.Transcript(t, sc.Want...)
+	if !sc.Failed {
+		ran.Completed(t)
+	} else if ran.Verdict.Completed {
+		t.Errorf("it completed:\n%s", ran.Said())
+	}
+	if *record {
+		ran.record(t, name, at, model)
+	}
+}
