@@ -36,6 +36,7 @@ const (
 	CodeResourceNotFound      = "resource_not_found"
 	CodeResourceAlreadyExists = "resource_already_exists"
 	CodeInsufficientScope     = "insufficient_scope"
+	CodeOriginNotAllowed      = "origin_not_allowed"
 	CodeRateLimitExceeded     = "rate_limit_exceeded"
 	CodeQueueFull             = "queue_full"
 	CodeMethodNotAllowed      = "method_not_allowed"

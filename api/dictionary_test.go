@@ -121,7 +121,7 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 			string(stint.ReasonSetupFailed), string(stint.ReasonQueueExpired), string(stint.ReasonBudget),
 		}},
 		"codes": {schemas["ErrorCode"], []string{
-			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
+			stint.CodeInvalidAPIKey, stint.CodeInsufficientScope, stint.CodeOriginNotAllowed, stint.CodeQuotaExceeded, stint.CodeInvalidParameter, stint.CodeMissingParameter, stint.CodeInvalidState,
 			stint.CodeMethodNotAllowed, stint.CodeNotAcceptable, stint.CodeRequestTooLarge, stint.CodeUnsupportedMediaType,
 			stint.CodeRangeNotSatisfiable, stint.CodeResourceNotFound, stint.CodeResourceAlreadyExists, stint.CodeVersionConflict, stint.CodeChunksMissing,
 			stint.CodeKeyReused, stint.CodeKeyInUse, stint.CodeRateLimitExceeded, stint.CodeQueueFull, stint.CodeInternal, stint.CodeUnavailable,
@@ -132,7 +132,7 @@ func TestEnumerationsAreThoseOfTheDictionary(t *testing.T) {
 		"tools":       {schemas["ToolItem"].Value.Properties["category"], stint.ToolCategories},
 		"tool states": {schemas["ToolItem"].Value.Properties["status"], []string{stint.ToolInProgress, stint.ToolCompleted, stint.ToolFailed}},
 		"costs":       {schemas["Usage"].Value.Properties["costSource"], []string{stint.CostByAgent, stint.CostByPrices}},
-		"log types": {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},
+		"log types":   {schemas["LogEntry"].Value.Properties["type"], []string{string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}},
 	} {
 		if diff := cmp.Diff(strings.Join(c.want, " "), words(c.of)); diff != "" {
 			t.Errorf("%s (-dictionary +document):\n%s", name, diff)

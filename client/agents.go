@@ -64,6 +64,11 @@ func (a *Agents) List(ctx context.Context) iter.Seq2[stint.Agent, error] {
 	return list[stint.Agent](ctx, a.c, nil, 0, "agents")
 }
 
+// Page reads one page of the agents, newest first.
+func (a *Agents) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.Agent], error) {
+	return page[stint.Agent](ctx, a.c, nil, o, "agents")
+}
+
 // Versions walks the versions of an agent, newest first.
 func (a *Agents) Versions(ctx context.Context, id string) iter.Seq2[stint.AgentVersion, error] {
 	return list[stint.AgentVersion](ctx, a.c, nil, 0, "agents", id, "versions")

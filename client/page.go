@@ -43,6 +43,30 @@ func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int,
 	}
 }
 
+// PageOptions asks for one page of a list; nil is the first.
+type PageOptions struct {
+	Limit  int    // items, 1 to 100; 0 leaves it to the server
+	Cursor string // Pagination.NextCursor of the page before; empty for the first
+}
+
+// page reads one page of a list.
+func page[T any](ctx context.Context, c *Client, query url.Values, o *PageOptions, path ...string) (*stint.Page[T], error) {
+	if query == nil {
+		query = url.Values{}
+	}
+	if o != nil && o.Limit != 0 {
+		query.Set("limit", strconv.Itoa(o.Limit))
+	}
+	if o != nil {
+		set(query, "cursor", o.Cursor)
+	}
+	out := new(stint.Page[T])
+	if err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, out); err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func get[T any](ctx context.Context, c *Client, path ...string) (T, error) {
 	var out T
 	err := c.do(ctx, call{method: http.MethodGet, path: path}, &out)

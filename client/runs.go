@@ -95,6 +95,17 @@ func (r *Runs) Wait(ctx context.Context, id string) (*stint.Run, error) {
 	return r.Get(ctx, id)
 }
 
+// Await reads one run when it has ended, or as it stands after so many seconds,
+// 1 to 60. Unlike Wait it is a single request.
+func (r *Runs) Await(ctx context.Context, id string, seconds int) (*stint.Run, error) {
+	run := new(stint.Run)
+	header := http.Header{"Prefer": {"wait=" + strconv.Itoa(seconds)}}
+	if err := r.c.do(ctx, call{method: http.MethodGet, path: []string{"runs", id}, header: header}, run); err != nil {
+		return nil, err
+	}
+	return run, nil
+}
+
 // LogFilter narrows the log of a run; its zero value reads all, oldest first.
 type LogFilter struct {
 	Type         stint.LogType // all when empty

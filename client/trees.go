@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -83,6 +84,18 @@ func (t *Trees) List(ctx context.Context) iter.Seq2[stint.Tree, error] {
 			}
 		}
 	}
+}
+
+// Page reads one page of the containers, newest first.
+func (t *Trees) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.Tree], error) {
+	p, err := page[stint.Tree](ctx, t.c, nil, o, t.path()...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range p.Data {
+		p.Data[i].Kind = t.kind
+	}
+	return p, nil
 }
 
 // Delete removes a container and its versions. Versions that a checkpoint
@@ -183,6 +196,41 @@ func (t *Trees) ReadFile(ctx context.Context, id, version, path string) (io.Read
 		return nil, err
 	}
 	return res.Body, nil
+}
+
+// ReadFilePart reads up to length bytes of a file of a version, from offset on,
+// and tells the size of the whole. An offset behind the end is an *Error with
+// the code range_not_satisfiable.
+func (t *Trees) ReadFilePart(ctx context.Context, id, version, path string, offset, length int64) (part []byte, size int64, err error) {
+	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
+	header := http.Header{"Accept": {"*/*"}, "Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)}}
+	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: header})
+	if err != nil {
+		return nil, 0, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusPartialContent { // the whole: it is empty, or the server knows no parts
+		if _, err := io.CopyN(io.Discard, res.Body, offset); err != nil {
+			return nil, 0, fmt.Errorf("read '%s': %w", path, err)
+		}
+		size = res.ContentLength
+	} else if _, total, ok := strings.Cut(res.Header.Get("Content-Range"), "/"); ok {
+		if size, err = strconv.ParseInt(total, 10, 64); err != nil {
+			return nil, 0, fmt.Errorf("read '%s': the server tells the size '%s'", path, total)
+		}
+	}
+	if part, err = io.ReadAll(io.LimitReader(res.Body, length)); err != nil {
+		return nil, 0, fmt.Errorf("read '%s': %w", path, err)
+	}
+	return part, size, nil
+}
+
+// FilesPage reads one page of the entries of a version whose paths begin with
+// prefix, in the order of their paths.
+func (t *Trees) FilesPage(ctx context.Context, id, version, prefix string, o *PageOptions) (*stint.Page[stint.FileEntry], error) {
+	q := url.Values{}
+	set(q, "prefix", prefix)
+	return page[stint.FileEntry](ctx, t.c, q, o, t.path(id, "versions", orLatest(version), "files")...)
 }
 
 // FilesUnder walks the entries of a version whose paths begin with prefix;

@@ -33,7 +33,7 @@ func promises() []promise {
 	for _, chapter := range [][]promise{
 		slowPromises, runPromises, createPromises, inputPromises, sessionPromises, eventPromises, logPromises,
 		secretPromises, repeatPromises, listPromises, treePromises, downloadPromises, artifactPromises, agentPromises,
-		accessPromises, headerPromises, crowdPromises,
+		accessPromises, headerPromises, toolPromises, crowdPromises,
 	} {
 		all = append(all, chapter...)
 	}

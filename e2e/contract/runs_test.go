@@ -34,7 +34,7 @@ var runPromises = []promise{
 // members are those of the run object: of the first publication, and added.
 var members = []string{
 	"agentId", "agentName", "artifactName", "artifactVersion", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
-	"exitCode", "id", "metadata", "parentRunId", "prompt", "sessionId", "startedAt", "status", "statusReason", "traceId", "usage",
+	"exitCode", "id", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusReason", "traceId", "usage",
 }
 
 func (w *world) object(path string) (o object) {

@@ -16,7 +16,7 @@ import (
 
 var (
 	requestIDForm = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
-	tokenForm     = regexp.MustCompile(`^Bearer stint_live_[0-9a-f]{64}$`)
+	tokenForm     = regexp.MustCompile(`^Bearer (stint_live_[0-9a-f]{64}|stint_run_[0-9A-Za-z_-]{22,})$`)
 )
 
 // checkAnswer holds the answer to the document. The body can be read
@@ -181,6 +181,9 @@ func (x *exchange) checkBody(resp *http.Response, promise *openapi3.Response) {
 			x.fault("body: %s", m)
 		}
 	case "text/event-stream":
+		if media.Extensions["x-events"] == nil {
+			return // a stream of another protocol
+		}
 		resp.Body = newStream(x, media, resp.Body)
 	}
 }

@@ -33,6 +33,7 @@ type Config struct {
 	IDs    *stint.IDs
 	Now    func() time.Time
 	Key    []byte // KeySize bytes, secret, the same in every process and life of an installation
+	Runs   Runs   // nil: tokens of runs are no good
 	Random io.Reader
 }
 
@@ -40,6 +41,7 @@ type Config struct {
 // safe for concurrent use and starts no goroutine.
 type Service struct {
 	store   store.Access
+	runs    Runs
 	ids     *stint.IDs
 	now     func() time.Time
 	random  io.Reader
@@ -57,7 +59,7 @@ func New(c Config) *Service {
 	if len(c.Key) != KeySize {
 		panic(fmt.Sprintf("auth: a key of %d bytes, want %d", len(c.Key), KeySize))
 	}
-	s := &Service{store: c.Store, ids: c.IDs, now: c.Now, random: c.Random, keys: deriveKeys(c.Key)}
+	s := &Service{store: c.Store, runs: c.Runs, ids: c.IDs, now: c.Now, random: c.Random, keys: deriveKeys(c.Key)}
 	if s.now == nil {
 		s.now = time.Now
 	}
@@ -80,6 +82,9 @@ var ErrInvalidKey = &stint.Error{
 // another process revoked works that much longer; one revoked through this
 // Service does not.
 func (s *Service) Authenticate(ctx context.Context, token string) (Caller, error) {
+	if signed, ok := strings.CutPrefix(token, RunTokenPrefix); ok {
+		return s.runCaller(ctx, signed)
+	}
 	if !wellFormed(token) {
 		return Caller{}, ErrInvalidKey
 	}
@@ -111,6 +116,9 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Caller, error
 // ErrInvalidKey or a failure of the store. Long streams ask it from time to
 // time, which finds what another process revoked.
 func (s *Service) Check(ctx context.Context, org, tokenID string) error {
+	if stint.IsID(stint.PrefixRun, tokenID) {
+		return s.running(ctx, tokenID, anyEpoch)
+	}
 	now := s.now()
 	if c, ok := s.cache.byID(tokenID, now); ok && c.OrgID == org {
 		_, err := s.unexpired(c, now)

@@ -6,7 +6,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Caller is who makes a request: a user of an organisation, known by a token.
+// Caller is who makes a request: a user of an organisation, known by a token,
+// or the agent of a run, known by the run's.
 type Caller struct {
 	OrgID     string
 	OrgName   string
@@ -15,10 +16,21 @@ type Caller struct {
 	TokenID   string
 	Scopes    []string // what the token may do, as it was created
 	ExpiresAt stint.Time
+
+	// RunID is the run whose agent calls, and Depth how many runs started one
+	// another down to it. Such a caller is no user: UserID and UserName are
+	// empty, and TokenID is the run's. RunID is empty for users.
+	RunID string
+	Depth int
 }
 
 // Name is how versions name the caller as their creator.
-func (c Caller) Name() string { return "user:" + c.UserName }
+func (c Caller) Name() string {
+	if c.RunID != "" {
+		return "run:" + c.RunID
+	}
+	return "user:" + c.UserName
+}
 
 // Can reports whether the caller's scopes include what scope allows.
 func (c Caller) Can(scope string) bool { return includes(c.Scopes, scope) }

@@ -30,8 +30,8 @@ const maxSigned = 16 << 10
 
 // keys are derived so that what was signed for one use is no good for another.
 type keys struct {
-	link, stream, cursor, fingerprint []byte
-	answers                           cipher.AEAD
+	link, stream, run, cursor, fingerprint []byte
+	answers                                cipher.AEAD
 }
 
 func deriveKeys(root []byte) keys {
@@ -44,7 +44,7 @@ func deriveKeys(root []byte) keys {
 	if err != nil {
 		panic("auth: " + err.Error())
 	}
-	return keys{link: derive("link"), stream: derive("stream"), cursor: derive("cursor"), fingerprint: derive("fingerprint"), answers: gcm}
+	return keys{link: derive("link"), stream: derive("stream"), run: derive("run"), cursor: derive("cursor"), fingerprint: derive("fingerprint"), answers: gcm}
 }
 
 // sum is the MAC of the parts, each with its length, so that no two lists of

@@ -30,6 +30,8 @@ type Config struct {
 	PerOrg   int // running runs of one organisation at once; 0 is unlimited
 	PerAgent int // running runs of one agent at once; 0 is unlimited
 
+	MaxDepth int // runs that agents may start below one of a user, one below the other; 0: none
+
 	// Resources are what a run gets whose definition does not say.
 	Resources stint.Resources
 
@@ -82,6 +84,7 @@ func Default() Config {
 		EncryptStorage: EncryptOff,
 		LogFormat:      "text",
 		Capacity:       64,
+		MaxDepth:       3,
 		Resources:      stint.Resources{CPU: 2, Memory: 2 * stint.GiB, Disk: 10 * stint.GiB, Pids: 512},
 		Parked:         4,
 		EgressConns:    256,

@@ -95,7 +95,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "gvisor",
 		"parked": "9", "runsc": "bin/runsc", "docker-host": "unix:///d.sock", "docker-runtime": "crun",
 		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
-		"database": "postgres://u@h/d", "storage": "blobs", "encrypt-storage": "strict", "capacity": "5", "per-org": "6", "per-agent": "7",
+		"database": "postgres://u@h/d", "storage": "blobs", "encrypt-storage": "strict", "capacity": "5", "per-org": "6", "per-agent": "7", "max-depth": "8",
 		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
 		"storage-quota": "5GiB", "keep-versions": "12", "keep-for": "90d", "gc-every": "0", "gc-grace": "2h",
 		"drain": "0", "lease-ttl": "1m", "log-level": "debug", "log-format": "json", "config": "c.yaml",
@@ -105,7 +105,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 		Parked: 9, Runsc: "/here/bin/runsc", DockerHost: "unix:///d.sock", DockerRuntime: "crun",
 		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
 		Database: "postgres://u@h/d", Storage: "/here/blobs", EncryptStorage: config.EncryptStrict, ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
-		Capacity: 5, PerOrg: 6, PerAgent: 7, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
+		Capacity: 5, PerOrg: 6, PerAgent: 7, MaxDepth: 8, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
 		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
 		StorageQuota: 5 * stint.GiB, KeepVersions: 12, KeepFor: 90 * 24 * time.Hour, GCGrace: 2 * time.Hour,
 	}

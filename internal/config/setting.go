@@ -133,6 +133,9 @@ var settings = []setting{
 	{"per-agent", "N", "0 (unlimited)", "running runs of one agent at once", func(c *Config, v string) error {
 		return whole(v, 0, 100_000, &c.PerAgent)
 	}},
+	{"max-depth", "N", "3", "how many runs agents may start one below the other, 0 to 100, where their definitions hand them the API; 0 lets them start none", func(c *Config, v string) error {
+		return whole(v, 0, 100, &c.MaxDepth)
+	}},
 	{"cpu", "CORES", "2", "cores of a run whose definition does not say", func(c *Config, v string) error {
 		cores, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(cores >= 0.01 && cores <= 1024) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/auth/vault"
 	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/mcp"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/trees"
@@ -66,8 +67,8 @@ type Config struct {
 	WriteTimeout time.Duration
 }
 
-// New makes the handler of everything under /v1, and of /healthz, /readyz and
-// /metrics. It is safe for concurrent use and starts no goroutine.
+// New makes the handler of everything under /v1, and of /mcp, /healthz, /readyz
+// and /metrics. It is safe for concurrent use and starts no goroutine.
 func New(c Config) http.Handler {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -90,6 +91,7 @@ func New(c Config) http.Handler {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	a := &api{c: c, mux: http.NewServeMux(), finished: newAnswers(maxAnswers)}
 	a.metrics = newMetrics(c.Registry)
+	a.mcp, a.origins = mcp.NewHTTP(a, c.WriteTimeout), trusted(c.PublicURL)
 	a.mount(a.routes(), false)
 	a.mount(a.publicRoutes(), true)
 	a.mux.HandleFunc("/", a.notFound)
@@ -101,6 +103,8 @@ type api struct {
 	mux      *http.ServeMux
 	metrics  *metrics
 	finished *answers
+	mcp      *mcp.HTTP
+	origins  *http.CrossOriginProtection
 }
 
 // mount gathers the routes of each path, so that a wrong method is answered

@@ -306,7 +306,7 @@ func TestStreamTokens(t *testing.T) {
 
 // A reader that does not read is cut off; others of the same run see all.
 func TestASlowReaderIsAlone(t *testing.T) {
-	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = time.Second })
+	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = 4 * time.Second })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
 	path := "/v1/runs/" + run.ID + "/events"

@@ -138,6 +138,9 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) (handler, *auth
 			Message: "This address does not take " + clipMethod(r.Method) + ". It takes " + e.allow + ".",
 		}
 	}
+	if c.RunID != "" && !forRuns[route.method+" "+route.path] {
+		return nil, nil, errNotForRuns
+	}
 	if route.scope != "" {
 		if err := c.Require(route.scope); err != nil {
 			return nil, nil, err

@@ -24,7 +24,10 @@ const (
 	admin = stint.ScopeAdmin
 )
 
-const routeEvents = "/v1/runs/{id}/events"
+const (
+	routeEvents = "/v1/runs/{id}/events"
+	routeMCP    = "/mcp"
+)
 
 func (a *api) routes() []route {
 	all := []route{
@@ -64,9 +67,33 @@ func (a *api) routes() []route {
 		{"GET", "/v1/secrets", admin, a.ask(a.listSecrets), false},
 		{"PUT", "/v1/secrets/{name}", admin, a.putSecret, false},
 		{"DELETE", "/v1/secrets/{name}", admin, a.remove(a.deleteSecret), false},
+
+		{"POST", routeMCP, read, a.tools, false},
 	}
 	all = append(all, a.treeRoutes("/v1/artifacts", stint.Artifacts)...)
 	return append(all, a.treeRoutes("/v1/volumes", stint.Volumes)...)
+}
+
+// forRuns are the routes that the token of a run opens, by method and path:
+// what the tools of /mcp ask for.
+var forRuns = map[string]bool{
+	"POST " + routeMCP: true,
+
+	"GET /v1/runs": true, "POST /v1/runs": true, "GET /v1/runs/{id}": true, "POST /v1/runs/{id}/cancel": true,
+	"GET " + routeEvents: true, "GET /v1/runs/{id}/logs": true,
+
+	"GET /v1/agents": true, "GET /v1/agents/{id}": true, "GET /v1/agents/{id}/versions": true, "GET /v1/agents/{id}/versions/{v}": true,
+
+	"GET /v1/artifacts": true, "GET /v1/artifacts/{id}": true, "GET /v1/artifacts/{id}/versions": true, "GET /v1/artifacts/{id}/versions/{v}": true,
+	"GET /v1/artifacts/{id}/versions/{v}/files": true, "GET /v1/artifacts/{id}/versions/{v}/files/{path...}": true,
+
+	"GET /v1/volumes": true, "GET /v1/volumes/{id}": true, "GET /v1/volumes/{id}/versions": true, "GET /v1/volumes/{id}/versions/{v}": true,
+	"GET /v1/volumes/{id}/versions/{v}/files": true, "GET /v1/volumes/{id}/versions/{v}/files/{path...}": true,
+}
+
+var errNotForRuns = &stint.Error{
+	Kind: stint.Forbidden, Code: stint.CodeInsufficientScope,
+	Message: "The token of a run does not open this address. It may start, read and cancel runs, and read agents, artifacts and volumes.",
 }
 
 func (a *api) treeRoutes(at string, kind stint.TreeKind) []route {

@@ -33,14 +33,20 @@ func (a *api) createRun(p *post) (*reply, error) {
 	if wait == 0 {
 		return created(run), nil
 	}
-	ctx, cancel := a.untilStop(p.r.Context())
-	defer cancel()
-	if later, err := a.c.Runs.Wait(ctx, p.caller, run.ID, wait); err == nil {
-		run, p.answered = later, false // what this answer says is what a replay says
-	}
+	run, p.answered = a.awaited(p.r.Context(), p.caller, run, wait), false // what this answer says is what a replay says
 	answer := created(run)
 	answer.set("Preference-Applied", "wait")
 	return answer, nil
+}
+
+// awaited is the run once it is final, or as it stands after the wait.
+func (a *api) awaited(ctx context.Context, c auth.Caller, run stint.Run, wait time.Duration) stint.Run {
+	ctx, cancel := a.untilStop(ctx)
+	defer cancel()
+	if later, err := a.c.Runs.Wait(ctx, c, run.ID, wait); err == nil {
+		return later
+	}
+	return run
 }
 
 // created is the answer to the creation of a run, which leaves volumes out.
@@ -97,6 +103,10 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 	run, err := a.c.Runs.Get(r.Context(), *c, id)
 	if err != nil {
 		return err
+	}
+	if wait := preferredWait(r.Header); wait > 0 {
+		run = a.awaited(r.Context(), *c, run, wait)
+		w.Header().Set("Preference-Applied", "wait")
 	}
 	body := encode(detail(run))
 	if settled(&run) {

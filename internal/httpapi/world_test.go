@@ -94,7 +94,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	bus := inproc.New()
 	f := feed.New(s, bus, false)
 	w.dispatch = dispatch.NewLocal(dispatch.Config{Store: s, Bus: bus, Feed: f, Sealer: sealer, Now: w.now})
-	w.auth = auth.New(auth.Config{Store: s, IDs: w.ids, Now: w.now, Key: make([]byte, auth.KeySize)})
+	w.auth = auth.New(auth.Config{Store: s, IDs: w.ids, Now: w.now, Key: make([]byte, auth.KeySize), Runs: s})
 	stop, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
 	c := httpapi.Config{
@@ -102,7 +102,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		Vault:  vault.New(vault.Config{Store: s, Sealer: sealer, Now: w.now}),
 		Agents: agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
 		Trees:  trees.New(trees.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
-		Runs:   runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now}),
+		Runs:   runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
 		Feed:   f, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,
 	}
@@ -288,6 +288,7 @@ type job struct {
 	run stint.Run
 
 	version string // of the agent
+	depth   int
 }
 
 // claim takes the next run.
@@ -304,7 +305,7 @@ func (w *world) claim() *job {
 	if err != nil || len(claimed) != 1 || claimed[0].Err != nil {
 		w.Fatalf("claim gave %v, %v", claimed, err)
 	}
-	return &job{w, claimed[0].Position, claimed[0].Run, claimed[0].AgentVersionID}
+	return &job{w, claimed[0].Position, claimed[0].Run, claimed[0].AgentVersionID, claimed[0].Spec.Depth}
 }
 
 // says appends one output event for each text.

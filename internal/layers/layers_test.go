@@ -50,7 +50,9 @@ var rules = []rule{
 	// What is part of every sandbox's start imports little.
 	{of: []string{"internal/sandbox/namespace/inside"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/warden", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
 	{of: []string{"internal/sandbox/warden"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
-	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api", "internal/transfer/wire"}, ports, useCases), std: []string{"database/sql"}},
+	// The tools are the API's client, whoever carries its requests.
+	{of: []string{"internal/mcp"}, may: []string{"", "client"}, std: []string{"database/sql"}},
+	{of: []string{"internal/httpapi"}, may: slices.Concat([]string{"", "api", "internal/mcp", "internal/transfer/wire"}, ports, useCases), std: []string{"database/sql"}},
 }
 
 type pkg struct {

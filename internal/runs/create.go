@@ -64,9 +64,16 @@ func (s *Service) store(ctx context.Context, row store.NewRun) error {
 
 // prepare resolves everything that the request names.
 func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (store.NewRun, error) {
+	chain, err := s.below(ctx, c, n)
+	if err != nil {
+		return store.NewRun{}, err
+	}
 	from, err := s.origin(ctx, c.OrgID, n)
 	if err != nil {
 		return store.NewRun{}, err
+	}
+	if from.parentRunID == nil {
+		from.parentRunID = chain.starter
 	}
 	definition, err := s.definitions.of(ctx, s.c.Store, c.OrgID, from.agent.ID, from.versionID)
 	if err != nil {
@@ -76,6 +83,7 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	if err != nil {
 		return store.NewRun{}, err
 	}
+	frozen.Depth, frozen.Above = chain.depth, chain.sessions
 	return s.row(c, n, from, frozen)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config is what a Service is made of; all members are required.
+// Config is what a Service is made of; all members but MaxDepth are required.
 type Config struct {
 	Store    store.Store
 	Dispatch *dispatch.Local
@@ -26,6 +26,9 @@ type Config struct {
 	Sealer   *secret.Sealer
 	IDs      *stint.IDs
 	Now      func() time.Time
+	// MaxDepth is how many runs may start one another below one that a user
+	// started; 0: agents start none.
+	MaxDepth int
 }
 
 // Service is the use cases of runs, sessions and checkpoints. It is safe for

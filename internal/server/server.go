@@ -131,7 +131,7 @@ func (s *server) open(ctx context.Context) (err error) {
 		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
 		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
 	})
-	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing})
+	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing, Runs: s.db})
 	return nil
 }
 
@@ -194,7 +194,8 @@ func (s *server) openWorker(ctx context.Context) error {
 	r := s.c.Resources
 	s.worker, err = engine.New(ctx, engine.Config{
 		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
-		Library: s.library, IDs: s.ids, Now: time.Now,
+		RunToken: s.runToken,
+		Library:  s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
 		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
 		Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
@@ -213,6 +214,14 @@ func (s *server) openWorker(ctx context.Context) error {
 		s.log.Warn("runs of an earlier life were ended or queued again", "runs", lost)
 	}
 	return nil
+}
+
+// runToken is what the agent of a run calls the API with. It works a while
+// longer than the run may, which does not begin before its sandbox is ready;
+// its end is the token's in any case.
+func (s *server) runToken(a *dispatch.Assignment) (string, error) {
+	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Spec.Depth}
+	return s.auth.RunToken(g, a.Spec.Timeout+10*time.Minute)
 }
 
 // serve opens the front doors, works and waits.
@@ -295,7 +304,7 @@ func (s *server) handler(streams context.Context) http.Handler {
 		Vault:       vault.New(vault.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
 		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
 		Trees:       s.trees(),
-		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now}),
+		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth}),
 		Feed:        s.feed,
 		Idempotency: s.db,
 		Ready:       s.db.Ping,

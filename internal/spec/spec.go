@@ -32,6 +32,9 @@ type Spec struct {
 	Limits      stint.Limits  `json:"limits,omitzero"`
 	// Depth counts the runs that started one another down to this one.
 	Depth int `json:"depth,omitempty"`
+	// Above are the sessions of those runs: each of them may wait for this run,
+	// so this run must not wait in any of them.
+	Above []string `json:"above,omitempty"`
 }
 
 // Volume is a resolved mount.

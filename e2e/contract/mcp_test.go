@@ -1,0 +1,95 @@
+package contract_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stint-dev/stint"
+)
+
+var toolPromises = []promise{
+	{"tools run an agent to its end and read what it made", toolsWholeWay},
+	{"tools cancel a run", toolsCancel},
+}
+
+// bearer puts the world's token on requests.
+type bearer struct{ w *world }
+
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.w.token)
+	return b.w.client.Transport.RoundTrip(r)
+}
+
+// toolbox connects to the tools; heard receives the messages of notices.
+func (w *world) toolbox() (session *mcp.ClientSession, heard chan string) {
+	w.Helper()
+	heard = make(chan string, 100)
+	c := mcp.NewClient(&mcp.Implementation{Name: "contract", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { heard <- r.Params.Message },
+	})
+	session, err := c.Connect(w.Context(), &mcp.StreamableClientTransport{
+		Endpoint: w.host.url + "/mcp", HTTPClient: &http.Client{Transport: bearer{w}}, DisableStandaloneSSE: true, MaxRetries: -1,
+	}, nil)
+	check(w, err)
+	w.Cleanup(func() { _ = session.Close() })
+	return session, heard
+}
+
+// use calls a tool, which must succeed.
+func (w *world) use(s *mcp.ClientSession, name string, arguments object, into any) {
+	w.Helper()
+	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
+	params.SetProgressToken(name)
+	res, err := s.CallTool(w.Context(), params)
+	check(w, err)
+	raw, err := json.Marshal(res)
+	check(w, err)
+	if res.IsError {
+		w.Fatalf("%s gave %s", name, raw)
+	}
+	answer := struct{ StructuredContent any }{into}
+	decode(w, raw, &answer)
+}
+
+func toolsWholeWay(w *world) {
+	s, heard := w.toolbox()
+	var run struct{ ID, SessionID string }
+	w.use(s, "run_agent", object{"agent": "shell", "prompt": "echo $WHO; echo made > f.txt", "variables": object{"WHO": "the tool"}, "artifactName": "out"}, &run)
+	var waited struct {
+		Ended bool
+		Run   stint.Run
+	}
+	for !waited.Ended {
+		w.use(s, "wait_run", object{"id": run.ID, "timeoutSeconds": 30}, &waited)
+	}
+	w.equal("status", stint.Completed, waited.Run.Status)
+	if len(heard) == 0 {
+		w.Error("no notice came")
+	}
+	var output struct {
+		Text, Next string
+		More       bool
+	}
+	w.use(s, "run_output", object{"id": run.ID}, &output)
+	if !strings.Contains(output.Text, "the tool\n") || output.More {
+		w.Errorf("the output is %+v", output)
+	}
+	var file struct{ Text string }
+	w.use(s, "read_artifact_file", object{"artifact": "out", "path": "f.txt"}, &file)
+	w.equal("file", "made\n", file.Text)
+	w.use(s, "run_agent", object{"sessionId": run.SessionID, "prompt": "true"}, &run)
+	w.is(run.ID, stint.Completed)
+}
+
+func toolsCancel(w *world) {
+	s, _ := w.toolbox()
+	r := w.running(object{"prompt": "sleep 60"})
+	var cancelled stint.Run
+	w.use(s, "cancel_run", object{"id": r.ID}, &cancelled)
+	w.equal("status", stint.Cancelled, cancelled.Status)
+}

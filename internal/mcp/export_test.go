@@ -1,0 +1,28 @@
+package mcp
+
+import "github.com/stint-dev/stint"
+
+// Piece reads a piece of what events tell, as run_output does.
+func Piece(events []stint.Event, after string, room int) (text, next string, more bool, err error) {
+	at, err := parsePlace(after)
+	if err != nil {
+		return "", "", false, err
+	}
+	t := transcript{place: at, room: room}
+	for _, e := range events {
+		if e.Seq <= at.seq {
+			continue
+		}
+		full, err := t.add(e)
+		if err != nil {
+			return "", "", false, err
+		}
+		if full {
+			break
+		}
+	}
+	return t.text.String(), t.String(), t.more, nil
+}
+
+// TextOf tells whether a part of a file is text.
+var TextOf = textOf

@@ -1,0 +1,124 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+)
+
+// maxText bounds the text that one answer carries, in bytes.
+const maxText = 64 << 10
+
+type outputIn struct {
+	ID       string `json:"id" jsonschema:"ID of the run"`
+	After    string `json:"after,omitempty" jsonschema:"next of the call before; leave out to begin at the beginning"`
+	MaxBytes int    `json:"maxBytes,omitempty" jsonschema:"bytes of text at most"`
+}
+
+type outputOut struct {
+	Text   string       `json:"text" jsonschema:"what the agent wrote, on standard output and standard error alike"`
+	Next   string       `json:"next" jsonschema:"give it as 'after' to read on, now or later"`
+	More   bool         `json:"more" jsonschema:"whether more is there already"`
+	Status stint.Status `json:"status" jsonschema:"of the run; it writes no more once it has ended"`
+}
+
+// place is a position in what a run wrote: after bytes of the text of the event
+// that follows seq.
+type place struct {
+	seq   int64
+	bytes int
+}
+
+func (p place) String() string { return fmt.Sprintf("%d.%d", p.seq, p.bytes) }
+
+func parsePlace(s string) (p place, err error) {
+	if s == "" {
+		return p, nil
+	}
+	seq, bytes, _ := strings.Cut(s, ".")
+	p.seq, err = strconv.ParseInt(seq, 10, 64)
+	if err == nil {
+		p.bytes, err = strconv.Atoi(bytes)
+	}
+	if err != nil || p.seq < 0 || p.bytes < 0 || p.String() != s {
+		return place{}, stint.InvalidParam("after", "'after' must be 'next' of an earlier answer of run_output, or be left out.")
+	}
+	return p, nil
+}
+
+func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
+	at, err := parsePlace(in.After)
+	if err != nil {
+		return outputOut{}, err
+	}
+	run, err := c.Runs.Get(ctx, in.ID) // before the events: of a run that has ended they are all there
+	if err != nil {
+		return outputOut{}, err
+	}
+	t := transcript{place: at, room: in.MaxBytes}
+	for event, err := range c.Runs.RecordedEvents(ctx, in.ID, at.seq) {
+		if err != nil {
+			return outputOut{}, err
+		}
+		full, err := t.add(event)
+		if err != nil {
+			return outputOut{}, err
+		}
+		if full {
+			break
+		}
+	}
+	return outputOut{t.text.String(), t.String(), t.more, run.Status}, nil
+}
+
+// transcript gathers the text of events, up to a number of bytes.
+type transcript struct {
+	place
+	text strings.Builder
+	room int
+	more bool // there is text beyond the place
+}
+
+// add takes an event; full says that there is no room for all of it.
+func (t *transcript) add(e stint.Event) (full bool, err error) {
+	var data stint.OutputData
+	if e.Type == stint.EventOutput {
+		if err := json.Unmarshal(e.Data, &data); err != nil {
+			return false, fmt.Errorf("read event %d: %w", e.Seq, err)
+		}
+	}
+	rest := data.Content[min(t.bytes, len(data.Content)):]
+	if taken := whole(rest, t.room); taken < len(rest) {
+		if taken == 0 && t.text.Len() == 0 { // a character larger than the whole room
+			_, taken = utf8.DecodeRuneInString(rest)
+		}
+		t.text.WriteString(rest[:taken])
+		t.bytes += taken
+		t.more = t.bytes < len(data.Content)
+		if t.more {
+			return true, nil
+		}
+		rest = ""
+	}
+	t.text.WriteString(rest)
+	t.room -= len(rest)
+	t.place = place{seq: e.Seq}
+	return false, nil
+}
+
+// whole is how many bytes of s, n at most, end with a character.
+func whole(s string, n int) int {
+	if len(s) <= n {
+		return len(s)
+	}
+	n = max(n, 0)
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return n
+}

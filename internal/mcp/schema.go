@@ -1,0 +1,56 @@
+package mcp
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stint-dev/stint"
+)
+
+// properties are the members of an object by name.
+type properties map[string]*jsonschema.Schema
+
+// schemaOf is the JSON Schema of a struct; refine adds what its fields cannot
+// tell.
+func schemaOf[T any](refine func(properties)) *jsonschema.Schema {
+	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+		reflect.TypeFor[stint.Time]():      {Type: "string", Format: "date-time"},
+		reflect.TypeFor[json.RawMessage](): {},
+		reflect.TypeFor[stint.Status]():    {Type: "string", Enum: statuses()},
+	}})
+	if err != nil {
+		panic(fmt.Sprintf("mcp: %v", err)) // the types are ours
+	}
+	if refine != nil {
+		refine(s.Properties)
+	}
+	return s
+}
+
+func statuses() []any {
+	all := make([]any, len(stint.Statuses))
+	for i, s := range stint.Statuses {
+		all[i] = string(s)
+	}
+	return all
+}
+
+// between bounds a whole number.
+func (p properties) between(name string, least, most int, otherwise int) {
+	low, high := float64(least), float64(most)
+	p[name].Minimum, p[name].Maximum = &low, &high
+	p[name].Default = json.RawMessage(fmt.Sprint(otherwise))
+}
+
+// paged bounds the members by which a list is walked.
+func paged(p properties) { p.between("limit", 1, stint.MaxLimit, stint.DefaultLimit) }
+
+// looks are the hints of a tool that changes nothing.
+func looks(title string) *sdk.ToolAnnotations {
+	no := false
+	return &sdk.ToolAnnotations{Title: title, ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no}
+}

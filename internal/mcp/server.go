@@ -1,0 +1,67 @@
+package mcp
+
+import (
+	"context"
+	"io"
+	"runtime/debug"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stint-dev/stint/client"
+)
+
+const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output is what the agent wrote, and "result" of the run is its last word. Files that a run keeps are an artifact: name it with artifactName, read it with list_artifact_files and read_artifact_file. To go on with an earlier conversation give run_agent the run's sessionId.`
+
+// Serve speaks MCP on a pair of streams, one JSON message a line, until in ends
+// or ctx does, and works every call with c.
+func Serve(ctx context.Context, c *client.Client, in io.ReadCloser, out io.WriteCloser) error {
+	ctx = context.WithValue(ctx, callerKey{}, &caller{c, ctx})
+	return newServer().Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+}
+
+// caller is on whose behalf a call is worked, and until when.
+type caller struct {
+	client *client.Client
+	until  context.Context
+}
+
+type callerKey struct{}
+
+// newServer makes a server with all tools. It finds the caller of each call in
+// the context of the connection.
+func newServer() *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: version()}, &sdk.ServerOptions{
+		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+	})
+	addRunTools(s)
+	addFileTools(s)
+	return s
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// call is one use of a tool.
+type call struct {
+	*client.Client
+	request *sdk.CallToolRequest
+}
+
+// add makes a tool of a function. What the function returns is the structured
+// answer, and its error a sentence for the model.
+func add[In, Out any](s *sdk.Server, t *sdk.Tool, input *jsonschema.Schema, f func(context.Context, call, In) (Out, error)) {
+	t.InputSchema, t.OutputSchema = input, schemaOf[Out](nil)
+	sdk.AddTool(s, t, func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
+		who := ctx.Value(callerKey{}).(*caller)
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(who.until, cancel)() // the connection lets calls go on when its client has gone
+		out, err := f(ctx, call{who.client, r}, in)
+		return nil, out, err
+	})
+}
