@@ -210,13 +210,14 @@ func BenchmarkConversation(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	b.Run("first", func(b *testing.B) {
-		measure(b, func(i int) {
-			if err := os.WriteFile(name, text(byte(i), 10<<20), 0o600); err != nil {
-				b.Fatal(err)
-			}
-		}, func(int) { store("") })
-	})
+	begin := func(i int) {
+		if err := os.WriteFile(name, text(byte(i), 10<<20), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.Run("first", func(b *testing.B) { measure(b, begin, func(int) { store("") }) })
+	begin(0)
+	store("")
 	b.Run("grown", func(b *testing.B) {
 		measure(b, func(i int) {
 			f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)

@@ -25,9 +25,10 @@ const conversationFile = ".stint-conversation.json"
 
 // Bounds of what is looked at of a conversation before a run.
 const (
-	maxRecord  = 1 << 20  // bytes of the record
-	maxChecked = 64 << 20 // bytes of a file that the framework reads back
-	maxKept    = 4 << 10  // files and folders whose state is remembered
+	maxRecord  = 1 << 20        // bytes of the record
+	maxChecked = 64 << 20       // bytes of a file that the framework reads back, and
+	maxReading = 4 * maxChecked // of all of them
+	maxKept    = 4 << 10        // files and folders whose state is remembered
 )
 
 // resume takes the record of the conversation that the run goes on with out of
@@ -103,10 +104,12 @@ func (j *job) checkConversation(resumed bool) error {
 	if !resumed || j.plan.State.Check == nil {
 		return nil
 	}
+	left := int64(maxReading)
 	return state.walk(root, func(name string, info fs.FileInfo) error {
-		if !info.Mode().IsRegular() || info.Size() > maxChecked {
+		if !info.Mode().IsRegular() || info.Size() > min(maxChecked, left) {
 			return nil
 		}
+		left -= info.Size()
 		b, err := readFile(root, name, maxChecked)
 		if err == nil {
 			err = j.plan.State.Check(name, b)

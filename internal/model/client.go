@@ -17,7 +17,7 @@ import (
 
 const (
 	defaultTries = 6
-	defaultIdle  = 5 * time.Minute
+	defaultIdle  = 10 * time.Minute // a model on a small machine reads a long prompt for minutes
 	firstWait    = 500 * time.Millisecond
 	lastWait     = 30 * time.Second
 	maxRetryIn   = time.Minute // the longest that a server can make us wait
@@ -31,7 +31,7 @@ type Options struct {
 	Type, URL, Key string
 	HTTP           *http.Client                               // nil is http.DefaultClient
 	Tries          int                                        // of one request; 0 is 6
-	Idle           time.Duration                              // how long the server may be silent; 0 is five minutes
+	Idle           time.Duration                              // how long the server may be silent; 0 is ten minutes
 	Sleep          func(context.Context, time.Duration) error // nil is a timer
 }
 

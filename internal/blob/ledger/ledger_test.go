@@ -97,6 +97,24 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+func TestThroughCountsTogether(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := ledger.New(inner, ledger.Options{Limit: 10})
+	aside := s.Through(inner)
+	if err := errors.Join(put(t, s, "a/one", "1234", 4), put(t, aside, "a/two", "1234", 4)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	if err := put(t, aside, "a/three", "1234", 4); err == nil {
+		t.Error("more than the limit was stored")
+	}
+	if err := aside.Delete(t.Context(), "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 4, Objects: 1})
+}
+
 // ignoring makes an error that must come none; any will do for nil.
 func ignoring(err, want error) error {
 	if err == nil {

@@ -2,8 +2,10 @@ package sealed_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -17,6 +19,48 @@ func TestMixedStore(t *testing.T) {
 	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store {
 		return sealed.Mixed{Writes: sealed.New(folder(t), newRing()), Older: folder(t)}
 	}})
+}
+
+// linking gives links.
+type linking struct{ blob.Store }
+
+func (linking) PresignGet(_ context.Context, key, _, _ string, _ time.Duration) (string, error) {
+	return "https://example.com/" + key, nil
+}
+
+func TestMixedLinksToWhatIsNotSealed(t *testing.T) {
+	t.Parallel()
+	plain, secret := folder(t), sealed.New(folder(t), newRing())
+	if _, ok := (sealed.Mixed{Writes: plain, Older: secret}).Linked().(blob.Presigner); ok {
+		t.Error("links of a store that gives none")
+	}
+	m := sealed.Mixed{Writes: linking{plain}, Older: secret}.Linked()
+	put(t, plain, "a", []byte("a"))
+	put(t, secret, "b", []byte("b"))
+	links := m.(blob.Presigner)
+	if got, err := links.PresignGet(t.Context(), "a", "", "", time.Minute); err != nil || got != "https://example.com/a" {
+		t.Errorf("the link is %q, %v", got, err)
+	}
+	if got, err := links.PresignGet(t.Context(), "b", "", "", time.Minute); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("the link to what is sealed is %q, %v", got, err)
+	}
+	if got := get(t, m, "b"); string(got) != "b" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A key that is made up for one object is not looked for before it is put.
+func TestMixedTrustsFreshKeys(t *testing.T) {
+	t.Parallel()
+	older := folder(t)
+	m := sealed.Mixed{Writes: folder(t), Older: older, Fresh: func(key string) bool { return key == "fresh" }}
+	for _, key := range []string{"fresh", "again"} {
+		put(t, older, key, []byte("older"))
+		err := m.Put(t.Context(), key, bytes.NewReader([]byte("newer")), 5)
+		if fresh := key == "fresh"; (err == nil) != fresh || !fresh && !errors.Is(err, blob.ErrExists) {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
 }
 
 func TestMixed(t *testing.T) {

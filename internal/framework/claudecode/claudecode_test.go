@@ -27,7 +27,7 @@ func TestRecordings(t *testing.T) {
 	frameworktest.Golden(t, claudecode.Framework{}, func(name string) framework.Input {
 		in := input()
 		in.Limits = stint.Limits{MaxTurns: 1, MaxCostUSD: 0.0001}
-		if name == "resume" || name == "lost" {
+		if name == "resume" || name == "lost" || name == "mcp" {
 			in.Resume = &framework.Conversation{ID: "21111111-1111-4111-8111-111111111111"}
 		}
 		return in
@@ -122,7 +122,7 @@ func TestCheck(t *testing.T) {
 // TestOddOutput gives the decoder what no recording has.
 func TestOddOutput(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 50<<20)
+	long := strings.Repeat("x", framework.MaxLine+1)
 	tests := map[string]struct {
 		line    string
 		content string // how it begins

@@ -23,12 +23,12 @@ var retries = map[string]string{"CLAUDE_CODE_MAX_RETRIES": "1"}
 
 var scenes = map[string]frameworktest.Scene{
 	"text":        {Prompt: "[[slow: 3]][[say: One two three.]]", Want: []string{"One two three."}},
-	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Always: true, Want: []string{"Let me think about it.\n", "$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns=1"}},
+	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Want: []string{"Let me think about it.\n", "$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns=1"}},
 	"failed_tool": {Prompt: "[[run: cat nowhere]]", Want: []string{"No such file"}},
 	"plan":        {Prompt: `[[tool: TodoWrite {"todos":[{"content":"one","status":"completed","activeForm":"doing one"},{"content":"two","status":"in_progress","activeForm":"doing two"}]}]]`, Want: []string{"[x] one\n[~] two\n"}},
 	"subagent":    {Prompt: `[[tool: Agent {"description":"sub","prompt":"Say hello.","subagent_type":"general-purpose"}]]`, Want: []string{"Agent sub\n"}},
-	"mcp":         {Prompt: `[[tool: mcp__hello__greet {"name":"Ann"}]]`, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"Hello, Ann.\n"}},
-	"resume":      {Prompt: "And again.", GoesOn: true, Always: true, Want: []string{"user_turns=2"}},
+	"mcp":         {Prompt: `[[tool: mcp__hello__greet {"name":"Ann"}]]`, GoesOn: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"Hello, Ann.\n", "user_turns=2"}},
+	"resume":      {Prompt: "And again.", GoesOn: true, Want: []string{"user_turns=2"}},
 	"lost":        {Prompt: "Hi.", Failed: true, Change: func(in *framework.Input) { in.Resume = &framework.Conversation{ID: lostID} }, Want: []string{"No conversation found"}},
 	"status_400":  {Prompt: "[[http: 400]]", Failed: true, Options: frameworktest.Options{Env: retries}, Want: []string{"400"}},
 	"status_401":  {Prompt: "[[http: 401]]", Failed: true, Options: frameworktest.Options{Env: retries}, Want: []string{"401"}},

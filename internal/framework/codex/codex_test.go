@@ -26,7 +26,7 @@ func TestRecordings(t *testing.T) {
 	t.Parallel()
 	frameworktest.Golden(t, codex.Framework{}, func(name string) framework.Input {
 		in := input()
-		if name == "resume" || name == "lost" {
+		if name == "resume" || name == "lost" || name == "mcp" {
 			in.Resume = &framework.Conversation{
 				ID:       "01a1ffdb-4276-77b1-95bd-94df1be2addb",
 				Baseline: stint.Tokens{InputTokens: 200, CacheReadTokens: 80, OutputTokens: 40, ReasoningTokens: 10},
@@ -128,7 +128,7 @@ func TestCheck(t *testing.T) {
 // TestItems gives the decoder kinds of items that no recording has.
 func TestItems(t *testing.T) {
 	t.Parallel()
-	long := strings.Repeat("x", 50<<20)
+	long := strings.Repeat("x", framework.MaxLine+1)
 	tests := map[string]struct {
 		lines   string
 		content string // how it begins

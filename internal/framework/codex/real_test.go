@@ -18,11 +18,11 @@ func TestMain(m *testing.M) {
 
 var scenes = map[string]frameworktest.Scene{
 	"text":        {Prompt: "[[slow: 3]][[say: One two three.]]", Want: []string{"One two three.\n"}},
-	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Always: true, Want: []string{"$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns="}},
+	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Want: []string{"$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns="}},
 	"failed_tool": {Prompt: "[[run: cat nowhere]]", Want: []string{"No such file"}},
-	"mcp":         {Prompt: `[[tool: greet {"name":"Ann"}]]`, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"mcp__hello__greet\nHello, Ann.\n"}},
+	"mcp":         {Prompt: `[[tool: greet {"name":"Ann"}]]`, GoesOn: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"mcp__hello__greet\nHello, Ann.\n", "user_turns=2"}},
 	"mcp_failed":  {Prompt: `[[tool: greet {"name":""}]]`, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }},
-	"resume":      {Prompt: "And again.", GoesOn: true, Always: true, Want: []string{"Hello. user_turns="}},
+	"resume":      {Prompt: "And again.", GoesOn: true, Want: []string{"Hello. user_turns="}},
 	"lost":        {Prompt: "Hi.", Failed: true, Change: func(in *framework.Input) { in.Resume = &framework.Conversation{ID: lostID} }, Want: []string{"no rollout found"}},
 	"status_400":  {Prompt: "[[http: 400]]", Failed: true},
 	"status_401":  {Prompt: "[[http: 401]]", Failed: true, Want: []string{"401"}},

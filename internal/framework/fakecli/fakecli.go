@@ -26,7 +26,9 @@
 //
 // Without a word it answers "Hello. user_turns=N", N counted over the
 // conversation, which it keeps where the real agent does. It is asked its
-// version, too, and always has a newer one than any adapter needs.
+// version, too, and always has a newer one than any adapter needs. Built with
+// the race detector it takes a second to end, unless its environment has
+// GORACE=atexit_sleep_ms=0.
 package fakecli
 
 import (
@@ -117,7 +119,12 @@ func play(a agent, stdin io.Reader) int {
 		a.line(map[string]any{"type": "hologram", "subtype": "blue", "depth": 3})
 		a.line(map[string]any{"level": "info"})
 	case "longline":
-		a.line(map[string]any{"type": "user", "message": strings.Repeat("x", 50<<20)})
+		a.raw(`{"message":"`)
+		piece := strings.Repeat("x", 1<<20)
+		for range 50 {
+			a.raw(piece)
+		}
+		a.raw(`","type":"user"}` + "\n")
 	case "retry":
 		for n := 1; n < int(forever/retryPause); n++ {
 			a.retry(n)

@@ -105,8 +105,10 @@ func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Op
 	}
 }
 
+// environment is what every sandbox has. Puppets with the race detector in them
+// end at once.
 func environment(at Place, plan, over map[string]string) []string {
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb"}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb", "GORACE=atexit_sleep_ms=0"}
 	for _, m := range []map[string]string{plan, over} {
 		for k, v := range m {
 			env = append(env, k+"="+v)
