@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/framework/fakecli"
 )
 
 func TestMain(m *testing.M) {
+	fakecli.Main()
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -50,7 +52,8 @@ var promises = []promise{
 }
 
 func TestAgents(t *testing.T) {
-	h := serve(t, "--max-depth", "1")
+	t.Parallel()
+	h := serve(t)
 	for _, p := range promises {
 		for _, k := range kinds {
 			t.Run(p.name+"/"+k.name, func(t *testing.T) {

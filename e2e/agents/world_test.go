@@ -62,13 +62,19 @@ func onHost(at string) string { return strings.Replace(at, "127.0.0.1", stint.Ho
 // host is an installation with the agents' programs.
 type host struct{ *installation.Host }
 
-func serve(t *testing.T, flags ...string) *host {
+// serve starts a server that finds the real ones.
+func serve(t *testing.T) *host {
 	t.Helper()
-	h := &host{installation.New(t, append([]string{"--isolation", "namespace"}, flags...)...)}
-	h.Env = []string{
-		"STINT_CLAUDE_CODE_BIN=" + agentstest.Claude(t), "STINT_CODEX_BIN=" + agentstest.Codex(t),
-		"PATH=" + filepath.Join(agentstest.Folder(t), "node_modules/.bin") + ":" + os.Getenv("PATH"),
-	}
+	return serveWith(t,
+		"STINT_CLAUDE_CODE_BIN="+agentstest.Claude(t), "STINT_CODEX_BIN="+agentstest.Codex(t),
+		"PATH="+filepath.Join(agentstest.Folder(t), "node_modules/.bin")+":"+os.Getenv("PATH"))
+}
+
+// serveWith starts a server with an environment.
+func serveWith(t *testing.T, env ...string) *host {
+	t.Helper()
+	h := &host{installation.New(t, "--isolation", "namespace", "--max-depth", "1")}
+	h.Env = env
 	h.Start()
 	return h
 }
