@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/stint-dev/stint/internal/assistant"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
@@ -20,6 +22,9 @@ func main() {
 	// Sandboxes start as this program; these do not return there.
 	embedded.MaybeRunsc()
 	namespace.MaybeInit()
+	if len(os.Args) > 1 && os.Args[1] == protocol.Verb {
+		os.Exit(assistant.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
+	}
 	os.Exit(run())
 }
 

@@ -23,7 +23,7 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/framework/catalog", "internal/framework/transcript", "internal/maintain", "internal/programs", "internal/runs", "internal/schema", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
+	useCases = []string{"internal/sandbox/pool", "internal/agents", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/assistant/protocol", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/transcript", "internal/maintain", "internal/programs", "internal/runs", "internal/schema", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
 )
 
 var rules = []rule{
@@ -42,6 +42,9 @@ var rules = []rule{
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
 	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
 	{of: []string{"internal/blob/sealed"}, may: []string{"", "internal/blob", "internal/secret"}},
+	// What runs inside the sandbox as our agent knows nothing of the service.
+	{of: []string{"internal/assistant"}, may: []string{"", "internal/assistant/protocol", "internal/framework/transcript", "internal/model", "internal/schema"}, std: []string{"database/sql"}},
+	{of: []string{"internal/model"}, may: []string{""}},
 	{of: []string{"internal/keyring"}, may: []string{"", "internal/store", "internal/secret"}, std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},
 	// Between processes it wakes its own process as inproc does.

@@ -7,11 +7,12 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/acp"
+	"github.com/stint-dev/stint/internal/framework/assistant"
 )
 
 // all are the frameworks that this build drives, in the order in which lists
 // show them.
-var all = []framework.Framework{framework.Shell{}, framework.Command{}, acp.Framework{}}
+var all = []framework.Framework{framework.Shell{}, framework.Command{}, assistant.Assistant{}, acp.Framework{}}
 
 // All lists the frameworks.
 func All() []framework.Framework { return append([]framework.Framework(nil), all...) }

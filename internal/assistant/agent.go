@@ -1,0 +1,242 @@
+package assistant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/schema"
+)
+
+const (
+	maxCorrections = 2 // times that the model is told what is wrong with its result
+	maxExtensions  = 3 // times that it may go on with an answer that grew too long
+)
+
+// thinker answers, as a model does.
+type thinker interface {
+	Ask(ctx context.Context, r model.Request, on func(model.Event)) (model.Answer, error)
+}
+
+// agent works on one prompt.
+type agent struct {
+	c       *protocol.Config
+	out     *voice
+	think   thinker
+	tools   *toolbox
+	session *session
+
+	prompt string
+	usage  stint.Usage
+	turns  int64
+	limit  int64 // tokens of a conversation that the model takes, as far as is known
+	told   int64 // tokens of the conversation at the last answer; 0 where it is not known
+
+	corrections, extensions int
+}
+
+// run works on the prompt until the model has said its last word, and returns
+// that.
+func (a *agent) run(ctx context.Context, prompt string) (string, error) {
+	a.prompt = prompt
+	if err := a.add(record{Type: recordPrompt, Text: prompt}); err != nil {
+		return "", err
+	}
+	for {
+		answer, err := a.ask(ctx)
+		if err != nil {
+			return "", err
+		}
+		if uses := usesOf(answer.Parts); len(uses) > 0 {
+			if err := a.work(ctx, uses); err != nil {
+				return answer.Text(), err
+			}
+			continue
+		}
+		final, note, err := a.judge(&answer)
+		if err != nil || note == "" {
+			return final, err
+		}
+		if err := a.add(record{Type: recordNote, Text: note}); err != nil {
+			return "", err
+		}
+	}
+}
+
+// add appends a record that ends a turn.
+func (a *agent) add(r record) error {
+	if err := a.session.add(r); err != nil {
+		return err
+	}
+	return a.session.sync()
+}
+
+// ask asks for the next answer and keeps it. A conversation that is too long is
+// made shorter first.
+func (a *agent) ask(ctx context.Context) (model.Answer, error) {
+	if a.size() > a.limit*4/5 {
+		if _, err := a.compact(ctx); err != nil {
+			return model.Answer{}, err
+		}
+	}
+	answer, err := a.once(ctx)
+	if fault, ok := errors.AsType[*model.Error](err); ok && fault.Fault() == model.FaultContext {
+		a.limit = min(a.limit, a.size()*3/4)
+		a.told = 0
+		shorter, failed := a.compact(ctx)
+		switch {
+		case failed != nil:
+			return answer, failed
+		case shorter:
+			answer, err = a.once(ctx)
+		}
+	}
+	if err != nil {
+		return answer, err
+	}
+	a.turns++
+	a.told = answer.Usage.InputTokens + answer.Usage.OutputTokens
+	a.session.number(answer.Parts)
+	r := record{Type: recordAnswer, Parts: answer.Parts, Model: a.c.Model}
+	if answer.Usage.ModelCalls > 0 {
+		r.Usage = &answer.Usage
+	}
+	if err := a.session.add(r); err != nil {
+		return answer, err
+	}
+	a.count(answer.Usage)
+	return answer, a.session.sync()
+}
+
+// once asks, and tells of the answer while it comes.
+func (a *agent) once(ctx context.Context) (model.Answer, error) {
+	r := &relay{out: a.out, prefix: fmt.Sprintf("m%d", a.session.records)}
+	defer r.close()
+	return a.think.Ask(ctx, model.Request{
+		Model: a.c.Model, Instructions: instructions(a.c), Messages: a.session.messages(), Tools: a.tools.list(),
+	}, r.event)
+}
+
+// count tells what was used so far.
+func (a *agent) count(t stint.Tokens) {
+	line := protocol.Line{Type: protocol.LineUsage, Turns: a.turns}
+	if t.ModelCalls > 0 {
+		a.usage.Count(a.c.Model, t)
+	}
+	if a.usage.ModelCalls > 0 {
+		usage := a.usage.Clone()
+		line.Usage = &usage
+	}
+	a.out.say(line)
+}
+
+// work uses tools in their order. Each has a result when it returns, whatever
+// happens.
+func (a *agent) work(ctx context.Context, uses []model.Part) error {
+	spent := a.spent()
+	for _, p := range uses {
+		var o outcome
+		switch {
+		case spent:
+			o = failed("Not done: the run has no turns left.")
+		case ctx.Err() != nil:
+			o = failed(interruptedResult)
+		default:
+			o = a.use(ctx, p)
+		}
+		if err := a.session.add(record{Type: recordResult, ID: p.ID, Name: p.Name, Text: o.text, Failed: o.failed}); err != nil {
+			return err
+		}
+	}
+	if err := a.session.sync(); err != nil {
+		return err
+	}
+	if spent {
+		return &failure{reason: stint.ReasonBudget, sentence: fmt.Sprintf("The run has used %d of %d turns and was ended. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", a.turns, a.c.MaxTurns)}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+func (a *agent) spent() bool { return a.c.MaxTurns > 0 && a.turns >= a.c.MaxTurns }
+
+// use uses one tool, and tells of it.
+func (a *agent) use(ctx context.Context, p model.Part) outcome {
+	a.out.say(protocol.Line{Type: protocol.LineCall, Tool: &stint.ToolItem{ID: p.ID, Name: p.Name, Input: p.Input}})
+	o := a.tools.use(ctx, p)
+	if ctx.Err() != nil {
+		o.failed = true
+		o.text = strings.TrimSpace(o.text + "\n" + interruptedResult)
+	}
+	status := stint.ToolCompleted
+	if o.failed || o.exitCode != nil && *o.exitCode != 0 {
+		status = stint.ToolFailed
+	}
+	a.out.say(protocol.Line{Type: protocol.LineResult, Text: o.text, Tool: &stint.ToolItem{
+		ID: p.ID, Name: p.Name, Status: status, ExitCode: o.exitCode, Truncated: o.truncated,
+	}})
+	return o
+}
+
+// judge looks at an answer that asks for no tool. A note is what to tell the
+// model instead of ending.
+func (a *agent) judge(answer *model.Answer) (final, note string, err error) {
+	final = answer.Text()
+	switch {
+	case answer.Stop == model.StopRefusal:
+		return final, "", &failure{sentence: "The model refused to go on. Change the prompt, or the agent's instructions."}
+	case answer.Stop == model.StopLength && a.extensions < maxExtensions && !a.spent():
+		a.extensions++
+		a.out.notice("length", "The answer reached the bound of its length; the model is asked to go on.")
+		return final, "Your answer reached the bound of its length and was cut. Go on where it ended; write long files in several steps.", nil
+	case len(a.c.Schema) == 0:
+		return final, "", nil
+	}
+	_, fault := schema.Result(a.c.Schema, final)
+	switch {
+	case fault == nil:
+		return final, "", nil
+	case a.corrections < maxCorrections && !a.spent():
+		a.corrections++
+		a.out.notice("schema", "The last message is not what output.schema asks for; the model is asked again.")
+		return final, fmt.Sprintf("Your last message is not what was asked for: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
+	}
+	return final, "", &failure{sentence: fmt.Sprintf("The agent's last message is not what output.schema asks for: %v", fault)}
+}
+
+func usesOf(parts []model.Part) (uses []model.Part) {
+	for _, p := range parts {
+		if p.Kind == model.ToolUse {
+			uses = append(uses, p)
+		}
+	}
+	return uses
+}
+
+// instructions tell the model what it is and where, then what the definition
+// says.
+func instructions(c *protocol.Config) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, a Linux machine of its own. Nobody is there to answer questions while you work: decide what is reasonable and say what you assumed.
+Your working directory is %s. What lies there when you end is kept as the result of your work.
+`, c.WorkDir)
+	for _, v := range c.Volumes {
+		access := "read-only"
+		if v.Writable {
+			access = "writable"
+		}
+		fmt.Fprintf(&b, "The volume %s lies at %s (%s).\n", v.Name, v.Path, access)
+	}
+	b.WriteString(`Use the tools to do the work, not to talk about it. Look at files before you change them, and check what you did. When all is done, end with a short message on what you did and what came of it.
+`)
+	if c.Instructions != "" {
+		b.WriteString("\n" + c.Instructions + "\n")
+	}
+	return b.String()
+}

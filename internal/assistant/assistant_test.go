@@ -1,0 +1,373 @@
+package assistant_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/modeltest"
+)
+
+// One conversation goes on with another provider each time.
+func TestConversationWithThreeProviders(t *testing.T) {
+	t.Parallel()
+	server, w := modeltest.Start(t), newWorld(t)
+	for i, kind := range []string{stint.ProviderAnthropic, stint.ProviderResponses, stint.ProviderChat, stint.ProviderAnthropic} {
+		w.Provider, w.URL, w.Key = kind, server.URL+"/v1", "k"
+		if kind == stint.ProviderAnthropic {
+			w.URL = server.URL
+		}
+		lines, code := w.run(fmt.Sprintf("[[think: Hm.]][[run: echo %d | tee -a out.txt]] [[usage: in=100,out=20,cacheRead=40]]", i))
+		end := last(lines)
+		if code != 0 || !end.OK || !strings.Contains(end.Text, fmt.Sprintf("user_turns=%d", i+1)) {
+			t.Fatalf("%s: exit %d, last word %+v", kind, code, end)
+		}
+		if started := lines[0]; started.Session != "c-1" || started.Resumed != (i > 0) {
+			t.Errorf("%s: began with %+v", kind, started)
+		}
+		results := of(lines, protocol.LineResult)
+		if len(results) != 1 || results[0].Text != strconv.Itoa(i)+"\n" || results[0].Tool.Status != stint.ToolCompleted || *results[0].Tool.ExitCode != 0 {
+			t.Errorf("%s: results %+v", kind, results)
+		}
+		usage := of(lines, protocol.LineUsage)
+		if u := last(usage); u.Turns != 2 || u.Usage.InputTokens != 200 || u.Usage.OutputTokens != 40 || u.Usage.CacheReadTokens != 80 || u.Usage.Models["m-1"].ModelCalls != 2 {
+			t.Errorf("%s: usage %+v", kind, u.Usage)
+		}
+	}
+	if got := w.file("out.txt"); got != "0\n1\n2\n3\n" {
+		t.Errorf("the file holds %q", got)
+	}
+	for _, r := range server.Requests() {
+		if d := cmp.Diff([]string{"bash", "read", "write", "edit", "list", "search"}, r.Tools); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
+func TestToolsAreUsedInTheirOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := newBrain(t, calls([2]string{"write", `{"path":"a","content":"1"}`}, [2]string{"bash", `{"command":"cat a"}`}, [2]string{"edit", `{"path":"a","old":"1","new":"2"}`}), says("Done."))
+	w.thinksWith(b)
+	lines, code := w.run("go")
+	if end := last(lines); code != 0 || end.Text != "Done." {
+		t.Fatalf("exit %d, %+v", code, end)
+	}
+	var got []string
+	ids := map[string]bool{}
+	for _, l := range lines {
+		if l.Type == protocol.LineCall || l.Type == protocol.LineResult {
+			got = append(got, l.Type+" "+l.Tool.Name+" "+l.Text)
+			ids[l.Tool.ID] = true
+		}
+	}
+	want := []string{"tool_call write ", "tool_result write Wrote 1 bytes to a.", "tool_call bash ", "tool_result bash 1", "tool_call edit ", "tool_result edit Replaced 1 of it in a."}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if len(ids) != 3 || w.file("a") != "2" {
+		t.Errorf("uses %v, file %q", ids, w.file("a"))
+	}
+}
+
+// What was said of an answer that broke off is seen not to count.
+func TestAnswerThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := newBrain(t, "cut|The answer is 4", says("The answer is 42."))
+	w.thinksWith(b)
+	w.Tries = 2
+	lines, code := w.run("go")
+	var got []string
+	for _, l := range lines[1 : len(lines)-2] {
+		got = append(got, l.Type+" "+l.ID+l.Code+" "+l.Text)
+	}
+	want := []string{
+		"delta m2_1 The answer is 4", "done m2_1 ",
+		"notice api_retry The answer broke off (the connection ended before the answer did) and is asked for again, try 2 of 2; what was said of it so far does not count.",
+		"delta m2_2 The answer is 42.", "done m2_2 ",
+	}
+	if d := cmp.Diff(want, got); d != "" || code != 0 || last(lines).Text != "The answer is 42." {
+		t.Error(d, code, last(lines))
+	}
+	if b.asked(0) != b.asked(1) {
+		t.Error("the second request is another")
+	}
+}
+
+func TestTurnLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.thinksWith(newBrain(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"touch never"}`}), says("I go on.")))
+	w.MaxTurns = 2
+	lines, code := w.run("go")
+	if end := last(lines); code != 1 || end.Reason != stint.ReasonBudget || !strings.Contains(end.Error, "limits.maxTurns") {
+		t.Errorf("exit %d, %+v", code, end)
+	}
+	if _, err := os.Stat(filepath.Join(w.WorkDir, "never")); err == nil {
+		t.Error("a tool was used beyond the limit")
+	}
+	if lines, code := w.run("on"); code != 0 || last(lines).Text != "I go on." {
+		t.Errorf("the conversation does not go on: exit %d, %+v", code, last(lines))
+	}
+}
+
+func TestSchemaIsAskedForAgain(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answers []string
+		ok      bool
+	}{
+		"at once":  {[]string{says("```json\n{\"n\": 1}\n```")}, true},
+		"at last":  {[]string{says("One."), says(`{"n":"one"}`), says(`{"n":1}`)}, true},
+		"not once": {[]string{says("One."), says("One!"), says("ONE")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			b := newBrain(t, c.answers...)
+			w.thinksWith(b)
+			w.Schema = []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}`)
+			lines, _ := w.run("How many?")
+			end := last(lines)
+			if end.OK != c.ok || len(b.answers) != 0 || len(codes(lines)) != len(c.answers)-1 {
+				t.Errorf("%+v, notices %v", end, codes(lines))
+			}
+			if !c.ok && !strings.Contains(end.Error, "output.schema") {
+				t.Errorf("error %q", end.Error)
+			}
+			if name == "at last" && !strings.Contains(b.asked(2), "has type") {
+				t.Errorf("the validator's words are not in %s", b.asked(2))
+			}
+		})
+	}
+}
+
+func TestFailuresSayWhatToDo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ answer, want string }{
+		"key":     {`401|{"error":{"message":"bad key"}}`, "provider.apiKey"},
+		"model":   {`404|{"error":{"message":"no model m-1"}}`, "'m-1'"},
+		"address": {`404|<html>`, "provider.baseUrl"},
+		"quota":   {`402|{"error":{"message":"pay"}}`, "nothing left"},
+		"rate":    {`429|{"error":{"message":"slow"}}`, "Try again later"},
+		"request": {`400|{"error":{"message":"no tools here"}}`, "no tools here"},
+		"server":  {`500|oh`, "Try again later"},
+		"context": {`400|{"error":{"code":"context_length_exceeded","message":"too long"}}`, "longer context"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.thinksWith(newBrain(t, c.answer))
+			lines, code := w.run("go")
+			if end := last(lines); code != 1 || !strings.Contains(end.Error, c.want) || end.OK {
+				t.Errorf("exit %d, %+v", code, end)
+			}
+		})
+	}
+	t.Run("unreachable", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.Provider, w.URL = stint.ProviderAnthropic, "http://127.0.0.1:1"
+		if lines, _ := w.run("go"); !strings.Contains(last(lines).Error, "could not be reached") {
+			t.Errorf("%+v", last(lines))
+		}
+	})
+	t.Run("refusal", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		w.thinksWith(newBrain(t, `{"content":"No."},"finish_reason":"content_filter"}],"usage":{}}`+"\n\ndata: [DONE]\n\n: "))
+		if lines, _ := w.run("go"); !strings.Contains(last(lines).Error, "refused") {
+			t.Errorf("%+v", last(lines))
+		}
+	})
+}
+
+func TestLongConversationIsSummarised(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	long := calls([2]string{"bash", `{"command":"head -c 20000 /dev/zero | tr '\\0' x"}`})
+	b := newBrain(t, long, long, says("SUMMARY"), says("The end."), says("Still here."))
+	w.thinksWith(b)
+	w.ContextTokens = 12_000
+	lines, code := w.run("the prompt, word for word")
+	if code != 0 || last(lines).Text != "The end." {
+		t.Fatalf("exit %d, %+v", code, last(lines))
+	}
+	if d := cmp.Diff([]string{"compaction"}, codes(lines)); d != "" {
+		t.Error(d)
+	}
+	if strings.Contains(b.asked(2), `"tools"`) || !strings.Contains(b.asked(2), "[tool bash]") {
+		t.Errorf("the summary was asked for with %.300s", b.asked(2))
+	}
+	if again := b.asked(3); !strings.Contains(again, "SUMMARY") || !strings.Contains(again, "word for word") || len(again) > 30_000 {
+		t.Errorf("after the summary the model is told %d bytes: %.600s", len(again), again)
+	}
+	if u := last(of(lines, protocol.LineUsage)); u.Usage.ModelCalls != 4 || u.Turns != 3 {
+		t.Errorf("usage %+v, turns %d", u.Usage, u.Turns)
+	}
+	kept, err := os.ReadFile(w.Session)
+	if err != nil || bytes.Count(kept, []byte("xxxxxxxxxx")) < 2*1000 {
+		t.Errorf("the file does not keep everything (error %v)", err)
+	}
+	if lines, _ := w.run("more"); last(lines).Text != "Still here." || !strings.Contains(b.asked(4), "SUMMARY") || len(b.asked(4)) > 30_000 {
+		t.Errorf("%+v", last(lines))
+	}
+}
+
+func TestSummaryWhereTheModelSaysSo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := newBrain(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"echo 2"}`}),
+		`400|{"error":{"message":"the request exceeds the available context size"}}`, says("SUMMARY"), says("The end."))
+	w.thinksWith(b)
+	lines, code := w.run("go")
+	if code != 0 || last(lines).Text != "The end." || !strings.Contains(b.asked(4), "SUMMARY") {
+		t.Errorf("exit %d, %+v", code, last(lines))
+	}
+}
+
+// waitFor reads lines until one is of a type.
+func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind string) {
+	w.t.Helper()
+	for {
+		line, err := out.ReadBytes('\n')
+		if err != nil {
+			w.t.Fatalf("the output ended before a %s: %v", kind, err)
+		}
+		if strings.Contains(string(line), `"type":"`+kind+`"`) {
+			return
+		}
+	}
+}
+
+// A run that is ended in the middle of a tool leaves no process of the tool and
+// a conversation that goes on.
+func TestEndedInTheMiddleOfATool(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(*testing.T, *os.Process, func(string)){
+		"interrupt": func(_ *testing.T, _ *os.Process, tell func(string)) { tell(`{"type":"interrupt"}` + "\n") },
+		"SIGTERM":   func(t *testing.T, p *os.Process, _ func(string)) { signalled(t, p, syscall.SIGTERM) },
+		"SIGKILL":   func(t *testing.T, p *os.Process, _ func(string)) { signalled(t, p, syscall.SIGKILL) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			fifo := filepath.Join(w.WorkDir, "fifo")
+			if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd, stdin, out := w.start("run: trap '' TERM; echo $$ > fifo; sleep 1000 & wait; sleep 1000")
+			pid, err := os.ReadFile(fifo)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end(t, cmd.Process, func(s string) {
+				if _, err := stdin.Write([]byte(s)); err != nil {
+					t.Fatal(err)
+				}
+			})
+			lines := parsed(t, out)
+			_ = cmd.Wait() // its exit code is looked at below
+			group, err := strconv.Atoi(strings.TrimSpace(string(pid)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "SIGKILL" {
+				_ = syscall.Kill(-group, syscall.SIGKILL) // as the sandbox's end does
+			} else {
+				if l := last(lines); cmd.ProcessState.ExitCode() != 130 || l.Reason != stint.ReasonCancelled {
+					t.Errorf("exit %d, last word %+v", cmd.ProcessState.ExitCode(), l)
+				}
+				if err := syscall.Kill(-group, 0); err == nil && alive(group) {
+					t.Error("the tool's processes live")
+				}
+			}
+			b := newBrain(t, says("On we go."))
+			w.thinksWith(b)
+			if lines, code := w.run("go on"); code != 0 || last(lines).Text != "On we go." || !lines[0].Resumed {
+				t.Errorf("exit %d, %+v", code, last(lines))
+			}
+			if !strings.Contains(b.asked(0), "Interrupted: the tool was ended") {
+				t.Errorf("the model is told %s", b.asked(0))
+			}
+		})
+	}
+}
+
+func signalled(t *testing.T, p *os.Process, s os.Signal) {
+	t.Helper()
+	if err := p.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// alive reports whether a process of a group is more than a dead one that
+// nobody has waited for.
+func alive(group int) bool {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(fields) > 2 && fields[2] == strconv.Itoa(group) && fields[0] != "Z" && fields[0] != "X" {
+			return true
+		}
+	}
+	return false
+}
+
+func TestInterruptWhileTheModelThinks(t *testing.T) {
+	t.Parallel()
+	server, w := modeltest.Start(t), newWorld(t)
+	w.Provider, w.URL = stint.ProviderAnthropic, server.URL
+	cmd, stdin, out := w.start("[[run: true]][[sleep: 100]]")
+	w.waitFor(out, protocol.LineResult)
+	if err := server.Wait(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stdin.Write([]byte(`{"type":"interrupt"}` + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	lines := parsed(t, out)
+	_ = cmd.Wait() // its exit code is looked at
+	if cmd.ProcessState.ExitCode() != 130 || last(lines).Reason != stint.ReasonCancelled {
+		t.Errorf("exit %d, %+v", cmd.ProcessState.ExitCode(), last(lines))
+	}
+}
+
+func TestWrongStarts(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "c.json")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		args  []string
+		stdin string
+		want  string
+	}{
+		"no configuration":     {nil, "", "usage"},
+		"none there":           {[]string{broken + "x"}, "", "read the configuration"},
+		"a broken one":         {[]string{broken}, "", "read the configuration"},
+		"no prompt":            {[]string{newWorld(t).config()}, "x\n", "no prompt"},
+		"an interrupt instead": {[]string{newWorld(t).config()}, `{"type":"interrupt"}` + "\n", "prompt"},
+	} {
+		var out, errs bytes.Buffer
+		if code := assistant.Main(t.Context(), c.args, strings.NewReader(c.stdin), &out, &errs); code != 2 || !strings.Contains(errs.String(), c.want) {
+			t.Errorf("%s: exit %d, %s", name, code, errs.String())
+		}
+	}
+}

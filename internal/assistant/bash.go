@@ -1,0 +1,138 @@
+package assistant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/stint-dev/stint/internal/model"
+)
+
+const (
+	defaultCommandTime = 2 * time.Minute
+	maxCommandTime     = time.Hour
+	// commandGrace is how long a command that was told to end has for it, and how
+	// long its output is waited for once it ended.
+	commandGrace = 400 * time.Millisecond
+	keptHead     = 20 << 10 // bytes of the beginning of its output that are kept
+	keptTail     = 11 << 10 // and of its end
+)
+
+func (b *toolbox) bash() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "bash",
+			Description: "Runs a command in bash, in the working directory, and gives its output (of long output the beginning and the end) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
+			Schema: object(1,
+				[3]string{"command", "string", "what bash runs"},
+				[3]string{"timeout", "integer", "seconds after which it is ended; 120 unless told, 3600 at most"}),
+		},
+		run: reading(func(ctx context.Context, in struct {
+			Command string
+			Timeout int64
+		},
+		) outcome {
+			limit := defaultCommandTime
+			if in.Timeout > 0 {
+				limit = min(time.Duration(min(in.Timeout, 1<<20))*time.Second, maxCommandTime)
+			}
+			return b.command(ctx, in.Command, limit)
+		}),
+	}
+}
+
+// command runs one in a process group of its own. When its time is over or ctx
+// ends the whole group is ended.
+func (b *toolbox) command(ctx context.Context, command string, limit time.Duration) outcome {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	shell := "/bin/bash"
+	if found, err := exec.LookPath("bash"); err == nil {
+		shell = found
+	} else if found, err := exec.LookPath("sh"); err == nil {
+		shell = found
+	}
+	var out ends
+	cmd := exec.CommandContext(limited, shell, "-c", command)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, &out, &out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = commandGrace
+	if err := cmd.Start(); err != nil {
+		return failed("The command could not be started: %v.", err)
+	}
+	err := cmd.Wait()
+	if limited.Err() != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who ended already cannot be killed
+	}
+	text, cut := out.text()
+	o := outcome{text: text, truncated: cut}
+	told := func(format string, args ...any) {
+		o.text = strings.TrimSuffix(o.text, "\n") + "\n" + fmt.Sprintf(format, args...)
+	}
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	switch {
+	case ctx.Err() != nil:
+		o.failed = true // the caller says why
+	case limited.Err() != nil:
+		o.failed = true
+		told("(ended after %s, its time limit)", limit)
+	case exited && exit.ExitCode() >= 0:
+		code := exit.ExitCode()
+		o.exitCode = &code
+		told("(exit code %d)", code)
+	case exited:
+		o.failed = true
+		told("(%s)", exit)
+	case err == nil || errors.Is(err, exec.ErrWaitDelay): // something of it runs on
+		code := 0
+		o.exitCode = &code
+	default:
+		o.failed = true
+		told("(%v)", err)
+	}
+	return o
+}
+
+// ends keeps the beginning and the end of what is written to it. The zero value
+// is ready.
+type ends struct {
+	mu    sync.Mutex // guards the rest
+	head  []byte
+	tail  []byte // the newest bytes, more than are shown of them
+	total int
+}
+
+func (e *ends) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := len(p)
+	e.total += n
+	if room := keptHead - len(e.head); room > 0 {
+		taken := min(room, len(p))
+		e.head, p = append(e.head, p[:taken]...), p[taken:]
+	}
+	if len(p) > keptTail {
+		p = p[len(p)-keptTail:]
+	}
+	e.tail = append(e.tail, p...)
+	if len(e.tail) > 4*keptTail {
+		e.tail = append(e.tail[:0], e.tail[len(e.tail)-keptTail:]...)
+	}
+	return n, nil
+}
+
+func (e *ends) text() (text string, cut bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.total <= keptHead+keptTail {
+		return string(e.head) + string(e.tail), false
+	}
+	tail := e.tail[max(0, len(e.tail)-keptTail):]
+	return fmt.Sprintf("%s\n… %d bytes left out …\n%s", e.head, e.total-len(e.head)-len(tail), tail), true
+}

@@ -1,0 +1,58 @@
+package assistant
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/model"
+)
+
+// failure ends the run with a sentence for its user.
+type failure struct {
+	reason   stint.Reason // empty is that of a failed program
+	sentence string
+}
+
+func (f *failure) Error() string { return f.sentence }
+
+// sentence tells a user what went wrong and what to do.
+func sentence(err error, c *protocol.Config) string {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.sentence
+	}
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return explain(e, c)
+	}
+	if errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled) {
+		return "The assistant was interrupted."
+	}
+	return fmt.Sprintf("The assistant failed: %v.", err)
+}
+
+// explain tells what a failure of the model's endpoint means.
+func explain(e *model.Error, c *protocol.Config) string {
+	said := strings.TrimSuffix(e.Error(), ".")
+	switch e.Fault() {
+	case model.FaultKey:
+		return fmt.Sprintf("The model's endpoint refused the key (%s). Put a valid one into the secret that provider.apiKey names.", said)
+	case model.FaultModel:
+		return fmt.Sprintf("The model's endpoint does not know the model '%s' (%s). Set 'model' to one that it offers.", c.Model, said)
+	case model.FaultAddress:
+		return fmt.Sprintf("Nothing at the provider's address speaks %s (%s). Check provider.baseUrl and provider.type.", c.Provider, said)
+	case model.FaultContext:
+		return fmt.Sprintf("The conversation is too long for the model '%s' (%s). Begin a new session, or set 'model' to one with a longer context.", c.Model, said)
+	case model.FaultRate:
+		return fmt.Sprintf("The model's endpoint takes no more requests for now (%s). Try again later.", said)
+	case model.FaultQuota:
+		return fmt.Sprintf("The account at the model's endpoint has nothing left (%s). Raise its limit or pay its bill.", said)
+	case model.FaultUnreachable:
+		return fmt.Sprintf("The model's endpoint could not be reached (%s). Check provider.baseUrl, that the server runs, and that the agent's network lets it through.", said)
+	case model.FaultRequest:
+		return fmt.Sprintf("The model's endpoint did not take the request (%s). Check that 'model' fits provider.type and can use tools.", said)
+	}
+	return fmt.Sprintf("The model's endpoint failed (%s). Try again later.", said)
+}

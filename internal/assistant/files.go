@@ -1,0 +1,195 @@
+package assistant
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/model"
+)
+
+const (
+	maxReadLines = 2000
+	maxReadBytes = 30 << 10
+	maxLineShown = 2000     // bytes of one line
+	maxEdited    = 16 << 20 // bytes of a file that is edited
+)
+
+func (b *toolbox) read() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "read",
+			Description: "Gives the text of a file, 2000 lines or 30 KiB at most; it says where to go on.",
+			Schema: object(1,
+				[3]string{"path", "string", "of the file"},
+				[3]string{"offset", "integer", "number of the first line to give; 1 unless told"},
+				[3]string{"limit", "integer", "how many lines to give"}),
+		},
+		run: reading(func(_ context.Context, in struct {
+			Path          string
+			Offset, Limit int
+		},
+		) outcome {
+			return b.readFile(in.Path, max(in.Offset, 1), in.Limit)
+		}),
+	}
+}
+
+func (b *toolbox) readFile(name string, first, limit int) outcome {
+	if o := plainFile(name, b.path(name)); o.failed {
+		return o
+	}
+	f, err := os.Open(b.path(name))
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	in := bufio.NewReaderSize(f, 64<<10)
+	if start, _ := in.Peek(1024); bytes.IndexByte(start, 0) >= 0 {
+		return failed("%s is no text.", name)
+	}
+	if limit <= 0 || limit > maxReadLines {
+		limit = maxReadLines
+	}
+	return shownLines(in, first, limit)
+}
+
+// plainFile fails for what is there and no file: a pipe or a device may have no
+// end, or block who opens it.
+func plainFile(name, path string) outcome {
+	switch info, err := os.Stat(path); {
+	case err != nil:
+		return outcome{} // who opens it says why it cannot be
+	case info.IsDir():
+		return failed("%s is a folder; use list.", name)
+	case !info.Mode().IsRegular():
+		return failed("%s is no file but a pipe or a device; use bash.", name)
+	}
+	return outcome{}
+}
+
+// shownLines gives lines of a text, numbered from 1, within bounds.
+func shownLines(in *bufio.Reader, first, limit int) outcome {
+	var out strings.Builder
+	for number := 1; ; number++ {
+		line, err := boundedLine(in)
+		if line == "" && err != nil {
+			if number <= first && number > 1 {
+				return failed("The file has only %d lines.", number-1)
+			}
+			return outcome{text: out.String()}
+		}
+		if number < first {
+			continue
+		}
+		if number >= first+limit || out.Len()+len(line) > maxReadBytes {
+			fmt.Fprintf(&out, "(there is more, from line %d on)", number)
+			return outcome{text: out.String(), truncated: true}
+		}
+		out.WriteString(line)
+	}
+}
+
+// boundedLine reads a line, of which it gives the beginning where it is long.
+func boundedLine(in *bufio.Reader) (string, error) {
+	var line []byte
+	for {
+		piece, err := in.ReadSlice('\n')
+		if room := maxLineShown - len(line); room > 0 {
+			line = append(line, piece[:min(room, len(piece))]...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		if len(line) == maxLineShown && line[maxLineShown-1] != '\n' {
+			line = append(line, "… (the line goes on)\n"...)
+		}
+		return string(line), err
+	}
+}
+
+func (b *toolbox) write() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "write",
+			Description: "Writes a file, over what it held. Folders that are missing are made.",
+			Schema: object(2,
+				[3]string{"path", "string", "of the file"},
+				[3]string{"content", "string", "all that it will hold"}),
+		},
+		run: reading(func(_ context.Context, in struct{ Path, Content string }) outcome {
+			name := b.path(in.Path)
+			if o := plainFile(in.Path, name); o.failed {
+				return o
+			}
+			if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+				return failed("%v", err)
+			}
+			if err := os.WriteFile(name, []byte(in.Content), 0o644); err != nil {
+				return failed("%v", err)
+			}
+			return outcome{text: fmt.Sprintf("Wrote %d bytes to %s.", len(in.Content), in.Path)}
+		}),
+	}
+}
+
+func (b *toolbox) edit() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "edit",
+			Description: "Replaces a text in a file by another. The old text must stand in the file exactly as given, and once.",
+			Schema: object(3,
+				[3]string{"path", "string", "of the file"},
+				[3]string{"old", "string", "the text to replace, with enough around it to be there only once"},
+				[3]string{"new", "string", "what to put there"},
+				[3]string{"all", "boolean", "replace it wherever it stands"}),
+		},
+		run: reading(func(_ context.Context, in struct {
+			Path, Old, New string
+			All            bool
+		},
+		) outcome {
+			return b.replace(in.Path, in.Old, in.New, in.All)
+		}),
+	}
+}
+
+func (b *toolbox) replace(name, old, with string, all bool) outcome {
+	if old == "" {
+		return failed("The old text is empty; use write for a new file.")
+	}
+	if o := plainFile(name, b.path(name)); o.failed {
+		return o
+	}
+	f, err := os.OpenFile(b.path(name), os.O_RDWR, 0)
+	if err != nil {
+		return failed("%v", err)
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxEdited+1))
+	switch n := bytes.Count(content, []byte(old)); {
+	case err != nil:
+		return failed("%v", err)
+	case len(content) > maxEdited:
+		return failed("%s is too large to edit; use bash.", name)
+	case n == 0:
+		return failed("The old text does not stand in %s. Read the file again.", name)
+	case n > 1 && !all:
+		return failed("The old text stands in %s %d times. Give more of what is around it, or set all.", name, n)
+	default:
+		content = bytes.ReplaceAll(content, []byte(old), []byte(with))
+		if _, err = f.WriteAt(content, 0); err == nil {
+			err = f.Truncate(int64(len(content)))
+		}
+		if err != nil {
+			return failed("%v", err)
+		}
+		return outcome{text: fmt.Sprintf("Replaced %d of it in %s.", n, name)}
+	}
+}

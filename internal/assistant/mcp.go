@@ -1,0 +1,224 @@
+package assistant
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/model"
+)
+
+const (
+	connectTime = 20 * time.Second // that a server has to connect and list its tools
+	partingTime = 300 * time.Millisecond
+	maxToolName = 64 // as providers bound them
+	maxTools    = 512
+)
+
+// connect connects to the servers, all at once, and adds their tools. A server
+// that cannot be connected to is told of, and the work goes on without it.
+func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out *voice) (disconnect func()) {
+	connected := make([]*server, len(servers))
+	var wg sync.WaitGroup
+	for i, c := range servers {
+		wg.Go(func() {
+			s, err := connect(ctx, c, b.dir)
+			if err != nil {
+				out.notice("mcp", fmt.Sprintf("The MCP server '%s' is not there, and its tools neither: %v.", c.Name, err))
+				return
+			}
+			connected[i] = s
+		})
+	}
+	wg.Wait()
+	for _, s := range connected {
+		if s != nil {
+			b.adopt(s)
+		}
+	}
+	return func() {
+		var wg sync.WaitGroup
+		for _, s := range connected {
+			if s != nil {
+				wg.Go(func() { _ = s.session.Close() }) // it ends with us in any case
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// server is a connection, and the tools at its other end.
+type server struct {
+	name    string
+	session *mcp.ClientSession
+	tools   []*mcp.Tool
+}
+
+func connect(ctx context.Context, c protocol.MCPServer, dir string) (*server, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectTime)
+	defer cancel()
+	client := mcp.NewClient(&mcp.Implementation{Name: "stint-assistant", Version: "1"}, nil)
+	transport, said := transportOf(c, dir)
+	session, err := client.Connect(ctx, transport, nil)
+	if err != nil {
+		return nil, withWords(err, said)
+	}
+	s := &server{name: c.Name, session: session}
+	for t, err := range session.Tools(ctx, nil) {
+		if err != nil {
+			_ = session.Close() // the first error tells more
+			return nil, withWords(err, said)
+		}
+		if len(s.tools) == maxTools {
+			break
+		}
+		s.tools = append(s.tools, t)
+	}
+	return s, nil
+}
+
+func transportOf(c protocol.MCPServer, dir string) (mcp.Transport, *ends) {
+	if c.URL != "" {
+		return &mcp.StreamableClientTransport{
+			Endpoint: c.URL, MaxRetries: 2, DisableStandaloneSSE: true,
+			HTTPClient: &http.Client{Transport: headed(c.Headers)},
+		}, nil
+	}
+	said := &ends{}
+	cmd := exec.Command(c.Command[0], c.Command[1:]...)
+	cmd.Dir, cmd.Stderr, cmd.Env = dir, said, os.Environ()
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		cmd.Env = append(cmd.Env, name+"="+c.Env[name])
+	}
+	return &mcp.CommandTransport{Command: cmd, TerminateDuration: partingTime}, said
+}
+
+// withWords adds what a server's program complained of to an error.
+func withWords(err error, said *ends) error {
+	if said == nil {
+		return err
+	}
+	text, _ := said.text()
+	if text = strings.TrimSpace(text); text == "" {
+		return err
+	}
+	if len(text) > 500 {
+		text = strings.ToValidUTF8(text[len(text)-500:], "")
+	}
+	return fmt.Errorf("%w; it said: %s", err, text)
+}
+
+// headed adds headers to each request.
+type headed map[string]string
+
+func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx := r.Context()
+	if r.Method == http.MethodDelete { // of a session that is over: not worth waiting for
+		limited, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		ctx = limited
+	}
+	r = r.Clone(ctx)
+	for name, value := range h {
+		r.Header.Set(name, value)
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// adopt adds a server's tools.
+func (b *toolbox) adopt(s *server) {
+	for _, t := range s.tools {
+		schema, err := json.Marshal(t.InputSchema)
+		if err != nil || string(schema) == "null" {
+			schema = object(0)
+		}
+		name, session := b.free(toolName(s.name, t.Name)), s.session
+		b.tools = append(b.tools, tool{
+			Tool: model.Tool{Name: name, Description: t.Description, Schema: schema},
+			run: func(ctx context.Context, input json.RawMessage) outcome {
+				return call(ctx, session, t.Name, input)
+			},
+		})
+	}
+}
+
+// toolName is a tool's name as providers take it.
+func toolName(server, name string) string {
+	full := "mcp__" + server + "__" + name
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
+			return r
+		}
+		return '_'
+	}, full)
+	if len(plain) <= maxToolName {
+		return plain
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(full)) // it never fails
+	return fmt.Sprintf("%s_%08x", plain[:maxToolName-9], h.Sum32())
+}
+
+// free is the name, or one like it that no tool has.
+func (b *toolbox) free(name string) string {
+	taken := func(n string) bool {
+		return slices.ContainsFunc(b.tools, func(t tool) bool { return t.Name == n })
+	}
+	for i := 2; taken(name); i++ {
+		end := fmt.Sprintf("_%d", i)
+		name = name[:min(len(name), maxToolName-len(end))] + end
+	}
+	return name
+}
+
+func call(ctx context.Context, session *mcp.ClientSession, name string, input json.RawMessage) outcome {
+	result, err := session.CallTool(ctx, &mcp.CallToolParams{Name: name, Arguments: input})
+	if err != nil {
+		if errors.Is(err, mcp.ErrConnectionClosed) {
+			return failed("The MCP server has gone away.")
+		}
+		return failed("%v", err)
+	}
+	return outcome{text: contentText(result), failed: result.IsError}
+}
+
+// contentText is what a tool gave, as far as it is text.
+func contentText(result *mcp.CallToolResult) string {
+	var parts []string
+	for _, c := range result.Content {
+		switch c := c.(type) {
+		case *mcp.TextContent:
+			parts = append(parts, c.Text)
+		case *mcp.ImageContent:
+			parts = append(parts, fmt.Sprintf("(an image, %s, %d bytes)", c.MIMEType, len(c.Data)))
+		case *mcp.AudioContent:
+			parts = append(parts, fmt.Sprintf("(sound, %s, %d bytes)", c.MIMEType, len(c.Data)))
+		case *mcp.ResourceLink:
+			parts = append(parts, "("+c.URI+")")
+		case *mcp.EmbeddedResource:
+			if c.Resource != nil {
+				parts = append(parts, c.Resource.Text)
+			}
+		}
+	}
+	if len(parts) == 0 && result.StructuredContent != nil {
+		raw, err := json.Marshal(result.StructuredContent)
+		if err == nil {
+			return string(raw)
+		}
+	}
+	return strings.Join(parts, "\n")
+}

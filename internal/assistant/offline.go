@@ -1,0 +1,231 @@
+package assistant
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/model"
+)
+
+const (
+	reportName   = "REPORT.md"
+	maxReported  = 500      // files that the report names
+	maxVisited   = 50_000   // files that it counts
+	maxCountable = 16 << 20 // bytes of a file whose lines it counts
+)
+
+// offline answers without a model: it does what the lines of a prompt say, one
+// after the other, or reports what files there are. It is deterministic, and
+// knows nothing but what it is asked with.
+type offline struct{ c *protocol.Config }
+
+// offlineNotice says what to expect: all of it in a conversation's first run.
+func offlineNotice(again bool) string {
+	const notice = "Offline: no model is configured, so nothing thinks here."
+	if again {
+		return notice
+	}
+	return notice + " Lines of the prompt that begin with 'run:', 'write FILE:' or 'read' are done; without any, the files are listed in REPORT.md. Set 'provider' and 'model' in the agent's definition for an assistant with a model."
+}
+
+// step is a tool's use that the plan has next.
+type step struct {
+	name  string
+	input map[string]any
+}
+
+// Ask gives the next step that is left of the newest prompt, or the last word.
+func (o *offline) Ask(ctx context.Context, r model.Request, on func(model.Event)) (model.Answer, error) {
+	prompts, done, failures := course(r.Messages)
+	prompt := prompts[len(prompts)-1]
+	steps := planOf(prompt)
+	said := len(steps)
+	if said == 0 {
+		var err error
+		if steps, err = o.inventory(ctx, prompts, done); err != nil {
+			return model.Answer{}, err
+		}
+	}
+	if done < len(steps) {
+		s := steps[done]
+		input, err := json.Marshal(s.input)
+		if err != nil {
+			return model.Answer{}, fmt.Errorf("plan a step: %w", err)
+		}
+		return model.Answer{Stop: model.StopTools, Parts: []model.Part{{Kind: model.ToolUse, Name: s.name, Input: input}}}, nil
+	}
+	text := fmt.Sprintf("Wrote what files there are to %s. No model is configured, so nothing more was done with the prompt.", reportName)
+	if said > 0 {
+		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-failures, said)
+	}
+	on(model.Event{Kind: model.Text, Text: text})
+	return model.Answer{Stop: model.StopEnd, Parts: []model.Part{{Kind: model.Text, Text: text}}}, nil
+}
+
+// course tells what was asked so far, and how many steps of the newest prompt
+// were done, and how many of them failed.
+func course(messages []model.Message) (prompts []string, done, failures int) {
+	for _, m := range messages {
+		for _, p := range m.Parts {
+			switch {
+			case p.Kind == model.ToolResult:
+				done++
+				last := p.Text[strings.LastIndexByte(p.Text, '\n')+1:]
+				if p.Failed || p.Name == "bash" && strings.HasPrefix(last, "(exit code ") {
+					failures++
+				}
+			case p.Kind == model.Text && m.Role == model.User:
+				prompts, done, failures = append(prompts, p.Text), 0, 0
+			}
+		}
+	}
+	if len(prompts) == 0 {
+		prompts = []string{""}
+	}
+	return prompts, done, failures
+}
+
+// planOf reads the steps out of a prompt; none where no line is one.
+func planOf(prompt string) (steps []step) {
+	for line := range strings.Lines(prompt) {
+		line = strings.TrimSpace(line)
+		if command, ok := strings.CutPrefix(line, "run:"); ok && strings.TrimSpace(command) != "" {
+			steps = append(steps, step{"bash", map[string]any{"command": strings.TrimSpace(command)}})
+			continue
+		}
+		if rest, ok := strings.CutPrefix(line, "write "); ok {
+			// Prose may begin with the word, too: a file's name is one word.
+			if name, text, ok := strings.Cut(rest, ":"); ok && len(strings.Fields(name)) == 1 {
+				steps = append(steps, step{"write", map[string]any{"path": strings.TrimSpace(name), "content": strings.TrimPrefix(text, " ") + "\n"}})
+			}
+			continue
+		}
+		if name, ok := strings.CutPrefix(line, "read "); ok && len(strings.Fields(name)) == 1 {
+			steps = append(steps, step{"read", map[string]any{"path": strings.Trim(name, `"'`+"` :")}})
+		}
+	}
+	return steps
+}
+
+// inventory is the plan where the prompt says none: look into each folder, then
+// write the report. What it says is looked up when it is its turn.
+func (o *offline) inventory(ctx context.Context, prompts []string, done int) ([]step, error) {
+	steps := []step{{"list", map[string]any{"path": o.c.WorkDir, "depth": 3}}}
+	for _, v := range o.c.Volumes {
+		steps = append(steps, step{"list", map[string]any{"path": v.Path, "depth": 3}})
+	}
+	if done < len(steps) {
+		return append(steps, step{}), nil
+	}
+	report, err := o.report(ctx, prompts)
+	if err != nil {
+		return nil, err
+	}
+	return append(steps, step{"write", map[string]any{"path": reportName, "content": report}}), nil
+}
+
+func (o *offline) report(ctx context.Context, prompts []string) (string, error) {
+	var b strings.Builder
+	b.WriteString("# Report\n\nWritten offline: no model is configured, so this tells what is there and nothing more.\n\n## Prompt\n\n")
+	b.WriteString(quoted(prompts[len(prompts)-1]))
+	if before := prompts[:len(prompts)-1]; len(before) > 0 {
+		b.WriteString("\n## Prompts before\n\n")
+		for i, p := range before {
+			fmt.Fprintf(&b, "%d. %s\n", i+1, strings.ReplaceAll(strings.TrimSpace(p), "\n", "\n   "))
+		}
+	}
+	if err := folderReport(ctx, &b, "Workspace", o.c.WorkDir); err != nil {
+		return "", err
+	}
+	for _, v := range o.c.Volumes {
+		if err := folderReport(ctx, &b, "Volume "+v.Name, v.Path); err != nil {
+			return "", err
+		}
+	}
+	return b.String(), nil
+}
+
+func quoted(text string) string {
+	return "> " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n> ") + "\n"
+}
+
+// folderReport tells the files of a folder, with sizes and counts of lines, but
+// for the report itself.
+func folderReport(ctx context.Context, b *strings.Builder, title, root string) error {
+	var rows strings.Builder
+	var files, bytes int64
+	err := filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil || !e.Type().IsRegular() || name == filepath.Join(root, reportName):
+			return nil // what cannot be read is not told of
+		case files == maxVisited:
+			return errEnough
+		}
+		info, err := e.Info()
+		if err != nil {
+			return nil
+		}
+		files++
+		bytes += info.Size()
+		if files <= maxReported {
+			rel, _ := filepath.Rel(root, name) // it lies below
+			fmt.Fprintf(&rows, "| %s | %d | %s |\n", strings.ReplaceAll(rel, "|", `\|`), info.Size(), countLines(name, info.Size()))
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return err
+	}
+	fmt.Fprintf(b, "\n## %s (%s)\n\n%s, %s.\n", title, root, counted(files, "file"), counted(bytes, "byte"))
+	if rows.Len() > 0 {
+		b.WriteString("\n| File | Bytes | Lines |\n| --- | ---: | ---: |\n" + rows.String())
+	}
+	if files > maxReported {
+		fmt.Fprintf(b, "\nThe first %d are listed.\n", maxReported)
+	}
+	if err != nil {
+		fmt.Fprintf(b, "\nThere are more than %d; the rest was not counted.\n", maxVisited)
+	}
+	return nil
+}
+
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// countLines counts the lines of a text; it is "–" for what is none, or too
+// long.
+func countLines(name string, size int64) string {
+	const none = "–"
+	if size > maxCountable {
+		return none
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return none
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxCountable))
+	if err != nil || bytes.IndexByte(content, 0) >= 0 {
+		return none
+	}
+	n := bytes.Count(content, []byte("\n"))
+	if len(content) > 0 && content[len(content)-1] != '\n' {
+		n++
+	}
+	return fmt.Sprint(n)
+}

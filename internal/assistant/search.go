@@ -1,0 +1,189 @@
+package assistant
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/model"
+)
+
+const (
+	maxListed   = 1000     // entries that list gives
+	maxDepth    = 10       // folders below each other that it goes into
+	maxMatches  = 200      // lines that search gives
+	maxSearched = 8 << 20  // bytes of a file that is searched
+	maxShown    = 300      // bytes of a line that search shows
+	maxFound    = 30 << 10 // bytes that search gives
+)
+
+// errEnough ends a walk.
+var errEnough = errors.New("enough")
+
+func (b *toolbox) listing() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "list",
+			Description: "Lists a folder: folders with a slash behind their names, files with their sizes in bytes; 1000 entries at most.",
+			Schema: object(0,
+				[3]string{"path", "string", "of the folder; the working directory unless told"},
+				[3]string{"depth", "integer", "how many folders below each other to go into; 1 unless told, 10 at most"}),
+		},
+		run: reading(func(ctx context.Context, in struct {
+			Path  string
+			Depth int
+		},
+		) outcome {
+			return listFolder(ctx, b.path(in.Path), min(max(in.Depth, 1), maxDepth))
+		}),
+	}
+}
+
+func listFolder(ctx context.Context, root string, depth int) outcome {
+	var o outcome
+	var out strings.Builder
+	count := 0
+	err := filepath.WalkDir(root, func(name string, e fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if name == root {
+			return err
+		}
+		if count == maxListed {
+			o.truncated = true
+			return errEnough
+		}
+		count++
+		rel, _ := filepath.Rel(root, name) // it lies below
+		out.WriteString(rel + sizeOf(e) + "\n")
+		if e.IsDir() && (err != nil || strings.Count(rel, "/")+1 >= depth) {
+			return fs.SkipDir
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return failed("%v", err)
+	}
+	if o.truncated {
+		fmt.Fprintf(&out, "(there is more than %d entries)", maxListed)
+	}
+	if o.text = out.String(); o.text == "" {
+		o.text = "(empty)"
+	}
+	return o
+}
+
+func sizeOf(e fs.DirEntry) string {
+	switch info, err := e.Info(); {
+	case e.IsDir():
+		return "/"
+	case err != nil:
+		return ""
+	case e.Type()&fs.ModeSymlink != 0:
+		return "  (link)"
+	default:
+		return fmt.Sprintf("  %d", info.Size())
+	}
+}
+
+func (b *toolbox) search() tool {
+	return tool{
+		Tool: model.Tool{
+			Name:        "search",
+			Description: "Searches the lines of text files for a regular expression (RE2) and gives file, line number and line; 200 lines at most. Folders named .git and node_modules are left out.",
+			Schema: object(1,
+				[3]string{"pattern", "string", "a regular expression; (?i) at its beginning ignores case"},
+				[3]string{"path", "string", "of a folder or file; the working directory unless told"},
+				[3]string{"glob", "string", "only files whose name is like this, such as *.go"}),
+		},
+		run: reading(func(ctx context.Context, in struct{ Pattern, Path, Glob string }) outcome {
+			re, err := regexp.Compile(in.Pattern)
+			if err != nil {
+				return failed("The pattern is no regular expression: %v.", err)
+			}
+			if _, err := filepath.Match(in.Glob, ""); err != nil {
+				return failed("The glob cannot be read: %v.", err)
+			}
+			s := &searching{re: re, glob: in.Glob, root: b.path(in.Path)}
+			return s.walk(ctx)
+		}),
+	}
+}
+
+type searching struct {
+	re      *regexp.Regexp
+	glob    string
+	root    string
+	out     strings.Builder
+	matches int
+}
+
+func (s *searching) walk(ctx context.Context) outcome {
+	err := filepath.WalkDir(s.root, func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil && name == s.root:
+			return err
+		case err != nil:
+			return nil // what cannot be read is not searched
+		case e.IsDir() && name != s.root && (e.Name() == ".git" || e.Name() == "node_modules"):
+			return fs.SkipDir
+		case !e.Type().IsRegular():
+			return nil
+		}
+		if s.glob != "" {
+			if ok, _ := filepath.Match(s.glob, e.Name()); !ok { // it was tried before
+				return nil
+			}
+		}
+		return s.file(name)
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return outcome{text: s.out.String() + "(there is more)", truncated: true}
+	case err != nil:
+		return failed("%v", err)
+	case s.matches == 0:
+		return outcome{text: "(no match)"}
+	}
+	return outcome{text: s.out.String()}
+}
+
+// file searches one file; one that is no text, or cannot be read, has nothing.
+func (s *searching) file(name string) error {
+	info, err := os.Stat(name)
+	if err != nil || info.Size() > maxSearched {
+		return nil
+	}
+	content, err := os.ReadFile(name)
+	if err != nil || bytes.IndexByte(content[:min(1024, len(content))], 0) >= 0 {
+		return nil
+	}
+	shown, _ := filepath.Rel(s.root, name) // it lies below
+	if shown == "." {
+		shown = filepath.Base(name)
+	}
+	in := bufio.NewScanner(bytes.NewReader(content))
+	in.Buffer(nil, maxSearched+1)
+	for number := 1; in.Scan(); number++ {
+		if !s.re.Match(in.Bytes()) {
+			continue
+		}
+		if s.matches == maxMatches || s.out.Len() > maxFound {
+			return errEnough
+		}
+		s.matches++
+		line := in.Bytes()
+		fmt.Fprintf(&s.out, "%s:%d: %s\n", shown, number, line[:min(len(line), maxShown)])
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package assistant
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/model"
+)
+
+// voice writes lines, each at once. It is for any number of goroutines.
+type voice struct {
+	mu  sync.Mutex // guards the writing of one line
+	enc *json.Encoder
+}
+
+func newVoice(w io.Writer) *voice {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return &voice{enc: enc}
+}
+
+// say writes a line. Nobody is there to be told where that fails.
+func (v *voice) say(l protocol.Line) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	_ = v.enc.Encode(l)
+}
+
+func (v *voice) notice(code, text string) {
+	v.say(protocol.Line{Type: protocol.LineNotice, Code: code, Text: text})
+}
+
+// relay tells of one answer while it comes: each run of text or of reasoning is
+// a message.
+type relay struct {
+	out    *voice
+	prefix string
+	count  int
+	kind   stint.ItemKind // of the open message; empty where none is
+	void   bool           // something was told since the request was sent
+}
+
+func (r *relay) event(e model.Event) {
+	if e.Retry != nil {
+		r.retry(e.Retry)
+		return
+	}
+	kind := stint.ItemMessage
+	if e.Kind == model.Reasoning {
+		kind = stint.ItemReasoning
+	}
+	if kind != r.kind {
+		r.close()
+		r.kind = kind
+		r.count++
+	}
+	r.void = true
+	r.out.say(protocol.Line{Type: protocol.LineDelta, Kind: kind, ID: r.id(), Text: e.Text})
+}
+
+func (r *relay) id() string { return fmt.Sprintf("%s_%d", r.prefix, r.count) }
+
+// close ends the open message.
+func (r *relay) close() {
+	if r.kind != "" {
+		r.out.say(protocol.Line{Type: protocol.LineDone, Kind: r.kind, ID: r.id()})
+		r.kind = ""
+	}
+}
+
+func (r *relay) retry(t *model.Retry) {
+	r.close()
+	cause := strings.TrimSuffix(t.Cause.Error(), ".")
+	text := fmt.Sprintf("The model's endpoint failed (%s); try %d of %d follows.", cause, t.Try+1, t.Of)
+	if r.void {
+		text = fmt.Sprintf("The answer broke off (%s) and is asked for again, try %d of %d; what was said of it so far does not count.", cause, t.Try+1, t.Of)
+	}
+	r.void = false
+	r.out.notice("api_retry", text)
+}

@@ -1,0 +1,242 @@
+package assistant_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/assistant"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+)
+
+// TestMain makes the test's own program the assistant, or a server of tools.
+func TestMain(m *testing.M) {
+	switch os.Getenv("ASSISTANT_TEST") {
+	case "assistant":
+		os.Exit(assistant.Main(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	case "mcp":
+		serveTools()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+// world is a sandbox's folders and a configuration.
+type world struct {
+	protocol.Config
+	t *testing.T
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	dir := t.TempDir()
+	w := &world{t: t, Config: protocol.Config{
+		Provider: "offline", Model: "m-1", WorkDir: filepath.Join(dir, "work"), NewID: "c-1", Tries: 1,
+		Session: filepath.Join(dir, "home", protocol.SessionDir, protocol.SessionFile),
+	}}
+	if err := os.Mkdir(w.WorkDir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// config writes the configuration and returns its path.
+func (w *world) config() string {
+	w.t.Helper()
+	b, err := json.Marshal(w.Config)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	path := filepath.Join(filepath.Dir(w.WorkDir), "config.json")
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// run works on a prompt and returns what was said.
+func (w *world) run(prompt string) (lines []protocol.Line, code int) {
+	w.t.Helper()
+	var out, errs bytes.Buffer
+	code = assistant.Main(w.t.Context(), []string{w.config()}, strings.NewReader(promptLine(prompt)), &out, &errs)
+	if errs.Len() > 0 {
+		w.t.Errorf("on standard error: %s", errs.String())
+	}
+	return parsed(w.t, &out), code
+}
+
+func promptLine(text string) string {
+	b, _ := json.Marshal(protocol.Input{Type: protocol.InputPrompt, Text: text})
+	return string(b) + "\n"
+}
+
+func parsed(t *testing.T, r io.Reader) (lines []protocol.Line) {
+	t.Helper()
+	for in := bufio.NewReader(r); ; {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			var l protocol.Line
+			if err := json.Unmarshal(line, &l); err != nil {
+				t.Fatalf("a line is no JSON: %s", line)
+			}
+			lines = append(lines, l)
+		}
+		if err != nil {
+			return lines
+		}
+	}
+}
+
+func (w *world) file(name string) string {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.WorkDir, name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(b)
+}
+
+func (w *world) write(name, content string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// start starts the assistant as a process of its own.
+func (w *world) start(prompt string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout *bufio.Reader) {
+	w.t.Helper()
+	cmd = exec.CommandContext(w.t.Context(), os.Args[0], w.config())
+	cmd.Env = append(os.Environ(), "ASSISTANT_TEST=assistant")
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := io.WriteString(stdin, promptLine(prompt)); err != nil {
+		w.t.Fatal(err)
+	}
+	return cmd, stdin, bufio.NewReader(pipe)
+}
+
+func last(lines []protocol.Line) protocol.Line {
+	if len(lines) == 0 {
+		return protocol.Line{}
+	}
+	return lines[len(lines)-1]
+}
+
+// of gives the lines of a type.
+func of(lines []protocol.Line, kind string) (out []protocol.Line) {
+	for _, l := range lines {
+		if l.Type == kind {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+func codes(lines []protocol.Line) (out []string) {
+	for _, l := range of(lines, protocol.LineNotice) {
+		out = append(out, l.Code)
+	}
+	return out
+}
+
+// brain is a server of Chat Completions that gives the answers of a list. It
+// tells the usage of the request's own length, as one that counts would.
+type brain struct {
+	mu       sync.Mutex // guards the rest
+	answers  []string   // a message, a status and a body, or what is said before it breaks off
+	requests []string
+	url      string
+}
+
+func newBrain(t *testing.T, answers ...string) *brain {
+	t.Helper()
+	b := &brain{answers: answers}
+	s := httptest.NewServer(b)
+	t.Cleanup(s.Close)
+	b.url = s.URL + "/v1"
+	return b
+}
+
+func (b *brain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.requests = append(b.requests, string(body))
+	if len(b.answers) == 0 {
+		http.Error(w, `{"error":{"message":"the list has ended"}}`, http.StatusTeapot)
+		return
+	}
+	next := b.answers[0]
+	b.answers = b.answers[1:]
+	if code, message, ok := strings.Cut(next, "|"); ok && len(code) == 3 {
+		if code == "cut" {
+			_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":%q}}]}\n\n", message)
+			return
+		}
+		status, _ := strconv.Atoi(code)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, message)
+		return
+	}
+	_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s,\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":10}}\n\n", next, len(body)/4)
+}
+
+func (b *brain) asked(i int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i >= len(b.requests) {
+		return ""
+	}
+	return b.requests[i]
+}
+
+func says(text string) string {
+	b, _ := json.Marshal(map[string]string{"content": text})
+	return string(b)
+}
+
+// calls is an answer that uses tools; each is a name and its input.
+func calls(uses ...[2]string) string {
+	type function struct {
+		Name      string `json:"name"`
+		Arguments string `json:"arguments"`
+	}
+	type use struct {
+		ID       string   `json:"id"`
+		Function function `json:"function"`
+	}
+	var out []use
+	for _, u := range uses {
+		out = append(out, use{Function: function{u[0], u[1]}}) // without IDs, as some servers do
+	}
+	b, _ := json.Marshal(map[string]any{"tool_calls": out})
+	return string(b)
+}
+
+func (w *world) thinksWith(b *brain) { w.Provider, w.URL, w.Key = "openai-chat", b.url, "k" }

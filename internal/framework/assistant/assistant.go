@@ -1,0 +1,101 @@
+// Package assistant answers: how is our own agent driven?
+//
+// Its program is Stint's own, started under a verb; package protocol has what is
+// said to it and what it says.
+package assistant
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework"
+)
+
+// configFile is the name of the assistant's configuration among the files of
+// the run.
+const configFile = "assistant.json"
+
+// Assistant drives the agent that is part of Stint.
+type Assistant struct{}
+
+// Info describes it. It needs nothing installed.
+func (Assistant) Info() framework.Info {
+	return framework.Info{Name: "assistant", Capabilities: stint.Capabilities{
+		Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true,
+	}}
+}
+
+// Check refuses a provider without a model, and a structured result where no
+// model could give one.
+func (Assistant) Check(d *stint.Definition) error {
+	switch {
+	case d.ModelURL() != "" && d.Model == "":
+		return stint.MissingParam("model", "'model' is required: the assistant asks the provider for a model by its name.")
+	case d.ModelURL() == "" && d.Schema() != nil:
+		return stint.InvalidParam("output.schema", "Without a model the assistant gives no structured result. Set 'provider' and 'model', or leave out 'output.schema'.")
+	}
+	return nil
+}
+
+// Prepare starts our own program with a file that says what it is.
+func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
+	config, err := json.Marshal(configOf(in))
+	if err != nil {
+		return framework.Plan{}, fmt.Errorf("write the assistant's configuration: %w", err)
+	}
+	prompt, err := json.Marshal(protocol.Input{Type: protocol.InputPrompt, Text: promptOf(in)})
+	if err != nil {
+		return framework.Plan{}, fmt.Errorf("write the assistant's prompt: %w", err)
+	}
+	file := path.Join(in.RunDir, configFile)
+	return framework.Plan{
+		Argv:  []string{in.Self, protocol.Verb, file},
+		Files: []framework.File{{Path: file, Content: config}},
+		Stdin: append(prompt, '\n'), Open: true, Protocol: true,
+		State: framework.State{Keep: []string{protocol.SessionDir}, Check: checkSession},
+	}, nil
+}
+
+// NewDecoder reads what the assistant says.
+func (Assistant) NewDecoder(framework.Input) framework.Decoder {
+	return &decoder{open: map[string]string{}}
+}
+
+func promptOf(in framework.Input) string {
+	if in.Schema == nil {
+		return in.Prompt
+	}
+	return in.Prompt + framework.SchemaPrompt(in.Schema)
+}
+
+func configOf(in framework.Input) protocol.Config {
+	d := in.Definition
+	c := protocol.Config{
+		Provider: stint.ProviderOffline, Model: d.Model, Instructions: d.Instructions,
+		Session: path.Join(in.Home, protocol.SessionDir, protocol.SessionFile), NewID: in.NewID,
+		WorkDir: in.WorkDir, MaxTurns: in.Limits.MaxTurns, Schema: in.Schema,
+	}
+	if in.Resume != nil {
+		c.Resume = in.Resume.ID
+	}
+	if in.Model != nil {
+		c.Provider, c.URL, c.Key = in.Model.Type, in.Model.URL, in.Model.Key
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
+		v := d.Volumes[name]
+		at := v.Path
+		if at == "" {
+			at = "/volumes/" + name
+		}
+		c.Volumes = append(c.Volumes, protocol.Volume{Name: name, Path: at, Writable: v.Writable})
+	}
+	for _, m := range in.MCP {
+		c.MCP = append(c.MCP, protocol.MCPServer(m))
+	}
+	return c
+}

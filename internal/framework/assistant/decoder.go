@@ -1,0 +1,138 @@
+package assistant
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/transcript"
+)
+
+type decoder struct {
+	out     framework.Lines
+	errors  framework.Lines
+	open    map[string]string // the end of each open message, by kind and ID
+	session string
+	last    *protocol.Line // of type end
+}
+
+func (d *decoder) Write(stream string, p []byte) (s framework.Step) {
+	d.lines(stream).Write(p, func(line []byte, cut bool) { s.Join(d.line(stream, line, cut)) })
+	return s
+}
+
+func (d *decoder) Flush(stream string) (s framework.Step) {
+	d.lines(stream).Flush(func(line []byte, cut bool) { s.Join(d.line(stream, line, cut)) })
+	return s
+}
+
+func (d *decoder) lines(stream string) *framework.Lines {
+	if stream == framework.Stderr {
+		return &d.errors
+	}
+	return &d.out
+}
+
+func (d *decoder) line(stream string, text []byte, cut bool) framework.Step {
+	var l protocol.Line
+	if stream != framework.Stdout || cut || json.Unmarshal(text, &l) != nil || l.Type == "" {
+		return framework.Step{Events: framework.Pieces(stream, append(bytes.Clone(text), '\n'))}
+	}
+	s := d.step(&l)
+	if l.Type != protocol.LineDelta && l.Type != protocol.LineDone {
+		s.Native = []framework.Native{{Type: l.Type, Line: string(text)}}
+	}
+	return s
+}
+
+func (d *decoder) step(l *protocol.Line) (s framework.Step) {
+	switch l.Type {
+	case protocol.LineStarted:
+		d.session = l.Session
+	case protocol.LineDelta:
+		d.delta(&s, l)
+	case protocol.LineDone:
+		d.done(&s, l)
+	case protocol.LineCall, protocol.LineResult:
+		if l.Tool == nil {
+			return s
+		}
+		if l.Type == protocol.LineCall {
+			s.Events = append(s.Events, transcript.Call(*l.Tool))
+		} else {
+			s.Events = append(s.Events, transcript.Result(*l.Tool, l.Text))
+		}
+	case protocol.LineNotice:
+		s.Events = append(s.Events, transcript.Notice(l.Code, l.Text))
+	case protocol.LineUsage:
+		s.Usage, s.Turns = l.Usage, l.Turns
+	case protocol.LineEnd:
+		d.last = l
+		s.Ended, s.Hangup = true, true
+	}
+	return s
+}
+
+func (d *decoder) delta(s *framework.Step, l *protocol.Line) {
+	if l.Text == "" || !said(l.Kind) {
+		return
+	}
+	s.Events = append(s.Events, transcript.Delta(l.Kind, l.ID, l.Text))
+	d.open[string(l.Kind)+l.ID] = l.Text[len(l.Text)-1:]
+}
+
+func (d *decoder) done(s *framework.Step, l *protocol.Line) {
+	if !said(l.Kind) {
+		return
+	}
+	if end, ok := transcript.EndDelta(l.Kind, l.ID, d.open[string(l.Kind)+l.ID]); ok {
+		s.Events = append(s.Events, end)
+	}
+	delete(d.open, string(l.Kind)+l.ID)
+}
+
+func said(kind stint.ItemKind) bool {
+	return kind == stint.ItemMessage || kind == stint.ItemReasoning
+}
+
+func (d *decoder) Interrupt() []byte {
+	return []byte(`{"type":"` + protocol.InputInterrupt + `"}` + "\n")
+}
+
+func (d *decoder) Verdict(exitCode int) framework.Verdict {
+	switch l := d.last; {
+	case l == nil:
+		return framework.Verdict{Message: fmt.Sprintf("The assistant ended without a last word, with exit code %d.", exitCode)}
+	case l.OK:
+		return framework.Verdict{Completed: true, Final: l.Text}
+	case l.Error == "":
+		return framework.Verdict{Reason: l.Reason, Message: "The assistant ended without success.", Final: l.Text}
+	default:
+		return framework.Verdict{Reason: l.Reason, Message: l.Error, Final: l.Text}
+	}
+}
+
+func (d *decoder) Conversation() framework.Conversation {
+	if d.session == "" {
+		return framework.Conversation{}
+	}
+	return framework.Conversation{Framework: "assistant", ID: d.session}
+}
+
+// checkSession holds a kept file against what the assistant can read: lines of
+// JSON, of which the last may be torn.
+func checkSession(name string, content []byte) error {
+	if !bytes.HasSuffix([]byte(name), []byte(".jsonl")) {
+		return nil
+	}
+	lines := bytes.Split(content, []byte("\n"))
+	for i, line := range lines[:len(lines)-1] {
+		if !json.Valid(line) && (i < len(lines)-2 || len(lines[len(lines)-1]) > 0) {
+			return fmt.Errorf("line %d is no JSON", i+1)
+		}
+	}
+	return nil
+}
