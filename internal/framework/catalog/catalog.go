@@ -15,8 +15,12 @@ import (
 // all are the frameworks that this build drives, in the order in which lists
 // show them.
 var all = []framework.Framework{
-	framework.Shell{}, framework.Command{},
-	assistant.Assistant{}, claudecode.Framework{}, codex.Framework{}, acp.Framework{},
+	framework.Shell{},
+	framework.Command{},
+	assistant.Assistant{},
+	claudecode.Framework{},
+	codex.Framework{},
+	acp.Framework{},
 }
 
 // All lists the frameworks.
