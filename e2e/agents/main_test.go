@@ -33,9 +33,8 @@ type promise struct {
 	hold func(*world)
 }
 
-// promises are all of them, the long ones first.
+// promises are all of them.
 var promises = []promise{
-	{"faulty", faulty},
 	{"refused", refused},
 	{"recovers", recovers},
 	{"goes on", goesOn},
@@ -54,6 +53,13 @@ var promises = []promise{
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	h := serve(t)
+	for _, k := range kinds {
+		f := beginFaulty(h.world(t, k))
+		t.Run("faulty/"+k.name, func(t *testing.T) {
+			t.Parallel()
+			f.end(t)
+		})
+	}
 	for _, p := range promises {
 		for _, k := range kinds {
 			t.Run(p.name+"/"+k.name, func(t *testing.T) {

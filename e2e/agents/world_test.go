@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,9 +89,12 @@ type world struct {
 	model  *modeltest.Server
 }
 
+// organisations counts them, for their names.
+var organisations atomic.Int64
+
 func (h *host) world(t *testing.T, k kind) *world {
 	t.Helper()
-	org := strings.Trim(strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name())), "-")
+	org := fmt.Sprintf("org-%d", organisations.Add(1))
 	return &world{t, h, h.Login(t, org), k, modeltest.StartWith(t, modeltest.Options{Key: modelKey, Models: []string{model}})}
 }
 
