@@ -62,11 +62,12 @@ func (l *lab) spawn(args ...string) (*child, error) {
 	return c, nil
 }
 
-// environ is ours without what would configure a server, but for its database.
+// environ is ours without what would configure a server, but for its database
+// and the agents' programs.
 func (l *lab) environ() []string {
 	var env []string
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "STINT_") {
+		if name, _, _ := strings.Cut(e, "="); !strings.HasPrefix(name, "STINT_") || strings.HasSuffix(name, "_BIN") {
 			env = append(env, e)
 		}
 	}

@@ -73,6 +73,7 @@ var scenarios = []scenario{
 	{"claim", "from a creation to the worker that holds the run", 20 * time.Second, (*lab).benchClaim},
 	{"echo", "from a creation to the agent's first output", 30 * time.Second, (*lab).benchEcho},
 	{"sandbox", "starts, memory and network of sandboxes, beside other ways to isolate", 2 * time.Minute, (*lab).benchSandbox},
+	{"agents", "what runs of installed agents cost beyond the agents' own time", 3 * time.Minute, (*lab).benchAgents},
 	{"throughput", "runs from creation to end, through the sandbox", 40 * time.Second, (*lab).benchThroughput},
 	{"journal", "durable events", 40 * time.Second, (*lab).benchJournal},
 	{"stream", "from an append to the readers of many streams", 40 * time.Second, (*lab).benchStream},

@@ -9,6 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/framework/fakecli"
 	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/server"
@@ -17,8 +18,18 @@ import (
 // TestMain makes the test binary the program too: scenarios start it again.
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
+	fakecli.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "bench") {
 		os.Exit(program())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	for _, name := range []string{"STINT_CLAUDE_CODE_BIN", "STINT_CODEX_BIN"} { // the test binary is the agents, too
+		if err := os.Setenv(name, self); err != nil {
+			panic(err)
+		}
 	}
 	pgtest.Main(m)
 }
