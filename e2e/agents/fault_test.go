@@ -3,6 +3,7 @@ package agents_test
 import (
 	"net"
 	"strings"
+	"testing"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
@@ -17,9 +18,15 @@ func refused(w *world) {
 	w.failed(r, stint.ReasonExitCode, "key", "401")
 }
 
-// faulty: a model that is not there, has a fault that stays, or says nothing for
-// too long ends the run after a while.
-func faulty(w *world) {
+// faulty are runs whose model is not there, has a fault that stays, or says
+// nothing. They take their time, which is why they begin before all others.
+type faulty struct {
+	world                    *world
+	lonely, refused, waiting *stint.Run
+}
+
+func beginFaulty(w *world) *faulty {
+	w.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	installation.Check(w, err)
 	at := "http://" + l.Addr().String()
@@ -27,15 +34,24 @@ func faulty(w *world) {
 	d := w.kind.definition(w.model)["provider"].(object)
 	d["baseUrl"] = strings.Replace(d["baseUrl"].(string), onHost(w.model.URL), onHost(at), 1)
 	w.agent("lonely", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})
-	lonely := w.create(stint.NewRun{Agent: "lonely", Prompt: "Hello."})
 	w.agent("faulty", nil)
-	faulty := w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"})
-	silent := w.ended(w.create(stint.NewRun{Agent: "faulty", Prompt: "[[sleep: 120]]", Limits: &stint.Limits{IdleTimeout: "5s"}}).ID)
-	if silent.Status != stint.TimedOut || value(silent.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(silent.Error), "limits.idleTimeout") {
-		w.Errorf("the silent run is %s (%s): %s; %s", silent.Status, value(silent.StatusReason), value(silent.Error), w.story(silent.ID))
+	return &faulty{
+		w, w.create(stint.NewRun{Agent: "lonely", Prompt: "Hello."}), w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"}),
+		w.create(stint.NewRun{Agent: "faulty", Prompt: "[[sleep: 120]]", Limits: &stint.Limits{IdleTimeout: "20s"}}),
 	}
-	w.failed(faulty, stint.ReasonExitCode, "model")
-	w.failed(lonely, stint.ReasonExitCode, "reach")
+}
+
+// end demands that each was ended for what it is.
+func (f *faulty) end(t *testing.T) {
+	t.Helper()
+	w := *f.world
+	w.T = t
+	r := w.ended(f.waiting.ID)
+	if r.Status != stint.TimedOut || value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(r.Error), "limits.idleTimeout") {
+		w.Errorf("the silent run is %s (%s): %s; %s", r.Status, value(r.StatusReason), value(r.Error), w.story(r.ID))
+	}
+	w.failed(f.refused, stint.ReasonExitCode, "model")
+	w.failed(f.lonely, stint.ReasonExitCode, "reach")
 }
 
 // recovers: a fault that passes is nothing that the run fails by.

@@ -6,9 +6,11 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/framework/fakecli"
 )
 
 func TestMain(m *testing.M) {
+	fakecli.Main()
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
@@ -31,9 +33,8 @@ type promise struct {
 	hold func(*world)
 }
 
-// promises are all of them, the long ones first.
+// promises are all of them.
 var promises = []promise{
-	{"faulty", faulty},
 	{"refused", refused},
 	{"recovers", recovers},
 	{"goes on", goesOn},
@@ -50,7 +51,15 @@ var promises = []promise{
 }
 
 func TestAgents(t *testing.T) {
-	h := serve(t, "--max-depth", "1")
+	t.Parallel()
+	h := serve(t)
+	for _, k := range kinds {
+		f := beginFaulty(h.world(t, k))
+		t.Run("faulty/"+k.name, func(t *testing.T) {
+			t.Parallel()
+			f.end(t)
+		})
+	}
 	for _, p := range promises {
 		for _, k := range kinds {
 			t.Run(p.name+"/"+k.name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // search looks for keys wherever the sandbox has files, environments and
 // command lines, and keeps what it finds in a file, which nothing masks. The
 // pattern has the form of the keys but is none.
-const search = `{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; find /home /run /tmp -type f -size -9M -exec cat {} +; } 2>/dev/null > seen.txt; ` +
+const search = `{ env; cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline; find /home /run/stint /tmp -type f -size -9M -exec cat {} +; } 2>/dev/null > seen.txt; ` +
 	`grep -aoE 'sk-live-[0-9a-f]+' seen.txt | sort -u > keys.txt; tr '\0' '\n' < seen.txt | grep -ac '^[A-Z_]*=' > count.txt; cat keys.txt`
 
 // conceals: the model gets the key, and nobody else ever has it.

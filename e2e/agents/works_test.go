@@ -94,4 +94,3 @@ func (w *world) logged(r *stint.Run) {
 		w.Errorf("no line of the agent's own; %s", w.story(r.ID))
 	}
 }
-

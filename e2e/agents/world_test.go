@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,13 +63,19 @@ func onHost(at string) string { return strings.Replace(at, "127.0.0.1", stint.Ho
 // host is an installation with the agents' programs.
 type host struct{ *installation.Host }
 
-func serve(t *testing.T, flags ...string) *host {
+// serve starts a server that finds the real ones.
+func serve(t *testing.T) *host {
 	t.Helper()
-	h := &host{installation.New(t, append([]string{"--isolation", "namespace"}, flags...)...)}
-	h.Env = []string{
-		"STINT_CLAUDE_CODE_BIN=" + agentstest.Claude(t), "STINT_CODEX_BIN=" + agentstest.Codex(t),
-		"PATH=" + filepath.Join(agentstest.Folder(t), "node_modules/.bin") + ":" + os.Getenv("PATH"),
-	}
+	return serveWith(t,
+		"STINT_CLAUDE_CODE_BIN="+agentstest.Claude(t), "STINT_CODEX_BIN="+agentstest.Codex(t),
+		"PATH="+filepath.Join(agentstest.Folder(t), "node_modules/.bin")+":"+os.Getenv("PATH"))
+}
+
+// serveWith starts a server with an environment.
+func serveWith(t *testing.T, env ...string) *host {
+	t.Helper()
+	h := &host{installation.New(t, "--isolation", "namespace", "--max-depth", "1")}
+	h.Env = env
 	h.Start()
 	return h
 }
@@ -82,9 +89,12 @@ type world struct {
 	model  *modeltest.Server
 }
 
+// organisations counts them, for their names.
+var organisations atomic.Int64
+
 func (h *host) world(t *testing.T, k kind) *world {
 	t.Helper()
-	org := strings.Trim(strings.NewReplacer("/", "-", "_", "-").Replace(strings.ToLower(t.Name())), "-")
+	org := fmt.Sprintf("org-%d", organisations.Add(1))
 	return &world{t, h, h.Login(t, org), k, modeltest.StartWith(t, modeltest.Options{Key: modelKey, Models: []string{model}})}
 }
 

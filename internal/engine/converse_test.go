@@ -295,6 +295,9 @@ func TestWhatAFrameworkIsGiven(t *testing.T) {
 	if d := cmp.Diff(want, in.MCP); d != "" {
 		t.Errorf("its MCP servers (-want +got):\n%s", d)
 	}
+	if strings.Contains(env, "sesame") || !strings.Contains(env, "DOCS=stint-brokered-DOCS") {
+		t.Errorf("what is put in on the way out is in its environment: %q", env)
+	}
 	if home != "{}" || mcp != "[]" || !strings.Contains(env, "AGENT_HOME=/x") {
 		t.Errorf("it found %q and %q in %q", home, mcp, env)
 	}

@@ -123,6 +123,7 @@ func (j *job) supervise() ending {
 	stopSampling()
 	j.stdin.hangUp()
 	j.disconnect()
+	j.account() // the last call of the model counts, whether or not the agent was quicker
 	j.record.closeOutput()
 	j.record.system("info", "The agent's command ended.", map[string]any{
 		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": j.e.c.Now().Sub(begin).Milliseconds(),

@@ -1,0 +1,122 @@
+package agents_test
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// traps are ways in which agents misbehave, and what becomes of their runs.
+var traps = []struct {
+	name   string
+	run    stint.NewRun // its prompt holds the word for the trap
+	status stint.Status
+	reason stint.Reason
+	said   string // in the error, or in the result of a completed run
+	logged string // by the system
+}{
+	{name: "silent", status: stint.Failed, reason: stint.ReasonExitCode, said: "without a result (exit code 0)"},
+	{name: "crash", status: stint.Failed, reason: stint.ReasonExitCode, said: "It fell over."},
+	{name: "refused", status: stint.Failed, reason: stint.ReasonExitCode, said: "refused the key (401)"},
+	{name: "noise", status: stint.Completed, said: "Hello. user_turns=1"},
+	{name: "longline", status: stint.Completed, said: "Hello. user_turns=1"},
+	{name: "hang", status: stint.Completed, said: "Hello. user_turns=1", logged: "did not end after its last word"},
+	{name: "orphan", status: stint.Completed, said: "orphan "},
+	{name: "retry", run: stint.NewRun{Timeout: "2s"}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "time limit of 2s"},
+	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "limits.idleTimeout"},
+	{name: "deaf", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "limits.idleTimeout"},
+}
+
+func TestTraps(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	installation.Check(t, err)
+	h := serveWith(t, "STINT_CLAUDE_CODE_BIN="+self, "STINT_CODEX_BIN="+self)
+	for _, trap := range traps {
+		for _, k := range kinds[:2] {
+			t.Run(trap.name+"/"+k.name, func(t *testing.T) {
+				t.Parallel()
+				w := h.world(t, k)
+				w.fake()
+				n := trap.run
+				n.Agent, n.Prompt = "fake", "fake:"+trap.name
+				r := w.ended(w.create(n).ID)
+				said := value(r.Error)
+				if trap.status == stint.Completed {
+					installation.Check(t, json.Unmarshal(r.Result, &said))
+				}
+				if r.Status != trap.status || value(r.StatusReason) != trap.reason || !strings.Contains(said, trap.said) {
+					t.Errorf("the run is %s (%s) and says %q; %s", r.Status, value(r.StatusReason), said, w.story(r.ID))
+				}
+				if !slices.ContainsFunc(w.logs(r.ID, stint.LogSystem), func(e stint.LogEntry) bool { return strings.Contains(e.Message, trap.logged) }) {
+					t.Errorf("nothing is told of what was done; %s", w.story(r.ID))
+				}
+			})
+		}
+	}
+	for _, k := range kinds[:2] {
+		t.Run("cancelled/"+k.name, func(t *testing.T) {
+			t.Parallel()
+			h.world(t, k).deafAndCancelled()
+		})
+	}
+	t.Cleanup(func() {
+		w := &world{T: t}
+		w.until("no process of an agent is left", func() bool { return len(processes("stint-fake-orphan")) == 0 })
+	})
+}
+
+// fake pushes an agent that is played.
+func (w *world) fake() {
+	w.Helper()
+	w.agent("fake", object{"environment": object{"GORACE": "atexit_sleep_ms=0"}})
+}
+
+// deafAndCancelled: an agent that ends by nothing but force is ended, and its
+// conversation goes on.
+func (w *world) deafAndCancelled() {
+	w.fake()
+	r := w.create(stint.NewRun{Agent: "fake", Prompt: "fake:deaf"})
+	w.item(r.ID, func(o stint.OutputData) bool { return strings.Contains(o.Content, "Waiting.") })
+	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
+	installation.Check(w, err)
+	if r = w.ended(r.ID); r.Status != stint.Cancelled {
+		w.Fatalf("the run is %s; %s", r.Status, w.story(r.ID))
+	}
+	w.until("the checkpoint of the cancelled run", func() bool {
+		r, err = w.client.Runs.Get(w.Context(), r.ID)
+		installation.Check(w, err)
+		return r.CheckpointID != nil
+	})
+	if next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "Go on."}); string(next.Result) != `"Hello. user_turns=2"` {
+		w.Errorf("the next run says %s; %s", next.Result, w.story(next.ID))
+	}
+}
+
+// TestMissing holds a server to its word where the agents' programs are not
+// installed.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	h := serveWith(t, "PATH="+t.TempDir()+":/usr/sbin:/sbin", "STINT_CODEX_BIN=/nowhere/codex")
+	all := kinds
+	for i, want := range []string{"npm install -g @anthropic-ai/claude-code", "STINT_CODEX_BIN", "claude-agent-acp"} {
+		t.Run(all[i].name, func(t *testing.T) {
+			t.Parallel()
+			w := h.world(t, all[i])
+			w.agent("missing", nil)
+			w.fails(stint.NewRun{Agent: "missing", Prompt: "Hello."}, stint.ReasonSetupFailed, want)
+			list, err := w.client.Frameworks(t.Context())
+			installation.Check(t, err)
+			for _, f := range list {
+				if f.Name == all[i].name && f.Name != "acp" && (f.Available || !strings.Contains(f.Reason, want)) {
+					t.Errorf("the framework is told as %+v", f)
+				}
+			}
+		})
+	}
+}
