@@ -41,6 +41,7 @@ var promises = []promise{
 	{"calls", calls},
 	{"damaged", damaged},
 	{"ends", ends},
+	{"survives", survives},
 	{"forms", forms},
 	{"asks", asks},
 	{"conceals", conceals},

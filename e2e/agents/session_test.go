@@ -102,6 +102,20 @@ func ends(w *world) {
 	}
 }
 
+// survives: the conversation of a program that is killed goes on.
+func survives(w *world) {
+	w.agent("martyr", nil)
+	r := w.ended(w.create(stint.NewRun{Agent: "martyr", Prompt: "last-word. [[run: echo alive > a; kill -9 $PPID; sleep 9]]"}).ID)
+	if r.Status != stint.Failed {
+		w.Fatalf("a run whose program is killed is %s; %s", r.Status, w.story(r.ID))
+	}
+	next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "next-word. [[run: cat a]]"})
+	w.heard("next-word", "last-word", "next-word")
+	if !strings.Contains(w.transcript(next.ID), "alive") {
+		w.Errorf("the next run does not see the files of the killed one; %s", w.story(next.ID))
+	}
+}
+
 // processes are those of this machine, sandboxes included, whose command line
 // holds the words.
 func processes(words string) (found []string) {

@@ -23,7 +23,7 @@ import (
 // onslaught is how often a server is killed, with how many runs.
 type onslaught struct{ crashes, runs int }
 
-var full = onslaught{20, 50}
+var full, half = onslaught{20, 50}, onslaught{10, 50}
 
 // TestKill9 kills the server again and again while runs write, and holds what
 // is left to what clients had seen.
@@ -44,7 +44,7 @@ func TestKill9PostgreSQL(t *testing.T) {
 	installation.Check(t, cluster.CreateDatabase(t.Context(), "stint"))
 	h := installation.New(t, "--database", cluster.URL("stint"))
 	h.Start()
-	kills(t, h, full, func(round int) {
+	kills(t, h, half, func(round int) {
 		if round%2 == 1 {
 			installation.Check(t, cluster.StopImmediate())
 			h.Stop(syscall.SIGKILL)

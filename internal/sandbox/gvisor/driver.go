@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -68,10 +69,20 @@ func New(c Config) (*Driver, error) {
 		StateDir: c.StateDir, Instance: c.Instance, Logger: c.Logger, Private: c.Private, UIDBase: c.UIDBase, DiskInterval: c.DiskInterval, TrustBundle: c.TrustBundle,
 		Inner: &namespace.Inner{Driver: "gvisor", Binary: runsc, Guest: binary, Command: command, Overhead: overhead},
 	})
+	if err != nil && runsc == self && hasCgo() {
+		return nil, fmt.Errorf("%w: gvisor: this program was built with cgo, with which gVisor's kernel does not start; build it with CGO_ENABLED=0, or name a runsc with --runsc", sandbox.ErrUnavailable)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
 	return &Driver{Driver: d, runsc: runsc}, nil
+}
+
+// hasCgo tells whether this program was built with cgo, as Go does by itself
+// where it finds a C compiler.
+func hasCgo() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
 // Probe starts one sandbox and throws it away.
