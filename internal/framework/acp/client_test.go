@@ -315,6 +315,19 @@ func TestPermissionTellsTheTool(t *testing.T) {
 	a.told("tool_call: Write x\n", "notice: The agent asked for permission without offering a way to give it, and does without.\n")
 }
 
+func TestFaultsOfTheModelAreTold(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, framework.Input{
+		Definition: &stint.Definition{Framework: "acp", Provider: &stint.Provider{Type: stint.ProviderAnthropic, APIKey: &stint.SecretRef{Secret: "MODEL_KEY"}}},
+		Model:      &framework.Endpoint{Type: stint.ProviderAnthropic, URL: "http://m", Key: "k"},
+	})
+	a.greets(`{}`)
+	a.says(`{"id":3,"error":{"code":-32603,"message":"Internal error: Failed to authenticate. API Error: 401 bad key"}}`)
+	if v := a.d.Verdict(0); v.Completed || !strings.Contains(v.Message, "refused the key (401)") || !strings.Contains(v.Message, "MODEL_KEY") {
+		t.Errorf("the verdict is %+v", v)
+	}
+}
+
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

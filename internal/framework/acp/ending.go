@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/explain"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -65,6 +66,20 @@ func (c *client) faultOf(what string, e *rpcError) string {
 		return what + ": it does not know the request. Check that 'command' starts it in the mode of the Agent Client Protocol, and its version."
 	}
 	return what + ": " + ended(short(e.text()))
+}
+
+// unanswered is the sentence on a prompt that the agent gave up, which most do
+// for their model's sake.
+func (c *client) unanswered(e *rpcError) string {
+	if e.Code == codeAuthRequired {
+		return c.loggedOut(e)
+	}
+	if c.in.Model != nil {
+		if sentence, ok := explain.Known(c.in.Definition, e.text()); ok {
+			return sentence
+		}
+	}
+	return c.faultOf("The agent could not answer the prompt", e)
 }
 
 // loggedOut says what to do for an agent that is not logged in.

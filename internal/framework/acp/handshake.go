@@ -151,11 +151,7 @@ func (c *client) ask(fresh bool) framework.Step {
 // answered takes the agent's last word.
 func (c *client) answered(m *message) framework.Step {
 	if m.Error != nil {
-		text := c.faultOf("The agent could not answer the prompt", m.Error)
-		if m.Error.Code == codeAuthRequired {
-			text = c.loggedOut(m.Error)
-		}
-		return c.fail(text)
+		return c.fail(c.unanswered(m.Error))
 	}
 	result := decode[prompted](m.Result)
 	s := c.finish(verdictOf(result.StopReason))

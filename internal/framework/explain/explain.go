@@ -24,6 +24,20 @@ const maxQuote = 300
 // words. d is the agent's definition, keyVariable the variable that the agent
 // takes its key from where there is no provider.
 func Failure(d *stint.Definition, keyVariable string, status int, text string) string {
+	if sentence := known(d, keyVariable, status, text); sentence != "" {
+		return sentence
+	}
+	return "The agent failed. It said: " + quote(unwrapped(text))
+}
+
+// Known is Failure for an agent with a provider whose other failures are told in
+// another way: ok is false where its words tell nothing of the model.
+func Known(d *stint.Definition, text string) (sentence string, ok bool) {
+	sentence = known(d, "", 0, text)
+	return sentence, sentence != ""
+}
+
+func known(d *stint.Definition, keyVariable string, status int, text string) string {
 	text = unwrapped(text)
 	if status == 0 {
 		status = statusOf(text)
@@ -47,7 +61,7 @@ func Failure(d *stint.Definition, keyVariable string, status int, text string) s
 	case keyless(text):
 		return "The agent has no key for its model. " + key(d, keyVariable) + " The agent said: " + quoted
 	}
-	return "The agent failed. It said: " + quoted
+	return ""
 }
 
 // statusWords find an HTTP status in an agent's words.
@@ -59,7 +73,7 @@ func statusOf(text string) int {
 		n, _ := strconv.Atoi(m[1]) // three digits
 		return n
 	}
-	if contains(text, "model") && contains(text, "does not exist", "not found") {
+	if contains(text, "model") && contains(text, "does not exist", "may not exist", "not found") {
 		return 404
 	}
 	return 0
