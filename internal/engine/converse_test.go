@@ -222,6 +222,19 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// TestTheLastCallCounts though the agent ends right behind it.
+func TestTheLastCallCounts(t *testing.T) {
+	t.Parallel()
+	w := theatre(t, &puppet{verdict: framework.Verdict{Completed: true}}, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		act(b.Stdout, framework.Step{Turns: 3, Ended: true})
+		return sandbox.Exit{}
+	})
+	run := w.play(`{"framework":"acp","command":["x"],"limits":{"maxTurns":2}}`, stint.NewRun{})
+	if run.Status != stint.Failed || *run.StatusReason != stint.ReasonBudget {
+		t.Errorf("the run ended %s (%v)", run.Status, run.StatusReason)
+	}
+}
+
 // TestSilenceEnds a run that has an idle limit, and sound does not.
 func TestSilenceEnds(t *testing.T) {
 	t.Parallel()
