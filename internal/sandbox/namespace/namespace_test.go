@@ -5,6 +5,7 @@ package namespace_test
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
 	sandboxtest.Init(newDriver)
+	signal.Ignore(syscall.SIGHUP) // as a server under nohup: agents hear it all the same
 	goleak.VerifyTestMain(m)
 }
 

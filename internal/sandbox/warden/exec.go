@@ -55,6 +55,7 @@ func launch(o Order, stdio [3]int, ranged bool) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	hearSignals()
 	attr := &syscall.SysProcAttr{Setsid: true}
 	if ranged {
 		attr.Credential = &syscall.Credential{Uid: AgentID, Gid: AgentID}

@@ -51,6 +51,11 @@ func (l *link) receive() (warden.Message, []*os.File, error) {
 	var m warden.Message
 	b, oob := make([]byte, warden.MaxMessage), make([]byte, unix.CmsgSpace(warden.MaxRights*4))
 	n, oobn, _, _, err := l.conn.ReadMsgUnix(b, oob)
+	if errors.Is(err, unix.ECONNRESET) {
+		// It ended without having read all that was sent. The kernel tells that
+		// once, and before what it said itself.
+		n, oobn, _, _, err = l.conn.ReadMsgUnix(b, oob)
+	}
 	if err == nil && n == 0 {
 		err = io.EOF
 	}
