@@ -23,7 +23,7 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/agents", "internal/assistant/protocol", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/explain", "internal/framework/jsonscan", "internal/framework/transcript", "internal/maintain", "internal/programs", "internal/runs", "internal/sandbox/pool", "internal/schema", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
+	useCases = []string{"internal/agents", "internal/assistant/protocol", "internal/auth", "internal/auth/vault", "internal/content", "internal/content/chunkindex", "internal/dispatch", "internal/engine", "internal/engine/cache", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/explain", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/transcript", "internal/maintain", "internal/programs", "internal/runs", "internal/sandbox/pool", "internal/schema", "internal/secret", "internal/spec", "internal/trees", "internal/upkeep"}
 )
 
 var rules = []rule{

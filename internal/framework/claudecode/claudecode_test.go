@@ -145,20 +145,7 @@ func TestOddOutput(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := claudecode.Framework{}.NewDecoder(input())
-			s := d.Write(framework.Stdout, []byte(tt.line))
-			s.Join(d.Flush(framework.Stdout))
-			content := frameworktest.Content(s.Events)
-			if !strings.HasPrefix(content, tt.content) || tt.content == "" && content != "" {
-				t.Errorf("content %.80q, want %q", content, tt.content)
-			}
-			native := ""
-			for _, n := range s.Native {
-				native += n.Type
-			}
-			if native != tt.native {
-				t.Errorf("native %q, want %q", native, tt.native)
-			}
+			d, s := frameworktest.Odd(t, claudecode.Framework{}, input(), tt.line, tt.content, tt.native)
 			if answered := strings.Contains(string(s.Send), `"request_id":"7"`); answered != (name == "question to us") {
 				t.Errorf("sent %q", s.Send)
 			}
@@ -171,26 +158,15 @@ func TestOddOutput(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	for stderr, want := range map[string]string{
+	frameworktest.Silence(t, claudecode.Framework{}, input(), map[string]string{
 		"": "It wrote nothing at all",
 		"No conversation found with session ID: 1\n": "Begin a new session",
 		"error: unknown option '--x'\n":              "update it",
 		"Error: Session ID 1 is already in use.\n":   "start the run again",
-	} {
-		d := claudecode.Framework{}.NewDecoder(input())
-		d.Write(framework.Stderr, []byte(stderr))
-		if v := d.Verdict(0); v.Completed || !strings.Contains(v.Message, want) {
-			t.Errorf("stderr %q: %q", stderr, v.Message)
-		}
-	}
-}
-
-func FuzzDecoder(f *testing.F) {
-	frameworktest.Seed(f)
-	f.Fuzz(func(t *testing.T, output []byte, n uint16) {
-		frameworktest.Chunks(t, claudecode.Framework{}, input(), output, int(n)+1)
 	})
 }
+
+func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, claudecode.Framework{}, input()) }
 
 // BenchmarkDecode reads a stream as a long run gives it: pieces of messages,
 // files that are read, their results.
@@ -204,13 +180,5 @@ func BenchmarkDecode(b *testing.B) {
 		fmt.Fprintf(&stream, `{"type":"assistant","message":{"id":"msg_%d","model":"m","content":[{"type":"tool_use","id":"toolu_%d","name":"Read","input":{"file_path":"/workspace/a.go"}}]},"parent_tool_use_id":null}`+"\n", i, i)
 		fmt.Fprintf(&stream, `{"type":"user","message":{"role":"user","content":[{"tool_use_id":"toolu_%d","type":"tool_result","content":"%s"}]},"parent_tool_use_id":null,"tool_use_result":{"type":"text","file":{"filePath":"/workspace/a.go","content":"%s"}}}`+"\n", i, file, file)
 	}
-	p := []byte(stream.String())
-	b.SetBytes(int64(len(p)))
-	b.ReportAllocs()
-	for b.Loop() {
-		d := claudecode.Framework{}.NewDecoder(input())
-		for rest := p; len(rest) > 0; rest = rest[min(32<<10, len(rest)):] {
-			d.Write(framework.Stdout, rest[:min(32<<10, len(rest))])
-		}
-	}
+	frameworktest.Bench(b, claudecode.Framework{}, input(), stream.String())
 }

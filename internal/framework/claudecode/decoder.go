@@ -1,13 +1,13 @@
 package claudecode
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
@@ -18,15 +18,12 @@ const interrupt = `{"type":"control_request","request_id":"stint","request":{"su
 // decoder reads a run's output. It trusts no line: what it does not understand
 // is kept as it is.
 type decoder struct {
-	in     framework.Input
-	stdout framework.Lines
-	plain  framework.Plain
-
-	line, event, part jsonscan.Object // of the line that is read
+	*jsonlines.Reader
+	in          framework.Input
+	event, part jsonscan.Object // of the line that is read
 
 	session string // its own name for the conversation, once it is told
 	version string
-	wrote   bool // anything on standard output
 
 	streams   map[string]*stream // by the tool that a sub-agent runs for; "" is the agent itself
 	unclaimed map[claim]int      // blocks that came in pieces and come whole yet
@@ -40,31 +37,20 @@ type decoder struct {
 }
 
 func newDecoder(in framework.Input) *decoder {
-	return &decoder{
+	d := &decoder{
 		in: in, streams: map[string]*stream{}, unclaimed: map[claim]int{}, tools: map[string]string{},
 		answers: map[string]string{}, calls: map[string]int64{},
 	}
+	d.Reader = jsonlines.NewReader(d.take)
+	return d
 }
 
-func (d *decoder) Write(name string, p []byte) (s framework.Step) {
+// Flush ends the messages that were cut off, too.
+func (d *decoder) Flush(name string) framework.Step {
+	s := d.Reader.Flush(name)
 	if name == framework.Stderr {
-		return d.plain.Stderr(p)
+		return s
 	}
-	d.stdout.Write(p, func(text []byte, cut bool) { d.read(&s, text, cut) })
-	return s
-}
-
-func (d *decoder) Flush(name string) (s framework.Step) {
-	if name == framework.Stderr {
-		return d.plain.Flush()
-	}
-	d.stdout.Flush(func(text []byte, cut bool) {
-		if !cut && !d.line.Read(text) && d.line.Text("type") != "" { // it was killed while it wrote
-			s.Native = append(s.Native, framework.Native{Type: "torn", Line: string(text)})
-			return
-		}
-		d.read(&s, text, cut)
-	})
 	for _, parent := range slices.Sorted(maps.Keys(d.streams)) {
 		d.closeBlock(&s, d.streams[parent])
 	}
@@ -88,29 +74,15 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: Name, Version: version, ID: id}
 }
 
-// read takes a line. Of one that is too long the members before the cut count.
-func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return
-	}
-	d.wrote = true
-	whole := d.line.Read(text)
-	kind := d.line.Text("type")
-	if kind == "" && cut && bytes.HasPrefix(text, []byte(`{"`)) {
-		kind = "cut" // what it is stood behind the cut
-	}
-	if kind == "" || !whole && !cut {
-		s.Events = append(s.Events, framework.TextLine(framework.Stdout, text, cut)...)
-		return
-	}
+func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	if cut {
-		d.tell(s, transcript.Notice("line_too_long", fmt.Sprintf("The agent wrote a line of more than %d MiB; the rest of it was left out.", framework.MaxLine>>20)))
+		d.tell(s, jsonlines.TooLong())
 	}
 	if kind == "stream_event" {
 		d.streamEvent(s)
 		return
 	}
-	subtype := d.line.Text("subtype")
+	subtype := d.Line.Text("subtype")
 	switch kind {
 	case "system":
 		d.system(s, subtype)
@@ -135,7 +107,7 @@ func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
 // refuse answers what it asks of a host that offers nothing, so that it does
 // not wait.
 func (d *decoder) refuse(s *framework.Step) {
-	id := d.line.Raw("request_id")
+	id := d.Line.Raw("request_id")
 	if len(id) > 0 {
 		s.Send = fmt.Appendf(s.Send, `{"type":"control_response","response":{"subtype":"error","request_id":%s,"error":"This host does not do that."}}`+"\n", id)
 	}
@@ -148,35 +120,35 @@ func (d *decoder) system(s *framework.Step, subtype string) {
 	}
 	switch subtype {
 	case "init":
-		if id := d.line.Text("session_id"); id != "" {
+		if id := d.Line.Text("session_id"); id != "" {
 			d.session = id
 		}
-		d.version = d.line.Text("claude_code_version")
+		d.version = d.Line.Text("claude_code_version")
 		d.mcpFailures(s)
 	case "api_retry":
-		notice("api_retry", "The model did not answer (%s); it is asked again, try %s of %s.", d.failure(), d.line.Raw("attempt"), d.line.Raw("max_retries"))
+		notice("api_retry", "The model did not answer (%s); it is asked again, try %s of %s.", d.failure(), d.Line.Raw("attempt"), d.Line.Raw("max_retries"))
 	case "compact_boundary":
 		notice("compaction", "The conversation was compacted.")
 	case "model_fallback", "model_refusal_fallback", "model_refusal_no_fallback", "model_consent_fallback":
-		text := d.line.Text("message")
+		text := d.Line.Text("message")
 		if text == "" {
-			text = d.line.Text("content")
+			text = d.Line.Text("content")
 		}
 		if text == "" {
 			text = "The agent goes on with another model."
 		}
 		notice("model_fallback", "%s", text)
 	case "permission_denied":
-		notice("permission_denied", "A tool was not permitted: %s.", d.line.Text("tool_name"))
+		notice("permission_denied", "A tool was not permitted: %s.", d.Line.Text("tool_name"))
 	}
 }
 
 // failure says in a word why the model did not answer.
 func (d *decoder) failure() string {
-	if status := d.line.Raw("error_status"); len(status) > 0 && string(status) != "null" {
+	if status := d.Line.Raw("error_status"); len(status) > 0 && string(status) != "null" {
 		return "status " + string(status)
 	}
-	if text := d.line.Text("error"); text != "" && text != "unknown" {
+	if text := d.Line.Text("error"); text != "" && text != "unknown" {
 		return text
 	}
 	return "no connection"
@@ -185,7 +157,7 @@ func (d *decoder) failure() string {
 // mcpFailures tells of servers that could not be reached.
 func (d *decoder) mcpFailures(s *framework.Step) {
 	var servers []struct{ Name, Status string }
-	d.line.Decode("mcp_servers", &servers)
+	d.Line.Decode("mcp_servers", &servers)
 	for _, m := range servers {
 		if m.Status == "failed" {
 			d.tell(s, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))

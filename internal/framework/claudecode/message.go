@@ -29,10 +29,10 @@ type block struct {
 
 // assistant reads a message of the agent, or a part of one.
 func (d *decoder) assistant(s *framework.Step) {
-	parent := d.line.Text("parent_tool_use_id")
-	failed := d.line.Text("error") != ""
+	parent := d.Line.Text("parent_tool_use_id")
+	failed := d.Line.Text("error") != ""
 	m := &d.event
-	m.Read(d.line.Raw("message"))
+	m.Read(d.Line.Raw("message"))
 	id, model := m.Text("id"), m.Text("model")
 	if model != synthetic && id != "" && d.answers[parent] != id {
 		d.answers[parent] = id
@@ -89,7 +89,7 @@ func (d *decoder) call(s *framework.Step, b *block) {
 // user reads what tools gave. What they gave stands in the line twice; it is
 // read once.
 func (d *decoder) user(s *framework.Step) {
-	d.event.Read(d.line.Raw("message"))
+	d.event.Read(d.Line.Raw("message"))
 	jsonscan.Elements(d.event.Raw("content"), func(raw []byte) {
 		d.part.Read(raw)
 		if strings.HasSuffix(d.part.Text("type"), "tool_result") {

@@ -40,14 +40,14 @@ func (t tokens) counted() stint.Tokens {
 }
 
 func (d *decoder) streamEvent(s *framework.Step) {
-	parent := d.line.Text("parent_tool_use_id")
+	parent := d.Line.Text("parent_tool_use_id")
 	at := d.streams[parent]
 	if at == nil {
 		at = &stream{}
 		d.streams[parent] = at
 	}
 	e := &d.event
-	e.Read(d.line.Raw("event"))
+	e.Read(d.Line.Raw("event"))
 	switch e.Text("type") {
 	case "message_start":
 		d.closeBlock(s, at)

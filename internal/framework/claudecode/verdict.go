@@ -24,9 +24,9 @@ type result struct {
 // end reads the last word. What the whole used stands in it.
 func (d *decoder) end(s *framework.Step, subtype string) {
 	s.Ended, s.Hangup = true, true
-	r := &result{subtype: subtype, failed: string(d.line.Raw("is_error")) == "true", text: d.line.Text("result"), terminal: d.line.Text("terminal_reason")}
-	d.line.Decode("api_error_status", &r.status)
-	d.line.Decode("errors", &r.errors)
+	r := &result{subtype: subtype, failed: string(d.Line.Raw("is_error")) == "true", text: d.Line.Text("result"), terminal: d.Line.Text("terminal_reason")}
+	d.Line.Decode("api_error_status", &r.status)
+	d.Line.Decode("errors", &r.errors)
 	d.result = r
 	if usage := d.total(); usage != nil {
 		d.usage = usage.Clone()
@@ -43,7 +43,7 @@ func (d *decoder) total() *stint.Usage {
 		CacheRead  int64 `json:"cacheReadInputTokens"`
 		CacheWrite int64 `json:"cacheCreationInputTokens"`
 	}
-	if !d.line.Decode("modelUsage", &models) || len(models) == 0 {
+	if !d.Line.Decode("modelUsage", &models) || len(models) == 0 {
 		return nil
 	}
 	var u stint.Usage
@@ -58,7 +58,7 @@ func (d *decoder) total() *stint.Usage {
 	}
 	u.ModelCalls = max(u.ModelCalls, d.turns)
 	var cost float64
-	if d.line.Decode("total_cost_usd", &cost) {
+	if d.Line.Decode("total_cost_usd", &cost) {
 		u.CostUSD, u.CostSource = &cost, stint.CostByAgent
 	}
 	return &u
@@ -105,7 +105,7 @@ const lostConversation = "The agent does not find the conversation that the run 
 
 // silent says why there may be no last word.
 func (d *decoder) silent(exitCode int) string {
-	said := d.plain.Tail()
+	said := d.Tail()
 	why := ""
 	switch {
 	case strings.Contains(said, "No conversation found"):
@@ -116,7 +116,7 @@ func (d *decoder) silent(exitCode int) string {
 		why = " Its conversation is in use; start the run again."
 	case strings.Contains(said, "root/sudo"):
 		why = " It refuses to run as root; update it (" + Framework{}.Info().Install + ")."
-	case exitCode == 0 && !d.wrote:
+	case exitCode == 0 && !d.Wrote:
 		why = " It wrote nothing at all, as it does where it cannot write to its folder for temporary files (TMPDIR)."
 	}
 	return fmt.Sprintf("The agent ended without a result (exit code %d).%s", exitCode, why)

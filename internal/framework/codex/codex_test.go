@@ -148,19 +148,7 @@ func TestItems(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := codex.Framework{}.NewDecoder(input())
-			s := d.Write(framework.Stdout, []byte(tt.lines+"\n"))
-			content := frameworktest.Content(s.Events)
-			if !strings.HasPrefix(content, tt.content) || tt.content == "" && content != "" {
-				t.Errorf("content %.80q, want %q", content, tt.content)
-			}
-			native := ""
-			for _, n := range s.Native {
-				native += n.Type
-			}
-			if native != tt.native {
-				t.Errorf("native %q, want %q", native, tt.native)
-			}
+			frameworktest.Odd(t, codex.Framework{}, input(), tt.lines+"\n", tt.content, tt.native)
 		})
 	}
 }
@@ -183,25 +171,14 @@ func TestEndlessWaiting(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	for stderr, want := range map[string]string{
+	frameworktest.Silence(t, codex.Framework{}, input(), map[string]string{
 		"": "It wrote nothing at all",
 		"Error: thread/resume failed: no rollout found for thread id 1\n": "Begin a new session",
 		"error: unexpected argument '--x' found\n":                        "update it",
-	} {
-		d := codex.Framework{}.NewDecoder(input())
-		d.Write(framework.Stderr, []byte(stderr))
-		if v := d.Verdict(0); v.Completed || !strings.Contains(v.Message, want) {
-			t.Errorf("stderr %q: %q", stderr, v.Message)
-		}
-	}
-}
-
-func FuzzDecoder(f *testing.F) {
-	frameworktest.Seed(f)
-	f.Fuzz(func(t *testing.T, output []byte, n uint16) {
-		frameworktest.Chunks(t, codex.Framework{}, input(), output, int(n)+1)
 	})
 }
+
+func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, codex.Framework{}, input()) }
 
 // BenchmarkDecode reads a stream as a long run gives it.
 func BenchmarkDecode(b *testing.B) {
@@ -212,13 +189,5 @@ func BenchmarkDecode(b *testing.B) {
 		fmt.Fprintf(&stream, `{"type":"item.started","item":{"id":"item_%d","type":"command_execution","command":"/bin/bash -lc 'go test ./...'","aggregated_output":"","exit_code":null,"status":"in_progress"}}`+"\n", 2*i+1)
 		fmt.Fprintf(&stream, `{"type":"item.completed","item":{"id":"item_%d","type":"command_execution","command":"/bin/bash -lc 'go test ./...'","aggregated_output":"%s","exit_code":1,"status":"failed"}}`+"\n", 2*i+1, output)
 	}
-	p := []byte(stream.String())
-	b.SetBytes(int64(len(p)))
-	b.ReportAllocs()
-	for b.Loop() {
-		d := codex.Framework{}.NewDecoder(input())
-		for rest := p; len(rest) > 0; rest = rest[min(32<<10, len(rest)):] {
-			d.Write(framework.Stdout, rest[:min(32<<10, len(rest))])
-		}
-	}
+	frameworktest.Bench(b, codex.Framework{}, input(), stream.String())
 }

@@ -1,13 +1,13 @@
 package codex
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/explain"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
@@ -22,14 +22,11 @@ const waiting = "Reconnecting... waiting for network"
 // decoder reads a run's output. It trusts no line: what it does not understand
 // is kept as it is.
 type decoder struct {
-	in     framework.Input
-	stdout framework.Lines
-	plain  framework.Plain
-
-	line, item jsonscan.Object
+	*jsonlines.Reader
+	in   framework.Input
+	item jsonscan.Object // of the line that is read
 
 	thread   string
-	wrote    bool
 	last     string // the newest message
 	messages int64
 	counted  stint.Tokens // over the whole conversation
@@ -41,32 +38,11 @@ type decoder struct {
 
 func newDecoder(in framework.Input) *decoder {
 	d := &decoder{in: in}
+	d.Reader = jsonlines.NewReader(d.take)
 	if in.Resume != nil {
 		d.counted = in.Resume.Baseline
 	}
 	return d
-}
-
-func (d *decoder) Write(name string, p []byte) (s framework.Step) {
-	if name == framework.Stderr {
-		return d.plain.Stderr(p)
-	}
-	d.stdout.Write(p, func(text []byte, cut bool) { d.read(&s, text, cut) })
-	return s
-}
-
-func (d *decoder) Flush(name string) (s framework.Step) {
-	if name == framework.Stderr {
-		return d.plain.Flush()
-	}
-	d.stdout.Flush(func(text []byte, cut bool) {
-		if !cut && !d.line.Read(text) && d.line.Text("type") != "" { // it was killed while it wrote
-			s.Native = append(s.Native, framework.Native{Type: "torn", Line: string(text)})
-			return
-		}
-		d.read(&s, text, cut)
-	})
-	return s
 }
 
 // Interrupt knows of no way: it reads nothing after its prompt.
@@ -83,23 +59,9 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: Name, Version: d.in.Program.Version, ID: id, Baseline: d.counted}
 }
 
-// read takes a line. Of one that is too long the members before the cut count.
-func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return
-	}
-	d.wrote = true
-	whole := d.line.Read(text)
-	kind := d.line.Text("type")
-	if kind == "" && cut && bytes.HasPrefix(text, []byte(`{"`)) {
-		kind = "cut" // what it is stood behind the cut
-	}
-	if kind == "" || !whole && !cut {
-		s.Events = append(s.Events, framework.TextLine(framework.Stdout, text, cut)...)
-		return
-	}
+func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	if cut {
-		s.Events = append(s.Events, transcript.Notice("line_too_long", fmt.Sprintf("The agent wrote a line of more than %d MiB; the rest of it was left out.", framework.MaxLine>>20)))
+		s.Events = append(s.Events, jsonlines.TooLong())
 	}
 	if kind != "error" {
 		d.waits = 0
@@ -107,9 +69,9 @@ func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
 	name := kind
 	switch kind {
 	case "thread.started":
-		d.thread = d.line.Text("thread_id")
+		d.thread = d.Line.Text("thread_id")
 	case "item.started", "item.updated", "item.completed":
-		d.item.Read(d.line.Raw("item"))
+		d.item.Read(d.Line.Raw("item"))
 		if of := d.item.Text("type"); of != "" {
 			name += "/" + of
 		}
@@ -120,11 +82,11 @@ func (d *decoder) read(s *framework.Step, text []byte, cut bool) {
 	case "turn.failed":
 		d.done, d.failed, s.Ended = true, true, true
 		var e struct{ Message string }
-		if d.line.Decode("error", &e) && e.Message != "" {
+		if d.Line.Decode("error", &e) && e.Message != "" {
 			d.trouble = e.Message
 		}
 	case "error":
-		d.error(s, d.line.Text("message"))
+		d.error(s, d.Line.Text("message"))
 	}
 	s.Native = append(s.Native, framework.Native{Type: name, Line: string(text)})
 }
@@ -139,7 +101,7 @@ func (d *decoder) count(s *framework.Step) {
 		Output    int64 `json:"output_tokens"`
 		Reasoning int64 `json:"reasoning_output_tokens"`
 	}
-	if !d.line.Decode("usage", &t) {
+	if !d.Line.Decode("usage", &t) {
 		return
 	}
 	base := stint.Tokens{}
@@ -189,7 +151,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 
 // silent says why the turn may have no end.
 func (d *decoder) silent(exitCode int) string {
-	said := d.plain.Tail()
+	said := d.Tail()
 	why := ""
 	switch {
 	case strings.Contains(said, "no rollout found"):
@@ -198,7 +160,7 @@ func (d *decoder) silent(exitCode int) string {
 		why = " The installed Codex does not know an option that it is given; update it (" + Framework{}.Info().Install + ")."
 	case d.trouble != "":
 		why = " " + explain.Failure(d.in.Definition, "CODEX_API_KEY", 0, d.trouble)
-	case exitCode == 0 && !d.wrote:
+	case exitCode == 0 && !d.Wrote:
 		why = " It wrote nothing at all."
 	}
 	return fmt.Sprintf("The agent ended without a result (exit code %d).%s", exitCode, why)

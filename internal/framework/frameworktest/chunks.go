@@ -39,9 +39,9 @@ func Chunks(t *testing.T, f framework.Framework, in framework.Input, output []by
 // maxSeed is the longest of them, in bytes: long ones take long to vary.
 const maxSeed = 2 << 10
 
-// Seed gives a fuzz test the output of the recordings to begin with, without its
+// seed gives a fuzz test the output of the recordings to begin with, without its
 // long lines.
-func Seed(f *testing.F) {
+func seed(f *testing.F) {
 	f.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
