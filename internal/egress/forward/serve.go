@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -202,5 +201,3 @@ func (t *tracker) end() {
 	t.mu.Unlock()
 	t.wg.Wait()
 }
-
-var errEnded = errors.New("the connection has ended")

@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
+
+	"github.com/stint-dev/stint/internal/egress/dialed"
 )
 
 const (
@@ -21,17 +21,14 @@ const (
 
 // upstream is the server's side of a session: the connections that it opened.
 type upstream struct {
-	s       *session
-	any     *http.Transport // HTTP/2 where the server offers it
-	one     *http.Transport // HTTP/1.1 only, for upgrades; made when needed
-	dialing tracker
-	mu      sync.Mutex // guards conns and closed
-	conns   map[*serverConn]struct{}
-	closed  bool
+	s     *session
+	any   *http.Transport // HTTP/2 where the server offers it
+	one   *http.Transport // HTTP/1.1 only, for upgrades; made when needed
+	conns *dialed.Set
 }
 
 func (u *upstream) init(s *session) {
-	u.s, u.conns = s, make(map[*serverConn]struct{})
+	u.s, u.conns = s, dialed.New(s.ctx)
 	u.any = u.transport(true)
 }
 
@@ -63,70 +60,32 @@ func (u *upstream) transport(h2 bool) *http.Transport {
 	}
 }
 
-// dial asks the handler for a connection that ends with the session.
 func (u *upstream) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	if !u.dialing.begin() {
-		return nil, errEnded
-	}
-	defer u.dialing.done()
-	host, digits, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, err
-	}
-	port, err := strconv.ParseUint(digits, 10, 16)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(u.s.ctx, cancel)()
-	c, rule, err := u.s.h.Dial(ctx, host, uint16(port))
-	if err != nil {
-		return nil, err
-	}
-	return u.keep(&serverConn{Conn: c, up: u, rule: rule})
+	return u.conns.Dial(ctx, address, u.open)
 }
 
-func (u *upstream) keep(c *serverConn) (net.Conn, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.closed {
-		c.Conn.Close()
-		return nil, errEnded
+// open asks the handler for a connection.
+func (u *upstream) open(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	c, rule, err := u.s.h.Dial(ctx, host, port)
+	if err != nil {
+		return nil, err
 	}
-	u.conns[c] = struct{}{}
-	return c, nil
+	return &serverConn{c, rule}, nil
 }
 
 // close ends all connections and waits for those that are being opened.
 func (u *upstream) close() {
-	u.mu.Lock()
-	u.closed = true
-	open := u.conns
-	u.conns = nil
-	u.mu.Unlock()
 	u.any.CloseIdleConnections()
 	if u.one != nil {
 		u.one.CloseIdleConnections()
 	}
-	for c := range open {
-		c.Conn.Close()
-	}
-	u.dialing.end()
+	u.conns.Close()
 }
 
 // serverConn is a connection to a server and the rule that allowed it.
 type serverConn struct {
 	net.Conn
-	up   *upstream
 	rule string
-}
-
-func (c *serverConn) Close() error {
-	c.up.mu.Lock()
-	delete(c.up.conns, c)
-	c.up.mu.Unlock()
-	return c.Conn.Close()
 }
 
 // CloseWrite ends what is sent, where the connection can.
@@ -141,6 +100,9 @@ func (c *serverConn) CloseWrite() error {
 func ruleOf(c net.Conn) string {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
+	}
+	if d, ok := c.(*dialed.Conn); ok {
+		c = d.Conn
 	}
 	if s, ok := c.(*serverConn); ok {
 		return s.rule
