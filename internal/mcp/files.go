@@ -22,13 +22,13 @@ type treeOut struct {
 }
 
 type artifactsOut struct {
-	Artifacts  []treeOut `json:"artifacts"`
-	NextCursor string    `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
+	Artifacts []treeOut `json:"artifacts"`
+	pageOut
 }
 
 type volumesOut struct {
-	Volumes    []treeOut `json:"volumes"`
-	NextCursor string    `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
+	Volumes []treeOut `json:"volumes"`
+	pageOut
 }
 
 type filesIn struct {
@@ -45,8 +45,8 @@ type fileOut struct {
 }
 
 type filesOut struct {
-	Files      []fileOut `json:"files"`
-	NextCursor string    `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
+	Files []fileOut `json:"files"`
+	pageOut
 }
 
 type readIn struct {
@@ -93,10 +93,10 @@ func addFileTools(s *sdk.Server) {
 	})
 }
 
-func trees(ctx context.Context, kind *client.Trees, in pageIn) ([]treeOut, string, error) {
+func trees(ctx context.Context, kind *client.Trees, in pageIn) ([]treeOut, pageOut, error) {
 	page, err := kind.Page(ctx, in.options())
 	if err != nil {
-		return nil, "", err
+		return nil, pageOut{}, err
 	}
 	all := make([]treeOut, len(page.Data))
 	for i, t := range page.Data {
@@ -114,7 +114,7 @@ func listFiles(ctx context.Context, c call, in filesIn) (filesOut, error) {
 	if err != nil {
 		return filesOut{}, err
 	}
-	out := filesOut{Files: make([]fileOut, len(page.Data)), NextCursor: next(page.Pagination)}
+	out := filesOut{Files: make([]fileOut, len(page.Data)), pageOut: next(page.Pagination)}
 	for i, f := range page.Data {
 		out.Files[i] = fileOut{f.Path, f.Kind, f.Size}
 	}

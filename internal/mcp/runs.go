@@ -27,6 +27,18 @@ func (p pageIn) options() *client.PageOptions {
 	return &client.PageOptions{Limit: p.Limit, Cursor: p.Cursor}
 }
 
+// pageOut is the end of a page.
+type pageOut struct {
+	NextCursor string `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
+}
+
+func next(p stint.Pagination) (out pageOut) {
+	if p.NextCursor != nil {
+		out.NextCursor = *p.NextCursor
+	}
+	return out
+}
+
 type agentOut struct {
 	ID          string     `json:"id"`
 	Name        string     `json:"name"`
@@ -36,8 +48,8 @@ type agentOut struct {
 }
 
 type agentsOut struct {
-	Agents     []agentOut `json:"agents"`
-	NextCursor string     `json:"nextCursor,omitempty" jsonschema:"asks for the next page; missing on the last"`
+	Agents []agentOut `json:"agents"`
+	pageOut
 }
 
 type runIn struct {
@@ -109,7 +121,7 @@ func listAgents(ctx context.Context, c call, in pageIn) (agentsOut, error) {
 	if err != nil {
 		return agentsOut{}, err
 	}
-	out := agentsOut{Agents: make([]agentOut, len(page.Data)), NextCursor: next(page.Pagination)}
+	out := agentsOut{Agents: make([]agentOut, len(page.Data)), pageOut: next(page.Pagination)}
 	for i, a := range page.Data {
 		v, err := c.Agents.Version(ctx, a.ID, a.CurrentVersionID)
 		if client.IsCode(err, stint.CodeResourceNotFound) { // deleted meanwhile
@@ -125,13 +137,6 @@ func listAgents(ctx context.Context, c call, in pageIn) (agentsOut, error) {
 		out.Agents[i] = agentOut{a.ID, a.Name, d.Description, d.Framework, a.UpdatedAt}
 	}
 	return out, nil
-}
-
-func next(p stint.Pagination) string {
-	if p.NextCursor == nil {
-		return ""
-	}
-	return *p.NextCursor
 }
 
 func runAgent(ctx context.Context, c call, in runIn) (startedOut, error) {
