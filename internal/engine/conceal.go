@@ -5,6 +5,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/secret"
 )
 
@@ -45,6 +46,7 @@ func (c *concealer) mask(events []stint.OutputData) []stint.OutputData {
 			}
 		default:
 			e.Content, e.Item = c.masker.Mask(e.Content), c.item(e.Item)
+			e = transcript.Fit(e)
 		}
 		out = append(out, e)
 	}
@@ -112,7 +114,7 @@ func (c *concealer) input(raw json.RawMessage) json.RawMessage {
 
 // native logs a line of the agent's own protocol.
 func (r *recorder) native(n framework.Native) {
-	line, cut := n.Line, false
+	line, cut := r.masker.Mask(n.Line), false
 	if len(line) > maxNative {
 		line, cut = line[:maxNative], true
 	}
@@ -125,6 +127,6 @@ func (r *recorder) native(n framework.Native) {
 	}
 	r.queueLog(stint.LogEntry{
 		Timestamp: stint.TimeOf(r.j.e.c.Now()), Type: stint.LogAgent, Level: "debug",
-		Message: clean(r.masker.Mask(line)), Metadata: metadata,
+		Message: clean(line), Metadata: metadata,
 	})
 }

@@ -82,6 +82,45 @@ func TestSecretsAreMaskedInItems(t *testing.T) {
 	}
 }
 
+// TestSecretsAreMaskedBeforeTheyAreCut has secrets stand where long texts end:
+// half of one is a secret, too.
+func TestSecretsAreMaskedBeforeTheyAreCut(t *testing.T) {
+	t.Parallel()
+	const hidden = "hunter-two-hunter"
+	command := "echo " + strings.Repeat("a", 188) + " " + hidden
+	gave := strings.Repeat("b", transcript.MaxResult*3/4-5) + hidden + strings.Repeat("b", transcript.MaxResult) + hidden + strings.Repeat("b", transcript.MaxResult/4-5)
+	said := framework.Step{Events: []stint.OutputData{transcript.Message("m", hidden)}}
+	line, err := json.Marshal(said)
+	check(t, err)
+	const logged = 64 << 10 // bytes of a line
+	said.Events[0].Content = strings.Repeat("c", logged-5-strings.Index(string(line), hidden)) + hidden
+	p := &puppet{native: true, verdict: framework.Verdict{Completed: true}}
+	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		act(b.Stdout, events(
+			transcript.Call(stint.ToolItem{ID: "t1", Name: "Bash", Input: json.RawMessage(`{"command":"` + command + `"}`)}),
+			transcript.Result(stint.ToolItem{ID: "t1", Name: "Bash"}, gave),
+		))
+		act(b.Stdout, said)
+		act(b.Stdout, framework.Step{Ended: true})
+		return sandbox.Exit{}
+	})
+	run := w.play(puppetDefinition, stint.NewRun{Secrets: map[string]string{"PASSWORD": hidden}})
+	whole, err := json.Marshal(w.events(run.ID))
+	check(t, err)
+	logs, _, err := w.feed.Logs(t.Context(), run.ID, feed.LogQuery{Limit: 100})
+	check(t, err)
+	entries, err := json.Marshal(logs)
+	check(t, err)
+	for what, text := range map[string]string{"events": string(whole), "logs": string(entries)} {
+		if strings.Contains(text, "hunt") || strings.Contains(text, "nter") {
+			t.Errorf("a part of the secret stands in the %s", what)
+		}
+	}
+	if !strings.Contains(string(whole), "bytes left out") || !strings.Contains(string(entries), `"truncated":true`) {
+		t.Error("nothing was cut")
+	}
+}
+
 // TestLastWord: an agent that stays after its last word is ended, and what it
 // said counts.
 func TestLastWord(t *testing.T) {

@@ -55,7 +55,7 @@ func Call(t stint.ToolItem) stint.OutputData {
 	if t.Title == "" {
 		t.Title = Title(t.Name, t.Input)
 	}
-	t.Title = clip(clean(t.Title), maxTitle)
+	t.Title = clean(t.Title)
 	t.Input = input(t.Input)
 	if t.Category == "" {
 		t.Category = Category(t.Name)
@@ -66,19 +66,38 @@ func Call(t stint.ToolItem) stint.OutputData {
 	return stint.OutputData{Content: ended(t.Title), Item: &stint.Item{Kind: stint.ItemToolCall, Tool: &t}}
 }
 
-// Result is the end of a tool's use with what it gave, of which the beginning
-// and the end are shown where it is long.
+// Result is the end of a tool's use with what it gave.
 func Result(t stint.ToolItem, output string) stint.OutputData {
 	if t.Status == "" {
 		t.Status = stint.ToolCompleted
 	}
 	t.Input = nil
-	text, cut := Shorten(clean(output), MaxResult)
-	t.Truncated = t.Truncated || cut
+	text := clean(output)
 	if text == "" {
 		text = "(no output)"
 	}
 	return stint.OutputData{Content: ended(text), Item: &stint.Item{Kind: stint.ItemToolResult, Tool: &t}}
+}
+
+// Fit bounds what an event shows of a tool: a line of what it is about to do,
+// the beginning and the end of what it gave. It is for events in which secrets
+// are masked: of one that is cut in two, neither half would be known.
+func Fit(o stint.OutputData) stint.OutputData {
+	if o.Item == nil || o.Item.Tool == nil {
+		return o
+	}
+	i, t := *o.Item, *o.Item.Tool
+	t.Title = clip(t.Title, maxTitle)
+	switch i.Kind {
+	case stint.ItemToolCall:
+		o.Content = ended(t.Title)
+	case stint.ItemToolResult:
+		text, cut := Shorten(o.Content, MaxResult+len("\n"))
+		o.Content, t.Truncated = ended(text), t.Truncated || cut
+	}
+	i.Tool = &t
+	o.Item = &i
+	return o
 }
 
 // Plan is the agent's list of steps.
