@@ -51,8 +51,8 @@ func (f *faulty) end(t *testing.T) {
 	w := *f.world
 	w.T = t
 	r := w.ended(f.waiting.ID)
-	if r.Status != stint.TimedOut || value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(value(r.Error), "limits.idleTimeout") {
-		w.Errorf("the silent run is %s (%s): %s; %s", r.Status, value(r.StatusReason), value(r.Error), w.story(r.ID))
+	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(installation.Value(r.Error), "limits.idleTimeout") {
+		w.Errorf("the silent run is %s (%s): %s; %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), w.story(r.ID))
 	}
 	w.failed(f.refused, stint.ReasonExitCode, "model")
 	w.failed(f.lonely, stint.ReasonExitCode, "reach")
@@ -98,6 +98,6 @@ func damaged(w *world) {
 	first := w.run(stint.NewRun{Agent: "breaker", Prompt: "first-word. [[run: echo good]]"})
 	w.run(stint.NewRun{SessionID: first.SessionID, Prompt: `second-word. [[run: find ~ -name '*.jsonl' -size -200k | while read -r f; do printf '{"broken\n' > "$f.new"; cat "$f" >> "$f.new"; cat "$f.new" > "$f"; rm "$f.new"; done]]`})
 	w.fails(stint.NewRun{SessionID: first.SessionID, Prompt: "third-word."}, stint.ReasonSetupFailed, "cannot be read", "earlier checkpoint")
-	w.run(stint.NewRun{CheckpointID: value(first.CheckpointID), Prompt: "fourth-word."})
+	w.run(stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: "fourth-word."})
 	w.heard("fourth-word", "first-word", "fourth-word")
 }

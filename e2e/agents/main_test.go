@@ -1,8 +1,6 @@
 package agents_test
 
 import (
-	"flag"
-	"os"
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
@@ -11,19 +9,8 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // each agent takes a core for a second, and some of it is waiting
-		if err := flag.Set("test.parallel", "6"); err != nil {
-			panic(err)
-		}
-	}
-	code := m.Run()
-	if err := installation.CleanUp(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
+	installation.Parallel(6) // each agent takes a core for a second, and some of it is waiting
+	installation.Main(m)
 }
 
 // promise is one thing that must hold for every agent, in an organisation of

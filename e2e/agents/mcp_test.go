@@ -34,15 +34,15 @@ func calls(w *world) {
 	}
 
 	echoed := w.ended(w.only("echo"))
-	if echoed.Status != stint.Completed || value(echoed.ParentRunID) != r.ID || w.transcript(echoed.ID) != "from-inside\n" {
-		w.Errorf("the run from inside is %s, of %s, and says %q; want it of %s", echoed.Status, value(echoed.ParentRunID), w.transcript(echoed.ID), r.ID)
+	if echoed.Status != stint.Completed || installation.Value(echoed.ParentRunID) != r.ID || w.transcript(echoed.ID) != "from-inside\n" {
+		w.Errorf("the run from inside is %s, of %s, and says %q; want it of %s", echoed.Status, installation.Value(echoed.ParentRunID), w.transcript(echoed.ID), r.ID)
 	}
 	for _, run := range w.runs("caller") {
 		if run.ID == r.ID {
 			continue
 		}
 		deep := w.ended(run.ID)
-		if value(deep.ParentRunID) != r.ID || !strings.Contains(w.transcript(deep.ID), "chain of runs is too deep") {
+		if installation.Value(deep.ParentRunID) != r.ID || !strings.Contains(w.transcript(deep.ID), "chain of runs is too deep") {
 			w.Errorf("the run below was not refused another; %s", w.story(deep.ID))
 		}
 	}

@@ -31,13 +31,13 @@ func goesOn(w *world) {
 	// Each goes on from the first checkpoint, all at once.
 	var forks []*stint.Run
 	for i := range 3 {
-		forks = append(forks, w.create(stint.NewRun{CheckpointID: value(first.CheckpointID), Prompt: fmt.Sprintf("fork-%d. [[say: forked %d]]", i, i)}))
+		forks = append(forks, w.create(stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: fmt.Sprintf("fork-%d. [[say: forked %d]]", i, i)}))
 	}
 	sessions := []string{first.SessionID}
 	for i, f := range forks {
 		r := w.ended(f.ID)
-		if r.Status != stint.Completed || string(r.Result) != fmt.Sprintf(`"forked %d"`, i) || value(r.ParentRunID) != first.ID {
-			w.Fatalf("fork %d: %s, %s, of %s; %s", i, r.Status, r.Result, value(r.ParentRunID), w.story(r.ID))
+		if r.Status != stint.Completed || string(r.Result) != fmt.Sprintf(`"forked %d"`, i) || installation.Value(r.ParentRunID) != first.ID {
+			w.Fatalf("fork %d: %s, %s, of %s; %s", i, r.Status, r.Result, installation.Value(r.ParentRunID), w.story(r.ID))
 		}
 		w.heard(fmt.Sprintf("fork-%d.", i), "first-word", fmt.Sprintf("fork-%d.", i))
 		sessions = append(sessions, r.SessionID)
@@ -85,8 +85,8 @@ func ends(w *world) {
 	w.until("the tool sleeps", func() bool { return len(processes(nap)) > 0 })
 	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
 	installation.Check(w, err)
-	if r = w.ended(r.ID); r.Status != stint.Cancelled || value(r.StatusReason) != stint.ReasonCancelled {
-		w.Fatalf("the run is %s (%s); %s", r.Status, value(r.StatusReason), w.story(r.ID))
+	if r = w.ended(r.ID); r.Status != stint.Cancelled || installation.Value(r.StatusReason) != stint.ReasonCancelled {
+		w.Fatalf("the run is %s (%s); %s", r.Status, installation.Value(r.StatusReason), w.story(r.ID))
 	}
 	w.until("no process is left", func() bool { return len(processes(nap)) == 0 })
 	w.until("the checkpoint of the cancelled run", func() bool {

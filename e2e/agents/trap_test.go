@@ -46,12 +46,12 @@ func TestTraps(t *testing.T) {
 				n := trap.run
 				n.Agent, n.Prompt = "fake", "fake:"+trap.name
 				r := w.ended(w.create(n).ID)
-				said := value(r.Error)
+				said := installation.Value(r.Error)
 				if trap.status == stint.Completed {
 					installation.Check(t, json.Unmarshal(r.Result, &said))
 				}
-				if r.Status != trap.status || value(r.StatusReason) != trap.reason || !strings.Contains(said, trap.said) {
-					t.Errorf("the run is %s (%s) and says %q; %s", r.Status, value(r.StatusReason), said, w.story(r.ID))
+				if r.Status != trap.status || installation.Value(r.StatusReason) != trap.reason || !strings.Contains(said, trap.said) {
+					t.Errorf("the run is %s (%s) and says %q; %s", r.Status, installation.Value(r.StatusReason), said, w.story(r.ID))
 				}
 				if !slices.ContainsFunc(w.logs(r.ID, stint.LogSystem), func(e stint.LogEntry) bool { return strings.Contains(e.Message, trap.logged) }) {
 					t.Errorf("nothing is told of what was done; %s", w.story(r.ID))

@@ -95,7 +95,13 @@ var organisations atomic.Int64
 func (h *host) world(t *testing.T, k kind) *world {
 	t.Helper()
 	org := fmt.Sprintf("org-%d", organisations.Add(1))
-	return &world{t, h, h.Login(t, org), k, modeltest.StartWith(t, modeltest.Options{Key: modelKey, Models: []string{model}})}
+	m := modeltest.StartWith(t, modeltest.Options{Key: modelKey, Models: []string{model}})
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the model was asked:\n%s", modelCalls(m))
+		}
+	})
+	return &world{t, h, h.Login(t, org), k, m}
 }
 
 // agent pushes the world's kind of agent; more is added to its definition.
@@ -140,13 +146,7 @@ func (w *world) create(n stint.NewRun) *stint.Run {
 // ended waits for a run's end.
 func (w *world) ended(id string) *stint.Run {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
-	defer cancel()
-	r, err := w.client.Runs.Wait(ctx, id)
-	if err != nil {
-		w.Fatalf("%s did not end: %v; %s", id, err, w.story(id))
-	}
-	return r
+	return installation.Ended(w, w.client, id)
 }
 
 // run works a run to its end, which must be a completion.
@@ -154,7 +154,7 @@ func (w *world) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("%s ended %s (%s): %s; %s", r.ID, r.Status, value(r.StatusReason), value(r.Error), w.story(r.ID))
+		w.Fatalf("%s ended %s (%s): %s; %s", r.ID, r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), w.story(r.ID))
 	}
 	return r
 }
@@ -169,12 +169,12 @@ func (w *world) fails(n stint.NewRun, reason stint.Reason, words ...string) *sti
 func (w *world) failed(r *stint.Run, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
 	r = w.ended(r.ID)
-	if r.Status != stint.Failed || value(r.StatusReason) != reason {
-		w.Fatalf("%s ended %s (%s), not failed (%s): %s; %s", r.ID, r.Status, value(r.StatusReason), reason, value(r.Error), w.story(r.ID))
+	if r.Status != stint.Failed || installation.Value(r.StatusReason) != reason {
+		w.Fatalf("%s ended %s (%s), not failed (%s): %s; %s", r.ID, r.Status, installation.Value(r.StatusReason), reason, installation.Value(r.Error), w.story(r.ID))
 	}
 	for _, word := range words {
-		if !strings.Contains(strings.ToLower(value(r.Error)), strings.ToLower(word)) {
-			w.Errorf("the error lacks %q: %s", word, value(r.Error))
+		if !strings.Contains(strings.ToLower(installation.Value(r.Error)), strings.ToLower(word)) {
+			w.Errorf("the error lacks %q: %s", word, installation.Value(r.Error))
 		}
 	}
 	return r
@@ -182,21 +182,17 @@ func (w *world) failed(r *stint.Run, reason stint.Reason, words ...string) *stin
 
 // story is what a run told, for a test that fails.
 func (w *world) story(id string) string {
+	w.Helper()
+	return installation.Story(w, w.client, id)
+}
+
+// modelCalls are those of the model, for a test that fails.
+func modelCalls(m *modeltest.Server) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "its events:\n")
-	for _, e := range w.events(id) {
-		fmt.Fprintf(&b, "  %d %s %s\n", e.Seq, e.Type, installation.Tail(string(e.Data), 1000))
-	}
-	for _, kind := range []stint.LogType{stint.LogSystem, stint.LogNetwork, stint.LogAgent} {
-		for _, e := range w.logs(id, kind) {
-			m, _ := json.Marshal(e.Metadata)
-			fmt.Fprintf(&b, "  %s %s %s %s\n", kind, e.Level, installation.Tail(e.Message, 240), m)
-		}
-	}
-	for _, r := range w.model.Requests() {
+	for _, r := range m.Requests() {
 		fmt.Fprintf(&b, "  model call %s %s %s key=%s %d turns, users=%s\n", r.Dialect, r.Path, r.Model, r.Key, r.UserTurns, installation.Tail(fmt.Sprintf("%q", r.Users), 400))
 	}
-	for _, s := range w.model.Strays() {
+	for _, s := range m.Strays() {
 		fmt.Fprintf(&b, "  stray call %s\n", s)
 	}
 	return b.String()
@@ -205,12 +201,7 @@ func (w *world) story(id string) string {
 // events are those of a run so far.
 func (w *world) events(id string) []stint.Event {
 	w.Helper()
-	var out []stint.Event
-	for e, err := range w.client.Runs.RecordedEvents(w.Context(), id, 0) {
-		installation.Check(w, err)
-		out = append(out, e)
-	}
-	return out
+	return installation.Events(w, w.client, id)
 }
 
 // outputs are the output events of a run so far.
@@ -219,16 +210,10 @@ func (w *world) outputs(id string) []stint.OutputData {
 	var out []stint.OutputData
 	for _, e := range w.events(id) {
 		if e.Type == stint.EventOutput {
-			out = append(out, output(w, e))
+			out = append(out, installation.Output(w, e))
 		}
 	}
 	return out
-}
-
-func output(t testing.TB, e stint.Event) (o stint.OutputData) {
-	t.Helper()
-	installation.Check(t, json.Unmarshal(e.Data, &o))
-	return o
 }
 
 // transcript is the text of a run.
@@ -253,7 +238,7 @@ func (w *world) item(id string, is func(stint.OutputData) bool) stint.OutputData
 		if e.Type != stint.EventOutput {
 			continue
 		}
-		if o := output(w, e); is(o) {
+		if o := installation.Output(w, e); is(o) {
 			return o
 		}
 	}
@@ -263,12 +248,7 @@ func (w *world) item(id string, is func(stint.OutputData) bool) stint.OutputData
 
 func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
-	var out []stint.LogEntry
-	for e, err := range w.client.Runs.Logs(w.Context(), id, client.LogFilter{Type: kind}) {
-		installation.Check(w, err)
-		out = append(out, e)
-	}
-	return out
+	return installation.Logs(w, w.client, id, kind)
 }
 
 // asked are the model calls whose newest message of the user holds a mark.
@@ -280,12 +260,4 @@ func (w *world) asked(mark string) []modeltest.Request {
 		}
 	}
 	return out
-}
-
-// value is what a pointer points to, or the zero value.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
 }

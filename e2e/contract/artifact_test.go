@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 var artifactPromises = []promise{
@@ -23,18 +24,18 @@ func (w *world) artifact(name string) (o stint.TreeDetail, versions []stint.Tree
 func completedArtifact(w *world) {
 	first := w.run(object{"prompt": "echo one > a; mkdir d; echo two > d/b", "artifactName": "out"})
 	o, versions := w.artifact("out")
-	w.equal("head", *first.ArtifactVersion, value(o.CurrentVersionID))
+	w.equal("head", *first.ArtifactVersion, installation.Value(o.CurrentVersionID))
 	w.equal("size and files", []int64{8, 2}, []int64{o.Size, o.FileCount})
 	w.equal("createdBy", "run:"+first.ID, versions[0].CreatedBy)
 	if !strings.Contains(versions[0].Message, first.ID) {
 		w.Errorf("the message %q does not name the run", versions[0].Message)
 	}
 	same := w.run(object{"artifactName": "out"}) // nothing changed
-	w.equal("version of an unchanged one", *first.ArtifactVersion, value(same.ArtifactVersion))
+	w.equal("version of an unchanged one", *first.ArtifactVersion, installation.Value(same.ArtifactVersion))
 	second := w.run(object{"prompt": "echo more >> a", "artifactName": "out"})
 	o, versions = w.artifact("out")
 	w.equal("versions", []string{*second.ArtifactVersion, *first.ArtifactVersion}, ids(versions))
-	w.equal("head", *second.ArtifactVersion, value(o.CurrentVersionID))
+	w.equal("head", *second.ArtifactVersion, installation.Value(o.CurrentVersionID))
 	if !strings.HasPrefix(*second.ArtifactVersion, "v2_") {
 		w.Errorf("the second version is %s", *second.ArtifactVersion)
 	}
@@ -57,15 +58,15 @@ func otherArtifacts(w *world) {
 	w.until("a checkpoint", func() bool { return w.read(cancelled.ID).CheckpointID != nil })
 	cancelled = w.read(cancelled.ID)
 	o, versions = w.artifact("out")
-	w.equal("head", head, value(o.CurrentVersionID))
+	w.equal("head", head, installation.Value(o.CurrentVersionID))
 	w.equal("size of the head", int64(5), o.Size)
-	w.equal("versions", []string{value(cancelled.ArtifactVersion), *late.ArtifactVersion, *failed.ArtifactVersion, head}, ids(versions))
+	w.equal("versions", []string{installation.Value(cancelled.ArtifactVersion), *late.ArtifactVersion, *failed.ArtifactVersion, head}, ids(versions))
 	for i, r := range []stint.Run{cancelled, late, failed} {
 		w.equal("createdBy", "run:"+r.ID, versions[i].CreatedBy)
-		w.equal("artifact name", "out", value(r.ArtifactName))
+		w.equal("artifact name", "out", installation.Value(r.ArtifactName))
 		var c stint.Checkpoint
 		w.get("/v1/checkpoints/"+*r.CheckpointID, &c)
-		w.equal("version by the checkpoint", *r.ArtifactVersion, value(c.ArtifactVersion))
+		w.equal("version by the checkpoint", *r.ArtifactVersion, installation.Value(c.ArtifactVersion))
 	}
 	out, _ := w.says(object{"checkpointId": *failed.CheckpointID, "prompt": "cat a"})
 	w.equal("resumed", "bad\n", out)

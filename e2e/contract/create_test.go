@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 var createPromises = []promise{
@@ -49,13 +50,13 @@ func origins(w *world) {
 		if row.session == "" && (r.SessionID == s || r.SessionID == "") || row.session != "" && r.SessionID != row.session {
 			w.Errorf("%v is of session %s", row.body, r.SessionID)
 		}
-		w.equal(fmt.Sprintf("parent of %v", row.body), row.parent, value(r.ParentRunID))
+		w.equal(fmt.Sprintf("parent of %v", row.body), row.parent, installation.Value(r.ParentRunID))
 		w.equal("agent", "shell", r.AgentName)
 	}
 	last := w.read(list[stint.RunSummary](w, "/v1/runs?sessionId="+s, nil)[0].ID)
 	r := w.run(object{"sessionId": s, "agent": "shell", "agentId": w.shell.ID})
 	w.equal("session", s, r.SessionID)
-	w.equal("parent", last.ID, value(r.ParentRunID))
+	w.equal("parent", last.ID, installation.Value(r.ParentRunID))
 }
 
 func contradictions(w *world) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/pgtest"
 )
@@ -124,7 +125,7 @@ func oneArtifact(w *world) {
 	slices.Sort(made)
 	w.equal("versions", made, slices.Sorted(slices.Values(ids(versions))))
 	w.equal("number of versions", n, len(versions))
-	w.equal("head", n, number(value(o.CurrentVersionID)))
+	w.equal("head", n, number(installation.Value(o.CurrentVersionID)))
 }
 
 // TestLimitsOfRunsAtOnce holds the queue to its limits, and to priority.

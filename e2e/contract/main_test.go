@@ -1,23 +1,16 @@
 package contract_test
 
 import (
-	"flag"
 	"testing"
 
+	"github.com/stint-dev/stint/e2e/installation"
 	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // most of what these tests do is wait
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
-	}
+	installation.Parallel(8) // most of what these tests do is wait
 	pgtest.Main(m)
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 var runPromises = []promise{
@@ -120,9 +121,9 @@ func completedRun(w *world) {
 func failedRun(w *world) {
 	r := w.is(w.create(object{"prompt": "echo fine; echo 'the reason is xyzzy' >&2; exit 3"}).ID, stint.Failed)
 	w.nulls(w.object("/v1/runs/"+r.ID), nil, []string{"error", "executionTimeMs", "checkpointId", "startedAt", "completedAt"})
-	w.equal("exitCode", 3, value(r.ExitCode))
-	w.equal("statusReason", stint.ReasonExitCode, value(r.StatusReason))
-	if text := value(r.Error); !strings.HasSuffix(text, "the reason is xyzzy") || !strings.Contains(text, "3") {
+	w.equal("exitCode", 3, installation.Value(r.ExitCode))
+	w.equal("statusReason", stint.ReasonExitCode, installation.Value(r.StatusReason))
+	if text := installation.Value(r.Error); !strings.HasSuffix(text, "the reason is xyzzy") || !strings.Contains(text, "3") {
 		w.Errorf("the error is %q", text)
 	}
 }
@@ -159,9 +160,9 @@ func everyStatus(w *world) {
 		w.equal("list of "+string(status), []string{id}, got)
 	}
 	r := w.read(ids[stint.TimedOut])
-	w.equal("reason of the timeout", stint.ReasonTimeLimit, value(r.StatusReason))
-	if value(r.ExecutionTimeMs) < 1000 {
-		w.Errorf("executionTimeMs is %d", value(r.ExecutionTimeMs))
+	w.equal("reason of the timeout", stint.ReasonTimeLimit, installation.Value(r.StatusReason))
+	if installation.Value(r.ExecutionTimeMs) < 1000 {
+		w.Errorf("executionTimeMs is %d", installation.Value(r.ExecutionTimeMs))
 	}
 	for _, bad := range []string{"done", "", "Completed", "completed,failed", "timed_out"} {
 		w.refused(request{method: "GET", path: "/v1/runs?status=" + bad}, 400, invalid, "status")
@@ -238,7 +239,7 @@ func cancelRunning(w *world) {
 	w.until("the agent's processes", func() bool { return processes(mark) == 3 })
 	got := w.cancel(r.ID)
 	w.equal("status in the answer", stint.Cancelled, got.Status)
-	w.equal("reason in the answer", stint.ReasonCancelled, value(got.StatusReason))
+	w.equal("reason in the answer", stint.ReasonCancelled, installation.Value(got.StatusReason))
 	if got.CompletedAt == nil || got.Error != nil || got.ExecutionTimeMs == nil {
 		w.Errorf("completedAt %v, error %v, executionTimeMs %v", got.CompletedAt, got.Error, got.ExecutionTimeMs)
 	}
@@ -295,7 +296,7 @@ func cancelEnded(w *world) {
 
 func outputLimit(w *world) {
 	r := w.is(w.create(object{"prompt": "while :; do echo 0123456789abcdef; done", "limits": object{"outputBytes": "64KiB"}}).ID, stint.Failed)
-	w.equal("reason", stint.ReasonOutputLimit, value(r.StatusReason))
+	w.equal("reason", stint.ReasonOutputLimit, installation.Value(r.StatusReason))
 	if n := len(w.output(r.ID)); n > 64<<10 || n < 32<<10 {
 		w.Errorf("%d bytes of output were kept", n)
 	}
@@ -313,23 +314,23 @@ func commandFramework(w *world) {
 func absentFramework(w *world) {
 	w.agent("absent", object{"framework": "command", "command": []string{"/no/such/program"}})
 	r := w.is(w.create(object{"agent": "absent"}).ID, stint.Failed)
-	if !strings.Contains(value(r.Error), "/no/such/program") {
-		w.Errorf("the error is %q", value(r.Error))
+	if !strings.Contains(installation.Value(r.Error), "/no/such/program") {
+		w.Errorf("the error is %q", installation.Value(r.Error))
 	}
 }
 
 func oddExits(w *world) {
 	for script, code := range map[string]int{"exit 255": 255, "exit 1": 1, "kill -TERM $$": -1, "no-such-command-here": 127} {
 		r := w.is(w.create(object{"prompt": script}).ID, stint.Failed)
-		if got := value(r.ExitCode); code > 0 && got != code {
+		if got := installation.Value(r.ExitCode); code > 0 && got != code {
 			w.Errorf("%q gave exit code %d, want %d", script, got, code)
 		}
-		if value(r.Error) == "" || value(r.StatusReason) != stint.ReasonExitCode {
-			w.Errorf("%q gave %q, %q", script, value(r.Error), value(r.StatusReason))
+		if installation.Value(r.Error) == "" || installation.Value(r.StatusReason) != stint.ReasonExitCode {
+			w.Errorf("%q gave %q, %q", script, installation.Value(r.Error), installation.Value(r.StatusReason))
 		}
 	}
-	if r := w.run(object{"prompt": "(sleep 600 &) ; exit 0"}); value(r.ExitCode) != 0 {
-		w.Errorf("exit code %d", value(r.ExitCode))
+	if r := w.run(object{"prompt": "(sleep 600 &) ; exit 0"}); installation.Value(r.ExitCode) != 0 {
+		w.Errorf("exit code %d", installation.Value(r.ExitCode))
 	}
 }
 
@@ -365,15 +366,15 @@ func metrics(w *world) {
 	if len(m.Data) == 0 {
 		w.Error("a short run has no sample")
 	}
-	w.equal("total of a short run", *short.ExecutionTimeMs, value(m.Summary.TotalDurationMs))
+	w.equal("total of a short run", *short.ExecutionTimeMs, installation.Value(m.Summary.TotalDurationMs))
 }
 
 func resourceLimits(w *world) {
 	w.agent("small", object{"resources": object{"memory": "32MiB", "disk": "4MiB", "pids": 16, "cpu": 1}})
 	full := w.is(w.create(object{"agent": "small", "prompt": "a=x; while :; do a=$a$a; done"}).ID, stint.Failed)
-	w.equal("reason", stint.ReasonOutOfMemory, value(full.StatusReason))
+	w.equal("reason", stint.ReasonOutOfMemory, installation.Value(full.StatusReason))
 	full = w.is(w.create(object{"agent": "small", "prompt": "head -c 40000000 /dev/zero > big && echo WROTE; sleep 5"}).ID, stint.Failed)
-	w.equal("reason", stint.ReasonDiskFull, value(full.StatusReason))
+	w.equal("reason", stint.ReasonDiskFull, installation.Value(full.StatusReason))
 	out, r := w.says(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 30 & done 2>/dev/null; echo forty) || echo limited"})
 	w.equal("of forty processes", "limited\n", out)
 	var m stint.Metrics

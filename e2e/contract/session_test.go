@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 var sessionPromises = []promise{
@@ -55,15 +56,15 @@ func continuing(w *world) {
 	w.equal("agent latest, home newest, artifact latest, volumes latest, variables the last run's",
 		"V=2 A=a1 B=b1\none\nwork2\ndata2\nextra2\n", out)
 	w.equal("volumes", map[string]string{"data": h.d2, "extra": h.e2}, second.Volumes)
-	w.equal("session and parent", []string{s, h.first.ID}, []string{second.SessionID, value(second.ParentRunID)})
-	w.equal("artifact", "out", value(second.ArtifactName))
+	w.equal("session and parent", []string{s, h.first.ID}, []string{second.SessionID, installation.Value(second.ParentRunID)})
+	w.equal("artifact", "out", installation.Value(second.ArtifactName))
 
 	out, third := w.says(object{
 		"sessionId": s, "prompt": teller, "agentVersion": "v1", "volumes": object{"data": "v1"}, "variables": object{"A": "a3"},
 		"artifactName": "out", "artifactVersion": h.out1,
 	})
 	w.equal("as the request says, and home newest", "V=1 A=a3 B=b1\none\nmore\nwork1\ndata1\nextra2\n", out)
-	w.equal("parent", second.ID, value(third.ParentRunID))
+	w.equal("parent", second.ID, installation.Value(third.ParentRunID))
 	out, _ = w.says(object{"sessionId": s, "prompt": "echo $A $V"})
 	w.equal("variables of the last run, agent latest again", "a3 2\n", out)
 }
@@ -75,7 +76,7 @@ func resuming(w *world) {
 	out, fork := w.says(object{"checkpointId": c, "prompt": teller})
 	w.equal("all as at the checkpoint", "V=1 A=a1 B=b1\none\nwork1\ndata1\nextra1\n", out)
 	w.equal("volumes", map[string]string{"data": h.d1, "extra": h.e1}, fork.Volumes)
-	w.equal("parent", h.first.ID, value(fork.ParentRunID))
+	w.equal("parent", h.first.ID, installation.Value(fork.ParentRunID))
 	if fork.SessionID == h.first.SessionID {
 		w.Error("the resumed run is of the same session")
 	}
@@ -120,8 +121,8 @@ func everyEnding(w *world) {
 		var c stint.Checkpoint
 		w.get("/v1/checkpoints/"+*r.CheckpointID, &c)
 		w.equal("run and session", []string{r.ID, r.SessionID}, []string{c.RunID, c.SessionID})
-		if c.ArtifactVersion == nil || value(c.ArtifactName) != "out-"+string(row.status) {
-			w.Errorf("the checkpoint of a %s run has the artifact %v, %v", row.status, value(c.ArtifactName), c.ArtifactVersion)
+		if c.ArtifactVersion == nil || installation.Value(c.ArtifactName) != "out-"+string(row.status) {
+			w.Errorf("the checkpoint of a %s run has the artifact %v, %v", row.status, installation.Value(c.ArtifactName), c.ArtifactVersion)
 		}
 		out, _ := w.says(object{"checkpointId": c.ID, "prompt": "cat ~/talk || true; echo $A"})
 		if row.status != stint.Cancelled && out != "state\n1\n" {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 // These take a while, most of it waiting.
@@ -45,7 +46,7 @@ func heartbeat(w *world) {
 func timeLimit(w *world) {
 	r := w.is(w.create(object{"prompt": "trap 'echo terminated; exit 0' TERM; echo ready; while :; do sleep 0.05; done", "timeout": "1s", "artifactName": "out"}).ID, stint.TimedOut)
 	w.equal("output", "ready\nterminated\n", w.output(r.ID))
-	w.equal("reason", stint.ReasonTimeLimit, value(r.StatusReason))
+	w.equal("reason", stint.ReasonTimeLimit, installation.Value(r.StatusReason))
 	frames := w.followRun(r.ID).all()
 	last := frames[len(frames)-1]
 	if last.Event != "complete" || !strings.Contains(last.Data, `"status":"timeout"`) {

@@ -347,11 +347,3 @@ func (w *world) equal(what string, want, got any) {
 		w.Errorf("%s (-want +got):\n%s", what, d)
 	}
 }
-
-// value is what a pointer points to, or the zero value.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}

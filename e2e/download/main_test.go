@@ -3,7 +3,6 @@ package download_test
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"syscall"
@@ -17,19 +16,8 @@ import (
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // most of what these tests do is wait for other programs
-		if err := flag.Set("test.parallel", "8"); err != nil {
-			panic(err)
-		}
-	}
-	code := m.Run()
-	if err := installation.CleanUp(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
+	installation.Parallel(8) // most of what these tests do is wait for other programs
+	installation.Main(m)
 }
 
 // program is one that runs from here, in a folder.

@@ -37,12 +37,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests need root's rights for a network of their own:", err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	if err := installation.CleanUp(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	installation.Main(m)
 }
 
 // again runs the tests in namespaces of their own.

@@ -152,7 +152,7 @@ env >environment.txt
 true`
 	r, out := w.run(d, script, map[string]string{"KEY": value})
 	if r.Status != stint.Completed {
-		t.Fatalf("the run %s: %s\n%s", r.Status, deref(r.Error), out)
+		t.Fatalf("the run %s: %s\n%s", r.Status, installation.Value(r.Error), out)
 	}
 	if got, want := api.all(), "bank.example.com/with Bearer "+value; len(got) != 1 || got[0] != want {
 		t.Errorf("the server saw %q, want %q", got, want)

@@ -128,27 +128,17 @@ func (w *world) succeed(d definition, script string) (*stint.Run, string) {
 	w.Helper()
 	r, out := w.run(d, script, nil)
 	if r.Status != stint.Completed {
-		w.Fatalf("the run %s: %v\n%s\n%s", r.Status, deref(r.Error), out, strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"))
+		w.Fatalf("the run %s: %v\n%s\n%s", r.Status, installation.Value(r.Error), out, strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"))
 	}
 	return r, out
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func (w *world) output(id string) string {
 	w.Helper()
 	var b strings.Builder
-	for e, err := range w.client.Runs.Events(w.Context(), id, 0) {
-		installation.Check(w, err)
+	for _, e := range installation.Events(w, w.client, id) {
 		if e.Type == stint.EventOutput {
-			var o stint.OutputData
-			installation.Check(w, json.Unmarshal(e.Data, &o))
-			b.WriteString(o.Content)
+			b.WriteString(installation.Output(w, e).Content)
 		}
 	}
 	return b.String()
@@ -156,12 +146,7 @@ func (w *world) output(id string) string {
 
 func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
-	var out []stint.LogEntry
-	for e, err := range w.client.Runs.Logs(w.Context(), id, client.LogFilter{Type: kind}) {
-		installation.Check(w, err)
-		out = append(out, e)
-	}
-	return out
+	return installation.Logs(w, w.client, id, kind)
 }
 
 // lines are log entries as text, metadata and all.

@@ -130,8 +130,8 @@ trap '' TERM INT HUP
 (trap '' TERM; setsid bash -c 'trap "" TERM; while :; do sleep ` + leftBehind + `; done' &)
 echo ready
 while :; do sleep 0.1; done`}).ID)
-	if r.Status != stint.TimedOut || value(r.StatusReason) != stint.ReasonTimeLimit {
-		w.Errorf("it ended %s, %s", r.Status, value(r.StatusReason))
+	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit {
+		w.Errorf("it ended %s, %s", r.Status, installation.Value(r.StatusReason))
 	}
 	if took := time.Since(begin); took > 40*time.Second {
 		w.Errorf("it took %s to end", took)

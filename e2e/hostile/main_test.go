@@ -1,8 +1,6 @@
 package hostile_test
 
 import (
-	"flag"
-	"os"
 	"syscall"
 	"testing"
 
@@ -27,19 +25,8 @@ var flags = map[string]func(*testing.T) []string{
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given { // much of what these tests do is wait
-		if err := flag.Set("test.parallel", "6"); err != nil {
-			panic(err)
-		}
-	}
-	code := m.Run()
-	if err := installation.CleanUp(); err != nil {
-		panic(err)
-	}
-	os.Exit(code)
+	installation.Parallel(6) // much of what these tests do is wait
+	installation.Main(m)
 }
 
 // attack is one thing that agents try, from an organisation of its own.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/e2e/installation"
 )
 
 // secretAttacks print secrets in every way that an agent does by accident.
@@ -113,8 +114,8 @@ echo "failed: $HIDDEN" >&2
 printf '%s' "$HIDDEN" | base64 >&2
 printf 'cut %s' "${HIDDEN%ü*}" >&2
 exit 3`}).ID)
-	if r.Status != stint.Failed || !strings.Contains(value(r.Error), "failed: ***") {
-		w.Errorf("it ended %s: %q", r.Status, value(r.Error))
+	if r.Status != stint.Failed || !strings.Contains(installation.Value(r.Error), "failed: ***") {
+		w.Errorf("it ended %s: %q", r.Status, installation.Value(r.Error))
 	}
 	texts := spellings(hidden)
 	w.wantHidden(r, map[string]string{"plain": texts["plain"], "base64": texts["base64 after 0"]})

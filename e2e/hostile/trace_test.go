@@ -65,7 +65,7 @@ func traps(w *world) {
 		names += "',"
 	}
 	r := w.run(stint.NewRun{Prompt: python(trapProgram), ArtifactName: "traps", Variables: map[string]string{"NAMES": names + "]"}})
-	entries := w.download("traps", value(r.ArtifactVersion))
+	entries := w.download("traps", installation.Value(r.ArtifactVersion))
 	for _, name := range oddNames {
 		if e, ok := entries[name]; !ok || e.text != name {
 			w.Errorf("the file %q came back as %+v", name, e)
@@ -91,7 +91,7 @@ func traps(w *world) {
 	if got := w.output(out.ID); strings.Contains(got, "root:") || !strings.Contains(got, "/etc/shadow\n") {
 		w.Errorf("the next run sees %q", got)
 	}
-	if n := len(w.download("traps", value(out.ArtifactVersion))); n != len(entries)+1 {
+	if n := len(w.download("traps", installation.Value(out.ArtifactVersion))); n != len(entries)+1 {
 		w.Errorf("the next version has %d entries, this one %d", n, len(entries))
 	}
 }
@@ -162,11 +162,11 @@ for i in range(1000):
     os.mkdir("d"); os.chdir("d")
 os.chmod("..", 0)
 print("done")`)}).ID)
-		if r.Status == stint.Completed || !strings.Contains(value(r.Error), "folders deep") && value(r.StatusReason) != stint.ReasonDiskFull {
-			w.Errorf("it ended %s, %s: %s", r.Status, value(r.StatusReason), value(r.Error))
+		if r.Status == stint.Completed || !strings.Contains(installation.Value(r.Error), "folders deep") && installation.Value(r.StatusReason) != stint.ReasonDiskFull {
+			w.Errorf("it ended %s, %s: %s", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error))
 		}
-		if len(value(r.Error)) > 8<<10 {
-			w.Errorf("the error has %d bytes", len(value(r.Error)))
+		if len(installation.Value(r.Error)) > 8<<10 {
+			w.Errorf("the error has %d bytes", len(installation.Value(r.Error)))
 		}
 	})
 }
@@ -178,9 +178,9 @@ mkdir d other; echo x > d/passwd; ln -s /etc l; for i in $(seq 1 200); do echo $
 (trap '' TERM HUP; setsid bash -c 'trap "" TERM HUP; while :; do mv -T d t; mv -T l d; mv -T t l; mv -T d t; mv -T l d; mv -T t l; done' > /dev/null 2>&1 &)
 sleep 0.1; echo done`}).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("it ended %s: %s", r.Status, value(r.Error))
+		w.Fatalf("it ended %s: %s", r.Status, installation.Value(r.Error))
 	}
-	for name, e := range w.download("restless", value(r.ArtifactVersion)) {
+	for name, e := range w.download("restless", installation.Value(r.ArtifactVersion)) {
 		if strings.Contains(e.text, "root:") {
 			w.Errorf("%s holds what a link led to", name)
 		}
@@ -221,8 +221,8 @@ func forgedLines(w *world) {
 		w.Errorf("%d lines became %d entries: %+v", len(forged)+1, agents, w.logs(r.ID, stint.LogAgent))
 	}
 	failed := w.ended(w.create(stint.NewRun{Prompt: "printf 'x\\nlevel=ERROR msg=FORGED\\n\\033[2J' >&2; exit 1"}).ID)
-	if !strings.Contains(value(failed.Error), "FORGED") {
-		w.Errorf("the error does not show what was written: %q", value(failed.Error))
+	if !strings.Contains(installation.Value(failed.Error), "FORGED") {
+		w.Errorf("the error does not show what was written: %q", installation.Value(failed.Error))
 	}
 	if strings.Contains(w.host.Log(), "\nlevel=ERROR msg=FORGED") || strings.Contains(w.host.Log(), "\x1b[2J") {
 		w.Error("the server's own log was forged")
@@ -297,5 +297,5 @@ func forgedTimes(w *world) {
 	for _, e := range w.logs(r.ID, "") {
 		w.wantEntry(r, e)
 	}
-	w.download("times", value(r.ArtifactVersion))
+	w.download("times", installation.Value(r.ArtifactVersion))
 }

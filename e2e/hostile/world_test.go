@@ -2,7 +2,6 @@ package hostile_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -27,30 +26,18 @@ type world struct {
 // agent pushes a shell agent; more are further members of its definition.
 func (w *world) agent(name, more string) {
 	w.Helper()
-	_, err := w.client.Agents.Create(w.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
-	installation.Check(w, err)
+	installation.Agent(w, w.client, name, more)
 }
 
 func (w *world) create(n stint.NewRun) *stint.Run {
 	w.Helper()
-	if n.Agent == "" && n.SessionID == "" && n.CheckpointID == "" {
-		n.Agent = "shell"
-	}
-	r, err := w.client.Runs.Create(w.Context(), n, nil)
-	installation.Check(w, err)
-	return r
+	return installation.Create(w, w.client, n)
 }
 
 // ended waits for a run's end.
 func (w *world) ended(id string) *stint.Run {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
-	defer cancel()
-	r, err := w.client.Runs.Wait(ctx, id)
-	if err != nil {
-		w.Fatalf("%s did not end: %v; it wrote %q", id, err, w.output(id))
-	}
-	return r
+	return installation.Ended(w, w.client, id)
 }
 
 // run works a run to its end, which must be a completion.
@@ -58,7 +45,7 @@ func (w *world) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
 	if r.Status != stint.Completed {
-		w.Fatalf("%s ended %s: %s; it wrote %q", r.ID, r.Status, value(r.Error), w.output(r.ID))
+		w.Fatalf("%s ended %s: %s; it wrote %q", r.ID, r.Status, installation.Value(r.Error), w.output(r.ID))
 	}
 	return r
 }
@@ -73,20 +60,16 @@ func (w *world) says(script string) string {
 func (w *world) fails(reason stint.Reason, n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
-	if value(r.StatusReason) != reason {
-		w.Errorf("%s ended %s, %s, not %s: %s; it wrote %q", r.ID, r.Status, value(r.StatusReason), reason, value(r.Error), tail(w.output(r.ID), 500))
+	if installation.Value(r.StatusReason) != reason {
+		w.Errorf("%s ended %s, %s, not %s: %s; it wrote %q", r.ID, r.Status, installation.Value(r.StatusReason), reason, installation.Value(r.Error), installation.Tail(w.output(r.ID), 500))
 	}
 	return r
 }
 
 // journal gives all events of a run.
-func (w *world) journal(id string) (all []stint.Event) {
+func (w *world) journal(id string) []stint.Event {
 	w.Helper()
-	for e, err := range w.client.Runs.RecordedEvents(w.Context(), id, 0) {
-		installation.Check(w, err)
-		all = append(all, e)
-	}
-	return all
+	return installation.Events(w, w.client, id)
 }
 
 // output is what a run wrote on its standard output.
@@ -94,25 +77,19 @@ func (w *world) output(id string) string {
 	w.Helper()
 	var out strings.Builder
 	for _, e := range w.journal(id) {
-		var o stint.OutputData
 		if e.Type != stint.EventOutput {
 			continue
 		}
-		installation.Check(w, json.Unmarshal(e.Data, &o))
-		if o.Stream == "stdout" {
+		if o := installation.Output(w, e); o.Stream == "stdout" {
 			out.WriteString(o.Content)
 		}
 	}
 	return out.String()
 }
 
-func (w *world) logs(id string, kind stint.LogType) (all []stint.LogEntry) {
+func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
-	for e, err := range w.client.Runs.Logs(w.Context(), id, client.LogFilter{Type: kind}) {
-		installation.Check(w, err)
-		all = append(all, e)
-	}
-	return all
+	return installation.Logs(w, w.client, id, kind)
 }
 
 // everything is all that the API tells of a run but its prompt.
@@ -145,7 +122,7 @@ func (w *world) beside(attack func()) {
 	attack()
 	r := other.ended(before.ID)
 	if r.Status != stint.Completed || strings.Count(other.output(r.ID), "line ") != 20 {
-		w.Errorf("a bystander ended %s, %s: %s; it wrote %q", r.Status, value(r.StatusReason), value(r.Error), other.output(r.ID))
+		w.Errorf("a bystander ended %s, %s: %s; it wrote %q", r.Status, installation.Value(r.StatusReason), installation.Value(r.Error), other.output(r.ID))
 	}
 	other.honest()
 }
@@ -185,16 +162,6 @@ func python(program string) string {
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-
-func tail(s string, n int) string { return s[max(0, len(s)-n):] }
-
-// value is what a pointer points to, or the zero value.
-func value[T any](p *T) (v T) {
-	if p != nil {
-		v = *p
-	}
-	return v
-}
 
 // mark is a word that no other test has.
 func mark(w *world) string {

@@ -20,7 +20,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/apitest"
 )
@@ -170,36 +169,6 @@ func (h *Host) Login(t testing.TB, org string) *client.Client {
 	c, err := client.New(client.Options{URL: "http://" + h.Listen, Token: answer.Token, HTTP: apitest.Client(t), Attempts: 100, Backoff: 20 * time.Millisecond})
 	Check(t, err)
 	return c
-}
-
-// Agent pushes a shell agent.
-func Agent(t testing.TB, c *client.Client, name, more string) {
-	t.Helper()
-	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
-	Check(t, err)
-}
-
-// Create starts a run of the agent "shell".
-func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
-	t.Helper()
-	if n.Agent == "" {
-		n.Agent = "shell"
-	}
-	r, err := c.Runs.Create(t.Context(), n, nil)
-	Check(t, err)
-	return r
-}
-
-// Ended waits for the end of a run.
-func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	r, err := c.Runs.Wait(ctx, id)
-	if err != nil {
-		t.Fatalf("wait for %s: %v", id, err)
-	}
-	return r
 }
 
 // Check ends the test on an error.

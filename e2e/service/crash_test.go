@@ -168,11 +168,7 @@ func (w *witness) compare(t *testing.T, c *client.Client, id string) {
 	if err := w.errs[id]; err != nil {
 		t.Errorf("follow %s: %v", id, err)
 	}
-	var journal []stint.Event
-	for e, err := range c.Runs.RecordedEvents(t.Context(), id, 0) {
-		installation.Check(t, err)
-		journal = append(journal, e)
-	}
+	journal := installation.Events(t, c, id)
 	got := w.events[id]
 	if len(got) != len(journal) {
 		t.Errorf("a follower of %s saw %d events, the journal has %d", id, len(got), len(journal))

@@ -1,0 +1,96 @@
+package installation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+)
+
+// Agent pushes a shell agent; more are further members of its definition.
+func Agent(t testing.TB, c *client.Client, name, more string) {
+	t.Helper()
+	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
+	Check(t, err)
+}
+
+// Create starts a run, of the agent "shell" where it names none.
+func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
+	t.Helper()
+	if n.Agent == "" && n.SessionID == "" && n.CheckpointID == "" {
+		n.Agent = "shell"
+	}
+	r, err := c.Runs.Create(t.Context(), n, nil)
+	Check(t, err)
+	return r
+}
+
+// Ended waits for the end of a run.
+func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	r, err := c.Runs.Wait(ctx, id)
+	if err != nil {
+		t.Errorf("wait for %s: %v", id, err)
+		t.Fatal(Story(t, c, id))
+	}
+	return r
+}
+
+// Story is what a run told, for a test that fails.
+func Story(t testing.TB, c *client.Client, id string) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "events of %s:\n", id)
+	for _, e := range Events(t, c, id) {
+		fmt.Fprintf(&b, "  %d %s %s\n", e.Seq, e.Type, Tail(string(e.Data), 1000))
+	}
+	for _, kind := range []stint.LogType{stint.LogSystem, stint.LogNetwork, stint.LogAgent} {
+		for _, e := range Logs(t, c, id, kind) {
+			m, _ := json.Marshal(e.Metadata)
+			fmt.Fprintf(&b, "  %s %s %s %s\n", kind, e.Level, Tail(e.Message, 240), m)
+		}
+	}
+	return b.String()
+}
+
+// Events are all of a run so far.
+func Events(t testing.TB, c *client.Client, id string) (all []stint.Event) {
+	t.Helper()
+	for e, err := range c.Runs.RecordedEvents(t.Context(), id, 0) {
+		Check(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// Output is what an event of this type says.
+func Output(t testing.TB, e stint.Event) (o stint.OutputData) {
+	t.Helper()
+	Check(t, json.Unmarshal(e.Data, &o))
+	return o
+}
+
+// Logs are all entries of a kind so far; an empty kind is every one.
+func Logs(t testing.TB, c *client.Client, id string, kind stint.LogType) (all []stint.LogEntry) {
+	t.Helper()
+	for e, err := range c.Runs.Logs(t.Context(), id, client.LogFilter{Type: kind}) {
+		Check(t, err)
+		all = append(all, e)
+	}
+	return all
+}
+
+// Value is what a pointer points to, or the zero value.
+func Value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
