@@ -63,11 +63,15 @@ print("survived")`)}).ID)
 	}
 }
 
+// late ends a run whose limit was not enforced. On a busy machine it takes long
+// to reach one.
+const late = "150s"
+
 // disk writes into a file that the program has opened, and waits.
 func disk(w *world, open string) {
 	w.agent("small", small)
 	w.beside(func() {
-		w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: "20s", Prompt: python("import os, time\n" + open + `
+		w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: late, Prompt: python("import os, time\n" + open + `
 for i in range(64): f.write(b"x" * (1 << 20))
 f.flush()
 print("written", flush=True)
@@ -77,7 +81,7 @@ time.sleep(600)`)})
 
 func diskOfMany(w *world) {
 	w.agent("small", small)
-	w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: "20s", Prompt: python(`
+	w.fails(stint.ReasonDiskFull, stint.NewRun{Agent: "small", Timeout: late, Prompt: python(`
 import os, time
 for i in range(20000):
     if i % 1000 == 0: os.makedirs("d%d" % (i // 1000))
@@ -88,7 +92,7 @@ time.sleep(600)`)})
 func output(w *world) {
 	const limit = 1 << 20
 	w.beside(func() {
-		r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: "yes 'a line of output'", Timeout: "30s", Limits: &stint.Limits{OutputBytes: limit}})
+		r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: "yes 'a line of output'", Timeout: late, Limits: &stint.Limits{OutputBytes: limit}})
 		if n := len(w.output(r.ID)); n > limit || n < limit/2 {
 			w.Errorf("%d bytes are kept, of %d allowed", n, limit)
 		}
@@ -97,7 +101,7 @@ func output(w *world) {
 
 func outputWithoutLines(w *world) {
 	const limit = 1 << 20
-	r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: `tr '\0' 'x' < /dev/zero`, Timeout: "30s", Limits: &stint.Limits{OutputBytes: limit}})
+	r := w.fails(stint.ReasonOutputLimit, stint.NewRun{Prompt: `tr '\0' 'x' < /dev/zero`, Timeout: late, Limits: &stint.Limits{OutputBytes: limit}})
 	if n := len(w.output(r.ID)); n > limit || n < limit/2 {
 		w.Errorf("%d bytes are kept, of %d allowed", n, limit)
 	}
