@@ -137,6 +137,11 @@ func missingInRun(w *world) {
 	})
 	send(w.newRun(object{"agent": "needy"}), "variables.REGION", "secrets.KEY", "variables.ZONE", "variables.SHARD", "variables.VERSION")
 	send(w.newRun(object{"agent": "needy", "variables": object{"REGION": "eu", "ZONE": "1", "SHARD": "a", "VERSION": "1", "KEY": "no secret"}}), "secrets.KEY")
+	w.agent("tools", object{"framework": "assistant", "mcpServers": object{
+		"far":  object{"url": "https://tools.example.com/mcp", "headers": object{"Authorization": "Bearer ${{ secrets.TOOLS_KEY }}"}},
+		"near": object{"command": []string{"tools"}, "env": object{"PLACE": "${{ vars.PLACE }}"}},
+	}})
+	send(w.newRun(object{"agent": "tools"}), "secrets.TOOLS_KEY", "variables.PLACE")
 }
 
 func wrongInRun(w *world) {

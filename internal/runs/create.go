@@ -179,6 +179,14 @@ func needs(d *stint.Definition) []spec.Reference {
 	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
 		add(spec.Reference{Source: "secrets", Name: name})
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.MCPServers)) {
+		s := d.MCPServers[name]
+		for _, texts := range []map[string]string{s.Headers, s.Env} {
+			for _, key := range slices.Sorted(maps.Keys(texts)) {
+				add(spec.References(texts[key])...)
+			}
+		}
+	}
 	return out
 }
 
