@@ -1,8 +1,10 @@
 package assistant_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -182,6 +184,25 @@ func TestKeptSessionsAreChecked(t *testing.T) {
 	}
 	if err := plan.State.Check("notes.txt", []byte("x\n\n")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A file is looked at in the server's own process, whoever wrote it: that takes
+// no memory beside the file's. It runs alone, for it counts what all allocate.
+func TestKeptSessionsAreCheckedInTheirOwnMemory(t *testing.T) {
+	plan, err := assistant.Assistant{}.Prepare(input())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line, good := range map[string]bool{"\n": false, "0\n": true} {
+		content := bytes.Repeat([]byte(line), 8<<20/len(line))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		err := plan.State.Check("session.jsonl", content)
+		runtime.ReadMemStats(&after)
+		if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 || (err == nil) != good {
+			t.Errorf("8 MiB of %q took %d bytes; error %v", line, used, err)
+		}
 	}
 }
 

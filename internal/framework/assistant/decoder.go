@@ -123,16 +123,18 @@ func (d *decoder) Conversation() framework.Conversation {
 }
 
 // checkSession holds a kept file against what the assistant can read: lines of
-// JSON, of which the last may be torn.
+// JSON, of which the last may be torn. The file may be large and hostile: it is
+// walked, not cut up.
 func checkSession(name string, content []byte) error {
 	if !bytes.HasSuffix([]byte(name), []byte(".jsonl")) {
 		return nil
 	}
-	lines := bytes.Split(content, []byte("\n"))
-	for i, line := range lines[:len(lines)-1] {
-		if !json.Valid(line) && (i < len(lines)-2 || len(lines[len(lines)-1]) > 0) {
-			return fmt.Errorf("line %d is no JSON", i+1)
+	for number := 1; len(content) > 0; number++ {
+		line, rest, _ := bytes.Cut(content, []byte("\n"))
+		if !json.Valid(line) && len(rest) > 0 {
+			return fmt.Errorf("line %d is no JSON", number)
 		}
+		content = rest
 	}
 	return nil
 }
