@@ -237,6 +237,60 @@ func TestSummaryWhereTheModelSaysSo(t *testing.T) {
 	}
 }
 
+// There is one summary at any time, the newest, and what was not retold in it is
+// told behind it, also by the next run, which reads the file.
+func TestSummariesTakeEachOthersPlace(t *testing.T) {
+	t.Parallel()
+	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
+	gives := func(marker string, bytes int) string {
+		return calls([2]string{"bash", fmt.Sprintf(`{"command":"echo %s; head -c %d /dev/zero | tr '\\0' x"}`, marker, bytes)})
+	}
+	big := strings.Repeat("word ", 2000)
+	for name, c := range map[string]struct {
+		limit   int64
+		answers []string
+		told    []string // at the end, and by the next run
+	}{
+		"both by size": {12_000, []string{
+			gives("one", 20_000), gives("two", 20_000), says("OLDER"), gives("three", 20_000), says("NEWER"),
+		}, []string{"NEWER", "three"}},
+		"for a full context, then by size": {0, []string{
+			gives("one", 20_000), gives("two", 3000), gives("three", 10), gives("four", 10),
+			full, says("OLDER" + big), gives("five", 2000), says("NEWER" + big), gives("six", 10),
+		}, []string{"NEWER", "three", "four", "five", "six"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			b := newBrain(t, append(c.answers, says("The end."), says("Still here."))...)
+			w.thinksWith(b)
+			w.ContextTokens = c.limit
+			lines, code := w.run("go")
+			if code != 0 || last(lines).Text != "The end." {
+				t.Fatalf("exit %d, %+v", code, last(lines))
+			}
+			if d := cmp.Diff([]string{"compaction", "compaction"}, codes(lines)); d != "" {
+				t.Error(d)
+			}
+			w.run("more")
+			for i, when := range []string{"in the run", "in the next"} {
+				asked := b.asked(len(c.answers) + i)
+				at := 0
+				for _, text := range c.told {
+					n := strings.Index(asked[at:], text)
+					if n < 0 {
+						t.Fatalf("%s, %q is not told, or not in its place: %s", when, text, asked)
+					}
+					at += n
+				}
+				if strings.Contains(asked, "OLDER") {
+					t.Errorf("%s, the older summary is told, too", when)
+				}
+			}
+		})
+	}
+}
+
 // waitFor reads lines until one is of a type.
 func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind string) {
 	w.t.Helper()

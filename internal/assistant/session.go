@@ -191,9 +191,8 @@ func (s *session) take(r record) error {
 		if r.Through < 1 || r.Through > s.records {
 			return errors.New("a summary is of records that are not there")
 		}
-		s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { return e.number <= r.Through })
 		s.records++
-		s.entries = append([]entry{{s.records, r}}, s.entries...)
+		s.summarise(r)
 		return nil
 	default:
 		return fmt.Errorf("a record is of type %q", r.Type)
@@ -201,6 +200,17 @@ func (s *session) take(r record) error {
 	s.records++
 	s.entries = append(s.entries, entry{s.records, r})
 	return nil
+}
+
+// summarise puts a summary, the newest record, in the place of the one before
+// and of the entries through the one that it names.
+func (s *session) summarise(r record) {
+	through := r.Through
+	if !slices.ContainsFunc(s.entries, func(e entry) bool { return e.number == through && e.Type != recordCompaction }) {
+		through = 0 // older files may name a summary, whose number says nothing of the entries behind it
+	}
+	s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { return e.Type == recordCompaction || e.number <= through })
+	s.entries = append([]entry{{s.records, r}}, s.entries...)
 }
 
 // messages is the conversation as the model is told it.

@@ -2,6 +2,7 @@ package assistant_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -20,7 +21,13 @@ const (
 	gave      = `{"type":"result","at":"2026-01-01T00:00:00Z","id":"a","text":"x"}` + "\n"
 	answered  = `{"type":"answer","at":"2026-01-01T00:00:00Z","parts":[{"kind":"text","text":"an answer"}]}` + "\n"
 	shortened = `{"type":"compaction","at":"2026-01-01T00:00:00Z","text":"in short","through":2}` + "\n"
+	kept      = `{"type":"prompt","at":"2026-01-01T00:00:00Z","text":"the kept prompt"}` + "\n"
 )
+
+// summary is a record that stands for those through a number.
+func summary(text string, through int) string {
+	return fmt.Sprintf(`{"type":"compaction","at":"2026-01-01T00:00:00Z","text":%q,"through":%d}`+"\n", text, through)
+}
 
 func TestConversationsAreRead(t *testing.T) {
 	t.Parallel()
@@ -38,6 +45,8 @@ func TestConversationsAreRead(t *testing.T) {
 		"zeros at its end":        {header + asked + "\x00\x00\x00", "", []string{"first prompt"}, ""},
 		"killed in a tool":        {header + asked + using + gave, "", []string{"Interrupted: the tool was ended"}, ""},
 		"summarised":              {header + asked + answered + shortened + asked + answered, "", []string{"in short", "an answer"}, ""},
+		"summarised twice":        {header + asked + answered + kept + summary("what was first", 2) + answered + summary("what was next", 3), "", []string{"what was next", "kept prompt", "an answer"}, "what was first"},
+		"a summary of a summary":  {header + asked + answered + kept + summary("what was first", 2) + summary("what was next", 3) + summary("what was last", 5), "", []string{"what was last", "kept prompt"}, "what was first"},
 		"damaged":                 {header + "{}}\n" + asked, "line 2 is no record", nil, ""},
 		"of another kind":         {header + `{"type":"joke"}` + "\n" + asked, "line 2: a record is of type", nil, ""},
 		"without its name":        {asked + answered, "line 1: a conversation begins with its name", nil, ""},
