@@ -36,6 +36,7 @@ type agent struct {
 	limit  int64 // tokens of a conversation that the model takes, as far as is known
 	told   int64 // tokens of the conversation at the last answer; 0 where it is not known
 
+	said                    string // the last message, as far as it goes: an answer that was cut and what followed it
 	corrections, extensions int
 }
 
@@ -52,6 +53,7 @@ func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 			return "", err
 		}
 		if uses := usesOf(answer.Parts); len(uses) > 0 {
+			a.said = ""
 			if err := a.work(ctx, uses); err != nil {
 				return answer.Text(), err
 			}
@@ -156,7 +158,7 @@ func (a *agent) work(ctx context.Context, uses []model.Part) error {
 		return err
 	}
 	if spent {
-		return &failure{reason: stint.ReasonBudget, sentence: fmt.Sprintf("The run has used %d of %d turns and was ended. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", a.turns, a.c.MaxTurns)}
+		return a.overTurns()
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -165,6 +167,10 @@ func (a *agent) work(ctx context.Context, uses []model.Part) error {
 }
 
 func (a *agent) spent() bool { return a.c.MaxTurns > 0 && a.turns >= a.c.MaxTurns }
+
+func (a *agent) overTurns() error {
+	return &failure{reason: stint.ReasonBudget, sentence: fmt.Sprintf("The run has used %d of %d turns and was ended. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", a.turns, a.c.MaxTurns)}
+}
 
 // use uses one tool, and tells of it.
 func (a *agent) use(ctx context.Context, p model.Part) outcome {
@@ -187,14 +193,19 @@ func (a *agent) use(ctx context.Context, p model.Part) outcome {
 // judge looks at an answer that asks for no tool. A note is what to tell the
 // model instead of ending.
 func (a *agent) judge(answer *model.Answer) (final, note string, err error) {
-	final = answer.Text()
+	a.said += answer.Text()
+	final = a.said
 	switch {
 	case answer.Stop == model.StopRefusal:
 		return final, "", &failure{sentence: "The model refused to go on. Change the prompt, or the agent's instructions."}
-	case answer.Stop == model.StopLength && a.extensions < maxExtensions && !a.spent():
+	case answer.Stop == model.StopLength && a.spent():
+		return final, "", a.overTurns()
+	case answer.Stop == model.StopLength && a.extensions == maxExtensions:
+		return final, "", &failure{sentence: fmt.Sprintf("The model's answers reached the bound of their length %d times and the last one is not whole. Ask for less in one answer, or for a file that is written in several steps.", maxExtensions+1)}
+	case answer.Stop == model.StopLength:
 		a.extensions++
 		a.out.notice("length", "The answer reached the bound of its length; the model is asked to go on.")
-		return final, "Your answer reached the bound of its length and was cut. Go on where it ended; write long files in several steps.", nil
+		return final, "Your answer reached the bound of its length and was cut. Go on exactly where it ended, and repeat nothing of it; write long files in several steps.", nil
 	case len(a.c.Schema) == 0:
 		return final, "", nil
 	}
@@ -204,6 +215,7 @@ func (a *agent) judge(answer *model.Answer) (final, note string, err error) {
 		return final, "", nil
 	case a.corrections < maxCorrections && !a.spent():
 		a.corrections++
+		a.said = ""
 		a.out.notice("schema", "The last message is not what output.schema asks for; the model is asked again.")
 		return final, fmt.Sprintf("Your last message is not what was asked for: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
 	}

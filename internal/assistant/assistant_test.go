@@ -153,6 +153,46 @@ func TestSchemaIsAskedForAgain(t *testing.T) {
 	}
 }
 
+// An answer that reached the bound of its length is whole with what follows it.
+func TestAnswersCutAtTheirLongest(t *testing.T) {
+	t.Parallel()
+	schema := []byte(`{"type":"object","required":["n"]}`)
+	long := func(text string) string { return stops(text, "length") }
+	use := calls([2]string{"bash", `{"command":"true"}`})
+	for name, c := range map[string]struct {
+		schema  []byte
+		turns   int64
+		answers []string
+		want    protocol.Line
+		notices []string
+	}{
+		"gone on with":                {nil, 0, []string{long("One, "), long("two, "), says("three.")}, protocol.Line{OK: true, Text: "One, two, three."}, []string{"length", "length"}},
+		"within the turns":            {nil, 2, []string{long("One, "), says("two.")}, protocol.Line{OK: true, Text: "One, two."}, []string{"length"}},
+		"held against a schema":       {schema, 0, []string{long("```json\n{\"n\":"), says("1}\n```")}, protocol.Line{OK: true, Text: "```json\n{\"n\":1}\n```"}, []string{"length"}},
+		"corrected":                   {schema, 0, []string{long(`{"n"`), says("!"), says(`{"n":1}`)}, protocol.Line{OK: true, Text: `{"n":1}`}, []string{"length", "schema"}},
+		"before a tool":               {nil, 0, []string{long("I will"), use, says("Done.")}, protocol.Line{OK: true, Text: "Done."}, []string{"length"}},
+		"refused in the end":          {nil, 0, []string{long("One, "), stops("no.", "content_filter")}, protocol.Line{Text: "One, no.", Error: "refused"}, []string{"length"}},
+		"without an end":              {nil, 0, []string{long("1"), long("2"), long("3"), long("4")}, protocol.Line{Text: "1234", Error: "4 times and the last one is not whole. Ask for less"}, []string{"length", "length", "length"}},
+		"without turns that are left": {nil, 2, []string{long("1"), long("2")}, protocol.Line{Text: "12", Reason: stint.ReasonBudget, Error: "limits.maxTurns"}, []string{"length"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			b := newBrain(t, c.answers...)
+			w.thinksWith(b)
+			w.Schema, w.MaxTurns = c.schema, c.turns
+			lines, _ := w.run("go")
+			got := last(lines)
+			if got.OK != c.want.OK || got.Text != c.want.Text || got.Reason != c.want.Reason || !strings.Contains(got.Error, c.want.Error) {
+				t.Errorf("%+v", got)
+			}
+			if d := cmp.Diff(c.notices, codes(lines)); d != "" || len(b.answers) != 0 {
+				t.Errorf("%d answers left, notices: %s", len(b.answers), d)
+			}
+		})
+	}
+}
+
 func TestFailuresSayWhatToDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, want string }{
@@ -186,7 +226,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	t.Run("refusal", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.thinksWith(newBrain(t, `{"content":"No."},"finish_reason":"content_filter"}],"usage":{}}`+"\n\ndata: [DONE]\n\n: "))
+		w.thinksWith(newBrain(t, stops("No.", "content_filter")))
 		if lines, _ := w.run("go"); !strings.Contains(last(lines).Error, "refused") {
 			t.Errorf("%+v", last(lines))
 		}

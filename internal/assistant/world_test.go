@@ -221,6 +221,11 @@ func says(text string) string {
 	return string(b)
 }
 
+// stops is an answer that ends for a reason of its own.
+func stops(text, reason string) string {
+	return says(text) + fmt.Sprintf(`,"finish_reason":%q}],"usage":{}}`, reason) + "\n\ndata: [DONE]\n\n: "
+}
+
 // calls is an answer that uses tools; each is a name and its input.
 func calls(uses ...[2]string) string {
 	type function struct {
