@@ -35,6 +35,9 @@ type agent struct {
 	turns  int64
 	limit  int64 // tokens of a conversation that the model takes, as far as is known
 	told   int64 // tokens of the conversation at the last answer; 0 where it is not known
+	// unsummarised says that the model gave no summary. It is asked for one again
+	// where it takes no more without.
+	unsummarised bool
 
 	said                    string // the last message, as far as it goes: an answer that was cut and what followed it
 	corrections, extensions int
@@ -80,8 +83,12 @@ func (a *agent) add(r record) error {
 // ask asks for the next answer and keeps it. A conversation that is too long is
 // made shorter first.
 func (a *agent) ask(ctx context.Context) (model.Answer, error) {
-	if a.size() > a.limit*4/5 {
-		if _, err := a.compact(ctx); err != nil {
+	if a.size() > a.limit*4/5 && !a.unsummarised {
+		switch _, err := a.compact(ctx); {
+		case errors.Is(err, errNoSummary):
+			a.unsummarised = true
+			a.out.notice("no_summary", "The conversation grew long, and the model gave no summary of it; it goes on as it is for as long as the model takes it.")
+		case err != nil:
 			return model.Answer{}, err
 		}
 	}

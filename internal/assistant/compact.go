@@ -42,8 +42,12 @@ func weight(e *entry) int {
 	return n
 }
 
+// errNoSummary says that the model gave nothing that could stand for what it was
+// asked to summarise.
+var errNoSummary = &failure{sentence: "The conversation is too long for the model, and the model gave no summary of it. Begin a new session, or set 'model' to one with a longer context."}
+
 // compact puts a summary in the place of the older part of the conversation. It
-// reports whether there was one.
+// reports whether there was one. Without a summary nothing changes.
 func (a *agent) compact(ctx context.Context) (bool, error) {
 	cut := a.cut()
 	if cut == 0 {
@@ -63,6 +67,9 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	a.count(answer.Usage)
+	if answer.Stop == model.StopRefusal || strings.TrimSpace(answer.Text()) == "" {
+		return false, errNoSummary
+	}
 	summary := "What happened so far, in short, for the full record grew too long:\n\n" + answer.Text()
 	if !slices.ContainsFunc(a.session.entries[cut:], func(e entry) bool { return e.Type == recordPrompt }) {
 		short, _ := transcript.Shorten(a.prompt, maxRepeated)
