@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/model"
 )
 
@@ -66,7 +67,9 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	if err := cmd.Start(); err != nil {
 		return failed("The command could not be started: %v.", err)
 	}
+	quiet := b.aloud()
 	err := cmd.Wait()
+	quiet()
 	if limited.Err() != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who ended already cannot be killed
 	}
@@ -97,6 +100,30 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 		told("(%v)", err)
 	}
 	return o
+}
+
+// aloud says each minute that a command is at work: it may be silent for longer
+// than an agent may be. A tool of a server is not spoken for; nothing but that
+// limit ends one that hangs.
+func (b *toolbox) aloud() (quiet func()) {
+	ticks, stop := b.every(time.Minute)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-ticks:
+				b.out.say(protocol.Line{Type: protocol.LineWorking})
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		stop()
+		close(done)
+		wg.Wait()
+	}
 }
 
 // ends keeps the beginning and the end of what is written to it. The zero value

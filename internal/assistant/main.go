@@ -153,7 +153,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (st
 	if err != nil {
 		return "", err
 	}
-	tools := newToolbox(c.WorkDir)
+	tools := newToolbox(c.WorkDir, out)
 	if c.Provider == stint.ProviderOffline {
 		out.notice("offline", offlineNotice(s.resumed))
 	}

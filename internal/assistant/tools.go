@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/model"
@@ -39,11 +40,17 @@ type tool struct {
 // never at once.
 type toolbox struct {
 	dir   string // that relative paths begin in
+	out   *voice
 	tools []tool // in the order in which the model is told of them
+	// every ticks until it is told to stop.
+	every func(time.Duration) (ticks <-chan time.Time, stop func())
 }
 
-func newToolbox(dir string) *toolbox {
-	b := &toolbox{dir: dir}
+func newToolbox(dir string, out *voice) *toolbox {
+	b := &toolbox{dir: dir, out: out, every: func(d time.Duration) (<-chan time.Time, func()) {
+		t := time.NewTicker(d)
+		return t.C, t.Stop
+	}}
 	b.tools = []tool{b.bash(), b.read(), b.write(), b.edit(), b.listing(), b.search()}
 	return b
 }

@@ -1,20 +1,25 @@
 package assistant_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant"
 	"github.com/stint-dev/stint/internal/assistant/protocol"
 )
 
@@ -102,6 +107,44 @@ func TestToolsGiveBoundedText(t *testing.T) {
 		if len(l.Text) > 33<<10 || len(l.Text) < 1000 || !l.Tool.Truncated && uses[i][1] != `{"path":"wide"}` {
 			t.Errorf("%v gave %d bytes, %+v: … %s", uses[i], len(l.Text), l.Tool, l.Text[len(l.Text)-60:])
 		}
+	}
+}
+
+// A command that says nothing is heard of each minute, so that nobody takes the
+// agent for one that hangs.
+func TestSilentCommandIsHeardOf(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	heard, out := io.Pipe()
+	defer heard.Close()
+	lines, minutes, gave := bufio.NewReader(heard), make(chan time.Time), make(chan string, 1)
+	go func() {
+		gave <- assistant.Use(t.Context(), dir, out, minutes, "bash", `{"command":"cat fifo","timeout":20}`)
+		out.Close()
+	}()
+	for range 2 {
+		select {
+		case minutes <- time.Time{}:
+		case text := <-gave:
+			t.Fatalf("the command ended: %s", text)
+		}
+		if line, err := lines.ReadString('\n'); err != nil || line != `{"type":"working"}`+"\n" {
+			t.Fatalf("heard %q, error %v", line, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "fifo"), []byte("done"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text := <-gave; text != "done" {
+		t.Errorf("the command gave %q", text)
+	}
+	select {
+	case minutes <- time.Time{}:
+		t.Error("minutes are counted after the command")
+	default:
 	}
 }
 

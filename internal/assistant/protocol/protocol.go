@@ -81,6 +81,7 @@ const (
 	LineDone    = "done"        // Kind, ID: that was the last piece
 	LineCall    = "tool_call"   // Tool
 	LineResult  = "tool_result" // Tool, Text
+	LineWorking = "working"     // a command runs that may be silent: a sign of life, for no log
 	LineNotice  = "notice"      // Code, Text
 	LineUsage   = "usage"       // Usage and Turns of the run so far
 	LineEnd     = "end"         // OK and Text, the last message; or Reason and Error

@@ -100,6 +100,7 @@ const said = `{"type":"started","session":"c-1"}
 {"type":"usage","turns":1,"usage":{"inputTokens":5,"outputTokens":2}}
 {"type":"tool_call","tool":{"id":"t1","name":"bash","input":{"command":"ls"}}}
 not ours
+{"type":"working"}
 {"type":"tool_result","tool":{"id":"t1","name":"bash","status":"failed","exitCode":2},"text":"oh"}
 {"type":"delta","kind":"joke","id":"m1_2","text":"?"}
 {"type":"news"}

@@ -42,7 +42,7 @@ func (d *decoder) line(stream string, text []byte, cut bool) framework.Step {
 		return framework.Step{Events: framework.Pieces(stream, append(bytes.Clone(text), '\n'))}
 	}
 	s := d.step(&l)
-	if l.Type != protocol.LineDelta && l.Type != protocol.LineDone {
+	if l.Type != protocol.LineDelta && l.Type != protocol.LineDone && l.Type != protocol.LineWorking {
 		s.Native = []framework.Native{{Type: l.Type, Line: string(text)}}
 	}
 	return s

@@ -1,0 +1,22 @@
+package assistant
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/stint-dev/stint/internal/model"
+)
+
+// Use uses a tool, with minutes that pass when they are sent.
+func Use(ctx context.Context, dir string, out io.Writer, minutes <-chan time.Time, name, input string) string {
+	b := newToolbox(dir, newVoice(out))
+	b.every = func(d time.Duration) (<-chan time.Time, func()) {
+		if d != time.Minute {
+			return nil, func() {}
+		}
+		return minutes, func() {}
+	}
+	return b.use(ctx, model.Part{Name: name, Input: json.RawMessage(input)}).text
+}
