@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/model"
 )
@@ -14,10 +16,23 @@ const (
 	// defaultContext is how many tokens a model is taken to read, unless it says
 	// otherwise.
 	defaultContext = 128_000
+	endless        = 1 << 60
 	bytesPerToken  = 4        // about
 	maxRepeated    = 16 << 10 // bytes of the prompt that a summary repeats
 	maxRetold      = 4 << 10  // bytes of one step that a summary is made of
 )
+
+// limitOf is how many tokens a conversation may have. Offline nothing reads them,
+// and a summary would hide which steps were done.
+func limitOf(c *protocol.Config) int64 {
+	switch {
+	case c.Provider == stint.ProviderOffline:
+		return endless
+	case c.ContextTokens == 0:
+		return defaultContext
+	}
+	return c.ContextTokens
+}
 
 // size is how many tokens the conversation has, about: as the model counted
 // them, and what came since.

@@ -158,10 +158,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (st
 		out.notice("offline", offlineNotice(s.resumed))
 	}
 	defer tools.connect(ctx, c.MCP, out)()
-	a := &agent{c: &c, out: out, think: think, tools: tools, session: s, limit: c.ContextTokens}
-	if a.limit == 0 {
-		a.limit = defaultContext
-	}
+	a := &agent{c: &c, out: out, think: think, tools: tools, session: s, limit: limitOf(&c)}
 	return a.run(ctx, prompt)
 }
 

@@ -159,6 +159,29 @@ func TestOffline(t *testing.T) {
 	}
 }
 
+// Offline each step is done once, however much all of them give.
+func TestOfflineNeedsNoSummary(t *testing.T) {
+	t.Parallel()
+	const steps = 15
+	w := newWorld(t)
+	w.MaxTurns = 2 * steps
+	var prompt, want strings.Builder
+	for i := range steps {
+		fmt.Fprintf(&prompt, "run: echo %d >> ran; head -c 31000 /dev/zero | tr '\\0' x\n", i)
+		fmt.Fprintln(&want, i)
+	}
+	lines, code := w.run(prompt.String())
+	if end := last(lines); code != 0 || end.Text != "Done: 15 of 15 steps without failure." {
+		t.Errorf("exit %d, %+v", code, end)
+	}
+	if d := cmp.Diff(want.String(), w.file("ran")); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([]string{"offline"}, codes(lines)); d != "" {
+		t.Error(d)
+	}
+}
+
 // What a run says offline is the same each time.
 func TestOfflineIsDeterministic(t *testing.T) {
 	t.Parallel()
