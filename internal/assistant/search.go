@@ -41,7 +41,14 @@ func (b *toolbox) listing() tool {
 			Depth int
 		},
 		) outcome {
-			return listFolder(ctx, b.path(in.Path), min(max(in.Depth, 1), maxDepth))
+			root, err := filepath.EvalSymlinks(b.path(in.Path)) // a walk does not follow the link that it begins at
+			if err != nil {
+				return failed("%v", err)
+			}
+			if info, err := os.Stat(root); err == nil && !info.IsDir() {
+				return failed("%s is no folder; use read.", in.Path)
+			}
+			return listFolder(ctx, root, min(max(in.Depth, 1), maxDepth))
 		}),
 	}
 }
@@ -112,7 +119,11 @@ func (b *toolbox) search() tool {
 			if _, err := filepath.Match(in.Glob, ""); err != nil {
 				return failed("The glob cannot be read: %v.", err)
 			}
-			s := &searching{re: re, glob: in.Glob, root: b.path(in.Path)}
+			root, err := filepath.EvalSymlinks(b.path(in.Path))
+			if err != nil {
+				return failed("%v", err)
+			}
+			s := &searching{re: re, glob: in.Glob, root: root}
 			return s.walk(ctx)
 		}),
 	}

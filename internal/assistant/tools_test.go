@@ -51,8 +51,14 @@ func TestTools(t *testing.T) {
 		"an edit of nothing":         {"edit", `{"path":"hello.txt","old":"","new":"x"}`, "The old text is empty; use write for a new file.", true},
 		"a list":                     {"list", `{}`, "bin  3\nempty  0\nhello.txt  14\nlink  (link)\nsub/\n", false},
 		"a deep list":                {"list", `{"path":"sub","depth":2}`, "deep/\ndeep/d.go  13\ns.go  10\n", false},
+		"a list through a link":      {"list", `{"path":"../way"}`, "deep/\ns.go  10\n", false},
+		"a list of a file":           {"list", `{"path":"link"}`, "link is no folder; use read.", true},
+		"a list of what is not":      {"list", `{"path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search":                   {"search", `{"pattern":"(?i)FUNC \\w","glob":"*.go"}`, "sub/deep/d.go:2: func d() {\nsub/s.go:1: func s() {\n", false},
 		"a search in a file":         {"search", `{"pattern":"^t","path":"hello.txt"}`, "hello.txt:2: two\nhello.txt:3: three\n", false},
+		"a search through a link":    {"search", `{"pattern":"func","path":"../way","glob":"s*"}`, "s.go:1: func s() {\n", false},
+		"a search in a linked file":  {"search", `{"pattern":"^two","path":"link"}`, "hello.txt:2: two\n", false},
+		"a search of what is not":    {"search", `{"pattern":"x","path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search for nothing":       {"search", `{"pattern":"zzz"}`, "(no match)", false},
 		"a search that is none":      {"search", `{"pattern":"("}`, "The pattern is no regular expression: error parsing regexp: missing closing ): `(`.", true},
 		"a tool that there is not":   {"fly", `{}`, `There is no tool "fly".`, true},
@@ -68,8 +74,10 @@ func TestTools(t *testing.T) {
 			w.write(in("bin"), "a\x00b")
 			w.write(in("sub/s.go"), "func s() {")
 			w.write(in("sub/deep/d.go"), "\nfunc d() {\n}")
-			if err := os.Symlink("hello.txt", in("link")); err != nil {
-				t.Fatal(err)
+			for link, to := range map[string]string{"link": "hello.txt", "../way": "work/sub"} {
+				if err := os.Symlink(to, in(link)); err != nil {
+					t.Fatal(err)
+				}
 			}
 			w.thinksWith(newBrain(t, calls([2]string{c.tool, c.input}), says("Done.")))
 			lines, _ := w.run("go")
