@@ -51,7 +51,9 @@ func newToolbox(dir string, out *voice) *toolbox {
 		t := time.NewTicker(d)
 		return t.C, t.Stop
 	}}
-	b.tools = []tool{b.bash(), b.read(), b.write(), b.edit(), b.listing(), b.search()}
+	for _, t := range []tool{b.bash(), b.read(), b.write(), b.edit(), b.listing(), b.search()} {
+		b.tools = append(b.tools, demanding(t))
+	}
 	return b
 }
 
@@ -102,6 +104,25 @@ func reading[T any](f func(ctx context.Context, in T) outcome) func(context.Cont
 		}
 		return f(ctx, in)
 	}
+}
+
+// demanding makes a tool refuse an input without what its schema requires: a
+// text that was left out is not an empty one.
+func demanding(t tool) tool {
+	var schema struct{ Required []string }
+	_ = json.Unmarshal(t.Schema, &schema) // it is our own
+	run := t.run
+	t.run = func(ctx context.Context, raw json.RawMessage) outcome {
+		var input map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &input) // who reads it says what is wrong
+		for _, name := range schema.Required {
+			if value := input[name]; value == nil || string(value) == "null" {
+				return failed("The input lacks '%s'.", name)
+			}
+		}
+		return run(ctx, raw)
+	}
+	return t
 }
 
 // object is the JSON Schema of a tool's input. The properties are given as

@@ -61,6 +61,12 @@ func TestTools(t *testing.T) {
 		"a search of what is not":    {"search", `{"pattern":"x","path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search for nothing":       {"search", `{"pattern":"zzz"}`, "(no match)", false},
 		"a search that is none":      {"search", `{"pattern":"("}`, "The pattern is no regular expression: error parsing regexp: missing closing ): `(`.", true},
+		"a command that lacks":       {"bash", `{"timeout":1}`, "The input lacks 'command'.", true},
+		"a write of no content":      {"write", `{"path":"hello.txt"}`, "The input lacks 'content'.", true},
+		"a write of null":            {"write", `{"path":"hello.txt","content":null}`, "The input lacks 'content'.", true},
+		"a write of nothing":         {"write", `{"path":"hello.txt","content":""}`, "Wrote 0 bytes to hello.txt.", false},
+		"an edit without a new text": {"edit", `{"path":"hello.txt","old":"two"}`, "The input lacks 'new'.", true},
+		"an edit to nothing":         {"edit", `{"path":"hello.txt","old":"two","new":""}`, "Replaced 1 of it in hello.txt.", false},
 		"a tool that there is not":   {"fly", `{}`, `There is no tool "fly".`, true},
 		"an input of the wrong type": {"bash", `{"command":7}`, "The input does not fit the tool's schema: json: cannot unmarshal number into Go struct field .Command of type string.", true},
 		"an input that is none":      {"bash", `{"command":`, `The input is no JSON object; perhaps the answer was cut at its longest. It began: {"command":`, true},
@@ -84,6 +90,9 @@ func TestTools(t *testing.T) {
 			got := last(of(lines, protocol.LineResult))
 			if got.Tool == nil || got.Text != c.want || (got.Tool.Status == stint.ToolFailed) != c.failed {
 				t.Errorf("gave %q, %+v", got.Text, got.Tool)
+			}
+			if c.failed && w.file("hello.txt") != "one\ntwo\nthree\n" {
+				t.Error("a tool that failed changed the file")
 			}
 		})
 	}
