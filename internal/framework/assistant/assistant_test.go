@@ -195,15 +195,13 @@ func TestKeptSessionsAreCheckedInTheirOwnMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, good := range map[string]bool{"\n": false, "0\n": true} {
-		content := bytes.Repeat([]byte(line), 8<<20/len(line))
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		err := plan.State.Check("session.jsonl", content)
-		runtime.ReadMemStats(&after)
-		if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 || (err == nil) != good {
-			t.Errorf("8 MiB of %q took %d bytes; error %v", line, used, err)
-		}
+	content := bytes.Repeat([]byte("\n"), 8<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err = plan.State.Check("session.jsonl", content)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 1<<20 || err == nil {
+		t.Errorf("8 MiB of line ends took %d bytes; error %v", used, err)
 	}
 }
 
