@@ -281,7 +281,7 @@ func tooMuch(w *world) {
 		b := w.prepare(w.spec())
 		c := program("exit", "0")
 		change(&c)
-		ctx, cancel := context.WithTimeout(w.Context(), patience/15)
+		ctx, cancel := context.WithTimeout(w.Context(), patience)
 		err := b.Start(ctx, c)
 		cancel()
 		if err == nil || ctx.Err() == context.DeadlineExceeded {

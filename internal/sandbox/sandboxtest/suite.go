@@ -50,7 +50,7 @@ const (
 	serverEnv  = "STINT_SANDBOXTEST_SERVER"
 	secretEnv  = "STINT_SANDBOXTEST_SECRET"
 	secret     = "the-servers-own-secret"
-	patience   = 30 * time.Second // for what takes milliseconds; no test waits it out
+	patience   = 90 * time.Second // for what takes milliseconds; no test waits it out
 )
 
 // Init turns the process into a program of the suite if it was started as one,
