@@ -195,7 +195,8 @@ Nothing is written outside of DIR. VERSION is an ID or a number, the current one
 where it is left out.
 
 Only what DIR lacks is fetched. A pull that was interrupted can be repeated and
-goes on where it stopped. --delete spares what a %s file in DIR names.`, folder.IgnoreFile),
+goes on where it stopped. --delete spares %[1]s files in DIR and what they
+name.`, folder.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().BoolVar(&o.delete, "delete", false, "remove what the version does not hold")
