@@ -49,7 +49,8 @@ func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) 
 }
 
 // watchInterrupts offers to cancel at the first interrupt and leaves at the
-// second. Without a terminal to ask on, the first one cancels.
+// second, and where the terminal is gone. Without a terminal to ask on, the
+// first one cancels.
 func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, ended <-chan struct{}, leave context.CancelCauseFunc) {
 	var answers <-chan bool
 	for interrupts := 0; ; {
@@ -60,8 +61,8 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 			if answers = nil; yes {
 				a.cancelFollowed(ctx, c, id)
 			}
-		case <-a.Interrupts:
-			if interrupts++; interrupts > 1 {
+		case request := <-a.Interrupts:
+			if interrupts++; interrupts > 1 || request == HangUp {
 				leave(errLeft)
 				return
 			}

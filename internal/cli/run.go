@@ -40,7 +40,7 @@ const followText = `
 The run's output goes to standard output and standard error as the agent wrote
 it; what happens around it is told on standard error. PROMPT '-' reads the
 prompt from standard input. Ctrl-C offers to cancel the run; a second one leaves
-it running.`
+it running, and so does a terminal or connection that is lost.`
 
 func (a *app) run() *cobra.Command {
 	var f runFlags
