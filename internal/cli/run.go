@@ -120,13 +120,11 @@ func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, er
 	if err != nil {
 		return nil, err
 	}
-	create := a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	err = a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
 		run, err = quick.Runs.Create(ctx, n, nil)
 		return err
 	})
-	carrier := &cobra.Command{}
-	carrier.SetContext(ctx)
-	return run, create(carrier, nil)
+	return run, err
 }
 
 // maxPrompt bounds a prompt from standard input, in bytes.
