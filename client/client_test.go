@@ -262,6 +262,7 @@ func TestRequestsOfEveryResource(t *testing.T) {
 		{"GET /v1/volumes/vol_1", func() error { return second(c.Volumes.Get(ctx, "vol_1")) }},
 		{"GET /v1/artifacts?limit=100", func() error { return walk(c.Artifacts.List(ctx)) }},
 		{"GET /v1/volumes/vol_1/versions?limit=100", func() error { return walk(c.Volumes.Versions(ctx, "vol_1")) }},
+		{"GET /v1/volumes/vol_1/versions/v2", func() error { return second(c.Volumes.Version(ctx, "vol_1", "v2")) }},
 		{"GET /v1/volumes/vol_1/versions/latest/files?limit=100", func() error { return walk(c.Volumes.Files(ctx, "vol_1", "")) }},
 		{"GET /v1/volumes/vol_1/diff?from=v1&limit=100&to=v2", func() error { return walk(c.Volumes.Diff(ctx, "vol_1", "v1", "v2")) }},
 		{"GET /v1/volumes/vol_1/versions/v2/files/a%20b/c%3F.txt", func() error {

@@ -33,6 +33,14 @@ func (t *Trees) Download(ctx context.Context, id, version string, w io.Writer) (
 
 // DownloadAs is Download in one of the formats; "" is a tar.gz.
 func (t *Trees) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
+	if version == "" || version == "latest" {
+		// Once: an attempt that goes on must not meet a version that came meanwhile.
+		current, err := t.current(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		version = current
+	}
 	d := &transfer{t: t, id: id, version: version, format: format, w: w, sum: sha256.New()}
 	for attempt := 1; ; attempt++ {
 		before := d.written
@@ -49,6 +57,15 @@ func (t *Trees) DownloadAs(ctx context.Context, id, version, format string, w io
 			return d.written, downloadError(id, err)
 		}
 	}
+}
+
+// current is the version that is current now; empty where there is none.
+func (t *Trees) current(ctx context.Context, id string) (string, error) {
+	tree, err := t.Get(ctx, id)
+	if err != nil || tree.CurrentVersionID == nil {
+		return "", err
+	}
+	return *tree.CurrentVersionID, nil
 }
 
 // transfer is a download under way, over several answers if need be.

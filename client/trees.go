@@ -183,6 +183,11 @@ func (t *Trees) Versions(ctx context.Context, id string) iter.Seq2[stint.TreeVer
 	return list[stint.TreeVersion](ctx, t.c, nil, 0, t.path(id, "versions")...)
 }
 
+// Version reads one version: by ID, number or "latest".
+func (t *Trees) Version(ctx context.Context, id, version string) (*stint.TreeVersion, error) {
+	return get[*stint.TreeVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
+}
+
 // Files walks the entries of a version in the order of their paths.
 func (t *Trees) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
 	return list[stint.FileEntry](ctx, t.c, nil, 0, t.path(id, "versions", orLatest(version), "files")...)

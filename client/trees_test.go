@@ -180,3 +180,37 @@ func TestDownloadOfNothing(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 }
+
+// TestDownloadIsOfOneVersion: the head moves while the connection breaks off.
+func TestDownloadIsOfOneVersion(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"", "latest"} {
+		contents := map[string][]byte{"v1_a": bytes.Repeat([]byte("1"), 10_000), "v2_b": bytes.Repeat([]byte("2"), 10_000)}
+		head, asked := "v1_a", 0
+		store := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if asked++; asked == 1 {
+				head = "v2_b"
+				w = &cutter{ResponseWriter: w, left: 4000}
+			}
+			w.Header().Set("ETag", `"`+r.URL.Path+`"`)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(contents[r.URL.Path[1:]]))
+		}))
+		t.Cleanup(store.Close)
+		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/v1/artifacts/art_1" {
+				writeJSON(w, 200, `{"id":"art_1","name":"a","currentVersionId":"`+head+`"}`)
+				return
+			}
+			of := r.URL.Query().Get("versionId")
+			if of == "" || of == "latest" {
+				of = head
+			}
+			w.Header().Set("Location", store.URL+"/"+of)
+			w.WriteHeader(302)
+		}))
+		var got bytes.Buffer
+		if _, err := c.Artifacts.Download(t.Context(), "art_1", version, &got); err != nil || !bytes.Equal(got.Bytes(), contents["v1_a"]) {
+			t.Errorf("version %q: got %q…%q, %v", version, got.Bytes()[:3], got.Bytes()[got.Len()-3:], err)
+		}
+	}
+}

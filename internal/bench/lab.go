@@ -46,7 +46,7 @@ type Amounts struct {
 	ArtifactFiles int
 }
 
-// FullAmounts take five to ten minutes, QuickAmounts about half of one.
+// FullAmounts take ten to twenty minutes, QuickAmounts some three.
 var (
 	FullAmounts = Amounts{
 		Each: 4 * time.Second, Anchor: time.Second, Samples: 500, Streams: 1000, Fanout: 10_000,

@@ -28,8 +28,9 @@ which only you can read.
 
 On the server's own machine this works through a socket in the server's data
 folder, which only the folder's owner can open; no password is needed. From
-another machine use a token that was made with 'stint token create' there: put
-it into STINT_TOKEN, and the server's address into STINT_URL.`,
+another machine use a token: make it there with 'stint auth login' and then
+'stint token create NAME', put it into STINT_TOKEN here, and the server's address
+into STINT_URL.`,
 		Args: exactly(),
 	}
 	flags := c.Flags()
@@ -104,7 +105,7 @@ func (a *app) socket(data string) (string, error) {
 
 func (a *app) noServer(wanted, socket string) error {
 	if wanted != "" && !isLocal(wanted) {
-		return fmt.Errorf("%s is not on this machine, and its server does not offer to log in from afar: make a token there with 'stint token create', then put it into STINT_TOKEN and the address into STINT_URL", wanted)
+		return fmt.Errorf("%s is not on this machine, and its server does not offer to log in from afar: on the server's machine log in with 'stint auth login' and make a token with 'stint token create NAME', then put it into STINT_TOKEN here, and the address into STINT_URL", wanted)
 	}
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }

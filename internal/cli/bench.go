@@ -19,8 +19,8 @@ func (a *app) bench() *cobra.Command {
 interface and prints what it measured, beside what the machine itself gave at the
 same time. The ratio of the two can be compared between machines. What falls
 short of its goal is said to be SHORT; that is a result, not a failure. The
-command fails when something could not be measured. It takes up to four minutes,
-and measures best while nothing else runs.
+command fails when something could not be measured. All of it takes ten to
+twenty minutes, and measures best while nothing else runs.
 
 Scenarios:
 ` + scenarioList(),
@@ -28,7 +28,7 @@ Scenarios:
 	}
 	flags := c.Flags()
 	flags.StringSliceVar(&o.Only, "only", nil, "measure these `scenarios` alone, separated by commas")
-	flags.BoolVar(&o.Quick, "quick", false, "measure smaller amounts, in less than a minute")
+	flags.BoolVar(&o.Quick, "quick", false, "measure smaller amounts, in some three minutes")
 	flags.StringVar(&o.Data, "data", "", "`folder` to make the temporary ones in, on the disk to be measured (default: the system's)")
 	flags.StringVar(&o.Database, "database", "", "PostgreSQL to measure instead of SQLite, as a postgres:// `URL`; databases are made and dropped there (also STINT_DATABASE)")
 	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {

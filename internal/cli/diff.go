@@ -34,7 +34,7 @@ With --text, and for a PATH alone, it shows the lines that differ, as
 		if err != nil {
 			return err
 		}
-		d.trees, d.id = trees, tree.ID
+		d.trees, d.id, d.from, d.to = trees, tree.ID, pinned(tree, d.from), pinned(tree, d.to)
 		if len(args) == 4 {
 			return d.file(ctx, strings.TrimPrefix(args[3], "/"))
 		}

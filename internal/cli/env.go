@@ -26,8 +26,8 @@ type Env struct {
 	IsTerminal func(fd int) bool
 	// ReadPassword reads a line from the terminal without showing it.
 	ReadPassword func() ([]byte, error)
-	// Interrupts receives each request to stop, such as Ctrl-C.
-	Interrupts <-chan struct{}
+	// Interrupts receives each request to stop.
+	Interrupts <-chan Interrupt
 
 	// Serve runs a server until ctx ends; ready is called once it answers.
 	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
@@ -40,6 +40,15 @@ type Env struct {
 	// OpenUpkeep opens an installation whose server does not run.
 	OpenUpkeep func(ctx context.Context, c config.Config) (Upkeep, error)
 }
+
+// Interrupt is a request to stop.
+type Interrupt int
+
+// The kinds of interrupts.
+const (
+	Stop   Interrupt = iota // Ctrl-C, or a signal that says the same
+	HangUp                  // the terminal is gone
+)
 
 // Keys are the keys of an installation; Close gives it up.
 type Keys interface {

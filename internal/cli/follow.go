@@ -9,6 +9,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
@@ -35,21 +36,68 @@ func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) 
 	if err != nil {
 		return fmt.Errorf("%s may go on, but its stream was lost (follow it again with 'stint runs events %s'): %w", id, id, err)
 	}
-	run, err := c.Runs.Get(ctx, id)
-	if err != nil {
-		return err
-	}
-	a.summary(run)
-	if pull != "" {
-		if err := a.pullArtifact(ctx, c, run, pull); err != nil {
+	return a.conclude(ctx, c, id, pull)
+}
+
+// conclude tells what a run that has ended left and pulls it where that is
+// asked for. How the run ended goes before what went wrong since.
+func (a *app) conclude(ctx context.Context, c *client.Client, id, pull string) error {
+	var run *stint.Run
+	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
+		if run, err = c.Runs.Get(ctx, id); err != nil {
 			return err
 		}
+		if pull == "" {
+			a.summary(run)
+			return nil
+		}
+		run = awaitKept(ctx, c, run)
+		a.summary(run)
+		return a.pullArtifact(ctx, c, run, pull)
+	})
+	if run == nil {
+		return err
 	}
-	return exitOf(run.Status)
+	end := exitOf(run.Status)
+	if end == nil {
+		return err
+	}
+	if err != nil {
+		a.note("stint: %s", err)
+	}
+	return end
+}
+
+const (
+	keptWithin = 5 * time.Second
+	keptEvery  = 100 * time.Millisecond
+)
+
+// awaitKept waits a while for what a cancelled run has kept: it is stored after
+// the run's end. It gives back the run as it was read last.
+func awaitKept(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run {
+	ctx, cancel := context.WithTimeout(ctx, keptWithin)
+	defer cancel()
+	tick := time.NewTicker(keptEvery)
+	defer tick.Stop()
+	for run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil {
+		select {
+		case <-ctx.Done():
+			return run
+		case <-tick.C:
+		}
+		read, err := c.Runs.Get(ctx, run.ID)
+		if err != nil {
+			return run // a pull of what is known so far tells what is wrong
+		}
+		run = read
+	}
+	return run
 }
 
 // watchInterrupts offers to cancel at the first interrupt and leaves at the
-// second. Without a terminal to ask on, the first one cancels.
+// second, and where the terminal is gone. Without a terminal to ask on, the
+// first one cancels.
 func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, ended <-chan struct{}, leave context.CancelCauseFunc) {
 	var answers <-chan bool
 	for interrupts := 0; ; {
@@ -60,8 +108,8 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 			if answers = nil; yes {
 				a.cancelFollowed(ctx, c, id)
 			}
-		case <-a.Interrupts:
-			if interrupts++; interrupts > 1 {
+		case request := <-a.Interrupts:
+			if interrupts++; interrupts > 1 || request == HangUp {
 				leave(errLeft)
 				return
 			}

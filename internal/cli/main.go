@@ -214,26 +214,31 @@ type action func(ctx context.Context, c *cobra.Command, args []string) error
 // do makes the function that cobra runs out of an action.
 func (a *app) do(f action) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
-		ctx, cancel := context.WithCancelCause(c.Context())
-		ended := make(chan struct{})
-		watched := make(chan struct{})
-		go func() {
-			defer close(watched)
-			select {
-			case <-a.Interrupts:
-				cancel(errInterrupted)
-			case <-ended:
-			}
-		}()
-		err := f(ctx, c, args)
-		close(ended)
-		<-watched
-		if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
-			err = errInterrupted
-		}
-		cancel(nil)
-		return err
+		return a.untilInterrupted(c.Context(), func(ctx context.Context) error { return f(ctx, c, args) })
 	}
+}
+
+// untilInterrupted calls f with a context that ends when the user interrupts.
+func (a *app) untilInterrupted(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-a.Interrupts:
+			cancel(errInterrupted)
+		case <-ended:
+		}
+	}()
+	err := f(ctx)
+	close(ended)
+	<-watched
+	if err != nil && errors.Is(context.Cause(ctx), errInterrupted) {
+		err = errInterrupted
+	}
+	cancel(nil)
+	return err
 }
 
 // atLeast asks for one argument or more.

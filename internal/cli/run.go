@@ -40,7 +40,7 @@ const followText = `
 The run's output goes to standard output and standard error as the agent wrote
 it; what happens around it is told on standard error. PROMPT '-' reads the
 prompt from standard input. Ctrl-C offers to cancel the run; a second one leaves
-it running.`
+it running, and so does a terminal or connection that is lost.`
 
 func (a *app) run() *cobra.Command {
 	var f runFlags
@@ -120,13 +120,11 @@ func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, er
 	if err != nil {
 		return nil, err
 	}
-	create := a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	err = a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
 		run, err = quick.Runs.Create(ctx, n, nil)
 		return err
 	})
-	carrier := &cobra.Command{}
-	carrier.SetContext(ctx)
-	return run, create(carrier, nil)
+	return run, err
 }
 
 // maxPrompt bounds a prompt from standard input, in bytes.

@@ -68,7 +68,7 @@ type person struct {
 	out, err   *screen
 	environ    map[string]string
 	keys       io.Writer // of the keyboard
-	interrupts chan struct{}
+	interrupts chan cli.Interrupt
 	env        cli.Env
 	code       chan int
 }
@@ -80,7 +80,7 @@ func sit(t *testing.T, h http.Handler, terminals ...int) *person {
 	in, keys := io.Pipe()
 	t.Cleanup(func() { keys.Close() })
 	p := &person{
-		out: newScreen(), err: newScreen(), keys: keys, interrupts: make(chan struct{}), code: make(chan int, 1),
+		out: newScreen(), err: newScreen(), keys: keys, interrupts: make(chan cli.Interrupt), code: make(chan int, 1),
 		environ: map[string]string{"STINT_URL": s.URL, "STINT_TOKEN": "x", "HOME": t.TempDir()},
 	}
 	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -183,7 +183,7 @@ func TestInterruptAsksOnATerminal(t *testing.T) {
 			io.WriteString(p.keys, "\n")
 			o.release()
 		}, 0, false, "completed"},
-		"again": {func(_ *testing.T, p *person, _ *oneRun) { p.interrupts <- struct{}{} }, 130, false, "run_1 goes on. Follow it again with: stint runs events run_1"},
+		"again": {func(_ *testing.T, p *person, _ *oneRun) { p.interrupts <- cli.Stop }, 130, false, "run_1 goes on. Follow it again with: stint runs events run_1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestInterruptAsksOnATerminal(t *testing.T) {
 			p := sit(t, o, 0, 1, 2)
 			p.types("run", "a", "p")
 			p.out.await(t, "no line end")
-			p.interrupts <- struct{}{}
+			p.interrupts <- cli.Stop
 			p.err.await(t, question)
 			tt.act(t, p, o)
 			if code := p.exit(t); code != tt.code {
@@ -211,12 +211,30 @@ func TestInterruptCancelsWithoutATerminal(t *testing.T) {
 	p := sit(t, o)
 	p.types("run", "a", "p")
 	p.out.await(t, "no line end")
-	p.interrupts <- struct{}{}
+	p.interrupts <- cli.Stop
 	if code := p.exit(t); code != 130 || !o.cancelled {
 		t.Errorf("exit code %d, cancelled %v", code, o.cancelled)
 	}
 	if strings.Contains(p.err.String(), "?") {
 		t.Errorf("a question was asked:\n%s", p.err)
+	}
+}
+
+// TestAHangUpLeavesTheRun: a connection that breaks off is no wish to cancel.
+func TestAHangUpLeavesTheRun(t *testing.T) {
+	t.Parallel()
+	for name, terminals := range map[string][]int{"terminal": {0, 1, 2}, "no terminal": nil} {
+		o := newOneRun()
+		p := sit(t, o, terminals...)
+		p.types("run", "a", "p")
+		p.out.await(t, "no line end")
+		p.interrupts <- cli.HangUp
+		if code := p.exit(t); code != 130 || o.cancelled {
+			t.Errorf("%s: exit code %d, cancelled %v", name, code, o.cancelled)
+		}
+		if !strings.Contains(p.err.String(), "run_1 goes on") || strings.Contains(p.err.String(), "?") {
+			t.Errorf("%s: screen:\n%s", name, p.err)
+		}
 	}
 }
 
@@ -336,14 +354,14 @@ func TestServeDrainsThenLeaves(t *testing.T) {
 		}
 		p.types("serve", "--drain", "5s")
 		p.err.await(t, "Stint serves at http://here")
-		p.interrupts <- struct{}{}
+		p.interrupts <- cli.Stop
 		p.err.await(t, "running runs may go on for 5s")
 		want := 130
 		if patient {
 			want = 0
 			close(drained)
 		} else {
-			p.interrupts <- struct{}{}
+			p.interrupts <- cli.Stop
 		}
 		if code := p.exit(t); code != want {
 			t.Errorf("%s: exit code %d, want %d", name, code, want)

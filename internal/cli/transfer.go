@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,7 @@ in .gitignore and rule the folder that the file stands in.`, articled(t.kind), f
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().StringVarP(&o.Message, "message", "m", "", "what this version is about")
-	c.Flags().StringVar(&o.IfMatch, "if-match", "", "store only if this version is the current one")
+	c.Flags().StringVar(&o.IfMatch, "if-match", "", "store only if this version, by ID or number, is the current one")
 	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "tell what would be sent, and send nothing")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if stint.CheckName("", args[1]) == nil && isDir(t.a.path(args[0])) && !isDir(t.a.path(args[1])) {
@@ -87,6 +88,9 @@ func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o pushOp
 	if err != nil {
 		return err
 	}
+	if o.IfMatch, err = t.expected(ctx, trees, tree, o); err != nil {
+		return err
+	}
 	c, err := t.a.follower()
 	if err != nil {
 		return err
@@ -116,6 +120,20 @@ func (t treeCommands) target(ctx context.Context, trees *client.Trees, name stri
 		return &stint.Tree{Name: name}, nil
 	}
 	return trees.Create(ctx, name)
+}
+
+// expected is the ID of the version that --if-match names in one of its forms:
+// the server compares IDs.
+func (t treeCommands) expected(ctx context.Context, trees *client.Trees, tree *stint.Tree, o pushOptions) (string, error) {
+	form := pinned(tree, o.IfMatch)
+	if form == "" || o.dry || strings.Contains(form, "_") {
+		return form, nil
+	}
+	v, err := trees.Version(ctx, tree.ID, form)
+	if err != nil {
+		return "", err
+	}
+	return v.ID, nil
 }
 
 func (t treeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tree, dir string, o pushOptions) (transfer.Pushed, error) {
@@ -195,7 +213,8 @@ Nothing is written outside of DIR. VERSION is an ID or a number, the current one
 where it is left out.
 
 Only what DIR lacks is fetched. A pull that was interrupted can be repeated and
-goes on where it stopped. --delete spares what a %s file in DIR names.`, folder.IgnoreFile),
+goes on where it stopped. --delete spares %[1]s files in DIR and what they
+name.`, folder.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().BoolVar(&o.delete, "delete", false, "remove what the version does not hold")
@@ -210,6 +229,7 @@ goes on where it stopped. --delete spares what a %s file in DIR names.`, folder.
 		if err != nil {
 			return err
 		}
+		version = pinned(tree, version)
 		dir := t.a.path(args[1])
 		done, err := t.a.fetch(ctx, c, t.kind, tree.ID, version, dir, o)
 		if err != nil {

@@ -52,6 +52,15 @@ func cutVersion(s string) (name, version string) {
 	return name, version
 }
 
+// pinned is the ID of the tree's current version for "latest", so that a
+// command sees one version however many requests it makes; anything else stays.
+func pinned(tree *stint.Tree, version string) string {
+	if version == "latest" && tree.CurrentVersionID != nil {
+		return *tree.CurrentVersionID
+	}
+	return version
+}
+
 func (t treeCommands) create() *cobra.Command {
 	return &cobra.Command{
 		Use: "create NAME", Short: fmt.Sprintf("Make an empty %s", t.kind), Args: exactly("NAME"),
@@ -122,7 +131,7 @@ func (t treeCommands) files() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(t.a, trees.Files(ctx, tree.ID, version), 0, "MODE SIZE PATH", func(f stint.FileEntry) []string {
+			return printList(t.a, trees.Files(ctx, tree.ID, pinned(tree, version)), 0, "MODE SIZE PATH", func(f stint.FileEntry) []string {
 				path := f.Path
 				switch f.Kind {
 				case "dir":

@@ -107,6 +107,22 @@ func TestWalkOfFilesAndChanges(t *testing.T) {
 	w.diff("files", want, w.walk(at+"/versions/latest/files", 2, "path", func() {}))
 	w.diff("changes", want, w.walk(at+"/diff?from=1&to=2", 2, "path", func() {}))
 	w.diff("no changes", []string(nil), w.walk(at+"/diff?from=2", 2, "path", func() {}))
+	count := 0
+	moves := func() { // between two pages
+		count++
+		changed := map[string]string{"f3 &+ü%a": fmt.Sprint(count), "f7 &+ü%": fmt.Sprint(count)}
+		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, changed)}), 201, &stint.TreeVersion{})
+	}
+	w.diff("files while the head moves", want, w.walk(at+"/versions/latest/files", 2, "path", moves))
+	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.TreeVersion{})
+	w.diff("changes while the head moves", want, w.walk(at+"/diff?from=1", 2, "path", moves))
+	for list, path := range map[string]string{at + "/versions/latest/files?": at + "/versions/latest/files?cursor=", at + "/diff?from=1": at + "/diff?from=1&cursor="} {
+		// A path alone is what cursors of earlier servers held.
+		old := w.auth.SignCursor(w.caller.OrgID, list, []byte("f3 &+ü%"))
+		if a := w.do(request{method: "GET", path: path + old, hostile: true}); a.StatusCode != 400 || !strings.Contains(string(a.body), `"param":"cursor"`) {
+			t.Errorf("an old cursor of %s gave %d %s", list, a.StatusCode, a.body)
+		}
+	}
 	if a := w.do(request{method: "GET", path: at + "/diff", hostile: true}); a.errorOf() != "invalid_request_error missing_parameter" {
 		t.Errorf("a diff without from gave %s", a.body)
 	}

@@ -147,16 +147,16 @@ func expectedHead(h http.Header) string {
 }
 
 // files is a page of a version's entries. Their order is of the tree, so the
-// last path is the position.
+// last path is the position in it.
 func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	prefix, _ := q.text("prefix")
 	l, limit := t.a.listOf(r, c, q, "prefix"), q.limit()
-	after := string(l.position())
-	if q.err != nil {
-		return nil, q.err
+	versions, after, err := t.walk(r, c, l, r.PathValue("v"))
+	if err != nil {
+		return nil, err
 	}
-	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"),
+	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0],
 		trees.FilePage{Prefix: prefix, After: after, Limit: limit})
 	if err != nil {
 		return nil, err
@@ -166,9 +166,39 @@ func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
 		page.Data = []stint.FileEntry{}
 	}
 	if more {
-		page.Pagination = l.next([]byte(entries[len(entries)-1].Path))
+		page.Pagination = nextOf(l, versions, entries[len(entries)-1].Path)
 	}
 	return page, nil
+}
+
+// walk gives the IDs of the versions that a walk over pages is of, and the path
+// before the page. The cursor carries both: what is current may move between
+// two pages.
+func (t treeAPI) walk(r *http.Request, c auth.Caller, l *listing, specs ...string) (versions []string, after string, err error) {
+	position := l.position()
+	parts := strings.Split(string(position), "\x00")
+	if position != nil && len(parts) != len(specs)+1 {
+		l.q.fail(errCursor)
+	}
+	if l.q.err != nil {
+		return nil, "", l.q.err
+	}
+	if position != nil {
+		return parts[:len(specs)], parts[len(specs)], nil
+	}
+	for _, spec := range specs {
+		v, err := t.a.c.Trees.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), spec)
+		if err != nil {
+			return nil, "", err
+		}
+		versions = append(versions, v.ID)
+	}
+	return versions, "", nil
+}
+
+// nextOf is the pagination that walk reads. No path holds the separator.
+func nextOf(l *listing, versions []string, path string) stint.Pagination {
+	return l.next([]byte(strings.Join(versions, "\x00") + "\x00" + path))
 }
 
 // diff tells what changed between two versions: a page of changes, or the
@@ -210,20 +240,20 @@ const (
 )
 
 // changes is a page of what differs. Its order is of the trees, so the last
-// path is the position.
+// path is the position in them.
 func (t treeAPI) changes(r *http.Request, c *auth.Caller, q *query, from, to string) (any, error) {
 	l, limit := t.a.listOf(r, *c, q, "from", "to", "format"), q.limit()
-	after := string(l.position())
-	if q.err != nil {
-		return nil, q.err
+	versions, after, err := t.walk(r, *c, l, from, to)
+	if err != nil {
+		return nil, err
 	}
-	changes, more, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to, after, limit)
+	changes, more, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0], versions[1], after, limit)
 	if err != nil {
 		return nil, err
 	}
 	page := stint.Page[stint.FileChange]{Data: append([]stint.FileChange{}, changes...)}
 	if more {
-		page.Pagination = l.next([]byte(changes[len(changes)-1].Path))
+		page.Pagination = nextOf(l, versions, changes[len(changes)-1].Path)
 	}
 	return page, nil
 }

@@ -84,7 +84,9 @@ type pull struct {
 	items  []*item
 	byPath map[string]*item
 	places map[wire.Hash]location // of chunks in local files
-	done   Pulled
+	// remains are files and links that an interrupted pull left.
+	remains []string
+	done    Pulled
 }
 
 // item is an entry of the version and what is to be done for it.

@@ -5,21 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"syscall"
 
 	"github.com/stint-dev/stint/internal/cli/folder"
 )
 
-// remove deletes what the version lacks, or counts it in a dry run. What
-// ignore files name stays, and so do the folders that it lies in.
+// remove deletes what the version lacks, or counts it in a dry run. Ignore
+// files stay, and so do what they name and the folders that it lies in.
 func (p *pull) remove(ctx context.Context) error {
 	if !p.o.Delete {
 		return nil
 	}
 	var extra []string
-	err := folder.Walk(ctx, p.root, func(name string, _ fs.DirEntry) error {
-		if p.byPath[name] == nil {
+	holds := map[string]bool{} // folders in which something stays
+	err := folder.Walk(ctx, p.root, ".", func(name string, d fs.DirEntry, ignored bool) error {
+		if ignored || d.Name() == folder.IgnoreFile && d.Type().IsRegular() {
+			for dir := path.Dir(name); !holds[dir]; dir = path.Dir(dir) {
+				holds[dir] = true
+			}
+		} else if p.byPath[name] == nil {
 			extra = append(extra, name)
 		}
 		return nil
@@ -28,6 +34,9 @@ func (p *pull) remove(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Backward(extra) {
+		if holds[name] {
+			continue
+		}
 		if !p.o.DryRun {
 			switch err := p.root.Remove(name); {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTEMPTY):
@@ -39,6 +48,26 @@ func (p *pull) remove(ctx context.Context) error {
 		p.done.Deleted++
 	}
 	return nil
+}
+
+// spares fails where ignore files name something at or below name, which is to
+// make room.
+func (p *pull) spares(ctx context.Context, name string) error {
+	return folder.Walk(ctx, p.root, name, func(at string, _ fs.DirEntry, ignored bool) error {
+		if ignored {
+			return fmt.Errorf("a folder lies in its place, with '%s', which a %s file names: move that away", at, folder.IgnoreFile)
+		}
+		return nil
+	})
+}
+
+// removeParts removes what interrupted pulls left in the folders that were
+// looked through. One that cannot be removed is no reason to fail: it is of no
+// push.
+func (p *pull) removeParts() {
+	for _, name := range p.remains {
+		_ = p.root.Remove(name)
+	}
 }
 
 // remember keeps the chunks of the files that are there now for the next time.

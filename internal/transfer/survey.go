@@ -3,7 +3,6 @@ package transfer
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,6 +74,9 @@ func (p *pull) survey(ctx context.Context) error {
 // visit compares what lies in dir with the version.
 func (s *survey) visit(ctx context.Context, name string, info fs.FileInfo) error {
 	i := s.byPath[name]
+	if i == nil && !info.IsDir() && folder.IsPart(info.Name()) {
+		s.remains = append(s.remains, name)
+	}
 	if i != nil {
 		w := entryOf(name, info)
 		i.found = true
@@ -153,7 +155,7 @@ func (s *survey) index(name string, chunks []wire.Chunk) {
 // partName is the name under which a file is written: the same each time, so
 // that a large one that was not completed is gone on with.
 func partName(e *wire.Entry) string {
-	return path.Join(path.Dir(e.Path), ".stint-"+hex.EncodeToString(e.Sum[:12])+".part")
+	return path.Join(path.Dir(e.Path), folder.PartName(e.Sum))
 }
 
 // parts finds chunks in files that an earlier pull has not completed.

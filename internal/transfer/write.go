@@ -36,6 +36,7 @@ func (p *pull) carryOut(ctx context.Context) error {
 			return err
 		}
 	}
+	p.removeParts()
 	if err := w.completeFolders(); err != nil {
 		return err
 	}
@@ -174,6 +175,9 @@ func (w *writer) clear(name string) error {
 	case err != nil:
 		return err
 	case info.IsDir() && w.o.Delete:
+		if err := w.spares(w.ctx, path.Join(w.in.path, name)); err != nil {
+			return err
+		}
 		return w.in.root.RemoveAll(name)
 	}
 	return w.in.root.Remove(name)

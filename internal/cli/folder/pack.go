@@ -62,14 +62,23 @@ func Open(ctx context.Context, dir string) (*Folder, error) {
 func (f *Folder) Close() error { return f.root.Close() }
 
 func (f *Folder) list(ctx context.Context) error {
-	return Walk(ctx, f.root, f.add)
+	return Walk(ctx, f.root, ".", func(name string, d fs.DirEntry, ignored bool) error {
+		if ignored || !d.IsDir() && IsPart(d.Name()) {
+			return nil
+		}
+		return f.add(name, d)
+	})
 }
 
-// Walk visits what ignore files do not leave out of root, in the order of
-// Entries. An error of visit ends it.
-func Walk(ctx context.Context, root *os.Root, visit func(path string, d fs.DirEntry) error) error {
-	var ignore Ignore
-	return fs.WalkDir(Files(root), ".", func(name string, d fs.DirEntry, err error) error {
+// Walk visits from and what lies below it, in the order of Entries, and tells
+// what ignore files of root leave out; what lies in a folder that they do is
+// not visited. An error of visit ends it.
+func Walk(ctx context.Context, root *os.Root, from string, visit func(path string, d fs.DirEntry, ignored bool) error) error {
+	ignore, out, err := ignoreAbove(root, from)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(Files(root), from, func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -77,14 +86,12 @@ func Walk(ctx context.Context, root *os.Root, visit func(path string, d fs.DirEn
 			return fmt.Errorf("list the folder: %w", err)
 		}
 		if name != "." {
-			if ignore.Ignores(name, d.IsDir()) {
-				if d.IsDir() {
-					return fs.SkipDir
-				}
-				return nil
-			}
-			if err := visit(name, d); err != nil {
+			ignored := out || ignore.Ignores(name, d.IsDir())
+			if err := visit(name, d, ignored); err != nil {
 				return err
+			}
+			if ignored && d.IsDir() {
+				return fs.SkipDir
 			}
 		}
 		if d.IsDir() {
@@ -92,6 +99,22 @@ func Walk(ctx context.Context, root *os.Root, visit func(path string, d fs.DirEn
 		}
 		return nil
 	})
+}
+
+// ignoreAbove reads the ignore files of the folders that name lies in. out says
+// that one of these folders is left out itself.
+func ignoreAbove(root *os.Root, name string) (ignore Ignore, out bool, err error) {
+	if name == "." {
+		return ignore, false, nil
+	}
+	err = ignore.read(root, ".")
+	for i, c := range name {
+		if err == nil && c == '/' {
+			out = out || ignore.Ignores(name[:i], true)
+			err = ignore.read(root, name[:i])
+		}
+	}
+	return ignore, out, err
 }
 
 // read adds the ignore file of a folder, where there is one.

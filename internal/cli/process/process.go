@@ -43,17 +43,28 @@ func Env() (env cli.Env, stop func(), err error) {
 }
 
 // watchSignals passes requests to stop on. When a command does not take them,
-// the third one ends the program.
-func watchSignals() (<-chan struct{}, func()) {
+// the third one ends the program. A signal that whoever started the program
+// has it ignore, as nohup does, stays ignored.
+func watchSignals() (<-chan cli.Interrupt, func()) {
+	heard := []os.Signal{syscall.SIGTERM}
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			heard = append(heard, s)
+		}
+	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	interrupts := make(chan struct{}, 1)
+	signal.Notify(signals, heard...)
+	interrupts := make(chan cli.Interrupt, 1)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for range signals {
+		for s := range signals {
+			request := cli.Stop
+			if s == syscall.SIGHUP {
+				request = cli.HangUp
+			}
 			select {
-			case interrupts <- struct{}{}:
+			case interrupts <- request:
 			default:
 				os.Exit(exitInterrupted)
 			}

@@ -1,0 +1,94 @@
+package process_test
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/cli"
+	"github.com/stint-dev/stint/internal/cli/process"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("HEARS_SIGNALS") == "" {
+		os.Exit(m.Run())
+	}
+	hear()
+}
+
+// hear tells of the requests to stop that this process gets, one a line.
+func hear() {
+	env, stop, err := process.Env()
+	if err != nil {
+		panic(err)
+	}
+	defer stop()
+	fmt.Println("ready")
+	for i := range env.Interrupts {
+		if i == cli.HangUp {
+			fmt.Println("hang-up")
+		} else {
+			fmt.Println("stop")
+		}
+	}
+}
+
+// TestSignals: those that whoever started the program has it ignore, as nohup
+// and shells in the background do, stay ignored.
+func TestSignals(t *testing.T) {
+	// What this process is made to ignore, its children must not be.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT)
+	t.Cleanup(func() { signal.Stop(caught) })
+	tests := map[string]struct {
+		ignores string
+		signals []syscall.Signal
+		want    []string
+	}{
+		"all":            {"", []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}, []string{"hang-up", "stop", "stop"}},
+		"nohup":          {"HUP", []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGTERM}, []string{"", "stop", "stop"}},
+		"the background": {"INT", []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM}, []string{"", "hang-up", "stop"}},
+	}
+	for name, tt := range tests {
+		c := exec.CommandContext(t.Context(), "sh", "-c", `[ -z "$1" ] || trap "" "$1"; exec "$0"`, os.Args[0], tt.ignores)
+		c.Env = append(os.Environ(), "HEARS_SIGNALS=1")
+		out, err := c.StdoutPipe()
+		must(t, err)
+		must(t, c.Start())
+		lines := bufio.NewReader(out)
+		line := func() string {
+			text, err := lines.ReadString('\n')
+			must(t, err)
+			return strings.TrimSpace(text)
+		}
+		line() // ready
+		var got []string
+		for i, s := range tt.signals {
+			must(t, c.Process.Signal(s))
+			heard := ""
+			if tt.want[i] != "" {
+				heard = line() // that of an ignored one would come first
+			}
+			got = append(got, heard)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		must(t, c.Process.Kill())
+		_ = c.Wait() // it was killed
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

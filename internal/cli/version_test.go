@@ -1,0 +1,89 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint/internal/transfer/wire"
+)
+
+// movingHead is a server with a volume whose head moves whenever somebody has
+// looked the volume up. A request for what is current is a fault.
+type movingHead struct {
+	t       *testing.T
+	lookups int
+	matched []string // If-Match of pushes
+}
+
+func (m *movingHead) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.Contains(r.URL.String(), "latest") || r.URL.Path == "/v1/volumes/vol_1/diff" && r.URL.Query().Get("to") == "" {
+		m.t.Errorf("asked for what is current: %s %s", r.Method, r.URL)
+	}
+	switch at := strings.TrimPrefix(r.URL.Path, "/v1/"); at {
+	case "volumes":
+		m.lookups++
+		fmt.Fprintf(w, `{"data":[{"id":"vol_1","name":"v","currentVersionId":"v%d_a"}],"pagination":{"hasMore":false,"nextCursor":null}}`, m.lookups)
+	case "volumes/vol_1/versions/v1_a/tree":
+		var b bytes.Buffer
+		out, err := wire.NewTreeWriter(&b)
+		if err == nil {
+			err = out.Close()
+		}
+		if err != nil {
+			m.t.Error(err)
+		}
+		_, _ = w.Write(b.Bytes())
+	case "volumes/vol_1/versions/v1_a/files", "volumes/vol_1/diff":
+		fmt.Fprint(w, `{"data":[],"pagination":{"hasMore":false,"nextCursor":null}}`)
+	case "volumes/vol_1/versions/1", "volumes/vol_1/versions/v1":
+		fmt.Fprint(w, `{"id":"v1_a","volumeId":"vol_1"}`)
+	case "volumes/vol_1/versions":
+		m.matched = append(m.matched, r.Header.Get("If-Match"))
+		_, _ = io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, `{"id":"v1_a","volumeId":"vol_1"}`)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+		if !strings.HasPrefix(at, "chunks") {
+			m.t.Errorf("%s %s", r.Method, r.URL)
+		}
+	}
+}
+
+func TestACommandSeesOneVersion(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"volume pull v there --json":        `"version":"v1_a"`,
+		"volume pull v@latest there --json": `"version":"v1_a"`,
+		"volume files v":                    "",
+		"volume diff v 1":                   "",
+		"volume diff v 1 latest":            "",
+		"volume diff v latest 1":            "",
+	} {
+		p := sit(t, &movingHead{t: t})
+		p.types(strings.Fields(args)...)
+		if code := p.exit(t); code != 0 || !strings.Contains(p.out.String(), want) {
+			t.Errorf("%s: exit code %d:\n%s%s", args, code, p.out, p.err)
+		}
+	}
+}
+
+func TestIfMatchTakesAllFormsOfAVersion(t *testing.T) {
+	t.Parallel()
+	for _, form := range []string{"1", "v1", "latest", "v1_a"} {
+		m := &movingHead{t: t}
+		p := sit(t, m)
+		if err := os.WriteFile(filepath.Join(p.env.Dir, "f"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p.types("volume", "push", "v", ".", "--if-match", form)
+		if code := p.exit(t); code != 0 || len(m.matched) != 1 || m.matched[0] != `"v1_a"` {
+			t.Errorf("%s: exit code %d, If-Match %q:\n%s", form, code, m.matched, p.err)
+		}
+	}
+}
