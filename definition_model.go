@@ -54,17 +54,23 @@ func (d *Definition) ModelURL() string {
 	return OpenAIURL
 }
 
-// Price finds what a model costs.
-func (p *Provider) Price(model string) (Price, bool) {
+// Price finds what a model costs that is known by any of the names: the first
+// one that has a price, else that of "*".
+func (p *Provider) Price(names ...string) (Price, bool) {
 	if p == nil {
 		return Price{}, false
 	}
-	price, ok := p.Prices[model]
-	if !ok {
-		price, ok = p.Prices["*"]
+	for _, name := range names {
+		if price, ok := p.Prices[name]; ok {
+			return price, true
+		}
 	}
+	price, ok := p.Prices["*"]
 	return price, ok
 }
+
+// TellsCost reports whether the framework itself tells what a run costs.
+func (d *Definition) TellsCost() bool { return d.Framework == "claude-code" || d.Framework == "acp" }
 
 // modelFaults checks what the definition says about models and their tools.
 func (d *Definition) modelFaults() (faults []*Error) {

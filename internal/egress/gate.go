@@ -115,9 +115,10 @@ type Model struct {
 	Type    string // anthropic, openai-responses or openai-chat
 	BaseURL string // of the API, without a slash at its end
 	Key     string // put in on the way; empty for none
-	// Count takes what each call used. It may be called concurrently, and by
+	// Count takes what each call used of the model that its answer names and that
+	// its request does; either may be empty. It may be called concurrently, and by
 	// calls that are cut off, with what was known until then.
-	Count func(model string, t stint.Tokens)
+	Count func(answered, asked string, t stint.Tokens)
 	// Heard is called when a call begins and as its answer comes.
 	Heard func()
 }
