@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,8 +32,11 @@ type Config struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Deny is never reachable, whatever definitions say.
 	Deny []netip.Prefix
-	// DenyHost turns host.stint.internal and other ways to loopback off.
+	// DenyHost turns host.stint.internal and other ways to the worker itself off.
 	DenyHost bool
+	// Addresses are those of the worker itself, which are held to the same as its
+	// loopback; net.InterfaceAddrs when nil.
+	Addresses func() ([]net.Addr, error)
 	// Authority vouches for hosts whose TLS is terminated; without it none is.
 	Authority *authority.Authority
 	// Roots are believed upstream; the system's when nil.
@@ -51,7 +55,10 @@ type Config struct {
 
 // Gate is the server's way out, shared by all runs. It is safe for concurrent
 // use and needs no closing.
-type Gate struct{ config Config }
+type Gate struct {
+	config Config
+	host   *host
+}
 
 // New checks the configuration and makes the gate.
 func New(c Config) (*Gate, error) {
@@ -76,6 +83,9 @@ func New(c Config) (*Gate, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Addresses == nil {
+		c.Addresses = net.InterfaceAddrs
+	}
 	deny := make([]netip.Prefix, len(c.Deny))
 	for i, p := range c.Deny {
 		if !p.IsValid() {
@@ -87,7 +97,11 @@ func New(c Config) (*Gate, error) {
 		deny[i] = p.Masked()
 	}
 	c.Deny = deny
-	return &Gate{config: c}, nil
+	h, err := newHost(c)
+	if err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
+	return &Gate{config: c, host: h}, nil
 }
 
 // Run is what one run may reach and who is told about it.
@@ -167,7 +181,7 @@ func (g *Gate) Open(r Run) (*Session, error) {
 	}
 	s := &Session{
 		gate: g, run: r,
-		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost},
+		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost, host: g.host.has},
 		pins:    newPins(),
 		answers: answers{of: map[string]answer{}},
 		conns:   make(chan struct{}, g.config.MaxConns),
