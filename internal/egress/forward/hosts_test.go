@@ -341,7 +341,7 @@ func TestHeadersHaveALimit(t *testing.T) {
 		w.server.Config.MaxHeaderBytes = 2 << 20
 	})
 	c := w.conn()
-	go io.WriteString(c, "GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: "+strings.Repeat("x", 1<<20)+"\r\n\r\n") // it may be cut off
+	go io.WriteString(c, "GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: "+strings.Repeat("x", 128<<10)+"\r\n\r\n") // it may be cut off
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -349,13 +349,13 @@ func TestHeadersHaveALimit(t *testing.T) {
 	if e := w.next(); res.StatusCode != 431 || e.Status != 431 || !e.Refused || e.Method != "GET" {
 		t.Errorf("got %d, recorded %+v", res.StatusCode, e)
 	}
-	if res, body := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: " + strings.Repeat("x", 1<<20-100) + "\r\n\r\n"); res.StatusCode != 200 || body != fmt.Sprint(1<<20-100) {
+	if res, body := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: " + strings.Repeat("x", 128<<10-100) + "\r\n\r\n"); res.StatusCode != 200 || body != fmt.Sprint(128<<10-100) {
 		t.Errorf("just below the limit: %d %q", res.StatusCode, body)
 	}
 	h2 := newWorld(t, "https", echoHost)
 	r := request(t, "GET", h2.base(), nil)
 	for i := range 5 {
-		r.Header.Set(fmt.Sprint("X-Long-", i), strings.Repeat("x", 1<<20/4))
+		r.Header.Set(fmt.Sprint("X-Long-", i), strings.Repeat("x", 128<<10/4))
 	}
 	res, err = h2.client(true).Do(r) // the connection may end instead
 	if err == nil {
