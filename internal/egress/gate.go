@@ -159,6 +159,7 @@ type Session struct {
 	count atomic.Int64  // connections so far
 
 	sent, received atomic.Int64
+	heads          atomic.Int64 // bytes of the headers of requests under way
 
 	mu     sync.Mutex // guards closed and far, and Serve's start against Close
 	closed bool

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -363,6 +364,27 @@ func TestHeadersHaveALimit(t *testing.T) {
 		if res.StatusCode != 431 {
 			t.Errorf("HTTP/2: status %d", res.StatusCode)
 		}
+	}
+}
+
+// The headers of all that is under way have one, too.
+func TestHeadersHaveALimitTogether(t *testing.T) {
+	t.Parallel()
+	var heads atomic.Int64
+	w := newWorld(t, "http", echoHost, handler(func(h *forward.Handler) { h.Heads = &heads }))
+	ask := func() int {
+		res, _ := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: x\r\n\r\n")
+		if e := w.next(); e.Status != res.StatusCode || e.Refused != (res.StatusCode == 431) {
+			t.Errorf("recorded %+v", e)
+		}
+		return res.StatusCode
+	}
+	if got := ask(); got != 200 || heads.Load() != 0 {
+		t.Errorf("%d, and %d bytes are left", got, heads.Load())
+	}
+	heads.Store(64 << 20)
+	if got := ask(); got != 431 || heads.Load() != 64<<20 {
+		t.Errorf("%d, and %d bytes are left", got, heads.Load())
 	}
 }
 

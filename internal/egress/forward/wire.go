@@ -10,6 +10,7 @@ import (
 )
 
 const (
+	maxHeads      = 64 << 20  // bytes of the headers of all requests under way
 	maxHead       = 128 << 10 // bytes of a request's line and headers
 	maxAnswerHead = 256 << 10 // bytes of an answer's headers
 	maxLine       = 4 << 10   // bytes of a chunk's size with its extensions
