@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -54,17 +55,23 @@ func (d *Definition) ModelURL() string {
 	return OpenAIURL
 }
 
-// Price finds what a model costs.
-func (p *Provider) Price(model string) (Price, bool) {
+// Price finds what a model costs that is known by any of the names: the first
+// one that has a price, else that of "*".
+func (p *Provider) Price(names ...string) (Price, bool) {
 	if p == nil {
 		return Price{}, false
 	}
-	price, ok := p.Prices[model]
-	if !ok {
-		price, ok = p.Prices["*"]
+	for _, name := range names {
+		if price, ok := p.Prices[name]; ok {
+			return price, true
+		}
 	}
+	price, ok := p.Prices["*"]
 	return price, ok
 }
+
+// TellsCost reports whether the framework itself tells what a run costs.
+func (d *Definition) TellsCost() bool { return d.Framework == "claude-code" || d.Framework == "acp" }
 
 // modelFaults checks what the definition says about models and their tools.
 func (d *Definition) modelFaults() (faults []*Error) {
@@ -109,6 +116,7 @@ func (s *MCPServer) faults(at, name string) (faults []*Error) {
 		if e := checkURL(at+".url", s.URL); e != nil {
 			faults = append(faults, e)
 		}
+		faults = append(faults, s.secretFaults(at)...)
 		if len(s.Env) > 0 {
 			faults = append(faults, InvalidParam(at+".env", "'%s.env' belongs to a server with 'command'. Give 'headers' instead.", at))
 		}
@@ -118,6 +126,27 @@ func (s *MCPServer) faults(at, name string) (faults []*Error) {
 	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
 		if e := CheckVariable(at+".env."+key, key); e != nil {
 			faults = append(faults, e)
+		}
+	}
+	return faults
+}
+
+var secretReference = regexp.MustCompile(`\$\{\{\s*secrets\.`)
+
+// secretFaults refuses secrets in headers that would never be put in: that is
+// done on the way out, in TLS toward a name or toward the worker's loopback.
+func (s *MCPServer) secretFaults(at string) (faults []*Error) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return nil // told already
+	}
+	name, err := CanonicalDomain(u.Hostname())
+	if err == nil && (u.Scheme == "https" || name == HostAlias) {
+		return nil
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Headers)) {
+		if secretReference.MatchString(s.Headers[key]) {
+			faults = append(faults, InvalidParam(at+".headers."+key, "The secret in '%s.headers.%s' cannot be put in: that is done toward servers that '%s.url' names by a domain with https://, and toward http://%s:PORT, the worker's loopback. Change the URL, or leave the secret out.", at, key, at, HostAlias))
 		}
 	}
 	return faults

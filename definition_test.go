@@ -45,6 +45,34 @@ func TestDefinitionFaultsNameTheirPath(t *testing.T) {
 	}
 }
 
+// Secrets in headers are put in toward names in TLS, and the worker's loopback.
+func TestSecretsInHeadersNeedAServerThatGetsThem(t *testing.T) {
+	t.Parallel()
+	const secret, plain = "Bearer ${{secrets.TOKEN }}", "${{ vars.TENANT }} keeps secrets."
+	for url, c := range map[string]struct {
+		value string
+		fits  bool
+	}{
+		"https://docs.example.com/mcp":      {secret, true},
+		"https://Docs.Example.com:8443/mcp": {secret, true},
+		"http://host.stint.internal:9/mcp":  {secret, true},
+		"https://host.stint.internal:9/mcp": {secret, true},
+		"http://docs.example.com/mcp":       {secret, false},
+		"http://api.stint.internal/mcp":     {secret, false},
+		"https://10.0.0.1/mcp":              {secret, false},
+		"https://[fd00::1]:443/mcp":         {secret, false},
+		"http://127.0.0.1:9/mcp":            {secret, false},
+		"http://tools.example.com/mcp":      {plain, true},
+		"https://10.0.0.2/mcp":              {plain, true},
+	} {
+		_, err := stint.ParseDefinition([]byte(`{"framework":"assistant","mcpServers":{"docs":{"url":"` + url + `","headers":{"X-Key":"` + c.value + `"}}}}`))
+		e, refused := errors.AsType[*stint.Error](err)
+		if refused == c.fits || refused && (e.Param != "mcpServers.docs.headers.X-Key" || !strings.Contains(e.Message, "Change the URL")) {
+			t.Errorf("%s with %s: %v", url, c.value, err)
+		}
+	}
+}
+
 func TestDefinitionTellsSeveralFaults(t *testing.T) {
 	t.Parallel()
 	_, err := stint.ParseDefinition([]byte(`{"framework":"shell","timeout":"x","sandbox":"none"}`))

@@ -61,8 +61,8 @@ func again() int {
 	return 0
 }
 
-// makeInternet raises the loopback interface with all addresses, and resolves
-// the names.
+// makeInternet raises the loopback interface with routes to all addresses, and
+// resolves the names.
 func makeInternet() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
@@ -75,7 +75,9 @@ func makeInternet() error {
 		if err != nil {
 			return err
 		}
-		errs = append(errs, netlink.AddrAdd(lo, address))
+		// A route and no address of the interface: what the worker has there is
+		// the worker to the gate, and not the internet.
+		errs = append(errs, netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: address.IPNet, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}))
 		hosts += ip + " " + name + "\n"
 	}
 	dir, err := os.MkdirTemp("", "stint-etc-")

@@ -34,12 +34,9 @@ func checkTools(d *stint.Definition, of framework.Info) *stint.Error {
 	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Leave them out, or choose another framework.", d.Framework)
 }
 
-// ownPrices are the frameworks that tell what a run costs.
-var ownPrices = map[string]bool{"claude-code": true, "acp": true}
-
 // checkCost refuses a bound on costs that nobody could tell.
 func checkCost(d *stint.Definition) *stint.Error {
-	if d.Limits == nil || d.Limits.MaxCostUSD == 0 || ownPrices[d.Framework] {
+	if d.Limits == nil || d.Limits.MaxCostUSD == 0 || d.TellsCost() {
 		return nil
 	}
 	if d.Provider == nil || len(d.Provider.Prices) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,8 +32,11 @@ type Config struct {
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 	// Deny is never reachable, whatever definitions say.
 	Deny []netip.Prefix
-	// DenyHost turns host.stint.internal and other ways to loopback off.
+	// DenyHost turns host.stint.internal and other ways to the worker itself off.
 	DenyHost bool
+	// Addresses are those of the worker itself, which are held to the same as its
+	// loopback; net.InterfaceAddrs when nil.
+	Addresses func() ([]net.Addr, error)
 	// Authority vouches for hosts whose TLS is terminated; without it none is.
 	Authority *authority.Authority
 	// Roots are believed upstream; the system's when nil.
@@ -51,7 +55,10 @@ type Config struct {
 
 // Gate is the server's way out, shared by all runs. It is safe for concurrent
 // use and needs no closing.
-type Gate struct{ config Config }
+type Gate struct {
+	config Config
+	host   *host
+}
 
 // New checks the configuration and makes the gate.
 func New(c Config) (*Gate, error) {
@@ -76,6 +83,9 @@ func New(c Config) (*Gate, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Addresses == nil {
+		c.Addresses = net.InterfaceAddrs
+	}
 	deny := make([]netip.Prefix, len(c.Deny))
 	for i, p := range c.Deny {
 		if !p.IsValid() {
@@ -87,7 +97,11 @@ func New(c Config) (*Gate, error) {
 		deny[i] = p.Masked()
 	}
 	c.Deny = deny
-	return &Gate{config: c}, nil
+	h, err := newHost(c)
+	if err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
+	return &Gate{config: c, host: h}, nil
 }
 
 // Run is what one run may reach and who is told about it.
@@ -115,9 +129,10 @@ type Model struct {
 	Type    string // anthropic, openai-responses or openai-chat
 	BaseURL string // of the API, without a slash at its end
 	Key     string // put in on the way; empty for none
-	// Count takes what each call used. It may be called concurrently, and by
+	// Count takes what each call used of the model that its answer names and that
+	// its request does; either may be empty. It may be called concurrently, and by
 	// calls that are cut off, with what was known until then.
-	Count func(model string, t stint.Tokens)
+	Count func(answered, asked string, t stint.Tokens)
 	// Heard is called when a call begins and as its answer comes.
 	Heard func()
 }
@@ -144,6 +159,7 @@ type Session struct {
 	count atomic.Int64  // connections so far
 
 	sent, received atomic.Int64
+	heads          atomic.Int64 // bytes of the headers of requests under way
 
 	mu     sync.Mutex // guards closed and far, and Serve's start against Close
 	closed bool
@@ -166,7 +182,7 @@ func (g *Gate) Open(r Run) (*Session, error) {
 	}
 	s := &Session{
 		gate: g, run: r,
-		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost},
+		policy:  policy{mode: r.Mode, allow: slices.Clone(r.Allow), deny: g.config.Deny, denyHost: g.config.DenyHost, host: g.host.has},
 		pins:    newPins(),
 		answers: answers{of: map[string]answer{}},
 		conns:   make(chan struct{}, g.config.MaxConns),

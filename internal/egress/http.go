@@ -40,7 +40,7 @@ func (s *Session) served(f *flow, err error) {
 func (s *Session) handler(f *flow) *forward.Handler {
 	return &forward.Handler{
 		Scheme: "http", Roots: s.gate.config.Roots, Secrets: s.run.Secrets, Now: s.gate.config.Now,
-		Begun: f.begun, Record: f.exchange,
+		Begun: f.begun, Record: f.exchange, Heads: &s.heads,
 	}
 }
 

@@ -46,7 +46,7 @@ func TestModelInEveryMode(t *testing.T) {
 				t.Error(diff)
 			}
 			c.is(t, stint.Tokens{InputTokens: 10, OutputTokens: 5, ModelCalls: 1})
-			if c.models[0] != "claude-x" || c.heard == 0 {
+			if c.models[0] != [2]string{"claude-x", "claude-asked"} || c.heard == 0 {
 				t.Errorf("counted for %v, heard %d times", c.models, c.heard)
 			}
 			got := b.await("of the request", func(e egress.Entry) bool { return e.Method == "POST" && !e.Open })

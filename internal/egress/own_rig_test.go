@@ -41,7 +41,7 @@ func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, ad
 // tally is what was counted of a run's model.
 type tally struct {
 	mu     sync.Mutex
-	models []string
+	models [][2]string // as answered and as asked
 	total  stint.Tokens
 	heard  int
 	news   chan struct{}
@@ -53,10 +53,10 @@ func newTally() *tally { return &tally{news: make(chan struct{}, 1000)} }
 func (c *tally) model(kind, base string) *egress.Model {
 	return &egress.Model{
 		Type: kind, BaseURL: base, Key: key,
-		Count: func(model string, t stint.Tokens) {
+		Count: func(answered, asked string, t stint.Tokens) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.models = append(c.models, model)
+			c.models = append(c.models, [2]string{answered, asked})
 			c.total.Add(t)
 			c.news <- struct{}{}
 		},

@@ -24,13 +24,17 @@ const (
 // notAllowed is the reason where nothing speaks for a destination.
 const notAllowed = "not in network.allow"
 
-// policy decides. It looks nothing up and never changes.
+// workerAddress is the reason where a destination is the worker itself.
+const workerAddress = "worker's address"
+
+// policy decides. It looks no name up and never changes.
 type policy struct {
 	mode     Mode
 	allow    []stint.Rule
 	deny     []netip.Prefix
 	denyHost bool
-	own      map[string]string // names that are answered in this process, with their rules
+	host     func(netip.Addr) bool // one of the worker's own addresses
+	own      map[string]string     // names that are answered in this process, with their rules
 }
 
 // dest is where a connection wants to go: a name in canonical form, or an
@@ -119,7 +123,7 @@ func (p *policy) worker(port uint16) (string, *forward.Refusal) {
 // of d has, where d bears one. Port 0 asks for any port.
 func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *forward.Refusal) {
 	lead := bare(a)
-	b := blockOf(lead)
+	b, worker := blockOf(lead), p.host(lead)
 	switch {
 	case metadata[lead] || metadata[a.Unmap().WithZone("")]:
 		return "", refusal("metadata address", "%s leads to a metadata service, which no agent may reach.", d)
@@ -127,6 +131,8 @@ func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *forward.Re
 		return "", refusal("denied by the operator", "%s leads to an address that the operator of this server refuses to all agents.", d)
 	case p.denyHost && lead.IsLoopback():
 		return "", refusal("loopback address", "%s leads to the worker's loopback, which the operator of this server keeps from agents.", d)
+	case worker && !lead.IsLoopback():
+		return p.workers(a, lead, port, d)
 	}
 	if b.kind == "" && d.name != "" {
 		return "", nil // the name was decided on
@@ -147,6 +153,25 @@ func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *forward.Re
 		return "", refusal(b.kind, "%s is a %s. Where that is meant, add '%s' to network.allow.", d, b.kind, lead)
 	}
 	return "", refusal(b.kind, "%s leads to a %s, which no agent may reach.", d, b.kind)
+}
+
+// workers decides for an address of the worker's own, behind which lies all
+// that listens there, whatever shields it from others: only the address itself
+// with the port opens it.
+func (p *policy) workers(a, lead netip.Addr, port uint16, d dest) (string, *forward.Refusal) {
+	if p.denyHost {
+		return "", refusal(workerAddress, "%s leads to the worker itself, which the operator of this server keeps from agents.", d)
+	}
+	for _, r := range p.allow {
+		if r.Port != 0 && r.Prefix.IsSingleIP() && r.MatchAddr(netip.AddrPortFrom(lead, cmpPort(r, port))) && a.Unmap().WithZone("") == lead {
+			return "allow " + r.String(), nil
+		}
+	}
+	wanted := "PORT"
+	if port != 0 {
+		wanted = strconv.Itoa(int(port))
+	}
+	return "", refusal(workerAddress, "%s leads to the worker itself. Where that is meant, add '%s' to network.allow.", d, net.JoinHostPort(lead.String(), wanted))
 }
 
 // opens tells whether a rule that matches is meant for an address of block b:

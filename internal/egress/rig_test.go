@@ -195,7 +195,7 @@ type options struct {
 
 func (w *world) open(t testing.TB, o options) *box {
 	t.Helper()
-	c := egress.Config{Resolver: w, Dialer: w.dial}
+	c := egress.Config{Resolver: w, Dialer: w.dial, Addresses: func() ([]net.Addr, error) { return nil, nil }}
 	if o.config != nil {
 		o.config(&c)
 	}

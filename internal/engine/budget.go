@@ -43,19 +43,35 @@ func (j *job) account() {
 		j.record.notice(transcript.Notice("budget", fmt.Sprintf("The run has used %s (limits.%s).", near.text, near.name)))
 	}
 	if over != nil {
-		j.cancel(overBudget{*over})
+		j.cancel(*over)
 	}
 }
 
-// overBudget is the cause of a run's end by its budget.
-type overBudget struct{ bound }
+// overBudget is the cause of a run's end by its budget: a bound is exceeded, or
+// that on the cost cannot be held, as a model has no price.
+type overBudget struct {
+	bound
+	unpriced *string
+}
 
-func (o overBudget) Error() string { return "budget: " + o.text }
+func (o overBudget) Error() string { return "budget: " + o.ending().message }
 
 func (o overBudget) Is(err error) bool { return err == errBudget }
 
 func (o overBudget) ending() ending {
-	return ending{status: stint.Failed, reason: stint.ReasonBudget, message: fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", o.text, o.name)}
+	message := fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", o.text, o.name)
+	if o.unpriced != nil {
+		message = noPrice(*o.unpriced)
+	}
+	return ending{status: stint.Failed, reason: stint.ReasonBudget, message: message}
+}
+
+func noPrice(model string) string {
+	what, price := fmt.Sprintf("the model '%s'", model), fmt.Sprintf("one for '%s', or for '*',", model)
+	if model == "" {
+		what, price = "a model that nobody names", "one for '*'"
+	}
+	return fmt.Sprintf("The run asked %s, which has no price, so that limits.maxCostUsd cannot be held, and was ended. Add %s to provider.prices in the agent's definition, or bound limits.maxTokens instead.", what, price)
 }
 
 // defaultIdle bounds the silence of agents that speak a protocol, where their

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,12 +20,14 @@ const warnAt = 0.8
 // what the agent says: it is right when the agent was killed, too. It is safe
 // for concurrent use.
 type meter struct {
-	limits   stint.Limits
-	provider *stint.Provider
+	limits    stint.Limits
+	provider  *stint.Provider
+	tellsCost bool // the framework does
 
 	mu     sync.Mutex
 	agent  *stint.Usage // as the agent tells it
 	seen   stint.Usage  // by the gateway
+	cost   priced       // of seen
 	turns  int64        // as the agent tells them
 	heard  time.Time    // when it was last heard of
 	warned map[string]bool
@@ -31,7 +36,8 @@ type meter struct {
 func newMeter(a *dispatch.Assignment) *meter {
 	m := &meter{warned: map[string]bool{}}
 	if a.Spec != nil {
-		m.limits, m.provider = a.Spec.Limits, a.Spec.Definition.Provider
+		d := &a.Spec.Definition
+		m.limits, m.provider, m.tellsCost = a.Spec.Limits, d.Provider, d.TellsCost()
 	}
 	return m
 }
@@ -47,11 +53,13 @@ func (m *meter) told(u *stint.Usage, turns int64) {
 	m.turns = max(m.turns, turns)
 }
 
-// called takes what the gateway saw of one call.
-func (m *meter) called(model string, t stint.Tokens) {
+// called takes what the gateway saw of one call of a model, by the name that it
+// answered with and the one that it was asked by.
+func (m *meter) called(answered, asked string, t stint.Tokens) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.seen.Count(model, t)
+	m.seen.Count(cmp.Or(answered, asked), t)
+	m.cost.add(m.provider, t, answered, asked)
 }
 
 func (m *meter) hear(at time.Time) {
@@ -76,35 +84,64 @@ func (m *meter) usage() *stint.Usage {
 func (m *meter) sum() *stint.Usage {
 	var u stint.Usage
 	switch {
+	case m.prefersAgent():
+		u = m.agent.Clone()
+		u.ModelCalls = max(u.ModelCalls, m.seen.ModelCalls)
 	case m.seen.ModelCalls > 0:
 		u = m.seen.Clone()
-	case m.agent != nil:
-		u = m.agent.Clone()
 	default:
 		return nil
 	}
-	u.CostUSD, u.CostSource = m.priced(u.Models)
-	if u.CostUSD == nil && m.agent != nil && m.agent.CostUSD != nil {
-		cost := *m.agent.CostUSD
-		u.CostUSD, u.CostSource = &cost, stint.CostByAgent
+	u.CostUSD, u.CostSource = nil, ""
+	switch cost := m.priced(); {
+	case cost.any && cost.missing == nil:
+		u.CostUSD, u.CostSource = &cost.usd, stint.CostByPrices
+	case m.agent != nil && m.agent.CostUSD != nil:
+		usd := *m.agent.CostUSD
+		u.CostUSD, u.CostSource = &usd, stint.CostByAgent
 	}
 	return &u
 }
 
-// priced is the cost by the definition's prices, where they name every model.
-func (m *meter) priced(models map[string]stint.Tokens) (*float64, string) {
-	if len(models) == 0 {
-		return nil, ""
+// prefersAgent tells whether the agent knows more than the gateway has seen.
+func (m *meter) prefersAgent() bool {
+	return m.agent != nil && (m.seen.ModelCalls == 0 || m.seen.Total() == 0 && m.agent.Total() > 0)
+}
+
+// priced is a cost by the definition's prices.
+type priced struct {
+	usd     float64
+	any     bool
+	missing *string // a model that has no price; empty where nobody names it
+}
+
+// add prices what a model used that is known by any of the names.
+func (c *priced) add(by *stint.Provider, t stint.Tokens, names ...string) {
+	c.any = true
+	if price, ok := by.Price(names...); ok {
+		c.usd += price.Cost(t)
+	} else if c.missing == nil {
+		name := cmp.Or(names...)
+		c.missing = &name
 	}
-	sum := 0.0
-	for model, t := range models {
-		price, ok := m.provider.Price(model)
-		if !ok {
-			return nil, ""
-		}
-		sum += price.Cost(t)
+}
+
+// priced is the cost of what sum gives.
+func (m *meter) priced() priced {
+	if !m.prefersAgent() {
+		return m.cost
 	}
-	return &sum, stint.CostByPrices
+	var c priced
+	rest := m.agent.Tokens
+	for _, model := range slices.Sorted(maps.Keys(m.agent.Models)) {
+		t := m.agent.Models[model]
+		rest = rest.Minus(t)
+		c.add(m.provider, t, model)
+	}
+	if rest.Total() > 0 {
+		c.add(m.provider, rest, "")
+	}
+	return c
 }
 
 // bound is one limit and how much of it is used.
@@ -114,20 +151,34 @@ type bound struct {
 	text      string // of what was used
 }
 
-// check tells which bound was newly come near to, and which is exceeded.
-func (m *meter) check() (near, over *bound) {
+// check tells which bound was newly come near to, and why the run is to end:
+// one is exceeded, or cannot be held.
+func (m *meter) check() (near *bound, over *overBudget) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, b := range m.bounds() {
 		switch {
 		case b.used > b.may:
-			return nil, &b
+			return nil, &overBudget{bound: b}
 		case b.used >= warnAt*b.may && !m.warned[b.name]:
 			m.warned[b.name] = true
 			near = &b
 		}
 	}
+	if model := m.unpriced(); model != nil {
+		return nil, &overBudget{unpriced: model}
+	}
 	return near, nil
+}
+
+// unpriced is a model whose price is missing, so that the bound on the cost
+// cannot be held; nil where there is none. Without any prices a framework that
+// tells costs is believed.
+func (m *meter) unpriced() *string {
+	if m.limits.MaxCostUSD <= 0 || m.tellsCost && (m.provider == nil || len(m.provider.Prices) == 0) {
+		return nil
+	}
+	return m.priced().missing
 }
 
 func (m *meter) bounds() []bound {

@@ -42,7 +42,7 @@ func (j *job) gateway() *egress.Model {
 	}
 	m := &egress.Model{
 		Type: d.ProviderType(), BaseURL: d.ModelURL(),
-		Count: func(model string, t stint.Tokens) { j.meter.called(model, t); j.accountLater() },
+		Count: func(answered, asked string, t stint.Tokens) { j.meter.called(answered, asked, t); j.accountLater() },
 		Heard: func() { j.meter.hear(j.e.c.Now()) },
 	}
 	if key := d.Provider.APIKey; key != nil {

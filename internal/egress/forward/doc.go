@@ -51,6 +51,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -116,6 +117,10 @@ type Handler struct {
 	// and the answer may change the Exchange until the answer returns. It is
 	// called by several goroutines at once.
 	Local func(*http.Request, *Exchange) Answer
+
+	// Heads, if there is one, counts bytes of the headers of requests under way,
+	// for all handlers that have the same; beyond a bound requests are refused.
+	Heads *atomic.Int64
 
 	Now   func() time.Time
 	Proxy bool // absolute-form requests are accepted (explicit proxy); the host is the URL's

@@ -24,6 +24,7 @@ type exchange struct {
 	target   string // path and query as the client wrote them
 	broker   *broker
 	upgrade  string // the protocol that the client asks for
+	crowded  bool   // the headers of requests under way are too large together
 	sent     atomic.Int64
 	received atomic.Int64
 
@@ -42,11 +43,32 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.handlers.done()
 	x := &exchange{s: s, w: w, r: r}
 	x.rec = Exchange{Method: r.Method, Protocol: protocol(r), Host: canonicalHost(s.h.Host), Port: s.h.Port, Begin: s.h.Now()}
-	whole := x.pass()
+	whole := x.counted()
 	x.record()
 	if !whole {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+// counted passes the request on, its headers counted as long.
+func (x *exchange) counted() (whole bool) {
+	if heads := x.s.h.Heads; heads != nil {
+		size := headSize(x.r)
+		x.crowded = heads.Add(size) > maxHeads
+		defer heads.Add(-size)
+	}
+	return x.pass()
+}
+
+// headSize is about what the headers of a request take.
+func headSize(r *http.Request) int64 {
+	size := len(r.RequestURI)
+	for name, values := range r.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + 32
+		}
+	}
+	return int64(size)
 }
 
 func protocol(r *http.Request) string {

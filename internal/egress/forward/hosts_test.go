@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -341,7 +342,7 @@ func TestHeadersHaveALimit(t *testing.T) {
 		w.server.Config.MaxHeaderBytes = 2 << 20
 	})
 	c := w.conn()
-	go io.WriteString(c, "GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: "+strings.Repeat("x", 1<<20)+"\r\n\r\n") // it may be cut off
+	go io.WriteString(c, "GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: "+strings.Repeat("x", 128<<10)+"\r\n\r\n") // it may be cut off
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -349,13 +350,13 @@ func TestHeadersHaveALimit(t *testing.T) {
 	if e := w.next(); res.StatusCode != 431 || e.Status != 431 || !e.Refused || e.Method != "GET" {
 		t.Errorf("got %d, recorded %+v", res.StatusCode, e)
 	}
-	if res, body := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: " + strings.Repeat("x", 1<<20-100) + "\r\n\r\n"); res.StatusCode != 200 || body != fmt.Sprint(1<<20-100) {
+	if res, body := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: " + strings.Repeat("x", 128<<10-100) + "\r\n\r\n"); res.StatusCode != 200 || body != fmt.Sprint(128<<10-100) {
 		t.Errorf("just below the limit: %d %q", res.StatusCode, body)
 	}
 	h2 := newWorld(t, "https", echoHost)
 	r := request(t, "GET", h2.base(), nil)
 	for i := range 5 {
-		r.Header.Set(fmt.Sprint("X-Long-", i), strings.Repeat("x", 1<<20/4))
+		r.Header.Set(fmt.Sprint("X-Long-", i), strings.Repeat("x", 128<<10/4))
 	}
 	res, err = h2.client(true).Do(r) // the connection may end instead
 	if err == nil {
@@ -363,6 +364,27 @@ func TestHeadersHaveALimit(t *testing.T) {
 		if res.StatusCode != 431 {
 			t.Errorf("HTTP/2: status %d", res.StatusCode)
 		}
+	}
+}
+
+// The headers of all that is under way have one, too.
+func TestHeadersHaveALimitTogether(t *testing.T) {
+	t.Parallel()
+	var heads atomic.Int64
+	w := newWorld(t, "http", echoHost, handler(func(h *forward.Handler) { h.Heads = &heads }))
+	ask := func() int {
+		res, _ := w.exchange("GET /a HTTP/1.1\r\nHost: api.test\r\nX-Long: x\r\n\r\n")
+		if e := w.next(); e.Status != res.StatusCode || e.Refused != (res.StatusCode == 431) {
+			t.Errorf("recorded %+v", e)
+		}
+		return res.StatusCode
+	}
+	if got := ask(); got != 200 || heads.Load() != 0 {
+		t.Errorf("%d, and %d bytes are left", got, heads.Load())
+	}
+	heads.Store(64 << 20)
+	if got := ask(); got != 431 || heads.Load() != 64<<20 {
+		t.Errorf("%d, and %d bytes are left", got, heads.Load())
 	}
 }
 

@@ -32,6 +32,9 @@ func (x *exchange) check() *fault {
 	if !isTarget(x.target) {
 		return badFraming("The request's address has characters that do not belong there.")
 	}
+	if x.crowded {
+		return &fault{status: http.StatusRequestHeaderFieldsTooLarge, rule: ruleFraming, message: "The headers of all requests under way are larger than 64 MiB. Wait until some have ended."}
+	}
 	if f := x.checkHTTP2(); f != nil {
 		return f
 	}

@@ -18,7 +18,7 @@ const (
 	handshakeTime = 15 * time.Second
 	headTime      = 30 * time.Second // for a request's headers to come
 	idleTime      = 3 * time.Minute  // without a request
-	maxStreams    = 100              // requests at once on an HTTP/2 connection
+	maxStreams    = 32               // requests at once on an HTTP/2 connection, each of which holds its headers
 	streamWindow  = 512 << 10        // bytes of a body that wait for a slow reader
 	connWindow    = 4<<20 - 1        // bytes of all bodies on a connection that wait
 )

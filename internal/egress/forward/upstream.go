@@ -54,7 +54,7 @@ func (u *upstream) transport(h2 bool) *http.Transport {
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleUpstream,
 		ExpectContinueTimeout:  continueTime,
-		MaxResponseHeaderBytes: maxHead,
+		MaxResponseHeaderBytes: maxAnswerHead,
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow},
 	}

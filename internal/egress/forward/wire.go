@@ -10,11 +10,13 @@ import (
 )
 
 const (
-	maxHead    = 1 << 20 // bytes of a request's line and headers
-	maxLine    = 4 << 10 // bytes of a chunk's size with its extensions
-	maxTrailer = 64 << 10
-	lingerTime = 500 * time.Millisecond // for a client to read why it was refused
-	lingerSize = 256 << 10
+	maxHeads      = 64 << 20  // bytes of the headers of all requests under way
+	maxHead       = 128 << 10 // bytes of a request's line and headers
+	maxAnswerHead = 256 << 10 // bytes of an answer's headers
+	maxLine       = 4 << 10   // bytes of a chunk's size with its extensions
+	maxTrailer    = 64 << 10
+	lingerTime    = 500 * time.Millisecond // for a client to read why it was refused
+	lingerSize    = 256 << 10
 )
 
 // fault is why a request is not passed on.
@@ -75,7 +77,9 @@ func (w *wire) Read(p []byte) (int, error) {
 	for len(p) > 0 {
 		if len(w.out) > 0 {
 			n := copy(p, w.out)
-			w.out = w.out[n:]
+			if w.out = w.out[n:]; len(w.out) == 0 {
+				w.out = nil // not to be held beside what was parsed from it
+			}
 			return n, nil
 		}
 		var err error
@@ -122,7 +126,7 @@ func (w *wire) readLine(limit int) (line []byte, f *fault, err error) {
 		part, err := w.in.ReadSlice('\n')
 		w.head = append(w.head, part...)
 		if len(w.head) > limit {
-			return nil, &fault{status: 431, rule: ruleFraming, message: "The request's headers are larger than 1 MiB."}, nil
+			return nil, &fault{status: 431, rule: ruleFraming, message: "The request's headers are larger than 128 KiB."}, nil
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

@@ -24,6 +24,7 @@ type call struct {
 	x      *forward.Exchange
 	url    *url.URL
 	counts bool // it uses the model
+	atOnce bool // and is to answer at once, as nothing is counted of what comes later
 	heard  time.Time
 	asked  requested
 }
@@ -63,7 +64,7 @@ func (c *call) outgoing(ctx context.Context, r *http.Request) *http.Request {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if r.ContentLength != 0 && r.Body != nil && r.Body != http.NoBody {
-		c.asked.scan.found = &c.asked.found
+		c.asked.scan.found, c.asked.atOnce = &c.asked.found, c.atOnce
 		b := &body{r: r.Body, left: maxBody, asked: &c.asked, counts: c.counts}
 		out.Body = b
 		// A provider may close a pooled connection just before it is used again;
@@ -80,23 +81,34 @@ func (c *call) outgoing(ctx context.Context, r *http.Request) *http.Request {
 
 // requested is what a request says of its model.
 type requested struct {
+	atOnce bool
+
 	mu    sync.Mutex // guards what follows: the transport may read on while an answer comes
 	found found
 	scan  scan
+	bytes int64
 }
 
-func (q *requested) read(p []byte) {
+// read takes more of the request, before it is sent: of one that is refused the
+// end is not.
+func (q *requested) read(p []byte) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.found.model == "" {
-		q.scan.feed(p)
+	q.bytes += int64(len(p))
+	q.scan.feed(p)
+	switch {
+	case q.atOnce && q.found.background:
+		return errBackground
+	case q.atOnce && q.scan.state == broken:
+		return errNoJSON
 	}
+	return nil
 }
 
-func (q *requested) model() string {
+func (q *requested) told() (model string, bytes int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.found.model
+	return q.found.model, q.bytes
 }
 
 // unreadable is an error of the request's body, not of the provider.
@@ -121,7 +133,9 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, errLarge
 	}
 	if b.counts {
-		b.asked.read(p[:n])
+		if err := b.asked.read(p[:n]); err != nil {
+			return 0, err
+		}
 	}
 	return n, err
 }
@@ -151,7 +165,7 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if counted {
 		m := newMeter(strings.Contains(strings.ToLower(res.Header.Get("Content-Type")), "event-stream"))
 		tap, done := m.tap(encoding, plain)
-		defer func() { done(); c.count(m) }()
+		defer func() { done(); c.count(m, !whole) }()
 		to = &both{tap, to}
 	}
 	w.WriteHeader(res.StatusCode)
@@ -181,18 +195,16 @@ func (m *meter) tap(encoding string, plain bool) (io.Writer, func()) {
 		return m, func() {}
 	}
 	if !strings.EqualFold(encoding, "gzip") {
-		return io.Discard, func() {} // it counts as a call
+		m.events = false // nothing can be read of it but its length
+		return m, func() {}
 	}
 	u := newUnzipped(m)
 	return u, func() { _ = u.Close() } // a pipe's Close does not fail
 }
 
-func (c *call) count(m *meter) {
-	model := m.found.model
-	if model == "" {
-		model = c.asked.model()
-	}
-	c.m.c.Count(model, m.tokens(c.m.anthropic))
+func (c *call) count(m *meter, cut bool) {
+	asked, bytes := c.asked.told()
+	c.m.c.Count(m.found.model, asked, m.tokens(c.m.anthropic, bytes, cut))
 }
 
 // copyHeader adds what is for the client, the key concealed.

@@ -33,6 +33,12 @@
 // # What is counted
 //
 // Each call that was answered with success counts once, with what its answer
-// told of tokens until it ended, however it ended. A client that is gone ends
-// its call at the provider, too.
+// told of tokens until it ended, however it ended. Where that is nothing, as in
+// chat streams that were not asked for it, an estimate is counted: a token for
+// each four bytes of the request and of the text that the model gave. Of an
+// answer that was cut off, so much of its output counts at least. A client that
+// is gone ends its call at the provider, too.
+//
+// What would be answered later, beyond any count, is refused: a request for
+// /v1/responses with "background", and such as cannot be read for it.
 package gateway

@@ -3,7 +3,7 @@ package gateway
 import "github.com/stint-dev/stint"
 
 // Metered reads an answer in pieces of n bytes, and tells the model and what
-// was used.
+// it says was used.
 func Metered(answer []byte, events, anthropic bool, n int) (string, stint.Tokens) {
 	m := newMeter(events)
 	for len(answer) > 0 {
@@ -11,7 +11,15 @@ func Metered(answer []byte, events, anthropic bool, n int) (string, stint.Tokens
 		_, _ = m.Write(answer[:k])
 		answer = answer[k:]
 	}
-	return m.found.model, m.tokens(anthropic)
+	return m.found.model, m.told(anthropic)
+}
+
+// Estimated reads an answer as a whole and tells what was used by a request of
+// asked bytes, the answer cut off or not.
+func Estimated(answer []byte, events, anthropic bool, asked int64, cut bool) stint.Tokens {
+	m := newMeter(events)
+	_, _ = m.Write(answer)
+	return m.tokens(anthropic, asked, cut)
 }
 
 // NewMeter makes what reads an answer.

@@ -28,8 +28,10 @@ type fault struct {
 }
 
 var (
-	errLarge = errors.New("the request is too large")
-	errIdle  = errors.New("nothing came for too long")
+	errLarge      = errors.New("the request is too large")
+	errBackground = errors.New("the request asks for an answer later")
+	errNoJSON     = errors.New("the request is no JSON")
+	errIdle       = errors.New("nothing came for too long")
 )
 
 func tooLarge() *fault {
@@ -45,8 +47,13 @@ func (c *call) failed(ctx context.Context, err error) *fault {
 	if bad, ok := errors.AsType[unreadable](err); ok {
 		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: fmt.Sprintf("The request's body cannot be read: %v.", bad.error)}
 	}
-	if errors.Is(err, errLarge) {
+	switch {
+	case errors.Is(err, errLarge):
 		return tooLarge()
+	case errors.Is(err, errBackground):
+		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: "Answers in the background are not passed on, as nothing of them would be counted. Leave 'background' out of the request."}
+	case errors.Is(err, errNoJSON):
+		return &fault{status: http.StatusBadRequest, kind: "invalid_request_error", message: "The request's body is no JSON that can be read."}
 	}
 	if errors.Is(context.Cause(ctx), errIdle) || errors.Is(err, context.DeadlineExceeded) {
 		return &fault{status: http.StatusGatewayTimeout, kind: "api_error", retry: true, message: fmt.Sprintf("The model's provider at %s gave no answer in time.", host)}

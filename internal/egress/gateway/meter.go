@@ -9,14 +9,10 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var (
-	fieldData = []byte("data:")
-	quoted    = []byte(`"usage"`)
-)
+var fieldData = []byte("data:")
 
-// maxLine is how much of a line that comes in parts is kept, to see whether it
-// tells anything before it is read.
-const maxLine = 16 << 10
+// perToken is how many bytes stand for a token where nobody tells.
+const perToken = 4
 
 // meter reads an answer as it passes for what it tells of tokens: a JSON text,
 // or server-sent events whose data are one each, on a line. One goroutine
@@ -25,104 +21,70 @@ type meter struct {
 	events bool
 	found  found
 	scan   scan
-	line   []byte // the beginning of a line
-	long   bool   // the line is longer than is kept, and read as it comes
+	bytes  int64
+	begun  int // bytes of fieldData that the line began with; -1: it is not one of data
 }
 
 func newMeter(events bool) *meter {
 	m := &meter{events: events}
-	m.scan.found = &m.found
+	m.scan.found, m.scan.deltas = &m.found, events
 	return m
 }
 
 // Write never fails.
 func (m *meter) Write(p []byte) (int, error) {
 	n := len(p)
+	m.bytes += int64(n)
 	if !m.events {
 		m.scan.feed(p)
 		return n, nil
 	}
-	if len(m.line) > 0 || m.long {
-		p = m.goOn(p)
-	}
-	end := bytes.LastIndexByte(p, '\n') + 1
-	m.lines(p[:end])
-	if end < len(p) {
-		m.keep(p[end:])
+	for len(p) > 0 {
+		part, rest, ended := bytes.Cut(p, []byte{'\n'})
+		m.line(part)
+		if ended {
+			m.begun = 0
+		}
+		p = rest
 	}
 	return n, nil
 }
 
-// goOn reads more of the line that was begun, and gives what follows it.
-func (m *meter) goOn(p []byte) []byte {
-	part, rest, ended := bytes.Cut(p, []byte{'\n'})
-	m.keep(part)
-	if ended {
-		if !m.long {
-			m.lines(m.line)
-		}
-		m.line, m.long = m.line[:0], false
-	}
-	return rest
-}
-
-// keep adds to the line that was begun.
-func (m *meter) keep(part []byte) {
-	if m.long {
-		m.scan.feed(part)
-		return
-	}
-	m.line = append(m.line, part...)
-	if len(m.line) > maxLine {
-		m.data(m.line)
-		m.line, m.long = m.line[:0], true
-	}
-}
-
-// data begins to read a line, if it is one of data.
-func (m *meter) data(line []byte) {
-	m.scan.reset()
-	if data, ok := bytes.CutPrefix(line, fieldData); ok {
-		m.scan.feed(data)
-	} else {
-		m.scan.stop()
-	}
-}
-
-// lines reads whole lines. Most tell nothing of usage and are passed over.
-func (m *meter) lines(b []byte) {
-	for from := 0; ; {
-		at := bytes.Index(b[from:], quoted)
-		if at < 0 {
+// line reads more of a line.
+func (m *meter) line(p []byte) {
+	for len(p) > 0 && m.begun >= 0 && m.begun < len(fieldData) {
+		if p[0] != fieldData[m.begun] {
+			m.begun = -1
 			return
 		}
-		at += from
-		if from = at + len(quoted); !opensObject(b[from:]) {
-			continue
+		p = p[1:]
+		if m.begun++; m.begun == len(fieldData) {
+			m.scan.reset()
 		}
-		line := b[bytes.LastIndexByte(b[:at], '\n')+1:]
-		end := bytes.IndexByte(b[from:], '\n')
-		if end < 0 {
-			m.data(line)
-			return
-		}
-		from += end
-		m.data(line[:len(line)-len(b)+from])
+	}
+	if m.begun == len(fieldData) {
+		m.scan.feed(p)
 	}
 }
 
-// opensObject tells whether an object follows a member's name.
-func opensObject(b []byte) bool {
-	b, colon := bytes.CutPrefix(bytes.TrimLeft(b, " \t\r"), []byte{':'})
-	return colon && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r"), []byte{'{'})
+// tokens is what one call used, once its answer has ended. Where nothing was
+// told, it is an estimate from the bytes of the request and of what the model
+// said; of an answer that was cut off, it is so much of the output at least.
+func (m *meter) tokens(anthropic bool, asked int64, cut bool) stint.Tokens {
+	t := m.told(anthropic)
+	silent := t.Total() == 0
+	if silent {
+		t.InputTokens = asked / perToken
+	}
+	if silent || cut {
+		t.OutputTokens = max(t.OutputTokens, m.said()/perToken)
+	}
+	return t
 }
 
-// tokens is what one call used, once its answer has ended; Anthropic tells what went through its cache
+// told is what the answer tells; Anthropic tells what went through its cache
 // beside the input, others as part of it.
-func (m *meter) tokens(anthropic bool) stint.Tokens {
-	if !m.long {
-		m.lines(m.line) // the last one may have no end
-	}
+func (m *meter) told(anthropic bool) stint.Tokens {
 	f := &m.found
 	t := stint.Tokens{
 		InputTokens: f.input, OutputTokens: f.output, CacheReadTokens: f.cacheRead, CacheWriteTokens: f.cacheWrite,
@@ -132,6 +94,14 @@ func (m *meter) tokens(anthropic bool) stint.Tokens {
 		t.InputTokens += f.cacheRead + f.cacheWrite
 	}
 	return t
+}
+
+// said is how many bytes the model said; all, where they are of no known form.
+func (m *meter) said() int64 {
+	if !m.events && m.found.said == 0 {
+		return m.bytes
+	}
+	return m.found.said
 }
 
 // unzipped feeds a meter with what is written to it compressed.

@@ -80,6 +80,41 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// What nobody tells is estimated: four bytes a token, of the request and of
+// what the model said.
+func TestEstimates(t *testing.T) {
+	t.Parallel()
+	word := strings.Repeat("w", 40)
+	quiet := strings.Replace(chatChunk, `"so"`, `"`+word+`","reasoning_content":"`+word+`","role":"assistant"`, 1)
+	calls := `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","function":{"name":"f","arguments":"` + word + `"}}]}}]}` + "\n\n"
+	said := responsesStart + `data: {"type":"response.output_text.delta","delta":"` + word + `","obfuscation":"xxxxxxxx","logprobs":[]}` + "\n\n" + `data: {"type":"response.output_text.done","text":"` + word + `"}` + "\n\n"
+	thought := anthropicStart + `data: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + word + `"}}` + "\n\n"
+	for _, c := range []struct {
+		name, answer           string
+		events, anthropic, cut bool
+		want                   stint.Tokens
+	}{
+		{"chat without usage", quiet + quiet + calls + "data: [DONE]\n\n", true, false, false, stint.Tokens{InputTokens: 25, OutputTokens: 50}},
+		{"chat, cut off", quiet, true, false, true, stint.Tokens{InputTokens: 25, OutputTokens: 20}},
+		{"chat with usage", quiet + chatEnd, true, false, false, stint.Tokens{InputTokens: 30, OutputTokens: 20, CacheReadTokens: 16, ReasoningTokens: 4}},
+		{"chat, a body", `{"choices":[{"message":{"role":"assistant","content":"` + word + `","tool_calls":[{"function":{"arguments":"` + word + `"}}]}}]}`, false, false, false, stint.Tokens{InputTokens: 25, OutputTokens: 20}},
+		{"responses, cut off", said, true, false, true, stint.Tokens{InputTokens: 25, OutputTokens: 10}},
+		{"responses, a body", `{"instructions":"` + word + `","output":[{"content":[{"type":"output_text","text":"` + word + `"}]}],"usage":null}`, false, false, false, stint.Tokens{InputTokens: 25, OutputTokens: 10}},
+		{"anthropic, cut off", thought, true, true, true, stint.Tokens{InputTokens: 4312, OutputTokens: 10, CacheReadTokens: 4000, CacheWriteTokens: 300}},
+		{"anthropic, cut off at once", anthropicStart, true, true, true, stint.Tokens{InputTokens: 4312, OutputTokens: 3, CacheReadTokens: 4000, CacheWriteTokens: 300}},
+		{"of no known form", "<html>" + word, false, false, false, stint.Tokens{InputTokens: 25, OutputTokens: 11}},
+		{"nothing", "", false, false, false, stint.Tokens{InputTokens: 25}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.want.ModelCalls = 1
+			if diff := cmp.Diff(c.want, gateway.Estimated([]byte(c.answer), c.events, c.anthropic, 100, c.cut)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
 // FuzzMeter holds that a meter takes anything, tells the same however an
 // answer is cut, and what a whole reader of JSON tells.
 func FuzzMeter(f *testing.F) {

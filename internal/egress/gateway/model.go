@@ -40,8 +40,10 @@ type Config struct {
 	Roots *x509.CertPool // of the provider; nil is the system's
 	Idle  time.Duration  // ends an answer of which nothing comes
 	Now   func() time.Time
-	Count func(model string, t stint.Tokens) // what a call used; nil: nobody asks
-	Heard func()                             // something goes on; nil: nobody asks
+	// Count takes what a call used of the model that the answer names, and that
+	// the request does; either may be empty. nil: nobody asks.
+	Count func(answered, asked string, t stint.Tokens)
+	Heard func() // something goes on; nil: nobody asks
 }
 
 // Model answers a run's requests for its model. It is safe for concurrent use.
@@ -68,7 +70,7 @@ func New(c Config) (*Model, error) {
 		return nil, err
 	}
 	if m.c.Count == nil {
-		m.c.Count = func(string, stint.Tokens) {}
+		m.c.Count = func(string, string, stint.Tokens) {}
 	}
 	if m.c.Heard == nil {
 		m.c.Heard = func() {}
@@ -113,6 +115,7 @@ func (m *Model) Answer(r *http.Request, x *forward.Exchange) forward.Answer {
 		return hello
 	}
 	c.counts = way == wayCall
+	c.atOnce = mayBackground(r)
 	c.url = m.upstreamURL(r)
 	x.URL, x.Host, x.Port = clip(c.url.String()), strings.ToLower(m.base.Hostname()), m.port
 	return c.answer

@@ -40,12 +40,27 @@ func (m *Model) route(r *http.Request) (way, *fault) {
 		return wayHere, nil
 	case called && r.Method != http.MethodPost:
 		return wayNone, &fault{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " takes POST alone."}
+	case called && mayBackground(r) && !plainBody(r):
+		return wayNone, &fault{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Requests to the model are sent as they are. Leave their compression out."}
 	case called:
 		return way, m.sendable(r)
 	case (at == "/v1/models" || strings.HasPrefix(at, "/v1/models/")) && reads && path.Clean(r.URL.Path) == r.URL.Path:
 		return wayPass, m.sendable(r)
 	}
 	return wayNone, &fault{status: http.StatusNotFound, kind: "not_found_error", message: "Of the model's provider, only its calls and the lists of its models are reached from here."}
+}
+
+// mayBackground tells the calls that can ask for an answer later, of which
+// nothing would be counted.
+func mayBackground(r *http.Request) bool { return r.URL.EscapedPath() == "/v1/responses" }
+
+func plainBody(r *http.Request) bool {
+	for _, encoding := range r.Header["Content-Encoding"] {
+		if encoding != "" && !strings.EqualFold(encoding, "identity") {
+			return false
+		}
+	}
+	return true
 }
 
 // sendable tells what keeps a request that has its way from going it.

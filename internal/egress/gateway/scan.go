@@ -1,8 +1,14 @@
 package gateway
 
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
+
 const (
 	maxDepth  = 512
-	maxLevels = 4 // of members that may matter
+	maxLevels = 8 // of members that may matter
 	maxText   = 128
 	maxCount  = 1 << 40 // of tokens; what is above is no count
 )
@@ -40,6 +46,9 @@ const (
 	mCacheWrite
 	mCached
 	mReasoning
+	mBackground
+	mDelta
+	mSpeech // what the model said, where its value is a text
 )
 
 func memberOf(name []byte) member {
@@ -68,24 +77,38 @@ func memberOf(name []byte) member {
 		return mCacheWrite
 	case "reasoning_tokens":
 		return mReasoning
+	case "delta":
+		return mDelta
+	case "content", "text", "thinking", "reasoning", "reasoning_content", "refusal", "arguments", "partial_json", "input":
+		return mSpeech
+	}
+	if len(name) == len(background) && bytes.EqualFold(name, background) { // there are readers that do not mind the case
+		return mBackground
 	}
 	return other
 }
+
+var background = []byte("background")
 
 // found is what a scan found. Counts of one answer only grow, as providers tell
 // them, so the largest is the last.
 type found struct {
 	model                                           string
 	input, output, cacheRead, cacheWrite, reasoning int64
+	said                                            int64 // bytes of the model's own texts
+	background                                      bool  // the member of this name is something else than false and null
 }
 
-// scan reads one JSON text, in pieces of any size, for a model's name and its
-// usage. It keeps none of the text and allocates nothing but a new name.
+// scan reads one JSON text, in pieces of any size, for a model's name, its
+// usage and the length of what it said. It keeps none of the text and allocates
+// nothing but a new name.
 type scan struct {
-	found *found
-	state scanState
-	key   bool // the string is a member's name
-	keep  bool // the string or scalar matters
+	found  *found
+	deltas bool // only what stands below a delta is said, as events repeat it
+	state  scanState
+	key    bool // the string is a member's name
+	keep   bool // the string or scalar matters
+	speech bool // the string is said by the model
 	spoilt,
 	wide bool // it has escapes; it is longer than text
 	depth int
@@ -98,9 +121,6 @@ type scan struct {
 // reset begins another text.
 func (s *scan) reset() { s.state, s.depth = atValue, 0 }
 
-// stop passes over all until the next text.
-func (s *scan) stop() { s.state = broken }
-
 func (s *scan) feed(p []byte) {
 	for i := 0; i < len(p); {
 		switch s.state {
@@ -111,6 +131,7 @@ func (s *scan) feed(p []byte) {
 		case inScalar:
 			i += s.inScalar(p[i:])
 		case inEscape:
+			s.add(p[i : i+1])
 			s.state = inString
 			i++
 		default:
@@ -134,10 +155,14 @@ func (s *scan) inString(p []byte) int {
 		n++
 	}
 	s.add(p[:n])
+	if s.speech {
+		s.found.said += int64(n)
+	}
 	if n == len(p) {
 		return n
 	}
 	if p[n] == '\\' {
+		s.add(p[n : n+1])
 		s.spoilt, s.state = true, inEscape
 	} else {
 		s.endString()
@@ -152,9 +177,7 @@ func (s *scan) inScalar(p []byte) int {
 	}
 	s.add(p[:n])
 	if n < len(p) {
-		if s.keep && !s.wide {
-			s.number()
-		}
+		s.endScalar()
 		s.ended()
 	}
 	return n
@@ -169,25 +192,48 @@ func (s *scan) add(p []byte) {
 }
 
 func (s *scan) begin(state scanState, key, keep bool) {
-	s.state, s.key, s.keep, s.spoilt, s.wide, s.n = state, key, keep, false, false, 0
+	s.state, s.key, s.keep, s.speech, s.spoilt, s.wide, s.n = state, key, keep, false, false, false, 0
+}
+
+// kept is the string that matters, nil where it is none that could.
+func (s *scan) kept() []byte {
+	if !s.keep || s.wide {
+		return nil
+	}
+	b := s.text[:s.n]
+	if !s.spoilt {
+		return b
+	}
+	var text string
+	if json.Unmarshal(slices.Concat([]byte{'"'}, b, []byte{'"'}), &text) != nil {
+		return nil
+	}
+	return []byte(text)
 }
 
 func (s *scan) endString() {
+	text := s.kept()
 	if s.key {
-		m := other
-		if s.keep && !s.wide && !s.spoilt {
-			m = memberOf(s.text[:s.n])
-		}
 		if s.depth <= maxLevels {
-			s.path[s.depth-1] = m
+			s.path[s.depth-1] = memberOf(text)
 		}
 		s.state = atColon
 		return
 	}
-	if s.keep && !s.wide && !s.spoilt && s.n > 0 && string(s.text[:s.n]) != s.found.model {
-		s.found.model = string(s.text[:s.n])
+	if len(text) > 0 && string(text) != s.found.model {
+		s.found.model = string(text)
 	}
 	s.ended()
+}
+
+func (s *scan) endScalar() {
+	switch text := s.text[:s.n]; {
+	case !s.keep:
+	case s.isBackground():
+		s.found.background = s.found.background || string(text) != "false" && string(text) != "null"
+	case !s.wide:
+		s.number()
+	}
 }
 
 // ended goes on after a value.
@@ -247,6 +293,9 @@ func (s *scan) next(c byte) {
 }
 
 func (s *scan) value(c byte) {
+	if s.isBackground() && (c == '"' || c == '{' || c == '[') {
+		s.found.background = true
+	}
 	switch c {
 	case '{':
 		s.push(false)
@@ -254,11 +303,12 @@ func (s *scan) value(c byte) {
 		s.push(true)
 	case '"':
 		s.begin(inString, false, s.isModel())
-	case ',', ':', '}', ']':
-		s.state = broken
-	default:
-		s.begin(inScalar, false, s.count() != nil)
+		s.speech = s.isSpeech()
+	case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 't', 'f', 'n':
+		s.begin(inScalar, false, s.count() != nil || s.isBackground())
 		s.add([]byte{c})
+	default:
+		s.state = broken
 	}
 }
 
@@ -306,6 +356,22 @@ func (s *scan) members() []member {
 func (s *scan) isModel() bool {
 	path := s.members()
 	return len(path) == 1 && path[0] == mModel
+}
+
+func (s *scan) isBackground() bool { return s.depth == 1 && s.path[0] == mBackground }
+
+func (s *scan) isSpeech() bool {
+	path := s.members()
+	if len(path) == 0 {
+		return false
+	}
+	switch path[len(path)-1] {
+	case mDelta:
+		return true
+	case mSpeech:
+		return !s.deltas || slices.Contains(path, mDelta)
+	}
+	return false
 }
 
 // count is the count that the value at the path stands for; nil for none.
