@@ -153,6 +153,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 func (e *Engine) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
 	var parking sync.WaitGroup
+	defer e.cache.Close()
 	parking.Go(func() { e.pool.Fill(filling) })
 	defer parking.Wait()
 	defer stopFilling()
