@@ -277,7 +277,7 @@ func (e *Engine) stopAll(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, j := range e.jobs {
-		j.cancel(cause)
+		j.disown(cause)
 	}
 }
 
@@ -325,7 +325,7 @@ func (e *Engine) stopRuns(ids []string) {
 	defer e.mu.Unlock()
 	for _, id := range ids {
 		if j := e.jobs[id]; j != nil {
-			j.cancel(errStopped)
+			j.disown(errStopped)
 		}
 	}
 }

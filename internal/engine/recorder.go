@@ -387,7 +387,7 @@ func (r *recorder) append(b store.Batch) bool {
 			return true
 		}
 		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
-			r.j.cancel(errStopped)
+			r.j.disown(errStopped)
 			return false
 		}
 		if r.j.givenUp() {

@@ -31,7 +31,7 @@ func TestEntriesThatNobodyWaitsForAreBounded(t *testing.T) {
 	t.Parallel()
 	journal := &held{let: make(chan struct{})}
 	j := newJob(t.Context(), &Engine{c: Config{Dispatcher: journal, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}}, dispatch.Assignment{})
-	defer j.cancel(nil)
+	defer j.disown(nil)
 	j.openRecorder()
 	const sent = 20_000
 	for range sent {

@@ -17,7 +17,7 @@ type watched struct {
 	lease    time.Duration // 0 is the dispatcher's own
 	onAppend func(store.Batch) error
 	onFinish func(store.Outcome) error
-	onRenew  func() error
+	onRenew  func() error // is the whole of it
 }
 
 func watching(d *watched) change {
@@ -52,9 +52,7 @@ func (d *watched) Finish(ctx context.Context, at store.Position, o store.Outcome
 
 func (d *watched) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
 	if d.onRenew != nil {
-		if err := d.onRenew(); err != nil {
-			return nil, err
-		}
+		return nil, d.onRenew()
 	}
 	return d.Dispatcher.Renew(ctx, workerID, holds)
 }
