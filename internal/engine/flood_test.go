@@ -81,13 +81,13 @@ func TestAFloodOfAnAgentsOwnLinesWaits(t *testing.T) {
 				select {
 				case <-wrote:
 					early.Store(true)
-				case <-b.Term: // of the time limit, which nothing else holds up
+				case <-b.Term: // of the idle limit: who waits is not heard
 				}
 				close(open)
 				writing.Wait()
 				return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
 			}, watching(d))
-			w.play(`{"framework":"acp","command":["x"],"timeout":"1s"}`, stint.NewRun{})
+			w.play(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
 			if early.Load() {
 				t.Error("the agent wrote all it had though nothing was appended")
 			}

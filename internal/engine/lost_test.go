@@ -91,7 +91,7 @@ func TestAStopEndsWhatALimitEndedBefore(t *testing.T) {
 		close(limited)
 		return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
 	}, watching(d), func(c *engine.Config) { c.Drain = time.Millisecond })
-	w.agent(`{"framework":"shell","timeout":"1s"}`)
+	w.agent(`{"framework":"shell","limits":{"idleTimeout":"1s"}}`)
 	w.create(stint.NewRun{Agent: "agent"})
 	<-limited
 	stopped := make(chan struct{})

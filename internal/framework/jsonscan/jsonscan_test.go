@@ -103,7 +103,7 @@ func TestCheckLog(t *testing.T) {
 // objects before the tear cost what they are, no more.
 func TestCheckLogReadsABoundedAmount(t *testing.T) {
 	t.Parallel()
-	deep := strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("x", 200_000) + "\"}\n"
+	deep := strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("x", 50_000) + "\"}\n"
 	if err := jsonscan.CheckLog([]byte(deep)); err == nil {
 		t.Error("all beginnings of a line were read to its end")
 	}
