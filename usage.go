@@ -10,9 +10,17 @@ type Usage struct {
 	CostUSD *float64 `json:"costUsd"` // nil where nobody knows it
 	// CostSource tells who says so: agent, or prices for the definition's list.
 	CostSource string `json:"costSource,omitempty"`
-	// Models has a share for each model that was asked.
+	// Models has a share for each model that was asked, of which many or oddly
+	// named ones share one.
 	Models map[string]Tokens `json:"models,omitempty"`
 }
+
+// Agents name the models, as many and as long as they like.
+const (
+	maxModels    = 64
+	maxModelName = 256 // bytes
+	otherModels  = "other"
+)
 
 // Who says what a run cost.
 const (
@@ -55,7 +63,8 @@ func (t Tokens) Minus(other Tokens) Tokens {
 // Total is all tokens, in and out.
 func (t Tokens) Total() int64 { return t.InputTokens + t.OutputTokens }
 
-// Count adds a share of one model to the whole and to the model.
+// Count adds a share of one model to the whole and to the model. Beyond 64 models
+// further ones count as "other".
 func (u *Usage) Count(model string, t Tokens) {
 	u.Add(t)
 	if model == "" {
@@ -63,6 +72,9 @@ func (u *Usage) Count(model string, t Tokens) {
 	}
 	if u.Models == nil {
 		u.Models = map[string]Tokens{}
+	}
+	if _, known := u.Models[model]; !known && (len(u.Models) >= maxModels || len(model) > maxModelName) {
+		model = otherModels
 	}
 	share := u.Models[model]
 	share.Add(t)

@@ -3,6 +3,7 @@ package stint_test
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -146,5 +147,27 @@ func TestRunShowsItsMembers(t *testing.T) {
 	read, err := json.Marshal(stint.Run{RunSummary: stint.RunSummary{CreatedAt: at}, Volumes: map[string]string{}})
 	if err != nil || !strings.Contains(string(read), `"volumes":{}`) {
 		t.Errorf("a run with no volumes shows %s, %v", read, err)
+	}
+}
+
+// TestUsageCountsABoundedNumberOfModels, whose names agents may invent, and loses
+// none of their tokens.
+func TestUsageCountsABoundedNumberOfModels(t *testing.T) {
+	t.Parallel()
+	var u stint.Usage
+	for range 2 {
+		for i := range 1000 {
+			u.Count(fmt.Sprintf("model-%d", i), stint.Tokens{InputTokens: 1, ModelCalls: 1})
+		}
+	}
+	var sum stint.Tokens
+	for _, share := range u.Models {
+		sum.Add(share)
+	}
+	if len(u.Models) > 65 || sum != u.Tokens || u.InputTokens != 2000 {
+		t.Errorf("%d models have %+v of %+v", len(u.Models), sum, u.Tokens)
+	}
+	if u.Models["model-0"].ModelCalls != 2 || u.Models["other"].ModelCalls != 2*(1000-64) {
+		t.Errorf("a model that is known has %+v, the others %+v", u.Models["model-0"], u.Models["other"])
 	}
 }

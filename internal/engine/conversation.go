@@ -106,6 +106,9 @@ func (j *job) checkConversation(resumed bool) error {
 	}
 	left := int64(maxReading)
 	return state.walk(root, func(name string, info fs.FileInfo) error {
+		if j.ctx.Err() != nil {
+			return j.ctx.Err()
+		}
 		if !info.Mode().IsRegular() || info.Size() > min(maxChecked, left) {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -146,6 +147,10 @@ func converse(t *testing.T) fake.Script {
 			put(t, p, ".stint-conversation.json/inner", `{"framework":"talker","id":"forged"}`)
 		case "damage":
 			put(t, p, session, "{\"n\":2}\n{\"n\":\n")
+		case "several":
+			put(t, p, session, "{}\n")
+			put(t, p, ".talker/memory/a", "1")
+			put(t, p, ".talker/memory/b", "2")
 		case "look":
 			b, _ := os.ReadFile(filepath.Join(p.Spec.Home, session))
 			say(p.Stdout, string(b))
@@ -199,6 +204,52 @@ func TestDamagedConversationEndsTheRunBeforeItsAgent(t *testing.T) {
 	if _, files := w.home(r); r.Status != stint.Completed || files[session] != "{\"said\":\"one\"}\n{\"said\":\"again\"}\n" {
 		t.Errorf("the run of the earlier checkpoint is %s and left %q", r.Status, files[session])
 	}
+}
+
+// TestACancelledRunReadsNothingMoreBack of its conversation.
+func TestACancelledRunReadsNothingMoreBack(t *testing.T) {
+	t.Parallel()
+	f := &slowReader{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
+	w := newWorld(t, converse(t), func(c *engine.Config) {
+		c.Programs = f
+		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return f, nil }
+	})
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "several"}).ID)
+	<-f.life
+	r := w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "again"})
+	<-f.reading
+	_, err := w.runs.Cancel(t.Context(), w.caller, r.ID)
+	check(t, err)
+	w.stop()
+	if n := f.read.Load(); n != 1 {
+		t.Errorf("%d files were read, want 1", n)
+	}
+}
+
+// slowReader is a talker that reads a file back for as long as its run lives.
+type slowReader struct {
+	talker
+	life    chan context.Context
+	reading chan struct{}
+	read    atomic.Int64
+}
+
+func (s *slowReader) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (programs.Found, error) {
+	s.life <- ctx
+	return programs.Found{}, nil
+}
+
+func (s *slowReader) Prepare(in framework.Input) (framework.Plan, error) {
+	p, err := s.talker.Prepare(in)
+	p.State.Check = func(string, []byte) error {
+		s.reading <- struct{}{}
+		if s.read.Add(1) == 1 {
+			<-(<-s.life).Done()
+		}
+		return nil
+	}
+	return p, err
 }
 
 func TestCheckpointIsForkedThriceAtOnce(t *testing.T) {

@@ -353,6 +353,9 @@ func TestWhatAFrameworkIsGiven(t *testing.T) {
 	if home != "{}" || mcp != "[]" || !strings.Contains(env, "AGENT_HOME=/x") {
 		t.Errorf("it found %q and %q in %q", home, mcp, env)
 	}
+	if got := in.Masked("open sesame-sesame"); got != "open ***" {
+		t.Errorf("it masks %q", got)
+	}
 	if in.Prompt != "do it" || len(in.NewID) != 36 || in.Model != nil {
 		t.Errorf("it was given %+v", in)
 	}

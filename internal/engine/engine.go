@@ -153,6 +153,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 func (e *Engine) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
 	var parking sync.WaitGroup
+	defer e.cache.Close()
 	parking.Go(func() { e.pool.Fill(filling) })
 	defer parking.Wait()
 	defer stopFilling()
@@ -276,7 +277,7 @@ func (e *Engine) stopAll(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, j := range e.jobs {
-		j.cancel(cause)
+		j.disown(cause)
 	}
 }
 
@@ -324,7 +325,7 @@ func (e *Engine) stopRuns(ids []string) {
 	defer e.mu.Unlock()
 	for _, id := range ids {
 		if j := e.jobs[id]; j != nil {
-			j.cancel(errStopped)
+			j.disown(errStopped)
 		}
 	}
 }

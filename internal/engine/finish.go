@@ -107,6 +107,10 @@ func (j *job) spoken(exit sandbox.Exit) ending {
 // finish stores the run's state and ends it. Who lost the run to others keeps
 // its state where it may and discards the rest.
 func (j *job) finish(end ending) {
+	if end.discard && j.forfeited() {
+		j.record.close()
+		return
+	}
 	state, err := j.snapshot()
 	if err != nil {
 		var message string
@@ -190,11 +194,17 @@ const (
 )
 
 // givenUp reports whether the run is lost to this worker.
-func (j *job) givenUp() bool { return j.ended(errStopped, errLeaseLost, errDrained) }
+func (j *job) givenUp() bool { return j.ours.Err() != nil }
+
+// forfeited reports whether what the run leaves is lost with it.
+func (j *job) forfeited() bool {
+	cause := context.Cause(j.ours)
+	return errors.Is(cause, errLeaseLost) || errors.Is(cause, errDrained)
+}
 
 // keep attaches the state to a run that was cancelled while it was ours.
 func (j *job) keep(at store.Position, state saved) {
-	if state.checkpoint == nil || j.ended(errLeaseLost, errDrained) {
+	if state.checkpoint == nil || j.forfeited() {
 		return
 	}
 	ctx := context.WithoutCancel(j.ctx)

@@ -36,6 +36,8 @@ type job struct {
 
 	ctx    context.Context // ends with a cause; cleaning up goes on without it
 	cancel context.CancelCauseFunc
+	ours   context.Context // ends when the run is not this worker's any more, whatever ended ctx before
+	disown context.CancelCauseFunc
 
 	clean   closers
 	record  *recorder
@@ -63,16 +65,17 @@ type job struct {
 }
 
 func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {
-	jctx, cancel := context.WithCancelCause(ctx)
+	ours, disown := context.WithCancelCause(ctx)
+	jctx, cancel := context.WithCancelCause(ours)
 	return &job{
-		e: e, a: a, log: e.c.Logger.With("run", a.Run.ID), ctx: jctx, cancel: cancel,
+		e: e, a: a, log: e.c.Logger.With("run", a.Run.ID), ctx: jctx, cancel: cancel, ours: ours, disown: disown,
 		disconnect: func() {}, stdin: newStdin(), lastWord: make(chan struct{}), meter: newMeter(&a), spent: make(chan struct{}, 1),
 	}
 }
 
 // run works the assignment to its end. It always finishes and cleans up.
 func (j *job) run() {
-	defer j.cancel(nil)
+	defer j.disown(nil)
 	defer func() {
 		if err := j.clean.run(context.WithoutCancel(j.ctx)); err != nil {
 			j.log.Error("clean up after run", "error", err)

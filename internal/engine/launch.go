@@ -70,7 +70,7 @@ func (j *job) input() (framework.Input, error) {
 	in := framework.Input{
 		Definition: d, Prompt: j.a.Run.Prompt, PromptPath: path.Join(sandbox.RunDir, framework.PromptFile),
 		RunDir: sandbox.RunDir, Home: sandbox.HomeDir, WorkDir: d.ArtifactPath(),
-		Program: j.program.Program, Self: programs.SelfPath, NewID: uuid.NewString(), Limits: j.a.Spec.Limits, Schema: d.Schema(),
+		Program: j.program.Program, Self: programs.SelfPath, NewID: uuid.NewString(), Limits: j.a.Spec.Limits, Schema: d.Schema(), Mask: j.record.masker.Mask,
 	}
 	var err error
 	if in.Resume, err = j.resume(); err != nil {

@@ -2,8 +2,8 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	maxPending   = 1 << 20               // bytes of output that may wait; then the agent waits
-	maxBatch     = 256 << 10             // bytes of one append
-	maxEvents    = 256                   // events of one append
+	maxPending   = 1 << 20               // bytes that may wait; then the agent waits
+	maxAside     = 4 << 20               // bytes of log entries that nobody waits for; then further ones are left out
+	maxBatch     = 256 << 10             // bytes of the events of one append, and of its entries of the log
+	maxEvents    = 256                   // events of one append, and entries of the log
 	maxEvent     = 32 << 10              // bytes of one event's text
 	partialDelay = 25 * time.Millisecond // how long a line without its end may wait for it
 	logDelay     = 50 * time.Millisecond // how long log entries may wait for events, whose commit they share
@@ -38,10 +39,12 @@ type recorder struct {
 	conceal *concealer // of a protocol's events; nil: text is masked before it is decoded
 
 	mu       sync.Mutex // guards what follows
-	room     *sync.Cond // pending shrank or the recorder closed
+	room     *sync.Cond // less is queued, or the recorder closed
 	pending  []piece
-	bytes    int // of pending
+	bytes    int // of all that is queued
 	logs     []stint.LogEntry
+	aside    int       // bytes of logs that are not of the agent's output
+	dropped  int       // entries for which there was no room
 	logsFrom time.Time // when the first of them came
 	total    int64     // bytes that the agent wrote
 	tail     []byte
@@ -194,11 +197,12 @@ func (r *recorder) keep(outputs []stint.OutputData) {
 			r.tail = append(r.tail, o.Content...)
 			r.tail = r.tail[max(0, len(r.tail)-maxTail):]
 		}
-		r.bytes += len(o.Content)
 		if n := len(r.pending); n > 0 && joins(&r.pending[n-1].OutputData, &o) {
 			r.pending[n-1].Content += o.Content
+			r.bytes += len(o.Content)
 			continue
 		}
+		r.bytes += eventSize(&o)
 		r.pending = append(r.pending, piece{o, now})
 	}
 }
@@ -229,21 +233,27 @@ func (r *recorder) system(level, message string, metadata map[string]any) {
 	})
 }
 
-// log queues an entry, which is masked already.
+// log queues an entry that is not of the agent's output, and masked already. It
+// never waits: where too many do, the entry is left out.
 func (r *recorder) log(e stint.LogEntry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.queueLog(e)
+	switch {
+	case r.fenced:
+	case r.aside > maxAside:
+		r.dropped++
+	default:
+		r.aside += entrySize(&e)
+		r.queueLog(e)
+	}
 }
 
-// queueLog is log with r.mu held.
+// queueLog queues an entry. r.mu is held.
 func (r *recorder) queueLog(e stint.LogEntry) {
-	if r.fenced {
-		return
-	}
 	if len(r.logs) == 0 {
 		r.logsFrom = r.j.e.c.Now()
 	}
+	r.bytes += entrySize(&e)
 	r.logs = append(r.logs, e)
 	r.signal()
 }
@@ -277,6 +287,13 @@ func (r *recorder) close() (at store.Position, rest []stint.LogEntry, ok bool) {
 	<-r.done
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.dropped > 0 {
+		r.queueLog(stint.LogEntry{
+			Timestamp: stint.TimeOf(r.j.e.c.Now()), Type: stint.LogSystem, Level: "warn", Metadata: map[string]any{"entries": r.dropped},
+			Message: fmt.Sprintf("%d entries were left out of this log, because they came faster than they could be stored.", r.dropped),
+		})
+		r.dropped = 0
+	}
 	return r.position, r.logs, !r.fenced
 }
 
@@ -310,32 +327,22 @@ func (r *recorder) appendAll() {
 	}
 }
 
-// next takes a batch off the queue. The log entries of the very end stay, for
-// the finish to take along.
+// next takes a batch off the queue. The log entries of the very end stay, as far
+// as they are one batch, for the finish to take along.
 func (r *recorder) next() (b store.Batch, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n, size := 0, 0
-	for n < len(r.pending) && n < maxEvents && size < maxBatch {
-		if n == len(r.pending)-1 && r.holds(&r.pending[n]) {
-			break
+	b.Events = r.takeEvents()
+	if len(b.Events) == 0 && r.logsOfBatch() == len(r.logs) {
+		if r.closed {
+			return b, false
 		}
-		size += len(r.pending[n].Content)
-		n++
+		if r.holdsLogs() {
+			return b, true
+		}
 	}
-	for _, p := range r.pending[:n] {
-		b.Events = append(b.Events, output(p))
-	}
-	r.pending = append([]piece(nil), r.pending[n:]...)
-	r.bytes -= size
+	b.Logs = r.takeLogs()
 	r.room.Broadcast()
-	if n == 0 && r.closed {
-		return b, false
-	}
-	if n == 0 && r.holdsLogs() {
-		return b, true
-	}
-	b.Logs, r.logs = r.logs, nil
 	r.batches++
 	b.Token = strconv.FormatInt(r.batches, 10)
 	return b, true
@@ -367,14 +374,6 @@ func (r *recorder) holdsLogs() bool {
 	return true
 }
 
-func output(p piece) stint.Event {
-	data, err := json.Marshal(p.OutputData)
-	if err != nil { // strings and plain items marshal
-		data = []byte(`{"content":""}`)
-	}
-	return stint.Event{Type: stint.EventOutput, At: p.at, Data: data}
-}
-
 // append stores a batch, trying again until the run's owner is known to be
 // another or the job is given up.
 func (r *recorder) append(b store.Batch) bool {
@@ -388,7 +387,7 @@ func (r *recorder) append(b store.Batch) bool {
 			return true
 		}
 		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
-			r.j.cancel(errStopped)
+			r.j.disown(errStopped)
 			return false
 		}
 		if r.j.givenUp() {
@@ -403,6 +402,6 @@ func (r *recorder) append(b store.Batch) bool {
 func (r *recorder) fence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fenced, r.pending, r.logs, r.bytes = true, nil, nil, 0
+	r.fenced, r.pending, r.logs, r.bytes, r.aside = true, nil, nil, 0, 0
 	r.room.Broadcast()
 }

@@ -33,7 +33,7 @@ func (j *job) watch() (stop func()) {
 			case <-check.C:
 			}
 			if j.endedElsewhere() {
-				j.cancel(errStopped)
+				j.disown(errStopped)
 				return
 			}
 		}

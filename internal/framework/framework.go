@@ -87,6 +87,17 @@ type Input struct {
 	MCP        []MCPServer   // sorted by name
 	Limits     stint.Limits  // of this run
 	Schema     json.RawMessage
+	// Mask hides secrets in a text; nil hides nothing. What the engine is given
+	// whole it masks itself; who cuts a text masks it before.
+	Mask func(text string) string
+}
+
+// Masked is a text without secrets.
+func (in *Input) Masked(text string) string {
+	if in.Mask == nil {
+		return text
+	}
+	return in.Mask(text)
 }
 
 // File is written before the command starts, over what lies there.

@@ -23,6 +23,9 @@ type Cache struct {
 	dir     string
 	library Library
 	limit   int64 // bytes
+	erase   func(dir string) error
+
+	fetches sync.WaitGroup
 
 	mu      sync.Mutex // guards entries, their users and used, and clock
 	entries map[string]*entry
@@ -35,12 +38,16 @@ type entry struct {
 	dir   string // its topmost folder
 	base  *entry // what lies below that; nil for none
 	depth int    // folders of the stack
-	users int    // of Acquire, and entries that have it as their base
+	users int    // of Acquire, its fetch, and entries that have it as their base
 	used  int64
 	size  int64 // bytes of its topmost folder
 	ready chan struct{}
-	err   error // set before ready closes
+	err   error // set before ready closes; the entry is out of the cache then
+
+	abandon context.CancelCauseFunc // ends its fetch; nil when there is none
 }
+
+var errUnwanted = errors.New("nobody wanted it any more")
 
 // Tree is a tree in use.
 type Tree struct {
@@ -65,47 +72,58 @@ func (t *Tree) Release() { t.release() }
 // the machine was not started since. limit is in bytes; only this Cache may
 // use dir.
 func Open(dir string, l Library, limit int64) (*Cache, error) {
-	c := &Cache{dir: dir, library: l, limit: limit, entries: map[string]*entry{}}
+	c := &Cache{dir: dir, library: l, limit: limit, entries: map[string]*entry{}, erase: Remove}
 	if err := c.takeUp(); err != nil {
 		return nil, fmt.Errorf("open the cache of files: %w", err)
 	}
 	return c, nil
 }
 
+// Close waits for the fetches that are still to be ended. Call it when all trees
+// are given back.
+func (c *Cache) Close() { c.fetches.Wait() }
+
 // Acquire gives a tree, checking it out when it is not there. The empty digest
-// is the empty tree.
+// is the empty tree. Who wants the same tree meanwhile waits for the same
+// checkout, which goes on for as long as anybody does.
 func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Tree, error) {
-	e, first := c.use(nameOf(org, digest))
-	if first {
-		e.err = c.fetch(ctx, org, digest, e)
-		close(e.ready)
-	}
-	select {
-	case <-e.ready:
-	case <-ctx.Done():
+	for {
+		e := c.use(ctx, org, digest)
+		select {
+		case <-e.ready:
+		case <-ctx.Done():
+			c.release(e)
+			return nil, ctx.Err()
+		}
+		if e.err == nil {
+			return &Tree{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
+		}
 		c.release(e)
-		return nil, ctx.Err()
+		if !errors.Is(e.err, errUnwanted) {
+			return nil, e.err
+		}
+		// It came while the last one gave up, and is the first now.
 	}
-	if e.err != nil {
-		c.release(e)
-		return nil, e.err
-	}
-	return &Tree{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
 }
 
 func nameOf(org, digest string) string { return org + "-" + digest }
 
-func (c *Cache) use(name string) (e *entry, first bool) {
+// use finds the entry of a tree, or makes one and begins to fetch it.
+func (c *Cache) use(ctx context.Context, org, digest string) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e = c.entries[name]
+	name := nameOf(org, digest)
+	e := c.entries[name]
 	if e == nil {
-		e, first = c.newEntry(name), true
+		e = c.newEntry(name)
 		c.entries[name] = e
+		e.users++ // the fetch itself
+		ctx, e.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
+		c.fetches.Go(func() { c.settle(e, c.fetch(ctx, org, digest, e)) })
 	}
 	c.touch(e)
 	e.users++
-	return e, first
+	return e
 }
 
 func (c *Cache) newEntry(name string) *entry {
@@ -118,13 +136,13 @@ func (c *Cache) touch(e *entry) {
 }
 
 func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err error) {
-	part := e.dir + partSuffix
-	if err := os.Mkdir(part, 0o755); err != nil {
+	part, err := os.MkdirTemp(c.dir, e.name+"-*"+partSuffix)
+	if err != nil {
 		return fmt.Errorf("make a folder to check out into: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, Remove(part))
+			err = errors.Join(err, context.Cause(ctx), Remove(part))
 		}
 	}()
 	if digest != "" {
@@ -153,12 +171,11 @@ func (c *Cache) Adopt(org, digest string, base *Tree, dir string) (err error) {
 	if e.depth > MaxLayers || !c.claim(e) {
 		return nil
 	}
-	if e.err = c.keep(e, dir); e.err != nil {
-		e.err = fmt.Errorf("take up a folder: %w", e.err)
+	if err = c.keep(e, dir); err != nil {
+		err = fmt.Errorf("take up a folder: %w", err)
 	}
-	close(e.ready)
-	c.release(e)
-	return e.err
+	c.settle(e, err)
+	return err
 }
 
 // claim puts a new entry in its place, unless there is one.
@@ -177,25 +194,36 @@ func (c *Cache) claim(e *entry) bool {
 	return true
 }
 
-// release gives an entry back and removes failed ones and what is too much.
-func (c *Cache) release(e *entry) {
+// settle tells those who wait for a new entry what came of it, and gives it back.
+func (c *Cache) settle(e *entry, err error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.users--
-	if e.users == 0 && e.failed() {
-		c.remove(e)
+	if e.abandon != nil {
+		e.abandon(nil)
+		e.abandon = nil
 	}
-	for total := c.unused(); total > c.limit; total = c.unused() {
-		c.remove(c.oldest())
+	if e.err = err; err != nil {
+		c.forget(e)
 	}
+	close(e.ready)
+	c.mu.Unlock()
+	c.release(e)
 }
 
-func (e *entry) failed() bool {
-	select {
-	case <-e.ready:
-		return e.err != nil
-	default:
-		return false
+// release gives an entry back, ends a fetch that nobody waits for and removes
+// what is too much. That may be large, and every run needs the lock.
+func (c *Cache) release(e *entry) {
+	c.mu.Lock()
+	e.users--
+	if e.users == 1 && e.abandon != nil {
+		e.abandon(errUnwanted)
+	}
+	var gone []string
+	for total := c.unused(); total > c.limit; total = c.unused() {
+		gone = append(gone, c.remove(c.oldest()))
+	}
+	c.mu.Unlock()
+	for _, dir := range gone {
+		_ = c.erase(dir) // or the next start does
 	}
 }
 
@@ -217,12 +245,19 @@ func (c *Cache) oldest() (oldest *entry) {
 	return oldest
 }
 
-// remove deletes a tree that nobody uses. A folder that cannot be removed is
-// left for the next start.
-func (c *Cache) remove(e *entry) {
+// remove takes a tree that nobody uses out of the cache, and its folder out of
+// the way of another; it returns where that lies to be deleted.
+func (c *Cache) remove(e *entry) (gone string) {
+	c.forget(e)
+	c.clock++
+	gone = fmt.Sprintf("%s-gone-%d%s", e.dir, c.clock, partSuffix)
+	_ = os.Rename(e.dir, gone) // without its note the next start removes it
+	return gone
+}
+
+func (c *Cache) forget(e *entry) {
 	delete(c.entries, e.name)
 	_ = os.Remove(e.dir + noteSuffix)
-	_ = Remove(e.dir)
 	if e.base != nil {
 		e.base.users--
 	}

@@ -12,7 +12,7 @@ import (
 
 // What lies beside a tree's folder, by the end of its name.
 const (
-	partSuffix = ".part" // a folder that is being filled
+	partSuffix = ".part" // a folder that is being filled, or deleted
 	noteSuffix = ".json" // the note of a folder that is whole
 )
 

@@ -328,6 +328,38 @@ func TestFaultsOfTheModelAreTold(t *testing.T) {
 	}
 }
 
+// TestSecretsAreMaskedBeforeWordsAreCut: half of one is a secret, too.
+func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
+	t.Parallel()
+	const hidden = "hunter-two-hunter"
+	said := strings.Repeat("a", 768-5) + hidden + strings.Repeat("b", 1024) + hidden + strings.Repeat("c", 256-5)
+	for name, end := range map[string]string{
+		"fault":       `{"id":3,"error":{"code":-32603,"message":"` + said + `"}}`,
+		"stop reason": `{"id":3,"result":{"stopReason":"` + said + `"}}`,
+		"logged out":  `{"id":3,"error":{"code":-32000,"message":"` + said + `"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAgent(t, framework.Input{Mask: func(text string) string { return strings.ReplaceAll(text, hidden, "***") }})
+			a.greets(`{}`)
+			a.says("%s", end)
+			if got := a.d.Verdict(0).Message; strings.Contains(got, "hunt") || strings.Contains(got, "nter") || !strings.Contains(got, "bytes left out") {
+				t.Errorf("it says %q", got)
+			}
+		})
+	}
+	t.Run("notice", func(t *testing.T) {
+		t.Parallel()
+		a := newAgent(t, framework.Input{Definition: &stint.Definition{Model: "m-2"}, Mask: func(text string) string { return strings.ReplaceAll(text, hidden, "***") }})
+		a.says(`{"id":1,"result":{"protocolVersion":1}}`)
+		a.says(`{"id":2,"result":{"sessionId":"s","models":{"currentModelId":"m-1","availableModels":[]}}}`)
+		a.says(`{"id":3,"error":{"code":-32602,"message":"%s"}}`, said)
+		if got := a.events[0].Content; strings.Contains(got, "hunt") || strings.Contains(got, "nter") || !strings.Contains(got, "bytes left out") {
+			t.Errorf("it says %q", got)
+		}
+	})
+}
+
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

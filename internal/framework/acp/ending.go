@@ -15,7 +15,7 @@ import (
 const maxSaid = 1 << 10
 
 // verdictOf judges the reason for which the agent stopped.
-func verdictOf(stopReason string) framework.Verdict {
+func (c *client) verdictOf(stopReason string) framework.Verdict {
 	switch stopReason {
 	case "end_turn":
 		return framework.Verdict{Completed: true}
@@ -28,7 +28,7 @@ func verdictOf(stopReason string) framework.Verdict {
 	case "cancelled":
 		return framework.Verdict{Message: "The agent broke off its work."}
 	}
-	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for a reason that is not known: '%s'.", short(stopReason))}
+	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for a reason that is not known: '%s'.", c.short(stopReason))}
 }
 
 // finish is the end of the talk: nothing more is said to the agent, which ends
@@ -65,7 +65,7 @@ func (c *client) faultOf(what string, e *rpcError) string {
 	if e.Code == codeNoMethod {
 		return what + ": it does not know the request. Check that 'command' starts it in the mode of the Agent Client Protocol, and its version."
 	}
-	return what + ": " + ended(short(e.text()))
+	return what + ": " + ended(c.short(e.text()))
 }
 
 // unanswered is the sentence on a prompt that the agent gave up, which most do
@@ -75,7 +75,7 @@ func (c *client) unanswered(e *rpcError) string {
 		return c.loggedOut(e)
 	}
 	if c.in.Model != nil {
-		if sentence, ok := explain.Known(c.in.Definition, e.text()); ok {
+		if sentence, ok := explain.Known(&c.in, e.text()); ok {
 			return sentence
 		}
 	}
@@ -86,7 +86,7 @@ func (c *client) unanswered(e *rpcError) string {
 func (c *client) loggedOut(e *rpcError) string {
 	said := ""
 	if text := e.text(); text != "" && text != "Authentication required" {
-		said = " (" + short(text) + ")"
+		said = " (" + c.short(text) + ")"
 	}
 	if c.in.Model != nil {
 		return fmt.Sprintf("The agent is not logged in%s: it does not use the definition's provider of type '%s', or its key was refused. Check 'provider', or set %s.", said, c.in.Model.Type, c.keyVariables())
@@ -100,7 +100,7 @@ func (c *client) keyVariables() string {
 	for _, method := range c.agent.Auth {
 		for _, v := range method.Vars {
 			if len(names) < 8 && v.Name != "" {
-				names = append(names, short(v.Name))
+				names = append(names, c.short(v.Name))
 			}
 		}
 	}
@@ -132,8 +132,10 @@ func (e *rpcError) text() string {
 	return text
 }
 
-func short(s string) string {
-	s, _ = transcript.Shorten(strings.ToValidUTF8(strings.TrimSpace(s), "\uFFFD"), maxSaid)
+// short bounds the agent's own words, in which secrets are masked before: of one
+// that is cut in two, neither half would be known.
+func (c *client) short(s string) string {
+	s, _ = transcript.Shorten(strings.ToValidUTF8(strings.TrimSpace(c.in.Masked(s)), "\uFFFD"), maxSaid)
 	return s
 }
 

@@ -98,7 +98,7 @@ func (c *client) notOpened(o opening, e *rpcError) framework.Step {
 		o.method = "session/load"
 		return c.open(o)
 	}
-	s := notice("conversation_lost", "The agent could not go on with its conversation ("+short(e.text())+"): it begins a new one and knows of the earlier runs only what lies in the files.")
+	s := notice("conversation_lost", "The agent could not go on with its conversation ("+c.short(e.text())+"): it begins a new one and knows of the earlier runs only what lies in the files.")
 	o.method = "session/new"
 	s.Join(c.open(o))
 	return s
@@ -135,7 +135,7 @@ func (c *client) choose(o *opened, fresh bool) framework.Step {
 	return c.request(method, params, func(m *message) framework.Step {
 		var s framework.Step
 		if m.Error != nil {
-			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, ended(short(m.Error.text()))))
+			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, ended(c.short(m.Error.text()))))
 		}
 		s.Join(c.ask(fresh))
 		return s
@@ -154,7 +154,7 @@ func (c *client) answered(m *message) framework.Step {
 		return c.fail(c.unanswered(m.Error))
 	}
 	result := decode[prompted](m.Result)
-	s := c.finish(verdictOf(result.StopReason))
+	s := c.finish(c.verdictOf(result.StopReason))
 	s.Usage = c.spent.answered(&result)
 	return s
 }

@@ -15,7 +15,7 @@ func (c *client) serve(m *message) framework.Step {
 	case m.Method == "session/request_permission":
 		return c.permit(m)
 	}
-	return framework.Step{Send: refusal(m.ID, codeNoMethod, "Method not found: "+short(m.Method))}
+	return framework.Step{Send: refusal(m.ID, codeNoMethod, "Method not found: "+c.short(m.Method))}
 }
 
 // permission is what the agent wants to be allowed.

@@ -25,7 +25,8 @@ type decoder struct {
 	session string // its own name for the conversation, once it is told
 	version string
 
-	streams   map[string]*stream // by the tool that a sub-agent runs for; "" is the agent itself
+	streams   map[string]*stream // of messages that go on, by the tool that a sub-agent runs for; "" is the agent itself
+	open      map[string]*stream // those of them whose line may have no end yet
 	unclaimed map[claim]int      // blocks that came in pieces and come whole yet
 	tools     map[string]string  // names of tools that were called, by the call
 	answers   map[string]string  // the newest message of each stream
@@ -38,7 +39,7 @@ type decoder struct {
 
 func newDecoder(in framework.Input) *decoder {
 	d := &decoder{
-		in: in, streams: map[string]*stream{}, unclaimed: map[claim]int{}, tools: map[string]string{},
+		in: in, streams: map[string]*stream{}, open: map[string]*stream{}, unclaimed: map[claim]int{}, tools: map[string]string{},
 		answers: map[string]string{}, calls: map[string]int64{},
 	}
 	d.Reader = jsonlines.NewReader(d.take)

@@ -11,6 +11,7 @@ import (
 
 // stream is a message that comes in pieces.
 type stream struct {
+	parent    string // the tool that a sub-agent runs for
 	id, model string
 	kind      stint.ItemKind // of the block that is open; empty for none that is shown
 	begun     bool           // a piece of it was told
@@ -43,7 +44,7 @@ func (d *decoder) streamEvent(s *framework.Step) {
 	parent := d.Line.Text("parent_tool_use_id")
 	at := d.streams[parent]
 	if at == nil {
-		at = &stream{}
+		at = &stream{parent: parent}
 		d.streams[parent] = at
 	}
 	e := &d.event
@@ -73,13 +74,14 @@ func (d *decoder) streamEvent(s *framework.Step) {
 	case "message_stop":
 		d.closeBlock(s, at)
 		d.count(s, at)
+		delete(d.streams, parent)
 	}
 }
 
 // beginMessage forgets the message before.
 func (d *decoder) beginMessage(at *stream) {
 	d.part.Read(d.event.Raw("message"))
-	*at = stream{id: d.part.Text("id"), model: d.part.Text("model")}
+	*at = stream{parent: at.parent, id: d.part.Text("id"), model: d.part.Text("model")}
 	var t tokens
 	if d.part.Decode("usage", &t) {
 		at.tokens = t.counted()
@@ -130,6 +132,7 @@ func (d *decoder) piece(s *framework.Step, at *stream, text string) {
 		d.unclaimed[claim{at.id, at.kind}]++
 	}
 	at.last = text
+	d.open[at.parent] = at
 	s.Events = append(s.Events, transcript.Delta(at.kind, at.id, text))
 }
 
@@ -145,6 +148,7 @@ func (d *decoder) endLine(s *framework.Step, at *stream) {
 		s.Events = append(s.Events, end)
 	}
 	at.last = ""
+	delete(d.open, at.parent)
 }
 
 // tell adds an event that is no piece, on a line of its own.
@@ -152,8 +156,8 @@ func (d *decoder) tell(s *framework.Step, o stint.OutputData) {
 	if o.Content == "" {
 		return
 	}
-	for _, parent := range slices.Sorted(maps.Keys(d.streams)) {
-		d.endLine(s, d.streams[parent])
+	for _, parent := range slices.Sorted(maps.Keys(d.open)) {
+		d.endLine(s, d.open[parent])
 	}
 	s.Events = append(s.Events, o)
 }

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
 )
 
 // maxQuote is the most of an agent's words that a sentence repeats, in runes.
@@ -21,28 +22,29 @@ const maxQuote = 300
 
 // Failure is the sentence for a model that did not answer. status is the
 // HTTP status of its provider; 0 is unknown and looked for in text, the agent's
-// words. d is the agent's definition, keyVariable the variable that the agent
+// words. in is what the agent was prepared from, keyVariable the variable that it
 // takes its key from where there is no provider.
-func Failure(d *stint.Definition, keyVariable string, status int, text string) string {
-	if sentence := known(d, keyVariable, status, text); sentence != "" {
+func Failure(in *framework.Input, keyVariable string, status int, text string) string {
+	if sentence := known(in, keyVariable, status, text); sentence != "" {
 		return sentence
 	}
-	return "The agent failed. It said: " + quote(unwrapped(text))
+	return "The agent failed. It said: " + quote(in.Masked(unwrapped(text)))
 }
 
 // Known is Failure for an agent with a provider whose other failures are told in
 // another way: ok is false where its words tell nothing of the model.
-func Known(d *stint.Definition, text string) (sentence string, ok bool) {
-	sentence = known(d, "", 0, text)
+func Known(in *framework.Input, text string) (sentence string, ok bool) {
+	sentence = known(in, "", 0, text)
 	return sentence, sentence != ""
 }
 
-func known(d *stint.Definition, keyVariable string, status int, text string) string {
+func known(in *framework.Input, keyVariable string, status int, text string) string {
+	d := in.Definition
 	text = unwrapped(text)
 	if status == 0 {
 		status = statusOf(text)
 	}
-	quoted := quote(text)
+	quoted := quote(in.Masked(text))
 	switch {
 	case status == 401 || status == 403:
 		return fmt.Sprintf("The model's provider refused the key (%d). %s The agent said: %s", status, key(d, keyVariable), quoted)
@@ -127,6 +129,8 @@ func contains(text string, words ...string) bool {
 	return false
 }
 
+// quote repeats an agent's words, in which secrets are masked: of one that is cut
+// in two, neither half would be known.
 func quote(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if text == "" {

@@ -1,10 +1,12 @@
 package explain_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/explain"
 )
 
@@ -32,11 +34,31 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		{full, 0, "We are experiencing high demand", []string{"overloaded. Try"}},
 		{full, 0, strings.Repeat("é", 1000), []string{"It said: é", "é…."}},
 	} {
-		got := explain.Failure(tt.d, "THE_KEY", tt.status, tt.text)
+		got := explain.Failure(&framework.Input{Definition: tt.d}, "THE_KEY", tt.status, tt.text)
 		for _, part := range tt.want {
 			if !strings.Contains(got, part) {
 				t.Errorf("%d %.40q gives %q without %q", tt.status, tt.text, got, part)
 			}
+		}
+	}
+}
+
+// TestSecretsAreMaskedBeforeWordsAreCut: half of one is a secret, too.
+func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
+	t.Parallel()
+	const hidden = "hunter two\nhunter"
+	in := &framework.Input{
+		Definition: &stint.Definition{},
+		Mask:       func(text string) string { return strings.ReplaceAll(text, hidden, "***") },
+	}
+	said, err := json.Marshal(map[string]any{"error": map[string]string{"message": strings.Repeat("a", 295) + hidden}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range []int{0, 400} {
+		got := explain.Failure(in, "THE_KEY", status, string(said))
+		if strings.Contains(got, "hunt") || !strings.Contains(got, "aaa***") {
+			t.Errorf("%d: %q", status, got)
 		}
 	}
 }

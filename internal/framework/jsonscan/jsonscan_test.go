@@ -99,6 +99,20 @@ func TestCheckLog(t *testing.T) {
 	}
 }
 
+// TestCheckLogReadsABoundedAmount, however often a torn line begins anew. Whole
+// objects before the tear cost what they are, no more.
+func TestCheckLogReadsABoundedAmount(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":`, 300) + `"` + strings.Repeat("x", 50_000) + "\"}\n"
+	if err := jsonscan.CheckLog([]byte(deep)); err == nil {
+		t.Error("all beginnings of a line were read to its end")
+	}
+	long := `{"calls":[` + strings.Repeat(`{"a":1},`, 20_000) + `{"a":{"b":1}` + "\n"
+	if err := jsonscan.CheckLog([]byte(long)); err != nil {
+		t.Errorf("a torn line of many objects: %v", err)
+	}
+}
+
 // FuzzText holds strings to encoding/json.
 func FuzzText(f *testing.F) {
 	for _, s := range []string{`"a\n\u00e9\ud83e\udd8a\ud800x\/"`, `"\q"`, `"\u12"`, `""`, `"é"`} {

@@ -1,0 +1,58 @@
+package engine_test
+
+import (
+	"context"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/engine"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// watched is a dispatcher that asks a test first, where it wants to be asked:
+// an error of the test's is the answer.
+type watched struct {
+	dispatch.Dispatcher
+	lease    time.Duration // 0 is the dispatcher's own
+	onAppend func(store.Batch) error
+	onFinish func(store.Outcome) error
+	onRenew  func() error // is the whole of it
+}
+
+func watching(d *watched) change {
+	return func(c *engine.Config) { d.Dispatcher, c.Dispatcher = c.Dispatcher, d }
+}
+
+func (d *watched) Join(ctx context.Context, w store.Worker) (time.Duration, error) {
+	lease, err := d.Dispatcher.Join(ctx, w)
+	if d.lease > 0 {
+		lease = d.lease
+	}
+	return lease, err
+}
+
+func (d *watched) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+	if d.onAppend != nil {
+		if err := d.onAppend(b); err != nil {
+			return 0, err
+		}
+	}
+	return d.Dispatcher.Append(ctx, at, b)
+}
+
+func (d *watched) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
+	if d.onFinish != nil {
+		if err := d.onFinish(o); err != nil {
+			return stint.Run{}, err
+		}
+	}
+	return d.Dispatcher.Finish(ctx, at, o)
+}
+
+func (d *watched) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
+	if d.onRenew != nil {
+		return nil, d.onRenew()
+	}
+	return d.Dispatcher.Renew(ctx, workerID, holds)
+}
