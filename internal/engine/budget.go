@@ -76,7 +76,8 @@ func noPrice(model string) string {
 
 // defaultIdle bounds the silence of agents that speak a protocol, where their
 // limits do not: programs that hang without a word are known of most of them,
-// and the longest tools that they run themselves end after ten minutes.
+// and the longest tools that they run themselves end after ten minutes; our own
+// assistant says that a command of its goes on.
 const defaultIdle = 30 * time.Minute
 
 // idleLimit is how long the run may be silent; 0 is no bound.
