@@ -58,6 +58,7 @@ type world struct {
 	ahead    atomic.Int64 // how far the clock is set forward, nanoseconds
 	stop     context.CancelFunc
 	worker   string
+	blobs    string // the folder in which bytes rest
 }
 
 // option changes the configuration of a world.
@@ -72,7 +73,8 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs, err := localfs.Open(filepath.Join(t.TempDir(), "blobs"))
+	rest := filepath.Join(t.TempDir(), "blobs")
+	blobs, err := localfs.Open(rest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, store: s, log: &logged{}}
+	w := &world{TB: t, store: s, log: &logged{}, blobs: rest}
 	w.ids = stint.NewIDs(time.Now, rand.Reader)
 	bus := inproc.New()
 	f := feed.New(s, bus, false)

@@ -122,11 +122,21 @@ type inside struct {
 	requestID string // names them like the request that they are made for
 }
 
-var errTooLarge = errors.New("the answer is too large")
+var (
+	errTooLarge = errors.New("the answer is too large")
+	errCutOff   = errors.New("the answer was cut off. Try again; if it stays, the server's log tells why")
+)
 
 // RoundTrip returns when the handler has. The answer is in memory, so it is for
-// requests whose answers are bounded.
-func (t *inside) RoundTrip(r *http.Request) (*http.Response, error) {
+// requests whose answers are bounded. A handler gives up an answer that has
+// begun by a panic; there is no server around this one that expects it. What it
+// panicked with, the API has logged.
+func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errCutOff
+		}
+	}()
 	in := r.Clone(r.Context())
 	in.RequestURI = r.URL.RequestURI()
 	if in.Body == nil {
