@@ -308,6 +308,16 @@ type job struct {
 // claim takes the next run.
 func (w *world) claim() *job {
 	w.Helper()
+	a := w.assigned()
+	if a.Err != nil {
+		w.Fatalf("claim gave %v", a.Err)
+	}
+	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Spec.Depth}
+}
+
+// assigned is the next run as a worker gets it.
+func (w *world) assigned() dispatch.Assignment {
+	w.Helper()
 	ctx := w.Context()
 	if w.worker == "" {
 		w.worker = w.ids.New(stint.PrefixWorker)
@@ -316,10 +326,10 @@ func (w *world) claim() *job {
 		}
 	}
 	claimed, err := w.dispatch.Next(ctx, w.worker, 1)
-	if err != nil || len(claimed) != 1 || claimed[0].Err != nil {
+	if err != nil || len(claimed) != 1 {
 		w.Fatalf("claim gave %v, %v", claimed, err)
 	}
-	return &job{w, claimed[0].Position, claimed[0].Run, claimed[0].AgentVersionID, claimed[0].Spec.Depth}
+	return claimed[0]
 }
 
 // says appends one output event for each text.
