@@ -62,8 +62,8 @@ type Config struct {
 	// drain; nil: never.
 	Stop context.Context
 	// Heartbeat is the silence after which an event stream shows that it lives;
-	// 0: 15 s. WriteTimeout is how long one write to a stream's reader may take;
-	// 0: 30 s.
+	// 0: 15 s. WriteTimeout is how long a client may take for one write of an
+	// answer; 0: 30 s.
 	Heartbeat    time.Duration
 	WriteTimeout time.Duration
 }
@@ -92,7 +92,7 @@ func New(c Config) http.Handler {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	a := &api{c: c, mux: http.NewServeMux(), finished: newAnswers(maxAnswers)}
 	a.metrics = newMetrics(c.Registry)
-	a.mcp, a.origins = mcp.NewHTTP(a, c.WriteTimeout), trusted(c.PublicURL)
+	a.mcp, a.origins = mcp.NewHTTP(a), trusted(c.PublicURL)
 	a.mount(a.routes(), false)
 	a.mount(a.publicRoutes(), true)
 	a.mux.HandleFunc("/", a.notFound)

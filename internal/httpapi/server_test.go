@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -219,6 +221,48 @@ func TestMetrics(t *testing.T) {
 	} {
 		if got := w.metric(name); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// dial opens a connection that takes little at a time, and gives up on whoever
+// does not answer.
+func (w *world) dial() net.Conn {
+	w.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	if err := errors.Join(conn.(*net.TCPConn).SetReadBuffer(4<<10), conn.SetDeadline(time.Now().Add(time.Minute))); err != nil {
+		w.Fatal(err)
+	}
+	return conn
+}
+
+// A client that asks and does not read is left alone, whether what it asks for
+// is large or small.
+func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = 300 * time.Millisecond })
+	w.largeRuns(16)
+	conn := w.dial()
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs?limit=16 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", w.token); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for w.metrics()[`stint_http_requests_total{method="GET",route="/v1/runs",status="200"}`] != "1" {
+		if time.Now().After(deadline) {
+			t.Fatal("the answer is still being written")
+		}
+	}
+
+	conn = w.dial()
+	many := []byte(strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000))
+	for {
+		if _, err := conn.Write(many); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the connection is held")
+		} else if err != nil {
+			break
 		}
 	}
 }

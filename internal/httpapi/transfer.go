@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -129,8 +128,7 @@ func (t treeAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 // sent, the answer is the error; after it the connection breaks off, as a part
 // must not be taken for the whole.
 func (a *api) stream(w http.ResponseWriter, r *http.Request, contentType string, write func(context.Context, io.Writer) error) error {
-	paced := &pacedWriter{w: w, contentType: contentType, control: http.NewResponseController(w), timeout: a.c.WriteTimeout}
-	defer func() { _ = paced.control.SetWriteDeadline(time.Time{}) }()
+	paced := &pacedWriter{w: w, contentType: contentType}
 	if r.Method == http.MethodHead {
 		paced.begin()
 		return nil
@@ -158,8 +156,6 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, contentType string,
 type pacedWriter struct {
 	w           http.ResponseWriter
 	contentType string
-	control     *http.ResponseController
-	timeout     time.Duration
 	begun       bool
 	failed      bool
 }
@@ -175,7 +171,6 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 	if !p.begun {
 		p.begin()
 	}
-	_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout))
 	n, err := p.w.Write(b)
 	p.failed = p.failed || err != nil
 	return n, err
