@@ -66,6 +66,8 @@ type Config struct {
 	// answer; 0: 30 s.
 	Heartbeat    time.Duration
 	WriteTimeout time.Duration
+	// BodyTimeout is how long a client may pause while it sends a body; 0: 1 min.
+	BodyTimeout time.Duration
 }
 
 // New makes the handler of everything under /v1, and of /mcp, /healthz, /readyz
@@ -88,6 +90,9 @@ func New(c Config) http.Handler {
 	}
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 30 * time.Second
+	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = time.Minute
 	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	a := &api{c: c, mux: http.NewServeMux(), finished: newAnswers(maxAnswers)}

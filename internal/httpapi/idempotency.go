@@ -65,13 +65,10 @@ func (a *api) post(kind bodyKind, f func(*post) (*reply, error)) handler {
 		if err != nil {
 			return err
 		}
-		switch kind {
-		case jsonBody:
+		if kind == jsonBody {
 			if p.body, err = readJSON(w, r); err != nil {
 				return err
 			}
-		case streamBody:
-			r.Body = patient(w, r)
 		}
 		if key == "" {
 			answer, err := f(p)

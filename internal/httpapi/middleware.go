@@ -31,6 +31,9 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The last bytes of an answer are sent after its handler, so what bounds them
 	// is taken back here, by the request that follows on the connection.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	if r.ContentLength != 0 {
+		r = a.patient(w, r)
+	}
 	rec := &recorder{ResponseWriter: w, timeout: a.c.WriteTimeout}
 	start := a.c.Now()
 	defer func() {

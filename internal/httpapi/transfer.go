@@ -41,7 +41,7 @@ func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Call
 	if err := needType(r.Header, wire.NamesType); err != nil {
 		return err
 	}
-	asked, err := wire.ReadNames(patient(w, r))
+	asked, err := wire.ReadNames(r.Body)
 	if err != nil {
 		return badForm(err)
 	}
@@ -60,7 +60,7 @@ func (a *api) putChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := needType(r.Header, wire.FramesType); err != nil {
 		return err
 	}
-	done, err := a.c.Trees.PutChunks(r.Context(), *c, patient(w, r))
+	done, err := a.c.Trees.PutChunks(r.Context(), *c, r.Body)
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (t treeAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := needType(r.Header, wire.SelectionType); err != nil {
 		return err
 	}
-	selection, err := wire.ReadSelection(patient(w, r))
+	selection, err := wire.ReadSelection(r.Body)
 	if err != nil {
 		return badForm(err)
 	}
