@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -161,7 +163,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 			a.Given, a.Err = l.openGiven(&c.Run)
 		}
 		if a.Err == nil {
-			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID)
+			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID, a.Given)
 		}
 		if a.Err == nil {
 			a.Err = l.settle(context.WithoutCancel(ctx), &c.Run, a.Spec)
@@ -171,8 +173,9 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	return out
 }
 
-// openStored reads the organisation's secrets as they are now.
-func (l *Local) openStored(ctx context.Context, org string) (map[string]string, error) {
+// openStored reads the organisation's secrets as they are now. It refuses more
+// than can be masked along with those that the run was given.
+func (l *Local) openStored(ctx context.Context, org string, given map[string]string) (map[string]string, error) {
 	rows, err := l.c.Store.Secrets(context.WithoutCancel(ctx), org)
 	if err != nil {
 		return nil, fmt.Errorf("read stored secrets: %w", err)
@@ -184,6 +187,10 @@ func (l *Local) openStored(ctx context.Context, org string) (map[string]string, 
 			return nil, fmt.Errorf("open stored secret %s: %w", row.Name, err)
 		}
 		secrets[row.Name] = string(value)
+	}
+	if secret.CheckLimits("secrets", slices.Concat(slices.Collect(maps.Values(secrets)), slices.Collect(maps.Values(given)))) != nil {
+		return nil, stint.InvalidState("The organisation's stored secrets and those of the run are more than can be masked: %d secrets of %d bytes together. Delete stored ones that are no longer used.",
+			secret.MaxValues, secret.MaxTotalSize)
 	}
 	return secrets, nil
 }

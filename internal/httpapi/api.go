@@ -62,10 +62,12 @@ type Config struct {
 	// drain; nil: never.
 	Stop context.Context
 	// Heartbeat is the silence after which an event stream shows that it lives;
-	// 0: 15 s. WriteTimeout is how long one write to a stream's reader may take;
-	// 0: 30 s.
+	// 0: 15 s. WriteTimeout is how long a client may take for one write of an
+	// answer; 0: 30 s.
 	Heartbeat    time.Duration
 	WriteTimeout time.Duration
+	// BodyTimeout is how long a client may pause while it sends a body; 0: 1 min.
+	BodyTimeout time.Duration
 }
 
 // New makes the handler of everything under /v1, and of /mcp, /healthz, /readyz
@@ -89,10 +91,13 @@ func New(c Config) http.Handler {
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 30 * time.Second
 	}
+	if c.BodyTimeout == 0 {
+		c.BodyTimeout = time.Minute
+	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	a := &api{c: c, mux: http.NewServeMux(), finished: newAnswers(maxAnswers)}
 	a.metrics = newMetrics(c.Registry)
-	a.mcp, a.origins = mcp.NewHTTP(a, c.WriteTimeout), trusted(c.PublicURL)
+	a.mcp, a.origins = mcp.NewHTTP(a), trusted(c.PublicURL)
 	a.mount(a.routes(), false)
 	a.mount(a.publicRoutes(), true)
 	a.mux.HandleFunc("/", a.notFound)

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stint-dev/stint/internal/content"
 	"github.com/stint-dev/stint/internal/trees"
@@ -84,8 +83,7 @@ func (a *api) serveZstd(w http.ResponseWriter, r *http.Request, archive *trees.A
 		w.WriteHeader(http.StatusOK)
 		return nil
 	}
-	s := &streamWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: a.c.WriteTimeout}
-	defer func() { _ = s.control.SetWriteDeadline(time.Time{}) }()
+	s := &streamWriter{ResponseWriter: w}
 	err := archive.WriteZstd(r.Context(), s)
 	switch {
 	case err == nil:
@@ -112,18 +110,15 @@ func knowsTag(given []string, tag string) bool {
 	return false
 }
 
-// streamWriter bounds how long a write takes and notes a client that is gone.
+// streamWriter notes a client that is gone.
 type streamWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
-	begun   bool
-	lost    bool
+	begun bool
+	lost  bool
 }
 
 func (s *streamWriter) Write(p []byte) (int, error) {
 	s.begun = true
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
 	n, err := s.ResponseWriter.Write(p)
 	s.lost = s.lost || err != nil
 	return n, err

@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
@@ -31,7 +30,7 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			Message: "The body must be JSON: send 'Content-Type: application/json' and no Content-Encoding.",
 		}
 	}
-	raw, err := io.ReadAll(http.MaxBytesReader(w, patient(w, r), maxBody))
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, &stint.Error{
 			Kind: stint.TooLarge, Code: stint.CodeRequestTooLarge,
@@ -48,28 +47,6 @@ func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 		return nil, err
 	}
 	return raw, nil
-}
-
-// maxSilence is how long a client may pause while it sends a body.
-const maxSilence = time.Minute
-
-// patientBody is a body that gives up on a client which stops sending.
-type patientBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-}
-
-func patient(w http.ResponseWriter, r *http.Request) io.ReadCloser {
-	return &patientBody{r.Body, http.NewResponseController(w)}
-}
-
-func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(maxSilence))
-	n, err := b.ReadCloser.Read(p)
-	if err != nil {
-		_ = b.control.SetReadDeadline(time.Time{})
-	}
-	return n, err
 }
 
 func isJSON(h http.Header) bool {

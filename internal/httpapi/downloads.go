@@ -114,7 +114,7 @@ func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *tree
 	if r.Method == http.MethodGet && r.Header.Get("Range") == "" && r.Header.Get("If-None-Match") == "" {
 		archive.Note(from.Size())
 	}
-	return serveContent(w, r, a.c.WriteTimeout, from, s)
+	return serveContent(w, r, from, s)
 }
 
 // file serves one file of a version.
@@ -129,7 +129,7 @@ func (t treeAPI) file(w http.ResponseWriter, r *http.Request, c *auth.Caller) er
 	if err != nil {
 		return fmt.Errorf("the hash of a file: %w", err)
 	}
-	return serveContent(w, r, t.a.c.WriteTimeout, f, served{
+	return serveContent(w, r, f, served{
 		contentType: "application/octet-stream", name: path.Base(asked),
 		etag: entry.SHA256, modified: entry.ModifiedAt.Time, sum: sum,
 	})
@@ -146,7 +146,7 @@ type served struct {
 
 // serveContent answers with content that never changes, or with the ranges of
 // it that were asked. A browser is told to store it, never to run it.
-func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration, content io.ReadSeeker, s served) error {
+func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker, s served) error {
 	h := w.Header()
 	h.Set("Content-Type", s.contentType)
 	h.Set("Content-Disposition", disposition(s.name))
@@ -156,8 +156,7 @@ func serveContent(w http.ResponseWriter, r *http.Request, timeout time.Duration,
 	if s.sum != nil {
 		h.Set("Repr-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(s.sum)+":")
 	}
-	c := &contentWriter{ResponseWriter: w, control: http.NewResponseController(w), timeout: timeout}
-	defer func() { _ = c.control.SetWriteDeadline(time.Time{}) }()
+	c := &contentWriter{ResponseWriter: w}
 	http.ServeContent(c, r, "", s.modified, &steady{content, c})
 	if c.failed == nil {
 		return nil
@@ -188,10 +187,8 @@ func unsay(h http.Header) {
 // contentWriter turns the errors that http.ServeContent writes into ours.
 type contentWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration // of each write
-	begun   bool
-	failed  error
+	begun  bool
+	failed error
 }
 
 func (c *contentWriter) WriteHeader(status int) {
@@ -216,7 +213,6 @@ func (c *contentWriter) Write(p []byte) (int, error) {
 		return len(p), nil // the text of http.ServeContent's own error
 	}
 	c.begun = true
-	_ = c.control.SetWriteDeadline(time.Now().Add(c.timeout))
 	return c.ResponseWriter.Write(p)
 }
 

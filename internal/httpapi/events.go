@@ -146,14 +146,9 @@ func (a *api) eventList(w http.ResponseWriter, r *http.Request, c auth.Caller, q
 	if err != nil {
 		return err
 	}
-	page := stint.Page[stint.Event]{Data: events}
-	if page.Data == nil {
-		page.Data = []stint.Event{}
-	}
-	if more {
-		page.Pagination = l.next(strconv.AppendInt(nil, events[len(events)-1].Seq, 10))
-	}
-	jsonReply(http.StatusOK, page).write(w)
+	jsonReply(http.StatusOK, pageOf(l, events, more, func(last *stint.Event) []byte {
+		return strconv.AppendInt(nil, last.Seq, 10)
+	})).write(w)
 	return nil
 }
 

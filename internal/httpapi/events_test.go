@@ -345,14 +345,23 @@ func TestASlowReaderIsAlone(t *testing.T) {
 // metric reads one of the server's own figures.
 func (w *world) metric(name string) string {
 	w.Helper()
+	value, ok := w.metrics()[name]
+	if !ok {
+		w.Fatalf("there is no metric %s", name)
+	}
+	return value
+}
+
+func (w *world) metrics() map[string]string {
+	w.Helper()
 	a := w.do(request{method: "GET", path: "/metrics", token: "-"})
+	all := map[string]string{}
 	for line := range strings.Lines(string(a.body)) {
-		if value, ok := strings.CutPrefix(line, name+" "); ok {
-			return strings.TrimSpace(value)
+		if at := strings.LastIndexByte(line, ' '); at > 0 {
+			all[line[:at]] = strings.TrimSpace(line[at:])
 		}
 	}
-	w.Fatalf("there is no metric %s in:\n%s", name, a.body)
-	return ""
+	return all
 }
 
 func TestLogs(t *testing.T) {

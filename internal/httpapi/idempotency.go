@@ -65,13 +65,10 @@ func (a *api) post(kind bodyKind, f func(*post) (*reply, error)) handler {
 		if err != nil {
 			return err
 		}
-		switch kind {
-		case jsonBody:
+		if kind == jsonBody {
 			if p.body, err = readJSON(w, r); err != nil {
 				return err
 			}
-		case streamBody:
-			r.Body = patient(w, r)
 		}
 		if key == "" {
 			answer, err := f(p)
@@ -146,14 +143,15 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 	return nil
 }
 
-// fingerprint tells two requests with one key apart. Of a body that is not
-// read beforehand it knows the length and the type; replay compares the rest.
+// fingerprint tells two requests with one key apart, also those of two users or
+// runs: what one is answered may be a secret. Of a body that is not read
+// beforehand it knows the length and the type; replay compares the rest.
 func (a *api) fingerprint(p *post) []byte {
 	length := ""
 	if p.body == nil {
 		length = strconv.FormatInt(p.r.ContentLength, 10) + " " + p.r.Header.Get("Content-Type")
 	}
-	return a.c.Auth.Fingerprint([]byte(p.r.Method), []byte(p.r.URL.Path), []byte(p.r.URL.RawQuery), []byte(length), p.body)
+	return a.c.Auth.Fingerprint([]byte(p.caller.UserID), []byte(p.caller.RunID), []byte(p.r.Method), []byte(p.r.URL.Path), []byte(p.r.URL.RawQuery), []byte(length), p.body)
 }
 
 // toKeep is the answer to store, or nil to give the key up: failures of the

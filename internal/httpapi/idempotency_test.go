@@ -240,3 +240,30 @@ func TestWaiting(t *testing.T) {
 		}
 	}
 }
+
+// A key is its user's own: an answer may hold what only that user may see.
+func TestKeysOfOthersAreNotAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.newAgent("reviewer")
+	create := request{method: "POST", path: "/v1/tokens", body: `{"name":"ci"}`, header: key("k")}
+	w.twice(create, 201)
+	other := create
+	other.token = w.login("acme", "bob")
+	if a := w.do(other); a.StatusCode != 409 || a.errorOf() != "conflict_error idempotency_key_reused" {
+		t.Errorf("another user's request with the same key gave %d %s", a.StatusCode, a.body)
+	}
+	again := create
+	again.token = w.login("acme", "ann")
+	if a := w.do(again); a.StatusCode != 201 || a.Header.Get("Idempotency-Replayed") != "true" {
+		t.Errorf("the same user with another token got %d %s", a.StatusCode, a.body)
+	}
+
+	w.newRun("reviewer", "first")
+	w.newRun("reviewer", "second")
+	start := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k"), token: w.claim().agent(0)}
+	w.twice(start, 202)
+	start.token = w.claim().agent(0)
+	if a := w.do(start); a.errorOf() != "conflict_error idempotency_key_reused" {
+		t.Errorf("another run's request with the same key gave %d %s", a.StatusCode, a.body)
+	}
+}

@@ -4,7 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"math/rand"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -268,6 +273,45 @@ func TestToolsReadFiles(t *testing.T) {
 	c.refused("read_artifact_file", args{"artifact": "out", "path": "none"}, "none")
 	c.refused("read_artifact_file", args{"artifact": "other", "path": "x"}, "No such artifact: 'other'")
 	c.refused("read_artifact_file", args{"artifact": "out", "path": "x", "maxBytes": 1 << 20}, "maxBytes")
+}
+
+// A file that cannot be read to its end is the tool's failure: nobody else, and
+// no other call, is the worse for it.
+func TestToolsTellOfFilesThatAreDamaged(t *testing.T) {
+	w := newWorld(t)
+	var artifact stint.Tree
+	w.post("/v1/artifacts", args{"name": "out"}, http.StatusCreated, &artifact)
+	random := make([]byte, 1<<20)
+	_, _ = rand.New(rand.NewSource(1)).Read(random)
+	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, map[string]string{"a.bin": string(random)})}), http.StatusCreated, &stint.TreeVersion{})
+	w.damage()
+	c := w.tools(w.token)
+	c.refused("read_artifact_file", args{"artifact": "out", "path": "a.bin"}, "cut off")
+	var listed struct{ Artifacts []struct{ Name string } }
+	if c.use("list_artifacts", args{}, &listed); len(listed.Artifacts) != 1 {
+		t.Errorf("afterwards there are %v", listed)
+	}
+}
+
+// damage overwrites the inside of every large file that rests.
+func (w *world) damage() {
+	w.Helper()
+	damaged := 0
+	err := filepath.WalkDir(w.blobs, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := os.ReadFile(path)
+		if err != nil || len(raw) < 64<<10 {
+			return err
+		}
+		clear(raw[100 : len(raw)-16<<10])
+		damaged++
+		return errors.Join(os.Chmod(path, 0o600), os.WriteFile(path, raw, 0o600))
+	})
+	if err != nil || damaged == 0 {
+		w.Fatalf("%d files damaged, %v", damaged, err)
+	}
 }
 
 func TestToolsRefuseWhatTheAPIRefuses(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -27,7 +28,13 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[headerRequestID] = []string{a.requestID(r)}
 	h["X-Api-Version"] = apiVersion
-	rec := &recorder{ResponseWriter: w}
+	// The last bytes of an answer are sent after its handler, so what bounds them
+	// is taken back here, by the request that follows on the connection.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+	if r.ContentLength != 0 {
+		r = a.patient(w, r)
+	}
+	rec := &recorder{ResponseWriter: w, timeout: a.c.WriteTimeout}
 	start := a.c.Now()
 	defer func() {
 		if p := recover(); p != nil {
@@ -188,16 +195,22 @@ func allowed(methods map[string]*route) string {
 	return strings.Join(names, ", ")
 }
 
-// recorder remembers the status of an answer.
+// recorder remembers the status of an answer, and bounds how long a client may
+// take for each part of it.
 type recorder struct {
 	http.ResponseWriter
-	status int
+	status  int
+	timeout time.Duration
 }
+
+// maxPart is how many bytes of an answer have a time of their own.
+const maxPart = 1 << 20
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= http.StatusOK {
 		w.status = status
 	}
+	w.renew()
 	w.ResponseWriter.WriteHeader(status)
 }
 
@@ -205,7 +218,20 @@ func (w *recorder) Write(p []byte) (int, error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	return w.ResponseWriter.Write(p)
+	done := 0
+	for {
+		w.renew()
+		n, err := w.ResponseWriter.Write(p[done:min(len(p), done+maxPart)])
+		if done += n; err != nil || done == len(p) {
+			return done, err
+		}
+	}
+}
+
+// renew gives the client time for what is written next. What has no deadlines
+// is not a connection.
+func (w *recorder) renew() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.timeout))
 }
 
 // Unwrap lets http.ResponseController reach what is below.

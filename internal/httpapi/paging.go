@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"net/http"
 	"net/url"
 	"slices"
@@ -163,14 +164,34 @@ func paged[T any](l *listing, place func(*T) (stint.Time, string), fetch func(st
 	if err != nil {
 		return nil, err
 	}
-	if len(items) <= limit {
-		if items == nil {
-			items = []T{}
+	return pageOf(l, items[:min(len(items), limit)], len(items) > limit, func(last *T) []byte {
+		at, id := place(last)
+		return append(append(strconv.AppendInt(nil, at.UnixMicro(), 10), ' '), id...)
+	}), nil
+}
+
+// maxPage is how many bytes of items make a page, however many are asked for;
+// the item that reaches it is the last.
+const maxPage = 8 << 20
+
+// pageOf writes items, up to maxPage. There are more behind them if more says
+// so or if not all are written; position is that of the last one.
+func pageOf[T any](l *listing, items []T, more bool, position func(*T) []byte) encoded {
+	b, written := []byte(`{"data":[`), 0
+	for ; written < len(items) && len(b) < maxPage; written++ {
+		if written > 0 {
+			b = append(b, ',')
 		}
-		return stint.Page[T]{Data: items}, nil
+		b = appendJSON(b, &items[written])
 	}
-	items = items[:limit]
-	at, id := place(&items[limit-1])
-	position := strconv.AppendInt(nil, at.UnixMicro(), 10)
-	return stint.Page[T]{Data: items, Pagination: l.next(append(append(position, ' '), id...))}, nil
+	var p stint.Pagination
+	if more || written < len(items) {
+		p = l.next(position(&items[written-1]))
+	}
+	b = appendJSON(append(b, `],"pagination":`...), p)
+	return append(b, "}\n"...)
+}
+
+func appendJSON(b []byte, v any) []byte {
+	return append(b, bytes.TrimSuffix(encode(v), []byte("\n"))...)
 }

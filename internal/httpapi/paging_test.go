@@ -91,6 +91,45 @@ func TestWalks(t *testing.T) {
 	w.diff("secrets", []string{"S0", "S1", "S2", "S3", "S4"}, w.walk("/v1/secrets", 2, "name", func() {}))
 }
 
+// largeRuns makes runs whose prompts are as large as may be, of a character
+// that JSON for HTML pages writes with six.
+func (w *world) largeRuns(n int) {
+	w.Helper()
+	w.newAgent("reviewer")
+	body := `{"agent":"reviewer","prompt":"` + strings.Repeat("<", 512<<10) + `"}`
+	for range n {
+		w.decode(w.do(request{method: "POST", path: "/v1/runs", body: body}), http.StatusAccepted, &stint.Run{})
+	}
+}
+
+// Items that are large make short pages.
+func TestPagesAreBounded(t *testing.T) {
+	w := newWorld(t)
+	w.largeRuns(19)
+	seen := map[string]bool{}
+	var sizes []int
+	for next := "/v1/runs?limit=100"; next != ""; {
+		a := w.do(request{method: "GET", path: next})
+		var page stint.Page[stint.RunSummary]
+		w.decode(a, http.StatusOK, &page)
+		if len(a.body) > 9<<20 {
+			t.Errorf("a page has %d bytes", len(a.body))
+		}
+		for _, r := range page.Data {
+			seen[r.ID] = true
+		}
+		sizes = append(sizes, len(page.Data))
+		next = ""
+		if page.Pagination.HasMore {
+			next = "/v1/runs?limit=100&cursor=" + url.QueryEscape(*page.Pagination.NextCursor)
+		}
+	}
+	w.diff("pages", []int{16, 3}, sizes)
+	if len(seen) != 19 {
+		t.Errorf("%d runs were seen", len(seen))
+	}
+}
+
 func TestWalkOfFilesAndChanges(t *testing.T) {
 	w := newWorld(t)
 	var volume stint.Tree

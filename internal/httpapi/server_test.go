@@ -1,15 +1,18 @@
 package httpapi_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -223,6 +226,48 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// dial opens a connection that takes little at a time, and gives up on whoever
+// does not answer.
+func (w *world) dial() net.Conn {
+	w.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	if err := errors.Join(conn.(*net.TCPConn).SetReadBuffer(4<<10), conn.SetDeadline(time.Now().Add(time.Minute))); err != nil {
+		w.Fatal(err)
+	}
+	return conn
+}
+
+// A client that asks and does not read is left alone, whether what it asks for
+// is large or small.
+func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = 300 * time.Millisecond })
+	w.largeRuns(16)
+	conn := w.dial()
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs?limit=16 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", w.token); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for w.metrics()[`stint_http_requests_total{method="GET",route="/v1/runs",status="200"}`] != "1" {
+		if time.Now().After(deadline) {
+			t.Fatal("the answer is still being written")
+		}
+	}
+
+	conn = w.dial()
+	many := []byte(strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000))
+	for {
+		if _, err := conn.Write(many); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the connection is held")
+		} else if err != nil {
+			break
+		}
+	}
+}
+
 // A client that leaves in the middle of its body disturbs nobody.
 func TestAClientLeavesMidway(t *testing.T) {
 	w := newWorld(t)
@@ -246,5 +291,50 @@ func TestAClientLeavesMidway(t *testing.T) {
 	}
 	if a := w.do(request{method: "GET", path: "/v1/volumes/" + id + "/versions"}); a.StatusCode != 200 || strings.Count(string(a.body), `"id"`) != 1 {
 		t.Errorf("afterwards: %d %s", a.StatusCode, a.body)
+	}
+}
+
+// Whoever announces a body and does not send it keeps nothing open, also
+// without a token.
+func TestNobodyWaitsForABodyThatDoesNotCome(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.BodyTimeout = 100 * time.Millisecond })
+	for _, head := range []string{
+		"POST /v1/runs HTTP/1.1\r\n",
+		"POST /v1/runs HTTP/1.1\r\nAuthorization: Bearer " + w.token + "\r\nContent-Type: application/json\r\n",
+		"POST /nothing HTTP/1.1\r\n",
+		"POST //nothing HTTP/1.1\r\n",
+		"GET /healthz HTTP/1.1\r\n",
+		"GET /v1/frameworks HTTP/1.1\r\nAuthorization: Bearer " + w.token + "\r\n",
+		"DELETE /v1/secrets/S HTTP/1.1\r\n",
+	} {
+		for _, body := range []string{"Content-Length: 5\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n"} {
+			conn := w.dial()
+			if _, err := fmt.Fprint(conn, head+"Host: x\r\n"+body); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
+				t.Errorf("%s%s was answered %q, %v", head, body, answer, err)
+			}
+		}
+	}
+}
+
+// A body that has come bounds nothing that follows.
+func TestABodyThatIsNotAskedForDisturbsNothing(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.BodyTimeout, c.Heartbeat = 50*time.Millisecond, 20*time.Millisecond })
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	conn := w.dial()
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{}", run.ID, w.token); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	for beats := 0; beats < 20; {
+		if !lines.Scan() {
+			t.Fatalf("the stream broke off after %d heartbeats: %v", beats, lines.Err())
+		}
+		if lines.Text() == "event: heartbeat" {
+			beats++
+		}
 	}
 }

@@ -55,7 +55,6 @@ func (s *stream) close() {
 	s.unwatch()
 	s.follower.Close()
 	s.a.metrics.streams.Dec()
-	_ = s.control.SetWriteDeadline(time.Time{})
 }
 
 var errReader = errors.New("the reader is gone")
@@ -96,9 +95,8 @@ func (s *stream) follow() error {
 	}
 }
 
-// send writes and flushes; the reader has WriteTimeout to take it.
+// send writes and flushes.
 func (s *stream) send(frames []byte) error {
-	_ = s.control.SetWriteDeadline(time.Now().Add(s.a.c.WriteTimeout))
 	if _, err := s.w.Write(frames); err != nil {
 		return errReader
 	}

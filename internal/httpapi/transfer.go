@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -42,7 +41,7 @@ func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Call
 	if err := needType(r.Header, wire.NamesType); err != nil {
 		return err
 	}
-	asked, err := wire.ReadNames(patient(w, r))
+	asked, err := wire.ReadNames(r.Body)
 	if err != nil {
 		return badForm(err)
 	}
@@ -61,7 +60,7 @@ func (a *api) putChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := needType(r.Header, wire.FramesType); err != nil {
 		return err
 	}
-	done, err := a.c.Trees.PutChunks(r.Context(), *c, patient(w, r))
+	done, err := a.c.Trees.PutChunks(r.Context(), *c, r.Body)
 	if err != nil {
 		return err
 	}
@@ -115,7 +114,7 @@ func (t treeAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := needType(r.Header, wire.SelectionType); err != nil {
 		return err
 	}
-	selection, err := wire.ReadSelection(patient(w, r))
+	selection, err := wire.ReadSelection(r.Body)
 	if err != nil {
 		return badForm(err)
 	}
@@ -129,8 +128,7 @@ func (t treeAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 // sent, the answer is the error; after it the connection breaks off, as a part
 // must not be taken for the whole.
 func (a *api) stream(w http.ResponseWriter, r *http.Request, contentType string, write func(context.Context, io.Writer) error) error {
-	paced := &pacedWriter{w: w, contentType: contentType, control: http.NewResponseController(w), timeout: a.c.WriteTimeout}
-	defer func() { _ = paced.control.SetWriteDeadline(time.Time{}) }()
+	paced := &pacedWriter{w: w, contentType: contentType}
 	if r.Method == http.MethodHead {
 		paced.begin()
 		return nil
@@ -158,8 +156,6 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request, contentType string,
 type pacedWriter struct {
 	w           http.ResponseWriter
 	contentType string
-	control     *http.ResponseController
-	timeout     time.Duration
 	begun       bool
 	failed      bool
 }
@@ -175,7 +171,6 @@ func (p *pacedWriter) Write(b []byte) (int, error) {
 	if !p.begun {
 		p.begin()
 	}
-	_ = p.control.SetWriteDeadline(time.Now().Add(p.timeout))
 	n, err := p.w.Write(b)
 	p.failed = p.failed || err != nil
 	return n, err

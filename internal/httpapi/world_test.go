@@ -58,6 +58,7 @@ type world struct {
 	ahead    atomic.Int64 // how far the clock is set forward, nanoseconds
 	stop     context.CancelFunc
 	worker   string
+	blobs    string // the folder in which bytes rest
 }
 
 // option changes the configuration of a world.
@@ -72,7 +73,8 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs, err := localfs.Open(filepath.Join(t.TempDir(), "blobs"))
+	rest := filepath.Join(t.TempDir(), "blobs")
+	blobs, err := localfs.Open(rest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +91,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, store: s, log: &logged{}}
+	w := &world{TB: t, store: s, log: &logged{}, blobs: rest}
 	w.ids = stint.NewIDs(time.Now, rand.Reader)
 	bus := inproc.New()
 	f := feed.New(s, bus, false)
@@ -306,6 +308,16 @@ type job struct {
 // claim takes the next run.
 func (w *world) claim() *job {
 	w.Helper()
+	a := w.assigned()
+	if a.Err != nil {
+		w.Fatalf("claim gave %v", a.Err)
+	}
+	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Spec.Depth}
+}
+
+// assigned is the next run as a worker gets it.
+func (w *world) assigned() dispatch.Assignment {
+	w.Helper()
 	ctx := w.Context()
 	if w.worker == "" {
 		w.worker = w.ids.New(stint.PrefixWorker)
@@ -314,10 +326,10 @@ func (w *world) claim() *job {
 		}
 	}
 	claimed, err := w.dispatch.Next(ctx, w.worker, 1)
-	if err != nil || len(claimed) != 1 || claimed[0].Err != nil {
+	if err != nil || len(claimed) != 1 {
 		w.Fatalf("claim gave %v, %v", claimed, err)
 	}
-	return &job{w, claimed[0].Position, claimed[0].Run, claimed[0].AgentVersionID, claimed[0].Spec.Depth}
+	return claimed[0]
 }
 
 // says appends one output event for each text.

@@ -9,7 +9,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -29,16 +28,14 @@ const (
 // HTTP serves MCP over streamable HTTP, each request for itself: there are no
 // sessions. It is safe for concurrent use.
 type HTTP struct {
-	api          http.Handler
-	streams      http.Handler
-	writeTimeout time.Duration
+	api     http.Handler
+	streams http.Handler
 }
 
-// NewHTTP makes a handler whose tools ask api. One write to a client may take
-// writeTimeout.
-func NewHTTP(api http.Handler, writeTimeout time.Duration) *HTTP {
+// NewHTTP makes a handler whose tools ask api.
+func NewHTTP(api http.Handler) *HTTP {
 	server := newServer()
-	return &HTTP{api: api, writeTimeout: writeTimeout, streams: sdk.NewStreamableHTTPHandler(
+	return &HTTP{api: api, streams: sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return server },
 		// Each request shows a token, which a page that rebinds a name does not
 		// have; and behind a proxy on this machine no name is a local one.
@@ -61,9 +58,8 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request) error {
 	inner := r.WithContext(context.WithValue(r.Context(), callerKey{}, &caller{c, r.Context()}))
 	inner.Header = r.Header.Clone()
 	inner.Header.Set("Accept", "application/json, text/event-stream")
-	out := &answer{ResponseWriter: w, control: http.NewResponseController(w), timeout: h.writeTimeout}
+	out := &answer{ResponseWriter: w}
 	h.streams.ServeHTTP(out, inner)
-	_ = out.control.SetWriteDeadline(time.Time{})
 	return out.refusal()
 }
 
@@ -73,8 +69,6 @@ const headerRequestID = "X-Request-Id"
 // to be told as the API tells its own.
 type answer struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	timeout time.Duration
 	refused int // the status of a refusal; 0 for none
 	text    bytes.Buffer
 }
@@ -98,7 +92,6 @@ func (a *answer) Write(p []byte) (int, error) {
 		a.text.Write(p[:min(len(p), maxRefusal-a.text.Len())])
 		return len(p), nil
 	}
-	_ = a.control.SetWriteDeadline(time.Now().Add(a.timeout))
 	return a.ResponseWriter.Write(p)
 }
 
@@ -122,11 +115,21 @@ type inside struct {
 	requestID string // names them like the request that they are made for
 }
 
-var errTooLarge = errors.New("the answer is too large")
+var (
+	errTooLarge = errors.New("the answer is too large")
+	errCutOff   = errors.New("the answer was cut off. Try again; if it stays, the server's log tells why")
+)
 
 // RoundTrip returns when the handler has. The answer is in memory, so it is for
-// requests whose answers are bounded.
-func (t *inside) RoundTrip(r *http.Request) (*http.Response, error) {
+// requests whose answers are bounded. A handler gives up an answer that has
+// begun by a panic; there is no server around this one that expects it. What it
+// panicked with, the API has logged.
+func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errCutOff
+		}
+	}()
 	in := r.Clone(r.Context())
 	in.RequestURI = r.URL.RequestURI()
 	if in.Body == nil {

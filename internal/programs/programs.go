@@ -66,8 +66,9 @@ type Config struct {
 type Finder struct {
 	c Config
 
-	asking   sync.Mutex // held while a program is asked for its version, one at a time; guards versions
-	versions map[identity]string
+	asking    sync.Mutex // guards what follows; never held while a program is asked
+	versions  map[identity]answer
+	questions map[identity]*question // that are being asked
 
 	keeping sync.Mutex // guards what follows; held while a program is linked or copied
 	cleared bool
@@ -76,7 +77,7 @@ type Finder struct {
 
 // New makes a Finder. It looks for nothing yet.
 func New(c Config) *Finder {
-	return &Finder{c: c, versions: map[identity]string{}, shown: map[string]time.Time{}}
+	return &Finder{c: c, versions: map[identity]answer{}, questions: map[identity]*question{}, shown: map[string]time.Time{}}
 }
 
 // identity tells a program from what it was before it was replaced.

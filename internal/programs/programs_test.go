@@ -1,10 +1,12 @@
 package programs_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +235,129 @@ func TestAProgramIsAskedForItsVersionOnce(t *testing.T) {
 	found, err := f.Find(t.Context(), codex, &stint.Definition{})
 	if err != nil || found.Version != "1.2.4" || asked() != 2 {
 		t.Errorf("after an update %q, asked %d times: %v", found.Version, asked(), err)
+	}
+}
+
+// gated is a program that counts how often it was asked, and answers once a gate
+// is closed behind it.
+func (w *world) gated() (opened func() *os.File, asked func() int) {
+	w.Helper()
+	gate, count := w.at("gate"), w.at("count")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		w.Fatal(err)
+	}
+	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\ncat '"+gate+"'\necho codex 1.2.3\n")
+	opened = func() *os.File { // which waits until the program has come to it
+		w.Helper()
+		f, err := os.OpenFile(gate, os.O_WRONLY, 0)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return f
+	}
+	return opened, func() int {
+		w.Helper()
+		b, err := os.ReadFile(count)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return strings.Count(string(b), "x")
+	}
+}
+
+// Who asks for a version that takes long waits for as long as it wants to.
+func TestAProgramThatHangsHoldsNobody(t *testing.T) {
+	w := newWorld(t)
+	opened, asked := w.gated()
+	f := w.finder()
+	type answer struct {
+		version string
+		err     error
+	}
+	ask := func(ctx context.Context) <-chan answer {
+		got := make(chan answer, 1)
+		go func() {
+			found, err := f.Find(ctx, codex, &stint.Definition{})
+			got <- answer{found.Version, err}
+		}()
+		return got
+	}
+	first := ask(t.Context())
+	gate := opened()
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if second := <-ask(gone); !errors.Is(second.err, context.Canceled) {
+		t.Errorf("who left got %v", second)
+	}
+	select {
+	case got := <-first:
+		t.Errorf("who left waited until the first had %v", got)
+	default:
+	}
+	third := ask(t.Context())
+	if err := gate.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, got := range []answer{<-first, <-third} {
+		if got.err != nil || got.version != "1.2.3" {
+			t.Errorf("who stayed got %v", got)
+		}
+	}
+	if n := asked(); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+// A program that nobody waits for any more is ended, and asked again by the next.
+func TestAQuestionThatNobodyWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	opened, asked := w.gated()
+	f := w.finder()
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() {
+		_, err := f.Find(ctx, codex, &stint.Definition{})
+		left <- err
+	}()
+	gate := opened()
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("who left got %v", err)
+	}
+	if _, err := gate.WriteString("x"); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("the program goes on: %v", err)
+	}
+	_ = gate.Close()
+	answered := make(chan string, 1)
+	go func() {
+		found, err := f.Find(t.Context(), codex, &stint.Definition{})
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- found.Version
+	}()
+	_ = opened().Close()
+	if v := <-answered; v != "1.2.3" || asked() != 2 {
+		t.Errorf("version %q, asked %d times", v, asked())
+	}
+}
+
+// A program that tells no version is not asked for a while.
+func TestAProgramWithoutAVersionIsAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	count := w.at("count")
+	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\n")
+	f := w.finder()
+	for i, want := range []string{"x\n", "x\n", "x\nx\n"} {
+		if i == 2 {
+			w.now = w.now.Add(time.Minute)
+		}
+		if _, err := f.Find(t.Context(), codex, &stint.Definition{}); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(count); err != nil || string(b) != want {
+			t.Errorf("at %d it was asked %q, %v, want %q", i, b, err, want)
+		}
 	}
 }
 

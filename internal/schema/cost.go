@@ -12,45 +12,89 @@ import (
 )
 
 // maxCost bounds how often parts of a schema are applied to parts of a value.
+// What takes longer than that alone counts more: what is compared, matched or
+// written into an error, which alternatives do even where another one fits.
 const maxCost = 10_000_000
 
-// cost says how the work of validating grows: each part of a value is looked at
-// by so many schemas at once, and each of its members in so many ways.
-type cost struct{ here, fan float64 }
+// cost says how the work of validating grows: how each part of a value is
+// looked at, and in how many ways its members are come to.
+type cost struct {
+	place
+	fan   float64
+	steps float64 // of the patterns that read a character
+	trail float64 // bytes written for each level of an error's place, as often as they are
+}
+
+// place is what is done where a value is.
+type place struct {
+	here   float64 // schemas that look at it
+	weight float64 // of what they do with it
+	unique float64 // those that compare its elements with each other
+}
 
 // of bounds the work for a value.
-func (c cost) of(value any) float64 { return c.here * c.ways(value, 1) }
+func (c cost) of(value any) float64 {
+	sum, _ := c.part(value, 1, 1)
+	return sum
+}
 
-// ways sums up in how many ways the parts of a value are come to.
-func (c cost) ways(value any, ways float64) float64 {
-	sum := ways
+// part bounds the work for a part of a value that is come to in so many ways,
+// and tells how long it is when an error shows it.
+func (c cost) part(value any, ways, depth float64) (sum, size float64) {
 	if ways > maxCost {
-		return sum
+		return ways, 0
+	}
+	size = 8
+	leaf := true
+	add := func(of any) {
+		more, length := c.part(of, ways*c.fan, depth+1)
+		sum, size, leaf = sum+more, size+length, false
 	}
 	switch v := value.(type) {
+	case string:
+		size += float64(len(v))
+		sum += ways * c.steps / 16 * size
 	case []any:
+		composite := 0.0 // the others are told apart by their hashes
 		for _, e := range v {
-			sum += c.ways(e, ways*c.fan)
+			switch e.(type) {
+			case []any, map[string]any:
+				composite++
+			}
+			add(e)
 		}
+		sum += ways * c.unique * composite * composite
 	case map[string]any:
-		for _, e := range v {
-			sum += ways + c.ways(e, ways*c.fan) // its name is a part, too
+		for name, e := range v {
+			length := float64(8 + len(name)) // a name is a part, too
+			sum += ways * c.fan * (c.weight + (c.here/8+c.steps/16)*length)
+			size += length
+			add(e)
 		}
 	}
-	return sum
+	if leaf { // the errors with the longest way begin here
+		sum += ways * c.trail * depth * depth / 64
+	}
+	return sum + ways*(c.weight+c.here/8*size), size
 }
 
 // reach is what is applied to a value where a schema is, by way of references
 // and alternatives, however often.
 type reach struct {
-	here  float64
+	place
 	names map[string]float64 // ways to the member of a name
 	any   float64            // ways to each member, beside
 	items float64            // ways to an element
+	steps float64            // of patterns
+	chain float64            // schemas that apply each other, at most
+	path  float64            // bytes that tell their places
 }
 
 func (r *reach) add(o reach) {
 	r.here += o.here
+	r.weight += o.weight
+	r.unique += o.unique
+	r.steps += o.steps
 	r.any += o.any
 	r.items += o.items
 	for name, n := range o.names {
@@ -72,6 +116,7 @@ func (r *reach) fan() float64 {
 // counting finds the cost of a schema.
 type counting struct {
 	at     map[string]*jsonschema.Schema // by JSON pointer
+	length map[*jsonschema.Schema]int    // of its pointer
 	known  map[*jsonschema.Schema]reach
 	open   map[*jsonschema.Schema]bool
 	merged int // names in all merges
@@ -82,7 +127,7 @@ type counting struct {
 const maxMerged = 4_000_000
 
 func costOf(root *jsonschema.Schema) (cost, error) {
-	c := &counting{at: map[string]*jsonschema.Schema{}, known: map[*jsonschema.Schema]reach{}, open: map[*jsonschema.Schema]bool{}}
+	c := &counting{at: map[string]*jsonschema.Schema{}, length: map[*jsonschema.Schema]int{}, known: map[*jsonschema.Schema]reach{}, open: map[*jsonschema.Schema]bool{}}
 	if err := c.index("", root); err != nil {
 		return cost{}, err
 	}
@@ -91,7 +136,7 @@ func costOf(root *jsonschema.Schema) (cost, error) {
 		if err != nil {
 			return cost{}, err
 		}
-		c.cost.here, c.cost.fan = max(c.cost.here, r.here), max(c.cost.fan, r.fan())
+		c.cost.atLeast(r)
 	}
 	if c.cost.here > maxCost {
 		return cost{}, sentence("the schema has too many alternatives within each other.")
@@ -99,12 +144,17 @@ func costOf(root *jsonschema.Schema) (cost, error) {
 	return c.cost, nil
 }
 
+func (c *cost) atLeast(r reach) {
+	c.here, c.weight, c.unique = max(c.here, r.here), max(c.weight, r.weight), max(c.unique, r.unique)
+	c.fan, c.steps, c.trail = max(c.fan, r.fan()), max(c.steps, r.steps), max(c.trail, r.chain*r.path)
+}
+
 // types are those of JSON, as schemas name them.
 var types = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
 // index notes a schema and all in it, and refuses what reads from elsewhere.
 func (c *counting) index(pointer string, s *jsonschema.Schema) error {
-	c.at[pointer] = s
+	c.at[pointer], c.length[s] = s, len(pointer)
 	switch {
 	case pointer != "" && s.ID != "", s.Anchor != "", s.DynamicAnchor != "", s.DynamicRef != "":
 		return sentence("the schema uses $id, $anchor or $dynamicRef within it. Refer to its parts with \"$ref\": \"#/$defs/NAME\".")
@@ -134,11 +184,15 @@ func (c *counting) reach(s *jsonschema.Schema) (reach, error) {
 	}
 	c.open[s] = true
 	defer delete(c.open, s)
-	r := own(s)
+	r, err := own(s)
+	if err != nil {
+		return r, err
+	}
 	applied, err := c.applied(s)
 	if err != nil {
 		return r, err
 	}
+	var chain, path float64
 	for _, child := range applied {
 		more, err := c.reach(child)
 		if err != nil {
@@ -148,16 +202,30 @@ func (c *counting) reach(s *jsonschema.Schema) (reach, error) {
 			return r, sentence("the schema has too many alternatives within each other.")
 		}
 		r.add(more)
+		chain, path = max(chain, more.chain), max(path, more.path)
 	}
+	r.chain, r.path = chain+1, path+float64(c.length[s]+len("validating : "))
 	c.known[s] = r
 	return r, nil
 }
 
 // own is what a schema itself does: it looks at a value, and goes into it.
-func own(s *jsonschema.Schema) reach {
-	r := reach{here: 1, any: float64(len(s.PatternProperties))}
+func own(s *jsonschema.Schema) (reach, error) {
+	steps, err := stepsOf(s)
+	if err != nil {
+		return reach{}, err
+	}
+	r := reach{place: place{here: 1, weight: weigh(s)}, steps: steps, any: float64(len(s.PatternProperties))}
+	if s.UniqueItems {
+		r.unique = 1
+	}
+	ways := 1.0
+	if s.AdditionalProperties != nil {
+		ways = 0 // it is for the members that are not named
+	}
+	r.names = make(map[string]float64, len(s.Properties))
 	for name := range s.Properties {
-		r.add(reach{names: map[string]float64{name: 1}})
+		r.names[name] = ways
 	}
 	for _, all := range []*jsonschema.Schema{s.AdditionalProperties, s.UnevaluatedProperties, s.PropertyNames} {
 		if all != nil {
@@ -172,7 +240,7 @@ func own(s *jsonschema.Schema) reach {
 	if len(s.PrefixItems)+len(s.ItemsArray) > 0 {
 		r.items++
 	}
-	return r
+	return r, nil
 }
 
 // applied are the schemas that s applies to the very value it is applied to.

@@ -36,7 +36,7 @@ func Result(schema json.RawMessage, message string) (json.RawMessage, error) {
 		return nil, sentence("it is no JSON value.")
 	}
 	if s.cost.of(value) > maxCost {
-		return nil, sentence("it is nested too deeply for a schema with so many alternatives.")
+		return nil, sentence("it is too large, or nested too deeply, for a schema with so much to compare.")
 	}
 	if err := s.resolved.Validate(value); err != nil {
 		return nil, sentence("%s.", short(err))

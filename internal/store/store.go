@@ -103,14 +103,19 @@ type Access interface {
 	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
 
 	// PutSecret creates or replaces a stored secret; created tells which. One
-	// more than MaxSecrets is refused.
+	// more than MaxSecrets, or than MaxSecretBytes have room for, is refused.
 	PutSecret(ctx context.Context, s Secret) (created bool, err error)
-	Secrets(ctx context.Context, org string) ([]Secret, error) // by name, at most MaxSecrets
+	Secrets(ctx context.Context, org string) ([]Secret, error) // by name
 	DeleteSecret(ctx context.Context, org, name string) error
 }
 
-// MaxSecrets bounds the stored secrets of an organisation.
-const MaxSecrets = 1000
+// Bounds of the stored secrets of an organisation, all of which are masked in
+// each of its runs: they are what a masker holds.
+const (
+	MaxSecrets     = 256
+	MaxSecretBytes = 32 << 10 // of all values together, each of which is SealedExtra shorter than when sealed
+	SealedExtra    = 37
+)
 
 // Member is a user in an organisation.
 type Member struct {

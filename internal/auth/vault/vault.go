@@ -20,8 +20,6 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-const maxValue = 64 << 10 // bytes of a secret
-
 // Sealer encrypts a value for its owner; *secret.Sealer is one.
 type Sealer interface {
 	Seal(plain, owner []byte) ([]byte, error)
@@ -77,8 +75,8 @@ func check(name, value string) error {
 	switch {
 	case value == "":
 		return stint.MissingParam("value", "'value' is required: the secret itself.")
-	case len(value) > maxValue:
-		return stint.InvalidParam("value", "'value' may have %d bytes at most.", maxValue)
+	case len(value) > store.MaxSecretBytes:
+		return stint.InvalidParam("value", "'value' may have %d bytes at most.", store.MaxSecretBytes)
 	case strings.ContainsRune(value, 0) || !utf8.ValidString(value):
 		return stint.InvalidParam("value", "'value' must be text without NUL characters.")
 	}

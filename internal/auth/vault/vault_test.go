@@ -75,6 +75,12 @@ func TestVault(t *testing.T) {
 	if err != nil || string(plain) != "another" || strings.Contains(string(rows[0].Sealed), "another") {
 		t.Errorf("stored is %q, opened %q, %v", rows[0].Sealed, plain, err)
 	}
+	if extra := len(rows[0].Sealed) - len(plain); extra != store.SealedExtra {
+		t.Errorf("a value grows by %d bytes when it is sealed, and not by %d", extra, store.SealedExtra)
+	}
+	if store.MaxSecrets > secret.MaxValues || store.MaxSecretBytes > secret.MaxTotalSize {
+		t.Error("more is stored than can be masked")
+	}
 	if err := v.Delete(ctx, c, "B"); err != nil {
 		t.Error(err)
 	}
@@ -88,7 +94,7 @@ func TestVault(t *testing.T) {
 			t.Errorf("the name %q gave %v", name, err)
 		}
 	}
-	for value, want := range map[string]string{"": stint.CodeMissingParameter, "\x00": stint.CodeInvalidParameter, strings.Repeat("x", 64<<10+1): stint.CodeInvalidParameter} {
+	for value, want := range map[string]string{"": stint.CodeMissingParameter, "\x00": stint.CodeInvalidParameter, strings.Repeat("x", 32<<10+1): stint.CodeInvalidParameter} {
 		if _, _, err := v.Put(ctx, c, "A", value); codeOf(err) != want {
 			t.Errorf("a value of %d bytes gave %v", len(value), err)
 		}
