@@ -17,7 +17,7 @@ func (a *app) secret() *cobra.Command {
 }
 
 // maxSecret bounds a secret's value, in bytes.
-const maxSecret = 64 << 10
+const maxSecret = 32 << 10
 
 func (a *app) secretSet() *cobra.Command {
 	return &cobra.Command{
@@ -68,7 +68,7 @@ func (a *app) askSecret(name string) (string, error) {
 		return "", fmt.Errorf("read the value: %w", err)
 	}
 	if len(value) > maxSecret+1 {
-		return "", errors.New("the value is longer than 64 KiB")
+		return "", errors.New("the value is longer than 32 KiB")
 	}
 	text := strings.TrimSuffix(string(value), "\n")
 	return strings.TrimSuffix(text, "\r"), nil
