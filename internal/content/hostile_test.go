@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -196,6 +199,51 @@ func TestTargetsThatGoUpAreCheapToJudge(t *testing.T) {
 		cancel()
 		if err := content.CheckDotted(ctx, t.TempDir(), deep, c.target); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s, when nobody waits any more: %v", c.name, err)
+		}
+	}
+}
+
+// TestRootsThatNobodyCouldReadAreRefused stores a tree whose list of pages is
+// larger than it may be, in the ways that trees are stored.
+func TestRootsThatNobodyCouldReadAreRefused(t *testing.T) {
+	t.Parallel()
+	var items []item
+	for i := range 2000 {
+		items = append(items, item{name: fmt.Sprintf("%s-%04d", strings.Repeat("d", 200), i)})
+	}
+	archive := tarOf(t, items...)
+	dir := t.TempDir()
+	for _, i := range items {
+		if err := os.WriteFile(filepath.Join(dir, i.name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := newMemory()
+	roomy := newLibrary(t, from, content.Options{Limits: content.Limits{RootBytes: 4000}})
+	ref := stored(t, roomy, "", items...) // some pages and their first paths fit
+	if _, err := roomy.Pages(t.Context(), org, ref.Digest); err != nil {
+		t.Fatal(err)
+	}
+	var tree bytes.Buffer
+	if err := roomy.WriteTree(t.Context(), org, ref.Digest, &tree); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]func(*content.Library) (content.Ref, error){
+		"archive": func(l *content.Library) (content.Ref, error) {
+			return l.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(archive))
+		},
+		"folder": func(l *content.Library) (content.Ref, error) {
+			return l.FromDir(t.Context(), org, "", dir, content.DirOptions{})
+		},
+		"entries": func(l *content.Library) (content.Ref, error) {
+			return l.FromEntries(t.Context(), org, "", &tree)
+		},
+	} {
+		s := newMemory()
+		ref, err := store(newLibrary(t, s, content.Options{Limits: content.Limits{RootBytes: 800}}))
+		wantRefused(t, ref, err, "shorter paths")
+		if keys := s.keys(); len(keys) > 0 {
+			t.Errorf("%s: the store holds %q", name, keys)
 		}
 	}
 }
