@@ -107,13 +107,15 @@ func (l *Library) knownSum(ctx context.Context, key string, size int64) (hash, b
 func (l *Library) storedSum(ctx context.Context, key string) (sumOf, bool, error) {
 	const most = 128
 	r, err := l.blobs.Get(ctx, key, 0, most)
-	if errors.Is(err, blob.ErrNotFound) {
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
 		return sumOf{}, false, nil
 	} else if err != nil {
 		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, most))
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err := errors.Join(err, r.Close()); errors.Is(err, blob.ErrDamaged) {
+		return sumOf{}, false, nil
+	} else if err != nil {
 		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	digits, length, _ := strings.Cut(strings.TrimSuffix(string(b), "\n"), " ")

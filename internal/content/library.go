@@ -164,9 +164,10 @@ func checkOrg(org string) error {
 
 func (l *Library) exists(ctx context.Context, key string) (bool, error) {
 	_, err := l.blobs.Stat(ctx, key)
-	if errors.Is(err, blob.ErrNotFound) {
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
 		return false, nil
-	} else if err != nil {
+	case err != nil && !errors.Is(err, blob.ErrDamaged):
 		return false, fmt.Errorf("looking for an object: %w", err)
 	}
 	return true, nil

@@ -237,7 +237,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, blob.ErrDamaged) {
 		err = s.Store.Delete(ctx, key)
 	}
 	if err != nil {

@@ -227,3 +227,30 @@ func TestWhatIsNotCounted(t *testing.T) {
 		}
 	}
 }
+
+// hurt is a store one of whose objects is damaged.
+type hurt struct {
+	blob.Store
+	key string
+}
+
+func (h hurt) Stat(ctx context.Context, key string) (blob.Info, error) {
+	info, err := h.Store.Stat(ctx, key)
+	if err == nil && key == h.key {
+		err = blob.ErrDamaged
+	}
+	return info, err
+}
+
+func TestWhatIsDamagedCountsUntilItIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := ledger.New(hurt{folder(t), "a/one"}, ledger.Options{Limit: 10})
+	if err := errors.Join(put(t, s, "a/one", "123", 3), put(t, s, "a/two", "12345", 5)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	if err := s.Delete(t.Context(), "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+}
