@@ -57,7 +57,8 @@ type sumOf struct {
 
 // DownloadSum gives the SHA-256 of a download of that format and size. One
 // that nobody asked for before is not known, unless compute is set: then the
-// whole download is read once, and its hash kept for everybody.
+// whole download is read once, and its hash kept for everybody. Where too much
+// is being hashed for that to begin soon it stays unknown.
 func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := checkOrg(org); err != nil || !isDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)
@@ -66,12 +67,11 @@ func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format,
 	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil || !compute {
 		return sum, known, err
 	}
-	select {
-	case l.reads.summing <- struct{}{}:
-	case <-ctx.Done():
-		return sum, false, context.Cause(ctx)
+	done, ok := l.reads.hashing.take(ctx, org)
+	if !ok {
+		return sum, false, context.Cause(ctx) // nil where it was patience that ended
 	}
-	defer func() { <-l.reads.summing }()
+	defer done()
 	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil {
 		return sum, known, err // somebody has computed it meanwhile
 	}
