@@ -16,6 +16,9 @@ import (
 var (
 	ErrNotFound = errors.New("blob: no such object")
 	ErrExists   = errors.New("blob: object exists")
+	// ErrDamaged says that an object is not what was put: what it held is lost.
+	// What may be read again some day is another error.
+	ErrDamaged = errors.New("blob: object is damaged")
 )
 
 // Info describes an object.
@@ -45,11 +48,13 @@ type Store interface {
 	// Get opens n bytes from offset; n < 0 reads to the end. The reader gives
 	// fewer bytes only where the object ends. The caller closes it.
 	Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error)
-	// Stat gives the object's size, or ErrNotFound.
+	// Stat gives the object's size, or ErrNotFound. With ErrDamaged, where that
+	// shows already, it gives the bytes that the object takes.
 	Stat(ctx context.Context, key string) (Info, error)
 	// Delete removes the object; one that is not there is no error.
 	Delete(ctx context.Context, key string) error
-	// List walks the objects whose keys start with prefix, in key order.
+	// List walks the objects whose keys start with prefix, in key order, damaged
+	// ones too. An error ends it.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 

@@ -142,7 +142,7 @@ func (c *compactor) verify(s segment, b []byte) error {
 
 // isDamage tells errors of the content from those of the way to it.
 func isDamage(err error) bool {
-	return errors.Is(err, errDamaged) || errors.Is(err, errCorrupt) || errors.Is(err, blob.ErrNotFound)
+	return errors.Is(err, errDamaged) || errors.Is(err, errCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
 }
 
 // from gives a source of write that reads a pack in place.

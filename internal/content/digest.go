@@ -57,7 +57,8 @@ type sumOf struct {
 
 // DownloadSum gives the SHA-256 of a download of that format and size. One
 // that nobody asked for before is not known, unless compute is set: then the
-// whole download is read once, and its hash kept for everybody.
+// whole download is read once, and its hash kept for everybody. Where too much
+// is being hashed for that to begin soon it stays unknown.
 func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := checkOrg(org); err != nil || !isDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)
@@ -66,12 +67,11 @@ func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format,
 	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil || !compute {
 		return sum, known, err
 	}
-	select {
-	case l.reads.summing <- struct{}{}:
-	case <-ctx.Done():
-		return sum, false, context.Cause(ctx)
+	done, ok := l.reads.hashing.take(ctx, org)
+	if !ok {
+		return sum, false, context.Cause(ctx) // nil where it was patience that ended
 	}
-	defer func() { <-l.reads.summing }()
+	defer done()
 	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil {
 		return sum, known, err // somebody has computed it meanwhile
 	}
@@ -107,13 +107,15 @@ func (l *Library) knownSum(ctx context.Context, key string, size int64) (hash, b
 func (l *Library) storedSum(ctx context.Context, key string) (sumOf, bool, error) {
 	const most = 128
 	r, err := l.blobs.Get(ctx, key, 0, most)
-	if errors.Is(err, blob.ErrNotFound) {
+	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
 		return sumOf{}, false, nil
 	} else if err != nil {
 		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, most))
-	if err := errors.Join(err, r.Close()); err != nil {
+	if err := errors.Join(err, r.Close()); errors.Is(err, blob.ErrDamaged) {
+		return sumOf{}, false, nil
+	} else if err != nil {
 		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	digits, length, _ := strings.Cut(strings.TrimSuffix(string(b), "\n"), " ")

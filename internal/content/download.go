@@ -81,9 +81,8 @@ type reads struct {
 	renames *recent[diffKey, *renames]
 	popular popular
 
-	// Costly work waits for its turn by putting a token into one of these.
-	summing   chan struct{} // hashing an archive
-	comparing chan struct{} // comparing two texts
+	hashing   *turns        // of archives
+	comparing chan struct{} // holds a token for each two texts that are compared
 }
 
 type planKey struct {
@@ -98,7 +97,7 @@ func newReads() *reads {
 		renames: newRecent[diffKey, *renames](8),
 		popular: newPopular(),
 
-		summing:   make(chan struct{}, 1),
+		hashing:   newTurns(),
 		comparing: make(chan struct{}, 2),
 	}
 }

@@ -14,8 +14,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -440,6 +442,68 @@ func TestSumsOfDownloads(t *testing.T) {
 	if _, _, err := l.DownloadSum(t.Context(), org, "../x", content.Tar, 1, true); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("of no digest: %v", err)
 	}
+}
+
+// halted is a store from which packs of the organisation are read when that may
+// go on.
+type halted struct {
+	*memory
+	goOn chan struct{}
+}
+
+func (h halted) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	if strings.HasPrefix(key, org+"/packs/") {
+		<-h.goOn
+	}
+	return h.memory.Get(ctx, key, offset, n)
+}
+
+// TestOneThatHashesDoesNotHoldUpOthers has a download hashed that takes as long
+// as it likes: others of its organisation are answered without their hash, and
+// those of another with it.
+func TestOneThatHashesDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := halted{newMemory(), make(chan struct{})}
+		l := newLibrary(t, s, content.Options{})
+		mine := stored(t, newLibrary(t, s.memory, content.Options{}), "", item{name: "a", body: text(1, 100)}).Digest
+		const other = "org_01jd0000000000000000000001"
+		ref, err := l.FromArchive(t.Context(), other, "", content.Tar, bytes.NewReader(tarOf(t, item{name: "b"})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(ctx context.Context, org, digest string, f content.Format) (bool, error) {
+			_, known, err := l.DownloadSum(ctx, org, digest, f, 1, true)
+			return known, err
+		}
+		var long sync.WaitGroup
+		long.Go(func() {
+			if known, err := ask(t.Context(), org, mine, content.Tar); !known || err != nil {
+				t.Errorf("what takes long: %v, %v", known, err)
+			}
+		})
+		synctest.Wait()
+		before := time.Now()
+		if known, err := ask(t.Context(), other, ref.Digest, content.Tar); !known || err != nil || time.Since(before) > 0 {
+			t.Errorf("another organisation's, after %v: %v, %v", time.Since(before), known, err)
+		}
+		if known, err := ask(t.Context(), org, mine, content.Zip); known || err != nil {
+			t.Errorf("another of the organisation: %v, %v", known, err)
+		}
+		if waited := time.Since(before); waited == 0 || waited > time.Minute {
+			t.Errorf("it waited for %v", waited)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := ask(ctx, org, mine, content.Zip); !errors.Is(err, context.Canceled) {
+			t.Errorf("when nobody waits any more: %v", err)
+		}
+		close(s.goOn)
+		long.Wait()
+		if known, err := ask(t.Context(), org, mine, content.Zip); !known || err != nil {
+			t.Errorf("when there is time again: %v, %v", known, err)
+		}
+	})
 }
 
 func TestDerivedFrom(t *testing.T) {

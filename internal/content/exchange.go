@@ -61,7 +61,7 @@ func (l *Library) look(ctx context.Context, org string, urgent bool) error {
 		if !l.settled(id) || l.index.Has(org, id) {
 			continue
 		}
-		if err := l.learn(ctx, org, id); err != nil && !errors.Is(err, errDamaged) {
+		if err := l.learn(ctx, org, id); err != nil && !isDamage(err) {
 			return err
 		}
 	}

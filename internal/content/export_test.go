@@ -2,6 +2,7 @@ package content
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path"
 	"time"
@@ -174,4 +175,23 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 		return nil, err
 	}
 	return ExpandSegment(s, b)
+}
+
+// CheckDotted judges a link whose target goes up after a name, in a tree
+// without other entries.
+func CheckDotted(ctx context.Context, tempDir, path, target string) error {
+	limits := &Limits{}
+	limits.setDefaults()
+	u := &unpacker{limits: limits, arrivals: newArrivals(tempDir)}
+	u.dotted = []*entry{{path: path, kind: symlink, target: target}}
+	return errors.Join(u.checkDotted(ctx), u.arrivals.close())
+}
+
+// DottedLookups counts what is looked up to judge such a link.
+func DottedLookups(path, target string) (n int) {
+	walkTarget(path, target, func(at []string, known int) bool {
+		n += len(at) - known
+		return true
+	})
+	return n
 }

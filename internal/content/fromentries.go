@@ -162,7 +162,7 @@ func (a *composing) complete(ctx context.Context) error {
 	if a.missing > 0 {
 		return chunksMissing(strconv.FormatInt(a.missing, 10))
 	}
-	return a.checkDotted()
+	return a.checkDotted(ctx)
 }
 
 // checkPacks looks for the packs that nothing but the index says exist, before

@@ -5,7 +5,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -101,6 +104,9 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 		{"link through a link", content.Tar, rawTar(t, folder("a/b/"), link("a/b/up", "../.."), link("l", "a/b/up/../x")), "'l' may leave the tree"},
 		{"link through a link under a link", content.Tar, rawTar(t, folder("a/"), link("u", "a"), link("l", "u/x/../../y")), "'l' may leave the tree"},
 		{"link through a later link", content.Tar, rawTar(t, link("l", "z/../x"), link("z", ".")), "'l' may leave the tree"},
+		{"link through a link after a way up", content.Tar, rawTar(t, folder("a/b/"), link("a/b/up", "../.."), link("l", "a/b/../b/up/../x")), "'l' may leave the tree"},
+		{"link through a link beside its folder", content.Tar, rawTar(t, folder("a/b/"), link("u", "."), link("a/b/l", "x/../../../u/../y")), "'a/b/l' may leave the tree"},
+		{"link below a link", content.Tar, rawTar(t, link("u", "."), link("u/l", "x/../y")), "lies under 'u'"},
 		{"link without target", content.Tar, patched(rawTar(t, link("l", "x")), 157, "\x00"), "'l' has no target"},
 		{"long target", content.Tar, rawTar(t, link("l", strings.Repeat("x/", 2049))), "target of link 'l'"},
 		{"hard link out", content.Tar, rawTar(t, hard("l", "../x")), "'l' leaves the tree"},
@@ -167,6 +173,78 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 				t.Errorf("the store holds %q", keys)
 			}
 		})
+	}
+}
+
+// TestTargetsThatGoUpAreCheapToJudge holds what is looked up for a link to the
+// length of its target, however deep the link lies.
+func TestTargetsThatGoUpAreCheapToJudge(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("d/", 250) + "l"
+	for _, c := range []struct {
+		name, target string
+		most         int
+	}{
+		{"up and down", strings.Repeat("x/../", 800), 800},
+		{"far down, then up", strings.Repeat("x/", 400) + strings.Repeat("../", 400), 400},
+		{"out of its folder, then down and up", strings.Repeat("../", 200) + strings.Repeat("x/y/../", 400), 800},
+	} {
+		if n := content.DottedLookups(deep, c.target); n == 0 || n > c.most {
+			t.Errorf("%s: %d lookups", c.name, n)
+		}
+		if err := content.CheckDotted(t.Context(), t.TempDir(), deep, c.target); err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := content.CheckDotted(ctx, t.TempDir(), deep, c.target); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, when nobody waits any more: %v", c.name, err)
+		}
+	}
+}
+
+// TestRootsThatNobodyCouldReadAreRefused stores a tree whose list of pages is
+// larger than it may be, in the ways that trees are stored.
+func TestRootsThatNobodyCouldReadAreRefused(t *testing.T) {
+	t.Parallel()
+	var items []item
+	for i := range 2000 {
+		items = append(items, item{name: fmt.Sprintf("%s-%04d", strings.Repeat("d", 200), i)})
+	}
+	archive := tarOf(t, items...)
+	dir := t.TempDir()
+	for _, i := range items {
+		if err := os.WriteFile(filepath.Join(dir, i.name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from := newMemory()
+	roomy := newLibrary(t, from, content.Options{Limits: content.Limits{RootBytes: 4000}})
+	ref := stored(t, roomy, "", items...) // some pages and their first paths fit
+	if _, err := roomy.Pages(t.Context(), org, ref.Digest); err != nil {
+		t.Fatal(err)
+	}
+	var tree bytes.Buffer
+	if err := roomy.WriteTree(t.Context(), org, ref.Digest, &tree); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]func(*content.Library) (content.Ref, error){
+		"archive": func(l *content.Library) (content.Ref, error) {
+			return l.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(archive))
+		},
+		"folder": func(l *content.Library) (content.Ref, error) {
+			return l.FromDir(t.Context(), org, "", dir, content.DirOptions{})
+		},
+		"entries": func(l *content.Library) (content.Ref, error) {
+			return l.FromEntries(t.Context(), org, "", &tree)
+		},
+	} {
+		s := newMemory()
+		ref, err := store(newLibrary(t, s, content.Options{Limits: content.Limits{RootBytes: 800}}))
+		wantRefused(t, ref, err, "shorter paths")
+		if keys := s.keys(); len(keys) > 0 {
+			t.Errorf("%s: the store holds %q", name, keys)
+		}
 	}
 }
 

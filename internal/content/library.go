@@ -53,6 +53,10 @@ type Limits struct {
 	Depth      int   // elements of a path; 255
 	FileBytes  int64 // bytes of one file; 64 GiB, at most 256 GiB
 	TotalBytes int64 // bytes of all files; 64 GiB
+	// RootBytes bounds the list of a tree's pages, which is read whole whatever
+	// is wanted of the tree: 32 MiB, which is also the most. Two million entries
+	// take a few MiB of it with paths of 100 bytes and some 15 with such of 1000.
+	RootBytes int
 	// Ratio is how many times larger than itself an archive may become, 250.
 	// It is not asked before RatioFloor bytes (1 GiB) have come out.
 	Ratio      int64
@@ -78,6 +82,8 @@ func (l *Limits) setDefaults() {
 	orDefault(&l.FileBytes, 64<<30)
 	l.FileBytes = min(l.FileBytes, maxFile)
 	orDefault(&l.TotalBytes, 64<<30)
+	orDefault(&l.RootBytes, maxRoot/2)
+	l.RootBytes = min(l.RootBytes, maxRoot/2)
 	orDefault(&l.Ratio, 250)
 	orDefault(&l.RatioFloor, 1<<30)
 }
@@ -158,9 +164,10 @@ func checkOrg(org string) error {
 
 func (l *Library) exists(ctx context.Context, key string) (bool, error) {
 	_, err := l.blobs.Stat(ctx, key)
-	if errors.Is(err, blob.ErrNotFound) {
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
 		return false, nil
-	} else if err != nil {
+	case err != nil && !errors.Is(err, blob.ErrDamaged):
 		return false, fmt.Errorf("looking for an object: %w", err)
 	}
 	return true, nil

@@ -2,6 +2,7 @@ package content
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"hash/crc32"
 	"io"
 )
@@ -20,9 +21,10 @@ type manifestWriter struct {
 	form    []byte   // of a page being ended
 	table   packTable
 
-	root  root
-	packs packTable // of the root
-	fresh []fresh   // the new pages
+	root      root
+	rootBytes int       // of the list of pages, about
+	packs     packTable // of the root
+	fresh     []fresh   // the new pages
 }
 
 // fresh is a page of the root that is spooled.
@@ -57,14 +59,15 @@ func (w *manifestWriter) endPage() error {
 		return nil
 	}
 	p := page{first: w.entries[0].path, logical: sha256.Sum256(w.logical), entries: int64(len(w.entries))}
+	var err error
 	if i := w.basePage(&p); i >= 0 {
-		w.takeOver(i)
-	} else if err := w.spoolPage(p); err != nil {
-		return err
+		err = w.takeOver(i)
+	} else {
+		err = w.spoolPage(p)
 	}
 	clear(w.entries)
 	w.entries, w.logical = w.entries[:0], w.logical[:0]
-	return nil
+	return err
 }
 
 // basePage gives the base's page that equals p, or -1.
@@ -99,7 +102,7 @@ func (w *manifestWriter) lasting(i int) bool {
 }
 
 // takeOver adds page i of the base, which must begin where the writer stands.
-func (w *manifestWriter) takeOver(i int) {
+func (w *manifestWriter) takeOver(i int) error {
 	from := w.base.root
 	p := from.pages[i]
 	p.pack = w.packs.number(from.packs[p.pack])
@@ -108,7 +111,17 @@ func (w *manifestWriter) takeOver(i int) {
 		numbers[j] = w.packs.number(from.packs[n])
 	}
 	p.packs = numbers
+	return w.list(p)
+}
+
+// list adds a page to the root, unless nobody would read that then.
+func (w *manifestWriter) list(p page) error {
 	w.root.pages = append(w.root.pages, p)
+	w.rootBytes += len(p.first) + pageRecord + binary.MaxVarintLen32*len(p.packs)
+	if w.rootBytes+packRecord*len(w.packs.ids) > w.lib.limits.RootBytes {
+		return refuseSize("The tree has too many entries with long paths. Use shorter paths, or store it as several trees.")
+	}
+	return nil
 }
 
 // spoolPage adds p, which has the entries of the open page.
@@ -129,7 +142,9 @@ func (w *manifestWriter) spoolPage(p page) error {
 	b := w.lib.zstdOut.EncodeAll(w.form, nil)
 	p.stored, p.sum = uint32(len(b)), sha256.Sum256(b)
 	w.fresh = append(w.fresh, fresh{page: len(w.root.pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
-	w.root.pages = append(w.root.pages, p)
+	if err := w.list(p); err != nil {
+		return err
+	}
 	_, err := w.out.Write(b)
 	return err
 }

@@ -113,7 +113,7 @@ func (k *marking) open(ctx context.Context, pack string) (*markedPack, error) {
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return &markedPack{missing: true}, nil
-	case errors.Is(err, errDamaged):
+	case isDamage(err):
 		return &markedPack{whole: true}, nil
 	case err != nil:
 		return nil, err

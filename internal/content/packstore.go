@@ -146,7 +146,7 @@ func (s *packStore) table(ctx context.Context, key string, refused map[string]bo
 		switch {
 		case errors.Is(err, blob.ErrNotFound): // deleted since, as a newer one has all
 			continue
-		case errors.Is(err, errDamaged):
+		case isDamage(err):
 			bad = err
 			continue
 		case err != nil:

@@ -50,6 +50,14 @@ type page struct {
 	packs   []uint32 // that its entries' places name, by number
 }
 
+// pageRecord is about what a page takes in a root besides its first path and
+// its packs, packRecord what a pack does. Roots may be somewhat larger than
+// that sums up to: twice as large ones can be read.
+const (
+	pageRecord = 2*sha256.Size + 40
+	packRecord = 40
+)
+
 // maxPageSum bounds each number that is summed over pages, so that no sum
 // overflows.
 const maxPageSum = 1 << 42

@@ -118,7 +118,7 @@ func (d *places) hold(ctx context.Context, at *place) (bool, error) {
 		}
 	}
 	err := d.place(ctx, at.pack, at.offset)
-	if errors.Is(err, errLacking) || errors.Is(err, errDamaged) {
+	if errors.Is(err, errLacking) || isDamage(err) {
 		return false, nil
 	}
 	return err == nil, err
@@ -128,8 +128,7 @@ func (d *places) hold(ctx context.Context, at *place) (bool, error) {
 func (d *places) look(ctx context.Context, pack, key string) error {
 	d.looked[pack] = true
 	if !d.condemned.keys[key] {
-		_, err := d.lib.packs.Stat(ctx, key)
-		if !errors.Is(err, blob.ErrNotFound) {
+		if _, err := d.lib.packs.Stat(ctx, key); !isDamage(err) {
 			return err
 		}
 	}

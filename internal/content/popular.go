@@ -92,7 +92,7 @@ func (l *Library) DirectLink(ctx context.Context, org, digest, name string, ttl 
 		return "", false, nil
 	}
 	key := archiveKey(org, digest)
-	if _, err := l.blobs.Stat(ctx, key); errors.Is(err, blob.ErrNotFound) {
+	if _, err := l.blobs.Stat(ctx, key); isDamage(err) {
 		return "", false, nil
 	} else if err != nil {
 		return "", false, fmt.Errorf("looking for an archive: %w", err)

@@ -83,7 +83,7 @@ func (l *Limits) checkTarget(path, target string) (dots bool, err error) {
 	case strings.HasPrefix(target, "/"):
 		return false, refuse("The link '%s' leaves the tree: its target '%s' is absolute.", shown(path), shown(target))
 	}
-	inside := walkTarget(path, target, func([]string) bool {
+	inside := walkTarget(path, target, func([]string, int) bool {
 		dots = true
 		return true
 	})
@@ -95,11 +95,13 @@ func (l *Limits) checkTarget(path, target string) (dots bool, err error) {
 
 // walkTarget follows the words of a target from the link's folder and tells
 // whether they stay in the tree. Before each ".." that comes after an element
-// of the target, it asks about the path so far, and ends on false.
-func walkTarget(path, target string, up func(at []string) bool) bool {
+// of the target, it asks about the path so far, and ends on false. Of that the
+// first known elements were asked about before or are the link's own folder,
+// which must be none but folders for the link to be there.
+func walkTarget(path, target string, up func(at []string, known int) bool) bool {
 	at := strings.Split(path, "/")
 	at = at[:len(at)-1]
-	named := 0 // elements of at that the target named
+	named, known := 0, len(at) // named counts the elements of at that the target named
 	for part := range strings.SplitSeq(target, "/") {
 		switch {
 		case part == "" || part == ".":
@@ -110,12 +112,13 @@ func walkTarget(path, target string, up func(at []string) bool) bool {
 			return false
 		default:
 			if named > 0 {
-				if !up(at) {
+				if !up(at, known) {
 					return false
 				}
 				named--
 			}
 			at = at[:len(at)-1]
+			known = len(at)
 		}
 	}
 	return true

@@ -15,7 +15,7 @@ const (
 	rootMagic = "stint-r2"
 	rootHead  = len(rootMagic) + sha256.Size
 	// maxRoot bounds what a damaged root can make us hold, compressed and
-	// expanded.
+	// expanded. What is written stays below half of it: see Limits.RootBytes.
 	maxRoot = 64 << 20
 	// logicalHead opens what the digest covers.
 	logicalHead = "stint tree 2\n"

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"context"
 	"io"
-	"path"
 	"strings"
 	"sync/atomic"
 )
@@ -86,7 +85,7 @@ func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader)
 	if err := in.finish(); err != nil {
 		return err
 	}
-	return u.checkDotted()
+	return u.checkDotted(ctx)
 }
 
 // read hands the entries to in, and everything up to the archive's end to the
@@ -254,12 +253,15 @@ func (u *unpacker) resolve(e *entry) error {
 
 // checkDotted looks at links such as a/../../b, which stay in the tree as
 // long as a is no link itself.
-func (u *unpacker) checkDotted() error {
+func (u *unpacker) checkDotted(ctx context.Context) error {
 	for _, e := range u.dotted {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		var failed error
-		inside := walkTarget(e.path, e.target, func(at []string) bool {
-			for i := range at {
-				passed, err := u.arrivals.find(path.Join(at[:i+1]...))
+		inside := walkTarget(e.path, e.target, func(at []string, known int) bool {
+			for i := known; i < min(len(at), u.limits.Depth); i++ { // nothing lies deeper
+				passed, err := u.arrivals.find(strings.Join(at[:i+1], "/"))
 				if failed = err; err != nil || passed != nil && passed.kind == symlink {
 					return false
 				}

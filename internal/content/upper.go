@@ -149,7 +149,9 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 			return nil
 		}
 		if !g.read && g.to.atPage() && g.to.lasting(g.page) && whole() {
-			g.to.takeOver(g.page)
+			if err := g.to.takeOver(g.page); err != nil {
+				return err
+			}
 			g.page++
 			continue
 		}

@@ -27,16 +27,5 @@ func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, er
 // learning is the chore that lets the index of chunks know what other servers
 // stored and deleted.
 func (s *server) learning() maintain.Chore {
-	return maintain.Chore{Name: "learn where chunks rest", Every: time.Hour, Do: func(ctx context.Context) error {
-		orgs, err := s.db.Orgs(ctx)
-		if err != nil {
-			return err
-		}
-		for _, org := range orgs {
-			if err := s.library.Sync(ctx, org); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
+	return maintain.Chore{Name: "learn where chunks rest", Every: time.Hour, Do: s.upkeep().Learn}
 }

@@ -153,6 +153,8 @@ func (s *server) openContent(ctx context.Context) error {
 		_, _, derived := content.DerivedFrom(key)
 		return derived
 	}})
+	s.closeWith(s.ledger.Close)
+	s.closeWith(s.ledger.Close)
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)

@@ -54,7 +54,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := errors.Join(s.Close(), blobs.Close()); err != nil {
+		if err := errors.Join(s.Close(), kept.Close(), blobs.Close()); err != nil {
 			t.Error(err)
 		}
 	})

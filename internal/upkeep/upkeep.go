@@ -102,7 +102,8 @@ type Collection struct {
 const roundsAtOnce = 4
 
 // Collect clears the storage of every organisation. tell is called with what
-// was done so far and, for each organisation, in the end.
+// was done so far and, for each organisation, in the end. Where one fails the
+// others get their turn all the same; the error names each that did.
 func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) error {
 	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		total := Collected{}
@@ -112,7 +113,7 @@ func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) er
 				Progress: func(c content.Collected) { tell(Line{Org: org, Collected: total.and(Collected(c))}) },
 			})
 			if err != nil {
-				return fmt.Errorf("collect what %s no longer names: %w", org, err)
+				return fmt.Errorf("collect what nothing names: %w", err)
 			}
 			total = *total.and(Collected(round))
 			if o.Grace > 0 || o.DryRun || round.Condemned == 0 {
@@ -139,7 +140,8 @@ type Inspection struct {
 	Repair bool `json:"repair"` // restore what can be
 }
 
-// Check checks the storage of every organisation. tell is called as in Collect.
+// Check checks the storage of every organisation. tell is called, and errors
+// are, as in Collect.
 func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) error {
 	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), content.CheckOptions{
@@ -147,7 +149,7 @@ func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) erro
 			Progress: func(c content.Checked) { tell(Line{Org: org, Checked: checked(c)}) },
 		})
 		if err != nil {
-			return fmt.Errorf("check what %s keeps: %w", org, err)
+			return fmt.Errorf("check what is kept: %w", err)
 		}
 		tell(Line{Org: org, Done: true, Checked: checked(done)})
 		return nil
@@ -179,6 +181,11 @@ func checked(c content.Checked) *Checked {
 	return out
 }
 
+// Learn lets the index of chunks know what other servers stored and deleted.
+func (s *Service) Learn(ctx context.Context) error {
+	return s.each(ctx, func(org string) error { return s.c.Library.Sync(ctx, org) })
+}
+
 // turn is how long one who looks after an organisation has it to itself unless
 // it says that it goes on, which it does three times as often.
 const turn = 3 * time.Minute
@@ -186,25 +193,37 @@ const turn = 3 * time.Minute
 // alone calls f for each organisation, while nobody else collects or repairs
 // there.
 func (s *Service) alone(ctx context.Context, tell func(Line), f func(ctx context.Context, org string) error) error {
+	holder := s.c.IDs.New("")
+	return s.each(ctx, func(org string) error {
+		mine, err := s.c.Store.LeaseCollection(ctx, org, holder, turn)
+		switch {
+		case err != nil:
+			return fmt.Errorf("take the turn to look after it: %w", err)
+		case !mine:
+			tell(Line{Org: org, Done: true, Busy: true})
+			return nil
+		}
+		return s.hold(ctx, org, holder, f)
+	})
+}
+
+// each calls f for each organisation, also after it failed for another, until
+// ctx ends.
+func (s *Service) each(ctx context.Context, f func(org string) error) error {
 	orgs, err := s.c.Store.Orgs(ctx)
 	if err != nil {
 		return fmt.Errorf("list organisations: %w", err)
 	}
-	holder := s.c.IDs.New("")
+	var failed []error
 	for _, org := range orgs {
-		mine, err := s.c.Store.LeaseCollection(ctx, org, holder, turn)
-		switch {
-		case err != nil:
-			return fmt.Errorf("take the turn to look after %s: %w", org, err)
-		case !mine:
-			tell(Line{Org: org, Done: true, Busy: true})
-		default:
-			if err := s.hold(ctx, org, holder, f); err != nil {
-				return err
-			}
+		if ctx.Err() != nil {
+			return errors.Join(append(failed, context.Cause(ctx))...)
+		}
+		if err := f(org); err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", org, err))
 		}
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 var errTurnLost = errors.New("somebody else looks after it by now")

@@ -1,8 +1,11 @@
 package upkeep_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
+	"iter"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,8 +15,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/content"
+	"github.com/stint-dev/stint/internal/content/chunkindex"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
 	"github.com/stint-dev/stint/internal/upkeep"
@@ -43,13 +48,19 @@ func newWorld(t *testing.T) *world {
 	w.library, err = content.New(w.blobs, content.Options{TempDir: t.TempDir()})
 	w.must(err)
 	w.service = upkeep.New(upkeep.Config{Store: w.store, Library: w.library, IDs: w.ids})
-	m, err := w.store.EnsureMember(t.Context(), store.Member{
-		OrgID: w.ids.New(stint.PrefixOrg), OrgName: "acme", UserID: w.ids.New(stint.PrefixUser), UserName: "ann",
+	w.org = w.member("acme")
+	return w
+}
+
+// member makes an organisation.
+func (w *world) member(org string) string {
+	w.Helper()
+	m, err := w.store.EnsureMember(w.Context(), store.Member{
+		OrgID: w.ids.New(stint.PrefixOrg), OrgName: org, UserID: w.ids.New(stint.PrefixUser), UserName: "ann",
 		Role: "owner", CreatedAt: stint.TimeOf(time.Now()),
 	})
 	w.must(err)
-	w.org = m.OrgID
-	return w
+	return m.OrgID
 }
 
 func (w *world) must(err error) {
@@ -74,10 +85,13 @@ func lines(t *testing.T, job func(func(upkeep.Line)) error) []upkeep.Line {
 }
 
 // litter stores a tree that nothing names.
-func (w *world) litter() {
+func (w *world) litter() { w.litterOf(w.org) }
+
+func (w *world) litterOf(org string) {
 	w.Helper()
 	dir := w.TempDir()
-	_, err := w.library.FromDir(w.Context(), w.org, "", dir, content.DirOptions{})
+	w.must(os.WriteFile(filepath.Join(dir, "f"), []byte("litter"), 0o600))
+	_, err := w.library.FromDir(w.Context(), org, "", dir, content.DirOptions{})
 	w.must(err)
 }
 
@@ -150,5 +164,90 @@ func TestDamageIsToldWithItsName(t *testing.T) {
 	got := lines(t, func(tell func(upkeep.Line)) error { return w.service.Check(t.Context(), upkeep.Inspection{}, tell) })
 	if c := got[0].Checked; c.Damaged != 1 || len(c.Damages) != 1 || len(c.Damages[0].Used) != 1 || !strings.HasPrefix(c.Damages[0].Used[0].Name, "volume data@v1_") {
 		t.Errorf("%+v", c)
+	}
+}
+
+// outage is a store that cannot list what one organisation keeps.
+type outage struct {
+	blob.Store
+	org  string
+	meet func()
+}
+
+var errOutage = errors.New("the disk is on fire")
+
+func (o outage) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	if !strings.HasPrefix(prefix, o.org) {
+		return o.Store.List(ctx, prefix)
+	}
+	return func(yield func(blob.Info, error) bool) {
+		o.meet()
+		yield(blob.Info{}, errOutage)
+	}
+}
+
+func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.member("zenith")
+	orgs, err := w.store.Orgs(t.Context())
+	w.must(err)
+	if len(orgs) != 2 {
+		t.Fatalf("the organisations are %q", orgs)
+	}
+	fails, works := orgs[0], orgs[1]
+	w.litterOf(works)
+	index, err := chunkindex.Open(t.TempDir())
+	w.must(err)
+	defer func() { w.must(index.Close()) }()
+	meet := func() {}
+	library, err := content.New(outage{w.blobs, fails, func() { meet() }}, content.Options{
+		TempDir: t.TempDir(), Index: index,
+		Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // no pack belongs to a commit that goes on
+	})
+	w.must(err)
+	service := upkeep.New(upkeep.Config{Store: w.store, Library: library, IDs: w.ids})
+	var done []string
+	tell := func(l upkeep.Line) {
+		if l.Done {
+			done = append(done, l.Org)
+		}
+	}
+	learned := func(org string) bool {
+		for range index.Packs(org) {
+			return true
+		}
+		return false
+	}
+	for _, c := range []struct {
+		name string
+		do   func(context.Context) error
+	}{
+		{"Learn", service.Learn},
+		{"Check", func(ctx context.Context) error { return service.Check(ctx, upkeep.Inspection{}, tell) }},
+		{"Collect", func(ctx context.Context) error {
+			return service.Collect(ctx, upkeep.Collection{Grace: time.Hour}, tell)
+		}},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		meet = cancel
+		if err := c.do(ctx); !errors.Is(err, context.Canceled) || learned(works) || len(done) > 0 {
+			t.Errorf("%s goes on when nobody waits any more: %q, %v", c.name, done, err)
+		}
+		meet = func() {}
+		if c.name == "Learn" {
+			continue
+		}
+		err := c.do(t.Context())
+		if !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || strings.Contains(err.Error(), works) {
+			t.Errorf("%s: the error is %v", c.name, err)
+		}
+		if diff := cmp.Diff([]string{works}, done); diff != "" {
+			t.Errorf("%s is done for (-want +got):\n%s", c.name, diff)
+		}
+		done = nil
+	}
+	if err := service.Learn(t.Context()); !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || !learned(works) {
+		t.Errorf("Learn: %v", err)
 	}
 }

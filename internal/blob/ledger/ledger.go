@@ -39,24 +39,20 @@ type Store struct {
 	*books
 }
 
-// books are what is known of all organisations.
+// books are what is known of all organisations, and who counts.
 type books struct {
-	mu       sync.Mutex // guards accounts
+	ctx    context.Context // of those who count, until Close
+	cancel context.CancelFunc
+	counts sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows; taken after an account's
+	closed   bool
 	accounts map[string]*account
 }
 
-// account is what is known of an organisation.
-type account struct {
-	// changing is held shared while an object comes or goes, and alone while
-	// objects are counted.
-	changing sync.RWMutex
+var errClosed = errors.New("ledger: the store is closed")
 
-	mu      sync.Mutex // guards what follows
-	used    blob.Used
-	counted time.Time // zero: never
-}
-
-// New makes a Store that keeps its objects in inner.
+// New makes a Store that keeps its objects in inner. The caller closes it.
 func New(inner blob.Store, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -64,7 +60,28 @@ func New(inner blob.Store, o Options) *Store {
 	if o.Uncounted == nil {
 		o.Uncounted = func(string) bool { return false }
 	}
-	return &Store{Store: inner, o: o, books: &books{accounts: map[string]*account{}}}
+	ctx, cancel := context.WithCancel(context.Background())
+	return &Store{Store: inner, o: o, books: &books{ctx: ctx, cancel: cancel, accounts: map[string]*account{}}}
+}
+
+// Close ends what counts. What needs a first count fails from then on.
+func (b *books) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.cancel()
+	b.counts.Wait()
+	return nil
+}
+
+// start runs f beside, for which Close waits; false after that.
+func (b *books) start(f func(context.Context)) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.counts.Go(func() { f(b.ctx) })
+	}
+	return !b.closed
 }
 
 // Through is a store that keeps its objects in inner and counts them with
@@ -83,16 +100,18 @@ func (s *Store) Blobs() blob.Store {
 	return s
 }
 
-// Used tells what an organisation keeps. It counts at the first call, which
-// lists the organisation's objects, and remembers.
+// Used tells what an organisation keeps. The first call waits until that is
+// counted, which lists the organisation's objects.
 func (s *Store) Used(ctx context.Context, org string) (blob.Used, error) {
 	a := s.account(org)
-	if err := s.count(ctx, org, a); err != nil {
+	if err := s.ready(ctx, org, a); err != nil {
 		return blob.Used{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.used, nil
+	used := a.kept
+	add(&used, a.coming.Bytes, a.coming.Objects)
+	return used, nil
 }
 
 // Limit is the bytes that an organisation may keep; 0 is no limit.
@@ -103,43 +122,10 @@ func (b *books) account(org string) *account {
 	defer b.mu.Unlock()
 	a := b.accounts[org]
 	if a == nil {
-		a = &account{}
+		a = &account{moving: map[string]int{}}
 		b.accounts[org] = a
 	}
 	return a
-}
-
-// count lists what the organisation keeps, if that is not known.
-func (s *Store) count(ctx context.Context, org string, a *account) error {
-	if s.known(a) {
-		return nil
-	}
-	a.changing.Lock()
-	defer a.changing.Unlock()
-	if s.known(a) {
-		return nil
-	}
-	var used blob.Used
-	for info, err := range s.List(ctx, org+"/") {
-		if err != nil {
-			return fmt.Errorf("counting what %s keeps: %w", org, err)
-		}
-		if s.o.Uncounted(info.Key) {
-			continue
-		}
-		used.Bytes += info.Size
-		used.Objects++
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.used, a.counted = used, s.o.Now()
-	return nil
-}
-
-func (s *Store) known(a *account) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return !a.counted.IsZero() && (s.o.Recount == 0 || s.o.Now().Sub(a.counted) < s.o.Recount)
 }
 
 // Put implements blob.Store. What would exceed the limit is a Forbidden
@@ -151,22 +137,26 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	}
 	a := s.account(org)
 	if s.o.Limit > 0 {
-		if err := s.count(ctx, org, a); err != nil {
+		if err := s.ready(ctx, org, a); err != nil {
 			return err
 		}
 	}
-	a.changing.RLock()
-	defer a.changing.RUnlock()
 	m := &metered{r: r, a: a, limit: s.o.Limit}
-	if err := m.take(max(size, 0)); err != nil {
+	if err := m.take(max(size, 0), 1); err != nil {
 		return err
 	}
 	m.sized = size >= 0
+	a.begin(key)
 	err := s.Store.Put(ctx, key, m, size)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	add(&a.coming, -m.taken, -1)
 	if err != nil {
-		m.giveBack()
+		a.end(key, 0, 0)
+		return err
 	}
-	return err
+	a.end(key, m.taken, 1)
+	return nil
 }
 
 // metered counts an object while it is read.
@@ -181,40 +171,23 @@ type metered struct {
 func (m *metered) Read(b []byte) (int, error) {
 	n, err := m.r.Read(b)
 	if !m.sized && n > 0 {
-		if full := m.add(int64(n)); full != nil {
+		if full := m.take(int64(n), 0); full != nil {
 			return n, full
 		}
 	}
 	return n, err
 }
 
-// take counts the object and its first n bytes.
-func (m *metered) take(n int64) error {
-	if err := m.add(n); err != nil {
-		return err
-	}
+// take counts what comes, unless that is too much.
+func (m *metered) take(bytes, objects int64) error {
 	m.a.mu.Lock()
 	defer m.a.mu.Unlock()
-	m.a.used.Objects++
-	return nil
-}
-
-func (m *metered) add(n int64) error {
-	m.a.mu.Lock()
-	defer m.a.mu.Unlock()
-	if m.limit > 0 && m.a.used.Bytes+n > m.limit {
+	if m.limit > 0 && m.a.kept.Bytes+m.a.coming.Bytes+bytes > m.limit {
 		return full(m.limit)
 	}
-	m.a.used.Bytes += n
-	m.taken += n
+	add(&m.a.coming, bytes, objects)
+	m.taken += bytes
 	return nil
-}
-
-func (m *metered) giveBack() {
-	m.a.mu.Lock()
-	defer m.a.mu.Unlock()
-	m.a.used.Bytes -= m.taken
-	m.a.used.Objects--
 }
 
 func full(limit int64) error {
@@ -231,21 +204,21 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return s.Store.Delete(ctx, key)
 	}
 	a := s.account(org)
-	a.changing.RLock()
-	defer a.changing.RUnlock()
+	a.begin(key)
 	info, err := s.Stat(ctx, key)
-	if errors.Is(err, blob.ErrNotFound) {
-		return nil
-	}
-	if err == nil {
+	there := !errors.Is(err, blob.ErrNotFound)
+	if err == nil || errors.Is(err, blob.ErrDamaged) {
 		err = s.Store.Delete(ctx, key)
-	}
-	if err != nil {
-		return fmt.Errorf("deleting %q: %w", key, err)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used.Bytes -= info.Size
-	a.used.Objects--
-	return nil
+	if there && err == nil {
+		a.end(key, -info.Size, -1)
+		return nil
+	}
+	a.end(key, 0, 0)
+	if !there {
+		return nil
+	}
+	return fmt.Errorf("deleting %q: %w", key, err)
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -175,16 +177,190 @@ func TestLimitHoldsForManyAtOnce(t *testing.T) {
 
 func TestRecount(t *testing.T) {
 	t.Parallel()
-	inner := folder(t)
-	now := time.Unix(1000, 0)
-	s := ledger.New(inner, ledger.Options{Recount: time.Minute, Now: func() time.Time { return now }})
-	holds(t, s, "a", blob.Used{})
-	if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
-		t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		inner := folder(t)
+		s := ledger.New(inner, ledger.Options{Recount: time.Minute})
+		holds(t, s, "a", blob.Used{})
+		if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{})
+		time.Sleep(2 * time.Minute)   // of the bubble's clock
+		holds(t, s, "a", blob.Used{}) // which has it counted
+		synctest.Wait()
+		holds(t, s, "a", blob.Used{Bytes: 3, Objects: 1})
+	})
+}
+
+// listed is a store whose lists have what is there when they come to it. It
+// calls at before each object, and in the end.
+type listed struct {
+	blob.Store
+	at    func(ctx context.Context, key string) error
+	stays func() error // where set, it deletes nothing
+}
+
+func (l *listed) Delete(ctx context.Context, key string) error {
+	if key == "a/j" && l.stays != nil {
+		return l.stays()
 	}
-	holds(t, s, "a", blob.Used{})
-	now = now.Add(2 * time.Minute)
-	holds(t, s, "a", blob.Used{Bytes: 3, Objects: 1})
+	return l.Store.Delete(ctx, key)
+}
+
+func (l *listed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		for last, more := "", true; more; {
+			next, err := l.after(ctx, prefix, last)
+			if err == nil {
+				err = l.at(ctx, next)
+			}
+			if err == nil {
+				next, err = l.after(ctx, prefix, last)
+			}
+			info := blob.Info{}
+			if more = next != ""; more && err == nil {
+				info, err = l.Stat(ctx, next)
+			}
+			if (more || err != nil) && !yield(info, err) || err != nil {
+				return
+			}
+			last = next
+		}
+	}
+}
+
+func (l *listed) after(ctx context.Context, prefix, last string) (string, error) {
+	for info, err := range l.Store.List(ctx, prefix) {
+		if err != nil || info.Key > last {
+			return info.Key, err
+		}
+	}
+	return "", nil
+}
+
+// TestCountsBesideOthers puts and deletes objects before and behind where a
+// count stands. Nobody waits for it, and afterwards each counts once.
+func TestCountsBesideOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := &listed{Store: folder(t), at: func(context.Context, string) error { return nil }}
+		s := ledger.New(inner, ledger.Options{Limit: 100, Recount: time.Minute})
+		for _, key := range []string{"a/b", "a/d", "a/f", "a/h", "a/j", "a/l"} {
+			if err := put(t, s, key, "1234567", 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds(t, s, "a", blob.Used{Bytes: 42, Objects: 6})
+		if err := put(t, inner, "a/other", "123456789", 9); err != nil {
+			t.Fatal(err)
+		}
+		step := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		started, slow := make(chan struct{}), make(chan struct{})
+		var late sync.WaitGroup
+		late.Go(func() { // begins before the count and ends before that comes to it
+			step(s.Put(t.Context(), "a/m", io.MultiReader(strings.NewReader("12"), waiting{started, slow}), 2))
+		})
+		<-started
+		vainly, failed := make(chan struct{}), make(chan struct{})
+		var vain sync.WaitGroup
+		inner.stays = func() error {
+			close(vainly)
+			<-failed
+			return errors.New("the disk is on fire")
+		}
+		vain.Go(func() { // while the count comes to it
+			step(ignoring(s.Delete(t.Context(), "a/j"), nil))
+			inner.stays = nil
+		})
+		<-vainly
+		inner.at = func(_ context.Context, key string) error {
+			switch key {
+			case "a/f": // b and d are listed
+				step(put(t, s, "a/a", "1", 1))
+				step(put(t, s, "a/k", "1", 1))
+				step(put(t, s, "a/n", "1", -1))
+				step(s.Delete(t.Context(), "a/b"))
+				step(s.Delete(t.Context(), "a/h"))
+				step(s.Delete(t.Context(), "a/a"))
+				step(s.Delete(t.Context(), "a/n"))
+				step(ignoring(put(t, s, "a/d", "1234567", 7), blob.ErrExists))
+				step(ignoring(put(t, s, "a/large", "", 100), nil))
+				holds(t, s, "a", blob.Used{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
+				close(slow)
+				late.Wait()
+			case "a/l":
+				close(failed)
+				vain.Wait()
+				step(s.Delete(t.Context(), "a/k"))
+				step(put(t, s, "a/i", "1", 1))
+			case "":
+				step(s.Delete(t.Context(), "a/l"))
+			}
+			return nil
+		}
+		time.Sleep(2 * time.Minute) // of the bubble's clock
+		holds(t, s, "a", blob.Used{Bytes: 42 + 2, Objects: 7})
+		synctest.Wait()
+		inner.at = func(context.Context, string) error { return nil }
+		want := blob.Used{}
+		for info, err := range inner.List(t.Context(), "a/") {
+			step(err)
+			want.Bytes += info.Size
+			want.Objects++
+		}
+		holds(t, s, "a", want)
+		step(s.Close())
+	})
+}
+
+// waiting tells that it is read, and ends when it may.
+type waiting struct{ started, end chan struct{} }
+
+func (w waiting) Read([]byte) (int, error) {
+	close(w.started)
+	<-w.end
+	return 0, io.EOF
+}
+
+// TestOnlyTheFirstCountIsWaitedFor lets counts take until they are ended.
+func TestOnlyTheFirstCountIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		inner := &listed{Store: folder(t), at: func(ctx context.Context, _ string) error {
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		s := ledger.New(inner, ledger.Options{Limit: 10, Recount: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Put(ctx, "a/x", strings.NewReader("1"), 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a put that waits for a count: %v", err)
+		}
+		goOn <- struct{}{}
+		holds(t, s, "a", blob.Used{})
+		time.Sleep(2 * time.Minute) // of the bubble's clock
+		if err := put(t, s, "a/x", "1", 1); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
+		if _, err := s.Used(t.Context(), "b"); err == nil {
+			t.Error("what was never counted is known after Close")
+		}
+	})
 }
 
 type failing struct{ blob.Store }
@@ -226,4 +402,31 @@ func TestWhatIsNotCounted(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// hurt is a store one of whose objects is damaged.
+type hurt struct {
+	blob.Store
+	key string
+}
+
+func (h hurt) Stat(ctx context.Context, key string) (blob.Info, error) {
+	info, err := h.Store.Stat(ctx, key)
+	if err == nil && key == h.key {
+		err = blob.ErrDamaged
+	}
+	return info, err
+}
+
+func TestWhatIsDamagedCountsUntilItIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := ledger.New(hurt{folder(t), "a/one"}, ledger.Options{Limit: 10})
+	if err := errors.Join(put(t, s, "a/one", "123", 3), put(t, s, "a/two", "12345", 5)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	if err := s.Delete(t.Context(), "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
 }

@@ -18,7 +18,8 @@
 // nonce that holds its place and whether it is the last: blocks that were
 // moved, left out, taken from another object or cut off do not open. An end is
 // only reported after the last block has been opened. All of that is
-// ErrTampered.
+// ErrTampered. One that names a key that there is not cannot be told from one
+// whose key was lost, and is secret.ErrNoDataKey.
 //
 // # What is not
 //

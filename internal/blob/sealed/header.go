@@ -8,15 +8,15 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
+	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/secret"
 )
 
 // ErrTampered says that an object is not what was put under its name: changed,
-// cut, moved, sealed under a key that never was, or not sealed at all.
-var ErrTampered = errors.New("sealed: the object is damaged, or is not the one that was stored")
+// cut, moved, or not sealed at all. It is a blob.ErrDamaged.
+var ErrTampered = fmt.Errorf("sealed: this is not the object that was stored: %w", blob.ErrDamaged)
 
 const (
 	magic      = "\x89STINTe\n"

@@ -56,7 +56,7 @@ func (m Mixed) Put(ctx context.Context, key string, r io.Reader, size int64) err
 	if m.Fresh != nil && m.Fresh(key) {
 		return m.Writes.Put(ctx, key, r, size)
 	}
-	if _, err := m.Older.Stat(ctx, key); err == nil {
+	if _, err := m.Older.Stat(ctx, key); err == nil || errors.Is(err, blob.ErrDamaged) {
 		return fmt.Errorf("storing %s: %w", key, blob.ErrExists)
 	} else if !errors.Is(err, blob.ErrNotFound) {
 		return err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/stint-dev/stint/internal/content/chunkindex"
@@ -382,6 +383,91 @@ func TestManyOrganisations(t *testing.T) {
 		at, ok, err := x.Find(org, hashOf(i+3))
 		if want := (model{"p": pack{i, 5}}).places(i + 3); err != nil || !ok || at != want[0] {
 			t.Errorf("Find in %s gives %+v, %v, %v; want %+v", org, at, ok, err, want)
+		}
+	}
+}
+
+// TestManyUsersOfManyOrganisations adds and looks beside evictions.
+func TestManyUsersOfManyOrganisations(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	var users sync.WaitGroup
+	for u := range 6 {
+		users.Go(func() {
+			for i := range 240 {
+				org := fmt.Sprintf("org_%d", (i*7+u*11)%60)
+				name := fmt.Sprintf("%d-%d", u, i)
+				if err := x.Add(org, name, (pack{i, 3}).chunks()); err != nil {
+					t.Error(err)
+				}
+				if !x.Has(org, name) {
+					t.Errorf("%s in %s is gone", name, org)
+				}
+			}
+		})
+	}
+	users.Wait()
+	n := 0
+	for i := range 60 {
+		n += len(slices.Collect(x.Packs(fmt.Sprintf("org_%d", i))))
+	}
+	if n != 6*240 {
+		t.Errorf("there are %d packs", n)
+	}
+}
+
+// TestSmallRunsAreMerged closes the index after each pack, so that each gets a
+// run of its own.
+func TestSmallRunsAreMerged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, m := t.TempDir(), model{}
+		for i := range 30 {
+			x := open(t, dir)
+			name := fmt.Sprintf("%04d", i)
+			m[name] = pack{i, 3}
+			add(t, x, "org_a", name, m[name])
+			synctest.Wait() // until the merge, if there is one, is done
+			if err := x.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := filepath.Glob(filepath.Join(dir, "org_a", "run-*")); err != nil || len(all) > 5 {
+				t.Fatalf("there are %d runs after %d packs, %v", len(all), i+1, err)
+			}
+		}
+		check(t, open(t, dir), "org_a", m, 30)
+	})
+}
+
+// TestWhatCannotBeOpenedStays puts something into the way of each file, which
+// may come of too many open files as well: it is an error, for as long.
+func TestWhatCannotBeOpenedStays(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x, m := open(t, dir), model{"p": {0, 10}}
+	add(t, x, "org_a", "p", m["p"])
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "org_a", "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the files are %q, %v", files, err)
+	}
+	for _, f := range files {
+		x := open(t, dir)
+		aside := filepath.Join(t.TempDir(), "aside")
+		if err := errors.Join(os.Rename(f, aside), os.Symlink(f, f)); err != nil { // to itself
+			t.Fatal(err)
+		}
+		if _, _, err := x.Find("org_a", hashOf(1)); err == nil {
+			t.Errorf("without %s there is no error", f)
+		}
+		if err := os.Rename(aside, f); err != nil {
+			t.Fatal(err)
+		}
+		check(t, x, "org_a", m, 20)
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -205,28 +205,45 @@ func (x *Index) with(org string, do func(*shard) error) error {
 		return err
 	}
 	defer x.release(s)
-	if err := s.load(); err != nil {
+	crowded, err := s.load()
+	if err != nil {
 		return err
+	}
+	if crowded {
+		x.enqueue(s)
 	}
 	return do(s)
 }
 
 func (x *Index) acquire(org string) (*shard, error) {
+	s, oldest, err := x.take(org)
+	if oldest != nil {
+		x.evict(oldest)
+	}
+	return s, err
+}
+
+// take gives the organisation's shard, and one to be evicted for it.
+func (x *Index) take(org string) (s, oldest *shard, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.closed {
-		return nil, errClosed
+	for s = x.shards[org]; s != nil && s.gone != nil; s = x.shards[org] {
+		x.mu.Unlock()
+		<-s.gone
+		x.mu.Lock()
 	}
-	s := x.shards[org]
+	if x.closed {
+		return nil, nil, errClosed
+	}
 	if s == nil {
-		x.makeRoom()
+		oldest = x.makeRoom()
 		s = newShard(filepath.Join(x.dir, org), &x.tabled)
 		x.shards[org] = s
 	}
 	s.users++
 	x.clock++
 	s.used = x.clock
-	return s, nil
+	return s, oldest, nil
 }
 
 func (x *Index) release(s *shard) {
@@ -235,24 +252,31 @@ func (x *Index) release(s *shard) {
 	s.users--
 }
 
-// makeRoom closes the shard that was used least recently where too many are
-// open.
-func (x *Index) makeRoom() {
+// makeRoom chooses the shard that was used least recently where too many are
+// open, for evict: nobody uses it from now on. The lock is held.
+func (x *Index) makeRoom() (oldest *shard) {
 	if len(x.shards) < maxOpen {
-		return
+		return nil
 	}
-	var oldest *shard
-	var name string
-	for org, s := range x.shards {
-		if s.users == 0 && (oldest == nil || s.used < oldest.used) {
-			oldest, name = s, org
+	for _, s := range x.shards {
+		if s.users == 0 && s.gone == nil && (oldest == nil || s.used < oldest.used) {
+			oldest = s
 		}
 	}
-	if oldest == nil {
-		return // all are in use: one more for as long
+	if oldest != nil { // else all are in use: one more for as long
+		oldest.gone = make(chan struct{})
 	}
-	delete(x.shards, name)
-	_ = oldest.close() // what could not be written is lost, as data here may be
+	return oldest
+}
+
+// evict closes a shard. As it is written meanwhile, others need not wait for it
+// unless they want that very one.
+func (x *Index) evict(s *shard) {
+	_ = s.close() // what could not be written is lost, as data here may be
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.shards, filepath.Base(s.dir))
+	close(s.gone)
 }
 
 // enqueue hands a shard that is in use to the worker.

@@ -96,8 +96,8 @@ type run struct {
 // holdMax is how many names of packs a run holds in memory.
 const holdMax = 2048
 
-// openRun opens the file at path, whose tail must have the checksum. Whatever
-// is wrong gives an error.
+// openRun opens the file at path, whose tail must have the checksum: else it is
+// errDamaged.
 func openRun(path, name string, sum uint32) (*run, error) {
 	f, err := os.Open(path)
 	if err != nil {

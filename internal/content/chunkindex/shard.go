@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -22,14 +23,13 @@ type shard struct {
 	dir    string
 	tabled *atomic.Int64 // chunks in tables of all shards
 
-	users int    // guarded by the index's lock, as used is
-	used  uint64 // when, last
-
-	loading sync.Once
-	failed  error // of loading
+	users int           // guarded by the index's lock, as used and gone are
+	used  uint64        // when, last
+	gone  chan struct{} // set while the shard is closed to make room, and closed then
 
 	mu      sync.RWMutex // guards what follows
 	written sync.Cond    // frozen has become nil, or closed true
+	loaded  bool
 	closed  bool
 	active  *table
 	frozen  *table // becomes a run; nothing is added to it
@@ -46,25 +46,54 @@ func newShard(dir string, tabled *atomic.Int64) *shard {
 	return s
 }
 
-// load opens the runs that are sound and removes what does not count.
-func (s *shard) load() error {
-	s.loading.Do(func() { s.failed = s.open() })
-	return s.failed
+// load opens the shard, if it is not open, and tells whether runs should be
+// merged now. After an error the next call tries again.
+func (s *shard) load() (crowded bool, err error) {
+	s.mu.RLock()
+	loaded := s.loaded
+	s.mu.RUnlock()
+	if loaded {
+		return false, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return false, errClosed
+	case s.loaded:
+		return false, nil
+	}
+	if err := s.open(); err != nil {
+		for _, r := range s.runs {
+			r.file.Close()
+		}
+		s.runs = nil
+		return false, err
+	}
+	s.loaded = true
+	return s.plan() != nil, nil
 }
 
+// open opens the runs that are sound and removes what does not count. What
+// cannot be looked at, for want of descriptors maybe, is no reason to remove it.
 func (s *shard) open() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making a folder of the chunk index: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	st := readState(s.dir)
+	st, err := readState(s.dir)
+	if err != nil {
+		return err
+	}
 	s.next = st.Next
 	keep := map[string]bool{stateName: true}
 	for _, f := range st.Runs {
-		if r, err := openRun(filepath.Join(s.dir, filepath.Base(f.Name)), f.Name, f.Sum); err == nil {
+		r, err := openRun(filepath.Join(s.dir, filepath.Base(f.Name)), f.Name, f.Sum)
+		switch {
+		case err == nil:
 			s.runs = append(s.runs, r)
 			keep[f.Name] = true
+		case !errors.Is(err, errDamaged) && !errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("opening a run of the chunk index: %w", err)
 		}
 	}
 	files, err := os.ReadDir(s.dir)
@@ -271,16 +300,17 @@ func (s *shard) save(sync bool) error {
 	return st.write(s.dir, sync)
 }
 
-// close writes what is in memory and closes the files.
+// close writes what is in memory and closes the files. Nobody may load the
+// shard from then on.
 func (s *shard) close() error {
-	s.loading.Do(func() { s.failed = errClosed }) // nobody may load it from now on
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.failed != nil {
-		return nil
-	}
+	was := s.closed
 	s.closed = true
 	s.written.Broadcast()
+	if was || !s.loaded {
+		return nil
+	}
 	var errs []error
 	for _, t := range s.tables() {
 		s.tabled.Add(-int64(len(t.records)))

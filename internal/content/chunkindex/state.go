@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -30,18 +31,21 @@ const (
 	stateHead  = len(stateMagic) + 4
 )
 
-// readState gives an empty state for whatever is wrong.
-func readState(dir string) state {
+// readState gives an empty state for one that is missing or unsound.
+func readState(dir string) (state, error) {
 	b, err := os.ReadFile(filepath.Join(dir, stateName))
-	if err != nil || len(b) < stateHead || string(b[:len(stateMagic)]) != stateMagic {
-		return state{}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return state{}, fmt.Errorf("reading the chunk index's state: %w", err)
+	}
+	if len(b) < stateHead || string(b[:len(stateMagic)]) != stateMagic {
+		return state{}, nil
 	}
 	body := b[stateHead:]
 	var s state
 	if crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(b[len(stateMagic):]) || json.Unmarshal(body, &s) != nil {
-		return state{}
+		return state{}, nil
 	}
-	return s
+	return s, nil
 }
 
 // write replaces the file of state; durably, where sync says so.
