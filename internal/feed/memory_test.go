@@ -15,7 +15,8 @@ type memory struct {
 	mu      sync.Mutex // guards events and entries
 	events  []stint.Event
 	entries []store.NumberedEntry
-	reads   int
+	reads   int // of events
+	given   int // events of the log
 }
 
 func (m *memory) add(e stint.Event) stint.Event {
@@ -57,6 +58,7 @@ func (m *memory) LogSources(_ context.Context, _ string, from store.LogPosition,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out store.LogSources
+	defer func() { m.given += len(out.Events) }()
 	if !desc {
 		for i := int(from.Event); i < len(m.events) && len(out.Events) < limit; i++ {
 			out.Events = append(out.Events, m.events[i])

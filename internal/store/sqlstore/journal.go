@@ -232,6 +232,9 @@ func (s *Store) eventsBetween(ctx context.Context, run string, after, to int64) 
 
 // batches reads the rows that hold the numbers after … to of a sequence.
 func (s *Store) batches(ctx context.Context, table, run string, after, to int64, use func(seq, floor int64, body []byte) error) error {
+	if to <= after {
+		return nil
+	}
 	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body from `+table+`
 		where run_id = $1 and seq <= $3 and last > $2
 			and seq >= coalesce((select max(seq) from `+table+` where run_id = $1 and seq <= $4), 0)

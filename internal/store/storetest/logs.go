@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -71,6 +72,17 @@ var logCases = []testCase{
 				w.diff("downwards", store.LogSources{Events: whole.Events[:event-1], Entries: whole.Entries[:entry-1]}, down)
 			}
 		}
+	}},
+	{"beyond the last and before the first there is nothing", func(w *world) {
+		run := w.home.chronicle()
+		whole := w.readLog(run, false, 1000)
+		got, err := w.s.LogSources(w.ctx, run, store.LogPosition{Event: math.MaxInt64}, false, 1000)
+		w.must(err, "LogSources upwards")
+		w.diff("upwards", store.LogSources{Entries: whole.Entries}, got)
+		got, err = w.s.LogSources(w.ctx, run, store.LogPosition{Event: 1}, true, 1000)
+		w.must(err, "LogSources downwards")
+		slices.Reverse(got.Entries)
+		w.diff("downwards", store.LogSources{Entries: whole.Entries}, got)
 	}},
 	{"LogPositionAt lies before the first that is not before the time", func(w *world) {
 		c := w.home.start()
