@@ -16,6 +16,7 @@ type memory struct {
 	events  []stint.Event
 	entries []store.NumberedEntry
 	reads   int // of events
+	size    int // bytes of events that were given
 	given   int // events of the log
 }
 
@@ -45,7 +46,12 @@ func (m *memory) Events(_ context.Context, _ string, after int64, limit int) ([]
 	defer m.mu.Unlock()
 	m.reads++
 	from := min(int(after), len(m.events))
-	return append([]stint.Event(nil), m.events[from:min(len(m.events), from+limit)]...), nil
+	to, size := from, 0
+	for ; to < min(len(m.events), from+limit) && size < store.EventBytes; to++ {
+		size += len(m.events[to].Data)
+	}
+	m.size += size
+	return append([]stint.Event(nil), m.events[from:to]...), nil
 }
 
 func (m *memory) Head(context.Context, string) (int64, stint.Status, error) {
