@@ -38,8 +38,9 @@ type Runs interface {
 	Cancel(ctx context.Context, org, id string, at stint.Time) (Run, error)
 	// AddCheckpoint attaches what a worker saved of a run that ended by other
 	// hands (a cancel): the version, whose commit never moves the head, and the
-	// checkpoint, which becomes the session's newest. It does so only for the
-	// run's last epoch, once; otherwise it is a *FencedError. The checkpoint
+	// checkpoint, which becomes the session's newest unless a later run of the
+	// session has left one. It does so only for the run's last epoch, once;
+	// otherwise it is a *FencedError. The checkpoint
 	// that is already attached is a retry and succeeds. The journal does not
 	// change.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
