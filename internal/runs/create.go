@@ -10,6 +10,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/spec"
 	"github.com/stint-dev/stint/internal/store"
 )
@@ -47,8 +48,10 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 }
 
 // store writes the run and, when a worker is idle, claims for it in the same
-// commit.
+// commit. The worker hears of it although the caller has left.
 func (s *Service) store(ctx context.Context, row store.NewRun) error {
+	ctx, cancel := dispatch.Committing(ctx)
+	defer cancel()
 	claimer, deliver := s.c.Dispatch.TakeIdle()
 	claims, err := s.c.Store.CreateRun(ctx, row, claimer)
 	if deliver != nil {
