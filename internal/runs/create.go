@@ -57,6 +57,12 @@ func (s *Service) store(ctx context.Context, row store.NewRun) error {
 	if deliver != nil {
 		deliver(claims)
 	}
+	if errors.Is(err, store.ErrNotFound) {
+		return &stint.Error{
+			Kind: stint.NotFound, Code: stint.CodeResourceNotFound, Param: "volumes",
+			Message: "A version of a volume that this run would mount was deleted just now. Create the run again.",
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}

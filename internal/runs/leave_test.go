@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type interrupted struct {
 	store.Store
 	leave   atomic.Value // context.CancelFunc
+	before  func()       // a run is stored
 	claimed atomic.Bool  // the last run was created with a worker at hand
 }
 
@@ -39,6 +41,9 @@ func (s *interrupted) left(ctx context.Context) error {
 
 func (s *interrupted) CreateRun(ctx context.Context, n store.NewRun, c *store.Claimer) ([]store.Claim, error) {
 	s.claimed.Store(c != nil)
+	if s.before != nil {
+		s.before()
+	}
 	claims, err := s.Store.CreateRun(ctx, n, c)
 	if gone := s.left(ctx); gone != nil {
 		return nil, gone
@@ -160,5 +165,23 @@ func TestACancelIsToldAlthoughItsCallerLeft(t *testing.T) {
 	case <-told:
 	default:
 		t.Error("nobody was told")
+	}
+}
+
+func TestAVersionThatIsDeletedJustNowIsNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := stint.TimeOf(time.Now())
+	tree := store.Tree{OrgID: w.caller.OrgID, Tree: stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now, UpdatedAt: now}}
+	check(t, w.store.CreateTree(t.Context(), tree))
+	for _, word := range []string{"aa", "bb"} {
+		_, _, err := w.store.CommitVersion(t.Context(), store.Commit{OrgID: tree.OrgID, TreeID: tree.ID, Suffix: strings.Repeat(word, 10), Digest: word, CreatedAt: now})
+		check(t, err)
+	}
+	old := stint.VersionName(1, strings.Repeat("a", 20))
+	w.store.before = func() { check(t, w.store.DeleteVersion(t.Context(), tree.OrgID, tree.ID, old)) }
+	_, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum", Volumes: map[string]string{"data": "v1"}}, runs.CreateOptions{})
+	if stint.KindOf(err) != stint.NotFound {
+		t.Errorf("Create gave %v", err)
 	}
 }

@@ -12,10 +12,11 @@ import (
 type Runs interface {
 	// CreateRun stores a pending run with event 1 (status pending), opening
 	// its session when OpenSession is set, else joining the session, where it
-	// becomes ready only when every earlier run of the session has ended. With
-	// an Answer the idempotency key's answer is stored in the same
-	// transaction. With a claimer, the runs that Claim would give it are
-	// claimed in the same transaction, this one or others.
+	// becomes ready only when every earlier run of the session has ended. The
+	// versions of volumes that it mounts stay until it ends; one that is gone
+	// already gives ErrNotFound. With an Answer the idempotency key's answer is
+	// stored in the same transaction. With a claimer, the runs that Claim would
+	// give it are claimed in the same transaction, this one or others.
 	CreateRun(ctx context.Context, n NewRun, claimer *Claimer) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
 	// RunState reads status and epoch without asking whose run it is.

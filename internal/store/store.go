@@ -192,10 +192,11 @@ type Trees interface {
 	TreeVersion(ctx context.Context, org, tree, id string, number int64) (TreeVersion, error)
 	TreeVersions(ctx context.Context, org, tree string, r Range) ([]TreeVersion, error)
 	// DeleteTree hides the tree and its versions; its name becomes free.
-	// Versions that a checkpoint names stay readable by checkpoint.
+	// Versions that a checkpoint names stay readable by checkpoint, and those
+	// that runs mount stay until these have ended.
 	DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error
 	// DeleteVersion removes a version. The head, one that a checkpoint names
-	// and one that is kept give ErrInUse.
+	// or a run mounts that has not ended, and one that is kept give ErrInUse.
 	DeleteVersion(ctx context.Context, org, tree, id string) error
 	// KeepVersion asks that a version is never removed by rules, or takes that
 	// back.

@@ -10,7 +10,7 @@ import (
 
 var runCases = []testCase{
 	{"CreateRun keeps everything that it was given", func(w *world) {
-		n := w.home.create(everything)
+		n := w.home.create(everything, w.home.mounting("data"))
 		w.diff("run", n.Run, w.home.run(n.ID))
 		status, epoch, err := w.s.RunState(w.ctx, n.ID)
 		w.must(err, "RunState")
@@ -182,7 +182,6 @@ var runCases = []testCase{
 // everything sets each member that a new run may carry.
 func everything(n *store.NewRun) {
 	n.Prompt = "naïve 'quotes' \"and\" \n 日本語"
-	n.Volumes = map[string]string{"data": "v3_aaaaaaaaaaaaaaaaaaaa"}
 	n.Metadata = map[string]string{"team": "blue", "": "empty key", "k.k": "ünïcode"}
 	n.ParentRunID, n.TraceID = new("run_parent"), new("0af7651916cd43dd8448eb211c80319c")
 	n.ArtifactName, n.ArtifactVersion = new("pages"), new("v1_bbbbbbbbbbbbbbbbbbbb")
