@@ -16,10 +16,12 @@ import (
 )
 
 // CreateOptions adds to a creation. With a Key, what Answer makes of the new
-// run is stored for the idempotency key in the same transaction.
+// run is stored for the idempotency key in the same transaction; when the key
+// that was claimed then is another's by now, it is store.ErrKeyInUse.
 type CreateOptions struct {
-	Key    string
-	Answer func(stint.Run) (*store.Answer, error)
+	Key     string
+	Claimed stint.Time
+	Answer  func(stint.Run) (*store.Answer, error)
 }
 
 // Create stores a pending run and returns it; it is worked afterwards. What it
@@ -39,7 +41,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 		if err != nil {
 			return stint.Run{}, fmt.Errorf("prepare answer: %w", err)
 		}
-		row.Key, row.Answer = o.Key, answer
+		row.Key, row.Claimed, row.Answer = o.Key, o.Claimed, answer
 	}
 	if err := s.store(ctx, row); err != nil {
 		return stint.Run{}, err

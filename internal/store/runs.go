@@ -15,7 +15,7 @@ type Runs interface {
 	// becomes ready only when every earlier run of the session has ended. The
 	// versions of volumes that it mounts stay until it ends; one that is gone
 	// already gives ErrNotFound. With an Answer the idempotency key's answer is
-	// stored in the same transaction. With a claimer, the runs that Claim would
+	// stored in the same transaction, which ErrKeyInUse undoes. With a claimer, the runs that Claim would
 	// give it are claimed in the same transaction, this one or others.
 	CreateRun(ctx context.Context, n NewRun, claimer *Claimer) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
@@ -77,9 +77,11 @@ type Run struct {
 type NewRun struct {
 	Run
 	OpenSession bool
-	// Key and Answer record the answer of a request with an Idempotency-Key.
-	Key    string
-	Answer *Answer
+	// Key, Claimed and Answer record the answer of a request with an
+	// Idempotency-Key, as EndRequest does.
+	Key     string
+	Claimed stint.Time
+	Answer  *Answer
 }
 
 // RunFilter narrows a list; zero members do not.

@@ -248,15 +248,18 @@ type Idempotency interface {
 	// nil when the caller now owns it, the stored answer when the same request
 	// was answered, ErrKeyReused when the key belongs to another request and
 	// ErrKeyInUse while the first is still being worked. A claim older than
-	// the stale limit is taken over. Answers are kept until expires.
+	// the stale limit is taken over: whoever had it can store no answer any
+	// more. Answers are kept until expires.
 	BeginRequest(ctx context.Context, org, key string, fingerprint []byte, now, stale, expires stint.Time) (*Answer, error)
-	// EndRequest stores the answer; a nil answer gives the key up.
-	EndRequest(ctx context.Context, org, key string, a *Answer) error
+	// EndRequest stores the answer of the request that claimed the key at that
+	// time; when another has taken it over, it is ErrKeyInUse. A nil answer
+	// gives the key up, if it is still the request's.
+	EndRequest(ctx context.Context, org, key string, claimed stint.Time, a *Answer) error
 	// PurgeRequests removes answers that expired before now.
 	PurgeRequests(ctx context.Context, now stint.Time) (int64, error)
 }
 
-// Errors of BeginRequest.
+// Errors of requests with a key.
 var (
 	ErrKeyReused = errors.New("store: idempotency key belongs to another request")
 	ErrKeyInUse  = errors.New("store: idempotency key is in use")

@@ -35,7 +35,7 @@ func (s *Store) insertPending(n store.NewRun) []Step {
 	steps = append(steps, s.mount(n)...)
 	steps = append(steps, insertFirst(n.ID, PackEvents([]stint.Event{statusEvent(stint.Pending, n.CreatedAt)})))
 	if n.Answer != nil {
-		steps = append(steps, storeAnswer(n.OrgID, n.Key, *n.Answer))
+		steps = append(steps, storeAnswer(n.OrgID, n.Key, n.Claimed, *n.Answer))
 	}
 	return steps
 }

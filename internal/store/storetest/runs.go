@@ -67,13 +67,13 @@ var runCases = []testCase{
 		now := w.now()
 		w.home.begin("key", "f", now, nil)
 		want := &store.Answer{Status: 202, Header: map[string]string{"Location": "/v1/runs/x"}, Body: []byte(`{"id":"x"}`)}
-		w.home.create(func(n *store.NewRun) { n.Key, n.Answer = "key", want })
+		w.home.create(func(n *store.NewRun) { n.Key, n.Claimed, n.Answer = "key", now, want })
 		w.home.begin("key", "f", w.now(), want)
 	}},
 	{"a run that is not stored leaves its request unanswered", func(w *world) {
-		w.home.begin("key", "f", w.now(), nil)
+		since := w.home.begin("key", "f", w.now(), nil)
 		n := w.home.newRun(inSession(w.ids.New(stint.PrefixSession)))
-		n.Key, n.Answer = "key", &store.Answer{Status: 202}
+		n.Key, n.Claimed, n.Answer = "key", since, &store.Answer{Status: 202}
 		_, err := w.s.CreateRun(w.ctx, n, nil)
 		w.wantErr(err, store.ErrNotFound, "CreateRun")
 		_, err = w.home.beginRequest("key", "f", w.now())
