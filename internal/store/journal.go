@@ -21,7 +21,8 @@ type Journal interface {
 	// and returns the new head. Slots taken by the same epoch and token are a
 	// retry and succeed; taken by anything else they are a *FencedError. A
 	// batch without events stores its logs while the run is running in that
-	// epoch, else it is fenced too. Several appends may share a commit.
+	// epoch, else it is fenced too; with the epoch and token of the logs stored
+	// last it is a retry and succeeds. Several appends may share a commit.
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
 	// Events reads events after the given one, oldest first: at least one
 	// stored batch when there is any, and no further batch once limit or

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -42,6 +43,15 @@ type Appending struct {
 	Entries Packed
 }
 
+// EntriesToken marks the log entries of the batch. A worker's tokens may begin
+// anew with each epoch, which the rows of entries do not tell otherwise.
+func (a Appending) EntriesToken() string {
+	if a.Token == "" {
+		return ""
+	}
+	return strconv.FormatInt(a.At.Epoch, 10) + "/" + a.Token
+}
+
 // Pack encodes a batch.
 func Pack(at store.Position, b store.Batch) (Appending, error) {
 	entries, err := PackEntries(b.Logs)
@@ -68,7 +78,7 @@ func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
 			return s.Verdict(ctx, q, a)
 		}
 		if a.Entries.Count > 0 {
-			err = insertEntries(ctx, q, a.At.RunID, a.Token, a.Entries)
+			err = insertEntries(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
 		}
 		return a.At.After + a.Events.Count, err
 	})
@@ -109,10 +119,10 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a Appending) (int6
 	}
 	for range maxTries {
 		last, err := all(ctx, q, value[string], `select token from log_entries where run_id = $1 order by seq desc limit 1`, a.At.RunID)
-		if err != nil || len(last) == 1 && last[0] == a.Token && a.Token != "" {
+		if err != nil || len(last) == 1 && last[0] == a.EntriesToken() && a.Token != "" {
 			return a.At.After, err
 		}
-		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.Token, a.Entries)
+		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
 		if err != nil || done {
 			return a.At.After, err
 		}
