@@ -20,8 +20,8 @@ type Dispatcher interface {
 	// Join opens a life of the worker; its lease runs for the returned time
 	// unless renewed.
 	Join(ctx context.Context, w store.Worker) (lease time.Duration, err error)
-	// Next waits until there is work and returns up to free assignments. It
-	// returns none when ctx ends.
+	// Next waits until there is work and returns up to free assignments. When
+	// ctx ends it returns what was claimed by then, or none.
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
 	// Append adds to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)

@@ -100,31 +100,38 @@ const reapBatch = 100
 // Reap ends, or gives back, the runs of workers whose lease ran out, and
 // returns how many there were.
 func (l *Local) Reap(ctx context.Context) (int, error) {
-	total := 0
-	for {
-		ids, err := l.c.Store.Reap(ctx, stint.TimeOf(l.c.Now()), reapBatch)
-		if err != nil {
-			return total, fmt.Errorf("reap lost workers: %w", err)
-		}
-		for _, id := range ids {
-			l.Ended(id)
-		}
-		if total += len(ids); len(ids) < reapBatch {
-			return total, nil
+	for total := 0; ; {
+		n, err := l.end(ctx, "reap lost workers", func(ctx context.Context) ([]string, error) {
+			return l.c.Store.Reap(ctx, stint.TimeOf(l.c.Now()), reapBatch)
+		})
+		if total += n; err != nil || n < reapBatch {
+			return total, err
 		}
 	}
 }
 
 // Expire ends runs that waited longer than allowed.
 func (l *Local) Expire(ctx context.Context, before stint.Time) (int, error) {
-	ids, err := l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
-	if err != nil {
-		return 0, fmt.Errorf("expire queued runs: %w", err)
+	return l.end(ctx, "expire queued runs", func(ctx context.Context) ([]string, error) {
+		return l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
+	})
+}
+
+// end tells of the runs that some ended, also when others could not be.
+func (l *Local) end(ctx context.Context, doing string, some func(context.Context) ([]string, error)) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
+	ctx, cancel := Committing(ctx)
+	defer cancel()
+	ids, err := some(ctx)
 	for _, id := range ids {
 		l.Ended(id)
 	}
-	return len(ids), nil
+	if err != nil {
+		err = fmt.Errorf("%s: %w", doing, err)
+	}
+	return len(ids), err
 }
 
 // Created wakes whom a new run may concern: its readers, and workers when

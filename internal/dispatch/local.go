@@ -25,6 +25,15 @@ const DefaultLease = 15 * time.Second
 // DefaultPoll is how often an idle worker asks without having been woken.
 const DefaultPoll = time.Second
 
+// commitLimit is how long a write may take whose caller may have left.
+const commitLimit = 30 * time.Second
+
+// Committing is the context for a write of which somebody must hear once it is
+// committed: it goes on when the caller leaves in the middle.
+func Committing(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
+}
+
 // Config is what a Local is made of. Store, Bus, Feed, Sealer and Now are
 // required.
 type Config struct {
@@ -84,7 +93,10 @@ func (l *Local) Next(ctx context.Context, workerID string, free int) ([]Assignme
 	poll := time.NewTicker(l.c.Poll)
 	defer poll.Stop()
 	for {
-		claims, err := l.c.Store.Claim(ctx, l.claimer(workerID, free))
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		claims, err := l.claim(ctx, workerID, free)
 		if err != nil {
 			return nil, fmt.Errorf("claim runs: %w", err)
 		}
@@ -94,10 +106,13 @@ func (l *Local) Next(ctx context.Context, workerID string, free int) ([]Assignme
 		if len(claims) > 0 {
 			return l.assign(ctx, claims), nil
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
 	}
+}
+
+func (l *Local) claim(ctx context.Context, workerID string, most int) ([]store.Claim, error) {
+	ctx, cancel := Committing(ctx)
+	defer cancel()
+	return l.c.Store.Claim(ctx, l.claimer(workerID, most))
 }
 
 func (l *Local) claimer(workerID string, most int) store.Claimer {

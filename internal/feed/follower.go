@@ -6,14 +6,19 @@ import (
 	"sync"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
 )
 
 // readBatch is how many events a reader takes from the journal at once.
 const readBatch = 512
 
-// maxWrite bounds what one Next returns, in bytes, but for a single frame that
-// is larger.
-const maxWrite = 64 << 10
+// What one Next returns is bounded, in bytes, but for a single frame that is
+// larger: from the ring, which many read at once, and from the journal, where
+// what was read and is not returned is read again.
+const (
+	maxWrite = 64 << 10
+	maxOwn   = store.EventBytes
+)
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
@@ -167,7 +172,7 @@ func (r *Follower) encodeAll(events []stint.Event) (frames []byte, done bool) {
 	b := (*r.buffer)[:0]
 	for i := range events {
 		e := &events[i]
-		if len(b) > 0 && len(b)+len(e.Data) > maxWrite {
+		if len(b) > 0 && len(b)+len(e.Data) > maxOwn {
 			break
 		}
 		b = AppendFrame(b, e)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,69 @@ func TestWatchedRunIsReadOnce(t *testing.T) {
 	wg.Wait()
 	if m.reads > 4*readers {
 		t.Errorf("%d readers of %d events read the journal %d times", readers, events, m.reads)
+	}
+}
+
+// TestAReplayIsReadOnce: what is read of the journal is sent, not read again.
+func TestAReplayIsReadOnce(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	for range 100 {
+		m.add(outputEvent(epoch, strings.Repeat("x", 30<<10)))
+	}
+	m.add(complete())
+	want := whole(m)
+	if got := readAll(t.Context(), t, feed.New(m, inproc.New(), false), 0); !bytes.Equal(want, got) {
+		t.Error("the replay differs")
+	}
+	if m.size > len(want)*3/2 {
+		t.Errorf("%d KiB were read to send %d", m.size>>10, len(want)>>10)
+	}
+}
+
+// TestTheRingIsBoundedInBytes: readers near the end are served without the
+// journal, those behind many large frames read it.
+func TestTheRingIsBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	f := feed.New(m, inproc.New(), false)
+	var watching []*feed.Follower
+	for range 2 { // a crowd has the larger ring
+		r, err := f.Follow(t.Context(), "run_x", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		watching = append(watching, r)
+	}
+	large := strings.Repeat("x", 64<<10)
+	add := func() {
+		e := m.add(outputEvent(epoch, large))
+		f.Committed("run_x", []stint.Event{e})
+	}
+	add()
+	for range 2 { // the second call finds the end, and tells the ring
+		for _, r := range watching {
+			ctx, cancel := context.WithTimeout(t.Context(), 0)
+			_, _, _, _ = r.Next(ctx)
+			cancel()
+		}
+	}
+	for range 200 {
+		add()
+	}
+	e := m.add(complete())
+	f.Committed("run_x", []stint.Event{e})
+	want := whole(m)
+	for _, behind := range []int{8, 100} {
+		before := m.reads
+		got := readAll(t.Context(), t, f, int64(len(m.events)-behind))
+		if !bytes.HasSuffix(want, got) || bytes.Count(got, []byte("\nid: ")) != behind {
+			t.Errorf("%d events behind: the stream differs", behind)
+		}
+		if read := m.reads > before; read != (behind == 100) {
+			t.Errorf("%d events behind: the journal was read %d times", behind, m.reads-before)
+		}
 	}
 }
 

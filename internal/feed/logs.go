@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"math"
 	"strings"
 	"time"
 
@@ -116,29 +116,22 @@ func (w *walk) next(ctx context.Context) (item, bool, error) {
 	}
 }
 
-// fill reads both sequences from the cursor on.
+// fill reads both sequences from the cursor on: of the events no more lines
+// than a page can need, for one event may hold thousands.
 func (w *walk) fill(ctx context.Context) error {
-	from := store.LogPosition{Event: w.cursor.Event, Entry: w.cursor.Entry}
-	if w.cursor.Line > 0 { // in the middle of an event: read it again
-		if w.q.Desc {
-			from.Event++
-		} else {
-			from.Event--
-		}
-	}
 	want := w.q.Limit + 1
-	src, err := w.feed.store.LogSources(ctx, w.runID, from, w.q.Desc, want)
+	src, err := w.feed.store.LogSources(ctx, w.runID, w.from(), w.q.Desc, want)
 	if err != nil {
 		return fmt.Errorf("read log of %s: %w", w.runID, err)
 	}
-	w.eventsEnd, w.entriesEnd = len(src.Events) < want, len(src.Entries) < want
 	w.events, w.entries = nil, nil
-	for i := range src.Events {
-		w.events = append(w.events, w.lines(&src.Events[i])...)
+	for i := 0; i < len(src.Events) && len(w.events) < want; i++ {
+		w.events = append(w.events, w.lines(&src.Events[i], want-len(w.events))...)
 	}
 	for _, e := range src.Entries {
 		w.entries = append(w.entries, item{LogEntry: e.LogEntry, entry: e.Number})
 	}
+	w.eventsEnd, w.entriesEnd = len(src.Events) < want && len(w.events) < want, len(src.Entries) < want
 	if len(w.events) == 0 && !w.eventsEnd { // events without lines only: step over them
 		w.cursor.Event, w.cursor.Line = src.Events[len(src.Events)-1].Seq, 0
 		return w.fill(ctx)
@@ -146,9 +139,28 @@ func (w *walk) fill(ctx context.Context) error {
 	return nil
 }
 
-// lines cuts an output event into entries, in reading order, without those
-// that the cursor has passed.
-func (w *walk) lines(e *stint.Event) []item {
+// from is where the store reads on. Lines of output are always the agent's, so
+// who asks for others is given no events: beyond the last, before the first.
+func (w *walk) from() store.LogPosition {
+	from := store.LogPosition{Event: w.cursor.Event, Entry: w.cursor.Entry}
+	switch {
+	case w.q.Type != "" && w.q.Type != stint.LogAgent:
+		from.Event = math.MaxInt64
+		if w.q.Desc {
+			from.Event = 1
+		}
+	case w.cursor.Line == 0:
+	case w.q.Desc: // in the middle of an event: read it again
+		from.Event++
+	default:
+		from.Event--
+	}
+	return from
+}
+
+// lines cuts an output event into entries, in reading order: at most so many,
+// without those that the cursor has passed.
+func (w *walk) lines(e *stint.Event, most int) []item {
 	if e.Type != stint.EventOutput {
 		return nil
 	}
@@ -157,22 +169,33 @@ func (w *walk) lines(e *stint.Event) []item {
 		return nil
 	}
 	metadata, level := metadataOf(&o), levelOf(&o)
+	cut, passed := firstLine, 0
+	if w.q.Desc {
+		cut = lastLine
+	}
+	if e.Seq == w.cursor.Event {
+		passed = w.cursor.Line
+	}
 	var out []item
-	for line := range strings.SplitSeq(strings.TrimSuffix(o.Content, "\n"), "\n") {
-		out = append(out, item{event: e.Seq, LogEntry: stint.LogEntry{
+	line, rest, more := "", strings.TrimSuffix(o.Content, "\n"), true
+	for n := 0; more && len(out) < most; n++ {
+		if line, rest, more = cut(rest); n < passed {
+			continue
+		}
+		out = append(out, item{event: e.Seq, line: n, LogEntry: stint.LogEntry{
 			Timestamp: e.At, Type: stint.LogAgent, Level: level, Message: strings.TrimSuffix(line, "\r"), Metadata: metadata,
 		}})
 	}
-	if w.q.Desc {
-		slices.Reverse(out)
-	}
-	for i := range out {
-		out[i].line = i
-	}
-	if e.Seq == w.cursor.Event {
-		out = out[min(w.cursor.Line, len(out)):]
-	}
 	return out
+}
+
+// firstLine takes the first line off a text; more tells whether others follow.
+func firstLine(text string) (line, rest string, more bool) { return strings.Cut(text, "\n") }
+
+// lastLine takes the last line off a text.
+func lastLine(text string) (line, rest string, more bool) {
+	i := strings.LastIndexByte(text, '\n')
+	return text[i+1:], text[:max(i, 0)], i >= 0
 }
 
 // maxInput is the largest input of a tool that log entries repeat, in bytes: it

@@ -15,7 +15,9 @@ type memory struct {
 	mu      sync.Mutex // guards events and entries
 	events  []stint.Event
 	entries []store.NumberedEntry
-	reads   int
+	reads   int // of events
+	size    int // bytes of events that were given
+	given   int // events of the log
 }
 
 func (m *memory) add(e stint.Event) stint.Event {
@@ -44,7 +46,12 @@ func (m *memory) Events(_ context.Context, _ string, after int64, limit int) ([]
 	defer m.mu.Unlock()
 	m.reads++
 	from := min(int(after), len(m.events))
-	return append([]stint.Event(nil), m.events[from:min(len(m.events), from+limit)]...), nil
+	to, size := from, 0
+	for ; to < min(len(m.events), from+limit) && size < store.EventBytes; to++ {
+		size += len(m.events[to].Data)
+	}
+	m.size += size
+	return append([]stint.Event(nil), m.events[from:to]...), nil
 }
 
 func (m *memory) Head(context.Context, string) (int64, stint.Status, error) {
@@ -57,6 +64,7 @@ func (m *memory) LogSources(_ context.Context, _ string, from store.LogPosition,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out store.LogSources
+	defer func() { m.given += len(out.Events) }()
 	if !desc {
 		for i := int(from.Event); i < len(m.events) && len(out.Events) < limit; i++ {
 			out.Events = append(out.Events, m.events[i])

@@ -17,6 +17,10 @@ const (
 	maxRing   = 512
 )
 
+// maxHeld bounds the bytes of a ring's frames, but for a single frame that is
+// larger. Who falls behind by more has no use for a ring.
+const maxHeld = 1 << 20
+
 // pollInterval is the net below lost wake-ups between processes.
 const pollInterval = time.Second
 
@@ -30,6 +34,7 @@ type topic struct {
 
 	mu    sync.Mutex // guards what follows; taken after refill
 	ring  []frame    // the frame of Seq n is at n % len(ring)
+	held  int        // bytes of the frames in the ring
 	first int64      // Seq of the oldest frame in the ring
 	next  int64      // Seq that follows the newest frame; 0 while unknown
 	stale bool       // the journal may hold more than the ring knows
@@ -102,11 +107,23 @@ func (t *topic) add(events []stint.Event) {
 			t.stale = true
 			return
 		case e.Seq == t.next:
-			*t.at(e.Seq) = encode(e)
+			f := encode(e)
+			t.held += len(f.bytes)
+			for t.first < t.next && (t.held > maxHeld || t.next-t.first == int64(len(t.ring))) {
+				t.dropFirst()
+			}
+			*t.at(e.Seq) = f
 			t.next++
-			t.first = max(t.first, t.next-int64(len(t.ring)))
 		}
 	}
+}
+
+// dropFirst forgets the oldest frame. t.mu is held.
+func (t *topic) dropFirst() {
+	f := t.at(t.first)
+	t.held -= len(f.bytes)
+	*f = frame{}
+	t.first++
 }
 
 // at is the place of a frame. t.mu is held.
@@ -144,6 +161,9 @@ func (t *topic) caughtUp(position int64, gen uint64) {
 		return // something happened meanwhile; look again
 	}
 	if t.next != position+1 {
+		for t.first < t.next {
+			t.dropFirst()
+		}
 		t.first, t.next = position+1, position+1
 	}
 	t.stale = false

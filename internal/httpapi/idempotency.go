@@ -33,9 +33,10 @@ type post struct {
 	body   []byte // JSON; nil where the route streams its body
 
 	// key is under which the store knows the request; empty without an
-	// Idempotency-Key. A handler that stores the answer itself, together with
-	// what it did, sets answered.
+	// Idempotency-Key; claimed tells since when it is this one's. A handler that
+	// stores the answer itself, together with what it did, sets answered.
 	key      string
+	claimed  stint.Time
 	answered bool
 
 	// streamed adds up the body as the handler reads it, where the answer is to
@@ -108,20 +109,23 @@ var errKeyReused = &stint.Error{
 	Message: "This Idempotency-Key was used for another request. Use a new key for a new request.",
 }
 
+var errKeyInUse = &stint.Error{
+	Kind: stint.Conflict, Code: stint.CodeKeyInUse, Param: headerKey,
+	Message: "The first request with this Idempotency-Key is still being worked. Try again in a moment.",
+}
+
 // once answers as the request with this key was answered before, or works it
 // and keeps the answer.
 func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) (*reply, error)) error {
 	now := a.c.Now()
+	p.claimed = stint.TimeOf(now)
 	kept, err := a.c.Idempotency.BeginRequest(p.r.Context(), p.caller.OrgID, p.key, a.fingerprint(p),
-		stint.TimeOf(now), stint.TimeOf(now.Add(-staleAfter[kind])), stint.TimeOf(now.Add(keepAnswers)))
+		p.claimed, stint.TimeOf(now.Add(-staleAfter[kind])), stint.TimeOf(now.Add(keepAnswers)))
 	switch {
 	case errors.Is(err, store.ErrKeyReused):
 		return errKeyReused
 	case errors.Is(err, store.ErrKeyInUse):
-		return &stint.Error{
-			Kind: stint.Conflict, Code: stint.CodeKeyInUse, Param: headerKey,
-			Message: "The first request with this Idempotency-Key is still being worked. Try again in a moment.",
-		}
+		return errKeyInUse
 	case err != nil:
 		return err
 	case kept != nil:
@@ -134,6 +138,10 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 		}
 	}()
 	answer, err := f(p)
+	if errors.Is(err, store.ErrKeyInUse) { // it took so long that another took the key over
+		ended = true
+		return errKeyInUse
+	}
 	a.endRequest(p, a.toKeep(p, kind, answer, err))
 	ended = true
 	if err != nil {
@@ -244,7 +252,7 @@ func (a *api) endRequest(p *post, kept *store.Answer) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.r.Context()), storeTimeout)
 	defer cancel()
-	if err := a.c.Idempotency.EndRequest(ctx, p.caller.OrgID, p.key, kept); err != nil {
+	if err := a.c.Idempotency.EndRequest(ctx, p.caller.OrgID, p.key, p.claimed, kept); err != nil {
 		a.c.Log.LogAttrs(ctx, slog.LevelError, "answer not kept", slog.Any("error", err))
 	}
 }

@@ -186,6 +186,29 @@ func TestFailuresOfTheServerAreNotKept(t *testing.T) {
 	w.twice(r, 202)
 }
 
+// A request that is so slow that its key is taken over creates nothing more.
+func TestASlowRequestDoesNotCreateASecondRun(t *testing.T) {
+	b := &brittle{}
+	w := newWorld(t, func(c *httpapi.Config) { b.Runs = c.Runs; c.Runs = b })
+	w.newAgent("reviewer")
+	r := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k")}
+	var quick answer
+	b.set(func() error {
+		b.set(nil)
+		w.pass(2 * time.Minute)
+		quick = w.do(r)
+		return nil
+	})
+	slow := w.do(r)
+	if slow.StatusCode != http.StatusConflict || slow.errorOf() != "conflict_error idempotency_key_in_use" {
+		t.Errorf("the slow request gave %d %s", slow.StatusCode, slow.body)
+	}
+	again := w.do(r)
+	if quick.StatusCode != 202 || again.Header.Get("Location") != quick.Header.Get("Location") {
+		t.Errorf("the quick request gave %d %s, and again %s", quick.StatusCode, quick.body, again.body)
+	}
+}
+
 // An upload that did not arrive whole can be sent again under its key.
 func TestARefusedUploadDoesNotHoldItsKey(t *testing.T) {
 	w := newWorld(t)

@@ -20,7 +20,7 @@ func (a *api) createRun(p *post) (*reply, error) {
 	if err := decodeInto(p.body, &n); err != nil {
 		return nil, err
 	}
-	options := runs.CreateOptions{Key: p.key}
+	options := runs.CreateOptions{Key: p.key, Claimed: p.claimed}
 	if p.key != "" {
 		options.Answer = func(r stint.Run) (*store.Answer, error) { return a.seal(p, created(r)) }
 	}

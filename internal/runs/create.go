@@ -10,15 +10,18 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/spec"
 	"github.com/stint-dev/stint/internal/store"
 )
 
 // CreateOptions adds to a creation. With a Key, what Answer makes of the new
-// run is stored for the idempotency key in the same transaction.
+// run is stored for the idempotency key in the same transaction; when the key
+// that was claimed then is another's by now, it is store.ErrKeyInUse.
 type CreateOptions struct {
-	Key    string
-	Answer func(stint.Run) (*store.Answer, error)
+	Key     string
+	Claimed stint.Time
+	Answer  func(stint.Run) (*store.Answer, error)
 }
 
 // Create stores a pending run and returns it; it is worked afterwards. What it
@@ -38,7 +41,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 		if err != nil {
 			return stint.Run{}, fmt.Errorf("prepare answer: %w", err)
 		}
-		row.Key, row.Answer = o.Key, answer
+		row.Key, row.Claimed, row.Answer = o.Key, o.Claimed, answer
 	}
 	if err := s.store(ctx, row); err != nil {
 		return stint.Run{}, err
@@ -47,12 +50,20 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 }
 
 // store writes the run and, when a worker is idle, claims for it in the same
-// commit.
+// commit. The worker hears of it although the caller has left.
 func (s *Service) store(ctx context.Context, row store.NewRun) error {
+	ctx, cancel := dispatch.Committing(ctx)
+	defer cancel()
 	claimer, deliver := s.c.Dispatch.TakeIdle()
 	claims, err := s.c.Store.CreateRun(ctx, row, claimer)
 	if deliver != nil {
 		deliver(claims)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return &stint.Error{
+			Kind: stint.NotFound, Code: stint.CodeResourceNotFound, Param: "volumes",
+			Message: "A version of a volume that this run would mount was deleted just now. Create the run again.",
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)

@@ -68,6 +68,8 @@ func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.R
 	if !stint.IsID(stint.PrefixRun, id) {
 		return stint.Run{}, stint.NoSuch("run", id)
 	}
+	ctx, done := dispatch.Committing(ctx)
+	defer done()
 	r, err := s.c.Store.Cancel(ctx, c.OrgID, id, stint.TimeOf(s.c.Now()))
 	if state, ok := errors.AsType[*store.StateError](err); ok {
 		return stint.Run{}, stint.InvalidState("The run '%s' is %s and cannot be cancelled. Only pending and running runs can.", id, state.Status)

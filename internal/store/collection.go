@@ -61,8 +61,9 @@ type Condemned struct {
 
 // Retention says which versions of a tree go by themselves: those that are
 // neither among the newest Last nor younger than Since. The head stays, and
-// what a checkpoint names or somebody asked to keep. Versions of a deleted tree
-// go at once but for those that a checkpoint names.
+// what a checkpoint names, a run mounts that has not ended, or somebody asked to
+// keep. Versions of a deleted tree go at once but for those that a checkpoint
+// names or a run mounts.
 type Retention struct {
 	Last  int // 0 with Since zero keeps all versions of trees that exist
 	Since stint.Time

@@ -10,6 +10,10 @@ import (
 // ErrLeaseLost says that the worker's lease has ended.
 var ErrLeaseLost = errors.New("store: lease lost")
 
+// EventBytes is how many bytes of data one call of Events gives before it
+// leaves further batches to the next.
+const EventBytes = 128 << 10
+
 // Journal keeps the events of runs and, beside them, the log entries that are
 // no events.
 type Journal interface {
@@ -17,12 +21,14 @@ type Journal interface {
 	// and returns the new head. Slots taken by the same epoch and token are a
 	// retry and succeed; taken by anything else they are a *FencedError. A
 	// batch without events stores its logs while the run is running in that
-	// epoch, else it is fenced too. Several appends may share a commit.
+	// epoch, else it is fenced too; with the epoch and token of the logs stored
+	// last it is a retry and succeeds. Several appends may share a commit.
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
 	// Events reads events after the given one, oldest first: at least one
-	// stored batch when there is any, and no further batch once limit is
-	// reached, so a reader goes on from the last Seq. It reads whole batches
-	// and leaves out what the caller already has.
+	// stored batch when there is any, and no further batch once limit or
+	// EventBytes of data are reached, so a reader goes on from the last Seq
+	// until nothing comes. It reads whole batches and leaves out what the
+	// caller already has.
 	Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error)
 	// Head is the last event's number and the run's status; 0 for no run.
 	Head(ctx context.Context, run string) (int64, stint.Status, error)

@@ -12,10 +12,11 @@ import (
 type Runs interface {
 	// CreateRun stores a pending run with event 1 (status pending), opening
 	// its session when OpenSession is set, else joining the session, where it
-	// becomes ready only when every earlier run of the session has ended. With
-	// an Answer the idempotency key's answer is stored in the same
-	// transaction. With a claimer, the runs that Claim would give it are
-	// claimed in the same transaction, this one or others.
+	// becomes ready only when every earlier run of the session has ended. The
+	// versions of volumes that it mounts stay until it ends; one that is gone
+	// already gives ErrNotFound. With an Answer the idempotency key's answer is
+	// stored in the same transaction, which ErrKeyInUse undoes. With a claimer, the runs that Claim would
+	// give it are claimed in the same transaction, this one or others.
 	CreateRun(ctx context.Context, n NewRun, claimer *Claimer) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
 	// RunState reads status and epoch without asking whose run it is.
@@ -38,8 +39,9 @@ type Runs interface {
 	Cancel(ctx context.Context, org, id string, at stint.Time) (Run, error)
 	// AddCheckpoint attaches what a worker saved of a run that ended by other
 	// hands (a cancel): the version, whose commit never moves the head, and the
-	// checkpoint, which becomes the session's newest. It does so only for the
-	// run's last epoch, once; otherwise it is a *FencedError. The checkpoint
+	// checkpoint, which becomes the session's newest unless a later run of the
+	// session has left one. It does so only for the run's last epoch, once;
+	// otherwise it is a *FencedError. The checkpoint
 	// that is already attached is a retry and succeeds. The journal does not
 	// change.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
@@ -75,9 +77,11 @@ type Run struct {
 type NewRun struct {
 	Run
 	OpenSession bool
-	// Key and Answer record the answer of a request with an Idempotency-Key.
-	Key    string
-	Answer *Answer
+	// Key, Claimed and Answer record the answer of a request with an
+	// Idempotency-Key, as EndRequest does.
+	Key     string
+	Claimed stint.Time
+	Answer  *Answer
 }
 
 // RunFilter narrows a list; zero members do not.

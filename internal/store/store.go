@@ -197,10 +197,11 @@ type Trees interface {
 	TreeVersion(ctx context.Context, org, tree, id string, number int64) (TreeVersion, error)
 	TreeVersions(ctx context.Context, org, tree string, r Range) ([]TreeVersion, error)
 	// DeleteTree hides the tree and its versions; its name becomes free.
-	// Versions that a checkpoint names stay readable by checkpoint.
+	// Versions that a checkpoint names stay readable by checkpoint, and those
+	// that runs mount stay until these have ended.
 	DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error
 	// DeleteVersion removes a version. The head, one that a checkpoint names
-	// and one that is kept give ErrInUse.
+	// or a run mounts that has not ended, and one that is kept give ErrInUse.
 	DeleteVersion(ctx context.Context, org, tree, id string) error
 	// KeepVersion asks that a version is never removed by rules, or takes that
 	// back.
@@ -252,15 +253,18 @@ type Idempotency interface {
 	// nil when the caller now owns it, the stored answer when the same request
 	// was answered, ErrKeyReused when the key belongs to another request and
 	// ErrKeyInUse while the first is still being worked. A claim older than
-	// the stale limit is taken over. Answers are kept until expires.
+	// the stale limit is taken over: whoever had it can store no answer any
+	// more. Answers are kept until expires.
 	BeginRequest(ctx context.Context, org, key string, fingerprint []byte, now, stale, expires stint.Time) (*Answer, error)
-	// EndRequest stores the answer; a nil answer gives the key up.
-	EndRequest(ctx context.Context, org, key string, a *Answer) error
+	// EndRequest stores the answer of the request that claimed the key at that
+	// time; when another has taken it over, it is ErrKeyInUse. A nil answer
+	// gives the key up, if it is still the request's.
+	EndRequest(ctx context.Context, org, key string, claimed stint.Time, a *Answer) error
 	// PurgeRequests removes answers that expired before now.
 	PurgeRequests(ctx context.Context, now stint.Time) (int64, error)
 }
 
-// Errors of BeginRequest.
+// Errors of requests with a key.
 var (
 	ErrKeyReused = errors.New("store: idempotency key belongs to another request")
 	ErrKeyInUse  = errors.New("store: idempotency key is in use")

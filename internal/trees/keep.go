@@ -18,7 +18,8 @@ type Ledger interface {
 }
 
 // DeleteVersion removes a version; its bytes go with a later collection. The
-// head, a version that a checkpoint names and one that is kept stay.
+// head, a version that a checkpoint names or an open run mounts and one that is
+// kept stay.
 func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.TreeKind, id, spec string) error {
 	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
@@ -27,7 +28,7 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.T
 	err = s.store.DeleteVersion(ctx, c.OrgID, id, v.ID)
 	switch {
 	case errors.Is(err, store.ErrInUse):
-		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it or it is kept.", v.ID)
+		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it, a run mounts it or it is kept.", v.ID)
 	case errors.Is(err, store.ErrNotFound):
 		return stint.NoSuch(string(kind)+" version", spec)
 	case err != nil:

@@ -223,6 +223,9 @@ func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*appending) erro
 // numbers to somebody else and are tried again.
 func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*appending, left map[string]*appending) error {
 	c := newColumns(wave, func(a *appending) sqlstore.Packed { return a.Entries })
+	for i, a := range wave {
+		c.tokens[i] = a.EntriesToken()
+	}
 	rows, err := q.QueryContext(ctx, `insert into log_entries (run_id, seq, last, token, floor, at, body)
 		select u.run, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + u.n, u.token, coalesce(p.at, 0), greatest(p.at, u.at), u.body
 		from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) u (run, n, token, at, body)

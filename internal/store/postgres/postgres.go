@@ -98,6 +98,7 @@ var dialect = sqlstore.Dialect{
 	Position: `strpos`,
 	Lock:     ` for update of l`,
 	Share:    ` for share of l`,
+	Eager:    true,
 	// The first number keeps these locks apart from others of the database.
 	Naming:     `select pg_advisory_xact_lock_shared(1937009262, hashtext($1))`,
 	Collecting: `select pg_advisory_xact_lock(1937009262, hashtext($1))`,

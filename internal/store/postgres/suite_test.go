@@ -110,3 +110,15 @@ func TestLostClaims(t *testing.T) {
 	t.Parallel()
 	sqltest.LostClaims(t, open(t, pgtest.URL(t)))
 }
+
+func TestMountsOfEarlierRuns(t *testing.T) {
+	t.Parallel()
+	s := open(t, pgtest.URL(t))
+	sqltest.MountsOfEarlierRuns(t, s, func(statements ...string) store.Store {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		execute(t, s.url, statements...)
+		return open(t, s.url)
+	})
+}

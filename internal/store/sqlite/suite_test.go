@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"context"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
+	"github.com/stint-dev/stint/internal/store/sqlstore"
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 	"github.com/stint-dev/stint/internal/store/storetest"
 )
@@ -56,4 +58,24 @@ func TestStore(t *testing.T) {
 func TestLostClaims(t *testing.T) {
 	t.Parallel()
 	sqltest.LostClaims(t, fresh(t))
+}
+
+func TestMountsOfEarlierRuns(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	sqltest.MountsOfEarlierRuns(t, s, func(statements ...string) store.Store {
+		for _, text := range statements {
+			err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
+				_, err := q.ExecContext(ctx, text)
+				return err
+			})
+			if err != nil {
+				t.Fatalf("%s: %v", text, err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, s.path)
+	})
 }

@@ -12,14 +12,14 @@ import (
 func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Claimer) ([]store.Claim, error) {
 	return change(ctx, s, "creating a run", func(ctx context.Context, q Querier) ([]store.Claim, error) {
 		if claimer == nil || claimer.Max <= 0 {
-			if err := run(ctx, q, insertPending(n)...); err != nil {
+			if err := run(ctx, q, s.insertPending(n)...); err != nil {
 				return nil, err
 			}
 			return nil, runAtEnd(ctx, q, s.count(n.ID, 0, 1))
 		}
 		var alive bool
 		var worker string
-		steps := append([]Step{s.holdWorker(claimer.WorkerID, &worker, &alive)}, insertPending(n)...)
+		steps := append([]Step{s.holdWorker(claimer.WorkerID, &worker, &alive)}, s.insertPending(n)...)
 		// Who creates runs does not wait for those who claim: where somebody
 		// else is at it, this run is for the next claim.
 		c := &claiming{s: s, Claimer: *claimer}
@@ -30,11 +30,12 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Cl
 	})
 }
 
-func insertPending(n store.NewRun) []Step {
+func (s *Store) insertPending(n store.NewRun) []Step {
 	steps := append([]Step{enterSession(n)}, insertRun(n)...)
+	steps = append(steps, s.mount(n)...)
 	steps = append(steps, insertFirst(n.ID, PackEvents([]stint.Event{statusEvent(stint.Pending, n.CreatedAt)})))
 	if n.Answer != nil {
-		steps = append(steps, storeAnswer(n.OrgID, n.Key, *n.Answer))
+		steps = append(steps, storeAnswer(n.OrgID, n.Key, n.Claimed, *n.Answer))
 	}
 	return steps
 }

@@ -22,9 +22,9 @@ func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcom
 	var next string
 	var passed bool
 	e := transition{run: r.ID, owned: owned, token: o.Token, events: PackEvents(endEvents(r, o))}
-	err := run(ctx, q, e.insert(), saveEnd(r),
+	err := run(ctx, q, append(unmount(r), e.insert(), saveEnd(r),
 		step(`update run_specs set sealed = null where run_id = $1 and sealed is not null`, r.ID),
-		passTurn(r.SessionID, &next, &passed))
+		passTurn(r.SessionID, &next, &passed))...)
 	if err == nil {
 		err = e.settle(ctx, q)
 	}

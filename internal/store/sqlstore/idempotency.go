@@ -68,19 +68,21 @@ func (k *claimedKey) judge(fingerprint []byte, now, stale stint.Time) (*store.An
 }
 
 // EndRequest stores the answer, or gives up a key that has none.
-func (s *Store) EndRequest(ctx context.Context, org, key string, a *store.Answer) error {
+func (s *Store) EndRequest(ctx context.Context, org, key string, claimed stint.Time, a *store.Answer) error {
 	return s.write(ctx, "ending a request", func(ctx context.Context, q Querier) error {
 		if a != nil {
-			return run(ctx, q, storeAnswer(org, key, *a))
+			return run(ctx, q, storeAnswer(org, key, claimed, *a))
 		}
-		_, err := exec(ctx, q, `delete from idempotency where org_id = $1 and key = $2 and status is null`, org, key)
+		_, err := exec(ctx, q, `delete from idempotency where org_id = $1 and key = $2 and started_at = $3 and status is null`, org, key, micros(claimed))
 		return err
 	})
 }
 
-func storeAnswer(org, key string, a store.Answer) Step {
-	return step(`update idempotency set status = $3, header = $4, body = $5 where org_id = $1 and key = $2`,
-		org, key, a.Status, asJSON(a.Header), a.Body)
+// storeAnswer stores an answer while the key is still that of the request. A
+// claim that was taken over began at another time: earlier than the limit.
+func storeAnswer(org, key string, claimed stint.Time, a store.Answer) Step {
+	return stepOne(store.ErrKeyInUse, `update idempotency set status = $3, header = $4, body = $5 where org_id = $1 and key = $2 and started_at = $6`,
+		org, key, a.Status, asJSON(a.Header), a.Body, micros(claimed))
 }
 
 // PurgeRequests removes what expired before now.

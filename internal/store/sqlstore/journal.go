@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -42,6 +43,15 @@ type Appending struct {
 	Entries Packed
 }
 
+// EntriesToken marks the log entries of the batch. A worker's tokens may begin
+// anew with each epoch, which the rows of entries do not tell otherwise.
+func (a Appending) EntriesToken() string {
+	if a.Token == "" {
+		return ""
+	}
+	return strconv.FormatInt(a.At.Epoch, 10) + "/" + a.Token
+}
+
 // Pack encodes a batch.
 func Pack(at store.Position, b store.Batch) (Appending, error) {
 	entries, err := PackEntries(b.Logs)
@@ -68,7 +78,7 @@ func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
 			return s.Verdict(ctx, q, a)
 		}
 		if a.Entries.Count > 0 {
-			err = insertEntries(ctx, q, a.At.RunID, a.Token, a.Entries)
+			err = insertEntries(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
 		}
 		return a.At.After + a.Events.Count, err
 	})
@@ -109,10 +119,10 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a Appending) (int6
 	}
 	for range maxTries {
 		last, err := all(ctx, q, value[string], `select token from log_entries where run_id = $1 order by seq desc limit 1`, a.At.RunID)
-		if err != nil || len(last) == 1 && last[0] == a.Token && a.Token != "" {
+		if err != nil || len(last) == 1 && last[0] == a.EntriesToken() && a.Token != "" {
 			return a.At.After, err
 		}
-		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.Token, a.Entries)
+		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
 		if err != nil || done {
 			return a.At.After, err
 		}
@@ -202,7 +212,7 @@ func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.
 
 // Events reads events after the given one.
 func (s *Store) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
-	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit))
+	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit), store.EventBytes)
 	return events, s.Wrap("reading events", err)
 }
 
@@ -211,12 +221,15 @@ func upTo(after int64, limit int) int64 {
 	return after + min(int64(max(limit, 1)), math.MaxInt64-max(after, 0))
 }
 
+// errEnough ends the reading of batches.
+var errEnough = errors.New("enough was read")
+
 // eventsBetween reads the events after a number, to the end of the batch that
-// holds the number to. Numbers have no gap, so they bound what is read without
-// counting.
-func (s *Store) eventsBetween(ctx context.Context, run string, after, to int64) ([]stint.Event, error) {
+// holds the number to, or of the one with which so many bytes of data are
+// reached. Numbers have no gap, so they bound what is read without counting.
+func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes int64) ([]stint.Event, error) {
 	var events []stint.Event
-	err := s.batches(ctx, `journal`, run, after, to, func(seq, floor int64, body []byte) error {
+	err := s.batches(ctx, `journal`, run, after, to, bytes, func(seq, floor int64, body []byte) error {
 		batch, err := UnpackEvents(body, seq, floor)
 		if err != nil {
 			return fmt.Errorf("batch %d of run %s: %w", seq, run, err)
@@ -225,17 +238,30 @@ func (s *Store) eventsBetween(ctx context.Context, run string, after, to int64) 
 			batch = batch[min(skip, int64(len(batch))):]
 		}
 		events = append(events, batch...)
+		for _, e := range batch {
+			bytes -= int64(len(e.Data))
+		}
+		if bytes <= 0 {
+			return errEnough
+		}
 		return nil
 	})
 	return events, err
 }
 
-// batches reads the rows that hold the numbers after … to of a sequence.
-func (s *Store) batches(ctx context.Context, table, run string, after, to int64, use func(seq, floor int64, body []byte) error) error {
-	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body from `+table+`
+// batches reads the rows that hold the numbers after … to of a sequence, up to
+// the one with which their bodies reach so many bytes, or use has enough.
+func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64, use func(seq, floor int64, body []byte) error) error {
+	if to <= after {
+		return nil
+	}
+	query, args := `from `+table+`
 		where run_id = $1 and seq <= $3 and last > $2
-			and seq >= coalesce((select max(seq) from `+table+` where run_id = $1 and seq <= $4), 0)
-		order by seq`, run, after, to, after+1)
+			and seq >= coalesce((select max(seq) from `+table+` where run_id = $1 and seq <= $4), 0)`, []any{run, after, to, after + 1}
+	if s.d.Eager && bytes < math.MaxInt64 {
+		query, args = `from (select *, sum(length(body)) over (order by seq) - length(body) as before `+query+`) b where before < $5`, append(args, bytes)
+	}
+	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body `+query+` order by seq`, args...)
 	if err != nil {
 		return err
 	}
@@ -247,6 +273,9 @@ func (s *Store) batches(ctx context.Context, table, run string, after, to int64,
 			return err
 		}
 		if err := use(seq, floor, body); err != nil {
+			if errors.Is(err, errEnough) {
+				return nil
+			}
 			return err
 		}
 	}

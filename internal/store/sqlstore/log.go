@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
@@ -19,7 +20,7 @@ func (s *Store) LogSources(ctx context.Context, run string, from store.LogPositi
 	heads, err := s.heads(ctx, run)
 	if err == nil {
 		low, high := window(from.Event, heads.Event, desc, limit)
-		out.Events, err = s.eventsBetween(ctx, run, low, high)
+		out.Events, err = s.eventsBetween(ctx, run, low, high, math.MaxInt64)
 		out.Events = clip(out.Events, desc, func(e stint.Event) bool { return e.Seq <= high })
 	}
 	if err == nil {
@@ -61,7 +62,7 @@ func (s *Store) heads(ctx context.Context, run string) (p store.LogPosition, err
 
 func (s *Store) entriesBetween(ctx context.Context, run string, after, to int64) ([]store.NumberedEntry, error) {
 	var out []store.NumberedEntry
-	err := s.batches(ctx, `log_entries`, run, after, to, func(seq, floor int64, body []byte) error {
+	err := s.batches(ctx, `log_entries`, run, after, to, math.MaxInt64, func(seq, floor int64, body []byte) error {
 		entries, err := UnpackEntries(body, floor)
 		if err != nil {
 			return fmt.Errorf("log batch %d of run %s: %w", seq, run, err)

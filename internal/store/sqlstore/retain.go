@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"math"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -9,9 +10,10 @@ import (
 
 // Conditions on a version v of a tree t.
 const (
-	isHead   = `coalesce(v.number = t.head, false)`
-	isPinned = `exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id)`
-	isKept   = `exists (select 1 from kept k where k.org_id = t.org_id and k.version_id = v.id)`
+	isHead    = `coalesce(v.number = t.head, false)`
+	isPinned  = `exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id)`
+	isMounted = `exists (select 1 from mounts m where m.org_id = t.org_id and m.version_id = v.id)`
+	isKept    = `exists (select 1 from kept k where k.org_id = t.org_id and k.version_id = v.id)`
 )
 
 // DeleteVersion removes a version that nothing needs.
@@ -21,7 +23,7 @@ func (s *Store) DeleteVersion(ctx context.Context, org, tree, id string) error {
 		if err != nil {
 			return err
 		}
-		needed, err := one(ctx, q, value[int], `select case when `+isHead+` or `+isPinned+` or `+isKept+` then 1 else 0 end
+		needed, err := one(ctx, q, value[int], `select case when `+isHead+` or `+isPinned+` or `+isMounted+` or `+isKept+` then 1 else 0 end
 			from tree_versions v join trees t on t.id = v.tree_id where v.tree_id = $1 and v.id = $2`, t.id, id)
 		switch {
 		case err != nil:
@@ -52,37 +54,93 @@ func (s *Store) KeepVersion(ctx context.Context, org, tree, id string, keep bool
 	})
 }
 
-// PruneVersions removes what the rule lets go.
+// versionsAtOnce bounds the versions that one transaction removes.
+const versionsAtOnce = 100
+
+// numbered names a version.
+type numbered struct {
+	tree   string
+	number int64
+}
+
+func scanNumbered(r row) (n numbered, err error) { return n, r.Scan(&n.tree, &n.number) }
+
+// PruneVersions removes what the rule lets go. What that may be is looked for
+// beside those who write; who removes it looks again, a few at a time.
 func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, error) {
-	return change(ctx, s, "removing old versions", func(ctx context.Context, q Querier) (int64, error) {
-		n, err := exec(ctx, q, `delete from tree_versions where id in (select v.id from tree_versions v join trees t on t.id = v.tree_id
-			where t.deleted_at is not null and not `+isPinned+`)`)
-		if err != nil {
-			return 0, err
+	const doing = "removing old versions"
+	list, err := all(ctx, s.db.Read, scanNumbered, `select v.tree_id, v.number from trees t join tree_versions v on v.tree_id = t.id
+		where t.deleted_at is not null and not `+isPinned+` and not `+isMounted+` order by v.tree_id, v.number`)
+	if err == nil && (r.Last > 0 || !r.Since.IsZero()) {
+		var old []numbered
+		old, err = all(ctx, s.db.Read, scanNumbered, `select v.tree_id, v.number
+			from (select tree_id, number, id, created_at, row_number() over (partition by tree_id order by number desc) as place from tree_versions) v
+			join trees t on t.id = v.tree_id
+			where v.place > $1 and v.created_at < $2 and t.deleted_at is null
+				and not `+isHead+` and not `+isPinned+` and not `+isMounted+` and not `+isKept+` order by v.tree_id, v.number`,
+			r.Last, pruneBefore(r))
+		list = append(list, old...)
+	}
+	if err != nil {
+		return 0, s.Wrap(doing, err)
+	}
+	var removed int64
+	for len(list) > 0 {
+		n := 1
+		for n < min(len(list), versionsAtOnce) && list[n].tree == list[0].tree {
+			n++
 		}
-		if r.Last > 0 || !r.Since.IsZero() {
-			old, err := exec(ctx, q, `delete from tree_versions where id in (
-				select v.id from (select tree_id, number, id, created_at, row_number() over (partition by tree_id order by number desc) as place from tree_versions) v
-				join trees t on t.id = v.tree_id
-				where v.place > $1 and v.created_at < $2 and t.deleted_at is null and not `+isHead+` and not `+isPinned+` and not `+isKept+`)`,
-				r.Last, pruneBefore(r))
-			if err != nil {
-				return 0, err
-			}
-			n += old
+		gone, err := change(ctx, s, doing, func(ctx context.Context, q Querier) (int64, error) { return s.prune(ctx, q, r, list[:n]) })
+		if removed += gone; err != nil {
+			return removed, err
 		}
-		_, err = exec(ctx, q, `delete from trees where deleted_at is not null and not exists (select 1 from tree_versions v where v.tree_id = trees.id)`)
-		return n, err
+		list = list[n:]
+	}
+	return removed, s.removeTrees(ctx)
+}
+
+// prune removes those versions of a tree that the rule still lets go. It holds
+// the tree, so that no run comes to mount one meanwhile.
+func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []numbered) (gone int64, err error) {
+	var steps []Step
+	if s.d.Lock != "" {
+		steps = append(steps, Step{Query: `select l.id from trees l where l.id = $1` + s.d.Lock, Args: []any{list[0].tree}, Row: func(Row) error { return nil }})
+	}
+	for _, v := range list {
+		remove := step(`delete from tree_versions as v where v.tree_id = $1 and v.number = $2 and exists (
+			select 1 from trees t where t.id = v.tree_id and not `+isPinned+` and not `+isMounted+` and (t.deleted_at is not null
+				or v.created_at < $3 and not `+isHead+` and not `+isKept+` and exists (
+					select 1 from tree_versions n where n.tree_id = v.tree_id and n.number >= v.number limit 1 offset $4)))`,
+			v.tree, v.number, pruneBefore(r), r.Last)
+		remove.Done = func(n int64) error { gone += n; return nil }
+		steps = append(steps, remove)
+	}
+	return gone, run(ctx, q, steps...)
+}
+
+// removeTrees removes deleted trees of which no version is left; nothing comes
+// to them any more.
+func (s *Store) removeTrees(ctx context.Context) error {
+	empty, err := all(ctx, s.db.Read, value[string], `select t.id from trees t
+		where t.deleted_at is not null and not exists (select 1 from tree_versions v where v.tree_id = t.id)`)
+	if err != nil {
+		return s.Wrap("looking for deleted trees", err)
+	}
+	return s.eachKey(ctx, "removing deleted trees", empty, func(id string) Step {
+		return step(`delete from trees where id = $1 and deleted_at is not null`, id)
 	})
 }
 
 // pruneBefore is the time before which a version is old; without a rule of age
-// every version is.
+// every version is, and without any rule none.
 func pruneBefore(r store.Retention) int64 {
-	if r.Since.IsZero() {
-		return 1<<63 - 1
+	switch {
+	case !r.Since.IsZero():
+		return micros(r.Since)
+	case r.Last > 0:
+		return math.MaxInt64
 	}
-	return micros(r.Since)
+	return math.MinInt64
 }
 
 // TreeUsage counts what an organisation keeps.

@@ -64,8 +64,8 @@ func (s *Store) Checkpoint(ctx context.Context, org, id string) (store.Checkpoin
 	return c, s.Wrap("reading a checkpoint", err)
 }
 
-// insertCheckpoint stores a checkpoint, makes it the session's newest and pins
-// the versions that it names.
+// insertCheckpoint stores a checkpoint, pins the versions that it names, and
+// makes it the session's newest unless a later run has left one.
 func insertCheckpoint(ctx context.Context, q Querier, c store.Checkpoint) error {
 	err := execOne(ctx, q, store.ErrExists, `insert into checkpoints
 			(id, org_id, run_id, session_id, agent_id, agent_name, agent_version_id, artifact_name, artifact_version,
@@ -86,6 +86,8 @@ func insertCheckpoint(ctx context.Context, q Querier, c store.Checkpoint) error 
 			return err
 		}
 	}
-	_, err = exec(ctx, q, `update sessions set checkpoint_id = $2 where id = $1`, c.SessionID, c.ID)
+	_, err = exec(ctx, q, `update sessions set checkpoint_id = $2 where id = $1 and not exists (
+		select 1 from runs r join runs later on later.session_id = r.session_id and (later.created_at, later.id) > (r.created_at, r.id)
+		where r.id = $3 and later.checkpoint_id is not null)`, c.SessionID, c.ID, c.RunID)
 	return err
 }

@@ -44,7 +44,9 @@ type Dialect struct {
 	// trees go on together, and the beginning of a collection alone. Empty
 	// where there is one writer.
 	Naming, Collecting string
-	Counters           Counters
+	// Eager: rows that a query finds are sent all, also those that nobody reads.
+	Eager    bool
+	Counters Counters
 }
 
 // Counters are the statements by which it is counted how much each

@@ -11,7 +11,7 @@ import (
 
 var claimCases = []testCase{
 	{"Claim makes a pending run a running one", func(w *world) {
-		n := w.home.create(everything)
+		n := w.home.create(everything, w.home.mounting("data"))
 		worker, at := w.worker(), w.now()
 		claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: 1, At: at})
 		w.must(err, "Claim")

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"encoding/base64"
 	"fmt"
+	"math/rand/v2"
+	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -32,6 +35,41 @@ var eventCases = []testCase{
 			w.must(err, "Events")
 			w.diff(fmt.Sprintf("events after %d, limit %d", ask.after, ask.limit), ask.want, numbers(events))
 		}
+	}},
+	{"a page ends with the batch that reaches EventBytes", func(w *world) {
+		c := w.home.start()
+		at, after := c.Position, c.Position.After
+		const batches, each = 12, 40 << 10
+		for i := range batches {
+			text := noise(int64(i), each/2) // nothing that packs
+			if i%3 == 2 {
+				text = strings.Repeat("x", each/2) // what packs counts as it is read
+			}
+			at = w.append(at, w.batch(text, text))
+		}
+		large := w.batch(noise(batches, 2*store.EventBytes))
+		at = w.append(at, large)
+		w.append(at, w.batch("last"))
+		var pages []int
+		for {
+			events, err := w.s.Events(w.ctx, c.Run.ID, after, 1000)
+			w.must(err, "Events")
+			if len(events) == 0 {
+				break
+			}
+			size := 0
+			for _, e := range events {
+				if after++; e.Seq != after {
+					w.Fatalf("event %d at place %d", e.Seq, after)
+				}
+				size += len(e.Data)
+			}
+			pages = append(pages, len(events))
+			if last := len(events[len(events)-1].Data); size-2*last >= store.EventBytes {
+				w.Errorf("a page of %d events has %d bytes and went on", len(events), size)
+			}
+		}
+		w.diff("events in pages", []int{8, 8, 8, 1, 1}, pages)
 	}},
 	{"a reader that goes on from the last event misses none", func(w *world) {
 		c := w.home.start()
@@ -89,6 +127,16 @@ var eventCases = []testCase{
 		w.diff("head", int64(4), head)
 		w.diff("status", stint.Running, status)
 	}},
+}
+
+// noise is a text of that size that no compression makes smaller by much.
+func noise(seed int64, size int) string {
+	raw := make([]byte, size*3/4)
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
+	for i := range raw {
+		raw[i] = byte(r.Uint32())
+	}
+	return base64.RawStdEncoding.EncodeToString(raw)
 }
 
 func numbers(events []stint.Event) []int64 {

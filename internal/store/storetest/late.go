@@ -55,6 +55,28 @@ var lateCases = []testCase{
 		w.diff("version of the run", (*string)(nil), got.ArtifactVersion)
 		w.diff("checkpoint", chk, w.home.readCheckpoint(chk.ID))
 	}},
+	{"AddCheckpoint leaves the session a later run's checkpoint", func(w *world) {
+		first := w.home.start()
+		session := first.Run.SessionID
+		w.cancel(w.home.org, first.Run.ID)
+		second := w.home.start(inSession(session))
+		w.cancel(w.home.org, second.Run.ID)
+		third := w.home.start(inSession(session))
+		late := func(c store.Claim, want store.Claim) {
+			w.Helper()
+			v, chk := w.home.saved(c.Run, "out", c.Run.ID)
+			got, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
+			w.must(err, "AddCheckpoint")
+			w.diff("checkpoint of the run", &chk.ID, got.CheckpointID)
+			w.diff("checkpoint of the session", new("chk_"+want.Run.ID), w.home.session(session).CheckpointID)
+		}
+		late(second, second) // the third has none yet
+		w.finish(third.Position, w.outcome(stint.Completed, w.home.checkpoint(third.Run)))
+		late(first, third)
+		fourth := w.home.start(inSession(session))
+		w.finish(fourth.Position, w.outcome(stint.Completed, w.home.checkpoint(fourth.Run)))
+		w.diff("checkpoint of the session", new("chk_"+fourth.Run.ID), w.home.session(session).CheckpointID)
+	}},
 	{"AddCheckpoint is for the last epoch", func(w *world) {
 		old := w.home.start(retries(1))
 		w.lose(old.Run.WorkerID)

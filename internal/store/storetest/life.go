@@ -61,7 +61,7 @@ func cancelledContext(w *world) {
 		"CreateTree": s.CreateTree(ctx, w.home.treeOf(stint.Volumes, "late")), "DeleteTree": s.DeleteTree(ctx, org, stint.Artifacts, b.tree.ID, at),
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),
 		"CreateToken": s.CreateToken(ctx, b.token), "RevokeToken": s.RevokeToken(ctx, org, b.token.ID, at),
-		"TouchTokens": s.TouchTokens(ctx, map[string]stint.Time{b.token.ID: at}), "EndRequest": s.EndRequest(ctx, org, "key", nil),
+		"TouchTokens": s.TouchTokens(ctx, map[string]stint.Time{b.token.ID: at}), "EndRequest": s.EndRequest(ctx, org, "key", at, nil),
 		"AddMetrics": s.AddMetrics(ctx, id, []stint.MetricsSample{sample(at, 1)}),
 		"Now":        second(s.Now(ctx)), "EnsureMember": second(s.EnsureMember(ctx, w.member("late", "late", "owner"))),
 		"CreateRun": second(s.CreateRun(ctx, w.home.newRun(), nil)), "Run": second(s.Run(ctx, org, id)),
@@ -93,8 +93,8 @@ func second[T any](_ T, err error) error { return err }
 var reopenCases = []testCase{
 	{"everything is there after closing and opening", func(w *world) {
 		b := w.home.belongings()
-		w.home.begin("key", "f", w.now(), nil)
-		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", &store.Answer{Status: 201}), "EndRequest")
+		since := w.home.begin("key", "f", w.now(), nil)
+		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, &store.Answer{Status: 201}), "EndRequest")
 		w.must(w.s.AddMetrics(w.ctx, b.run.ID, []stint.MetricsSample{sample(w.now(), 1)}), "AddMetrics")
 		events, log, samples := w.events(b.run.ID), w.readLog(b.run.ID, false, 100), w.samples(b.run.ID)
 		session, checkpoint := w.home.session(b.run.SessionID), w.home.readCheckpoint(*b.run.CheckpointID)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -71,6 +72,42 @@ var logCases = []testCase{
 				w.diff("downwards", store.LogSources{Events: whole.Events[:event-1], Entries: whole.Entries[:entry-1]}, down)
 			}
 		}
+	}},
+	{"tokens of log entries are an epoch's own", func(w *world) {
+		for _, events := range []int{0, 1} {
+			c := w.home.start(retries(1))
+			b := w.batch("x")
+			b.Token, b.Events, b.Logs = "1", b.Events[:events], w.logBatch("first life").Logs
+			w.append(c.Position, b)
+			w.lose(c.Run.WorkerID)
+			next := w.claimOne(w.worker())
+			want := []string{"first life"}
+			for _, token := range []string{"1", "2"} {
+				want = append(want, token)
+				again := store.Batch{Token: token, Logs: w.logBatch(token).Logs}
+				for range 2 { // the second is a retry
+					w.append(next.Position, again)
+				}
+			}
+			got, err := w.s.LogSources(w.ctx, c.Run.ID, store.LogPosition{}, false, 10)
+			w.must(err, "LogSources")
+			var messages []string
+			for _, e := range got.Entries {
+				messages = append(messages, e.Message)
+			}
+			w.diff(fmt.Sprint("entries after a batch of ", events, " events"), want, messages)
+		}
+	}},
+	{"beyond the last and before the first there is nothing", func(w *world) {
+		run := w.home.chronicle()
+		whole := w.readLog(run, false, 1000)
+		got, err := w.s.LogSources(w.ctx, run, store.LogPosition{Event: math.MaxInt64}, false, 1000)
+		w.must(err, "LogSources upwards")
+		w.diff("upwards", store.LogSources{Entries: whole.Entries}, got)
+		got, err = w.s.LogSources(w.ctx, run, store.LogPosition{Event: 1}, true, 1000)
+		w.must(err, "LogSources downwards")
+		slices.Reverse(got.Entries)
+		w.diff("downwards", store.LogSources{Entries: whole.Entries}, got)
 	}},
 	{"LogPositionAt lies before the first that is not before the time", func(w *world) {
 		c := w.home.start()

@@ -10,7 +10,7 @@ import (
 
 var runCases = []testCase{
 	{"CreateRun keeps everything that it was given", func(w *world) {
-		n := w.home.create(everything)
+		n := w.home.create(everything, w.home.mounting("data"))
 		w.diff("run", n.Run, w.home.run(n.ID))
 		status, epoch, err := w.s.RunState(w.ctx, n.ID)
 		w.must(err, "RunState")
@@ -67,13 +67,13 @@ var runCases = []testCase{
 		now := w.now()
 		w.home.begin("key", "f", now, nil)
 		want := &store.Answer{Status: 202, Header: map[string]string{"Location": "/v1/runs/x"}, Body: []byte(`{"id":"x"}`)}
-		w.home.create(func(n *store.NewRun) { n.Key, n.Answer = "key", want })
+		w.home.create(func(n *store.NewRun) { n.Key, n.Claimed, n.Answer = "key", now, want })
 		w.home.begin("key", "f", w.now(), want)
 	}},
 	{"a run that is not stored leaves its request unanswered", func(w *world) {
-		w.home.begin("key", "f", w.now(), nil)
+		since := w.home.begin("key", "f", w.now(), nil)
 		n := w.home.newRun(inSession(w.ids.New(stint.PrefixSession)))
-		n.Key, n.Answer = "key", &store.Answer{Status: 202}
+		n.Key, n.Claimed, n.Answer = "key", since, &store.Answer{Status: 202}
 		_, err := w.s.CreateRun(w.ctx, n, nil)
 		w.wantErr(err, store.ErrNotFound, "CreateRun")
 		_, err = w.home.beginRequest("key", "f", w.now())
@@ -182,7 +182,6 @@ var runCases = []testCase{
 // everything sets each member that a new run may carry.
 func everything(n *store.NewRun) {
 	n.Prompt = "naïve 'quotes' \"and\" \n 日本語"
-	n.Volumes = map[string]string{"data": "v3_aaaaaaaaaaaaaaaaaaaa"}
 	n.Metadata = map[string]string{"team": "blue", "": "empty key", "k.k": "ünïcode"}
 	n.ParentRunID, n.TraceID = new("run_parent"), new("0af7651916cd43dd8448eb211c80319c")
 	n.ArtifactName, n.ArtifactVersion = new("pages"), new("v1_bbbbbbbbbbbbbbbbbbbb")

@@ -34,6 +34,7 @@ func subjects(h Harness) []subject {
 		{"trees", treeCases},
 		{"collection", collectionCases},
 		{"retention", retentionCases},
+		{"mounts", mountCases},
 		{"runs", runCases},
 		{"claim", claimCases},
 		{"fairness", fairnessCases},

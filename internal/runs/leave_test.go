@@ -1,0 +1,187 @@
+package runs_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/notify/inproc"
+	"github.com/stint-dev/stint/internal/runs"
+	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// interrupted is a store that commits, whose caller leaves meanwhile.
+type interrupted struct {
+	store.Store
+	leave   atomic.Value // context.CancelFunc
+	before  func()       // a run is stored
+	claimed atomic.Bool  // the last run was created with a worker at hand
+}
+
+func (s *interrupted) left(ctx context.Context) error {
+	s.leave.Load().(context.CancelFunc)()
+	return ctx.Err()
+}
+
+func (s *interrupted) CreateRun(ctx context.Context, n store.NewRun, c *store.Claimer) ([]store.Claim, error) {
+	s.claimed.Store(c != nil)
+	if s.before != nil {
+		s.before()
+	}
+	claims, err := s.Store.CreateRun(ctx, n, c)
+	if gone := s.left(ctx); gone != nil {
+		return nil, gone
+	}
+	return claims, err
+}
+
+func (s *interrupted) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
+	r, err := s.Store.Cancel(ctx, org, id, at)
+	if gone := s.left(ctx); gone != nil {
+		return store.Run{}, gone
+	}
+	return r, err
+}
+
+type world struct {
+	*testing.T
+	store  *interrupted
+	local  *dispatch.Local
+	runs   *runs.Service
+	ids    *stint.IDs
+	caller auth.Caller
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "stint.db"), sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
+	check(t, err)
+	t.Cleanup(func() { check(t, db.Close()) })
+	sealer, err := secret.NewSealer(make([]byte, 32))
+	check(t, err)
+	w := &world{T: t, store: &interrupted{Store: db}, ids: stint.NewIDs(time.Now, rand.Reader)}
+	bus := inproc.New()
+	w.local = dispatch.NewLocal(dispatch.Config{Store: w.store, Bus: bus, Feed: feed.New(db, bus, false), Sealer: sealer, Now: time.Now, Poll: time.Hour})
+	w.runs = runs.New(runs.Config{Store: w.store, Dispatch: w.local, Bus: bus, Sealer: sealer, IDs: w.ids, Now: time.Now})
+	now := stint.TimeOf(time.Now())
+	m, err := db.EnsureMember(t.Context(), store.Member{OrgID: w.ids.New(stint.PrefixOrg), OrgName: "acme", UserID: w.ids.New(stint.PrefixUser), UserName: "ann", Role: "owner", CreatedAt: now})
+	check(t, err)
+	w.caller = auth.Caller{OrgID: m.OrgID, UserID: m.UserID, UserName: "ann", Scopes: stint.Scopes}
+	a := store.Agent{OrgID: m.OrgID, Agent: stint.Agent{ID: w.ids.New(stint.PrefixAgent), Name: "bee", CurrentVersionID: w.ids.New(stint.PrefixAgentVersion), CreatedAt: now, UpdatedAt: now}}
+	check(t, db.CreateAgent(t.Context(), a, store.AgentVersion{
+		Digest: "d", CreatedBy: "user:ann",
+		AgentVersion: stint.AgentVersion{ID: a.CurrentVersionID, AgentID: a.ID, VersionNumber: 1, CreatedAt: now, Definition: json.RawMessage(`{"framework":"shell","command":["true"]}`)},
+	}))
+	return w
+}
+
+// create asks for a run, as a caller who leaves while it is stored.
+func (w *world) create() stint.Run {
+	w.Helper()
+	r, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum"}, runs.CreateOptions{})
+	check(w, err)
+	return r
+}
+
+// leaving is the context of a caller who leaves during the next write.
+func (w *world) leaving() context.Context {
+	ctx, cancel := context.WithCancel(w.Context())
+	w.store.leave.Store(cancel)
+	return ctx
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestARunIsWorkedAlthoughItsCallerLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	worker := store.Worker{ID: w.ids.New(stint.PrefixWorker), Host: "here", Capacity: 1, CreatedAt: stint.TimeOf(time.Now())}
+	_, err := w.local.Join(t.Context(), worker)
+	check(t, err)
+	working, stop := context.WithCancel(t.Context())
+	assigned, ended := make(chan string), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			list, err := w.local.Next(working, worker.ID, 1)
+			if err != nil {
+				return
+			}
+			for _, a := range list {
+				assigned <- a.Run.ID
+			}
+		}
+	}()
+	defer func() { stop(); <-ended }()
+	for range 1000 { // until the worker was idle when the run was created
+		r := w.create()
+		select {
+		case id := <-assigned:
+			if id != r.ID {
+				t.Fatalf("%s was assigned, want %s", id, r.ID)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nobody works %s", r.ID)
+		}
+		if w.store.claimed.Load() {
+			return
+		}
+	}
+	t.Fatal("the worker was never idle")
+}
+
+func TestACancelIsToldAlthoughItsCallerLeft(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := w.create()
+	told, cancel := w.local.Stopped(r.ID)
+	defer cancel()
+	got, err := w.runs.Cancel(w.leaving(), w.caller, r.ID)
+	if err != nil || got.Status != stint.Cancelled {
+		t.Errorf("Cancel gave %s, %v", got.Status, err)
+	}
+	select {
+	case <-told:
+	default:
+		t.Error("nobody was told")
+	}
+}
+
+func TestAVersionThatIsDeletedJustNowIsNotFound(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	now := stint.TimeOf(time.Now())
+	tree := store.Tree{OrgID: w.caller.OrgID, Tree: stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now, UpdatedAt: now}}
+	check(t, w.store.CreateTree(t.Context(), tree))
+	for _, word := range []string{"aa", "bb"} {
+		_, _, err := w.store.CommitVersion(t.Context(), store.Commit{OrgID: tree.OrgID, TreeID: tree.ID, Suffix: strings.Repeat(word, 10), Digest: word, CreatedAt: now})
+		check(t, err)
+	}
+	old := stint.VersionName(1, strings.Repeat("a", 20))
+	w.store.before = func() { check(t, w.store.DeleteVersion(t.Context(), tree.OrgID, tree.ID, old)) }
+	_, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum", Volumes: map[string]string{"data": "v1"}}, runs.CreateOptions{})
+	if stint.KindOf(err) != stint.NotFound {
+		t.Errorf("Create gave %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package sqlite_test
+
+import (
+	"database/sql"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
+)
+
+// TestTheWriterScansNoTable: what goes through the one connection that writes
+// finds its rows by an index. Here it is what removes versions of trees, and
+// keeps those that runs mount.
+func TestTheWriterScansNoTable(t *testing.T) {
+	t.Parallel()
+	s := fresh(t)
+	at := stint.TimeOf(time.Now())
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit := func(tree string, n int) store.TreeVersion {
+		v, _, err := s.CommitVersion(t.Context(), store.Commit{
+			OrgID: sqltest.Org, TreeID: tree, Suffix: fmt.Sprintf("%020d", n), Digest: fmt.Sprint(tree, n), CreatedAt: at,
+		})
+		check(err)
+		return v
+	}
+	var mounted store.TreeVersion
+	for _, name := range []string{"data", "gone", "empty"} {
+		tree := store.Tree{OrgID: sqltest.Org, Tree: stint.Tree{ID: "vol_" + name, Name: name, Kind: stint.Volumes, CreatedAt: at, UpdatedAt: at}}
+		check(s.CreateTree(t.Context(), tree))
+		if name != "empty" {
+			mounted = commit(tree.ID, 1)
+			commit(tree.ID, 2)
+			commit(tree.ID, 3)
+		}
+		if name == "data" {
+			n := sqltest.NewRun(1)
+			n.Volumes = map[string]string{name: mounted.ID}
+			_, err := s.CreateRun(t.Context(), n, nil)
+			check(err)
+			_, err = s.Cancel(t.Context(), sqltest.Org, n.ID, at)
+			check(err)
+			check(s.DeleteVersion(t.Context(), sqltest.Org, tree.ID, mounted.ID))
+		} else {
+			check(s.DeleteTree(t.Context(), sqltest.Org, stint.Volumes, tree.ID, at))
+		}
+	}
+	n, err := s.PruneVersions(t.Context(), store.Retention{Last: 1})
+	if check(err); n != 4 {
+		t.Errorf("%d versions were removed, want 4", n)
+	}
+	db, err := sql.Open("sqlite", "file:"+s.path)
+	check(err)
+	defer db.Close()
+	seen := 0
+	for _, query := range s.Written() {
+		if !strings.HasPrefix(query, "delete") && !strings.HasPrefix(query, "insert") && !strings.HasPrefix(query, "update") {
+			continue
+		}
+		seen++
+		for _, step := range plan(t, db, query) {
+			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" {
+				t.Errorf("%s\n%s", step, query)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("only %d statements were seen", seen)
+	}
+}
+
+var parameter = regexp.MustCompile(`\$[0-9]+`)
+
+// plan is how SQLite works a statement.
+func plan(t *testing.T, db *sql.DB, query string) []string {
+	t.Helper()
+	numbers := map[string]bool{}
+	for _, p := range parameter.FindAllString(query, -1) {
+		numbers[p] = true
+	}
+	rows, err := db.QueryContext(t.Context(), "explain query plan "+query, make([]any, len(numbers))...)
+	if err != nil {
+		t.Fatalf("%v: %s", err, query)
+	}
+	defer rows.Close()
+	var steps []string
+	for rows.Next() {
+		var id, parent, unused int
+		var detail string
+		if err := rows.Scan(&id, &parent, &unused, &detail); err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, detail)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}

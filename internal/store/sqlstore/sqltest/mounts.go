@@ -1,0 +1,46 @@
+package sqltest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// MountsOfEarlierRuns checks that runs which wait when the database learns of
+// mounts hold theirs from then on. Earlier closes the store, runs statements
+// and opens the database again.
+func MountsOfEarlierRuns(t testing.TB, s store.Store, earlier func(statements ...string) store.Store) {
+	t.Helper()
+	tree := store.Tree{OrgID: Org, Tree: stint.Tree{ID: ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now(), UpdatedAt: now()}}
+	if err := s.CreateTree(t.Context(), tree); err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	for _, c := range []string{"a", "b", "c"} {
+		v, _, err := s.CommitVersion(t.Context(), store.Commit{OrgID: Org, TreeID: tree.ID, Suffix: strings.Repeat(c, 20), Digest: c, CreatedAt: now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, v.ID)
+	}
+	runs := []store.NewRun{NewRun(1), NewRun(1), NewRun(1)}
+	runs[0].Volumes, runs[1].Volumes = map[string]string{"data": versions[0]}, map[string]string{"data": versions[1]}
+	for _, n := range runs {
+		if _, err := s.CreateRun(t.Context(), n, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Cancel(t.Context(), Org, runs[1].ID, now()); err != nil {
+		t.Fatal(err)
+	}
+	s = earlier(`drop table mounts`, `drop index trees_deleted`, `delete from goose_db_version where version_id = 5`)
+	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[0]); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("the version of a run that waits: %v", err)
+	}
+	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[1]); err != nil {
+		t.Errorf("the version of a run that has ended: %v", err)
+	}
+}

@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+var mountCases = []testCase{
+	{"a version that a run mounts stays until the run ends", func(w *world) {
+		for _, e := range ends {
+			m := w.home.mounted(e.name)
+			pending := w.home.create(m.mount)
+			w.home.stays(m, e.name+": a pending run")
+			w.cancel(w.home.org, pending.ID)
+			c := w.home.start(m.mount)
+			w.home.stays(m, e.name+": a running run")
+			e.do(w, c)
+			w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), e.name+": DeleteVersion after the end")
+		}
+	}},
+	{"a version that several runs mount stays until the last of them ends", func(w *world) {
+		m := w.home.mounted("data")
+		first, second := w.home.create(m.mount), w.home.create(m.mount)
+		w.cancel(w.home.org, first.ID)
+		w.home.stays(m, "one run of two")
+		w.cancel(w.home.org, second.ID)
+		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1}))
+		w.diff("left", []int64{2}, w.home.numbers(m.tree.ID))
+	}},
+	{"a run that waits again goes on mounting", func(w *world) {
+		m := w.home.mounted("data")
+		c := w.home.start(m.mount, retries(1))
+		w.lose(c.Run.WorkerID)
+		w.home.stays(m, "a run that waits again")
+	}},
+	{"a version that a run mounts outlives its volume, and then the run's checkpoint has it", func(w *world) {
+		m := w.home.mounted("data")
+		c := w.home.start(m.mount)
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.diff("removed", int64(1), w.home.prune(store.Retention{})) // the head
+		o := w.outcome(stint.Completed, w.home.checkpoint(c.Run))
+		o.Checkpoint.Volumes = c.Run.Volumes
+		w.finish(c.Position, o)
+		w.diff("removed after the run", int64(0), w.home.prune(store.Retention{}))
+		w.diff("version", m.old, w.home.treeVersion(m.tree.ID, m.old.ID, 0))
+		again := w.home.create(m.mount) // goes back to the checkpoint
+		w.home.tree(stint.Volumes, "data")
+		w.home.create(m.mount) // also when another has the name
+		w.cancel(w.home.org, again.ID)
+		w.diff("removed after that", int64(0), w.home.prune(store.Retention{}))
+	}},
+	{"a deleted volume goes with the last run that mounts it", func(w *world) {
+		m := w.home.mounted("data")
+		n := w.home.create(m.mount)
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.diff("removed meanwhile", int64(1), w.home.prune(store.Retention{}))
+		w.cancel(w.home.org, n.ID)
+		w.diff("removed after the run", int64(1), w.home.prune(store.Retention{}))
+	}},
+	{"a version that is gone is not mounted", func(w *world) {
+		m := w.home.mounted("data")
+		w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
+		for name, mount := range map[string]func(*store.NewRun){
+			"a deleted version":             m.mount,
+			"of a volume that never was":    mounts("never", m.old.ID),
+			"another organisation's volume": mounts("foreign", w.tenant("other").mounted("foreign").old.ID),
+		} {
+			n := w.home.newRun(mount)
+			_, err := w.s.CreateRun(w.ctx, n, nil)
+			w.wantErr(err, store.ErrNotFound, "CreateRun with "+name)
+			_, err = w.s.Run(w.ctx, w.home.org, n.ID)
+			w.wantErr(err, store.ErrNotFound, "Run with "+name)
+		}
+	}},
+	{"of who mounts a version and who removes it one wins", func(w *world) {
+		for i := range 20 {
+			m := w.home.mounted(fmt.Sprint("data-", i))
+			n := w.home.newRun(m.mount)
+			var mounted, removed bool
+			w.together(2, func(k int) error {
+				if k == 0 {
+					_, err := w.s.CreateRun(w.ctx, n, nil)
+					mounted = err == nil
+					return unless(err, store.ErrNotFound)
+				}
+				if i%2 == 0 {
+					pruned, err := w.s.PruneVersions(w.ctx, store.Retention{Last: 1})
+					removed = pruned == 1
+					return err
+				}
+				err := w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID)
+				removed = err == nil
+				return unless(err, store.ErrInUse)
+			})
+			if mounted == removed {
+				w.Errorf("mounted: %v, removed: %v", mounted, removed)
+			}
+		}
+	}},
+}
+
+// mountable is a volume with an older version, and what mounts that.
+type mountable struct {
+	tree  store.Tree
+	old   store.TreeVersion
+	mount func(*store.NewRun)
+}
+
+func (o *tenant) mounted(name string) mountable {
+	o.w.Helper()
+	m := mountable{tree: o.tree(stint.Volumes, name)}
+	m.old = o.committed(o.commit(m.tree.ID, "old"))
+	o.committed(o.commit(m.tree.ID, "new"))
+	m.mount = mounts(name, m.old.ID)
+	return m
+}
+
+func mounts(name, version string) func(*store.NewRun) {
+	return func(n *store.NewRun) { n.Volumes = map[string]string{name: version} }
+}
+
+// mounting makes a volume of that name, which a run then mounts.
+func (o *tenant) mounting(name string) func(*store.NewRun) {
+	o.w.Helper()
+	return o.mounted(name).mount
+}
+
+// stays checks that nobody removes the version.
+func (o *tenant) stays(m mountable, what string) {
+	o.w.Helper()
+	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of what mounts "+what)
+	o.w.diff("removed of what mounts "+what, int64(0), o.prune(store.Retention{Last: 1}))
+	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
+}
+
+// unless is the error, but for the one that is expected.
+func unless(err, expected error) error {
+	if errors.Is(err, expected) {
+		return nil
+	}
+	return err
+}
