@@ -86,11 +86,7 @@ func wasting(w *world, kind string) {
 	s.Resources.Disk = bombDisk
 	w.beside(func() {
 		r := w.launch(s, "waste", kind, strconv.Itoa(excess))
-		soon := patience / 10
-		if w.suite.OwnKernel {
-			soon = patience // it takes longer to reach the limit
-		}
-		ctx, cancel := context.WithTimeout(w.Context(), soon)
+		ctx, cancel := context.WithTimeout(w.Context(), patience)
 		defer cancel()
 		e, err := r.Wait(ctx)
 		if err != nil {
