@@ -47,6 +47,13 @@ func TestLimitsAndAttach(t *testing.T) {
 	if diff := cmp.Diff(want, limitsOf(w.told("limits", s.ID))); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
+	shares := map[string]int64{}
+	for _, u := range w.told("limits", s.ID).Ulimits {
+		shares[u.Name] = u.Hard
+	}
+	if diff := cmp.Diff(map[string]int64{"sigpending": 1024, "msgqueue": 128 << 10}, shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
 	mounts := []sandbox.Mount{{Source: t.TempDir(), Target: "/data"}}
 	if err := b.Attach(t.Context(), s.Resources, mounts); !errors.Is(err, sandbox.ErrAttach) {
 		t.Errorf("attaching a mount: %v, want %v", err, sandbox.ErrAttach)
