@@ -232,6 +232,9 @@ func TestProbe(t *testing.T) {
 	if !r.Available || r.Driver != "namespace" || r.Rootless != (os.Geteuid() != 0) || len(r.Notes) == 0 {
 		t.Errorf("report %+v", r)
 	}
+	if told := strings.Contains(strings.Join(r.Notes, " "), "memfd_create"); told == r.Limits.Memory {
+		t.Errorf("the limit on memory holds: %v; what escapes it is told: %v", r.Limits.Memory, told)
+	}
 	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
