@@ -42,7 +42,9 @@ type Session struct {
 	empty chan struct{} // closed when only the warden lives
 	gone  chan struct{} // closed when nothing lives
 	done  chan struct{} // closed when the command ended and its output was delivered
-	work  sync.WaitGroup
+
+	running chan struct{} // closed when the command was started
+	work    sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	started bool       // Start was called
@@ -66,6 +68,8 @@ func New(conn *net.UnixConn, c Config) *Session {
 		empty: make(chan struct{}),
 		gone:  make(chan struct{}),
 		done:  make(chan struct{}),
+
+		running: make(chan struct{}),
 	}
 }
 

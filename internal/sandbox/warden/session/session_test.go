@@ -4,6 +4,8 @@ package session_test
 
 import (
 	"os"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +22,7 @@ func TestOutOfTurn(t *testing.T) {
 	for name, op := range map[string]warden.Op{"empty twice": warden.OpEmpty, "answers without questions": warden.OpStarted, "an unknown word": "hello"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, w := fake(t)
+			s, w := fake(t, nil)
 			buried := false
 			go s.Listen(func() { buried = true })
 			read, write, err := os.Pipe()
@@ -53,7 +55,7 @@ func TestOutOfTurn(t *testing.T) {
 // TestLife: what is due is heeded.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	s, w := fake(t)
+	s, w := fake(t, nil)
 	go s.Listen(func() {})
 	for _, op := range []warden.Op{warden.OpReady, warden.OpStarted, warden.OpExit, warden.OpEmpty} {
 		if err := w.Say(warden.Message{Op: op}); err != nil {
@@ -72,8 +74,40 @@ func TestLife(t *testing.T) {
 	<-s.Gone()
 }
 
+// TestWatchFollowsTheStart: what is watched may end the command, but not before
+// the caller knows that there is one.
+func TestWatchFollowsTheStart(t *testing.T) {
+	t.Parallel()
+	var told atomic.Bool
+	watched := make(chan bool, 1)
+	s, w := fake(t, func() { watched <- told.Load() })
+	go s.Listen(func() {})
+	started := make(chan error, 1)
+	go func() { started <- s.Start(t.Context(), sandbox.Command{Argv: []string{"x"}}) }()
+	if m, _, err := w.Hear(); err != nil || m.Op != warden.OpStart {
+		t.Fatalf("it hears %q: %v", m.Op, err)
+	}
+	for range 1000 {
+		runtime.Gosched() // who does not wait gets his turn
+	}
+	told.Store(true)
+	if err := w.Say(warden.Message{Op: warden.OpStarted}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
+		t.Error(err)
+	}
+	if !<-watched {
+		t.Error("it is watched before it has started")
+	}
+	if err := unix.Shutdown(w.Control, unix.SHUT_RDWR); err != nil {
+		t.Error(err)
+	}
+	<-s.Gone()
+}
+
 // fake is a session, and its other end for a test to speak from.
-func fake(t *testing.T) (*session.Session, *warden.Warden) {
+func fake(t *testing.T, watch func()) (*session.Session, *warden.Warden) {
 	t.Helper()
 	conn, theirs, err := session.Pair()
 	if err != nil {
@@ -85,5 +119,6 @@ func fake(t *testing.T) (*session.Session, *warden.Warden) {
 	}
 	theirs.Close()
 	t.Cleanup(func() { unix.Close(fd) })
-	return session.New(conn, session.Config{Owner: -1, Judge: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }}), &warden.Warden{Control: fd}
+	judge := func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }
+	return session.New(conn, session.Config{Owner: -1, Judge: judge, Watch: watch}), &warden.Warden{Control: fd}
 }
