@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -127,11 +128,8 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		return nil, fmt.Errorf("sweep sandboxes: %w", err)
 	}
 	work := filepath.Join(c.Dir, "work")
-	if err := cache.Remove(work); err != nil {
+	if err := c.clearWork(work); err != nil {
 		return nil, fmt.Errorf("clear work folder: %w", err)
-	}
-	if err := os.MkdirAll(work, 0o700); err != nil {
-		return nil, fmt.Errorf("make work folder: %w", err)
 	}
 	started := new(forks)
 	written := checkouts{c.Library, started}
@@ -145,6 +143,22 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 		Size: c.Parked, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,
 	})
 	return e, nil
+}
+
+// clearWork makes an empty work folder. What an earlier life left in it is put
+// aside and removed; where it cannot be, runs need not wait for somebody who can.
+func (c *Config) clearWork(work string) error {
+	aside := filepath.Join(c.Dir, "aside")
+	if err := os.MkdirAll(aside, 0o700); err != nil {
+		return err
+	}
+	if err := os.Rename(work, filepath.Join(aside, c.IDs.New(stint.PrefixSandbox))); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := cache.Remove(aside); err != nil {
+		c.Logger.Warn("folders of earlier runs could not be removed; remove them by hand", "folder", aside, "error", err)
+	}
+	return os.Mkdir(work, 0o700)
 }
 
 // Run works runs until ctx ends, then lets running ones go on for the drain

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // What lies beside a tree's folder, by the end of its name.
@@ -145,20 +147,5 @@ func diskUse(dir string) (total int64, err error) {
 	return total, err
 }
 
-// Remove removes a folder that an agent may have filled: folders without
-// the owner's permissions are given them first. It follows no link.
-func Remove(dir string) error {
-	if err := os.RemoveAll(dir); err == nil {
-		return nil
-	}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil && !errors.Is(err, fs.ErrPermission) {
-			return err
-		}
-		if d.IsDir() {
-			return os.Chmod(p, 0o700) //nolint:gosec // a folder that is about to be removed
-		}
-		return nil
-	})
-	return errors.Join(err, os.RemoveAll(dir))
-}
+// Remove removes a folder that an agent may have filled.
+func Remove(dir string) error { return sandbox.Remove(dir) }

@@ -4,6 +4,7 @@
 package diskmeter
 
 import (
+	"cmp"
 	"os"
 	"runtime"
 	"strconv"
@@ -22,10 +23,26 @@ type Meter struct {
 	// the first Read.
 	Proc string
 
-	mu    sync.Mutex // guards what follows; held while looking
-	next  time.Time  // not before
+	now   func() time.Time     // nil is time.Now
+	spent func() time.Duration // nil is threadTime
+	most  int                  // entries of a look; 0 is tooMany
+
+	turn sync.Mutex // held by the one who looks
+	mu   sync.Mutex // guards what follows
+
+	next  time.Time // not before
 	bytes int64
 	more  []uint64 // devices of overlays
+}
+
+// Look is what to measure, and how far.
+type Look struct {
+	Dirs     []string
+	Limit    int64         // what is more need not be told exactly; 0 wants all
+	Interval time.Duration // least time since the last look
+	Now      bool          // look at once, although none is due
+	// Stop, once closed, gives a look up; the one before it counts. Nil never is.
+	Stop <-chan struct{}
 }
 
 // Count adds a device, that of an overlay whose upper folder is measured: its
@@ -36,26 +53,59 @@ func (m *Meter) Count(device uint64) {
 	m.more = append(m.more, device)
 }
 
-// costly times the duration of a look lies between two.
-const costly = 20
+// Between two looks lies costly times what one took, as the agent decides how
+// much there is to look at, but no more than longest.
+const (
+	costly  = 20
+	longest = 10 * time.Second
+)
 
 // Read gives the bytes of the folders as of the last look, and looks again when
-// that is due, interval or more after the last, or at once when now is true.
-func (m *Meter) Read(dirs []string, interval time.Duration, now bool) int64 {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !now && time.Now().Before(m.next) {
-		return m.bytes
+// that is due. While another looks it does not wait, unless it is to look now.
+func (m *Meter) Read(l Look) int64 {
+	if l.Now {
+		m.turn.Lock()
+	} else if !m.turn.TryLock() {
+		return m.last()
+	}
+	defer m.turn.Unlock()
+	if !l.Now && m.wait() > 0 {
+		return m.last()
 	}
 	// The processor's time, not the clock's: a busy machine is no reason to look
 	// more seldom.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	before := threadTime()
-	m.bytes = folders(dirs, m.Proc, m.more...)
-	took := threadTime() - before
-	m.next = time.Now().Add(max(interval, costly*took))
+	before := m.used()
+	w := m.walk(l)
+	took := m.used() - before
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !w.stopped {
+		m.bytes = w.bytes
+	}
+	m.next = m.clock().Add(max(l.Interval, min(costly*took, longest)))
 	return m.bytes
+}
+
+func (m *Meter) last() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
+
+func (m *Meter) clock() time.Time {
+	if m.now != nil {
+		return m.now()
+	}
+	return time.Now()
+}
+
+func (m *Meter) used() time.Duration {
+	if m.spent != nil {
+		return m.spent()
+	}
+	return threadTime()
 }
 
 // threadTime is what the calling thread has used of a processor.
@@ -68,32 +118,46 @@ func threadTime() time.Duration {
 }
 
 // Wait is how long until the next look is due.
-func (m *Meter) Wait(least time.Duration) time.Duration {
+func (m *Meter) Wait(least time.Duration) time.Duration { return max(least, m.wait()) }
+
+func (m *Meter) wait() time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return max(least, time.Until(m.next))
+	return m.next.Sub(m.clock())
 }
 
-// tooDeep is a nesting that no honest tree has; what hides below it counts as
+// What no honest tree and no honest process has: a nesting that is so deep, and
+// so many entries, or descriptors and mappings. What hides behind them counts as
 // endless.
 const (
 	tooDeep = 256
+	tooMany = 2 << 20
 	endless = int64(1) << 60
 )
 
 // least is what each file and folder counts: a file system has only so many,
-// and an empty one takes one of them.
-const least = 4096
+// and an empty one takes one of them. A further name of a file counts as much as
+// the longest takes of its folder.
+const (
+	least = 4096
+	named = 264
+)
 
-// folders adds up the blocks of all files below the folders, and of deleted
-// ones that processes still hold. The agent may change them meanwhile, so links
-// are never followed, and files that vanish are no error.
-func folders(dirs []string, proc string, devices ...uint64) int64 {
-	w := walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}}
-	for _, device := range devices {
+// walk adds up the blocks of all files below the folders, and of deleted ones
+// that processes still hold. The agent may change them meanwhile, so links are
+// never followed, and files that vanish are no error.
+func (m *Meter) walk(l Look) *walk {
+	w := &walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}, limit: endless - 1, most: cmp.Or(m.most, tooMany), stop: l.Stop}
+	w.left = w.most
+	if l.Limit > 0 {
+		w.limit = l.Limit
+	}
+	m.mu.Lock()
+	for _, device := range m.more {
 		w.devices[device] = true
 	}
-	for _, dir := range dirs {
+	m.mu.Unlock()
+	for _, dir := range l.Dirs {
 		fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue
@@ -104,33 +168,60 @@ func folders(dirs []string, proc string, devices ...uint64) int64 {
 		}
 		w.add(fd, 0)
 	}
-	if proc != "" {
-		w.held(proc)
+	if m.Proc != "" {
+		w.held(m.Proc)
 	}
-	return w.bytes
+	return w
 }
 
 type walk struct {
 	bytes   int64
+	limit   int64              // beyond which nothing more need be known
+	most    int                // looks, at the folders and again at the processes
+	left    int                // of them
 	seen    map[[2]uint64]bool // files with several names, and deleted ones
 	devices map[uint64]bool    // of the folders
+	stop    <-chan struct{}
+	stopped bool
+}
+
+// done tells whether the walk is over: what is known suffices, or nobody asks
+// any more.
+func (w *walk) done() bool {
+	select {
+	case <-w.stop:
+		w.stopped = true
+	default:
+	}
+	return w.stopped || w.bytes > w.limit
+}
+
+// look charges one look.
+func (w *walk) look() {
+	if w.left--; w.left < 0 {
+		w.bytes = endless
+	}
 }
 
 func (w *walk) add(fd, depth int) {
 	dir := os.NewFile(uintptr(fd), ".")
 	defer dir.Close()
-	for {
+	for !w.done() {
 		names, err := dir.Readdirnames(256)
 		for _, name := range names {
+			if w.bytes > w.limit {
+				return
+			}
 			w.entry(fd, name, depth)
 		}
-		if err != nil || w.bytes >= endless {
+		if err != nil {
 			return
 		}
 	}
 }
 
 func (w *walk) entry(dir int, name string, depth int) {
+	w.look()
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return
@@ -139,6 +230,7 @@ func (w *walk) entry(dir int, name string, depth int) {
 	if st.Nlink > 1 && !isDir {
 		key := [2]uint64{uint64(st.Dev), st.Ino}
 		if w.seen[key] {
+			w.bytes += named
 			return
 		}
 		w.seen[key] = true

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -123,5 +125,149 @@ func TestDeleted(t *testing.T) {
 	}
 	if err := unix.Munmap(m); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// files makes many empty files in a new folder.
+func files(t *testing.T, n int) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range n {
+		if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestEnough: who is over the limit is looked at no further.
+func TestEnough(t *testing.T) {
+	t.Parallel()
+	dir := files(t, 400)
+	for limit, want := range map[int64]int{0: 400, 100 * 4096: 101, 1 << 30: 400} {
+		if got := diskmeter.Looks(diskmeter.Look{Dirs: []string{dir, files(t, 1)}, Limit: limit}, ""); got != want && got != want+1 {
+			t.Errorf("within %d bytes: %d looks, want %d", limit, got, want)
+		}
+	}
+}
+
+// TestFurtherNames: they take room in folders, if not much.
+func TestFurtherNames(t *testing.T) {
+	t.Parallel()
+	dir := files(t, 1)
+	for i := range 1000 {
+		if err := os.Link(filepath.Join(dir, "0"), filepath.Join(dir, "link"+strconv.Itoa(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := diskmeter.Folders([]string{dir}, ""); got < 1000*256 || got > 1000*512 {
+		t.Errorf("1000 further names count %d bytes", got)
+	}
+}
+
+func TestTooMany(t *testing.T) {
+	t.Parallel()
+	l := diskmeter.Look{Dirs: []string{files(t, 20)}}
+	if got := diskmeter.Bounded(20, l, ""); got >= diskmeter.Endless {
+		t.Errorf("20 of 20 entries count %d bytes", got)
+	}
+	if got := diskmeter.Bounded(19, l, ""); got < diskmeter.Endless {
+		t.Errorf("20 of 19 entries count %d bytes", got)
+	}
+	few, many := files(t, 25), files(t, 30)
+	if got := diskmeter.Bounded(30, l, process(t, few, few)); got >= diskmeter.Endless {
+		t.Errorf("25 descriptors of 30 count %d bytes", got)
+	}
+	if got := diskmeter.Bounded(30, l, process(t, many)); got < diskmeter.Endless {
+		t.Errorf("30 descriptors and a table of 30 count %d bytes", got)
+	}
+}
+
+// process is a proc with one process, without mappings, whose threads have these
+// descriptors.
+func process(t *testing.T, threads ...string) string {
+	t.Helper()
+	proc := t.TempDir()
+	for i, fds := range threads {
+		dir := filepath.Join(proc, "7", "task", strconv.Itoa(7+i))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(fds, filepath.Join(dir, "fd")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return proc
+}
+
+// TestThreads: their descriptors are the same, so one is asked; not one that has
+// ended.
+func TestThreads(t *testing.T) {
+	t.Parallel()
+	table, none := files(t, 50), t.TempDir()
+	threads := []string{none}
+	for range 100 {
+		threads = append(threads, table)
+	}
+	if got := diskmeter.Looks(diskmeter.Look{}, process(t, threads...)); got < 51 || got > 52+len(threads) {
+		t.Errorf("a hundred threads and 50 descriptors: %d looks", got)
+	}
+}
+
+// TestPause: how long a look took tells when the next is due, up to a limit.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	now, used := time.Now(), time.Duration(0)
+	for _, c := range []struct{ took, interval, want time.Duration }{
+		{0, time.Second, time.Second},
+		{100 * time.Millisecond, time.Second, 2 * time.Second},
+		{time.Hour, time.Second, diskmeter.Longest},
+		{time.Hour, time.Minute, time.Minute},
+	} {
+		m := diskmeter.Clocked(func() time.Time { return now }, func() time.Duration { used += c.took; return used })
+		m.Read(diskmeter.Look{Interval: c.interval})
+		if got := m.Wait(0); got != c.want {
+			t.Errorf("after a look of %v: %v, want %v", c.took, got, c.want)
+		}
+	}
+}
+
+// TestGivenUp: a look that nobody waits for any more ends, and does not count.
+func TestGivenUp(t *testing.T) {
+	t.Parallel()
+	m, stop := diskmeter.Meter{}, make(chan struct{})
+	l := diskmeter.Look{Dirs: []string{files(t, 10)}, Now: true, Stop: stop}
+	want := m.Read(l)
+	close(stop)
+	l.Dirs = []string{files(t, 20)}
+	if got := m.Read(l); got != want || want < 10*4096 {
+		t.Errorf("a look that was given up gives %d, the one before %d", got, want)
+	}
+}
+
+// TestNobodyWaits: while one looks, others get what is known.
+func TestNobodyWaits(t *testing.T) {
+	t.Parallel()
+	looking, done := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	m := diskmeter.Clocked(time.Now, func() time.Duration {
+		once.Do(func() {
+			close(looking)
+			<-done
+		})
+		return 0
+	})
+	l := diskmeter.Look{Dirs: []string{files(t, 1)}}
+	var first sync.WaitGroup
+	first.Go(func() { m.Read(l) })
+	<-looking
+	if got := m.Read(l); got != 0 {
+		t.Errorf("%d bytes before the first look is over", got)
+	}
+	close(done)
+	first.Wait()
+	l.Interval = time.Hour
+	if got := m.Read(l); got < 4096 {
+		t.Errorf("%d bytes after it", got)
 	}
 }

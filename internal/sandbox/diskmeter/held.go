@@ -3,6 +3,7 @@
 package diskmeter
 
 import (
+	"bufio"
 	"bytes"
 	"os"
 	"path/filepath"
@@ -15,13 +16,14 @@ import (
 // devices of the folders: they take room until they are let go. Whatever cannot
 // be looked at is of a process that has ended, or not ours to see.
 func (w *walk) held(proc string) {
+	w.left = w.most
 	for _, process := range numbers(proc) {
 		base := filepath.Join(proc, process)
-		// Threads may have descriptors of their own.
-		for _, thread := range numbers(filepath.Join(base, "task")) {
-			w.descriptors(filepath.Join(base, "task", thread, "fd"))
-		}
+		w.descriptors(base)
 		w.mappings(base)
+		if w.done() {
+			return
+		}
 	}
 }
 
@@ -45,32 +47,50 @@ func numbers(dir string) []string {
 	return kept
 }
 
-func (w *walk) descriptors(dir string) {
-	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return
-	}
-	d := os.NewFile(uintptr(fd), "fd")
-	defer d.Close()
-	for {
-		names, err := d.Readdirnames(256)
-		for _, name := range names {
-			w.deleted(fd, name)
-		}
-		if err != nil {
+// descriptors looks at the table of the first thread that has one: the first of
+// all may have ended. All share it, as the filter of calls refuses threads with
+// tables of their own.
+func (w *walk) descriptors(base string) {
+	for _, thread := range numbers(filepath.Join(base, "task")) {
+		w.look()
+		if w.table(filepath.Join(base, "task", thread, "fd")) || w.done() {
 			return
 		}
 	}
 }
 
+// table tells whether there is any descriptor in it.
+func (w *walk) table(dir string) (some bool) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	d := os.NewFile(uintptr(fd), "fd")
+	defer d.Close()
+	for !w.done() {
+		names, err := d.Readdirnames(256)
+		for _, name := range names {
+			some = true
+			w.deleted(fd, name)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return some
+}
+
 // mappings looks at those alone that the kernel calls deleted. Only root may.
 func (w *walk) mappings(base string) {
-	maps, err := os.ReadFile(filepath.Join(base, "maps"))
+	maps, err := os.Open(filepath.Join(base, "maps"))
 	if err != nil {
 		return
 	}
-	for line := range bytes.Lines(maps) {
-		if !bytes.HasSuffix(line, []byte(" (deleted)\n")) {
+	defer maps.Close()
+	for lines := bufio.NewScanner(maps); !w.done() && lines.Scan(); {
+		w.look()
+		line := lines.Bytes()
+		if !bytes.HasSuffix(line, []byte(" (deleted)")) {
 			continue
 		}
 		span, _, _ := bytes.Cut(line, []byte(" "))
@@ -86,6 +106,7 @@ func (w *walk) mappings(base string) {
 
 // deleted adds a file without a name.
 func (w *walk) deleted(dir int, name string) {
+	w.look()
 	var st unix.Stat_t
 	if err := unix.Fstatat(dir, name, &st, 0); err != nil {
 		return

@@ -47,6 +47,11 @@ func (d *Driver) containerOptions(s sandbox.Spec, image string, mounts []mount.M
 		ShmSize:       d.memory / 2,
 		Resources:     resources(s.Resources),
 	}
+	// The kernel counts these for the agents' user, who is one for all containers.
+	host.Ulimits = []*container.Ulimit{
+		{Name: "sigpending", Soft: 1024, Hard: 1024},
+		{Name: "msgqueue", Soft: 128 << 10, Hard: 128 << 10}, // a queue of the usual size has 80 KiB
+	}
 	if s.Resources.Memory > 0 {
 		host.ShmSize = s.Resources.Memory / 2
 	}

@@ -47,6 +47,13 @@ func TestLimitsAndAttach(t *testing.T) {
 	if diff := cmp.Diff(want, limitsOf(w.told("limits", s.ID))); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
+	shares := map[string]int64{}
+	for _, u := range w.told("limits", s.ID).Ulimits {
+		shares[u.Name] = u.Hard
+	}
+	if diff := cmp.Diff(map[string]int64{"sigpending": 1024, "msgqueue": 128 << 10}, shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
 	mounts := []sandbox.Mount{{Source: t.TempDir(), Target: "/data"}}
 	if err := b.Attach(t.Context(), s.Resources, mounts); !errors.Is(err, sandbox.ErrAttach) {
 		t.Errorf("attaching a mount: %v, want %v", err, sandbox.ErrAttach)
@@ -106,6 +113,59 @@ func (w *world) holdings() map[string]int {
 	})
 	w.must(err)
 	return map[string]int{"mounts": strings.Count(string(mounts), w.config.StateDir), "boxes": len(boxes), "containers": len(list.Items)}
+}
+
+// TestHugeEtc: what would not fit into memory is not read.
+func TestHugeEtc(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	s := w.spec()
+	s.Image = t.TempDir()
+	huge := filepath.Join(s.Image, "etc", "huge")
+	w.must(os.Mkdir(filepath.Dir(huge), 0o755))
+	w.must(os.WriteFile(huge, nil, 0o644))
+	w.must(os.Truncate(huge, 1<<43))
+	if _, err := w.driver.Prepare(t.Context(), s); err == nil || !strings.Contains(err.Error(), "holds more than 64 MB") {
+		t.Errorf("an /etc of 8 TB: %v", err)
+	}
+}
+
+// TestSweepRemovesRoots: the daemon keeps no root of an image that nobody uses.
+func TestSweepRemovesRoots(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil)
+	roots := func() (names []string) {
+		t.Helper()
+		list, err := w.api().ImageList(t.Context(), client.ImageListOptions{})
+		w.must(err)
+		for _, i := range list.Items {
+			if i.Labels["dev.stint.instance"] == "roots" {
+				names = append(names, i.RepoTags...)
+			}
+		}
+		return names
+	}
+	w.config.Instance = "roots"
+	earlier, err := docker.New(w.config)
+	w.must(err)
+	s := w.spec()
+	s.Image = t.TempDir()
+	w.must(os.MkdirAll(filepath.Join(s.Image, "etc", "only-here"), 0o755))
+	b, err := earlier.Prepare(t.Context(), s)
+	w.must(err)
+	w.must(earlier.Sweep(t.Context()))
+	if got := roots(); len(got) != 2 {
+		t.Errorf("in use are %d roots, want the host's and the image's", len(got))
+	}
+	w.close(b)
+	w.must(earlier.Close())
+	later, err := docker.New(w.config)
+	w.must(err)
+	w.must(later.Sweep(t.Context()))
+	if got := roots(); len(got) != 1 {
+		t.Errorf("after the sweep there are %d roots, want the host's", len(got))
+	}
+	w.must(later.Close())
 }
 
 // TestSweepKeepsFiles: whatever state a crash left, a file is never removed.

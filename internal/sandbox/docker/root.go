@@ -8,6 +8,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -59,7 +60,8 @@ func (d *Driver) root(ctx context.Context, image string) (root, error) {
 	if err != nil {
 		return root{}, fmt.Errorf("making the container's root: %w", err)
 	}
-	sum := sha256.Sum256(paper)
+	// Of this server alone, which may remove it.
+	sum := sha256.Sum256(append([]byte(d.c.Instance+"\n"), paper...))
 	r := root{image: "stint/root:" + hex.EncodeToString(sum[:16]), system: system, binds: s.binds}
 	if err := d.importRoot(ctx, r.image, paper); err != nil {
 		return root{}, err
@@ -85,7 +87,9 @@ func (d *Driver) importRoot(ctx context.Context, image string, paper []byte) err
 	if !cerrdefs.IsNotFound(err) {
 		return fmt.Errorf("asking for the container's root: %w", err)
 	}
-	answer, err := d.client.ImageImport(ctx, client.ImageImportSource{Source: bytes.NewReader(paper), SourceName: "-"}, image, client.ImageImportOptions{})
+	answer, err := d.client.ImageImport(ctx, client.ImageImportSource{Source: bytes.NewReader(paper), SourceName: "-"}, image, client.ImageImportOptions{
+		Changes: []string{"LABEL " + instanceLabel + "=" + d.c.Instance},
+	})
 	if err != nil {
 		return fmt.Errorf("importing the container's root: %w", err)
 	}
@@ -98,6 +102,34 @@ func (d *Driver) importRoot(ctx context.Context, image string, paper []byte) err
 		return fmt.Errorf("importing the container's root: %w", err)
 	}
 	return nil
+}
+
+// sweepRoots removes the images of roots that this process has not used, unless
+// a container still does.
+func (d *Driver) sweepRoots(ctx context.Context) error {
+	d.roots.mu.Lock()
+	defer d.roots.mu.Unlock()
+	used := map[string]bool{}
+	for _, r := range d.roots.made {
+		used[r.image] = true
+	}
+	list, err := d.client.ImageList(ctx, client.ImageListOptions{Filters: client.Filters{}.Add("label", instanceLabel+"="+d.c.Instance)})
+	if err != nil {
+		return fmt.Errorf("listing containers' roots: %w", err)
+	}
+	var errs []error
+	for _, image := range list.Items {
+		for _, name := range image.RepoTags {
+			if used[name] {
+				continue
+			}
+			_, err := d.client.ImageRemove(ctx, name, client.ImageRemoveOptions{})
+			if err != nil && !cerrdefs.IsNotFound(err) && !cerrdefs.IsConflict(err) {
+				errs = append(errs, fmt.Errorf("removing a container's root: %w", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // skeleton collects the entries of a root.
@@ -227,7 +259,12 @@ func (s *skeleton) copy(from, to string) error {
 }
 
 func (s *skeleton) copyFile(path, name string, mode fs.FileMode) error {
-	b, err := os.ReadFile(path)
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxEtc-s.size+1))
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Sweep removes the containers of an earlier process with the same instance,
-// and what it left in the state folder. Their wardens end when that process
+// their roots, and what it left in the state folder. Their wardens end when that process
 // does; this removes them if they should not have.
 func (d *Driver) Sweep(ctx context.Context) error {
 	list, err := d.client.ContainerList(ctx, client.ContainerListOptions{
@@ -31,6 +31,7 @@ func (d *Driver) Sweep(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("sweeping: %w", err) // their mounts may still be in use
 	}
+	errs = append(errs, d.sweepRoots(ctx))
 	entries, err := os.ReadDir(filepath.Join(d.dir, boxesDir))
 	if err != nil {
 		return fmt.Errorf("sweeping: %w", err)

@@ -16,19 +16,14 @@ import (
 // Usage reads the group's counters. Disk is as of the last look, at most a few
 // seconds ago.
 func (b *box) Usage(context.Context) (sandbox.Usage, error) {
-	b.closing.Lock()
-	defer b.closing.Unlock()
-	if b.closed {
-		return sandbox.Usage{}, errors.New("docker: Usage after Close")
-	}
-	s, err := b.observe()
+	s, err := b.living()
 	if err != nil {
-		return sandbox.Usage{}, fmt.Errorf("reading usage: %w", err)
+		return sandbox.Usage{}, err
 	}
 	r := b.resources()
 	u := sandbox.Usage{
 		CPU: s.CPU, Memory: s.Memory, MemoryPeak: s.MemoryPeak, MemoryLimit: r.Memory,
-		Disk: b.disk.Read(b.writable, b.driver.c.DiskInterval, b.final()), DiskLimit: r.Disk,
+		Disk: b.measure(b.final()), DiskLimit: r.Disk,
 		Pids: s.Pids, OOMKills: s.OOMKills,
 	}
 	if u.MemoryLimit == 0 {
@@ -38,6 +33,30 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
 	}
 	return u, nil
+}
+
+// living samples a sandbox that is not closed.
+func (b *box) living() (cgroup.Usage, error) {
+	b.closing.Lock()
+	defer b.closing.Unlock()
+	if b.closed {
+		return cgroup.Usage{}, errors.New("docker: Usage after Close")
+	}
+	u, err := b.observe()
+	if err != nil {
+		return u, fmt.Errorf("reading usage: %w", err)
+	}
+	return u, nil
+}
+
+// measure looks at the folders if that is due, or for the last time. It holds up
+// nobody: the agent decides how much there is to look at.
+func (b *box) measure(final bool) int64 {
+	l := diskmeter.Look{Dirs: b.writable, Limit: b.resources().Disk, Interval: b.driver.c.DiskInterval, Now: final, Stop: b.session.Gone()}
+	if final {
+		l.Stop = nil
+	}
+	return b.disk.Read(l)
 }
 
 // observe takes a sample. After the end the daemon removes the group; then the
@@ -99,7 +118,7 @@ func (b *box) watch() {
 			return
 		case <-timer.C:
 		}
-		if b.disk.Read(b.writable, b.driver.c.DiskInterval, false) > limit {
+		if b.measure(false) > limit {
 			b.mu.Lock()
 			b.full = true
 			b.mu.Unlock()

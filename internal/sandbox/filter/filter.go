@@ -53,19 +53,17 @@ type argumentBits struct{ argument, bits uint32 }
 // raised are the bits that give a program its owner's or group's rights.
 const raised = unix.S_ISUID | unix.S_ISGID
 
-// masked refuse new namespaces, marks that tell an overlay that a file is gone,
-// the limits of other processes, of which the
-// sandbox's first may be one of the same user, and the setuid and setgid bits on files: with
-// ID-mapped mounts they belong to the server's user and group outside. Folders
-// inherit a group's bit all the same, from folders that came with it.
+// masked refuse marks that tell an overlay that a file is gone, and the setuid
+// and setgid bits on files: with ID-mapped mounts they belong to the server's
+// user and group outside. Folders inherit a group's bit all the same, from
+// folders that came with it.
 var masked = []masks{
-	{unix.SYS_CLONE, []argumentBits{{0, namespaceFlags}}},
+	{unix.SYS_CLOSE_RANGE, []argumentBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // as cloning
 	{unix.SYS_FCHMOD, []argumentBits{{1, raised}}},
 	{unix.SYS_FCHMODAT, []argumentBits{{2, raised}}},
 	{unix.SYS_FCHMODAT2, []argumentBits{{2, raised}}},
 	{unix.SYS_MKDIRAT, []argumentBits{{2, raised}}},
 	{unix.SYS_OPENAT, []argumentBits{{2, creating}, {3, raised}}},
-	{unix.SYS_PRLIMIT64, []argumentBits{{0, anyBit}}}, // another process's limits; 0 is one's own
 	{unix.SYS_RENAMEAT2, []argumentBits{{4, unix.RENAME_WHITEOUT}}},
 }
 
@@ -102,8 +100,10 @@ func New() ([]unix.SockFilter, error) {
 	for _, m := range slices.Concat(masked, oldMasked) {
 		program = append(program, m.instructions()...)
 	}
+	program = append(program, cloning()...)
+	program = append(program, limits()...)
 	program = append(program, otherFamilies()...)
-	program = append(program, bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
+	program = append(program, allow)
 	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return nil, fmt.Errorf("system call filter: %w", err)
@@ -119,26 +119,76 @@ func refuse(errno unix.Errno) bpf.Instruction {
 	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
 }
 
-// instructions expect the call's number in the register, and leave it there
-// unless it is this call's: then they settle the matter.
 func (m masks) instructions() []bpf.Instruction {
 	var body []bpf.Instruction
 	for i, a := range m.bits {
 		after := 2*(len(m.bits)-i-1) + 1 // to the allowing end
 		body = append(body,
-			bpf.LoadAbsolute{Off: argumentsOffset + 8*a.argument, Size: 4},
+			argument(a.argument),
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: a.bits, SkipFalse: uint8(after)})
 	}
-	body = append(body, refuse(unix.EPERM), bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW})
-	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: m.call, SkipTrue: uint8(len(body))}}, body...)
+	body = append(body, refuse(unix.EPERM), allow)
+	return only(m.call, body...)
+}
+
+var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+
+// only settles the matter of one call. It expects the call's number in the
+// register, and leaves it there for others.
+func only(call uint32, body ...bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: uint8(len(body))}}, body...)
+}
+
+func argument(n uint32) bpf.Instruction { return bpf.LoadAbsolute{Off: argumentsOffset + 8*n, Size: 4} }
+
+// cloning refuses new namespaces, and threads with descriptors of their own,
+// which no program makes: what one of thousands of threads holds would be found
+// by looking at each.
+func cloning() []bpf.Instruction {
+	return only(unix.SYS_CLONE,
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.CLONE_THREAD, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.CLONE_FILES, SkipTrue: 1},
+		allow,
+		refuse(unix.EPERM),
+	)
+}
+
+// limits refuse the limits of other processes, of which the sandbox's first may
+// be one of the same user; 0 is one's own. That of core dumps stays what it is:
+// where dumps go to a program of the host's, 0 would not keep them from it. Who
+// sets it wants no dumps and gives up on an error, so it is told that all is
+// well.
+func limits() []bpf.Instruction {
+	well := refuse(0)
+	own := only(unix.SYS_PRLIMIT64,
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 7},
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 4},
+		argument(2), // a new limit
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 4},
+		bpf.LoadAbsolute{Off: argumentsOffset + 8*2 + 4, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 2},
+		allow,
+		refuse(unix.EPERM),
+		well,
+	)
+	return append(own, only(unix.SYS_SETRLIMIT,
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 1},
+		well,
+		allow,
+	)...)
 }
 
 // otherFamilies come last: a call that is not socket falls through to the end.
 func otherFamilies() []bpf.Instruction {
-	body := []bpf.Instruction{bpf.LoadAbsolute{Off: argumentsOffset, Size: 4}}
+	body := []bpf.Instruction{argument(0)}
 	for i, f := range families {
 		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: f, SkipTrue: uint8(len(families) - i)})
 	}
 	body = append(body, refuse(unix.EAFNOSUPPORT))
-	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SYS_SOCKET, SkipTrue: uint8(len(body))}}, body...)
+	return only(unix.SYS_SOCKET, body...)
 }

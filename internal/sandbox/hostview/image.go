@@ -5,6 +5,7 @@ package hostview
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -27,6 +28,8 @@ var ours = []string{
 // becomes a mount.
 const manyEntries = 4096
 
+var errManyEntries = &fixed.Error{Message: fmt.Sprintf("The image has more than %d entries in its uppermost folders.", manyEntries)}
+
 // Image lists what of an unpacked image a sandbox shows, each with its Source,
 // a path below the image, and the files of /etc that it adds.
 // The image may be anybody's work, and is the server's own folder: nothing in
@@ -44,11 +47,13 @@ func Image(dir string) ([]Entry, []File, error) {
 	}
 	var list []Entry
 	for _, dir := range opened {
-		if list, err = appendFolder(list, root, dir, skip); err != nil {
+		if list, err = appendFolder(list, root, dir, skip); errors.Is(err, errManyEntries) {
+			return nil, nil, err
+		} else if err != nil {
 			return nil, nil, fmt.Errorf("looking into the image: %w", err)
 		}
 		if len(list) > manyEntries {
-			return nil, nil, &fixed.Error{Message: fmt.Sprintf("The image has more than %d entries in its uppermost folders.", manyEntries)}
+			return nil, nil, errManyEntries
 		}
 	}
 	return list, etc, nil
@@ -74,7 +79,7 @@ func appendFolder(list []Entry, root *os.Root, dir string, skip []string) ([]Ent
 	if !realFolder(root, name) {
 		return list, nil
 	}
-	entries, err := fs.ReadDir(root.FS(), name)
+	entries, err := readFolder(root, name)
 	if err != nil {
 		return list, err
 	}
@@ -95,6 +100,29 @@ func appendFolder(list []Entry, root *os.Root, dir string, skip []string) ([]Ent
 		list = append(list, entry)
 	}
 	return list, nil
+}
+
+// readFolder gives the entries of a folder by name. It stops reading where there
+// are too many, whatever they are.
+func readFolder(root *os.Root, name string) ([]fs.DirEntry, error) {
+	d, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var all []fs.DirEntry
+	for len(all) <= manyEntries {
+		some, err := d.ReadDir(256)
+		all = append(all, some...)
+		if errors.Is(err, io.EOF) {
+			slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errManyEntries
 }
 
 // realFolder tells whether a path is a folder, with no link on the way.

@@ -14,7 +14,7 @@ const watchEvery = 250 * time.Millisecond
 // watch kills the sandbox when it is over a limit that no kernel enforces for
 // us, until the command has ended.
 func (b *box) watch() {
-	r, writable := b.now()
+	r, _ := b.now()
 	memory := r.Memory > 0 && !b.driver.groups.Enforced().Memory
 	if r.Disk <= 0 && !memory {
 		return
@@ -34,7 +34,7 @@ func (b *box) watch() {
 			return
 		case <-timer.C:
 		}
-		if r.Disk > 0 && b.disk.Read(writable, b.driver.interval, false) > r.Disk {
+		if r.Disk > 0 && b.measure(false) > r.Disk {
 			b.end(&b.full)
 			return
 		}

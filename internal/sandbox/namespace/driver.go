@@ -204,6 +204,12 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 			r.Notes = append(r.Notes, fmt.Sprintf("The limit on %s is not enforced by the kernel here.", name))
 		}
 	}
+	if d.inner == nil && !can.Memory {
+		r.Notes = append(r.Notes, memoryNote)
+	}
+	if note := hostDumps(); note != "" {
+		r.Notes = append(r.Notes, note)
+	}
 	if d.inner == nil {
 		r.Notes = append(r.Notes, landlockNote(inside.LandlockVersion()))
 	}

@@ -5,6 +5,7 @@ package namespace_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -94,6 +95,45 @@ func TestAttachedLimits(t *testing.T) {
 			t.Errorf("%s: limits (-want +got):\n%s", name, diff)
 		}
 		w.close(b)
+	}
+}
+
+// TestShares looks at what a sandbox may take of what the kernel grants all of a
+// user's together, or of a host's.
+func TestShares(t *testing.T) {
+	w := newWorld(t)
+	b := w.prepare(w.spec())
+	defer w.close(b)
+	var out strings.Builder
+	script := `grep -o 'devpts.*' /proc/mounts; sed -nE 's/^Max (pending signals|msgqueue size) +([0-9]+) +([0-9]+).*/\1 \2 \3/p' /proc/self/limits; cat /proc/sys/user/max_inotify_*`
+	if err := b.Start(t.Context(), sandbox.Command{Argv: []string{"sh", "-c", script}, Env: []string{"PATH=/bin:/usr/bin"}, Stdout: &out}); err != nil {
+		t.Fatal(err)
+	}
+	if e, err := b.Wait(t.Context()); err != nil || e.Code != 0 {
+		t.Fatalf("exit %+v, %v", e, err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 5 {
+		t.Fatalf("it says %q", out.String())
+	}
+	if !strings.Contains(lines[0], "max=64") {
+		t.Errorf("terminals: %s", lines[0])
+	}
+	if diff := cmp.Diff([]string{"pending signals 1024 1024", "msgqueue size 131072 131072"}, lines[1:3]); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	for i, of := range []string{"instances", "watches"} {
+		host, err := os.ReadFile("/proc/sys/fs/inotify/max_user_" + of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all, share int
+		if _, err := fmt.Sscan(string(host)+" "+lines[3+i], &all, &share); err != nil {
+			t.Fatal(err)
+		}
+		if share < 1 || share > max(all/8, 1) {
+			t.Errorf("%d of %d inotify %s", share, all, of)
+		}
 	}
 }
 
@@ -191,6 +231,9 @@ func TestProbe(t *testing.T) {
 	r := w.driver.Probe(context.Background())
 	if !r.Available || r.Driver != "namespace" || r.Rootless != (os.Geteuid() != 0) || len(r.Notes) == 0 {
 		t.Errorf("report %+v", r)
+	}
+	if told := strings.Contains(strings.Join(r.Notes, " "), "memfd_create"); told == r.Limits.Memory {
+		t.Errorf("the limit on memory holds: %v; what escapes it is told: %v", r.Limits.Memory, told)
 	}
 	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)

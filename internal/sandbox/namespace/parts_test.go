@@ -31,6 +31,23 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
+func TestDumpsNote(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pattern string
+		most    uint64
+		want    bool
+	}{
+		{"core", 0, false},
+		{"|/usr/share/apport/apport %p", 0, true},
+		{"|/usr/share/apport/apport %p", 1, false},
+	} {
+		if got := namespace.DumpsNote(c.pattern, c.most); (got != "") != c.want {
+			t.Errorf("%q with a limit of %d: %q", c.pattern, c.most, got)
+		}
+	}
+}
+
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (x) R" + strings.Repeat(" 1", 40)))
 	f.Fuzz(func(t *testing.T, b []byte) {

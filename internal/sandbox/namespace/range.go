@@ -28,8 +28,9 @@ const (
 var errNoRange = errors.New("all user ID ranges are in use")
 
 // ranges hands out ranges of user IDs, the lowest free one first. A range of
-// its own keeps a sandbox's processes from the others' even where the kernel
-// counts per user, as it does for pending signals.
+// its own keeps a sandbox's processes and files from the others'. What the
+// kernel counts for each user it counts for the server's too, who made the user
+// namespace (Linux 5.14), so init limits that itself.
 type ranges struct {
 	base, owner uint32 // owner is the server's user, who owns the agent's files outside
 	mu          sync.Mutex

@@ -15,19 +15,14 @@ import (
 // Usage reads the groups' counters, or adds up the processes where there are
 // none. Disk is as of the last look, at most a few seconds ago.
 func (b *box) Usage(context.Context) (sandbox.Usage, error) {
-	b.closing.Lock()
-	defer b.closing.Unlock()
-	if b.closed {
-		return sandbox.Usage{}, errors.New("namespace: Usage after Close")
-	}
-	s, err := b.sample()
+	s, err := b.living()
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	r, writable := b.now()
+	r, _ := b.now()
 	u := sandbox.Usage{
 		CPU: s.CPU, Memory: s.Memory, MemoryPeak: s.MemoryPeak, MemoryLimit: r.Memory,
-		Disk: b.disk.Read(writable, b.driver.interval, b.final()), DiskLimit: r.Disk,
+		Disk: b.measure(b.final()), DiskLimit: r.Disk,
 		Pids: s.Pids, OOMKills: s.OOMKills,
 	}
 	if u.MemoryLimit == 0 {
@@ -37,6 +32,27 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
 	}
 	return u, nil
+}
+
+// living samples a sandbox that is not closed.
+func (b *box) living() (cgroup.Usage, error) {
+	b.closing.Lock()
+	defer b.closing.Unlock()
+	if b.closed {
+		return cgroup.Usage{}, errors.New("namespace: Usage after Close")
+	}
+	return b.sample()
+}
+
+// measure looks at the folders if that is due, or for the last time. It holds up
+// nobody: the agent decides how much there is to look at.
+func (b *box) measure(final bool) int64 {
+	limits, writable := b.now()
+	l := diskmeter.Look{Dirs: writable, Limit: limits.Disk, Interval: b.driver.interval, Now: final, Stop: b.session.Gone()}
+	if final {
+		l.Stop = nil
+	}
+	return b.disk.Read(l)
 }
 
 // final tells, once, that nothing changes any more.

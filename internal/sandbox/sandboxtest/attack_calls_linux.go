@@ -33,6 +33,7 @@ func callAttempts() []attempt {
 			return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER})
 		}, free | within},
 		{"clone3", heard(raw(unix.SYS_CLONE3, 0, 0)), free | within},
+		{"a table of descriptors of its own", raw(unix.SYS_CLOSE_RANGE, 1<<20, 1<<20, unix.CLOSE_RANGE_UNSHARE), free},
 		{"joining a namespace", func() error { return join("/proc/self/ns/net") }, free | within},
 		{"joining init's namespace", func() error { return join("/proc/1/ns/mnt") }, within},
 		{"mounting a file system", func() error { return unix.Mount("tmpfs", "/tmp", "tmpfs", 0, "") }, free | within},

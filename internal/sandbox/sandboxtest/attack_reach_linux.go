@@ -187,6 +187,8 @@ func limitAttempts() []attempt {
 		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), within},
 		{"the disk before others", raw(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), rooted | within},
 		{"escaping the hunt for memory", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, within},
+		// Not 0, with which the kernel would hand the core to a program of the host's.
+		{"another limit of core dumps", func() error { return limit(unix.RLIMIT_CORE, unix.Rlimit{}) }, free},
 		{"sending init to the hunt for memory", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, within},
 	}
 	for name, resource := range map[string]int{"files": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "locked": unix.RLIMIT_MEMLOCK, "nice": unix.RLIMIT_NICE, "real time": unix.RLIMIT_RTPRIO} {
@@ -217,7 +219,19 @@ func raise(resource int) error {
 		return errors.New("there is none to raise")
 	}
 	l.Max++
-	return unix.Setrlimit(resource, &l)
+	return limit(resource, l)
+}
+
+// limit does not believe that all is well.
+func limit(resource int, l unix.Rlimit) error {
+	var is unix.Rlimit
+	if err := errors.Join(unix.Setrlimit(resource, &l), unix.Getrlimit(resource, &is)); err != nil {
+		return err
+	}
+	if is != l {
+		return errors.New("it is what it was")
+	}
+	return nil
 }
 
 // initAttempts look at the first process and the program that it is: whoever

@@ -98,7 +98,7 @@ func wasting(w *world, kind string) {
 			w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.DiskFull, r.stderr)
 		}
 	})
-	w.must(removeAll(s.Workspace))
+	w.must(sandbox.Remove(s.Workspace))
 }
 
 // breeding is a fork bomb: 511 processes, were there room.

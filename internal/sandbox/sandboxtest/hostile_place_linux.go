@@ -243,7 +243,7 @@ func litter(w *world) {
 	next := w.spec()
 	next.Workspace = s.Workspace
 	w.succeed(next, "exit", "0")
-	w.must(removeAll(s.Workspace))
+	w.must(sandbox.Remove(s.Workspace))
 }
 
 // litterControl: the program leaves all of it where nobody hinders it.
@@ -260,7 +260,7 @@ func litterControl(w *world) {
 	if st.Mode()&os.ModeSetuid == 0 {
 		w.Errorf("the setuid file has mode %v", st.Mode())
 	}
-	w.must(removeAll(w.dir))
+	w.must(sandbox.Remove(w.dir))
 }
 
 // tooMuch is more than the kernel starts a program with. It is told, in words.

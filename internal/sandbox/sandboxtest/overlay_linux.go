@@ -80,7 +80,7 @@ func changesAsLayer(w *world, with laying) {
 	before := w.digest(next.Layers...)
 	w.want("the next run sees", want, w.runWith(w.with(with, w.spec(), next), "show", sandbox.WorkspaceDir))
 	w.want("the layers", before, w.digest(next.Layers...))
-	w.must(removeAll(filepath.Dir(m.Upper)))
+	w.must(sandbox.Remove(filepath.Dir(m.Upper)))
 }
 
 // wantNothingLeft looks at what is left beside an upper folder, and removes all.
@@ -96,7 +96,7 @@ func (w *world) wantNothingLeft(upper string) {
 	if bytes.Contains(mounts, []byte(w.dir)) {
 		w.Errorf("it is mounted on the host:\n%s", mounts)
 	}
-	w.must(removeAll(filepath.Dir(upper)))
+	w.must(sandbox.Remove(filepath.Dir(upper)))
 }
 
 func layersReadOnly(w *world, with laying) {
@@ -156,7 +156,7 @@ func linksInLayers(w *world, with laying) {
 	for _, at := range []string{"abs/put", "up/put", "in/put", "abs", "file/put", "file"} {
 		_, err := with(w.spec(), m, sandbox.Mount{Source: w.suite.tools, Target: sandbox.WorkspaceDir + "/" + at})
 		w.wantSentence(err)
-		w.must(removeAll(filepath.Dir(m.Upper)))
+		w.must(sandbox.Remove(filepath.Dir(m.Upper)))
 		w.must(os.MkdirAll(m.Upper, 0o700))
 	}
 	if entries, err := os.ReadDir(victim); err != nil || len(entries) > 0 {

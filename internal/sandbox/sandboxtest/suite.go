@@ -450,6 +450,6 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	again := *w
 	again.driver = d
 	again.want("a sandbox after Sweep", "x\x00", again.succeed(again.spec(), "args", "x"))
-	w.must(removeAll(filepath.Join(dir, "upper")))
-	w.must(removeAll(filepath.Join(dir, ".upper.work")))
+	w.must(sandbox.Remove(filepath.Join(dir, "upper")))
+	w.must(sandbox.Remove(filepath.Join(dir, ".upper.work")))
 }

@@ -30,8 +30,8 @@ func LockDown(ranged bool, filter []unix.SockFilter) error {
 // Harden is the part of LockDown that can be done early, where further rights
 // (bits of capabilities) are needed until Confine.
 func Harden(ranged bool, further uint32) error {
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return fmt.Errorf("forbidding core dumps: %w", err)
+	if err := ForbidDumps(); err != nil {
+		return err
 	}
 	// Undumpable, nobody inside can trace us or read our memory, environment
 	// or descriptors.
@@ -46,6 +46,21 @@ func Harden(ranged bool, further uint32) error {
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("forbidding new privileges: %w", err)
+	}
+	return nil
+}
+
+// ForbidDumps sees to it that no core of this process, and of those that it
+// starts, is dumped: neither to a file, which takes at least a page, nor to a
+// program of the host's, which the kernel starts whatever the limit is unless
+// it is 1. A server that may have none at all can only leave it at that.
+func ForbidDumps() error {
+	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
+	if errors.Is(err, unix.EPERM) {
+		err = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
+	}
+	if err != nil {
+		return fmt.Errorf("forbidding core dumps: %w", err)
 	}
 	return nil
 }

@@ -132,8 +132,8 @@ func (p *process) startInner() (int, error) {
 			return 0, fmt.Errorf("writing the kernel's files: %w", err)
 		}
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
-		return 0, fmt.Errorf("forbidding core dumps: %w", err)
+	if err := warden.ForbidDumps(); err != nil {
+		return 0, err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("forbidding new privileges: %w", err)

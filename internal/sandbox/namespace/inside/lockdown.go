@@ -24,6 +24,9 @@ func harden(p *Plan) error {
 	if err := shareWatchers(); err != nil {
 		return err
 	}
+	if err := shareQueues(); err != nil {
+		return err
+	}
 	if len(p.Filter) == 0 {
 		return errors.New("the plan has no system call filter")
 	}
@@ -53,11 +56,15 @@ func (p *process) seal() error {
 	return warden.Confine(p.plan.Ranged, p.plan.Filter)
 }
 
-// shareWatchers leaves to the server, and to other sandboxes, some of what the
-// kernel grants a user for watching files: what is used in a user namespace
-// counts for the user who made it too.
+// sharing is how many sandboxes the kernel's shares of the server's user are
+// for: what is used in a user namespace counts for the user who made it too.
+const sharing = 64
+
+// shareWatchers leaves to the server, and to other sandboxes, most of what the
+// kernel grants a user for watching files. It gives less than an eighth only
+// where that is more than programs need.
 func shareWatchers() error {
-	for _, of := range []string{"instances", "watches"} {
+	for of, enough := range map[string]int{"instances": 16, "watches": 8192} {
 		host, err := os.ReadFile("/proc/sys/fs/inotify/max_user_" + of)
 		if err != nil {
 			return fmt.Errorf("sharing file watches: %w", err)
@@ -66,8 +73,28 @@ func shareWatchers() error {
 		if err != nil {
 			return fmt.Errorf("sharing file watches: %w", err)
 		}
-		if err := os.WriteFile("/proc/sys/user/max_inotify_"+of, []byte(strconv.Itoa(max(n/8, 1))), 0); err != nil {
+		n = max(n/sharing, min(n/8, enough), 1)
+		if err := os.WriteFile("/proc/sys/user/max_inotify_"+of, []byte(strconv.Itoa(n)), 0); err != nil {
 			return fmt.Errorf("sharing file watches: %w", err)
+		}
+	}
+	return nil
+}
+
+// shareQueues does the same with pending signals and message queues, for all
+// that init starts.
+func shareQueues() error {
+	for resource, most := range map[int]uint64{
+		unix.RLIMIT_SIGPENDING: 1024,
+		unix.RLIMIT_MSGQUEUE:   128 << 10, // a queue of the usual size has 80 KiB
+	} {
+		var l unix.Rlimit
+		if err := unix.Getrlimit(resource, &l); err != nil {
+			return fmt.Errorf("sharing queues: %w", err)
+		}
+		most = min(most, l.Max)
+		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
+			return fmt.Errorf("sharing queues: %w", err)
 		}
 	}
 	return nil

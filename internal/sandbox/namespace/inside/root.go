@@ -225,7 +225,8 @@ func makeDev(shmMax int64) error {
 			return fmt.Errorf("linking /dev/%s: %w", name, err)
 		}
 	}
-	if err := mountNew("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"); err != nil {
+	// All sandboxes share the terminals that the kernel has.
+	if err := mountNew("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64"); err != nil {
 		return err
 	}
 	return mountNew("tmpfs", "dev/shm", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(shmMax))

@@ -42,7 +42,9 @@ type Session struct {
 	empty chan struct{} // closed when only the warden lives
 	gone  chan struct{} // closed when nothing lives
 	done  chan struct{} // closed when the command ended and its output was delivered
-	work  sync.WaitGroup
+
+	running chan struct{} // closed when the command was started
+	work    sync.WaitGroup
 
 	mu      sync.Mutex // guards what follows
 	started bool       // Start was called
@@ -62,10 +64,12 @@ type answer struct {
 func New(conn *net.UnixConn, c Config) *Session {
 	return &Session{
 		c: c, link: &link{conn},
-		said:  make(chan answer, 4), // no more answers are ever due: Listen never waits
+		said:  make(chan answer, 4), // no more answers are ever due
 		empty: make(chan struct{}),
 		gone:  make(chan struct{}),
 		done:  make(chan struct{}),
+
+		running: make(chan struct{}),
 	}
 }
 
@@ -76,27 +80,45 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 func (s *Session) Gone() <-chan struct{} { return s.gone }
 
 // Listen obeys the warden's messages until the socket closes, which is when the
-// warden has ended. Then it calls bury, which sees to it that nothing lives any
-// more, and lets all go that wait for the end.
+// warden has ended, or until the warden says what nobody asked for: the agent
+// may have taken its place. Then it calls bury, which sees to it that nothing
+// lives any more, and lets all go that wait for the end.
 func (s *Session) Listen(bury func()) {
 	defer close(s.gone)
 	for {
 		m, files, err := s.link.receive()
-		if err != nil {
+		if err != nil || !s.heed(m, files) {
+			closeAll(files)
 			break
-		}
-		switch m.Op {
-		case warden.OpExit:
-			s.finish(exitOf(m))
-		case warden.OpEmpty:
-			close(s.empty)
-		default:
-			s.said <- answer{m, files}
 		}
 	}
 	bury()
 	_ = s.link.conn.Close()
 	s.finish(sandbox.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), Cause: sandbox.Lost})
+}
+
+// heed takes one message, and tells whether it was due.
+func (s *Session) heed(m warden.Message, files []*os.File) bool {
+	switch m.Op {
+	case warden.OpExit:
+		closeAll(files) // none are due
+		s.finish(exitOf(m))
+	case warden.OpEmpty:
+		select {
+		case <-s.empty:
+			return false
+		default:
+			closeAll(files)
+			close(s.empty)
+		}
+	default:
+		select {
+		case s.said <- answer{m, files}:
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 func exitOf(m warden.Message) sandbox.Exit {

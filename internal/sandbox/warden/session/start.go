@@ -51,7 +51,11 @@ func (s *Session) Start(ctx context.Context, c sandbox.Command) error {
 		return fmt.Errorf("starting command: %w", err)
 	}
 	pipes.closeTheirs() // else a command's end would not end its streams
-	return s.awaitStart(ctx)
+	if err := s.awaitStart(ctx); err != nil {
+		return err
+	}
+	close(s.running)
+	return nil
 }
 
 func checkCommand(c sandbox.Command) error {
@@ -83,9 +87,19 @@ func (s *Session) begin(c sandbox.Command, p *pipes) error {
 		go feed(p.stdin, c.Stdin)
 	}
 	if s.c.Watch != nil {
-		s.work.Go(s.c.Watch)
+		s.work.Go(s.watch)
 	}
 	return nil
+}
+
+// watch begins once the start is told: a command that is over its limits at once
+// has started all the same.
+func (s *Session) watch() {
+	select {
+	case <-s.running:
+		s.c.Watch()
+	case <-s.gone:
+	}
 }
 
 func (s *Session) awaitStart(ctx context.Context) error {
