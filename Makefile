@@ -24,7 +24,9 @@ deps: ## Install what the tests need (Debian, root)
 	@GOFLAGS= CGO_ENABLED=0 $(GO) tool -modfile=tools/versitygw/go.mod -n versitygw >/dev/null # builds the S3 server of the tests
 
 .PHONY: test
-test: deps lint unit ## Everything that must hold: lint, unit, conformance and end-to-end tests with the race detector
+test: ## Everything that must hold: lint, unit, conformance and end-to-end tests with the race detector
+	@$(MAKE) --no-print-directory -j2 deps lint # one waits for the network, the other for the processors
+	@$(MAKE) --no-print-directory unit
 
 .PHONY: unit
 unit: ## Tests alone, with the race detector
