@@ -15,8 +15,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/content"
-	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // conversationFile is the record of a framework's conversation, in the home
@@ -153,7 +153,7 @@ func (j *job) conversation() framework.Conversation {
 // putRecord writes the record of the conversation into the home folder, where
 // nothing of the agent's is left under that name. No process of the run lives.
 func (j *job) putRecord(c framework.Conversation) error {
-	if err := cache.Remove(filepath.Join(j.place.Home, conversationFile)); err != nil {
+	if err := sandbox.Remove(filepath.Join(j.place.Home, conversationFile)); err != nil {
 		return fmt.Errorf("clear the place of the conversation's record: %w", err)
 	}
 	if c == (framework.Conversation{}) {

@@ -155,7 +155,7 @@ func (c *Config) clearWork(work string) error {
 	if err := os.Rename(work, filepath.Join(aside, c.IDs.New(stint.PrefixSandbox))); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := cache.Remove(aside); err != nil {
+	if err := sandbox.Remove(aside); err != nil {
 		c.Logger.Warn("folders of earlier runs could not be removed; remove them by hand", "folder", aside, "error", err)
 	}
 	return os.Mkdir(work, 0o700)

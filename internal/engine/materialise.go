@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/stint-dev/stint/internal/engine/cache"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 )
@@ -55,7 +54,7 @@ func (j *job) lodge() (ready bool, err error) {
 		}
 	}
 	// Before the sandbox, so that it is closed first.
-	j.clean = append(closers{func(context.Context) error { return cache.Remove(j.place.Dir) }}, j.clean...)
+	j.clean = append(closers{func(context.Context) error { return sandbox.Remove(j.place.Dir) }}, j.clean...)
 	return ready, nil
 }
 
@@ -83,7 +82,7 @@ func (j *job) adopt(mounts []sandbox.Mount) (bool, error) {
 	if err := j.sandbox.Close(j.ctx); err != nil {
 		return false, fmt.Errorf("close sandbox: %w", err)
 	}
-	if err := errors.Join(cache.Remove(j.place.Scratch), os.Mkdir(j.place.Scratch, 0o700)); err != nil {
+	if err := errors.Join(sandbox.Remove(j.place.Scratch), os.Mkdir(j.place.Scratch, 0o700)); err != nil {
 		return false, fmt.Errorf("clear scratch folder: %w", err)
 	}
 	return false, nil

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // Library gives trees of files; *content.Library is one.
@@ -72,7 +74,7 @@ func (t *Tree) Release() { t.release() }
 // the machine was not started since. limit is in bytes; only this Cache may
 // use dir.
 func Open(dir string, l Library, limit int64) (*Cache, error) {
-	c := &Cache{dir: dir, library: l, limit: limit, entries: map[string]*entry{}, erase: Remove}
+	c := &Cache{dir: dir, library: l, limit: limit, entries: map[string]*entry{}, erase: sandbox.Remove}
 	if err := c.takeUp(); err != nil {
 		return nil, fmt.Errorf("open the cache of files: %w", err)
 	}
@@ -142,7 +144,7 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err er
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, context.Cause(ctx), Remove(part))
+			err = errors.Join(err, context.Cause(ctx), sandbox.Remove(part))
 		}
 	}()
 	if digest != "" {

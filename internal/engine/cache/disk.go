@@ -75,7 +75,7 @@ func (c *Cache) takeUp() error {
 
 // begin makes an empty cache.
 func (c *Cache) begin(path string, boot []byte) error {
-	if err := Remove(c.dir); err != nil {
+	if err := sandbox.Remove(c.dir); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
@@ -124,7 +124,7 @@ func (c *Cache) sweep(found []fs.DirEntry) error {
 	for _, f := range found {
 		name := strings.TrimSuffix(f.Name(), noteSuffix)
 		if f.Name() != bootFile && c.entries[name] == nil {
-			errs = append(errs, Remove(filepath.Join(c.dir, f.Name())))
+			errs = append(errs, sandbox.Remove(filepath.Join(c.dir, f.Name())))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -146,6 +146,3 @@ func diskUse(dir string) (total int64, err error) {
 	})
 	return total, err
 }
-
-// Remove removes a folder that an agent may have filled.
-func Remove(dir string) error { return sandbox.Remove(dir) }
