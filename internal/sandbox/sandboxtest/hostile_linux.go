@@ -294,14 +294,17 @@ func massacreProgram(_ Guest, args []string) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// assaultProgram sends init every signal that there is, and takes from it what
-// a process of the same user can take.
+// assaultProgram sends init every signal that there is, often enough to hit it
+// while it handles others, and takes from it what a process of the same user can
+// take.
 func assaultProgram(_ Guest, _ []string) error {
 	for resource := range 16 {
 		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
 	}
-	for s := syscall.Signal(1); s <= 64; s++ {
-		_ = unix.Kill(1, s)
+	for range 200 {
+		for s := syscall.Signal(1); s <= 64; s++ {
+			_ = unix.Kill(1, s)
+		}
 	}
 	return nil
 }

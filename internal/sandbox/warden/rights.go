@@ -160,6 +160,7 @@ func loadFilter(filter []unix.SockFilter) error {
 func Withstand(ranged bool) {
 	if !ranged {
 		signal.Notify(make(chan os.Signal, 1), deadly...)
+		handleReserved()
 	}
 }
 
