@@ -270,6 +270,9 @@ func orphanProgram(g Guest, args []string) error {
 	if _, err := again(g, false, "stubborn", args[0]); err != nil {
 		return err
 	}
+	if err := await("stubborn\x00"+args[0], 1); err != nil {
+		return err
+	}
 	_, err := io.WriteString(g.Stdout, "last words")
 	return err
 }
