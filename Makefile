@@ -24,14 +24,23 @@ deps: ## Install what the tests need (Debian, root)
 	@GOFLAGS= CGO_ENABLED=0 $(GO) tool -modfile=tools/versitygw/go.mod -n versitygw >/dev/null # builds the S3 server of the tests
 
 .PHONY: test
-test: ## Everything that must hold: lint, unit, conformance and end-to-end tests with the race detector
+test: ## Everything that must hold: lint, unit, conformance and end-to-end tests, where it tells anything with the race detector
 	@$(MAKE) --no-print-directory -j2 deps lint # one waits for the network, the other for the processors
-	@$(MAKE) --no-print-directory unit
+	@$(MAKE) --no-print-directory unit whole
+
+# What is tested there is other processes, into which no race detector sees.
+processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/...
+# Packages whose tests leave out what is exhaustive when they are to be short.
+shortened := $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 .PHONY: unit
-unit: ## Tests alone, with the race detector
-	CGO_ENABLED=1 $(GO) build -race ./...
-	CGO_ENABLED=1 $(GO) test -race -p 1 -timeout 20m ./... # one package at a time: several start servers, databases and sandboxes
+unit: ## Tests with the race detector, without what is exhaustive
+	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 20m $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes))) # one package at a time: several start servers, databases and sandboxes
+
+.PHONY: whole
+whole: ## Tests of other processes, and exhaustive ones, without the race detector
+	$(GO) build ./...
+	$(GO) test -p 1 -timeout 20m $(shortened) $(processes)
 
 .PHONY: short
 short: ## Tests without the race detector, for the inner loop

@@ -44,6 +44,7 @@ with tarfile.open(sys.argv[1], "r:gz") as t:
 // archive against the original.
 func TestOtherToolsUnpackTheArchive(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	items := oddTree()
 	ref := stored(t, l, "", items...)
@@ -91,6 +92,7 @@ func TestEmptyArchiveIsValid(t *testing.T) {
 // TestArchivesOfTarAreUnderstood uploads what the system's tar makes.
 func TestArchivesOfTarAreUnderstood(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	first := stored(t, l, "", oddTree()...)
 	dir := t.TempDir()
@@ -124,6 +126,7 @@ func TestArchivesOfTarAreUnderstood(t *testing.T) {
 
 func TestArchiveIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	items := oddTree()
 	var first []byte
 	for range 3 { // in stores of their own
@@ -161,6 +164,7 @@ func TestArchiveBytesDoNotChange(t *testing.T) {
 // TestArchiveRanges reads pieces of an archive.
 func TestArchiveRanges(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	items := oddTree()
 	for i := range 3000 { // several blocks of entries
@@ -310,6 +314,7 @@ func TestCombineCRC(t *testing.T) {
 // content without an error.
 func TestDamageIsNoticed(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, content.Options{})
 	items := []item{{name: "a", body: text(1, 5000)}, {name: "b", body: noise(2, 3<<20)}, {name: "d/", mode: 0o755}}

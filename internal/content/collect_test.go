@@ -405,6 +405,7 @@ func (w *world) do(l *content.Library, d deed) {
 // and in the end nothing is stored but what is named.
 func TestCollections(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	deeds := rapid.Custom(func(rt *rapid.T) deed {
 		return deed{
 			what: rapid.SampledFrom([]string{"commit", "commit", "remove", "collect"}).Draw(rt, "what"),

@@ -17,6 +17,7 @@ import (
 
 func TestCostFollowsTheChange(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, content.Options{})
 	big := noise(1, 12<<20)
@@ -74,6 +75,7 @@ func TestChainOfVersions(t *testing.T) {
 
 func TestManyPacks(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, content.Options{})
 	items := []item{{name: "a", body: noise(1, 15<<20)}, {name: "b", body: noise(2, 300_000)}, {name: "c", body: noise(3, 3<<20)}}
@@ -96,6 +98,7 @@ func TestManyPacks(t *testing.T) {
 // TestSameTreeSameDigest stores a tree along different ways.
 func TestSameTreeSameDigest(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/f", body: text(1, 3<<20)}, {name: "g", body: noise(2, 100)}}
 	first := stored(t, newLibrary(t, newMemory(), content.Options{}), "", items...)
 	s := newMemory()
@@ -132,6 +135,7 @@ var errBroken = errors.New("the store is broken")
 // come before the manifest, and what was put goes again.
 func TestCrashLeavesNoHalfVersion(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	items := []item{{name: "a", body: noise(1, 10<<20)}, {name: "b", body: noise(2, 8<<20)}}
 	archive := tarOf(t, items...)
 	dir := t.TempDir()

@@ -302,6 +302,7 @@ func TestCrashes(t *testing.T) {
 		return
 	}
 	t.Parallel()
+	exhaustive(t)
 	sources := t.TempDir()
 	writeSources(t, sources)
 	site := t.TempDir()

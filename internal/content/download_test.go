@@ -134,6 +134,7 @@ with zipfile.ZipFile(sys.argv[1]) as z:
 // against the original.
 func TestOtherToolsUnpackDownloads(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	items := anyBytes()
 	digest := stored(t, l, "", items...).Digest
@@ -178,6 +179,7 @@ func TestOtherToolsUnpackDownloads(t *testing.T) {
 // readers see them.
 func TestFormatsHoldTheSame(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	for name, items := range map[string][]item{
 		"empty": nil, "odd": anyBytes(), "one": {{name: "f", body: text(1, 5)}}, "only folders": {{name: "d/", mode: 0o755}, {name: "d/e/", mode: 0o700}},

@@ -292,6 +292,7 @@ func packsOf(s *memory) (packs []string) {
 // again, and those of the parent are stored anew.
 func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	source := exchanging(t, newMemory(), content.Options{})
 	ref, err := source.FromArchive(t.Context(), org, "", content.Tar, bytes.NewReader(some(t)))
 	if err != nil {

@@ -98,6 +98,7 @@ func TestDamagedFootersAreNoticed(t *testing.T) {
 // pages: but for some, its versions have the same pages.
 func TestPagesAreShared(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	var items []item
 	for i := range 5000 {

@@ -71,6 +71,7 @@ func TestOrganisationsAreApart(t *testing.T) {
 
 func TestFilesInPages(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	var items []item
 	for i := range 2500 {
@@ -260,6 +261,7 @@ func TestDiff(t *testing.T) {
 // end of a tree.
 func TestDiffOfDamageIsAnError(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, content.Options{})
 	var items []item

@@ -288,6 +288,7 @@ func scanAsSomebody() int {
 // TestFolderOfManyNames has more names than are sorted in memory.
 func TestFolderOfManyNames(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	dir := t.TempDir()
 	var items []item

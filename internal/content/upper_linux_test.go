@@ -152,6 +152,7 @@ func (l *layer) must(err error) {
 // library by an upper layer.
 func TestFromUpperIsFromDirOfTheOverlay(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
@@ -215,6 +216,7 @@ func differences(from, to forest) map[string]string {
 // TestFromUpperOfARealOverlay changes files through a mounted overlay.
 func TestFromUpperOfARealOverlay(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	l := newLibrary(t, newMemory(), content.Options{})
 	items := append(oddTree(), item{name: "gone/", mode: 0o755}, item{name: "gone/f", body: []byte("x")}, item{name: "renewed/", mode: 0o755}, item{name: "renewed/f"})
 	base := stored(t, l, "", items...)
@@ -290,6 +292,7 @@ func onExt4OrTmpfs(t *testing.T) string {
 // TestFromUpperStoresWhatChanged counts what the store gains and reads.
 func TestFromUpperStoresWhatChanged(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, content.Options{})
 	var items []item

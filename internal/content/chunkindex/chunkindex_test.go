@@ -22,6 +22,15 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// exhaustive marks tests of very many cases in one goroutine, which the race
+// detector makes slow and sees nothing in.
+func exhaustive(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("exhaustive: run without -short")
+	}
+}
+
 // pack is a pack of a test: chunks that follow one another.
 type pack struct{ first, n int }
 
@@ -139,6 +148,7 @@ func TestFindAfterAdd(t *testing.T) {
 // TestAgainstMap does at random what may be done, with closing between.
 func TestAgainstMap(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "x")
 		if err != nil {
@@ -198,6 +208,7 @@ func TestAgainstMap(t *testing.T) {
 // true.
 func TestDamage(t *testing.T) {
 	t.Parallel()
+	exhaustive(t)
 	whole := t.TempDir()
 	m := model{}
 	func() {
