@@ -30,12 +30,14 @@ test: ## Everything that must hold: lint, unit, conformance and end-to-end tests
 
 # What is tested there is other processes, into which no race detector sees.
 processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/...
+inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
 # Packages whose tests leave out what is exhaustive when they are to be short.
 shortened := $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 .PHONY: unit
 unit: ## Tests with the race detector, without what is exhaustive
-	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 20m $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes))) # one package at a time: several start servers, databases and sandboxes
+	CGO_ENABLED=1 $(GO) list -race -test -deps -export $(inside) >/dev/null # compiles several at a time
+	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 20m $(inside) # one at a time: several start servers, databases and sandboxes
 
 .PHONY: whole
 whole: ## Tests of other processes, and exhaustive ones, without the race detector
