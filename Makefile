@@ -25,8 +25,8 @@ deps: ## Install what the tests need (Debian, root)
 
 .PHONY: test
 test: ## Everything that must hold: lint, unit, conformance and end-to-end tests, where it tells anything with the race detector
-	@$(MAKE) --no-print-directory -j2 deps lint # one waits for the network, the other for the processors
-	@$(MAKE) --no-print-directory unit whole
+	@$(MAKE) --no-print-directory -j2 unit lint # what one leaves idle the other takes
+	@$(MAKE) --no-print-directory whole
 
 # What is tested there is other processes, into which no race detector sees.
 processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/...
@@ -35,12 +35,12 @@ inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
 shortened := $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
 
 .PHONY: unit
-unit: ## Tests with the race detector, without what is exhaustive
+unit: deps ## Tests with the race detector, without what is exhaustive
 	CGO_ENABLED=1 $(GO) list -race -test -deps -export $(inside) >/dev/null # compiles several at a time
 	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 20m $(inside) # one at a time: several start servers, databases and sandboxes
 
 .PHONY: whole
-whole: ## Tests of other processes, and exhaustive ones, without the race detector
+whole: deps ## Tests of other processes, and exhaustive ones, without the race detector
 	$(GO) build ./...
 	$(GO) test -p 1 -timeout 20m $(shortened) $(processes)
 
@@ -49,10 +49,10 @@ short: ## Tests without the race detector, for the inner loop
 	$(GO) test -timeout 10m ./...
 
 .PHONY: lint
-lint: ## Formatting, vet, linters, dead code
-	@test -z "$$($(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
-	$(TOOL) golangci-lint run ./...
-	@out="$$($(TOOL) deadcode -test ./...)"; test -z "$$out" || { echo "dead code:"; echo "$$out"; exit 1; }
+lint: ## Formatting, vet, linters, dead code; it leaves the processors to whatever else runs
+	@test -z "$$(nice $(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
+	nice $(TOOL) golangci-lint run ./...
+	@out="$$(nice $(TOOL) deadcode -test ./...)"; test -z "$$out" || { echo "dead code:"; echo "$$out"; exit 1; }
 
 .PHONY: fmt
 fmt: ## Format the code
