@@ -31,8 +31,8 @@ test: ## Everything that must hold: lint, unit, conformance and end-to-end tests
 # What is tested there is other processes, into which no race detector sees.
 processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/...
 inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
-# Packages whose tests leave out what is exhaustive when they are to be short.
-shortened := $(shell grep -rl --include='*_test.go' 'testing\.Short()' . | xargs -n1 dirname | sort -u)
+# Packages whose tests leave out what is exhaustive when they are to be short, as all of rapid's do.
+shortened := $(shell grep -rlE --include='*_test.go' 'testing\.Short\(\)|pgregory\.net/rapid|storetest\.Run' . | xargs -n1 dirname | sort -u)
 
 .PHONY: unit
 unit: deps ## Tests with the race detector, without what is exhaustive
