@@ -28,8 +28,9 @@ test: ## Everything that must hold: lint, unit, conformance and end-to-end tests
 	@$(MAKE) --no-print-directory -j2 unit lint # what one leaves idle the other takes
 	@$(MAKE) --no-print-directory whole
 
-# What is tested there is other processes, into which no race detector sees.
-processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/...
+# What is tested there is other processes, into which no race detector sees, or SQLite's own code: what we do with it at the
+# same time is in packages that are tested with the detector (store/group, httpapi, engine, runs).
+processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/... ./internal/store/sqlite/...
 inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
 # Packages whose tests leave out what is exhaustive when they are to be short, as all of rapid's do.
 shortened := $(shell grep -rlE --include='*_test.go' 'testing\.Short\(\)|pgregory\.net/rapid|storetest\.Run' . | xargs -n1 dirname | sort -u)
@@ -42,7 +43,7 @@ unit: deps ## Tests with the race detector, without what is exhaustive
 .PHONY: whole
 whole: deps ## Tests of other processes, and exhaustive ones, without the race detector
 	$(GO) build ./...
-	$(GO) test -p 1 -timeout 20m $(shortened) $(processes)
+	$(GO) test -p 1 -timeout 20m $(sort $(shortened) $(processes))
 
 .PHONY: short
 short: ## Tests without the race detector, for the inner loop
