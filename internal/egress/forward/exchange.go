@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -166,7 +165,7 @@ func (x *exchange) fail(err error) bool {
 		x.rec.Err = err
 		return x.refuse(&fault{status: http.StatusForbidden, rule: r.Rule, message: r.Message})
 	}
-	if cause := context.Cause(x.r.Context()); cause != nil {
+	if cause := x.cause(); cause != nil {
 		x.rec.Err = cause
 		return false
 	}

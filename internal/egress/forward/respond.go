@@ -134,11 +134,22 @@ func (x *exchange) ended(err error) error {
 		x.rec.Refused, x.rec.Rule = true, f.rule
 		return errors.New(f.message)
 	}
-	if cause := context.Cause(x.r.Context()); cause != nil {
+	if cause := x.cause(); cause != nil {
 		return cause
 	}
 	if x.broker != nil {
 		return x.broker.conceal().err(err)
 	}
 	return err
+}
+
+// cause tells why the exchange is to end, nil while it may go on. What ends the
+// session is asked first: a context tells its descendants and closes
+// connections in any order, so a closed connection may be met before the
+// request's context has heard of it.
+func (x *exchange) cause() error {
+	if cause := context.Cause(x.s.above); cause != nil {
+		return cause
+	}
+	return context.Cause(x.r.Context())
 }

@@ -63,6 +63,7 @@ func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *authority.Authori
 // session is one connection of a client.
 type session struct {
 	h          *Handler
+	above      context.Context //nolint:containedctx // what ends the connection from outside
 	ctx        context.Context //nolint:containedctx // the connection's life, which dials share
 	cancel     context.CancelFunc
 	wire       *wire  // nil for HTTP/2
@@ -75,7 +76,7 @@ type session struct {
 }
 
 func newSession(ctx context.Context, h *Handler) *session {
-	s := &session{h: h}
+	s := &session{h: h, above: ctx}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.secretTo = InternalHost
 	if h.Scheme == "https" {
@@ -104,7 +105,6 @@ func (s *session) brokerOf(host string, port uint16) *broker {
 func (s *session) serve(ctx context.Context, c net.Conn) error {
 	defer s.cancel()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
-	defer stop()
 	one := &oneConn{conn: c, done: make(chan struct{})}
 	server := s.server(one)
 	if w, ok := c.(*wire); ok {
@@ -112,6 +112,7 @@ func (s *session) serve(ctx context.Context, c net.Conn) error {
 	}
 	_ = server.Serve(one) // says that the listener was closed
 	s.handlers.end()
+	stop()
 	s.cancel()
 	s.up.close()
 	c.Close()
