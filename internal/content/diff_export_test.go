@@ -23,3 +23,12 @@ func (l *Library) Diff(ctx context.Context, org, from, to string) ([]stint.FileC
 }
 
 const MaxRenames = maxRenames
+
+// Comparing is as one who compares two texts for an organisation until done,
+// or who has waited for that in vain.
+func (l *Library) Comparing(org string) (done func()) {
+	if done, ok := l.reads.comparing.take(context.Background(), org); ok {
+		return done
+	}
+	return func() {}
+}

@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -272,6 +275,66 @@ func TestTextDiff(t *testing.T) {
 	if got, err := l.TextDiff(t.Context(), org, "", to.Digest, "new"); err != nil || got != "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+n\n" {
 		t.Errorf("against the empty tree: %q, %v", got, err)
 	}
+}
+
+// TestOneThatComparesDoesNotHoldUpOthers has an organisation compare as much at
+// once as it likes, for as long as it likes.
+func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLibrary(t, newMemory(), content.Options{})
+		orgs := []string{org, "org_01jd0000000000000000000001", "org_01jd0000000000000000000002"}
+		trees := map[string]string{}
+		for _, o := range orgs {
+			ref, err := l.FromArchive(t.Context(), o, "", content.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: []byte("a\n")})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			trees[o] = ref.Digest
+		}
+		ask := func(ctx context.Context, org string) error {
+			text, err := l.TextDiff(ctx, org, "", trees[org], "a")
+			if err == nil && text == "" {
+				t.Error("no difference")
+			}
+			return err
+		}
+		var held sync.WaitGroup
+		stop := make(chan struct{})
+		hold := func(org string) {
+			held.Go(func() {
+				done := l.Comparing(org)
+				<-stop
+				done()
+			})
+			synctest.Wait()
+		}
+		hold(orgs[0])
+		hold(orgs[0])
+		before := time.Now()
+		if err := ask(t.Context(), orgs[1]); err != nil || time.Since(before) > 0 {
+			t.Errorf("another organisation, after %v: %v", time.Since(before), err)
+		}
+		if err := ask(t.Context(), orgs[0]); stint.KindOf(err) != stint.Unavailable {
+			t.Errorf("one more of the organisation: %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := ask(ctx, orgs[0]); !errors.Is(err, context.Canceled) {
+			t.Errorf("when nobody waits any more: %v", err)
+		}
+		hold(orgs[1])
+		if err := ask(t.Context(), orgs[2]); stint.KindOf(err) != stint.Unavailable {
+			t.Errorf("a third at once: %v", err)
+		}
+		close(stop)
+		held.Wait()
+		for _, o := range orgs {
+			if err := ask(t.Context(), o); err != nil {
+				t.Errorf("when there is time again: %v", err)
+			}
+		}
+	})
 }
 
 // TestPatchAppliesTextDiffs lets git turn one file into another.

@@ -81,8 +81,8 @@ type reads struct {
 	renames *recent[diffKey, *renames]
 	popular popular
 
-	hashing   *turns        // of archives
-	comparing chan struct{} // holds a token for each two texts that are compared
+	hashing   *turns // of archives
+	comparing *turns // of two texts each
 }
 
 type planKey struct {
@@ -97,7 +97,7 @@ func newReads() *reads {
 		renames: newRecent[diffKey, *renames](8),
 		popular: newPopular(),
 
-		hashing:   newTurns(),
-		comparing: make(chan struct{}, 2),
+		hashing:   newTurns(4),
+		comparing: newTurns(2), // one takes seconds and much memory at worst
 	}
 }

@@ -24,7 +24,8 @@ const (
 // diff with three lines of context; nothing where both are the same. A link is
 // compared by its target, a binary file is only said to differ. A path that
 // neither tree has is NotFound, a folder and a file of more than 1 MiB
-// are Invalid. "" is the empty tree.
+// are Invalid. Where too much is being compared for this to begin soon it is
+// Unavailable. "" is the empty tree.
 func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
 	old, err := l.lines(ctx, org, from, path)
 	if err != nil {
@@ -47,12 +48,17 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 	if len(old) == 0 && len(new) == 0 {
 		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file came or went
 	}
-	select { // comparing takes some seconds and 100 MB at worst
-	case l.reads.comparing <- struct{}{}:
-		defer func() { <-l.reads.comparing }()
-	case <-ctx.Done():
+	done, ok := l.reads.comparing.take(ctx, org)
+	switch {
+	case !ok && ctx.Err() != nil:
 		return "", context.Cause(ctx)
+	case !ok:
+		return "", &stint.Error{
+			Kind: stint.Unavailable, Code: stint.CodeUnavailable,
+			Message: "Too many files are being compared at once. Ask for fewer comparisons at a time, or try again in a moment.",
+		}
 	}
+	defer done()
 	text, err := udiff.ToUnified(a, b, string(old), udiff.Lines(string(old), string(new)), udiff.DefaultContextLines)
 	if err != nil {
 		return "", fmt.Errorf("comparing %q: %w", path, err)

@@ -21,13 +21,10 @@ type turn struct {
 	users int // who have it or wait
 }
 
-const (
-	turnsAtOnce  = 4
-	turnPatience = 10 * time.Second
-)
+const turnPatience = 10 * time.Second
 
-func newTurns() *turns {
-	return &turns{all: make(chan struct{}, turnsAtOnce), org: map[string]*turn{}}
+func newTurns(atOnce int) *turns {
+	return &turns{all: make(chan struct{}, atOnce), org: map[string]*turn{}}
 }
 
 // take waits for a turn, which done ends.
