@@ -30,6 +30,16 @@ func (k ring) Key(_ context.Context, owner string, number uint32) (secret.DataKe
 	return secret.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s %d", owner, number))}, nil
 }
 
+// anew has the first of the keys, and others under the further numbers.
+type anew struct{ ring }
+
+func (k anew) Key(ctx context.Context, owner string, number uint32) (secret.DataKey, error) {
+	if number != 1 {
+		owner = "anew " + owner
+	}
+	return k.ring.Key(ctx, owner, number)
+}
+
 // encrypted is a tree whose pack has its chunks, its page and the end of its
 // footer in blocks of their own.
 func encrypted() (items []item) {
@@ -106,32 +116,37 @@ func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
 }
 
 // TestALostKeyIsNoDamage repairs while the database lacks a key that objects are
-// encrypted under: nothing of them may go.
+// encrypted under, or has another under its number: nothing of them may go.
 func TestALostKeyIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s, names := newMemory(), newNames()
-	open := func(keys ring) *content.Library {
+	open := func(keys sealed.Keys) *content.Library {
 		return newLibrary(t, sealed.New(s, keys), content.Options{Index: newMemoryIndex(), Garbage: garbage{names}})
 	}
-	trees := map[string]content.Ref{"old": stored(t, open(1), "", encrypted()...)}
-	trees["young"] = stored(t, open(2), "", append([]item{{name: "0", body: []byte("new")}}, encrypted()...)...)
+	trees := map[string]content.Ref{"old": stored(t, open(ring(1)), "", encrypted()...)}
+	trees["young"] = stored(t, open(ring(2)), "", append([]item{{name: "0", body: []byte("new")}}, encrypted()...)...)
 	before := s.keys()
 	for name, ref := range trees {
 		if err := names.name(ref); err != nil {
 			t.Fatal(name, err)
 		}
 	}
-	l := open(1)
-	if _, err := l.Check(t.Context(), org, named(trees), content.CheckOptions{Read: true, Repair: true}); !errors.Is(err, secret.ErrNoDataKey) || !strings.Contains(err.Error(), org) {
-		t.Errorf("Check gives %v", err)
-	}
-	if _, err := l.Collect(t.Context(), org, names, content.CollectOptions{}); !errors.Is(err, secret.ErrNoDataKey) {
-		t.Errorf("Collect gives %v", err)
+	for _, c := range []struct {
+		keys sealed.Keys
+		want error
+	}{{ring(1), secret.ErrNoDataKey}, {anew{2}, sealed.ErrOtherKey}} {
+		l := open(c.keys)
+		if _, err := l.Check(t.Context(), org, named(trees), content.CheckOptions{Read: true, Repair: true}); !errors.Is(err, c.want) || !strings.Contains(err.Error(), org) {
+			t.Errorf("Check gives %v, want %v", err, c.want)
+		}
+		if _, err := l.Collect(t.Context(), org, names, content.CollectOptions{}); !errors.Is(err, c.want) {
+			t.Errorf("Collect gives %v, want %v", err, c.want)
+		}
 	}
 	if diff := cmp.Diff(before, s.keys()); diff != "" {
 		t.Errorf("objects (-before +after):\n%s", diff)
 	}
-	if got := checked(t, open(2), trees, content.CheckOptions{}); got.Damaged != 0 {
+	if got := checked(t, open(ring(2)), trees, content.CheckOptions{}); got.Damaged != 0 {
 		t.Errorf("with its key Check = %+v", got)
 	}
 }

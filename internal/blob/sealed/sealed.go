@@ -20,7 +20,8 @@ type Keys interface {
 	// Key gives an owner's key of that number, or the current one for 0, made
 	// at first use. An owner is an organisation, or "" for what belongs to
 	// none. secret.ErrNoDataKey says that there is no key of that number: what
-	// is sealed under it cannot be opened, and is not ErrTampered.
+	// is sealed under it cannot be opened, and is not ErrTampered. Nor is what a
+	// key of that number was for that is lost, which is ErrOtherKey.
 	Key(ctx context.Context, owner string, number uint32) (secret.DataKey, error)
 }
 
@@ -66,7 +67,10 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", key, err)
 	}
-	h := newHeader(current.Number)
+	h, err := newHeader(current)
+	if err != nil {
+		return fmt.Errorf("sealing %s: %w", key, err)
+	}
 	aead, err := h.cipher(current, key)
 	if err != nil {
 		return fmt.Errorf("sealing %s: %w", key, err)
@@ -183,9 +187,12 @@ func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	k, err := s.keys.Key(ctx, owner(key), h.number())
+	if err == nil {
+		err = h.checkKey(k)
+	}
 	if err != nil {
-		// Without a key the object may be as sound as ever: the database may be
-		// older than it is.
+		// Without its key the object may be as sound as ever: the database may be
+		// older than it is, or have a newer key under that number since.
 		return nil, fmt.Errorf("opening %s: %w", key, err)
 	}
 	aead, err := h.cipher(k, key)

@@ -22,8 +22,12 @@ import (
 	"github.com/stint-dev/stint/internal/secret"
 )
 
-// ring makes keys of an owner's name; current is the number of the newest.
-type ring struct{ current atomic.Uint32 }
+// ring makes keys of an owner's name; current is the number of the newest. Keys
+// of another life have the same numbers.
+type ring struct {
+	current atomic.Uint32
+	life    string
+}
 
 func newRing() *ring {
 	k := new(ring)
@@ -38,7 +42,7 @@ func (k *ring) Key(_ context.Context, owner string, number uint32) (secret.DataK
 	if number == 0 {
 		number = k.current.Load()
 	}
-	return secret.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s %d", owner, number))}, nil
+	return secret.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s%s %d", k.life, owner, number))}, nil
 }
 
 func folder(t testing.TB) *localfs.Store {
@@ -139,7 +143,7 @@ func TestEveryFlippedBit(t *testing.T) {
 	refused := func(what string, object []byte) {
 		inner.objects["org_1/packs/a"] = object
 		got, err := read(t.Context(), sealed.New(inner, keys), "org_1/packs/a", 0, -1)
-		lost := errors.Is(err, secret.ErrNoDataKey) // the number of its key is another
+		lost := errors.Is(err, secret.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // what names its key is another
 		if !lost && !errors.Is(err, sealed.ErrTampered) || lost == errors.Is(err, blob.ErrDamaged) {
 			t.Errorf("%s: gave %q, %v", what, got, err)
 		}
@@ -188,11 +192,15 @@ func TestForgeries(t *testing.T) {
 				put(t, s, "org_2/packs/a", noise(3*block+9))
 				inner.objects["org_1/packs/a"] = inner.objects["org_2/packs/a"]
 			}
+			want := sealed.ErrTampered
+			if name == "sealed for another org" {
+				want = sealed.ErrOtherKey
+			}
 			for which, s := range map[string]*sealed.Store{"warm": s, "cold": sealed.New(inner, keys)} {
-				if _, err := read(t.Context(), s, "org_1/packs/a", 0, -1); !errors.Is(err, sealed.ErrTampered) {
+				if _, err := read(t.Context(), s, "org_1/packs/a", 0, -1); !errors.Is(err, want) {
 					t.Errorf("%s: reading all: %v", which, err)
 				}
-				if got, err := read(t.Context(), s, "org_1/packs/a", 9*block, 1); !errors.Is(err, sealed.ErrTampered) && name != "another's block" && name != "blocks swapped" {
+				if got, err := read(t.Context(), s, "org_1/packs/a", 9*block, 1); !errors.Is(err, want) && name != "another's block" && name != "blocks swapped" {
 					t.Errorf("%s: reading past the end gave %q, %v", which, got, err)
 				}
 			}
@@ -277,6 +285,30 @@ func TestKeysRotate(t *testing.T) {
 	}
 }
 
+// TestAnotherKeyOfTheNumber reads with keys that were made anew under the
+// numbers of lost ones: what is sealed under those is as sound as ever.
+func TestAnotherKeyOfTheNumber(t *testing.T) {
+	t.Parallel()
+	inner, anew := newMemory(), newRing()
+	anew.life = "anew "
+	s := sealed.New(inner, newRing())
+	put(t, s, "org_1/a", noise(3*block))
+	for offset := range int64(4) {
+		_, err := read(t.Context(), sealed.New(inner, anew), "org_1/a", offset*block, 1)
+		if !errors.Is(err, sealed.ErrOtherKey) || errors.Is(err, blob.ErrDamaged) {
+			t.Errorf("block %d: %v", offset, err)
+		}
+	}
+	if !bytes.Equal(get(t, s, "org_1/a"), noise(3*block)) {
+		t.Error("with its key it differs")
+	}
+	old := byHand(1, must(newRing().Key(t.Context(), "org_1", 1)), "org_1/a", noise(10))
+	inner.objects["org_1/a"] = old // of a version that cannot tell
+	if _, err := read(t.Context(), sealed.New(inner, anew), "org_1/a", 0, 1); !errors.Is(err, sealed.ErrTampered) {
+		t.Errorf("the first version: %v", err)
+	}
+}
+
 // TestABrokenSenderIsNoEnd: a sender whose connection broke says "unexpected
 // end", which is no end.
 func TestABrokenSenderIsNoEnd(t *testing.T) {
@@ -318,11 +350,13 @@ func FuzzHeader(f *testing.F) {
 	seeds := newMemory()
 	put(f, sealed.New(seeds, keys), "org_1/seed", noise(100))
 	f.Add(seeds.objects["org_1/seed"], int64(0), int64(-1))
+	f.Add(byHand(1, must(keys.Key(f.Context(), "org_1", 1)), "org_1/seed", noise(100)), int64(0), int64(-1))
 	f.Add([]byte("\x89STINTe\n\x01\x0e\x00\x00\x00\x00\x00\x01"), int64(1), int64(10))
 	f.Fuzz(func(t *testing.T, object []byte, offset, n int64) {
 		inner := newMemory()
 		inner.objects["org_1/a"] = object
-		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/a", offset&0xfffff, n); n != 0 && !errors.Is(err, sealed.ErrTampered) {
+		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/a", offset&0xfffff, n); n != 0 && !errors.Is(err, sealed.ErrTampered) &&
+			!errors.Is(err, secret.ErrNoDataKey) && !errors.Is(err, sealed.ErrOtherKey) {
 			t.Errorf("gave %q, %v", got, err)
 		}
 	})
