@@ -239,11 +239,10 @@ func treeProgram(g Guest, args []string) error {
 
 // await waits until so many processes show the mark.
 func await(mark string, n int) error {
-	for range 1000 {
+	for end := time.Now().Add(silence); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if len(marked(mark)) >= n {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("only %d processes of %d have come up", len(marked(mark)), n)
 }
