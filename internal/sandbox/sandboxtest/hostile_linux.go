@@ -264,12 +264,13 @@ func marked(mark string) []int {
 	return pids
 }
 
-// orphanProgram leaves behind a process that holds its output open.
+// orphanProgram leaves behind a process that holds its output open, and never
+// writes to it: it would end with a pipe that nobody reads any more.
 func orphanProgram(g Guest, args []string) error {
-	if _, err := again(g, false, "stubborn", args[0]); err != nil {
+	if _, err := again(g, false, "tree", args[0], "0"); err != nil {
 		return err
 	}
-	if err := await("stubborn\x00"+args[0], 1); err != nil {
+	if err := await(args[0]+"\x000", 1); err != nil {
 		return err
 	}
 	_, err := io.WriteString(g.Stdout, "last words")
