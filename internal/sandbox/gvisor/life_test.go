@@ -217,7 +217,8 @@ func TestMemory(t *testing.T) {
 	s.Resources.Memory = 256 << 20
 	glutton := w.prepare(s)
 	defer w.close(glutton)
-	if e := w.run(glutton, "sh", "-c", "head -c 600000000 /dev/zero | tail"); e.Cause != sandbox.OOMKilled {
+	// It stays so until somebody looks.
+	if e := w.run(glutton, "sh", "-c", "{ head -c 600000000 /dev/zero; sleep 60; } | tail"); e.Cause != sandbox.OOMKilled {
 		t.Errorf("600 MB under a limit of 256: exit %+v", e)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -110,22 +111,38 @@ var hoards = map[string]func(mb int) error{
 		touch(m)
 		return err
 	},
-	"many processes": func(mb int) error {
-		errs := make(chan error, 8)
-		for range cap(errs) {
-			c, err := again(Guest{}, false, "eat", strconv.Itoa(mb/cap(errs)), "stay")
-			if err != nil {
-				return err
-			}
-			go func() { errs <- c.Wait() }()
+	"many processes": crowdEats,
+}
+
+// crowdEats has eight processes eat their share, none of which ends before all
+// have eaten.
+func crowdEats(mb int) error {
+	until, stay, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	fed := make(chan error, 8)
+	for range cap(fed) {
+		c := exec.Command("/proc/self/exe")
+		c.Args, c.Stdin, c.Stderr = []string{guestName, "eat", strconv.Itoa(mb / cap(fed))}, until, os.Stderr
+		said, err := c.StdoutPipe()
+		if err != nil {
+			return err
 		}
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				return fmt.Errorf("a child was hurt: %w", err)
-			}
+		if err := c.Start(); err != nil {
+			return err
 		}
-		return nil
-	},
+		go func() {
+			_, err := said.Read(make([]byte, 1))
+			fed <- err
+		}()
+	}
+	for range cap(fed) {
+		if err := <-fed; err != nil {
+			return fmt.Errorf("a child was hurt: %w", err)
+		}
+	}
+	return stay.Close()
 }
 
 func touch(m []byte) {

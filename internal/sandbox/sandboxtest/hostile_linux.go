@@ -326,11 +326,9 @@ func eatProgram(g Guest, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
-	if len(args) > 1 { // until the others have eaten too
-		time.Sleep(500 * time.Millisecond)
-	}
+	_, rerr := io.Copy(io.Discard, g.Stdin) // nothing, unless others are to eat too
 	runtime.KeepAlive(held)
-	return err
+	return errors.Join(err, rerr)
 }
 
 // bombProgram tells how many processes it could make of those it was asked for.
