@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,7 +68,7 @@ func TestNothingIsLeft(t *testing.T) {
 		},
 	} {
 		s := w.spec()
-		s.ID = "left-" + name
+		s.ID = fmt.Sprintf("left-%s-%d", name, os.Getpid()) // no other process's on this machine
 		b := w.prepare(s)
 		if got := parts(t, s.ID); len(got) < 2 {
 			t.Errorf("%s: while it lives these are seen: %q", name, got)

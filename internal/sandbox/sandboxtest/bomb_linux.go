@@ -355,10 +355,7 @@ var shares = map[string]func() error{
 		_, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, 1<<20)
 		return err
 	},
-	"segments": func() error {
-		_, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
-		return err
-	},
+	"segments": func() error { _, err := newSegment(); return err },
 	"ports": func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -371,8 +368,22 @@ var shares = map[string]func() error{
 	},
 }
 
-// takesOne succeeds when one more of a thing can be had.
-func takesOne(_ Guest, args []string) error { return shares[args[0]]() }
+// takesOne succeeds when one more of a thing can be had. It ends with the
+// program, also where that is the host's.
+func takesOne(_ Guest, args []string) error {
+	if args[0] != "segments" {
+		return shares[args[0]]()
+	}
+	id, err := newSegment()
+	if err == nil {
+		_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	}
+	return err
+}
+
+func newSegment() (int, error) {
+	return unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+}
 
 // babbleProgram leaves behind a process that fills its output without end.
 func babbleProgram(g Guest, args []string) error {
