@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -209,6 +210,15 @@ func (w *world) must(err error) {
 	if err != nil {
 		w.Fatal(err)
 	}
+}
+
+// plant writes a program that is about to be run. No process that starts
+// meanwhile inherits the open file: it could not be run while one has it.
+func (w *world) plant(path, program string) {
+	w.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	w.must(os.WriteFile(path, []byte(program), 0o755))
 }
 
 // spec gives a valid one, with new folders.
