@@ -245,8 +245,9 @@ func (b *box) Close(ctx context.Context) error {
 }
 
 // removePatience bounds how long the daemon may be busy with a container that
-// is to be removed.
-const removePatience = 10 * time.Second
+// is to be removed. It waits itself for ten seconds until the container has
+// ended, and then refuses.
+const removePatience = 30 * time.Second
 
 // removeContainer removes a container that may be there or not, dead or alive.
 // The daemon refuses for a moment when it is just noticing the container's end,

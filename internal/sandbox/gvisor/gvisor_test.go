@@ -105,7 +105,7 @@ func TestSuiteWithoutRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.run=^Test(Suite|NothingIsLeft|LateFiles|Memory|Probe|Unavailable)$", "-test.timeout=5m"}
+	args := []string{"-test.run=^Test(Suite|NothingIsLeft|LateFiles|Memory|Probe|Unavailable)$", "-test.timeout=15m"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}

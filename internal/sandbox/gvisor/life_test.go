@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/buildinfo"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,7 +68,7 @@ func TestNothingIsLeft(t *testing.T) {
 		},
 	} {
 		s := w.spec()
-		s.ID = "left-" + name
+		s.ID = fmt.Sprintf("left-%s-%d", name, os.Getpid()) // no other process's on this machine
 		b := w.prepare(s)
 		if got := parts(t, s.ID); len(got) < 2 {
 			t.Errorf("%s: while it lives these are seen: %q", name, got)
@@ -217,7 +218,8 @@ func TestMemory(t *testing.T) {
 	s.Resources.Memory = 256 << 20
 	glutton := w.prepare(s)
 	defer w.close(glutton)
-	if e := w.run(glutton, "sh", "-c", "head -c 600000000 /dev/zero | tail"); e.Cause != sandbox.OOMKilled {
+	// It stays so until somebody looks.
+	if e := w.run(glutton, "sh", "-c", "{ head -c 600000000 /dev/zero; sleep 60; } | tail"); e.Cause != sandbox.OOMKilled {
 		t.Errorf("600 MB under a limit of 256: exit %+v", e)
 	}
 }

@@ -39,11 +39,15 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
+// id is that of a world's nth sandbox: no other process's on this machine, as
+// tests look for groups of that name.
+func id(n int) string { return fmt.Sprintf("run_%d_%d", os.Getpid(), n) }
+
 func (w *world) spec() sandbox.Spec {
 	w.n++
 	base := w.TempDir()
 	s := sandbox.Spec{
-		ID:   fmt.Sprintf("run_%d", w.n),
+		ID:   id(w.n),
 		Home: filepath.Join(base, "home"), Workspace: filepath.Join(base, "workspace"), Scratch: filepath.Join(base, "scratch"),
 		Resources: sandbox.Resources{CPU: 2, Memory: 1 << 30, Pids: 256, Disk: 1 << 30},
 	}

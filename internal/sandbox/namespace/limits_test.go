@@ -43,7 +43,6 @@ func groupFiles(t *testing.T, id, file string) []string {
 func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec()
-	s.ID = "run_limits"
 	s.Resources = sandbox.Resources{CPU: 1.5, Memory: 256 << 20, Pids: 100}
 	b := w.prepare(s)
 	defer w.close(b)
@@ -76,7 +75,6 @@ func TestAttachedLimits(t *testing.T) {
 	} {
 		s := w.spec()
 		s.Resources = c.first
-		s.ID = "run_" + strings.ReplaceAll(name, " ", "-")
 		b := w.prepare(s)
 		if err := b.Attach(t.Context(), c.then, nil); err != nil {
 			t.Fatal(err)
@@ -188,7 +186,7 @@ func holdings(t *testing.T, state string) map[string]int {
 			}
 		}
 	}
-	count["groups"] = len(groupFiles(t, "run_1", "cgroup.procs"))
+	count["groups"] = len(groupFiles(t, id(1), "cgroup.procs"))
 	return count
 }
 

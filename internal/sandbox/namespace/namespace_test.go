@@ -65,7 +65,7 @@ func TestSuiteWithoutRoot(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"-test.run=^(TestSuite|TestLimits|TestAttachedLimits|TestNothingIsLeft|TestUnavailable|TestProbe|TestNoFurtherNamespaces|TestTrustBundle|TestTrustBundleInImage|TestPropagation)$", "-test.timeout=5m"}
+	args := []string{"-test.run=^(TestSuite|TestLimits|TestAttachedLimits|TestNothingIsLeft|TestUnavailable|TestProbe|TestNoFurtherNamespaces|TestTrustBundle|TestTrustBundleInImage|TestPropagation)$", "-test.timeout=15m"}
 	if testing.Verbose() {
 		args = append(args, "-test.v")
 	}

@@ -139,10 +139,14 @@ func (d *Driver) endRecorded(ctx context.Context, path string) error {
 	return awaitEnd(ctx, fd)
 }
 
+// endPatience is for a busy machine, and for processes that have much memory to
+// give back before they are gone.
+const endPatience = 30 * time.Second
+
 // awaitEnd waits until the process of a descriptor, and so all of its PID
 // namespace, has ended.
 func awaitEnd(ctx context.Context, pidfd int) error {
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(endPatience)
 	for time.Now().Before(deadline) && ctx.Err() == nil {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 50)
 		if err != nil && err != unix.EINTR {

@@ -108,7 +108,7 @@ func (w *world) repels(group string) {
 func (w *world) bare(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, guestName), args...)
-	c.Dir = w.dir
+	w.place(c)
 	user := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 	group := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	c.SysProcAttr = &syscall.SysProcAttr{
@@ -124,9 +124,12 @@ func (w *world) bare(args ...string) (string, error) {
 func (w *world) unhindered(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, guestName), args...)
-	c.Dir = w.dir
+	w.place(c)
 	return output2(c)
 }
+
+// place has a program leave what it makes in the folder of its case.
+func (w *world) place(c *exec.Cmd) { c.Dir, c.Env = w.dir, append(os.Environ(), "TMPDIR="+w.dir) }
 
 func output2(c *exec.Cmd) (string, error) {
 	var out, stderr bytes.Buffer

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -110,22 +111,38 @@ var hoards = map[string]func(mb int) error{
 		touch(m)
 		return err
 	},
-	"many processes": func(mb int) error {
-		errs := make(chan error, 8)
-		for range cap(errs) {
-			c, err := again(Guest{}, false, "eat", strconv.Itoa(mb/cap(errs)), "stay")
-			if err != nil {
-				return err
-			}
-			go func() { errs <- c.Wait() }()
+	"many processes": crowdEats,
+}
+
+// crowdEats has eight processes eat their share, none of which ends before all
+// have eaten.
+func crowdEats(mb int) error {
+	until, stay, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	fed := make(chan error, 8)
+	for range cap(fed) {
+		c := exec.Command("/proc/self/exe")
+		c.Args, c.Stdin, c.Stderr = []string{guestName, "eat", strconv.Itoa(mb / cap(fed))}, until, os.Stderr
+		said, err := c.StdoutPipe()
+		if err != nil {
+			return err
 		}
-		for range cap(errs) {
-			if err := <-errs; err != nil {
-				return fmt.Errorf("a child was hurt: %w", err)
-			}
+		if err := c.Start(); err != nil {
+			return err
 		}
-		return nil
-	},
+		go func() {
+			_, err := said.Read(make([]byte, 1))
+			fed <- err
+		}()
+	}
+	for range cap(fed) {
+		if err := <-fed; err != nil {
+			return fmt.Errorf("a child was hurt: %w", err)
+		}
+	}
+	return stay.Close()
 }
 
 func touch(m []byte) {
@@ -338,10 +355,7 @@ var shares = map[string]func() error{
 		_, err := unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, 1<<20)
 		return err
 	},
-	"segments": func() error {
-		_, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
-		return err
-	},
+	"segments": func() error { _, err := newSegment(); return err },
 	"ports": func() error {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 		if err != nil {
@@ -354,8 +368,22 @@ var shares = map[string]func() error{
 	},
 }
 
-// takesOne succeeds when one more of a thing can be had.
-func takesOne(_ Guest, args []string) error { return shares[args[0]]() }
+// takesOne succeeds when one more of a thing can be had. It ends with the
+// program, also where that is the host's.
+func takesOne(_ Guest, args []string) error {
+	if args[0] != "segments" {
+		return shares[args[0]]()
+	}
+	id, err := newSegment()
+	if err == nil {
+		_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	}
+	return err
+}
+
+func newSegment() (int, error) {
+	return unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
+}
 
 // babbleProgram leaves behind a process that fills its output without end.
 func babbleProgram(g Guest, args []string) error {

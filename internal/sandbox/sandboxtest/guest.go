@@ -1,7 +1,6 @@
 package sandboxtest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +11,15 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // guestName is the name under which the test binary is a program inside.
 const guestName = "stint-guest"
+
+// silence is how long a program waits for what must come at once; no test waits
+// it out.
+const silence = time.Minute
 
 // Guest is what a program inside sees. Drivers that run no processes let their
 // script Play it.
@@ -123,11 +127,11 @@ func floodProgram(g Guest, args []string) error {
 }
 
 func floodText(size int) []byte {
-	var b bytes.Buffer
-	for i := 0; b.Len() < size; i++ {
-		fmt.Fprintf(&b, "line %d\n", i)
+	b := make([]byte, 0, size+32)
+	for i := 0; len(b) < size; i++ {
+		b = append(strconv.AppendInt(append(b, "line "...), int64(i), 10), '\n')
 	}
-	return b.Bytes()[:size]
+	return b[:size]
 }
 
 // writeProgram writes a file for each pair of path and text.

@@ -23,9 +23,6 @@ func init() {
 	programs["echo"] = echoProgram
 }
 
-// silence is how long a program waits for what must come at once.
-const silence = 15 * time.Second
-
 // dialProgram says hello to each address and writes what it is told.
 func dialProgram(g Guest, args []string) error {
 	for _, a := range args {

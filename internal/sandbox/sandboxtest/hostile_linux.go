@@ -239,11 +239,10 @@ func treeProgram(g Guest, args []string) error {
 
 // await waits until so many processes show the mark.
 func await(mark string, n int) error {
-	for range 1000 {
+	for end := time.Now().Add(silence); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if len(marked(mark)) >= n {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return fmt.Errorf("only %d processes of %d have come up", len(marked(mark)), n)
 }
@@ -265,12 +264,13 @@ func marked(mark string) []int {
 	return pids
 }
 
-// orphanProgram leaves behind a process that holds its output open.
+// orphanProgram leaves behind a process that holds its output open, and never
+// writes to it: it would end with a pipe that nobody reads any more.
 func orphanProgram(g Guest, args []string) error {
-	if _, err := again(g, false, "stubborn", args[0]); err != nil {
+	if _, err := again(g, false, "tree", args[0], "0"); err != nil {
 		return err
 	}
-	if err := await("stubborn\x00"+args[0], 1); err != nil {
+	if err := await(args[0]+"\x000", 1); err != nil {
 		return err
 	}
 	_, err := io.WriteString(g.Stdout, "last words")
@@ -326,11 +326,9 @@ func eatProgram(g Guest, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
-	if len(args) > 1 { // until the others have eaten too
-		time.Sleep(500 * time.Millisecond)
-	}
+	_, rerr := io.Copy(io.Discard, g.Stdin) // nothing, unless others are to eat too
 	runtime.KeepAlive(held)
-	return err
+	return errors.Join(err, rerr)
 }
 
 // bombProgram tells how many processes it could make of those it was asked for.

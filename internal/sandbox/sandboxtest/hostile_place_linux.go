@@ -126,7 +126,7 @@ func strangers(w *world) {
 	c.Env = append(c.Env, "OTHERS_SECRET="+name)
 	r := w.start(w.prepare(s), c)
 	w.awaitText(r.stdout, "\n")
-	address := strings.TrimSpace(r.stdout.String())
+	address, _, _ := strings.Cut(r.stdout.String(), "\n") // it says more then
 	attacker := w.spec()
 	w.succeed(attacker, "exists", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
 	w.succeed(w.spec(), "connect", "unix=@"+name, "tcp="+address)

@@ -69,7 +69,7 @@ func (w *world) addLibraries(image string) {
 	libraries := filepath.Join(image, "usr/lib")
 	w.must(os.MkdirAll(libraries, 0o755))
 	w.must(os.MkdirAll(filepath.Join(image, filepath.Dir(loader)), 0o755))
-	w.must(os.WriteFile(filepath.Join(image, loader), []byte(w.hostFile(loader)), 0o755))
+	w.plant(filepath.Join(image, loader), w.hostFile(loader))
 	real, err := filepath.EvalSymlinks(loader)
 	w.must(err)
 	for _, name := range needed {
@@ -144,7 +144,7 @@ func imageGivesNoRights(w *world) {
 	s := w.imageSpec()
 	raised := filepath.Join(s.Image, "raised")
 	w.must(os.Mkdir(raised, 0o755))
-	w.must(os.WriteFile(filepath.Join(raised, guestName), []byte(w.hostFile(w.suite.tools, guestName)), 0o755))
+	w.plant(filepath.Join(raised, guestName), w.hostFile(w.suite.tools, guestName))
 	w.must(os.Chmod(filepath.Join(raised, guestName), 0o755|fs.ModeSetuid|fs.ModeSetgid))
 	r := w.start(w.prepare(s), sandbox.Command{Argv: []string{"/raised/" + guestName, "rights"}})
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})

@@ -40,7 +40,7 @@ func searchPath(w *world) {
 	w.want("output", "found\x00", r.stdout.String())
 	home := w.spec()
 	w.must(os.MkdirAll(filepath.Join(home.Home, ".local/bin"), 0o700))
-	w.must(os.WriteFile(filepath.Join(home.Home, ".local/bin/mine"), []byte("#!"+toolsDir+"/"+guestName+" args\n"), 0o700))
+	w.plant(filepath.Join(home.Home, ".local/bin/mine"), "#!"+toolsDir+"/"+guestName+" args\n")
 	c = sandbox.Command{Argv: []string{"mine", "x"}, Env: []string{"PATH=" + sandbox.HomeDir + "/.local/bin", atOnce}}
 	r = w.start(w.prepare(home), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})

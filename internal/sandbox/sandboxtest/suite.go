@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -211,6 +212,15 @@ func (w *world) must(err error) {
 	}
 }
 
+// plant writes a program that is about to be run. No process that starts
+// meanwhile inherits the open file: it could not be run while one has it.
+func (w *world) plant(path, program string) {
+	w.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	w.must(os.WriteFile(path, []byte(program), 0o755))
+}
+
 // spec gives a valid one, with new folders.
 func (w *world) spec() sandbox.Spec {
 	w.Helper()
@@ -378,7 +388,7 @@ func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int 
 		return fail(err)
 	}
 	s := sandbox.Spec{
-		ID: "run_crash", Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch"),
+		ID: crashID(dir), Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"), Scratch: filepath.Join(dir, "scratch"),
 		Mounts: []sandbox.Mount{{Source: filepath.Join(dir, "tools"), Target: toolsDir}},
 	}
 	laid := s
@@ -406,6 +416,10 @@ func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int 
 	return fail(fmt.Errorf("the tree ended: %w", err))
 }
 
+// crashID is the ID of the sandbox of a server in a folder: no other's, whatever
+// else runs on this machine.
+func crashID(dir string) string { return "run_" + filepath.Base(dir) }
+
 // crash kills a server with SIGKILL, after something was done to its process,
 // and sweeps after it.
 func (s *suite) crash(t *testing.T, before func(pid int)) {
@@ -428,7 +442,7 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 		t.Errorf("%d processes of the tree are seen, want 9", n)
 	}
 	if s.OwnKernel {
-		mark = "\x00run_crash\x00" // what is seen of it from outside
+		mark = "\x00" + crashID(dir) + "\x00" // what is seen of it from outside
 		if len(marked(mark)) == 0 {
 			t.Error("the sandbox's kernel is not seen")
 		}

@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Config says where groups are made.
@@ -150,11 +151,14 @@ func (p *Parent) Dirs() []string {
 	return dirs
 }
 
-// Close removes the parent's own folders, whose groups must be closed.
+// Close removes the parent's own folders, whose groups must be closed: no
+// process is awaited.
 func (p *Parent) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
 	var errs []error
 	for _, dir := range p.Dirs() {
-		errs = append(errs, remove(context.Background(), p.remove, dir))
+		errs = append(errs, remove(ctx, p.remove, dir))
 	}
 	return errors.Join(errs...)
 }

@@ -150,7 +150,7 @@ func (g *Group) folder(controller string) (dir string, unified, ok bool) {
 }
 
 // Close removes the group. Its processes must have ended; the kernel may need
-// a moment to see that, which ctx and one second bound.
+// a moment to see that, which ctx and removePatience bound.
 func (g *Group) Close(ctx context.Context) error {
 	if g.fd != nil {
 		g.fd.Close()
@@ -169,9 +169,13 @@ func (g *Group) dirs() []string {
 	return append([]string{g.dir}, g.legacy...)
 }
 
+// removePatience is for a busy machine, and for processes that have much memory
+// to give back before they are gone.
+const removePatience = 10 * time.Second
+
 // remove retries while the kernel still counts processes that are gone.
 func remove(ctx context.Context, rm func(string) error, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, removePatience)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := rm(dir)

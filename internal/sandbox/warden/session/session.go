@@ -161,10 +161,19 @@ func (s *Session) finish(e sandbox.Exit) {
 // Ask sends a message and waits for the answer, which must be want; the text of
 // another is the error, or last gives one where the warden died without a word.
 func (s *Session) Ask(ctx context.Context, m warden.Message, want warden.Op, last func() string, files ...*os.File) ([]*os.File, error) {
-	if err := s.link.send(m, files...); err != nil && !errors.Is(err, syscall.EPIPE) {
-		return nil, err // on EPIPE the warden has failed, and said why
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := s.link.send(m, files...); err != nil && !hungUp(err) {
+		return nil, err
 	}
 	return s.await(ctx, want, last)
+}
+
+// hungUp tells that there is nobody to hear: the warden has failed, and said
+// why, and Listen may have closed the socket since.
+func hungUp(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
 func (s *Session) await(ctx context.Context, want warden.Op, last func() string) ([]*os.File, error) {

@@ -3,8 +3,11 @@
 package session_test
 
 import (
+	"context"
+	"errors"
 	"os"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -72,6 +75,44 @@ func TestLife(t *testing.T) {
 		t.Error(err)
 	}
 	<-s.Gone()
+}
+
+// TestAskingTheEnded: whoever asks late is told why the warden ended, and not
+// that a socket is closed.
+func TestAskingTheEnded(t *testing.T) {
+	t.Parallel()
+	s, w := fake(t, nil)
+	go s.Listen(func() {})
+	if err := unix.Shutdown(w.Control, unix.SHUT_RDWR); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Gone()
+	_, err := s.Ask(t.Context(), warden.Message{Op: warden.OpGo}, warden.OpReady, func() string { return "its last words" })
+	if err == nil || !strings.Contains(err.Error(), "its last words") {
+		t.Errorf("error %v, want its last words", err)
+	}
+}
+
+// TestAskingTooLate: an answer that is there already is none for a caller who
+// had no more patience before he asked.
+func TestAskingTooLate(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the caller's reason")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	for range 20 { // among what is ready any may be taken
+		s, w := fake(t, nil)
+		go s.Listen(func() {})
+		for _, op := range []warden.Op{warden.OpReady, warden.OpEmpty, warden.OpEmpty} { // the last is not due, and ends it
+			if err := w.Say(warden.Message{Op: op}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-s.Gone()
+		if _, err := s.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, func() string { return "silence" }); !errors.Is(err, cause) {
+			t.Fatalf("error %v, want the context's cause", err)
+		}
+	}
 }
 
 // TestWatchFollowsTheStart: what is watched may end the command, but not before
