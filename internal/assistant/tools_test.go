@@ -33,7 +33,7 @@ func TestTools(t *testing.T) {
 		"a command that fails":       {"bash", `{"command":"echo no; exit 7"}`, "no\n(exit code 7)", true},
 		"a command by a signal":      {"bash", `{"command":"kill -9 $$"}`, "\n(signal: killed)", true},
 		"a silent command":           {"bash", `{"command":"true"}`, "(no output)", false},
-		"a command that takes long":  {"bash", `{"command":"echo a; sleep 1000","timeout":1}`, "a\n(ended after 1s, its time limit)", true},
+		"a command that takes long":  {"bash", `{"command":"echo a; sleep 1000","timeout":3}`, "a\n(ended after 3s, its time limit)", true},
 		"a background program":       {"bash", `{"command":"sleep 3 & echo on"}`, "on\n", false},
 		"a file":                     {"read", `{"path":"hello.txt"}`, "one\ntwo\nthree\n", false},
 		"a part of a file":           {"read", `{"path":"hello.txt","offset":2,"limit":1}`, "two\n(there is more, from line 3 on)", false},

@@ -40,7 +40,7 @@ func TestAPIAlias(t *testing.T) {
 		if diff := cmp.Diff(want, <-seen); diff != "" {
 			t.Error(diff)
 		}
-		e := b.await("of the request", func(e egress.Entry) bool { return e.Rule == "api" && e.Method == "POST" })
+		e := b.await("of the request", func(e egress.Entry) bool { return e.Rule == "api" && e.Method == "POST" && !e.Open })
 		if e.URL != "http://api.stint.internal/mcp?a=b" || e.Status != 202 || e.RequestBytes != 8 || e.ResponseBytes != 6 || e.Action != egress.Allow {
 			t.Errorf("%+v", e)
 		}

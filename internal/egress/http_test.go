@@ -31,7 +31,7 @@ func TestHTTPIsToldInFull(t *testing.T) {
 	if err != nil || status != 200 || body != "shop for shop.example" {
 		t.Fatalf("%d %s, %v", status, body, err)
 	}
-	got := b.await("of the request", func(e egress.Entry) bool { return e.Method == "GET" })
+	got := b.await("of the request", func(e egress.Entry) bool { return e.Method == "GET" && !e.Open })
 	want := egress.Entry{
 		Connection: 1, Action: egress.Allow, Rule: "allow shop.example:80", Protocol: "http/1.1", Method: "GET",
 		URL: "http://shop.example/a?b=c", Host: "shop.example", Port: 80, Status: 200, ResponseBytes: 21,
@@ -75,8 +75,13 @@ func TestUnreachableHTTPSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Close()
-	w.at(l.Addr().String(), site+":80", site+":9")
+	defer l.Close()
+	taken, err := net.Dial("tcp", l.Addr().String()) // nobody else gets its port, and nobody listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	w.at(taken.LocalAddr().String(), site+":80", site+":9")
 	b := w.open(t, options{})
 	status, body, err := b.get("http://gone.example/")
 	if err != nil || status != 502 || body != "gone.example gave no answer: connection refused.\n" {

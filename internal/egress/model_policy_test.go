@@ -89,6 +89,11 @@ func TestModelPassesNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.name("provider.test", site)
+	t.Cleanup(func() { // behind all of them
+		if got := w.dials(); len(got) > 0 {
+			t.Errorf("dialed %v", got)
+		}
+	})
 	for _, c := range []struct {
 		kind, method, path, upgrade string
 		status                      int
@@ -127,9 +132,6 @@ func TestModelPassesNothingElse(t *testing.T) {
 				t.Errorf("another host on the same connection: %s", got)
 			}
 		})
-	}
-	if got := w.dials(); len(got) > 0 {
-		t.Errorf("dialed %v", got)
 	}
 }
 

@@ -117,7 +117,7 @@ func TestSpecialAddressesThemselves(t *testing.T) {
 		if a.Unmap().Is4() && netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) {
 			rule = "unknown address"
 		}
-		c := b.connect(netip.AddrPortFrom(a, 80).String())
+		c := b.speak(netip.AddrPortFrom(a, 80).String())
 		if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x.example\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func TestRangesOpenWhatTheyName(t *testing.T) {
 				}
 				target = pinned + ":7"
 			}
-			conn := b.connect(target)
+			conn := b.speak(target)
 			if _, err := conn.Write([]byte{0, 'x'}); err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestRangesOpenWhatTheyName(t *testing.T) {
 				}
 				return
 			}
-			_ = conn.(*net.TCPConn).CloseWrite()
+			_ = conn.(*prompt).CloseWrite()
 			if got := readAll(t, conn); got != "\x00xbye" {
 				t.Errorf("got %q", got)
 			}

@@ -81,7 +81,10 @@ func (t *tunnel) copy(d *direction, first []byte) error {
 	_ = d.dst.SetWriteDeadline(time.Now().Add(idle))
 	n, err := d.dst.Write(first)
 	t.count(d, int64(n))
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errIdle
+	case err != nil:
 		return err
 	}
 	var src io.Reader = d.src

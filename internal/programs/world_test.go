@@ -2,6 +2,7 @@ package programs_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -56,7 +57,15 @@ func (w *world) file(path, content string) string {
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		w.Fatal(err)
 	}
-	if err := os.WriteFile(at, []byte(content), 0o755); err != nil {
+	// Another process writes it: this one's file would be open in whatever another
+	// test starts meanwhile, until that becomes another program, and the kernel
+	// starts no file that is open for writing.
+	writer := exec.CommandContext(w.Context(), "/bin/sh", "-c", `cat >"$0"`, at)
+	writer.Stdin = strings.NewReader(content)
+	if out, err := writer.CombinedOutput(); err != nil {
+		w.Fatalf("%v: %s", err, out)
+	}
+	if err := os.Chmod(at, 0o755); err != nil {
 		w.Fatal(err)
 	}
 	return at

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -28,6 +29,9 @@ func (x *exchange) answerHere(answer Answer) (whole bool) {
 	w := &countedWriter{ResponseWriter: x.w, received: &x.received}
 	whole = answer(w, x.r)
 	x.rec.Status = w.status
+	if cause := context.Cause(x.s.above); cause != nil && !whole {
+		x.rec.Err = cause // of which the answer may not have heard when it met its closed connection
+	}
 	if f := x.s.fault(); f != nil {
 		x.rec.Refused, x.rec.Rule, x.rec.Err = true, f.rule, errors.New(f.message)
 	}

@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // servers is the authority of the servers in these tests: a certificate for
 // api.test and all below other.test, and the roots that trust it.

@@ -166,6 +166,25 @@ func TestTheEndOfTheContextEndsDialing(t *testing.T) {
 	}
 }
 
+// What answers here may meet its closed connection before it hears of the end.
+func TestTheEndOfTheContextEndsAnswersOfOurOwn(t *testing.T) {
+	t.Parallel()
+	var w *world
+	w = newWorld(t, "http", echoHost, handler(func(h *forward.Handler) {
+		h.Local = func(_ *http.Request, x *forward.Exchange) forward.Answer {
+			return func(http.ResponseWriter, *http.Request) (whole bool) {
+				w.cancel()
+				x.Err = net.ErrClosed
+				return false
+			}
+		}
+	}))
+	fmt.Fprint(w.conn(), "GET / HTTP/1.1\r\nHost: api.test\r\n\r\n")
+	if e := w.next(); !errors.Is(e.Err, context.Canceled) {
+		t.Errorf("recorded %v", e.Err)
+	}
+}
+
 func TestAClientThatLeavesEndsTheServersRequest(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {

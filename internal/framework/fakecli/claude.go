@@ -78,12 +78,14 @@ func (c *claude) result(subtype string, failed bool, more object) {
 	c.line(r)
 }
 
-func (c *claude) stopped(in *bufio.Reader) {
-	for {
-		line, err := in.ReadString('\n')
-		if strings.Contains(line, `"interrupt"`) || err != nil {
-			c.result("error_during_execution", true, object{"terminal_reason": "aborted_streaming"})
-			return
+func (c *claude) stopping(in *bufio.Reader) (stopped func()) {
+	return func() {
+		for {
+			line, err := in.ReadString('\n')
+			if strings.Contains(line, `"interrupt"`) || err != nil {
+				c.result("error_during_execution", true, object{"terminal_reason": "aborted_streaming"})
+				return
+			}
 		}
 	}
 }

@@ -67,9 +67,9 @@ func (c *codex) refused() {
 	c.line(object{"type": "turn.failed", "error": object{"message": "unexpected status 401 Unauthorized"}})
 }
 
-// stopped waits for a signal: its input has come to its end.
-func (c *codex) stopped(*bufio.Reader) {
+// stopping listens for a signal: its input has come to its end.
+func (c *codex) stopping(*bufio.Reader) (stopped func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)
-	<-asked
+	return func() { <-asked }
 }

@@ -49,6 +49,9 @@ import (
 // orphanArgument starts the process that is left.
 const orphanArgument = "stint-fake-orphan"
 
+// orphanReady is what it closes once no signal but SIGKILL ends it.
+const orphanReady = 3
+
 // forever is as long as a test may take, and longer.
 const forever = 30 * time.Minute
 
@@ -62,6 +65,7 @@ func Main() {
 		os.Exit(0)
 	case slices.Equal(args, []string{orphanArgument}):
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		_ = os.NewFile(orphanReady, "ready").Close() // which says so
 		time.Sleep(forever)
 		os.Exit(0)
 	case slices.Contains(args, "stream-json"):
@@ -83,8 +87,9 @@ type agent interface {
 	// end is the last word.
 	end(text string)
 	refused()
-	// stopped waits until it is asked to stop and says its last word then.
-	stopped(in *bufio.Reader)
+	// stopping listens for being asked to stop; what it gives waits for that and
+	// says the last word then.
+	stopping(in *bufio.Reader) (stopped func())
 	line(v any)
 	raw(text string)
 }
@@ -131,8 +136,9 @@ func play(a agent, stdin io.Reader) int {
 			time.Sleep(retryPause)
 		}
 	case "wait":
+		stopped := a.stopping(in)
 		a.say("Waiting.")
-		a.stopped(in)
+		stopped()
 		return 1
 	case "deaf":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -151,18 +157,28 @@ func play(a agent, stdin io.Reader) int {
 
 const retryPause = 50 * time.Millisecond
 
-// leaveOrphan starts a process that outlives this one.
+// leaveOrphan starts a process that outlives this one, and waits until signals
+// do not end it.
 func leaveOrphan() int {
 	self, err := os.Executable()
 	if err != nil {
 		return 0
 	}
+	heard, ready, err := os.Pipe()
+	if err != nil {
+		return 0
+	}
+	defer heard.Close()
+	defer ready.Close()
 	cmd := exec.Command(self, orphanArgument) //nolint:noctx // it is to outlive everything
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.ExtraFiles = []*os.File{ready}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if cmd.Start() != nil {
 		return 0
 	}
+	ready.Close()
+	_, _ = heard.Read(make([]byte, 1)) // nothing comes but the end
 	return cmd.Process.Pid
 }
 

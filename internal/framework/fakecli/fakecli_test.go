@@ -85,6 +85,9 @@ func TestOrphanStays(t *testing.T) {
 			if _, err := fmt.Sscanf(ran.Verdict.Final+ran.Said(), "orphan %d", &pid); err != nil || pid == 0 {
 				t.Fatalf("no orphan in %q", ran.Said())
 			}
+			if !ignores(t, pid, syscall.SIGTERM) {
+				t.Error("it does not ignore SIGTERM")
+			}
 			if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
 				t.Errorf("it is gone: %v", err)
 			}
@@ -93,6 +96,21 @@ func TestOrphanStays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// ignores reports whether a process ignores a signal.
+func ignores(t *testing.T, pid int, s syscall.Signal) bool {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mask uint64
+	_, rest, _ := strings.Cut(string(status), "SigIgn:")
+	if _, err := fmt.Sscanf(rest, "%x", &mask); err != nil {
+		t.Fatal(err)
+	}
+	return mask&(1<<(s-1)) != 0
 }
 
 func TestConversationGoesOn(t *testing.T) {
