@@ -43,6 +43,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ownOrg is the name of an organisation, with letters that identifiers lack.
+const ownOrg = "oil-mill"
+
 // world is a whole server below the socket, without a worker: tests play it.
 type world struct {
 	testing.TB
@@ -57,6 +60,7 @@ type world struct {
 	log      *logged
 	ahead    atomic.Int64 // how far the clock is set forward, nanoseconds
 	stop     context.CancelFunc
+	runs     httpapi.Runs
 	worker   string
 	blobs    string // the folder in which bytes rest
 }
@@ -111,6 +115,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	for _, o := range options {
 		o(&c)
 	}
+	w.runs = c.Runs
 	server := httptest.NewServer(httpapi.New(c))
 	w.url = server.URL
 	w.client = apitest.Client(t)
@@ -122,7 +127,7 @@ func newWorld(t testing.TB, options ...option) *world {
 			t.Error(err)
 		}
 	})
-	w.token = w.login("acme", "ann")
+	w.token = w.login(ownOrg, "ann")
 	if w.caller, err = w.auth.Authenticate(t.Context(), w.token); err != nil {
 		t.Fatal(err)
 	}
