@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -116,7 +117,14 @@ func newWorld(t testing.TB, options ...option) *world {
 		o(&c)
 	}
 	w.runs = c.Runs
-	server := httptest.NewServer(httpapi.New(c))
+	server := httptest.NewUnstartedServer(httpapi.New(c))
+	server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // so that little fills it
+			t.Error(err)
+		}
+		return ctx
+	}
+	server.Start()
 	w.url = server.URL
 	w.client = apitest.Client(t)
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
