@@ -21,7 +21,7 @@ import (
 const (
 	defaultRequests = 1500
 	maxFaults       = 20
-	answerWithin    = 30 * time.Second       // else it counts as hanging
+	answerWithin    = time.Minute            // else it counts as hanging
 	listenFor       = 200 * time.Millisecond // to a stream that does not end
 	maxRead         = 32 << 20
 )

@@ -68,19 +68,19 @@ func (a *app) conclude(ctx context.Context, c *client.Client, id, pull string) e
 	return end
 }
 
+// What a cancelled run has kept is asked for so often: for 5 s, and for longer
+// where the machine or the server is slow.
 const (
-	keptWithin = 5 * time.Second
-	keptEvery  = 100 * time.Millisecond
+	keptTries = 50
+	keptEvery = 100 * time.Millisecond
 )
 
 // awaitKept waits a while for what a cancelled run has kept: it is stored after
 // the run's end. It gives back the run as it was read last.
 func awaitKept(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run {
-	ctx, cancel := context.WithTimeout(ctx, keptWithin)
-	defer cancel()
 	tick := time.NewTicker(keptEvery)
 	defer tick.Stop()
-	for run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil {
+	for try := 0; try < keptTries && run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil; try++ {
 		select {
 		case <-ctx.Done():
 			return run

@@ -53,7 +53,7 @@ func (s *screen) String() string {
 // await waits until the screen shows a text.
 func (s *screen) await(t *testing.T, text string) {
 	t.Helper()
-	limit := time.After(20 * time.Second)
+	limit := time.After(time.Minute)
 	for !strings.Contains(s.String(), text) {
 		select {
 		case <-s.grew:
@@ -117,7 +117,7 @@ func (p *person) exit(t *testing.T) int {
 	select {
 	case code := <-p.code:
 		return code
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("the command does not end; its screens:\n%s\n%s", p.out, p.err)
 		return -1
 	}

@@ -15,7 +15,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/httpapi"
+	"github.com/stint-dev/stint/internal/notify/inproc"
+	"github.com/stint-dev/stint/internal/store"
 )
 
 // events is an open stream.
@@ -31,7 +34,7 @@ type frame struct{ Event, Data, ID string }
 func (w *world) follow(r request) *events {
 	w.Helper()
 	r.method = "GET"
-	ctx, cancel := context.WithTimeout(w.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
 	w.Cleanup(cancel)
 	resp, err := w.client.Do(w.build(ctx, r))
 	if err != nil {
@@ -42,7 +45,8 @@ func (w *world) follow(r request) *events {
 	return s
 }
 
-// next reads one block; false at the end of the stream.
+// next reads one block; false at the end of the stream. A heartbeat before any
+// event has no ID to repeat.
 func (s *events) next() (frame, bool) {
 	s.w.Helper()
 	var lines []string
@@ -60,6 +64,9 @@ func (s *events) next() (frame, bool) {
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	var f frame
+	if len(lines) == 2 && lines[0] == "event: heartbeat" {
+		lines = append(lines, "id: 0")
+	}
 	if len(lines) == 3 {
 		f.Event, _ = strings.CutPrefix(lines[0], "event: ")
 		f.Data, _ = strings.CutPrefix(lines[1], "data: ")
@@ -212,7 +219,7 @@ func TestHeartbeats(t *testing.T) {
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
 	s := w.follow(request{path: "/v1/runs/" + run.ID + "/events"})
-	w.diff("first", frame{"status", `{"status":"pending"}`, "1"}, s.mustNext("status"))
+	w.diff("first", frame{"status", `{"status":"pending"}`, "1"}, s.skipHeartbeats())
 	for range 3 {
 		f := s.mustNext("heartbeat")
 		var data struct{ Timestamp stint.Time }
@@ -247,6 +254,40 @@ func (s *events) skipHeartbeats() frame {
 	}
 }
 
+// brooding is a journal whose first read lasts until its context ends.
+type brooding struct {
+	store.Journal
+	first context.Context
+}
+
+func (b *brooding) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
+	if b.first == nil {
+		b.first = ctx
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return b.Journal.Events(ctx, run, after, limit)
+}
+
+// What derived a context from that of a wait may learn of its end when the
+// stream waits again: the wait must have ended for good.
+func TestAWaitThatHasEndedStaysSo(t *testing.T) {
+	var journal *brooding
+	w := newWorld(t, func(c *httpapi.Config) {
+		c.Heartbeat = 20 * time.Millisecond
+		journal = &brooding{Journal: c.Idempotency.(store.Journal)}
+		c.Feed = feed.New(journal, inproc.New(), false)
+	})
+	w.newAgent("reviewer")
+	s := w.follow(request{path: "/v1/runs/" + w.newRun("reviewer", "x").ID + "/events"})
+	if f := s.skipHeartbeats(); f.Event != "status" {
+		t.Errorf("the stream begins with %+v", f)
+	}
+	if journal.first.Err() == nil {
+		t.Error("the context of the first wait is as if it had not ended")
+	}
+}
+
 func TestStreamsEnd(t *testing.T) {
 	for name, end := range map[string]func(*world, auth0){
 		"when the token is revoked": func(w *world, c auth0) {
@@ -266,7 +307,9 @@ func TestStreamsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := w.follow(request{path: "/v1/runs/" + run.ID + "/events", token: token.Secret})
-			s.mustNext("status")
+			if f := s.skipHeartbeats(); f.Event != "status" {
+				t.Errorf("the stream begins with %+v", f)
+			}
 			end(w, auth0{token.ID})
 			for _, f := range s.all() { // ends, or the test runs into its time limit
 				if f.Event != "heartbeat" {
@@ -304,9 +347,21 @@ func TestStreamTokens(t *testing.T) {
 	})
 }
 
-// A reader that does not read is cut off; others of the same run see all.
+// manyEvents are more than a connection holds, with what they are of: 2 MiB.
+const manyEvents = 16
+
+func (j *job) saysMuch() {
+	j.w.Helper()
+	text := strings.Repeat("x", 128<<10)
+	for range manyEvents {
+		j.says(text)
+	}
+	j.finish(stint.Completed)
+}
+
+// While a reader does not read, others of the same run see all.
 func TestASlowReaderIsAlone(t *testing.T) {
-	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = 4 * time.Second })
+	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = time.Hour })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
 	path := "/v1/runs/" + run.ID + "/events"
@@ -321,17 +376,23 @@ func TestASlowReaderIsAlone(t *testing.T) {
 		}
 		seen <- bytes.Count(rest, []byte("\nid: "))
 	}()
-	j := w.claim()
-	text := strings.Repeat("x", 128<<10)
-	const events = 100 // 12 MiB: more than the buffers of a socket hold
-	for range events {
-		j.says(text)
+	w.claim().saysMuch()
+	if got := <-seen; got != manyEvents+3 {
+		t.Errorf("the quick reader saw %d events, want %d", got, manyEvents+3)
 	}
-	j.finish(stint.Completed)
-	if got := <-seen; got != events+3 {
-		t.Errorf("the quick reader saw %d events, want %d", got, events+3)
+	if open := w.metric("stint_http_open_streams"); open != "1" {
+		t.Errorf("%s streams are open beside the quick reader's", open)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+}
+
+// A reader that does not read is cut off.
+func TestASlowReaderIsCutOff(t *testing.T) {
+	w := newWorld(t, func(c *httpapi.Config) { c.WriteTimeout = 300 * time.Millisecond })
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	w.claim().saysMuch()
+	slow := w.follow(request{path: "/v1/runs/" + run.ID + "/events"})
+	deadline := time.Now().Add(time.Minute)
 	for w.metric("stint_http_open_streams") != "0" {
 		if time.Now().After(deadline) {
 			t.Fatal("the slow reader's stream stays open")

@@ -271,12 +271,12 @@ func TestKeysOfOthersAreNotAnswered(t *testing.T) {
 	create := request{method: "POST", path: "/v1/tokens", body: `{"name":"ci"}`, header: key("k")}
 	w.twice(create, 201)
 	other := create
-	other.token = w.login("acme", "bob")
+	other.token = w.login(ownOrg, "bob")
 	if a := w.do(other); a.StatusCode != 409 || a.errorOf() != "conflict_error idempotency_key_reused" {
 		t.Errorf("another user's request with the same key gave %d %s", a.StatusCode, a.body)
 	}
 	again := create
-	again.token = w.login("acme", "ann")
+	again.token = w.login(ownOrg, "ann")
 	if a := w.do(again); a.StatusCode != 201 || a.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("the same user with another token got %d %s", a.StatusCode, a.body)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -447,21 +448,26 @@ func TestWhatTheTokenOfARunOpens(t *testing.T) {
 	}
 }
 
-// patient waits for a run until its caller does no more.
+// patient waits for a run until its caller does no more, however long that is.
 type patient struct {
 	httpapi.Runs
-	began, gaveUp chan struct{}
+	began, gaveUp chan struct{} // closed by the first
+	begin, giveUp sync.Once
+}
+
+func newPatient() *patient {
+	return &patient{began: make(chan struct{}), gaveUp: make(chan struct{})}
 }
 
 func (p *patient) Wait(ctx context.Context, _ auth.Caller, _ string, _ time.Duration) (stint.Run, error) {
-	close(p.began)
+	p.begin.Do(func() { close(p.began) })
 	<-ctx.Done()
-	close(p.gaveUp)
+	p.giveUp.Do(func() { close(p.gaveUp) })
 	return stint.Run{}, ctx.Err()
 }
 
 func TestNobodyWaitsForAClientThatHasGone(t *testing.T) {
-	p := &patient{began: make(chan struct{}), gaveUp: make(chan struct{})}
+	p := newPatient()
 	w := newWorld(t, func(c *httpapi.Config) { p.Runs, c.Runs = c.Runs, p })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -481,22 +487,22 @@ func TestNobodyWaitsForAClientThatHasGone(t *testing.T) {
 }
 
 func TestAServerThatStopsLetsNobodyWait(t *testing.T) {
-	w := newWorld(t)
+	p := newPatient()
+	w := newWorld(t, func(c *httpapi.Config) { p.Runs, c.Runs = c.Runs, p })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
 	c := w.tools(w.token)
 	params := &mcp.CallToolParams{Name: "wait_run", Arguments: args{"id": run.ID, "timeoutSeconds": 60}}
 	params.SetProgressToken("p")
 	ended := make(chan *mcp.CallToolResult, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancel()
 	go func() {
-		res, _ := c.CallTool(ctx, params)
+		res, _ := c.CallTool(t.Context(), params)
 		ended <- res
 	}()
 	if notice := <-c.heard; notice != "pending" {
 		t.Errorf("the notice is %q", notice)
 	}
+	<-p.began
 	w.stop()
 	if res := <-ended; res == nil || res.IsError {
 		t.Errorf("the wait ended with %+v", res)

@@ -10,40 +10,56 @@ import (
 // errQuiet is the end of a wait in which nothing happened.
 var errQuiet = errors.New("nothing happened for a while")
 
-// pulse is the context in which an event stream waits. Each wait ends when the
-// stream must, or when nothing happened for a while; after such silence renew
-// makes it good for the next wait, with another Done. There are many streams,
-// so it is one small thing where a tree of contexts would be five.
+// pulse gives an event stream the contexts in which it waits, one after the
+// other. Each ends when the stream must, or when nothing happened for a while;
+// renew puts another in the place of one that ended by silence. There are many
+// streams, so a wait is one small thing where a tree of contexts would be five.
 type pulse struct {
-	context.Context // the request's
+	request context.Context
+	timer   *time.Timer
 
-	mu    sync.Mutex // guards the rest
-	done  chan struct{}
-	err   error // why the wait ended; nil while it goes on
-	timer *time.Timer
+	mu      sync.Mutex // guards the rest
+	present *wait
+	ended   bool // the stream must end
 }
 
-// newPulse waits under parent, quiet for d at most.
+// wait is the context of one wait. Once ended it stays so: contexts that were
+// derived from it may look only later.
+type wait struct {
+	context.Context // the request's
+	done            chan struct{}
+	err             error // why it ended; set before done is closed
+}
+
+// newPulse begins the first wait under parent, quiet for d at most.
 func newPulse(parent context.Context, d time.Duration) (p *pulse, stop func() bool) {
-	p = &pulse{Context: parent, done: make(chan struct{})}
+	p = &pulse{request: parent, present: newWait(parent)}
 	p.mu.Lock() // the timer may fire before it is stored
 	p.timer = time.AfterFunc(d, p.quiet)
 	p.mu.Unlock()
 	return p, context.AfterFunc(parent, p.end)
 }
 
-// Done is closed when the present wait ends.
-func (p *pulse) Done() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.done
-}
+func newWait(parent context.Context) *wait { return &wait{Context: parent, done: make(chan struct{})} }
+
+// Done is closed when the wait ends.
+func (w *wait) Done() <-chan struct{} { return w.done }
 
 // Err is errQuiet after silence, context.Canceled when the stream must end.
-func (p *pulse) Err() error {
+func (w *wait) Err() error {
+	select {
+	case <-w.done:
+		return w.err
+	default:
+		return nil
+	}
+}
+
+// wait is the present one.
+func (p *pulse) wait() *wait {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.err
+	return p.present
 }
 
 func (p *pulse) quiet() { p.finish(errQuiet) }
@@ -54,23 +70,26 @@ func (p *pulse) end() { p.finish(context.Canceled) }
 func (p *pulse) finish(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.err == nil {
-		close(p.done)
-	}
-	if !errors.Is(p.err, context.Canceled) {
-		p.err = err
+	p.ended = p.ended || errors.Is(err, context.Canceled)
+	if p.present.Err() == nil {
+		p.present.err = err
+		close(p.present.done)
 	}
 }
 
 // over reports whether the stream must end.
-func (p *pulse) over() bool { return errors.Is(p.Err(), context.Canceled) }
+func (p *pulse) over() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ended
+}
 
 // renew begins the next wait.
 func (p *pulse) renew(d time.Duration) {
 	p.timer.Reset(d)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if errors.Is(p.err, errQuiet) {
-		p.err, p.done = nil, make(chan struct{})
+	if !p.ended && p.present.Err() != nil {
+		p.present = newWait(p.request)
 	}
 }

@@ -66,7 +66,7 @@ func (s *stream) run() {
 		return
 	}
 	if err := s.follow(); err != nil {
-		s.a.c.Log.LogAttrs(s.pulse, slog.LevelError, "event stream broke off",
+		s.a.c.Log.LogAttrs(s.pulse.request, slog.LevelError, "event stream broke off",
 			slog.String("request", s.w.Header().Get(headerRequestID)), slog.Any("error", err))
 	}
 }
@@ -74,7 +74,8 @@ func (s *stream) run() {
 // follow writes what the follower gives, and a heartbeat after silence.
 func (s *stream) follow() error {
 	for {
-		frames, last, done, err := s.follower.Next(s.pulse)
+		wait := s.pulse.wait()
+		frames, last, done, err := s.follower.Next(wait)
 		switch {
 		case err == nil:
 			s.last = last
@@ -83,7 +84,7 @@ func (s *stream) follow() error {
 			}
 		case s.pulse.over():
 			return nil
-		case s.pulse.Err() == nil:
+		case wait.Err() == nil:
 			return err
 		case s.send(s.heartbeat()) != nil:
 			return nil
@@ -130,5 +131,5 @@ func (s *stream) mayGoOn() bool {
 		return true
 	}
 	s.checked = now
-	return !errors.Is(s.a.c.Auth.Check(s.pulse.Context, s.org, s.tokenID), auth.ErrInvalidKey)
+	return !errors.Is(s.a.c.Auth.Check(s.pulse.request, s.org, s.tokenID), auth.ErrInvalidKey)
 }

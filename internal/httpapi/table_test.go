@@ -120,7 +120,7 @@ func TestAccess(t *testing.T) {
 		{"a writer revokes another token", "DELETE", "/v1/tokens/{token}", "writer", nil, nil, 403, []string{scope}, nil},
 		{"a writer lists secrets", "GET", "/v1/secrets", "writer", nil, nil, 403, []string{scope}, nil},
 		{"a writer puts a secret", "PUT", "/v1/secrets/A", "writer", nil, `{"value":"x"}`, 403, []string{scope}, nil},
-		{"who am I", "GET", "/v1/me", "", nil, nil, 200, []string{`"organization":{"id":"org_`, `"name":"acme"`, `"name":"ann"`, `"id":"{token}"`, `"scopes":["read","write","admin"]`}, []string{w.token}},
+		{"who am I", "GET", "/v1/me", "", nil, nil, 200, []string{`"organization":{"id":"org_`, `"name":"` + ownOrg + `"`, `"name":"ann"`, `"id":"{token}"`, `"scopes":["read","write","admin"]`}, []string{w.token}},
 		{"frameworks", "GET", "/v1/frameworks", "reader", nil, nil, 200, []string{`{"data":[{"name":"shell","available":true,"version":null,"capabilities":{"model":false,`, `"name":"codex","available":false,"reason":"The framework 'codex' needs`}, nil},
 		{"frameworks without a token", "GET", "/v1/frameworks", "-", nil, nil, 401, []string{badKey}, nil},
 		{"frameworks are read only", "POST", "/v1/frameworks", "", nil, "{}", 405, []string{`"code":"method_not_allowed"`}, nil},
@@ -196,7 +196,7 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 				rows = append(rows, row{
 					name + " " + v.method + " " + v.path, v.method, strings.ReplaceAll(v.path, "%", id), token, nil, v.body, 404,
 					[]string{notFound, id},
-					[]string{"acme"},
+					[]string{ownOrg},
 				})
 			}
 			ask("another organisation's", "other", foreign)

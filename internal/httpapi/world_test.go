@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -43,6 +44,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// ownOrg is the name of an organisation, with letters that identifiers lack.
+const ownOrg = "oil-mill"
+
 // world is a whole server below the socket, without a worker: tests play it.
 type world struct {
 	testing.TB
@@ -57,6 +61,7 @@ type world struct {
 	log      *logged
 	ahead    atomic.Int64 // how far the clock is set forward, nanoseconds
 	stop     context.CancelFunc
+	runs     httpapi.Runs
 	worker   string
 	blobs    string // the folder in which bytes rest
 }
@@ -111,7 +116,15 @@ func newWorld(t testing.TB, options ...option) *world {
 	for _, o := range options {
 		o(&c)
 	}
-	server := httptest.NewServer(httpapi.New(c))
+	w.runs = c.Runs
+	server := httptest.NewUnstartedServer(httpapi.New(c))
+	server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // so that little fills it
+			t.Error(err)
+		}
+		return ctx
+	}
+	server.Start()
 	w.url = server.URL
 	w.client = apitest.Client(t)
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -122,7 +135,7 @@ func newWorld(t testing.TB, options ...option) *world {
 			t.Error(err)
 		}
 	})
-	w.token = w.login("acme", "ann")
+	w.token = w.login(ownOrg, "ann")
 	if w.caller, err = w.auth.Authenticate(t.Context(), w.token); err != nil {
 		t.Fatal(err)
 	}

@@ -51,10 +51,12 @@ func TestCacheSavesReadingAndAsking(t *testing.T) {
 	clock := time.Now().Add(time.Hour)
 	o := transfer.PushOptions{Cache: cache, Now: func() time.Time { return clock }}
 	push(t, m, dir, o)
-	must(t, os.Chmod(filepath.Join(dir, "a"), 0)) // its stat changes, and it can be read by root alone
 	asked := m.asked
-	must(t, os.Chmod(filepath.Join(dir, "a"), 0o644))
-	push(t, m, dir, o)
+	for m.asked == asked { // the clock of inodes goes in steps: until it shows that the file was touched
+		must(t, os.Chmod(filepath.Join(dir, "a"), 0))
+		must(t, os.Chmod(filepath.Join(dir, "a"), 0o644))
+		push(t, m, dir, o)
+	}
 	equal(t, "names asked about after a file was touched", 1, m.asked-asked)
 	push(t, m, dir, o)
 	equal(t, "and when nothing was", 1, m.asked-asked)

@@ -5,11 +5,13 @@ import (
 	"time"
 )
 
-// Small makes pages small and patience short, so that tests see several pages
-// and stalls: parts have the least size that servers take.
-func (s *Store) Small() {
-	s.partSize, s.pageSize, s.stall = 5<<20, 3, 200*time.Millisecond
-}
+// Small makes pages small, so that tests see several: parts have the least size
+// that servers take.
+func (s *Store) Small() { s.partSize, s.pageSize = 5<<20, 3 }
+
+// Impatient makes patience with a reader that gets nothing so short that a busy
+// server may exhaust it, too.
+func (s *Store) Impatient() { s.stall = time.Second }
 
 // Uploads counts the uploads that are neither completed nor aborted.
 func (s *Store) Uploads(ctx context.Context) (int, error) {

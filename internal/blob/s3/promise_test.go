@@ -231,11 +231,12 @@ func TestStalledGet(t *testing.T) {
 	server, s := own(t)
 	content := noise(1 << 20)
 	put(t, s, "a/k", content)
+	s.Impatient()
 	server.Break(nth(1, s3test.Stall))
 	if got, err := read(s, "a/k"); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	if calls := server.Calls(); calls != 2 {
-		t.Errorf("%d calls, want 2", calls)
+	if calls := server.Calls(); calls < 2 {
+		t.Errorf("%d calls, want 2 or more", calls)
 	}
 }

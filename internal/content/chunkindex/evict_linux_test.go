@@ -71,7 +71,7 @@ func TestNobodyWaitsForAnothersEviction(t *testing.T) {
 			t.Error(err)
 		}
 		found <- nil
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("Find waits for the eviction of another")
 	}
 	select {

@@ -21,8 +21,8 @@ const (
 	secretKey = "only-for-tests-0123456789"
 	region    = "eu-test-1"
 
-	startLimit = 30 * time.Second
-	stopLimit  = 10 * time.Second
+	startLimit = time.Minute
+	stopLimit  = time.Minute
 )
 
 // Server is a running S3 server. Its methods are safe for concurrent use.
