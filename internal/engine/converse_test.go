@@ -200,11 +200,9 @@ func TestTheAgentIsAskedToEnd(t *testing.T) {
 
 func TestADeafAgentIsEnded(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{Open: true}}
+	p := &puppet{plan: framework.Plan{Open: true, Stdin: make([]byte, 16<<20)}} // as much as may wait for it
 	w := theatre(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
-		for range 5 {
-			act(b.Stdout, framework.Step{Send: make([]byte, 4<<20)})
-		}
+		act(b.Stdout, framework.Step{Send: []byte("one more")})
 		hang(ctx)
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,18 +117,20 @@ func TestEndings(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, tt.script)
-			w.agent(tt.definition)
-			r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID)
-			if r.Status != tt.status || r.StatusReason == nil || *r.StatusReason != tt.reason {
-				t.Errorf("ended %s, %v; want %s, %s", r.Status, r.StatusReason, tt.status, tt.reason)
-			}
-			if r.Error == nil || !strings.Contains(*r.Error, tt.message) {
-				t.Errorf("error %v, want one with %q", r.Error, tt.message)
-			}
-			if r.CheckpointID == nil {
-				t.Error("no checkpoint was taken")
-			}
+			synctest.Test(t, func(t *testing.T) { // what the machine is slow at takes none of a limit's time
+				w := newWorld(t, tt.script)
+				w.agent(tt.definition)
+				r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID)
+				if r.Status != tt.status || r.StatusReason == nil || *r.StatusReason != tt.reason {
+					t.Errorf("ended %s, %v; want %s, %s", r.Status, r.StatusReason, tt.status, tt.reason)
+				}
+				if r.Error == nil || !strings.Contains(*r.Error, tt.message) {
+					t.Errorf("error %v, want one with %q", r.Error, tt.message)
+				}
+				if r.CheckpointID == nil {
+					t.Error("no checkpoint was taken")
+				}
+			})
 		})
 	}
 }
@@ -314,29 +317,31 @@ func TestSessionIsWorkedInOrder(t *testing.T) {
 
 func TestStopDrainsThenEndsWhatIsLeft(t *testing.T) {
 	t.Parallel()
-	started := make(chan string, 2)
-	w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
-		prompt, _ := p.File("prompt")
-		started <- string(prompt)
-		if string(prompt) == "quick" {
-			<-time.After(50 * time.Millisecond)
-			return sandbox.Exit{}
+	synctest.Test(t, func(t *testing.T) {
+		started := make(chan string, 2)
+		w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
+			prompt, _ := p.File("prompt")
+			started <- string(prompt)
+			if string(prompt) == "quick" {
+				<-time.After(50 * time.Millisecond)
+				return sandbox.Exit{}
+			}
+			<-ctx.Done()
+			return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
+		}, func(c *engine.Config) { c.Drain = 500 * time.Millisecond })
+		w.agent(shell)
+		quick := w.create(stint.NewRun{Agent: "agent", Prompt: "quick"})
+		stuck := w.create(stint.NewRun{Agent: "agent", Prompt: "stuck"})
+		<-started
+		<-started
+		w.stop()
+		if r := w.ended(quick.ID); r.Status != stint.Completed {
+			t.Errorf("the run that could end within the drain time is %s", r.Status)
 		}
-		<-ctx.Done()
-		return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
-	}, func(c *engine.Config) { c.Drain = 500 * time.Millisecond })
-	w.agent(shell)
-	quick := w.create(stint.NewRun{Agent: "agent", Prompt: "quick"})
-	stuck := w.create(stint.NewRun{Agent: "agent", Prompt: "stuck"})
-	<-started
-	<-started
-	w.stop()
-	if r := w.ended(quick.ID); r.Status != stint.Completed {
-		t.Errorf("the run that could end within the drain time is %s", r.Status)
-	}
-	if r := w.ended(stuck.ID); r.Status != stint.Failed || r.StatusReason == nil || *r.StatusReason != stint.ReasonWorkerLost {
-		t.Errorf("the run that was left is %s, %v", r.Status, r.StatusReason)
-	}
+		if r := w.ended(stuck.ID); r.Status != stint.Failed || r.StatusReason == nil || *r.StatusReason != stint.ReasonWorkerLost {
+			t.Errorf("the run that was left is %s, %v", r.Status, r.StatusReason)
+		}
+	})
 }
 
 func TestManyRunsShareFewPlaces(t *testing.T) {

@@ -34,11 +34,7 @@ func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox
 	w := newWorld(t, nil, append([]change{func(c *engine.Config) {
 		c.Driver, c.Parked, c.Resources = d, 1, sandbox.Resources{Pids: 9}
 	}}, more...)...)
-	work := filepath.Join(w.dir, "worker", "work")
-	w.until("a sandbox waits", func() bool {
-		found, err := filepath.Glob(filepath.Join(work, "sbx_*", "run"))
-		return err == nil && len(found) == 1
-	})
+	w.until("a sandbox waits", func() bool { return w.engine.Parked() == 1 })
 	return w, seen
 }
 

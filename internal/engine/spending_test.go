@@ -58,7 +58,12 @@ func (d *wired) ask(path, body string) string {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", d.dns.LocalAddr().String())
 	}}
-	at, err := resolver.LookupNetIP(context.Background(), "ip4", stint.ModelAlias+".")
+	patient, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	at, err := resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
+	for err != nil && patient.Err() == nil { // a resolver waits for seconds only
+		at, err = resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
+	}
 	if err != nil {
 		panic(err)
 	}

@@ -80,7 +80,7 @@ func commit(f *feed.Feed, m *memory, n int) {
 
 func TestEveryReaderSeesTheSameStream(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := &memory{}
 	f := feed.New(m, inproc.New(), false)
@@ -119,7 +119,7 @@ func TestResumeAtEveryEvent(t *testing.T) {
 // TestWatchedRunIsReadOnce holds a thousand readers to a handful of reads.
 func TestWatchedRunIsReadOnce(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := &memory{}
 	f := feed.New(m, inproc.New(), false)
@@ -246,7 +246,7 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 
 func TestOtherProcessesWakeReaders(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := &memory{}
 	m.add(event(1))

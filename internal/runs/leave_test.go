@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -115,40 +116,35 @@ func check(t testing.TB, err error) {
 
 func TestARunIsWorkedAlthoughItsCallerLeft(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	worker := store.Worker{ID: w.ids.New(stint.PrefixWorker), Host: "here", Capacity: 1, CreatedAt: stint.TimeOf(time.Now())}
-	_, err := w.local.Join(t.Context(), worker)
-	check(t, err)
-	working, stop := context.WithCancel(t.Context())
-	assigned, ended := make(chan string), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for {
-			list, err := w.local.Next(working, worker.ID, 1)
-			if err != nil {
-				return
-			}
-			for _, a := range list {
-				assigned <- a.Run.ID
-			}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		worker := store.Worker{ID: w.ids.New(stint.PrefixWorker), Host: "here", Capacity: 1, CreatedAt: stint.TimeOf(time.Now())}
+		_, err := w.local.Join(t.Context(), worker)
+		check(t, err)
+		type next struct {
+			assigned []dispatch.Assignment
+			err      error
 		}
-	}()
-	defer func() { stop(); <-ended }()
-	for range 1000 { // until the worker was idle when the run was created
+		given := make(chan next, 1)
+		go func() {
+			list, err := w.local.Next(t.Context(), worker.ID, 1)
+			given <- next{list, err}
+		}()
+		synctest.Wait() // until the worker is idle
 		r := w.create()
+		if !w.store.claimed.Load() {
+			t.Error("the run was created without the worker that waits")
+		}
+		synctest.Wait()
 		select {
-		case id := <-assigned:
-			if id != r.ID {
-				t.Fatalf("%s was assigned, want %s", id, r.ID)
+		case got := <-given:
+			if len(got.assigned) != 1 || got.assigned[0].Run.ID != r.ID || got.err != nil {
+				t.Errorf("%v was assigned, want %s: %v", got.assigned, r.ID, got.err)
 			}
-		case <-time.After(10 * time.Second):
+		default:
 			t.Fatalf("nobody works %s", r.ID)
 		}
-		if w.store.claimed.Load() {
-			return
-		}
-	}
-	t.Fatal("the worker was never idle")
+	})
 }
 
 func TestACancelIsToldAlthoughItsCallerLeft(t *testing.T) {

@@ -56,14 +56,7 @@ func TestNothingRestsInPlain(t *testing.T) {
 			t.Parallel()
 			c := config.Default()
 			c.Data, c.EncryptStorage = t.TempDir(), mode
-			parts, err := server.OpenParts(t.Context(), c, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer parts.Close()
-			api := login(t, parts)
-			tree := push(t, api, marker())
-			check(t, api, tree, marker())
+			serve(t, c, func(api *client.Client) { check(t, api, push(t, api, marker()), marker()) })
 			if got := holding(t, c.Data, marker()[50_000:50_032]); got != want {
 				t.Errorf("%d files hold the content, want %d", got, want)
 			}
@@ -71,11 +64,17 @@ func TestNothingRestsInPlain(t *testing.T) {
 	}
 }
 
-// login makes a client of a server that answers until the test ends.
-func login(t *testing.T, parts *server.Parts) *client.Client {
+// serve makes a server and a client of it; nothing of it works on when it
+// returns.
+func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	t.Helper()
+	parts, err := server.OpenParts(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parts.Close()
 	front := httptest.NewServer(parts.Handler)
-	t.Cleanup(front.Close)
+	defer front.Close()
 	token, err := parts.Auth.Login(t.Context(), "acme", "ann", "test", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +83,7 @@ func login(t *testing.T, parts *server.Parts) *client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api
+	use(api)
 }
 
 // push stores content as the one file of a new volume.
@@ -130,21 +129,12 @@ func TestAnInterruptedRotation(t *testing.T) {
 	c.Data, c.EncryptStorage = t.TempDir(), config.EncryptStrict
 	path := filepath.Join(c.Data, "key")
 	var tree string
-	serve := func(use func(*client.Client)) {
-		t.Helper()
-		parts, err := server.OpenParts(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer parts.Close()
-		use(login(t, parts))
-	}
-	serve(func(api *client.Client) { tree = push(t, api, marker()) })
+	serve(t, c, func(api *client.Client) { tree = push(t, api, marker()) })
 	halfway, err := secret.AddKey(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(func(api *client.Client) { check(t, api, tree, marker()) })
+	serve(t, c, func(api *client.Client) { check(t, api, tree, marker()) })
 	k, err := server.OpenKeys(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -157,5 +147,5 @@ func TestAnInterruptedRotation(t *testing.T) {
 	if diff := cmp.Diff(halfway[:1], left); err != nil || diff != "" {
 		t.Errorf("keys of the file: %v (-want +got):\n%s", err, diff)
 	}
-	serve(func(api *client.Client) { check(t, api, tree, marker()) })
+	serve(t, c, func(api *client.Client) { check(t, api, tree, marker()) })
 }

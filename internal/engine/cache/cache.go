@@ -207,24 +207,35 @@ func (c *Cache) settle(e *entry, err error) {
 		c.forget(e)
 	}
 	close(e.ready)
+	gone := c.giveBack(e) // at once: for who waited and is done with it sooner, it would still be in use
 	c.mu.Unlock()
-	c.release(e)
+	c.eraseAll(gone)
 }
 
-// release gives an entry back, ends a fetch that nobody waits for and removes
-// what is too much. That may be large, and every run needs the lock.
+// release gives an entry back and removes what is too much. That may be large,
+// and every run needs the lock.
 func (c *Cache) release(e *entry) {
 	c.mu.Lock()
+	gone := c.giveBack(e)
+	c.mu.Unlock()
+	c.eraseAll(gone)
+}
+
+// giveBack ends a fetch that nobody waits for, and returns the folders of what
+// is too much. c.mu is held.
+func (c *Cache) giveBack(e *entry) (gone []string) {
 	e.users--
 	if e.users == 1 && e.abandon != nil {
 		e.abandon(errUnwanted)
 	}
-	var gone []string
 	for total := c.unused(); total > c.limit; total = c.unused() {
 		gone = append(gone, c.remove(c.oldest()))
 	}
-	c.mu.Unlock()
-	for _, dir := range gone {
+	return gone
+}
+
+func (c *Cache) eraseAll(dirs []string) {
+	for _, dir := range dirs {
 		_ = c.erase(dir) // or the next start does
 	}
 }

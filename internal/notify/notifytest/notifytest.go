@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a wake-up may take before a test gives it up for lost.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // NewBus makes a bus to publish on and one to subscribe on which hears it:
 // the same one within a process, two that stand for two processes otherwise.

@@ -128,6 +128,11 @@ func hangUp(conn *pgx.Conn) {
 	defer cancel()
 	// A server that is gone cannot be told goodbye; the socket closes all the same.
 	_ = conn.Close(ctx)
+	// One whose call was cut off is closed in the background.
+	select {
+	case <-conn.PgConn().CleanupDone():
+	case <-ctx.Done():
+	}
 }
 
 // broken reports whether err is more than the end of our own waiting.

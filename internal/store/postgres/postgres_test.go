@@ -107,7 +107,8 @@ func TestJournalIsPartitionedByMonth(t *testing.T) {
 		return ask[int64](t, s.url, `select count(*) from pg_inherits where inhparent = 'journal'::regclass`)[0]
 	}
 	before := made()
-	next := time.Now().AddDate(0, 1, 0)
+	now := time.Now().UTC()
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC) // a month after the 31st may be the month after that
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
@@ -236,7 +237,7 @@ func TestAppendsOfOneRunKeepTheirOrder(t *testing.T) {
 	s := open(t, pgtest.URL(t))
 	at := sqltest.Start(t, s, 1)[0]
 	first, second := sqltest.Batch("one"), sqltest.Batch("two")
-	limit := time.Now().Add(30 * time.Second)
+	limit := time.Now().Add(2 * time.Minute)
 	var callers sync.WaitGroup
 	for i, b := range []store.Batch{first, second} {
 		callers.Go(func() {
@@ -333,7 +334,7 @@ func appendUntilItFails(t *testing.T, s store.Store, at store.Position, enough c
 // eventsAfterRestart reads with connections of which some are dead.
 func eventsAfterRestart(t *testing.T, s store.Store, run string) []stint.Event {
 	t.Helper()
-	limit := time.Now().Add(30 * time.Second)
+	limit := time.Now().Add(2 * time.Minute)
 	for {
 		events, err := s.Events(t.Context(), run, 0, 1<<30)
 		if err == nil {

@@ -84,10 +84,10 @@ func (w *world) together(n int, f func(i int) error) {
 	}
 }
 
-// eventually asks until the answer is yes, for at most ten seconds.
+// eventually asks until the answer is yes, for at most a minute.
 func (w *world) eventually(what string, ask func() bool) {
 	w.Helper()
-	limit := time.After(10 * time.Second)
+	limit := time.After(time.Minute)
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
 	for !ask() {

@@ -142,6 +142,9 @@ var reopenCases = []testCase{
 		w.home.createMany(8)
 		claims := w.claim(w.worker(), 8)
 		heads := make([]int64, len(claims))
+		for i, c := range claims {
+			heads[i] = c.Position.After
+		}
 		w.together(len(claims)+1, func(i int) error {
 			if i == len(claims) {
 				for w.head(claims[0].Run.ID) < 10 {

@@ -30,7 +30,7 @@ func Linearizable(t *testing.T, h Harness) {
 	for kind, n := range s.kinds() {
 		t.Logf("%6d %s", n, kind)
 	}
-	if bad, verdict := s.check(); verdict != porcupine.Ok {
+	if bad, verdict := s.check(time.Minute); verdict != porcupine.Ok {
 		t.Errorf("the history is %s; the run's calls:\n%s", verdict, s.tell(bad))
 	}
 	for _, id := range s.runs {

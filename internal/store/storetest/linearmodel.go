@@ -128,9 +128,10 @@ func (m moment) decide(c call, a answer, right bool, next moment) (bool, moment)
 	}
 }
 
-// check judges the record, run by run; it returns the first one that is wrong.
-func (s *storm) check() (string, porcupine.CheckResult) {
-	limit := time.Now().Add(5 * time.Second)
+// check judges the record, run by run, for that long at most; it returns the
+// first one that is wrong.
+func (s *storm) check(most time.Duration) (string, porcupine.CheckResult) {
+	limit := time.Now().Add(most)
 	for _, part := range protocol.Partition(s.ops) {
 		// A timeout of 0 would be none.
 		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(limit), time.Millisecond)); verdict != porcupine.Ok {

@@ -43,7 +43,7 @@ type tenant struct {
 }
 
 // patience bounds a case, so that one that waits for what never comes fails.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 func newWorld(t testing.TB, h Harness) *world {
 	t.Helper()
