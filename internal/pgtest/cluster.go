@@ -16,8 +16,8 @@ import (
 const (
 	startLimit = 3 * time.Minute // from exec to the first connection, crash recovery included
 	stopLimit  = 2 * time.Minute // from the signal to the exit
-	socketPort = 5432             // only a part of the socket's file name
-	pathLimit  = 107              // bytes in the path of a Unix socket
+	socketPort = 5432            // only a part of the socket's file name
+	pathLimit  = 107             // bytes in the path of a Unix socket
 )
 
 // Cluster is a PostgreSQL server with data of its own. Its methods are not
