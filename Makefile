@@ -17,8 +17,14 @@ build: ## Build bin/stint
 demo: ## Run the main job from start to end
 	$(GO) run ./cmd/stint demo
 
+.PHONY: modules
+modules: ## Fetch the Go modules of the program, its tests and its tools
+	@tools/again.sh $(GO) list -deps -test ./... >/dev/null
+	@tools/again.sh $(GO) list -modfile=tools/go.mod -deps tool >/dev/null
+	@GOFLAGS= tools/again.sh $(GO) list -modfile=tools/versitygw/go.mod -deps tool >/dev/null
+
 .PHONY: deps
-deps: ## Install what the tests need (Debian, root)
+deps: modules ## Install what the tests need (Debian, root)
 	@tools/deps.sh
 	@tools/agents.sh
 	@GOFLAGS= CGO_ENABLED=0 $(GO) tool -modfile=tools/versitygw/go.mod -n versitygw >/dev/null # builds the S3 server of the tests
@@ -50,7 +56,7 @@ short: ## Tests without the race detector, for the inner loop
 	$(GO) test -timeout 10m ./...
 
 .PHONY: lint
-lint: ## Formatting, vet, linters, dead code; it leaves the processors to whatever else runs
+lint: modules ## Formatting, vet, linters, dead code; it leaves the processors to whatever else runs
 	@test -z "$$(nice $(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
 	nice $(TOOL) golangci-lint run ./...
 	@out="$$(nice $(TOOL) deadcode -test ./...)"; test -z "$$out" || { echo "dead code:"; echo "$$out"; exit 1; }

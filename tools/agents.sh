@@ -3,7 +3,8 @@
 # them, into a folder outside the repository that is named after the lockfile.
 # Whoever finds that folder finds all of it.
 set -euo pipefail
-from="$(cd "$(dirname "$0")/../e2e/agents" && pwd)"
+tools="$(cd "$(dirname "$0")" && pwd)"
+from="$(cd "$tools/../e2e/agents" && pwd)"
 base="${STINT_AGENTS_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/stint/agents}"
 into="$base/$(sha256sum "$from/package-lock.json" | cut -c1-16)"
 if [ -d "$into" ]; then exit 0; fi
@@ -16,6 +17,6 @@ work="$(mktemp -d "$base/.install-XXXXXX")"
 trap 'rm -rf "$work"' EXIT
 cp "$from/package.json" "$from/package-lock.json" "$from/.npmrc" "$work"
 # The optional packages are a second copy of what is pinned, one for each system.
-(cd "$work" && npm ci --ignore-scripts --omit=optional --no-audit --no-fund --loglevel=error)
+(cd "$work" && "$tools/again.sh" npm ci --ignore-scripts --omit=optional --no-audit --no-fund --loglevel=error)
 chmod 755 "$work"
 mv -T "$work" "$into" 2>/dev/null || [ -d "$into" ] # another was quicker

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the tests need, where they are missing.
 set -euo pipefail
+again="$(cd "$(dirname "$0")" && pwd)/again.sh"
 need=()
 have() { command -v "$1" >/dev/null 2>&1; }
 compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || need+=(postgresql)
@@ -32,5 +33,10 @@ if [ ! -e /usr/sbin/policy-rc.d ]; then
 	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 	chmod 755 /usr/sbin/policy-rc.d
 fi
-apt-get update -qq
-apt-get install -y -qq --no-install-recommends "${need[@]}" >/dev/null
+# A new machine may be updating itself: its locks are waited for. An index that
+# is out of date names packages that are gone, so it is fetched again too.
+get_packages() { apt-get -qq -o DPkg::Lock::Timeout=900 install -y --no-install-recommends "$@"; }
+fetch_packages() { apt-get -qq update && get_packages --download-only "$@"; }
+export -f get_packages fetch_packages
+"$again" bash -c 'fetch_packages "$@"' apt-get "${need[@]}" >/dev/null
+get_packages "${need[@]}" >/dev/null

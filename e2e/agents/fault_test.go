@@ -1,7 +1,6 @@
 package agents_test
 
 import (
-	"net"
 	"strings"
 	"testing"
 
@@ -31,10 +30,7 @@ type faulty struct {
 
 func beginFaulty(w *world) *faulty {
 	w.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	installation.Check(w, err)
-	at := "http://" + l.Addr().String()
-	installation.Check(w, l.Close())
+	at := "http://" + installation.Reserve(w)
 	d := w.kind.definition(w.model)["provider"].(object)
 	d["baseUrl"] = strings.Replace(d["baseUrl"].(string), onHost(w.model.URL), onHost(at), 1)
 	w.agent("lonely", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})

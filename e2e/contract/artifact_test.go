@@ -51,7 +51,7 @@ func otherArtifacts(w *world) {
 
 	head := *w.run(object{"prompt": "echo good > a", "artifactName": "out"}).ArtifactVersion
 	failed := w.is(w.create(object{"prompt": "echo bad > a; exit 1", "artifactName": "out"}).ID, stint.Failed)
-	late := w.is(w.create(object{"prompt": "echo late > a; exec sleep 600", "artifactName": "out", "timeout": "1s"}).ID, stint.TimedOut)
+	late := w.is(w.create(object{"prompt": "echo late > a; exec sleep 600", "artifactName": "out", "timeout": soon}).ID, stint.TimedOut)
 	cancelled := w.running(object{"prompt": "echo stopped > a; echo done; exec sleep 600", "artifactName": "out"})
 	w.until("the file", func() bool { return strings.Contains(w.output(cancelled.ID), "done") })
 	w.cancel(cancelled.ID)

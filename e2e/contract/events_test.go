@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/stint-dev/stint"
 )
@@ -101,7 +103,7 @@ func types(frames []frame) (all []string) {
 }
 
 func eventOrder(w *world) {
-	r := w.create(object{"prompt": "echo one; sleep 0.2; echo two >&2; sleep 0.2; exit 4"})
+	r := w.create(object{"prompt": "echo one; sleep 2; echo two >&2; exit 4"})
 	frames := w.followRun(r.ID).all()
 	w.equal("types", []string{"status", "status", "output", "output", "error", "status", "complete"}, types(frames))
 	for i, f := range frames {
@@ -214,7 +216,7 @@ func streamTokens(w *world) {
 	for _, path := range []string{
 		"/v1/runs/" + other.ID + "/events?access_token=" + made.Token, "/v1/runs/" + r.ID + "?access_token=" + made.Token,
 		"/v1/runs/" + r.ID + "/logs?access_token=" + made.Token, "/v1/runs?access_token=" + made.Token, events + w.token, events + "nonsense", events,
-		events + made.Token[:len(made.Token)-2] + "AA",
+		events + changedEnd(made.Token),
 	} {
 		w.refused(request{method: "GET", path: path, token: "-"}, 401, badKey)
 	}
@@ -224,6 +226,15 @@ func streamTokens(w *world) {
 	if life := at.Sub(r.CreatedAt.Time).Minutes(); life < 5 || life > 7 {
 		w.Errorf("the token lives for %v minutes", life)
 	}
+}
+
+// changedEnd is a text with another end.
+func changedEnd(text string) string {
+	end := "AA"
+	if strings.HasSuffix(text, end) {
+		end = "BA"
+	}
+	return text[:len(text)-len(end)] + end
 }
 
 func verbatimOutput(w *world) {
@@ -246,24 +257,23 @@ func verbatimOutput(w *world) {
 func slowReader(w *world) {
 	r := w.running(object{"prompt": "sleep 0.5; head -c 6000000 /dev/zero | tr '\\0' x | fold -w 99; echo end"})
 	stuck := w.followRun(r.ID) // nobody reads it for now
-	done := make(chan int, 3)
-	for range cap(done) {
+	var reading sync.WaitGroup
+	texts, errs := make([][]byte, 3), make([]error, 3)
+	for i := range texts {
 		s := w.followRun(r.ID)
-		go func() {
-			n, err := io.Copy(io.Discard, s.resp.Body)
-			if err != nil {
-				n = -1
-			}
-			done <- int(n)
-		}()
+		reading.Go(func() { texts[i], errs[i] = io.ReadAll(s.text) })
 	}
 	w.is(r.ID, stint.Completed)
-	sizes := []int{<-done, <-done, <-done}
-	if sizes[0] < 6_000_000 || slices.Max(sizes) != slices.Min(sizes) {
-		w.Errorf("readers got %v bytes", sizes)
+	reading.Wait()
+	check(w, errors.Join(errs...))
+	want := stuck.all() // it reads at last
+	if last := lastOf(want); last.Event != "complete" {
+		w.Errorf("the late reader got %d events, at last %+v", len(want), last)
 	}
-	late, err := io.ReadAll(stuck.text)
-	if err != nil || len(late) != sizes[0] || !bytes.Contains(late[len(late)-500:], []byte("event: complete")) {
-		w.Errorf("the late reader got %d bytes, %v", len(late), err)
+	for i, text := range texts {
+		got := (&stream{w: w, text: bufio.NewReader(bytes.NewReader(text))}).all()
+		if len(text) < 6_000_000 || !slices.Equal(want, got) {
+			w.Errorf("reader %d got %d bytes, %d events, the late one %d", i, len(text), len(got), len(want))
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
@@ -234,7 +235,7 @@ func processes(mark string) (n int) {
 }
 
 func cancelRunning(w *world) {
-	mark := fmt.Sprintf("600.%09d", w.host.worlds.Add(1)*2+int64(len(w.host.database)%2))
+	mark := fmt.Sprintf("600.%d", time.Now().UnixNano()) // of this test on this database alone
 	r := w.running(object{"prompt": "trap '' TERM\nsleep " + mark + " & (setsid sleep " + mark + " &)\nsleep " + mark, "artifactName": "out"})
 	w.until("the agent's processes", func() bool { return processes(mark) == 3 })
 	got := w.cancel(r.ID)
@@ -373,9 +374,9 @@ func resourceLimits(w *world) {
 	w.agent("small", object{"resources": object{"memory": "32MiB", "disk": "4MiB", "pids": 16, "cpu": 1}})
 	full := w.is(w.create(object{"agent": "small", "prompt": "a=x; while :; do a=$a$a; done"}).ID, stint.Failed)
 	w.equal("reason", stint.ReasonOutOfMemory, installation.Value(full.StatusReason))
-	full = w.is(w.create(object{"agent": "small", "prompt": "head -c 40000000 /dev/zero > big && echo WROTE; sleep 5"}).ID, stint.Failed)
+	full = w.is(w.create(object{"agent": "small", "prompt": "head -c 40000000 /dev/zero > big && echo WROTE; sleep 600"}).ID, stint.Failed)
 	w.equal("reason", stint.ReasonDiskFull, installation.Value(full.StatusReason))
-	out, r := w.says(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 30 & done 2>/dev/null; echo forty) || echo limited"})
+	out, r := w.says(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 600 & done 2>/dev/null; echo forty) || echo limited"})
 	w.equal("of forty processes", "limited\n", out)
 	var m stint.Metrics
 	w.get("/v1/runs/"+r.ID+"/metrics", &m)

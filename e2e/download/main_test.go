@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
+// patience is how long a test waits for what must happen, on a busy machine too.
+const patience = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	installation.Parallel(8) // most of what these tests do is wait for other programs
@@ -40,15 +40,36 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // nobody's settings
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser is many processes
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = patience / 10 // for what its children still say
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if out, err = cmd.Output(); cmd.ProcessState == nil || ctx.Err() != nil {
+	out, err = cmd.Output()
+	if cmd.Process != nil {
+		_ = cmd.Cancel() // what it left
+	}
+	if cmd.ProcessState == nil || ctx.Err() != nil {
 		p.t.Fatalf("%s: %v, %v\n%s", name, err, ctx.Err(), installation.Tail(said.String(), 2000))
 	}
 	if code = cmd.ProcessState.ExitCode(); code != 0 {
 		p.t.Logf("%s ended with %d: %s", name, code, installation.Tail(said.String(), 2000))
 	}
 	return out, code
+}
+
+// fleeting is a folder for a program whose children may write to it for a moment
+// longer than it runs.
+func fleeting(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "stint-download-")
+	installation.Check(t, err)
+	t.Cleanup(func() {
+		err := os.RemoveAll(dir)
+		for deadline := time.Now().Add(patience / 10); err != nil && time.Now().Before(deadline); err = os.RemoveAll(dir) {
+			<-time.After(50 * time.Millisecond)
+		}
+		installation.Check(t, err)
+	})
+	return dir
 }
 
 // must is run of a program that has to succeed.

@@ -170,9 +170,10 @@ func (w *world) inBrowser(t *testing.T, samples map[string]sample) {
 	for name, s := range samples {
 		links.Set(name, s.link)
 	}
-	out := program{t, t.TempDir()}.must("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-proxy-server",
+	home := fleeting(t)
+	out := program{t, home}.must("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-proxy-server",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
-		"--user-data-dir="+t.TempDir(), "--dump-dom", w.front+"/page/page.html?"+links.Encode())
+		"--user-data-dir="+filepath.Join(home, "data"), "--dump-dom", w.front+"/page/page.html?"+links.Encode())
 	found := inPage.FindSubmatch(out)
 	if found == nil {
 		t.Fatalf("the page is %.2000s", out)

@@ -76,7 +76,7 @@ func (w *world) link(t testing.TB, id, query string) string {
 
 // quiet gives the arguments of a curl that says what failed, and nothing else.
 func quiet(args ...string) []string {
-	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "60"}, args...)
+	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "240"}, args...)
 }
 
 func (w *world) curl(t testing.TB, args ...string) []byte {

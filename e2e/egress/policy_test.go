@@ -49,7 +49,7 @@ func TestRefusals(t *testing.T) {
 	port := loopback.Addr().(*net.TCPAddr).Port
 	server(t, "files.example.com", 8082, http.RedirectHandler("http://192.168.77.1/", http.StatusFound))
 
-	get := func(url string) string { return "curl -sS -m 5 " + url + " || echo refused\n" }
+	get := func(url string) string { return "curl -sS -m 60 " + url + " || echo refused\n" }
 	restricted := map[string]any{"mode": "restricted", "allow": []string{"files.example.com"}}
 	for name, c := range map[string]struct {
 		network map[string]any
@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 			map[string]any{"allow": []string{"host.stint.internal:1"}}, get(fmt.Sprintf("http://host.stint.internal:%d/", port)), map[string]any{"action": "deny", "host": "host.stint.internal"},
 		},
 		"a tunnel to a private address": {
-			map[string]any{}, "curl -sS -m 5 -p -x http://proxy.stint.internal:3128 http://192.168.77.1/ || echo refused", map[string]any{"action": "deny", "host": "192.168.77.1"},
+			map[string]any{}, "curl -sS -m 60 -p -x http://proxy.stint.internal:3128 http://192.168.77.1/ || echo refused", map[string]any{"action": "deny", "host": "192.168.77.1"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestOperatorsDenyIsStronger(t *testing.T) {
 	allow := []string{fmt.Sprintf("host.stint.internal:%d", port), "192.168.0.0/16", "evil.example.net"}
 	script := ""
 	for _, url := range []string{fmt.Sprintf("host.stint.internal:%d", port), "192.168.77.1:83", "evil.example.net:83"} {
-		script += "curl -sSf -m 5 http://" + url + " && echo reached\n"
+		script += "curl -sSf -m 60 http://" + url + " && echo reached\n"
 	}
 	r, out := w.run(definition{"network": map[string]any{"allow": allow}}, script+"true", nil)
 	if strings.Contains(out, "reached") {

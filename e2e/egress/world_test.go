@@ -28,6 +28,9 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
+// patience is how long a test waits for what must happen, on a busy machine too.
+const patience = 2 * time.Minute
+
 // world is an installation, and the servers of an internet.
 type world struct {
 	*testing.T
@@ -179,15 +182,15 @@ func holds(got, want map[string]any) bool {
 	return true
 }
 
-// within waits for what another goroutine brings about.
-func (w *world) within(limit time.Duration, what string, ok func() bool) {
+// until waits for what another goroutine brings about.
+func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), limit)
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			w.Fatalf("not within %s: %s", limit, what)
+			w.Fatalf("not within %s: %s", patience, what)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -1,10 +1,10 @@
 package hostile_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
@@ -30,8 +30,9 @@ var limitAttacks = []attack{
 
 const small = `,"resources":{"memory":"128MiB","disk":"16MiB","pids":48,"cpu":1}`
 
-// leftBehind stands in the command lines of all that must not outlive its run.
-const leftBehind = "86399.5717"
+// leftBehind stands in the command lines of all that must not outlive its run,
+// and in none of other tests on this machine.
+var leftBehind = fmt.Sprintf("86399.%07d", os.Getpid())
 
 func memory(w *world) {
 	w.agent("small", small)
@@ -43,10 +44,20 @@ func memory(w *world) {
 	})
 }
 
+// memoryOfMany lets six eat at once: each keeps what it has until all of them
+// have eaten or are dead.
 func memoryOfMany(w *world) {
 	w.agent("small", small)
-	eat := `python3 -c 'import time; b = b"x" * (48 << 20); time.sleep(1); print("survived")'`
-	r := w.ended(w.create(stint.NewRun{Agent: "small", Prompt: strings.Repeat(eat+" &\n", 6) + "wait -n; wait -n; wait -n; wait -n; wait -n; wait -n; exit $?"}).ID)
+	r := w.ended(w.create(stint.NewRun{Agent: "small", Timeout: late, Prompt: `
+cat > /tmp/eat.py <<'END'
+import os, sys, time
+b = b"x" * (48 << 20)
+open("done." + sys.argv[1], "w").close()
+while sum(name.startswith("done.") for name in os.listdir(".")) < 6: time.sleep(0.05)
+print("survived")
+END
+for i in 1 2 3 4 5 6; do (python3 /tmp/eat.py $i; touch done.$i) & done
+wait`}).ID)
 	if n := strings.Count(w.output(r.ID), "survived"); n > 2 {
 		w.Errorf("%d of 6 had 48 MB at once, of 128", n)
 	}
@@ -128,7 +139,6 @@ bomb; bomb; sleep ` + leftBehind}).ID)
 
 // overtime leaves it to the time limit to end processes that do not want to.
 func overtime(w *world) {
-	begin := time.Now()
 	r := w.ended(w.create(stint.NewRun{Timeout: "1s", Prompt: `
 trap '' TERM INT HUP
 (trap '' TERM; setsid bash -c 'trap "" TERM; while :; do sleep ` + leftBehind + `; done' &)
@@ -136,9 +146,6 @@ echo ready
 while :; do sleep 0.1; done`}).ID)
 	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit {
 		w.Errorf("it ended %s, %s", r.Status, installation.Value(r.StatusReason))
-	}
-	if took := time.Since(begin); took > 40*time.Second {
-		w.Errorf("it took %s to end", took)
 	}
 }
 

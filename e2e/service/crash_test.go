@@ -74,44 +74,73 @@ func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)
 	installation.Agent(t, c, "shell", "")
 	completed, lost := 0, 0
 	for round := range o.crashes {
-		done, gone := crash(t, h, c, o.runs, moment(round), func() { kill(round) })
+		done, gone := crash(t, h, c, round, o.runs, kill)
 		completed, lost = completed+done, lost+gone
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
 		}
 	}
 	if completed == 0 || lost == 0 {
-		t.Errorf("%d runs completed and %d were lost: the kills came at no random moments", completed, lost)
+		t.Errorf("%d runs completed and %d were lost", completed, lost)
 	}
 }
 
-const chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
+const (
+	chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
+	endless = `echo "$STINT_RUN_ID begins"; sleep 600`
+)
 
-// moment waits for the time of a kill, which is random. In the first round it
-// is the end of a run: however slow the machine, some run completes.
-func moment(round int) func(*testing.T, *client.Client, []string) {
-	return func(t *testing.T, c *client.Client, ids []string) {
-		if round == 0 {
-			installation.Ended(t, c, ids[0])
-			return
-		}
+// The first rounds are kills of which is known what they meet, however fast the
+// machine is: a run that has ended, and one that has begun and does not end.
+const (
+	afterAnEnd = iota
+	inTheMiddle
+)
+
+// script is what the runs of a round do.
+func script(round, i int) string {
+	if round == inTheMiddle && i == 0 {
+		return endless
+	}
+	return chatter
+}
+
+// moment waits for the time of a kill, which is random after the first rounds.
+func moment(t *testing.T, c *client.Client, round int, ids []string) {
+	t.Helper()
+	switch round {
+	case afterAnEnd:
+		installation.Ended(t, c, ids[0])
+	case inTheMiddle:
+		begun(t, c, ids[0])
+	default:
 		<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
 	}
 }
 
-func crash(t *testing.T, h *installation.Host, c *client.Client, runs int, wait func(*testing.T, *client.Client, []string), kill func()) (completed, lost int) {
+// begun waits until a run's agent has said something.
+func begun(t *testing.T, c *client.Client, id string) {
+	t.Helper()
+	for e, err := range c.Runs.Events(t.Context(), id, 0) {
+		installation.Check(t, err)
+		if e.Type == stint.EventOutput {
+			return
+		}
+	}
+	t.Fatalf("%s ended without a word", id)
+}
+
+func crash(t *testing.T, h *installation.Host, c *client.Client, round, runs int, kill func(round int)) (completed, lost int) {
 	seen := newWitness()
 	ids := make([]string, runs)
 	var followers sync.WaitGroup
 	for i := range ids {
-		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: chatter}).ID
+		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: script(round, i)}).ID
 		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
 	}
-	wait(t, c, ids)
-	kill()
-	if took := h.Start(); took > 5*time.Second {
-		t.Errorf("served again after %s", took)
-	}
+	moment(t, c, round, ids)
+	kill(round)
+	h.Start()
 	followers.Wait()
 	for _, id := range ids {
 		r := installation.Ended(t, c, id)

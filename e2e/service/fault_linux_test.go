@@ -32,21 +32,21 @@ func TestABucketThatFailsAtARunsEnd(t *testing.T) {
 	installation.Agent(t, c, "shell", "")
 	for _, end := range []struct {
 		how    string
-		fault  func(call int) s3test.Fault
+		fault  func(try int) s3test.Fault // of the tries to write one object
 		status stint.Status
 	}{
 		{"well", nil, stint.Completed},
-		{"refused", func(call int) s3test.Fault { return []s3test.Fault{s3test.Refuse, s3test.None}[call%2] }, stint.Completed},
-		{"broken", func(call int) s3test.Fault { return []s3test.Fault{s3test.Half, s3test.Lose, s3test.None}[call%3] }, stint.Completed},
+		{"refused", func(try int) s3test.Fault { return []s3test.Fault{s3test.None, s3test.Refuse}[try%2] }, stint.Completed},
+		{"broken", func(try int) s3test.Fault { return []s3test.Fault{s3test.None, s3test.Half, s3test.Lose}[try%3] }, stint.Completed},
 		{"denied", func(int) s3test.Fault { return s3test.Deny }, stint.Failed},
 	} {
-		calls := 0
+		tries := map[string]int{}
 		server.Break(func(_ int, r *http.Request) s3test.Fault {
 			if r.Method != http.MethodPut || end.fault == nil {
 				return s3test.None
 			}
-			calls++
-			return end.fault(calls)
+			tries[r.URL.String()]++
+			return end.fault(tries[r.URL.String()])
 		})
 		n := stint.NewRun{Prompt: "head -c 300000 /dev/urandom >" + end.how + "; mkdir -p d; echo " + end.how + " >d/last; " + listing, ArtifactName: "out"}
 		r := installation.Ended(t, c, installation.Create(t, c, n).ID)

@@ -1,14 +1,15 @@
 package service_test
 
 import (
-	"fmt"
+	"errors"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	mobyclient "github.com/moby/moby/client"
@@ -51,30 +52,25 @@ func TestKill9Docker(t *testing.T) {
 // TestKill9WhilePulling kills the server in the middle of an image.
 func TestKill9WhilePulling(t *testing.T) {
 	t.Parallel()
-	layers := make(chan struct{}, 8)
+	halved := make(chan struct{})
+	half := sync.OnceFunc(func() { close(halved) })
 	registry := imagetest.Serve(t, func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
-				select {
-				case layers <- struct{}{}:
-				default:
-				}
-				w = &slow{ResponseWriter: w, request: r}
+				w = &stalled{ResponseWriter: w, request: r, left: 1 << 20, stall: half}
 			}
 			next.ServeHTTP(w, r)
 		})
 	})
 	noise := make([]byte, 4<<20)
-	for i := range noise {
-		noise[i] = byte(i * i >> 7)
-	}
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
 	ref, _ := imagetest.Push(t, registry, "acme/big:1", map[string]imagetest.File{"data": {Data: noise}}, v1.Config{})
 	h := installation.New(t)
 	h.Start()
 	c := h.Login(t, "acme")
 	imageAgent(t, c, "big", ref)
 	r := installation.Create(t, c, stint.NewRun{Agent: "big", Prompt: "x"})
-	<-layers
+	<-halved
 	h.Stop(syscall.SIGKILL)
 	work := filepath.Join(h.Data, "images", "work")
 	if half, err := os.ReadDir(work); err != nil || len(half) == 0 {
@@ -92,25 +88,22 @@ func TestKill9WhilePulling(t *testing.T) {
 	}
 }
 
-// slow is an answer of a registry far away.
-type slow struct {
+// stalled is an answer that stops in its middle, until the client has left.
+type stalled struct {
 	http.ResponseWriter
 	request *http.Request
+	left    int // bytes before it stops
+	stall   func()
 }
 
-func (s *slow) Write(p []byte) (n int, err error) {
-	for len(p) > 0 {
-		part := p[:min(len(p), 16<<10)]
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-s.request.Context().Done():
-			return n, fmt.Errorf("the client left: %w", s.request.Context().Err())
-		}
-		m, err := s.ResponseWriter.Write(part)
-		if n += m; err != nil {
-			return n, err
-		}
-		p = p[m:]
+func (s *stalled) Write(p []byte) (int, error) {
+	n, err := s.ResponseWriter.Write(p[:min(len(p), s.left)])
+	s.left -= n
+	if err != nil || n == len(p) {
+		return n, err
 	}
-	return n, nil
+	err = http.NewResponseController(s.ResponseWriter).Flush()
+	s.stall()
+	<-s.request.Context().Done()
+	return n, errors.Join(err, errors.New("the client left"))
 }

@@ -2,90 +2,129 @@ package service_test
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// TestSixtyAtOnce holds sixty runs at the same time.
+// TestSixtyAtOnce holds sixty runs at the same time: none ends before all have
+// met.
 func TestSixtyAtOnce(t *testing.T) {
-	h := installation.New(t, "--capacity", "60")
+	const n = 60
+	h := installation.New(t, "--capacity", fmt.Sprint(n))
 	h.Start()
 	c := h.Login(t, "acme")
-	installation.Agent(t, c, "shell", "")
-	ids := make([]string, 60)
+	at := meeting(t, n)
+	installation.Agent(t, c, "shell", fmt.Sprintf(`,"network":{"mode":"restricted","allow":[%q]}`, at))
+	ids := make([]string, n)
 	for i := range ids {
-		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: "echo begin; sleep 3; echo end"}).ID
+		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: "echo begin; curl -sS --fail http://" + at + " && echo end"}).ID
 	}
-	var earliestEnd, latestStart time.Time
 	for _, id := range ids {
-		r := installation.Ended(t, c, id)
-		if r.Status != stint.Completed {
-			t.Errorf("run %s is %s: %v", id, r.Status, r.Error)
-			continue
-		}
-		if r.StartedAt.After(latestStart) {
-			latestStart = r.StartedAt.Time
-		}
-		if earliestEnd.IsZero() || r.CompletedAt.Before(earliestEnd) {
-			earliestEnd = r.CompletedAt.Time
+		if r := installation.Ended(t, c, id); r.Status != stint.Completed {
+			t.Errorf("run %s is %s: %v", id, r.Status, *r.Error)
 		}
 	}
-	if !latestStart.Before(earliestEnd) {
-		t.Errorf("the last run started at %s, after the first had ended at %s", latestStart, earliestEnd)
+}
+
+// meeting serves a place, as sandboxes name it, that answers when n have asked.
+func meeting(t *testing.T, n int64) string {
+	t.Helper()
+	var came atomic.Int64
+	all := make(chan struct{})
+	place := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if came.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(place.Close)
+	return strings.Replace(place.Listener.Addr().String(), "127.0.0.1", stint.HostAlias, 1)
+}
+
+// queue is a server whose places are taken, so that what is created waits, by
+// whom it is to be compared with.
+type queue struct {
+	many, one *client.Client
+	holders   []string
+}
+
+func newQueue(t *testing.T, places int, flags ...string) *queue {
+	t.Helper()
+	h := installation.New(t, append([]string{"--capacity", fmt.Sprint(places)}, flags...)...)
+	h.Start()
+	q := &queue{many: h.Login(t, "acme"), one: h.Login(t, "beta")}
+	installation.Agent(t, q.many, "shell", "")
+	installation.Agent(t, q.one, "shell", "")
+	for range places {
+		id := installation.Create(t, q.many, stint.NewRun{Prompt: endless}).ID
+		begun(t, q.many, id)
+		q.holders = append(q.holders, id)
 	}
+	return q
+}
+
+// open frees the places.
+func (q *queue) open(t *testing.T) {
+	t.Helper()
+	for _, id := range q.holders {
+		_, err := q.many.Runs.Cancel(t.Context(), id)
+		installation.Check(t, err)
+	}
+}
+
+// single works the other organisation's run to its end, and counts those that
+// still wait then.
+func (q *queue) single(t *testing.T) (waiting int) {
+	t.Helper()
+	id := installation.Create(t, q.one, stint.NewRun{Prompt: "echo me too"}).ID
+	q.open(t)
+	if r := installation.Ended(t, q.one, id); r.Status != stint.Completed {
+		t.Errorf("the other organisation's run ended %s", r.Status)
+	}
+	for _, err := range q.many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
+		installation.Check(t, err)
+		waiting++
+	}
+	return waiting
 }
 
 // TestThousandDoNotStarveOne holds the queue to fairness between
 // organisations.
 func TestThousandDoNotStarveOne(t *testing.T) {
-	h := installation.New(t, "--capacity", "2", "--drain", "0")
-	h.Start()
-	many, one := h.Login(t, "acme"), h.Login(t, "beta")
-	installation.Agent(t, many, "shell", "")
-	installation.Agent(t, one, "shell", "")
+	q := newQueue(t, 2, "--drain", "0")
 	for range 1000 {
-		installation.Create(t, many, stint.NewRun{Prompt: "sleep 0.2"})
+		installation.Create(t, q.many, stint.NewRun{Prompt: "sleep 0.2"})
 	}
-	single := installation.Ended(t, one, installation.Create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
-	waiting := 0
-	for _, err := range many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
-		installation.Check(t, err)
-		waiting++
-	}
-	if single.Status != stint.Completed || waiting < 500 {
-		t.Errorf("the other organisation's run ended %s when %d runs were still waiting", single.Status, waiting)
+	if waiting := q.single(t); waiting < 500 {
+		t.Errorf("when the other organisation's run had ended %d runs were still waiting", waiting)
 	}
 }
 
 // TestTwoHundredQueued holds the queue to ending everything, and to letting a
 // second organisation's single run through.
 func TestTwoHundredQueued(t *testing.T) {
-	h := installation.New(t, "--capacity", "4")
-	h.Start()
-	many, one := h.Login(t, "acme"), h.Login(t, "beta")
-	installation.Agent(t, many, "shell", "")
-	installation.Agent(t, one, "shell", "")
+	q := newQueue(t, 4)
 	ids := make([]string, 200)
 	for i := range ids {
-		ids[i] = installation.Create(t, many, stint.NewRun{Prompt: "sleep 0.05"}).ID
+		ids[i] = installation.Create(t, q.many, stint.NewRun{Prompt: "sleep 0.05"}).ID
 	}
-	single := installation.Ended(t, one, installation.Create(t, one, stint.NewRun{Prompt: "echo me too"}).ID)
-	waiting := 0
-	for r, err := range many.Runs.List(t.Context(), clientFilter(stint.Pending)) {
-		installation.Check(t, err)
-		_ = r
-		waiting++
-	}
-	if single.Status != stint.Completed || waiting < 50 {
-		t.Errorf("the other organisation's run ended %s when %d runs were still waiting", single.Status, waiting)
+	if waiting := q.single(t); waiting < 50 {
+		t.Errorf("when the other organisation's run had ended %d runs were still waiting", waiting)
 	}
 	for _, id := range ids {
-		if r := installation.Ended(t, many, id); r.Status != stint.Completed {
+		if r := installation.Ended(t, q.many, id); r.Status != stint.Completed {
 			t.Errorf("run %s is %s: %v", id, r.Status, r.Error)
 		}
 	}
@@ -98,12 +137,7 @@ func TestStopLetsRunsEnd(t *testing.T) {
 	c := h.Login(t, "acme")
 	installation.Agent(t, c, "shell", "")
 	r := installation.Create(t, c, stint.NewRun{Prompt: "echo begin; sleep 1; echo end > out.txt", ArtifactName: "kept"})
-	for e, err := range c.Runs.Events(t.Context(), r.ID, 0) {
-		installation.Check(t, err)
-		if e.Type == stint.EventOutput {
-			break
-		}
-	}
+	begun(t, c, r.ID)
 	h.Stop(syscall.SIGTERM)
 	if left := h.Leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)

@@ -23,7 +23,7 @@ import (
 )
 
 // stopLimit is how long a child may take to end by itself.
-const stopLimit = 10 * time.Second
+const stopLimit = 30 * time.Second
 
 // child is a process of this program.
 type child struct {

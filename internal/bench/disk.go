@@ -109,8 +109,8 @@ func (l *log) sync(quit <-chan struct{}) {
 	}
 }
 
-// closedLoop lets each of so many callers call f again and again for d, and
-// returns how often f was done. The first error ends it.
+// closedLoop lets each of so many callers call f again and again for d, once at
+// least, and returns how often f was done. The first error ends it.
 func closedLoop(ctx context.Context, callers int, d time.Duration, f func(ctx context.Context, caller int) error) (int, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
@@ -119,7 +119,7 @@ func closedLoop(ctx context.Context, callers int, d time.Duration, f func(ctx co
 	begin := time.Now()
 	for i := range callers {
 		wg.Go(func() {
-			for ctx.Err() == nil {
+			for first := true; first || ctx.Err() == nil; first = false {
 				if errs[i] = f(ctx, i); errs[i] != nil {
 					cancel()
 					return

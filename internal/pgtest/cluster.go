@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	startLimit = 60 * time.Second // from exec to the first connection, crash recovery included
-	stopLimit  = 60 * time.Second // from the signal to the exit
-	socketPort = 5432             // only a part of the socket's file name
-	pathLimit  = 107              // bytes in the path of a Unix socket
+	startLimit = 3 * time.Minute // from exec to the first connection, crash recovery included
+	stopLimit  = 2 * time.Minute // from the signal to the exit
+	socketPort = 5432            // only a part of the socket's file name
+	pathLimit  = 107             // bytes in the path of a Unix socket
 )
 
 // Cluster is a PostgreSQL server with data of its own. Its methods are not

@@ -22,7 +22,7 @@ import (
 const EnvServer = "STINT_TEST_POSTGRES"
 
 // setupLimit bounds what one test waits for its database.
-const setupLimit = 60 * time.Second
+const setupLimit = 3 * time.Minute
 
 // shared is the cluster of this test binary.
 var shared struct {
@@ -43,11 +43,23 @@ func Main(m *testing.M) {
 func Run(m *testing.M) int {
 	setRunning(true)
 	code := m.Run()
-	if err := errors.Join(setRunning(false), goleak.Find()); err != nil {
+	if err := errors.Join(setRunning(false), leaks()); err != nil {
 		fmt.Fprintln(os.Stderr, "after the tests:", err)
 		code = max(code, 1)
 	}
 	return code
+}
+
+// leakLimit is how long goroutines may take that have been told to end.
+const leakLimit = 20 * time.Second
+
+// leaks tells of goroutines that do not end.
+func leaks() error {
+	for deadline := time.Now().Add(leakLimit); ; {
+		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // it waits, but not for long
+			return err
+		}
+	}
 }
 
 // setRunning opens the door to the shared cluster, or closes it and stops the

@@ -39,8 +39,8 @@ type Daemon struct {
 
 // Patience with a daemon that starts or stops, which takes a second or two.
 const (
-	startPatience = 60 * time.Second
-	stopPatience  = 20 * time.Second
+	startPatience = 3 * time.Minute
+	stopPatience  = time.Minute
 )
 
 // Start starts a daemon and waits until it answers. Its error tells what the
