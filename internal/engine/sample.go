@@ -35,10 +35,15 @@ func (j *job) sample() (stop func()) {
 	return func() { close(quit); wg.Wait() }
 }
 
+// shortest is the least time over which the use of the CPU is told: in less,
+// the moment between a reading and its time would count for much.
+const shortest = 100 * time.Millisecond
+
 type sampler struct {
 	j    *job
-	last sandbox.Usage
-	at   time.Time
+	last sandbox.Usage // at the beginning of the present interval
+	at   time.Time     // of last
+	told float64       // of the interval before
 }
 
 func (s *sampler) take() {
@@ -56,18 +61,23 @@ func (s *sampler) take() {
 		MemoryUsedMb: u.Memory >> 20, MemoryTotalMb: u.MemoryLimit >> 20,
 		DiskUsedMb: u.Disk >> 20, DiskTotalMb: u.DiskLimit >> 20,
 	}
-	s.last, s.at = u, now
 	if err := s.j.e.c.Dispatcher.Sample(ctx, s.j.a.Run.ID, []stint.MetricsSample{sample}); err != nil {
 		s.j.log.Warn("store metrics", "error", err)
 	}
 }
 
-// percent is the CPU use since the last sample; 100 is one core.
+// percent is the CPU use since the last sample; 100 is one core. A sample right
+// after another tells what that one did.
 func (s *sampler) percent(u sandbox.Usage, now time.Time) float64 {
 	wall := now.Sub(s.at)
-	if s.at.IsZero() || wall <= 0 {
-		return 0
+	switch {
+	case s.at.IsZero() || wall < 0:
+	case wall < shortest:
+		return s.told
+	default:
+		p := 100 * float64(u.CPU-s.last.CPU) / float64(wall)
+		s.told = math.Round(max(0, p)*10) / 10
 	}
-	p := 100 * float64(u.CPU-s.last.CPU) / float64(wall)
-	return math.Round(max(0, p)*10) / 10
+	s.last, s.at = u, now
+	return s.told
 }
