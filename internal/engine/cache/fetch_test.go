@@ -127,6 +127,7 @@ func TestTreesAreDeletedAside(t *testing.T) {
 			t.Error(diff)
 		}
 		tree.Release()
+		c.Close() // the fetch may give it back last
 	}
 	if deletions != 3 {
 		t.Errorf("%d deletions", deletions)
