@@ -44,6 +44,7 @@ type Config struct {
 	EgressNoHost  bool           // host.stint.internal is refused too
 	EgressCA      string         // file of further certificates by which servers are believed
 	EgressConns   int            // connections of a run at once
+	EgressLog     int            // entries of the log of a run's network
 	EgressRate    stint.Size     // bytes a second of a run, each way; 0 is unlimited
 	Registries    []string       // from which images may come; empty: all
 	ImageCache    stint.Size     // of unpacked images that no run uses
@@ -88,6 +89,7 @@ func Default() Config {
 		Resources:      stint.Resources{CPU: 2, Memory: 2 * stint.GiB, Disk: 10 * stint.GiB, Pids: 512},
 		Parked:         4,
 		EgressConns:    256,
+		EgressLog:      100_000,
 		ImageCache:     20 * stint.GiB,
 		QueueExpiry:    24 * time.Hour,
 		GCEvery:        6 * time.Hour,

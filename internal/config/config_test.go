@@ -94,7 +94,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 	all := values{
 		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "gvisor",
 		"parked": "9", "runsc": "bin/runsc", "docker-host": "unix:///d.sock", "docker-runtime": "crun",
-		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
+		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-log": "2000", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
 		"database": "postgres://u@h/d", "storage": "blobs", "encrypt-storage": "strict", "capacity": "5", "per-org": "6", "per-agent": "7", "max-depth": "8",
 		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
 		"storage-quota": "5GiB", "keep-versions": "12", "keep-for": "90d", "gc-every": "0", "gc-grace": "2h",
@@ -103,7 +103,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 	want := config.Config{
 		Data: "/here/d", Listen: ":0", PublicURL: "https://stint.example", Isolation: "gvisor",
 		Parked: 9, Runsc: "/here/bin/runsc", DockerHost: "unix:///d.sock", DockerRuntime: "crun",
-		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
+		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressLog: 2000, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
 		Database: "postgres://u@h/d", Storage: "/here/blobs", EncryptStorage: config.EncryptStrict, ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
 		Capacity: 5, PerOrg: 6, PerAgent: 7, MaxDepth: 8, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
 		QueueExpiry: time.Hour, LeaseTTL: time.Minute,
@@ -150,6 +150,7 @@ func TestRefusals(t *testing.T) {
 		"listen":          {flags: values{"listen": "8700"}, want: "no address such as"},
 		"port":            {flags: values{"listen": "a:99999"}, want: "no port"},
 		"egress-deny":     {flags: values{"egress-deny": "10.0.0.0/8,lan"}, want: "'lan' is no CIDR"},
+		"egress-log":      {flags: values{"egress-log": "10"}, want: "between 1000 and 10000000"},
 		"egress-rate":     {flags: values{"egress-rate": "1"}, want: "less than 64KiB"},
 		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is no registry"},
 		"parked":          {flags: values{"parked": "1001"}, want: "between 0 and 1000"},

@@ -92,6 +92,9 @@ var settings = []setting{
 	{"egress-connections", "N", "256", "connections of a run at once, 1 to 65536", func(c *Config, v string) error {
 		return whole(v, 1, 65536, &c.EgressConns)
 	}},
+	{"egress-log", "N", "100000", "entries of the log of a run's network, 1000 to 10000000, of which a quarter is for refusals; further ones are only counted", func(c *Config, v string) error {
+		return whole(v, 1000, 10_000_000, &c.EgressLog)
+	}},
 	{"egress-rate", "SIZE", "0 (unlimited)", "bytes a second that a run may send, and receive; 64KiB or more", func(c *Config, v string) error {
 		if v == "0" {
 			c.EgressRate = 0

@@ -16,6 +16,10 @@ import (
 )
 
 // Dispatcher is the server as a worker sees it. It is safe for concurrent use.
+//
+// Append, Finish and Keep end within a bounded time. An error of theirs that is
+// no *store.FencedError leaves open what was written: the same call again, as
+// long as the run is held, settles it.
 type Dispatcher interface {
 	// Join opens a life of the worker; its lease runs for the returned time
 	// unless renewed.

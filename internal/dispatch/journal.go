@@ -12,6 +12,8 @@ import (
 
 // Append adds to the journal and hands the events to those who watch.
 func (l *Local) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, appendLimit)
+	defer cancel()
 	head, err := l.c.Store.Append(ctx, at, b)
 	if err != nil {
 		return 0, fmt.Errorf("append to %s: %w", at.RunID, err)
@@ -36,8 +38,13 @@ func (l *Local) Sample(ctx context.Context, runID string, samples []stint.Metric
 // Finish ends the run and wakes whom it may concern: its readers, and workers,
 // since a place and perhaps the session's next run became free.
 func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
+	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	defer cancel()
 	r, err := l.c.Store.Finish(ctx, at, o)
 	if err != nil {
+		if ctx.Err() != nil {
+			l.Ended(at.RunID) // perhaps; who is woken looks
+		}
 		return stint.Run{}, fmt.Errorf("finish %s: %w", at.RunID, err)
 	}
 	l.Ended(at.RunID)
@@ -46,6 +53,8 @@ func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 
 // Keep attaches what was saved of a run that ended by other hands.
 func (l *Local) Keep(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	defer cancel()
 	if _, err := l.c.Store.AddCheckpoint(ctx, at, v, c); err != nil {
 		return fmt.Errorf("keep checkpoint of %s: %w", at.RunID, err)
 	}

@@ -25,8 +25,13 @@ const DefaultLease = 15 * time.Second
 // DefaultPoll is how often an idle worker asks without having been woken.
 const DefaultPoll = time.Second
 
-// commitLimit is how long a write may take whose caller may have left.
-const commitLimit = 30 * time.Second
+// How long a store may take before it is believed to hang. A write of which no
+// answer came may have been committed, or may still be; its token makes trying
+// again safe.
+const (
+	commitLimit = 30 * time.Second
+	appendLimit = time.Minute // longer than a store gives a commit that many share, so that the next try does not meet this one
+)
 
 // Committing is the context for a write of which somebody must hear once it is
 // committed: it goes on when the caller leaves in the middle.
@@ -167,8 +172,11 @@ func (l *Local) TakeIdle() (claimer *store.Claimer, deliver func([]store.Claim))
 }
 
 // assign turns claims into assignments: it opens the secrets and settles what
-// a continued session left open.
+// a continued session left open. What is claimed is told of, also to a caller
+// that leaves.
 func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
+	ctx, cancel := Committing(ctx)
+	defer cancel()
 	out := make([]Assignment, len(claims))
 	for i, c := range claims {
 		l.c.Feed.Wake(c.Run.ID)
@@ -181,7 +189,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID, a.Given)
 		}
 		if a.Err == nil {
-			a.Err = l.settle(context.WithoutCancel(ctx), &c.Run, a.Spec)
+			a.Err = l.settle(ctx, &c.Run, a.Spec)
 		}
 		out[i] = a
 	}
@@ -191,7 +199,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 // openStored reads the organisation's secrets as they are now. It refuses more
 // than can be masked along with those that the run was given.
 func (l *Local) openStored(ctx context.Context, org string, given map[string]string) (map[string]string, error) {
-	rows, err := l.c.Store.Secrets(context.WithoutCancel(ctx), org)
+	rows, err := l.c.Store.Secrets(ctx, org)
 	if err != nil {
 		return nil, fmt.Errorf("read stored secrets: %w", err)
 	}

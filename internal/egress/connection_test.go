@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -199,6 +200,55 @@ func TestFloodOfRefusalsHidesNothing(t *testing.T) {
 	}
 	if denied != 1000 || suppressed != 500 {
 		t.Errorf("%d told, %d suppressed", denied, suppressed)
+	}
+}
+
+// TestTheLogOfALongRunIsBounded: what is too much is told when it begins, and
+// counted at the end. What was let through and what was refused take nothing
+// from each other.
+func TestTheLogOfALongRunIsBounded(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	w.serve(t, echo, site+":9")
+	b := w.open(t, options{config: func(c *egress.Config) { c.LogEntries = 40 }})
+	allow := func() {
+		c := b.connect(site + ":9")
+		if _, err := c.Write([]byte{0}); err != nil {
+			t.Fatal(err)
+		}
+		_ = c.(*net.TCPConn).CloseWrite()
+		_ = readAll(t, c)
+	}
+	deny := func() { isReset(t, b.connect("10.0.0.1:9")) }
+	for range 40 {
+		allow()
+	}
+	full := func(action string) func(egress.Entry) bool {
+		return func(e egress.Entry) bool {
+			return e.Action == egress.Suppressed && e.Rule == action && strings.Contains(e.Error, "only counted")
+		}
+	}
+	b.await("that no more is told of what is let through", full(egress.Allow))
+	deny()
+	b.await("of a refusal", func(e egress.Entry) bool { return e.Action == egress.Deny })
+	for range 14 {
+		deny()
+	}
+	b.await("that no more is told of what is refused", full(egress.Deny))
+	b.session.Close()
+	told, counted := map[string]int{}, map[string]int64{}
+	entries := b.all()
+	for _, e := range entries {
+		told[e.Action]++
+		if e.Action == egress.Suppressed {
+			counted[e.Rule] += e.Count
+		}
+	}
+	if told[egress.Allow] != 30 || counted[egress.Allow] < 10 || told[egress.Deny] != 10 || counted[egress.Deny] != 5 {
+		t.Errorf("told %v, counted %v", told, counted)
+	}
+	if told[egress.Suppressed] > 4 {
+		t.Errorf("what is left out is told %d times", told[egress.Suppressed])
 	}
 }
 

@@ -70,5 +70,8 @@
 // the same Connection number. Of a forwarded request the start tells host and
 // port; method and URL follow with the end. Refusals and the rest have separate allowances;
 // what exceeds them is counted and told once a second by an entry with the
-// action "suppressed", so a flood of refusals hides nothing that went out.
+// action "suppressed", so a flood of refusals hides nothing that went out. A
+// session has so many entries of each in all (Config.LogEntries): the one that
+// tells of the first beyond says so, and the last of the session how many
+// followed.
 package egress

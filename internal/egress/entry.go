@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -12,7 +13,8 @@ const (
 	Suppressed = "suppressed"
 )
 
-// Bounds of the log of one session, for refusals and for the rest each.
+// Bounds of the log of one session, for refusals and for the rest each; how many
+// there may be in all is Config.LogEntries.
 const (
 	entryRate  = 200  // entries a second
 	entryBurst = 1000 // entries at once
@@ -52,18 +54,18 @@ type journal struct {
 	kick   chan struct{} // something was suppressed
 	done   chan struct{}
 
-	mu         sync.Mutex // guards what follows, and sending against closing
-	closed     bool
-	denied     allowance
-	rest       allowance
-	suppressed map[string]int64 // by the action that they had
+	mu     sync.Mutex // guards what follows, and sending against closing
+	closed bool
+	denied share
+	rest   share
 }
 
-func newJournal(now func() time.Time, record func(Entry)) *journal {
+func newJournal(now func() time.Time, most int, record func(Entry)) *journal {
+	denied := (most + 3) / 4
 	j := &journal{
 		now: now, record: record,
 		queue: make(chan Entry, entryQueue), kick: make(chan struct{}, 1), done: make(chan struct{}),
-		suppressed: map[string]int64{},
+		denied: share{action: Deny, most: denied}, rest: share{action: Allow, most: most - denied},
 	}
 	go j.deliver()
 	return j
@@ -76,18 +78,19 @@ func (j *journal) write(e Entry) {
 	if j.closed {
 		return
 	}
-	a := &j.rest
+	of := &j.rest
 	if e.Action == Deny {
-		a = &j.denied
+		of = &j.denied
 	}
-	if a.take(j.now()) {
+	if of.taken < of.most && of.take(j.now()) {
 		select {
 		case j.queue <- e:
+			of.taken++
 			return
 		default:
 		}
 	}
-	j.suppressed[e.Action]++
+	of.suppressed++
 	select {
 	case j.kick <- struct{}{}:
 	default:
@@ -112,7 +115,7 @@ func (j *journal) deliver() {
 		select {
 		case e, ok := <-j.queue:
 			if !ok {
-				j.tellSuppressed()
+				j.tellSuppressed(true)
 				return
 			}
 			j.record(e)
@@ -122,38 +125,54 @@ func (j *journal) deliver() {
 			}
 		case <-due:
 			due = nil
-			j.tellSuppressed()
+			j.tellSuppressed(false)
 		}
 	}
 }
 
-// tellSuppressed writes one entry for each action of which some were left out.
-func (j *journal) tellSuppressed() {
+// tellSuppressed writes an entry for each share of which some were left out. Of
+// one that is used up that is told once, and how many there were at the end.
+func (j *journal) tellSuppressed(end bool) {
 	j.mu.Lock()
-	counts := j.suppressed
-	j.suppressed = map[string]int64{}
-	j.mu.Unlock()
-	for _, action := range []string{Allow, Deny} {
-		if n := counts[action]; n > 0 {
-			j.record(Entry{Time: j.now(), Action: Suppressed, Rule: action, Count: n})
+	var told []Entry
+	for _, of := range []*share{&j.rest, &j.denied} {
+		full := of.taken == of.most
+		if of.suppressed == 0 || full && of.full && !end {
+			continue
 		}
+		e := Entry{Time: j.now(), Action: Suppressed, Rule: of.action, Count: of.suppressed}
+		if full && !of.full {
+			e.Error = fmt.Sprintf("the log has %d entries of this kind, which is all that a run may have; further ones are only counted", of.most)
+		}
+		of.suppressed, of.full = 0, full
+		told = append(told, e)
+	}
+	j.mu.Unlock()
+	for _, e := range told {
+		j.record(e)
 	}
 }
 
-// allowance is a bucket that entries take from; it begins full.
-type allowance struct {
-	used float64
-	last time.Time
+// share is what the entries of a kind have of the log: so many in all, and a
+// bucket that they take from, which begins full.
+type share struct {
+	action     string // that those have which were left out
+	most       int
+	taken      int
+	full       bool  // it was told that no more are
+	suppressed int64 // not told yet
+	used       float64
+	last       time.Time
 }
 
-func (a *allowance) take(now time.Time) bool {
-	if gone := now.Sub(a.last).Seconds(); gone > 0 {
-		a.used = max(0, a.used-gone*entryRate)
-		a.last = now
+func (s *share) take(now time.Time) bool {
+	if gone := now.Sub(s.last).Seconds(); gone > 0 {
+		s.used = max(0, s.used-gone*entryRate)
+		s.last = now
 	}
-	if a.used+1 > entryBurst {
+	if s.used+1 > entryBurst {
 		return false
 	}
-	a.used++
+	s.used++
 	return true
 }

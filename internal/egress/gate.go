@@ -21,8 +21,10 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// defaultMaxConns is how many connections a run may hold at once.
-const defaultMaxConns = 256
+const (
+	defaultMaxConns   = 256     // connections that a run may hold at once
+	defaultLogEntries = 100_000 // of the log of a run
+)
 
 // Config is what all runs share. The zero value works.
 type Config struct {
@@ -43,6 +45,9 @@ type Config struct {
 	Roots *x509.CertPool
 	// MaxConns is how many connections a run may hold at once; 256 when 0.
 	MaxConns int
+	// LogEntries is how many entries the log of a run may have, of which a quarter
+	// is for refusals alone and the rest for all else; 100,000 when 0.
+	LogEntries int
 	// Bandwidth is in bytes a second, for each run and direction; 0 is no limit.
 	Bandwidth int64
 	// IdleTimeout ends a connection on which nothing flows; an hour when 0.
@@ -62,7 +67,7 @@ type Gate struct {
 
 // New checks the configuration and makes the gate.
 func New(c Config) (*Gate, error) {
-	if c.MaxConns < 0 || c.Bandwidth < 0 || c.IdleTimeout < 0 {
+	if c.MaxConns < 0 || c.LogEntries < 0 || c.Bandwidth < 0 || c.IdleTimeout < 0 {
 		return nil, errors.New("egress: limits may not be negative")
 	}
 	if c.Resolver == nil {
@@ -73,6 +78,9 @@ func New(c Config) (*Gate, error) {
 	}
 	if c.MaxConns == 0 {
 		c.MaxConns = defaultMaxConns
+	}
+	if c.LogEntries == 0 {
+		c.LogEntries = defaultLogEntries
 	}
 	if c.IdleTimeout == 0 {
 		c.IdleTimeout = time.Hour
@@ -193,7 +201,7 @@ func (g *Gate) Open(r Run) (*Session, error) {
 	if err := s.openOwn(); err != nil {
 		return nil, err
 	}
-	s.journal = newJournal(g.config.Now, r.Record)
+	s.journal = newJournal(g.config.Now, g.config.LogEntries, r.Record)
 	if g.config.Authority != nil {
 		s.inspect = slices.Clone(r.Inspect)
 		for _, secret := range r.Secrets {

@@ -133,7 +133,7 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	}
 	started := new(forks)
 	written := checkouts{c.Library, started}
-	trees, err := cache.Open(filepath.Join(c.Dir, "cache"), written, c.CacheBytes)
+	trees, err := cache.Open(filepath.Join(c.Dir, "cache"), written, c.CacheBytes, c.Logger)
 	if err != nil {
 		return nil, err
 	}

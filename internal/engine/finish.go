@@ -124,7 +124,8 @@ func (j *job) finish(end ending) {
 	}
 	o := j.outcome(end, state)
 	o.Logs = logs
-	ctx := context.WithoutCancel(j.ctx)
+	ctx, cancel := j.holding()
+	defer cancel()
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		_, err := j.e.c.Dispatcher.Finish(ctx, at, o)
 		if err == nil {
@@ -144,6 +145,7 @@ func (j *job) finish(end ending) {
 		}
 		if j.givenUp() {
 			j.log.Error("finish run; giving up", "error", err)
+			j.keep(at, state)
 			return
 		}
 		j.log.Warn("finish run; trying again", "error", err)
@@ -200,6 +202,18 @@ func (j *job) givenUp() bool { return j.ours.Err() != nil }
 func (j *job) forfeited() bool {
 	cause := context.Cause(j.ours)
 	return errors.Is(cause, errLeaseLost) || errors.Is(cause, errDrained)
+}
+
+// holding is a context that outlives all but the loss of what the run leaves: a
+// finish is not given up for an end by other hands, which may be its own.
+func (j *job) holding() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(j.ctx))
+	stop := context.AfterFunc(j.ours, func() {
+		if j.forfeited() {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
 }
 
 // keep attaches the state to a run that was cancelled while it was ours.

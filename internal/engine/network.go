@@ -166,6 +166,13 @@ func (r *recorder) network(e egress.Entry) {
 
 // summary is an entry in a line.
 func summary(e egress.Entry) string {
+	if e.Action == egress.Suppressed {
+		text := fmt.Sprintf("%d entries (%s) were left out of this log", e.Count, e.Rule)
+		if e.Error != "" {
+			text += ": " + e.Error
+		}
+		return text
+	}
 	what := e.URL
 	if what == "" {
 		what = net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))

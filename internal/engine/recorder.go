@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -375,9 +374,9 @@ func (r *recorder) holdsLogs() bool {
 }
 
 // append stores a batch, trying again until the run's owner is known to be
-// another or the job is given up.
+// another or the job is given up. Then it waits for no answer either.
 func (r *recorder) append(b store.Batch) bool {
-	ctx := context.WithoutCancel(r.j.ctx)
+	ctx := r.j.ours
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
 		head, err := r.j.e.c.Dispatcher.Append(ctx, r.position, b)
 		if err == nil {

@@ -54,3 +54,12 @@ func TestEntriesThatNobodyWaitsForAreBounded(t *testing.T) {
 		t.Errorf("%d entries are kept, %d are told %d times to be left out, of %d", kept, dropped, told, sent)
 	}
 }
+
+// TestWhatIsLeftOutOfALogIsSaid in words, too.
+func TestWhatIsLeftOutOfALogIsSaid(t *testing.T) {
+	t.Parallel()
+	got := summary(egress.Entry{Action: egress.Suppressed, Rule: egress.Deny, Count: 7, Error: "the log is full"})
+	if want := "7 entries (deny) were left out of this log: the log is full"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -18,6 +18,19 @@ type watched struct {
 	onAppend func(store.Batch) error
 	onFinish func(store.Outcome) error
 	onRenew  func() error // is the whole of it
+	stuck    func() bool  // whether appends and finishes get no answer
+}
+
+// hang waits while the dispatcher is stuck, and its caller waits too.
+func (d *watched) hang(ctx context.Context) error {
+	for d.stuck != nil && d.stuck() {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return nil
 }
 
 func watching(d *watched) change {
@@ -33,6 +46,9 @@ func (d *watched) Join(ctx context.Context, w store.Worker) (time.Duration, erro
 }
 
 func (d *watched) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+	if err := d.hang(ctx); err != nil {
+		return 0, err
+	}
 	if d.onAppend != nil {
 		if err := d.onAppend(b); err != nil {
 			return 0, err
@@ -42,6 +58,9 @@ func (d *watched) Append(ctx context.Context, at store.Position, b store.Batch) 
 }
 
 func (d *watched) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
+	if err := d.hang(ctx); err != nil {
+		return stint.Run{}, err
+	}
 	if d.onFinish != nil {
 		if err := d.onFinish(o); err != nil {
 			return stint.Run{}, err

@@ -60,7 +60,7 @@ func (s *server) openWayOut() (*wayOut, error) {
 	}
 	gate, err := egress.New(egress.Config{
 		Deny: s.c.EgressDeny, DenyHost: s.c.EgressNoHost, Authority: ca, Roots: roots,
-		MaxConns: s.c.EgressConns, Bandwidth: int64(s.c.EgressRate), API: &s.inner, Now: time.Now, Logger: s.log,
+		MaxConns: s.c.EgressConns, LogEntries: s.c.EgressLog, Bandwidth: int64(s.c.EgressRate), API: &s.inner, Now: time.Now, Logger: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the way out of sandboxes: %w", err)

@@ -33,7 +33,8 @@ type Collections interface {
 	// afterwards is complete but for trees named under the new epoch.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	// Live gives the digests of the trees that something names: versions,
-	// checkpoints and runs that have not ended. It may repeat some.
+	// checkpoints and runs that have not ended, or were cancelled and still mount
+	// what they did. It may repeat some.
 	Live(ctx context.Context, org string) iter.Seq2[string, error]
 	// Named gives what Live gives but for runs, with what their users call them.
 	Named(ctx context.Context, org string) iter.Seq2[Named, error]

@@ -13,8 +13,9 @@ type Runs interface {
 	// CreateRun stores a pending run with event 1 (status pending), opening
 	// its session when OpenSession is set, else joining the session, where it
 	// becomes ready only when every earlier run of the session has ended. The
-	// versions of volumes that it mounts stay until it ends; one that is gone
-	// already gives ErrNotFound. With an Answer the idempotency key's answer is
+	// versions of volumes that it mounts stay until it ends or, where it is
+	// cancelled while a worker has it, until AddCheckpoint or until that worker
+	// lets it go; one that is gone already gives ErrNotFound. With an Answer the idempotency key's answer is
 	// stored in the same transaction, which ErrKeyInUse undoes. With a claimer, the runs that Claim would
 	// give it are claimed in the same transaction, this one or others.
 	CreateRun(ctx context.Context, n NewRun, claimer *Claimer) ([]Claim, error)
@@ -40,8 +41,9 @@ type Runs interface {
 	// AddCheckpoint attaches what a worker saved of a run that ended by other
 	// hands (a cancel): the version, whose commit never moves the head, and the
 	// checkpoint, which becomes the session's newest unless a later run of the
-	// session has left one. It does so only for the run's last epoch, once;
-	// otherwise it is a *FencedError. The checkpoint
+	// session has left one. It does so only for the run's last epoch, once, and
+	// while the versions are there that the run mounted; otherwise it is a
+	// *FencedError. The checkpoint
 	// that is already attached is a retry and succeeds. The journal does not
 	// change.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
@@ -167,14 +169,16 @@ type Workers interface {
 	// Renew extends the lease and compares what the worker holds with what the
 	// store believes: the answer names the runs it must stop. Runs that it
 	// claimed longer than ttl ago and does not hold, because the answer to the
-	// claim was lost, are taken from it and up for the next Reap. A lease that
+	// claim was lost, are taken from it and up for the next Reap; so are those that
+	// were cancelled, of which it then keeps no state any more. A lease that
 	// has ended, or was reaped, gives ErrLeaseLost.
 	Renew(ctx context.Context, id string, holds []string, ttl time.Duration) (stop []string, err error)
 	// Reap ends the leases that ran out by the database's clock: each run of
 	// such a worker ends as failed with worker_lost (error and complete events
 	// like Finish), or goes back to pending with a status event while its epoch
 	// is not above MaxRetries. At most n runs at once; it returns their
-	// identifiers. A worker row is removed when no run is left to it.
+	// identifiers. Cancelled runs of such a worker let go what they mount. A worker
+	// row is removed when no run is left to it.
 	Reap(ctx context.Context, at stint.Time, n int) ([]string, error)
 	// EndWorker ends the lease of a worker at once, so that the next Reap acts
 	// on what it still holds. Nothing can be claimed, appended or finished by

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -25,6 +26,7 @@ type Cache struct {
 	dir     string
 	library Library
 	limit   int64 // bytes
+	log     *slog.Logger
 	erase   func(dir string) error
 
 	fetches sync.WaitGroup
@@ -71,10 +73,15 @@ func (t *Tree) Layers() []string {
 func (t *Tree) Release() { t.release() }
 
 // Open takes up what an earlier process left in dir, as far as it is whole and
-// the machine was not started since. limit is in bytes; only this Cache may
-// use dir.
-func Open(dir string, l Library, limit int64) (*Cache, error) {
-	c := &Cache{dir: dir, library: l, limit: limit, entries: map[string]*entry{}, erase: sandbox.Remove}
+// the machine was not started since. The rest is removed; what cannot be is told
+// to the log and in nobody's way, and the next Open tries again. limit is in
+// bytes; only this Cache may use dir.
+func Open(dir string, l Library, limit int64, log *slog.Logger) (*Cache, error) {
+	return open(dir, l, limit, log, sandbox.Remove)
+}
+
+func open(dir string, l Library, limit int64, log *slog.Logger, erase func(string) error) (*Cache, error) {
+	c := &Cache{dir: dir, library: l, limit: limit, log: log, entries: map[string]*entry{}, erase: erase}
 	if err := c.takeUp(); err != nil {
 		return nil, fmt.Errorf("open the cache of files: %w", err)
 	}
@@ -236,7 +243,9 @@ func (c *Cache) giveBack(e *entry) (gone []string) {
 
 func (c *Cache) eraseAll(dirs []string) {
 	for _, dir := range dirs {
-		_ = c.erase(dir) // or the next start does
+		if err := c.erase(dir); err != nil {
+			c.log.Warn("a tree that nobody uses could not be removed; the next start tries again", "folder", dir, "error", err)
+		}
 	}
 }
 
@@ -262,9 +271,7 @@ func (c *Cache) oldest() (oldest *entry) {
 // the way of another; it returns where that lies to be deleted.
 func (c *Cache) remove(e *entry) (gone string) {
 	c.forget(e)
-	c.clock++
-	gone = fmt.Sprintf("%s-gone-%d%s", e.dir, c.clock, partSuffix)
-	_ = os.Rename(e.dir, gone) // without its note the next start removes it
+	gone, _ = putAside(e.dir) // without its note the next start removes it
 	return gone
 }
 

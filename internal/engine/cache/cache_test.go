@@ -1,8 +1,10 @@
 package cache_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,7 +36,7 @@ func (l *library) Checkout(_ context.Context, _, digest, dir string) error {
 
 func open(t *testing.T, dir string, l *library, limit int64) *cache.Cache {
 	t.Helper()
-	c, err := cache.Open(dir, l, limit)
+	c, err := cache.Open(dir, l, limit, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,5 +280,54 @@ func TestAnotherStartOfTheMachineTrustsNothing(t *testing.T) {
 	open(t, dir, &library{}, 1<<20)
 	if left := strings.Join(names(t, dir), " "); left != "boot" {
 		t.Errorf("left: %s", left)
+	}
+}
+
+// TestWhatCannotBeRemovedIsInNobodysWay: a start tells of it and goes on, nothing
+// of it is ever shown, and the next start tries again.
+func TestWhatCannotBeRemovedIsInNobodysWay(t *testing.T) {
+	t.Parallel()
+	for name, crash := range map[string]func(dir string) error{
+		"a folder without its note": func(dir string) error { return os.Remove(filepath.Join(dir, "org_a-one.json")) },
+		"another start":             func(dir string) error { return os.WriteFile(filepath.Join(dir, "boot"), []byte("before"), 0o600) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "cache")
+			acquire(t, open(t, dir, &library{}, 1<<20), "one").Release()
+			if err := errors.Join(crash(dir), os.Mkdir(filepath.Join(dir, "org_a-half.part"), 0o700)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "org_a-one", "digest"), []byte("torn"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			var log bytes.Buffer
+			second := &library{}
+			c, err := cache.OpenBy(dir, second, 1<<20, slog.New(slog.NewTextHandler(&log, nil)), func(string) error { return os.ErrPermission })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := log.String(); !strings.Contains(said, dir) || !strings.Contains(said, "permission denied") {
+				t.Errorf("it says %q", said)
+			}
+			for range 2 {
+				if diff := cmp.Diff([]string{"one"}, shows(t, acquire(t, c, "one"))); diff != "" {
+					t.Error(diff)
+				}
+			}
+			if n := second.calls.Load(); n != 1 {
+				t.Errorf("%d checkouts", n)
+			}
+			third := &library{}
+			if diff := cmp.Diff([]string{"one"}, shows(t, acquire(t, open(t, dir, third, 1<<20), "one"))); diff != "" {
+				t.Error(diff)
+			}
+			if n := third.calls.Load(); n != 0 {
+				t.Errorf("%d checkouts after the next start", n)
+			}
+			if diff := cmp.Diff([]string{"boot", "org_a-one", "org_a-one.json"}, names(t, dir)); diff != "" {
+				t.Errorf("the next start leaves (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

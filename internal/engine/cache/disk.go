@@ -1,15 +1,15 @@
 package cache
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-
-	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // What lies beside a tree's folder, by the end of its name.
@@ -53,32 +53,20 @@ func (c *Cache) takeUp() error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(c.dir, bootFile)
-	if was, err := os.ReadFile(path); err != nil || string(was) != string(boot) {
-		return c.begin(path, boot)
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return err
 	}
 	found, err := os.ReadDir(c.dir)
 	if err != nil {
 		return err
 	}
-	notes := map[string]note{}
-	for _, f := range found {
-		if n, ok := c.readNote(f); ok {
-			notes[f.Name()] = n
-		}
+	path := filepath.Join(c.dir, bootFile)
+	if was, err := os.ReadFile(path); err == nil && string(was) == string(boot) {
+		found = slices.DeleteFunc(found, func(f fs.DirEntry) bool { return f.Name() == bootFile })
+		c.restoreAll(found)
+		return c.sweep(found)
 	}
-	for name := range notes {
-		c.restore(name, notes)
-	}
-	return c.sweep(found)
-}
-
-// begin makes an empty cache.
-func (c *Cache) begin(path string, boot []byte) error {
-	if err := sandbox.Remove(c.dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+	if err := c.sweep(found); err != nil {
 		return err
 	}
 	return os.WriteFile(path, boot, 0o600)
@@ -91,6 +79,19 @@ func (c *Cache) readNote(f fs.DirEntry) (n note, ok bool) {
 	}
 	b, err := os.ReadFile(filepath.Join(c.dir, f.Name()+noteSuffix))
 	return n, err == nil && json.Unmarshal(b, &n) == nil
+}
+
+// restoreAll makes the entries of what is whole.
+func (c *Cache) restoreAll(found []fs.DirEntry) {
+	notes := map[string]note{}
+	for _, f := range found {
+		if n, ok := c.readNote(f); ok {
+			notes[f.Name()] = n
+		}
+	}
+	for name := range notes {
+		c.restore(name, notes)
+	}
 }
 
 // restore makes the entry of a folder and of those below it; nil where one of
@@ -118,19 +119,34 @@ func (c *Cache) restore(name string, notes map[string]note) *entry {
 	return e
 }
 
-// sweep removes what belongs to no entry.
+// sweep removes what belongs to no entry. What cannot be removed is put aside
+// for the next start: under its name it would be in the way of a tree.
 func (c *Cache) sweep(found []fs.DirEntry) error {
-	var errs []error
 	for _, f := range found {
-		name := strings.TrimSuffix(f.Name(), noteSuffix)
-		if f.Name() != bootFile && c.entries[name] == nil {
-			errs = append(errs, sandbox.Remove(filepath.Join(c.dir, f.Name())))
+		if c.entries[strings.TrimSuffix(f.Name(), noteSuffix)] != nil {
+			continue
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("remove what an earlier process left: %w", err)
+		path := filepath.Join(c.dir, f.Name())
+		fault := c.erase(path)
+		if fault == nil {
+			continue
+		}
+		if !strings.HasSuffix(path, partSuffix) {
+			var err error
+			if path, err = putAside(path); err != nil {
+				return fmt.Errorf("remove what an earlier process left: %w", errors.Join(fault, err))
+			}
+		}
+		c.log.Warn("files that an earlier process left could not be removed; remove them by hand, or the next start tries again", "folder", path, "error", fault)
 	}
 	return nil
+}
+
+// putAside gives something a name that is never taken for a tree's. It takes no
+// room, so that a full disk can be cleared.
+func putAside(path string) (aside string, err error) {
+	aside = path + "-gone-" + rand.Text() + partSuffix
+	return aside, os.Rename(path, aside)
 }
 
 func diskUse(dir string) (total int64, err error) {

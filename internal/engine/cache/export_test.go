@@ -1,7 +1,11 @@
 package cache
 
-// RemoveBy has another delete folders; call it before the cache is used.
-func (c *Cache) RemoveBy(remove func(dir string) error) { c.erase = remove }
+import "log/slog"
+
+// OpenBy is Open with another that deletes folders.
+func OpenBy(dir string, l Library, limit int64, log *slog.Logger, remove func(dir string) error) (*Cache, error) {
+	return open(dir, l, limit, log, remove)
+}
 
 // Locked reports whether somebody holds the cache's lock.
 func (c *Cache) Locked() bool {

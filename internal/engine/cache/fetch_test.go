@@ -3,6 +3,7 @@ package cache_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,7 +36,7 @@ func (s *slow) Checkout(ctx context.Context, org, digest, dir string) error {
 func fetches(t *testing.T) (s *slow, want func(context.Context) <-chan error) {
 	t.Helper()
 	s = newSlow()
-	c, err := cache.Open(filepath.Join(t.TempDir(), "cache"), s, 1<<20)
+	c, err := cache.Open(filepath.Join(t.TempDir(), "cache"), s, 1<<20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,21 +109,25 @@ func TestWhatNobodyWantsIsFetchedNoFurther(t *testing.T) {
 func TestTreesAreDeletedAside(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
-	c := open(t, dir, &library{}, 0)
 	deletions := 0
-	c.RemoveBy(func(string) error {
+	var c *cache.Cache
+	c, err := cache.OpenBy(dir, &library{}, 0, slog.New(slog.DiscardHandler), func(string) error {
 		deletions++
 		if c.Locked() {
 			t.Error("a tree is deleted under the lock")
 		}
 		return os.ErrPermission
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for range 3 {
 		tree := acquire(t, c, "one")
 		if diff := cmp.Diff([]string{"one"}, shows(t, tree)); diff != "" {
 			t.Error(diff)
 		}
 		tree.Release()
+		c.Close() // the fetch may give it back last
 	}
 	if deletions != 3 {
 		t.Errorf("%d deletions", deletions)

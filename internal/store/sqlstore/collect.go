@@ -70,7 +70,9 @@ const live = `
 // taken for one, which keeps rather too much than too little.
 const (
 	livePlans = `select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
-		where r.org_id = $1 and r.status in ('pending', 'running')`
+		where r.org_id = $1 and r.status in ('pending', 'running')
+	union all select coalesce(s.spec, '') from leaving l join runs r on r.id = l.run_id join run_specs s on s.run_id = r.id
+		where r.org_id = $1`
 )
 
 var digest = regexp.MustCompile(`[0-9a-f]{64}`)

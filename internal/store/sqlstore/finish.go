@@ -14,6 +14,7 @@ import (
 // the position that the end must follow; nil for wherever the head is.
 func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcome, owned *int64) error {
 	was, at := r.Status, stint.TimeOf(o.At.Time)
+	cancelled := was == stint.Running && o.Status == stint.Cancelled && owned == nil
 	r.Status, r.CompletedAt, r.ExecutionTimeMs = o.Status, &at, &o.ExecutionTimeMs
 	r.Error, r.ExitCode, r.Usage, r.Result, r.Sealed = o.Error, o.ExitCode, o.Usage, o.Result, nil
 	if o.Reason != "" {
@@ -22,7 +23,7 @@ func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcom
 	var next string
 	var passed bool
 	e := transition{run: r.ID, owned: owned, token: o.Token, events: PackEvents(endEvents(r, o))}
-	err := run(ctx, q, append(unmount(r), e.insert(), saveEnd(r),
+	err := run(ctx, q, append(letGo(r, cancelled), e.insert(), saveEnd(r),
 		step(`update run_specs set sealed = null where run_id = $1 and sealed is not null`, r.ID),
 		passTurn(r.SessionID, &next, &passed))...)
 	if err == nil {
@@ -197,10 +198,13 @@ func (s *Store) AddCheckpoint(ctx context.Context, at store.Position, v *store.R
 			}
 			return r, err
 		}
+		if err := s.leaving(ctx, q, &r); err != nil {
+			return r, err
+		}
 		if err := s.leave(ctx, q, &r, store.Outcome{Status: r.Status, Version: v, Checkpoint: &c}); err != nil {
 			return r, err
 		}
-		return r, run(ctx, q, saveEnd(&r))
+		return r, run(ctx, q, append(left(&r), saveEnd(&r))...)
 	})
 	return r, s.fenced(ctx, at.RunID, err)
 }

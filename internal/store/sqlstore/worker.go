@@ -18,26 +18,32 @@ func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration)
 }
 
 // Renew extends a lease, names the runs that are not the worker's, and takes
-// those from it that it never learned of.
+// those from it that it never learned of, or that were cancelled and that it has
+// let go.
 func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.Duration) ([]string, error) {
 	return change(ctx, s, "renewing a lease", func(ctx context.Context, q Querier) ([]string, error) {
-		var mine, late []string
+		var mine, late, leaving []string
 		err := run(ctx, q,
 			stepOne(store.ErrLeaseLost, `update workers set lease_until = `+s.d.Now+` + $2
 				where id = $1 and lease_until > `+s.d.Now, id, ttl.Microseconds()),
 			collect(&mine, value[string], `select id from runs where worker_id = $1 and status = 'running' order by id`, id),
 			collect(&late, value[string], `select id from runs where worker_id = $1 and status = 'running' and claimed_at < `+s.d.Now+` - $2
-				order by id`, id, ttl.Microseconds()))
+				order by id`, id, ttl.Microseconds()),
+			collect(&leaving, value[string], `select r.id from leaving l join runs r on r.id = l.run_id
+				where l.worker_id = $1 and r.claimed_at < `+s.d.Now+` - $2 order by r.id`, id, ttl.Microseconds()))
 		if err != nil {
 			return nil, err
 		}
-		return without(holds, mine), run(ctx, q, s.takeAway(id, without(late, holds))...)
+		return without(holds, mine), run(ctx, q, s.takeAway(id, without(late, holds), without(leaving, holds))...)
 	})
 }
 
 // takeAway leaves runs that are still the worker's to nobody, as Reap finds them.
-func (s *Store) takeAway(worker string, ids []string) []Step {
+func (s *Store) takeAway(worker string, ids, leaving []string) []Step {
 	var steps []Step
+	for _, id := range leaving {
+		steps = append(steps, step(`update leaving set worker_id = '' where run_id = $1`, id))
+	}
 	for _, id := range ids {
 		steps = append(steps, step(`update runs set worker_id = '' where id = $1 and worker_id = $2 and status = 'running'`, id, worker))
 	}
@@ -87,10 +93,13 @@ func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error
 	lost, err := s.each(ctx, ids, "reaping a run", func(ctx context.Context, q Querier, id string) (bool, error) {
 		return s.reap(ctx, q, id, at)
 	})
-	if err != nil {
-		return lost, err
+	if err == nil {
+		err = s.letLeave(ctx)
 	}
-	return lost, s.removeWorkers(ctx)
+	if err == nil {
+		err = s.removeWorkers(ctx)
+	}
+	return lost, err
 }
 
 // endExpired ends the leases that ran out. It writes only when there are any,

@@ -96,6 +96,23 @@ var collectionCases = []testCase{
 		slices.Sort(want)
 		w.diff("live", want, w.home.live())
 	}},
+	{"what a cancelled run began with is live until its worker has kept its state", func(w *world) {
+		plan := func(n *store.NewRun) { n.Spec = json.RawMessage(`{"workspace":"` + digest("planned") + `"}`) }
+		waits := w.home.create(plan)
+		w.cancel(w.home.org, waits.ID)
+		w.diff("live of a run that waited", []string(nil), w.home.live())
+		c, lost := w.home.start(plan), w.home.start(plan)
+		w.cancel(w.home.org, c.Run.ID)
+		w.cancel(w.home.org, lost.Run.ID)
+		w.diff("live", []string{digest("planned")}, w.home.live())
+		w.lose(lost.Run.WorkerID)
+		w.diff("live with one worker", []string{digest("planned")}, w.home.live())
+		_, chk := w.home.saved(c.Run, "out", "x")
+		chk.ArtifactName, chk.HomeDigest, chk.WorkspaceDigest = nil, "", digest("pages")
+		_, err := w.s.AddCheckpoint(w.ctx, c.Position, nil, chk)
+		w.must(err, "AddCheckpoint")
+		w.diff("live with the checkpoint", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d == "" }))
+	}},
 	{"what a checkpoint names of a deleted tree is live", func(w *world) {
 		c := w.home.start()
 		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -18,8 +19,58 @@ var mountCases = []testCase{
 			c := w.home.start(m.mount)
 			w.home.stays(m, e.name+": a running run")
 			e.do(w, c)
+			if e.status == stint.Cancelled {
+				w.home.stays(m, "a cancelled run that a worker has")
+				w.lose(c.Run.WorkerID)
+			}
 			w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), e.name+": DeleteVersion after the end")
 		}
+	}},
+	{"what a cancelled run mounts stays until its checkpoint has it", func(w *world) {
+		m := w.home.mounted("data")
+		c := w.home.start(m.mount)
+		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.cancel(w.home.org, c.Run.ID)
+		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1})) // the head
+		_, chk := w.home.saved(c.Run, "out", "x")
+		chk.ArtifactName, chk.Volumes = nil, c.Run.Volumes
+		_, err := w.s.AddCheckpoint(w.ctx, c.Position, nil, chk)
+		w.must(err, "AddCheckpoint")
+		w.lose(c.Run.WorkerID)
+		w.diff("removed after that", int64(0), w.home.prune(store.Retention{Last: 1}))
+		w.diff("version", m.old, w.home.treeVersion(m.tree.ID, m.old.ID, 0))
+		w.home.create(m.mount) // goes back to the checkpoint
+	}},
+	{"a checkpoint that comes too late names no version that is gone", func(w *world) {
+		for _, gone := range []bool{false, true} {
+			m := w.home.mounted(fmt.Sprint("data-", gone))
+			c := w.home.start(m.mount)
+			w.cancel(w.home.org, c.Run.ID)
+			w.lose(c.Run.WorkerID)
+			_, chk := w.home.saved(c.Run, "out", "x")
+			chk.ArtifactName, chk.Volumes = nil, c.Run.Volumes
+			if gone {
+				w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
+			}
+			_, err := w.s.AddCheckpoint(w.ctx, c.Position, nil, chk)
+			if gone {
+				w.wantFenced(err, c.Run.ID, "AddCheckpoint")
+				continue
+			}
+			w.must(err, "AddCheckpoint")
+			w.home.stays(m, "nobody, and a checkpoint names")
+		}
+	}},
+	{"what a cancelled run mounts goes once its worker lets it go", func(w *world) {
+		m, held := w.home.cancelledLongAgo("held", true)
+		w.reap()
+		w.home.stays(m, "a run that its worker holds")
+		w.renew(held.Run.WorkerID) // it may not have heard of the run: it claimed it within the hour
+		w.reap()
+		w.home.stays(m, "a run that its worker claimed just now")
+		m, _ = w.home.cancelledLongAgo("gone", false)
+		w.reap()
+		w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
 	}},
 	{"a version that several runs mount stays until the last of them ends", func(w *world) {
 		m := w.home.mounted("data")
@@ -134,6 +185,39 @@ func (o *tenant) stays(m mountable, what string) {
 	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of what mounts "+what)
 	o.w.diff("removed of what mounts "+what, int64(0), o.prune(store.Retention{Last: 1}))
 	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
+}
+
+// cancelledLongAgo is a run that was cancelled and that its worker, whose lease
+// goes on, has had for longer than a lease when it said what it holds.
+func (o *tenant) cancelledLongAgo(name string, holds bool) (m mountable, c store.Claim) {
+	const ttl = 200 * time.Millisecond
+	o.w.Helper()
+	tries := 0
+	// A slow machine may let the short lease run out before it is renewed.
+	o.w.eventually("a lease was renewed in time", func() bool {
+		tries++
+		m = o.mounted(fmt.Sprint(name, "-", tries))
+		c = o.start(m.mount)
+		o.w.cancel(o.org, c.Run.ID)
+		o.w.passes(ttl)
+		var held []string
+		if holds {
+			held = []string{c.Run.ID}
+		}
+		_, err := o.w.s.Renew(o.w.ctx, c.Run.WorkerID, held, ttl)
+		o.w.must(err, "Renew")
+		_, err = o.w.s.Renew(o.w.ctx, c.Run.WorkerID, held, time.Hour)
+		return err == nil
+	})
+	return m, c
+}
+
+// reap checks that nothing is lost.
+func (w *world) reap() {
+	w.Helper()
+	lost, err := w.s.Reap(w.ctx, w.now(), 100)
+	w.must(err, "Reap")
+	w.diff("lost", 0, len(lost))
 }
 
 // unless is the error, but for the one that is expected.

@@ -36,7 +36,7 @@ func MountsOfEarlierRuns(t testing.TB, s store.Store, earlier func(statements ..
 	if _, err := s.Cancel(t.Context(), Org, runs[1].ID, now()); err != nil {
 		t.Fatal(err)
 	}
-	s = earlier(`drop table mounts`, `drop index trees_deleted`, `delete from goose_db_version where version_id = 5`)
+	s = earlier(`drop table mounts`, `drop table leaving`, `drop index trees_deleted`, `delete from goose_db_version where version_id >= 5`)
 	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[0]); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("the version of a run that waits: %v", err)
 	}
