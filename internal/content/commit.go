@@ -52,14 +52,21 @@ func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, 
 }
 
 func (l *Library) grown(ctx context.Context, org, parent string, confidential bool) (*commit, error) {
-	c, err := l.beginIn(ctx, org, confidential)
-	if err != nil || parent == "" {
-		return c, err
+	for again := true; ; again = false {
+		c, err := l.beginIn(ctx, org, confidential)
+		if err != nil || parent == "" {
+			return c, err
+		}
+		if err = c.inherit(ctx, parent); err == nil {
+			return c, nil
+		}
+		err = errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
+		if !again || !errors.Is(err, blob.ErrNotFound) {
+			return nil, err
+		}
+		// Another root of an equal tree may have come into the place of the one
+		// that was being read.
 	}
-	if err := c.inherit(ctx, parent); err != nil {
-		return nil, errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
-	}
-	return c, nil
 }
 
 func (c *commit) close() error {

@@ -21,8 +21,10 @@ var errPackGone = errors.New("a pack that the chunk index named is gone")
 const parallelStats = 16
 
 // Renew gives ref with the epoch of now, after it has checked that the tree is
-// there, whole, and that nothing that it needs is condemned; else ErrStale. It
-// serves those whose commit began in an epoch that is over.
+// there, whole, and that nothing that it needs is condemned; else ErrStale. A
+// root that is condemned alone gets a successor: a collection that began between
+// a commit and its naming condemns it at once. Renew serves those whose commit
+// began in an epoch that is over.
 func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
 	if err := checkOrg(org); err != nil {
 		return Ref{}, err
@@ -32,6 +34,9 @@ func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
 		return Ref{}, err
 	}
 	at, err := l.rootPlace(ctx, org, ref.Digest, c)
+	if err == nil && !at.sound {
+		at.sound, err = l.replant(ctx, org, ref.Digest, c, at)
+	}
 	if err == nil && at.sound {
 		err = l.retire(ctx, org, c, at.refused)
 	}

@@ -1,9 +1,14 @@
 package content
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/blob"
 )
 
 // rootPlace says where the root of a tree is, or goes. Readers look at the first
@@ -68,6 +73,52 @@ func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c cond
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// replant stores anew, at its place, the root of a tree of which nothing but
+// the root is condemned; false where there is no such tree. What the tree names
+// was there in the epoch of c and not condemned, so no collection deletes it
+// before one that sees whether the tree was named.
+func (l *Library) replant(ctx context.Context, org, digest string, c condemned, at rootPlace) (bool, error) {
+	for _, key := range at.refused {
+		if !c.keys[key] {
+			continue // was looked into already
+		}
+		m := &manifest{lib: l, org: org, digest: digest}
+		err := m.openAt(ctx, key)
+		if err == nil {
+			err = m.intact(ctx, c)
+		}
+		if isDamage(err) || errors.Is(err, errLacking) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		return l.plant(ctx, m, at.key)
+	}
+	return false, nil
+}
+
+// plant stores the root of m under another key; false where something is there
+// already.
+func (l *Library) plant(ctx context.Context, m *manifest, key string) (bool, error) {
+	to := l.blobs
+	if slices.ContainsFunc(m.root.packs, func(id string) bool { return strings.HasPrefix(id, sealedPrefix) }) {
+		to = l.sealed
+	}
+	object := m.root.encode(l.zstdOut)
+	err := to.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
+	if errors.Is(err, blob.ErrExists) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("storing a manifest anew: %w", err)
+	}
+	if err := (&manifest{lib: l, org: m.org, digest: m.digest}).openAt(ctx, key); err != nil {
+		return false, fmt.Errorf("reading a manifest that was stored anew: %w", err)
+	}
+	return true, nil
 }
 
 // retire deletes roots that may not be built upon. A list that is not of the

@@ -270,7 +270,8 @@ func TestRenew(t *testing.T) {
 	}{
 		"renewed":                {},
 		"others are condemned":   {keys: append(packKeysOf(t, l, other), org+"/manifests/"+other.Digest)},
-		"its root is condemned":  {keys: []string{root}, want: content.ErrStale},
+		"its root is condemned":  {keys: []string{root}},
+		"both are condemned":     {keys: []string{root, pack}, want: content.ErrStale},
 		"its pack is condemned":  {keys: []string{pack}, want: content.ErrStale},
 		"its root is gone":       {gone: root, want: content.ErrStale},
 		"its pack is gone":       {gone: pack, want: content.ErrStale},
