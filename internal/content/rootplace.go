@@ -30,12 +30,12 @@ func (l *Library) rootPlace(ctx context.Context, org, digest string, c condemned
 	for _, g := range all {
 		next = max(next, g.n+1)
 		if !at.sound && !c.keys[g.key] {
-			at.sound, err = l.soundRoot(ctx, org, digest, g.key, c)
+			m, err := l.soundRoot(ctx, org, digest, g.key, c)
 			if err != nil {
 				return at, err
 			}
-			if at.sound {
-				at.key = g.key
+			if m != nil {
+				at.key, at.sound = g.key, true
 				continue
 			}
 		}
@@ -63,16 +63,18 @@ func (l *Library) rootGenerations(ctx context.Context, first string) ([]generati
 	return all, err
 }
 
-func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c condemned) (bool, error) {
+// soundRoot opens a root, nil where something that it names is gone, damaged or
+// condemned.
+func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c condemned) (*manifest, error) {
 	m := &manifest{lib: l, org: org, digest: digest}
 	err := m.openAt(ctx, key)
 	if err == nil {
 		err = m.intact(ctx, c)
 	}
 	if isDamage(err) || errors.Is(err, errLacking) {
-		return false, nil
+		return nil, nil //nolint:nilnil // as told
 	}
-	return err == nil, err
+	return m, err
 }
 
 // replant stores anew, at its place, the root of a tree of which nothing but
@@ -84,18 +86,13 @@ func (l *Library) replant(ctx context.Context, org, digest string, c condemned, 
 		if !c.keys[key] {
 			continue // was looked into already
 		}
-		m := &manifest{lib: l, org: org, digest: digest}
-		err := m.openAt(ctx, key)
-		if err == nil {
-			err = m.intact(ctx, c)
-		}
-		if isDamage(err) || errors.Is(err, errLacking) {
-			continue
-		}
+		m, err := l.soundRoot(ctx, org, digest, key, c)
 		if err != nil {
 			return false, err
 		}
-		return l.plant(ctx, m, at.key)
+		if m != nil {
+			return l.plant(ctx, m, at.key)
+		}
 	}
 	return false, nil
 }
