@@ -28,9 +28,11 @@ var forbidden = []uint32{
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MKNODAT,
 }
 
-// absent are calls whose callers have an older one to fall back to: clone3 and
-// openat2 hide their flags from a filter, io_uring does its work past it.
-var absent = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER}
+// absent lists calls whose callers fall back to an older one: clone3 and
+// openat2 hide their flags from a filter, and io_uring works past it. The
+// contexts of io_setup come from one pool for the whole machine (fs.aio-max-nr),
+// which no control group bounds; libraries fall back to threads.
+var absent = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_SETUP}
 
 // newest is the last call that these lists know of. What comes after it is
 // absent too.
@@ -102,6 +104,8 @@ func New() ([]unix.SockFilter, error) {
 	}
 	program = append(program, cloning()...)
 	program = append(program, limits()...)
+	program = append(program, socketPrograms()...)
+	program = append(program, callFilters()...)
 	program = append(program, otherFamilies()...)
 	program = append(program, allow)
 	raw, err := bpf.Assemble(program)
@@ -179,6 +183,45 @@ func limits() []bpf.Instruction {
 		argument(0),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 1},
 		well,
+		allow,
+	)...)
+}
+
+// attachments are the socket options that load a BPF program into the kernel.
+var attachments = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
+
+// socketPrograms refuses to attach BPF programs to sockets. Compiled programs
+// take memory that the whole machine shares (net.core.bpf_jit_limit), no control
+// group counts it, and releasing many at once deadlocks the kernel's work queue,
+// after which no process on the machine can install a seccomp filter.
+func socketPrograms() []bpf.Instruction {
+	body := []bpf.Instruction{
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SOL_SOCKET, SkipTrue: uint8(len(attachments) + 1)},
+		argument(2),
+	}
+	for i, option := range attachments {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: option, SkipTrue: uint8(len(attachments) - i)})
+	}
+	return only(unix.SYS_SETSOCKOPT, append(body, allow, refuse(unix.ENOPROTOOPT))...)
+}
+
+// callFilters refuses to install seccomp filters, which take memory from the
+// same pool as the programs of sockets. The error is that of a kernel without
+// filters, with which programs run on.
+func callFilters() []bpf.Instruction {
+	install := only(unix.SYS_SECCOMP,
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SECCOMP_SET_MODE_FILTER, SkipTrue: 1},
+		refuse(unix.EINVAL),
+		allow,
+	)
+	return append(install, only(unix.SYS_PRCTL,
+		argument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 3},
+		argument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SECCOMP_MODE_FILTER, SkipTrue: 1},
+		refuse(unix.EINVAL),
 		allow,
 	)...)
 }

@@ -49,6 +49,20 @@ func TestCalls(t *testing.T) {
 		{"a limit, the old way", unix.SYS_SETRLIMIT, []uint64{unix.RLIMIT_NOFILE, 8}, allowed},
 		{"a socket", unix.SYS_SOCKET, []uint64{unix.AF_INET}, allowed},
 		{"a machine's socket", unix.SYS_SOCKET, []uint64{unix.AF_VSOCK}, refused(unix.EAFNOSUPPORT)},
+		{"a socket option", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_REUSEADDR}, allowed},
+		{"an option of another level with the same number", unix.SYS_SETSOCKOPT, []uint64{3, unix.IPPROTO_TCP, unix.SO_ATTACH_FILTER}, allowed},
+		{"a socket filter", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER}, refused(unix.ENOPROTOOPT)},
+		{"a loaded socket filter", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_BPF}, refused(unix.ENOPROTOOPT)},
+		{"a port group's filter", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF}, refused(unix.ENOPROTOOPT)},
+		{"a port group's loaded filter", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF}, refused(unix.ENOPROTOOPT)},
+		{"removing a socket filter", unix.SYS_SETSOCKOPT, []uint64{3, unix.SOL_SOCKET, unix.SO_DETACH_FILTER}, allowed},
+		{"a seccomp filter", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_FILTER}, refused(unix.EINVAL)},
+		{"seccomp's strict mode", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_SET_MODE_STRICT}, allowed},
+		{"which seccomp actions there are", unix.SYS_SECCOMP, []uint64{unix.SECCOMP_GET_ACTION_AVAIL}, allowed},
+		{"a seccomp filter by prctl", unix.SYS_PRCTL, []uint64{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER}, refused(unix.EINVAL)},
+		{"strict mode by prctl", unix.SYS_PRCTL, []uint64{unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_STRICT}, allowed},
+		{"a process name", unix.SYS_PRCTL, []uint64{unix.PR_SET_NAME, unix.SECCOMP_MODE_FILTER}, allowed},
+		{"an AIO context", unix.SYS_IO_SETUP, []uint64{1}, refused(unix.ENOSYS)},
 	} {
 		if got := run(c.call, c.args...); got != c.want {
 			t.Errorf("%s: %#x, want %#x", c.name, got, c.want)

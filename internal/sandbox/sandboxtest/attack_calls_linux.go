@@ -79,6 +79,10 @@ func callAttempts() []attempt {
 		{"the host's name", func() error { return unix.Sethostname([]byte("owned")) }, free | within},
 		{"the domain's name", func() error { return unix.Setdomainname([]byte("owned")) }, free | within},
 		{"reboot", heard(raw(unix.SYS_REBOOT, unix.LINUX_REBOOT_MAGIC1, unix.LINUX_REBOOT_MAGIC2, unix.LINUX_REBOOT_CMD_CAD_OFF)), free},
+		{"a socket filter", socketFilter, free | within},
+		{"a seccomp filter", func() error { return callFilter(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0) }, free | within},
+		{"a seccomp filter by prctl", func() error { return callFilter(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER) }, free | within},
+		{"an AIO context", asyncContext, free | within},
 		{"becoming root", func() error { return unix.Setuid(0) }, free},
 		{"root's group", func() error { return unix.Setgid(0) }, free},
 		{"other groups", func() error { return unix.Setgroups([]int{0}) }, 0},
@@ -88,6 +92,42 @@ func callAttempts() []attempt {
 		all = append(all, attempt{"a " + name + " namespace by unshare", raw(unix.SYS_UNSHARE, flag), free | within})
 	}
 	return all
+}
+
+// pass is the shortest BPF program: it lets everything through.
+var pass = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
+
+// socketFilter attaches one program to one socket. Never attach many: they use
+// up memory of the kernel that the whole machine needs.
+func socketFilter() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(pass)), Filter: &pass[0]})
+}
+
+// callFilter installs one seccomp filter, on this thread alone.
+func callFilter(call, operation, mode uintptr) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return err
+	}
+	p := unix.SockFprog{Len: uint16(len(pass)), Filter: &pass[0]}
+	_, _, errno := unix.Syscall(call, operation, mode, uintptr(unsafe.Pointer(&p)))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func asyncContext() error {
+	var context uintptr
+	if _, _, errno := unix.Syscall(unix.SYS_IO_SETUP, 1, uintptr(unsafe.Pointer(&context)), 0); errno != 0 {
+		return errno
+	}
+	_, _, _ = unix.Syscall(unix.SYS_IO_DESTROY, context, 0, 0)
+	return nil
 }
 
 func join(path string) error {
