@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-dev/stint/internal/modeltest"
+	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
 // The demonstration asks a model on this machine, of which the sandbox sees

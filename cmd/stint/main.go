@@ -7,14 +7,14 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/assistant"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
-	"github.com/stint-dev/stint/internal/server"
 	"github.com/stint-dev/stint/internal/telemetry"
 )
 
@@ -35,9 +35,9 @@ func run() int {
 		return 1
 	}
 	defer stop()
-	env.Serve, env.Probe, env.Programs = serve, server.Probe, server.Programs
-	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return server.OpenKeys(ctx, c) }
-	env.OpenUpkeep = func(ctx context.Context, c config.Config) (cli.Upkeep, error) { return server.OpenUpkeep(ctx, c) }
+	env.Serve, env.Probe, env.Programs = serve, app.Probe, app.Programs
+	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return app.OpenKeys(ctx, c) }
+	env.OpenUpkeep = func(ctx context.Context, c config.Config) (cli.Upkeep, error) { return app.OpenUpkeep(ctx, c) }
 	return cli.Main(context.Background(), env)
 }
 
@@ -46,8 +46,8 @@ func serve(ctx context.Context, c config.Config, ready func(cli.Serving)) error 
 	if err != nil {
 		return err
 	}
-	return server.Run(ctx, c, server.Options{
+	return app.Run(ctx, c, app.Options{
 		Logger: log,
-		Ready:  func(i server.Info) { ready(cli.Serving(i)) },
+		Ready:  func(i app.Info) { ready(cli.Serving(i)) },
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/agentstest"
-	"github.com/stint-dev/stint/internal/modeltest"
+	"github.com/stint-dev/stint/internal/testkit/agentstest"
+	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // What must hold when many ask at once.

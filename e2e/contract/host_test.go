@@ -19,9 +19,9 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/server"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // host is a served installation.
@@ -50,11 +50,11 @@ func serve(t *testing.T, database string, change ...func(*config.Config)) *host 
 	}
 	h := &host{data: c.Data, database: database, log: &logged{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ready, ended := make(chan server.Info, 1), make(chan error, 1)
+	ready, ended := make(chan app.Info, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	starting.Lock()
 	go func() {
-		ended <- server.Run(ctx, c, server.Options{Logger: log, Ready: func(i server.Info) { ready <- i }})
+		ended <- app.Run(ctx, c, app.Options{Logger: log, Ready: func(i app.Info) { ready <- i }})
 	}()
 	select {
 	case info := <-ready:

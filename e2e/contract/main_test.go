@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // TestWalk sends what nobody would write down as a test.

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // patience is how long a test waits for what must happen, on a busy machine too.

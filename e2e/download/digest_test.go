@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // TestDigests holds what the service says of an archive to what sha256sum says

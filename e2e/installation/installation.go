@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/client"
-	"github.com/stint-dev/stint/internal/apitest"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // patience is how long is waited for what must happen, on a busy machine too.

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/apitest"
-	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // onslaught is how often a server is killed, with how many runs.

@@ -13,10 +13,10 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/client/transfer"
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/apitest"
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
-	"github.com/stint-dev/stint/internal/transfer"
+	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
 // TestABucketThatFailsAtARunsEnd breaks what is written when a run ends: either

@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {

@@ -20,9 +20,9 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/client/transfer"
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/pgtest"
-	"github.com/stint-dev/stint/internal/transfer"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // everything prints all that can be seen of the working folder.

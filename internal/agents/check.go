@@ -4,7 +4,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
-	"github.com/stint-dev/stint/internal/schema"
+	"github.com/stint-dev/stint/internal/jsonschema"
 )
 
 // checkFramework refuses what the framework of a definition could not do, when
@@ -52,7 +52,7 @@ func checkSchema(d *stint.Definition) *stint.Error {
 	if d.Schema() == nil {
 		return nil
 	}
-	if err := schema.Check(d.Schema()); err != nil {
+	if err := jsonschema.Check(d.Schema()); err != nil {
 		return stint.InvalidParam("output.schema", "'output.schema' is no JSON Schema that can be used: %s", err)
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/schema"
+	"github.com/stint-dev/stint/internal/jsonschema"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -123,7 +123,7 @@ func (s *Service) digestOf(raw []byte) (digested, error) {
 		err = s.check(parsed)
 	}
 	if err == nil && parsed.Schema() != nil {
-		if fault := schema.Check(parsed.Schema()); fault != nil {
+		if fault := jsonschema.Check(parsed.Schema()); fault != nil {
 			err = stint.InvalidParam("output.schema", "'output.schema' cannot be used: %s", fault)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
-	"github.com/stint-dev/stint/internal/schema"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/jsonschema"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 // thinker answers, as a model does.
 type thinker interface {
-	Ask(ctx context.Context, r model.Request, on func(model.Event)) (model.Answer, error)
+	Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error)
 }
 
 // agent works on one prompt.
@@ -82,18 +82,18 @@ func (a *agent) add(r record) error {
 
 // ask asks for the next answer and keeps it. A conversation that is too long is
 // made shorter first.
-func (a *agent) ask(ctx context.Context) (model.Answer, error) {
+func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	if a.size() > a.limit*4/5 && !a.unsummarised {
 		switch _, err := a.compact(ctx); {
 		case errors.Is(err, errNoSummary):
 			a.unsummarised = true
 			a.out.notice("no_summary", "The conversation grew long, and the model gave no summary of it; it goes on as it is for as long as the model takes it.")
 		case err != nil:
-			return model.Answer{}, err
+			return llm.Answer{}, err
 		}
 	}
 	answer, err := a.once(ctx)
-	if fault, ok := errors.AsType[*model.Error](err); ok && fault.Fault() == model.FaultContext {
+	if fault, ok := errors.AsType[*llm.Error](err); ok && fault.Fault() == llm.FaultContext {
 		a.limit = min(a.limit, a.size()*3/4)
 		a.told = 0
 		shorter, failed := a.compact(ctx)
@@ -122,10 +122,10 @@ func (a *agent) ask(ctx context.Context) (model.Answer, error) {
 }
 
 // once asks, and tells of the answer while it comes.
-func (a *agent) once(ctx context.Context) (model.Answer, error) {
+func (a *agent) once(ctx context.Context) (llm.Answer, error) {
 	r := &relay{out: a.out, prefix: fmt.Sprintf("m%d", a.session.records)}
 	defer r.close()
-	return a.think.Ask(ctx, model.Request{
+	return a.think.Ask(ctx, llm.Request{
 		Model: a.c.Model, Instructions: instructions(a.c), Messages: a.session.messages(), Tools: a.tools.list(),
 	}, r.event)
 }
@@ -145,7 +145,7 @@ func (a *agent) count(t stint.Tokens) {
 
 // work uses tools in their order. Each has a result when it returns, whatever
 // happens.
-func (a *agent) work(ctx context.Context, uses []model.Part) error {
+func (a *agent) work(ctx context.Context, uses []llm.Part) error {
 	spent := a.spent()
 	for _, p := range uses {
 		var o outcome
@@ -180,7 +180,7 @@ func (a *agent) overTurns() error {
 }
 
 // use uses one tool, and tells of it.
-func (a *agent) use(ctx context.Context, p model.Part) outcome {
+func (a *agent) use(ctx context.Context, p llm.Part) outcome {
 	a.out.say(protocol.Line{Type: protocol.LineCall, Tool: &stint.ToolItem{ID: p.ID, Name: p.Name, Input: p.Input}})
 	o := a.tools.use(ctx, p)
 	if ctx.Err() != nil {
@@ -199,24 +199,24 @@ func (a *agent) use(ctx context.Context, p model.Part) outcome {
 
 // judge looks at an answer that asks for no tool. A note is what to tell the
 // model instead of ending.
-func (a *agent) judge(answer *model.Answer) (final, note string, err error) {
+func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	a.said += answer.Text()
 	final = a.said
 	switch {
-	case answer.Stop == model.StopRefusal:
+	case answer.Stop == llm.StopRefusal:
 		return final, "", &failure{sentence: "The model refused to go on. Change the prompt, or the agent's instructions."}
-	case answer.Stop == model.StopLength && a.spent():
+	case answer.Stop == llm.StopLength && a.spent():
 		return final, "", a.overTurns()
-	case answer.Stop == model.StopLength && a.extensions == maxExtensions:
+	case answer.Stop == llm.StopLength && a.extensions == maxExtensions:
 		return final, "", &failure{sentence: fmt.Sprintf("The model's answers reached the bound of their length %d times and the last one is not whole. Ask for less in one answer, or for a file that is written in several steps.", maxExtensions+1)}
-	case answer.Stop == model.StopLength:
+	case answer.Stop == llm.StopLength:
 		a.extensions++
 		a.out.notice("length", "The answer reached the bound of its length; the model is asked to go on.")
 		return final, "Your answer reached the bound of its length and was cut. Go on exactly where it ended, and repeat nothing of it; write long files in several steps.", nil
 	case len(a.c.Schema) == 0:
 		return final, "", nil
 	}
-	_, fault := schema.Result(a.c.Schema, final)
+	_, fault := jsonschema.Result(a.c.Schema, final)
 	switch {
 	case fault == nil:
 		return final, "", nil
@@ -229,9 +229,9 @@ func (a *agent) judge(answer *model.Answer) (final, note string, err error) {
 	return final, "", &failure{sentence: fmt.Sprintf("The agent's last message is not what output.schema asks for: %v", fault)}
 }
 
-func usesOf(parts []model.Part) (uses []model.Part) {
+func usesOf(parts []llm.Part) (uses []llm.Part) {
 	for _, p := range parts {
-		if p.Kind == model.ToolUse {
+		if p.Kind == llm.ToolUse {
 			uses = append(uses, p)
 		}
 	}

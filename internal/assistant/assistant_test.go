@@ -16,8 +16,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/assistant"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/modeltest"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
 // One conversation goes on with another provider each time.

@@ -10,8 +10,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 func (b *toolbox) bash() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "bash",
 			Description: "Runs a command in bash, in the working directory, and gives its output (of long output the beginning and the end) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
 			Schema: object(1,

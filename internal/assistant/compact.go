@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 	"github.com/stint-dev/stint/internal/framework/transcript"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -70,10 +70,10 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 	}
 	old := a.session.entries[:cut]
 	r := &relay{out: a.out, prefix: "s"}
-	answer, err := a.think.Ask(ctx, model.Request{
+	answer, err := a.think.Ask(ctx, llm.Request{
 		Model: a.c.Model, Instructions: summaryInstructions,
-		Messages: []model.Message{{Role: model.User, Parts: []model.Part{{Kind: model.Text, Text: a.retell(old)}}}},
-	}, func(e model.Event) {
+		Messages: []llm.Message{{Role: llm.User, Parts: []llm.Part{{Kind: llm.Text, Text: a.retell(old)}}}},
+	}, func(e llm.Event) {
 		if e.Retry != nil { // the text of it is not for the user
 			r.event(e)
 		}
@@ -82,7 +82,7 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	a.count(answer.Usage)
-	if answer.Stop == model.StopRefusal || strings.TrimSpace(answer.Text()) == "" {
+	if answer.Stop == llm.StopRefusal || strings.TrimSpace(answer.Text()) == "" {
 		return false, errNoSummary
 	}
 	summary := "What happened so far, in short, for the full record grew too long:\n\n" + answer.Text()
@@ -134,9 +134,9 @@ func (a *agent) retell(entries []entry) string {
 		case recordAnswer:
 			for _, p := range e.Parts {
 				switch p.Kind {
-				case model.Text:
+				case llm.Text:
 					step("agent", p.Text)
-				case model.ToolUse:
+				case llm.ToolUse:
 					step("tool "+p.Name, string(p.Input))
 				}
 			}

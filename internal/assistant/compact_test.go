@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
 func TestLongConversationIsSummarised(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // failure ends the run with a sentence for its user.
@@ -24,7 +24,7 @@ func sentence(err error, c *protocol.Config) string {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.sentence
 	}
-	if e, ok := errors.AsType[*model.Error](err); ok {
+	if e, ok := errors.AsType[*llm.Error](err); ok {
 		return explain(e, c)
 	}
 	if errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled) {
@@ -34,24 +34,24 @@ func sentence(err error, c *protocol.Config) string {
 }
 
 // explain tells what a failure of the model's endpoint means.
-func explain(e *model.Error, c *protocol.Config) string {
+func explain(e *llm.Error, c *protocol.Config) string {
 	said := strings.TrimSuffix(e.Error(), ".")
 	switch e.Fault() {
-	case model.FaultKey:
+	case llm.FaultKey:
 		return fmt.Sprintf("The model's endpoint refused the key (%s). Put a valid one into the secret that provider.apiKey names.", said)
-	case model.FaultModel:
+	case llm.FaultModel:
 		return fmt.Sprintf("The model's endpoint does not know the model '%s' (%s). Set 'model' to one that it offers.", c.Model, said)
-	case model.FaultAddress:
+	case llm.FaultAddress:
 		return fmt.Sprintf("Nothing at the provider's address speaks %s (%s). Check provider.baseUrl and provider.type.", c.Provider, said)
-	case model.FaultContext:
+	case llm.FaultContext:
 		return fmt.Sprintf("The conversation is too long for the model '%s' (%s). Begin a new session, or set 'model' to one with a longer context.", c.Model, said)
-	case model.FaultRate:
+	case llm.FaultRate:
 		return fmt.Sprintf("The model's endpoint takes no more requests for now (%s). Try again later.", said)
-	case model.FaultQuota:
+	case llm.FaultQuota:
 		return fmt.Sprintf("The account at the model's endpoint has nothing left (%s). Raise its limit or pay its bill.", said)
-	case model.FaultUnreachable:
+	case llm.FaultUnreachable:
 		return fmt.Sprintf("The model's endpoint could not be reached (%s). Check provider.baseUrl, that the server runs, and that the agent's network lets it through.", said)
-	case model.FaultRequest:
+	case llm.FaultRequest:
 		return fmt.Sprintf("The model's endpoint did not take the request (%s). Check that 'model' fits provider.type and can use tools.", said)
 	}
 	return fmt.Sprintf("The model's endpoint failed (%s). Try again later.", said)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // Use uses a tool, with minutes that pass when they are sent.
@@ -18,5 +18,5 @@ func Use(ctx context.Context, dir string, out io.Writer, minutes <-chan time.Tim
 		}
 		return minutes, func() {}
 	}
-	return b.use(ctx, model.Part{Name: name, Input: json.RawMessage(input)}).text
+	return b.use(ctx, llm.Part{Name: name, Input: json.RawMessage(input)}).text
 }

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 
 func (b *toolbox) read() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "read",
 			Description: "Gives the text of a file, 2000 lines or 30 KiB at most; it says where to go on.",
 			Schema: object(1,
@@ -116,7 +116,7 @@ func boundedLine(in *bufio.Reader) (string, error) {
 
 func (b *toolbox) write() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "write",
 			Description: "Writes a file, over what it held. Folders that are missing are made.",
 			Schema: object(2,
@@ -141,7 +141,7 @@ func (b *toolbox) write() tool {
 
 func (b *toolbox) edit() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "edit",
 			Description: "Replaces a text in a file by another. The old text must stand in the file exactly as given, and once.",
 			Schema: object(3,

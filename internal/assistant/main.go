@@ -24,8 +24,8 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // Exit codes of Main.
@@ -169,7 +169,7 @@ func thinkerOf(c *protocol.Config) (thinker, error) {
 	// The way to the model is the sandbox's own, whatever proxy its environment
 	// names for other things.
 	direct := &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
-	return model.New(model.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries, HTTP: &http.Client{Transport: direct}})
+	return llm.New(llm.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries, HTTP: &http.Client{Transport: direct}})
 }
 
 // ending is the last word and the exit code.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -147,7 +147,7 @@ func (b *toolbox) adopt(s *server) {
 		}
 		name, session := b.free(toolName(s.name, t.Name)), s.session
 		b.tools = append(b.tools, tool{
-			Tool: model.Tool{Name: name, Description: t.Description, Schema: schema},
+			Tool: llm.Tool{Name: name, Description: t.Description, Schema: schema},
 			run: func(ctx context.Context, input json.RawMessage) outcome {
 				return call(ctx, session, t.Name, input)
 			},

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -44,7 +44,7 @@ type step struct {
 }
 
 // Ask gives the next step that is left of the newest prompt, or the last word.
-func (o *offline) Ask(ctx context.Context, r model.Request, on func(model.Event)) (model.Answer, error) {
+func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error) {
 	prompts, done, failures := course(r.Messages)
 	prompt := prompts[len(prompts)-1]
 	steps := planOf(prompt)
@@ -52,38 +52,38 @@ func (o *offline) Ask(ctx context.Context, r model.Request, on func(model.Event)
 	if said == 0 {
 		var err error
 		if steps, err = o.inventory(ctx, prompts, done); err != nil {
-			return model.Answer{}, err
+			return llm.Answer{}, err
 		}
 	}
 	if done < len(steps) {
 		s := steps[done]
 		input, err := json.Marshal(s.input)
 		if err != nil {
-			return model.Answer{}, fmt.Errorf("plan a step: %w", err)
+			return llm.Answer{}, fmt.Errorf("plan a step: %w", err)
 		}
-		return model.Answer{Stop: model.StopTools, Parts: []model.Part{{Kind: model.ToolUse, Name: s.name, Input: input}}}, nil
+		return llm.Answer{Stop: llm.StopTools, Parts: []llm.Part{{Kind: llm.ToolUse, Name: s.name, Input: input}}}, nil
 	}
 	text := fmt.Sprintf("Wrote what files there are to %s. No model is configured, so nothing more was done with the prompt.", reportName)
 	if said > 0 {
 		text = fmt.Sprintf("Done: %d of %d steps without failure.", said-failures, said)
 	}
-	on(model.Event{Kind: model.Text, Text: text})
-	return model.Answer{Stop: model.StopEnd, Parts: []model.Part{{Kind: model.Text, Text: text}}}, nil
+	on(llm.Event{Kind: llm.Text, Text: text})
+	return llm.Answer{Stop: llm.StopEnd, Parts: []llm.Part{{Kind: llm.Text, Text: text}}}, nil
 }
 
 // course tells what was asked so far, and how many steps of the newest prompt
 // were done, and how many of them failed.
-func course(messages []model.Message) (prompts []string, done, failures int) {
+func course(messages []llm.Message) (prompts []string, done, failures int) {
 	for _, m := range messages {
 		for _, p := range m.Parts {
 			switch {
-			case p.Kind == model.ToolResult:
+			case p.Kind == llm.ToolResult:
 				done++
 				last := p.Text[strings.LastIndexByte(p.Text, '\n')+1:]
 				if p.Failed || p.Name == "bash" && strings.HasPrefix(last, "(exit code ") {
 					failures++
 				}
-			case p.Kind == model.Text && m.Role == model.User:
+			case p.Kind == llm.Text && m.Role == llm.User:
 				prompts, done, failures = append(prompts, p.Text), 0, 0
 			}
 		}

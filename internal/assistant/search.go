@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 const (
@@ -29,7 +29,7 @@ var errEnough = errors.New("enough")
 
 func (b *toolbox) listing() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "list",
 			Description: "Lists a folder: folders with a slash behind their names, files with their sizes in bytes; 1000 entries at most.",
 			Schema: object(0,
@@ -103,7 +103,7 @@ func sizeOf(e fs.DirEntry) string {
 
 func (b *toolbox) search() tool {
 	return tool{
-		Tool: model.Tool{
+		Tool: llm.Tool{
 			Name:        "search",
 			Description: "Searches the lines of text files for a regular expression (RE2) and gives file, line number and line; 200 lines at most. Folders named .git and node_modules are left out.",
 			Schema: object(1,

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // maxSession is the longest conversation that is read, in bytes.
@@ -36,7 +36,7 @@ type record struct {
 	Name    string        `json:"name,omitempty"` // of the tool
 	Text    string        `json:"text,omitempty"`
 	Failed  bool          `json:"failed,omitempty"`
-	Parts   []model.Part  `json:"parts,omitempty"`
+	Parts   []llm.Part    `json:"parts,omitempty"`
 	Model   string        `json:"model,omitempty"`
 	Usage   *stint.Tokens `json:"usage,omitempty"`
 	Through int           `json:"through,omitempty"` // a number of records, from the first
@@ -176,7 +176,7 @@ func (s *session) take(r record) error {
 	case recordPrompt, recordNote:
 	case recordAnswer:
 		for _, p := range r.Parts {
-			if p.Kind == model.ToolUse {
+			if p.Kind == llm.ToolUse {
 				s.pending = append(s.pending, p.ID)
 				s.uses[p.ID] = true
 			}
@@ -214,17 +214,17 @@ func (s *session) summarise(r record) {
 }
 
 // messages is the conversation as the model is told it.
-func (s *session) messages() []model.Message {
-	out := make([]model.Message, 0, len(s.entries))
+func (s *session) messages() []llm.Message {
+	out := make([]llm.Message, 0, len(s.entries))
 	for _, e := range s.entries {
-		m := model.Message{Role: model.User}
+		m := llm.Message{Role: llm.User}
 		switch e.Type {
 		case recordAnswer:
-			m.Role, m.Parts = model.Assistant, e.Parts
+			m.Role, m.Parts = llm.Assistant, e.Parts
 		case recordResult:
-			m.Parts = []model.Part{{Kind: model.ToolResult, ID: e.ID, Name: e.Name, Text: e.Text, Failed: e.Failed}}
+			m.Parts = []llm.Part{{Kind: llm.ToolResult, ID: e.ID, Name: e.Name, Text: e.Text, Failed: e.Failed}}
 		default:
-			m.Parts = []model.Part{{Kind: model.Text, Text: e.Text}}
+			m.Parts = []llm.Part{{Kind: llm.Text, Text: e.Text}}
 		}
 		out = append(out, m)
 	}
@@ -232,11 +232,11 @@ func (s *session) messages() []model.Message {
 }
 
 // number gives each use of a tool an ID that no other use has.
-func (s *session) number(parts []model.Part) {
+func (s *session) number(parts []llm.Part) {
 	given := map[string]bool{}
 	for i := range parts {
 		p := &parts[i]
-		if p.Kind != model.ToolUse {
+		if p.Kind != llm.ToolUse {
 			continue
 		}
 		if p.ID == "" || s.uses[p.ID] || given[p.ID] {

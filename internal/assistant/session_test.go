@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/assistant"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
 const (

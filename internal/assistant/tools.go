@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/framework/transcript"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // maxResult is the most that a tool gives the model, in bytes.
@@ -32,7 +32,7 @@ func failed(format string, args ...any) outcome {
 
 // tool is one that the model may use. Its run gets a JSON object.
 type tool struct {
-	model.Tool
+	llm.Tool
 	run func(ctx context.Context, input json.RawMessage) outcome
 }
 
@@ -57,8 +57,8 @@ func newToolbox(dir string, out *voice) *toolbox {
 	return b
 }
 
-func (b *toolbox) list() []model.Tool {
-	out := make([]model.Tool, len(b.tools))
+func (b *toolbox) list() []llm.Tool {
+	out := make([]llm.Tool, len(b.tools))
 	for i, t := range b.tools {
 		out[i] = t.Tool
 	}
@@ -67,7 +67,7 @@ func (b *toolbox) list() []model.Tool {
 
 // use uses the tool that a part of an answer names. What it gives is text of a
 // bounded length, and never empty.
-func (b *toolbox) use(ctx context.Context, p model.Part) outcome {
+func (b *toolbox) use(ctx context.Context, p llm.Part) outcome {
 	i := slices.IndexFunc(b.tools, func(t tool) bool { return t.Name == p.Name })
 	if i < 0 {
 		return failed("There is no tool %q.", p.Name)

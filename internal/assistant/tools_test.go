@@ -20,7 +20,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/assistant"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
 func TestTools(t *testing.T) {

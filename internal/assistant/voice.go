@@ -8,8 +8,8 @@ import (
 	"sync"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
-	"github.com/stint-dev/stint/internal/model"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/llm"
 )
 
 // voice writes lines, each at once. It is for any number of goroutines.
@@ -45,13 +45,13 @@ type relay struct {
 	void   bool           // something was told since the request was sent
 }
 
-func (r *relay) event(e model.Event) {
+func (r *relay) event(e llm.Event) {
 	if e.Retry != nil {
 		r.retry(e.Retry)
 		return
 	}
 	kind := stint.ItemMessage
-	if e.Kind == model.Reasoning {
+	if e.Kind == llm.Reasoning {
 		kind = stint.ItemReasoning
 	}
 	if kind != r.kind {
@@ -73,7 +73,7 @@ func (r *relay) close() {
 	}
 }
 
-func (r *relay) retry(t *model.Retry) {
+func (r *relay) retry(t *llm.Retry) {
 	r.close()
 	cause := strings.TrimSuffix(t.Cause.Error(), ".")
 	text := fmt.Sprintf("The model's endpoint failed (%s); try %d of %d follows.", cause, t.Try+1, t.Of)

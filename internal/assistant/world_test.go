@@ -18,7 +18,7 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/internal/assistant"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
 // TestMain makes the test's own program the assistant, or a server of tools.

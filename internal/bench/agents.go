@@ -18,10 +18,10 @@ import (
 
 	"github.com/stint-dev/stint"
 	api "github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
-	"github.com/stint-dev/stint/internal/programs"
-	"github.com/stint-dev/stint/internal/server"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
 // agentShare is what a run of an agent may cost beyond the agent's own time, in
@@ -32,7 +32,7 @@ const agentShare = 50
 // agents' own time: each run in turn with the same program, started the same
 // way outside of any sandbox, with the same model.
 func (l *lab) benchAgents(ctx context.Context) error {
-	installed, err := server.Programs(ctx)
+	installed, err := app.Programs(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (l *lab) benchAgents(ctx context.Context) error {
 	})
 }
 
-func (l *lab) agentShare(ctx context.Context, c *api.Client, program programs.Installed, m *model) error {
+func (l *lab) agentShare(ctx context.Context, c *api.Client, program agentcli.Installed, m *model) error {
 	row := Row{What: program.Name + ": a run from POST to its end, less its program's own time"}
 	if !program.Available {
 		row.Note = "not available here: " + oneLine(program.Reason)
@@ -98,7 +98,7 @@ func (l *lab) agentShare(ctx context.Context, c *api.Client, program programs.In
 type pair struct{ whole, command, alone time.Duration }
 
 // pair measures both ways, one of them first.
-func (l *lab) pair(ctx context.Context, c *api.Client, program programs.Installed, m *model, aloneFirst bool) (p pair, err error) {
+func (l *lab) pair(ctx context.Context, c *api.Client, program agentcli.Installed, m *model, aloneFirst bool) (p pair, err error) {
 	steps := []func() error{
 		func() (err error) { p.alone, err = l.alone(ctx, program, m); return err },
 		func() (err error) { p.whole, p.command, err = agentRun(ctx, c, program.Name); return err },
@@ -141,7 +141,7 @@ func agentRun(ctx context.Context, c *api.Client, agent string) (whole, command 
 
 // alone is how long the program takes on this machine, started as the service
 // starts it but in no sandbox.
-func (l *lab) alone(ctx context.Context, program programs.Installed, m *model) (took time.Duration, err error) {
+func (l *lab) alone(ctx context.Context, program agentcli.Installed, m *model) (took time.Duration, err error) {
 	d := &stint.Definition{Framework: program.Name, Model: "bench", Provider: &stint.Provider{BaseURL: m.url(program.Name, "127.0.0.1")}}
 	f, err := catalog.Of(d)
 	if err != nil {

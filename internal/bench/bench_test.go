@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/bench"
-	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // little is enough to walk every path.

@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint/internal/content"
-	"github.com/stint-dev/stint/internal/server"
+	"github.com/stint-dev/stint/internal/app"
+	"github.com/stint-dev/stint/internal/files"
 )
 
 // benchContent measures keeping versions of folders beside other programs that
@@ -251,19 +251,19 @@ func (c *comparison) archives(ctx context.Context) error {
 
 // firstByte measures how soon a download begins whatever the number of files.
 func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
-	blobs, err := server.OpenFolder(filepath.Join(dir, "blobs"))
+	blobs, err := app.OpenFolder(filepath.Join(dir, "blobs"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
-	library, err := content.New(blobs, content.Options{TempDir: dir})
+	library, err := files.New(blobs, files.Options{TempDir: dir})
 	if err != nil {
 		return err
 	}
 	in, out := io.Pipe()
 	var writing sync.WaitGroup
 	writing.Go(func() { out.CloseWithError(manyFiles(out, l.a.Entries)) }) // ends with the reader
-	ref, err := library.FromArchive(ctx, benchOrg, "", content.Tar, in)
+	ref, err := library.FromArchive(ctx, benchOrg, "", files.Tar, in)
 	err = errors.Join(err, in.Close())
 	if writing.Wait(); err != nil {
 		return err

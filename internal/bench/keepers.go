@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/stint-dev/stint/internal/content"
-	"github.com/stint-dev/stint/internal/server"
+	"github.com/stint-dev/stint/internal/app"
+	"github.com/stint-dev/stint/internal/files"
 )
 
 // keeper keeps versions of a folder. Its methods work in the folder that it
@@ -50,8 +50,8 @@ func keepers(ctx context.Context, dir string) ([]keeper, error) {
 // libraryKeeper is our own content store.
 type libraryKeeper struct {
 	dir     string
-	blobs   server.Folder
-	library *content.Library
+	blobs   app.Folder
+	library *files.Library
 	digest  string
 }
 
@@ -62,11 +62,11 @@ func newLibraryKeeper(dir string) (*libraryKeeper, error) {
 	if err := os.MkdirAll(temp, 0o700); err != nil {
 		return nil, err
 	}
-	blobs, err := server.OpenFolder(dir)
+	blobs, err := app.OpenFolder(dir)
 	if err != nil {
 		return nil, err
 	}
-	l, err := content.New(blobs, content.Options{TempDir: temp})
+	l, err := files.New(blobs, files.Options{TempDir: temp})
 	if err != nil {
 		return nil, errors.Join(err, blobs.Close())
 	}
@@ -76,7 +76,7 @@ func newLibraryKeeper(dir string) (*libraryKeeper, error) {
 func (k *libraryKeeper) name() string { return "stint" }
 
 func (k *libraryKeeper) snapshot(ctx context.Context, source string) error {
-	ref, err := k.library.FromDir(ctx, benchOrg, k.digest, source, content.DirOptions{})
+	ref, err := k.library.FromDir(ctx, benchOrg, k.digest, source, files.DirOptions{})
 	k.digest = ref.Digest
 	return err
 }

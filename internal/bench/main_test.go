@@ -6,13 +6,13 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/framework/fakecli"
-	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
-	"github.com/stint-dev/stint/internal/server"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // TestMain makes the test binary the program too: scenarios start it again.
@@ -42,7 +42,7 @@ func program() int {
 	}
 	defer stop()
 	env.Serve = func(ctx context.Context, c config.Config, ready func(cli.Serving)) error {
-		return server.Run(ctx, c, server.Options{Ready: func(i server.Info) { ready(cli.Serving(i)) }})
+		return app.Run(ctx, c, app.Options{Ready: func(i app.Info) { ready(cli.Serving(i)) }})
 	}
 	return cli.Main(context.Background(), env)
 }

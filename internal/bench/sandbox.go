@@ -10,15 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
-	"github.com/stint-dev/stint/internal/server"
 )
 
 // isolation is one isolator that is measured.
 type isolation struct {
-	server.Isolator
+	app.Isolator
 	dir    string
 	number *atomic.Int64
 }
@@ -53,7 +53,7 @@ func (l *lab) isolation(ctx context.Context, name string) (isolation, error) {
 	}
 	c := config.Default()
 	c.Data, c.DockerHost = dir, l.o.Docker
-	d, err := server.OpenIsolator(ctx, &c, name)
+	d, err := app.OpenIsolator(ctx, &c, name)
 	if err != nil {
 		return isolation{}, errors.Join(err, os.RemoveAll(dir))
 	}

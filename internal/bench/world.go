@@ -10,17 +10,17 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/agents"
+	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/runs"
-	"github.com/stint-dev/stint/internal/server"
 	"github.com/stint-dev/stint/internal/store"
 )
 
 // world is a service in this process, in which the measurement plays the
 // worker.
 type world struct {
-	*server.Parts
+	*app.Parts
 	caller auth.Caller
 	token  string
 	agent  string
@@ -35,7 +35,7 @@ func openWorld(ctx context.Context, dir, database string) (*world, error) {
 	c.Data, c.Database = dir, database
 	c.LeaseTTL = time.Hour // nobody renews it here
 	w := &world{agent: "worked"}
-	parts, err := server.OpenParts(ctx, c, func(j store.Journal) store.Journal {
+	parts, err := app.OpenParts(ctx, c, func(j store.Journal) store.Journal {
 		w.journal = newUnstored(j)
 		return w.journal
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/examples"
-	"github.com/stint-dev/stint/internal/cli/folder"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/localdir"
 )
 
 // demoLimit bounds the demonstration, not the time that its server is kept; a
@@ -197,7 +197,7 @@ func (d *demonstration) store(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open the example: %w", err)
 	}
-	archive, err := folder.PackBytes(library)
+	archive, err := localdir.PackBytes(library)
 	if err != nil {
 		return err
 	}

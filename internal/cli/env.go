@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/keyring"
-	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sealing/keyring"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
 // Env is the world as the command line sees it.
@@ -34,7 +34,7 @@ type Env struct {
 	// Probe tells what each isolator can do on this machine.
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
 	// Programs tells of every framework whether it works on this machine.
-	Programs func(ctx context.Context) ([]programs.Installed, error)
+	Programs func(ctx context.Context) ([]agentcli.Installed, error)
 	// OpenKeys opens the keys of an installation whose server does not run.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
 	// OpenUpkeep opens an installation whose server does not run.

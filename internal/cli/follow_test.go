@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/internal/cli"
-	"github.com/stint-dev/stint/internal/transfer/wire"
+	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
 // endedRun is a server with a run that has ended.
@@ -45,7 +45,7 @@ const (
 )
 
 func emptyTree(w http.ResponseWriter, _ *http.Request) {
-	if out, err := wire.NewTreeWriter(w); err == nil {
+	if out, err := treewire.NewTreeWriter(w); err == nil {
 		_ = out.Close() // the client notices
 	}
 }

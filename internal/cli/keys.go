@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/keyring"
+	"github.com/stint-dev/stint/internal/sealing/keyring"
 )
 
 func (a *app) keys() *cobra.Command {

@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/cli/process"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files in scripts")
@@ -39,9 +39,9 @@ func program() {
 		fmt.Fprintln(os.Stderr, "capacity", c.Capacity, "memory", c.Resources.Memory)
 		return nil
 	}
-	env.Programs = func(context.Context) ([]programs.Installed, error) {
+	env.Programs = func(context.Context) ([]agentcli.Installed, error) {
 		version := "2.1.197"
-		return []programs.Installed{
+		return []agentcli.Installed{
 			{Framework: stint.Framework{Name: "shell", Available: true}},
 			{Framework: stint.Framework{Name: "assistant", Available: true}},
 			{Framework: stint.Framework{Name: "claude-code", Available: true, Version: &version}, Path: "/home/me/bin/claude"},

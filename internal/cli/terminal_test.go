@@ -21,8 +21,8 @@ import (
 
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/programs"
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
 // screen collects what is written, from several goroutines.
@@ -100,7 +100,7 @@ func sit(t *testing.T, h http.Handler, terminals ...int) *person {
 		ReadPassword: func() ([]byte, error) { return []byte("typed"), nil },
 		Serve:        func(context.Context, config.Config, func(cli.Serving)) error { return nil },
 		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
-		Programs:     func(context.Context) ([]programs.Installed, error) { return nil, nil },
+		Programs:     func(context.Context) ([]agentcli.Installed, error) { return nil, nil },
 	}
 	return p
 }

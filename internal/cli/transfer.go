@@ -15,8 +15,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
-	"github.com/stint-dev/stint/internal/cli/folder"
-	"github.com/stint-dev/stint/internal/transfer"
+	"github.com/stint-dev/stint/client/transfer"
+	"github.com/stint-dev/stint/internal/localdir"
 )
 
 // pushOptions are what a push is asked for.
@@ -38,7 +38,7 @@ not changed since the last push are not read. A push that was interrupted can be
 repeated and goes on where it stopped.
 
 What the patterns of a %s file name is left out; they are written as
-in .gitignore and rule the folder that the file stands in.`, articled(t.kind), folder.IgnoreFile),
+in .gitignore and rule the folder that the file stands in.`, articled(t.kind), localdir.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().StringVarP(&o.Message, "message", "m", "", "what this version is about")
@@ -76,7 +76,7 @@ type pushedTree struct {
 
 func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o pushOptions) error {
 	if !isDir(dir) { // before anything is made for it
-		_, err := folder.Open(ctx, dir)
+		_, err := localdir.Open(ctx, dir)
 		return err
 	}
 	near, err := t.a.client()
@@ -176,7 +176,7 @@ func (t treeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
 // pushArchive packs and uploads at once, through a pipe, for servers that know
 // no other way.
 func (t treeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree *stint.Tree, dir string, o *client.PushOptions) error {
-	files, err := folder.Open(ctx, dir)
+	files, err := localdir.Open(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ where it is left out.
 
 Only what DIR lacks is fetched. A pull that was interrupted can be repeated and
 goes on where it stopped. --delete spares %[1]s files in DIR and what they
-name.`, folder.IgnoreFile),
+name.`, localdir.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
 	c.Flags().BoolVar(&o.delete, "delete", false, "remove what the version does not hold")

@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/upkeep"
+	"github.com/stint-dev/stint/internal/maintenance"
 )
 
 // Upkeep looks after an installation whose server does not run; Close gives it
 // up.
 type Upkeep interface {
-	Collect(ctx context.Context, o upkeep.Collection, tell func(upkeep.Line)) error
-	Check(ctx context.Context, o upkeep.Inspection, tell func(upkeep.Line)) error
+	Collect(ctx context.Context, o maintenance.Collection, tell func(maintenance.Line)) error
+	Check(ctx context.Context, o maintenance.Inspection, tell func(maintenance.Line)) error
 	Close() error
 }
 
@@ -49,14 +49,14 @@ else stores files.`,
 			return err
 		}
 		in := map[string]any{"dryRun": dryRun}
-		o := upkeep.Collection{Grace: cfg.GCGrace, DryRun: dryRun}
+		o := maintenance.Collection{Grace: cfg.GCGrace, DryRun: dryRun}
 		if grace != "" {
 			if o.Grace, err = config.ParseDuration(grace); err != nil {
 				return usage(c, "--grace: %s", err)
 			}
 			in["graceMs"] = o.Grace.Milliseconds()
 		}
-		return a.upkeep(ctx, cfg, "/gc", in, func(u Upkeep, tell func(upkeep.Line)) error { return u.Collect(ctx, o, tell) })
+		return a.upkeep(ctx, cfg, "/gc", in, func(u Upkeep, tell func(maintenance.Line)) error { return u.Collect(ctx, o, tell) })
 	})
 	return c
 }
@@ -66,7 +66,7 @@ var errDamaged = errors.New("something that is stored is damaged")
 
 func (a *app) fsck() *cobra.Command {
 	var data string
-	var o upkeep.Inspection
+	var o maintenance.Inspection
 	c := &cobra.Command{
 		Use:   "fsck",
 		Short: "Check that everything that is stored is there and whole",
@@ -89,8 +89,8 @@ more: that heals the old versions, too.`,
 			return err
 		}
 		left := false
-		err = a.upkeep(ctx, cfg, "/fsck", o, func(u Upkeep, tell func(upkeep.Line)) error {
-			return u.Check(ctx, o, func(l upkeep.Line) {
+		err = a.upkeep(ctx, cfg, "/fsck", o, func(u Upkeep, tell func(maintenance.Line)) error {
+			return u.Check(ctx, o, func(l maintenance.Line) {
 				left = left || l.Checked != nil && l.Done && l.Checked.Damaged > l.Checked.Repaired
 				tell(l)
 			})
@@ -104,7 +104,7 @@ more: that heals the old versions, too.`,
 }
 
 // upkeep asks the server that runs, or else opens the installation.
-func (a *app) upkeep(ctx context.Context, cfg config.Config, path string, in any, offline func(Upkeep, func(upkeep.Line)) error) (err error) {
+func (a *app) upkeep(ctx context.Context, cfg config.Config, path string, in any, offline func(Upkeep, func(maintenance.Line)) error) (err error) {
 	show := &upkeepView{a: a, shown: a.Now()}
 	defer show.clear()
 	answer, err := openSocket(ctx, cfg.Socket(), http.MethodPost, path, in)
@@ -142,7 +142,7 @@ func (v *upkeepView) all(r io.Reader) error {
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var l struct {
-			upkeep.Line
+			maintenance.Line
 			Error string `json:"error"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
@@ -162,7 +162,7 @@ func (v *upkeepView) all(r io.Reader) error {
 	return nil
 }
 
-func (v *upkeepView) line(l upkeep.Line) {
+func (v *upkeepView) line(l maintenance.Line) {
 	if !l.Done {
 		v.progress(l)
 		return
@@ -175,7 +175,7 @@ func (v *upkeepView) line(l upkeep.Line) {
 	}
 }
 
-func (v *upkeepView) progress(l upkeep.Line) {
+func (v *upkeepView) progress(l maintenance.Line) {
 	now := v.a.Now()
 	if v.a.json || !v.a.styled(stderr) || now.Sub(v.shown) < redraw {
 		return
@@ -191,7 +191,7 @@ func (v *upkeepView) clear() {
 	}
 }
 
-func (v *upkeepView) end(l upkeep.Line) error {
+func (v *upkeepView) end(l maintenance.Line) error {
 	if v.a.json {
 		return v.a.printJSON(l)
 	}
@@ -220,7 +220,7 @@ func (v *upkeepView) end(l upkeep.Line) error {
 }
 
 // upkeepText tells of one organisation in a line.
-func upkeepText(l upkeep.Line) string {
+func upkeepText(l maintenance.Line) string {
 	if l.Busy {
 		return "somebody else looks after it just now"
 	}

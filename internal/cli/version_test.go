@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stint-dev/stint/internal/transfer/wire"
+	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
 // movingHead is a server with a volume whose head moves whenever somebody has
@@ -31,7 +31,7 @@ func (m *movingHead) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"data":[{"id":"vol_1","name":"v","currentVersionId":"v%d_a"}],"pagination":{"hasMore":false,"nextCursor":null}}`, m.lookups)
 	case "volumes/vol_1/versions/v1_a/tree":
 		var b bytes.Buffer
-		out, err := wire.NewTreeWriter(&b)
+		out, err := treewire.NewTreeWriter(&b)
 		if err == nil {
 			err = out.Close()
 		}

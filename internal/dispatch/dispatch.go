@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/spec"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -54,7 +54,7 @@ type Assignment struct {
 	OrgID          string
 	AgentVersionID string
 	Position       store.Position
-	Spec           *spec.Spec
+	Spec           *definition.Spec
 	Stored         map[string]string // the organisation's secrets; in memory only
 	Given          map[string]string // the request's secrets; in memory only
 	Err            error             // why it cannot be worked: the worker ends it as setup_failed

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/notify/inproc"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
@@ -66,7 +66,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	sealer, err := secret.NewSealer(make([]byte, 32))
+	sealer, err := sealing.NewSealer(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}

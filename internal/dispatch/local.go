@@ -12,10 +12,11 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/masking"
 	"github.com/stint-dev/stint/internal/notify"
-	"github.com/stint-dev/stint/internal/secret"
-	"github.com/stint-dev/stint/internal/spec"
+	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -45,7 +46,7 @@ type Config struct {
 	Store    store.Store
 	Bus      notify.Bus
 	Feed     *feed.Feed
-	Sealer   *secret.Sealer
+	Sealer   *sealing.Sealer
 	Now      func() time.Time
 	Logger   *slog.Logger
 	Lease    time.Duration // DefaultLease when 0
@@ -181,7 +182,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 	for i, c := range claims {
 		l.c.Feed.Wake(c.Run.ID)
 		a := Assignment{Run: c.Run.Run, OrgID: c.Run.OrgID, AgentVersionID: c.Run.AgentVersionID, Position: c.Position}
-		a.Spec, a.Err = spec.Decode(c.Run.Spec)
+		a.Spec, a.Err = definition.Decode(c.Run.Spec)
 		if a.Err == nil {
 			a.Given, a.Err = l.openGiven(&c.Run)
 		}
@@ -211,9 +212,9 @@ func (l *Local) openStored(ctx context.Context, org string, given map[string]str
 		}
 		secrets[row.Name] = string(value)
 	}
-	if secret.CheckLimits("secrets", slices.Concat(slices.Collect(maps.Values(secrets)), slices.Collect(maps.Values(given)))) != nil {
+	if masking.CheckLimits("secrets", slices.Concat(slices.Collect(maps.Values(secrets)), slices.Collect(maps.Values(given)))) != nil {
 		return nil, stint.InvalidState("The organisation's stored secrets and those of the run are more than can be masked: %d secrets of %d bytes together. Delete stored ones that are no longer used.",
-			secret.MaxValues, secret.MaxTotalSize)
+			masking.MaxValues, masking.MaxTotalSize)
 	}
 	return secrets, nil
 }
@@ -235,7 +236,7 @@ func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 
 // settle fills what the spec takes from the present: the session's newest
 // state and the artifact's head.
-func (l *Local) settle(ctx context.Context, r *store.Run, s *spec.Spec) error {
+func (l *Local) settle(ctx context.Context, r *store.Run, s *definition.Spec) error {
 	if s.FromSession {
 		if err := l.settleSession(ctx, r, s); err != nil {
 			return err
@@ -260,7 +261,7 @@ func (l *Local) settle(ctx context.Context, r *store.Run, s *spec.Spec) error {
 	return nil
 }
 
-func (l *Local) settleSession(ctx context.Context, r *store.Run, s *spec.Spec) error {
+func (l *Local) settleSession(ctx context.Context, r *store.Run, s *definition.Spec) error {
 	session, err := l.c.Store.Session(ctx, r.OrgID, r.SessionID)
 	if err != nil {
 		return fmt.Errorf("find session %s: %w", r.SessionID, err)

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 var (
@@ -51,7 +51,7 @@ func (s *Session) attempt(ctx context.Context, d dest, r *route) *attempt {
 }
 
 // refusedAttempt is one that never was made.
-func refusedAttempt(r *forward.Refusal) *attempt {
+func refusedAttempt(r *proxy.Refusal) *attempt {
 	a := &attempt{cancel: func() {}, done: make(chan struct{}), err: *r}
 	close(a.done)
 	return a
@@ -118,11 +118,11 @@ func (a *attempt) failed() bool {
 }
 
 // refused is the policy's word, where it was known before trying.
-func (a *attempt) refused() *forward.Refusal {
+func (a *attempt) refused() *proxy.Refusal {
 	if !a.failed() {
 		return nil
 	}
-	if r, ok := errors.AsType[forward.Refusal](a.err); ok {
+	if r, ok := errors.AsType[proxy.Refusal](a.err); ok {
 		return &r
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -80,7 +80,7 @@ func (s *Session) serve(ctx context.Context, c *stream, target netip.AddrPort, i
 }
 
 // destination finds the name that an address stands for.
-func (s *Session) destination(target netip.AddrPort) (dest, *forward.Refusal) {
+func (s *Session) destination(target netip.AddrPort) (dest, *proxy.Refusal) {
 	a := target.Addr().Unmap().WithZone("")
 	if !pinned.Contains(a) {
 		return dest{addr: a, port: target.Port()}, nil
@@ -104,7 +104,7 @@ func (s *Session) pass(ctx context.Context, c *stream, f *flow, a *attempt) {
 		return
 	}
 	r, err := a.wait()
-	if refused, ok := errors.AsType[forward.Refusal](err); ok {
+	if refused, ok := errors.AsType[proxy.Refusal](err); ok {
 		f.deny(c, &refused)
 		return
 	}
@@ -130,7 +130,7 @@ func (s *Session) inspects(o opening, d dest) (string, bool) {
 		return "", false
 	}
 	for _, host := range []string{o.serverName, d.name} {
-		if host != "" && forward.HostMatches(s.inspect, host, d.port) {
+		if host != "" && proxy.HostMatches(s.inspect, host, d.port) {
 			return host, true
 		}
 	}
@@ -139,7 +139,7 @@ func (s *Session) inspects(o opening, d dest) (string, bool) {
 
 // suspect refuses what could carry a restricted connection elsewhere than to
 // the name that it was opened for.
-func (s *Session) suspect(o opening, d dest, inspected bool) *forward.Refusal {
+func (s *Session) suspect(o opening, d dest, inspected bool) *proxy.Refusal {
 	switch {
 	case !s.strict(d):
 		return nil

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 const (
@@ -196,7 +196,7 @@ func (s *Session) resolve(ctx context.Context, q dnsmessage.Question) reply {
 		change(&e)
 		s.journal.write(e)
 	}
-	refuse := func(code uint16, r *forward.Refusal) reply {
+	refuse := func(code uint16, r *proxy.Refusal) reply {
 		tell(func(e *Entry) { e.Rule, e.Error = r.Rule, r.Message })
 		return reply{code: dnsmessage.RCodeNameError, ede: code, why: r.Message}
 	}
@@ -245,7 +245,7 @@ func failed(err error) reply {
 }
 
 // knows decides whether a name may be looked up at all.
-func (s *Session) knows(name string) (string, *forward.Refusal) {
+func (s *Session) knows(name string) (string, *proxy.Refusal) {
 	switch {
 	case s.policy.offers(name):
 		return s.policy.own[name], nil
@@ -265,7 +265,7 @@ func (s *Session) knows(name string) (string, *forward.Refusal) {
 }
 
 // leads looks a name up and tells whether any of its addresses may be reached.
-func (s *Session) leads(ctx context.Context, name string) (*forward.Refusal, error) {
+func (s *Session) leads(ctx context.Context, name string) (*proxy.Refusal, error) {
 	if ownName(name) {
 		return nil, nil
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 // flow is what is told about one connection.
@@ -46,7 +46,7 @@ func (f *flow) tellOpen() {
 
 // begun hears of a request before its server does. One that lasts is told as
 // open; the returned function says that it has ended.
-func (f *flow) begun(x forward.Exchange) (ended func()) {
+func (f *flow) begun(x proxy.Exchange) (ended func()) {
 	f.mu.Lock()
 	f.served = true
 	rule := f.entry.Rule
@@ -72,7 +72,7 @@ func (f *flow) begun(x forward.Exchange) (ended func()) {
 }
 
 // exchange tells one request at its end.
-func (f *flow) exchange(x forward.Exchange) {
+func (f *flow) exchange(x proxy.Exchange) {
 	f.mu.Lock()
 	f.served = true
 	f.mu.Unlock()
@@ -86,7 +86,7 @@ func (f *flow) exchange(x forward.Exchange) {
 	f.session.journal.write(e)
 }
 
-func requestEntry(connection int64, x forward.Exchange) Entry {
+func requestEntry(connection int64, x proxy.Exchange) Entry {
 	return Entry{
 		Time: x.Begin, Connection: connection, Action: Allow, Rule: x.Rule, Protocol: x.Protocol,
 		Method: x.Method, URL: x.URL, Host: x.Host, Port: x.Port, Status: x.Status, Duration: x.Duration,
@@ -139,7 +139,7 @@ func (f *flow) finish(change func(*Entry)) {
 }
 
 // deny resets the connection and tells why.
-func (f *flow) deny(c *stream, r *forward.Refusal) {
+func (f *flow) deny(c *stream, r *proxy.Refusal) {
 	abort(c)
 	f.finish(func(e *Entry) { e.Action, e.Rule, e.Error = Deny, r.Rule, r.Message })
 }

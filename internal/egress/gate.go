@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/authority"
-	"github.com/stint-dev/stint/internal/egress/forward"
-	"github.com/stint-dev/stint/internal/egress/gateway"
+	"github.com/stint-dev/stint/internal/egress/llmproxy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/tlsca"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -40,7 +40,7 @@ type Config struct {
 	// loopback; net.InterfaceAddrs when nil.
 	Addresses func() ([]net.Addr, error)
 	// Authority vouches for hosts whose TLS is terminated; without it none is.
-	Authority *authority.Authority
+	Authority *tlsca.Authority
 	// Roots are believed upstream; the system's when nil.
 	Roots *x509.CertPool
 	// MaxConns is how many connections a run may hold at once; 256 when 0.
@@ -120,7 +120,7 @@ type Run struct {
 	// terminated, so that each request is logged.
 	Inspect []string
 	// Secrets are put in toward their hosts, whose TLS is terminated for it.
-	Secrets []forward.Secret
+	Secrets []proxy.Secret
 	// Model is what the sandbox reaches as stint.ModelAlias; nil: nothing.
 	Model *Model
 	// APIToken lets the sandbox reach the server's API as stint.APIAlias, with
@@ -155,8 +155,8 @@ type Session struct {
 	pins    *pins
 	answers answers
 	journal *journal
-	model   *gateway.Model // nil without one
-	api     gateway.API
+	model   *llmproxy.Model // nil without one
+	api     llmproxy.API
 	up      *pace // nil without a limit
 	down    *pace
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 // forward hands a connection to the forwarder, which asks back for each host
@@ -37,8 +37,8 @@ func (s *Session) served(f *flow, err error) {
 }
 
 // handler forwards the requests of one connection.
-func (s *Session) handler(f *flow) *forward.Handler {
-	return &forward.Handler{
+func (s *Session) handler(f *flow) *proxy.Handler {
+	return &proxy.Handler{
 		Scheme: "http", Roots: s.gate.config.Roots, Secrets: s.run.Secrets, Now: s.gate.config.Now,
 		Begun: f.begun, Record: f.exchange, Heads: &s.heads,
 	}
@@ -88,7 +88,7 @@ func (s *Session) staysAt(d, asked dest) bool {
 }
 
 // asked reads the host that a request is for.
-func (s *Session) asked(host string, port uint16) (dest, *forward.Refusal) {
+func (s *Session) asked(host string, port uint16) (dest, *proxy.Refusal) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return s.destination(netip.AddrPortFrom(a, port))
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/egress"
-	"github.com/stint-dev/stint/internal/egress/authority"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
 func TestHTTPIsToldInFull(t *testing.T) {
@@ -267,7 +267,7 @@ func TestInspectedHostsAreToldByRequest(t *testing.T) {
 	for _, name := range []string{"api.example", "plain.example", "front.example"} {
 		w.name(name, site)
 	}
-	ca, err := authority.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
+	ca, err := tlsca.Open(filepath.Join(t.TempDir(), "ca.pem"), time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestInspectedHostsAreToldByRequest(t *testing.T) {
 		config: func(c *egress.Config) { c.Authority, c.Roots = ca, roots },
 		run: func(r *egress.Run) {
 			r.Inspect = []string{"front.example:443"}
-			r.Secrets = []forward.Secret{{Name: "KEY", Placeholder: "stint-placeholder-1", Value: "opensesame", Hosts: []string{"api.example"}}}
+			r.Secrets = []proxy.Secret{{Name: "KEY", Placeholder: "stint-placeholder-1", Value: "opensesame", Hosts: []string{"api.example"}}}
 		},
 	})
 	get := func(host string, believe *x509.CertPool) (string, error) {

@@ -8,8 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
-	"github.com/stint-dev/stint/internal/egress/gateway"
+	"github.com/stint-dev/stint/internal/egress/llmproxy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 // ownPort is where the names that are answered in this process answer.
@@ -19,8 +19,8 @@ const ownPort = 80
 func (s *Session) openOwn() error {
 	s.policy.own = map[string]string{}
 	if s.run.APIToken != "" && s.gate.config.API != nil {
-		s.api = gateway.API{Handler: s.gate.config.API, Token: s.run.APIToken}
-		s.policy.own[stint.APIAlias] = gateway.RuleAPI
+		s.api = llmproxy.API{Handler: s.gate.config.API, Token: s.run.APIToken}
+		s.policy.own[stint.APIAlias] = llmproxy.RuleAPI
 	}
 	m := s.run.Model
 	if m == nil {
@@ -28,14 +28,14 @@ func (s *Session) openOwn() error {
 	}
 	c := s.gate.config
 	var err error
-	s.model, err = gateway.New(gateway.Config{
+	s.model, err = llmproxy.New(llmproxy.Config{
 		Type: m.Type, BaseURL: m.BaseURL, Key: m.Key, Count: m.Count, Heard: m.Heard,
 		Dial: s.dialProvider, Roots: c.Roots, Idle: c.IdleTimeout, Now: c.Now,
 	})
 	if err != nil {
 		return fmt.Errorf("egress: opening the way to the model: %w", err)
 	}
-	s.policy.own[stint.ModelAlias] = gateway.RuleProvider
+	s.policy.own[stint.ModelAlias] = llmproxy.RuleProvider
 	return nil
 }
 
@@ -55,7 +55,7 @@ func (s *Session) serveOwn(ctx context.Context, c *stream, f *flow, d dest) {
 }
 
 // local gives what answers a request in this process.
-func (s *Session) local(r *http.Request, x *forward.Exchange) forward.Answer {
+func (s *Session) local(r *http.Request, x *proxy.Exchange) proxy.Answer {
 	d, refused := s.asked(x.Host, x.Port)
 	switch {
 	case refused != nil || d.port != ownPort || !s.policy.offers(d.name):
@@ -73,7 +73,7 @@ func (s *Session) dialProvider(ctx context.Context, host string, port uint16) (n
 	if refused != nil {
 		return nil, *refused
 	}
-	r, err := s.open(ctx, d, gateway.RuleProvider)
+	r, err := s.open(ctx, d, llmproxy.RuleProvider)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Session) dialProvider(ctx context.Context, host string, port uint16) (n
 
 // provider decides on the host of the provider's URL. The addresses of a name
 // are checked apart.
-func (s *Session) provider(host string, port uint16) (dest, *forward.Refusal) {
+func (s *Session) provider(host string, port uint16) (dest, *proxy.Refusal) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		d := dest{addr: a.Unmap().WithZone(""), port: port}
 		_, refused := s.policy.address(d.addr, port, dest{name: d.addr.String(), port: port})

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 // Mode is a definition's network.mode.
@@ -61,7 +61,7 @@ func (d dest) String() string {
 
 // decide tells which rule lets a connection begin, or why none does. The
 // addresses of a name are checked apart, by address.
-func (p *policy) decide(d dest) (string, *forward.Refusal) {
+func (p *policy) decide(d dest) (string, *proxy.Refusal) {
 	switch {
 	case p.offers(d.name) && d.port == ownPort:
 		return p.own[d.name], nil
@@ -90,7 +90,7 @@ func ownName(name string) bool {
 }
 
 // named decides for a name; port 0 asks whether any port may be reached.
-func (p *policy) named(name string, port uint16) (string, *forward.Refusal) {
+func (p *policy) named(name string, port uint16) (string, *proxy.Refusal) {
 	if p.mode == None {
 		return "", refusal("mode none", "The agent's definition gives it no network (network.mode is none), so %s is out of reach.", name)
 	}
@@ -106,7 +106,7 @@ func (p *policy) named(name string, port uint16) (string, *forward.Refusal) {
 }
 
 // worker decides for the worker's loopback; port 0 asks for any.
-func (p *policy) worker(port uint16) (string, *forward.Refusal) {
+func (p *policy) worker(port uint16) (string, *proxy.Refusal) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	if p.denyHost || p.denied(loopback) {
 		return "", refusal(stint.HostAlias+" is off", "The operator of this server keeps agents from the worker's loopback, so %s is out of reach.", stint.HostAlias)
@@ -121,7 +121,7 @@ func (p *policy) worker(port uint16) (string, *forward.Refusal) {
 
 // address decides for an address that was asked for itself, or that the name
 // of d has, where d bears one. Port 0 asks for any port.
-func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *forward.Refusal) {
+func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *proxy.Refusal) {
 	lead := bare(a)
 	b, worker := blockOf(lead), p.host(lead)
 	switch {
@@ -158,7 +158,7 @@ func (p *policy) address(a netip.Addr, port uint16, d dest) (string, *forward.Re
 // workers decides for an address of the worker's own, behind which lies all
 // that listens there, whatever shields it from others: only the address itself
 // with the port opens it.
-func (p *policy) workers(a, lead netip.Addr, port uint16, d dest) (string, *forward.Refusal) {
+func (p *policy) workers(a, lead netip.Addr, port uint16, d dest) (string, *proxy.Refusal) {
 	if p.denyHost {
 		return "", refusal(workerAddress, "%s leads to the worker itself, which the operator of this server keeps from agents.", d)
 	}
@@ -205,6 +205,6 @@ func cmpPort(r stint.Rule, port uint16) uint16 {
 	return port
 }
 
-func refusal(rule, format string, args ...any) *forward.Refusal {
-	return &forward.Refusal{Rule: rule, Message: fmt.Sprintf(format, args...)}
+func refusal(rule, format string, args ...any) *proxy.Refusal {
+	return &proxy.Refusal{Rule: rule, Message: fmt.Sprintf(format, args...)}
 }

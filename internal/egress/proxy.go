@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 const (
@@ -111,7 +111,7 @@ func connectTarget(r *http.Request) (dest, error) {
 
 // connectTo reaches d before it answers, so the client learns what went wrong.
 func (s *Session) connectTo(ctx context.Context, c *stream, f *flow, d dest) {
-	var refused *forward.Refusal
+	var refused *proxy.Refusal
 	if d.name == "" {
 		d, refused = s.destination(netip.AddrPortFrom(d.addr, d.port))
 	}
@@ -132,7 +132,7 @@ func (s *Session) connectTo(ctx context.Context, c *stream, f *flow, d dest) {
 	if refused == nil {
 		way, err = s.reach(ctx, d)
 	}
-	if no, ok := errors.AsType[forward.Refusal](err); ok {
+	if no, ok := errors.AsType[proxy.Refusal](err); ok {
 		refused = &no
 	}
 	switch {
@@ -159,7 +159,7 @@ func (c *stream) establish() error {
 	return err
 }
 
-func (s *Session) refuseConnect(c *stream, f *flow, status int, r *forward.Refusal) {
+func (s *Session) refuseConnect(c *stream, f *flow, status int, r *proxy.Refusal) {
 	c.answer(status, r.Message)
 	f.finish(func(e *Entry) { e.Action, e.Status, e.Rule, e.Error = Deny, status, r.Rule, r.Message })
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/forward"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 const (
@@ -100,7 +100,7 @@ func (s *Session) candidates(ctx context.Context, d dest, rule string) ([]route,
 
 // checked keeps the addresses that may be reached; the refusal is that of the
 // first one that may not.
-func (s *Session) checked(addrs []netip.Addr, d dest, rule string) (found []route, refused *forward.Refusal) {
+func (s *Session) checked(addrs []netip.Addr, d dest, rule string) (found []route, refused *proxy.Refusal) {
 	for _, a := range addrs {
 		opened, no := s.policy.address(a, d.port, d)
 		switch {

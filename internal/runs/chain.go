@@ -6,7 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
-	"github.com/stint-dev/stint/internal/spec"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 // chain is where a new run stands below the runs that started one another down
@@ -30,7 +30,7 @@ func (s *Service) below(ctx context.Context, c auth.Caller, n *stint.NewRun) (ch
 	if err != nil {
 		return chain{}, notFound(err, "run", c.RunID)
 	}
-	frozen, err := spec.Decode(starter.Spec)
+	frozen, err := definition.Decode(starter.Spec)
 	if err != nil {
 		return chain{}, err
 	}

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/masking"
 )
 
 // Limits of a request.
@@ -45,7 +45,7 @@ func check(n *stint.NewRun) error {
 	}
 	faults = append(faults, checkEnvironment("variables", n.Variables)...)
 	faults = append(faults, checkEnvironment("secrets", n.Secrets)...)
-	if err := secret.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
+	if err := masking.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
 		return err
 	}
 	faults = append(faults, checkMetadata(n.Metadata)...)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/dispatch"
-	"github.com/stint-dev/stint/internal/spec"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -98,7 +98,7 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	return s.row(c, n, from, frozen)
 }
 
-func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*spec.Spec, error) {
+func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*definition.Spec, error) {
 	timeout, err := timeoutOf(n, d)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 	if err != nil {
 		return nil, err
 	}
-	frozen := &spec.Spec{
+	frozen := &definition.Spec{
 		Definition: *d, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
@@ -127,9 +127,9 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 
 // requireInputs tells every variable and secret that the definition refers to
 // and nobody gave.
-func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *spec.Spec) error {
+func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *definition.Spec) error {
 	var stored map[string]bool
-	given := func(r spec.Reference) (bool, error) {
+	given := func(r definition.Reference) (bool, error) {
 		if r.Source == "vars" {
 			_, ok := f.Variables[r.Name]
 			return ok, nil
@@ -162,15 +162,15 @@ func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun
 	return stint.Several(faults)
 }
 
-func missingInput(r spec.Reference) *stint.Error {
+func missingInput(r definition.Reference) *stint.Error {
 	member := map[string]string{"vars": "variables", "secrets": "secrets"}[r.Source]
 	return stint.MissingParam(member+"."+r.Name, "The agent needs '%s.%s', which was not given.", member, r.Name)
 }
 
 // needs lists what a definition refers to, each once, in a fixed order.
-func needs(d *stint.Definition) []spec.Reference {
-	var out []spec.Reference
-	add := func(refs ...spec.Reference) {
+func needs(d *stint.Definition) []definition.Reference {
+	var out []definition.Reference
+	add := func(refs ...definition.Reference) {
 		for _, r := range refs {
 			if !slices.Contains(out, r) {
 				out = append(out, r)
@@ -178,30 +178,30 @@ func needs(d *stint.Definition) []spec.Reference {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
-		add(spec.References(d.Environment[name])...)
+		add(definition.References(d.Environment[name])...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
-		add(spec.References(name)...)
-		add(spec.References(d.Volumes[name].Version)...)
+		add(definition.References(name)...)
+		add(definition.References(d.Volumes[name].Version)...)
 	}
 	if d.Provider != nil && d.Provider.APIKey != nil {
-		add(spec.Reference{Source: "secrets", Name: d.Provider.APIKey.Secret})
+		add(definition.Reference{Source: "secrets", Name: d.Provider.APIKey.Secret})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
-		add(spec.Reference{Source: "secrets", Name: name})
+		add(definition.Reference{Source: "secrets", Name: name})
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.MCPServers)) {
 		s := d.MCPServers[name]
 		for _, texts := range []map[string]string{s.Headers, s.Env} {
 			for _, key := range slices.Sorted(maps.Keys(texts)) {
-				add(spec.References(texts[key])...)
+				add(definition.References(texts[key])...)
 			}
 		}
 	}
 	return out
 }
 
-func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *spec.Spec) (store.NewRun, error) {
+func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definition.Spec) (store.NewRun, error) {
 	raw, err := f.Encode()
 	if err != nil {
 		return store.NewRun{}, err

@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/notify/inproc"
 	"github.com/stint-dev/stint/internal/runs"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
 )
@@ -74,7 +74,7 @@ func newWorld(t *testing.T) *world {
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "stint.db"), sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
 	check(t, err)
 	t.Cleanup(func() { check(t, db.Close()) })
-	sealer, err := secret.NewSealer(make([]byte, 32))
+	sealer, err := sealing.NewSealer(make([]byte, 32))
 	check(t, err)
 	w := &world{T: t, store: &interrupted{Store: db}, ids: stint.NewIDs(time.Now, rand.Reader)}
 	bus := inproc.New()

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/spec"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -22,7 +22,7 @@ type origin struct {
 	continues   bool   // joins the session
 	resumes     bool   // goes back to a checkpoint
 	parentRunID *string
-	parent      *spec.Spec // of the run that it follows; nil for a new start
+	parent      *definition.Spec // of the run that it follows; nil for a new start
 	home        string
 	workspace   string
 }
@@ -95,12 +95,12 @@ func (s *Service) continueSession(ctx context.Context, org string, session *stor
 	return err
 }
 
-func (s *Service) specOf(ctx context.Context, org, runID string) (*spec.Spec, error) {
+func (s *Service) specOf(ctx context.Context, org, runID string) (*definition.Spec, error) {
 	r, err := s.c.Store.Run(ctx, org, runID)
 	if err != nil {
 		return nil, notFound(err, "run", runID)
 	}
-	return spec.Decode(r.Spec)
+	return definition.Decode(r.Spec)
 }
 
 // agent finds the agent by the session's or checkpoint's word, by ID or by
@@ -172,12 +172,12 @@ func parseVersion(asked string, isID func(string) bool) (id string, number int64
 
 // volumes resolves what is mounted: the definition's volumes and those that
 // the request adds, each at the version asked for.
-func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from *origin, f *spec.Spec) ([]spec.Volume, error) {
+func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Spec) ([]definition.Volume, error) {
 	mounts, err := wanted(n, from, f)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]spec.Volume, 0, len(mounts))
+	out := make([]definition.Volume, 0, len(mounts))
 	for _, m := range mounts {
 		if kept, ok := m.kept(from); ok {
 			out = append(out, kept)
@@ -190,7 +190,7 @@ func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from
 		if err != nil {
 			return nil, at(err, "volumes."+m.name)
 		}
-		out = append(out, spec.Volume{Name: m.name, Version: v.ID, Digest: v.Digest, Path: m.path, Writable: m.writable})
+		out = append(out, definition.Volume{Name: m.name, Version: v.ID, Digest: v.Digest, Path: m.path, Writable: m.writable})
 	}
 	return out, nil
 }
@@ -204,25 +204,25 @@ type mount struct {
 
 // kept is the very version that the checkpoint's run had, unless the request
 // asks for one.
-func (m mount) kept(from *origin) (spec.Volume, bool) {
+func (m mount) kept(from *origin) (definition.Volume, bool) {
 	if !from.resumes || m.asked {
-		return spec.Volume{}, false
+		return definition.Volume{}, false
 	}
-	i := slices.IndexFunc(from.parent.Volumes, func(v spec.Volume) bool { return v.Name == m.name })
+	i := slices.IndexFunc(from.parent.Volumes, func(v definition.Volume) bool { return v.Name == m.name })
 	if i < 0 {
-		return spec.Volume{}, false
+		return definition.Volume{}, false
 	}
 	v := from.parent.Volumes[i]
 	v.Path, v.Writable = m.path, m.writable
 	return v, true
 }
 
-func wanted(n *stint.NewRun, from *origin, f *spec.Spec) ([]mount, error) {
+func wanted(n *stint.NewRun, from *origin, f *definition.Spec) ([]mount, error) {
 	var out []mount
 	seen := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(f.Definition.Volumes)) {
 		d := f.Definition.Volumes[key]
-		m := mount{name: spec.Interpolate(key, f.Variables, nil), version: spec.Interpolate(d.Version, f.Variables, nil), path: d.Path, optional: d.Optional, writable: d.Writable}
+		m := mount{name: definition.Interpolate(key, f.Variables, nil), version: definition.Interpolate(d.Version, f.Variables, nil), path: d.Path, optional: d.Optional, writable: d.Writable}
 		if e := stint.CheckName("volumes."+key, m.name); e != nil {
 			return nil, e
 		}
@@ -281,7 +281,7 @@ func (s *Service) treeVersion(ctx context.Context, org string, kind stint.TreeKi
 }
 
 // artifact settles where the workspace comes from and goes to.
-func (s *Service) artifact(ctx context.Context, org string, n *stint.NewRun, from *origin, f *spec.Spec) error {
+func (s *Service) artifact(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Spec) error {
 	name, inherited := n.ArtifactName, false
 	if name == "" && from.parent != nil && from.parent.Artifact != nil {
 		name, inherited = from.parent.Artifact.Name, true
@@ -292,7 +292,7 @@ func (s *Service) artifact(ctx context.Context, org string, n *stint.NewRun, fro
 		}
 		return nil
 	}
-	f.Artifact = &spec.Artifact{Name: name}
+	f.Artifact = &definition.Artifact{Name: name}
 	switch {
 	case n.ArtifactVersion != "" && n.ArtifactVersion != "latest":
 		v, err := s.treeVersion(ctx, org, stint.Artifacts, name, n.ArtifactVersion)

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/notify"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -23,7 +23,7 @@ type Config struct {
 	Store    store.Store
 	Dispatch *dispatch.Local
 	Bus      notify.Bus
-	Sealer   *secret.Sealer
+	Sealer   *sealing.Sealer
 	IDs      *stint.IDs
 	Now      func() time.Time
 	// MaxDepth is how many runs may start one another below one that a user

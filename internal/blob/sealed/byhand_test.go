@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/internal/blob/sealed"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 )
 
 // byHand makes an object of a version from the package's documentation alone.
-func byHand(version byte, key secret.DataKey, name string, content []byte) []byte {
+func byHand(version byte, key sealing.DataKey, name string, content []byte) []byte {
 	object := append([]byte("\x89STINTe\n"), version, 14, 0, 0)
 	object = binary.BigEndian.AppendUint32(object, key.Number)
 	salt := bytes.Repeat([]byte{7}, 32)

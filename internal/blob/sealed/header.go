@@ -12,7 +12,7 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 )
 
 // ErrOtherKey says that the key of an object's number is not the one that the
@@ -41,7 +41,7 @@ const (
 type header [headerSize]byte
 
 // newHeader is a header with a salt of its own.
-func newHeader(key secret.DataKey) (h header, err error) {
+func newHeader(key sealing.DataKey) (h header, err error) {
 	copy(h[:], magic)
 	h[len(magic)], h[len(magic)+1] = version, blockPower
 	binary.BigEndian.PutUint32(h[numberAt:], key.Number)
@@ -58,7 +58,7 @@ func newHeader(key secret.DataKey) (h header, err error) {
 // is what PKCS #11 has as CKA_CHECK_VALUE; here it is derived as keys of objects
 // are, but under an info of its own, which makes the two independent (RFC 5869,
 // 3.2).
-func checkValue(key secret.DataKey) ([]byte, error) {
+func checkValue(key sealing.DataKey) ([]byte, error) {
 	check, err := hkdf.Key(sha256.New, key.Secret[:], nil, "stint key check", checkSize)
 	if err != nil {
 		return nil, fmt.Errorf("deriving the key's check value: %w", err)
@@ -94,7 +94,7 @@ func (h *header) check() error {
 }
 
 // checkKey holds a key to the check value, where the version has one.
-func (h *header) checkKey(key secret.DataKey) error {
+func (h *header) checkKey(key sealing.DataKey) error {
 	if h.version() == 1 {
 		return nil
 	}
@@ -106,10 +106,10 @@ func (h *header) checkKey(key secret.DataKey) error {
 }
 
 // cipher makes the object's own cipher.
-func (h *header) cipher(key secret.DataKey, name string) (cipher.AEAD, error) {
+func (h *header) cipher(key sealing.DataKey, name string) (cipher.AEAD, error) {
 	saltAt := h.saltAt()
 	info := fmt.Sprintf("stint object v%d\x00%s%s", h.version(), h[:saltAt], name)
-	own, err := hkdf.Key(sha256.New, key.Secret[:], h[saltAt:], info, secret.KeySize)
+	own, err := hkdf.Key(sha256.New, key.Secret[:], h[saltAt:], info, sealing.KeySize)
 	if err != nil {
 		return nil, fmt.Errorf("deriving the object's key: %w", err)
 	}

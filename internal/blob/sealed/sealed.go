@@ -12,7 +12,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 )
 
 // Keys gives the keys that objects are sealed under.
@@ -22,7 +22,7 @@ type Keys interface {
 	// none. secret.ErrNoDataKey says that there is no key of that number: what
 	// is sealed under it cannot be opened, and is not ErrTampered. Nor is what a
 	// key of that number was for that is lost, which is ErrOtherKey.
-	Key(ctx context.Context, owner string, number uint32) (secret.DataKey, error)
+	Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error)
 }
 
 // Store is a blob.Store whose objects rest encrypted in another. It is safe

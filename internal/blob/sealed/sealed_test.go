@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob/blobtest"
 	"github.com/stint-dev/stint/internal/blob/localfs"
 	"github.com/stint-dev/stint/internal/blob/sealed"
-	"github.com/stint-dev/stint/internal/secret"
+	"github.com/stint-dev/stint/internal/sealing"
 )
 
 // ring makes keys of an owner's name; current is the number of the newest. Keys
@@ -35,14 +35,14 @@ func newRing() *ring {
 	return k
 }
 
-func (k *ring) Key(_ context.Context, owner string, number uint32) (secret.DataKey, error) {
+func (k *ring) Key(_ context.Context, owner string, number uint32) (sealing.DataKey, error) {
 	if number > k.current.Load() {
-		return secret.DataKey{}, fmt.Errorf("key %d: %w", number, secret.ErrNoDataKey)
+		return sealing.DataKey{}, fmt.Errorf("key %d: %w", number, sealing.ErrNoDataKey)
 	}
 	if number == 0 {
 		number = k.current.Load()
 	}
-	return secret.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s%s %d", k.life, owner, number))}, nil
+	return sealing.DataKey{Number: number, Secret: sha256.Sum256(fmt.Appendf(nil, "%s%s %d", k.life, owner, number))}, nil
 }
 
 func folder(t testing.TB) *localfs.Store {
@@ -143,7 +143,7 @@ func TestEveryFlippedBit(t *testing.T) {
 	refused := func(what string, object []byte) {
 		inner.objects["org_1/packs/a"] = object
 		got, err := read(t.Context(), sealed.New(inner, keys), "org_1/packs/a", 0, -1)
-		lost := errors.Is(err, secret.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // what names its key is another
+		lost := errors.Is(err, sealing.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // what names its key is another
 		if !lost && !errors.Is(err, sealed.ErrTampered) || lost == errors.Is(err, blob.ErrDamaged) {
 			t.Errorf("%s: gave %q, %v", what, got, err)
 		}
@@ -356,7 +356,7 @@ func FuzzHeader(f *testing.F) {
 		inner := newMemory()
 		inner.objects["org_1/a"] = object
 		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/a", offset&0xfffff, n); n != 0 && !errors.Is(err, sealed.ErrTampered) &&
-			!errors.Is(err, secret.ErrNoDataKey) && !errors.Is(err, sealed.ErrOtherKey) {
+			!errors.Is(err, sealing.ErrNoDataKey) && !errors.Is(err, sealed.ErrOtherKey) {
 			t.Errorf("gave %q, %v", got, err)
 		}
 	})

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
 // configFile is the name of the assistant's configuration among the files of

@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/assistant/protocol"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 

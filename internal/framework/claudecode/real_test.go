@@ -7,10 +7,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/agentstest"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
 	"github.com/stint-dev/stint/internal/framework/frameworktest"
+	"github.com/stint-dev/stint/internal/testkit/agentstest"
 )
 
 func TestMain(m *testing.M) {

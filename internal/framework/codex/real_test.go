@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/agentstest"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/codex"
 	"github.com/stint-dev/stint/internal/framework/frameworktest"
+	"github.com/stint-dev/stint/internal/testkit/agentstest"
 )
 
 func TestMain(m *testing.M) {

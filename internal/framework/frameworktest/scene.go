@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/modeltest"
+	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
 var record = flag.Bool("record", false, "play every scene with the real program and write the recordings anew; -update goes behind it")

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 	"github.com/stint-dev/stint/internal/notify/notifytest"
 	"github.com/stint-dev/stint/internal/notify/pgnotify"
-	"github.com/stint-dev/stint/internal/pgtest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // patience is how long something may take before a test gives it up.

@@ -16,10 +16,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
+	"github.com/stint-dev/stint/internal/sandbox/control"
+	"github.com/stint-dev/stint/internal/sandbox/diskusage"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // box is one sandbox, seen from outside.
@@ -30,11 +30,11 @@ type box struct {
 	container string // the daemon's ID of it
 	writable  []string
 	uppers    []string         // whose work folders are ours
-	session   *session.Session // nil until the warden called
+	session   *control.Session // nil until the warden called
 	process   *os.File         // the warden's pidfd
 	group     *cgroup.Group
 	network   *sandbox.Network
-	disk      diskmeter.Meter
+	disk      diskusage.Meter
 	work      sync.WaitGroup // the listener
 
 	closing  sync.Mutex // held by the one Close, Attach or Usage that works

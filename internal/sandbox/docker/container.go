@@ -10,7 +10,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
 // Labels of our containers.
@@ -60,14 +60,14 @@ func (d *Driver) containerOptions(s sandbox.Spec, image string, mounts []mount.M
 		if s.Resources.Disk > 0 {
 			size = fmt.Sprintf(",size=%d", s.Resources.Disk)
 		}
-		host.Tmpfs = map[string]string{warden.TmpDir: "rw,exec,nosuid,nodev,mode=1777" + size}
+		host.Tmpfs = map[string]string{agentinit.TmpDir: "rw,exec,nosuid,nodev,mode=1777" + size}
 	}
 	return client.ContainerCreateOptions{
 		Name: d.containerName(s.ID),
 		Config: &container.Config{
 			Image:      image,
-			Entrypoint: warden.GuestArgv(doorDir+"/"+warden.GuestName, "unix:"+doorDir+"/"+socketName),
-			Hostname:   warden.HostName,
+			Entrypoint: agentinit.GuestArgv(doorDir+"/"+agentinit.GuestName, "unix:"+doorDir+"/"+socketName),
+			Hostname:   agentinit.HostName,
 			User:       "0:0",
 			WorkingDir: "/",
 			// Not only no network: none of the daemon's doings about one. What

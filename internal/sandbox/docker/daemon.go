@@ -16,7 +16,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
 // daemon is what the driver must know of the daemon.
@@ -27,7 +27,7 @@ type daemon struct {
 }
 
 // agent is the user of the host that is the agent in containers.
-func (d daemon) agent() int { return d.first + warden.AgentID }
+func (d daemon) agent() int { return d.first + agentinit.AgentID }
 
 // answerPatience bounds questions that a healthy daemon answers in
 // milliseconds.

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
 // The door is the folder by which the warden gets in and calls home: its
@@ -57,7 +57,7 @@ func (d *Driver) installWarden() error {
 	return nil
 }
 
-func (d *Driver) wardenPath() string { return filepath.Join(d.dir, warden.GuestName) }
+func (d *Driver) wardenPath() string { return filepath.Join(d.dir, agentinit.GuestName) }
 
 // checkStatic refuses programs that need libraries, of which a container may
 // have others or none.
@@ -85,7 +85,7 @@ func (d *Driver) openDoor(dir string) (*door, error) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the control folder: %w", err)
 	}
-	if err := os.Link(d.wardenPath(), filepath.Join(dir, warden.GuestName)); err != nil {
+	if err := os.Link(d.wardenPath(), filepath.Join(dir, agentinit.GuestName)); err != nil {
 		return nil, fmt.Errorf("linking the warden: %w", err)
 	}
 	// A user namespace of the daemon's makes root another.
@@ -173,7 +173,7 @@ func identify(conn *net.UnixConn) (*call, error) {
 // close shuts the door for good: what the container still sees of it is empty.
 func (o *door) close() error {
 	_ = o.listener.Close() // the one call has come
-	err := errors.Join(removeFile(filepath.Join(o.dir, socketName)), removeFile(filepath.Join(o.dir, warden.GuestName)))
+	err := errors.Join(removeFile(filepath.Join(o.dir, socketName)), removeFile(filepath.Join(o.dir, agentinit.GuestName)))
 	if err != nil {
 		return fmt.Errorf("closing the control folder: %w", err)
 	}

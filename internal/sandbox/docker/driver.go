@@ -21,12 +21,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/capture"
 	"github.com/stint-dev/stint/internal/sandbox/filter"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // Config is what the driver needs from the server.
@@ -71,7 +71,7 @@ type Driver struct {
 	client *client.Client
 	daemon daemon
 	view   *os.File // user namespace that shows our user's files as the agent's
-	terms  warden.Terms
+	terms  agentinit.Terms
 	memory int64 // bytes of the host
 	// noOverlay is why folders cannot be laid over each other; nil where they can.
 	noOverlay error

@@ -18,10 +18,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // bind is a part of the host that a container shows.
@@ -59,7 +59,7 @@ func callers(s sandbox.Spec, system []hostview.Entry) ([]bind, error) {
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
 			return nil, fmt.Errorf("making /tmp: %w", err)
 		}
-		list = append(list, bind{source: tmp, target: warden.TmpDir, writable: true, caller: true})
+		list = append(list, bind{source: tmp, target: agentinit.TmpDir, writable: true, caller: true})
 	}
 	slices.SortStableFunc(list, func(a, b bind) int { return cmp.Compare(len(a.target), len(b.target)) })
 	for i, b := range list {
@@ -328,7 +328,7 @@ func (d *Driver) removeBox(id string) error {
 	dir := d.boxDir(id)
 	return errors.Join(
 		detach(filepath.Join(dir, mountDir)),
-		removeFile(filepath.Join(dir, "door", socketName)), removeFile(filepath.Join(dir, "door", warden.GuestName)),
+		removeFile(filepath.Join(dir, "door", socketName)), removeFile(filepath.Join(dir, "door", agentinit.GuestName)),
 		removeEmpty(filepath.Join(dir, "door")), removeEmpty(dir))
 }
 

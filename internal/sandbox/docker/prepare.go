@@ -14,9 +14,9 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/control"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // Prepare makes a container whose warden waits for the command.
@@ -156,19 +156,19 @@ func (b *box) adopt(c *call) error {
 		_ = c.conn.Close() // which ends the warden
 		return err
 	}
-	b.session = session.New(c.conn, session.Config{Owner: b.driver.daemon.agent(), Judge: b.judge, Watch: b.watch})
+	b.session = control.New(c.conn, control.Config{Owner: b.driver.daemon.agent(), Judge: b.judge, Watch: b.watch})
 	b.work.Go(func() { b.session.Listen(b.bury) })
 	return nil
 }
 
 // brief gives the warden its terms.
 func (b *box) brief(ctx context.Context) error {
-	paper, err := session.MemoryFile("terms", &b.driver.terms)
+	paper, err := control.MemoryFile("terms", &b.driver.terms)
 	if err != nil {
 		return err
 	}
 	defer paper.Close()
 	silent := func() string { return "it said nothing" }
-	_, err = b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, silent, paper)
+	_, err = b.session.Ask(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, silent, paper)
 	return err
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
+	"github.com/stint-dev/stint/internal/sandbox/diskusage"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
@@ -30,7 +30,7 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 		u.MemoryLimit = b.driver.memory
 	}
 	if u.DiskLimit == 0 {
-		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
+		u.DiskLimit = diskusage.FileSystem(b.spec.Workspace)
 	}
 	return u, nil
 }
@@ -52,7 +52,7 @@ func (b *box) living() (cgroup.Usage, error) {
 // measure looks at the folders if that is due, or for the last time. It holds up
 // nobody: the agent decides how much there is to look at.
 func (b *box) measure(final bool) int64 {
-	l := diskmeter.Look{Dirs: b.writable, Limit: b.resources().Disk, Interval: b.driver.c.DiskInterval, Now: final, Stop: b.session.Gone()}
+	l := diskusage.Look{Dirs: b.writable, Limit: b.resources().Disk, Interval: b.driver.c.DiskInterval, Now: final, Stop: b.session.Gone()}
 	if final {
 		l.Stop = nil
 	}

@@ -9,18 +9,18 @@ import (
 
 	"github.com/opencontainers/runtime-spec/specs-go"
 
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
 const (
-	stateDir  = inside.InnerDir + "/state"
-	bundleDir = inside.InnerDir + "/bundle"
+	stateDir  = setup.InnerDir + "/state"
+	bundleDir = setup.InnerDir + "/bundle"
 )
 
 // command gives runsc's command line and its bundle. The processes show the
 // sandbox's ID as their last argument.
-func command(id string, mounts []inside.Mount, shm int64) ([]string, []inside.File, error) {
+func command(id string, mounts []setup.Mount, shm int64) ([]string, []setup.File, error) {
 	bundle, err := json.Marshal(bundle(mounts, shm))
 	if err != nil {
 		return nil, nil, fmt.Errorf("writing bundle: %w", err)
@@ -28,7 +28,7 @@ func command(id string, mounts []inside.Mount, shm int64) ([]string, []inside.Fi
 	argv := []string{
 		"runsc",
 		"--root=" + stateDir,
-		"--log=" + inside.InnerLog,
+		"--log=" + setup.InnerLog,
 		"--rootless",
 		"--ignore-cgroups",               // the groups around it hold the limits
 		"--network=host",                 // the sandbox's own, which ends at the server
@@ -41,11 +41,11 @@ func command(id string, mounts []inside.Mount, shm int64) ([]string, []inside.Fi
 		"--host-settings=ignore",
 		"run", "--detach",
 		"--bundle=" + bundleDir,
-		fmt.Sprintf("--pass-fd=%d:%d", inside.InnerControlFD, guestControl),
-		fmt.Sprintf("--exec-fd=%d", inside.InnerGuestFD),
+		fmt.Sprintf("--pass-fd=%d:%d", setup.InnerControlFD, guestControl),
+		fmt.Sprintf("--exec-fd=%d", setup.InnerGuestFD),
 		id,
 	}
-	return argv, []inside.File{{Name: "bundle/config.json", Data: bundle}}, nil
+	return argv, []setup.File{{Name: "bundle/config.json", Data: bundle}}, nil
 }
 
 // guestControl is the warden's descriptor of its socket.
@@ -57,15 +57,15 @@ var wardenRights = []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL
 
 // bundle describes the sandbox to runsc. Its own parts run as the one user that
 // there is around it, who is the agent on the files that they serve.
-func bundle(mounts []inside.Mount, shm int64) *specs.Spec {
-	user := []specs.LinuxIDMapping{{ContainerID: warden.AgentID, HostID: warden.AgentID, Size: 1}}
+func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
+	user := []specs.LinuxIDMapping{{ContainerID: agentinit.AgentID, HostID: agentinit.AgentID, Size: 1}}
 	return &specs.Spec{
 		Version:  specs.Version,
-		Hostname: warden.HostName,
+		Hostname: agentinit.HostName,
 		Root:     &specs.Root{Path: "/", Readonly: true},
 		Process: &specs.Process{
-			User: specs.User{UID: warden.AgentID, GID: warden.AgentID},
-			Args: warden.GuestArgv(warden.GuestName, fmt.Sprintf("fd:%d", guestControl)),
+			User: specs.User{UID: agentinit.AgentID, GID: agentinit.AgentID},
+			Args: agentinit.GuestArgv(agentinit.GuestName, fmt.Sprintf("fd:%d", guestControl)),
 			Cwd:  "/",
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: wardenRights, Effective: wardenRights, Inheritable: wardenRights, Permitted: wardenRights, Ambient: wardenRights,
@@ -95,7 +95,7 @@ func kernelMounts(shm int64) []specs.Mount {
 }
 
 // folderMounts are apart from the root for their way of caching.
-func folderMounts(mounts []inside.Mount) []specs.Mount {
+func folderMounts(mounts []setup.Mount) []specs.Mount {
 	var list []specs.Mount
 	for _, m := range mounts {
 		access := "ro"

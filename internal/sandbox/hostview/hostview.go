@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/fixed"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // systemDirs hold programs and their libraries.
@@ -119,8 +119,8 @@ func EtcWith(shell string) []File {
 			"agent:x:1000:1000:agent:/home/agent:" + shell + "\n" +
 			"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n")},
 		{Name: "group", Data: []byte("root:x:0:\ntty:x:5:\nagent:x:1000:\nnogroup:x:65534:\n")},
-		{Name: "hostname", Data: []byte(warden.HostName + "\n")},
-		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + warden.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
+		{Name: "hostname", Data: []byte(agentinit.HostName + "\n")},
+		{Name: "hosts", Data: []byte("127.0.0.1 localhost " + agentinit.HostName + "\n::1 localhost ip6-localhost ip6-loopback\n")},
 		{Name: "nsswitch.conf", Data: []byte("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\nprotocols: files\n")},
 		{Name: "resolv.conf", Data: []byte("nameserver " + Nameserver + "\n")},
 		{Name: "machine-id", Data: []byte("00000000000000000000000000000001\n")},

@@ -10,10 +10,10 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/control"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // Attach gives the sandbox its limits and further mounts. After an error other
@@ -80,7 +80,7 @@ func (b *box) attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 
 // trees are the mounts' where init has no right to make them itself; each such
 // mount has the FD 1, as its place is told by the order.
-func (b *box) trees(list []inside.Mount) ([]*os.File, error) {
+func (b *box) trees(list []setup.Mount) ([]*os.File, error) {
 	var trees []*os.File
 	if !b.ranged {
 		return nil, nil
@@ -100,15 +100,15 @@ func (b *box) trees(list []inside.Mount) ([]*os.File, error) {
 }
 
 // handAll gives init all, in as many attachments as it takes.
-func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []inside.Mount, trees []*os.File) error {
+func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []setup.Mount, trees []*os.File) error {
 	for first := true; first || len(list) > 0; first = false {
-		some := list[:min(len(list), inside.MaxAttached)]
+		some := list[:min(len(list), setup.MaxAttached)]
 		list = list[len(some):]
 		count := 0
 		for _, m := range some {
 			count += m.FD
 		}
-		err := b.hand(ctx, &inside.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
+		err := b.hand(ctx, &setup.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
 		trees = trees[count:]
 		if err == nil {
 			continue
@@ -122,13 +122,13 @@ func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []inside.Mo
 }
 
 // hand gives init an attachment with its trees.
-func (b *box) hand(ctx context.Context, a *inside.Attachment, trees []*os.File) error {
-	paper, err := session.MemoryFile("attachment", a)
+func (b *box) hand(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
+	paper, err := control.MemoryFile("attachment", a)
 	if err != nil {
 		return err
 	}
 	defer paper.Close()
 	files := append([]*os.File{paper}, trees...)
-	_, err = b.session.Ask(ctx, warden.Message{Op: inside.OpAttach}, inside.OpAttached, b.lastWords, files...)
+	_, err = b.session.Ask(ctx, agentinit.Message{Op: setup.OpAttach}, setup.OpAttached, b.lastWords, files...)
 	return err
 }

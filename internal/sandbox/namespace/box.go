@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
+	"github.com/stint-dev/stint/internal/sandbox/control"
+	"github.com/stint-dev/stint/internal/sandbox/diskusage"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
 // box is one sandbox, seen from outside.
@@ -25,19 +25,19 @@ type box struct {
 	slot     int
 	ranged   bool     // slot is reserved
 	view     *os.File // the driver's, which maps the server's user to the agent
-	system   []inside.SystemEntry
+	system   []setup.SystemEntry
 	process  *os.Process
-	session  *session.Session
+	session  *control.Session
 	group    *cgroup.Group
 	words    *os.File         // init's stderr
 	lifeline *os.File         // init behind an inner kernel ends with it; nil without one
 	network  *sandbox.Network // nil without one
-	disk     diskmeter.Meter
+	disk     diskusage.Meter
 	work     sync.WaitGroup // the listener
 
 	turn     sync.Mutex // held by Attach and Start, and guards what follows
 	attached bool
-	mounts   []inside.Mount // all of them
+	mounts   []setup.Mount // all of them
 
 	closing sync.Mutex // held by the one Close that works
 	closed  bool

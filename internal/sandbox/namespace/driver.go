@@ -21,7 +21,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/filter"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
@@ -58,7 +58,7 @@ type Driver struct {
 	boot     string
 	ranges   *ranges // nil without root's rights
 	groups   *cgroup.Parent
-	template inside.Plan
+	template setup.Plan
 	interval time.Duration
 	inner    *Inner // nil without one
 	memory   int64  // bytes of the host
@@ -154,14 +154,14 @@ func (d *Driver) openGroups(instance string) error {
 	if err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	d.template = inside.Plan{Ranged: d.ranges != nil && d.inner == nil, System: hostview.System(), Etc: hostview.Etc(), Filter: calls}
+	d.template = setup.Plan{Ranged: d.ranges != nil && d.inner == nil, System: hostview.System(), Etc: hostview.Etc(), Filter: calls}
 	return nil
 }
 
 // MaybeInit turns the process into a sandbox's init if it was started as one,
 // and then never returns. Programs that make sandboxes call it first thing in
 // main, tests in TestMain.
-func MaybeInit() { inside.MaybeInit() }
+func MaybeInit() { setup.MaybeInit() }
 
 // Name is "namespace", or the inner kernel's.
 func (d *Driver) Name() string {
@@ -211,7 +211,7 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		r.Notes = append(r.Notes, note)
 	}
 	if d.inner == nil {
-		r.Notes = append(r.Notes, landlockNote(inside.LandlockVersion()))
+		r.Notes = append(r.Notes, landlockNote(setup.LandlockVersion()))
 	}
 	r.Notes = append(r.Notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
 	slices.Sort(r.Notes)
@@ -223,7 +223,7 @@ func landlockNote(version int) string {
 	switch {
 	case version == 0:
 		return "The kernel's Landlock is missing, switched off or too old: mounts and modes alone keep agents from writing elsewhere than in their folders (Linux 5.19 has it)."
-	case !inside.LandlockScopes(version):
+	case !setup.LandlockScopes(version):
 		return fmt.Sprintf("Landlock (version %d) keeps agents from writing elsewhere than in their folders, besides mounts and modes; for signals and abstract sockets namespaces alone do (Linux 6.12 adds it).", version)
 	}
 	return fmt.Sprintf("Landlock (version %d) keeps agents to their folders, signals and sockets, besides namespaces, mounts and modes.", version)

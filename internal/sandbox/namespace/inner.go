@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/control"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
 // Inner is a kernel that stands between a sandbox and its agent: what an
@@ -24,7 +24,7 @@ type Inner struct {
 	Guest  string // path of a program that is the warden under its name; it runs inside
 	// Command gives the kernel's command line and the files that it finds below
 	// inside.InnerDir. Mounts are the folders that change while it runs.
-	Command func(id string, mounts []inside.Mount, shm int64) ([]string, []inside.File, error)
+	Command func(id string, mounts []setup.Mount, shm int64) ([]string, []setup.File, error)
 	// Overhead gives what the kernel takes itself of limits that the sandbox's
 	// groups hold for both.
 	Overhead func(r sandbox.Resources) sandbox.Resources
@@ -32,17 +32,17 @@ type Inner struct {
 
 // planInner completes the plan, and gives the files that init inherits after
 // the mounts' trees.
-func (b *box) planInner(p *inside.Plan, trees int) ([]*os.File, error) {
+func (b *box) planInner(p *setup.Plan, trees int) ([]*os.File, error) {
 	in := b.driver.inner
 	mounts := p.Mounts
 	if b.spec.Scratch == "" {
-		mounts = append([]inside.Mount{{Target: warden.TmpDir, Writable: true}}, mounts...)
+		mounts = append([]setup.Mount{{Target: agentinit.TmpDir, Writable: true}}, mounts...)
 	}
 	argv, written, err := in.Command(b.spec.ID, mounts, p.ShmMax)
 	if err != nil {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
-	p.Inner = inside.Inner{Argv: argv, Files: written, First: inside.MountFD + trees}
+	p.Inner = setup.Inner{Argv: argv, Files: written, First: setup.MountFD + trees}
 	p.ShmMax = 0 // the agent's is the kernel's
 	var files []*os.File
 	for _, path := range []string{in.Binary, in.Guest} {
@@ -65,12 +65,12 @@ func (b *box) awaitInner(ctx context.Context) error {
 	if b.driver.inner == nil {
 		return nil
 	}
-	terms, err := session.MemoryFile("terms", &warden.Terms{Filter: b.driver.template.Filter, OwnKernel: true})
+	terms, err := control.MemoryFile("terms", &agentinit.Terms{Filter: b.driver.template.Filter, OwnKernel: true})
 	if err != nil {
 		return err
 	}
 	defer terms.Close()
-	if _, err := b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords, terms); err != nil {
+	if _, err := b.session.Ask(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, b.lastWords, terms); err != nil {
 		return fmt.Errorf("starting the sandbox's kernel: %w", err)
 	}
 	return nil

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
 // expand gives a mount for each target. What changes layers is made ready; the
 // work folders are the sandbox's until Close, or release.
-func (b *box) expand(mounts []sandbox.Mount) ([]inside.Mount, error) {
-	var list []inside.Mount
+func (b *box) expand(mounts []sandbox.Mount) ([]setup.Mount, error) {
+	var list []setup.Mount
 	for _, m := range sandbox.Plain(mounts) {
 		if !m.Layered() {
-			list = append(list, inside.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
+			list = append(list, setup.Mount{Target: m.Target, Source: m.Source, Writable: m.Writable})
 			continue
 		}
 		if err := b.readyLayers(&m); err != nil {
@@ -31,7 +31,7 @@ func (b *box) expand(mounts []sandbox.Mount) ([]inside.Mount, error) {
 		targets := append([]string{m.Target}, m.Alias...)
 		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // as all will be
 		for i, target := range targets {
-			one := inside.Mount{Target: target, Layers: m.Layers, Upper: m.Upper, Writable: m.Upper != ""}
+			one := setup.Mount{Target: target, Layers: m.Layers, Upper: m.Upper, Writable: m.Upper != ""}
 			if i > 0 {
 				one.Twin = targets[0]
 			}

@@ -13,24 +13,24 @@ import (
 	"syscall"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // planRoot plans what the sandbox shows. With root's rights it gives a mapped
 // tree of each folder of the server, which init inherits in that order.
-func (b *box) planRoot(p *inside.Plan) ([]*os.File, error) {
+func (b *box) planRoot(p *setup.Plan) ([]*os.File, error) {
 	if b.spec.Image != "" {
 		var err error
 		if p.System, p.Etc, err = hostview.Image(b.spec.Image); err != nil {
 			return nil, err
 		}
-		p.Image = inside.Mount{Target: "/", Source: b.spec.Image}
+		p.Image = setup.Mount{Target: "/", Source: b.spec.Image}
 	}
-	p.Trust = inside.Mount{Target: "the trusted certificates", Source: b.driver.trust}
+	p.Trust = setup.Mount{Target: "the trusted certificates", Source: b.driver.trust}
 	b.system = p.System
 	list, err := b.callersMounts()
 	if err != nil {
@@ -51,19 +51,19 @@ func (b *box) planRoot(p *inside.Plan) ([]*os.File, error) {
 }
 
 // callersMounts lists the folders of the spec.
-func (b *box) callersMounts() ([]inside.Mount, error) {
+func (b *box) callersMounts() ([]setup.Mount, error) {
 	more, err := b.expand(b.spec.Mounts)
 	if err != nil {
 		return nil, err
 	}
-	var list []inside.Mount
-	for _, own := range []inside.Mount{{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true}, {Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true}} {
-		if !slices.ContainsFunc(more, func(m inside.Mount) bool { return m.Target == own.Target }) {
+	var list []setup.Mount
+	for _, own := range []setup.Mount{{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true}, {Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true}} {
+		if !slices.ContainsFunc(more, func(m setup.Mount) bool { return m.Target == own.Target }) {
 			list = append(list, own)
 		}
 	}
 	if b.spec.Run != "" {
-		list = append(list, inside.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
+		list = append(list, setup.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
 	}
 	list = append(list, more...)
 	if b.spec.Scratch != "" {
@@ -73,22 +73,22 @@ func (b *box) callersMounts() ([]inside.Mount, error) {
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
 			return nil, fmt.Errorf("preparing sandbox: %w", err)
 		}
-		list = append(list, inside.Mount{Target: warden.TmpDir, Source: tmp, Writable: true})
+		list = append(list, setup.Mount{Target: agentinit.TmpDir, Source: tmp, Writable: true})
 	}
 	return list, nil
 }
 
 // place sorts mounts, shorter targets first, and sees to it that each has
 // something to lie on; from then on they are the sandbox's.
-func (b *box) place(list []inside.Mount) error {
-	slices.SortStableFunc(list, func(a, b inside.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
+func (b *box) place(list []setup.Mount) error {
+	slices.SortStableFunc(list, func(a, b setup.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	mounts := slices.Clone(b.mounts)
 	for i := range list {
 		m := &list[i]
 		if err := findFolders(m); err != nil {
 			return err
 		}
-		mounts = slices.DeleteFunc(mounts, func(before inside.Mount) bool { return covers(m, &before) })
+		mounts = slices.DeleteFunc(mounts, func(before setup.Mount) bool { return covers(m, &before) })
 		for _, before := range mounts {
 			if before.Target == m.Target || strings.HasPrefix(before.Target, m.Target+"/") {
 				return &sandbox.Error{Message: fmt.Sprintf("A folder is mounted at %s already; mount the other elsewhere than at %s.", before.Target, m.Target)}
@@ -104,7 +104,7 @@ func (b *box) place(list []inside.Mount) error {
 }
 
 // own makes mounts the sandbox's.
-func (b *box) own(mounts []inside.Mount) {
+func (b *box) own(mounts []setup.Mount) {
 	b.mounts = mounts
 	var writable []string
 	for _, m := range mounts {
@@ -122,11 +122,11 @@ func (b *box) own(mounts []inside.Mount) {
 }
 
 // covers tells whether a mount may take the place of one that is there.
-func covers(m, before *inside.Mount) bool {
+func covers(m, before *setup.Mount) bool {
 	return before.Target == m.Target && sandbox.OwnFolder(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
 }
 
-func findFolders(m *inside.Mount) error {
+func findFolders(m *setup.Mount) error {
 	folders := m.Layers
 	if len(folders) == 0 {
 		folders = []string{m.Source}
@@ -141,7 +141,7 @@ func findFolders(m *inside.Mount) error {
 
 // makeTarget sees to it that a mount has a folder to lie on: inside another
 // mount's source, which only we may write, or on init's own root.
-func (b *box) makeTarget(before []inside.Mount, m *inside.Mount) error {
+func (b *box) makeTarget(before []setup.Mount, m *setup.Mount) error {
 	for _, over := range slices.Backward(before) { // the longest is the nearest
 		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
 		if !ok {
@@ -156,7 +156,7 @@ func (b *box) makeTarget(before []inside.Mount, m *inside.Mount) error {
 	return hostview.CheckPlace(m.Target, b.system, b.spec.Image)
 }
 
-func makeWithin(over *inside.Mount, rel string) error {
+func makeWithin(over *setup.Mount, rel string) error {
 	if len(over.Layers) > 0 {
 		return overlay.Place(over.Layers, over.Upper, rel)
 	}
@@ -172,14 +172,14 @@ func makeWithin(over *inside.Mount, rel string) error {
 }
 
 // mapAll makes the trees of a plan.
-func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
+func (b *box) mapAll(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
-	add := func(m *inside.Mount, view *os.File) error {
+	add := func(m *setup.Mount, view *os.File) error {
 		tree, err := b.mapped(m, view)
 		if err != nil {
 			return err
 		}
-		m.FD = inside.MountFD + len(trees)
+		m.FD = setup.MountFD + len(trees)
 		trees = append(trees, tree)
 		return nil
 	}
@@ -207,7 +207,7 @@ func (b *box) mapAll(p *inside.Plan) ([]*os.File, error) {
 	return trees, add(&p.Image, view)
 }
 
-func (b *box) mapped(m *inside.Mount, view *os.File) (*os.File, error) {
+func (b *box) mapped(m *setup.Mount, view *os.File) (*os.File, error) {
 	if len(m.Layers) > 0 {
 		fd, err := overlay.Mapped(m.Layers, m.Upper, int(view.Fd()), b.driver.ranges.agent(b.slot))
 		if err != nil {

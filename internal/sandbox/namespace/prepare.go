@@ -13,13 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/capture"
 	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
+	"github.com/stint-dev/stint/internal/sandbox/control"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/inside"
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
-	"github.com/stint-dev/stint/internal/sandbox/warden/session"
 )
 
 // initThreads is what init itself takes of a limit of processes.
@@ -59,7 +59,7 @@ func (b *box) prepare(ctx context.Context) error {
 	if err := b.driver.writeRecord(b.spec.ID, b.process.Pid); err != nil {
 		return err
 	}
-	sockets, err := b.session.Ask(ctx, warden.Message{Op: warden.OpGo}, warden.OpReady, b.lastWords)
+	sockets, err := b.session.Ask(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, b.lastWords)
 	if err != nil {
 		return b.explainSetUp(err)
 	}
@@ -131,15 +131,15 @@ func (b *box) newInit() ([]*os.File, error) {
 			return files, err
 		}
 	}
-	paper, err := session.MemoryFile("plan", &p)
+	paper, err := control.MemoryFile("plan", &p)
 	if err != nil {
 		return files, err
 	}
 	files = append(files, paper)
-	if b.words, err = session.MemoryFile("words", nil); err != nil {
+	if b.words, err = control.MemoryFile("words", nil); err != nil {
 		return files, err
 	}
-	conn, theirs, err := session.Pair()
+	conn, theirs, err := control.Pair()
 	if err != nil {
 		return files, err
 	}
@@ -147,12 +147,12 @@ func (b *box) newInit() ([]*os.File, error) {
 	if b.ranged {
 		owner = d.ranges.agent(b.slot)
 	}
-	b.session = session.New(conn, session.Config{Owner: owner, Judge: b.judge, Watch: b.watch, Processes: b.processes})
+	b.session = control.New(conn, control.Config{Owner: owner, Judge: b.judge, Watch: b.watch, Processes: b.processes})
 	files = append(files, theirs)
 	if b.group, err = d.groups.Create(b.spec.ID, d.groupLimits(b.limits)); err != nil {
 		return files, err
 	}
-	b.process, err = os.StartProcess("/proc/self/exe", []string{inside.Name}, &os.ProcAttr{
+	b.process, err = os.StartProcess("/proc/self/exe", []string{setup.Name}, &os.ProcAttr{
 		Env:   []string{}, // not nil: nil would hand over the server's, secrets and all
 		Files: append([]*os.File{null, null, b.words, theirs, paper}, trees...),
 		Sys:   b.processAttr(),
@@ -197,7 +197,7 @@ func (b *box) processAttr() *syscall.SysProcAttr {
 	case r != nil && b.driver.inner != nil:
 		// One user is enough: the others are the inner kernel's.
 		user, group = r.agent(b.slot), r.agent(b.slot)
-		attr.Credential = &syscall.Credential{Uid: warden.AgentID, Gid: warden.AgentID}
+		attr.Credential = &syscall.Credential{Uid: agentinit.AgentID, Gid: agentinit.AgentID}
 		attr.GidMappingsEnableSetgroups = true
 	case r != nil:
 		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.first(b.slot), Size: rangeSize}}
@@ -205,8 +205,8 @@ func (b *box) processAttr() *syscall.SysProcAttr {
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return attr
 	}
-	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: user, Size: 1}}
-	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: warden.AgentID, HostID: group, Size: 1}}
+	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: agentinit.AgentID, HostID: user, Size: 1}}
+	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: agentinit.AgentID, HostID: group, Size: 1}}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		attr.AmbientCaps = append(attr.AmbientCaps, c) // a user other than 0 keeps no others over exec
 	}

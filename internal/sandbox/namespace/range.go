@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
-	"github.com/stint-dev/stint/internal/sandbox/warden"
 )
 
 // DefaultUIDBase is the first of the host's user IDs that sandboxes get. The
@@ -111,7 +111,7 @@ func (r *ranges) forget() {
 func (r *ranges) first(slot int) int { return int(r.base) + slot*rangeSize }
 
 // agent is the host's user that is the agent in a slot's sandbox.
-func (r *ranges) agent(slot int) int { return r.first(slot) + warden.AgentID }
+func (r *ranges) agent(slot int) int { return r.first(slot) + agentinit.AgentID }
 
 // identity tells which kind of user mapping this process can give: a range of
 // its own to each sandbox, or its own user alone.

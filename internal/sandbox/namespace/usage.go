@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/diskmeter"
+	"github.com/stint-dev/stint/internal/sandbox/diskusage"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
@@ -29,7 +29,7 @@ func (b *box) Usage(context.Context) (sandbox.Usage, error) {
 		u.MemoryLimit = b.driver.memory
 	}
 	if u.DiskLimit == 0 {
-		u.DiskLimit = diskmeter.FileSystem(b.spec.Workspace)
+		u.DiskLimit = diskusage.FileSystem(b.spec.Workspace)
 	}
 	return u, nil
 }
@@ -48,7 +48,7 @@ func (b *box) living() (cgroup.Usage, error) {
 // nobody: the agent decides how much there is to look at.
 func (b *box) measure(final bool) int64 {
 	limits, writable := b.now()
-	l := diskmeter.Look{Dirs: writable, Limit: limits.Disk, Interval: b.driver.interval, Now: final, Stop: b.session.Gone()}
+	l := diskusage.Look{Dirs: writable, Limit: limits.Disk, Interval: b.driver.interval, Now: final, Stop: b.session.Gone()}
 	if final {
 		l.Stop = nil
 	}

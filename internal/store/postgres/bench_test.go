@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func BenchmarkStore(b *testing.B) {

@@ -15,10 +15,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/postgres"
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func ask[T any](t testing.TB, url, query string, args ...any) []T {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/stint-dev/stint/internal/pgtest"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/postgres"
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 	"github.com/stint-dev/stint/internal/store/storetest"
+	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }

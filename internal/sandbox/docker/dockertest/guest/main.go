@@ -7,10 +7,10 @@ package main
 import (
 	"os"
 
-	"github.com/stint-dev/stint/internal/sandbox/warden"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
 func main() {
-	warden.MaybeGuest()
+	agentinit.MaybeGuest()
 	os.Exit(2)
 }

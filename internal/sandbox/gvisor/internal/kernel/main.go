@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	_ "github.com/stint-dev/stint/internal/sandbox/agentinit" // it becomes one by its name
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
-	_ "github.com/stint-dev/stint/internal/sandbox/warden" // it becomes one by its name
 )
 
 func main() {

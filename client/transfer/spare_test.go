@@ -1,0 +1,115 @@
+package transfer_test
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stint-dev/stint/client/transfer"
+)
+
+// plant writes files, a name and its content each.
+func plant(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+	}
+}
+
+// fileNames lists the files below dir.
+func fileNames(t *testing.T, dir string) []string {
+	t.Helper()
+	got := shape(t, dir)
+	maps.DeleteFunc(got, func(_, text string) bool { return strings.HasPrefix(text, "d") })
+	return slices.Sorted(maps.Keys(got))
+}
+
+// TestDeleteSparesWhatTheFoldersOwnIgnoreFilesName: a pull that was repeated
+// must find them still there.
+func TestDeleteSparesWhatTheFoldersOwnIgnoreFilesName(t *testing.T) {
+	t.Parallel()
+	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
+	plant(t, from, map[string]string{"a": "a"})
+	push(t, m, from, transfer.PushOptions{})
+	plant(t, to, map[string]string{
+		".stintignore": ".env\nnode_modules/\n", ".env": "x", "node_modules/m/x.js": "x",
+		"own/.stintignore": "*.log", "own/x.log": "x", "own/y": "y",
+	})
+	want := []string{".env", ".stintignore", "a", "node_modules/m/x.js", "own/.stintignore", "own/x.log"}
+	for round := range 2 {
+		plan := pull(t, m, to, transfer.PullOptions{Delete: true, DryRun: true})
+		done := pull(t, m, to, transfer.PullOptions{Delete: true})
+		equal(t, "what stays", want, fileNames(t, to))
+		equal(t, "deleted", int64(1-round), done.Deleted)
+		equal(t, "deleted by a dry run", done.Deleted, plan.Deleted)
+	}
+}
+
+// TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay: neither a file nor a
+// link of the version takes its place.
+func TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay(t *testing.T) {
+	t.Parallel()
+	for name, local := range map[string]map[string]string{
+		"named at the root": {".stintignore": ".env", "a/b/.env": "x", "a/c": "x"},
+		"named beside it":   {"a/b/.stintignore": ".env", "a/b/.env": "x"},
+		"folder and all":    {".stintignore": "a/", "a/c": "x"},
+		"below what is":     {".stintignore": "b/", "a/b/c": "x"},
+	} {
+		for _, link := range []bool{false, true} {
+			m, from, to := newMemory(t), t.TempDir(), t.TempDir()
+			if link {
+				must(t, os.Symlink("there", filepath.Join(from, "a")))
+			} else {
+				plant(t, from, map[string]string{"a": "a"})
+			}
+			push(t, m, from, transfer.PushOptions{})
+			plant(t, to, local)
+			_, err := transfer.Pull(t.Context(), m, to, transfer.PullOptions{Delete: true})
+			if err == nil || !strings.Contains(err.Error(), ".stintignore") {
+				t.Errorf("%s: it ended with %v", name, err)
+			}
+			for path := range local {
+				if _, err := os.Lstat(filepath.Join(to, path)); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			// Without what is named, the folder makes room.
+			for path := range local {
+				if strings.HasPrefix(path, "a/") && filepath.Base(path) != ".stintignore" {
+					must(t, os.Remove(filepath.Join(to, path)))
+				}
+			}
+			if name != "folder and all" && name != "below what is" {
+				pull(t, m, to, transfer.PullOptions{Delete: true})
+			}
+		}
+	}
+}
+
+// TestRemainsOfAPull are of no version, and gone after the next pull.
+func TestRemainsOfAPull(t *testing.T) {
+	t.Parallel()
+	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
+	plant(t, from, map[string]string{"a": "a", "deep/b": "b", ".stint-notes.part": "mine"})
+	push(t, m, from, transfer.PushOptions{})
+	remains := []string{".stint-000000000000000000000000.part", "deep/.stint-0123456789abcdef01234567.part"}
+	for _, path := range remains {
+		plant(t, from, map[string]string{path: "half"})
+		plant(t, to, map[string]string{path: "half"})
+	}
+	must(t, os.Symlink("a", filepath.Join(from, "deep", ".stint-000000000000000000000000.part")))
+	plant(t, to, map[string]string{"own/.stint-0123456789abcdef01234567.part": "not looked at", "deep/.stint-mine.part": "mine"})
+	if done := push(t, m, from, transfer.PushOptions{}); done.All.Files != 3 {
+		t.Errorf("the remains were pushed: %+v", done)
+	}
+	pull(t, m, to, transfer.PullOptions{DryRun: true})
+	equal(t, "after a dry run", 4, len(fileNames(t, to)))
+	done := pull(t, m, to, transfer.PullOptions{})
+	want := []string{".stint-notes.part", "a", "deep/.stint-mine.part", "deep/b", "own/.stint-0123456789abcdef01234567.part"}
+	equal(t, "after a pull", want, fileNames(t, to))
+	equal(t, "deleted", int64(0), done.Deleted)
+}

@@ -1,0 +1,415 @@
+package transfer
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// carryOut makes dir what the version is: chunks are fetched ahead by a few
+// goroutines, files written by this one, as file systems slow down under more.
+func (p *pull) carryOut(ctx context.Context) error {
+	p.o.Progress.Expect(p.done.Written.Bytes)
+	batches := p.wants()
+	group, inner := errgroup.WithContext(ctx)
+	w := &writer{pull: p, ctx: inner, ahead: make(chan *batch, fetchedAtOnce)}
+	group.Go(func() error {
+		defer close(w.ahead)
+		return p.fetchAhead(inner, batches, w.ahead)
+	})
+	group.Go(w.all)
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if p.o.Delete {
+		if err := p.remove(ctx); err != nil {
+			return err
+		}
+	}
+	p.removeParts()
+	if err := w.completeFolders(); err != nil {
+		return err
+	}
+	p.remember()
+	return nil
+}
+
+// fetchAhead fetches batches and hands them on in their order. As many are
+// held in memory as are on their way, twice.
+func (p *pull) fetchAhead(ctx context.Context, batches []*batch, ahead chan<- *batch) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(fetchedAtOnce)
+	for _, b := range batches {
+		group.Go(func() error {
+			defer close(b.ready)
+			b.err = p.fetch(ctx, b)
+			return b.err
+		})
+		select {
+		case ahead <- b:
+		case <-ctx.Done():
+			if err := group.Wait(); err != nil {
+				return err
+			}
+			return context.Cause(ctx)
+		}
+	}
+	return group.Wait()
+}
+
+// writer puts entries in their places.
+type writer struct {
+	*pull
+	ctx   context.Context
+	ahead chan *batch
+	at    int    // the item being written
+	batch *batch // the one being used up
+	used  int    // of its contents
+	in    place
+	buf   []byte
+}
+
+// place is the folder that the last entry went into.
+type place struct {
+	path string
+	root *os.Root
+	dir  *os.File // the same folder, for calls that want a descriptor
+}
+
+func (w *writer) all() error {
+	defer w.leave()
+	for n, i := range w.items {
+		if err := w.ctx.Err(); err != nil {
+			return context.Cause(w.ctx)
+		}
+		w.at = n
+		if err := w.item(i); err != nil {
+			return fmt.Errorf("write %s: %w", i.Path, err)
+		}
+	}
+	return nil
+}
+
+func (w *writer) item(i *item) error {
+	if i.Kind != treewire.Folder && i.keep && i.same {
+		return nil
+	}
+	name, err := w.enter(i.Path)
+	if err != nil {
+		return err
+	}
+	switch {
+	case i.Kind == treewire.Folder:
+		return w.folder(i, name)
+	case i.keep:
+	case i.Kind == treewire.Link:
+		err = w.link(i, name)
+	default:
+		return w.file(i, name)
+	}
+	if err == nil {
+		err = w.settle(i, name)
+	}
+	return err
+}
+
+// enter opens the folder of an entry and gives the entry's name in it.
+func (w *writer) enter(at string) (string, error) {
+	dir, name := path.Split(at)
+	dir = path.Clean(dir)
+	if w.in.root != nil && w.in.path == dir {
+		return name, nil
+	}
+	w.leave()
+	root, err := w.root.OpenRoot(dir)
+	if err != nil {
+		return "", err
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return "", errors.Join(err, root.Close())
+	}
+	w.in = place{dir, root, f}
+	return name, nil
+}
+
+func (w *writer) leave() {
+	if w.in.root != nil {
+		w.in.dir.Close()
+		w.in.root.Close()
+		w.in = place{}
+	}
+}
+
+// folder makes a folder, writable until everything is in it.
+func (w *writer) folder(i *item, name string) error {
+	if !i.keep {
+		if err := w.clear(name); err != nil {
+			return err
+		}
+		return w.in.root.Mkdir(name, 0o700)
+	}
+	info, err := w.in.root.Lstat(name)
+	if err == nil && info.Mode().Perm()&0o700 != 0o700 {
+		err = w.in.root.Chmod(name, 0o700)
+	}
+	return err
+}
+
+// clear makes room for what cannot be moved over what is there.
+func (w *writer) clear(name string) error {
+	info, err := w.in.root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.IsDir() && w.o.Delete:
+		if err := w.spares(w.ctx, path.Join(w.in.path, name)); err != nil {
+			return err
+		}
+		return w.in.root.RemoveAll(name)
+	}
+	return w.in.root.Remove(name)
+}
+
+// clearFolder makes room for a file or a link, which replace all but folders.
+func (w *writer) clearFolder(name string) error {
+	if info, err := w.in.root.Lstat(name); err != nil || !info.IsDir() {
+		return nil //nolint:nilerr // what is wrong with it shows when it is replaced
+	}
+	return w.clear(name)
+}
+
+func (w *writer) link(i *item, name string) error {
+	part := path.Base(partName(i.Entry))
+	if err := w.clear(part); err != nil {
+		return err
+	}
+	if err := w.in.root.Symlink(i.Target, part); err != nil {
+		return err
+	}
+	if err := w.clearFolder(name); err != nil {
+		return err
+	}
+	return w.in.root.Rename(part, name)
+}
+
+// settle gives what lies in its place its mode and time.
+func (w *writer) settle(i *item, name string) error {
+	if i.Kind != treewire.Link {
+		if err := w.in.root.Chmod(name, fs.FileMode(i.Mode)); err != nil {
+			return err
+		}
+	}
+	if err := setTimes(w.in.dir, name, i.Time()); err != nil {
+		return err
+	}
+	return w.note(i, name)
+}
+
+// note keeps the stat of a file for the cache.
+func (w *writer) note(i *item, name string) error {
+	if i.Kind != treewire.File || w.o.Cache == "" {
+		return nil
+	}
+	info, err := w.in.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	i.stat = statOf(info)
+	return nil
+}
+
+// file writes a file under another name and moves it to its place.
+func (w *writer) file(i *item, name string) error {
+	part := path.Base(partName(i.Entry))
+	f, err := w.openPart(i, part)
+	if err != nil {
+		return err
+	}
+	err = w.fill(i, f)
+	if err == nil {
+		err = f.Chmod(fs.FileMode(i.Mode))
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		if len(i.Chunks) < 2 { // of a large one the next pull goes on with what is there
+			err = errors.Join(err, w.in.root.Remove(part))
+		}
+		return err
+	}
+	if err := setTimes(w.in.dir, part, i.Time()); err != nil {
+		return err
+	}
+	if i.found {
+		if err := w.clearFolder(name); err != nil {
+			return err
+		}
+	}
+	if err := w.in.root.Rename(part, name); err != nil {
+		return err
+	}
+	w.moved(i)
+	return w.note(i, name)
+}
+
+// openPart opens the file to write to: that of an earlier pull if it is large.
+func (w *writer) openPart(i *item, part string) (*os.File, error) {
+	f, err := w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if !errors.Is(err, fs.ErrExist) {
+		return f, err
+	}
+	if len(i.Chunks) > 1 {
+		if info, err := w.in.root.Lstat(part); err == nil && info.Mode().IsRegular() {
+			f, err := w.in.root.OpenFile(part, os.O_RDWR, 0)
+			if err != nil {
+				return nil, err
+			}
+			return f, f.Truncate(i.Size)
+		}
+	}
+	if err := w.clear(part); err != nil {
+		return nil, err
+	}
+	return w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+}
+
+// fill writes the chunks of i and checks the whole.
+func (w *writer) fill(i *item, f *os.File) error {
+	var whole hash.Hash
+	if len(i.Chunks) > 1 {
+		whole = sha256.New()
+	}
+	part, offset := partName(i.Entry), int64(0)
+	for n, c := range i.Chunks {
+		if err := w.ctx.Err(); err != nil {
+			return context.Cause(w.ctx)
+		}
+		chunk, at, err := w.chunk(i, n, f)
+		if err != nil {
+			return err
+		}
+		if at != (location{part, offset}) {
+			if _, err := f.WriteAt(chunk, offset); err != nil {
+				return err
+			}
+		}
+		if _, ok := w.places[c.Hash]; !ok {
+			w.places[c.Hash] = location{part, offset}
+		}
+		if whole != nil {
+			whole.Write(chunk)
+		}
+		offset += int64(c.Raw)
+		w.o.Progress.Done(int64(c.Raw))
+	}
+	if whole != nil && treewire.Hash(whole.Sum(nil)) != i.Sum {
+		return errors.New("its chunks do not have the checksum of the whole: the version is damaged")
+	}
+	return nil
+}
+
+// moved tells that what was in a part lies in its place now.
+func (w *writer) moved(i *item) {
+	part := partName(i.Entry)
+	for _, c := range i.Chunks {
+		if at := w.places[c.Hash]; at.path == part {
+			w.places[c.Hash] = location{i.Path, at.offset}
+		}
+	}
+}
+
+// chunk gives the content of the n-th chunk of i, and where it lies if it
+// comes from a file. It is valid until the next call.
+func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) {
+	c := i.Chunks[n]
+	at, ok := w.places[c.Hash]
+	if !ok {
+		chunk, err := w.fetched(c)
+		return chunk, location{}, err
+	}
+	if chunk := w.local(i, c, at, part); chunk != nil {
+		return chunk, at, nil
+	}
+	// The file that had it was replaced meanwhile.
+	delete(w.places, c.Hash)
+	b := &batch{wants: []want{{c, w.at, n}}}
+	if err := w.fetch(w.ctx, b); err != nil {
+		return nil, location{}, err
+	}
+	w.done.Fetched += int64(c.Raw)
+	w.done.Wire += b.wire
+	return b.contents[0], location{}, nil
+}
+
+// local reads a chunk from a file below dir; nil when it is no longer there.
+func (w *writer) local(i *item, c treewire.Chunk, at location, part *os.File) []byte {
+	if w.buf == nil {
+		w.buf = make([]byte, treewire.MaxChunk)
+	}
+	chunk := w.buf[:c.Raw]
+	f := part
+	if at.path != partName(i.Entry) {
+		var err error
+		if f, err = openRegular(w.root, at.path); err != nil {
+			return nil
+		}
+		defer f.Close()
+	}
+	if _, err := f.ReadAt(chunk, at.offset); err != nil || sha256.Sum256(chunk) != c.Hash {
+		return nil
+	}
+	return chunk
+}
+
+// fetched gives the next chunk of those that are fetched ahead.
+func (w *writer) fetched(c treewire.Chunk) ([]byte, error) {
+	for w.batch == nil || w.used == len(w.batch.contents) {
+		b, ok := <-w.ahead
+		if !ok {
+			return nil, errors.Join(context.Cause(w.ctx), errors.New("a chunk was not fetched"))
+		}
+		<-b.ready
+		if b.err != nil {
+			return nil, b.err
+		}
+		w.batch, w.used = b, 0
+		w.done.Wire += b.wire
+	}
+	chunk := w.batch.contents[w.used]
+	if w.batch.wants[w.used].Hash != c.Hash {
+		return nil, errors.New("chunks were fetched in another order than they are needed in")
+	}
+	w.batch.contents[w.used] = nil
+	w.used++
+	return chunk, nil
+}
+
+// completeFolders gives folders their modes and times, when nothing more comes
+// into them.
+func (w *writer) completeFolders() error {
+	defer w.leave()
+	for _, i := range slices.Backward(w.items) {
+		if i.Kind != treewire.Folder {
+			continue
+		}
+		name, err := w.enter(i.Path)
+		if err == nil {
+			err = w.settle(i, name)
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", i.Path, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,119 @@
+package app
+
+import (
+	"context"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sealing"
+	"github.com/stint-dev/stint/internal/sealing/keyring"
+)
+
+// keys are the installation's secrets, derived from those of its key file: the
+// newest seals and signs, all of them open.
+type keys struct {
+	sealer  *sealing.Sealer
+	signing []byte
+}
+
+const keyFile = "key" // in the data folder
+
+func openKeys(d *dataFolder) (*keys, error) {
+	roots, err := sealing.LoadOrCreateKeys(d.join(keyFile))
+	if err != nil {
+		return nil, fmt.Errorf("open the installation's key: %w", err)
+	}
+	return deriveKeys(roots)
+}
+
+func deriveKeys(roots [][]byte) (*keys, error) {
+	var sealers [][]byte
+	for _, root := range roots {
+		key, err := hkdf.Key(sha256.New, root, nil, "stint sealing v1", sealing.KeySize)
+		if err != nil {
+			return nil, fmt.Errorf("derive sealing key: %w", err)
+		}
+		sealers = append(sealers, key)
+	}
+	signing, err := hkdf.Key(sha256.New, roots[0], nil, "stint signing v1", sealing.KeySize)
+	if err != nil {
+		return nil, fmt.Errorf("derive signing key: %w", err)
+	}
+	sealer, err := sealing.NewSealer(sealers[0], sealers[1:]...)
+	if err != nil {
+		return nil, fmt.Errorf("open sealer: %w", err)
+	}
+	return &keys{sealer: sealer, signing: signing}, nil
+}
+
+// Keys are the keys of an installation whose server does not run; while they
+// are open none can start.
+type Keys struct {
+	*keyring.Keyring
+	data *dataFolder
+	db   *database
+}
+
+// OpenKeys opens the keys of the configuration's installation.
+func OpenKeys(ctx context.Context, c config.Config) (*Keys, error) {
+	if _, err := os.Stat(filepath.Join(c.Data, keyFile)); errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("there is no installation in %s yet; name its folder with --data", c.Data)
+	}
+	data, err := openData(c.Data, newIDs())
+	if err != nil {
+		return nil, err
+	}
+	k, err := openKeys(data)
+	if err != nil {
+		return nil, errors.Join(err, data.close())
+	}
+	db, err := openDatabase(ctx, &c, data, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, errors.Join(err, data.close())
+	}
+	return &Keys{Keyring: newKeyring(db, k), data: data, db: db}, nil
+}
+
+func newKeyring(db *database, k *keys) *keyring.Keyring {
+	return keyring.New(keyring.Config{Store: db, Sealer: k.sealer, Now: time.Now})
+}
+
+// Close gives the installation up.
+func (k *Keys) Close() error {
+	return errors.Join(k.db.bus.Close(), k.db.Close(), k.data.close())
+}
+
+// RotateInstallation gives the installation a new key, seals everything that
+// the database keeps sealed under it, and tells how much that was; then it
+// forgets the older keys. One that was interrupted goes on where it stood. No
+// server may use the database meanwhile. The keyring is of no use afterwards.
+func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
+	path := k.data.join(keyFile)
+	roots, err := sealing.LoadOrCreateKeys(path)
+	if err == nil && len(roots) == 1 {
+		roots, err = sealing.AddKey(path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("make a new key of the installation: %w", err)
+	}
+	now, err := deriveKeys(roots)
+	if err != nil {
+		return 0, err
+	}
+	count, err := keyring.Reseal(ctx, k.db, now.sealer)
+	if err != nil {
+		return count, fmt.Errorf("seal under the new key (the older stays until all is; run this again): %w", err)
+	}
+	if err := sealing.DropOlderKeys(path); err != nil {
+		return count, fmt.Errorf("forget the older key: %w", err)
+	}
+	return count, nil
+}

@@ -1,0 +1,344 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/agents"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/blob/quota"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/http/api"
+	"github.com/stint-dev/stint/internal/jobs"
+	"github.com/stint-dev/stint/internal/runs"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sealing/keyring"
+	"github.com/stint-dev/stint/internal/secrets"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/telemetry"
+	"github.com/stint-dev/stint/internal/worker"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
+)
+
+// Info tells a started server's addresses.
+type Info struct {
+	URL     string
+	Socket  string // through which the data folder's owner logs in
+	DataDir string
+}
+
+// Options adjusts Run; the zero value works.
+type Options struct {
+	Logger *slog.Logger
+	// Ready is called once the server answers.
+	Ready func(Info)
+}
+
+// shutdownLimit bounds how long open requests may take at the end.
+const shutdownLimit = 5 * time.Second
+
+// server is what Run has opened.
+type server struct {
+	c    config.Config
+	log  *slog.Logger
+	ids  *stint.IDs
+	data *dataFolder
+	keys *keys
+	db   *database
+
+	ledger   *quota.Store
+	keyring  *keyring.Keyring
+	library  *files.Library
+	feed     *feed.Feed
+	dispatch *dispatch.Local
+	auth     *auth.Service
+	programs *agentcli.Finder
+	worker   *worker.Engine
+	inner    frontDoor                     // the API, for sandboxes
+	images   *images                       // nil without a worker
+	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
+	registry *prometheus.Registry
+
+	journal func(store.Journal) store.Journal // puts something before the database's; nil: nothing
+	closers []func() error
+}
+
+// Run serves until ctx ends, then stops in order and returns nil. An error
+// tells what could not be opened, in a sentence for the operator.
+func Run(ctx context.Context, c config.Config, o Options) (err error) {
+	s := &server{c: c, log: o.Logger, ids: newIDs(), registry: telemetry.Registry()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	if err := s.openWorker(ctx); err != nil {
+		return err
+	}
+	return s.serve(ctx, o.Ready)
+}
+
+func (s *server) closeWith(f func() error) { s.closers = append(s.closers, f) }
+
+func (s *server) close() error {
+	var errs []error
+	for _, v := range slices.Backward(s.closers) {
+		errs = append(errs, v())
+	}
+	return errors.Join(errs...)
+}
+
+// open opens everything below the front doors, but for the worker.
+func (s *server) open(ctx context.Context) (err error) {
+	if s.data, err = openData(s.c.Data, s.ids); err != nil {
+		return err
+	}
+	s.closeWith(s.data.close)
+	if s.keys, err = openKeys(s.data); err != nil {
+		return err
+	}
+	if s.db, err = openDatabase(ctx, &s.c, s.data, s.log); err != nil {
+		return err
+	}
+	s.closeWith(s.db.Close)
+	s.closeWith(s.db.bus.Close)
+	s.keyring = newKeyring(s.db, s.keys)
+	if s.programs, err = openPrograms(s.data.join("programs")); err != nil {
+		return err
+	}
+	if err := s.openContent(ctx); err != nil {
+		return err
+	}
+	journal := store.Journal(s.db)
+	if s.journal != nil {
+		journal = s.journal(s.db)
+	}
+	s.feed = feed.New(journal, s.db.bus, s.db.crossProcess)
+	s.dispatch = dispatch.NewLocal(dispatch.Config{
+		Store: s.db, Bus: s.db.bus, Feed: s.feed, Sealer: s.keys.sealer, Now: time.Now, Logger: s.log,
+		Lease: s.c.LeaseTTL, PerOrg: s.c.PerOrg, PerAgent: s.c.PerAgent,
+	})
+	s.auth = auth.New(auth.Config{Store: s.db, IDs: s.ids, Now: time.Now, Key: s.keys.signing, Runs: s.db})
+	return nil
+}
+
+// recount is how long it may take until a server sees what others stored or
+// deleted.
+const recount = 15 * time.Minute
+
+func (s *server) openContent(ctx context.Context) error {
+	blobs, err := s.openStorage(ctx)
+	if err != nil {
+		return err
+	}
+	s.ledger = quota.New(blobs.all, quota.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
+		_, _, derived := files.DerivedFrom(key)
+		return derived
+	}})
+	s.closeWith(s.ledger.Close)
+	s.closeWith(s.ledger.Close)
+	temp := s.data.join("tmp")
+	if err := os.RemoveAll(temp); err != nil {
+		return fmt.Errorf("clear temporary files: %w", err)
+	}
+	if err := os.Mkdir(temp, 0o700); err != nil {
+		return fmt.Errorf("make folder of temporary files: %w", err)
+	}
+	index, err := index.Open(s.data.join("index"))
+	if err != nil {
+		return fmt.Errorf("open the index of chunks: %w", err)
+	}
+	s.closeWith(index.Close)
+	if s.library, err = files.New(s.ledger.Blobs(), files.Options{
+		TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}, Confidential: s.ledger.Through(blobs.sealed),
+	}); err != nil {
+		return fmt.Errorf("open content: %w", err)
+	}
+	return nil
+}
+
+// openWorker makes the worker. What an earlier life of this installation held
+// is known to be lost, so it ends before anything new begins.
+func (s *server) openWorker(ctx context.Context) error {
+	out, err := s.openWayOut()
+	if err != nil {
+		return err
+	}
+	isolators, err := openIsolators(ctx, hostParts{
+		c: &s.c, state: s.data.join("sandbox"), private: []string{s.data.path}, instance: strings.TrimPrefix(s.data.host, "host_"), trust: out.trust, log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.closeWith(isolators.close)
+	images, err := s.openImages(ctx)
+	if err != nil {
+		return err
+	}
+	s.offers = func(d *stint.Definition) error {
+		return errors.Join(isolators.allows(d.Sandbox), images.allows(d.Image))
+	}
+	driver, err := isolators.get(ctx, s.c.Isolation)
+	if err != nil {
+		return err
+	}
+	r := s.c.Resources
+	s.worker, err = worker.New(ctx, worker.Config{
+		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Programs: s.programs, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
+		RunToken: s.runToken,
+		Library:  s.library, IDs: s.ids, Now: time.Now,
+		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
+		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
+		Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
+	})
+	if err != nil {
+		return fmt.Errorf("open worker: %w", err)
+	}
+	if err := s.db.EndWorkersOf(ctx, s.data.host); err != nil {
+		return fmt.Errorf("end earlier workers: %w", err)
+	}
+	lost, err := s.dispatch.Reap(ctx)
+	if err != nil {
+		return err
+	}
+	if lost > 0 {
+		s.log.Warn("runs of an earlier life were ended or queued again", "runs", lost)
+	}
+	return nil
+}
+
+// runToken is what the agent of a run calls the API with. It works a while
+// longer than the run may, which does not begin before its sandbox is ready;
+// its end is the token's in any case.
+func (s *server) runToken(a *dispatch.Assignment) (string, error) {
+	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Spec.Depth}
+	return s.auth.RunToken(g, a.Spec.Timeout+10*time.Minute)
+}
+
+// serve opens the front doors, works and waits.
+func (s *server) serve(ctx context.Context, ready func(Info)) error {
+	listener, err := net.Listen("tcp", s.c.Listen)
+	if err != nil {
+		return fmt.Errorf("listen (choose another address with --listen): %w", err)
+	}
+	address := s.address(listener)
+	socket, err := listenSocket(s.data.join(config.SocketName))
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
+	defer endStreams()
+	handler := s.handler(streams)
+	s.inner.open(handler)
+	api := &http.Server{
+		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	login := s.socketServer(address)
+
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopBackground()
+	working, stopWorking := context.WithCancel(ctx)
+	defer stopWorking()
+	var chores, doors, worker sync.WaitGroup
+	failed := make(chan error, 2)
+	doors.Go(func() { failed <- serveUntilClosed(api, listener) })
+	doors.Go(func() { failed <- serveUntilClosed(login, socket) })
+	chores.Go(func() { jobs.Run(background, s.log, s.chores()...) })
+	worker.Go(func() {
+		if err := s.worker.Run(working); err != nil {
+			s.log.Error("worker", "error", err)
+		}
+	})
+	if ready != nil {
+		ready(Info{URL: address, Socket: s.data.join(config.SocketName), DataDir: s.data.path})
+	}
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-failed:
+	}
+	s.log.Info("stopping; running runs may go on for the drain time", "drain", s.c.Drain)
+	stopWorking()
+	worker.Wait()
+	endStreams()
+	shutdown(context.WithoutCancel(ctx), api, login)
+	doors.Wait()
+	stopBackground()
+	chores.Wait()
+	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
+	defer cancel()
+	return errors.Join(cause, s.auth.Flush(flush))
+}
+
+// address is how clients on this machine, or those that PublicURL speaks to,
+// reach the listener.
+func (s *server) address(l net.Listener) string {
+	if s.c.PublicURL != "" {
+		return strings.TrimSuffix(s.c.PublicURL, "/")
+	}
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return "http://" + l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+func (s *server) handler(streams context.Context) http.Handler {
+	return api.New(api.Config{
+		Auth:        s.auth,
+		Vault:       secrets.New(secrets.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
+		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
+		Trees:       s.trees(),
+		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth}),
+		Feed:        s.feed,
+		Frameworks:  s.programs,
+		Idempotency: s.db,
+		Ready:       s.db.Ping,
+		Registry:    s.registry,
+		Log:         s.log,
+		PublicURL:   s.c.PublicURL,
+		Stop:        streams,
+	})
+}
+
+func serveUntilClosed(srv *http.Server, l net.Listener) error {
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// shutdown lets open requests end, for a while.
+func shutdown(ctx context.Context, servers ...*http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, shutdownLimit)
+	defer cancel()
+	for _, srv := range servers {
+		if srv.Shutdown(ctx) != nil {
+			_ = srv.Close()
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package app_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/app"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sealing"
+)
+
+// marker does not compress, so it rests as it is where nothing encrypts it.
+func marker() []byte {
+	b := make([]byte, 100_000)
+	rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+// holding counts the files under dir that hold a piece.
+func holding(t *testing.T, dir string, piece []byte) int {
+	t.Helper()
+	n := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if bytes.Contains(b, piece) {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestNothingRestsInPlain looks for a file's bytes in all that a server
+// writes, with encryption and, to see that the search finds them, without.
+func TestNothingRestsInPlain(t *testing.T) {
+	t.Parallel()
+	for mode, want := range map[string]int{config.EncryptOff: 1, config.EncryptOn: 0, config.EncryptStrict: 0} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			c := config.Default()
+			c.Data, c.EncryptStorage = t.TempDir(), mode
+			serve(t, c, func(api *client.Client) { check(t, api, push(t, api, marker()), marker()) })
+			if got := holding(t, c.Data, marker()[50_000:50_032]); got != want {
+				t.Errorf("%d files hold the content, want %d", got, want)
+			}
+		})
+	}
+}
+
+// serve makes a server and a client of it; nothing of it works on when it
+// returns.
+func serve(t *testing.T, c config.Config, use func(*client.Client)) {
+	t.Helper()
+	parts, err := app.OpenParts(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer parts.Close()
+	front := httptest.NewServer(parts.Handler)
+	defer front.Close()
+	token, err := parts.Auth.Login(t.Context(), "acme", "ann", "test", 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(client.Options{URL: front.URL, Token: token.Secret})
+	if err != nil {
+		t.Fatal(err)
+	}
+	use(api)
+}
+
+// push stores content as the one file of a new volume.
+func push(t *testing.T, api *client.Client, content []byte) (id string) {
+	t.Helper()
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	err := w.WriteHeader(&tar.Header{Name: "marker", Mode: 0o644, Size: int64(len(content)), Typeflag: tar.TypeReg})
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	tree, err := api.Volumes.Create(t.Context(), "data")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := api.Volumes.Push(t.Context(), tree.ID, &archive, &client.PushOptions{ContentType: "application/x-tar"}); err != nil {
+		t.Fatal(err)
+	}
+	return tree.ID
+}
+
+// check reads the file back.
+func check(t *testing.T, api *client.Client, id string, content []byte) {
+	t.Helper()
+	r, err := api.Volumes.ReadFile(t.Context(), id, "", "marker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("read back %d bytes, %v", len(got), err)
+	}
+}
+
+// TestAnInterruptedRotation stops a change of the installation's key after its
+// first step: the server works between, and the next attempt ends it.
+func TestAnInterruptedRotation(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.Data, c.EncryptStorage = t.TempDir(), config.EncryptStrict
+	path := filepath.Join(c.Data, "key")
+	var tree string
+	serve(t, c, func(api *client.Client) { tree = push(t, api, marker()) })
+	halfway, err := sealing.AddKey(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, c, func(api *client.Client) { check(t, api, tree, marker()) })
+	k, err := app.OpenKeys(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := k.RotateInstallation(t.Context())
+	if err := errors.Join(err, k.Close()); err != nil || n != 1 {
+		t.Fatalf("%d keys were sealed anew, %v", n, err)
+	}
+	left, err := sealing.LoadOrCreateKeys(path)
+	if diff := cmp.Diff(halfway[:1], left); err != nil || diff != "" {
+		t.Errorf("keys of the file: %v (-want +got):\n%s", err, diff)
+	}
+	serve(t, c, func(api *client.Client) { check(t, api, tree, marker()) })
+}

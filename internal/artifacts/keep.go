@@ -1,0 +1,75 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Ledger tells what organisations keep in the storage; *ledger.Store is one.
+type Ledger interface {
+	Used(ctx context.Context, org string) (blob.Used, error)
+	Limit() int64
+}
+
+// DeleteVersion removes a version; its bytes go with a later collection. The
+// head, a version that a checkpoint names or an open run mounts and one that is
+// kept stay.
+func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.TreeKind, id, spec string) error {
+	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
+	if err != nil {
+		return err
+	}
+	err = s.store.DeleteVersion(ctx, c.OrgID, id, v.ID)
+	switch {
+	case errors.Is(err, store.ErrInUse):
+		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it, a run mounts it or it is kept.", v.ID)
+	case errors.Is(err, store.ErrNotFound):
+		return stint.NoSuch(string(kind)+" version", spec)
+	case err != nil:
+		return fmt.Errorf("delete version %s of %s %s: %w", v.ID, kind, id, err)
+	}
+	return nil
+}
+
+// KeepVersion asks that rules of retention leave a version alone, or takes that
+// back.
+func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.TreeKind, id, spec string, keep bool) error {
+	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
+	if err != nil {
+		return err
+	}
+	err = s.store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.now()))
+	if errors.Is(err, store.ErrNotFound) {
+		return stint.NoSuch(string(kind)+" version", spec)
+	}
+	if err != nil {
+		return fmt.Errorf("keep version %s of %s %s: %w", v.ID, kind, id, err)
+	}
+	return nil
+}
+
+// Usage tells what an organisation keeps and how much it may.
+func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, error) {
+	rows, err := s.store.TreeUsage(ctx, org)
+	if err != nil {
+		return stint.StorageUsage{}, fmt.Errorf("count trees: %w", err)
+	}
+	used, err := s.ledger.Used(ctx, org)
+	if err != nil {
+		return stint.StorageUsage{}, err
+	}
+	u := stint.StorageUsage{
+		StoredBytes: used.Bytes, StoredObjects: used.Objects,
+		Artifacts: rows.Artifacts, Volumes: rows.Volumes, Versions: rows.Versions, Checkpoints: rows.Checkpoints, VersionBytes: rows.Bytes,
+	}
+	if limit := s.ledger.Limit(); limit > 0 {
+		u.LimitBytes = &limit
+	}
+	return u, nil
+}

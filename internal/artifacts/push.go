@@ -1,0 +1,148 @@
+package artifacts
+
+import (
+	"context"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+const (
+	suffixSize     = 20 // characters after v<N>_
+	suffixAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
+	maxMessage     = 4096 // bytes of a version's message
+)
+
+// Push is new content for a tree.
+type Push struct {
+	Format  files.Format // of the archive; TreeOfChunks for none
+	Archive io.Reader
+	Message string
+	IfMatch string // the version that the head must be; empty for any
+}
+
+// TreeOfChunks says that a push brings no archive but a tree in the form of
+// package wire, whose chunks are stored already.
+const TreeOfChunks files.Format = "tree"
+
+// Push stores an archive as the tree's next version and moves the head to it.
+// When the head has the same content nothing changes, added is false and the
+// head is returned. A head other than IfMatch is a version_conflict.
+func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, id string, p Push) (v stint.TreeVersion, added bool, err error) {
+	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
+		return stint.TreeVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
+	}
+	t, err := s.tree(ctx, c.OrgID, kind, id)
+	if err != nil {
+		return stint.TreeVersion{}, false, err
+	}
+	parent, err := s.parent(ctx, c.OrgID, t, p.IfMatch)
+	if err != nil {
+		return stint.TreeVersion{}, false, err
+	}
+	ref, err := s.receive(ctx, c.OrgID, parent, &p)
+	if err != nil {
+		return stint.TreeVersion{}, false, err
+	}
+	commit := store.Commit{
+		OrgID: c.OrgID, TreeID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files, Epoch: ref.Epoch,
+		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.now()),
+	}
+	if p.IfMatch != "" {
+		commit.IfHead = &p.IfMatch
+	}
+	return s.commit(ctx, t, ref, commit)
+}
+
+func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (files.Ref, error) {
+	if p.Format == TreeOfChunks {
+		return s.library.FromEntries(ctx, org, parent, p.Archive)
+	}
+	return s.library.FromArchive(ctx, org, parent, p.Format, p.Archive)
+}
+
+// commit names a stored tree as the next version.
+func (s *Service) commit(ctx context.Context, t stint.Tree, ref files.Ref, c store.Commit) (stint.TreeVersion, bool, error) {
+	var err error
+	if c.Suffix, err = s.suffix(); err != nil {
+		return stint.TreeVersion{}, false, err
+	}
+	head, added, err := s.store.CommitVersion(ctx, c)
+	for errors.Is(err, store.ErrEpoch) {
+		if ref, err = s.library.Renew(ctx, c.OrgID, ref); err != nil {
+			return stint.TreeVersion{}, false, gone(err)
+		}
+		c.Epoch = ref.Epoch
+		head, added, err = s.store.CommitVersion(ctx, c)
+	}
+	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
+		return stint.TreeVersion{}, false, headIsAnother(t, conflict.Head)
+	}
+	if errors.Is(err, store.ErrNotFound) {
+		return stint.TreeVersion{}, false, stint.NoSuch(string(t.Kind), t.ID)
+	}
+	if err != nil {
+		return stint.TreeVersion{}, false, fmt.Errorf("commit a version of %s %s: %w", t.Kind, t.ID, err)
+	}
+	return head.TreeVersion, added, nil
+}
+
+// gone tells the user what to do about stored files that a collection is
+// deleting.
+func gone(err error) error {
+	if !errors.Is(err, files.ErrStale) {
+		return err
+	}
+	return &stint.Error{
+		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Message: "Files that this version has in common with deleted ones are being deleted right now. Push again.",
+	}
+}
+
+// parent is the digest of the head, from which unchanged content is taken. A
+// head other than ifMatch is told before the archive is read; the commit
+// checks again.
+func (s *Service) parent(ctx context.Context, org string, t stint.Tree, ifMatch string) (string, error) {
+	head := ""
+	if t.CurrentVersionID != nil {
+		head = *t.CurrentVersionID
+	}
+	if ifMatch != "" && ifMatch != head {
+		return "", headIsAnother(t, head)
+	}
+	if head == "" {
+		return "", nil
+	}
+	v, err := s.store.TreeVersion(ctx, org, t.ID, head, 0)
+	if err != nil {
+		return "", fmt.Errorf("read head of %s %s: %w", t.Kind, t.ID, err)
+	}
+	return v.Digest, nil
+}
+
+func headIsAnother(t stint.Tree, head string) error {
+	is := "it has no version yet"
+	if head != "" {
+		is = "its current version is '" + head + "'"
+	}
+	return &stint.Error{
+		Kind: stint.Conflict, Code: stint.CodeVersionConflict, Param: "If-Match",
+		Message: fmt.Sprintf("The %s '%s' has changed: %s. Read it again, then push.", t.Kind, t.Name, is),
+	}
+}
+
+// suffix makes the random part of a version's identifier: 100 bits.
+func (s *Service) suffix() (string, error) {
+	var raw [13]byte
+	if _, err := io.ReadFull(s.random, raw[:]); err != nil {
+		return "", fmt.Errorf("no randomness for a version: %w", err)
+	}
+	return base32.NewEncoding(suffixAlphabet).WithPadding(base32.NoPadding).EncodeToString(raw[:])[:suffixSize], nil
+}

@@ -1,0 +1,160 @@
+// Package artifacts answers: which artifacts and volumes are there, and what is in
+// a version of one?
+//
+// Artifacts and volumes are the same machine under two names: a named tree of
+// files whose versions are numbered 1, 2, 3 … and whose head is the current
+// one. The files themselves are kept by package content under the digest that
+// a version names.
+package artifacts
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Library keeps the files of versions; *content.Library is one.
+type Library interface {
+	FromArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
+	Renew(ctx context.Context, org string, ref files.Ref) (files.Ref, error)
+	Open(ctx context.Context, org, digest, path string) (files.File, stint.FileEntry, error)
+	FilesUnder(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
+	Changes(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)
+	TextDiff(ctx context.Context, org, from, to, path string) (string, error)
+	Download(ctx context.Context, org, digest string, f files.Format) (files.Download, error)
+	DownloadSum(ctx context.Context, org, digest string, f files.Format, size int64, compute bool) (sum [32]byte, known bool, err error)
+	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
+	NoteDownload(org, digest string, size int64)
+	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
+	Exchange
+}
+
+// Config is what a Service needs. Now and Random default to the real clock
+// and crypto/rand.
+type Config struct {
+	Store   store.Trees
+	Library Library
+	Ledger  Ledger
+	IDs     *stint.IDs
+	Now     func() time.Time
+	Random  io.Reader
+}
+
+// Service keeps artifacts and volumes. It is safe for concurrent use.
+type Service struct {
+	store   store.Trees
+	library Library
+	ledger  Ledger
+	ids     *stint.IDs
+	now     func() time.Time
+	random  io.Reader
+}
+
+// New makes a service.
+func New(c Config) *Service {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Random == nil {
+		c.Random = rand.Reader
+	}
+	return &Service{store: c.Store, library: c.Library, ledger: c.Ledger, ids: c.IDs, now: c.Now, random: c.Random}
+}
+
+// Create stores an empty tree without a version.
+func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.TreeKind, name string) (stint.Tree, error) {
+	if e := stint.CheckName("name", name); e != nil {
+		return stint.Tree{}, e
+	}
+	now := stint.TimeOf(s.now())
+	t := stint.Tree{ID: s.ids.New(kind.Prefix()), Name: name, CreatedAt: now, UpdatedAt: now, Kind: kind}
+	err := s.store.CreateTree(ctx, store.Tree{Tree: t, OrgID: c.OrgID})
+	if errors.Is(err, store.ErrExists) {
+		return stint.Tree{}, stint.AlreadyExists(string(kind), name)
+	}
+	if err != nil {
+		return stint.Tree{}, fmt.Errorf("create %s %s: %w", kind, name, err)
+	}
+	return t, nil
+}
+
+// Get reads a tree with its head.
+func (s *Service) Get(ctx context.Context, org string, kind stint.TreeKind, id string) (stint.TreeDetail, error) {
+	t, err := s.tree(ctx, org, kind, id)
+	if err != nil || t.CurrentVersionID == nil {
+		return stint.TreeDetail{Tree: t}, err
+	}
+	head, err := s.store.TreeVersion(ctx, org, id, *t.CurrentVersionID, 0)
+	if err != nil {
+		return stint.TreeDetail{}, fmt.Errorf("read head of %s %s: %w", kind, id, err)
+	}
+	return stint.TreeDetail{Tree: t, CurrentVersion: &head.TreeVersion}, nil
+}
+
+func (s *Service) tree(ctx context.Context, org string, kind stint.TreeKind, id string) (stint.Tree, error) {
+	if !stint.IsID(kind.Prefix(), id) {
+		return stint.Tree{}, stint.NoSuch(string(kind), id)
+	}
+	t, err := s.store.Tree(ctx, org, kind, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return stint.Tree{}, stint.NoSuch(string(kind), id)
+	}
+	if err != nil {
+		return stint.Tree{}, fmt.Errorf("read %s %s: %w", kind, id, err)
+	}
+	t.Kind = kind
+	return t.Tree, nil
+}
+
+// ByName reads the tree of that name.
+func (s *Service) ByName(ctx context.Context, org string, kind stint.TreeKind, name string) (stint.Tree, error) {
+	if stint.CheckName("name", name) != nil {
+		return stint.Tree{}, stint.NoSuch(string(kind), name)
+	}
+	t, err := s.store.TreeByName(ctx, org, kind, name)
+	if errors.Is(err, store.ErrNotFound) {
+		return stint.Tree{}, stint.NoSuch(string(kind), name)
+	}
+	if err != nil {
+		return stint.Tree{}, fmt.Errorf("read %s %q: %w", kind, name, err)
+	}
+	t.Kind = kind
+	return t.Tree, nil
+}
+
+// List reads a page of trees, newest first.
+func (s *Service) List(ctx context.Context, org string, kind stint.TreeKind, r store.Range) ([]stint.Tree, error) {
+	stored, err := s.store.Trees(ctx, org, kind, r)
+	if err != nil {
+		return nil, fmt.Errorf("list %ss: %w", kind, err)
+	}
+	trees := make([]stint.Tree, len(stored))
+	for i, t := range stored {
+		trees[i] = t.Tree
+	}
+	return trees, nil
+}
+
+// Delete hides a tree and its versions. Its name becomes free; a version that
+// a checkpoint names stays readable by that checkpoint.
+func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.TreeKind, id string) error {
+	if !stint.IsID(kind.Prefix(), id) {
+		return stint.NoSuch(string(kind), id)
+	}
+	err := s.store.DeleteTree(ctx, c.OrgID, kind, id, stint.TimeOf(s.now()))
+	if errors.Is(err, store.ErrNotFound) {
+		return stint.NoSuch(string(kind), id)
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s %s: %w", kind, id, err)
+	}
+	return nil
+}

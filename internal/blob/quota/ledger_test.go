@@ -1,0 +1,434 @@
+package quota_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/blob/blobtest"
+	"github.com/stint-dev/stint/internal/blob/localfs"
+	"github.com/stint-dev/stint/internal/blob/quota"
+)
+
+func folder(t *testing.T) blob.Store {
+	t.Helper()
+	s, err := localfs.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestSuite(t *testing.T) {
+	t.Parallel()
+	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store {
+		return quota.New(folder(t), quota.Options{Limit: 1 << 40})
+	}})
+}
+
+type linking struct {
+	blob.Store
+	blob.Presigner
+}
+
+func TestLinksOfTheStoreBelow(t *testing.T) {
+	t.Parallel()
+	if _, ok := quota.New(folder(t), quota.Options{}).Blobs().(blob.Presigner); ok {
+		t.Error("a folder gives links")
+	}
+	if _, ok := quota.New(linking{Store: folder(t)}, quota.Options{}).Blobs().(blob.Presigner); !ok {
+		t.Error("a store that gives links gives none")
+	}
+}
+
+func put(t *testing.T, s blob.Store, key, text string, size int64) error {
+	t.Helper()
+	return s.Put(t.Context(), key, strings.NewReader(text), size)
+}
+
+func holds(t *testing.T, s *quota.Store, org string, want blob.Used) {
+	t.Helper()
+	got, err := s.Used(t.Context(), org)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", org, diff)
+	}
+}
+
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	if err := put(t, inner, "a/before", "12345", 5); err != nil {
+		t.Fatal(err)
+	}
+	s := quota.New(inner, quota.Options{})
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	for _, step := range []struct {
+		do   func() error
+		want blob.Used
+	}{
+		{func() error { return put(t, s, "a/one", "1234567", 7) }, blob.Used{Bytes: 12, Objects: 2}},
+		{func() error { return put(t, s, "a/two", "123", -1) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return put(t, s, "b/one", "123", 3) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/short", "12", 7), nil) }, blob.Used{Bytes: 15, Objects: 3}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", step.want)
+	}
+}
+
+func TestThroughCountsTogether(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := quota.New(inner, quota.Options{Limit: 10})
+	aside := s.Through(inner)
+	if err := errors.Join(put(t, s, "a/one", "1234", 4), put(t, aside, "a/two", "1234", 4)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	if err := put(t, aside, "a/three", "1234", 4); err == nil {
+		t.Error("more than the limit was stored")
+	}
+	if err := aside.Delete(t.Context(), "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 4, Objects: 1})
+}
+
+// ignoring makes an error that must come none; any will do for nil.
+func ignoring(err, want error) error {
+	if err == nil {
+		return errors.New("it did not fail")
+	}
+	if want == nil || errors.Is(err, want) {
+		return nil
+	}
+	return err
+}
+
+func TestLimit(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	if err := put(t, inner, "a/before", "12345", 5); err != nil {
+		t.Fatal(err)
+	}
+	s := quota.New(inner, quota.Options{Limit: 10})
+	for _, size := range []int64{6, -1} {
+		err := put(t, s, "a/large", "123456", size)
+		if e, ok := errors.AsType[*stint.Error](err); !ok || e.Code != stint.CodeQuotaExceeded {
+			t.Errorf("six bytes more, announced as %d: %v", size, err)
+		}
+		if _, err := s.Stat(t.Context(), "a/large"); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("what was refused is there: %v", err)
+		}
+	}
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	if err := put(t, s, "a/fits", "12345", 5); err != nil {
+		t.Error(err)
+	}
+	if err := put(t, s, "b/another", "1234567890", -1); err != nil {
+		t.Error(err)
+	}
+	if err := put(t, s, "a/more", "1", 1); err == nil {
+		t.Error("a byte over the limit was taken")
+	}
+	if err := s.Delete(t.Context(), "a/before"); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(t, s, "a/more", "1", 1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLimitHoldsForManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := quota.New(folder(t), quota.Options{Limit: 50})
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			_ = put(t, s, "a/"+string(rune('a'+i)), "1234567890", int64(10-11*(i%2))) // most must fail
+		})
+	}
+	group.Wait()
+	holds(t, s, "a", blob.Used{Bytes: 50, Objects: 5})
+}
+
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := folder(t)
+		s := quota.New(inner, quota.Options{Recount: time.Minute})
+		holds(t, s, "a", blob.Used{})
+		if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{})
+		time.Sleep(2 * time.Minute)                         // of the bubble's clock
+		if _, err := s.Used(t.Context(), "a"); err != nil { // which has it counted
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		holds(t, s, "a", blob.Used{Bytes: 3, Objects: 1})
+	})
+}
+
+// listed is a store whose lists have what is there when they come to it. It
+// calls at before each object, and in the end.
+type listed struct {
+	blob.Store
+	at    func(ctx context.Context, key string) error
+	stays func() error // where set, it deletes nothing
+}
+
+func (l *listed) Delete(ctx context.Context, key string) error {
+	if key == "a/j" && l.stays != nil {
+		return l.stays()
+	}
+	return l.Store.Delete(ctx, key)
+}
+
+func (l *listed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	return func(yield func(blob.Info, error) bool) {
+		for last, more := "", true; more; {
+			next, err := l.after(ctx, prefix, last)
+			if err == nil {
+				err = l.at(ctx, next)
+			}
+			if err == nil {
+				next, err = l.after(ctx, prefix, last)
+			}
+			info := blob.Info{}
+			if more = next != ""; more && err == nil {
+				info, err = l.Stat(ctx, next)
+			}
+			if (more || err != nil) && !yield(info, err) || err != nil {
+				return
+			}
+			last = next
+		}
+	}
+}
+
+func (l *listed) after(ctx context.Context, prefix, last string) (string, error) {
+	for info, err := range l.Store.List(ctx, prefix) {
+		if err != nil || info.Key > last {
+			return info.Key, err
+		}
+	}
+	return "", nil
+}
+
+// TestCountsBesideOthers puts and deletes objects before and behind where a
+// count stands. Nobody waits for it, and afterwards each counts once.
+func TestCountsBesideOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := &listed{Store: folder(t), at: func(context.Context, string) error { return nil }}
+		s := quota.New(inner, quota.Options{Limit: 100, Recount: time.Minute})
+		for _, key := range []string{"a/b", "a/d", "a/f", "a/h", "a/j", "a/l"} {
+			if err := put(t, s, key, "1234567", 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		holds(t, s, "a", blob.Used{Bytes: 42, Objects: 6})
+		if err := put(t, inner, "a/other", "123456789", 9); err != nil {
+			t.Fatal(err)
+		}
+		step := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		started, slow := make(chan struct{}), make(chan struct{})
+		var late sync.WaitGroup
+		late.Go(func() { // begins before the count and ends before that comes to it
+			step(s.Put(t.Context(), "a/m", io.MultiReader(strings.NewReader("12"), waiting{started, slow}), 2))
+		})
+		<-started
+		vainly, failed := make(chan struct{}), make(chan struct{})
+		var vain sync.WaitGroup
+		inner.stays = func() error {
+			close(vainly)
+			<-failed
+			return errors.New("the disk is on fire")
+		}
+		vain.Go(func() { // while the count comes to it
+			step(ignoring(s.Delete(t.Context(), "a/j"), nil))
+			inner.stays = nil
+		})
+		<-vainly
+		inner.at = func(_ context.Context, key string) error {
+			switch key {
+			case "a/f": // b and d are listed
+				step(put(t, s, "a/a", "1", 1))
+				step(put(t, s, "a/k", "1", 1))
+				step(put(t, s, "a/n", "1", -1))
+				step(s.Delete(t.Context(), "a/b"))
+				step(s.Delete(t.Context(), "a/h"))
+				step(s.Delete(t.Context(), "a/a"))
+				step(s.Delete(t.Context(), "a/n"))
+				step(ignoring(put(t, s, "a/d", "1234567", 7), blob.ErrExists))
+				step(ignoring(put(t, s, "a/large", "", 100), nil))
+				holds(t, s, "a", blob.Used{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
+				close(slow)
+				late.Wait()
+			case "a/l":
+				close(failed)
+				vain.Wait()
+				step(s.Delete(t.Context(), "a/k"))
+				step(put(t, s, "a/i", "1", 1))
+			case "":
+				step(s.Delete(t.Context(), "a/l"))
+			}
+			return nil
+		}
+		time.Sleep(2 * time.Minute) // of the bubble's clock
+		holds(t, s, "a", blob.Used{Bytes: 42 + 2, Objects: 7})
+		synctest.Wait()
+		inner.at = func(context.Context, string) error { return nil }
+		want := blob.Used{}
+		for info, err := range inner.List(t.Context(), "a/") {
+			step(err)
+			want.Bytes += info.Size
+			want.Objects++
+		}
+		holds(t, s, "a", want)
+		step(s.Close())
+	})
+}
+
+// waiting tells that it is read, and ends when it may.
+type waiting struct{ started, end chan struct{} }
+
+func (w waiting) Read([]byte) (int, error) {
+	close(w.started)
+	<-w.end
+	return 0, io.EOF
+}
+
+// TestOnlyTheFirstCountIsWaitedFor lets counts take until they are ended.
+func TestOnlyTheFirstCountIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		inner := &listed{Store: folder(t), at: func(ctx context.Context, _ string) error {
+			select {
+			case <-goOn:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}}
+		s := quota.New(inner, quota.Options{Limit: 10, Recount: time.Minute})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := s.Put(ctx, "a/x", strings.NewReader("1"), 1); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a put that waits for a count: %v", err)
+		}
+		goOn <- struct{}{}
+		holds(t, s, "a", blob.Used{})
+		time.Sleep(2 * time.Minute) // of the bubble's clock
+		if err := put(t, s, "a/x", "1", 1); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
+		if _, err := s.Used(t.Context(), "b"); err == nil {
+			t.Error("what was never counted is known after Close")
+		}
+	})
+}
+
+type failing struct{ blob.Store }
+
+func (failing) Put(_ context.Context, _ string, r io.Reader, _ int64) error {
+	_, _ = io.Copy(io.Discard, r)
+	return errors.New("no room")
+}
+
+func TestAFailedPutCountsNothing(t *testing.T) {
+	t.Parallel()
+	s := quota.New(failing{folder(t)}, quota.Options{})
+	for _, size := range []int64{3, -1} {
+		if err := put(t, s, "a/x", "123", size); err == nil {
+			t.Fatal("it did not fail")
+		}
+	}
+	holds(t, s, "a", blob.Used{})
+}
+
+func TestWhatIsNotCounted(t *testing.T) {
+	t.Parallel()
+	inner := folder(t)
+	s := quota.New(inner, quota.Options{Limit: 10, Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})
+	for _, key := range []string{"org_a/ours/x", "org_a/theirs"} {
+		if err := s.Put(t.Context(), key, strings.NewReader("12345678"), 8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, s := range map[string]*quota.Store{"as it was written": s, "as it is found": quota.New(inner, quota.Options{Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})} {
+		if err := s.Delete(t.Context(), "org_a/ours/none"); err != nil {
+			t.Fatal(err)
+		}
+		used, err := s.Used(t.Context(), "org_a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(blob.Used{Bytes: 8, Objects: 1}, used); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// hurt is a store one of whose objects is damaged.
+type hurt struct {
+	blob.Store
+	key string
+}
+
+func (h hurt) Stat(ctx context.Context, key string) (blob.Info, error) {
+	info, err := h.Store.Stat(ctx, key)
+	if err == nil && key == h.key {
+		err = blob.ErrDamaged
+	}
+	return info, err
+}
+
+func TestWhatIsDamagedCountsUntilItIsDeleted(t *testing.T) {
+	t.Parallel()
+	s := quota.New(hurt{folder(t), "a/one"}, quota.Options{Limit: 10})
+	if err := errors.Join(put(t, s, "a/one", "123", 3), put(t, s, "a/two", "12345", 5)); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	if err := s.Delete(t.Context(), "a/one"); err != nil {
+		t.Fatal(err)
+	}
+	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+}

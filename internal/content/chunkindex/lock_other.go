@@ -1,8 +1,0 @@
-//go:build !unix
-
-package chunkindex
-
-import "os"
-
-// lockFile trusts the operator where the system has no such locks.
-func lockFile(*os.File) error { return nil }

@@ -1,0 +1,83 @@
+package conntrack_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/egress/conntrack"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// piped gives one end of a pipe and keeps the other.
+func piped(far *net.Conn) conntrack.Func {
+	return func(context.Context, string, uint16) (net.Conn, error) {
+		near, other := net.Pipe()
+		*far = other
+		return near, nil
+	}
+}
+
+func TestConnectionsEndWithTheirSet(t *testing.T) {
+	t.Parallel()
+	s := conntrack.New(t.Context())
+	var first, second net.Conn
+	closed, err := s.Dial(t.Context(), "[2001:db8::1]:443", piped(&first))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Dial(t.Context(), "example.com:80", piped(&second)); err != nil {
+		t.Fatal(err)
+	}
+	if err := closed.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the far end of an open one: %v", err)
+	}
+	if _, err := s.Dial(t.Context(), "example.com:80", piped(&first)); !errors.Is(err, conntrack.ErrEnded) {
+		t.Errorf("a dial after the end: %v", err)
+	}
+	s.Close()
+}
+
+// TestEndsWaitForDials closes a set while a connection is being opened.
+func TestEndsWaitForDials(t *testing.T) {
+	t.Parallel()
+	s := conntrack.New(t.Context())
+	begun, far := make(chan struct{}), net.Conn(nil)
+	result := make(chan error, 1)
+	go func() {
+		_, err := s.Dial(context.Background(), "example.com:80", func(ctx context.Context, host string, port uint16) (net.Conn, error) {
+			close(begun)
+			<-ctx.Done() // and yet it comes about
+			return piped(&far)(ctx, host, port)
+		})
+		result <- err
+	}()
+	<-begun
+	s.Close()
+	if err := <-result; !errors.Is(err, conntrack.ErrEnded) {
+		t.Errorf("a dial that the end found open: %v", err)
+	}
+	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("its connection: %v", err)
+	}
+}
+
+func TestAddressesThatAreNone(t *testing.T) {
+	t.Parallel()
+	s := conntrack.New(t.Context())
+	defer s.Close()
+	for _, address := range []string{"example.com", "example.com:http", "example.com:70000", ""} {
+		if _, err := s.Dial(t.Context(), address, nil); err == nil {
+			t.Errorf("%q was dialed", address)
+		}
+	}
+}

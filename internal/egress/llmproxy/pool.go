@@ -1,0 +1,54 @@
+package llmproxy
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/stint-dev/stint/internal/egress/conntrack"
+)
+
+const (
+	maxWaiting    = 32 // connections that wait for another call
+	waitingTime   = 60 * time.Second
+	handshakeTime = 30 * time.Second
+	pingAfter     = 30 * time.Second // of silence, on HTTP/2
+	pingTime      = 15 * time.Second
+	maxHead       = 1 << 20
+)
+
+// pool is the connections to the provider.
+type pool struct {
+	conns     *conntrack.Set
+	transport *http.Transport
+}
+
+func newPool(dial conntrack.Func, roots *x509.CertPool) *pool {
+	p := &pool{conns: conntrack.New(context.Background())}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	p.transport = &http.Transport{
+		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+			return p.conns.Dial(ctx, address, dial)
+		},
+		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    handshakeTime,
+		DisableCompression:     true,
+		MaxIdleConns:           maxWaiting,
+		MaxIdleConnsPerHost:    maxWaiting,
+		IdleConnTimeout:        waitingTime,
+		MaxResponseHeaderBytes: maxHead,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime},
+	}
+	return p
+}
+
+func (p *pool) close() {
+	p.transport.CloseIdleConnections()
+	p.conns.Close()
+}

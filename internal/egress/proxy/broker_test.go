@@ -1,0 +1,388 @@
+package proxy_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+)
+
+const (
+	place  = "stint-placeholder-0123456789"
+	value  = `sk-live/ä"+&= real?` + "\tvalue"
+	plain  = "sk-live-0123456789abcdef"
+	place2 = "stint-placeholder-0123456789-second"
+	value2 = "other-value-of-another"
+)
+
+func odd(hosts ...string) proxy.Secret {
+	return proxy.Secret{Name: "ODD", Placeholder: place, Value: value, Hosts: hosts}
+}
+
+func token(hosts ...string) proxy.Secret {
+	return proxy.Secret{Name: "TOKEN", Placeholder: place, Value: plain, Hosts: hosts}
+}
+
+// seen is what a server got.
+type seen struct {
+	Header http.Header
+	Query  string
+	Path   string
+	Body   string
+}
+
+// capture answers with nothing and tells what came.
+func capture(got chan<- seen) http.HandlerFunc {
+	return func(_ http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		got <- seen{Header: r.Header, Query: r.URL.RawQuery, Path: r.URL.Path, Body: string(b)}
+	}
+}
+
+func TestSecretsArePutInForTheirHosts(t *testing.T) {
+	t.Parallel()
+	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
+	for name, c := range map[string]struct {
+		scheme, host string
+		secrets      []proxy.Secret
+		put          bool
+	}{
+		"its host":               {"https", "api.test", []proxy.Secret{odd("api.test")}, true},
+		"its host and port":      {"https", "api.test", []proxy.Secret{odd("x.test", "API.test:443")}, true},
+		"another port":           {"https", "api.test", []proxy.Secret{odd("api.test:8443")}, false},
+		"another host":           {"https", "api.test", []proxy.Secret{odd("other.test")}, false},
+		"its host in cleartext":  {"http", "api.test", []proxy.Secret{odd("api.test")}, false},
+		"the worker":             {"http", proxy.InternalHost, []proxy.Secret{odd(proxy.InternalHost)}, true},
+		"the worker, not named":  {"http", proxy.InternalHost, []proxy.Secret{odd("api.test")}, false},
+		"a second one beside it": {"https", "api.test", []proxy.Secret{odd("api.test"), {Name: "B", Placeholder: place2, Value: value2, Hosts: []string{"api.test"}}}, true},
+	} {
+		for _, h2 := range []bool{false, true} {
+			if h2 && c.scheme == "http" {
+				continue
+			}
+			t.Run(fmt.Sprint(name, " h2 ", h2), func(t *testing.T) {
+				t.Parallel()
+				got := make(chan seen, 1)
+				w := newWorld(t, c.scheme, capture(got), secrets(c.secrets...), handler(func(h *proxy.Handler) { h.Host = "api.test" }))
+				base := c.scheme + "://" + c.host
+				r := request(t, "POST", base+"/"+place+"?key="+place+"&enc="+encodeAll(place)+"&n=1", strings.NewReader(place))
+				r.Header = http.Header{
+					"Authorization": {"Bearer " + place}, "X-Api-Key": {place, "x" + place + "y" + place},
+					"Cookie": {"a=" + place}, "Accept-Encoding": {"gzip"}, "User-Agent": {"agent"}, "X-Second": {place2},
+				}
+				do(t, w.client(h2), r)
+				first, second, encoding := value, value2, "identity"
+				if !c.put {
+					first, encoding = place, "gzip"
+				}
+				if len(c.secrets) == 1 {
+					second = first + "-second"
+				}
+				g := <-got
+				want := http.Header{
+					"Authorization": {"Bearer " + first}, "X-Api-Key": {first, "x" + first + "y" + first},
+					"Cookie": {"a=" + first}, "Accept-Encoding": {encoding}, "User-Agent": {"agent"}, "X-Second": {second}, "Content-Length": {fmt.Sprint(len(place))},
+				}
+				if diff := cmp.Diff(want, g.Header); diff != "" {
+					t.Errorf("headers (-want +got):\n%s", diff)
+				}
+				q, err := url.ParseQuery(g.Query)
+				if err != nil || q.Get("key") != first || q.Get("enc") != first || q.Get("n") != "1" {
+					t.Errorf("query %q: %v", g.Query, err)
+				}
+				if g.Path != "/"+place || g.Body != place {
+					t.Errorf("path %q, body %q", g.Path, g.Body)
+				}
+				if e := w.next(); e.URL != base+"/"+place+"?key="+place+"&enc="+encodeAll(place)+"&n=1" || e.Err != nil {
+					t.Errorf("recorded %+v", e)
+				}
+				r = request(t, "GET", base+"/", nil)
+				r.Header.Set("Authorization", basic("user:"+place))
+				do(t, w.client(h2), r)
+				if diff := cmp.Diff(basic("user:"+first), (<-got).Header.Get("Authorization")); diff != "" {
+					t.Errorf("basic (-want +got):\n%s", diff)
+				}
+			})
+		}
+	}
+}
+
+func TestAProxysSecretsFollowTheURLsPort(t *testing.T) {
+	t.Parallel()
+	got := make(chan seen, 1)
+	w := newWorld(t, "http", capture(got), secrets(token(proxy.InternalHost+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
+	c := w.conn()
+	for port, want := range map[string]string{":8080": plain, ":8081": place, "": place} {
+		fmt.Fprintf(c, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nX-Key: %[2]s\r\n\r\n", proxy.InternalHost+port, place)
+		if diff := cmp.Diff(want, (<-got).Header.Get("X-Key")); diff != "" {
+			t.Errorf("port %q (-want +got):\n%s", port, diff)
+		}
+	}
+}
+
+func encodeAll(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, "%%%02x", s[i])
+	}
+	return b.String()
+}
+
+func TestWithoutAPlaceholderNothingChanges(t *testing.T) {
+	t.Parallel()
+	got := make(chan seen, 1)
+	w := newWorld(t, "https", capture(got), secrets(token("api.test"), proxy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
+	r := request(t, "GET", w.base()+"/?a=%20b", nil)
+	r.Header = http.Header{"Authorization": {"Basic ???"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"a"}}
+	do(t, w.client(false), r)
+	g := <-got
+	if diff := cmp.Diff(r.Header, g.Header); diff != "" || g.Query != "a=%20b" {
+		t.Errorf("query %q, headers (-want +got):\n%s", g.Query, diff)
+	}
+}
+
+func TestAValueCannotBecomeAHeader(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"a\r\nX-Injected: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"} {
+		w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("came through: %v %s", r.Header, r.URL) },
+			secrets(proxy.Secret{Name: "BAD", Placeholder: place, Value: bad, Hosts: []string{"api.test"}}))
+		for name, edit := range map[string]func(*http.Request){
+			"header": func(r *http.Request) { r.Header.Set("X-Key", place) },
+			"basic":  func(r *http.Request) { r.SetBasicAuth("u", place) },
+			"query":  func(r *http.Request) { r.URL.RawQuery = place },
+		} {
+			r := request(t, "GET", w.base(), nil)
+			edit(r)
+			res, body := do(t, w.client(true), r)
+			e := w.next()
+			if res.StatusCode != 400 || !strings.Contains(body, "The secret BAD cannot be sent") || !e.Refused || e.Rule != "secret value" || strings.Contains(body+e.URL+e.Err.Error(), bad) {
+				t.Errorf("%q in %s: %d %q, %+v", bad, name, res.StatusCode, body, e)
+			}
+		}
+	}
+}
+
+// echoing answers with what it was given, in all the ways that come to mind.
+func echoing(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("X-Key")
+	switch r.URL.Path {
+	case "/redirect":
+		w.Header().Set("X-Echo", key)
+		http.Redirect(w, r, "https://elsewhere.test/?key="+url.QueryEscape(key), http.StatusFound)
+	case "/split":
+		text := strings.Repeat("x", 100) + key + "-" + key
+		for i := range len(text) {
+			_, _ = io.WriteString(w, text[i:i+1])
+			_ = http.NewResponseController(w).Flush()
+		}
+	case "/json":
+		_ = json.NewEncoder(w).Encode(map[string]any{"key": key, "auth": "Basic " + base64.StdEncoding.EncodeToString([]byte("user:"+key)), "url": "/?k=" + url.QueryEscape(key)})
+	case "/trailer":
+		w.Header().Set("Trailer", "X-Echo")
+		fmt.Fprint(w, "body")
+		w.Header().Set("X-Echo", key)
+	case "/hint":
+		w.Header().Set("Link", key)
+		w.WriteHeader(103)
+	case "/zipped":
+		w.Header().Set("Content-Encoding", "gzip")
+		z := gzip.NewWriter(w)
+		_, _ = io.WriteString(z, key)
+		z.Close()
+	case "/known":
+		w.Header().Set("Content-Length", fmt.Sprint(len(key)))
+		_, _ = io.WriteString(w, key)
+	}
+}
+
+func TestAValueDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	for _, h2 := range []bool{false, true} {
+		for _, s := range []proxy.Secret{token("api.test"), odd("api.test")} {
+			w := newWorld(t, "https", echoing, secrets(s))
+			get := func(path string) (*http.Response, string) {
+				r := request(t, "GET", w.base()+path, nil)
+				r.Header.Set("X-Key", place)
+				res, body := do(t, w.client(h2), r)
+				all := body + fmt.Sprint(res.Header, res.Trailer)
+				for _, form := range []string{s.Value, url.QueryEscape(s.Value), base64.StdEncoding.EncodeToString([]byte("user:" + s.Value))[8:26]} {
+					if path != "/zipped" && strings.Contains(all, form) {
+						t.Errorf("%s tells the value: %s", path, all)
+					}
+				}
+				if e := w.next(); e.Err != nil {
+					t.Errorf("%s: %v", path, e.Err)
+				}
+				return res, body
+			}
+			if res, body := get("/redirect"); res.Header.Get("X-Echo") != place || res.Header.Get("Location") != "https://elsewhere.test/?key="+place || !strings.Contains(body, place) {
+				t.Errorf("redirect: %v %q", res.Header, body)
+			}
+			if _, body := get("/split"); body != strings.Repeat("x", 100)+place+"-"+place {
+				t.Errorf("split: %q", body)
+			}
+			if _, body := get("/json"); !strings.Contains(body, `"key":"`+place+`"`) || !strings.Contains(body, `"/?k=`+place+`"`) {
+				t.Errorf("JSON: %q", body)
+			}
+			if res, body := get("/trailer"); res.Trailer.Get("X-Echo") != place || body != "body" {
+				t.Errorf("trailer: %v %q", res.Trailer, body)
+			}
+			if res, body := get("/known"); body != place || res.ContentLength >= 0 {
+				t.Errorf("known length: %d %q", res.ContentLength, body)
+			}
+			get("/hint")
+			z, body := get("/zipped")
+			if in, err := gzip.NewReader(strings.NewReader(body)); err != nil || z.Header.Get("Content-Encoding") != "gzip" {
+				t.Errorf("zipped: %v", err)
+			} else if text, err := io.ReadAll(in); err != nil || string(text) != s.Value {
+				t.Errorf("a compressed body was changed: %q, %v", text, err)
+			}
+		}
+	}
+}
+
+func TestErrorsTellNoValue(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "https", func(w http.ResponseWriter, r *http.Request) {
+		c, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		fmt.Fprintf(c, "HTTP/1.1 %s\r\n\r\n", r.Header.Get("X-Key"))
+		c.Close()
+	}, http1Only, secrets(token("api.test")))
+	r := request(t, "GET", w.base(), nil)
+	r.Header.Set("X-Key", place)
+	res, body := do(t, w.client(false), r)
+	e := w.next()
+	if res.StatusCode != 502 || e.Err == nil || strings.Contains(body+e.Err.Error(), plain) || !strings.Contains(body, place) {
+		t.Errorf("got %d %q, %v", res.StatusCode, body, e.Err)
+	}
+}
+
+// naive is the definition: at each place the longest spelling, from the left.
+func naive(pairs [][2]string, text string) string {
+	var out strings.Builder
+next:
+	for len(text) > 0 {
+		for _, p := range pairs {
+			if rest, ok := strings.CutPrefix(text, p[0]); ok {
+				out.WriteString(p[1])
+				text = rest
+				continue next
+			}
+		}
+		out.WriteByte(text[0])
+		text = text[1:]
+	}
+	return out.String()
+}
+
+func conceal(t testing.TB, all []proxy.Secret, text []byte, cut func() int) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := proxy.Conceal(all, &b)
+	for len(text) > 0 {
+		n := min(len(text), max(1, cut()))
+		if _, err := w.Write(text[:n]); err != nil {
+			t.Fatal(err)
+		}
+		text = text[n:]
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func FuzzConceal(f *testing.F) {
+	f.Add("abcd", "abca", "xxabcabcdabcaabc", uint64(1))
+	f.Add("aaaa", "aaaaa", "aaaaaaaaaaaaaaaa", uint64(2))
+	f.Add(plain, value, "x"+plain+value+plain[:9], uint64(3))
+	f.Add("ab/cd ef\"gh", "%41%42", "ab%2Fcd+ef%22gh ab\\/cd ef\\\"gh", uint64(4))
+	f.Fuzz(func(t *testing.T, a, b, text string, seed uint64) {
+		all := []proxy.Secret{{Placeholder: "PLACE-A", Value: a}, {Placeholder: "PLACE-B", Value: b}}
+		r := rand.New(rand.NewPCG(seed, 0))
+		got := conceal(t, all, []byte(text), func() int { return r.IntN(6) })
+		if diff := cmp.Diff(naive(proxy.Spellings(all), text), got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestConcealingAgreesWithTheDefinition(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	word := func(n int) string {
+		b := make([]byte, n)
+		for i := range b {
+			b[i] = "ab"[r.IntN(2)]
+		}
+		return string(b)
+	}
+	for range 3000 {
+		all := []proxy.Secret{{Placeholder: "1", Value: word(4 + r.IntN(4))}, {Placeholder: "22222222222", Value: word(4 + r.IntN(9))}, {Placeholder: "", Value: "aaaa"}}[:2]
+		text := word(r.IntN(60))
+		got := conceal(t, all, []byte(text), func() int { return r.IntN(9) })
+		if want := naive(proxy.Spellings(all), text); got != want {
+			t.Fatalf("%v in %s: got %s, want %s", all, text, got, want)
+		}
+	}
+}
+
+func TestOnlyBeginningsWait(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	w := proxy.Conceal([]proxy.Secret{token()}, &b)
+	for _, c := range []struct{ write, want string }{
+		{"data: 1\n\n", "data: 1\n\n"}, {"xsk-", "x"}, {"mart", "sk-mart"}, {plain, place}, {plain[:20], ""}, {"\n", plain[:20] + "\n"},
+	} {
+		b.Reset()
+		_, _ = io.WriteString(w, c.write)
+		if diff := cmp.Diff(c.want, b.String()); diff != "" {
+			t.Errorf("after %q (-want +got):\n%s", c.write, diff)
+		}
+	}
+}
+
+func TestConcealingTellsOfErrors(t *testing.T) {
+	t.Parallel()
+	w := proxy.Conceal([]proxy.Secret{token()}, failing{})
+	if _, err := io.WriteString(w, "text "+plain); err == nil {
+		t.Error("a failing writer was not noticed")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
+
+func TestShortValuesAreNotLookedFor(t *testing.T) {
+	t.Parallel()
+	all := []proxy.Secret{{Placeholder: place, Value: "abc"}}
+	if got := conceal(t, all, []byte("abcabc"), func() int { return 2 }); got != "abcabc" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func BenchmarkConceal(b *testing.B) {
+	all := []proxy.Secret{token(), odd(), {Placeholder: place2, Value: value2}}
+	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. sk-"), 700)[:32<<10]
+	b.SetBytes(int64(len(text)))
+	w := proxy.Conceal(all, io.Discard)
+	for b.Loop() {
+		_, _ = w.Write(text)
+	}
+}

@@ -1,0 +1,140 @@
+package tlsca
+
+import (
+	"container/list"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	leafLife    = 7 * 24 * time.Hour
+	leafRenewal = 24 * time.Hour // left of its life when it is replaced
+	cacheSize   = 1024           // hosts
+	commonName  = 64             // characters that a common name may have
+)
+
+// Certificate gives a certificate of host, a DNS name (case and a final dot do
+// not matter) or an IP address, that is valid for a day at least and a week at
+// most. The 1,024 hosts asked for last are remembered. The caller does not
+// change it.
+func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
+	name, err := normalise(host)
+	if err != nil {
+		return nil, err
+	}
+	e := a.leafs.entry(name)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := a.now()
+	if e.cert != nil && (e.cert.Leaf.NotAfter.Sub(now) > leafRenewal || e.cert.Leaf.NotAfter.Equal(a.cert.NotAfter)) {
+		return e.cert, nil
+	}
+	cert, err := a.issue(name, now)
+	if err != nil {
+		return nil, fmt.Errorf("issuing a certificate for %s: %w", name, err)
+	}
+	e.cert = cert
+	return cert, nil
+}
+
+// issue signs a certificate of name.
+func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) {
+	template := &x509.Certificate{
+		SerialNumber: serial(),
+		NotBefore:    now.Add(-backdate),
+		NotAfter:     now.Add(leafLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	if template.NotAfter.After(a.cert.NotAfter) {
+		template.NotAfter = a.cert.NotAfter
+	}
+	if len(name) <= commonName {
+		template.Subject = pkix.Name{CommonName: name}
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, a.leafKey.Public(), a.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey, Leaf: leaf}, nil
+}
+
+// normalise gives the one spelling of a host, or an error for what is none.
+func normalise(host string) (string, error) {
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+		return ip.Unmap().String(), nil
+	}
+	name := strings.ToLower(strings.TrimSuffix(host, "."))
+	if len(name) == 0 || len(name) > 253 {
+		return "", fmt.Errorf("no certificate for %.80q: it is no host name", host)
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(label) {
+			return "", fmt.Errorf("no certificate for %.80q: it is no host name", host)
+		}
+	}
+	return name, nil
+}
+
+func isLabel(s string) bool {
+	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// leafCache keeps the certificates used last.
+type leafCache struct {
+	mu    sync.Mutex // guards both; never held while signing
+	byKey map[string]*list.Element
+	order list.List // of *leafEntry, the last used in front
+}
+
+type leafEntry struct {
+	name string
+	mu   sync.Mutex // guards cert; held while it is made, so it is made once
+	cert *tls.Certificate
+}
+
+// entry gives the place of a name's certificate.
+func (c *leafCache) entry(name string) *leafEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at, ok := c.byKey[name]; ok {
+		c.order.MoveToFront(at)
+		return at.Value.(*leafEntry)
+	}
+	if c.byKey == nil {
+		c.byKey = make(map[string]*list.Element)
+	}
+	e := &leafEntry{name: name}
+	c.byKey[name] = c.order.PushFront(e)
+	if c.order.Len() > cacheSize {
+		last := c.order.Back()
+		delete(c.byKey, c.order.Remove(last).(*leafEntry).name)
+	}
+	return e
+}

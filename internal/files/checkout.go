@@ -1,0 +1,264 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+)
+
+// Checkout writes the tree into dir, an empty folder that exists, with modes,
+// modification times, links and empty folders. Every byte is verified. It
+// follows no link, so nothing outside dir is touched. After an error dir holds
+// a part of the tree.
+func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
+	m, err := l.manifest(ctx, org, digest)
+	if err != nil {
+		return err
+	}
+	root, err := openFolder(dir)
+	if err != nil {
+		return fmt.Errorf("opening the folder to check out into: %w", err)
+	}
+	w := &tree{folders: []*openedFolder{root}}
+	err = w.checkEmpty()
+	if err == nil {
+		err = m.checkout(ctx, w)
+	}
+	return errors.Join(err, w.close())
+}
+
+// load is a chunk, or an entry without one, on its way out of the store.
+type load struct {
+	entry   *entry
+	chunk   *chunk // nil where the entry has no content
+	last    bool
+	content []byte
+	segment []byte
+}
+
+// checkout reads segments in one goroutine, expands and verifies them in a
+// few, and writes in one: file systems slow down under more.
+func (m *manifest) checkout(ctx context.Context, w *tree) error {
+	workers := min(runtime.GOMAXPROCS(0), 4)
+	spare := make(chan *load, 2*workers+2)
+	for range cap(spare) {
+		spare <- &load{}
+	}
+	expand := func() func(*load) error {
+		var x expander
+		return func(j *load) error { return x.chunk(j.content, j.segment, j.chunk) }
+	}
+	take := func(j *load) error {
+		defer func() { spare <- j }()
+		return w.write(j)
+	}
+	s := &storedTree{m: m, spare: spare, fetch: fetcher{store: m.lib.blobs, org: m.org}}
+	s.line = newLine(ctx, workers, cap(spare), expand, take)
+	err := s.send()
+	if err != nil {
+		err = s.line.abort(err)
+	} else {
+		err = s.line.finish()
+	}
+	if err == nil {
+		err = w.leaveTo("")
+	}
+	return errors.Join(err, s.fetch.close())
+}
+
+// storedTree reads the segments of a tree.
+type storedTree struct {
+	m     *manifest
+	line  *line[*load]
+	spare chan *load
+	fetch fetcher
+}
+
+func (s *storedTree) send() error {
+	for e, err := range s.m.entries(s.line.ctx) {
+		if err != nil {
+			return err
+		}
+		if len(e.chunks) == 0 {
+			if err := s.chunk(e, nil, true); err != nil {
+				return err
+			}
+		}
+		for i := range e.chunks {
+			if err := s.chunk(e, &e.chunks[i], i == len(e.chunks)-1); err != nil {
+				return fmt.Errorf("reading %q: %w", e.path, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *storedTree) chunk(e *entry, c *chunk, last bool) error {
+	var j *load
+	select {
+	case j = <-s.spare:
+	case <-s.line.ctx.Done():
+		return context.Cause(s.line.ctx)
+	}
+	*j = load{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
+	if c != nil {
+		j.content, j.segment = resized(j.content, int(c.raw)), resized(j.segment, int(c.at.stored))
+		if err := s.fetch.read(s.line.ctx, c.at.pack, int64(c.at.offset), j.segment); err != nil {
+			return err
+		}
+	}
+	return s.line.send(j, c != nil)
+}
+
+// tree writes entries in path order below a folder. A folder gets its mode and
+// times when it is left, as both would change or hinder what comes into it.
+type tree struct {
+	folders []*openedFolder // from the top to where the next entry goes
+	file    *os.File        // the file being written
+}
+
+// openedFolder is a folder that entries go into.
+type openedFolder struct {
+	entry *entry // nil for the top
+	root  *os.Root
+	dir   *os.File // the same folder, for calls that want a descriptor
+}
+
+func openFolder(dir string) (*openedFolder, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return newFolder(nil, root)
+}
+
+func newFolder(e *entry, root *os.Root) (*openedFolder, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &openedFolder{entry: e, root: root, dir: f}, nil
+}
+
+func (f *openedFolder) close() error { return errors.Join(f.dir.Close(), f.root.Close()) }
+
+func (w *tree) checkEmpty() error {
+	names, err := w.folders[0].dir.Readdirnames(1)
+	if len(names) > 0 {
+		return fmt.Errorf("checking out into %s: it is not empty", w.folders[0].root.Name())
+	}
+	if err != nil && !ended(err) {
+		return fmt.Errorf("reading the folder to check out into: %w", err)
+	}
+	return nil
+}
+
+func (w *tree) write(j *load) error {
+	if err := w.writePart(j); err != nil {
+		return fmt.Errorf("writing %q: %w", j.entry.path, err)
+	}
+	return nil
+}
+
+func (w *tree) writePart(j *load) error {
+	if w.file == nil {
+		if err := w.create(j.entry); err != nil {
+			return err
+		}
+	}
+	if j.entry.kind != file {
+		return nil
+	}
+	if _, err := w.file.Write(j.content); err != nil {
+		return err
+	}
+	if !j.last {
+		return nil
+	}
+	f := w.file
+	w.file = nil
+	err := f.Chmod(fs.FileMode(j.entry.mode))
+	if err == nil {
+		err = setTimes(w.top().dir, path.Base(j.entry.path), j.entry)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (w *tree) top() *openedFolder { return w.folders[len(w.folders)-1] }
+
+// create makes the file, folder or link of e, which must not exist.
+func (w *tree) create(e *entry) error {
+	dir, name := path.Split(e.path)
+	dir = strings.TrimSuffix(dir, "/")
+	if err := w.leaveTo(dir); err != nil {
+		return err
+	}
+	if top := w.top().entry; top == nil && dir != "" || top != nil && top.path != dir {
+		return errDamaged // its folder does not come before it
+	}
+	root := w.top().root
+	switch e.kind {
+	case symlink:
+		if err := root.Symlink(e.target, name); err != nil {
+			return err
+		}
+		return setTimes(w.top().dir, name, e)
+	case folder:
+		return w.enter(e, name)
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	w.file = f
+	return err
+}
+
+func (w *tree) enter(e *entry, name string) error {
+	if err := w.top().root.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	root, err := w.top().root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	f, err := newFolder(e, root)
+	if err != nil {
+		return err
+	}
+	w.folders = append(w.folders, f)
+	return nil
+}
+
+// leaveTo completes the folders that dir is not in.
+func (w *tree) leaveTo(dir string) error {
+	for len(w.folders) > 1 {
+		f := w.top()
+		if f.entry.path == dir || isUnder(dir, f.entry.path) {
+			return nil
+		}
+		w.folders = w.folders[:len(w.folders)-1]
+		err := f.dir.Chmod(fs.FileMode(f.entry.mode))
+		if err == nil {
+			err = setTimes(w.top().dir, path.Base(f.entry.path), f.entry)
+		}
+		if err = errors.Join(err, f.close()); err != nil {
+			return fmt.Errorf("completing the folder %q: %w", f.entry.path, err)
+		}
+	}
+	return nil
+}
+
+// close releases what is open, without completing it.
+func (w *tree) close() error {
+	var errs []error
+	if w.file != nil {
+		errs = append(errs, w.file.Close())
+	}
+	for _, f := range w.folders {
+		errs = append(errs, f.close())
+	}
+	return errors.Join(errs...)
+}

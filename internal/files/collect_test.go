@@ -1,0 +1,540 @@
+package files_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/store"
+	"pgregory.net/rapid"
+)
+
+// names is the database of a test: what it names, epochs, and what is
+// condemned.
+type names struct {
+	mu        sync.Mutex // guards what follows
+	epoch     int64
+	named     map[string]bool
+	condemned map[string]store.Condemned
+}
+
+func newNames() *names {
+	return &names{named: map[string]bool{}, condemned: map[string]store.Condemned{}}
+}
+
+// name names a tree under the epoch that it was stored under.
+func (n *names) name(ref files.Ref) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if ref.Epoch != n.epoch {
+		return store.ErrEpoch
+	}
+	n.named[ref.Digest] = true
+	return nil
+}
+
+func (n *names) list() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Sorted(maps.Keys(n.named))
+}
+
+func (n *names) forget(digest string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.named, digest)
+}
+
+func (n *names) BeginCollection(context.Context, string) (int64, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.epoch++
+	return n.epoch, nil
+}
+
+func (n *names) Live(context.Context, string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, d := range n.list() {
+			if !yield(d, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var all []store.Condemned
+	for _, key := range slices.Sorted(maps.Keys(n.condemned)) {
+		all = append(all, n.condemned[key])
+	}
+	return n.epoch, all, nil
+}
+
+// garbage is the part of it that commits see.
+type garbage struct{ *names }
+
+func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+	epoch, list, err := g.names.Condemned(ctx, org)
+	var keys []string
+	for _, c := range list {
+		keys = append(keys, c.Key)
+	}
+	return epoch, keys, err
+}
+
+func (n *names) Condemn(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range keys {
+		if _, ok := n.condemned[k]; !ok {
+			n.condemned[k] = store.Condemned{Key: k, Epoch: epoch, Since: at.Time}
+		}
+	}
+	return nil
+}
+
+func (n *names) Pardon(_ context.Context, _ string, keys []string) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range keys {
+		delete(n.condemned, k)
+	}
+	return nil
+}
+
+// stepped is a store that does something else before one of its steps.
+type stepped struct {
+	blob.Store
+
+	mu   sync.Mutex // guards what follows; others wait while then goes on
+	left int        // steps before that
+	then func()
+}
+
+func (s *stepped) step() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.left--; s.left == 0 && s.then != nil {
+		then := s.then
+		s.then = nil
+		then()
+	}
+}
+
+func (s *stepped) Put(ctx context.Context, key string, r io.Reader, n int64) error {
+	s.step()
+	return s.Store.Put(ctx, key, r, n)
+}
+
+func (s *stepped) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	s.step()
+	return s.Store.Get(ctx, key, offset, n)
+}
+
+func (s *stepped) Stat(ctx context.Context, key string) (blob.Info, error) {
+	s.step()
+	return s.Store.Stat(ctx, key)
+}
+
+func (s *stepped) Delete(ctx context.Context, key string) error {
+	s.step()
+	return s.Store.Delete(ctx, key)
+}
+
+func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+	s.step()
+	return s.Store.List(ctx, prefix)
+}
+
+// memoryIndex is a chunk index of one process.
+type memoryIndex struct {
+	mu    sync.Mutex // guards what follows
+	packs map[string][]index.Chunk
+	gone  map[string]bool
+}
+
+func newMemoryIndex() *memoryIndex {
+	return &memoryIndex{packs: map[string][]index.Chunk{}, gone: map[string]bool{}}
+}
+
+func (x *memoryIndex) Find(_ string, h index.Hash) (at index.Place, ok bool, err error) {
+	for name := range x.Packs("") {
+		for _, c := range x.packs[name] {
+			if c.Hash == h {
+				return index.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC}, true, nil
+			}
+		}
+	}
+	return at, false, nil
+}
+
+func (x *memoryIndex) Add(_, pack string, chunks []index.Chunk) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.gone[pack] {
+		x.packs[pack] = chunks
+	}
+	return nil
+}
+
+func (x *memoryIndex) Has(_, pack string) bool { return x.packs[pack] != nil }
+
+func (x *memoryIndex) Packs(string) iter.Seq[string] {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Values(slices.Sorted(maps.Keys(x.packs)))
+}
+
+func (x *memoryIndex) Drop(_ string, packs []string) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, p := range packs {
+		delete(x.packs, p)
+		x.gone[p] = true
+	}
+	return nil
+}
+
+// world is a store with versions that come and go.
+type world struct {
+	t       fataler
+	ctx     context.Context
+	store   *memory
+	steps   *stepped
+	lib     *files.Library // over store, by way of steps
+	plain   *files.Library // over store
+	names   *names
+	whole   *files.Library // where nothing is ever deleted
+	bodies  map[string][]byte
+	removed string // the tree that was removed last
+}
+
+type fataler interface {
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
+
+func newWorld(t *testing.T, rt fataler) *world {
+	w := &world{t: rt, ctx: t.Context(), store: newMemory(), names: newNames(), bodies: map[string][]byte{}}
+	w.steps = &stepped{Store: w.store}
+	dir := t.TempDir()
+	for lib, s := range map[**files.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
+		var err error
+		if *lib, err = files.New(s, files.Options{TempDir: dir, Garbage: garbage{w.names}, Index: newMemoryIndex()}); err != nil {
+			rt.Fatal(err)
+		}
+	}
+	return w
+}
+
+// commit stores a tree and names it, as often as a collection overtakes it.
+func (w *world) commit(l *files.Library, parent string, items []item) {
+	for range 20 {
+		named := slices.Contains(w.names.list(), parent)
+		ref, err := w.tree(l, parent, items)
+		for errors.Is(err, store.ErrEpoch) {
+			if ref, err = l.Renew(w.ctx, org, ref); err == nil {
+				err = w.names.name(ref)
+			}
+		}
+		var refused *stint.Error // an index names a pack that another process has deleted
+		if errors.Is(err, files.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.Unavailable {
+			continue
+		}
+		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {
+			parent = "" // deleted before it was read, or meanwhile
+			continue
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return
+	}
+	w.t.Fatal("a commit is overtaken again and again")
+}
+
+func (w *world) tree(l *files.Library, parent string, items []item) (files.Ref, error) {
+	archive := plainTar(w.t, items)
+	ref, err := l.FromArchive(w.ctx, org, parent, files.Tar, bytes.NewReader(archive))
+	if err != nil {
+		return ref, err
+	}
+	if _, known := w.bodies[ref.Digest]; !known {
+		same, err := w.whole.FromArchive(w.ctx, org, "", files.Tar, bytes.NewReader(archive))
+		if err != nil || same.Digest != ref.Digest {
+			w.t.Fatalf("the tree is %s, %v; want %s", same.Digest, err, ref.Digest)
+		}
+		w.bodies[ref.Digest] = w.archive(w.whole, ref.Digest)
+	}
+	return ref, w.names.name(ref)
+}
+
+func plainTar(t fataler, items []item) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, i := range items {
+		err := w.WriteHeader(i.header())
+		if err == nil {
+			_, err = w.Write(i.body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func (w *world) archive(l *files.Library, digest string) []byte {
+	a, err := l.Archive(w.ctx, org, digest)
+	if err != nil {
+		w.t.Fatalf("opening %s: %v", digest, err)
+	}
+	defer a.Close()
+	b, err := io.ReadAll(a)
+	if err != nil {
+		w.t.Fatalf("reading %s: %v", digest, err)
+	}
+	return b
+}
+
+// check reads every named tree.
+func (w *world) check() {
+	for _, d := range w.names.list() {
+		if !bytes.Equal(w.archive(w.plain, d), w.bodies[d]) {
+			w.t.Fatalf("the tree %s is not what it was", d)
+		}
+	}
+}
+
+func (w *world) collect(l *files.Library) files.Collected {
+	done, err := l.Collect(w.ctx, org, w.names, files.CollectOptions{Compact: 100})
+	if err != nil && !errors.Is(err, files.ErrCollecting) {
+		w.t.Fatalf("Collect: %v", err)
+	}
+	return done
+}
+
+// exact tells what the store has that it should not, and lacks: keys are all
+// that are in it.
+func exact(t fataler, l *files.Library, n *names, keys []string) string {
+	ctx := context.Background()
+	want, got := map[string]bool{}, map[string]bool{}
+	for _, d := range n.list() {
+		want["tree "+d] = true
+		segments, err := l.LiveSegments(ctx, org, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			want[s] = true
+		}
+	}
+	for _, key := range keys {
+		if rest, ok := strings.CutPrefix(key, org+"/manifests/"); ok {
+			digest, _, _ := strings.Cut(rest, ".")
+			got["tree "+digest] = true
+			continue
+		}
+		segments, err := l.StoredSegments(ctx, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range segments {
+			if got[s] {
+				return s + " rests twice"
+			}
+			got[s] = true
+		}
+	}
+	if maps.Equal(want, got) {
+		return ""
+	}
+	return cmp.Diff(want, got)
+}
+
+// deed is something that is done to a world.
+type deed struct {
+	what string
+	pick int    // of the named trees
+	tree string // a body for each file
+}
+
+func (w *world) do(l *files.Library, d deed) {
+	known := w.names.list()
+	var items []item
+	for i, seed := range d.tree {
+		items = append(items, item{name: fmt.Sprintf("f%d", i), body: text(byte(seed), 300)})
+	}
+	switch {
+	case d.what == "collect":
+		w.collect(l)
+	case d.what == "remove" && len(known) > 0:
+		w.removed = known[d.pick%len(known)]
+		w.names.forget(w.removed)
+	case d.what == "commit" && d.pick < 3:
+		w.commit(l, "", items)
+	case d.what == "commit" && d.pick < 6:
+		w.commit(l, w.removed, items) // the parent may be deleted by now
+	case d.what == "commit" && len(known) > 0:
+		w.commit(l, known[d.pick%len(known)], items)
+	}
+}
+
+// TestCollections commits, deletes and collects at random, with commits, deletions
+// and collections in the middle of one another: no named tree ever lacks a byte,
+// and in the end nothing is stored but what is named.
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	deeds := rapid.Custom(func(rt *rapid.T) deed {
+		return deed{
+			what: rapid.SampledFrom([]string{"commit", "commit", "remove", "collect"}).Draw(rt, "what"),
+			pick: rapid.IntRange(0, 9).Draw(rt, "pick"),
+			tree: rapid.StringMatching(`[a-f]{1,4}`).Draw(rt, "tree"),
+		}
+	})
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, rt)
+		rt.Repeat(map[string]func(*rapid.T){
+			"do": func(*rapid.T) { w.do(w.lib, deeds.Draw(rt, "deed")) },
+			"do two": func(*rapid.T) {
+				w.steps.left = rapid.IntRange(1, 40).Draw(rt, "step")
+				between := rapid.SliceOfN(deeds, 1, 5).Draw(rt, "between")
+				outer, collected := deeds.Draw(rt, "deed"), false
+				w.steps.then = func() {
+					for _, d := range between {
+						if outer.what == "collect" && d.what == "collect" && collected {
+							continue // three at a time are not allowed
+						}
+						collected = collected || d.what == "collect"
+						w.do(w.plain, d)
+					}
+				}
+				w.do(w.lib, outer)
+				w.steps.then = nil
+			},
+			"": func(*rapid.T) { w.check() },
+		})
+		w.collect(w.lib)
+		w.collect(w.lib)
+		w.check()
+		if diff := exact(rt, w.plain, w.names, w.store.keys()); diff != "" {
+			rt.Fatalf("what is stored (-want +got):\n%s", diff)
+		}
+		w.collect(w.lib) // forgets the roots
+		if len(w.names.condemned) > 0 {
+			rt.Fatalf("still condemned: %v", w.names.condemned)
+		}
+	})
+}
+
+// TestReaderSurvivesCompaction reads on in a tree whose pack is replaced
+// meanwhile.
+func TestReaderSurvivesCompaction(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	l := newLibrary(t, s, files.Options{Garbage: garbage{n}, Index: newIndex(t)})
+	large := item{name: "a", body: noise(1, 300_000)}
+	small := []item{{name: "b", body: text(2, 3000)}, {name: "c", body: noise(3, 5000)}}
+	first := stored(t, l, "", append([]item{large}, small...)...)
+	second := stored(t, l, first.Digest, small...)
+	want := readArchive(t, l, second.Digest)
+	a, err := l.Archive(t.Context(), org, second.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	got := make([]byte, 100)
+	if _, err := io.ReadFull(a, got); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.name(second); err != nil {
+		t.Fatal(err)
+	}
+	before, sum := packs(s), files.Collected{}
+	for range 2 {
+		done, err := l.Collect(t.Context(), org, n, files.CollectOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Compacted += done.Compacted
+		sum.Freed += done.Freed
+	}
+	if after := packs(s); sum.Compacted != 1 || slices.Contains(after, before[0]) || !slices.Contains(after, before[0]+".1") {
+		t.Errorf("%+v: of the packs %v are left %v", sum, before, after)
+	}
+	if sum.Freed < 300_000 || sum.Freed > 310_000 {
+		t.Errorf("%d bytes are said to be freed", sum.Freed)
+	}
+	rest, err := io.ReadAll(a)
+	if err != nil || !bytes.Equal(append(got, rest...), want) {
+		t.Errorf("read on: %v", err)
+	}
+	// A commit finds its chunks where they are now.
+	third := stored(t, l, second.Digest, append(slices.Clone(small), item{name: "d", body: small[0].body})...)
+	if err := l.Checkout(t.Context(), org, third.Digest, t.TempDir()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDryRunDoesNothing(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	l := newLibrary(t, s, files.Options{Garbage: garbage{n}})
+	stored(t, l, "", item{name: "a", body: text(1, 3000)})
+	before := s.keys()
+	got, err := l.Collect(t.Context(), org, n, files.CollectOptions{DryRun: true})
+	if diff := cmp.Diff(files.Collected{Condemned: 2}, got); diff != "" || err != nil {
+		t.Errorf("Collect, %v (-want +got):\n%s", err, diff)
+	}
+	if diff := cmp.Diff(before, s.keys()); diff != "" || n.epoch != 0 || len(n.condemned) > 0 {
+		t.Errorf("epoch %d, condemned %v, objects (-want +got):\n%s", n.epoch, n.condemned, diff)
+	}
+}
+
+func TestGrace(t *testing.T) {
+	t.Parallel()
+	s, n := newMemory(), newNames()
+	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
+	clock := func() time.Time { return now }
+	l := newLibrary(t, s, files.Options{Garbage: garbage{n}, IDs: stint.NewIDs(clock, bytes.NewReader(noise(9, 1000)))})
+	stored(t, l, "", item{name: "a", body: text(1, 3000)})
+	for _, step := range []struct {
+		after              time.Duration
+		condemned, deleted int64
+	}{
+		{0, 1, 0},                // the root, which has no age
+		{59 * time.Minute, 0, 0}, // it is not condemned for long enough
+		{time.Minute + time.Second, 1, 1},
+		{time.Second, 0, 1},
+	} {
+		now = now.Add(step.after)
+		got, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour, Now: clock})
+		if err != nil || got.Condemned != step.condemned || got.Deleted != step.deleted {
+			t.Errorf("after %v Collect = %+v, %v", step.after, got, err)
+		}
+	}
+	if left := s.keys(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

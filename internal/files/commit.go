@@ -1,0 +1,259 @@
+package files
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+// commit is a version in the making.
+type commit struct {
+	lib      *Library
+	org      string
+	stock    *stock
+	packs    *packer
+	manifest *manifestWriter
+	parent   string // the digest that is built upon, or ""
+	verifies bool   // what it stored is read back before it counts
+}
+
+// begin prepares a commit. The caller closes it.
+func (l *Library) begin(ctx context.Context, org string) (*commit, error) {
+	return l.beginIn(ctx, org, false)
+}
+
+func (l *Library) beginIn(ctx context.Context, org string, confidential bool) (*commit, error) {
+	if err := checkOrg(org); err != nil {
+		return nil, err
+	}
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	c := &commit{
+		lib: l, org: org, packs: newPacker(ctx, l, org, confidential), manifest: newManifestWriter(l),
+		stock: &stock{
+			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newPlaces(l, org, condemned),
+			known: newKnown(l.tempDir), borrowed: map[string][]string{},
+		},
+	}
+	c.manifest.condemned = condemned
+	return c, nil
+}
+
+// beginAfter prepares a commit that need not store what the parent holds. The
+// caller closes it.
+func (l *Library) beginAfter(ctx context.Context, org, parent string) (*commit, error) {
+	return l.grown(ctx, org, parent, false)
+}
+
+func (l *Library) grown(ctx context.Context, org, parent string, confidential bool) (*commit, error) {
+	for again := true; ; again = false {
+		c, err := l.beginIn(ctx, org, confidential)
+		if err != nil || parent == "" {
+			return c, err
+		}
+		if err = c.inherit(ctx, parent); err == nil {
+			return c, nil
+		}
+		err = errors.Join(fmt.Errorf("reading the parent version: %w", err), c.close())
+		if !again || !errors.Is(err, blob.ErrNotFound) {
+			return nil, err
+		}
+		// Another root of an equal tree may have come into the place of the one
+		// that was being read.
+	}
+}
+
+func (c *commit) close() error {
+	return errors.Join(c.packs.close(), c.stock.known.close(), c.manifest.close())
+}
+
+// inherit learns the pages and chunks of the parent version.
+func (c *commit) inherit(ctx context.Context, parent string) error {
+	m, err := c.lib.manifest(ctx, c.org, parent)
+	if err != nil {
+		return err
+	}
+	if c.stock.condemned.keys[m.key] {
+		// Nothing named it any more when it was condemned, so parts of it that had
+		// been condemned before it was named may be gone by now. A parent that is
+		// not condemned is whole but for what is: roots are condemned before packs
+		// are deleted.
+		return nil
+	}
+	c.parent = parent
+	c.manifest.base = m
+	for e, err := range m.entries(ctx) {
+		if err != nil {
+			return err
+		}
+		for i := range e.chunks {
+			at := e.chunks[i].at
+			holds, err := c.stock.places.hold(ctx, &at)
+			if err == nil && holds {
+				err = c.stock.known.add(e.chunks[i].hash, at)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rescue stores those chunks of e anew that rest in condemned packs, as they
+// are there.
+func (c *commit) rescue(ctx context.Context, e *entry) error {
+	var x expander
+	for i := range e.chunks {
+		k := &e.chunks[i]
+		if holds, err := c.stock.places.hold(ctx, &k.at); err != nil {
+			return err
+		} else if holds {
+			continue
+		}
+		at, ok, err := c.stock.known.find(k.hash)
+		if !ok && err == nil {
+			at, err = c.copyChunk(ctx, &x, k)
+		}
+		if err != nil {
+			return fmt.Errorf("storing a part of %q anew: %w", e.path, err)
+		}
+		k.at = at
+	}
+	return nil
+}
+
+func (c *commit) copyChunk(ctx context.Context, x *expander, k *chunk) (place, error) {
+	b, err := c.lib.fetch(ctx, packKey(c.org, k.at.pack), int64(k.at.offset), int64(k.at.stored))
+	if err != nil {
+		return place{}, err
+	}
+	if err := x.chunk(make([]byte, k.raw), b, k); err != nil {
+		return place{}, err
+	}
+	at, err := c.packs.add(segment{kind: chunkSegment, hash: k.hash, raw: k.raw, crc: k.at.crc}, b)
+	if err != nil {
+		return place{}, err
+	}
+	return at, c.stock.known.add(k.hash, at)
+}
+
+// seal stores what is new: packs, then the root. When the same tree is
+// stored already, nothing new stays.
+func (c *commit) seal(ctx context.Context) (Ref, error) {
+	ref, err := c.manifest.finish()
+	if err != nil {
+		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
+	}
+	at, err := c.rootPlace(ctx, ref.Digest)
+	switch {
+	case err != nil:
+		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
+	case at.sound:
+		c.discard(ctx)
+		ref.Epoch = c.stock.condemned.epoch
+		if err := c.readBack(ctx, at.key, ref.Digest); err != nil {
+			return Ref{}, err
+		}
+		return ref, c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+	}
+	err = c.checkBorrowed(ctx)
+	if err == nil {
+		err = c.manifest.settle(c.packs)
+	}
+	if err == nil {
+		err = c.packs.publish(ctx)
+	}
+	if err == nil {
+		err = c.keepUp(ctx, ref.Digest)
+	}
+	if err == nil && c.verifies {
+		err = c.verify(ctx, &manifest{lib: c.lib, org: c.org, digest: ref.Digest, root: &c.manifest.root})
+	}
+	if err != nil {
+		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
+	}
+	ref.Epoch = c.stock.condemned.epoch
+	return ref, c.publish(ctx, ref.Digest, at)
+}
+
+// rootPlace looks for an equal tree that is stored already. The parent need not
+// be looked into: it was named, and is not condemned.
+func (c *commit) rootPlace(ctx context.Context, digest string) (rootPlace, error) {
+	key := manifestKey(c.org, digest)
+	there, err := c.lib.exists(ctx, key)
+	if c.lib.garbage == nil || err != nil {
+		return rootPlace{key: key, sound: there}, err
+	}
+	if c.stock.condemned.keys[key] || there && digest != c.parent {
+		return c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	}
+	return rootPlace{key: key, sound: there}, nil
+}
+
+// keepUp looks at the new tree again where a collection began since the commit
+// did: a root that lacks something must not come to be.
+func (c *commit) keepUp(ctx context.Context, digest string) error {
+	now, err := c.lib.condemned(ctx, c.org)
+	if err != nil || now.epoch == c.stock.condemned.epoch {
+		return err
+	}
+	c.stock.condemned = now
+	m := &manifest{lib: c.lib, org: c.org, digest: digest, root: &c.manifest.root}
+	err = m.intact(ctx, now)
+	if errors.Is(err, errLacking) || isDamage(err) {
+		return fmt.Errorf("%w: %w", ErrStale, err)
+	}
+	return err
+}
+
+// publish stores the root, after the packs that it names.
+func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error {
+	object := c.manifest.root.encode(c.lib.zstdOut)
+	err := c.packs.store.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
+	switch {
+	case err == nil:
+		if err := c.rootBack(ctx, at.key, digest); err != nil {
+			return err
+		}
+		c.packs.learn(c.lib.index)
+		return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+	case errors.Is(err, blob.ErrExists):
+		return c.yield(ctx, digest)
+	}
+	err = fmt.Errorf("storing a manifest: %w", err)
+	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	// A store far away may have kept the manifest and lost the answer: the
+	// packs go only when it is known to be missing.
+	if exists, unclear := c.lib.exists(check, at.key); exists || unclear != nil {
+		return errors.Join(err, unclear)
+	}
+	return errors.Join(err, c.packs.withdraw(ctx))
+}
+
+// yield gives way to an equal tree that was stored meanwhile.
+func (c *commit) yield(ctx context.Context, digest string) error {
+	c.discard(ctx)
+	if c.lib.garbage == nil {
+		return nil
+	}
+	at, err := c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	if err != nil {
+		return err
+	}
+	if !at.sound {
+		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", ErrStale)
+	}
+	return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+}
+
+// discard withdraws packs that are not needed because an equal tree is stored.
+// What cannot be deleted is garbage, and no reason to fail the commit.
+func (c *commit) discard(ctx context.Context) { _ = c.packs.withdraw(ctx) }

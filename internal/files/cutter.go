@@ -1,0 +1,95 @@
+package files
+
+import (
+	"bytes"
+	"io"
+)
+
+// OneChunk is the size in bytes up to which a file is one chunk.
+const OneChunk = wholeFile
+
+// Cutter cuts a content into the chunks that a Library stores of it, for those
+// who want to name them elsewhere. It serves one goroutine.
+type Cutter struct {
+	r     io.Reader
+	b     []byte
+	n     int // bytes in b
+	taken int // of them, given away
+	begun bool
+	ended bool // r
+}
+
+// Reset makes c cut what r holds.
+func (c *Cutter) Reset(r io.Reader) {
+	if c.b == nil {
+		c.b = make([]byte, maxChunk+1)
+	}
+	*c = Cutter{r: r, b: c.b}
+}
+
+// Next gives the content of the next chunk, io.EOF after the last one. It is
+// valid until the next call.
+func (c *Cutter) Next() ([]byte, error) {
+	c.n = copy(c.b, c.b[c.taken:c.n])
+	c.taken = 0
+	if !c.begun {
+		c.begun = true
+		if err := c.fill(wholeFile + 1); err != nil {
+			return nil, err
+		}
+		if c.ended {
+			return c.take(c.n)
+		}
+	}
+	if err := c.fill(len(c.b)); err != nil {
+		return nil, err
+	}
+	return c.take(cut(c.b[:c.n]))
+}
+
+func (c *Cutter) fill(to int) error {
+	if c.ended {
+		return nil
+	}
+	n, ended, err := fill(c.r, c.b[c.n:to])
+	c.n += n
+	c.ended = ended
+	return err
+}
+
+func (c *Cutter) take(n int) ([]byte, error) {
+	if n == 0 {
+		return nil, io.EOF
+	}
+	c.taken = n
+	return c.b[:n], nil
+}
+
+// Codec makes segments of chunks and chunks of segments, as they are stored.
+// The zero value is ready. It serves one goroutine.
+type Codec struct {
+	out      *compressor
+	segment  bytes.Buffer
+	expander expander
+}
+
+// Segment gives the segment of a chunk, valid until the next call.
+func (c *Codec) Segment(chunk []byte) ([]byte, error) {
+	if c.out == nil {
+		c.out = newCompressor()
+	}
+	if err := c.out.segment(&c.segment, chunk); err != nil {
+		return nil, err
+	}
+	return c.segment.Bytes(), nil
+}
+
+// Chunk fills b with the chunk of that SHA-256 from its segment. Anything else
+// in the segment is an error.
+func (c *Codec) Chunk(b, segment []byte, sum [32]byte) error {
+	return c.expander.chunk(b, segment, &chunk{hash: sum})
+}
+
+// ComparePaths orders paths as a walk meets them: a folder, what is in it, its
+// next sibling; siblings by the bytes of their names.
+func ComparePaths(a, b string) int { return comparePaths(a, b) }

@@ -1,0 +1,596 @@
+package files_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files"
+)
+
+// download reads a tree in a format.
+func download(t testing.TB, l *files.Library, digest string, f files.Format) []byte {
+	t.Helper()
+	if f == files.TarZstd {
+		var b bytes.Buffer
+		if err := l.WriteZstd(t.Context(), org, digest, &b); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	d, err := l.Download(t.Context(), org, digest, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := io.ReadAll(d)
+	if err := errors.Join(err, d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(b)) != d.Size() {
+		t.Errorf("the %s has %d bytes, its Size is %d", f, len(b), d.Size())
+	}
+	return b
+}
+
+// anyBytes is the odd tree, and names in no encoding.
+func anyBytes() []item {
+	return append(oddTree(),
+		item{name: "latin-\xe9", body: []byte("no UTF-8")}, item{name: "latin-\xff/", mode: 0o755},
+		item{name: "latin-\xff/\x80", body: text(9, 300)}, item{name: "latin-link", target: "latin-\xe9"})
+}
+
+// wholeSeconds sees times as a zip tells them. Those that it cannot tell to
+// every reader are not compared.
+func wholeSeconds(looks map[string]look) map[string]look {
+	out := map[string]look{}
+	for path, k := range looks {
+		k.Mtime, _, _ = strings.Cut(k.Mtime, ".")
+		out[path] = k
+	}
+	return timeless(out, func(path string, _ look) bool { return path == "far-future" || strings.HasSuffix(path, "before-epoch") })
+}
+
+// timeless drops the times of some entries.
+func timeless(looks map[string]look, of func(path string, k look) bool) map[string]look {
+	out := map[string]look{}
+	for path, k := range looks {
+		if of(path, k) {
+			k.Mtime = ""
+		}
+		out[path] = k
+	}
+	return out
+}
+
+// asUnzip drops what unzip does not keep: the times of links.
+func asUnzip(looks map[string]look) map[string]look {
+	return timeless(wholeSeconds(looks), func(_ string, k look) bool { return k.Kind == "symlink" })
+}
+
+// asBSDUnzip drops a name that bsdtar takes for that of a folder on Windows.
+func asBSDUnzip(looks map[string]look) map[string]look {
+	out := wholeSeconds(looks)
+	maps.DeleteFunc(out, func(path string, _ look) bool { return strings.HasPrefix(path, "tab\tand") })
+	return out
+}
+
+// asBSDTar drops what bsdtar reads wrongly: fractions before 1970.
+func asBSDTar(looks map[string]look) map[string]look {
+	return timeless(looks, func(path string, _ look) bool { return strings.HasSuffix(path, "before-epoch") })
+}
+
+const pythonUntar = `
+import sys, tarfile
+with tarfile.open(sys.argv[1], "r:") as t:
+    t.extractall(sys.argv[2], **({"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}))
+`
+
+// pythonUnzip makes files, folders and links of what zipfile reads: it checks
+// each CRC. Names that are not declared as UTF-8 come as code page 437.
+const pythonUnzip = `
+import os, stat, sys, zipfile
+with zipfile.ZipFile(sys.argv[1]) as z:
+    assert z.testzip() is None
+    infos = z.infolist()
+    for i in infos:
+        raw = i.filename.encode("utf-8" if i.flag_bits & 0x800 else "cp437")
+        path, mode = os.path.join(os.fsencode(sys.argv[2]), raw), i.external_attr >> 16
+        if stat.S_ISDIR(mode):
+            os.mkdir(path)
+        elif stat.S_ISLNK(mode):
+            os.symlink(z.read(i), path)
+        else:
+            assert stat.S_ISREG(mode)
+            with open(path, "xb") as f: f.write(z.read(i))
+            os.chmod(path, stat.S_IMODE(mode))
+    for i in reversed(infos):
+        raw = i.filename.encode("utf-8" if i.flag_bits & 0x800 else "cp437")
+        if stat.S_ISDIR(i.external_attr >> 16):
+            os.chmod(os.path.join(os.fsencode(sys.argv[2]), raw), stat.S_IMODE(i.external_attr >> 16))
+`
+
+// TestOtherToolsUnpackDownloads holds what other programs make of each format
+// against the original.
+func TestOtherToolsUnpackDownloads(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	l := newLibrary(t, newMemory(), files.Options{})
+	items := anyBytes()
+	digest := stored(t, l, "", items...).Digest
+	want := itemLooks(items)
+	all := func(k map[string]look) map[string]look { return k }
+	dir := t.TempDir()
+	for _, f := range []files.Format{files.TarGzip, files.Tar, files.TarZstd, files.Zip} {
+		if err := os.WriteFile(filepath.Join(dir, "a."+string(f)), download(t, l, digest, f), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(t, dir, "gzip", "-t", "a.tar.gz")
+	run(t, dir, "zstd", "-qt", "a.tar.zst")
+	run(t, dir, "unzip", "-qt", "a.zip")
+	for _, tt := range []struct {
+		name    string
+		compare func(map[string]look) map[string]look
+		command []string // unpacks into the current folder
+	}{
+		{"bsdtar of tar.gz", asBSDTar, []string{"bsdtar", "-xpf", dir + "/a.tar.gz", "--no-same-owner"}},
+		{"tar of tar", all, []string{"tar", "-xpf", dir + "/a.tar", "--no-same-owner"}},
+		{"bsdtar of tar", asBSDTar, []string{"bsdtar", "-xpf", dir + "/a.tar", "--no-same-owner"}},
+		{"Python of tar", withoutTimes, []string{"python3", "-c", pythonUntar, dir + "/a.tar", "."}},
+		{"tar of tar.zst", all, []string{"tar", "--zstd", "-xpf", dir + "/a.tar.zst", "--no-same-owner"}},
+		{"bsdtar of tar.zst", asBSDTar, []string{"bsdtar", "-xpf", dir + "/a.tar.zst", "--no-same-owner"}},
+		{"unzip of zip", asUnzip, []string{"unzip", "-q", "-^", dir + "/a.zip"}},
+		{"bsdtar of zip", asBSDUnzip, []string{"bsdtar", "-xpf", dir + "/a.zip", "--no-same-owner"}},
+		{"Python of zip", withoutTimes, []string{"python3", "-c", pythonUnzip, dir + "/a.zip", "."}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			into := t.TempDir()
+			run(t, into, tt.command[0], tt.command[1:]...)
+			if diff := cmp.Diff(tt.compare(want), tt.compare(folderLooks(t, into))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFormatsHoldTheSame compares the formats entry by entry, as Go's own
+// readers see them.
+func TestFormatsHoldTheSame(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	l := newLibrary(t, newMemory(), files.Options{})
+	for name, items := range map[string][]item{
+		"empty": nil, "odd": anyBytes(), "one": {{name: "f", body: text(1, 5)}}, "only folders": {{name: "d/", mode: 0o755}, {name: "d/e/", mode: 0o700}},
+	} {
+		digest := stored(t, l, "", items...).Digest
+		plain := download(t, l, digest, files.Tar)
+		if got := gunzipped(t, download(t, l, digest, files.TarGzip)); !bytes.Equal(plain, got) {
+			t.Errorf("%s: the tar.gz holds another tar", name)
+		}
+		z, err := zstd.NewReader(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := z.DecodeAll(download(t, l, digest, files.TarZstd), nil); err != nil || !bytes.Equal(plain, got) {
+			t.Errorf("%s: the tar.zst holds another tar, %v", name, err)
+		}
+		z.Close()
+		zipped := download(t, l, digest, files.Zip)
+		if diff := cmp.Diff(wholeSeconds(itemLooks(items)), wholeSeconds(zipLooks(t, zipped))); diff != "" {
+			t.Errorf("%s: the zip (-want +got):\n%s", name, diff)
+		}
+		if !bytes.Equal(zipped, download(t, l, digest, files.Zip)) {
+			t.Errorf("%s: two zips differ", name)
+		}
+	}
+}
+
+func gunzipped(t testing.TB, b []byte) []byte {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "b.gz"), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, dir, "gzip", "-d", "b.gz")
+	out, err := os.ReadFile(filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func zipLooks(t testing.TB, b []byte) map[string]look {
+	t.Helper()
+	r, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]look{}
+	for _, f := range r.File {
+		in, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(in)
+		if err := errors.Join(err, in.Close()); err != nil {
+			t.Fatalf("%q: %v", f.Name, err)
+		}
+		name := strings.TrimSuffix(f.Name, "/")
+		switch f.Mode().Type() {
+		case fs.ModeDir:
+			seen[name] = lookOf("dir", f.Mode(), f.Modified, "", nil)
+		case fs.ModeSymlink:
+			seen[name] = lookOf("symlink", f.Mode(), f.Modified, string(body), nil)
+		default:
+			seen[name] = lookOf("file", f.Mode(), f.Modified, "", body)
+		}
+	}
+	return seen
+}
+
+// TestDownloadsInParts reads pieces of a tree of several groups of entries: a
+// transfer that goes on elsewhere gives the same bytes.
+func TestDownloadsInParts(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), files.Options{})
+	items := anyBytes()
+	for i := range 2000 {
+		items = append(items, item{name: fmt.Sprintf("many/%s%d", strings.Repeat("m", 1+i%60), i), body: text(byte(i), i%300)})
+	}
+	digest := stored(t, l, "", items...).Digest
+	for _, f := range []files.Format{files.Tar, files.Zip} {
+		t.Run(string(f), func(t *testing.T) {
+			whole := download(t, l, digest, f)
+			d, err := l.Download(t.Context(), org, digest, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer d.Close()
+			check := func(t interface{ Errorf(string, ...any) }, offset, n int) {
+				at, err := d.Seek(int64(offset), io.SeekStart)
+				got := make([]byte, n)
+				read, err2 := io.ReadFull(d, got)
+				want := whole[min(offset, len(whole)):min(offset+n, len(whole))]
+				if err != nil || at != int64(offset) || !bytes.Equal(got[:read], want) || (err2 != nil) != (read < n) {
+					t.Errorf("at %d, %d bytes differ from the whole's, %v, %v", offset, n, err, err2)
+				}
+			}
+			for offset := len(whole) - 4000; offset < len(whole)+10; offset += 7 {
+				check(t, offset, 20)
+			}
+			rapid.Check(t, func(rt *rapid.T) {
+				check(rt, rapid.IntRange(0, len(whole)+10).Draw(rt, "offset"), rapid.IntRange(0, 300_000).Draw(rt, "n"))
+			})
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, err := d.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
+				t.Errorf("Read after Close = %v", err)
+			}
+			if _, err := d.Seek(-1, io.SeekStart); err == nil {
+				t.Error("a negative position was accepted")
+			}
+		})
+	}
+}
+
+func TestDownloadsAreHonestReaders(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), files.Options{})
+	digest := stored(t, l, "", item{name: "d/", mode: 0o755}, item{name: "f", body: noise(1, 2000)}, item{name: "g", body: text(2, 9000)}).Digest
+	for _, f := range []files.Format{files.Tar, files.Zip} {
+		d, err := l.Download(t.Context(), org, digest, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		if err := iotest.TestReader(d, download(t, l, digest, f)); err != nil {
+			t.Errorf("%s: %.300s", f, err)
+		}
+	}
+	if _, err := l.Download(t.Context(), org, digest, files.TarZstd); stint.KindOf(err) != stint.Invalid {
+		t.Errorf("a tar.zst to be sought in: %v", err)
+	}
+	for _, f := range []files.Format{files.Tar, files.Zip, files.TarGzip} {
+		if _, err := l.Download(t.Context(), org, strings.Repeat("0", 64), f); !errors.Is(err, blob.ErrNotFound) {
+			t.Errorf("a %s of no tree: %v", f, err)
+		}
+	}
+}
+
+// TestDamageIsNoticedInATar checks that what is expanded is verified.
+func TestDamageIsNoticedInATar(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := newLibrary(t, s, files.Options{})
+	digest := stored(t, l, "", item{name: "f", body: noise(1, 40_000)}).Digest
+	for _, key := range s.keys() {
+		if strings.Contains(key, "/packs/") {
+			s.objects[key] = bytes.Clone(s.objects[key])
+			s.objects[key][20_000] ^= 1
+		}
+	}
+	d, err := l.Download(t.Context(), org, digest, files.Tar)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := io.ReadAll(d); err == nil {
+		t.Error("a damaged file was read")
+	}
+	if err := l.WriteZstd(t.Context(), org, digest, io.Discard); err == nil {
+		t.Error("a damaged file was compressed")
+	}
+}
+
+// mostlyHoles is a large file of which little is written.
+type mostlyHoles map[int64][]byte
+
+func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
+	clear(b)
+	for offset, piece := range s {
+		if from := max(offset, at); from < min(offset+int64(len(piece)), at+int64(len(b))) {
+			copy(b[from-at:], piece[from-offset:])
+		}
+	}
+	return len(b), nil
+}
+
+// TestZipOfLargeNumbers reads our headers of what no test can store: contents
+// of more than 4 GiB, and entries behind so many bytes.
+func TestZipOfLargeNumbers(t *testing.T) {
+	t.Parallel()
+	for _, want := range []struct{ size, at int64 }{
+		{1, 0}, {1<<32 - 10, 0}, {1<<32 - 1, 7}, {1 << 32, 0}, {1 << 40, 5}, {3, 1<<32 - 1}, {3, 1 << 41}, {1 << 40, 1 << 50},
+	} {
+		local, body, line := files.ZipHeaders(want.size, want.at)
+		listingAt := want.at + body
+		end := files.ZipEnd(1, listingAt, int64(len(line)))
+		file := mostlyHoles{want.at: local, listingAt: append(line, end...)}
+		r, err := zip.NewReader(file, listingAt+int64(len(line)+len(end)))
+		if err != nil || len(r.File) != 1 {
+			t.Fatalf("%+v: %v", want, err)
+		}
+		f := r.File[0]
+		at, err := f.DataOffset()
+		if err != nil || at != want.at+int64(len(local)) || f.Name != "f" || int64(f.UncompressedSize64) != want.size || int64(f.CompressedSize64) != body-int64(len(local)) {
+			t.Errorf("%+v reads as %+v at %d, %v", want, f.FileHeader, at, err)
+		}
+	}
+}
+
+// TestZipOfManyEntries counts more entries than 16 bits do.
+func TestZipOfManyEntries(t *testing.T) {
+	t.Parallel()
+	_, body, line := files.ZipHeaders(1, 0)
+	for _, n := range []int{65_534, 65_535, 65_536, 70_000} {
+		listing := bytes.Repeat(line, n)
+		b := append(listing, files.ZipEnd(int64(n), body, int64(len(listing)))...)
+		r, err := zip.NewReader(mostlyHoles{body: b}, body+int64(len(b)))
+		if err != nil || len(r.File) != n {
+			t.Errorf("of %d entries %v are read, %v", n, r, err)
+		}
+	}
+}
+
+func TestSumsOfDownloads(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := newLibrary(t, s, files.Options{})
+	digest := stored(t, l, "", anyBytes()[:12]...).Digest
+	ask := func(l *files.Library, f files.Format, size int64, compute bool) (string, bool) {
+		t.Helper()
+		sum, known, err := l.DownloadSum(t.Context(), org, digest, f, size, compute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf("%x", sum), known
+	}
+	for _, f := range []files.Format{files.TarGzip, files.Tar, files.Zip} {
+		whole := download(t, l, digest, f)
+		size, want := int64(len(whole)), fmt.Sprintf("%x", sha256.Sum256(whole))
+		if _, known := ask(l, f, size, false); known {
+			t.Errorf("%s: the hash is known before anybody asked", f)
+		}
+		if got, known := ask(l, f, size, true); !known || got != want {
+			t.Errorf("%s: the hash is %s, %v, want %s", f, got, known, want)
+		}
+		for name, l := range map[string]*files.Library{"this": l, "another": newLibrary(t, s, files.Options{})} {
+			if got, known := ask(l, f, size, false); !known || got != want {
+				t.Errorf("%s: to %s process the hash is %s, %v, want %s", f, name, got, known, want)
+			}
+		}
+		key := fmt.Sprintf("%s/digests/%s.%s", org, digest, f)
+		if of, d, ok := files.DerivedFrom(key); of != org || d != digest || !ok {
+			t.Errorf("%s was made from %s, %s, %v", key, of, d, ok)
+		}
+		// What an earlier tree of other segments left, or a damage, counts as nothing.
+		for _, left := range []string{fmt.Sprintf("%x %d\n", sha256.Sum256(nil), size+1), "x", ""} {
+			s.objects[key] = []byte(left)
+			l := newLibrary(t, s, files.Options{})
+			if _, known := ask(l, f, size, false); known {
+				t.Errorf("%s: %q is taken for its hash", f, left)
+			}
+			if got, known := ask(l, f, size, true); !known || got != want {
+				t.Errorf("%s: after %q the hash is %s, %v", f, left, got, known)
+			}
+			if got := string(s.objects[key]); got != fmt.Sprintf("%s %d\n", want, size) {
+				t.Errorf("%s: %q became %q", f, left, got)
+			}
+		}
+	}
+	if _, _, err := l.DownloadSum(t.Context(), org, "../x", files.Tar, 1, true); !errors.Is(err, blob.ErrNotFound) {
+		t.Errorf("of no digest: %v", err)
+	}
+}
+
+// halted is a store from which packs of the organisation are read when that may
+// go on.
+type halted struct {
+	*memory
+	goOn chan struct{}
+}
+
+func (h halted) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	if strings.HasPrefix(key, org+"/packs/") {
+		<-h.goOn
+	}
+	return h.memory.Get(ctx, key, offset, n)
+}
+
+// TestOneThatHashesDoesNotHoldUpOthers has a download hashed that takes as long
+// as it likes: others of its organisation are answered without their hash, and
+// those of another with it.
+func TestOneThatHashesDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := halted{newMemory(), make(chan struct{})}
+		l := newLibrary(t, s, files.Options{})
+		mine := stored(t, newLibrary(t, s.memory, files.Options{}), "", item{name: "a", body: text(1, 100)}).Digest
+		const other = "org_01jd0000000000000000000001"
+		ref, err := l.FromArchive(t.Context(), other, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "b"})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := func(ctx context.Context, org, digest string, f files.Format) (bool, error) {
+			_, known, err := l.DownloadSum(ctx, org, digest, f, 1, true)
+			return known, err
+		}
+		var long sync.WaitGroup
+		long.Go(func() {
+			if known, err := ask(t.Context(), org, mine, files.Tar); !known || err != nil {
+				t.Errorf("what takes long: %v, %v", known, err)
+			}
+		})
+		synctest.Wait()
+		before := time.Now()
+		if known, err := ask(t.Context(), other, ref.Digest, files.Tar); !known || err != nil || time.Since(before) > 0 {
+			t.Errorf("another organisation's, after %v: %v, %v", time.Since(before), known, err)
+		}
+		if known, err := ask(t.Context(), org, mine, files.Zip); known || err != nil {
+			t.Errorf("another of the organisation: %v, %v", known, err)
+		}
+		if waited := time.Since(before); waited == 0 || waited > time.Minute {
+			t.Errorf("it waited for %v", waited)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := ask(ctx, org, mine, files.Zip); !errors.Is(err, context.Canceled) {
+			t.Errorf("when nobody waits any more: %v", err)
+		}
+		close(s.goOn)
+		long.Wait()
+		if known, err := ask(t.Context(), org, mine, files.Zip); !known || err != nil {
+			t.Errorf("when there is time again: %v, %v", known, err)
+		}
+	})
+}
+
+func TestDerivedFrom(t *testing.T) {
+	t.Parallel()
+	d := strings.Repeat("ab", 32)
+	for key, want := range map[string]bool{
+		org + "/archives/" + d + ".tar.gz": true, org + "/digests/" + d + ".zip": true,
+		org + "/archives/" + d: false, org + "/manifests/" + d + ".x": false, "x/archives/" + d + ".tar.gz": false,
+		org + "/digests/short.zip": false, "": false,
+	} {
+		if _, _, ok := files.DerivedFrom(key); ok != want {
+			t.Errorf("DerivedFrom(%q) = %v", key, ok)
+		}
+	}
+	for _, prefix := range files.DerivedPrefixes(org) {
+		if _, _, ok := files.DerivedFrom(prefix + d + ".tar.gz"); !ok {
+			t.Errorf("under %s lies what is not known", prefix)
+		}
+	}
+}
+
+// bucket is a store that clients can read themselves.
+type bucket struct{ *memory }
+
+func (bucket) PresignGet(_ context.Context, key, name, contentType string, ttl time.Duration) (string, error) {
+	return fmt.Sprintf("https://bucket/%s?%s,%s,%s", key, name, contentType, ttl), nil
+}
+
+// TestPopularArchivesArePutWhole asks twice for a large archive.
+func TestPopularArchivesArePutWhole(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := newLibrary(t, bucket{s}, files.Options{})
+	large := stored(t, l, "", item{name: "large", body: noise(1, 9<<20)}).Digest
+	small := stored(t, l, "", item{name: "small"}).Digest
+	link := func(digest string) string {
+		t.Helper()
+		if err := l.PutWanted(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		address, ok, err := l.DirectLink(t.Context(), org, digest, "x.tar.gz", time.Hour)
+		if err != nil || ok != (address != "") {
+			t.Fatalf("%q, %v, %v", address, ok, err)
+		}
+		return address
+	}
+	whole := download(t, l, large, files.TarGzip)
+	note := func(digest string) { l.NoteDownload(org, digest, int64(len(download(t, l, digest, files.TarGzip)))) }
+	note(large)
+	if got := link(large); got != "" {
+		t.Errorf("after one download it is at %s", got)
+	}
+	note(large)
+	key := org + "/archives/" + large + ".tar.gz"
+	if got, want := link(large), "https://bucket/"+key+"?x.tar.gz,application/gzip,1h0m0s"; got != want {
+		t.Errorf("after two downloads it is at %q, want %q", got, want)
+	}
+	if !bytes.Equal(s.objects[key], whole) {
+		t.Error("another archive was put")
+	}
+	if sum, known, err := l.DownloadSum(t.Context(), org, large, files.TarGzip, int64(len(whole)), false); err != nil || !known || sum != sha256.Sum256(whole) {
+		t.Errorf("its hash is %x, %v, %v", sum, known, err)
+	}
+	for range 3 {
+		note(small)
+	}
+	l.NoteDownload(org, strings.Repeat("0", 64), 9<<20) // gone before it is put
+	l.NoteDownload(org, strings.Repeat("0", 64), 9<<20)
+	if got := link(small); got != "" {
+		t.Errorf("a small archive is at %s", got)
+	}
+	plain := newLibrary(t, s, files.Options{})
+	if address, ok, err := plain.DirectLink(t.Context(), org, large, "x", time.Hour); ok || err != nil {
+		t.Errorf("a store that signs nothing gives %q, %v", address, err)
+	}
+}
+
+// TestPlainTarOfLargeNumbers measures what no test can store.
+func TestPlainTarOfLargeNumbers(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int64{0, 1, 511, 512, 8<<30 - 1, 8 << 30, 1 << 42} {
+		head, length := files.TarBody(size)
+		h, err := tar.NewReader(bytes.NewReader(head)).Next()
+		if err != nil || h.Size != size || length != int64(len(head))+size+(-size&511) {
+			t.Errorf("a file of %d bytes is %v in %d bytes, %v", size, h, length, err)
+		}
+	}
+}

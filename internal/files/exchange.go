@@ -1,0 +1,232 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// Two kinds of pack must be told apart before a chunk in one may be relied
+// upon: a commit that fails deletes its packs again, those that came by
+// PutChunks stay until a collection. The names of the latter begin so.
+const sentPrefix = "sent-"
+
+// settledAge is the age after which a pack belongs to no commit that is still
+// going on.
+const settledAge = 24 * time.Hour
+
+// looks remembers when packs were looked for that the index does not know.
+type looks struct {
+	now  func() time.Time
+	mu   sync.Mutex // guards last
+	last map[string]time.Time
+}
+
+// lookAgain is how long a look at the packs of an organisation counts.
+const lookAgain = 10 * time.Second
+
+// due tells whether to look; urgent says that it must be.
+func (x *looks) due(org string, urgent bool) bool {
+	now := x.now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !urgent && now.Sub(x.last[org]) < lookAgain {
+		return false
+	}
+	x.last[org] = now
+	return true
+}
+
+// look tells the index about packs that it does not know: those that another
+// server stored and those that it has lost. Unless urgent, it does so now and
+// then only.
+func (l *Library) look(ctx context.Context, org string, urgent bool) error {
+	if l.index == nil || !l.looks.due(org, urgent) {
+		return nil
+	}
+	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
+		if err != nil {
+			return fmt.Errorf("listing packs: %w", err)
+		}
+		id := strings.TrimPrefix(info.Key, packKey(org, ""))
+		if !l.settled(id) || l.index.Has(org, id) {
+			continue
+		}
+		if err := l.learn(ctx, org, id); err != nil && !isDamage(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled tells whether a pack belongs to no commit that is still going on, by
+// its name.
+func (l *Library) settled(pack string) bool {
+	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(l.looks.now().Add(-settledAge))
+}
+
+// available tells whether a chunk rests in a pack that may be built upon.
+func (l *Library) available(c *condemned, h hash) (bool, error) {
+	if l.index == nil {
+		return false, nil
+	}
+	at, ok, err := l.index.Find(c.org, h)
+	if err != nil {
+		return false, fmt.Errorf("looking for a chunk: %w", err)
+	}
+	return ok && !c.keys[packKey(c.org, at.Pack)], nil
+}
+
+// Missing gives those of the chunks that the organisation's storage lacks, in
+// the order of the question.
+func (l *Library) Missing(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
+	if err := checkOrg(org); err != nil {
+		return nil, err
+	}
+	if err := l.look(ctx, org, false); err != nil {
+		return nil, err
+	}
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	missing := make([][32]byte, 0, len(chunks))
+	for _, h := range chunks {
+		switch ok, err := l.available(&condemned, h); {
+		case err != nil:
+			return nil, err
+		case !ok:
+			missing = append(missing, h)
+		}
+	}
+	return missing, nil
+}
+
+// maxPut bounds the content that comes in one call of PutChunks, bytes.
+const maxPut = 256 << 20
+
+// Put tells what PutChunks did.
+type Put struct {
+	Received int64 `json:"received"` // chunks
+	Stored   int64 `json:"stored"`   // those that the storage lacked
+}
+
+// PutChunks stores the chunks in r, which are in the form of wire.Frame, for a
+// later FromEntries. When it returns without an error they rest in the
+// storage; else nothing is stored.
+//
+// A segment that was made elsewhere is not believed: it would become a part of
+// archives, and there is no telling by its content alone that it ends where a
+// block does. What is stored is made here, of the content.
+func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done Put, err error) {
+	if err := checkOrg(org); err != nil {
+		return Put{}, err
+	}
+	condemned, err := l.condemned(ctx, org)
+	if err != nil {
+		return Put{}, err
+	}
+	packs := newPacker(ctx, l, org, false)
+	defer func() { err = joined(err, packs.close()) }()
+	packs.mint = func() string { return l.ids.New(sentPrefix) }
+	packs.stage()
+	p := &put{lib: l, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
+	frames := treewire.NewFrameReader(r)
+	for ctx.Err() == nil {
+		f, err := frames.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return Put{}, refuseForm("The chunks", err)
+		}
+		if err := p.chunk(&f); err != nil {
+			return Put{}, err
+		}
+	}
+	if ctx.Err() != nil {
+		return Put{}, context.Cause(ctx)
+	}
+	if err := packs.publish(ctx); err != nil {
+		return Put{}, err
+	}
+	packs.learn(l.index)
+	return p.done, nil
+}
+
+// put is one PutChunks.
+type put struct {
+	lib       *Library
+	condemned condemned
+	packs     *packer
+	codec     Codec
+	plain     []byte
+	received  int64 // bytes of content
+	seen      map[hash]struct{}
+	done      Put
+}
+
+func (p *put) chunk(f *treewire.Frame) error {
+	if p.received += int64(f.Raw); p.received > maxPut {
+		return refuseSize("The chunks have more than %d bytes. Send fewer at once.", maxPut)
+	}
+	if len(p.plain) < int(f.Raw) {
+		p.plain = make([]byte, max(f.Raw, 64<<10))
+	}
+	plain := p.plain[:f.Raw]
+	if err := p.codec.Chunk(plain, f.Segment, f.Hash); err != nil {
+		return refuse("The chunk %x is not what its name and its length say.", f.Hash)
+	}
+	p.done.Received++
+	if _, seen := p.seen[f.Hash]; seen {
+		return nil
+	}
+	p.seen[f.Hash] = struct{}{}
+	if stored, err := p.lib.available(&p.condemned, f.Hash); err != nil || stored {
+		return err
+	}
+	b, err := p.codec.Segment(plain)
+	if err != nil {
+		return err
+	}
+	s := segment{kind: chunkSegment, hash: sha256.Sum256(plain), raw: f.Raw, crc: crc32.ChecksumIEEE(plain)}
+	if _, err := p.packs.add(s, b); err != nil {
+		return err
+	}
+	p.done.Stored++
+	return nil
+}
+
+// refuseForm says what is wrong with bytes that were received.
+func refuseForm(what string, err error) error {
+	var e *stint.Error
+	switch {
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e = stint.InvalidParam("body", "%s are cut short.", what)
+	case errors.Is(err, treewire.ErrMalformed):
+		e = stint.InvalidParam("body", "%s cannot be understood: %s.", what, strings.TrimPrefix(reason(err), treewire.ErrMalformed.Error()+": "))
+	default:
+		return fmt.Errorf("receiving: %w", err)
+	}
+	e.Cause = err
+	return e
+}
+
+// reason is what a reader of package wire found, without where.
+func reason(err error) string {
+	text := err.Error()
+	if i := strings.Index(text, treewire.ErrMalformed.Error()); i >= 0 {
+		text = text[i:]
+	}
+	return shown(text)
+}

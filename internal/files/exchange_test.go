@@ -1,0 +1,506 @@
+package files_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// exchanging is a library with an index.
+func exchanging(t testing.TB, s *memory, o files.Options) *files.Library {
+	t.Helper()
+	x, err := index.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	o.Index = x
+	return newLibrary(t, s, o)
+}
+
+// taken is a tree as it travels, and its chunks.
+func taken(t testing.TB, l *files.Library, digest string) ([]byte, []treewire.Frame) {
+	t.Helper()
+	var tree, chunks bytes.Buffer
+	if err := l.WriteTree(t.Context(), org, digest, &tree); err != nil {
+		t.Fatal(err)
+	}
+	var s treewire.Selection
+	n := int64(0)
+	for _, e := range read(t, tree.Bytes()) {
+		for range e.Chunks {
+			s.Add(n)
+			n++
+		}
+	}
+	if n == 0 {
+		return tree.Bytes(), nil
+	}
+	if err := l.WriteChunks(t.Context(), org, digest, s, &chunks); err != nil {
+		t.Fatal(err)
+	}
+	var frames []treewire.Frame
+	in := treewire.NewFrameReader(&chunks)
+	for {
+		f, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return tree.Bytes(), frames
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		f.Segment = bytes.Clone(f.Segment)
+		frames = append(frames, f)
+	}
+}
+
+func read(t testing.TB, tree []byte) (all []*treewire.Entry) {
+	t.Helper()
+	r, err := treewire.NewTreeReader(bytes.NewReader(tree))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	for {
+		e, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, e)
+	}
+}
+
+func written(t testing.TB, entries []*treewire.Entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := treewire.NewTreeWriter(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if err := w.Add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func framed(frames ...treewire.Frame) []byte {
+	b := treewire.AppendFramesHead(nil)
+	for i := range frames {
+		b = treewire.AppendFrame(b, &frames[i])
+	}
+	return treewire.AppendFramesEnd(b)
+}
+
+func hashesOf(frames []treewire.Frame) (all [][32]byte) {
+	for _, f := range frames {
+		all = append(all, f.Hash)
+	}
+	return all
+}
+
+// some is a tree with everything: a large file, one that is larger than a chunk
+// must be and has no place for a cut, equal ones, links.
+func some(t testing.TB) []byte {
+	return tarOf(t,
+		item{name: "a/"}, item{name: "a/large", body: noise(1, 5<<20)}, item{name: "a/one", body: text(1, 3000)},
+		item{name: "a/same", body: text(1, 3000)}, item{name: "b", body: nil}, item{name: "c", target: "a/one"},
+		item{name: "middle", body: text(3, 1<<20)}, item{name: "uncut", body: make([]byte, 3<<19)}, item{name: "z/", mode: 0o700},
+	)
+}
+
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*stint.Error](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// TestTreesTravel takes a tree out of one storage and puts it into another:
+// the digest and the archive are the same as if it had been uploaded there.
+func TestTreesTravel(t *testing.T) {
+	t.Parallel()
+	from, to := exchanging(t, newMemory(), files.Options{}), exchanging(t, newMemory(), files.Options{})
+	ref, err := from.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, from, ref.Digest)
+	if _, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+		t.Fatalf("a tree without its chunks gave %v", err)
+	}
+	missing, err := to.Missing(t.Context(), org, hashesOf(frames))
+	if d := cmp.Diff(hashesOf(frames), missing); d != "" || err != nil {
+		t.Error(d, err)
+	}
+	for _, f := range frames {
+		if _, err := to.PutChunks(t.Context(), org, bytes.NewReader(framed(f, f))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if missing, err := to.Missing(t.Context(), org, hashesOf(frames)); len(missing) != 0 || err != nil {
+		t.Errorf("still missing: %x, %v", missing, err)
+	}
+	if missing, err := to.Missing(t.Context(), "org_other", hashesOf(frames)); len(missing) != len(frames) || err != nil {
+		t.Errorf("another organisation lacks %d, %v", len(missing), err)
+	}
+	got, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
+	if d := cmp.Diff(ref, got); d != "" || err != nil {
+		t.Fatal(d, err)
+	}
+	if !bytes.Equal(readArchive(t, from, ref.Digest), readArchive(t, to, ref.Digest)) {
+		t.Error("the archives differ")
+	}
+}
+
+// TestWhatIsStoredIsNotMissing: also when the index was lost, and once a pack
+// is gone.
+func TestWhatIsStoredIsNotMissing(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	first := exchanging(t, s, files.Options{})
+	ref, err := first.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, first, ref.Digest)
+	lacks := func(l *files.Library) int {
+		missing, err := l.Missing(t.Context(), org, hashesOf(frames))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(missing)
+	}
+	if n := lacks(first); n != 0 {
+		t.Errorf("%d chunks of a version are missing", n)
+	}
+	if n := lacks(exchanging(t, s, files.Options{})); n != len(frames) {
+		t.Errorf("packs that a commit might still withdraw count: only %d of %d chunks are missing", n, len(frames))
+	}
+	tomorrow := files.Options{Now: func() time.Time { return time.Now().Add(25 * time.Hour) }}
+	second := exchanging(t, s, tomorrow)
+	if n := lacks(second); n != 0 {
+		t.Errorf("%d chunks are missing for a library with a new index", n)
+	}
+	for _, key := range s.keys() {
+		if strings.Contains(key, "/packs/") {
+			if err := s.Delete(t.Context(), key); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := second.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+		t.Errorf("a tree in packs that are gone gave %v", err)
+	}
+	if n := lacks(second); n != len(frames) {
+		t.Errorf("only %d of %d chunks are missing when the packs are gone", n, len(frames))
+	}
+}
+
+// TestChunksOfAnotherServer: chunks that came by one library are found by
+// another on the same storage.
+func TestChunksOfAnotherServer(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	a, b := exchanging(t, s, files.Options{}), exchanging(t, s, files.Options{})
+	source := exchanging(t, newMemory(), files.Options{})
+	ref, err := source.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, source, ref.Digest)
+	if missing, err := b.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
+		t.Fatal(len(missing), err)
+	}
+	if _, err := a.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWrongChunksAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := exchanging(t, s, files.Options{})
+	frame := func(name, is string) treewire.Frame {
+		var c files.Codec
+		segment, err := c.Segment([]byte(is))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return treewire.Frame{Hash: sha256.Sum256([]byte(name)), Raw: uint32(len(is)), Segment: bytes.Clone(segment)}
+	}
+	good, long := frame("good", "good"), frame("good", "good")
+	long.Raw++
+	for name, body := range map[string][]byte{
+		"wrong hash":   framed(good, frame("good", "evil")),
+		"wrong length": framed(long),
+		"no segment":   framed(treewire.Frame{Hash: good.Hash, Raw: 4, Segment: []byte("no deflate")}),
+		"cut short":    framed(good)[:60],
+		"no frames":    []byte("something else"),
+	} {
+		if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(body)); codeOf(err) != stint.CodeInvalidParameter {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if keys := s.keys(); len(keys) != 0 {
+		t.Errorf("it stored %v", keys)
+	}
+}
+
+// sentenced is a books' list of what is about to be deleted.
+type sentenced struct{ keys []string }
+
+func (s *sentenced) Condemned(context.Context, string) (int64, []string, error) {
+	return 3, s.keys, nil
+}
+
+func packsOf(s *memory) (packs []string) {
+	for _, key := range s.keys() {
+		if strings.Contains(key, "/packs/") {
+			packs = append(packs, key)
+		}
+	}
+	return packs
+}
+
+// TestNothingIsBuiltUponWhatIsCondemned: chunks that wait too long are missing
+// again, and those of the parent are stored anew.
+func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	source := exchanging(t, newMemory(), files.Options{})
+	ref, err := source.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, source, ref.Digest)
+	s, books := newMemory(), &sentenced{}
+	l := exchanging(t, s, files.Options{Garbage: books})
+	send := func() {
+		if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send()
+	books.keys = packsOf(s)
+	if missing, err := l.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
+		t.Errorf("condemned chunks count: %d of %d are missing, %v", len(missing), len(frames), err)
+	}
+	if _, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+		t.Errorf("a tree of condemned chunks gave %v", err)
+	}
+	send()
+	first, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
+	if err != nil || first.Epoch != 3 {
+		t.Fatalf("a tree of chunks that were sent again gave %+v, %v", first, err)
+	}
+	books.keys = packsOf(s)
+	more := append(read(t, tree), &treewire.Entry{Path: "zz", Kind: treewire.Folder, Mode: 0o755})
+	second, err := l.FromEntries(t.Context(), org, first.Digest, bytes.NewReader(written(t, more)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range books.keys {
+		if err := s.Delete(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := archiveLooks(t, readArchive(t, l, second.Digest)); len(got) != len(more) {
+		t.Errorf("of %d entries there are %d", len(more), len(got))
+	}
+}
+
+// TestCallsAreBounded sends few bytes that become many.
+func TestCallsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := exchanging(t, s, files.Options{})
+	zeros := make([]byte, files.MaxChunk)
+	var c files.Codec
+	segment, err := c.Segment(zeros)
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := treewire.Frame{Hash: sha256.Sum256(zeros), Raw: files.MaxChunk, Segment: segment}
+	_, err = l.PutChunks(t.Context(), org, bytes.NewReader(framed(slices.Repeat([]treewire.Frame{frame}, 129)...)))
+	if codeOf(err) != stint.CodeRequestTooLarge || len(s.keys()) != 0 {
+		t.Errorf("it gave %v and stored %v", err, s.keys())
+	}
+}
+
+// TestForeignSegmentsAreNotBelieved sends a segment that gives the right
+// content but ends the stream, which would cut archives short.
+func TestForeignSegmentsAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	l := exchanging(t, newMemory(), files.Options{})
+	hash := sha256.Sum256([]byte("hello"))
+	final := append([]byte{1, 5, 0, 0xfa, 0xff}, "hello"...)
+	if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(treewire.Frame{Hash: hash, Raw: 5, Segment: final}))); err != nil {
+		t.Fatal(err)
+	}
+	e := &treewire.Entry{Path: "a", Kind: treewire.File, Mode: 0o644, Chunks: []treewire.Chunk{{Hash: hash, Raw: 5}}}
+	ref, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(written(t, []*treewire.Entry{e, {Path: "b", Kind: treewire.Folder, Mode: 0o755}})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := archiveLooks(t, readArchive(t, l, ref.Digest)); len(got) != 2 {
+		t.Errorf("the archive holds %v", got)
+	}
+}
+
+func TestLyingTreesAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := exchanging(t, s, files.Options{Limits: files.Limits{Entries: 20, TotalBytes: 64 << 20}})
+	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, _ := taken(t, l, ref.Digest)
+	stored := len(s.keys())
+	large := func(all []*treewire.Entry) *treewire.Entry { return all[1] }
+	for name, change := range map[string]func(all []*treewire.Entry) []*treewire.Entry{
+		"wrong sum": func(all []*treewire.Entry) []*treewire.Entry {
+			large(all).Sum[3] ^= 1
+			return all
+		},
+		"wrong length": func(all []*treewire.Entry) []*treewire.Entry {
+			all[2].Chunks[0].Raw++
+			return all
+		},
+		"small chunks": func(all []*treewire.Entry) []*treewire.Entry {
+			all[2].Chunks = append(all[2].Chunks, all[2].Chunks[0])
+			return all
+		},
+		"link that leaves": func(all []*treewire.Entry) []*treewire.Entry {
+			return append(all, &treewire.Entry{Path: "zz", Kind: treewire.Link, Target: "../x"})
+		},
+		"link over a link": func(all []*treewire.Entry) []*treewire.Entry {
+			return append(all,
+				&treewire.Entry{Path: "z/z", Kind: treewire.Folder}, &treewire.Entry{Path: "zz", Kind: treewire.Link, Target: "z/z"},
+				&treewire.Entry{Path: "zzz", Kind: treewire.Link, Target: "zz/../../x"})
+		},
+		"long name": func(all []*treewire.Entry) []*treewire.Entry {
+			return append(all, &treewire.Entry{Path: strings.Repeat("z", 256), Kind: treewire.Folder})
+		},
+		"twice": func(all []*treewire.Entry) []*treewire.Entry { return append(all, all[len(all)-1]) },
+		"many": func(all []*treewire.Entry) []*treewire.Entry {
+			for i := range 20 {
+				all = append(all, &treewire.Entry{Path: "zz" + string(rune('a'+i)), Kind: treewire.Folder})
+			}
+			return all
+		},
+		"many bytes": func(all []*treewire.Entry) []*treewire.Entry {
+			for i := range 13 {
+				e := *large(all)
+				e.Path = "zz" + string(rune('a'+i))
+				all = append(all, &e)
+			}
+			return all
+		},
+	} {
+		body := written(t, change(read(t, tree)))
+		for _, parent := range []string{"", ref.Digest} {
+			_, err := l.FromEntries(t.Context(), org, parent, bytes.NewReader(body))
+			code := codeOf(err)
+			if name == "wrong length" && code == stint.CodeChunksMissing {
+				continue // of that length there is no such chunk
+			}
+			if code != stint.CodeInvalidParameter && code != stint.CodeRequestTooLarge {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if n := len(s.keys()); n != stored {
+		t.Errorf("%d objects were stored", n-stored)
+	}
+}
+
+// TestSelections reads parts of a version, counted from different entries.
+func TestSelections(t *testing.T) {
+	t.Parallel()
+	l := exchanging(t, newMemory(), files.Options{})
+	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, frames := taken(t, l, ref.Digest)
+	skipped := int64(0)
+	after := ""
+	for _, e := range read(t, tree) {
+		for n := skipped; n < int64(len(frames)); n++ {
+			var out bytes.Buffer
+			s := treewire.Selection{After: after, Ranges: []treewire.Range{{First: n - skipped, Count: 1}}}
+			if err := l.WriteChunks(t.Context(), org, ref.Digest, s, &out); err != nil {
+				t.Fatal(err)
+			}
+			if f, err := treewire.NewFrameReader(&out).Next(); err != nil || f.Hash != frames[n].Hash {
+				t.Errorf("chunk %d after %q is %x, %v", n-skipped, after, f.Hash, err)
+			}
+		}
+		after, skipped = e.Path, skipped+int64(len(e.Chunks))
+	}
+	beyond := treewire.Selection{Ranges: []treewire.Range{{First: 1, Count: int64(len(frames))}}}
+	if err := l.WriteChunks(t.Context(), org, ref.Digest, beyond, io.Discard); codeOf(err) != stint.CodeInvalidParameter {
+		t.Errorf("a selection beyond the end gave %v", err)
+	}
+}
+
+// TestCutterCutsAsTheLibrary compares the chunks that each makes.
+func TestCutterCutsAsTheLibrary(t *testing.T) {
+	t.Parallel()
+	l := exchanging(t, newMemory(), files.Options{})
+	for _, size := range []int{0, 1, files.OneChunk - 1, files.OneChunk, files.OneChunk + 1, 2 << 20, 2<<20 + 1, 7 << 20} {
+		body := noise(byte(size), size)
+		ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: body})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tree, _ := taken(t, l, ref.Digest)
+		var c files.Cutter
+		c.Reset(iotestReader{bytes.NewReader(body)})
+		got := []treewire.Chunk{}
+		for {
+			piece, err := c.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, treewire.Chunk{Hash: sha256.Sum256(piece), Raw: uint32(len(piece))})
+		}
+		if d := cmp.Diff(read(t, tree)[0].Chunks, got); d != "" {
+			t.Errorf("of %d bytes: %s", size, d)
+		}
+	}
+}
+
+// iotestReader gives little at once.
+type iotestReader struct{ r io.Reader }
+
+func (r iotestReader) Read(b []byte) (int, error) { return r.r.Read(b[:min(len(b), 10_007)]) }

@@ -1,0 +1,268 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+// Named is a tree and what its user calls it.
+type Named struct {
+	Digest string
+	Name   string
+}
+
+// CheckOptions adjusts Check; the zero value looks at roots, pages and footers.
+type CheckOptions struct {
+	Read   bool // read every byte back, and hold it against its hash
+	Repair bool // restore what can be
+	// Limit is how many damaged objects, and uses of each, are told of one by
+	// one; 0 is 100.
+	Limit int
+	// Progress is told now and then what was looked at. It may be nil.
+	Progress func(Checked)
+}
+
+// Checked is what Check found.
+type Checked struct {
+	Trees    int64 // that are named, equal ones once
+	Pages    int64
+	Packs    int64
+	Segments int64 // that were read back
+	Bytes    int64 // of them
+	Orphans  int64 // objects that nothing names; the next collections take them
+	// Damaged and Repaired count objects, Damages tells of the first.
+	Damaged, Repaired int64
+	Damages           []Damage
+}
+
+// Damage is an object that is not what it should be.
+type Damage struct {
+	Key      string // of the object
+	What     string // what is wrong with it
+	Segments int64  // of a pack, that are named and lost; after a repair, still
+	Repaired bool   // nothing named is lost any more
+	Uses     int64  // files and folders in named trees that lack something
+	Used     []Use  // the first of them
+}
+
+// Use is where a damage shows.
+type Use struct {
+	Name string // of the tree
+	Path string // "" where all of the tree is meant
+	// AndOn says that the entries that follow Path lack something, too: the
+	// page that lists them is lost.
+	AndOn bool
+}
+
+const checkLimit = 100
+
+// Check looks at everything that the trees of live are made of. live is walked
+// several times. Damage is no error: it is told in the result.
+//
+// With Repair a segment that is lost is restored from any other pack that holds
+// the same, and what is left of its pack is stored anew, without what is lost
+// for good, so that nothing builds upon that. Those who see files lost can store
+// them again, in whatever tree, and repair once more: that heals the old
+// versions, too. No collection should run meanwhile.
+func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[Named, error], o CheckOptions) (Checked, error) {
+	if err := checkOrg(org); err != nil {
+		return Checked{}, err
+	}
+	if o.Limit == 0 {
+		o.Limit = checkLimit
+	}
+	c := newCheck(l, org, live, o)
+	err := c.run(ctx)
+	if err != nil || !c.again {
+		return c.done, err
+	}
+	// A restored page may name what could not be seen before.
+	before := c.done
+	c = newCheck(l, org, live, o)
+	err = c.run(ctx)
+	c.done.Damaged += before.Repaired
+	c.done.Repaired += before.Repaired
+	for _, d := range slices.Backward(before.Damages) {
+		if d.Repaired {
+			c.done.Damages = append([]Damage{d}, c.done.Damages...)
+		}
+	}
+	c.done.Damages = c.done.Damages[:min(len(c.done.Damages), o.Limit)]
+	return c.done, err
+}
+
+// check is a Check under way.
+type check struct {
+	lib     *Library
+	org     string
+	live    iter.Seq2[Named, error]
+	o       CheckOptions
+	done    Checked
+	marking *marking
+	roots   map[string]string   // damaged ones: what is wrong, by digest
+	packs   map[string]*badPack // that hold what is damaged, or are
+	again   bool                // a page was restored
+}
+
+func newCheck(l *Library, org string, live iter.Seq2[Named, error], o CheckOptions) *check {
+	c := &check{lib: l, org: org, live: live, o: o, roots: map[string]string{}, packs: map[string]*badPack{}}
+	c.marking = &marking{
+		lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{},
+		found: func() { c.done.Pages++; c.progress() },
+	}
+	return c
+}
+
+func (c *check) progress() {
+	if c.o.Progress != nil {
+		c.o.Progress(c.done)
+	}
+}
+
+func (c *check) run(ctx context.Context) error {
+	if err := c.trees(ctx); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.marking.packs)) {
+		if err := c.pack(ctx, id, c.marking.packs[id]); err != nil {
+			return err
+		}
+		c.done.Packs++
+		c.progress()
+	}
+	if err := c.orphans(ctx); err != nil {
+		return err
+	}
+	if len(c.roots)+len(c.packs) == 0 {
+		return nil
+	}
+	if err := c.locate(ctx); err != nil {
+		return err
+	}
+	return c.finish(ctx)
+}
+
+// trees marks what the named trees are made of, as far as it can be read.
+func (c *check) trees(ctx context.Context) error {
+	for n, err := range c.live {
+		if err != nil {
+			return fmt.Errorf("finding what is named: %w", err)
+		}
+		d, ok := parseDigest(n.Digest)
+		if !ok || c.marking.trees[d] {
+			continue
+		}
+		c.marking.trees[d] = true
+		c.done.Trees++
+		m := &manifest{lib: c.lib, org: c.org, digest: n.Digest}
+		if err := m.open(ctx); isDamage(err) {
+			c.roots[n.Digest] = wrong(err)
+		} else if err != nil {
+			return err
+		} else if err := c.tree(ctx, m); err != nil {
+			return fmt.Errorf("reading the tree %s: %w", n.Digest, err)
+		}
+	}
+	return nil
+}
+
+func wrong(err error) string {
+	if errors.Is(err, blob.ErrNotFound) {
+		return "missing"
+	}
+	return "damaged"
+}
+
+// tree marks a tree page by page: a page that cannot be read is no end.
+func (c *check) tree(ctx context.Context, m *manifest) error {
+	for i := range m.root.pages {
+		one := &manifest{lib: m.lib, org: m.org, digest: m.digest, root: &root{packs: m.root.packs, pages: m.root.pages[i : i+1]}}
+		err := c.marking.root(ctx, one)
+		if isDamage(err) {
+			c.suspect(m.root.packs[m.root.pages[i].pack], wrong(err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspect notes a pack to be looked into.
+func (c *check) suspect(id, what string) {
+	if c.packs[id] == nil {
+		c.packs[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
+	}
+}
+
+// pack looks at a pack that something names.
+func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
+	switch {
+	case p.missing:
+		c.suspect(id, "missing")
+		return nil
+	case p.whole:
+		c.suspect(id, "damaged") // its footer, or it lacks a segment
+		return nil
+	case !c.o.Read:
+		return nil
+	}
+	segments, err := c.lib.packFooter(ctx, c.org, id)
+	if isDamage(err) {
+		c.suspect(id, wrong(err))
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f := &fetcher{store: c.lib.blobs, org: c.org}
+	w := &compactor{lib: c.lib, org: c.org}
+	read := w.from(ctx, f, id)
+	for _, s := range segments {
+		b, err := read(s)
+		if err == nil {
+			err = w.verify(s, b)
+		}
+		c.done.Segments++
+		c.done.Bytes += int64(s.stored)
+		if isDamage(err) {
+			c.suspect(id, "damaged")
+		} else if err != nil {
+			return joined(err, f.close())
+		}
+	}
+	return f.close()
+}
+
+// orphans counts what nothing names.
+func (c *check) orphans(ctx context.Context) error {
+	for _, kind := range []string{"/manifests/", "/packs/"} {
+		for info, err := range c.lib.packs.List(ctx, c.org+kind) {
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", kind, err)
+			}
+			name := strings.TrimPrefix(firstKey(info.Key), c.org+kind)
+			d, isTree := parseDigest(name)
+			if c.marking.packs[name] == nil && (!isTree || !c.marking.trees[d]) {
+				c.done.Orphans++
+			}
+		}
+	}
+	return nil
+}
+
+// note adds a damage to the result.
+func (c *check) note(d Damage) {
+	c.done.Damaged++
+	if d.Repaired {
+		c.done.Repaired++
+	}
+	if len(c.done.Damages) < c.o.Limit {
+		c.done.Damages = append(c.done.Damages, d)
+	}
+}

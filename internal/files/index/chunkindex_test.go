@@ -1,0 +1,549 @@
+package index_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stint-dev/stint/internal/files/index"
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// exhaustive marks tests of very many cases in one goroutine, which the race
+// detector makes slow and sees nothing in.
+func exhaustive(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("exhaustive: run without -short")
+	}
+}
+
+// pack is a pack of a test: chunks that follow one another.
+type pack struct{ first, n int }
+
+// chunk is chunk number first+i, where it lies in the pack.
+func (p pack) chunk(i int) index.Chunk {
+	length := uint32(p.first+i)%977 + 1
+	return index.Chunk{Hash: hashOf(p.first + i), Offset: uint32(i) * 1000, Stored: length, Raw: 2 * length, CRC: uint32(p.first * i)}
+}
+
+func (p pack) chunks() []index.Chunk {
+	all := make([]index.Chunk, p.n)
+	for i := range all {
+		all[i] = p.chunk(i)
+	}
+	return all
+}
+
+// model is what an index should know.
+type model map[string]pack
+
+// places gives those of a chunk by its number.
+func (m model) places(n int) (all []index.Place) {
+	for name, p := range m {
+		if i := n - p.first; i >= 0 && i < p.n {
+			c := p.chunk(i)
+			all = append(all, index.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC})
+		}
+	}
+	slices.SortFunc(all, func(a, b index.Place) int { return cmp.Compare(a.Pack, b.Pack) })
+	return all
+}
+
+// hashOf spreads numbers over all hashes; every ninth shares its beginning with
+// its neighbours.
+func hashOf(n int) (h index.Hash) {
+	for i := range 4 {
+		x := uint64(n*4+i+1) * 0x9e3779b97f4a7c15
+		x ^= x >> 29
+		binary.LittleEndian.PutUint64(h[8*i:], x*0xbf58476d1ce4e5b9)
+	}
+	if n%9 == 0 {
+		copy(h[:], "the same")
+	}
+	return h
+}
+
+func open(t testing.TB, dir string) *index.Index {
+	t.Helper()
+	x, err := index.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return x
+}
+
+func add(t testing.TB, x *index.Index, org, name string, p pack) {
+	t.Helper()
+	if err := x.Add(org, name, p.chunks()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check compares all that the index says of some hashes with the model.
+func check(t failer, x *index.Index, org string, m model, hashes int) {
+	t.Helper()
+	packs := slices.Collect(x.Packs(org))
+	if want := slices.Sorted(maps.Keys(m)); !slices.Equal(want, packs) {
+		t.Fatalf("packs (-want +got):\n%s", gocmp.Diff(want, packs))
+	}
+	for n := range hashes {
+		h := hashOf(n)
+		got, err := x.Places(org, h)
+		if err != nil {
+			t.Fatalf("Places: %v", err)
+		}
+		want := m.places(n)
+		if !slices.Equal(want, got) {
+			t.Fatalf("places of chunk %d (-want +got):\n%s", n, gocmp.Diff(want, got))
+		}
+		at, ok, err := x.Find(org, h)
+		if err != nil || ok != (len(want) > 0) || ok && !slices.Contains(want, at) {
+			t.Fatalf("Find(%d) = %+v, %v, %v; want one of %+v", n, at, ok, err, want)
+		}
+	}
+}
+
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func TestFindAfterAdd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x := open(t, dir)
+	m := model{}
+	for i := range 60 {
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i * 1500, 3000} // each chunk in two packs
+		add(t, x, "org_a", name, m[name])
+	}
+	check(t, x, "org_a", m, 200)
+	check(t, x, "org_b", model{}, 20)
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, open(t, dir), "org_a", m, 200)
+}
+
+// TestAgainstMap does at random what may be done, with closing between.
+func TestAgainstMap(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		dir, err := os.MkdirTemp(t.TempDir(), "x")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		x, err := index.Open(dir)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer func() { x.Close() }()
+		m, dropped := model{}, map[string]bool{}
+		name := rapid.StringMatching(`[a-c]{1,3}`)
+		packs := rapid.Custom(func(rt *rapid.T) pack {
+			return pack{rapid.IntRange(0, 50).Draw(rt, "first"), rapid.SampledFrom([]int{0, 1, 1, 40, 40, 300, 3000, 33_000}).Draw(rt, "n")}
+		})
+		rt.Repeat(map[string]func(*rapid.T){
+			"add": func(rt *rapid.T) {
+				pack := name.Filter(func(p string) bool { return !dropped[p] }).Draw(rt, "pack")
+				c := packs.Draw(rt, "chunks")
+				if err := x.Add("org_a", pack, c.chunks()); err != nil {
+					rt.Fatal(err)
+				}
+				if _, known := m[pack]; !known {
+					m[pack] = c
+				}
+			},
+			"drop": func(rt *rapid.T) {
+				packs := rapid.SliceOfN(name, 0, 4).Draw(rt, "packs")
+				if err := x.Drop("org_a", packs); err != nil {
+					rt.Fatal(err)
+				}
+				for _, p := range packs {
+					delete(m, p)
+					dropped[p] = true
+				}
+			},
+			"reopen": func(rt *rapid.T) {
+				if err := x.Close(); err != nil {
+					rt.Fatal(err)
+				}
+				if x, err = index.Open(dir); err != nil {
+					rt.Fatal(err)
+				}
+			},
+			"has": func(rt *rapid.T) {
+				pack := name.Draw(rt, "pack")
+				if _, want := m[pack]; x.Has("org_a", pack) != want {
+					rt.Fatalf("Has(%q) = %v", pack, !want)
+				}
+			},
+			"": func(rt *rapid.T) { check(rt, x, "org_a", m, 25) },
+		})
+	})
+}
+
+// TestDamage cuts, flips and deletes files: what is lost is lost, the rest is
+// true.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	exhaustive(t)
+	whole := t.TempDir()
+	m := model{}
+	func() {
+		x := open(t, whole)
+		defer x.Close()
+		for i := range 14 {
+			name := fmt.Sprintf("%04d", i)
+			m[name] = pack{i * 100, 2500}
+			add(t, x, "org_a", name, m[name])
+		}
+		gone := []string{"0003", "0007", "0013"}
+		if err := x.Drop("org_a", gone); err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range gone {
+			delete(m, p)
+		}
+	}()
+	files, err := os.ReadDir(filepath.Join(whole, "org_a"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("there are the files %v, %v", files, err)
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		dir, err := os.MkdirTemp(t.TempDir(), "x")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+			rt.Fatal(err)
+		}
+		for range rapid.IntRange(1, 3).Draw(rt, "wounds") {
+			f := rapid.SampledFrom(files).Draw(rt, "file")
+			wound(rt, filepath.Join(dir, "org_a", f.Name()))
+		}
+		x, err := index.Open(dir)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		defer x.Close()
+		checkSubset(rt, x, m, 400)
+		for name, p := range m {
+			if err := x.Add("org_a", name, p.chunks()); err != nil {
+				rt.Fatal(err)
+			}
+		}
+		check(rt, x, "org_a", m, 25)
+	})
+}
+
+// wound cuts a file, flips a bit of it or deletes it.
+func wound(rt *rapid.T, path string) {
+	b, err := os.ReadFile(path)
+	if err != nil || len(b) == 0 {
+		return // gone already
+	}
+	at := rapid.IntRange(0, len(b)-1).Draw(rt, "at")
+	switch rapid.SampledFrom([]string{"cut", "flip", "zero", "delete"}).Draw(rt, "wound") {
+	case "cut":
+		b = b[:at]
+	case "flip":
+		b[at] ^= 1 << (at % 8)
+	case "zero":
+		clear(b[at:min(len(b), at+5000)])
+	case "delete":
+		err = os.Remove(path)
+		b = nil
+	}
+	if b != nil {
+		err = os.WriteFile(path, b, 0o600)
+	}
+	if err != nil {
+		rt.Fatal(err)
+	}
+}
+
+// checkSubset asks for chunks: the index may have lost some, but must not say
+// what the model does not.
+func checkSubset(t failer, x *index.Index, m model, hashes int) {
+	t.Helper()
+	for p := range x.Packs("org_a") {
+		if _, ok := m[p]; !ok {
+			t.Fatalf("the index knows the pack %q, which is not there", p)
+		}
+	}
+	for n := range hashes {
+		got, err := x.Places("org_a", hashOf(n))
+		if err != nil {
+			t.Fatalf("Places: %v", err)
+		}
+		for _, p := range got {
+			if !slices.Contains(m.places(n), p) {
+				t.Fatalf("chunk %d is said to be at %+v", n, p)
+			}
+		}
+	}
+}
+
+func TestDropIsFinal(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	add(t, x, "org_a", "p", pack{0, 10})
+	if err := x.Drop("org_a", []string{"p", "q"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"p", "q"} { // they were on their way
+		add(t, x, "org_a", name, pack{0, 10})
+	}
+	check(t, x, "org_a", model{}, 10)
+}
+
+// TestMerge makes enough runs for merges, with packs dropped meanwhile and
+// searches beside.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	m := model{}
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if _, _, err := x.Find("org_a", hashOf(n%5000)); err != nil {
+					t.Errorf("Find: %v", err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i * 50, 12_000}
+		add(t, x, "org_a", name, m[name])
+		if i%3 == 2 {
+			gone := fmt.Sprintf("%04d", i-2)
+			if err := x.Drop("org_a", []string{gone}); err != nil {
+				t.Fatal(err)
+			}
+			delete(m, gone)
+		}
+	}
+	close(done)
+	readers.Wait()
+	check(t, x, "org_a", m, 30)
+}
+
+// TestManyPacks has more packs than a run holds the names of.
+func TestManyPacks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x := open(t, dir)
+	m := model{}
+	for i := range 5000 {
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i, 2}
+		add(t, x, "org_a", name, m[name])
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x = open(t, dir)
+	if err := x.Drop("org_a", []string{"0002"}); err != nil {
+		t.Fatal(err)
+	}
+	delete(m, "0002")
+	check(t, x, "org_a", m, 50)
+}
+
+func TestManyOrganisations(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	for range 2 {
+		for i := range 80 {
+			add(t, x, fmt.Sprintf("org_%d", i), "p", pack{i, 5})
+		}
+	}
+	for i := range 80 {
+		org := fmt.Sprintf("org_%d", i)
+		at, ok, err := x.Find(org, hashOf(i+3))
+		if want := (model{"p": pack{i, 5}}).places(i + 3); err != nil || !ok || at != want[0] {
+			t.Errorf("Find in %s gives %+v, %v, %v; want %+v", org, at, ok, err, want)
+		}
+	}
+}
+
+// TestManyUsersOfManyOrganisations adds and looks beside evictions.
+func TestManyUsersOfManyOrganisations(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	var users sync.WaitGroup
+	for u := range 6 {
+		users.Go(func() {
+			for i := range 240 {
+				org := fmt.Sprintf("org_%d", (i*7+u*11)%60)
+				name := fmt.Sprintf("%d-%d", u, i)
+				if err := x.Add(org, name, (pack{i, 3}).chunks()); err != nil {
+					t.Error(err)
+				}
+				if !x.Has(org, name) {
+					t.Errorf("%s in %s is gone", name, org)
+				}
+			}
+		})
+	}
+	users.Wait()
+	n := 0
+	for i := range 60 {
+		n += len(slices.Collect(x.Packs(fmt.Sprintf("org_%d", i))))
+	}
+	if n != 6*240 {
+		t.Errorf("there are %d packs", n)
+	}
+}
+
+// TestSmallRunsAreMerged closes the index after each pack, so that each gets a
+// run of its own.
+func TestSmallRunsAreMerged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir, m := t.TempDir(), model{}
+		for i := range 30 {
+			x := open(t, dir)
+			name := fmt.Sprintf("%04d", i)
+			m[name] = pack{i, 3}
+			add(t, x, "org_a", name, m[name])
+			synctest.Wait() // until the merge, if there is one, is done
+			if err := x.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if all, err := filepath.Glob(filepath.Join(dir, "org_a", "run-*")); err != nil || len(all) > 5 {
+				t.Fatalf("there are %d runs after %d packs, %v", len(all), i+1, err)
+			}
+		}
+		check(t, open(t, dir), "org_a", m, 30)
+	})
+}
+
+// TestWhatCannotBeOpenedStays puts something into the way of each file, which
+// may come of too many open files as well: it is an error, for as long.
+func TestWhatCannotBeOpenedStays(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x, m := open(t, dir), model{"p": {0, 10}}
+	add(t, x, "org_a", "p", m["p"])
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "org_a", "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("the files are %q, %v", files, err)
+	}
+	for _, f := range files {
+		x := open(t, dir)
+		aside := filepath.Join(t.TempDir(), "aside")
+		if err := errors.Join(os.Rename(f, aside), os.Symlink(f, f)); err != nil { // to itself
+			t.Fatal(err)
+		}
+		if _, _, err := x.Find("org_a", hashOf(1)); err == nil {
+			t.Errorf("without %s there is no error", f)
+		}
+		if err := os.Rename(aside, f); err != nil {
+			t.Fatal(err)
+		}
+		check(t, x, "org_a", m, 20)
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestOneAtATime(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	x := open(t, dir)
+	if _, err := index.Open(dir); !errors.Is(err, index.ErrInUse) {
+		t.Errorf("a second Open gives %v", err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := x.Find("org_a", hashOf(1)); err == nil {
+		t.Error("a closed index answers")
+	}
+	open(t, dir)
+}
+
+func TestOddNames(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	for _, org := range []string{"", "..", "a/b", "lock", "A"} {
+		if err := x.Add(org, "p", nil); err == nil {
+			t.Errorf("the organisation %q is taken", org)
+		}
+	}
+	for _, pack := range []string{"", "a\x00", string(bytes.Repeat([]byte("a"), 201))} {
+		if err := x.Add("org_a", pack, nil); err == nil {
+			t.Errorf("the pack %q is taken", pack)
+		}
+	}
+}
+
+func BenchmarkAdd20000(b *testing.B) {
+	x := open(b, b.TempDir())
+	all := pack{0, 20_000}.chunks()
+	for i := 0; b.Loop(); i++ {
+		for j := range all {
+			binary.BigEndian.PutUint32(all[j].Hash[4:], uint32(i*7919)) // spread by the first four bytes
+			all[j].Hash[20] = byte(i)
+		}
+		if err := x.Add("org_a", fmt.Sprintf("%08d", i), all); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	x := open(b, b.TempDir())
+	for i := range 500 {
+		add(b, x, "org_a", fmt.Sprintf("%08d", i), pack{i * 1000, 1000})
+	}
+	for name, first := range map[string]int{"present": 0, "absent": 1_000_000} {
+		hashes := make([]index.Hash, 50_000)
+		for i := range hashes {
+			hashes[i] = hashOf(first + i*9 + 1)
+		}
+		b.Run(name, func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				if _, ok, err := x.Find("org_a", hashes[i%len(hashes)]); err != nil || ok != (first == 0) {
+					b.Fatal(ok, err)
+				}
+			}
+		})
+	}
+}

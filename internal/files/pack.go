@@ -1,0 +1,209 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"golang.org/x/sync/errgroup"
+)
+
+// maxPack bounds the bytes of a pack; only a single page that is larger makes
+// a larger one.
+const maxPack = 16 << 20
+
+// sealedPrefix begins the names of packs of what is confidential, so that what
+// stands for one of them later rests where it did.
+const sealedPrefix = "sealed-"
+
+// minted is the part of a pack's name that tells when it was begun.
+func minted(id string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(id, sentPrefix), sealedPrefix)
+}
+
+// FreshKey tells keys that are made up for one object, and never used for
+// another.
+func FreshKey(key string) bool {
+	_, id, ok := strings.Cut(key, "/packs/")
+	return ok && !strings.Contains(id, ".")
+}
+
+func packKey(org, id string) string { return org + "/packs/" + id }
+
+// packer gathers segments into packs. Eager packs go to the store while the
+// commit goes on; staged ones wait until publish. It serves one goroutine.
+type packer struct {
+	store  blob.Store
+	org    string
+	mint   func() string
+	out    *spool // the pack being filled, and those staged before it
+	begin  int64  // where it begins in out
+	id     string // its ID, "" = none
+	foot   []byte // the records of its segments
+	feet   *spool // those of all packs, one after the other
+	made   []made
+	staged bool
+
+	uploads *errgroup.Group // of eager packs, one at a time
+	ctx     context.Context // of the uploads
+	spare   chan *spool     // what is not being filled
+
+	mu   sync.Mutex // guards what follows
+	mine []string   // packs that the store may hold
+}
+
+// made is a complete pack.
+type made struct {
+	id     string
+	begin  int64 // where it begins in out, if it is staged
+	length int64 // bytes of it
+	foot   int64 // bytes of its records
+}
+
+func newPacker(ctx context.Context, l *Library, org string, confidential bool) *packer {
+	p := &packer{
+		store: l.blobs, org: org, mint: func() string { return l.ids.New("") },
+		out: newSpool(l.tempDir), feet: newSpool(l.tempDir), spare: make(chan *spool, 1),
+	}
+	if confidential {
+		p.store, p.mint = l.sealed, func() string { return l.ids.New(sealedPrefix) }
+	}
+	p.spare <- newSpool(l.tempDir)
+	p.uploads, p.ctx = errgroup.WithContext(ctx)
+	return p
+}
+
+// stage makes the packs wait for publish. It comes first.
+func (p *packer) stage() { p.staged = true }
+
+// add stores a segment that s describes and tells where.
+func (p *packer) add(s segment, b []byte) (place, error) {
+	foot := int64(len(p.foot) + footerRecord)
+	if p.id != "" && (p.filled()+int64(len(b))+foot+int64(footerTrailer) > maxPack || foot > maxSegments*footerRecord) {
+		if err := p.finishPack(); err != nil {
+			return place{}, err
+		}
+	}
+	if p.id == "" {
+		p.id = p.mint()
+	}
+	s.offset, s.stored = uint32(p.filled()), uint32(len(b))
+	p.foot = s.append(p.foot)
+	_, err := p.out.Write(b)
+	return place{pack: p.id, offset: s.offset, stored: s.stored, crc: s.crc}, err
+}
+
+// filled is how many bytes the open pack has.
+func (p *packer) filled() int64 { return p.out.length() - p.begin }
+
+// finishPack sends the open pack on its way.
+func (p *packer) finishPack() error {
+	if _, err := p.feet.Write(p.foot); err != nil {
+		return err
+	}
+	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
+		return err
+	}
+	full := made{id: p.id, begin: p.begin, length: p.filled(), foot: int64(len(p.foot))}
+	p.made = append(p.made, full)
+	p.id, p.foot = "", p.foot[:0]
+	if p.staged {
+		p.begin = p.out.length()
+		return nil
+	}
+	out := p.out
+	select {
+	case p.out = <-p.spare:
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
+	p.uploads.Go(func() error {
+		defer func() { p.spare <- out }()
+		defer out.reset()
+		return p.put(p.ctx, full.id, out.section(0, full.length), full.length)
+	})
+	return nil
+}
+
+func (p *packer) put(ctx context.Context, id string, r io.Reader, n int64) error {
+	err := p.store.Put(ctx, packKey(p.org, id), r, n)
+	if !errors.Is(err, blob.ErrExists) {
+		p.mu.Lock()
+		p.mine = append(p.mine, id)
+		p.mu.Unlock()
+	}
+	if err != nil {
+		return fmt.Errorf("storing a pack: %w", err)
+	}
+	return nil
+}
+
+// publish returns once all new packs rest in the store.
+func (p *packer) publish(ctx context.Context) error {
+	if p.id != "" {
+		if err := p.finishPack(); err != nil {
+			return errors.Join(err, p.uploads.Wait())
+		}
+	}
+	if err := p.uploads.Wait(); err != nil {
+		return err
+	}
+	if !p.staged {
+		return nil
+	}
+	for _, m := range p.made {
+		if err := p.put(ctx, m.id, p.out.section(m.begin, m.length), m.length); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// learn tells the index about the new packs, which must be stored. What fails
+// is left for Library.Sync.
+func (p *packer) learn(x Index) {
+	if x == nil {
+		return
+	}
+	at := int64(0)
+	for _, m := range p.made {
+		foot := make([]byte, m.foot)
+		if _, err := p.feet.ReadAt(foot, at); err != nil {
+			return
+		}
+		at += m.foot
+		segments, err := decodeSegments(foot, m.length-m.foot-int64(footerTrailer))
+		if err != nil {
+			return
+		}
+		_ = x.Add(p.org, m.id, chunksOf(segments))
+	}
+}
+
+// withdraw deletes the new packs, also when ctx has ended. No manifest may
+// name them. What cannot be deleted stays as garbage.
+func (p *packer) withdraw(ctx context.Context) error {
+	_ = p.uploads.Wait() // a pack on its way would arrive after its deletion
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	var errs []error
+	for _, id := range p.mine {
+		errs = append(errs, p.store.Delete(ctx, packKey(p.org, id)))
+	}
+	return errors.Join(errs...)
+}
+
+// close waits for uploads and gives the space back.
+func (p *packer) close() error {
+	_ = p.uploads.Wait() // publish has reported it, or withdraw is why we close
+	errs := []error{p.out.Close(), p.feet.Close()}
+	for len(p.spare) > 0 {
+		errs = append(errs, (<-p.spare).Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,108 @@
+package files
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/stint-dev/stint/internal/blob"
+)
+
+// A store that clients can read themselves serves an archive better than we
+// do, once it has it whole. Archives that are asked for again are put there.
+const (
+	popularSize = 8 << 20 // bytes of the smallest archive that is worth it
+	popularAsks = 2       // full downloads after which it is
+)
+
+// popular counts the downloads of large archives.
+type popular struct {
+	asks   *recent[treeKey, int]
+	wanted chan treeKey // archives to be put whole
+}
+
+type treeKey struct{ org, digest string }
+
+func newPopular() popular {
+	return popular{asks: newRecent[treeKey, int](4096), wanted: make(chan treeKey, 16)}
+}
+
+// NoteDownload tells that the whole archive, of size bytes, is being served.
+// It costs nothing; PutWanted does what follows from it.
+func (l *Library) NoteDownload(org, digest string, size int64) {
+	if _, direct := l.packs.Store.(blob.Presigner); !direct || size < popularSize {
+		return
+	}
+	key := treeKey{org, digest}
+	if l.reads.popular.asks.update(key, func(n int) int { return n + 1 }) != popularAsks {
+		return
+	}
+	select {
+	case l.reads.popular.wanted <- key:
+	default: // enough is waiting: it will be asked for again
+		l.reads.popular.asks.put(key, popularAsks-1)
+	}
+}
+
+// PutWanted puts the archives whole that were asked for often enough, one
+// after the other. It returns when none is left, or when ctx ends.
+func (l *Library) PutWanted(ctx context.Context) error {
+	for {
+		select {
+		case key := <-l.reads.popular.wanted:
+			if err := l.putArchive(ctx, key.org, key.digest); err != nil {
+				l.reads.popular.asks.put(key, 0)
+				if !errors.Is(err, blob.ErrNotFound) { // the tree may be gone by now
+					return err
+				}
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// putArchive stores an archive whole, and the hash that this gives for free.
+func (l *Library) putArchive(ctx context.Context, org, digest string) error {
+	a, err := l.Archive(ctx, org, digest)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	err = l.blobs.Put(ctx, archiveKey(org, digest), io.TeeReader(a, h), a.Size())
+	err = errors.Join(err, a.Close())
+	if errors.Is(err, blob.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("putting an archive whole: %w", err)
+	}
+	return l.keepSum(ctx, digestKey(org, digest, TarGzip), sumOf{hash(h.Sum(nil)), a.Size()})
+}
+
+// DirectLink gives an address at which the store itself serves the tree's
+// tar.gz, under a file name and for some time. It gives false where the store
+// cannot do that or does not have the archive whole.
+func (l *Library) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
+	p, direct := l.packs.Store.(blob.Presigner)
+	if !direct || checkOrg(org) != nil || !isDigest(digest) {
+		return "", false, nil
+	}
+	key := archiveKey(org, digest)
+	if _, err := l.blobs.Stat(ctx, key); isDamage(err) {
+		return "", false, nil
+	} else if err != nil {
+		return "", false, fmt.Errorf("looking for an archive: %w", err)
+	}
+	address, err = p.PresignGet(ctx, key, name, "application/gzip", ttl)
+	if errors.Is(err, blob.ErrNotFound) { // it rests where there are no links
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("signing a link to an archive: %w", err)
+	}
+	return address, true, nil
+}

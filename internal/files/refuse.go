@@ -1,0 +1,125 @@
+package files
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+)
+
+// refuse says that the input is wrong.
+func refuse(format string, args ...any) error {
+	return stint.InvalidParam("", format, args...)
+}
+
+// refuseSize says that the input exceeds a limit.
+func refuseSize(format string, args ...any) error {
+	return &stint.Error{Kind: stint.TooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(format, args...)}
+}
+
+// shown is a path fit for a message: printable and not too long.
+func shown(path string) string {
+	const most = 200
+	s := strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r == utf8.RuneError {
+			return '?'
+		}
+		return r
+	}, path)
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// cleanPath checks the path of an entry and gives its plain form; "" for the
+// tree's own folder. what names the path in messages.
+func (l *Limits) cleanPath(name string) (string, error) {
+	switch {
+	case strings.IndexByte(name, 0) >= 0:
+		return "", refuse("The name of entry '%s' holds a NUL byte.", shown(name))
+	case strings.HasPrefix(name, "/"):
+		return "", refuse("The path of entry '%s' is absolute; use paths relative to the tree.", shown(name))
+	}
+	parts := make([]string, 0, 8)
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "" || part == ".":
+			continue
+		case part == "..":
+			return "", refuse("The path of entry '%s' leaves the tree by '..'.", shown(name))
+		case len(part) > maxName:
+			return "", refuse("The entry '%s' has a name of more than %d bytes.", shown(name), maxName)
+		}
+		parts = append(parts, part)
+	}
+	path := strings.Join(parts, "/")
+	return path, l.checkPath(path, len(parts))
+}
+
+// checkPath holds a clean path of so many elements against the limits.
+func (l *Limits) checkPath(path string, elements int) error {
+	switch {
+	case len(path) > l.PathBytes:
+		return refuse("The path of entry '%s' has more than %d bytes.", shown(path), l.PathBytes)
+	case elements > l.Depth:
+		return refuse("The entry '%s' lies more than %d folders deep.", shown(path), l.Depth)
+	}
+	return nil
+}
+
+// checkTarget tells whether a link at path may have the target: it must stay
+// in the tree. Where elements come before a "..", that depends on what they
+// are, which dots tells the caller to look at.
+func (l *Limits) checkTarget(path, target string) (dots bool, err error) {
+	switch {
+	case target == "":
+		return false, refuse("The link '%s' has no target.", shown(path))
+	case strings.IndexByte(target, 0) >= 0:
+		return false, refuse("The target of link '%s' holds a NUL byte.", shown(path))
+	case len(target) > l.PathBytes:
+		return false, refuse("The target of link '%s' has more than %d bytes.", shown(path), l.PathBytes)
+	case strings.HasPrefix(target, "/"):
+		return false, refuse("The link '%s' leaves the tree: its target '%s' is absolute.", shown(path), shown(target))
+	}
+	inside := walkTarget(path, target, func([]string, int) bool {
+		dots = true
+		return true
+	})
+	if !inside {
+		return false, refuse("The link '%s' leaves the tree: its target is '%s'.", shown(path), shown(target))
+	}
+	return dots, nil
+}
+
+// walkTarget follows the words of a target from the link's folder and tells
+// whether they stay in the tree. Before each ".." that comes after an element
+// of the target, it asks about the path so far, and ends on false. Of that the
+// first known elements were asked about before or are the link's own folder,
+// which must be none but folders for the link to be there.
+func walkTarget(path, target string, up func(at []string, known int) bool) bool {
+	at := strings.Split(path, "/")
+	at = at[:len(at)-1]
+	named, known := 0, len(at) // named counts the elements of at that the target named
+	for part := range strings.SplitSeq(target, "/") {
+		switch {
+		case part == "" || part == ".":
+		case part != "..":
+			at = append(at, part)
+			named++
+		case len(at) == 0:
+			return false
+		default:
+			if named > 0 {
+				if !up(at, known) {
+					return false
+				}
+				named--
+			}
+			at = at[:len(at)-1]
+			known = len(at)
+		}
+	}
+	return true
+}

@@ -1,0 +1,110 @@
+package files_test
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// A collection that begins between a commit and its naming condemns the new
+// root at once. That is no reason to lose what a run has left, or to refuse a
+// push.
+func TestACollectionBetweenACommitAndItsName(t *testing.T) {
+	t.Parallel()
+	for name, confidential := range map[string]bool{"plain": false, "confidential": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNames()
+			l, open, secret := halves(t, n)
+			rests, other := open, secret
+			if confidential {
+				rests, other = secret, open
+			}
+			ref := fromDir(t, l, "", map[string]string{"a": "1", "b/c": "2"}, files.DirOptions{Confidential: confidential, Verify: confidential})
+			want := readArchive(t, l, ref.Digest)
+			collect := func() files.Collected {
+				t.Helper()
+				done, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return done
+			}
+			if done := collect(); done.Condemned != 1 {
+				t.Fatalf("%+v: want the root condemned", done)
+			}
+			if err := n.name(ref); !errors.Is(err, store.ErrEpoch) {
+				t.Fatalf("naming it under a former epoch: %v", err)
+			}
+			ref, err := l.Renew(t.Context(), org, ref)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := n.name(ref); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				collect()
+			}
+			if got := readArchive(t, l, ref.Digest); !bytes.Equal(got, want) {
+				t.Error("the tree is not what it was")
+			}
+			root := org + "/manifests/" + ref.Digest + ".1"
+			if keys := rests.keys(); !slices.Contains(keys, root) || slices.Contains(keys, org+"/manifests/"+ref.Digest) {
+				t.Errorf("where it belongs there are %v", keys)
+			}
+			if keys := other.keys(); len(keys) > 0 {
+				t.Errorf("elsewhere there are %v", keys)
+			}
+		})
+	}
+}
+
+// TestTheRootOfAParentIsReplaced stores a tree anew, as if it had not been
+// known, while a commit reads it as its parent: it comes to have another root,
+// and parts of the former go.
+func TestTheRootOfAParentIsReplaced(t *testing.T) {
+	t.Parallel()
+	items := []item{{name: "a", body: text(1, 300)}, {name: "b", body: text(2, 300)}}
+	disturbed := 0
+	for step := 1; step < 12; step++ {
+		w := newWorld(t, t)
+		parent := w.rerooted(items)
+		w.steps.left, w.steps.then = step, func() {
+			disturbed++
+			w.commit(w.plain, "", items)
+			for range 3 {
+				w.collect(w.plain)
+			}
+		}
+		w.commit(w.lib, parent, append(slices.Clone(items), item{name: "c", body: text(3, 300)}))
+		w.steps.then = nil
+		w.check()
+	}
+	if disturbed < 5 {
+		t.Errorf("only %d commits were disturbed", disturbed)
+	}
+}
+
+// rerooted names a tree whose first root was condemned before. Another tree has
+// its chunks, so that its pages have a pack of their own.
+func (w *world) rerooted(items []item) (digest string) {
+	w.commit(w.plain, "", append(slices.Clone(items), item{name: "z", body: text(26, 300)}))
+	ref, err := w.plain.FromArchive(w.ctx, org, "", files.Tar, bytes.NewReader(plainTar(w.t, items)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.collect(w.plain)
+	w.commit(w.plain, "", items)
+	w.collect(w.plain)
+	w.collect(w.plain) // the first root is forgotten
+	if keys := w.store.keys(); !slices.Contains(keys, org+"/manifests/"+ref.Digest+".1") {
+		w.t.Fatalf("the tree has no second root: %v", keys)
+	}
+	return ref.Digest
+}

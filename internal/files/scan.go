@@ -1,0 +1,490 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint"
+)
+
+// DirOptions adjusts FromDir; the zero value takes everything within the
+// library's limits and skips what is no file, folder or link.
+type DirOptions struct {
+	// Ignore leaves an entry out, a folder with everything in it. Paths are
+	// relative and slash-separated.
+	Ignore func(path string, isDir bool) bool
+	// MaxBytes and MaxFiles bound the files of the tree; 0 is the library's
+	// limit.
+	MaxBytes, MaxFiles int64
+	// Passage tells folders, of those that Ignore lets in, that are there for
+	// what lies in them: the tree has them where it has something of that, with
+	// the same mode and time whatever those of the folder are. nil is none.
+	Passage func(path string) bool
+	// Confidential writes what is new to Options.Confidential.
+	Confidential bool
+	// Verify reads all files back, and stores all of it anew where something is
+	// not as it was. A tree equal to the parent is not looked at again.
+	Verify bool
+	// RefuseSpecials makes a socket, pipe or device an error.
+	RefuseSpecials bool
+	// Skipped is told of every socket, pipe and device that is left out, again
+	// when a commit had to begin anew.
+	Skipped func(path string, mode fs.FileMode)
+	// Unlike is told of every entry that the tree does not hold as the folder
+	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777,
+	// a time that the API cannot write or an attribute that would mean something
+	// to an overlay over the folder.
+	Unlike func(path string)
+}
+
+// FromDir stores the tree in dir, a folder that somebody else may have filled
+// and may still be changing. parent is the digest of the version that it grew
+// from ("" = none): what that holds is not stored again.
+//
+// Links are kept as they are, wherever they lead, and never followed. Bits
+// beyond 0777 and owners are dropped. Something unreadable or too large is a
+// *stint.Error that names it.
+func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	ref, err := twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o, false) })
+	if errors.Is(err, errUnread) && ctx.Err() == nil {
+		return twice(func() (Ref, error) { return l.fromDir(ctx, org, "", dir, o, true) })
+	}
+	return ref, err
+}
+
+// fromDir takes nothing over from other trees where it stores all anew.
+func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref Ref, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
+	}
+	c, err := l.grown(ctx, org, parent, o.Confidential)
+	if err != nil {
+		return Ref{}, joined(err, root.Close())
+	}
+	if c.verifies = o.Verify; anew {
+		c.stock.index = nil
+	}
+	defer func() { err = joined(err, c.close()) }()
+	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
+	s := newScan(l, in, o)
+	err = s.compareFolder("", root)
+	if err == nil {
+		err = s.folder(root, "", 1)
+	}
+	if err = in.end(joined(err, root.Close())); err != nil {
+		return Ref{}, joined(err, c.packs.withdraw(ctx))
+	}
+	return c.seal(ctx)
+}
+
+// joined adds the failure of a clean-up to err, which stays what it is where
+// there is none.
+func joined(err, cleanup error) error {
+	if cleanup == nil {
+		return err
+	}
+	return errors.Join(err, cleanup)
+}
+
+// scan walks a folder in path order.
+type scan struct {
+	in       *intake
+	options  DirOptions
+	limits   Limits
+	tempDir  string
+	compares bool    // Unlike is asked for
+	base     *finder // of the tree below an upper layer; nil where a whole tree is read
+	entries  int64
+	files    int64
+	bytes    int64
+	waiting  []*entry // passages, the outer ones first, in which nothing was found yet
+}
+
+func newScan(l *Library, in *intake, o DirOptions) *scan {
+	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
+	s.setLimits()
+	return s
+}
+
+func (s *scan) setLimits() {
+	if s.options.MaxBytes > 0 {
+		s.limits.TotalBytes = s.options.MaxBytes
+	}
+	if s.options.MaxFiles <= 0 {
+		s.options.MaxFiles = math.MaxInt64
+	}
+	if s.options.Ignore == nil {
+		s.options.Ignore = func(string, bool) bool { return false }
+	}
+	if s.options.Skipped == nil {
+		s.options.Skipped = func(string, fs.FileMode) {}
+	}
+	s.compares = s.options.Unlike != nil
+	if !s.compares {
+		s.options.Unlike = func(string) {}
+	}
+}
+
+// folder walks what is in root, whose path in the tree is dir. Each folder has
+// a root of its own, so that no link can lead from one to another.
+func (s *scan) folder(root *os.Root, dir string, depth int) error {
+	for name, err := range s.names(root) {
+		if err != nil {
+			return s.unreadable(dir, err)
+		}
+		path := name
+		if dir != "" {
+			path = dir + "/" + name
+		}
+		if err := s.entry(root, name, path, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fewNames is how many names of a folder are sorted in memory.
+const fewNames = 4 << 10
+
+// names gives the names in a folder, in order.
+func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		few, many, err := s.listed(root)
+		if many != nil {
+			defer func() { _ = many.close() }() // only read by now
+		}
+		if err != nil {
+			yield("", err)
+			return
+		}
+		if many == nil {
+			slices.Sort(few)
+			for _, name := range few {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			return
+		}
+		for e, err := range many.sorted() {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(e.path, nil) {
+				return
+			}
+		}
+	}
+}
+
+// listed reads the names in a folder: few of them, or many, which go to disk
+// as paths of entries.
+func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	for count := s.entries; ; {
+		some, err := d.Readdirnames(1024)
+		if count += int64(len(some)); count > s.limits.Entries {
+			return nil, many, s.tooMany()
+		}
+		few = append(few, some...)
+		ended := err == io.EOF
+		if err != nil && !ended {
+			return nil, many, err
+		}
+		if len(few) > fewNames || ended && many != nil {
+			if many == nil {
+				many = newArrivals(s.tempDir)
+			}
+			for _, name := range few {
+				if err := many.add(&entry{path: name, kind: folder}); err != nil {
+					return nil, many, err
+				}
+			}
+			few = few[:0]
+		}
+		if ended {
+			return few, many, nil
+		}
+	}
+}
+
+func (s *scan) tooMany() error {
+	return refuseSize("The tree has more than %d entries.", s.limits.Entries)
+}
+
+func (s *scan) entry(root *os.Root, name, path string, depth int) error {
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.options.Unlike(path) // gone meanwhile
+		return nil
+	} else if err != nil {
+		return s.unreadable(path, err)
+	}
+	if s.base != nil && isWhiteout(info) {
+		return s.nothing(path)
+	}
+	if s.options.Ignore(path, info.IsDir()) {
+		s.options.Unlike(path)
+		return s.nothing(path)
+	}
+	if err := s.limits.checkPath(path, depth); err != nil {
+		return err
+	}
+	if s.entries++; s.entries > s.limits.Entries {
+		return s.tooMany()
+	}
+	if info.IsDir() && s.options.Passage != nil && s.options.Passage(path) {
+		return s.pass(root, name, path, info, depth)
+	}
+	if err := s.arrived(); err != nil {
+		return err
+	}
+	e := &entry{path: path, mode: uint16(info.Mode().Perm())}
+	e.setTime(info.ModTime())
+	if e.sec < firstSecond || e.sec > lastSecond || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+		s.options.Unlike(path)
+	}
+	e.sec = min(max(e.sec, firstSecond), lastSecond)
+	switch info.Mode().Type() {
+	case 0:
+		e.kind = file
+		return s.file(root, name, e, info)
+	case fs.ModeDir:
+		e.kind = folder
+		return s.enter(root, name, e, info, depth)
+	case fs.ModeSymlink:
+		e.kind, e.mode = symlink, 0o777
+		if e.target, err = root.Readlink(name); err != nil {
+			return s.unopened(path, err)
+		}
+		return s.in.bare(e)
+	}
+	if s.options.RefuseSpecials {
+		return refuse("'%s' is a socket, named pipe or device.", shown(path))
+	}
+	s.entries--
+	s.options.Unlike(path)
+	s.options.Skipped(path, info.Mode())
+	return s.nothing(path)
+}
+
+// nothing says that the tree holds nothing at path, whatever the base does.
+func (s *scan) nothing(path string) error {
+	if s.base == nil {
+		return nil
+	}
+	return s.in.bare(&entry{path: path, kind: whiteout})
+}
+
+// pass walks a passage.
+func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
+	e := &entry{path: path, kind: folder, mode: 0o755}
+	s.waiting = append(s.waiting, e)
+	err := s.enter(root, name, e, info, depth)
+	if n := len(s.waiting); n > 0 && s.waiting[n-1] == e {
+		s.waiting = s.waiting[:n-1]
+	}
+	return err
+}
+
+// arrived hands on the passages that lead to what was found.
+func (s *scan) arrived() error {
+	for _, e := range s.waiting {
+		if err := s.in.bare(e); err != nil {
+			return err
+		}
+	}
+	s.waiting = s.waiting[:0]
+	return nil
+}
+
+func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, depth int) error {
+	inner, err := root.OpenRoot(name)
+	if err != nil {
+		return s.unopened(e.path, err)
+	}
+	opened, err := inner.Stat(".")
+	switch {
+	case err != nil:
+		err = s.unreadable(e.path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.path)
+	case !slices.Contains(s.waiting, e):
+		err = s.openedFolder(inner, e)
+	}
+	if err == nil {
+		err = s.folder(inner, e.path, depth+1)
+	}
+	return joined(err, inner.Close())
+}
+
+// compare says so if a whole folder's file or folder would be something else to
+// an overlay. An upper layer's marks were made by an overlay, and are meant.
+func (s *scan) compare(path string, f *os.File) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	speaks, err := speaksToOverlays(f)
+	if speaks {
+		s.options.Unlike(path)
+	}
+	return err
+}
+
+func (s *scan) compareFolder(path string, root *os.Root) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return joined(s.compare(path, f), f.Close())
+}
+
+// openedFolder hands a folder on, and before it what it hides.
+func (s *scan) openedFolder(inner *os.Root, e *entry) error {
+	if err := s.compareFolder(e.path, inner); err != nil {
+		return s.unreadable(e.path, err)
+	}
+	if s.base != nil {
+		f, err := inner.Open(".")
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		opaque, err := hides(e.path, f)
+		if err = joined(err, f.Close()); err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if opaque {
+			if err := s.nothing(e.path); err != nil {
+				return err
+			}
+		}
+	}
+	return s.in.bare(e)
+}
+
+func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) error {
+	if s.files++; s.files > s.options.MaxFiles {
+		return refuseSize("The tree has more than %d files.", s.options.MaxFiles)
+	}
+	// What was a file may be a pipe by now: opening must not wait for a writer.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return s.unopened(e.path, err)
+	}
+	opened, err := f.Stat()
+	switch {
+	case err != nil:
+		err = s.unreadable(e.path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.path)
+	case opened.Size() > s.left():
+		err = s.tooLarge(e.path) // at once, as a sparse file may be endless
+	default:
+		err = s.openedFile(f, e)
+	}
+	return joined(err, f.Close())
+}
+
+// openedFile hands a file on, or says that it is a whiteout.
+func (s *scan) openedFile(f *os.File, e *entry) error {
+	if err := s.compare(e.path, f); err != nil {
+		return s.unreadable(e.path, err)
+	}
+	if s.base != nil {
+		gone, err := hides(e.path, f)
+		if err != nil {
+			return s.unreadable(e.path, err)
+		}
+		if gone {
+			s.files--
+			s.entries--
+			return s.nothing(e.path)
+		}
+		old, err := s.base.find(s.in.line.ctx, e.path)
+		if err != nil {
+			return err
+		}
+		s.in.former = newFormer(old)
+	}
+	err := s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
+	s.bytes += e.size
+	return err
+}
+
+func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
+
+func (s *scan) tooLarge(path string) error {
+	return refuseSize("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, shown(path), s.limits.FileBytes)
+}
+
+func changed(path string) error {
+	return refuse("'%s' was replaced while it was being read.", shown(path))
+}
+
+// unopened says why an entry could not be opened as what it was a moment ago.
+// One that is gone is no fault.
+func (s *scan) unopened(path string, err error) error {
+	var code syscall.Errno
+	if !errors.As(err, &code) { // os.Root says so of a link that leads away
+		return changed(path)
+	}
+	switch code {
+	case syscall.ENOENT:
+		s.options.Unlike(path)
+		return nil
+	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
+		return changed(path)
+	}
+	return s.unreadable(path, err)
+}
+
+// unreadable says what cannot be read. Permissions are for the folder's owner
+// to mend; anything else is passed on.
+func (s *scan) unreadable(path string, err error) error {
+	if _, ok := errors.AsType[*stint.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		e := stint.InvalidParam("", "'%s' cannot be read: permission denied.", shown(path))
+		e.Cause = err
+		return e
+	}
+	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
+}
+
+// measured reads a file that may grow meanwhile.
+type measured struct {
+	s    *scan
+	f    *os.File
+	path string
+	left int64
+}
+
+func (m *measured) Read(b []byte) (int, error) {
+	n, err := m.f.Read(b)
+	if m.left -= int64(n); m.left < 0 {
+		return n, m.s.tooLarge(m.path)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = m.s.unreadable(m.path, err)
+	}
+	return n, err
+}

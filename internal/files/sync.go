@@ -1,0 +1,109 @@
+package files
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/index"
+)
+
+// dropBatch is how many packs are forgotten at once.
+const dropBatch = 1000
+
+// Sync brings the chunk index up to the organisation's packs: it reads the
+// footers of those that the index lacks and forgets those that are gone.
+// Commits may go on meanwhile, so packs that might belong to one, which deletes
+// them when it fails, are left out: those that were not sent and are younger
+// than a day. A pack whose footer cannot be read is passed
+// over; the first such error is returned in the end.
+func (l *Library) Sync(ctx context.Context, org string) error {
+	if err := checkOrg(org); err != nil || l.index == nil {
+		return err
+	}
+	known, stop := iter.Pull(l.index.Packs(org))
+	defer stop()
+	var first error
+	var gone []string
+	forget := func(id string) error {
+		gone = append(gone, id)
+		if len(gone) < dropBatch {
+			return nil
+		}
+		batch := gone
+		gone = nil
+		return l.forget(ctx, org, batch)
+	}
+	next, more := known()
+	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
+		if err != nil {
+			return fmt.Errorf("listing packs: %w", err)
+		}
+		id := strings.TrimPrefix(info.Key, packKey(org, ""))
+		for ; more && next < id; next, more = known() {
+			if err := forget(next); err != nil {
+				return err
+			}
+		}
+		if more && next == id {
+			next, more = known()
+			continue
+		}
+		if !l.settled(id) {
+			continue
+		}
+		if err := l.learn(ctx, org, id); err != nil && first == nil {
+			first = err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	for ; more; next, more = known() {
+		if err := forget(next); err != nil {
+			return err
+		}
+	}
+	if err := l.forget(ctx, org, gone); err != nil {
+		return err
+	}
+	return first
+}
+
+// learn adds a pack that the store listed; it may be gone again.
+func (l *Library) learn(ctx context.Context, org, id string) error {
+	segments, err := l.packFooter(ctx, org, id)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return l.index.Add(org, id, chunksOf(segments))
+}
+
+// forget drops packs that a listing lacked, except for those that came after
+// it: a dropped pack never comes back.
+func (l *Library) forget(ctx context.Context, org string, packs []string) error {
+	gone, err := l.missing(ctx, org, packs)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if err := l.index.Drop(org, gone); err != nil {
+		return fmt.Errorf("forgetting packs that are gone: %w", err)
+	}
+	return nil
+}
+
+// chunksOf gives the chunks among segments.
+func chunksOf(segments []segment) []index.Chunk {
+	chunks := make([]index.Chunk, 0, len(segments))
+	for _, s := range segments {
+		if s.kind == chunkSegment {
+			chunks = append(chunks, index.Chunk{Hash: s.hash, Offset: s.offset, Stored: s.stored, Raw: s.raw, CRC: s.crc})
+		}
+	}
+	return chunks
+}

@@ -1,0 +1,117 @@
+package treewire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Frame is a chunk on its way.
+type Frame struct {
+	Hash Hash
+	Raw  uint32 // bytes of content, 1 to MaxChunk
+	// Segment is the content as a raw deflate stream that ends on a byte and
+	// has no final block; incompressible content as stored blocks.
+	Segment []byte
+}
+
+const (
+	framesMagic = "stint-c1"
+	// maxSegment is the length of MaxChunk bytes as stored blocks.
+	maxSegment = MaxChunk + 5*(MaxChunk/(1<<16-1)+1)
+)
+
+// frameHead is the length of what comes before a segment: the two lengths and
+// the hash. Frames end with two lengths of zero.
+const frameHead = 4 + 4 + len(Hash{})
+
+// AppendFramesHead begins frames.
+func AppendFramesHead(b []byte) []byte { return append(b, framesMagic...) }
+
+// AppendFrame adds f to frames that were begun.
+func AppendFrame(b []byte, f *Frame) []byte {
+	b = binary.LittleEndian.AppendUint32(b, f.Raw)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Segment)))
+	b = append(b, f.Hash[:]...)
+	return append(b, f.Segment...)
+}
+
+// AppendFramesEnd ends frames.
+func AppendFramesEnd(b []byte) []byte { return append(b, make([]byte, 8)...) }
+
+// FrameReader reads frames. It serves one goroutine.
+type FrameReader struct {
+	r       *bufio.Reader
+	begun   bool
+	ended   bool
+	segment []byte
+}
+
+// NewFrameReader reads frames from r, and possibly bytes beyond their end.
+func NewFrameReader(r io.Reader) *FrameReader {
+	return &FrameReader{r: bufio.NewReaderSize(r, 64<<10)}
+}
+
+// Next gives the next frame, io.EOF after the last one. Its segment is valid
+// until the next call. Frames that break off are io.ErrUnexpectedEOF.
+func (f *FrameReader) Next() (Frame, error) {
+	if f.ended {
+		return Frame{}, io.EOF
+	}
+	if err := f.begin(); err != nil {
+		return Frame{}, err
+	}
+	var head [frameHead]byte
+	if err := f.fill(head[:8]); err != nil {
+		return Frame{}, err
+	}
+	raw, stored := binary.LittleEndian.Uint32(head[:]), binary.LittleEndian.Uint32(head[4:])
+	switch {
+	case raw == 0 && stored == 0:
+		f.ended = true
+		return Frame{}, io.EOF
+	case raw == 0 || raw > MaxChunk:
+		return Frame{}, malformed("a chunk has %d bytes; 1 to %d are possible", raw, MaxChunk)
+	case stored == 0 || stored > maxSegment:
+		return Frame{}, malformed("a chunk's segment has %d bytes; 1 to %d are possible", stored, maxSegment)
+	}
+	if err := f.fill(head[8:]); err != nil {
+		return Frame{}, err
+	}
+	if cap(f.segment) < int(stored) {
+		f.segment = make([]byte, stored)
+	}
+	f.segment = f.segment[:stored]
+	if err := f.fill(f.segment); err != nil {
+		return Frame{}, err
+	}
+	return Frame{Hash: Hash(head[8:]), Raw: raw, Segment: f.segment}, nil
+}
+
+func (f *FrameReader) begin() error {
+	if f.begun {
+		return nil
+	}
+	f.begun = true
+	var magic [len(framesMagic)]byte
+	if err := f.fill(magic[:]); err != nil {
+		return err
+	}
+	if string(magic[:]) != framesMagic {
+		return malformed("these are no chunks: they do not begin with %q", framesMagic)
+	}
+	return nil
+}
+
+func (f *FrameReader) fill(b []byte) error {
+	_, err := io.ReadFull(f.r, b)
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return fmt.Errorf("reading chunks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,206 @@
+package files_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint/internal/blob/sealed"
+	"github.com/stint-dev/stint/internal/files"
+)
+
+// holds tells whether an object has a piece in it.
+func (m *memory) holds(piece []byte) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, b := range m.objects {
+		if bytes.Contains(b, piece) {
+			return true
+		}
+	}
+	return false
+}
+
+// halves is a library of two stores, one of them for what is confidential.
+func halves(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
+	open, secret = newMemory(), newMemory()
+	return newLibrary(t, sealed.Mixed{Writes: open, Older: secret, Fresh: files.FreshKey}, files.Options{
+		Index: newMemoryIndex(), Garbage: garbage{names},
+		Confidential: sealed.Mixed{Writes: secret, Older: open, Fresh: files.FreshKey},
+	}), open, secret
+}
+
+func fromDir(t *testing.T, l *files.Library, parent string, content map[string]string, o files.DirOptions) files.Ref {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, content)
+	ref, err := l.FromDir(t.Context(), org, parent, dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ref
+}
+
+func TestConfidentialTreesRestApart(t *testing.T) {
+	t.Parallel()
+	names := newNames()
+	l, open, secret := halves(t, names)
+	collect := func() {
+		t.Helper()
+		if _, err := l.Collect(t.Context(), org, names, files.CollectOptions{Compact: 100, Now: func() time.Time { return time.Now().Add(time.Hour) }}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	known, mine, gone := string(noise(1, 50_000)), string(noise(2, 50_000)), string(noise(3, 50_000))
+	fromDir(t, l, "", map[string]string{"known": known}, files.DirOptions{})
+	before := open.keys()
+	first := fromDir(t, l, "", map[string]string{"known": known, "mine": mine, "gone": gone}, files.DirOptions{Confidential: true, Verify: true})
+	if diff := cmp.Diff(before, open.keys()); diff != "" {
+		t.Errorf("the open store (-before +after):\n%s", diff)
+	}
+	if piece := []byte(known[20_000:20_032]); !open.holds(piece) || secret.holds(piece) {
+		t.Error("what is known in the open store was not taken from there")
+	}
+	// What else has the bytes refers to them.
+	other := fromDir(t, l, "", map[string]string{"mine": mine}, files.DirOptions{})
+	if len(open.keys()) == len(before) {
+		t.Error("another's tree rests among what is confidential")
+	}
+	// What is left of a pack stays where it was.
+	second := fromDir(t, l, first.Digest, map[string]string{"mine": mine}, files.DirOptions{Confidential: true})
+	for _, ref := range []files.Ref{other, second} {
+		if err := names.name(ref); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		collect()
+	}
+	if secret.holds([]byte(gone[20_000:20_032])) {
+		t.Error("what nothing names is still there")
+	}
+	if !slices.ContainsFunc(secret.keys(), func(k string) bool { return strings.Contains(k, "/packs/") && strings.HasSuffix(k, ".1") }) {
+		t.Errorf("no pack was compacted: %q", secret.keys())
+	}
+	if open.holds([]byte(mine[20_000:20_032])) {
+		t.Error("the open store holds what is confidential")
+	}
+	for _, ref := range []files.Ref{other, second} {
+		if b := readFile(t, l, ref.Digest, "mine"); b != mine {
+			t.Errorf("%d bytes were read back of %s", len(b), ref.Digest)
+		}
+	}
+}
+
+func readFile(t *testing.T, l *files.Library, digest, name string) string {
+	t.Helper()
+	f, _, err := l.Open(t.Context(), org, digest, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// rotten damages the first packs that it is given, and roots where it is told.
+type rotten struct {
+	*memory
+	packs, roots int
+}
+
+func (r *rotten) Put(ctx context.Context, key string, in io.Reader, size int64) error {
+	b, err := io.ReadAll(in)
+	if err != nil {
+		return err
+	}
+	for kind, left := range map[string]*int{"/packs/": &r.packs, "/manifests/": &r.roots} {
+		if strings.Contains(key, kind) && *left > 0 {
+			*left--
+			b[len(b)/3] ^= 1
+		}
+	}
+	return r.memory.Put(ctx, key, bytes.NewReader(b), size)
+}
+
+func TestWhatDoesNotReadBackIsStoredAnew(t *testing.T) {
+	t.Parallel()
+	body := string(noise(4, 200_000))
+	for name, tt := range map[string]struct {
+		packs, roots int
+		heals        bool
+	}{"once": {1, 0, true}, "always": {1000, 0, false}, "the root": {0, 1, true}} {
+		s := &rotten{memory: newMemory(), packs: tt.packs, roots: tt.roots}
+		l := newLibrary(t, s, files.Options{Index: newMemoryIndex()})
+		dir := t.TempDir()
+		write(t, dir, map[string]string{"f": body})
+		ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{Verify: true})
+		switch {
+		case (err == nil) != tt.heals:
+			t.Errorf("%s: %v", name, err)
+		case tt.heals:
+			if readFile(t, l, ref.Digest, "f") != body {
+				t.Errorf("%s: another file was read back", name)
+			}
+		case len(s.keys()) > 0:
+			t.Errorf("%s: left behind %q", name, s.keys())
+		}
+	}
+}
+
+// A tree is stored whole where what it grew from is damaged.
+func TestDamagedParentIsNotBuiltUpon(t *testing.T) {
+	t.Parallel()
+	s := newMemory()
+	l := newLibrary(t, s, files.Options{Index: newMemoryIndex()})
+	content := map[string]string{"old": string(noise(5, 100_000))}
+	parent := fromDir(t, l, "", content, files.DirOptions{Verify: true})
+	for key, b := range s.objects {
+		if strings.Contains(key, "/packs/") {
+			b[40_000] ^= 1
+		}
+	}
+	content["new"] = "new"
+	ref := fromDir(t, l, parent.Digest, content, files.DirOptions{Verify: true})
+	if readFile(t, l, ref.Digest, "old") != content["old"] {
+		t.Error("another file was read back")
+	}
+}
+
+func TestPassagesAreThereForWhatLiesInThem(t *testing.T) {
+	t.Parallel()
+	l := newLibrary(t, newMemory(), files.Options{})
+	dir := t.TempDir()
+	write(t, dir, map[string]string{"a/b/keep/f": "1", "a/other": "2", "c/d/e": "3", "z": "4"})
+	keep := func(p string) bool { return strings.HasPrefix(p, "a/b/keep") }
+	o := files.DirOptions{
+		Ignore:  func(p string, isDir bool) bool { return !isDir && !keep(p) },
+		Passage: func(p string) bool { return !keep(p) },
+	}
+	ref, err := l.FromDir(t.Context(), org, "", dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "a/b", "a/b/keep", "a/b/keep/f"}, paths(t, l, ref.Digest)); diff != "" {
+		t.Errorf("the tree (-want +got):\n%s", diff)
+	}
+	// What else happens to a passage does not show.
+	write(t, dir, map[string]string{"a/b/more": "5"})
+	if err := os.Chmod(filepath.Join(dir, "a"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := l.FromDir(t.Context(), org, "", dir, o); err != nil || again.Digest != ref.Digest {
+		t.Errorf("the tree is %s, then %s, %v", ref.Digest, again.Digest, err)
+	}
+}

@@ -1,0 +1,86 @@
+package api_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/http/api"
+)
+
+// FuzzJSON holds the checker of bodies to a slow and simple one, and lets the
+// decoder loose on what it passed.
+func FuzzJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a\u0062":1,"ab":2}`, `{"a":"\"","b":"\\"}`, `[]`, `{"a":1}{}`, `{"a":`, "{\"a\":\"\xff\"}",
+		`{"agent":"x","prompt":"y","variables":{"A":"1"},"limits":{"outputBytes":"1MiB"},"priority":3,"metadata":null}`, `{"":{"":[[],{}]}}`, ` {"a" : [1 , 2] } `,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if len(bytes.TrimSpace(raw)) == 0 {
+			return // an empty body is told apart before
+		}
+		err := api.CheckJSON(raw)
+		if want := acceptable(raw); (err == nil) != want {
+			t.Fatalf("%q gave %v, acceptable: %v", raw, err, want)
+		}
+		if err != nil {
+			if stint.KindOf(err) != stint.Invalid {
+				t.Errorf("%q gave %v", raw, err)
+			}
+			return
+		}
+		var n stint.NewRun
+		if err := api.DecodeInto(raw, &n); err != nil && stint.KindOf(err) != stint.Invalid {
+			t.Errorf("%q gave %v", raw, err)
+		}
+	})
+}
+
+// acceptable is the rule, spelled out: valid UTF-8, one JSON object, at most 64
+// levels, no key twice in an object.
+func acceptable(raw []byte) bool {
+	if !utf8.Valid(raw) || !json.Valid(raw) || bytes.TrimSpace(raw)[0] != '{' {
+		return false
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if !acceptableValue(d, 0) {
+		return false
+	}
+	_, err := d.Token()
+	return err == io.EOF
+}
+
+func acceptableValue(d *json.Decoder, depth int) bool {
+	token, err := d.Token()
+	if err != nil {
+		return false
+	}
+	open, ok := token.(json.Delim)
+	if !ok {
+		return true
+	}
+	if depth == 64 {
+		return false
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		if open == '{' {
+			key, err := d.Token()
+			if err != nil || seen[key.(string)] {
+				return false
+			}
+			seen[key.(string)] = true
+		}
+		if !acceptableValue(d, depth+1) {
+			return false
+		}
+	}
+	_, err = d.Token()
+	return err == nil
+}

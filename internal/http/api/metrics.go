@@ -1,0 +1,68 @@
+package api
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/stint-dev/stint/internal/auth"
+)
+
+// metrics are what the API counts of itself. Their labels are route patterns,
+// never addresses.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	streams  prometheus.Gauge
+}
+
+func newMetrics(registry *prometheus.Registry) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "stint_http_requests_total", Help: "Requests answered, by route and status.",
+		}, []string{"method", "route", "status"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "stint_http_request_duration_seconds", Help: "Time from a request to the end of its answer; event streams are left out.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60},
+		}, []string{"method", "route"}),
+		streams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "stint_http_open_streams", Help: "Event streams that are open now.",
+		}),
+	}
+	if registry != nil {
+		registry.MustRegister(m.requests, m.duration, m.streams)
+	}
+	return m
+}
+
+func (m *metrics) observe(method, route string, status int, took time.Duration) {
+	method = knownMethod(method)
+	if status == 0 {
+		status = http.StatusOK // a handler that wrote nothing
+	}
+	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
+	if route != routeEvents {
+		m.duration.WithLabelValues(method, route).Observe(took.Seconds())
+	}
+}
+
+// knownMethod keeps a client from making labels of its own.
+func knownMethod(m string) string {
+	switch m {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions:
+		return m
+	}
+	return "other"
+}
+
+// show writes what the registry collects, in the Prometheus text format.
+func (a *api) show(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
+	if a.c.Registry == nil {
+		return errNothingHere
+	}
+	promhttp.HandlerFor(a.c.Registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
+	return nil
+}

@@ -1,0 +1,340 @@
+package api_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/http/api"
+)
+
+var idForm = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
+
+func TestEveryAnswerIsNamed(t *testing.T) {
+	b := &brittle{how: func() error { panic("broken") }}
+	w := newWorld(t, func(c *api.Config) { b.Runs = c.Runs; c.Runs = b })
+	words := w.fixture0()
+	seen := map[string]bool{}
+	for _, r := range []request{
+		{method: "GET", path: "/v1/runs"},
+		{method: "GET", path: "/v1/runs", token: "-", hostile: true},
+		{method: "GET", path: "/nothing", hostile: true},
+		{method: "GET", path: "/v1//runs", hostile: true},
+		{method: "PATCH", path: "/v1/runs", hostile: true},
+		{method: "GET", path: "/healthz"},
+		{method: "GET", path: "/metrics"},
+		{method: "POST", path: "/v1/runs", body: `{"agent":"a","prompt":"x"}`, failing: true},
+		{method: "GET", path: "/v1/volumes/" + words + "/download"},
+		{method: "CONNECT", path: "/v1/runs", hostile: true},
+	} {
+		a := w.do(r)
+		id := a.Header.Get("X-Request-Id")
+		if !idForm.MatchString(id) || seen[id] || a.Header.Get("X-Api-Version") != "v1" {
+			t.Errorf("%s %s gave the headers %v", r.method, r.path, a.Header)
+		}
+		seen[id] = true
+	}
+	for given, kept := range map[string]bool{
+		"req_0123456789abcdef0123456789abcdef": true, "req_0123456789ABCDEF0123456789abcdef": false, "req_1": false, "x": false,
+		"req_0123456789abcdef0123456789abcdef0": false,
+	} {
+		a := w.do(request{method: "GET", path: "/healthz", header: map[string]string{"X-Request-Id": given}})
+		if got := a.Header.Get("X-Request-Id"); (got == given) != kept || !idForm.MatchString(got) {
+			t.Errorf("the client's %q became %q", given, got)
+		}
+	}
+}
+
+// fixture0 is a volume with a version.
+func (w *world) fixture0() string {
+	w.Helper()
+	var volume stint.Tree
+	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
+	w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + volume.ID + "/versions", body: archive(w, map[string]string{"a": "1"})}), 201, &stint.TreeVersion{})
+	return volume.ID
+}
+
+func TestHealth(t *testing.T) {
+	var broken error
+	w := newWorld(t, func(c *api.Config) { c.Ready = func(context.Context) error { return broken } })
+	for _, path := range []string{"/healthz", "/readyz"} {
+		if a := w.do(request{method: "GET", path: path, token: "-"}); a.StatusCode != 200 || string(a.body) != "{\"status\":\"ok\"}\n" {
+			t.Errorf("%s gave %d %s", path, a.StatusCode, a.body)
+		}
+	}
+	broken = errors.New("database at /srv/stint.db is locked")
+	a := w.do(request{method: "GET", path: "/readyz", token: "-", failing: true})
+	if a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || strings.Contains(string(a.body), "/srv") || a.errorOf() != "api_error unavailable" {
+		t.Errorf("not ready gave %d %s", a.StatusCode, a.body)
+	}
+	if !strings.Contains(w.log.String(), "locked") {
+		t.Error("the log does not tell why")
+	}
+}
+
+// A scheme has no case.
+func TestBearerInAnyCase(t *testing.T) {
+	w := newWorld(t)
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	for _, scheme := range []string{"bearer", "BEARER"} {
+		req := w.build(t.Context(), request{method: "GET", path: "/v1/me", header: map[string]string{"Authorization": scheme + " " + w.token}})
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
+			t.Errorf("%s gave %d, %v", scheme, resp.StatusCode, err)
+		}
+		resp.Body.Close()
+	}
+}
+
+func TestSettledRunsAreKnownByTheirTag(t *testing.T) {
+	w := newWorld(t)
+	words := w.fixture()
+	done := "/v1/runs/" + words["done"]
+	first := w.do(request{method: "GET", path: done})
+	tag := first.Header.Get("ETag")
+	second := w.do(request{method: "GET", path: done})
+	w.diff("the answer again", string(first.body), string(second.body))
+	for given, want := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200} {
+		if a := w.do(request{method: "GET", path: done, header: map[string]string{"If-None-Match": given}}); a.StatusCode != want {
+			t.Errorf("If-None-Match: %s gave %d, want %d", given, a.StatusCode, want)
+		}
+	}
+	pending := w.do(request{method: "GET", path: "/v1/runs/" + words["run"]})
+	if pending.Header.Get("ETag") != "" || pending.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("a pending run has the headers %v", pending.Header)
+	}
+	if a := w.do(request{method: "GET", path: done, token: words["other"]}); a.StatusCode != 404 {
+		t.Errorf("another organisation got %d", a.StatusCode)
+	}
+}
+
+// A run that was cancelled while it ran gets its checkpoint afterwards: an
+// answer given in between must not stay.
+func TestALateCheckpointIsSeen(t *testing.T) {
+	w := newWorld(t)
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	j := w.claim()
+	w.post("/v1/runs/"+run.ID+"/cancel", nil, 200, &run)
+	w.get("/v1/runs/"+run.ID, &run)
+	c := j.checkpoint()
+	if err := w.dispatch.Keep(t.Context(), j.at, nil, *c); err != nil {
+		t.Fatal(err)
+	}
+	w.get("/v1/runs/"+run.ID, &run)
+	if run.CheckpointID == nil || *run.CheckpointID != c.ID {
+		t.Errorf("the run shows the checkpoint %v, want %s", run.CheckpointID, c.ID)
+	}
+}
+
+// hole is a use case that fails in ways that tell too much.
+type hole struct {
+	api.Runs
+	err error
+}
+
+func (h *hole) Get(context.Context, auth.Caller, string) (stint.Run, error) {
+	if h.err == nil {
+		panic("goroutine at /srv/stint/runs.go")
+	}
+	return stint.Run{}, h.err
+}
+
+func TestNothingOfTheServerLeaks(t *testing.T) {
+	for name, err := range map[string]error{
+		"panic":     nil,
+		"sql":       errors.New(`SQL logic error: no such table: runs (select * from runs) at /srv/stint`),
+		"internal":  &stint.Error{Kind: stint.Internal, Code: "x", Message: "select /srv"},
+		"unknown":   &stint.Error{Kind: 999, Code: "x", Message: "select /srv"},
+		"a cause":   &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "Try again.", Cause: errors.New("select /srv")},
+		"exhausted": context.DeadlineExceeded,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *api.Config) { c.Runs = &hole{c.Runs, err} })
+			a := w.do(request{method: "GET", path: "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w", failing: true})
+			if a.StatusCode < 500 || strings.Contains(string(a.body), "/srv") || strings.Contains(string(a.body), "select") {
+				t.Errorf("the answer is %d %s", a.StatusCode, a.body)
+			}
+			if id := a.Header.Get("X-Request-Id"); !strings.Contains(w.log.String(), id) {
+				t.Errorf("the log does not name %s:\n%s", id, w.log)
+			}
+		})
+	}
+}
+
+func TestKindsBecomeStatuses(t *testing.T) {
+	h := &hole{}
+	w := newWorld(t, func(c *api.Config) { h.Runs = c.Runs; c.Runs = h })
+	for kind, want := range map[stint.Kind]string{
+		stint.Internal: "500 api_error internal_error", stint.Invalid: "400 invalid_request_error invalid_state",
+		stint.NotFound: "404 not_found_error resource_not_found", stint.Conflict: "409 conflict_error version_conflict",
+		stint.Unauthenticated: "401 authentication_error invalid_api_key", stint.Forbidden: "403 permission_error insufficient_scope",
+		stint.RateLimited: "429 rate_limit_error queue_full", stint.MethodNotAllowed: "405 invalid_request_error method_not_allowed",
+		stint.NotAcceptable: "406 invalid_request_error not_acceptable", stint.TooLarge: "413 invalid_request_error request_too_large",
+		stint.UnsupportedMedia: "415 invalid_request_error unsupported_media_type", stint.RangeNotSatisfiable: "416 invalid_request_error range_not_satisfiable",
+		stint.Unavailable: "503 api_error unavailable",
+	} {
+		words := strings.Fields(want)
+		h.err = &stint.Error{Kind: kind, Code: words[2], Message: "A message.", Param: "p", Details: []stint.Detail{{Param: "p", Code: "c", Message: "m"}}}
+		req := w.build(t.Context(), request{method: "GET", path: "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w"})
+		transport := &http.Transport{DisableKeepAlives: true} // most of these the document does not promise here
+		resp, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err := errors.Join(err, resp.Body.Close()); err != nil {
+			t.Fatal(err)
+		}
+		a := answer{resp, body}
+		w.diff("answer", want, fmt.Sprint(resp.StatusCode, " ", a.errorOf()))
+		if kind != stint.Internal && !strings.Contains(string(body), `"param":"p","details":[{"param":"p","code":"c","message":"m"}]`) {
+			t.Errorf("the details are gone: %s", body)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	w := newWorld(t)
+	w.do(request{method: "GET", path: "/v1/runs/x", hostile: true})
+	w.do(request{method: "GET", path: "/v1/runs/y", hostile: true})
+	w.do(request{method: "BREW", path: "/pot/1", hostile: true})
+	for name, want := range map[string]string{
+		`stint_http_requests_total{method="GET",route="/v1/runs/{id}",status="404"}`:    "2",
+		`stint_http_requests_total{method="other",route="unmatched",status="404"}`:      "1",
+		`stint_http_request_duration_seconds_count{method="GET",route="/v1/runs/{id}"}`: "2",
+		`stint_http_open_streams`: "0",
+	} {
+		if got := w.metric(name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// dial opens a connection that takes little at a time, and gives up on whoever
+// does not answer.
+func (w *world) dial() net.Conn {
+	w.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = conn.Close() })
+	if err := errors.Join(conn.(*net.TCPConn).SetReadBuffer(4<<10), conn.SetDeadline(time.Now().Add(time.Minute))); err != nil {
+		w.Fatal(err)
+	}
+	return conn
+}
+
+// A client that asks and does not read is left alone, whether what it asks for
+// is large or small.
+func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = 300 * time.Millisecond })
+	w.largeRuns(2)
+	conn := w.dial()
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", w.token); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for w.metrics()[`stint_http_requests_total{method="GET",route="/v1/runs",status="200"}`] != "1" {
+		if time.Now().After(deadline) {
+			t.Fatal("the answer is still being written")
+		}
+	}
+
+	conn = w.dial()
+	many := []byte(strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 100))
+	for {
+		if _, err := conn.Write(many); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the connection is held")
+		} else if err != nil {
+			break
+		}
+	}
+}
+
+// A client that leaves in the middle of its body disturbs nobody.
+func TestAClientLeavesMidway(t *testing.T) {
+	w := newWorld(t)
+	id := w.fixture0()
+	for path, typ := range map[string]string{"/v1/runs": "application/json", "/v1/volumes/" + id + "/versions": "application/x-tar"} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: %s\r\nContent-Length: 5000\r\n\r\n{", path, w.token, typ)
+		if err := errors.Join(err, conn.(*net.TCPConn).CloseWrite()); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err := errors.Join(err, conn.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") && len(answer) > 0 {
+			t.Errorf("%s was answered %s", path, answer)
+		}
+	}
+	if a := w.do(request{method: "GET", path: "/v1/volumes/" + id + "/versions"}); a.StatusCode != 200 || strings.Count(string(a.body), `"id"`) != 1 {
+		t.Errorf("afterwards: %d %s", a.StatusCode, a.body)
+	}
+}
+
+// Whoever announces a body and does not send it keeps nothing open, also
+// without a token.
+func TestNobodyWaitsForABodyThatDoesNotCome(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.BodyTimeout = 100 * time.Millisecond })
+	for _, head := range []string{
+		"POST /v1/runs HTTP/1.1\r\n",
+		"POST /v1/runs HTTP/1.1\r\nAuthorization: Bearer " + w.token + "\r\nContent-Type: application/json\r\n",
+		"POST /nothing HTTP/1.1\r\n",
+		"POST //nothing HTTP/1.1\r\n",
+		"GET /healthz HTTP/1.1\r\n",
+		"GET /v1/frameworks HTTP/1.1\r\nAuthorization: Bearer " + w.token + "\r\n",
+		"DELETE /v1/secrets/S HTTP/1.1\r\n",
+	} {
+		for _, body := range []string{"Content-Length: 5\r\n\r\n{", "Transfer-Encoding: chunked\r\n\r\n"} {
+			conn := w.dial()
+			if _, err := fmt.Fprint(conn, head+"Host: x\r\n"+body); err != nil {
+				t.Fatal(err)
+			}
+			if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
+				t.Errorf("%s%s was answered %q, %v", head, body, answer, err)
+			}
+		}
+	}
+}
+
+// A body that has come bounds nothing that follows.
+func TestABodyThatIsNotAskedForDisturbsNothing(t *testing.T) {
+	w := newWorld(t, func(c *api.Config) { c.BodyTimeout, c.Heartbeat = 50*time.Millisecond, 20*time.Millisecond })
+	w.newAgent("reviewer")
+	run := w.newRun("reviewer", "x")
+	conn := w.dial()
+	if _, err := fmt.Fprintf(conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 2\r\n\r\n{}", run.ID, w.token); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(conn)
+	for beats := 0; beats < 20; {
+		if !lines.Scan() {
+			t.Fatalf("the stream broke off after %d heartbeats: %v", beats, lines.Err())
+		}
+		if lines.Text() == "event: heartbeat" {
+			beats++
+		}
+	}
+}

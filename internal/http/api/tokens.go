@@ -1,0 +1,55 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// me tells a client who it is.
+func (a *api) me(r *http.Request, c auth.Caller) (any, error) {
+	token, err := a.c.Auth.Token(r.Context(), c, c.TokenID)
+	if err != nil {
+		return nil, err
+	}
+	type named struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	}
+	return struct {
+		Organization named       `json:"organization"`
+		User         named       `json:"user"`
+		Token        stint.Token `json:"token"`
+	}{named{c.OrgID, c.OrgName}, named{c.UserID, c.UserName}, token}, nil
+}
+
+func (a *api) createToken(p *post) (*reply, error) {
+	var n stint.NewToken
+	if err := decodeInto(p.body, &n); err != nil {
+		return nil, err
+	}
+	made, err := a.c.Auth.CreateToken(p.r.Context(), p.caller, n)
+	if err != nil {
+		return nil, err
+	}
+	answer := jsonReply(http.StatusCreated, made)
+	answer.set("Location", "/v1/tokens/"+made.ID)
+	return answer, nil
+}
+
+func (a *api) listTokens(r *http.Request, c auth.Caller) (any, error) {
+	place := func(t *stint.Token) (stint.Time, string) { return t.CreatedAt, t.ID }
+	return paged(a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.Token, error) {
+		return a.c.Auth.Tokens(r.Context(), c, page)
+	})
+}
+
+func (a *api) getToken(r *http.Request, c auth.Caller) (any, error) {
+	return a.c.Auth.Token(r.Context(), c, r.PathValue("id"))
+}
+
+func (a *api) revokeToken(r *http.Request, c auth.Caller) error {
+	return a.c.Auth.RevokeToken(r.Context(), c, r.PathValue("id"))
+}

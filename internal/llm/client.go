@@ -1,0 +1,224 @@
+package llm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+const (
+	defaultTries = 6
+	defaultIdle  = 10 * time.Minute // a model on a small machine reads a long prompt for minutes
+	firstWait    = 500 * time.Millisecond
+	lastWait     = 30 * time.Second
+	maxRetryIn   = time.Minute // the longest that a server can make us wait
+	maxWhole     = 32 << 20    // bytes of an answer that is not streamed
+	maxRefusal   = 64 << 10    // bytes that are read of a refusal
+)
+
+// Options say how a Client asks. Type is one of stint's provider types but
+// offline; URL has no slash at its end, OpenAI's ends in /v1.
+type Options struct {
+	Type, URL, Key string
+	HTTP           *http.Client                               // nil is http.DefaultClient
+	Tries          int                                        // of one request; 0 is 6
+	Idle           time.Duration                              // how long the server may be silent; 0 is ten minutes
+	Sleep          func(context.Context, time.Duration) error // nil is a timer
+}
+
+// Client asks the models of one endpoint. It is for one goroutine at a time:
+// it learns what the endpoint does not understand.
+type Client struct {
+	o       Options
+	dialect dialect
+}
+
+// dialect is how requests and answers are written.
+type dialect interface {
+	path() string
+	header(h http.Header, key string)
+	body(r Request) any
+	reader(r Request, on func(Event)) reader
+	// relax leaves out of requests what the server refused and is not needed; it
+	// reports whether there was something new to leave out.
+	relax(e *Error) bool
+}
+
+// reader puts an answer together.
+type reader interface {
+	event(data []byte) (last bool, err error) // of a stream
+	whole(data []byte) error                  // instead of events, where the server does not stream
+	answer() (Answer, error)                  // fails where the end was not heard
+}
+
+// New makes a client. An unknown type is an error.
+func New(o Options) (*Client, error) {
+	c := &Client{o: o}
+	switch o.Type {
+	case stint.ProviderAnthropic:
+		c.dialect = &anthropic{}
+	case stint.ProviderResponses:
+		c.dialect = &responses{}
+	case stint.ProviderChat:
+		c.dialect = &chat{}
+	default:
+		return nil, fmt.Errorf("no dialect is called %q", o.Type)
+	}
+	if c.o.HTTP == nil {
+		c.o.HTTP = http.DefaultClient
+	}
+	if c.o.Tries == 0 {
+		c.o.Tries = defaultTries
+	}
+	if c.o.Idle == 0 {
+		c.o.Idle = defaultIdle
+	}
+	if c.o.Sleep == nil {
+		c.o.Sleep = sleep
+	}
+	return c, nil
+}
+
+// Ask asks and tells of the answer while it comes, in on. Failures that may
+// pass are tried again a bounded number of times; each try is told. The error
+// is an *Error, or the context's cause.
+func (c *Client) Ask(ctx context.Context, r Request, on func(Event)) (Answer, error) {
+	for try := 1; ; try++ {
+		a, err := c.once(ctx, r, on)
+		if err == nil {
+			return a, nil
+		}
+		if ctx.Err() != nil {
+			return Answer{}, context.Cause(ctx)
+		}
+		fault, ok := errors.AsType[*Error](err)
+		if !ok {
+			fault = &Error{Message: err.Error()}
+		}
+		if c.dialect.relax(fault) {
+			try--
+			continue
+		}
+		if !fault.Retryable || try >= c.o.Tries {
+			return Answer{}, fault
+		}
+		on(Event{Retry: &Retry{Try: try, Of: c.o.Tries, Cause: fault}})
+		if err := c.o.Sleep(ctx, pauseAfter(try, fault)); err != nil {
+			return Answer{}, context.Cause(ctx)
+		}
+	}
+}
+
+// pauseAfter is how long to wait after a failed try: what the server says
+// within reason, else longer each time, by chance so that many do not come back
+// together.
+func pauseAfter(try int, e *Error) time.Duration {
+	if e.RetryAfter > 0 {
+		return min(e.RetryAfter, maxRetryIn)
+	}
+	wait := min(firstWait<<min(try-1, 10), lastWait)
+	return wait/2 + rand.N(wait/2)
+}
+
+var errSilent = errors.New("the server was silent for too long")
+
+// once asks once.
+func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(c.o.Idle, func() { cancel(errSilent) })
+	defer silence.Stop()
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return Answer{}, broken(ctx, err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode/100 != 2 {
+		return Answer{}, refusal(resp)
+	}
+	in := &heard{r: resp.Body, tell: func() { silence.Reset(c.o.Idle) }}
+	answer := c.dialect.reader(r, on)
+	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
+	case "application/json":
+		err = readWhole(in, answer)
+	case "text/html":
+		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "What answers is a web page."}
+	default: // not every server says that it is a stream
+		err = readEvents(in, answer.event)
+	}
+	if err != nil {
+		return Answer{}, broken(ctx, err)
+	}
+	return answer.answer()
+}
+
+func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
+	body, err := json.Marshal(c.dialect.body(r))
+	if err != nil {
+		return nil, &Error{Message: "The request cannot be written: " + err.Error()}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.o.URL+c.dialect.path(), bytes.NewReader(body))
+	if err != nil {
+		return nil, &Error{Message: err.Error()}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream, application/json")
+	c.dialect.header(req.Header, c.o.Key)
+	return c.o.HTTP.Do(req)
+}
+
+// broken makes an *Error of what a connection failed with.
+func broken(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*Error](err); ok {
+		return err
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
+		err = cause
+	}
+	return &Error{Message: err.Error(), Retryable: !errors.Is(err, errTooLong)}
+}
+
+func readWhole(in io.Reader, answer reader) error {
+	b, err := io.ReadAll(io.LimitReader(in, maxWhole+1))
+	if err != nil {
+		return err
+	}
+	if len(b) > maxWhole {
+		return errTooLong
+	}
+	return answer.whole(b)
+}
+
+// heard tells of every read that gave something.
+type heard struct {
+	r    io.Reader
+	tell func()
+}
+
+func (h *heard) Read(p []byte) (int, error) {
+	n, err := h.r.Read(p)
+	if n > 0 {
+		h.tell()
+	}
+	return n, err
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

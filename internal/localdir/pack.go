@@ -1,0 +1,279 @@
+package localdir
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Folder is a folder whose entries were listed. Close it after use.
+type Folder struct {
+	Files   int64    // regular files
+	Size    int64    // bytes in them
+	Skipped []string // entries that are no file, folder or link
+
+	root    *os.Root
+	entries []Entry
+}
+
+// Entry is a file, a folder or a link of a Folder.
+type Entry struct {
+	Path   string // slash-separated, relative
+	Info   fs.FileInfo
+	Target string // of links
+}
+
+// Entries are in the order of a walk: a folder, what is in it, its next
+// sibling; siblings by name.
+func (f *Folder) Entries() []Entry { return f.entries }
+
+// OpenFile opens a file of the folder. It never waits, whatever the file has
+// become since it was listed.
+func (f *Folder) OpenFile(path string) (*os.File, error) {
+	return f.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+// Open lists what Pack is going to write. A link that leaves the folder is an
+// error that names it.
+func Open(ctx context.Context, dir string) (*Folder, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the folder: %w", err)
+	}
+	f := &Folder{root: root}
+	if err := f.list(ctx); err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return f, nil
+}
+
+// Close releases the folder.
+func (f *Folder) Close() error { return f.root.Close() }
+
+func (f *Folder) list(ctx context.Context) error {
+	return Walk(ctx, f.root, ".", func(name string, d fs.DirEntry, ignored bool) error {
+		if ignored || !d.IsDir() && IsPart(d.Name()) {
+			return nil
+		}
+		return f.add(name, d)
+	})
+}
+
+// Walk visits from and what lies below it, in the order of Entries, and tells
+// what ignore files of root leave out; what lies in a folder that they do is
+// not visited. An error of visit ends it.
+func Walk(ctx context.Context, root *os.Root, from string, visit func(path string, d fs.DirEntry, ignored bool) error) error {
+	ignore, out, err := ignoreAbove(root, from)
+	if err != nil {
+		return err
+	}
+	return fs.WalkDir(Files(root), from, func(name string, d fs.DirEntry, err error) error {
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("list the folder: %w", err)
+		}
+		if name != "." {
+			ignored := out || ignore.Ignores(name, d.IsDir())
+			if err := visit(name, d, ignored); err != nil {
+				return err
+			}
+			if ignored && d.IsDir() {
+				return fs.SkipDir
+			}
+		}
+		if d.IsDir() {
+			return ignore.read(root, name)
+		}
+		return nil
+	})
+}
+
+// ignoreAbove reads the ignore files of the folders that name lies in. out says
+// that one of these folders is left out itself.
+func ignoreAbove(root *os.Root, name string) (ignore Ignore, out bool, err error) {
+	if name == "." {
+		return ignore, false, nil
+	}
+	err = ignore.read(root, ".")
+	for i, c := range name {
+		if err == nil && c == '/' {
+			out = out || ignore.Ignores(name[:i], true)
+			err = ignore.read(root, name[:i])
+		}
+	}
+	return ignore, out, err
+}
+
+// read adds the ignore file of a folder, where there is one.
+func (g *Ignore) read(root *os.Root, dir string) error {
+	name := path.Join(dir, IgnoreFile)
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	if info.Size() > maxIgnoreFile {
+		return fmt.Errorf("%s has more than %d bytes", name, maxIgnoreFile)
+	}
+	content, err := root.ReadFile(name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return g.Add(dir, content)
+}
+
+func (f *Folder) add(name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return fmt.Errorf("list the folder: %w", err)
+	}
+	e := Entry{Path: name, Info: info}
+	switch {
+	case info.Mode().IsRegular():
+		f.Files++
+		f.Size += info.Size()
+	case info.IsDir():
+	case info.Mode()&fs.ModeSymlink != 0:
+		if e.Target, err = f.root.Readlink(name); err != nil {
+			return fmt.Errorf("read link %s: %w", name, err)
+		}
+		e.Target = filepath.ToSlash(e.Target)
+		if leaves(name, e.Target) {
+			return fmt.Errorf("the link %s points out of the folder, to %s: remove it or name it in %s", name, e.Target, IgnoreFile)
+		}
+	default:
+		f.Skipped = append(f.Skipped, name)
+		return nil
+	}
+	f.entries = append(f.entries, e)
+	return nil
+}
+
+// leaves reports whether a link at name leads out of the root.
+func leaves(name, target string) bool {
+	if path.IsAbs(target) {
+		return true
+	}
+	to := path.Join(path.Dir(name), target)
+	return to == ".." || strings.HasPrefix(to, "../")
+}
+
+// Pack writes the folder as tar.gz. The same folder gives the same bytes:
+// sorted, without owners, times to the second. progress, which may be nil, is
+// told about each piece of file content that was read.
+func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)) error {
+	zip := gzip.NewWriter(w)
+	out := tar.NewWriter(zip)
+	buffer := make([]byte, 256<<10)
+	for _, e := range f.entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := f.write(out, e, buffer, progress); err != nil {
+			return fmt.Errorf("pack %s: %w", e.Path, err)
+		}
+	}
+	if err := out.Close(); err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	if err := zip.Close(); err != nil {
+		return fmt.Errorf("pack: %w", err)
+	}
+	return nil
+}
+
+func (f *Folder) write(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
+	header := tar.Header{
+		Name: e.Path, Mode: int64(e.Info.Mode().Perm()), ModTime: e.Info.ModTime().Truncate(1e9),
+		Format: tar.FormatPAX, Typeflag: tar.TypeReg,
+	}
+	switch {
+	case e.Info.IsDir():
+		header.Typeflag, header.Name = tar.TypeDir, e.Path+"/"
+	case e.Target != "":
+		header.Typeflag, header.Linkname = tar.TypeSymlink, e.Target
+	default:
+		header.Size = e.Info.Size()
+	}
+	if err := out.WriteHeader(&header); err != nil {
+		return err
+	}
+	if header.Typeflag != tar.TypeReg {
+		return nil
+	}
+	return f.copy(out, e, buffer, progress)
+}
+
+// copy writes exactly the announced length, so that a file which grows while
+// it is read does not spoil the archive.
+func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
+	in, err := f.root.Open(e.Path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if progress == nil {
+		progress = func(int) {}
+	}
+	n, err := io.CopyBuffer(counted{out, progress}, io.LimitReader(in, e.Info.Size()), buffer)
+	if err != nil {
+		return err
+	}
+	if n < e.Info.Size() {
+		return errors.New("the file became shorter while it was read; try again when nothing writes to it")
+	}
+	return nil
+}
+
+// counted hides the writer's other methods, so that the buffer is used.
+type counted struct {
+	w    io.Writer
+	tell func(int)
+}
+
+func (c counted) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.tell(n)
+	return n, err
+}
+
+// PackBytes packs files that are not on disk: a map from path to content.
+func PackBytes(files fs.FS) ([]byte, error) {
+	var b bytes.Buffer
+	zip := gzip.NewWriter(&b)
+	out := tar.NewWriter(zip)
+	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		header := tar.Header{Name: name, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX, Typeflag: tar.TypeReg}
+		if err := out.WriteHeader(&header); err != nil {
+			return err
+		}
+		_, err = out.Write(content)
+		return err
+	})
+	if err = errors.Join(err, out.Close(), zip.Close()); err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+	return b.Bytes(), nil
+}

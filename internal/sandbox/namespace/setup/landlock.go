@@ -1,0 +1,149 @@
+//go:build linux && (amd64 || arm64)
+
+package setup
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+)
+
+// What Landlock can hold since which version of its interface.
+const (
+	landlockRefer  = 2 // below, nothing could be moved between folders
+	landlockTrunc  = 3
+	landlockDevice = 5
+	landlockScope  = 6
+)
+
+const (
+	mayLook  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	mayWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	// mayAll leaves out devices, fifos apart, which the filter refuses anyway.
+	mayAll = mayLook | mayWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
+		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
+	handled = mayAll | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+)
+
+// LandlockVersion is the kernel's, and 0 where it has none that is of use: below
+// the second version programs could not even move their own files.
+func LandlockVersion() int {
+	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || v < landlockRefer {
+		return 0
+	}
+	return int(v)
+}
+
+// LandlockScopes tells whether a version keeps signals and abstract sockets
+// within the sandbox too.
+func LandlockScopes(version int) bool { return version >= landlockScope }
+
+// newRules makes the rules of a second lock on what mounts and modes close
+// already: a sandbox may read and run all that is shown, and write only where
+// the caller's writable folders and temporary files are. It gives a descriptor,
+// or -1 where the kernel has no such rules.
+func newRules(p *Plan) (int, error) {
+	version := LandlockVersion()
+	if version == 0 {
+		return -1, nil
+	}
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: known(version)}
+	if LandlockScopes(version) {
+		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	size := unsafe.Offsetof(attr.Quiet_access_fs) // kernels that know less take zeros for the rest
+	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
+	if errno != 0 {
+		return -1, fmt.Errorf("making Landlock rules: %w", errno)
+	}
+	rules := int(fd)
+	err := allowPlaces(rules, attr.Handled_access_fs)
+	if err == nil {
+		err = allowMounts(rules, p.Mounts)
+	}
+	if err != nil {
+		unix.Close(rules)
+		return -1, err
+	}
+	return rules, nil
+}
+
+// restrict binds the calling thread, and what it starts, to the rules.
+func restrict(rules int) error {
+	if rules < 0 {
+		return nil
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(rules), 0, 0); errno != 0 {
+		return fmt.Errorf("loading Landlock rules: %w", errno)
+	}
+	return unix.Close(rules)
+}
+
+// known leaves of what is handled what a version knows.
+func known(version int) uint64 {
+	access := uint64(handled)
+	if version < landlockTrunc {
+		access &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	}
+	if version < landlockDevice {
+		access &^= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	}
+	return access
+}
+
+func allowPlaces(rules int, handled uint64) error {
+	places := []struct {
+		path   string
+		access uint64
+	}{
+		{"/", mayLook},
+		{"/dev", mayWrite | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+		{"/dev/shm", mayAll},
+		// Every process has its own folder in /proc/self; whose it may write the
+		// kernel minds.
+		{"/proc", mayWrite},
+		{agentinit.TmpDir, mayAll},
+	}
+	for _, place := range places {
+		if err := allow(rules, place.path, place.access&handled); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allowMounts adds the writable ones, which must be in their places.
+func allowMounts(rules int, mounts []Mount) error {
+	if rules < 0 {
+		return nil
+	}
+	access := mayAll & known(LandlockVersion())
+	for _, m := range mounts {
+		if !m.Writable {
+			continue
+		}
+		if err := allow(rules, m.Target, access); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func allow(rules int, path string, access uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("allowing %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	beneath := unix.LandlockPathBeneathAttr{Allowed_access: access, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(rules), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&beneath)), 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("allowing %s: %w", path, errno)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+//go:build linux && (amd64 || arm64)
+
+package setup_test
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
+)
+
+// lockedEnv makes the test binary a program that locks itself and tries what is
+// left.
+const lockedEnv = "STINT_INSIDE_LOCKED"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(lockedEnv); dir != "" {
+		os.Exit(tryLocked(dir))
+	}
+	os.Exit(m.Run())
+}
+
+func tryLocked(dir string) int {
+	runtime.LockOSThread()
+	open, shut := filepath.Join(dir, "open"), filepath.Join(dir, "shut")
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	if err := setup.Restrict(&setup.Plan{Mounts: []setup.Mount{{Target: open, Writable: true}, {Target: shut}}}); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	write := func(path string) error { return os.WriteFile(path, []byte("x"), 0o644) }
+	tell := func(what string, err error) { fmt.Println(what, errors.Is(err, fs.ErrPermission), err == nil) }
+	tell("write open", write(open+"/new"))
+	tell("make open", os.MkdirAll(open+"/a/b", 0o755))
+	tell("move open", os.Rename(open+"/new", open+"/a/b/new"))
+	tell("link open", os.Link(open+"/a/b/new", open+"/name"))
+	tell("remove open", os.RemoveAll(open+"/a"))
+	tell("truncate open", os.Truncate(open+"/name", 0))
+	_, err := os.ReadFile(shut + "/f")
+	tell("read shut", err)
+	tell("write shut", write(shut+"/f"))
+	tell("new shut", write(shut+"/new"))
+	tell("make shut", os.Mkdir(shut+"/d", 0o755))
+	tell("remove shut", os.Remove(shut+"/f"))
+	tell("truncate shut", os.Truncate(shut+"/f", 0))
+	tell("move in", os.Rename(shut+"/f", open+"/f"))
+	tell("link in", os.Link(shut+"/f", open+"/f"))
+	tell("null", write("/dev/null"))
+	tell("comm", write("/proc/thread-self/comm"))
+	tell("run", exec.Command("/proc/self/exe", "-test.run=^$").Run())
+	return 0
+}
+
+// TestRestrict needs a kernel with Landlock, as all that are supported have.
+func TestRestrict(t *testing.T) {
+	t.Parallel()
+	if v := setup.LandlockVersion(); v < 3 {
+		t.Fatalf("this kernel has version %d of Landlock", v)
+	}
+	// Not below /tmp, where everything may be written.
+	dir, err := os.MkdirTemp("/var/tmp", "stint-landlock-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, err := range []error{os.Mkdir(dir+"/open", 0o755), os.Mkdir(dir+"/shut", 0o755), os.WriteFile(dir+"/shut/f", []byte("x"), 0o666)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := exec.Command("/proc/self/exe")
+	c.Env = []string{lockedEnv + "=" + dir}
+	out, err := c.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	const may, mayNot = " false true", " true false"
+	want := []string{
+		"write open" + may, "make open" + may, "move open" + may, "link open" + may, "remove open" + may, "truncate open" + may,
+		"read shut" + may, "write shut" + mayNot, "new shut" + mayNot, "make shut" + mayNot, "remove shut" + mayNot, "truncate shut" + mayNot,
+		"move in" + mayNot, "link in" + mayNot, "null" + may, "comm" + may, "run" + may,
+	}
+	got := strings.Split(strings.TrimSpace(string(out)), "\n")
+	// Taking a file away and widening its rights are refused by different errors.
+	for i := range got {
+		got[i] = strings.Replace(got[i], "link in false false", "link in true false", 1)
+		got[i] = strings.Replace(got[i], "move in false false", "move in true false", 1)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,222 @@
+//go:build linux && (amd64 || arm64)
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+)
+
+// placeMounts puts the caller's folders where they belong. A link on the way is
+// refused: the agent of an earlier run may have made it.
+func placeMounts(root int, mounts []Mount, trees []int) error {
+	for i, m := range mounts {
+		var err error
+		if m.Twin != "" {
+			err = placeTwin(root, m)
+		} else {
+			err = placeTree(root, m, trees[i])
+		}
+		if err != nil {
+			return fmt.Errorf("mounting %s: %w", m.Target, err)
+		}
+	}
+	return nil
+}
+
+func placeTree(root int, m Mount, tree int) error {
+	at, err := openTarget(root, m)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// placeTwin shows a mount that is in its place at another.
+func placeTwin(root int, m Mount) error {
+	first, err := openBeneath(root, m.Twin, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(first)
+	at, err := openTarget(root, m)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	return unix.Mount(descriptor(first), descriptor(at), "", unix.MS_BIND, "")
+}
+
+// openTarget opens, and where it must makes, the folder on which a mount lies.
+func openTarget(root int, m Mount) (int, error) {
+	if m.Make {
+		if err := makeFolder(root, m.Target); err != nil {
+			return -1, fmt.Errorf("making %s: %w", m.Target, err)
+		}
+	}
+	at, err := openBeneath(root, m.Target, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return -1, fmt.Errorf("opening %s: %w", m.Target, err)
+	}
+	return at, nil
+}
+
+// makeFolder makes the folders of a path that are missing. It follows no link.
+func makeFolder(root int, path string) error {
+	at, err := unix.Openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	for name := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		if err = unix.Mkdirat(at, name, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+			break
+		}
+		var next int
+		next, err = unix.Openat(at, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		unix.Close(at)
+		at = next
+	}
+	unix.Close(at)
+	return err
+}
+
+// openBeneath opens a path as if root were /.
+func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
+	return unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
+		Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
+		Resolve: unix.RESOLVE_IN_ROOT | resolve,
+	})
+}
+
+// attach obeys the message that gives the sandbox more. It comes before the
+// command's start, while init still has the right.
+func (p *process) attach(fds []int) error {
+	if len(fds) == 0 {
+		return errors.New("attaching: nothing came")
+	}
+	var a Attachment
+	if err := agentinit.ReadMemoryFile(fds[0], &a); err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	root, err := unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	defer unix.Close(root)
+	// First what the kernel may refuse: nothing has been placed then.
+	trees, staged, err := attachedTrees(a.Mounts, fds[1:])
+	defer closeAll(staged)
+	if err != nil {
+		return fmt.Errorf("attaching: %w", errors.Join(err, unstage(len(staged))))
+	}
+	for i, m := range a.Mounts {
+		if trees[i] < 0 && m.Twin == "" {
+			err = bindFromHost(root, m)
+		} else {
+			err = placeMounts(root, []Mount{m}, trees[i:i+1])
+		}
+		if err != nil {
+			return fmt.Errorf("attaching %s: %w", m.Target, err)
+		}
+	}
+	if err := unstage(0); err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	if err := allowMounts(p.rules, a.Mounts); err != nil {
+		return fmt.Errorf("attaching: %w", err)
+	}
+	return p.resize(&a)
+}
+
+// attachedTrees gives a tree for each mount: one that came, or one that waits on
+// the stage, which is the caller's to close; -1 where there is none.
+func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) {
+	trees = make([]int, len(mounts))
+	for i, m := range mounts {
+		trees[i] = -1
+		switch {
+		case m.Twin != "":
+		case m.FD != 0 && len(came) == 0:
+			return nil, staged, fmt.Errorf("the tree for %s is missing", m.Target)
+		case m.FD != 0:
+			trees[i], came = came[0], came[1:]
+		case len(m.Layers) > 0:
+			if trees[i], err = stage(m); err != nil {
+				return nil, staged, fmt.Errorf("showing %s: %w", m.Target, err)
+			}
+			staged = append(staged, trees[i])
+		}
+	}
+	return trees, staged, nil
+}
+
+// bindFromHost binds a folder of the host's root, which waits for this.
+func bindFromHost(root int, m Mount) error {
+	source, err := openInHost(m.Source)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(source)
+	at, err := openTarget(root, m)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	if err := unix.Mount(descriptor(source), descriptor(at), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	top, err := openBeneath(root, m.Target, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(top)
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
+	if !m.Writable {
+		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
+	}
+	return unix.MountSetattr(top, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
+}
+
+func descriptor(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+
+// resize gives the file systems in memory the new limits.
+func (p *process) resize(a *Attachment) error {
+	if err := remount("/dev/shm", a.ShmMax); err != nil {
+		return err
+	}
+	if p.plan.onDisk(agentinit.TmpDir) {
+		return nil
+	}
+	return remount(agentinit.TmpDir, a.TmpMax)
+}
+
+func remount(at string, bytes int64) error {
+	size := "size=50%" // the kernel's own choice
+	if bytes > 0 {
+		size = "size=" + strconv.FormatInt(bytes, 10)
+	}
+	if err := unix.Mount("", at, "", unix.MS_REMOUNT|unix.MS_NOSUID|unix.MS_NODEV, size); err != nil {
+		return fmt.Errorf("resizing %s: %w", at, err)
+	}
+	return nil
+}
+
+// onDisk tells whether a folder of the host lies at a path.
+func (p *Plan) onDisk(path string) bool {
+	for _, m := range p.Mounts {
+		if m.Target == path {
+			return true
+		}
+	}
+	return false
+}

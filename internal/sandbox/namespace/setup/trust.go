@@ -1,0 +1,100 @@
+//go:build linux && (amd64 || arm64)
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"path"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/fixed"
+)
+
+// showTrust puts the installation's certificates over those of the system.
+func showTrust(root int, trust Mount, tree int) error {
+	if trust.Source == "" {
+		return nil
+	}
+	covered, err := coverStores(root, tree)
+	if err == nil && covered == 0 {
+		if err = makeStore(root, fixed.Stores[0]); err == nil {
+			covered, err = coverStores(root, tree)
+		}
+	}
+	if err == nil && covered == 0 {
+		err = errors.New("the system takes none")
+	}
+	if err != nil {
+		return fmt.Errorf("showing trusted certificates: %w", err)
+	}
+	return nil
+}
+
+// coverStores tells how many of the files there are.
+func coverStores(root, tree int) (int, error) {
+	covered := 0
+	for _, s := range fixed.Stores {
+		at, err := openBeneath(root, s, 0, 0)
+		if err != nil {
+			continue // the system has no such file
+		}
+		err = cover(at, tree, covered > 0)
+		unix.Close(at)
+		if err != nil {
+			return covered, fmt.Errorf("%s: %w", s, err)
+		}
+		covered++
+	}
+	return covered, nil
+}
+
+// cover mounts the tree over a file, or a clone of it where it is mounted
+// already.
+func cover(at, tree int, clone bool) error {
+	var there, ours unix.Stat_t
+	if err := errors.Join(unix.Fstat(at, &there), unix.Fstat(tree, &ours)); err != nil {
+		return err
+	}
+	if there.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.New("it is no file")
+	}
+	if there.Dev == ours.Dev && there.Ino == ours.Ino {
+		return nil // another name of one that is covered
+	}
+	if clone {
+		fd, err := unix.OpenTree(tree, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		tree = fd
+	}
+	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
+}
+
+// makeStore makes an empty file. A folder of it that is read-only has nothing
+// that programs look for, and gives way to one of our own.
+func makeStore(root int, file string) error {
+	dir := path.Dir(file)
+	if err := makeFolder(root, dir); err != nil {
+		return err
+	}
+	at, err := openBeneath(root, dir, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+	if err != nil {
+		return err
+	}
+	defer func() { unix.Close(at) }()
+	fd, err := unix.Openat(at, path.Base(file), unix.O_CREAT|unix.O_WRONLY|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EACCES) {
+		if err := unix.Mount("stint", "."+dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
+			return err
+		}
+		fd, err = unix.Open("."+file, unix.O_CREAT|unix.O_WRONLY|unix.O_EXCL|unix.O_CLOEXEC, 0o644)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}

@@ -1,7 +1,0 @@
-//go:build linux && (amd64 || arm64)
-
-package server
-
-import "github.com/stint-dev/stint/internal/sandbox/hostview"
-
-func shownEverywhere(path string) bool { return hostview.Shows(path) }

@@ -1,6 +1,0 @@
-//go:build !linux || (!amd64 && !arm64)
-
-package server
-
-// shownEverywhere is of no use where there are no sandboxes.
-func shownEverywhere(string) bool { return false }

@@ -1,0 +1,314 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/worker"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
+)
+
+// talker is a framework whose conversations have a number and lie in
+// .talker/sessions; what its agents write is text.
+type talker struct{ framework.Command }
+
+func (talker) Info() framework.Info { return framework.Info{Name: "talker"} }
+
+func (talker) Prepare(in framework.Input) (framework.Plan, error) {
+	resumed := "none"
+	if in.Resume != nil {
+		resumed = in.Resume.ID
+	}
+	return framework.Plan{
+		Argv: []string{"talker"}, Env: map[string]string{"RESUME": resumed},
+		State: framework.State{
+			Keep: []string{".talker/sessions/*/*.jsonl", ".talker/memory"}, Drop: []string{".talker/memory/cache"},
+			Check: func(name string, content []byte) error {
+				for i, line := range strings.Split(strings.TrimSpace(string(content)), "\n") {
+					if strings.HasSuffix(name, ".jsonl") && !json.Valid([]byte(line)) {
+						return fmt.Errorf("line %d is no JSON", i+1)
+					}
+				}
+				return nil
+			},
+		},
+	}, nil
+}
+
+func (talker) NewDecoder(in framework.Input) framework.Decoder {
+	return &talkerDecoder{Decoder: framework.Command{}.NewDecoder(in)}
+}
+
+type talkerDecoder struct {
+	framework.Decoder
+	id string
+}
+
+func (d *talkerDecoder) Write(stream string, p []byte) framework.Step {
+	if _, id, ok := strings.Cut(string(p), "session "); ok {
+		d.id = strings.TrimSpace(id)
+	}
+	return d.Decoder.Write(stream, p)
+}
+
+func (d *talkerDecoder) Conversation() framework.Conversation {
+	return framework.Conversation{ID: d.id}
+}
+
+type installed string
+
+func (v installed) Find(context.Context, framework.Info, *stint.Definition) (agentcli.Found, error) {
+	return agentcli.Found{Program: framework.Program{Path: "/bin/talker", Version: string(v)}}, nil
+}
+
+func talking(version string) change {
+	return func(c *worker.Config) {
+		c.Programs = installed(version)
+		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return talker{}, nil }
+	}
+}
+
+// home lists the stored home folder of a run, with the content of what is short.
+func (w *world) home(r stint.Run) (digest string, files map[string]string) {
+	w.t.Helper()
+	c, err := w.store.Checkpoint(w.t.Context(), w.caller.OrgID, *r.CheckpointID)
+	check(w.t, err)
+	list, _, err := w.library.Files(w.t.Context(), w.caller.OrgID, c.HomeDigest, "", 1000)
+	check(w.t, err)
+	files = map[string]string{}
+	for _, f := range list {
+		if f.Kind != "file" {
+			files[f.Path] = f.Kind
+			continue
+		}
+		r, _, err := w.library.Open(w.t.Context(), w.caller.OrgID, c.HomeDigest, f.Path)
+		check(w.t, err)
+		b, err := io.ReadAll(r)
+		check(w.t, errors.Join(err, r.Close()))
+		files[f.Path] = string(b)
+	}
+	return c.HomeDigest, files
+}
+
+// put writes a file in the agent's home folder.
+func put(t *testing.T, p *fake.Proc, name, text string) {
+	t.Helper()
+	name = filepath.Join(p.Spec.Home, name)
+	check(t, os.MkdirAll(filepath.Dir(name), 0o700))
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	check(t, err)
+	_, err = f.WriteString(text)
+	check(t, errors.Join(err, f.Close()))
+}
+
+func prompt(p *fake.Proc) string {
+	b, _ := p.File("prompt")
+	return string(b)
+}
+
+const session = ".talker/sessions/a/s.jsonl"
+
+// converse plays an agent that does what its prompt says.
+func converse(t *testing.T) fake.Script {
+	return func(_ context.Context, p *fake.Proc) sandbox.Exit {
+		for _, kv := range p.Command.Env {
+			if resumed, ok := strings.CutPrefix(kv, "RESUME="); ok {
+				say(p.Stdout, "resumed "+resumed+"\n")
+			}
+		}
+		if _, err := os.Lstat(filepath.Join(p.Spec.Home, ".stint-conversation.json")); err == nil {
+			say(p.Stdout, "the record is to be seen\n")
+		}
+		switch prompt(p) {
+		case "crash":
+			return sandbox.Exit{Code: 1}
+		case "litter":
+			put(t, p, ".talker/token", "secret")
+			put(t, p, ".talker/memory/note", "remember")
+			put(t, p, ".talker/memory/cache/x", "heavy")
+			put(t, p, ".talker/empty/x", "x")
+			put(t, p, ".cache/npm/x", "x")
+			put(t, p, ".stint-conversation.json/inner", `{"framework":"talker","id":"forged"}`)
+		case "damage":
+			put(t, p, session, "{\"n\":2}\n{\"n\":\n")
+		case "several":
+			put(t, p, session, "{}\n")
+			put(t, p, ".talker/memory/a", "1")
+			put(t, p, ".talker/memory/b", "2")
+		case "look":
+			b, _ := os.ReadFile(filepath.Join(p.Spec.Home, session))
+			say(p.Stdout, string(b))
+			return sandbox.Exit{Code: 1}
+		default:
+			put(t, p, session, `{"said":"`+prompt(p)+`"}`+"\n")
+		}
+		say(p.Stdout, "session 7\n")
+		return sandbox.Exit{}
+	}
+}
+
+func TestCheckpointKeepsTheConversationAlone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, converse(t), talking("1.0.0"))
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
+	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "litter"}).ID)
+	digest, files := w.home(second)
+	want := map[string]string{
+		".stint-conversation.json": `{"framework":"command","version":"1.0.0","id":"7"}`,
+		".talker":                  "dir", ".talker/memory": "dir", ".talker/memory/note": "remember",
+		".talker/sessions": "dir", ".talker/sessions/a": "dir", session: `{"said":"one"}` + "\n",
+	}
+	if diff := cmp.Diff(want, files); diff != "" {
+		t.Errorf("home (-want +got):\n%s", diff)
+	}
+	third := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "look"}).ID)
+	if got := w.transcript(third.ID); got != "resumed 7\n{\"said\":\"one\"}\n" {
+		t.Errorf("the third run wrote %q", got)
+	}
+	// It left what it began with, though it never named its conversation.
+	if again, _ := w.home(third); again != digest {
+		t.Errorf("the same conversation is tree %s, then %s", digest, again)
+	}
+}
+
+func TestDamagedConversationEndsTheRunBeforeItsAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, converse(t), talking("1.0.0"))
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
+	w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "damage"}).ID)
+	r := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "three"}).ID)
+	const want = "The conversation of this session cannot be read: " + session +
+		", line 3 is no JSON. Resume an earlier checkpoint (stint resume CHECKPOINT PROMPT) or start anew."
+	if r.Status != stint.Failed || *r.StatusReason != stint.ReasonSetupFailed || *r.Error != want || w.transcript(r.ID) != "" {
+		t.Errorf("the run is %s, %v: %q", r.Status, *r.StatusReason, *r.Error)
+	}
+	r = w.ended(w.create(stint.NewRun{CheckpointID: *first.CheckpointID, Prompt: "again"}).ID)
+	if _, files := w.home(r); r.Status != stint.Completed || files[session] != "{\"said\":\"one\"}\n{\"said\":\"again\"}\n" {
+		t.Errorf("the run of the earlier checkpoint is %s and left %q", r.Status, files[session])
+	}
+}
+
+// TestACancelledRunReadsNothingMoreBack of its conversation.
+func TestACancelledRunReadsNothingMoreBack(t *testing.T) {
+	t.Parallel()
+	f := &slowReader{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
+	w := newWorld(t, converse(t), func(c *worker.Config) {
+		c.Programs = f
+		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return f, nil }
+	})
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "several"}).ID)
+	<-f.life
+	r := w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "again"})
+	<-f.reading
+	_, err := w.runs.Cancel(t.Context(), w.caller, r.ID)
+	check(t, err)
+	w.stop()
+	if n := f.read.Load(); n != 1 {
+		t.Errorf("%d files were read, want 1", n)
+	}
+}
+
+// slowReader is a talker that reads a file back for as long as its run lives.
+type slowReader struct {
+	talker
+	life    chan context.Context
+	reading chan struct{}
+	read    atomic.Int64
+}
+
+func (s *slowReader) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.Found, error) {
+	s.life <- ctx
+	return agentcli.Found{}, nil
+}
+
+func (s *slowReader) Prepare(in framework.Input) (framework.Plan, error) {
+	p, err := s.talker.Prepare(in)
+	p.State.Check = func(string, []byte) error {
+		s.reading <- struct{}{}
+		if s.read.Add(1) == 1 {
+			<-(<-s.life).Done()
+		}
+		return nil
+	}
+	return p, err
+}
+
+func TestCheckpointIsForkedThriceAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, converse(t), talking("1.0.0"))
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
+	forks := make([]string, 3)
+	var wg sync.WaitGroup
+	for i := range forks {
+		forks[i] = w.create(stint.NewRun{CheckpointID: *first.CheckpointID, Prompt: fmt.Sprint("fork ", i)}).ID
+	}
+	for i, id := range forks {
+		wg.Go(func() {
+			r := w.ended(id)
+			want := fmt.Sprintf("{\"said\":\"one\"}\n{\"said\":\"fork %d\"}\n", i)
+			if _, files := w.home(r); files[session] != want || r.SessionID == first.SessionID {
+				t.Errorf("fork %d left %q in session %s", i, files[session], r.SessionID)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestNewerProgramIsToldOf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, converse(t), talking("1.0.0"))
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
+	w.stop()
+	w.work(converse(t), w.dir, talking("1.1.0"))
+	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "two"}).ID)
+	const want = "The session was left by version 1.0.0 of command and goes on with 1.1.0."
+	if !strings.Contains(w.systemLog(second.ID), want) {
+		t.Errorf("the log lacks %q:\n%s", want, w.systemLog(second.ID))
+	}
+}
+
+// An agent that never came to talk loses nothing of what was said before.
+func TestCrashKeepsTheConversation(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, converse(t), talking("1.0.0"))
+	w.agent(`{"framework":"command","command":["talker"]}`)
+	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
+	w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "crash"}).ID)
+	third := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "look"}).ID)
+	if got := w.transcript(third.ID); got != "resumed 7\n{\"said\":\"one\"}\n" {
+		t.Errorf("the third run wrote %q", got)
+	}
+}
+
+// systemLog is what Stint says about a run, a line each.
+func (w *world) systemLog(id string) string {
+	w.t.Helper()
+	entries, _, err := w.feed.Logs(w.t.Context(), id, feed.LogQuery{Type: stint.LogSystem, Limit: 1000})
+	check(w.t, err)
+	var b strings.Builder
+	for _, e := range entries {
+		fmt.Fprintln(&b, e.Level, e.Message)
+	}
+	return b.String()
+}

@@ -1,0 +1,147 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/worker"
+)
+
+// stops reports whether the engine stops; it does in any case once the store
+// answers again.
+func (w *world) stops(stuck *atomic.Bool) {
+	w.t.Helper()
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); w.stop() }()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		w.t.Error("the worker does not stop")
+		stuck.Store(false)
+		<-stopped
+	}
+}
+
+// TestAWorkerStopsThoughItsStoreHangs, wherever a run is.
+func TestAWorkerStopsThoughItsStoreHangs(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]bool{"in the middle": false, "at the end": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stuck atomic.Bool
+			said := make(chan struct{})
+			w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
+				stuck.Store(true)
+				say(p.Stdout, "hello\n")
+				close(said)
+				if !ends {
+					<-ctx.Done()
+				}
+				return sandbox.Exit{Cause: sandbox.Exited}
+			}, watching(&watched{stuck: stuck.Load}), func(c *worker.Config) { c.Drain = time.Millisecond })
+			w.agent(shell)
+			w.create(stint.NewRun{Agent: "agent"})
+			<-said
+			w.stops(&stuck)
+		})
+	}
+}
+
+// TestARunThatCannotBeWrittenIsLost with its worker's lease, as a whole: what
+// stands in its journal is what was written before, and how it ended. The worker
+// goes on.
+func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
+	t.Parallel()
+	var stuck, losing atomic.Bool
+	d := &watched{stuck: stuck.Load, lease: 30 * time.Millisecond, onRenew: func() error {
+		if losing.CompareAndSwap(true, false) {
+			return store.ErrLeaseLost
+		}
+		return nil
+	}}
+	heard, killed := make(chan struct{}), make(chan struct{})
+	first := true
+	w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
+		say(p.Stdout, "one\n")
+		if first {
+			first = false
+			<-heard
+			say(p.Stdout, "two\n")
+			<-ctx.Done()
+			close(killed)
+			return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
+		}
+		return sandbox.Exit{Cause: sandbox.Exited}
+	}, watching(d), func(c *worker.Config) { c.Capacity = 1 })
+	t.Cleanup(func() { stuck.Store(false) })
+	w.agent(shell)
+	lost := w.create(stint.NewRun{Agent: "agent"})
+	w.until("the run says something", func() bool { return w.transcript(lost.ID) == "one\n" })
+	stuck.Store(true)
+	close(heard)
+	losing.Store(true)
+	<-killed
+	held, err := w.store.Run(t.Context(), w.caller.OrgID, lost.ID)
+	check(t, err)
+	check(t, w.store.EndWorker(t.Context(), held.WorkerID))
+	if n, err := w.local.Reap(t.Context()); n != 1 || err != nil {
+		t.Fatalf("%d runs were lost, %v", n, err)
+	}
+	next := w.create(stint.NewRun{Agent: "agent"}) // there is room for it once the first is let go
+	w.until("the worker goes on", func() bool {
+		status, _, err := w.store.RunState(t.Context(), next.ID)
+		check(t, err)
+		return status == stint.Running
+	})
+	stuck.Store(false)
+	w.ended(next.ID)
+	w.stop()
+	if got := w.ended(lost.ID); got.Status != stint.Failed || got.StatusReason == nil || *got.StatusReason != stint.ReasonWorkerLost {
+		t.Errorf("the run is %s, %v", got.Status, got.StatusReason)
+	}
+	if said := w.transcript(lost.ID); said != "one\n" {
+		t.Errorf("it said %q", said)
+	}
+	events := w.events(lost.ID)
+	for i, e := range events {
+		if (e.Type == stint.EventComplete) != (i == len(events)-1) {
+			t.Errorf("event %d of %d is %s", i+1, len(events), e.Type)
+		}
+	}
+}
+
+// TestACancelOfARunThatCannotBeFinishedKeepsItsState, as any cancel.
+func TestACancelOfARunThatCannotBeFinishedKeepsItsState(t *testing.T) {
+	t.Parallel()
+	away := errors.New("the store is away")
+	cancelled := make(chan struct{})
+	cancelling := make(chan struct{}, 1)
+	d := &watched{onFinish: func(store.Outcome) error {
+		select {
+		case cancelling <- struct{}{}:
+		default:
+		}
+		<-cancelled
+		return away
+	}}
+	w := newWorld(t, func(context.Context, *fake.Proc) sandbox.Exit {
+		return sandbox.Exit{Cause: sandbox.Exited}
+	}, watching(d))
+	w.agent(shell)
+	r := w.create(stint.NewRun{Agent: "agent"})
+	<-cancelling
+	_, err := w.runs.Cancel(t.Context(), w.caller, r.ID)
+	check(t, err)
+	close(cancelled)
+	w.stop()
+	if got := w.ended(r.ID); got.Status != stint.Cancelled || got.CheckpointID == nil {
+		t.Errorf("the run is %s with checkpoint %v", got.Status, got.CheckpointID)
+	}
+}

@@ -1,0 +1,106 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/worker"
+)
+
+// blobs counts the files of the storage.
+func (w *world) blobs() (n int) {
+	w.t.Helper()
+	check(w.t, filepath.WalkDir(filepath.Join(w.dir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			n++
+		}
+		return err
+	}))
+	return n
+}
+
+// TestNothingIsStoredOfARunThatIsLost: nobody would ever name it.
+func TestNothingIsStoredOfARunThatIsLost(t *testing.T) {
+	t.Parallel()
+	for name, lease := range map[string]bool{"the worker stops": false, "the lease is lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var losing atomic.Bool
+			d := &watched{onRenew: func() error {
+				if losing.CompareAndSwap(true, false) {
+					return store.ErrLeaseLost
+				}
+				return nil
+			}}
+			if lease {
+				d.lease = 30 * time.Millisecond
+			}
+			started, killed := make(chan struct{}), make(chan struct{})
+			w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
+				check(t, os.WriteFile(filepath.Join(p.Spec.Workspace, "half.txt"), []byte("half"), 0o600))
+				close(started)
+				<-ctx.Done()
+				close(killed)
+				return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
+			}, watching(d), func(c *worker.Config) {
+				if !lease {
+					c.Drain = time.Millisecond
+				}
+			})
+			w.agent(shell)
+			w.create(stint.NewRun{Agent: "agent"})
+			<-started
+			if lease {
+				losing.Store(true)
+				<-killed
+			}
+			w.stop()
+			if n := w.blobs(); n != 0 {
+				t.Errorf("%d files are in the storage", n)
+			}
+		})
+	}
+}
+
+// TestAStopEndsWhatALimitEndedBefore, though the store is away: the limit was
+// the first reason, but not why nobody waits any more.
+func TestAStopEndsWhatALimitEndedBefore(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	away.Store(true)
+	fault := func() error {
+		if away.Load() {
+			return errors.New("the store is away")
+		}
+		return nil
+	}
+	d := &watched{onAppend: func(store.Batch) error { return fault() }, onFinish: func(store.Outcome) error { return fault() }}
+	limited := make(chan struct{})
+	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
+		<-p.Term
+		close(limited)
+		return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
+	}, watching(d), func(c *worker.Config) { c.Drain = time.Millisecond })
+	w.agent(`{"framework":"shell","limits":{"idleTimeout":"1s"}}`)
+	w.create(stint.NewRun{Agent: "agent"})
+	<-limited
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); w.stop() }()
+	select {
+	case <-stopped:
+	case <-time.After(patience):
+		t.Error("the worker does not stop")
+		away.Store(false)
+		<-stopped
+	}
+}

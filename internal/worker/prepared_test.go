@@ -1,0 +1,97 @@
+package worker_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/worker"
+)
+
+// prepared is a world whose sandboxes are prepared ahead; it gives what the
+// agent's sandbox was.
+func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox.Spec) {
+	t.Helper()
+	seen := make(chan sandbox.Spec, 8)
+	d := fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit {
+		seen <- p.Spec
+		if prompt, _ := p.File("prompt"); string(prompt) != "do it" {
+			return sandbox.Exit{Code: 3}
+		}
+		if err := os.WriteFile(filepath.Join(p.Spec.Workspace, "out"), []byte("x"), 0o600); err != nil {
+			return sandbox.Exit{Code: 4}
+		}
+		return sandbox.Exit{}
+	})
+	d.Attaches = attaches
+	w := newWorld(t, nil, append([]change{func(c *worker.Config) {
+		c.Driver, c.Parked, c.Resources = d, 1, sandbox.Resources{Pids: 9}
+	}}, more...)...)
+	w.until("a sandbox waits", func() bool { return w.engine.Parked() == 1 })
+	return w, seen
+}
+
+// TestARunTakesAPreparedSandbox, with its own limits, and another is prepared.
+func TestARunTakesAPreparedSandbox(t *testing.T) {
+	t.Parallel()
+	w, seen := prepared(t, true)
+	w.agent(`{"framework":"shell","resources":{"pids":20},"artifact":{"path":"/data"},"network":{"mode":"none"}}`)
+	r := w.ended(w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"}).ID)
+	s := <-seen
+	if r.Status != stint.Completed || !strings.HasPrefix(s.ID, stint.PrefixSandbox) {
+		t.Fatalf("the run %s in sandbox %s", r.Status, s.ID)
+	}
+	if diff := cmp.Diff(sandbox.Resources{Pids: 20}, s.Resources); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+	if want := []sandbox.Mount{{Source: s.Workspace, Target: "/data", Writable: true}}; !cmp.Equal(want, s.Mounts) {
+		t.Errorf("mounts %v, want %v", s.Mounts, want)
+	}
+	if r.ArtifactVersion == nil {
+		t.Error("what the agent wrote is no version")
+	}
+	w.until("its folder is gone and another sandbox waits", func() bool {
+		all, err := os.ReadDir(filepath.Dir(filepath.Dir(s.Workspace)))
+		return err == nil && len(all) == 1 && all[0].Name() != s.ID
+	})
+}
+
+// TestASandboxThatTakesNothingMakesPlace: the run gets another in its folders.
+func TestASandboxThatTakesNothingMakesPlace(t *testing.T) {
+	t.Parallel()
+	w, seen := prepared(t, false)
+	w.agent(`{"framework":"shell","network":{"mode":"none"}}`)
+	created := w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"})
+	r, s := w.ended(created.ID), <-seen
+	if r.Status != stint.Completed || s.ID != created.ID || r.ArtifactVersion == nil {
+		t.Errorf("the run %s in sandbox %s, version %v", r.Status, s.ID, r.ArtifactVersion)
+	}
+}
+
+// TestOtherIsolatorsAreAskedFor by the definition's name, and may refuse.
+func TestOtherIsolatorsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	var strong *fake.Driver
+	ran := make(chan string, 1)
+	strong = fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit { ran <- p.Spec.ID; return sandbox.Exit{} })
+	w, _ := prepared(t, true, func(c *worker.Config) {
+		c.Isolator = func(_ context.Context, name string) (sandbox.Driver, error) {
+			if name == "gvisor" {
+				return strong, nil
+			}
+			return nil, stint.InvalidParam("sandbox", "There is no %s here.", name)
+		}
+	})
+	w.agent(`{"framework":"shell","sandbox":"gvisor","network":{"mode":"none"}}`)
+	created := w.create(stint.NewRun{Agent: "agent"})
+	if r := w.ended(created.ID); r.Status != stint.Completed || <-ran != created.ID {
+		t.Errorf("the run %s", r.Status)
+	}
+}

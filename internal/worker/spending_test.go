@@ -1,0 +1,227 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/worker"
+)
+
+// wired is a driver whose sandboxes have a network: what ask sends goes the
+// gate's way.
+type wired struct {
+	*fake.Driver
+	dns net.PacketConn
+	far net.Listener
+	to  chan netip.AddrPort
+}
+
+func (d *wired) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+	b, err := d.Driver.Prepare(ctx, s)
+	return wiredBox{b, d}, err
+}
+
+type wiredBox struct {
+	sandbox.Sandbox
+	d *wired
+}
+
+func (b wiredBox) Network() *sandbox.Network { return &sandbox.Network{TCP: b.d, DNS: b.d.dns} }
+
+func (d *wired) Accept() (net.Conn, netip.AddrPort, error) {
+	c, err := d.far.Accept()
+	if err != nil {
+		return nil, netip.AddrPort{}, err
+	}
+	return c, <-d.to, nil
+}
+
+func (d *wired) Close() error { return d.far.Close() }
+
+// ask sends a request for the model as the agent's program, and gives the
+// answer.
+func (d *wired) ask(path, body string) string {
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "udp", d.dns.LocalAddr().String())
+	}}
+	patient, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	at, err := resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
+	for err != nil && patient.Err() == nil { // a resolver waits for seconds only
+		at, err = resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
+	}
+	if err != nil {
+		panic(err)
+	}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		d.to <- netip.AddrPortFrom(at[0].Unmap(), 80)
+		return (&net.Dialer{}).DialContext(ctx, "tcp", d.far.Addr().String())
+	}}
+	defer transport.CloseIdleConnections()
+	res, err := (&http.Client{Transport: transport, Timeout: patience}).Post("http://"+stint.ModelAlias+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		return err.Error()
+	}
+	defer res.Body.Close()
+	answer, _ := io.ReadAll(res.Body)
+	return string(answer)
+}
+
+type oneAddress struct{}
+
+func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, error) {
+	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
+}
+
+// modelled is a world whose agents ask a model that answers as it is told.
+func modelled(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
+	t.Helper()
+	provider := httptest.NewServer(answer)
+	t.Cleanup(provider.Close)
+	far, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	dns, err := net.ListenPacket("udp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { far.Close(); dns.Close() })
+	gate, err := egress.New(egress.Config{Resolver: oneAddress{}, Dialer: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, provider.Listener.Addr().String())
+	}})
+	check(t, err)
+	d := &wired{dns: dns, far: far, to: make(chan netip.AddrPort, 1)}
+	d.Driver = fake.New(func(ctx context.Context, b *fake.Proc) sandbox.Exit {
+		var work sync.WaitGroup
+		work.Go(func() { asks(d.ask, b) })
+		work.Wait()
+		hang(ctx)
+		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
+	})
+	d.Report.Network = true
+	p := &puppet{verdict: framework.Verdict{Completed: true}}
+	return theatre(t, p, nil, func(c *worker.Config) { c.Driver, c.Gate, c.Farewell = d, gate, 10*time.Millisecond })
+}
+
+// answers is what a model of OpenAI's dialects answers.
+func answers(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// asked plays a run whose agent asks once for the model "gpt", which answers by
+// a longer name, and ends.
+func asked(t *testing.T, answer, provider, limits string) stint.Run {
+	t.Helper()
+	w := modelled(t, answers(answer), func(ask func(string, string) string, b *fake.Proc) {
+		ask("/v1/chat/completions", `{"model":"gpt","messages":[]}`)
+		act(b.Stdout, framework.Step{Ended: true})
+	})
+	return w.play(`{"framework":"codex","provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"`+provider+`},"limits":`+limits+`}`, stint.NewRun{})
+}
+
+const spent = `{"model":"gpt-2026-08-06","choices":[],"usage":{"prompt_tokens":900,"completion_tokens":101}}`
+
+// TestCostsHaveTheirModelsPrices: of the name that a model answers with, else of
+// the one that it was asked by, else of all.
+func TestCostsHaveTheirModelsPrices(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		prices string
+		cost   float64
+	}{
+		"answered": {`{"gpt-2026-08-06":{"input":1,"output":1},"gpt":{"input":9,"output":9},"*":{"input":9,"output":9}}`, 0.001001},
+		"asked":    {`{"gpt":{"input":2,"output":2},"*":{"input":9,"output":9}}`, 0.002002},
+		"any":      {`{"*":{"input":3,"output":3}}`, 0.003003},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := asked(t, spent, `,"prices":`+tt.prices, `{"maxCostUsd":1}`)
+			var u stint.Usage
+			check(t, json.Unmarshal(run.Usage, &u))
+			if run.Status != stint.Completed || u.CostUSD == nil || *u.CostUSD != tt.cost || u.CostSource != stint.CostByPrices || u.Models["gpt-2026-08-06"].InputTokens != 900 {
+				t.Errorf("the run ended %s (%v) with %s", run.Status, run.Error, run.Usage)
+			}
+		})
+	}
+}
+
+// TestACostBoundHolds whatever name a model answers with, and where its price is
+// missing the run ends.
+func TestACostBoundHolds(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ answer, provider, says string }{
+		"an alias":          {spent, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0100 of $0.0100"},
+		"another model":     {spent, `,"prices":{"other":{"input":10,"output":10}}`, "Add one for 'gpt-2026-08-06', or for '*', to provider.prices"},
+		"no prices":         {spent, ``, "the model 'gpt-2026-08-06', which has no price"},
+		"nameless":          {`{"usage":{"prompt_tokens":900,"completion_tokens":101}}`, `,"prices":{"other":{"input":10,"output":10}}`, "Add one for 'gpt', or for '*', to"},
+		"nothing was told":  {`{"model":"m","choices":[{"message":{"content":"` + strings.Repeat("word", 1001) + `"}}]}`, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0101 of $0.0100"},
+		"told without cost": {`{"model":"m","choices":[]}`, `,"prices":{"other":{"input":10,"output":10}}`, "the model 'm', which has no price"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run := asked(t, tt.answer, tt.provider, `{"maxCostUsd":0.01}`)
+			if run.Status != stint.Failed || *run.StatusReason != stint.ReasonBudget || !strings.Contains(*run.Error, tt.says) {
+				t.Errorf("the run ended %s (%v): %v", run.Status, run.StatusReason, run.Error)
+			}
+		})
+	}
+}
+
+// TestCostsMayBeUnknown where nothing bounds them.
+func TestCostsMayBeUnknown(t *testing.T) {
+	t.Parallel()
+	run := asked(t, spent, ``, `{"maxTokens":2000}`)
+	var u stint.Usage
+	check(t, json.Unmarshal(run.Usage, &u))
+	if run.Status != stint.Completed || u.CostUSD != nil || u.Total() != 1001 {
+		t.Errorf("the run ended %s with %s", run.Status, run.Usage)
+	}
+}
+
+// TestTheAgentsWord counts for the cost where there are no prices and its
+// framework tells, and for tokens where the gateway has seen none.
+func TestTheAgentsWord(t *testing.T) {
+	t.Parallel()
+	cost := 0.5
+	for name, tt := range map[string]struct {
+		answer, body string
+		may          string
+		status       stint.Status
+		tokens       int64
+	}{
+		"within the bound":     {spent, `{"model":"gpt"}`, "1", stint.Completed, 1001},
+		"beyond the bound":     {spent, `{"model":"gpt"}`, "0.1", stint.Failed, 1001},
+		"where none were seen": {"", "{}", "1", stint.Completed, 850},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := modelled(t, answers(tt.answer), func(ask func(string, string) string, b *fake.Proc) {
+				ask("/v1/chat/completions", tt.body)
+				u := &stint.Usage{CostUSD: &cost}
+				u.Count("gpt", stint.Tokens{InputTokens: 700, OutputTokens: 150, ModelCalls: 1})
+				act(b.Stdout, framework.Step{Usage: u})
+				act(b.Stdout, framework.Step{Ended: true})
+			})
+			run := w.play(`{"framework":"acp","command":["x"],"provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"},"limits":{"maxCostUsd":`+tt.may+`}}`, stint.NewRun{})
+			var u stint.Usage
+			check(t, json.Unmarshal(run.Usage, &u))
+			if run.Status != tt.status || u.CostUSD == nil || *u.CostUSD != cost || u.CostSource != stint.CostByAgent || u.Total() != tt.tokens || u.ModelCalls != 1 {
+				t.Errorf("the run ended %s (%v) with %s", run.Status, run.Error, run.Usage)
+			}
+		})
+	}
+}
