@@ -22,7 +22,7 @@ func openPrograms(dir string) (*agentcli.Finder, error) {
 	for _, f := range catalog.All() {
 		known = append(known, f.Info())
 	}
-	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Shown: shownEverywhere, Self: self, Now: time.Now}), nil
+	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: shownEverywhere, Self: self, Now: time.Now}), nil
 }
 
 // ownProgram is the file that this process was started from, also when another

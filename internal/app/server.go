@@ -69,7 +69,7 @@ type server struct {
 	dispatch *dispatch.Local
 	auth     *auth.Service
 	programs *agentcli.Finder
-	worker   *worker.Engine
+	worker   *worker.Worker
 	inner    frontDoor                     // the API, for sandboxes
 	images   *images                       // nil without a worker
 	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
@@ -202,7 +202,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	}
 	r := s.c.Resources
 	s.worker, err = worker.New(ctx, worker.Config{
-		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, Programs: s.programs, Gate: out.gate, TrustBundle: out.trust, Parked: s.c.Parked,
+		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, AgentCLIs: s.programs, Gate: out.gate, TrustBundle: out.trust, PoolSize: s.c.Parked,
 		RunToken: s.runToken,
 		Library:  s.library, IDs: s.ids, Now: time.Now,
 		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,

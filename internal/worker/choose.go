@@ -39,8 +39,8 @@ func (j *job) drive(d *stint.Definition) error {
 		return err
 	}
 	of := j.framework.Info()
-	if j.e.c.Programs != nil {
-		j.program, err = j.e.c.Programs.Find(j.ctx, of, d)
+	if j.e.c.AgentCLIs != nil {
+		j.program, err = j.e.c.AgentCLIs.Find(j.ctx, of, d)
 	} else if len(of.Programs) > 0 {
 		err = stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which this server does not look for.", of.Name, of.Programs[0])
 	}
@@ -100,10 +100,10 @@ type Images interface {
 	Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*image.Root, error)
 }
 
-// Programs finds the command lines of agents.
-type Programs interface {
+// AgentCLIs finds the command lines of agents.
+type AgentCLIs interface {
 	// Find gives what the framework needs installed for a definition, nothing for
 	// one that needs nothing. The error is a *stint.Error that says what to
 	// install, where that is what is missing.
-	Find(ctx context.Context, of framework.Info, d *stint.Definition) (agentcli.Found, error)
+	Find(ctx context.Context, of framework.Info, d *stint.Definition) (agentcli.CLI, error)
 }

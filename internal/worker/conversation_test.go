@@ -73,13 +73,13 @@ func (d *talkerDecoder) Conversation() framework.Conversation {
 
 type installed string
 
-func (v installed) Find(context.Context, framework.Info, *stint.Definition) (agentcli.Found, error) {
-	return agentcli.Found{Program: framework.Program{Path: "/bin/talker", Version: string(v)}}, nil
+func (v installed) Find(context.Context, framework.Info, *stint.Definition) (agentcli.CLI, error) {
+	return agentcli.CLI{Program: framework.Program{Path: "/bin/talker", Version: string(v)}}, nil
 }
 
 func talking(version string) change {
 	return func(c *worker.Config) {
-		c.Programs = installed(version)
+		c.AgentCLIs = installed(version)
 		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return talker{}, nil }
 	}
 }
@@ -211,7 +211,7 @@ func TestACancelledRunReadsNothingMoreBack(t *testing.T) {
 	t.Parallel()
 	f := &slowReader{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
 	w := newWorld(t, converse(t), func(c *worker.Config) {
-		c.Programs = f
+		c.AgentCLIs = f
 		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return f, nil }
 	})
 	w.agent(`{"framework":"command","command":["talker"]}`)
@@ -235,9 +235,9 @@ type slowReader struct {
 	read    atomic.Int64
 }
 
-func (s *slowReader) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.Found, error) {
+func (s *slowReader) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.CLI, error) {
 	s.life <- ctx
-	return agentcli.Found{}, nil
+	return agentcli.CLI{}, nil
 }
 
 func (s *slowReader) Prepare(in framework.Input) (framework.Plan, error) {

@@ -130,7 +130,7 @@ func TestLastWord(t *testing.T) {
 		act(b.Stdout, framework.Step{Ended: true})
 		hang(ctx)
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
-	}, func(c *worker.Config) { c.Farewell = 10 * time.Millisecond })
+	}, func(c *worker.Config) { c.ExitGrace = 10 * time.Millisecond })
 	run := w.play(puppetDefinition, stint.NewRun{})
 	if run.Status != stint.Completed {
 		t.Errorf("the run ended %s", run.Status)

@@ -6,8 +6,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Parked is how many sandboxes wait that were prepared ahead.
-func (e *Engine) Parked() int { return e.pool.Waiting() }
+// PoolSize is how many sandboxes wait that were prepared ahead.
+func (e *Worker) Pooled() int { return e.pool.Waiting() }
 
 // Percent gives the CPU use that samples tell which were taken at those times
 // and found that much used.

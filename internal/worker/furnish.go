@@ -72,7 +72,7 @@ func (j *job) workspaceMount() (m sandbox.Mount, err error) {
 }
 
 // acquire takes a tree from the cache for as long as the job lives.
-func (j *job) acquire(digest string) (*checkout.Tree, error) {
+func (j *job) acquire(digest string) (*checkout.Checkout, error) {
 	tree, err := j.e.cache.Acquire(j.ctx, j.a.OrgID, digest)
 	if err != nil {
 		return nil, err

@@ -30,7 +30,7 @@ var (
 
 // job is the execution of one run.
 type job struct {
-	e   *Engine
+	e   *Worker
 	a   dispatch.Assignment
 	log *slog.Logger
 
@@ -50,7 +50,7 @@ type job struct {
 	disconnect func()   // ends the way out; what it tried is logged then
 
 	framework framework.Framework
-	program   agentcli.Found
+	program   agentcli.CLI
 	plan      framework.Plan
 	kept      kept
 	stdin     *stdin
@@ -58,13 +58,13 @@ type job struct {
 	meter     *meter
 	spent     chan struct{} // something of the budget was; buffered, 1
 
-	overlays bool           // the sandbox lays folders over each other
-	base     *checkout.Tree // that the workspace is laid over; nil: it is a folder
-	upper    string         // folder of what the agent changed of base
-	started  bool           // the agent ran, so there is state to keep
+	overlays bool               // the sandbox lays folders over each other
+	base     *checkout.Checkout // that the workspace is laid over; nil: it is a folder
+	upper    string             // folder of what the agent changed of base
+	started  bool               // the agent ran, so there is state to keep
 }
 
-func newJob(ctx context.Context, e *Engine, a dispatch.Assignment) *job {
+func newJob(ctx context.Context, e *Worker, a dispatch.Assignment) *job {
 	ours, disown := context.WithCancelCause(ctx)
 	jctx, cancel := context.WithCancelCause(ours)
 	return &job{
@@ -147,7 +147,7 @@ func (j *job) await(exited <-chan sandbox.Exit) sandbox.Exit {
 			return exit
 		case <-lastWord:
 			lastWord = nil
-			timer := time.NewTimer(j.e.c.Farewell)
+			timer := time.NewTimer(j.e.c.ExitGrace)
 			defer timer.Stop()
 			farewell = timer.C
 		case <-farewell:

@@ -25,7 +25,7 @@ const bundleName = "ca.pem"
 
 // networked reports whether a driver's sandboxes get a network whose far end is
 // ours.
-func (e *Engine) networked(ctx context.Context, d sandbox.Driver) bool {
+func (e *Worker) networked(ctx context.Context, d sandbox.Driver) bool {
 	if e.c.Gate == nil {
 		return false
 	}
@@ -33,7 +33,7 @@ func (e *Engine) networked(ctx context.Context, d sandbox.Driver) bool {
 }
 
 // report tells what a driver can do here; it is asked once.
-func (e *Engine) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
+func (e *Worker) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
 	known, ok := e.reports.Load(d.Name())
 	if !ok {
 		known, _ = e.reports.LoadOrStore(d.Name(), d.Probe(ctx))

@@ -32,9 +32,9 @@ func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox
 	})
 	d.Attaches = attaches
 	w := newWorld(t, nil, append([]change{func(c *worker.Config) {
-		c.Driver, c.Parked, c.Resources = d, 1, sandbox.Resources{Pids: 9}
+		c.Driver, c.PoolSize, c.Resources = d, 1, sandbox.Resources{Pids: 9}
 	}}, more...)...)
-	w.until("a sandbox waits", func() bool { return w.engine.Parked() == 1 })
+	w.until("a sandbox waits", func() bool { return w.engine.Pooled() == 1 })
 	return w, seen
 }
 

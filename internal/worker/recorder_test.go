@@ -30,7 +30,7 @@ func (h *held) Append(_ context.Context, _ store.Position, b store.Batch) (int64
 func TestEntriesThatNobodyWaitsForAreBounded(t *testing.T) {
 	t.Parallel()
 	journal := &held{let: make(chan struct{})}
-	j := newJob(t.Context(), &Engine{c: Config{Dispatcher: journal, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}}, dispatch.Assignment{})
+	j := newJob(t.Context(), &Worker{c: Config{Dispatcher: journal, Now: time.Now, Logger: slog.New(slog.DiscardHandler)}}, dispatch.Assignment{})
 	defer j.disown(nil)
 	j.openRecorder()
 	const sent = 20_000

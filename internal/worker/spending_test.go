@@ -111,7 +111,7 @@ func modelled(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, bo
 	})
 	d.Report.Network = true
 	p := &puppet{verdict: framework.Verdict{Completed: true}}
-	return theatre(t, p, nil, func(c *worker.Config) { c.Driver, c.Gate, c.Farewell = d, gate, 10*time.Millisecond })
+	return theatre(t, p, nil, func(c *worker.Config) { c.Driver, c.Gate, c.ExitGrace = d, gate, 10*time.Millisecond })
 }
 
 // answers is what a model of OpenAI's dialects answers.

@@ -45,7 +45,7 @@ type world struct {
 	ids     *stint.IDs
 	local   *dispatch.Local
 	dir     string
-	engine  *worker.Engine
+	engine  *worker.Worker
 	stop    func() // stops the engine and waits
 }
 

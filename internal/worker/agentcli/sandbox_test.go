@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func TestFoundProgramsStartInASandbox(t *testing.T) {
 	w := newWorld(t)
 	real := agentcli.New(agentcli.Config{
-		Dir: w.at("data/programs"), Shown: hostview.Shows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
+		Dir: w.at("data/programs"), Visible: hostview.Shows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
 		Getenv: func(name string) string { return w.env[name] },
 	})
 	w.env["PATH"] = w.at("home/bin") + ":/usr/bin:/bin"
@@ -84,7 +84,7 @@ func TestFoundProgramsStartInASandbox(t *testing.T) {
 }
 
 // runInside starts a program in a sandbox and gives what it says.
-func (w *world) runInside(driver sandbox.Driver, found agentcli.Found, later bool, args []string) string {
+func (w *world) runInside(driver sandbox.Driver, found agentcli.CLI, later bool, args []string) string {
 	w.Helper()
 	dir, err := os.MkdirTemp(w.root, "box")
 	if err != nil {

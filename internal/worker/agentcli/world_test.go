@@ -93,7 +93,7 @@ func (w *world) finder() *agentcli.Finder {
 	return agentcli.New(agentcli.Config{
 		Frameworks: []framework.Info{{Name: "shell"}, own, claude, codex, acp}, Dir: w.at("data/programs"),
 		Getenv: func(name string) string { return w.env[name] },
-		Shown: func(path string) bool {
+		Visible: func(path string) bool {
 			return strings.HasPrefix(path, w.at("usr")+"/") || strings.HasPrefix(path, "/usr/")
 		},
 		Self: "/proc/self/exe",
@@ -101,7 +101,7 @@ func (w *world) finder() *agentcli.Finder {
 	})
 }
 
-func (w *world) find(of framework.Info, d stint.Definition) agentcli.Found {
+func (w *world) find(of framework.Info, d stint.Definition) agentcli.CLI {
 	w.Helper()
 	found, err := w.finder().Find(w.Context(), of, &d)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Library gives trees of files; *content.Library is one.
-type Library interface {
+// Snapshots gives trees of files; *content.Snapshots is one.
+type Snapshots interface {
 	Checkout(ctx context.Context, org, digest, dir string) error
 }
 
@@ -24,7 +24,7 @@ const MaxLayers = 100
 // Cache is safe for concurrent use.
 type Cache struct {
 	dir     string
-	library Library
+	library Snapshots
 	limit   int64 // bytes
 	log     *slog.Logger
 	erase   func(dir string) error
@@ -53,15 +53,15 @@ type entry struct {
 
 var errUnwanted = errors.New("nobody wanted it any more")
 
-// Tree is a tree in use.
-type Tree struct {
+// Checkout is a tree in use.
+type Checkout struct {
 	c       *Cache
 	e       *entry
 	release func()
 }
 
 // Layers are its folders, the topmost first. Nobody writes to them.
-func (t *Tree) Layers() []string {
+func (t *Checkout) Layers() []string {
 	layers := make([]string, 0, t.e.depth)
 	for e := t.e; e != nil; e = e.base {
 		layers = append(layers, e.dir)
@@ -70,17 +70,17 @@ func (t *Tree) Layers() []string {
 }
 
 // Release gives the tree back. It may be called again.
-func (t *Tree) Release() { t.release() }
+func (t *Checkout) Release() { t.release() }
 
 // Open takes up what an earlier process left in dir, as far as it is whole and
 // the machine was not started since. The rest is removed; what cannot be is told
 // to the log and in nobody's way, and the next Open tries again. limit is in
 // bytes; only this Cache may use dir.
-func Open(dir string, l Library, limit int64, log *slog.Logger) (*Cache, error) {
+func Open(dir string, l Snapshots, limit int64, log *slog.Logger) (*Cache, error) {
 	return open(dir, l, limit, log, sandbox.Remove)
 }
 
-func open(dir string, l Library, limit int64, log *slog.Logger, erase func(string) error) (*Cache, error) {
+func open(dir string, l Snapshots, limit int64, log *slog.Logger, erase func(string) error) (*Cache, error) {
 	c := &Cache{dir: dir, library: l, limit: limit, log: log, entries: map[string]*entry{}, erase: erase}
 	if err := c.takeUp(); err != nil {
 		return nil, fmt.Errorf("open the cache of files: %w", err)
@@ -95,7 +95,7 @@ func (c *Cache) Close() { c.fetches.Wait() }
 // Acquire gives a tree, checking it out when it is not there. The empty digest
 // is the empty tree. Who wants the same tree meanwhile waits for the same
 // checkout, which goes on for as long as anybody does.
-func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Tree, error) {
+func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, error) {
 	for {
 		e := c.use(ctx, org, digest)
 		select {
@@ -105,7 +105,7 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Tree, error) 
 			return nil, ctx.Err()
 		}
 		if e.err == nil {
-			return &Tree{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
+			return &Checkout{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
 		}
 		c.release(e)
 		if !errors.Is(e.err, errUnwanted) {
@@ -169,7 +169,7 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err er
 // more, the tree of the digest: as it is, or as what an overlay over base has
 // changed. The folder is moved, or stays where it is when the tree lies ready
 // already or would have too many layers. The base is still the caller's.
-func (c *Cache) Adopt(org, digest string, base *Tree, dir string) (err error) {
+func (c *Cache) Adopt(org, digest string, base *Checkout, dir string) (err error) {
 	e := c.newEntry(nameOf(org, digest))
 	if e.size, err = diskUse(dir); err != nil {
 		return fmt.Errorf("measure a folder: %w", err)

@@ -43,7 +43,7 @@ func open(t *testing.T, dir string, l *library, limit int64) *checkout.Cache {
 	return c
 }
 
-func acquire(t *testing.T, c *checkout.Cache, digest string) *checkout.Tree {
+func acquire(t *testing.T, c *checkout.Cache, digest string) *checkout.Checkout {
 	t.Helper()
 	tree, err := c.Acquire(t.Context(), "org_a", digest)
 	if err != nil {
@@ -53,7 +53,7 @@ func acquire(t *testing.T, c *checkout.Cache, digest string) *checkout.Tree {
 }
 
 // shows reads what each layer of a tree holds.
-func shows(t *testing.T, tree *checkout.Tree) (texts []string) {
+func shows(t *testing.T, tree *checkout.Checkout) (texts []string) {
 	t.Helper()
 	for _, dir := range tree.Layers() {
 		b, err := os.ReadFile(filepath.Join(dir, "digest"))
@@ -163,7 +163,7 @@ func TestAdopt(t *testing.T) {
 		{"three", "two", []string{"three", "two", "one"}},
 		{"whole", "", []string{"whole"}},
 	} {
-		var over *checkout.Tree
+		var over *checkout.Checkout
 		if step.over != "" {
 			over = acquire(t, c, step.over)
 		}

@@ -3,7 +3,7 @@ package checkout
 import "log/slog"
 
 // OpenBy is Open with another that deletes folders.
-func OpenBy(dir string, l Library, limit int64, log *slog.Logger, remove func(dir string) error) (*Cache, error) {
+func OpenBy(dir string, l Snapshots, limit int64, log *slog.Logger, remove func(dir string) error) (*Cache, error) {
 	return open(dir, l, limit, log, remove)
 }
 

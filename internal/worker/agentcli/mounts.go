@@ -21,11 +21,11 @@ const modules = "node_modules"
 
 // show settles how a sandbox sees a program. name is the folder below Dir for
 // what it does not see anyway.
-func (f *Finder) show(name string, p program) (Found, error) {
-	found := Found{HostPath: p.real}
+func (f *Finder) show(name string, p program) (CLI, error) {
+	found := CLI{HostPath: p.real}
 	interpreter, script, err := interpreterOf(p.real)
 	if err != nil {
-		return Found{}, fmt.Errorf("look into a program: %w", err)
+		return CLI{}, fmt.Errorf("look into a program: %w", err)
 	}
 	target := path.Join(Dir, name)
 	switch root := packageRoot(p.real, script); {
@@ -39,7 +39,7 @@ func (f *Finder) show(name string, p program) (Found, error) {
 		base := filepath.Base(p.at)
 		dir, err := f.keep(p.real, base)
 		if err != nil {
-			return Found{}, err
+			return CLI{}, err
 		}
 		found.Program.Path = path.Join(target, base)
 		found.Mounts = []sandbox.Mount{{Source: dir, Target: target}}
@@ -77,7 +77,7 @@ func packageRoot(real string, script bool) string {
 
 // seen tells whether every sandbox sees a file and its agent may use it.
 func (f *Finder) seen(real string) bool {
-	if !f.c.Shown(real) {
+	if !f.c.Visible(real) {
 		return false
 	}
 	st, err := os.Stat(real)
@@ -118,7 +118,7 @@ var single = []string{"node", "bun", "deno"}
 var sandboxPath = []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 
 // withInterpreter sees to it that what a script is for is seen too.
-func (f *Finder) withInterpreter(found Found, script string, words []string) (Found, error) {
+func (f *Finder) withInterpreter(found CLI, script string, words []string) (CLI, error) {
 	if len(words) == 0 {
 		return found, nil // the kernel takes it to the shell, or says what it thinks of it
 	}
@@ -131,7 +131,7 @@ func (f *Finder) withInterpreter(found Found, script string, words []string) (Fo
 	}
 	p, err := f.locate(name)
 	if err != nil {
-		return Found{}, stint.InvalidParam("framework", "The program '%s' on this server is a script for '%s', which is not installed there. Install it, and try again.", script, path.Base(name))
+		return CLI{}, stint.InvalidParam("framework", "The program '%s' on this server is a script for '%s', which is not installed there. Install it, and try again.", script, path.Base(name))
 	}
 	if f.seen(p.real) {
 		if dir := path.Dir(p.at); byEnv && !slices.Contains(sandboxPath, dir) {
@@ -140,20 +140,20 @@ func (f *Finder) withInterpreter(found Found, script string, words []string) (Fo
 		return found, nil
 	}
 	if !byEnv || !slices.Contains(single, name) {
-		return Found{}, stint.InvalidParam("framework", "The program '%s' on this server is a script for '%s', which is installed where sandboxes do not see it. Install that below /usr or /opt, and try again.", script, path.Base(name))
+		return CLI{}, stint.InvalidParam("framework", "The program '%s' on this server is a script for '%s', which is installed where sandboxes do not see it. Install that below /usr or /opt, and try again.", script, path.Base(name))
 	}
 	dir, err := f.keep(p.real, name)
 	if err != nil {
-		return Found{}, err
+		return CLI{}, err
 	}
 	target := path.Join(Dir, "bin", name)
-	found.add(Found{Path: []string{target}, Mounts: []sandbox.Mount{{Source: dir, Target: target}}})
+	found.add(CLI{Path: []string{target}, Mounts: []sandbox.Mount{{Source: dir, Target: target}}})
 	return found, nil
 }
 
 // folder is one in which a sandbox finds a program that it sees.
 func (f *Finder) folder(p program) string {
-	if dir, err := filepath.EvalSymlinks(path.Dir(p.at)); err == nil && f.c.Shown(dir) {
+	if dir, err := filepath.EvalSymlinks(path.Dir(p.at)); err == nil && f.c.Visible(dir) {
 		return dir
 	}
 	return path.Dir(p.real)

@@ -26,7 +26,7 @@ type view struct {
 	Env           map[string]string
 }
 
-func (w *world) view(f agentcli.Found) view {
+func (w *world) view(f agentcli.CLI) view {
 	w.Helper()
 	short := func(path string) string { return strings.TrimPrefix(path, w.root+"/") }
 	v := view{Path: short(f.Program.Path), Version: f.Version, Env: f.Env}

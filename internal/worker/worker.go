@@ -1,6 +1,6 @@
 // Package worker answers: how is one run executed?
 //
-// An Engine is a worker: it joins a dispatcher, takes runs while it has room
+// An Worker is a worker: it joins a dispatcher, takes runs while it has room
 // and works each as a job, a fixed order of steps with a file each:
 //
 //	materialise → launch → record, watch, sample → snapshot → finish
@@ -39,11 +39,11 @@ const (
 	DefaultDrain        = 30 * time.Second
 	DefaultCancelGrace  = 800 * time.Millisecond
 	DefaultTimeoutGrace = 10 * time.Second
-	DefaultFarewell     = 5 * time.Second
+	DefaultExitGrace    = 5 * time.Second
 	DefaultCacheBytes   = 10 << 30
 )
 
-// Config is what an Engine is made of. Dispatcher, Driver, Library, IDs, Now
+// Config is what an Worker is made of. Dispatcher, Driver, Library, IDs, Now
 // and Dir are required.
 type Config struct {
 	Dispatcher dispatch.Dispatcher
@@ -54,13 +54,13 @@ type Config struct {
 	Images      Images       // nil offers none but the host's own system
 	Gate        *egress.Gate // nil gives sandboxes no network
 	TrustBundle string       // file of the certificates that make the gate believed
-	Programs    Programs     // nil: nothing is installed
+	AgentCLIs   AgentCLIs    // nil: nothing is installed
 	// Frameworks finds what drives a definition's agent; nil is catalog.Of.
 	Frameworks func(*stint.Definition) (framework.Framework, error)
 	// RunToken gives a run the token with which its agent may call the API, where
 	// its definition hands it that; nil hands it to none.
 	RunToken     func(a *dispatch.Assignment) (string, error)
-	Parked       int // sandboxes that are prepared ahead
+	PoolSize     int // sandboxes that are prepared ahead
 	Library      *files.Library
 	IDs          *stint.IDs
 	Now          func() time.Time
@@ -68,7 +68,7 @@ type Config struct {
 	Host         string // names this installation across restarts
 	Logger       *slog.Logger
 	Capacity     int               // runs at once
-	Farewell     time.Duration     // between an agent's last word and its end, if it does not end itself
+	ExitGrace    time.Duration     // between an agent's last word and its end, if it does not end itself
 	Drain        time.Duration     // how long running runs may go on when the engine stops
 	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
 	TimeoutGrace time.Duration     // the same after the time limit
@@ -92,8 +92,8 @@ func (c *Config) defaults() {
 	if c.Frameworks == nil {
 		c.Frameworks = catalog.Of
 	}
-	if c.Farewell == 0 {
-		c.Farewell = DefaultFarewell
+	if c.ExitGrace == 0 {
+		c.ExitGrace = DefaultExitGrace
 	}
 	if c.CacheBytes == 0 {
 		c.CacheBytes = DefaultCacheBytes
@@ -103,8 +103,8 @@ func (c *Config) defaults() {
 	}
 }
 
-// Engine is a worker. Run it once.
-type Engine struct {
+// Worker is a worker. Run it once.
+type Worker struct {
 	c         Config
 	cache     *checkout.Cache
 	forks     *forks
@@ -122,7 +122,7 @@ type Engine struct {
 }
 
 // New clears what an earlier life left in the folder and makes the engine.
-func New(ctx context.Context, c Config) (*Engine, error) {
+func New(ctx context.Context, c Config) (*Worker, error) {
 	c.defaults()
 	if err := c.Driver.Sweep(ctx); err != nil {
 		return nil, fmt.Errorf("sweep sandboxes: %w", err)
@@ -137,10 +137,10 @@ func New(ctx context.Context, c Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{c: c, forks: started, checkouts: written, cache: trees, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
+	e := &Worker{c: c, forks: started, checkouts: written, cache: trees, work: work, jobs: map[string]*job{}, freed: make(chan struct{}, 1)}
 	e.pool = pool.New(pool.Config{
 		Driver: starter{c.Driver, started}, Dir: work, NewID: func() string { return c.IDs.New(stint.PrefixSandbox) },
-		Size: c.Parked, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,
+		Size: c.PoolSize, Resources: c.Resources, Network: e.networked(ctx, c.Driver), Logger: c.Logger,
 	})
 	return e, nil
 }
@@ -164,7 +164,7 @@ func (c *Config) clearWork(work string) error {
 // Run works runs until ctx ends, then lets running ones go on for the drain
 // time, ends what is left and gives the worker's life up. After a lost lease
 // it begins a new life.
-func (e *Engine) Run(ctx context.Context) error {
+func (e *Worker) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
 	var parking sync.WaitGroup
 	defer e.cache.Close()
@@ -181,7 +181,7 @@ func (e *Engine) Run(ctx context.Context) error {
 }
 
 // live is one life of the worker: from joining to leaving.
-func (e *Engine) live(ctx context.Context) error {
+func (e *Worker) live(ctx context.Context) error {
 	id := e.c.IDs.New(stint.PrefixWorker)
 	lease, err := e.c.Dispatcher.Join(ctx, store.Worker{ID: id, Host: e.c.Host, Capacity: e.c.Capacity, CreatedAt: stint.TimeOf(e.c.Now())})
 	if err != nil {
@@ -223,7 +223,7 @@ func (e *Engine) live(ctx context.Context) error {
 }
 
 // take asks for work while there is room and starts a job for each run.
-func (e *Engine) take(ctx context.Context, workerID string) {
+func (e *Worker) take(ctx context.Context, workerID string) {
 	for ctx.Err() == nil {
 		free := e.c.Capacity - e.running()
 		if free <= 0 {
@@ -244,14 +244,14 @@ func (e *Engine) take(ctx context.Context, workerID string) {
 	}
 }
 
-func (e *Engine) running() int {
+func (e *Worker) running() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return len(e.jobs)
 }
 
 // start works an assignment in the background, unaffected by the end of ctx.
-func (e *Engine) start(ctx context.Context, a dispatch.Assignment) {
+func (e *Worker) start(ctx context.Context, a dispatch.Assignment) {
 	j := newJob(context.WithoutCancel(ctx), e, a)
 	e.mu.Lock()
 	e.jobs[a.Run.ID] = j
@@ -270,7 +270,7 @@ func (e *Engine) start(ctx context.Context, a dispatch.Assignment) {
 
 // drain waits for the jobs, at most for the drain time, and ends what is left.
 // It returns why the lease was lost when that ends the waiting.
-func (e *Engine) drain(lost <-chan error) (err error) {
+func (e *Worker) drain(lost <-chan error) (err error) {
 	done := make(chan struct{})
 	go func() { e.wg.Wait(); close(done) }()
 	limit := time.NewTimer(e.c.Drain)
@@ -287,7 +287,7 @@ func (e *Engine) drain(lost <-chan error) (err error) {
 	return err
 }
 
-func (e *Engine) stopAll(cause error) {
+func (e *Worker) stopAll(cause error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, j := range e.jobs {
@@ -298,7 +298,7 @@ func (e *Engine) stopAll(cause error) {
 // renew keeps the lease each third of its time. Without an answer for two
 // thirds, or told that the lease is lost, it returns: the runs belong to
 // somebody else soon.
-func (e *Engine) renew(ctx context.Context, workerID string, lease time.Duration) error {
+func (e *Worker) renew(ctx context.Context, workerID string, lease time.Duration) error {
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
 	answered := time.Now()
@@ -324,7 +324,7 @@ func (e *Engine) renew(ctx context.Context, workerID string, lease time.Duration
 	}
 }
 
-func (e *Engine) held() []string {
+func (e *Worker) held() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	ids := make([]string, 0, len(e.jobs))
@@ -334,7 +334,7 @@ func (e *Engine) held() []string {
 	return ids
 }
 
-func (e *Engine) stopRuns(ids []string) {
+func (e *Worker) stopRuns(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {

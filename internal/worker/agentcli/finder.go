@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Found is an installed command line and how a sandbox sees it.
-type Found struct {
+// CLI is an installed command line and how a sandbox sees it.
+type CLI struct {
 	framework.Program                 // as the sandbox sees it
 	Mounts            []sandbox.Mount // that show it there; none where every sandbox sees it
 	HostPath          string          // on this machine; empty where nothing was looked up
@@ -54,9 +54,9 @@ type Config struct {
 	Dir string
 	// Getenv is the worker's environment.
 	Getenv func(string) string
-	// Shown tells whether every sandbox sees a path of the host, one without
+	// Visible tells whether every sandbox sees a path of the host, one without
 	// links, as it is.
-	Shown func(path string) bool
+	Visible func(path string) bool
 	// Self is a file with Stint's own program.
 	Self string
 	Now  func() time.Time
@@ -89,7 +89,7 @@ type identity struct {
 
 // Find gives what the framework needs installed for a definition. The error is
 // a *stint.Error that says what to install, where that is what is missing.
-func (f *Finder) Find(ctx context.Context, of framework.Info, d *stint.Definition) (Found, error) {
+func (f *Finder) Find(ctx context.Context, of framework.Info, d *stint.Definition) (CLI, error) {
 	switch {
 	case of.Name == assistant:
 		return f.self()
@@ -98,15 +98,15 @@ func (f *Finder) Find(ctx context.Context, of framework.Info, d *stint.Definitio
 	case of.Name == acp:
 		return f.agent(of, d.Command)
 	case len(of.Programs) == 0:
-		return Found{}, nil
+		return CLI{}, nil
 	}
 	p, err := f.lookUp(of.Name, of.Programs)
 	if err != nil {
-		return Found{}, missing(of, err)
+		return CLI{}, missing(of, err)
 	}
 	version, err := f.checked(ctx, of, p)
 	if err != nil {
-		return Found{}, err
+		return CLI{}, err
 	}
 	found, err := f.show(of.Name, p)
 	found.Version = version
@@ -114,7 +114,7 @@ func (f *Finder) Find(ctx context.Context, of framework.Info, d *stint.Definitio
 }
 
 // inImage leaves it to the image, whose PATH decides.
-func inImage(of framework.Info, d *stint.Definition) (found Found) {
+func inImage(of framework.Info, d *stint.Definition) (found CLI) {
 	if of.Name == acp && len(d.Command) > 0 {
 		found.Program.Path = d.Command[0]
 	} else if len(of.Programs) > 0 {
@@ -126,21 +126,21 @@ func inImage(of framework.Info, d *stint.Definition) (found Found) {
 // agent finds the program of a definition's command. One that is named by its
 // path is the sandbox's own: of the host nothing is shown that the operator has
 // not put on the worker's PATH.
-func (f *Finder) agent(of framework.Info, command []string) (Found, error) {
+func (f *Finder) agent(of framework.Info, command []string) (CLI, error) {
 	if len(command) == 0 {
-		return Found{}, nil
+		return CLI{}, nil
 	}
 	name := command[0]
-	var found Found
+	var found CLI
 	if strings.Contains(name, "/") && f.c.Getenv(variable(of.Name)) == "" {
 		found.Program.Path = name
 	} else {
 		p, err := f.lookUp(of.Name, []string{name})
 		if err != nil {
-			return Found{}, missingAgent(name, err)
+			return CLI{}, missingAgent(name, err)
 		}
 		if found, err = f.show(of.Name, p); err != nil {
-			return Found{}, err
+			return CLI{}, err
 		}
 	}
 	if strings.HasPrefix(path.Base(name), "claude") {
@@ -151,7 +151,7 @@ func (f *Finder) agent(of framework.Info, command []string) (Found, error) {
 
 // withClaude shows Claude Code beside an agent that drives it, if it is
 // installed: the agent's own package may have none that runs here.
-func (f *Finder) withClaude(found Found) (Found, error) {
+func (f *Finder) withClaude(found CLI) (CLI, error) {
 	for _, of := range f.c.Frameworks {
 		if of.Name != claudeCode {
 			continue
@@ -162,7 +162,7 @@ func (f *Finder) withClaude(found Found) (Found, error) {
 		}
 		claude, err := f.show(of.Name, p)
 		if err != nil {
-			return Found{}, err
+			return CLI{}, err
 		}
 		found.add(claude)
 		found.Env = map[string]string{"CLAUDE_CODE_EXECUTABLE": claude.Program.Path}
@@ -171,7 +171,7 @@ func (f *Finder) withClaude(found Found) (Found, error) {
 }
 
 // add takes over what shows another program.
-func (o *Found) add(other Found) {
+func (o *CLI) add(other CLI) {
 	for _, m := range other.Mounts {
 		if !contains(o.Mounts, m.Target) {
 			o.Mounts = append(o.Mounts, m)
@@ -190,12 +190,12 @@ func contains(mounts []sandbox.Mount, target string) bool {
 }
 
 // self shows the program that runs now.
-func (f *Finder) self() (Found, error) {
+func (f *Finder) self() (CLI, error) {
 	dir, err := f.keep(f.c.Self, path.Base(SelfPath))
 	if err != nil {
-		return Found{}, err
+		return CLI{}, err
 	}
-	return Found{
+	return CLI{
 		Program: framework.Program{Path: SelfPath}, HostPath: f.c.Self,
 		Mounts: []sandbox.Mount{{Source: dir, Target: path.Dir(SelfPath)}},
 	}, nil
