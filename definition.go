@@ -229,7 +229,10 @@ var (
 	frameworks = []string{"shell", "command", "assistant", "claude-code", "codex", "acp"}
 	providers  = []string{"anthropic", "openai-responses", "openai-chat", "offline"}
 	networks   = []string{"public", "restricted", "none"}
-	sandboxes  = []string{"default", "namespace", "gvisor", "docker", "kubernetes"}
+	sandboxes  = []string{"default", "namespace", "gvisor"}
+	// oldSandboxes can appear in stored definitions, which stay readable. A server
+	// refuses them in new definitions, because it does not have such an isolator.
+	oldSandboxes = []string{"docker", "kubernetes"}
 )
 
 func (d *Definition) faults() (faults []*Error) {
@@ -257,7 +260,7 @@ func (d *Definition) faults() (faults []*Error) {
 	if d.Network != nil && d.Network.Mode != "" {
 		add(oneOf("network.mode", d.Network.Mode, networks))
 	}
-	if d.Sandbox != "" {
+	if d.Sandbox != "" && !slices.Contains(oldSandboxes, d.Sandbox) {
 		add(oneOf("sandbox", d.Sandbox, sandboxes))
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {

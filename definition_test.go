@@ -85,6 +85,20 @@ func TestDefinitionTellsSeveralFaults(t *testing.T) {
 	}
 }
 
+// TestStoredDefinitionsOfRemovedSandboxes reads definitions that a server
+// refuses when they are pushed, and keeps their sandboxes out of suggestions.
+func TestStoredDefinitionsOfRemovedSandboxes(t *testing.T) {
+	t.Parallel()
+	d, err := stint.ParseDefinition([]byte(`{"framework":"shell","sandbox":"docker"}`))
+	if err != nil || d.Sandbox != "docker" {
+		t.Errorf("%+v, %v", d, err)
+	}
+	_, err = stint.ParseDefinition([]byte(`{"framework":"shell","sandbox":"none"}`))
+	if err == nil || strings.Contains(err.Error(), "docker") || !strings.Contains(err.Error(), "default, namespace, gvisor") {
+		t.Errorf("an unknown sandbox: %v", err)
+	}
+}
+
 func TestDefinitionDefaults(t *testing.T) {
 	t.Parallel()
 	d, err := stint.ParseDefinition([]byte(`{"framework":"shell"}`))

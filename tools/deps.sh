@@ -17,7 +17,6 @@ have node || need+=(nodejs)
 have npm || need+=(npm)
 have chromium || need+=(chromium)
 [ -e /etc/ssl/certs/ca-certificates.crt ] || need+=(ca-certificates)
-have dockerd || need+=(docker.io)
 if [ ${#need[@]} -eq 0 ]; then exit 0; fi
 if [ "$(id -u)" -ne 0 ]; then
 	echo "The tests need these packages; install them as root: ${need[*]}" >&2
@@ -27,12 +26,6 @@ export DEBIAN_FRONTEND=noninteractive
 # The tests start clusters of their own; Debian's default one would only be in the way.
 mkdir -p /etc/postgresql-common
 [ -e /etc/postgresql-common/createcluster.conf ] || echo 'create_main_cluster = false' >/etc/postgresql-common/createcluster.conf
-# They start daemons of their own too; the system's would only change the firewall.
-if [ ! -e /usr/sbin/policy-rc.d ]; then
-	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
-	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
-	chmod 755 /usr/sbin/policy-rc.d
-fi
 # A new machine may be updating itself: its locks are waited for. An index that
 # is out of date names packages that are gone, so it is fetched again too.
 get_packages() { apt-get -qq -o DPkg::Lock::Timeout=900 install -y --no-install-recommends "$@"; }

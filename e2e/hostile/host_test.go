@@ -28,9 +28,9 @@ type host struct {
 
 // serve starts the server, and ends it after the test. None of its sandboxes
 // waits for a run, so that what runs leave can be told.
-func serve(t *testing.T, isolation string, more ...string) *host {
+func serve(t *testing.T, isolation string) *host {
 	t.Helper()
-	h := &host{isolation: isolation, Host: installation.New(t, append([]string{"--isolation", isolation, "--parked", "0"}, more...)...)}
+	h := &host{isolation: isolation, Host: installation.New(t, "--isolation", isolation, "--parked", "0")}
 	h.Env = []string{"SERVERS_SECRET=" + envCanary}
 	h.Start()
 	return h

@@ -5,24 +5,10 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/sandbox/docker/dockertest"
 )
 
 // isolations are the ways to keep runs apart that must stand the attacks.
-var isolations = []string{"namespace", "gvisor", "docker"}
-
-// flags are what servers need beyond the isolation's name.
-var flags = map[string]func(*testing.T) []string{
-	"namespace": func(*testing.T) []string { return nil },
-	"gvisor":    func(*testing.T) []string { return nil },
-	"docker": func(t *testing.T) []string {
-		t.Helper()
-		d, err := dockertest.Start(t.Context())
-		installation.Check(t, err)
-		t.Cleanup(func() { installation.Check(t, d.Stop()) })
-		return []string{"--docker-host", d.Host()}
-	},
-}
+var isolations = []string{"namespace", "gvisor"}
 
 func TestMain(m *testing.M) {
 	installation.Parallel(6) // much of what these tests do is wait
@@ -38,7 +24,7 @@ type attack struct {
 func TestHostile(t *testing.T) {
 	for _, isolation := range isolations {
 		t.Run(isolation, func(t *testing.T) {
-			h := serve(t, isolation, flags[isolation](t)...)
+			h := serve(t, isolation)
 			t.Run("attacks", func(t *testing.T) {
 				for _, chapter := range [][]attack{limitAttacks, escapeAttacks, traceAttacks, secretAttacks} {
 					for _, a := range chapter {

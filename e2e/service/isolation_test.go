@@ -12,12 +12,10 @@ import (
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	mobyclient "github.com/moby/moby/client"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
 	"github.com/stint-dev/stint/internal/image/imagetest"
-	"github.com/stint-dev/stint/internal/sandbox/docker/dockertest"
 )
 
 // few is enough for isolators that take their time.
@@ -28,25 +26,6 @@ func TestKill9GVisor(t *testing.T) {
 	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
 	h.Start()
 	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
-}
-
-// TestKill9Docker kills the server while containers run, which live on until
-// its next start.
-func TestKill9Docker(t *testing.T) {
-	d, err := dockertest.Start(t.Context())
-	installation.Check(t, err)
-	t.Cleanup(func() { installation.Check(t, d.Stop()) })
-	h := installation.New(t, "--isolation", "docker", "--docker-host", d.Host(), "--parked", "0") // containers are no descendants of the server: none may wait
-	h.Start()
-	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
-	h.Stop(syscall.SIGTERM)
-	engine, err := mobyclient.New(mobyclient.WithHost(d.Host()))
-	installation.Check(t, err)
-	t.Cleanup(func() { installation.Check(t, engine.Close()) })
-	list, err := engine.ContainerList(t.Context(), mobyclient.ContainerListOptions{All: true})
-	if err != nil || len(list.Items) > 0 {
-		t.Errorf("containers are left: %v, %v", list.Items, err)
-	}
 }
 
 // TestKill9WhilePulling kills the server in the middle of an image.

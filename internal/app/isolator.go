@@ -16,7 +16,6 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/docker"
 	"github.com/stint-dev/stint/internal/sandbox/gvisor"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
@@ -59,17 +58,11 @@ var makers = map[string]func(hostParts) (Isolator, error){
 			UIDBase: namespace.SecondUIDBase,
 		})
 	},
-	"docker": func(h hostParts) (Isolator, error) {
-		return docker.New(docker.Config{
-			StateDir: filepath.Join(h.state, "docker"), Instance: h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log,
-			Host: h.c.DockerHost, Runtime: h.c.DockerRuntime,
-		})
-	},
 }
 
 // strength orders them: an agent may ask for a stronger one than the operator's
 // default or one that is as strong, never for a weaker.
-var strength = map[string]int{"namespace": 1, "docker": 1, "gvisor": 2}
+var strength = map[string]int{"namespace": 1, "gvisor": 2}
 
 // openIsolators opens the default, and those that were used in an earlier life:
 // what it left of them must go. It refuses to go on without the default.
@@ -90,7 +83,20 @@ func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 			h.log.Warn("what an earlier life left of an isolation cannot be removed", "isolation", name, "error", err)
 		}
 	}
+	h.reportDockerState()
 	return s, nil
+}
+
+// reportDockerState logs a warning if an earlier release ran agents in Docker
+// containers here. The server does not remove the folder: after a crash, files
+// of volumes can still be mounted below it.
+func (h hostParts) reportDockerState() {
+	folder := h.c.DockerState()
+	if _, err := os.Lstat(folder); err != nil {
+		return // never used
+	}
+	h.log.Warn("the Docker isolation was removed: its folder may be removed if nothing is mounted below it, and so may the containers and images with its label",
+		"folder", folder, "label", "dev.stint.instance="+h.instance)
 }
 
 // get gives an isolator that works here.
@@ -134,12 +140,24 @@ func (s *isolators) allows(name string) error {
 	switch {
 	case name == "" || name == "default" || name == s.floor:
 		return nil
+	case name == "docker":
+		return stint.InvalidParam("sandbox", "The sandbox 'docker' was removed from Stint. Change the agent's definition to %s.", s.replacements())
 	case makers[name] == nil:
 		return stint.InvalidParam("sandbox", "The sandbox '%s' is not offered by this server. Use 'default' or one of %s.", name, strings.Join(s.names(), ", "))
 	case strength[name] < strength[s.floor]:
 		return stint.InvalidParam("sandbox", "The sandbox '%s' is weaker than '%s', which this server demands. Use 'default' or '%s'.", name, s.floor, s.floor)
 	}
 	return nil
+}
+
+// replacements returns what a definition can ask for instead of a sandbox that
+// was removed.
+func (s *isolators) replacements() string {
+	names := s.names()
+	for i, name := range names {
+		names[i] = "'sandbox: " + name + "'"
+	}
+	return strings.Join(names, " or ")
 }
 
 func (s *isolators) names() []string {

@@ -18,7 +18,6 @@ type Options struct {
 	Quick    bool     // smaller amounts
 	Data     string   // folder in which temporary ones are made
 	Database string   // postgres:// URL under which databases may be made; SQLite when empty
-	Docker   string   // address of a Docker daemon; the usual one when empty
 	// Command starts this program: the executable and what goes before the
 	// arguments `serve` and `bench host`; our own executable when empty.
 	Command []string

@@ -52,7 +52,7 @@ func (l *lab) isolation(ctx context.Context, name string) (isolation, error) {
 		return isolation{}, err
 	}
 	c := config.Default()
-	c.Data, c.DockerHost = dir, l.o.Docker
+	c.Data = dir
 	d, err := app.OpenIsolator(ctx, &c, name)
 	if err != nil {
 		return isolation{}, errors.Join(err, os.RemoveAll(dir))
@@ -160,7 +160,7 @@ func (l *lab) sandboxStarts(ctx context.Context) (err error) {
 	for _, kind := range []struct {
 		name         string
 		cold, pooled func(Sample) []Goal
-	}{{"namespace", medianWithin(8), medianWithin(2)}, {"gvisor", medianWithin(150), medianWithin(8)}, {name: "docker"}} {
+	}{{"namespace", medianWithin(8), medianWithin(2)}, {"gvisor", medianWithin(150), medianWithin(8)}} {
 		i, err := l.isolation(ctx, kind.name)
 		if err != nil {
 			l.add(Row{What: kind.name, Note: "not available here: " + oneLine(err.Error())})

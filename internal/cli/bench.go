@@ -36,7 +36,6 @@ Scenarios:
 		if o.Database == "" {
 			o.Database = a.getenv("STINT_DATABASE")
 		}
-		o.Docker = a.getenv("DOCKER_HOST")
 		return a.measure(ctx, o)
 	})
 	c.AddCommand(a.benchHost())

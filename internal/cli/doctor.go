@@ -170,6 +170,9 @@ func (a *app) checkServerConfig(data string) []finding {
 	}
 	out := []finding{{Check: "configuration", Result: "ok", Message: fmt.Sprintf("valid, %s; would listen on %s", source, c.Listen)}}
 	out = append(out, checkData(c.Data))
+	if folder := c.DockerState(); exists(folder) {
+		out = append(out, finding{Check: "data", Result: "warn", Message: folder + " is left of the Docker isolation, which was removed. Remove it if nothing is mounted below it (findmnt), and the containers and images with the label dev.stint.instance."})
+	}
 	disk := existing(c.Data)
 	free, err := freeSpace(disk)
 	switch {
@@ -184,11 +187,16 @@ func (a *app) checkServerConfig(data string) []finding {
 // existing is the nearest folder above path that exists.
 func existing(path string) string {
 	for {
-		if _, err := os.Stat(path); err == nil || filepath.Dir(path) == path {
+		if exists(path) || filepath.Dir(path) == path {
 			return path
 		}
 		path = filepath.Dir(path)
 	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 func checkData(dir string) finding {

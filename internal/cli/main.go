@@ -1,15 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/internal/config"
 )
 
 // Exit codes of the program.
@@ -65,6 +68,9 @@ limit, 130 cancelled.`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+			err = cmp.Or(config.CheckFlag(unknown.GetSpecifiedName()), err)
+		}
 		message, _, _ := strings.Cut(err.Error(), ": strconv.") // where the parser goes on about itself
 		return usage(c, "%s", message)
 	})

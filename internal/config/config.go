@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,19 +36,17 @@ type Config struct {
 	// Resources are what a run gets whose definition does not say.
 	Resources stint.Resources
 
-	QueueExpiry   time.Duration  // how long a run may wait for its start; 0 is for ever
-	Parked        int            // sandboxes of the default isolation that are prepared ahead
-	Runsc         string         // absolute path of a runsc to use instead of the one in this binary
-	DockerHost    string         // address of the Docker daemon; empty: as the docker command finds it
-	DockerRuntime string         // of containers; empty: the daemon's default
-	EgressDeny    []netip.Prefix // addresses that no run reaches, whatever its definition allows
-	EgressNoHost  bool           // host.stint.internal is refused too
-	EgressCA      string         // file of further certificates by which servers are believed
-	EgressConns   int            // connections of a run at once
-	EgressLog     int            // entries of the log of a run's network
-	EgressRate    stint.Size     // bytes a second of a run, each way; 0 is unlimited
-	Registries    []string       // from which images may come; empty: all
-	ImageCache    stint.Size     // of unpacked images that no run uses
+	QueueExpiry  time.Duration  // how long a run may wait for its start; 0 is for ever
+	Parked       int            // sandboxes of the default isolation that are prepared ahead
+	Runsc        string         // absolute path of a runsc to use instead of the one in this binary
+	EgressDeny   []netip.Prefix // addresses that no run reaches, whatever its definition allows
+	EgressNoHost bool           // host.stint.internal is refused too
+	EgressCA     string         // file of further certificates by which servers are believed
+	EgressConns  int            // connections of a run at once
+	EgressLog    int            // entries of the log of a run's network
+	EgressRate   stint.Size     // bytes a second of a run, each way; 0 is unlimited
+	Registries   []string       // from which images may come; empty: all
+	ImageCache   stint.Size     // of unpacked images that no run uses
 
 	StorageQuota stint.Size    // bytes that an organisation may keep in the storage; 0 is unlimited
 	KeepVersions int           // how many versions of a tree stay whatever their age; 0 with KeepFor 0 keeps all
@@ -74,7 +73,7 @@ const (
 )
 
 // Isolations are the isolators that this binary carries.
-var Isolations = []string{"namespace", "gvisor", "docker"}
+var Isolations = []string{"namespace", "gvisor"}
 
 // Default is the configuration without any source; Data is not set.
 func Default() Config {
@@ -124,7 +123,7 @@ func Load(s Sources) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	for _, o := range settings {
+	for _, o := range slices.Concat(settings, removed) {
 		if err := s.apply(&c, o, file); err != nil {
 			return Config{}, err
 		}
@@ -137,9 +136,6 @@ func Load(s Sources) (Config, error) {
 	c.Data, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.EgressCA), s.absolute(c.Runsc)
 	if !strings.HasPrefix(c.Storage, bucketScheme) {
 		c.Storage = s.absolute(c.Storage)
-	}
-	if c.DockerHost == "" {
-		c.DockerHost, _ = s.Environ("DOCKER_HOST")
 	}
 	return c, c.check()
 }

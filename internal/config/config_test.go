@@ -93,7 +93,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 	t.Parallel()
 	all := values{
 		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "gvisor",
-		"parked": "9", "runsc": "bin/runsc", "docker-host": "unix:///d.sock", "docker-runtime": "crun",
+		"parked": "9", "runsc": "bin/runsc",
 		"egress-deny": "10.1.2.3/8, host", "egress-ca": "ca.pem", "egress-connections": "8", "egress-log": "2000", "egress-rate": "1MiB", "image-cache": "3GiB", "image-registries": "docker.io, r.example:5000",
 		"database": "postgres://u@h/d", "storage": "blobs", "encrypt-storage": "strict", "capacity": "5", "per-org": "6", "per-agent": "7", "max-depth": "8",
 		"cpu": "1.5", "memory": "1GiB", "disk": "2GiB", "pids": "99", "queue-expiry": "1h",
@@ -102,7 +102,7 @@ func TestEverySettingIsHeard(t *testing.T) {
 	}
 	want := config.Config{
 		Data: "/here/d", Listen: ":0", PublicURL: "https://stint.example", Isolation: "gvisor",
-		Parked: 9, Runsc: "/here/bin/runsc", DockerHost: "unix:///d.sock", DockerRuntime: "crun",
+		Parked: 9, Runsc: "/here/bin/runsc",
 		EgressDeny: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, EgressNoHost: true, EgressCA: "/here/ca.pem", EgressConns: 8, EgressLog: 2000, EgressRate: stint.MiB, ImageCache: 3 * stint.GiB, Registries: []string{"docker.io", "r.example:5000"},
 		Database: "postgres://u@h/d", Storage: "/here/blobs", EncryptStorage: config.EncryptStrict, ConfigFile: "/here/c.yaml", LogLevel: "debug", LogFormat: "json",
 		Capacity: 5, PerOrg: 6, PerAgent: 7, MaxDepth: 8, Resources: stint.Resources{CPU: 1.5, Memory: stint.GiB, Disk: 2 * stint.GiB, Pids: 99},
@@ -155,6 +155,15 @@ func TestRefusals(t *testing.T) {
 		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is no registry"},
 		"parked":          {flags: values{"parked": "1001"}, want: "between 0 and 1000"},
 		"isolation":       {flags: values{"isolation": "hope"}, want: "not one of namespace"},
+		"docker":          {flags: values{"isolation": "docker"}, want: "--isolation: " + dockerRemoved},
+		"docker variable": {environ: values{"STINT_ISOLATION": "docker"}, want: "STINT_ISOLATION: " + dockerRemoved},
+		"docker key":      {file: "isolation: docker", want: "'isolation' in /here/c.yaml: " + dockerRemoved},
+		"docker host":     {flags: values{"docker-host": "unix:///d.sock"}, want: "--docker-host: " + dockerRemoved},
+		"docker host too": {environ: values{"STINT_DOCKER_HOST": "unix:///d.sock"}, want: "STINT_DOCKER_HOST: " + dockerRemoved},
+		"docker host key": {file: "docker-host: unix:///d.sock", want: "'docker-host' in /here/c.yaml: " + dockerRemoved},
+		"docker runtime":  {environ: values{"STINT_DOCKER_RUNTIME": "crun"}, want: "STINT_DOCKER_RUNTIME: " + dockerRemoved},
+		"runtime flag":    {flags: values{"docker-runtime": "crun"}, want: "--docker-runtime: " + dockerRemoved},
+		"runtime key":     {file: "docker-runtime: crun", want: "'docker-runtime' in /here/c.yaml: " + dockerRemoved},
 		"database":        {flags: values{"database": "mysql://u:hunter2@h/d"}, want: "postgres://"},
 		"storage":         {flags: values{"storage": "ftp://x"}, want: "no folder and no URL"},
 		"storage key":     {flags: values{"storage": "s3://AKIA:secret@bucket"}, want: "holds credentials"},
@@ -193,6 +202,42 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("the error shows a password: %v", err)
 			}
 		})
+	}
+}
+
+// dockerRemoved is part of the error for each setting of the Docker isolation.
+const dockerRemoved = "the Docker isolation was removed; use --isolation namespace, which shares the machine's kernel as Docker does, or --isolation gvisor"
+
+func TestRemovedSettingsAreNotListed(t *testing.T) {
+	t.Parallel()
+	for _, s := range config.Settings() {
+		if strings.HasPrefix(s.Name, "docker-") {
+			t.Errorf("the setting %s is listed", s.Name)
+		}
+	}
+}
+
+func TestCheckFlag(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"docker-host", "docker-runtime", "docker-network"} {
+		if err := config.CheckFlag(name); err == nil || err.Error() != "--"+name+": "+dockerRemoved {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+	for _, name := range []string{"docker", "isolation", "colour", ""} {
+		if err := config.CheckFlag(name); err != nil {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
+
+// TestDockerVariablesOfOthers keeps a variable of the docker command without
+// effect.
+func TestDockerVariablesOfOthers(t *testing.T) {
+	t.Parallel()
+	environ := values{"HOME": "/h", "DOCKER_HOST": "unix:///d.sock", "STINT_DOCKER_HOST": ""}
+	if c, err := config.Load(sources(nil, environ, nil)); err != nil || c.Isolation != "namespace" {
+		t.Errorf("isolation %q, error %v", c.Isolation, err)
 	}
 }
 

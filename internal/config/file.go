@@ -40,7 +40,7 @@ func parseFile(content []byte) (map[string]string, error) {
 	}
 	values := make(map[string]string, len(raw))
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		if !slices.ContainsFunc(settings, func(o setting) bool { return o.name == key }) {
+		if !slices.ContainsFunc(slices.Concat(settings, removed), func(o setting) bool { return o.name == key }) {
 			return nil, fmt.Errorf("unknown key '%s'%s", key, nearest(key))
 		}
 		value, err := scalar(raw[key])

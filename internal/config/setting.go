@@ -65,6 +65,9 @@ var settings = []setting{
 	}},
 	{"isolation", "NAME", "namespace", "how runs are kept apart from this machine: " + strings.Join(Isolations, ", "), func(c *Config, v string) error {
 		c.Isolation = v
+		if v == dockerIsolation {
+			return errDockerRemoved
+		}
 		return oneOf(v, Isolations)
 	}},
 	{"parked", "N", "4", "sandboxes of that isolation that are prepared ahead, 0 to 1000, so that runs start at once", func(c *Config, v string) error {
@@ -72,14 +75,6 @@ var settings = []setting{
 	}},
 	{"runsc", "FILE", "the one in this binary", "runsc program for the gvisor isolation", func(c *Config, v string) error {
 		c.Runsc = v
-		return required(v)
-	}},
-	{"docker-host", "URL", "DOCKER_HOST or unix:///var/run/docker.sock", "docker daemon for the docker isolation", func(c *Config, v string) error {
-		c.DockerHost = v
-		return required(v)
-	}},
-	{"docker-runtime", "NAME", "the daemon's default", "runtime of containers that shares the kernel of this machine, such as crun", func(c *Config, v string) error {
-		c.DockerRuntime = v
 		return required(v)
 	}},
 	{"egress-deny", "LIST", "none", "addresses that no run reaches, whatever its definition allows, separated by commas: CIDR, private (all that is not the internet), host (host.stint.internal)", func(c *Config, v string) error {

@@ -3,9 +3,7 @@
 package overlay
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 
@@ -38,28 +36,6 @@ func Mapped(layers []string, upper string, userns, agent int) (int, error) {
 		}
 		return s.mounted()
 	})
-}
-
-// Try makes an overlay of new folders below dir, as Mapped does, and throws all
-// away.
-func Try(dir string, userns, agent int) (err error) {
-	own, err := os.MkdirTemp(dir, "overlay-")
-	if err != nil {
-		return fmt.Errorf("trying an overlay: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(own)) }()
-	layer, upper := filepath.Join(own, "layer"), filepath.Join(own, "upper")
-	if err := errors.Join(os.Mkdir(layer, 0o700), os.Mkdir(upper, 0o700)); err != nil {
-		return fmt.Errorf("trying an overlay: %w", err)
-	}
-	if err := errors.Join(Whiteouts(own), Ready(upper)); err != nil {
-		return err
-	}
-	fd, err := Mapped([]string{layer}, upper, userns, agent)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Close(fd), Drop(upper))
 }
 
 // shown are folders in mapped trees that are mounted nowhere.

@@ -218,9 +218,6 @@ func outputAfterEnd(w *world) {
 // shareOfUser is a sandbox that uses up what the kernel grants a user, which
 // must not be what another sandbox lives of, or the server.
 func shareOfUser(w *world, thing string) {
-	if w.suite.OneUser && (thing == "pipes" || thing == "watchers") {
-		return // the host grants them to the user that all agents are
-	}
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
 		return // all are one user of the host, whose room for pipes it is; they get small ones then
 	}

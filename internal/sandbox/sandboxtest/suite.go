@@ -32,11 +32,6 @@ type Harness struct {
 	// OwnKernel: programs run on a kernel of the sandbox's own. The host does not
 	// see them as processes, and what concerns that kernel alone may be allowed.
 	OwnKernel bool
-	// OneUser: all agents are one user of the host, who has but one share of what
-	// the kernel grants a user.
-	OneUser bool
-	// Marks are files that the isolator leaves in each sandbox's /.
-	Marks []string
 	// Limits that hold here. The suite tries them, and compares with Probe.
 	Limits sandbox.Enforced
 	// Network, Images, Overlay and Attach tell whether a spec's Network and Image,

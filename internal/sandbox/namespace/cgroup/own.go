@@ -28,15 +28,12 @@ type mountPoint struct {
 // readOwn joins /proc/self/cgroup, which names our groups, with mountinfo,
 // which tells where they can be reached. Hierarchies that are not mounted are
 // left out.
-func readOwn(root string) ([]ownGroup, error) { return readGroups(root, "self") }
-
-// readGroups does so for any process.
-func readGroups(root, process string) ([]ownGroup, error) {
+func readOwn(root string) ([]ownGroup, error) {
 	mounts, err := readMounts(root)
 	if err != nil {
 		return nil, err
 	}
-	b, err := os.ReadFile(filepath.Join(root, "proc", process, "cgroup"))
+	b, err := os.ReadFile(filepath.Join(root, "proc", "self", "cgroup"))
 	if err != nil {
 		return nil, fmt.Errorf("cgroup: reading groups: %w", err)
 	}
