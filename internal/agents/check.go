@@ -3,14 +3,14 @@ package agents
 import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
 
 // checkFramework refuses what the framework of a definition could not do, when
 // the definition is stored rather than when it is first run.
 func checkFramework(d *stint.Definition) error {
-	f, err := catalog.Of(d)
+	f, err := registry.Find(d)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
@@ -19,7 +19,7 @@ func openPrograms(dir string) (*agentcli.Finder, error) {
 		return nil, fmt.Errorf("find the server's own program: %w", err)
 	}
 	var known []framework.Info
-	for _, f := range catalog.All() {
+	for _, f := range registry.All() {
 		known = append(known, f.Info())
 	}
 	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: shownEverywhere, Self: self, Now: time.Now}), nil

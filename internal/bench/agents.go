@@ -20,7 +20,7 @@ import (
 	api "github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
@@ -143,7 +143,7 @@ func agentRun(ctx context.Context, c *api.Client, agent string) (whole, command 
 // starts it but in no sandbox.
 func (l *lab) alone(ctx context.Context, program agentcli.Installed, m *model) (took time.Duration, err error) {
 	d := &stint.Definition{Framework: program.Name, Model: "bench", Provider: &stint.Provider{BaseURL: m.url(program.Name, "127.0.0.1")}}
-	f, err := catalog.Of(d)
+	f, err := registry.Find(d)
 	if err != nil {
 		return 0, err
 	}

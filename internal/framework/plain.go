@@ -2,13 +2,14 @@ package framework
 
 import (
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // Shell runs the prompt as a bash script in the working directory.
 type Shell struct{}
 
 // Info describes it.
-func (Shell) Info() Info { return Info{Name: "shell"} }
+func (Shell) Info() Info { return Info{Name: catalog.Shell.Name} }
 
 // Check refuses nothing.
 func (Shell) Check(*stint.Definition) error { return nil }
@@ -25,7 +26,7 @@ func (Shell) NewDecoder(in Input) Decoder { return newText(in) }
 type Command struct{}
 
 // Info describes it.
-func (Command) Info() Info { return Info{Name: "command"} }
+func (Command) Info() Info { return Info{Name: catalog.Command.Name} }
 
 // Check refuses nothing: a definition without a command is none.
 func (Command) Check(*stint.Definition) error { return nil }

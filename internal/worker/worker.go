@@ -26,7 +26,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
 	"github.com/stint-dev/stint/internal/store"
@@ -55,7 +55,7 @@ type Config struct {
 	Gate        *egress.Gate // nil gives sandboxes no network
 	TrustBundle string       // file of the certificates that make the gate believed
 	AgentCLIs   AgentCLIs    // nil: nothing is installed
-	// Frameworks finds what drives a definition's agent; nil is catalog.Of.
+	// Frameworks finds what drives a definition's agent; nil is registry.Find.
 	Frameworks func(*stint.Definition) (framework.Framework, error)
 	// RunToken gives a run the token with which its agent may call the API, where
 	// its definition hands it that; nil hands it to none.
@@ -90,7 +90,7 @@ func (c *Config) defaults() {
 		c.TimeoutGrace = DefaultTimeoutGrace
 	}
 	if c.Frameworks == nil {
-		c.Frameworks = catalog.Of
+		c.Frameworks = registry.Find
 	}
 	if c.ExitGrace == 0 {
 		c.ExitGrace = DefaultExitGrace

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // protocolVersion is the one that is spoken.
@@ -23,7 +24,7 @@ type Framework struct{}
 // Info describes it.
 func (Framework) Info() framework.Info {
 	return framework.Info{
-		Name: "acp",
+		Name: catalog.ACP.Name,
 		Capabilities: stint.Capabilities{
 			Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true,
 		},

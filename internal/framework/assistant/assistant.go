@@ -14,6 +14,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // configFile is the name of the assistant's configuration among the files of
@@ -25,7 +26,7 @@ type Assistant struct{}
 
 // Info describes it. It needs nothing installed.
 func (Assistant) Info() framework.Info {
-	return framework.Info{Name: "assistant", Capabilities: stint.Capabilities{
+	return framework.Info{Name: catalog.Assistant.Name, Capabilities: stint.Capabilities{
 		Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true,
 	}}
 }

@@ -1,39 +1,54 @@
-// Package catalog answers: which frameworks are there?
+// Package catalog lists the properties of each framework that validation of
+// definitions depends on. It imports no adapter, so every package may use it;
+// package registry has the adapters themselves.
 package catalog
 
-import (
-	"strings"
+import "github.com/stint-dev/stint"
 
-	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/acp"
-	"github.com/stint-dev/stint/internal/framework/assistant"
-	"github.com/stint-dev/stint/internal/framework/claudecode"
-	"github.com/stint-dev/stint/internal/framework/codex"
-)
-
-// all are the frameworks that this build drives, in the order in which lists
-// show them.
-var all = []framework.Framework{
-	framework.Shell{},
-	framework.Command{},
-	assistant.Assistant{},
-	claudecode.Framework{},
-	codex.Framework{},
-	acp.Framework{},
+// Framework describes one framework.
+type Framework struct {
+	Name string
+	// ProviderType is the provider type that a definition without one means, and
+	// the only type that the framework accepts. It is empty if the framework
+	// accepts several types, or has no model.
+	ProviderType string
+	// ReportsCost says that the agent itself reports what a run costs.
+	ReportsCost bool
+	// NeedsCommand says that the definition must have a 'command'.
+	NeedsCommand bool
 }
 
-// All lists the frameworks.
-func All() []framework.Framework { return append([]framework.Framework(nil), all...) }
+// The frameworks.
+var (
+	Shell      = Framework{Name: "shell"}
+	Command    = Framework{Name: "command", NeedsCommand: true}
+	Assistant  = Framework{Name: "assistant"}
+	ClaudeCode = Framework{Name: "claude-code", ProviderType: stint.ProviderAnthropic, ReportsCost: true}
+	Codex      = Framework{Name: "codex", ProviderType: stint.ProviderResponses}
+	ACP        = Framework{Name: "acp", ReportsCost: true, NeedsCommand: true}
+)
 
-// Of finds the framework of a definition. One that this build does not drive is
-// a *stint.Error.
-func Of(d *stint.Definition) (framework.Framework, error) {
+// All returns the frameworks in the order in which lists show them.
+func All() []Framework {
+	return []Framework{Shell, Command, Assistant, ClaudeCode, Codex, ACP}
+}
+
+// Names returns the names of all frameworks, in the order of All.
+func Names() []string {
+	all := All()
 	names := make([]string, len(all))
 	for i, f := range all {
-		if names[i] = f.Info().Name; names[i] == d.Framework {
-			return f, nil
+		names[i] = f.Name
+	}
+	return names
+}
+
+// Find returns the framework with the given name, or false.
+func Find(name string) (Framework, bool) {
+	for _, f := range All() {
+		if f.Name == name {
+			return f, true
 		}
 	}
-	return nil, stint.InvalidParam("framework", "The framework '%s' is not available on this server; use one of %s.", d.Framework, strings.Join(names, ", "))
+	return Framework{}, false
 }

@@ -12,11 +12,9 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
 )
-
-// Name is the framework's.
-const Name = "claude-code"
 
 const (
 	mcpFile = "claude-mcp.json" // below the folder of run files
@@ -33,15 +31,15 @@ type Framework struct{}
 // Info describes it.
 func (Framework) Info() framework.Info {
 	return framework.Info{
-		Name: Name, Programs: []string{"claude"}, MinVersion: "2.1.0", Install: "npm install -g @anthropic-ai/claude-code",
+		Name: catalog.ClaudeCode.Name, Programs: []string{"claude"}, MinVersion: "2.1.0", Install: "npm install -g @anthropic-ai/claude-code",
 		Capabilities: stint.Capabilities{Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true},
 	}
 }
 
 // Check refuses a provider that does not speak Anthropic's dialect.
 func (Framework) Check(d *stint.Definition) error {
-	if t := d.ProviderType(); t != "" && t != stint.ProviderAnthropic {
-		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", Name, stint.ProviderAnthropic, t)
+	if t := d.ProviderType(); t != "" && t != catalog.ClaudeCode.ProviderType {
+		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.ClaudeCode.Name, catalog.ClaudeCode.ProviderType, t)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/transcript"
@@ -72,7 +73,7 @@ func (d *decoder) Conversation() framework.Conversation {
 	if version == "" {
 		version = d.version
 	}
-	return framework.Conversation{Framework: Name, Version: version, ID: id}
+	return framework.Conversation{Framework: catalog.ClaudeCode.Name, Version: version, ID: id}
 }
 
 func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {

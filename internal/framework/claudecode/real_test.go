@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/claudecode"
 	"github.com/stint-dev/stint/internal/framework/frameworktest"
 	"github.com/stint-dev/stint/internal/testkit/agentstest"
@@ -53,7 +54,7 @@ func TestRealProgram(t *testing.T) {
 	program := agentstest.Claude(t)
 	frameworktest.Play(t, claudecode.Framework{}, scenes, func(model string) framework.Input {
 		in := input()
-		in.Definition = &stint.Definition{Framework: claudecode.Name, Model: "claude-sonnet-4-5"}
+		in.Definition = &stint.Definition{Framework: catalog.ClaudeCode.Name, Model: "claude-sonnet-4-5"}
 		in.Program.Path, in.NewID = program, uuid.NewString()
 		in.Model = &framework.Endpoint{Type: stint.ProviderAnthropic, URL: model, Key: "stint-placeholder-of-a-key"}
 		return in

@@ -8,11 +8,9 @@ package codex
 import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
 )
-
-// Name is the framework's.
-const Name = "codex"
 
 // keyVariable is where its provider takes the key from.
 const keyVariable = "STINT_MODEL_KEY"
@@ -23,15 +21,15 @@ type Framework struct{}
 // Info describes it.
 func (Framework) Info() framework.Info {
 	return framework.Info{
-		Name: Name, Programs: []string{"codex"}, MinVersion: "0.160.0", Install: "npm install -g @openai/codex",
+		Name: catalog.Codex.Name, Programs: []string{"codex"}, MinVersion: "0.160.0", Install: "npm install -g @openai/codex",
 		Capabilities: stint.Capabilities{Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true},
 	}
 }
 
 // Check refuses a provider that does not speak OpenAI's Responses dialect.
 func (Framework) Check(d *stint.Definition) error {
-	if t := d.ProviderType(); t != "" && t != stint.ProviderResponses {
-		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", Name, stint.ProviderResponses, t)
+	if t := d.ProviderType(); t != "" && t != catalog.Codex.ProviderType {
+		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.Codex.Name, catalog.Codex.ProviderType, t)
 	}
 	return nil
 }

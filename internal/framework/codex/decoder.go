@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/explain"
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
@@ -56,7 +57,7 @@ func (d *decoder) Conversation() framework.Conversation {
 	if id == "" {
 		return framework.Conversation{}
 	}
-	return framework.Conversation{Framework: Name, Version: d.in.Program.Version, ID: id, Baseline: d.counted}
+	return framework.Conversation{Framework: catalog.Codex.Name, Version: d.in.Program.Version, ID: id, Baseline: d.counted}
 }
 
 func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {

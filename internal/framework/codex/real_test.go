@@ -6,6 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/codex"
 	"github.com/stint-dev/stint/internal/framework/frameworktest"
 	"github.com/stint-dev/stint/internal/testkit/agentstest"
@@ -43,7 +44,7 @@ func TestRealProgram(t *testing.T) {
 	program := agentstest.Codex(t)
 	frameworktest.Play(t, codex.Framework{}, scenes, func(model string) framework.Input {
 		in := input()
-		in.Definition = &stint.Definition{Framework: codex.Name, Model: "mock-model"}
+		in.Definition = &stint.Definition{Framework: catalog.Codex.Name, Model: "mock-model"}
 		in.Program.Path = program
 		in.Model = &framework.Endpoint{Type: stint.ProviderResponses, URL: model + "/v1", Key: "stint-placeholder-of-a-key"}
 		return in
