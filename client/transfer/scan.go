@@ -161,7 +161,7 @@ func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, err
 func cutFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *treewire.Entry) error {
 	c.Reset(f)
 	whole := sha256.New()
-	several := size > files.OneChunk
+	several := size > files.MaxSingleChunk
 	for ctx.Err() == nil {
 		piece, err := c.Next()
 		if errors.Is(err, io.EOF) {

@@ -98,7 +98,7 @@ func (s *survey) visit(ctx context.Context, name string, info fs.FileInfo) error
 func (s *survey) file(ctx context.Context, name string, info fs.FileInfo, i *item) error {
 	known := s.cache.of(name, info)
 	candidate := i != nil && i.Kind == treewire.File
-	worthReading := candidate && (info.Size() == i.Size || info.Size() > files.OneChunk)
+	worthReading := candidate && (info.Size() == i.Size || info.Size() > files.MaxSingleChunk)
 	if known == nil && !worthReading {
 		s.others = append(s.others, other{name, info.Size()})
 		return nil
@@ -201,7 +201,7 @@ func (s *survey) search(ctx context.Context) error {
 		large = large || len(i.Chunks) > 1
 	}
 	for _, o := range s.others {
-		if mayHelp := sizes[o.size] || large && o.size > files.OneChunk; !mayHelp {
+		if mayHelp := sizes[o.size] || large && o.size > files.MaxSingleChunk; !mayHelp {
 			continue
 		}
 		chunks := s.read(ctx, o.path, o.size)

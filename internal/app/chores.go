@@ -40,7 +40,7 @@ func (s *server) chores() []jobs.Chore {
 			return err
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
-		{Name: "put popular archives whole", Every: 5 * time.Second, Do: s.library.PutWanted},
+		{Name: "put popular archives whole", Every: 5 * time.Second, Do: s.library.StorePopularArchives},
 	}
 	all = append(all, jobs.Chore{Name: "remove versions that rules let go", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
 		_, err := s.db.PruneVersions(ctx, s.retention())

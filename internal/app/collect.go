@@ -12,7 +12,7 @@ import (
 type garbage struct{ store.Collections }
 
 // Condemned gives the keys of what a collection may delete.
-func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
 	epoch, list, err := g.Collections.Condemned(ctx, org)
 	if err != nil {
 		return 0, nil, err

@@ -150,7 +150,7 @@ func (s *server) openContent(ctx context.Context) error {
 		return err
 	}
 	s.ledger = quota.New(blobs.all, quota.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
-		_, _, derived := files.DerivedFrom(key)
+		_, _, derived := files.ParseDerivedKey(key)
 		return derived
 	}})
 	s.closeWith(s.ledger.Close)
@@ -168,7 +168,7 @@ func (s *server) openContent(ctx context.Context) error {
 	}
 	s.closeWith(index.Close)
 	if s.library, err = files.New(s.ledger.Blobs(), files.Options{
-		TempDir: temp, IDs: s.ids, Index: index, Garbage: garbage{s.db}, Confidential: s.ledger.Through(blobs.sealed),
+		TempDir: temp, IDs: s.ids, Index: index, Marks: garbage{s.db}, SealedStore: s.ledger.Through(blobs.sealed),
 	}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}

@@ -41,9 +41,9 @@ func (s *server) openStorage(ctx context.Context) (storage, error) {
 	if err != nil {
 		return storage{}, err
 	}
-	secret := sealed.Mixed{Writes: encrypted, Older: plain, Fresh: files.FreshKey}
+	secret := sealed.Mixed{Writes: encrypted, Older: plain, Fresh: files.IsUniqueKey}
 	if s.c.EncryptStorage == config.EncryptOff {
-		open := sealed.Mixed{Writes: plain, Older: encrypted, Fresh: files.FreshKey}
+		open := sealed.Mixed{Writes: plain, Older: encrypted, Fresh: files.IsUniqueKey}
 		return storage{open.Linked(), secret}, nil
 	}
 	return storage{secret, secret}, nil

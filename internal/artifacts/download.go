@@ -54,7 +54,7 @@ func (a *Archived) Sum(ctx context.Context, size int64, compute bool) (sum [32]b
 // Note tells that the file, of size bytes, is being served as a whole.
 func (a *Archived) Note(size int64) {
 	if a.Format == files.TarGzip {
-		a.s.library.NoteDownload(a.org, a.Version.Digest, size)
+		a.s.library.CountDownload(a.org, a.Version.Digest, size)
 	}
 }
 

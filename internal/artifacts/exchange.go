@@ -11,11 +11,11 @@ import (
 )
 
 // Exchange is the part of a library that takes and gives single chunks;
-// *content.Library is one.
+// *files.Library is one.
 type Exchange interface {
-	Missing(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error)
-	PutChunks(ctx context.Context, org string, r io.Reader) (files.Put, error)
-	FromEntries(ctx context.Context, org, parent string, r io.Reader) (files.Ref, error)
+	MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error)
+	PutChunks(ctx context.Context, org string, r io.Reader) (files.PutResult, error)
+	CommitEntries(ctx context.Context, org, parent string, r io.Reader) (files.Ref, error)
 	WriteTree(ctx context.Context, org, digest string, w io.Writer) error
 	WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error
 }
@@ -23,11 +23,11 @@ type Exchange interface {
 // MissingChunks gives those of the chunks that the caller's organisation does
 // not have.
 func (s *Service) MissingChunks(ctx context.Context, c auth.Caller, chunks [][32]byte) ([][32]byte, error) {
-	return s.library.Missing(ctx, c.OrgID, chunks)
+	return s.library.MissingChunks(ctx, c.OrgID, chunks)
 }
 
 // PutChunks stores chunks for a PushTree to come.
-func (s *Service) PutChunks(ctx context.Context, c auth.Caller, r io.Reader) (files.Put, error) {
+func (s *Service) PutChunks(ctx context.Context, c auth.Caller, r io.Reader) (files.PutResult, error) {
 	return s.library.PutChunks(ctx, c.OrgID, r)
 }
 

@@ -63,9 +63,9 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, 
 
 func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (files.Ref, error) {
 	if p.Format == TreeOfChunks {
-		return s.library.FromEntries(ctx, org, parent, p.Archive)
+		return s.library.CommitEntries(ctx, org, parent, p.Archive)
 	}
-	return s.library.FromArchive(ctx, org, parent, p.Format, p.Archive)
+	return s.library.CommitArchive(ctx, org, parent, p.Format, p.Archive)
 }
 
 // commit names a stored tree as the next version.

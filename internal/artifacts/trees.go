@@ -21,18 +21,18 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Library keeps the files of versions; *content.Library is one.
+// Library keeps the files of versions; *files.Library is one.
 type Library interface {
-	FromArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
+	CommitArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
 	Renew(ctx context.Context, org string, ref files.Ref) (files.Ref, error)
 	Open(ctx context.Context, org, digest, path string) (files.File, stint.FileEntry, error)
-	FilesUnder(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
-	Changes(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)
+	ListPrefix(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
+	Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)
 	TextDiff(ctx context.Context, org, from, to, path string) (string, error)
 	Download(ctx context.Context, org, digest string, f files.Format) (files.Download, error)
 	DownloadSum(ctx context.Context, org, digest string, f files.Format, size int64, compute bool) (sum [32]byte, known bool, err error)
 	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
-	NoteDownload(org, digest string, size int64)
+	CountDownload(org, digest string, size int64)
 	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
 	Exchange
 }

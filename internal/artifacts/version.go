@@ -99,7 +99,7 @@ func (s *Service) Files(ctx context.Context, org string, kind stint.TreeKind, id
 	if err != nil {
 		return nil, false, err
 	}
-	return s.library.FilesUnder(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
+	return s.library.ListPrefix(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
 }
 
 // FilePage says which entries of a version are wanted.
@@ -125,7 +125,7 @@ func (s *Service) Diff(ctx context.Context, org string, kind stint.TreeKind, id,
 	if err != nil {
 		return nil, false, err
 	}
-	return s.library.Changes(ctx, org, a, b, after, limit)
+	return s.library.Diff(ctx, org, a, b, after, limit)
 }
 
 // TextDiff compares one file of two versions line by line, as a unified diff.

@@ -263,7 +263,7 @@ func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
 	in, out := io.Pipe()
 	var writing sync.WaitGroup
 	writing.Go(func() { out.CloseWithError(manyFiles(out, l.a.Entries)) }) // ends with the reader
-	ref, err := library.FromArchive(ctx, benchOrg, "", files.Tar, in)
+	ref, err := library.CommitArchive(ctx, benchOrg, "", files.Tar, in)
 	err = errors.Join(err, in.Close())
 	if writing.Wait(); err != nil {
 		return err

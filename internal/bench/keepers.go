@@ -76,7 +76,7 @@ func newLibraryKeeper(dir string) (*libraryKeeper, error) {
 func (k *libraryKeeper) name() string { return "stint" }
 
 func (k *libraryKeeper) snapshot(ctx context.Context, source string) error {
-	ref, err := k.library.FromDir(ctx, benchOrg, k.digest, source, files.DirOptions{})
+	ref, err := k.library.CommitDir(ctx, benchOrg, k.digest, source, files.DirOptions{})
 	k.digest = ref.Digest
 	return err
 }

@@ -203,12 +203,12 @@ func (v *upkeepView) end(l maintenance.Line) error {
 		if d.Repaired {
 			state = "repaired"
 		}
-		if _, err := fmt.Fprintf(v.a.Stdout, "  %s %s: %s, %d files and folders\n", v.a.colour(stdout, yellow, state), d.Key, d.What, d.Uses); err != nil {
+		if _, err := fmt.Fprintf(v.a.Stdout, "  %s %s: %s, %d files and folders\n", v.a.colour(stdout, yellow, state), d.Key, d.Problem, d.Uses); err != nil {
 			return err
 		}
 		for _, u := range d.Used {
 			where := u.Path
-			if u.AndOn {
+			if u.Following {
 				where += " and what follows"
 			}
 			if _, err := fmt.Fprintf(v.a.Stdout, "    %s  %s\n", plain(u.Name), plain(where)); err != nil {
@@ -226,7 +226,7 @@ func upkeepText(l maintenance.Line) string {
 	}
 	if c := l.Collected; c != nil {
 		return fmt.Sprintf("%d trees in %d packs; %d objects deleted, %d packs stored anew, %s freed; %d objects wait for a later collection",
-			c.Trees, c.Packs, c.Deleted, c.Compacted, bytesText(max(0, c.Freed)), c.Condemned)
+			c.Trees, c.Packs, c.Deleted, c.Compacted, bytesText(max(0, c.Freed)), c.Marked)
 	}
 	c := l.Checked
 	text := fmt.Sprintf("%d trees in %d packs, %s read", c.Trees, c.Packs, bytesText(c.Bytes))

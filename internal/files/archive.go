@@ -18,14 +18,14 @@ type Archive struct {
 	ctx      context.Context // of the call that opened it: readers take none
 	m        *manifest
 	pages    pageReader
-	fetch    fetcher
+	fetch    packReader
 	position int64
 	ended    error // set by Close
 
 	// What follows is the piece of the archive in hand. That of a page grows
 	// as it is read.
 	pieceAt int64
-	parts   []part
+	parts   []layoutPart
 	offsets []int64 // where each part ends, from pieceAt
 	page    *page   // nil where the piece is of none
 	layout  layout
@@ -38,7 +38,7 @@ func (l *Library) Archive(ctx context.Context, org, digest string) (*Archive, er
 	if err != nil {
 		return nil, err
 	}
-	return &Archive{ctx: ctx, m: m, pages: pageReader{m: m}, fetch: fetcher{store: l.blobs, org: org}}, nil
+	return &Archive{ctx: ctx, m: m, pages: pageReader{m: m}, fetch: packReader{store: l.blobs, org: org}}, nil
 }
 
 // Size is the length of the whole archive, in bytes.
@@ -123,7 +123,7 @@ func (a *Archive) load() error {
 	switch {
 	case a.position < int64(len(gzipHead)):
 		a.take(0, nil, nil)
-		a.hold(part{made: gzipHead, length: int64(len(gzipHead))})
+		a.hold(layoutPart{made: gzipHead, length: int64(len(gzipHead))})
 		return nil
 	case a.position >= int64(len(gzipHead))+a.m.root.archive:
 		a.loadEnd()
@@ -146,7 +146,7 @@ func (a *Archive) take(at int64, p *page, entries []*entry) {
 	a.layout = layout{emit: a.hold}
 }
 
-func (a *Archive) hold(p part) {
+func (a *Archive) hold(p layoutPart) {
 	end := p.length
 	if len(a.offsets) > 0 {
 		end += a.offsets[len(a.offsets)-1]
@@ -186,7 +186,7 @@ func (a *Archive) loadEnd() {
 	tar := x.tar()
 	tail := binary.LittleEndian.AppendUint32(append([]byte(nil), streamEnd...), tar.crc)
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(tar.raw))
-	a.hold(part{made: tail, length: gzipTail})
+	a.hold(layoutPart{made: tail, length: gzipTail})
 }
 
 // Close releases what reading held.

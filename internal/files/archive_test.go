@@ -110,7 +110,7 @@ func TestArchivesOfTarAreUnderstood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ref, err := l.FromArchive(t.Context(), org, first.Digest, files.TarGzip, f)
+		ref, err := l.CommitArchive(t.Context(), org, first.Digest, files.TarGzip, f)
 		if err := errors.Join(err, f.Close()); err != nil {
 			t.Fatalf("uploading a tar of format %s: %v", format, err)
 		}

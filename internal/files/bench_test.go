@@ -35,20 +35,20 @@ func benchTree(b *testing.B) (l *files.Library, dir string, ref files.Ref) {
 		write(b, dir, map[string]string{fmt.Sprintf("d%d/f%d", i%40, i): string(text(byte(i), 2000+i*7))})
 	}
 	write(b, dir, map[string]string{"large": string(noise(1, 32<<20))})
-	ref, err = l.FromDir(b.Context(), org, "", dir, files.DirOptions{})
+	ref, err = l.CommitDir(b.Context(), org, "", dir, files.DirOptions{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	return l, dir, ref
 }
 
-func BenchmarkFromDir(b *testing.B) {
+func BenchmarkCommitDir(b *testing.B) {
 	l, dir, ref := benchTree(b)
 	for name, parent := range map[string]string{"first": "", "unchanged": ref.Digest} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(ref.Size)
 			for b.Loop() {
-				if _, err := l.FromDir(b.Context(), org, parent, dir, files.DirOptions{}); err != nil {
+				if _, err := l.CommitDir(b.Context(), org, parent, dir, files.DirOptions{}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -102,7 +102,7 @@ func manyFiles(b *testing.B, n int) (*files.Library, files.Ref) {
 	l := newLibrary(b, s, files.Options{})
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeManyFiles(w, n)) }()
-	ref, err := l.FromArchive(b.Context(), org, "", files.Tar, r)
+	ref, err := l.CommitArchive(b.Context(), org, "", files.Tar, r)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -125,8 +125,8 @@ func writeManyFiles(out io.Writer, n int) error {
 	return errors.Join(w.Close(), buffered.Flush())
 }
 
-// BenchmarkFromUpper commits a line more in one of 50,000 files.
-func BenchmarkFromUpper(b *testing.B) {
+// BenchmarkCommitOverlay commits a line more in one of 50,000 files.
+func BenchmarkCommitOverlay(b *testing.B) {
 	l, base := manyFiles(b, 50_000)
 	upper := b.TempDir()
 	write(b, upper, map[string]string{"d0123/some-file-012345.txt": "file number 12345\n"})
@@ -139,7 +139,7 @@ func BenchmarkFromUpper(b *testing.B) {
 		if _, err := fmt.Fprintln(f, "a line more"); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := l.FromUpper(b.Context(), org, base.Digest, upper, files.DirOptions{}); err != nil {
+		if _, err := l.CommitOverlay(b.Context(), org, base.Digest, upper, files.DirOptions{}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -183,8 +183,8 @@ func BenchmarkConversation(b *testing.B) {
 		b.Cleanup(func() { stores[i].Close() })
 	}
 	encrypted := sealed.New(stores[1], oneKey{})
-	l := newLibrary(b, sealed.Mixed{Writes: stores[0], Older: encrypted, Fresh: files.FreshKey}, files.Options{
-		Confidential: sealed.Mixed{Writes: encrypted, Older: stores[0], Fresh: files.FreshKey},
+	l := newLibrary(b, sealed.Mixed{Writes: stores[0], Older: encrypted, Fresh: files.IsUniqueKey}, files.Options{
+		SealedStore: sealed.Mixed{Writes: encrypted, Older: stores[0], Fresh: files.IsUniqueKey},
 	})
 	dir := b.TempDir()
 	name := filepath.Join(dir, "session.jsonl")
@@ -206,7 +206,7 @@ func BenchmarkConversation(b *testing.B) {
 	var ref files.Ref
 	store := func(parent string) {
 		var err error
-		if ref, err = l.FromDir(b.Context(), org, parent, dir, o); err != nil {
+		if ref, err = l.CommitDir(b.Context(), org, parent, dir, o); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -24,7 +24,7 @@ func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
 	if err != nil {
 		return fmt.Errorf("opening the folder to check out into: %w", err)
 	}
-	w := &tree{folders: []*openedFolder{root}}
+	w := &treeWriter{folders: []*openedFolder{root}}
 	err = w.checkEmpty()
 	if err == nil {
 		err = m.checkout(ctx, w)
@@ -33,7 +33,7 @@ func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
 }
 
 // load is a chunk, or an entry without one, on its way out of the store.
-type load struct {
+type checkoutJob struct {
 	entry   *entry
 	chunk   *chunk // nil where the entry has no content
 	last    bool
@@ -43,22 +43,22 @@ type load struct {
 
 // checkout reads segments in one goroutine, expands and verifies them in a
 // few, and writes in one: file systems slow down under more.
-func (m *manifest) checkout(ctx context.Context, w *tree) error {
+func (m *manifest) checkout(ctx context.Context, w *treeWriter) error {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	spare := make(chan *load, 2*workers+2)
+	spare := make(chan *checkoutJob, 2*workers+2)
 	for range cap(spare) {
-		spare <- &load{}
+		spare <- &checkoutJob{}
 	}
-	expand := func() func(*load) error {
+	expand := func() func(*checkoutJob) error {
 		var x expander
-		return func(j *load) error { return x.chunk(j.content, j.segment, j.chunk) }
+		return func(j *checkoutJob) error { return x.chunk(j.content, j.segment, j.chunk) }
 	}
-	take := func(j *load) error {
+	take := func(j *checkoutJob) error {
 		defer func() { spare <- j }()
 		return w.write(j)
 	}
-	s := &storedTree{m: m, spare: spare, fetch: fetcher{store: m.lib.blobs, org: m.org}}
-	s.line = newLine(ctx, workers, cap(spare), expand, take)
+	s := &storedTree{m: m, spare: spare, fetch: packReader{store: m.lib.blobs, org: m.org}}
+	s.line = newOrderedPool(ctx, workers, cap(spare), expand, take)
 	err := s.send()
 	if err != nil {
 		err = s.line.abort(err)
@@ -74,9 +74,9 @@ func (m *manifest) checkout(ctx context.Context, w *tree) error {
 // storedTree reads the segments of a tree.
 type storedTree struct {
 	m     *manifest
-	line  *line[*load]
-	spare chan *load
-	fetch fetcher
+	line  *orderedPool[*checkoutJob]
+	spare chan *checkoutJob
+	fetch packReader
 }
 
 func (s *storedTree) send() error {
@@ -99,13 +99,13 @@ func (s *storedTree) send() error {
 }
 
 func (s *storedTree) chunk(e *entry, c *chunk, last bool) error {
-	var j *load
+	var j *checkoutJob
 	select {
 	case j = <-s.spare:
 	case <-s.line.ctx.Done():
 		return context.Cause(s.line.ctx)
 	}
-	*j = load{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
+	*j = checkoutJob{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
 	if c != nil {
 		j.content, j.segment = resized(j.content, int(c.raw)), resized(j.segment, int(c.at.stored))
 		if err := s.fetch.read(s.line.ctx, c.at.pack, int64(c.at.offset), j.segment); err != nil {
@@ -117,7 +117,7 @@ func (s *storedTree) chunk(e *entry, c *chunk, last bool) error {
 
 // tree writes entries in path order below a folder. A folder gets its mode and
 // times when it is left, as both would change or hinder what comes into it.
-type tree struct {
+type treeWriter struct {
 	folders []*openedFolder // from the top to where the next entry goes
 	file    *os.File        // the file being written
 }
@@ -147,7 +147,7 @@ func newFolder(e *entry, root *os.Root) (*openedFolder, error) {
 
 func (f *openedFolder) close() error { return errors.Join(f.dir.Close(), f.root.Close()) }
 
-func (w *tree) checkEmpty() error {
+func (w *treeWriter) checkEmpty() error {
 	names, err := w.folders[0].dir.Readdirnames(1)
 	if len(names) > 0 {
 		return fmt.Errorf("checking out into %s: it is not empty", w.folders[0].root.Name())
@@ -158,14 +158,14 @@ func (w *tree) checkEmpty() error {
 	return nil
 }
 
-func (w *tree) write(j *load) error {
+func (w *treeWriter) write(j *checkoutJob) error {
 	if err := w.writePart(j); err != nil {
 		return fmt.Errorf("writing %q: %w", j.entry.path, err)
 	}
 	return nil
 }
 
-func (w *tree) writePart(j *load) error {
+func (w *treeWriter) writePart(j *checkoutJob) error {
 	if w.file == nil {
 		if err := w.create(j.entry); err != nil {
 			return err
@@ -189,10 +189,10 @@ func (w *tree) writePart(j *load) error {
 	return errors.Join(err, f.Close())
 }
 
-func (w *tree) top() *openedFolder { return w.folders[len(w.folders)-1] }
+func (w *treeWriter) top() *openedFolder { return w.folders[len(w.folders)-1] }
 
 // create makes the file, folder or link of e, which must not exist.
-func (w *tree) create(e *entry) error {
+func (w *treeWriter) create(e *entry) error {
 	dir, name := path.Split(e.path)
 	dir = strings.TrimSuffix(dir, "/")
 	if err := w.leaveTo(dir); err != nil {
@@ -216,7 +216,7 @@ func (w *tree) create(e *entry) error {
 	return err
 }
 
-func (w *tree) enter(e *entry, name string) error {
+func (w *treeWriter) enter(e *entry, name string) error {
 	if err := w.top().root.Mkdir(name, 0o700); err != nil {
 		return err
 	}
@@ -233,7 +233,7 @@ func (w *tree) enter(e *entry, name string) error {
 }
 
 // leaveTo completes the folders that dir is not in.
-func (w *tree) leaveTo(dir string) error {
+func (w *treeWriter) leaveTo(dir string) error {
 	for len(w.folders) > 1 {
 		f := w.top()
 		if f.entry.path == dir || isUnder(dir, f.entry.path) {
@@ -252,7 +252,7 @@ func (w *tree) leaveTo(dir string) error {
 }
 
 // close releases what is open, without completing it.
-func (w *tree) close() error {
+func (w *treeWriter) close() error {
 	var errs []error
 	if w.file != nil {
 		errs = append(errs, w.file.Close())

@@ -41,21 +41,21 @@ type CollectOptions struct {
 	// stored anew, without the rest. 0 is 60; negative means never.
 	Compact int
 	// Progress is told now and then what is done. It may be nil.
-	Progress func(Collected)
+	Progress func(CollectResult)
 }
 
 // ErrCollecting is what Collect ends with where another collection of the
 // organisation began: that one does its work.
-var ErrCollecting = errors.New("content: another collection began meanwhile")
+var ErrCollecting = errors.New("files: another collection began meanwhile")
 
 // Collected says what a collection did.
-type Collected struct {
+type CollectResult struct {
 	Epoch     int64
 	Trees     int64 // that something names
 	Pages     int64 // of them, each counted once
 	Packs     int64 // that hold something of them
-	Condemned int64 // objects, for the next collection to delete
-	Pardoned  int64 // that came to be named again
+	Marked    int64 // objects, for the next collection to delete
+	Unmarked  int64 // that came to be named again
 	Deleted   int64 // objects
 	Compacted int64 // packs that were stored anew
 	Damaged   int64 // packs that should have been, but are damaged
@@ -71,12 +71,12 @@ const (
 
 // Collect deletes what no tree names that r does, in two steps: it condemns, and
 // deletes what an earlier collection condemned and nothing names still. It may
-// run beside commits of libraries that know the epochs (Options.Garbage), and
+// run beside commits of libraries that know the epochs (Options.Marks), and
 // beside readers; an interrupted one can be run again. Of two at a time of an
 // organisation the first ends with ErrCollecting; it is the caller's to see that
 // there are no more. A tree that cannot be read ends it before anything is
 // deleted.
-func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (Collected, error) {
+func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (CollectResult, error) {
 	c := &collection{lib: l, org: org, roots: r, o: o}
 	if err := checkOrg(org); err != nil {
 		return c.done, err
@@ -98,14 +98,14 @@ type collection struct {
 	roots Roots
 	o     CollectOptions
 	now   time.Time
-	done  Collected
+	done  CollectResult
 	marks *marking
 
-	condemned map[string]store.Condemned // as it was before the epoch began
-	seen      map[string]bool            // of those, the keys that exist
-	condemn   []string
-	pardon    []string
-	delete    []object
+	marked map[string]store.Condemned // as it was before the epoch began
+	seen   map[string]bool            // of those, the keys that exist
+	mark   []string
+	unmark []string
+	delete []object
 }
 
 // object is one of the store.
@@ -120,7 +120,7 @@ func (c *collection) run(ctx context.Context) error {
 	}
 	var err error
 	c.marks, err = c.lib.mark(ctx, c.org, c.roots.Live(ctx, c.org), func() { c.done.Pages++; c.progress() })
-	if err := c.alone(ctx); err != nil {
+	if err := c.checkEpoch(ctx); err != nil {
 		return err // a tree that could not be read may have been deleted
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *collection) run(ctx context.Context) error {
 	}
 	c.done.Trees, c.done.Packs = int64(len(c.marks.trees)), int64(len(c.marks.packs))
 	// Roots first: a root never lacks a pack while it is there.
-	for _, step := range []func(context.Context) error{c.sweepRoots, c.sweepDerived, c.settle, c.sweepPacks, c.settle, c.forget} {
+	for _, step := range []func(context.Context) error{c.sweepRoots, c.sweepDerived, c.apply, c.sweepPacks, c.apply, c.forget} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -155,15 +155,15 @@ func (c *collection) begin(ctx context.Context) error {
 		return fmt.Errorf("beginning a collection: %w", err)
 	}
 	c.done.Epoch = epoch
-	c.condemned, c.seen = map[string]store.Condemned{}, map[string]bool{}
+	c.marked, c.seen = map[string]store.Condemned{}, map[string]bool{}
 	for _, o := range list {
-		c.condemned[o.Key] = o
+		c.marked[o.Key] = o
 	}
 	return nil
 }
 
 // alone gives ErrCollecting where another collection began since.
-func (c *collection) alone(ctx context.Context) error {
+func (c *collection) checkEpoch(ctx context.Context) error {
 	if c.o.DryRun {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (c *collection) sweepRoots(ctx context.Context) error {
 			read = slices.MaxFunc(group, byGeneration)
 		}
 		for _, o := range group {
-			c.judge(o, ok && c.marks.trees[digest] && o == read, true, true)
+			c.classify(o, ok && c.marks.trees[digest] && o == read, true, true)
 		}
 		return nil
 	})
@@ -202,7 +202,7 @@ func (c *collection) sweepDerived(ctx context.Context) error {
 				return fmt.Errorf("listing %s: %w", prefix, err)
 			}
 			digest, ok := parseDigest(strings.TrimPrefix(firstKey(info.Key), prefix))
-			c.judge(object{info.Key, info.Size}, ok && c.marks.trees[digest], true, true)
+			c.classify(object{info.Key, info.Size}, ok && c.marks.trees[digest], true, true)
 		}
 	}
 	return nil
@@ -242,15 +242,15 @@ func byGeneration(a, b object) int {
 
 // judge decides over an object: named is whether something names it, ripe
 // whether it may be condemned, patient whether grace counts from then.
-func (c *collection) judge(o object, named, ripe, patient bool) {
-	row, condemned := c.condemned[o.key]
+func (c *collection) classify(o object, named, ripe, patient bool) {
+	row, condemned := c.marked[o.key]
 	c.seen[o.key] = c.seen[o.key] || condemned
 	switch {
 	case named && condemned:
-		c.pardon = append(c.pardon, o.key)
+		c.unmark = append(c.unmark, o.key)
 	case named:
 	case !condemned && ripe:
-		c.condemn = append(c.condemn, o.key)
+		c.mark = append(c.mark, o.key)
 	case condemned && (!patient || !c.now.Before(row.Since.Add(c.o.Grace))):
 		c.delete = append(c.delete, o)
 	}
@@ -268,7 +268,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	ripe := minted(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
 	if p == nil {
 		for _, o := range group {
-			c.judge(o, false, ripe, false)
+			c.classify(o, false, ripe, false)
 		}
 		return nil
 	}
@@ -284,7 +284,7 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	}
 	for _, o := range group {
 		// Where there is no keeper only all together hold what is named.
-		c.judge(o, !anew && (keep == nil || o == *keep), true, true)
+		c.classify(o, !anew && (keep == nil || o == *keep), true, true)
 	}
 	return nil
 }
@@ -334,7 +334,7 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	if err != nil || !small || c.o.DryRun {
 		return false, err
 	}
-	f := &fetcher{store: c.lib.blobs, org: c.org}
+	f := &packReader{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	key, size, err := w.write(ctx, id, named, w.from(ctx, f, id))
 	var refused *stint.Error
@@ -397,19 +397,19 @@ func (l *Library) reindex(org string, group []object, to string, segments []segm
 
 // settle carries out what was decided. What goes is forgotten by the index
 // first.
-func (c *collection) settle(ctx context.Context) error {
-	defer func() { c.condemn, c.delete, c.pardon = nil, nil, nil }()
-	if err := c.alone(ctx); err != nil {
+func (c *collection) apply(ctx context.Context) error {
+	defer func() { c.mark, c.delete, c.unmark = nil, nil, nil }()
+	if err := c.checkEpoch(ctx); err != nil {
 		return err
 	}
 	if c.o.DryRun {
 		c.count(c.delete)
-		c.done.Condemned += int64(len(c.condemn))
-		c.done.Pardoned += int64(len(c.pardon))
+		c.done.Marked += int64(len(c.mark))
+		c.done.Unmarked += int64(len(c.unmark))
 		return nil
 	}
 	for some := range slices.Chunk(c.delete, keysAtOnce) {
-		if err := c.alone(ctx); err != nil {
+		if err := c.checkEpoch(ctx); err != nil {
 			return err
 		}
 		if err := c.remove(ctx, some); err != nil {
@@ -417,17 +417,17 @@ func (c *collection) settle(ctx context.Context) error {
 		}
 		c.progress()
 	}
-	if len(c.pardon) > 0 {
-		if err := c.roots.Pardon(ctx, c.org, c.pardon); err != nil {
+	if len(c.unmark) > 0 {
+		if err := c.roots.Pardon(ctx, c.org, c.unmark); err != nil {
 			return fmt.Errorf("pardoning objects: %w", err)
 		}
-		c.done.Pardoned += int64(len(c.pardon))
+		c.done.Unmarked += int64(len(c.unmark))
 	}
-	if len(c.condemn) > 0 {
-		if err := c.roots.Condemn(ctx, c.org, c.done.Epoch, c.condemn, stint.TimeOf(c.now)); err != nil {
+	if len(c.mark) > 0 {
+		if err := c.roots.Condemn(ctx, c.org, c.done.Epoch, c.mark, stint.TimeOf(c.now)); err != nil {
 			return fmt.Errorf("condemning objects: %w", err)
 		}
-		c.done.Condemned += int64(len(c.condemn))
+		c.done.Marked += int64(len(c.mark))
 	}
 	return nil
 }
@@ -469,16 +469,16 @@ func (c *collection) count(deleted []object) {
 // forget pardons what was condemned and is not there any more since an earlier
 // collection.
 func (c *collection) forget(ctx context.Context) error {
-	for key := range c.condemned {
+	for key := range c.marked {
 		if !c.seen[key] {
-			c.pardon = append(c.pardon, key)
+			c.unmark = append(c.unmark, key)
 		}
 	}
-	slices.Sort(c.pardon)
-	if len(c.pardon) == 0 || c.o.DryRun {
+	slices.Sort(c.unmark)
+	if len(c.unmark) == 0 || c.o.DryRun {
 		return nil
 	}
-	if err := c.roots.Pardon(ctx, c.org, c.pardon); err != nil {
+	if err := c.roots.Pardon(ctx, c.org, c.unmark); err != nil {
 		return fmt.Errorf("forgetting what is deleted: %w", err)
 	}
 	return nil

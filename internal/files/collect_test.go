@@ -90,7 +90,7 @@ func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, er
 // garbage is the part of it that commits see.
 type garbage struct{ *names }
 
-func (g garbage) Condemned(ctx context.Context, org string) (int64, []string, error) {
+func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
 	epoch, list, err := g.names.Condemned(ctx, org)
 	var keys []string
 	for _, c := range list {
@@ -237,7 +237,7 @@ func newWorld(t *testing.T, rt fataler) *world {
 	dir := t.TempDir()
 	for lib, s := range map[**files.Library]blob.Store{&w.lib: w.steps, &w.plain: w.store, &w.whole: newMemory()} {
 		var err error
-		if *lib, err = files.New(s, files.Options{TempDir: dir, Garbage: garbage{w.names}, Index: newMemoryIndex()}); err != nil {
+		if *lib, err = files.New(s, files.Options{TempDir: dir, Marks: garbage{w.names}, Index: newMemoryIndex()}); err != nil {
 			rt.Fatal(err)
 		}
 	}
@@ -272,12 +272,12 @@ func (w *world) commit(l *files.Library, parent string, items []item) {
 
 func (w *world) tree(l *files.Library, parent string, items []item) (files.Ref, error) {
 	archive := plainTar(w.t, items)
-	ref, err := l.FromArchive(w.ctx, org, parent, files.Tar, bytes.NewReader(archive))
+	ref, err := l.CommitArchive(w.ctx, org, parent, files.Tar, bytes.NewReader(archive))
 	if err != nil {
 		return ref, err
 	}
 	if _, known := w.bodies[ref.Digest]; !known {
-		same, err := w.whole.FromArchive(w.ctx, org, "", files.Tar, bytes.NewReader(archive))
+		same, err := w.whole.CommitArchive(w.ctx, org, "", files.Tar, bytes.NewReader(archive))
 		if err != nil || same.Digest != ref.Digest {
 			w.t.Fatalf("the tree is %s, %v; want %s", same.Digest, err, ref.Digest)
 		}
@@ -326,7 +326,7 @@ func (w *world) check() {
 	}
 }
 
-func (w *world) collect(l *files.Library) files.Collected {
+func (w *world) collect(l *files.Library) files.CollectResult {
 	done, err := l.Collect(w.ctx, org, w.names, files.CollectOptions{Compact: 100})
 	if err != nil && !errors.Is(err, files.ErrCollecting) {
 		w.t.Fatalf("Collect: %v", err)
@@ -453,7 +453,7 @@ func TestCollections(t *testing.T) {
 func TestReaderSurvivesCompaction(t *testing.T) {
 	t.Parallel()
 	s, n := newMemory(), newNames()
-	l := newLibrary(t, s, files.Options{Garbage: garbage{n}, Index: newIndex(t)})
+	l := newLibrary(t, s, files.Options{Marks: garbage{n}, Index: newIndex(t)})
 	large := item{name: "a", body: noise(1, 300_000)}
 	small := []item{{name: "b", body: text(2, 3000)}, {name: "c", body: noise(3, 5000)}}
 	first := stored(t, l, "", append([]item{large}, small...)...)
@@ -471,7 +471,7 @@ func TestReaderSurvivesCompaction(t *testing.T) {
 	if err := n.name(second); err != nil {
 		t.Fatal(err)
 	}
-	before, sum := packs(s), files.Collected{}
+	before, sum := packs(s), files.CollectResult{}
 	for range 2 {
 		done, err := l.Collect(t.Context(), org, n, files.CollectOptions{})
 		if err != nil {
@@ -500,11 +500,11 @@ func TestReaderSurvivesCompaction(t *testing.T) {
 func TestDryRunDoesNothing(t *testing.T) {
 	t.Parallel()
 	s, n := newMemory(), newNames()
-	l := newLibrary(t, s, files.Options{Garbage: garbage{n}})
+	l := newLibrary(t, s, files.Options{Marks: garbage{n}})
 	stored(t, l, "", item{name: "a", body: text(1, 3000)})
 	before := s.keys()
 	got, err := l.Collect(t.Context(), org, n, files.CollectOptions{DryRun: true})
-	if diff := cmp.Diff(files.Collected{Condemned: 2}, got); diff != "" || err != nil {
+	if diff := cmp.Diff(files.CollectResult{Marked: 2}, got); diff != "" || err != nil {
 		t.Errorf("Collect, %v (-want +got):\n%s", err, diff)
 	}
 	if diff := cmp.Diff(before, s.keys()); diff != "" || n.epoch != 0 || len(n.condemned) > 0 {
@@ -517,7 +517,7 @@ func TestGrace(t *testing.T) {
 	s, n := newMemory(), newNames()
 	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	clock := func() time.Time { return now }
-	l := newLibrary(t, s, files.Options{Garbage: garbage{n}, IDs: stint.NewIDs(clock, bytes.NewReader(noise(9, 1000)))})
+	l := newLibrary(t, s, files.Options{Marks: garbage{n}, IDs: stint.NewIDs(clock, bytes.NewReader(noise(9, 1000)))})
 	stored(t, l, "", item{name: "a", body: text(1, 3000)})
 	for _, step := range []struct {
 		after              time.Duration
@@ -530,7 +530,7 @@ func TestGrace(t *testing.T) {
 	} {
 		now = now.Add(step.after)
 		got, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour, Now: clock})
-		if err != nil || got.Condemned != step.condemned || got.Deleted != step.deleted {
+		if err != nil || got.Marked != step.condemned || got.Deleted != step.deleted {
 			t.Errorf("after %v Collect = %+v, %v", step.after, got, err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 type commit struct {
 	lib      *Library
 	org      string
-	stock    *stock
+	stock    *dedup
 	packs    *packer
 	manifest *manifestWriter
 	parent   string // the digest that is built upon, or ""
@@ -30,15 +30,15 @@ func (l *Library) beginIn(ctx context.Context, org string, confidential bool) (*
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
-	condemned, err := l.condemned(ctx, org)
+	condemned, err := l.marked(ctx, org)
 	if err != nil {
 		return nil, err
 	}
 	c := &commit{
 		lib: l, org: org, packs: newPacker(ctx, l, org, confidential), manifest: newManifestWriter(l),
-		stock: &stock{
-			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newPlaces(l, org, condemned),
-			known: newKnown(l.tempDir), borrowed: map[string][]string{},
+		stock: &dedup{
+			ctx: ctx, org: org, index: l.index, condemned: condemned, places: newRelocation(l, org, condemned),
+			known: newChunkSet(l.tempDir), borrowed: map[string][]string{},
 		},
 	}
 	c.manifest.condemned = condemned
@@ -108,7 +108,7 @@ func (c *commit) inherit(ctx context.Context, parent string) error {
 
 // rescue stores those chunks of e anew that rest in condemned packs, as they
 // are there.
-func (c *commit) rescue(ctx context.Context, e *entry) error {
+func (c *commit) copyEndangeredChunks(ctx context.Context, e *entry) error {
 	var x expander
 	for i := range e.chunks {
 		k := &e.chunks[i]
@@ -146,22 +146,22 @@ func (c *commit) copyChunk(ctx context.Context, x *expander, k *chunk) (place, e
 
 // seal stores what is new: packs, then the root. When the same tree is
 // stored already, nothing new stays.
-func (c *commit) seal(ctx context.Context) (Ref, error) {
+func (c *commit) finish(ctx context.Context) (Ref, error) {
 	ref, err := c.manifest.finish()
 	if err != nil {
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
 	}
-	at, err := c.rootPlace(ctx, ref.Digest)
+	at, err := c.locateRoot(ctx, ref.Digest)
 	switch {
 	case err != nil:
 		return Ref{}, errors.Join(err, c.packs.withdraw(ctx))
-	case at.sound:
+	case at.valid:
 		c.discard(ctx)
 		ref.Epoch = c.stock.condemned.epoch
 		if err := c.readBack(ctx, at.key, ref.Digest); err != nil {
 			return Ref{}, err
 		}
-		return ref, c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+		return ref, c.lib.deleteStaleRoots(ctx, c.org, c.stock.condemned, at.refused)
 	}
 	err = c.checkBorrowed(ctx)
 	if err == nil {
@@ -171,7 +171,7 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 		err = c.packs.publish(ctx)
 	}
 	if err == nil {
-		err = c.keepUp(ctx, ref.Digest)
+		err = c.revalidate(ctx, ref.Digest)
 	}
 	if err == nil && c.verifies {
 		err = c.verify(ctx, &manifest{lib: c.lib, org: c.org, digest: ref.Digest, root: &c.manifest.root})
@@ -185,36 +185,36 @@ func (c *commit) seal(ctx context.Context) (Ref, error) {
 
 // rootPlace looks for an equal tree that is stored already. The parent need not
 // be looked into: it was named, and is not condemned.
-func (c *commit) rootPlace(ctx context.Context, digest string) (rootPlace, error) {
+func (c *commit) locateRoot(ctx context.Context, digest string) (rootLocation, error) {
 	key := manifestKey(c.org, digest)
 	there, err := c.lib.exists(ctx, key)
 	if c.lib.garbage == nil || err != nil {
-		return rootPlace{key: key, sound: there}, err
+		return rootLocation{key: key, valid: there}, err
 	}
 	if c.stock.condemned.keys[key] || there && digest != c.parent {
-		return c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+		return c.lib.locateRoot(ctx, c.org, digest, c.stock.condemned)
 	}
-	return rootPlace{key: key, sound: there}, nil
+	return rootLocation{key: key, valid: there}, nil
 }
 
 // keepUp looks at the new tree again where a collection began since the commit
 // did: a root that lacks something must not come to be.
-func (c *commit) keepUp(ctx context.Context, digest string) error {
-	now, err := c.lib.condemned(ctx, c.org)
+func (c *commit) revalidate(ctx context.Context, digest string) error {
+	now, err := c.lib.marked(ctx, c.org)
 	if err != nil || now.epoch == c.stock.condemned.epoch {
 		return err
 	}
 	c.stock.condemned = now
 	m := &manifest{lib: c.lib, org: c.org, digest: digest, root: &c.manifest.root}
 	err = m.intact(ctx, now)
-	if errors.Is(err, errLacking) || isDamage(err) {
+	if errors.Is(err, errMissingSegment) || isDamage(err) {
 		return fmt.Errorf("%w: %w", ErrStale, err)
 	}
 	return err
 }
 
 // publish stores the root, after the packs that it names.
-func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error {
+func (c *commit) publish(ctx context.Context, digest string, at rootLocation) error {
 	object := c.manifest.root.encode(c.lib.zstdOut)
 	err := c.packs.store.Put(ctx, at.key, bytes.NewReader(object), int64(len(object)))
 	switch {
@@ -223,9 +223,9 @@ func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error
 			return err
 		}
 		c.packs.learn(c.lib.index)
-		return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+		return c.lib.deleteStaleRoots(ctx, c.org, c.stock.condemned, at.refused)
 	case errors.Is(err, blob.ErrExists):
-		return c.yield(ctx, digest)
+		return c.adoptExisting(ctx, digest)
 	}
 	err = fmt.Errorf("storing a manifest: %w", err)
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
@@ -239,19 +239,19 @@ func (c *commit) publish(ctx context.Context, digest string, at rootPlace) error
 }
 
 // yield gives way to an equal tree that was stored meanwhile.
-func (c *commit) yield(ctx context.Context, digest string) error {
+func (c *commit) adoptExisting(ctx context.Context, digest string) error {
 	c.discard(ctx)
 	if c.lib.garbage == nil {
 		return nil
 	}
-	at, err := c.lib.rootPlace(ctx, c.org, digest, c.stock.condemned)
+	at, err := c.lib.locateRoot(ctx, c.org, digest, c.stock.condemned)
 	if err != nil {
 		return err
 	}
-	if !at.sound {
+	if !at.valid {
 		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", ErrStale)
 	}
-	return c.lib.retire(ctx, c.org, c.stock.condemned, at.refused)
+	return c.lib.deleteStaleRoots(ctx, c.org, c.stock.condemned, at.refused)
 }
 
 // discard withdraws packs that are not needed because an equal tree is stored.

@@ -144,11 +144,11 @@ func TestCrashLeavesNoHalfVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	ways := map[string]func(*files.Library) (files.Ref, error){
-		"FromArchive": func(l *files.Library) (files.Ref, error) {
-			return l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive))
+		"CommitArchive": func(l *files.Library) (files.Ref, error) {
+			return l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive))
 		},
-		"FromDir": func(l *files.Library) (files.Ref, error) {
-			return l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+		"CommitDir": func(l *files.Library) (files.Ref, error) {
+			return l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 		},
 	}
 	for name, way := range ways {
@@ -201,8 +201,8 @@ func TestLostAnswerKeepsPacks(t *testing.T) {
 	s := lossy{newMemory()}
 	l := newLibrary(t, s, files.Options{})
 	items := []item{{name: "a", body: noise(1, 1000)}}
-	if _, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, items...))); !errors.Is(err, errBroken) {
-		t.Errorf("FromArchive = %v", err)
+	if _, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, items...))); !errors.Is(err, errBroken) {
+		t.Errorf("CommitArchive = %v", err)
 	}
 	ref := stored(t, l, "", items...)
 	checkEverywhere(t, l, ref, itemLooks(items))
@@ -221,7 +221,7 @@ func TestConcurrentCommitsOfOneTree(t *testing.T) {
 	for i := range refs {
 		all.Go(func() {
 			var err error
-			if refs[i], err = l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive)); err != nil {
+			if refs[i], err = l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive)); err != nil {
 				t.Error(err)
 			}
 		})

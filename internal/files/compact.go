@@ -27,7 +27,7 @@ func decodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]
 	}
 	segments := make([]segment, 0, len(b)/footerRecord)
 	before, total := int64(0), int64(0) // the end of the segment before, and the bytes of all
-	for r := (&fields{b: b}); len(r.b) > 0; {
+	for r := (&decoder{b: b}); len(r.b) > 0; {
 		s := decodeSegment(r)
 		if s.kind != chunkSegment && s.kind != pageSegment || int64(s.offset) < before {
 			return nil, errDamaged
@@ -146,7 +146,7 @@ func isDamage(err error) bool {
 }
 
 // from gives a source of write that reads a pack in place.
-func (c *compactor) from(ctx context.Context, f *fetcher, id string) func(segment) ([]byte, error) {
+func (c *compactor) from(ctx context.Context, f *packReader, id string) func(segment) ([]byte, error) {
 	return func(s segment) ([]byte, error) {
 		b := make([]byte, s.stored)
 		return b, f.read(ctx, id, int64(s.offset), b)

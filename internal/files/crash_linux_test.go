@@ -130,7 +130,7 @@ func openSite(t *testing.T, dir string) *site {
 		t.Fatal(err)
 	}
 	s.book = openBook(t, filepath.Join(dir, "book"))
-	s.lib = newLibrary(t, s.store, files.Options{Index: s.index, Garbage: garbage{s.book.names}})
+	s.lib = newLibrary(t, s.store, files.Options{Index: s.index, Marks: garbage{s.book.names}})
 	return s
 }
 
@@ -162,11 +162,11 @@ func (s *site) collect(compact int) {
 // deeds are what a store goes through, one process each.
 var deeds = []func(s *site, sources string){
 	func(s *site, sources string) {
-		ref, err := s.lib.FromDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
+		ref, err := s.lib.CommitDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
 		s.name("first", ref, err)
 	},
 	func(s *site, sources string) {
-		ref, err := s.lib.FromUpper(s.Context(), org, s.digest("first"), filepath.Join(sources, "second"), files.DirOptions{})
+		ref, err := s.lib.CommitOverlay(s.Context(), org, s.digest("first"), filepath.Join(sources, "second"), files.DirOptions{})
 		s.name("second", ref, err)
 	},
 	func(s *site, sources string) {
@@ -176,12 +176,12 @@ var deeds = []func(s *site, sources string){
 		s.must(err)
 		tree, err := os.ReadFile(filepath.Join(sources, "tree"))
 		s.must(err)
-		ref, err := s.lib.FromEntries(s.Context(), org, s.digest("first"), bytes.NewReader(tree))
+		ref, err := s.lib.CommitEntries(s.Context(), org, s.digest("first"), bytes.NewReader(tree))
 		s.name("third", ref, err)
 	},
 	func(s *site, sources string) { // without an index and a parent all is stored twice
-		l := newLibrary(s, s.store, files.Options{Garbage: garbage{s.book.names}})
-		ref, err := l.FromDir(s.Context(), org, "", filepath.Join(sources, "fourth"), files.DirOptions{})
+		l := newLibrary(s, s.store, files.Options{Marks: garbage{s.book.names}})
+		ref, err := l.CommitDir(s.Context(), org, "", filepath.Join(sources, "fourth"), files.DirOptions{})
 		s.name("fourth", ref, err)
 		s.damage(ref.Digest)
 	},
@@ -232,10 +232,10 @@ func (s *site) damage(digest string) {
 	s.must(errors.Join(err, f.Close()))
 }
 
-func (s *site) check(o files.CheckOptions) (files.Checked, error) {
-	return s.lib.Check(s.Context(), org, func(yield func(files.Named, error) bool) {
+func (s *site) check(o files.CheckOptions) (files.CheckResult, error) {
+	return s.lib.Check(s.Context(), org, func(yield func(files.NamedTree, error) bool) {
 		for _, d := range s.book.list() {
-			if !yield(files.Named{Digest: d, Name: s.book.trees[d]}, nil) {
+			if !yield(files.NamedTree{Digest: d, Name: s.book.trees[d]}, nil) {
 				return
 			}
 		}
@@ -276,7 +276,7 @@ func (s *site) recover(sources string) {
 		s.repair()
 	}
 	s.whole()
-	ref, err := s.lib.FromDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
+	ref, err := s.lib.CommitDir(s.Context(), org, "", filepath.Join(sources, "first"), files.DirOptions{})
 	s.name("first", ref, err)
 	for range 2 {
 		s.collect(100)

@@ -6,7 +6,7 @@ import (
 )
 
 // OneChunk is the size in bytes up to which a file is one chunk.
-const OneChunk = wholeFile
+const MaxSingleChunk = wholeFile
 
 // Cutter cuts a content into the chunks that a Library stores of it, for those
 // who want to name them elsewhere. It serves one goroutine.

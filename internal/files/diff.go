@@ -17,7 +17,7 @@ import (
 // the same content, is listed once, as renamed, under its new path. In trees
 // that differ in more files than pairs are sought among, such files are listed
 // as removed and as added.
-func (l *Library) Changes(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
+func (l *Library) Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	r, err := l.renames(ctx, org, from, to)
 	if err != nil {
 		return nil, false, err

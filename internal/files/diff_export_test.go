@@ -7,10 +7,10 @@ import (
 )
 
 // Diff gathers all pages of changes.
-func (l *Library) Diff(ctx context.Context, org, from, to string) ([]stint.FileChange, error) {
+func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.FileChange, error) {
 	all := []stint.FileChange{}
 	for after, more := "", true; more; {
-		page, m, err := l.Changes(ctx, org, from, to, after, 3)
+		page, m, err := l.Diff(ctx, org, from, to, after, 3)
 		if err != nil {
 			return nil, err
 		}
@@ -27,7 +27,7 @@ const MaxRenames = maxRenames
 // Comparing is as one who compares two texts for an organisation until done,
 // or who has waited for that in vain.
 func (l *Library) Comparing(org string) (done func()) {
-	if done, ok := l.reads.comparing.take(context.Background(), org); ok {
+	if done, ok := l.caches.comparing.take(context.Background(), org); ok {
 		return done
 	}
 	return func() {}

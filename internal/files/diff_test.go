@@ -27,7 +27,7 @@ import (
 func changes(ctx context.Context, t interface{ Fatalf(string, ...any) }, l *files.Library, from, to string, limit int) []string {
 	all := []string{}
 	for after, more := "", true; more; {
-		page, m, err := l.Changes(ctx, org, from, to, after, limit)
+		page, m, err := l.Diff(ctx, org, from, to, after, limit)
 		if err != nil || m && len(page) != limit {
 			t.Fatalf("a page after %q has %d changes, %v", after, len(page), err)
 		}
@@ -70,11 +70,11 @@ func TestRenames(t *testing.T) {
 			t.Errorf("in pages of %d (-want +got):\n%s", limit, diff)
 		}
 	}
-	page, _, err := l.Changes(t.Context(), org, from.Digest, to.Digest, "n", 1)
+	page, _, err := l.Diff(t.Context(), org, from.Digest, to.Digest, "n", 1)
 	if err != nil || len(page) != 1 || page[0].Path == "n" {
 		t.Errorf("after n comes %v, %v", page, err)
 	}
-	page, _, err = l.Changes(t.Context(), org, from.Digest, to.Digest, "d/x", 1)
+	page, _, err = l.Diff(t.Context(), org, from.Digest, to.Digest, "d/x", 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRenamesStopGracefully(t *testing.T) {
 		return stored(t, l, "", items...).Digest
 	}
 	few, many := tree("a", 3), tree("b", files.MaxRenames+1)
-	page, more, err := l.Changes(t.Context(), org, few, many, "", 5)
+	page, more, err := l.Diff(t.Context(), org, few, many, "", 5)
 	if err != nil || !more {
 		t.Fatal(more, err)
 	}
@@ -192,7 +192,7 @@ func TestFilesUnder(t *testing.T) {
 		items = append(items, item{name: fmt.Sprintf("d%d/%d", i%3, i)})
 	}
 	digest := stored(t, l, "", append(items, item{name: "d1/sub/x"}, item{name: "d1-x"}, item{name: "d"}, item{name: "e"})...).Digest
-	all, _, err := l.FilesUnder(t.Context(), org, digest, "", "", 5000)
+	all, _, err := l.ListPrefix(t.Context(), org, digest, "", "", 5000)
 	if err != nil || len(all) != 1508 {
 		t.Fatalf("%d entries, %v", len(all), err)
 	}
@@ -204,7 +204,7 @@ func TestFilesUnder(t *testing.T) {
 			}
 		}
 		for more, after := true, ""; more; after = got[len(got)-1] {
-			page, m, err := l.FilesUnder(t.Context(), org, digest, prefix, after, 97)
+			page, m, err := l.ListPrefix(t.Context(), org, digest, prefix, after, 97)
 			if err != nil || m && len(page) != 97 {
 				t.Fatalf("%q: %d entries, %v", prefix, len(page), err)
 			}
@@ -286,7 +286,7 @@ func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
 		orgs := []string{org, "org_01jd0000000000000000000001", "org_01jd0000000000000000000002"}
 		trees := map[string]string{}
 		for _, o := range orgs {
-			ref, err := l.FromArchive(t.Context(), o, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: []byte("a\n")})))
+			ref, err := l.CommitArchive(t.Context(), o, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: []byte("a\n")})))
 			if err != nil {
 				t.Fatal(err)
 			}

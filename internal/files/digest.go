@@ -35,9 +35,9 @@ func DerivedPrefixes(org string) []string {
 	return []string{org + archivesFolder, org + digestsFolder}
 }
 
-// DerivedFrom tells which tree an object under such a prefix was made from. A
+// ParseDerivedKey tells which tree an object under such a prefix was made from. A
 // key that is none of ours gives false.
-func DerivedFrom(key string) (org, digest string, ok bool) {
+func ParseDerivedKey(key string) (org, digest string, ok bool) {
 	for _, dir := range []string{archivesFolder, digestsFolder} {
 		org, name, found := strings.Cut(key, dir)
 		if !found {
@@ -50,7 +50,7 @@ func DerivedFrom(key string) (org, digest string, ok bool) {
 }
 
 // sumOf is the hash of a download, which has some length.
-type sumOf struct {
+type downloadSum struct {
 	sum  hash
 	size int64
 }
@@ -67,7 +67,7 @@ func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format,
 	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil || !compute {
 		return sum, known, err
 	}
-	done, ok := l.reads.hashing.take(ctx, org)
+	done, ok := l.caches.hashing.take(ctx, org)
 	if !ok {
 		return sum, false, context.Cause(ctx) // nil where it was patience that ended
 	}
@@ -84,52 +84,52 @@ func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format,
 	if err := errors.Join(err, d.Close()); err != nil {
 		return sum, false, fmt.Errorf("hashing a download: %w", err)
 	}
-	found := sumOf{hash(h.Sum(nil)), d.Size()}
+	found := downloadSum{hash(h.Sum(nil)), d.Size()}
 	return found.sum, true, l.keepSum(ctx, key, found)
 }
 
 // knownSum looks a hash up. One of a download of another size is of another
 // life of the tree, stored in other segments.
 func (l *Library) knownSum(ctx context.Context, key string, size int64) (hash, bool, error) {
-	if s, ok := l.reads.sums.get(key); ok && s.size == size {
+	if s, ok := l.caches.sums.get(key); ok && s.size == size {
 		return s.sum, true, nil
 	}
 	s, ok, err := l.storedSum(ctx, key)
 	if !ok || err != nil || s.size != size {
 		return hash{}, false, err
 	}
-	l.reads.sums.put(key, s)
+	l.caches.sums.put(key, s)
 	return s.sum, true, nil
 }
 
 // storedSum reads the object that holds a hash, as text: the hash, a space and
 // the length. A damaged one is as none.
-func (l *Library) storedSum(ctx context.Context, key string) (sumOf, bool, error) {
+func (l *Library) storedSum(ctx context.Context, key string) (downloadSum, bool, error) {
 	const most = 128
 	r, err := l.blobs.Get(ctx, key, 0, most)
 	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
-		return sumOf{}, false, nil
+		return downloadSum{}, false, nil
 	} else if err != nil {
-		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
+		return downloadSum{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	b, err := io.ReadAll(io.LimitReader(r, most))
 	if err := errors.Join(err, r.Close()); errors.Is(err, blob.ErrDamaged) {
-		return sumOf{}, false, nil
+		return downloadSum{}, false, nil
 	} else if err != nil {
-		return sumOf{}, false, fmt.Errorf("reading the hash of a download: %w", err)
+		return downloadSum{}, false, fmt.Errorf("reading the hash of a download: %w", err)
 	}
 	digits, length, _ := strings.Cut(strings.TrimSuffix(string(b), "\n"), " ")
 	raw, err := hex.DecodeString(digits)
 	size, err2 := strconv.ParseInt(length, 10, 64)
 	if err != nil || err2 != nil || len(raw) != sha256.Size {
-		return sumOf{}, false, nil
+		return downloadSum{}, false, nil
 	}
-	return sumOf{hash(raw), size}, true, nil
+	return downloadSum{hash(raw), size}, true, nil
 }
 
 // keepSum stores a hash in place of any other.
-func (l *Library) keepSum(ctx context.Context, key string, s sumOf) error {
-	l.reads.sums.put(key, s)
+func (l *Library) keepSum(ctx context.Context, key string, s downloadSum) error {
+	l.caches.sums.put(key, s)
 	text := fmt.Sprintf("%x %d\n", s.sum, s.size)
 	err := l.blobs.Put(ctx, key, strings.NewReader(text), int64(len(text)))
 	if errors.Is(err, blob.ErrExists) {

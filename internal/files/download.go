@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Zip is a format that trees are downloaded in; FromArchive does not read it.
+// Zip is a format that trees are downloaded in; CommitArchive does not read it.
 const Zip Format = "zip"
 
 // Download is a tree as one file, the same bytes each time. It serves one
@@ -26,7 +26,7 @@ type Download interface {
 // sought and nothing is compressed for it. A tar.zst has no such places: see
 // WriteZstd.
 func (l *Library) Download(ctx context.Context, org, digest string, f Format) (Download, error) {
-	var s shape
+	var s archiveShape
 	switch f {
 	case TarGzip:
 		return l.Archive(ctx, org, digest)
@@ -42,12 +42,12 @@ func (l *Library) Download(ctx context.Context, org, digest string, f Format) (D
 		return nil, err
 	}
 	key := planKey{org, digest, f}
-	p, ok := l.reads.plans.get(key)
+	p, ok := l.caches.plans.get(key)
 	if !ok {
-		if p, err = makePlan(ctx, m, s); err != nil {
+		if p, err = planArchive(ctx, m, s); err != nil {
 			return nil, err
 		}
-		l.reads.plans.put(key, p)
+		l.caches.plans.put(key, p)
 	}
 	return newAssembly(ctx, m, s, p), nil
 }
@@ -75,14 +75,14 @@ func (l *Library) WriteZstd(ctx context.Context, org, digest string, w io.Writer
 
 // reads is what a library remembers of what was read. All of it can be made
 // again.
-type reads struct {
-	plans   *recent[planKey, *plan]
-	sums    *recent[string, sumOf] // by the key of the object that holds it
+type readCaches struct {
+	plans   *recent[planKey, *archivePlan]
+	sums    *recent[string, downloadSum] // by the key of the object that holds it
 	renames *recent[diffKey, *renames]
-	popular popular
+	popular archiveCache
 
-	hashing   *turns // of archives
-	comparing *turns // of two texts each
+	hashing   *limiter // of archives
+	comparing *limiter // of two texts each
 }
 
 type planKey struct {
@@ -90,14 +90,14 @@ type planKey struct {
 	format      Format
 }
 
-func newReads() *reads {
-	return &reads{
-		plans:   newRecent[planKey, *plan](16),
-		sums:    newRecent[string, sumOf](1024),
+func newReadCaches() *readCaches {
+	return &readCaches{
+		plans:   newRecent[planKey, *archivePlan](16),
+		sums:    newRecent[string, downloadSum](1024),
 		renames: newRecent[diffKey, *renames](8),
-		popular: newPopular(),
+		popular: newArchiveCache(),
 
-		hashing:   newTurns(4),
-		comparing: newTurns(2), // one takes seconds and much memory at worst
+		hashing:   newLimiter(4),
+		comparing: newLimiter(2), // one takes seconds and much memory at worst
 	}
 }

@@ -423,7 +423,7 @@ func TestSumsOfDownloads(t *testing.T) {
 			}
 		}
 		key := fmt.Sprintf("%s/digests/%s.%s", org, digest, f)
-		if of, d, ok := files.DerivedFrom(key); of != org || d != digest || !ok {
+		if of, d, ok := files.ParseDerivedKey(key); of != org || d != digest || !ok {
 			t.Errorf("%s was made from %s, %s, %v", key, of, d, ok)
 		}
 		// What an earlier tree of other segments left, or a damage, counts as nothing.
@@ -470,7 +470,7 @@ func TestOneThatHashesDoesNotHoldUpOthers(t *testing.T) {
 		l := newLibrary(t, s, files.Options{})
 		mine := stored(t, newLibrary(t, s.memory, files.Options{}), "", item{name: "a", body: text(1, 100)}).Digest
 		const other = "org_01jd0000000000000000000001"
-		ref, err := l.FromArchive(t.Context(), other, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "b"})))
+		ref, err := l.CommitArchive(t.Context(), other, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "b"})))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -508,7 +508,7 @@ func TestOneThatHashesDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-func TestDerivedFrom(t *testing.T) {
+func TestParseDerivedKey(t *testing.T) {
 	t.Parallel()
 	d := strings.Repeat("ab", 32)
 	for key, want := range map[string]bool{
@@ -516,12 +516,12 @@ func TestDerivedFrom(t *testing.T) {
 		org + "/archives/" + d: false, org + "/manifests/" + d + ".x": false, "x/archives/" + d + ".tar.gz": false,
 		org + "/digests/short.zip": false, "": false,
 	} {
-		if _, _, ok := files.DerivedFrom(key); ok != want {
-			t.Errorf("DerivedFrom(%q) = %v", key, ok)
+		if _, _, ok := files.ParseDerivedKey(key); ok != want {
+			t.Errorf("ParseDerivedKey(%q) = %v", key, ok)
 		}
 	}
 	for _, prefix := range files.DerivedPrefixes(org) {
-		if _, _, ok := files.DerivedFrom(prefix + d + ".tar.gz"); !ok {
+		if _, _, ok := files.ParseDerivedKey(prefix + d + ".tar.gz"); !ok {
 			t.Errorf("under %s lies what is not known", prefix)
 		}
 	}
@@ -543,7 +543,7 @@ func TestPopularArchivesArePutWhole(t *testing.T) {
 	small := stored(t, l, "", item{name: "small"}).Digest
 	link := func(digest string) string {
 		t.Helper()
-		if err := l.PutWanted(t.Context()); err != nil {
+		if err := l.StorePopularArchives(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		address, ok, err := l.DirectLink(t.Context(), org, digest, "x.tar.gz", time.Hour)
@@ -553,7 +553,7 @@ func TestPopularArchivesArePutWhole(t *testing.T) {
 		return address
 	}
 	whole := download(t, l, large, files.TarGzip)
-	note := func(digest string) { l.NoteDownload(org, digest, int64(len(download(t, l, digest, files.TarGzip)))) }
+	note := func(digest string) { l.CountDownload(org, digest, int64(len(download(t, l, digest, files.TarGzip)))) }
 	note(large)
 	if got := link(large); got != "" {
 		t.Errorf("after one download it is at %s", got)
@@ -572,8 +572,8 @@ func TestPopularArchivesArePutWhole(t *testing.T) {
 	for range 3 {
 		note(small)
 	}
-	l.NoteDownload(org, strings.Repeat("0", 64), 9<<20) // gone before it is put
-	l.NoteDownload(org, strings.Repeat("0", 64), 9<<20)
+	l.CountDownload(org, strings.Repeat("0", 64), 9<<20) // gone before it is put
+	l.CountDownload(org, strings.Repeat("0", 64), 9<<20)
 	if got := link(small); got != "" {
 		t.Errorf("a small archive is at %s", got)
 	}

@@ -157,7 +157,7 @@ var errDamaged = errors.New("the stored manifest is damaged")
 
 // decodeEntry reads one entry from r, whose places name packs by their numbers
 // in packs.
-func decodeEntry(r *fields, packs []string) (*entry, error) {
+func decodeEntry(r *decoder, packs []string) (*entry, error) {
 	e := &entry{kind: kind(r.byte()), path: r.text()}
 	e.mode = uint16(r.uint(0o777))
 	e.sec = r.int()
@@ -177,7 +177,7 @@ func decodeEntry(r *fields, packs []string) (*entry, error) {
 	return e, r.err
 }
 
-func (e *entry) decodeContent(r *fields, packs []string) {
+func (e *entry) decodeContent(r *decoder, packs []string) {
 	e.size = int64(r.uint(1<<63 - 1))
 	e.sum = r.hash()
 	n := r.uint(uint64(len(r.b)) / sha256.Size)
@@ -227,17 +227,17 @@ func (t *packTable) reset() {
 }
 
 // fields reads the parts of an encoding; after the first fault it gives zeros.
-type fields struct {
+type decoder struct {
 	b   []byte
 	err error
 }
 
-func (r *fields) fail() {
+func (r *decoder) fail() {
 	r.err = errDamaged
 	r.b = nil
 }
 
-func (r *fields) take(n uint64) []byte {
+func (r *decoder) take(n uint64) []byte {
 	if n > uint64(len(r.b)) {
 		r.fail()
 		return nil
@@ -247,14 +247,14 @@ func (r *fields) take(n uint64) []byte {
 	return taken
 }
 
-func (r *fields) byte() byte {
+func (r *decoder) byte() byte {
 	if b := r.take(1); b != nil {
 		return b[0]
 	}
 	return 0
 }
 
-func (r *fields) uint(limit uint64) uint64 {
+func (r *decoder) uint(limit uint64) uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || v > limit {
 		r.fail()
@@ -264,7 +264,7 @@ func (r *fields) uint(limit uint64) uint64 {
 	return v
 }
 
-func (r *fields) int() int64 {
+func (r *decoder) int() int64 {
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
 		r.fail()
@@ -274,20 +274,20 @@ func (r *fields) int() int64 {
 	return v
 }
 
-func (r *fields) uint32() uint32 {
+func (r *decoder) uint32() uint32 {
 	if b := r.take(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
 	}
 	return 0
 }
 
-func (r *fields) hash() (h hash) {
+func (r *decoder) hash() (h hash) {
 	copy(h[:], r.take(sha256.Size))
 	return h
 }
 
 // pack reads the number of a pack in packs.
-func (r *fields) pack(packs []string) string {
+func (r *decoder) pack(packs []string) string {
 	n := r.uint(1<<32 - 1)
 	if n >= uint64(len(packs)) {
 		r.fail()
@@ -296,4 +296,4 @@ func (r *fields) pack(packs []string) string {
 	return packs[n]
 }
 
-func (r *fields) text() string { return string(r.take(r.uint(1 << 20))) }
+func (r *decoder) text() string { return string(r.take(r.uint(1 << 20))) }

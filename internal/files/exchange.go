@@ -25,21 +25,21 @@ const sentPrefix = "sent-"
 const settledAge = 24 * time.Hour
 
 // looks remembers when packs were looked for that the index does not know.
-type looks struct {
+type packScans struct {
 	now  func() time.Time
 	mu   sync.Mutex // guards last
 	last map[string]time.Time
 }
 
 // lookAgain is how long a look at the packs of an organisation counts.
-const lookAgain = 10 * time.Second
+const packScanInterval = 10 * time.Second
 
 // due tells whether to look; urgent says that it must be.
-func (x *looks) due(org string, urgent bool) bool {
+func (x *packScans) due(org string, urgent bool) bool {
 	now := x.now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if !urgent && now.Sub(x.last[org]) < lookAgain {
+	if !urgent && now.Sub(x.last[org]) < packScanInterval {
 		return false
 	}
 	x.last[org] = now
@@ -49,8 +49,8 @@ func (x *looks) due(org string, urgent bool) bool {
 // look tells the index about packs that it does not know: those that another
 // server stored and those that it has lost. Unless urgent, it does so now and
 // then only.
-func (l *Library) look(ctx context.Context, org string, urgent bool) error {
-	if l.index == nil || !l.looks.due(org, urgent) {
+func (l *Library) scanPacks(ctx context.Context, org string, urgent bool) error {
+	if l.index == nil || !l.packScans.due(org, urgent) {
 		return nil
 	}
 	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
@@ -71,11 +71,11 @@ func (l *Library) look(ctx context.Context, org string, urgent bool) error {
 // settled tells whether a pack belongs to no commit that is still going on, by
 // its name.
 func (l *Library) settled(pack string) bool {
-	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(l.looks.now().Add(-settledAge))
+	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(l.packScans.now().Add(-settledAge))
 }
 
 // available tells whether a chunk rests in a pack that may be built upon.
-func (l *Library) available(c *condemned, h hash) (bool, error) {
+func (l *Library) available(c *marked, h hash) (bool, error) {
 	if l.index == nil {
 		return false, nil
 	}
@@ -88,14 +88,14 @@ func (l *Library) available(c *condemned, h hash) (bool, error) {
 
 // Missing gives those of the chunks that the organisation's storage lacks, in
 // the order of the question.
-func (l *Library) Missing(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
+func (l *Library) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
-	if err := l.look(ctx, org, false); err != nil {
+	if err := l.scanPacks(ctx, org, false); err != nil {
 		return nil, err
 	}
-	condemned, err := l.condemned(ctx, org)
+	condemned, err := l.marked(ctx, org)
 	if err != nil {
 		return nil, err
 	}
@@ -115,75 +115,75 @@ func (l *Library) Missing(ctx context.Context, org string, chunks [][32]byte) ([
 const maxPut = 256 << 20
 
 // Put tells what PutChunks did.
-type Put struct {
+type PutResult struct {
 	Received int64 `json:"received"` // chunks
 	Stored   int64 `json:"stored"`   // those that the storage lacked
 }
 
 // PutChunks stores the chunks in r, which are in the form of wire.Frame, for a
-// later FromEntries. When it returns without an error they rest in the
+// later CommitEntries. When it returns without an error they rest in the
 // storage; else nothing is stored.
 //
 // A segment that was made elsewhere is not believed: it would become a part of
 // archives, and there is no telling by its content alone that it ends where a
 // block does. What is stored is made here, of the content.
-func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done Put, err error) {
+func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
 	if err := checkOrg(org); err != nil {
-		return Put{}, err
+		return PutResult{}, err
 	}
-	condemned, err := l.condemned(ctx, org)
+	condemned, err := l.marked(ctx, org)
 	if err != nil {
-		return Put{}, err
+		return PutResult{}, err
 	}
 	packs := newPacker(ctx, l, org, false)
 	defer func() { err = joined(err, packs.close()) }()
 	packs.mint = func() string { return l.ids.New(sentPrefix) }
 	packs.stage()
-	p := &put{lib: l, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
+	p := &chunkUpload{lib: l, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
 	frames := treewire.NewFrameReader(r)
 	for ctx.Err() == nil {
 		f, err := frames.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return Put{}, refuseForm("The chunks", err)
+			return PutResult{}, malformed("The chunks", err)
 		}
 		if err := p.chunk(&f); err != nil {
-			return Put{}, err
+			return PutResult{}, err
 		}
 	}
 	if ctx.Err() != nil {
-		return Put{}, context.Cause(ctx)
+		return PutResult{}, context.Cause(ctx)
 	}
 	if err := packs.publish(ctx); err != nil {
-		return Put{}, err
+		return PutResult{}, err
 	}
 	packs.learn(l.index)
 	return p.done, nil
 }
 
 // put is one PutChunks.
-type put struct {
+type chunkUpload struct {
 	lib       *Library
-	condemned condemned
+	condemned marked
 	packs     *packer
 	codec     Codec
 	plain     []byte
 	received  int64 // bytes of content
 	seen      map[hash]struct{}
-	done      Put
+	done      PutResult
 }
 
-func (p *put) chunk(f *treewire.Frame) error {
+func (p *chunkUpload) chunk(f *treewire.Frame) error {
 	if p.received += int64(f.Raw); p.received > maxPut {
-		return refuseSize("The chunks have more than %d bytes. Send fewer at once.", maxPut)
+		return tooLarge("The chunks have more than %d bytes. Send fewer at once.", maxPut)
 	}
 	if len(p.plain) < int(f.Raw) {
 		p.plain = make([]byte, max(f.Raw, 64<<10))
 	}
 	plain := p.plain[:f.Raw]
 	if err := p.codec.Chunk(plain, f.Segment, f.Hash); err != nil {
-		return refuse("The chunk %x is not what its name and its length say.", f.Hash)
+		return invalid("The chunk %x is not what its name and its length say.", f.Hash)
 	}
 	p.done.Received++
 	if _, seen := p.seen[f.Hash]; seen {
@@ -206,7 +206,7 @@ func (p *put) chunk(f *treewire.Frame) error {
 }
 
 // refuseForm says what is wrong with bytes that were received.
-func refuseForm(what string, err error) error {
+func malformed(what string, err error) error {
 	var e *stint.Error
 	switch {
 	case errors.As(err, &e):
@@ -228,5 +228,5 @@ func reason(err error) string {
 	if i := strings.Index(text, treewire.ErrMalformed.Error()); i >= 0 {
 		text = text[i:]
 	}
-	return shown(text)
+	return printable(text)
 }

@@ -143,15 +143,15 @@ func codeOf(err error) string {
 func TestTreesTravel(t *testing.T) {
 	t.Parallel()
 	from, to := exchanging(t, newMemory(), files.Options{}), exchanging(t, newMemory(), files.Options{})
-	ref, err := from.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := from.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, from, ref.Digest)
-	if _, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+	if _, err := to.CommitEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
 		t.Fatalf("a tree without its chunks gave %v", err)
 	}
-	missing, err := to.Missing(t.Context(), org, hashesOf(frames))
+	missing, err := to.MissingChunks(t.Context(), org, hashesOf(frames))
 	if d := cmp.Diff(hashesOf(frames), missing); d != "" || err != nil {
 		t.Error(d, err)
 	}
@@ -160,13 +160,13 @@ func TestTreesTravel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if missing, err := to.Missing(t.Context(), org, hashesOf(frames)); len(missing) != 0 || err != nil {
+	if missing, err := to.MissingChunks(t.Context(), org, hashesOf(frames)); len(missing) != 0 || err != nil {
 		t.Errorf("still missing: %x, %v", missing, err)
 	}
-	if missing, err := to.Missing(t.Context(), "org_other", hashesOf(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := to.MissingChunks(t.Context(), "org_other", hashesOf(frames)); len(missing) != len(frames) || err != nil {
 		t.Errorf("another organisation lacks %d, %v", len(missing), err)
 	}
-	got, err := to.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
+	got, err := to.CommitEntries(t.Context(), org, "", bytes.NewReader(tree))
 	if d := cmp.Diff(ref, got); d != "" || err != nil {
 		t.Fatal(d, err)
 	}
@@ -181,13 +181,13 @@ func TestWhatIsStoredIsNotMissing(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	first := exchanging(t, s, files.Options{})
-	ref, err := first.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := first.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, first, ref.Digest)
 	lacks := func(l *files.Library) int {
-		missing, err := l.Missing(t.Context(), org, hashesOf(frames))
+		missing, err := l.MissingChunks(t.Context(), org, hashesOf(frames))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +211,7 @@ func TestWhatIsStoredIsNotMissing(t *testing.T) {
 			}
 		}
 	}
-	if _, err := second.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+	if _, err := second.CommitEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
 		t.Errorf("a tree in packs that are gone gave %v", err)
 	}
 	if n := lacks(second); n != len(frames) {
@@ -226,18 +226,18 @@ func TestChunksOfAnotherServer(t *testing.T) {
 	s := newMemory()
 	a, b := exchanging(t, s, files.Options{}), exchanging(t, s, files.Options{})
 	source := exchanging(t, newMemory(), files.Options{})
-	ref, err := source.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := source.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, source, ref.Digest)
-	if missing, err := b.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := b.MissingChunks(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
 		t.Fatal(len(missing), err)
 	}
 	if _, err := a.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); err != nil {
+	if _, err := b.CommitEntries(t.Context(), org, "", bytes.NewReader(tree)); err != nil {
 		t.Error(err)
 	}
 }
@@ -275,7 +275,7 @@ func TestWrongChunksAreRefused(t *testing.T) {
 // sentenced is a books' list of what is about to be deleted.
 type sentenced struct{ keys []string }
 
-func (s *sentenced) Condemned(context.Context, string) (int64, []string, error) {
+func (s *sentenced) Marked(context.Context, string) (int64, []string, error) {
 	return 3, s.keys, nil
 }
 
@@ -294,13 +294,13 @@ func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	source := exchanging(t, newMemory(), files.Options{})
-	ref, err := source.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := source.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	tree, frames := taken(t, source, ref.Digest)
 	s, books := newMemory(), &sentenced{}
-	l := exchanging(t, s, files.Options{Garbage: books})
+	l := exchanging(t, s, files.Options{Marks: books})
 	send := func() {
 		if _, err := l.PutChunks(t.Context(), org, bytes.NewReader(framed(frames...))); err != nil {
 			t.Fatal(err)
@@ -308,20 +308,20 @@ func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
 	}
 	send()
 	books.keys = packsOf(s)
-	if missing, err := l.Missing(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
+	if missing, err := l.MissingChunks(t.Context(), org, hashesOf(frames)); len(missing) != len(frames) || err != nil {
 		t.Errorf("condemned chunks count: %d of %d are missing, %v", len(missing), len(frames), err)
 	}
-	if _, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
+	if _, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(tree)); codeOf(err) != stint.CodeChunksMissing {
 		t.Errorf("a tree of condemned chunks gave %v", err)
 	}
 	send()
-	first, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(tree))
+	first, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(tree))
 	if err != nil || first.Epoch != 3 {
 		t.Fatalf("a tree of chunks that were sent again gave %+v, %v", first, err)
 	}
 	books.keys = packsOf(s)
 	more := append(read(t, tree), &treewire.Entry{Path: "zz", Kind: treewire.Folder, Mode: 0o755})
-	second, err := l.FromEntries(t.Context(), org, first.Digest, bytes.NewReader(written(t, more)))
+	second, err := l.CommitEntries(t.Context(), org, first.Digest, bytes.NewReader(written(t, more)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -364,7 +364,7 @@ func TestForeignSegmentsAreNotBelieved(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &treewire.Entry{Path: "a", Kind: treewire.File, Mode: 0o644, Chunks: []treewire.Chunk{{Hash: hash, Raw: 5}}}
-	ref, err := l.FromEntries(t.Context(), org, "", bytes.NewReader(written(t, []*treewire.Entry{e, {Path: "b", Kind: treewire.Folder, Mode: 0o755}})))
+	ref, err := l.CommitEntries(t.Context(), org, "", bytes.NewReader(written(t, []*treewire.Entry{e, {Path: "b", Kind: treewire.Folder, Mode: 0o755}})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestLyingTreesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := exchanging(t, s, files.Options{Limits: files.Limits{Entries: 20, TotalBytes: 64 << 20}})
-	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -426,7 +426,7 @@ func TestLyingTreesAreRefused(t *testing.T) {
 	} {
 		body := written(t, change(read(t, tree)))
 		for _, parent := range []string{"", ref.Digest} {
-			_, err := l.FromEntries(t.Context(), org, parent, bytes.NewReader(body))
+			_, err := l.CommitEntries(t.Context(), org, parent, bytes.NewReader(body))
 			code := codeOf(err)
 			if name == "wrong length" && code == stint.CodeChunksMissing {
 				continue // of that length there is no such chunk
@@ -445,7 +445,7 @@ func TestLyingTreesAreRefused(t *testing.T) {
 func TestSelections(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
-	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
+	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -475,9 +475,9 @@ func TestSelections(t *testing.T) {
 func TestCutterCutsAsTheLibrary(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
-	for _, size := range []int{0, 1, files.OneChunk - 1, files.OneChunk, files.OneChunk + 1, 2 << 20, 2<<20 + 1, 7 << 20} {
+	for _, size := range []int{0, 1, files.MaxSingleChunk - 1, files.MaxSingleChunk, files.MaxSingleChunk + 1, 2 << 20, 2<<20 + 1, 7 << 20} {
 		body := noise(byte(size), size)
-		ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: body})))
+		ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, item{name: "a", body: body})))
 		if err != nil {
 			t.Fatal(err)
 		}

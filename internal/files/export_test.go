@@ -182,7 +182,7 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	limits := &Limits{}
 	limits.setDefaults()
-	u := &unpacker{limits: limits, arrivals: newArrivals(tempDir)}
+	u := &unpacker{limits: limits, arrivals: newExternalSort(tempDir)}
 	u.dotted = []*entry{{path: path, kind: symlink, target: target}}
 	return errors.Join(u.checkDotted(ctx), u.arrivals.close())
 }

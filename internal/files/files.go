@@ -10,7 +10,7 @@ import (
 // FilesUnder lists at most limit entries whose paths begin with prefix and
 // follow the path after, as Files does. "dir/" lists what lies below dir.
 // Nothing before the prefix is read.
-func (l *Library) FilesUnder(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error) {
+func (l *Library) ListPrefix(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error) {
 	m, err := l.manifest(ctx, org, digest)
 	if err != nil {
 		return nil, false, err

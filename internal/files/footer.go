@@ -107,7 +107,7 @@ func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, e
 	if err != nil {
 		return nil, 0, err
 	}
-	r := &fields{b: tail[len(tail)-footerTrailer:]}
+	r := &decoder{b: tail[len(tail)-footerTrailer:]}
 	n, sum := binary.LittleEndian.Uint64(r.take(8)), r.hash()
 	if string(r.b) != magic || n > maxSegments*footerRecord || n%footerRecord != 0 || int64(n) > size-int64(footerTrailer) {
 		return nil, 0, errDamaged
@@ -129,7 +129,7 @@ func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, e
 func decodeSegments(b []byte, begin int64) ([]segment, error) {
 	segments := make([]segment, 0, len(b)/footerRecord)
 	at := int64(0)
-	for r := (&fields{b: b}); len(r.b) > 0; {
+	for r := (&decoder{b: b}); len(r.b) > 0; {
 		s := decodeSegment(r)
 		if s.kind != chunkSegment && s.kind != pageSegment || int64(s.offset) != at {
 			return nil, errDamaged
@@ -143,7 +143,7 @@ func decodeSegments(b []byte, begin int64) ([]segment, error) {
 	return segments, nil
 }
 
-func decodeSegment(r *fields) segment {
+func decodeSegment(r *decoder) segment {
 	return segment{
 		kind: segmentKind(r.byte()), hash: r.hash(),
 		offset: r.uint32(), stored: r.uint32(), raw: r.uint32(), crc: r.uint32(),

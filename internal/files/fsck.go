@@ -13,7 +13,7 @@ import (
 )
 
 // Named is a tree and what its user calls it.
-type Named struct {
+type NamedTree struct {
 	Digest string
 	Name   string
 }
@@ -26,11 +26,11 @@ type CheckOptions struct {
 	// one; 0 is 100.
 	Limit int
 	// Progress is told now and then what was looked at. It may be nil.
-	Progress func(Checked)
+	Progress func(CheckResult)
 }
 
 // Checked is what Check found.
-type Checked struct {
+type CheckResult struct {
 	Trees    int64 // that are named, equal ones once
 	Pages    int64
 	Packs    int64
@@ -45,7 +45,7 @@ type Checked struct {
 // Damage is an object that is not what it should be.
 type Damage struct {
 	Key      string // of the object
-	What     string // what is wrong with it
+	Problem  string // what is wrong with it
 	Segments int64  // of a pack, that are named and lost; after a repair, still
 	Repaired bool   // nothing named is lost any more
 	Uses     int64  // files and folders in named trees that lack something
@@ -58,7 +58,7 @@ type Use struct {
 	Path string // "" where all of the tree is meant
 	// AndOn says that the entries that follow Path lack something, too: the
 	// page that lists them is lost.
-	AndOn bool
+	Following bool
 }
 
 const checkLimit = 100
@@ -71,9 +71,9 @@ const checkLimit = 100
 // for good, so that nothing builds upon that. Those who see files lost can store
 // them again, in whatever tree, and repair once more: that heals the old
 // versions, too. No collection should run meanwhile.
-func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[Named, error], o CheckOptions) (Checked, error) {
+func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o CheckOptions) (CheckResult, error) {
 	if err := checkOrg(org); err != nil {
-		return Checked{}, err
+		return CheckResult{}, err
 	}
 	if o.Limit == 0 {
 		o.Limit = checkLimit
@@ -102,16 +102,16 @@ func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[Named, e
 type check struct {
 	lib     *Library
 	org     string
-	live    iter.Seq2[Named, error]
+	live    iter.Seq2[NamedTree, error]
 	o       CheckOptions
-	done    Checked
+	done    CheckResult
 	marking *marking
 	roots   map[string]string   // damaged ones: what is wrong, by digest
 	packs   map[string]*badPack // that hold what is damaged, or are
 	again   bool                // a page was restored
 }
 
-func newCheck(l *Library, org string, live iter.Seq2[Named, error], o CheckOptions) *check {
+func newCheck(l *Library, org string, live iter.Seq2[NamedTree, error], o CheckOptions) *check {
 	c := &check{lib: l, org: org, live: live, o: o, roots: map[string]string{}, packs: map[string]*badPack{}}
 	c.marking = &marking{
 		lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{},
@@ -186,7 +186,7 @@ func (c *check) tree(ctx context.Context, m *manifest) error {
 		one := &manifest{lib: m.lib, org: m.org, digest: m.digest, root: &root{packs: m.root.packs, pages: m.root.pages[i : i+1]}}
 		err := c.marking.root(ctx, one)
 		if isDamage(err) {
-			c.suspect(m.root.packs[m.root.pages[i].pack], wrong(err))
+			c.addDamaged(m.root.packs[m.root.pages[i].pack], wrong(err))
 		} else if err != nil {
 			return err
 		}
@@ -195,7 +195,7 @@ func (c *check) tree(ctx context.Context, m *manifest) error {
 }
 
 // suspect notes a pack to be looked into.
-func (c *check) suspect(id, what string) {
+func (c *check) addDamaged(id, what string) {
 	if c.packs[id] == nil {
 		c.packs[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
 	}
@@ -205,22 +205,22 @@ func (c *check) suspect(id, what string) {
 func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
 	switch {
 	case p.missing:
-		c.suspect(id, "missing")
+		c.addDamaged(id, "missing")
 		return nil
 	case p.whole:
-		c.suspect(id, "damaged") // its footer, or it lacks a segment
+		c.addDamaged(id, "damaged") // its footer, or it lacks a segment
 		return nil
 	case !c.o.Read:
 		return nil
 	}
 	segments, err := c.lib.packFooter(ctx, c.org, id)
 	if isDamage(err) {
-		c.suspect(id, wrong(err))
+		c.addDamaged(id, wrong(err))
 		return nil
 	} else if err != nil {
 		return err
 	}
-	f := &fetcher{store: c.lib.blobs, org: c.org}
+	f := &packReader{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	read := w.from(ctx, f, id)
 	for _, s := range segments {
@@ -231,7 +231,7 @@ func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
 		c.done.Segments++
 		c.done.Bytes += int64(s.stored)
 		if isDamage(err) {
-			c.suspect(id, "damaged")
+			c.addDamaged(id, "damaged")
 		} else if err != nil {
 			return joined(err, f.close())
 		}

@@ -14,17 +14,17 @@ import (
 )
 
 // named gives trees by their names, in order of these.
-func named(trees map[string]files.Ref) iter.Seq2[files.Named, error] {
-	return func(yield func(files.Named, error) bool) {
+func named(trees map[string]files.Ref) iter.Seq2[files.NamedTree, error] {
+	return func(yield func(files.NamedTree, error) bool) {
 		for _, name := range slices.Sorted(maps.Keys(trees)) {
-			if !yield(files.Named{Name: name, Digest: trees[name].Digest}, nil) {
+			if !yield(files.NamedTree{Name: name, Digest: trees[name].Digest}, nil) {
 				return
 			}
 		}
 	}
 }
 
-func checked(t *testing.T, l *files.Library, trees map[string]files.Ref, o files.CheckOptions) files.Checked {
+func checked(t *testing.T, l *files.Library, trees map[string]files.Ref, o files.CheckOptions) files.CheckResult {
 	t.Helper()
 	o.Read = true
 	c, err := l.Check(t.Context(), org, named(trees), o)
@@ -55,7 +55,7 @@ func TestCheckOfSoundTrees(t *testing.T) {
 	trees["two"] = stored(t, l, trees["one"].Digest, item{name: "a", body: text(1, 3000)}, item{name: "b", body: text(2, 9)})
 	stored(t, l, "", item{name: "orphan", body: text(3, 3000)})
 	got := checked(t, l, trees, files.CheckOptions{})
-	want := files.Checked{Trees: 2, Pages: 2, Packs: 2, Segments: 4, Bytes: got.Bytes, Orphans: 2}
+	want := files.CheckResult{Trees: 2, Pages: 2, Packs: 2, Segments: 4, Bytes: got.Bytes, Orphans: 2}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Check (-want +got):\n%s", diff)
 	}
@@ -68,7 +68,7 @@ func TestDamageIsNamedAndRepaired(t *testing.T) {
 	body, other := text(1, 3000), text(2, 3000)
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/a", body: body}, {name: "d/b", body: other}}
 	use := []files.Use{{Name: "old", Path: "d/a"}}
-	all := []files.Use{{Name: "old", Path: "d", AndOn: true}}
+	all := []files.Use{{Name: "old", Path: "d", Following: true}}
 	for name, k := range map[string]struct {
 		hurt   func(s *memory, pack, root string, a files.Segment)
 		copied bool // another tree holds the body of d/a
@@ -107,7 +107,7 @@ func TestDamageIsNamedAndRepaired(t *testing.T) {
 				t.Fatalf("Check = %+v, want one damage", got)
 			}
 			d := got.Damages[0]
-			if d.Key != key || d.What != k.what || d.Uses != int64(len(k.used)) || !cmp.Equal(k.used, d.Used) {
+			if d.Key != key || d.Problem != k.what || d.Uses != int64(len(k.used)) || !cmp.Equal(k.used, d.Used) {
 				t.Errorf("the damage is %+v", d)
 			}
 			if !k.root && x.Has(org, strings.TrimPrefix(pack, org+"/packs/")) {

@@ -167,7 +167,7 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 			t.Parallel()
 			s := newMemory()
 			l := newLibrary(t, s, files.Options{})
-			ref, err := l.FromArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
+			ref, err := l.CommitArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
 			wantRefused(t, ref, err, c.says)
 			if keys := s.keys(); len(keys) > 0 {
 				t.Errorf("the store holds %q", keys)
@@ -230,13 +230,13 @@ func TestRootsThatNobodyCouldReadAreRefused(t *testing.T) {
 	}
 	for name, store := range map[string]func(*files.Library) (files.Ref, error){
 		"archive": func(l *files.Library) (files.Ref, error) {
-			return l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive))
+			return l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(archive))
 		},
 		"folder": func(l *files.Library) (files.Ref, error) {
-			return l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+			return l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 		},
 		"entries": func(l *files.Library) (files.Ref, error) {
-			return l.FromEntries(t.Context(), org, "", &tree)
+			return l.CommitEntries(t.Context(), org, "", &tree)
 		},
 	} {
 		s := newMemory()
@@ -276,11 +276,11 @@ func extended(t testing.TB, key, value string) []byte {
 func TestExtendedMakesValidRecords(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
-	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(extended(t, "path", "a-b")))
+	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(extended(t, "path", "a-b")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, _, err := l.Files(t.Context(), org, ref.Digest, "", 1)
+	page, _, err := l.List(t.Context(), org, ref.Digest, "", 1)
 	if err != nil || len(page) != 1 || page[0].Path != "a-b" {
 		t.Errorf("Files = %+v, %v", page, err)
 	}
@@ -356,7 +356,7 @@ func TestLimits(t *testing.T) {
 			t.Parallel()
 			s := newMemory()
 			l := newLibrary(t, s, files.Options{Limits: c.limits})
-			ref, err := l.FromArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
+			ref, err := l.CommitArchive(t.Context(), org, "", c.format, bytes.NewReader(c.input))
 			if c.ok {
 				if err != nil {
 					t.Errorf("it was refused: %v", err)
@@ -394,7 +394,7 @@ func sparse(t testing.TB, n int64) []byte {
 func TestSparseFileIsItsZeros(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
-	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(sparse(t, 3<<20+1)))
+	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(sparse(t, 3<<20+1)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -422,13 +422,13 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 			s := newMemory()
 			l := newLibrary(t, s, files.Options{})
 			for n := range whole {
-				ref, err := l.FromArchive(t.Context(), org, "", format, bytes.NewReader(whole[:n]))
+				ref, err := l.CommitArchive(t.Context(), org, "", format, bytes.NewReader(whole[:n]))
 				wantRefused(t, ref, err, "cut short")
 				if keys := s.keys(); t.Failed() || len(keys) > 0 {
 					t.Fatalf("cut at %d of %d, the store holds %q", n, len(whole), keys)
 				}
 			}
-			if _, err := l.FromArchive(t.Context(), org, "", format, bytes.NewReader(whole)); err != nil {
+			if _, err := l.CommitArchive(t.Context(), org, "", format, bytes.NewReader(whole)); err != nil {
 				t.Errorf("the whole archive: %v", err)
 			}
 		})
@@ -445,7 +445,7 @@ func TestSourceFailureIsNoFaultOfTheInput(t *testing.T) {
 		s := newMemory()
 		l := newLibrary(t, s, files.Options{})
 		r := io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(gone))
-		_, err := l.FromArchive(t.Context(), org, "", files.TarGzip, r)
+		_, err := l.CommitArchive(t.Context(), org, "", files.TarGzip, r)
 		var e *stint.Error
 		if !errors.Is(err, gone) || errors.As(err, &e) || len(s.keys()) > 0 {
 			t.Errorf("after %d bytes: %v, and the store holds %q", n, err, s.keys())
@@ -464,8 +464,8 @@ func TestCancelledUploadLeavesNothing(t *testing.T) {
 		cancel(why)
 		return 0, nil
 	}), bytes.NewReader(whole[18<<20:]))
-	if _, err := l.FromArchive(ctx, org, "", files.Tar, r); !errors.Is(err, why) {
-		t.Errorf("FromArchive = %v, want the cause", err)
+	if _, err := l.CommitArchive(ctx, org, "", files.Tar, r); !errors.Is(err, why) {
+		t.Errorf("CommitArchive = %v, want the cause", err)
 	}
 	if keys := s.keys(); len(keys) > 0 {
 		t.Errorf("the store holds %q", keys)
@@ -490,7 +490,7 @@ func TestForgivenArchives(t *testing.T) {
 		"file named like a folder":   patched(rawTar(t, tar.Header{Name: "dir/", Typeflag: tar.TypeDir}, tar.Header{Name: "f"}), 156, "0"),
 	} {
 		l := newLibrary(t, newMemory(), files.Options{})
-		ref, err := l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(input))
+		ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(input))
 		if err != nil || ref.Files != 1 || ref.Size != 4 {
 			t.Errorf("%s: %+v, %v", name, ref, err)
 		}
@@ -522,7 +522,7 @@ func TestLastOfTwoWins(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ref, err := l.FromArchive(t.Context(), org, "", files.Tar, &b)
+	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, &b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -535,8 +535,8 @@ func TestLastOfTwoWins(t *testing.T) {
 	})
 }
 
-// FuzzFromArchive feeds anything: it is refused or stored whole, never half.
-func FuzzFromArchive(f *testing.F) {
+// FuzzCommitArchive feeds anything: it is refused or stored whole, never half.
+func FuzzCommitArchive(f *testing.F) {
 	plain := tarOf(f, item{name: "d/", mode: 0o755}, item{name: "d/f", body: []byte("hello")}, item{name: "l", target: "d"})
 	f.Add(plain, byte(0))
 	f.Add(gzipped(f, plain), byte(1))
@@ -553,11 +553,11 @@ func FuzzFromArchive(f *testing.F) {
 		}
 		formats := []files.Format{files.Tar, files.TarGzip, files.TarZstd}
 		before := len(s.keys())
-		ref, err := l.FromArchive(t.Context(), org, "", formats[int(format)%3], bytes.NewReader(input))
+		ref, err := l.CommitArchive(t.Context(), org, "", formats[int(format)%3], bytes.NewReader(input))
 		var e *stint.Error
 		switch {
 		case err == nil:
-			again, err := l.FromArchive(t.Context(), org, "", files.TarGzip, bytes.NewReader(readArchive(t, l, ref.Digest)))
+			again, err := l.CommitArchive(t.Context(), org, "", files.TarGzip, bytes.NewReader(readArchive(t, l, ref.Digest)))
 			if err != nil || again != ref {
 				t.Errorf("the archive of %+v uploads as %+v, %v", ref, again, err)
 			}

@@ -10,7 +10,7 @@ var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 const gzipTail = 2 + 4 + 4
 
 // part is a segment of an archive: made here, or stored.
-type part struct {
+type layoutPart struct {
 	made   []byte // nil where the segment is a chunk's
 	chunk  *chunk
 	length int64 // bytes of the segment
@@ -22,7 +22,7 @@ type part struct {
 // entries in the same pages, each ended by flush, give the same parts; that
 // is what makes an archive's length known and its ranges cheap.
 type layout struct {
-	emit    func(part)
+	emit    func(layoutPart)
 	pending []byte // headers and padding not emitted yet
 }
 
@@ -34,7 +34,7 @@ func (l *layout) add(e *entry) {
 	for i := range e.chunks {
 		l.flush()
 		c := &e.chunks[i]
-		l.emit(part{chunk: c, length: int64(c.at.stored), raw: int64(c.raw), crc: c.at.crc})
+		l.emit(layoutPart{chunk: c, length: int64(c.at.stored), raw: int64(c.raw), crc: c.at.crc})
 	}
 	l.pending = append(l.pending, make([]byte, padding(e.size))...)
 	if len(l.pending) >= pendingMax {
@@ -43,8 +43,8 @@ func (l *layout) add(e *entry) {
 }
 
 // archiveEnd is the part of the two empty blocks that end a tar.
-var archiveEnd = func() (end part) {
-	l := layout{emit: func(p part) { end = p }, pending: make([]byte, tarEnd)}
+var archiveEnd = func() (end layoutPart) {
+	l := layout{emit: func(p layoutPart) { end = p }, pending: make([]byte, tarEnd)}
 	l.flush()
 	return end
 }()
@@ -55,7 +55,7 @@ func (l *layout) flush() {
 		return
 	}
 	made := appendRuns(make([]byte, 0, len(l.pending)/2), l.pending)
-	l.emit(part{made: made, length: int64(len(made)), raw: int64(len(l.pending)), crc: crc32.ChecksumIEEE(l.pending)})
+	l.emit(layoutPart{made: made, length: int64(len(made)), raw: int64(len(l.pending)), crc: crc32.ChecksumIEEE(l.pending)})
 	l.pending = l.pending[:0]
 }
 
@@ -66,7 +66,7 @@ type measure struct {
 	crc    uint32
 }
 
-func (m *measure) add(p part) { m.join(measure{length: p.length, raw: p.raw, crc: p.crc}) }
+func (m *measure) add(p layoutPart) { m.join(measure{length: p.length, raw: p.raw, crc: p.crc}) }
 
 // join adds what follows.
 func (m *measure) join(n measure) {

@@ -21,7 +21,7 @@ type Ref struct {
 	Size   int64  // sum of the sizes of the files, bytes
 	Files  int64  // files; folders and links do not count
 	// Epoch is that of the collection under which the commit began, or was
-	// renewed; 0 where Options.Garbage is nil. It is no part of the tree's name.
+	// renewed; 0 where Options.Marks is nil. It is no part of the tree's name.
 	Epoch int64
 }
 
@@ -38,12 +38,12 @@ type Options struct {
 	// in the parent version alone.
 	Index Index
 	// Garbage tells what must not be built upon. nil = nothing is collected.
-	Garbage Garbage
+	Marks CollectionMarks
 	// Confidential is where commits write whose DirOptions say so. What it holds
 	// must be readable through the library's own store, and reading it must fail
 	// where it is damaged, as encryption sees to. nil is the library's store.
-	Confidential blob.Store
-	Now          func() time.Time // nil: time.Now
+	SealedStore blob.Store
+	Now         func() time.Time // nil: time.Now
 }
 
 // Limits bounds what a commit accepts. A member that is 0 has its default.
@@ -95,32 +95,32 @@ func (l *Limits) setDefaults() {
 // organisation has no tree of that digest. Faults of the input are
 // *stint.Error.
 type Library struct {
-	packs   *packStore
-	blobs   blob.Store // is packs
-	sealed  blob.Store // where what is confidential is written
-	tells   bool       // what rests there cannot be damaged unnoticed
-	tempDir string
-	limits  Limits
-	ids     *stint.IDs
-	index   Index
-	garbage Garbage
-	zstdOut *zstd.Encoder // of roots and pages
-	zstdIn  *zstd.Decoder
-	reads   *reads
-	looks   looks
+	packs         *packStore
+	blobs         blob.Store // is packs
+	sealed        blob.Store // where what is confidential is written
+	authenticated bool       // what rests there cannot be damaged unnoticed
+	tempDir       string
+	limits        Limits
+	ids           *stint.IDs
+	index         Index
+	garbage       CollectionMarks
+	zstdOut       *zstd.Encoder // of roots and pages
+	zstdIn        *zstd.Decoder
+	caches        *readCaches
+	packScans     packScans
 }
 
 // New makes a library that keeps its objects in b.
 func New(b blob.Store, o Options) (*Library, error) {
 	packs := newPackStore(b)
-	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Garbage, reads: newReads()}
-	if l.sealed = o.Confidential; l.sealed == nil {
+	l := &Library{blobs: packs, packs: packs, tempDir: o.TempDir, limits: o.Limits, ids: o.IDs, index: o.Index, garbage: o.Marks, caches: newReadCaches()}
+	if l.sealed = o.SealedStore; l.sealed == nil {
 		l.sealed = packs
 	}
-	l.tells = o.Confidential != nil
-	l.looks = looks{now: o.Now, last: map[string]time.Time{}}
+	l.authenticated = o.SealedStore != nil
+	l.packScans = packScans{now: o.Now, last: map[string]time.Time{}}
 	if o.Now == nil {
-		l.looks.now = time.Now
+		l.packScans.now = time.Now
 	}
 	l.limits.setDefaults()
 	if l.tempDir == "" {

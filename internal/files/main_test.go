@@ -262,7 +262,7 @@ func zstdOf(t testing.TB, b []byte) []byte {
 // stored uploads items and gives the digest.
 func stored(t testing.TB, l *files.Library, parent string, items ...item) files.Ref {
 	t.Helper()
-	ref, err := l.FromArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, items...)))
+	ref, err := l.CommitArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, items...)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,29 +22,29 @@ func isWhiteout(info fs.FileInfo) bool {
 }
 
 // overlayMarks reads the marks of an open file or folder.
-func overlayMarks(f *os.File) (m marks, err error) {
+func overlayMarks(f *os.File) (m overlayFlags, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
-		return marks{}, fmt.Errorf("reading attributes: %w", err)
+		return overlayFlags{}, fmt.Errorf("reading attributes: %w", err)
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return marks{}, err
+		return overlayFlags{}, err
 	}
 	var failed error
 	err = c.Control(func(fd uintptr) { m, failed = marksOf(int(fd), info) })
 	if err = errors.Join(err, failed); err != nil {
-		return marks{}, fmt.Errorf("reading attributes: %w", err)
+		return overlayFlags{}, fmt.Errorf("reading attributes: %w", err)
 	}
 	return m, nil
 }
 
-func marksOf(fd int, info fs.FileInfo) (m marks, err error) {
+func marksOf(fd int, info fs.FileInfo) (m overlayFlags, err error) {
 	for _, prefix := range overlayPrefixes {
 		for _, name := range [...]string{"redirect", "metacopy"} {
 			_, ok, err := attribute(fd, prefix+name)
 			if err != nil {
-				return marks{}, err
+				return overlayFlags{}, err
 			}
 			m.partial = m.partial || ok
 		}
@@ -57,7 +57,7 @@ func marksOf(fd int, info fs.FileInfo) (m marks, err error) {
 		}
 		value, ok, err := attribute(fd, prefix+name)
 		if err != nil {
-			return marks{}, err
+			return overlayFlags{}, err
 		}
 		m.hides = m.hides || ok && (!info.IsDir() || value == "y")
 	}
@@ -81,7 +81,7 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 
 // speaksToOverlays tells whether an open file or folder has an attribute that
 // would mean something to an overlay over it.
-func speaksToOverlays(f *os.File) (speaks bool, err error) {
+func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return false, fmt.Errorf("reading attributes: %w", err)

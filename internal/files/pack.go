@@ -28,7 +28,7 @@ func minted(id string) string {
 
 // FreshKey tells keys that are made up for one object, and never used for
 // another.
-func FreshKey(key string) bool {
+func IsUniqueKey(key string) bool {
 	_, id, ok := strings.Cut(key, "/packs/")
 	return ok && !strings.Contains(id, ".")
 }
@@ -46,7 +46,7 @@ type packer struct {
 	id     string // its ID, "" = none
 	foot   []byte // the records of its segments
 	feet   *spool // those of all packs, one after the other
-	made   []made
+	made   []finishedPack
 	staged bool
 
 	uploads *errgroup.Group // of eager packs, one at a time
@@ -58,7 +58,7 @@ type packer struct {
 }
 
 // made is a complete pack.
-type made struct {
+type finishedPack struct {
 	id     string
 	begin  int64 // where it begins in out, if it is staged
 	length int64 // bytes of it
@@ -109,7 +109,7 @@ func (p *packer) finishPack() error {
 	if _, err := p.out.Write(appendTrailer(p.foot, footerMagic)); err != nil {
 		return err
 	}
-	full := made{id: p.id, begin: p.begin, length: p.filled(), foot: int64(len(p.foot))}
+	full := finishedPack{id: p.id, begin: p.begin, length: p.filled(), foot: int64(len(p.foot))}
 	p.made = append(p.made, full)
 	p.id, p.foot = "", p.foot[:0]
 	if p.staged {

@@ -79,7 +79,7 @@ func (p *page) append(b []byte) []byte {
 }
 
 // decodePage reads what a root says of a page. It may name packs below limit.
-func decodePage(r *fields, limit int) (p page) {
+func decodePage(r *decoder, limit int) (p page) {
 	number := func() uint32 {
 		n := r.uint(1<<32 - 1)
 		if n >= uint64(limit) {
@@ -122,7 +122,7 @@ func appendPage(b []byte, t *packTable, entries []*entry) []byte {
 
 // decodeEntries reads a page.
 func decodeEntries(b []byte) ([]*entry, error) {
-	r := &fields{b: b}
+	r := &decoder{b: b}
 	var packs []string
 	for n := r.uint(uint64(len(b))); n > 0 && r.err == nil; n-- {
 		packs = append(packs, r.text())

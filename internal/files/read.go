@@ -21,7 +21,7 @@ func (l *Library) Stat(ctx context.Context, org, digest string) (Ref, error) {
 
 // Files lists at most limit entries that follow the path after ("" = from the
 // start), in path order, and tells whether more exist. After need not exist.
-func (l *Library) Files(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error) {
+func (l *Library) List(ctx context.Context, org, digest, after string, limit int) (page []stint.FileEntry, more bool, err error) {
 	m, err := l.manifest(ctx, org, digest)
 	if err != nil {
 		return nil, false, err
@@ -57,9 +57,9 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 	case e == nil:
 		return nil, stint.FileEntry{}, stint.NoSuch("file", path)
 	case e.kind != file:
-		return nil, stint.FileEntry{}, stint.InvalidParam("path", "'%s' is no file but a %s.", shown(path), e.kind)
+		return nil, stint.FileEntry{}, stint.InvalidParam("path", "'%s' is no file but a %s.", printable(path), e.kind)
 	}
-	f := &content{ctx: ctx, entry: e, fetch: fetcher{store: l.blobs, org: org}, current: -1}
+	f := &content{ctx: ctx, entry: e, fetch: packReader{store: l.blobs, org: org}, current: -1}
 	for i := range e.chunks {
 		f.size += int64(e.chunks[i].raw)
 		f.ends = append(f.ends, f.size)
@@ -71,7 +71,7 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 type content struct {
 	ctx      context.Context // of the call that opened it: readers take none
 	entry    *entry
-	fetch    fetcher
+	fetch    packReader
 	expand   expander
 	size     int64
 	ends     []int64 // where each chunk ends

@@ -26,14 +26,14 @@ func TestMissingDigest(t *testing.T) {
 	ctx := t.Context()
 	for _, digest := range []string{strings.Repeat("0", 64), "", "../" + there, there[:63], strings.ToUpper(there), there + "0", strings.Repeat("/", 64)} {
 		for name, call := range map[string]func() error{
-			"Archive":  func() error { _, err := l.Archive(ctx, org, digest); return err },
-			"Checkout": func() error { return l.Checkout(ctx, org, digest, t.TempDir()) },
-			"Files":    func() error { _, _, err := l.Files(ctx, org, digest, "", 1); return err },
-			"Open":     func() error { _, _, err := l.Open(ctx, org, digest, "f"); return err },
-			"Diff":     func() error { _, err := l.Diff(ctx, org, there, digest); return err },
-			"FromDir":  func() error { _, err := l.FromDir(ctx, org, digest, t.TempDir(), files.DirOptions{}); return err },
-			"FromArchive": func() error {
-				_, err := l.FromArchive(ctx, org, digest, files.Tar, bytes.NewReader(tarOf(t)))
+			"Archive":   func() error { _, err := l.Archive(ctx, org, digest); return err },
+			"Checkout":  func() error { return l.Checkout(ctx, org, digest, t.TempDir()) },
+			"Files":     func() error { _, _, err := l.List(ctx, org, digest, "", 1); return err },
+			"Open":      func() error { _, _, err := l.Open(ctx, org, digest, "f"); return err },
+			"Diff":      func() error { _, err := l.DiffAll(ctx, org, there, digest); return err },
+			"CommitDir": func() error { _, err := l.CommitDir(ctx, org, digest, t.TempDir(), files.DirOptions{}); return err },
+			"CommitArchive": func() error {
+				_, err := l.CommitArchive(ctx, org, digest, files.Tar, bytes.NewReader(tarOf(t)))
 				return err
 			},
 		} {
@@ -60,10 +60,10 @@ func TestOrganisationsAreApart(t *testing.T) {
 		if _, err := l.Archive(t.Context(), bad, ref.Digest); err == nil {
 			t.Errorf("the organisation %q was accepted", bad)
 		}
-		if _, err := l.FromArchive(t.Context(), bad, "", files.Tar, bytes.NewReader(tarOf(t))); err == nil {
+		if _, err := l.CommitArchive(t.Context(), bad, "", files.Tar, bytes.NewReader(tarOf(t))); err == nil {
 			t.Errorf("the organisation %q was accepted", bad)
 		}
-		if _, err := l.Diff(t.Context(), bad, "", ""); err == nil {
+		if _, err := l.DiffAll(t.Context(), bad, "", ""); err == nil {
 			t.Errorf("the organisation %q was accepted", bad)
 		}
 	}
@@ -89,7 +89,7 @@ func TestFilesInPages(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var got []string
 		for more, after := true, ""; more; {
-			page, m, err := l.Files(t.Context(), org, ref.Digest, after, rapid.IntRange(1, 1500).Draw(rt, "limit"))
+			page, m, err := l.List(t.Context(), org, ref.Digest, after, rapid.IntRange(1, 1500).Draw(rt, "limit"))
 			if err != nil || len(page) == 0 {
 				rt.Fatalf("Files after %q = %d entries, %v", after, len(page), err)
 			}
@@ -102,11 +102,11 @@ func TestFilesInPages(t *testing.T) {
 			rt.Errorf("the pages (-want +got):\n%s", diff)
 		}
 	})
-	page, more, err := l.Files(t.Context(), org, ref.Digest, "d3/nnn", 1)
+	page, more, err := l.List(t.Context(), org, ref.Digest, "d3/nnn", 1)
 	if err != nil || !more || len(page) != 1 || files.ComparePaths(page[0].Path, "d3/nnn") <= 0 {
 		t.Errorf("after a path that is not there: %v, %v, %v", page, more, err)
 	}
-	if page, more, err := l.Files(t.Context(), org, ref.Digest, "\xff", 5); len(page) != 0 || more || err != nil {
+	if page, more, err := l.List(t.Context(), org, ref.Digest, "\xff", 5); len(page) != 0 || more || err != nil {
 		t.Errorf("after the end: %v, %v, %v", page, more, err)
 	}
 }
@@ -117,7 +117,7 @@ func TestFileEntries(t *testing.T) {
 	ref := stored(t, l, "",
 		item{name: "f", mode: 0o640, body: []byte("hello")}, item{name: "empty"},
 		item{name: "d/", mode: 0o755}, item{name: "l", target: "f"})
-	got, _, err := l.Files(t.Context(), org, ref.Digest, "", 10)
+	got, _, err := l.List(t.Context(), org, ref.Digest, "", 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestDiff(t *testing.T) {
 	type line struct{ Change, Path, From, To string }
 	lines := func(a, b string) []line {
 		t.Helper()
-		changes, err := l.Diff(t.Context(), org, a, b)
+		changes, err := l.DiffAll(t.Context(), org, a, b)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -274,7 +274,7 @@ func TestDiffOfDamageIsAnError(t *testing.T) {
 	s.objects[key] = bytes.Clone(s.objects[key])
 	s.objects[key][100] ^= 1
 	for _, pair := range [][2]string{{from.Digest, to.Digest}, {to.Digest, from.Digest}, {from.Digest, ""}} {
-		if changes, err := l.Diff(t.Context(), org, pair[0], pair[1]); err == nil {
+		if changes, err := l.DiffAll(t.Context(), org, pair[0], pair[1]); err == nil {
 			t.Errorf("Diff gives %d changes and no error", len(changes))
 		}
 	}

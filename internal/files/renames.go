@@ -26,14 +26,14 @@ func (l *Library) renames(ctx context.Context, org, from, to string) (*renames, 
 		return &renames{}, nil
 	}
 	key := diffKey{org, from, to}
-	if r, ok := l.reads.renames.get(key); ok {
+	if r, ok := l.caches.renames.get(key); ok {
 		return r, nil
 	}
 	r, err := l.findRenames(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	l.reads.renames.put(key, r)
+	l.caches.renames.put(key, r)
 	return r, nil
 }
 

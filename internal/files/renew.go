@@ -11,7 +11,7 @@ import (
 
 // ErrStale says that a tree is being collected, or was: it must be committed
 // anew.
-var ErrStale = errors.New("content: the tree is being collected")
+var ErrStale = errors.New("files: the tree is being collected")
 
 // errPackGone says that a commit built upon a pack that is not there. The
 // index has forgotten it by then.
@@ -29,21 +29,21 @@ func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
 	if err := checkOrg(org); err != nil {
 		return Ref{}, err
 	}
-	c, err := l.condemned(ctx, org)
+	c, err := l.marked(ctx, org)
 	if err != nil {
 		return Ref{}, err
 	}
-	at, err := l.rootPlace(ctx, org, ref.Digest, c)
-	if err == nil && !at.sound {
-		at.sound, err = l.replant(ctx, org, ref.Digest, c, at)
+	at, err := l.locateRoot(ctx, org, ref.Digest, c)
+	if err == nil && !at.valid {
+		at.valid, err = l.recreateRoot(ctx, org, ref.Digest, c, at)
 	}
-	if err == nil && at.sound {
-		err = l.retire(ctx, org, c, at.refused)
+	if err == nil && at.valid {
+		err = l.deleteStaleRoots(ctx, org, c, at.refused)
 	}
 	if err != nil {
 		return Ref{}, err
 	}
-	if !at.sound {
+	if !at.valid {
 		return Ref{}, fmt.Errorf("%w: something of %s is condemned, or gone", ErrStale, ref.Digest)
 	}
 	ref.Epoch = c.epoch
@@ -93,7 +93,7 @@ func (c *commit) checkBorrowed(ctx context.Context) error {
 
 // twice tries a commit again when it built upon a pack that was deleted
 // meanwhile.
-func twice(commit func() (Ref, error)) (Ref, error) {
+func retryOnce(commit func() (Ref, error)) (Ref, error) {
 	ref, err := commit()
 	if errors.Is(err, errPackGone) || errors.Is(err, ErrStale) {
 		ref, err = commit()

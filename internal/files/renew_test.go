@@ -27,7 +27,7 @@ func TestACollectionBetweenACommitAndItsName(t *testing.T) {
 			}
 			ref := fromDir(t, l, "", map[string]string{"a": "1", "b/c": "2"}, files.DirOptions{Confidential: confidential, Verify: confidential})
 			want := readArchive(t, l, ref.Digest)
-			collect := func() files.Collected {
+			collect := func() files.CollectResult {
 				t.Helper()
 				done, err := l.Collect(t.Context(), org, n, files.CollectOptions{Grace: time.Hour})
 				if err != nil {
@@ -35,7 +35,7 @@ func TestACollectionBetweenACommitAndItsName(t *testing.T) {
 				}
 				return done
 			}
-			if done := collect(); done.Condemned != 1 {
+			if done := collect(); done.Marked != 1 {
 				t.Fatalf("%+v: want the root condemned", done)
 			}
 			if err := n.name(ref); !errors.Is(err, store.ErrEpoch) {
@@ -95,7 +95,7 @@ func TestTheRootOfAParentIsReplaced(t *testing.T) {
 // its chunks, so that its pages have a pack of their own.
 func (w *world) rerooted(items []item) (digest string) {
 	w.commit(w.plain, "", append(slices.Clone(items), item{name: "z", body: text(26, 300)}))
-	ref, err := w.plain.FromArchive(w.ctx, org, "", files.Tar, bytes.NewReader(plainTar(w.t, items)))
+	ref, err := w.plain.CommitArchive(w.ctx, org, "", files.Tar, bytes.NewReader(plainTar(w.t, items)))
 	if err != nil {
 		w.t.Fatal(err)
 	}

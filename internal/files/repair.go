@@ -21,14 +21,14 @@ type badPack struct {
 // badSegment is a segment of such a pack.
 type badSegment struct {
 	segment
-	sound bool
+	valid bool
 	data  []byte // where it was restored
 }
 
 // locate finds, of packs that are not what they should be, which segments are
 // named, which of them are lost, and where that shows.
 func (c *check) locate(ctx context.Context) error {
-	f := &fetcher{store: c.lib.blobs, org: c.org}
+	f := &packReader{store: c.lib.blobs, org: c.org}
 	v := &locator{c: c, f: f, w: &compactor{lib: c.lib, org: c.org}, told: map[string]map[string][]Use{}}
 	for n, err := range c.live {
 		if err == nil && c.roots[n.Digest] == "" {
@@ -44,12 +44,12 @@ func (c *check) locate(ctx context.Context) error {
 // locator walks trees for the segments of bad packs. It serves one goroutine.
 type locator struct {
 	c    *check
-	f    *fetcher
+	f    *packReader
 	w    *compactor
 	told map[string]map[string][]Use // of each tree, where the loss of a pack shows
 }
 
-func (v *locator) tree(ctx context.Context, n Named) error {
+func (v *locator) tree(ctx context.Context, n NamedTree) error {
 	uses, ok := v.told[n.Digest]
 	if !ok {
 		m := &manifest{lib: v.c.lib, org: v.c.org, digest: n.Digest}
@@ -83,7 +83,7 @@ func (v *locator) pages(ctx context.Context, m *manifest, uses map[string][]Use)
 			return err
 		}
 		if lost {
-			uses[id] = append(uses[id], Use{Path: p.first, AndOn: true})
+			uses[id] = append(uses[id], Use{Path: p.first, Following: true})
 			continue
 		}
 		entries, err := r.page(ctx, i)
@@ -127,7 +127,7 @@ func (v *locator) lost(ctx context.Context, id string, s segment) (bool, error) 
 		return false, nil
 	}
 	if known := p.segments[s.offset]; known != nil {
-		return !known.sound, nil
+		return !known.valid, nil
 	}
 	b, err := v.w.from(ctx, v.f, id)(s)
 	if err == nil {
@@ -139,7 +139,7 @@ func (v *locator) lost(ctx context.Context, id string, s segment) (bool, error) 
 	if s.kind == pageSegment && err == nil {
 		s, err = v.c.lib.describePage(s, b)
 	}
-	p.segments[s.offset] = &badSegment{segment: s, sound: err == nil}
+	p.segments[s.offset] = &badSegment{segment: s, valid: err == nil}
 	return err != nil, nil
 }
 
@@ -163,7 +163,7 @@ func (c *check) finish(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.packs)) {
 		p := c.packs[id]
-		d := Damage{Key: packKey(c.org, id), What: p.what, Uses: p.uses, Used: p.used}
+		d := Damage{Key: packKey(c.org, id), Problem: p.what, Uses: p.uses, Used: p.used}
 		if c.lib.index != nil {
 			if err := c.lib.index.Drop(c.org, []string{id}); err != nil {
 				return fmt.Errorf("forgetting a damaged pack: %w", err)
@@ -184,7 +184,7 @@ func (c *check) finish(ctx context.Context) error {
 // lost counts the named segments that are.
 func (p *badPack) lost() (n int64) {
 	for _, s := range p.segments {
-		if !s.sound && s.data == nil {
+		if !s.valid && s.data == nil {
 			n++
 		}
 	}
@@ -196,7 +196,7 @@ func (c *check) restore(ctx context.Context) error {
 	wanted := map[hash][]*badSegment{}
 	for _, p := range c.packs {
 		for _, s := range p.segments {
-			if !s.sound {
+			if !s.valid {
 				wanted[s.hash] = append(wanted[s.hash], s)
 			}
 		}
@@ -259,7 +259,7 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 // rewrite stores what is sound of a pack, and what was restored, anew; what
 // there was goes, so that nobody takes it for what it says it holds.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
-	f := &fetcher{store: c.lib.blobs, org: c.org}
+	f := &packReader{store: c.lib.blobs, org: c.org}
 	w := &compactor{lib: c.lib, org: c.org}
 	read := w.from(ctx, f, p.id)
 	to, left, err := c.writeLeft(ctx, p, w, read)
@@ -297,7 +297,7 @@ func (c *check) writeLeft(ctx context.Context, p *badPack, w *compactor, read fu
 		return "", nil, err
 	}
 	for _, s := range p.segments {
-		if s.sound || s.data != nil {
+		if s.valid || s.data != nil {
 			left = append(left, s.segment)
 		}
 	}
@@ -336,7 +336,7 @@ func (c *check) unnamed(ctx context.Context, p *badPack, w *compactor, read func
 		} else if err != nil {
 			return err
 		}
-		p.segments[s.offset] = &badSegment{segment: s, sound: true}
+		p.segments[s.offset] = &badSegment{segment: s, valid: true}
 	}
 	return nil
 }
@@ -345,13 +345,13 @@ func (c *check) unnamed(ctx context.Context, p *badPack, w *compactor, read func
 func (c *check) finishRoots(ctx context.Context) error {
 	for _, digest := range slices.Sorted(maps.Keys(c.roots)) {
 		key := manifestKey(c.org, digest)
-		d := Damage{Key: key, What: c.roots[digest]}
+		d := Damage{Key: key, Problem: c.roots[digest]}
 		if c.o.Repair {
-			at, err := c.lib.rootPlace(ctx, c.org, digest, condemned{org: c.org})
+			at, err := c.lib.locateRoot(ctx, c.org, digest, marked{org: c.org})
 			if err != nil {
 				return err
 			}
-			if d.Repaired = at.sound; at.sound {
+			if d.Repaired = at.valid; at.valid {
 				for _, k := range at.refused {
 					if err := c.lib.blobs.Delete(ctx, k); err != nil {
 						return fmt.Errorf("deleting a damaged root: %w", err)

@@ -98,7 +98,7 @@ func (x *root) appendBody(b []byte) []byte {
 
 // decodeRoot reads an object.
 func decodeRoot(object []byte, z *zstd.Decoder) (*root, error) {
-	head := &fields{b: object}
+	head := &decoder{b: object}
 	magic, sum := head.take(uint64(len(rootMagic))), head.hash()
 	if string(magic) != rootMagic || head.err != nil || hash(sha256.Sum256(head.b)) != sum {
 		return nil, errDamaged
@@ -111,7 +111,7 @@ func decodeRoot(object []byte, z *zstd.Decoder) (*root, error) {
 }
 
 func decodeRootBody(b []byte) (*root, error) {
-	r := &fields{b: b}
+	r := &decoder{b: b}
 	x := &root{}
 	for n := r.uint(uint64(len(b))); n > 0 && r.err == nil; n-- {
 		x.packs = append(x.packs, r.text())

@@ -82,7 +82,7 @@ func TestRoundTripOfOddTree(t *testing.T) {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
 			l := newLibrary(t, newMemory(), files.Options{})
-			ref, err := l.FromArchive(t.Context(), org, "", format, bytes.NewReader(pack(t, tarOf(t, items...))))
+			ref, err := l.CommitArchive(t.Context(), org, "", format, bytes.NewReader(pack(t, tarOf(t, items...))))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,11 +107,11 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 		t.Errorf("the checkout (-want +got):\n%s", diff)
 	}
 	for _, parent := range []string{"", ref.Digest} {
-		again, err := l.FromDir(t.Context(), org, parent, dir, files.DirOptions{})
+		again, err := l.CommitDir(t.Context(), org, parent, dir, files.DirOptions{})
 		if err != nil || again != ref {
 			t.Errorf("storing the checkout gives %+v, %v, want %+v", again, err, ref)
 		}
-		again, err = l.FromArchive(t.Context(), org, parent, files.TarGzip, bytes.NewReader(archive))
+		again, err = l.CommitArchive(t.Context(), org, parent, files.TarGzip, bytes.NewReader(archive))
 		if err != nil || again != ref {
 			t.Errorf("uploading the archive gives %+v, %v, want %+v", again, err, ref)
 		}
@@ -143,7 +143,7 @@ func TestAnyTree(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		items := drawTree(rt)
 		parent := rapid.SampledFrom([]string{"", previous}).Draw(rt, "parent")
-		ref, err := l.FromArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, rapid.Permutation(items).Draw(rt, "order")...)))
+		ref, err := l.CommitArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, rapid.Permutation(items).Draw(rt, "order")...)))
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestAnyTree(t *testing.T) {
 		if diff := cmp.Diff(want, folderLooks(t, dir)); diff != "" {
 			rt.Errorf("the checkout (-want +got):\n%s", diff)
 		}
-		if again, err := l.FromDir(t.Context(), org, parent, dir, files.DirOptions{}); err != nil || again != ref {
+		if again, err := l.CommitDir(t.Context(), org, parent, dir, files.DirOptions{}); err != nil || again != ref {
 			rt.Errorf("storing the checkout gives %+v, %v, want %+v", again, err, ref)
 		}
 		previous = ref.Digest
@@ -209,7 +209,7 @@ func TestEmptyTree(t *testing.T) {
 		t.Errorf("the empty tree is %+v", ref)
 	}
 	checkEverywhere(t, l, ref, map[string]look{})
-	page, more, err := l.Files(t.Context(), org, ref.Digest, "", 10)
+	page, more, err := l.List(t.Context(), org, ref.Digest, "", 10)
 	if len(page) != 0 || more || err != nil {
 		t.Errorf("Files = %v, %v, %v", page, more, err)
 	}
@@ -229,7 +229,7 @@ func TestNamesInAnyBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+	ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,13 +272,13 @@ func TestModesLoseWhatIsDangerous(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	fromDir, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+	fromDir, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fromArchive := stored(t, l, "", item{name: "f", mode: 0o7755}, item{name: "d/", mode: 0o6777})
 	for _, digest := range []string{fromDir.Digest, fromArchive.Digest} {
-		page, _, err := l.Files(t.Context(), org, digest, "", 10)
+		page, _, err := l.List(t.Context(), org, digest, "", 10)
 		if err != nil || len(page) < 2 {
 			t.Fatalf("Files = %v, %v", page, err)
 		}

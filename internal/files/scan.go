@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// DirOptions adjusts FromDir; the zero value takes everything within the
+// DirOptions adjusts CommitDir; the zero value takes everything within the
 // library's limits and skips what is no file, folder or link.
 type DirOptions struct {
 	// Ignore leaves an entry out, a folder with everything in it. Paths are
@@ -28,8 +28,8 @@ type DirOptions struct {
 	// Passage tells folders, of those that Ignore lets in, that are there for
 	// what lies in them: the tree has them where it has something of that, with
 	// the same mode and time whatever those of the folder are. nil is none.
-	Passage func(path string) bool
-	// Confidential writes what is new to Options.Confidential.
+	KeepParents func(path string) bool
+	// Confidential writes what is new to Options.SealedStore.
 	Confidential bool
 	// Verify reads all files back, and stores all of it anew where something is
 	// not as it was. A tree equal to the parent is not looked at again.
@@ -38,25 +38,25 @@ type DirOptions struct {
 	RefuseSpecials bool
 	// Skipped is told of every socket, pipe and device that is left out, again
 	// when a commit had to begin anew.
-	Skipped func(path string, mode fs.FileMode)
+	OnSkip func(path string, mode fs.FileMode)
 	// Unlike is told of every entry that the tree does not hold as the folder
 	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777,
 	// a time that the API cannot write or an attribute that would mean something
 	// to an overlay over the folder.
-	Unlike func(path string)
+	OnMismatch func(path string)
 }
 
-// FromDir stores the tree in dir, a folder that somebody else may have filled
+// CommitDir stores the tree in dir, a folder that somebody else may have filled
 // and may still be changing. parent is the digest of the version that it grew
 // from ("" = none): what that holds is not stored again.
 //
 // Links are kept as they are, wherever they lead, and never followed. Bits
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
-func (l *Library) FromDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
-	ref, err := twice(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o, false) })
-	if errors.Is(err, errUnread) && ctx.Err() == nil {
-		return twice(func() (Ref, error) { return l.fromDir(ctx, org, "", dir, o, true) })
+func (l *Library) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	ref, err := retryOnce(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o, false) })
+	if errors.Is(err, errReadBack) && ctx.Err() == nil {
+		return retryOnce(func() (Ref, error) { return l.fromDir(ctx, org, "", dir, o, true) })
 	}
 	return ref, err
 }
@@ -75,7 +75,7 @@ func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOpt
 		c.stock.index = nil
 	}
 	defer func() { err = joined(err, c.close()) }()
-	in := newIntake(ctx, c.stock, c.packs, c.manifest.add)
+	in := newChunker(ctx, c.stock, c.packs, c.manifest.add)
 	s := newScan(l, in, o)
 	err = s.compareFolder("", root)
 	if err == nil {
@@ -84,7 +84,7 @@ func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOpt
 	if err = in.end(joined(err, root.Close())); err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
-	return c.seal(ctx)
+	return c.finish(ctx)
 }
 
 // joined adds the failure of a clean-up to err, which stays what it is where
@@ -98,7 +98,7 @@ func joined(err, cleanup error) error {
 
 // scan walks a folder in path order.
 type scan struct {
-	in       *intake
+	in       *chunker
 	options  DirOptions
 	limits   Limits
 	tempDir  string
@@ -110,7 +110,7 @@ type scan struct {
 	waiting  []*entry // passages, the outer ones first, in which nothing was found yet
 }
 
-func newScan(l *Library, in *intake, o DirOptions) *scan {
+func newScan(l *Library, in *chunker, o DirOptions) *scan {
 	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
 	s.setLimits()
 	return s
@@ -126,12 +126,12 @@ func (s *scan) setLimits() {
 	if s.options.Ignore == nil {
 		s.options.Ignore = func(string, bool) bool { return false }
 	}
-	if s.options.Skipped == nil {
-		s.options.Skipped = func(string, fs.FileMode) {}
+	if s.options.OnSkip == nil {
+		s.options.OnSkip = func(string, fs.FileMode) {}
 	}
-	s.compares = s.options.Unlike != nil
+	s.compares = s.options.OnMismatch != nil
 	if !s.compares {
-		s.options.Unlike = func(string) {}
+		s.options.OnMismatch = func(string) {}
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 
 // listed reads the names in a folder: few of them, or many, which go to disk
 // as paths of entries.
-func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
+func (s *scan) listed(root *os.Root) (few []string, many *externalSort, err error) {
 	d, err := root.Open(".")
 	if err != nil {
 		return nil, nil, err
@@ -208,7 +208,7 @@ func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
 		}
 		if len(few) > fewNames || ended && many != nil {
 			if many == nil {
-				many = newArrivals(s.tempDir)
+				many = newExternalSort(s.tempDir)
 			}
 			for _, name := range few {
 				if err := many.add(&entry{path: name, kind: folder}); err != nil {
@@ -224,13 +224,13 @@ func (s *scan) listed(root *os.Root) (few []string, many *arrivals, err error) {
 }
 
 func (s *scan) tooMany() error {
-	return refuseSize("The tree has more than %d entries.", s.limits.Entries)
+	return tooLarge("The tree has more than %d entries.", s.limits.Entries)
 }
 
 func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.options.Unlike(path) // gone meanwhile
+		s.options.OnMismatch(path) // gone meanwhile
 		return nil
 	} else if err != nil {
 		return s.unreadable(path, err)
@@ -239,7 +239,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 		return s.nothing(path)
 	}
 	if s.options.Ignore(path, info.IsDir()) {
-		s.options.Unlike(path)
+		s.options.OnMismatch(path)
 		return s.nothing(path)
 	}
 	if err := s.limits.checkPath(path, depth); err != nil {
@@ -248,7 +248,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	if s.entries++; s.entries > s.limits.Entries {
 		return s.tooMany()
 	}
-	if info.IsDir() && s.options.Passage != nil && s.options.Passage(path) {
+	if info.IsDir() && s.options.KeepParents != nil && s.options.KeepParents(path) {
 		return s.pass(root, name, path, info, depth)
 	}
 	if err := s.arrived(); err != nil {
@@ -257,7 +257,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	e := &entry{path: path, mode: uint16(info.Mode().Perm())}
 	e.setTime(info.ModTime())
 	if e.sec < firstSecond || e.sec > lastSecond || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
-		s.options.Unlike(path)
+		s.options.OnMismatch(path)
 	}
 	e.sec = min(max(e.sec, firstSecond), lastSecond)
 	switch info.Mode().Type() {
@@ -272,14 +272,14 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 		if e.target, err = root.Readlink(name); err != nil {
 			return s.unopened(path, err)
 		}
-		return s.in.bare(e)
+		return s.in.addEntry(e)
 	}
 	if s.options.RefuseSpecials {
-		return refuse("'%s' is a socket, named pipe or device.", shown(path))
+		return invalid("'%s' is a socket, named pipe or device.", printable(path))
 	}
 	s.entries--
-	s.options.Unlike(path)
-	s.options.Skipped(path, info.Mode())
+	s.options.OnMismatch(path)
+	s.options.OnSkip(path, info.Mode())
 	return s.nothing(path)
 }
 
@@ -288,7 +288,7 @@ func (s *scan) nothing(path string) error {
 	if s.base == nil {
 		return nil
 	}
-	return s.in.bare(&entry{path: path, kind: whiteout})
+	return s.in.addEntry(&entry{path: path, kind: whiteout})
 }
 
 // pass walks a passage.
@@ -305,7 +305,7 @@ func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth in
 // arrived hands on the passages that lead to what was found.
 func (s *scan) arrived() error {
 	for _, e := range s.waiting {
-		if err := s.in.bare(e); err != nil {
+		if err := s.in.addEntry(e); err != nil {
 			return err
 		}
 	}
@@ -339,9 +339,9 @@ func (s *scan) compare(path string, f *os.File) error {
 	if !s.compares || s.base != nil {
 		return nil
 	}
-	speaks, err := speaksToOverlays(f)
+	speaks, err := hasOverlayAttributes(f)
 	if speaks {
-		s.options.Unlike(path)
+		s.options.OnMismatch(path)
 	}
 	return err
 }
@@ -377,12 +377,12 @@ func (s *scan) openedFolder(inner *os.Root, e *entry) error {
 			}
 		}
 	}
-	return s.in.bare(e)
+	return s.in.addEntry(e)
 }
 
 func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) error {
 	if s.files++; s.files > s.options.MaxFiles {
-		return refuseSize("The tree has more than %d files.", s.options.MaxFiles)
+		return tooLarge("The tree has more than %d files.", s.options.MaxFiles)
 	}
 	// What was a file may be a pipe by now: opening must not wait for a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -396,7 +396,7 @@ func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) erro
 	case !os.SameFile(info, opened):
 		err = changed(e.path)
 	case opened.Size() > s.left():
-		err = s.tooLarge(e.path) // at once, as a sparse file may be endless
+		err = s.fileTooLarge(e.path) // at once, as a sparse file may be endless
 	default:
 		err = s.openedFile(f, e)
 	}
@@ -422,7 +422,7 @@ func (s *scan) openedFile(f *os.File, e *entry) error {
 		if err != nil {
 			return err
 		}
-		s.in.former = newFormer(old)
+		s.in.former = newParentChunks(old)
 	}
 	err := s.in.content(e, &measured{s: s, f: f, path: e.path, left: s.left()})
 	s.bytes += e.size
@@ -431,12 +431,12 @@ func (s *scan) openedFile(f *os.File, e *entry) error {
 
 func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
 
-func (s *scan) tooLarge(path string) error {
-	return refuseSize("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, shown(path), s.limits.FileBytes)
+func (s *scan) fileTooLarge(path string) error {
+	return tooLarge("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, printable(path), s.limits.FileBytes)
 }
 
 func changed(path string) error {
-	return refuse("'%s' was replaced while it was being read.", shown(path))
+	return invalid("'%s' was replaced while it was being read.", printable(path))
 }
 
 // unopened says why an entry could not be opened as what it was a moment ago.
@@ -448,7 +448,7 @@ func (s *scan) unopened(path string, err error) error {
 	}
 	switch code {
 	case syscall.ENOENT:
-		s.options.Unlike(path)
+		s.options.OnMismatch(path)
 		return nil
 	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
 		return changed(path)
@@ -463,7 +463,7 @@ func (s *scan) unreadable(path string, err error) error {
 		return err
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		e := stint.InvalidParam("", "'%s' cannot be read: permission denied.", shown(path))
+		e := stint.InvalidParam("", "'%s' cannot be read: permission denied.", printable(path))
 		e.Cause = err
 		return e
 	}
@@ -481,7 +481,7 @@ type measured struct {
 func (m *measured) Read(b []byte) (int, error) {
 	n, err := m.f.Read(b)
 	if m.left -= int64(n); m.left < 0 {
-		return n, m.s.tooLarge(m.path)
+		return n, m.s.fileTooLarge(m.path)
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = m.s.unreadable(m.path, err)

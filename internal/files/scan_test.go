@@ -34,7 +34,7 @@ func write(t testing.TB, dir string, files map[string]string) {
 
 func paths(t testing.TB, l *files.Library, digest string) []string {
 	t.Helper()
-	page, more, err := l.Files(t.Context(), org, digest, "", 1000)
+	page, more, err := l.List(t.Context(), org, digest, "", 1000)
 	if err != nil || more {
 		t.Fatal(err, more)
 	}
@@ -59,8 +59,8 @@ func TestSpecialsAreSkippedOrRefused(t *testing.T) {
 	defer socket.Close()
 	l := newLibrary(t, newMemory(), files.Options{})
 	skipped := map[string]fs.FileMode{}
-	ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{
-		Skipped: func(path string, mode fs.FileMode) { skipped[path] = mode.Type() },
+	ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{
+		OnSkip: func(path string, mode fs.FileMode) { skipped[path] = mode.Type() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestSpecialsAreSkippedOrRefused(t *testing.T) {
 	if diff := cmp.Diff([]string{"a", "d", "d/z"}, paths(t, l, ref.Digest)); diff != "" {
 		t.Errorf("the tree (-want +got):\n%s", diff)
 	}
-	ref, err = l.FromDir(t.Context(), org, "", dir, files.DirOptions{RefuseSpecials: true})
+	ref, err = l.CommitDir(t.Context(), org, "", dir, files.DirOptions{RefuseSpecials: true})
 	wantRefused(t, ref, err, "'d/pipe' is a socket, named pipe or device")
 }
 
@@ -91,11 +91,11 @@ func TestLinksAreNeverFollowed(t *testing.T) {
 	}
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
-	ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+	ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, _, err := l.Files(t.Context(), org, ref.Digest, "", 100)
+	page, _, err := l.List(t.Context(), org, ref.Digest, "", 100)
 	if err != nil || len(page) != len(links)+1 || ref.Files != 1 || ref.Size != 1 {
 		t.Fatalf("%+v, %v, %v", ref, page, err)
 	}
@@ -138,10 +138,10 @@ func TestRacingLinks(t *testing.T) {
 	}()
 	l := newLibrary(t, newMemory(), files.Options{})
 	for range 200 {
-		ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+		ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 		var e *stint.Error
 		if err != nil && !errors.As(err, &e) {
-			t.Errorf("FromDir = %v", err)
+			t.Errorf("CommitDir = %v", err)
 		}
 		if err != nil {
 			continue
@@ -164,7 +164,7 @@ func TestIgnore(t *testing.T) {
 	write(t, dir, map[string]string{"keep/a": "1", "keep/b.tmp": "2", "drop/c": "3", "drop-not/d": "4"})
 	l := newLibrary(t, newMemory(), files.Options{})
 	asked := []string{}
-	ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{Ignore: func(path string, isDir bool) bool {
+	ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{Ignore: func(path string, isDir bool) bool {
 		asked = append(asked, fmt.Sprint(path, isDir))
 		return path == "drop" && isDir || strings.HasSuffix(path, ".tmp")
 	}})
@@ -208,7 +208,7 @@ func TestFolderLimits(t *testing.T) {
 	} {
 		s := newMemory()
 		l := newLibrary(t, s, files.Options{Limits: c.limits})
-		ref, err := l.FromDir(t.Context(), org, "", c.dir, c.options)
+		ref, err := l.CommitDir(t.Context(), org, "", c.dir, c.options)
 		if c.ok {
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)
@@ -232,14 +232,14 @@ func TestCancelledScanLeavesNothing(t *testing.T) {
 	why := errors.New("enough")
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
-	_, err := l.FromDir(ctx, org, "", dir, files.DirOptions{Ignore: func(path string, _ bool) bool {
+	_, err := l.CommitDir(ctx, org, "", dir, files.DirOptions{Ignore: func(path string, _ bool) bool {
 		if path == "f9" {
 			cancel(why)
 		}
 		return false
 	}})
 	if !errors.Is(err, why) && !errors.Is(err, context.Canceled) {
-		t.Errorf("FromDir = %v, want the cause", err)
+		t.Errorf("CommitDir = %v, want the cause", err)
 	}
 	if keys := s.keys(); len(keys) > 0 {
 		t.Errorf("the store holds %q", keys)
@@ -279,7 +279,7 @@ func TestUnreadableFilesAreNamed(t *testing.T) {
 func scanAsSomebody() int {
 	l, err := files.New(newMemory(), files.Options{})
 	if err == nil {
-		_, err = l.FromDir(context.Background(), org, "", os.Getenv("STINT_TEST_SCAN"), files.DirOptions{})
+		_, err = l.CommitDir(context.Background(), org, "", os.Getenv("STINT_TEST_SCAN"), files.DirOptions{})
 	}
 	fmt.Println(err)
 	return 0
@@ -299,10 +299,10 @@ func TestFolderOfManyNames(t *testing.T) {
 	if err := l.Checkout(t.Context(), org, want.Digest, dir); err != nil {
 		t.Fatal(err)
 	}
-	if ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{}); err != nil || ref != want {
-		t.Errorf("FromDir = %+v, %v, want %+v", ref, err, want)
+	if ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{}); err != nil || ref != want {
+		t.Errorf("CommitDir = %+v, %v, want %+v", ref, err, want)
 	}
 	small := newLibrary(t, newMemory(), files.Options{Limits: files.Limits{Entries: files.FewNames + 1000}})
-	ref, err := small.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+	ref, err := small.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 	wantRefused(t, ref, err, "entries")
 }

@@ -77,7 +77,7 @@ func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
 			s, names := newMemory(), newNames()
 			open := func() *files.Library {
 				return newLibrary(t, sealed.New(s, ring(1)), files.Options{
-					Index: newMemoryIndex(), Garbage: garbage{names},
+					Index: newMemoryIndex(), Marks: garbage{names},
 					Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // no commit goes on
 				})
 			}
@@ -91,7 +91,7 @@ func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
 			}
 			s.objects[key] = c.hurt(bytes.Clone(s.objects[key]))
 			l := open()
-			missing, err := l.Missing(t.Context(), org, [][32]byte{sha256.Sum256(items[7].body)})
+			missing, err := l.MissingChunks(t.Context(), org, [][32]byte{sha256.Sum256(items[7].body)})
 			if len(missing) != c.missing || err != nil {
 				t.Errorf("Missing gives %d chunks, %v", len(missing), err)
 			}
@@ -100,7 +100,7 @@ func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
 			}
 			trees := map[string]files.Ref{"old": ref}
 			got := checked(t, l, trees, files.CheckOptions{})
-			if len(got.Damages) != 1 || got.Damages[0].Key != key || got.Damages[0].What != "damaged" || got.Damages[0].Uses != c.uses {
+			if len(got.Damages) != 1 || got.Damages[0].Key != key || got.Damages[0].Problem != "damaged" || got.Damages[0].Uses != c.uses {
 				t.Fatalf("Check = %+v", got)
 			}
 			stored(t, open(), "", item{name: "copy", body: items[0].body})
@@ -121,7 +121,7 @@ func TestALostKeyIsNoDamage(t *testing.T) {
 	t.Parallel()
 	s, names := newMemory(), newNames()
 	open := func(keys sealed.Keys) *files.Library {
-		return newLibrary(t, sealed.New(s, keys), files.Options{Index: newMemoryIndex(), Garbage: garbage{names}})
+		return newLibrary(t, sealed.New(s, keys), files.Options{Index: newMemoryIndex(), Marks: garbage{names}})
 	}
 	trees := map[string]files.Ref{"old": stored(t, open(ring(1)), "", encrypted()...)}
 	trees["young"] = stored(t, open(ring(2)), "", append([]item{{name: "0", body: []byte("new")}}, encrypted()...)...)

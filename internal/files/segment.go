@@ -32,7 +32,7 @@ type compressor struct {
 func newCompressor() *compressor {
 	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
-		panic("content: " + err.Error()) // a wrong level
+		panic("files: " + err.Error()) // a wrong level
 	}
 	return &compressor{w: w}
 }

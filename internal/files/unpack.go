@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// FromArchive stores the tree in an archive from anybody. parent is the digest
+// CommitArchive stores the tree in an archive from anybody. parent is the digest
 // of the version that it grew from ("" = none): what that holds is not stored
 // again. A wrong archive is refused with a *stint.Error, and until it was read
 // to its end and found good, nothing goes to the store.
@@ -17,7 +17,7 @@ import (
 // become files of the same content. Of several entries of one path the last
 // one counts; they must be of one kind. Links must stay in the tree. Bits
 // beyond 0777 and owners are dropped.
-func (l *Library) FromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (Ref, error) {
+func (l *Library) CommitArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (Ref, error) {
 	ref, err := l.fromArchive(ctx, org, parent, f, r)
 	return ref, tryAgain(err)
 }
@@ -29,7 +29,7 @@ func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format,
 	}
 	defer func() { err = joined(err, c.close()) }()
 	c.packs.stage()
-	u := &unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)}
+	u := &unpacker{limits: &l.limits, arrivals: newExternalSort(l.tempDir)}
 	defer func() { err = joined(err, u.arrivals.close()) }()
 	if err := u.unpack(ctx, c, f, r); err != nil {
 		return Ref{}, err
@@ -37,7 +37,7 @@ func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format,
 	if err := c.stock.known.close(); err != nil { // sorting wants the memory
 		return Ref{}, err
 	}
-	tree := arrange{limits: &l.limits, take: c.manifest.add}
+	tree := treeBuilder{limits: &l.limits, take: c.manifest.add}
 	for e, err := range u.arrivals.sorted() {
 		if err == nil {
 			err = tree.add(e)
@@ -52,16 +52,16 @@ func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format,
 	if err := tree.flush(); err != nil {
 		return Ref{}, err
 	}
-	return c.seal(ctx)
+	return c.finish(ctx)
 }
 
 // unpacker reads the entries of a tar.
 type unpacker struct {
 	limits   *Limits
-	supply   *supply
+	supply   *archiveReader
 	headers  int64
 	total    atomic.Int64 // bytes of all files
-	arrivals *arrivals
+	arrivals *externalSort
 	dotted   []*entry // links whose targets go up again
 }
 
@@ -72,15 +72,15 @@ const hardlink kind = 0xff
 const maxDotted = 20_000
 
 func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader) error {
-	in := newIntake(ctx, c.stock, c.packs, u.arrive)
-	s, err := newSupply(in.line.ctx, f, r, u.limits)
+	in := newChunker(ctx, c.stock, c.packs, u.arrive)
+	s, err := newArchiveReader(in.line.ctx, f, r, u.limits)
 	if err != nil {
 		return in.abort(err)
 	}
 	defer s.stop()
 	u.supply = s
 	if err := u.read(in); err != nil {
-		return s.judge(in.abort(err))
+		return s.inputError(in.abort(err))
 	}
 	if err := in.finish(); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader)
 
 // read hands the entries to in, and everything up to the archive's end to the
 // checks of its format.
-func (u *unpacker) read(in *intake) error {
+func (u *unpacker) read(in *chunker) error {
 	t := tar.NewReader(u.supply)
 	end := int64(0) // of what was understood so far
 	for {
@@ -101,7 +101,7 @@ func (u *unpacker) read(in *intake) error {
 			return &inputFault{err}
 		}
 		if u.headers++; u.headers > u.limits.Entries {
-			return refuseSize("The archive has more than %d entries.", u.limits.Entries)
+			return tooLarge("The archive has more than %d entries.", u.limits.Entries)
 		}
 		if err := u.entry(in, h, t); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (u *unpacker) read(in *intake) error {
 	return u.supply.drain()
 }
 
-func (u *unpacker) entry(in *intake, h *tar.Header, t *tar.Reader) error {
+func (u *unpacker) entry(in *chunker, h *tar.Header, t *tar.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -132,10 +132,10 @@ func (u *unpacker) entry(in *intake, h *tar.Header, t *tar.Reader) error {
 		if e.kind == folder {
 			return nil // the tree's own
 		}
-		return refuse("The entry '%s' names the tree itself, but is no folder.", shown(h.Name))
+		return invalid("The entry '%s' names the tree itself, but is no folder.", printable(h.Name))
 	}
 	if e.kind != file {
-		return in.bare(e)
+		return in.addEntry(e)
 	}
 	if err := u.checkSize(e, h.Size); err != nil {
 		return err
@@ -157,21 +157,21 @@ func (u *unpacker) describe(e *entry, h *tar.Header) error {
 	case tar.TypeLink:
 		target, err := u.limits.cleanPath(h.Linkname)
 		if err != nil || target == "" {
-			return refuse("The link '%s' leaves the tree: its target is '%s'.", shown(h.Name), shown(h.Linkname))
+			return invalid("The link '%s' leaves the tree: its target is '%s'.", printable(h.Name), printable(h.Linkname))
 		}
 		e.kind, e.target = hardlink, target
 	case tar.TypeChar, tar.TypeBlock:
-		return refuse("The entry '%s' is a device.", shown(h.Name))
+		return invalid("The entry '%s' is a device.", printable(h.Name))
 	case tar.TypeFifo:
-		return refuse("The entry '%s' is a named pipe.", shown(h.Name))
+		return invalid("The entry '%s' is a named pipe.", printable(h.Name))
 	default:
-		return refuse("The entry '%s' is of the unknown type '%s'.", shown(h.Name), shown(string(rune(h.Typeflag))))
+		return invalid("The entry '%s' is of the unknown type '%s'.", printable(h.Name), printable(string(rune(h.Typeflag))))
 	}
 	if h.Mode < 0 || h.Size < 0 {
-		return refuse("The entry '%s' has a negative mode or size.", shown(h.Name))
+		return invalid("The entry '%s' has a negative mode or size.", printable(h.Name))
 	}
 	if s := h.ModTime.Unix(); s < firstSecond || s > lastSecond {
-		return refuse("The entry '%s' has a modification time outside the years 1 to 9999.", shown(h.Name))
+		return invalid("The entry '%s' has a modification time outside the years 1 to 9999.", printable(h.Name))
 	}
 	e.setTime(h.ModTime)
 	if e.mode = uint16(h.Mode & 0o777); e.kind == symlink {
@@ -182,10 +182,10 @@ func (u *unpacker) describe(e *entry, h *tar.Header) error {
 
 func (u *unpacker) checkSize(e *entry, size int64) error {
 	if size > u.limits.FileBytes {
-		return refuseSize("The file '%s' has more than %d bytes.", shown(e.path), u.limits.FileBytes)
+		return tooLarge("The file '%s' has more than %d bytes.", printable(e.path), u.limits.FileBytes)
 	}
 	if u.total.Add(size) > u.limits.TotalBytes {
-		return refuseSize("The files have more than %d bytes together.", u.limits.TotalBytes)
+		return tooLarge("The files have more than %d bytes together.", u.limits.TotalBytes)
 	}
 	return nil
 }
@@ -227,7 +227,7 @@ func (u *unpacker) arrive(e *entry) error {
 			u.dotted = append(u.dotted, e)
 		}
 		if len(u.dotted) > maxDotted {
-			return refuse("More than %d links have targets with '..' after a name.", maxDotted)
+			return invalid("More than %d links have targets with '..' after a name.", maxDotted)
 		}
 	}
 	return u.arrivals.add(e)
@@ -240,7 +240,7 @@ func (u *unpacker) resolve(e *entry) error {
 		return err
 	}
 	if target == nil || target.kind == folder {
-		return refuse("The link '%s' refers to '%s', which is no file that comes before it.", shown(e.path), shown(e.target))
+		return invalid("The link '%s' refers to '%s', which is no file that comes before it.", printable(e.path), printable(e.target))
 	}
 	path := e.path
 	*e = *target
@@ -272,7 +272,7 @@ func (u *unpacker) checkDotted(ctx context.Context) error {
 		case failed != nil:
 			return failed
 		case !inside:
-			return refuse("The link '%s' may leave the tree: its target '%s' goes up from a link.", shown(e.path), shown(e.target))
+			return invalid("The link '%s' may leave the tree: its target '%s' goes up from a link.", printable(e.path), printable(e.target))
 		}
 	}
 	return nil

@@ -12,7 +12,7 @@ import (
 )
 
 // errUnread says that what was stored does not come back as it was.
-var errUnread = errors.New("what was stored does not read back")
+var errReadBack = errors.New("what was stored does not read back")
 
 // verify reads every file of a tree back, each chunk once. What is new is
 // expanded and held against its hash; so is what was there before, unless it
@@ -27,12 +27,12 @@ func (c *commit) verify(ctx context.Context, m *manifest) error {
 	})
 	for range workers {
 		group.Go(func() error {
-			f := &fetcher{store: c.lib.blobs, org: c.org}
+			f := &packReader{store: c.lib.blobs, org: c.org}
 			return joined(c.readChunks(ctx, f, chunks), f.close())
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return fmt.Errorf("%w: %w", errReadBack, err)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func distinctChunks(ctx context.Context, m *manifest, to chan<- *chunk) error {
 	return nil
 }
 
-func (c *commit) readChunks(ctx context.Context, f *fetcher, chunks <-chan *chunk) error {
+func (c *commit) readChunks(ctx context.Context, f *packReader, chunks <-chan *chunk) error {
 	var expand expander
 	var stored, plain []byte
 	for k := range chunks {
@@ -69,7 +69,7 @@ func (c *commit) readChunks(ctx context.Context, f *fetcher, chunks <-chan *chun
 		if err := f.read(ctx, k.at.pack, int64(k.at.offset), stored); err != nil {
 			return err
 		}
-		if c.tells(k.at.pack) {
+		if c.isAuthenticated(k.at.pack) {
 			continue
 		}
 		if err := expand.chunk(plain, stored, k); err != nil {
@@ -81,8 +81,8 @@ func (c *commit) readChunks(ctx context.Context, f *fetcher, chunks <-chan *chun
 
 // tells reports whether a pack of another commit tells of damage when it is
 // read.
-func (c *commit) tells(pack string) bool {
-	return c.lib.tells && strings.HasPrefix(pack, sealedPrefix) && !slices.Contains(c.packs.mine, pack)
+func (c *commit) isAuthenticated(pack string) bool {
+	return c.lib.authenticated && strings.HasPrefix(pack, sealedPrefix) && !slices.Contains(c.packs.mine, pack)
 }
 
 // rootBack reads the new root back, and deletes one that is not what it should
@@ -96,7 +96,7 @@ func (c *commit) rootBack(ctx context.Context, key, digest string) error {
 	if err == nil {
 		return nil
 	}
-	err = fmt.Errorf("%w: %w", errUnread, err)
+	err = fmt.Errorf("%w: %w", errReadBack, err)
 	if isDamage(err) {
 		err = errors.Join(err, c.lib.blobs.Delete(ctx, key), c.packs.withdraw(ctx))
 	}
@@ -111,7 +111,7 @@ func (c *commit) readBack(ctx context.Context, key, digest string) error {
 	}
 	m := &manifest{lib: c.lib, org: c.org, digest: digest}
 	if err := m.openAt(ctx, key); err != nil {
-		return fmt.Errorf("%w: %w", errUnread, err)
+		return fmt.Errorf("%w: %w", errReadBack, err)
 	}
 	return c.verify(ctx, m)
 }

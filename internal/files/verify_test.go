@@ -32,9 +32,9 @@ func (m *memory) holds(piece []byte) bool {
 // halves is a library of two stores, one of them for what is confidential.
 func halves(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
 	open, secret = newMemory(), newMemory()
-	return newLibrary(t, sealed.Mixed{Writes: open, Older: secret, Fresh: files.FreshKey}, files.Options{
-		Index: newMemoryIndex(), Garbage: garbage{names},
-		Confidential: sealed.Mixed{Writes: secret, Older: open, Fresh: files.FreshKey},
+	return newLibrary(t, sealed.Mixed{Writes: open, Older: secret, Fresh: files.IsUniqueKey}, files.Options{
+		Index: newMemoryIndex(), Marks: garbage{names},
+		SealedStore: sealed.Mixed{Writes: secret, Older: open, Fresh: files.IsUniqueKey},
 	}), open, secret
 }
 
@@ -42,7 +42,7 @@ func fromDir(t *testing.T, l *files.Library, parent string, content map[string]s
 	t.Helper()
 	dir := t.TempDir()
 	write(t, dir, content)
-	ref, err := l.FromDir(t.Context(), org, parent, dir, o)
+	ref, err := l.CommitDir(t.Context(), org, parent, dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestWhatDoesNotReadBackIsStoredAnew(t *testing.T) {
 		l := newLibrary(t, s, files.Options{Index: newMemoryIndex()})
 		dir := t.TempDir()
 		write(t, dir, map[string]string{"f": body})
-		ref, err := l.FromDir(t.Context(), org, "", dir, files.DirOptions{Verify: true})
+		ref, err := l.CommitDir(t.Context(), org, "", dir, files.DirOptions{Verify: true})
 		switch {
 		case (err == nil) != tt.heals:
 			t.Errorf("%s: %v", name, err)
@@ -185,10 +185,10 @@ func TestPassagesAreThereForWhatLiesInThem(t *testing.T) {
 	write(t, dir, map[string]string{"a/b/keep/f": "1", "a/other": "2", "c/d/e": "3", "z": "4"})
 	keep := func(p string) bool { return strings.HasPrefix(p, "a/b/keep") }
 	o := files.DirOptions{
-		Ignore:  func(p string, isDir bool) bool { return !isDir && !keep(p) },
-		Passage: func(p string) bool { return !keep(p) },
+		Ignore:      func(p string, isDir bool) bool { return !isDir && !keep(p) },
+		KeepParents: func(p string) bool { return !keep(p) },
 	}
-	ref, err := l.FromDir(t.Context(), org, "", dir, o)
+	ref, err := l.CommitDir(t.Context(), org, "", dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func TestPassagesAreThereForWhatLiesInThem(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, "a"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := l.FromDir(t.Context(), org, "", dir, o); err != nil || again.Digest != ref.Digest {
+	if again, err := l.CommitDir(t.Context(), org, "", dir, o); err != nil || again.Digest != ref.Digest {
 		t.Errorf("the tree is %s, then %s, %v", ref.Digest, again.Digest, err)
 	}
 }

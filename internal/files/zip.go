@@ -70,19 +70,19 @@ func zipItemOf(e *entry) zipItem {
 
 func (z *zipItem) large() bool { return z.raw >= max32 || z.stored >= max32 }
 
-func (zipShape) body(to []stretch, e *entry) []stretch {
+func (zipShape) body(to []archivePart, e *entry) []archivePart {
 	z := zipItemOf(e)
 	head := z.local()
 	if e.kind == symlink {
 		head = append(head, e.target...)
 	}
-	to = append(to, madeStretch(head))
+	to = append(to, literalPart(head))
 	for i := range e.chunks {
 		c := &e.chunks[i]
-		to = append(to, stretch{chunk: c, length: int64(c.at.stored)})
+		to = append(to, archivePart{chunk: c, length: int64(c.at.stored)})
 	}
 	if len(e.chunks) > 0 {
-		to = append(to, madeStretch(streamEnd))
+		to = append(to, literalPart(streamEnd))
 	}
 	return to
 }
@@ -191,7 +191,7 @@ func little(b []byte, numbers ...any) []byte {
 		case uint64:
 			b = binary.LittleEndian.AppendUint64(b, v)
 		default:
-			panic("content: a number of no fixed width")
+			panic("files: a number of no fixed width")
 		}
 	}
 	return b

@@ -52,8 +52,8 @@ type Collected struct {
 	Trees     int64 `json:"trees"`     // that something names
 	Pages     int64 `json:"pages"`     // of them, each counted once
 	Packs     int64 `json:"packs"`     // that hold something of them
-	Condemned int64 `json:"condemned"` // objects, for the next collection to delete
-	Pardoned  int64 `json:"pardoned"`  // that came to be named again
+	Marked    int64 `json:"condemned"` // objects, for the next collection to delete
+	Unmarked  int64 `json:"pardoned"`  // that came to be named again
 	Deleted   int64 `json:"deleted"`   // objects
 	Compacted int64 `json:"compacted"` // packs that were stored anew
 	Damaged   int64 `json:"damaged"`   // packs that should have been, but are damaged
@@ -76,7 +76,7 @@ type Checked struct {
 // Damage is an object that is not what it should be.
 type Damage struct {
 	Key      string `json:"key"`
-	What     string `json:"what"`
+	Problem  string `json:"what"`
 	Repaired bool   `json:"repaired"`
 	Uses     int64  `json:"uses"` // files and folders that lack something
 	Used     []Use  `json:"used,omitempty"`
@@ -84,9 +84,9 @@ type Damage struct {
 
 // Use is where a damage shows.
 type Use struct {
-	Name  string `json:"name"` // of the version or checkpoint
-	Path  string `json:"path,omitempty"`
-	AndOn bool   `json:"andOn,omitempty"` // what follows the path lacks something, too
+	Name      string `json:"name"` // of the version or checkpoint
+	Path      string `json:"path,omitempty"`
+	Following bool   `json:"andOn,omitempty"` // what follows the path lacks something, too
 }
 
 // Collection says how to collect.
@@ -110,13 +110,13 @@ func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) er
 		for range roundsAtOnce {
 			round, err := s.c.Library.Collect(ctx, org, s.c.Store, files.CollectOptions{
 				Grace: o.Grace, Now: s.c.Now, DryRun: o.DryRun,
-				Progress: func(c files.Collected) { tell(Line{Org: org, Collected: total.and(Collected(c))}) },
+				Progress: func(c files.CollectResult) { tell(Line{Org: org, Collected: total.and(Collected(c))}) },
 			})
 			if err != nil {
 				return fmt.Errorf("collect what nothing names: %w", err)
 			}
 			total = *total.and(Collected(round))
-			if o.Grace > 0 || o.DryRun || round.Condemned == 0 {
+			if o.Grace > 0 || o.DryRun || round.Marked == 0 {
 				break
 			}
 		}
@@ -127,7 +127,7 @@ func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) er
 
 // and is what this and a later round did together.
 func (c Collected) and(later Collected) *Collected {
-	later.Pardoned += c.Pardoned
+	later.Unmarked += c.Unmarked
 	later.Deleted += c.Deleted
 	later.Compacted += c.Compacted
 	later.Freed += c.Freed
@@ -146,7 +146,7 @@ func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) erro
 	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), files.CheckOptions{
 			Read: !o.Quick, Repair: o.Repair,
-			Progress: func(c files.Checked) { tell(Line{Org: org, Checked: checked(c)}) },
+			Progress: func(c files.CheckResult) { tell(Line{Org: org, Checked: checked(c)}) },
 		})
 		if err != nil {
 			return fmt.Errorf("check what is kept: %w", err)
@@ -156,23 +156,23 @@ func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) erro
 	})
 }
 
-func (s *Service) named(ctx context.Context, org string) iter.Seq2[files.Named, error] {
-	return func(yield func(files.Named, error) bool) {
+func (s *Service) named(ctx context.Context, org string) iter.Seq2[files.NamedTree, error] {
+	return func(yield func(files.NamedTree, error) bool) {
 		for n, err := range s.c.Store.Named(ctx, org) {
-			if !yield(files.Named(n), err) {
+			if !yield(files.NamedTree(n), err) {
 				return
 			}
 		}
 	}
 }
 
-func checked(c files.Checked) *Checked {
+func checked(c files.CheckResult) *Checked {
 	out := &Checked{
 		Trees: c.Trees, Pages: c.Pages, Packs: c.Packs, Segments: c.Segments, Bytes: c.Bytes,
 		Orphans: c.Orphans, Damaged: c.Damaged, Repaired: c.Repaired,
 	}
 	for _, d := range c.Damages {
-		damage := Damage{Key: d.Key, What: d.What, Repaired: d.Repaired, Uses: d.Uses}
+		damage := Damage{Key: d.Key, Problem: d.Problem, Repaired: d.Repaired, Uses: d.Uses}
 		for _, u := range d.Used {
 			damage.Used = append(damage.Used, Use(u))
 		}
@@ -183,7 +183,7 @@ func checked(c files.Checked) *Checked {
 
 // Learn lets the index of chunks know what other servers stored and deleted.
 func (s *Service) Learn(ctx context.Context) error {
-	return s.each(ctx, func(org string) error { return s.c.Library.Sync(ctx, org) })
+	return s.each(ctx, func(org string) error { return s.c.Library.SyncIndex(ctx, org) })
 }
 
 // turn is how long one who looks after an organisation has it to itself unless

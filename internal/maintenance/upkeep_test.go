@@ -91,7 +91,7 @@ func (w *world) litterOf(org string) {
 	w.Helper()
 	dir := w.TempDir()
 	w.must(os.WriteFile(filepath.Join(dir, "f"), []byte("litter"), 0o600))
-	_, err := w.library.FromDir(w.Context(), org, "", dir, files.DirOptions{})
+	_, err := w.library.CommitDir(w.Context(), org, "", dir, files.DirOptions{})
 	w.must(err)
 }
 
@@ -156,7 +156,7 @@ func TestOneAtATime(t *testing.T) {
 func TestDamageIsToldWithItsName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	ref, err := w.library.FromArchive(t.Context(), w.org, "", files.Tar, strings.NewReader(strings.Repeat("\x00", 1024)))
+	ref, err := w.library.CommitArchive(t.Context(), w.org, "", files.Tar, strings.NewReader(strings.Repeat("\x00", 1024)))
 	w.must(err)
 	tree := stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: stint.TimeOf(time.Now()), UpdatedAt: stint.TimeOf(time.Now())}
 	w.must(w.store.CreateTree(t.Context(), store.Tree{Tree: tree, OrgID: w.org}))

@@ -232,7 +232,7 @@ func (s selection) options() files.DirOptions {
 	o.Ignore = func(name string, isDir bool) bool {
 		return name != conversationFile && !s.holds(name) && (!isDir || !s.leads(name))
 	}
-	o.Passage = func(name string) bool { return !s.holds(name) }
+	o.KeepParents = func(name string) bool { return !s.holds(name) }
 	return o
 }
 

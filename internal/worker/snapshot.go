@@ -92,7 +92,7 @@ func (j *job) storeHome(ctx context.Context) (files.Ref, error) {
 	if err := j.putRecord(c); err != nil {
 		return files.Ref{}, err
 	}
-	return j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, newSelection(j.plan.State).options())
+	return j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, newSelection(j.plan.State).options())
 }
 
 // storeWorkspace stores the workspace, of which only what changed is read where
@@ -100,11 +100,11 @@ func (j *job) storeHome(ctx context.Context) (files.Ref, error) {
 // holds just what was stored.
 func (j *job) storeWorkspace(ctx context.Context) (ref files.Ref, exact bool, err error) {
 	exact = true
-	o := files.DirOptions{Unlike: func(string) { exact = false }}
+	o := files.DirOptions{OnMismatch: func(string) { exact = false }}
 	if j.base == nil {
-		ref, err = j.e.c.Library.FromDir(ctx, j.a.OrgID, j.a.Spec.Workspace, j.place.Workspace, o)
+		ref, err = j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Spec.Workspace, j.place.Workspace, o)
 	} else {
-		ref, err = j.e.c.Library.FromUpper(ctx, j.a.OrgID, j.a.Spec.Workspace, j.upper, o)
+		ref, err = j.e.c.Library.CommitOverlay(ctx, j.a.OrgID, j.a.Spec.Workspace, j.upper, o)
 	}
 	return ref, exact, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Snapshots gives trees of files; *content.Snapshots is one.
+// Snapshots gives trees of files; *files.Library is one.
 type Snapshots interface {
 	Checkout(ctx context.Context, org, digest, dir string) error
 }

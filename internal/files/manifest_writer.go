@@ -14,7 +14,7 @@ type manifestWriter struct {
 	lib       *Library
 	base      *manifest // the tree whose pages can be taken over, or nil
 	out       *spool    // the new pages, in order
-	condemned condemned
+	condemned marked
 
 	entries []*entry // of the open page
 	logical []byte   // their logical form
@@ -24,11 +24,11 @@ type manifestWriter struct {
 	root      root
 	rootBytes int       // of the list of pages, about
 	packs     packTable // of the root
-	fresh     []fresh   // the new pages
+	fresh     []newPage // the new pages
 }
 
 // fresh is a page of the root that is spooled.
-type fresh struct {
+type newPage struct {
 	page int
 	raw  uint32 // bytes when expanded
 	crc  uint32 // of them
@@ -119,7 +119,7 @@ func (w *manifestWriter) list(p page) error {
 	w.root.pages = append(w.root.pages, p)
 	w.rootBytes += len(p.first) + pageRecord + binary.MaxVarintLen32*len(p.packs)
 	if w.rootBytes+packRecord*len(w.packs.ids) > w.lib.limits.RootBytes {
-		return refuseSize("The tree has too many entries with long paths. Use shorter paths, or store it as several trees.")
+		return tooLarge("The tree has too many entries with long paths. Use shorter paths, or store it as several trees.")
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (w *manifestWriter) spoolPage(p page) error {
 	}
 	b := w.lib.zstdOut.EncodeAll(w.form, nil)
 	p.stored, p.sum = uint32(len(b)), sha256.Sum256(b)
-	w.fresh = append(w.fresh, fresh{page: len(w.root.pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
+	w.fresh = append(w.fresh, newPage{page: len(w.root.pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
 	if err := w.list(p); err != nil {
 		return err
 	}

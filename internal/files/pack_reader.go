@@ -13,7 +13,7 @@ import (
 // fetcher reads pieces of packs. Chunks that follow one another come from one
 // stream: a request each would be slow in a store far away. It serves one
 // goroutine; close ends the streams.
-type fetcher struct {
+type packReader struct {
 	store blob.Store
 	org   string
 	open  []*stream // the last one was used last
@@ -38,7 +38,7 @@ const (
 )
 
 // read fills b from offset of a pack.
-func (f *fetcher) read(ctx context.Context, pack string, offset int64, b []byte) error {
+func (f *packReader) read(ctx context.Context, pack string, offset int64, b []byte) error {
 	s, err := f.stream(ctx, pack, offset)
 	if err != nil {
 		return fmt.Errorf("reading a pack: %w", err)
@@ -58,7 +58,7 @@ func (f *fetcher) read(ctx context.Context, pack string, offset int64, b []byte)
 }
 
 // stream gives a stream of the pack that stands at offset.
-func (f *fetcher) stream(ctx context.Context, pack string, offset int64) (*stream, error) {
+func (f *packReader) stream(ctx context.Context, pack string, offset int64) (*stream, error) {
 	for i, s := range f.open {
 		if s.pack != pack {
 			continue
@@ -90,7 +90,7 @@ func (f *fetcher) stream(ctx context.Context, pack string, offset int64) (*strea
 	return s, nil
 }
 
-func (f *fetcher) drop(s *stream) error {
+func (f *packReader) drop(s *stream) error {
 	kept := f.open[:0]
 	for _, o := range f.open {
 		if o != s {
@@ -101,7 +101,7 @@ func (f *fetcher) drop(s *stream) error {
 	return s.r.Close()
 }
 
-func (f *fetcher) close() error {
+func (f *packReader) close() error {
 	var errs []error
 	for _, s := range f.open {
 		errs = append(errs, s.r.Close())

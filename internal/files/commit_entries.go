@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// FromEntries stores a tree in the form of package wire, whose chunks the
+// CommitEntries stores a tree in the form of package wire, whose chunks the
 // organisation's storage has: a chunk that it lacks is a *stint.Error with the
 // code chunks_missing. parent is the digest of a version whose pages and
 // chunks can be taken over ("" = none).
@@ -24,7 +24,7 @@ import (
 // as they are stored, and the sum of a file of several chunks by reading them,
 // unless the parent has the very file. So the tree's digest is as true as that
 // of an archive. Links must stay in the tree.
-func (l *Library) FromEntries(ctx context.Context, org, parent string, r io.Reader) (Ref, error) {
+func (l *Library) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (Ref, error) {
 	ref, err := l.fromEntries(ctx, org, parent, r)
 	if errors.Is(err, errPackGone) {
 		err = chunksMissing("some")
@@ -47,15 +47,15 @@ func (l *Library) fromEntries(ctx context.Context, org, parent string, r io.Read
 	}
 	defer func() { err = joined(err, c.close()) }()
 	c.packs.stage()
-	a := &composing{
-		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newArrivals(l.tempDir)},
+	a := &entriesCommit{
+		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newExternalSort(l.tempDir)},
 		summed: map[string]bool{},
 	}
 	defer func() { err = joined(err, a.close()) }()
 	if err := a.inherit(ctx, parent); err != nil {
 		return Ref{}, err
 	}
-	if err := l.look(ctx, org, false); err != nil {
+	if err := l.scanPacks(ctx, org, false); err != nil {
 		return Ref{}, err
 	}
 	if err := a.read(ctx, r); err != nil {
@@ -64,11 +64,11 @@ func (l *Library) fromEntries(ctx context.Context, org, parent string, r io.Read
 	if err := a.write(ctx); err != nil {
 		return Ref{}, err
 	}
-	return c.seal(ctx)
+	return c.finish(ctx)
 }
 
 // composing makes a tree of chunks that are stored.
-type composing struct {
+type entriesCommit struct {
 	unpacker
 	lib    *Library
 	commit *commit
@@ -82,14 +82,14 @@ type composing struct {
 	summed  map[string]bool // paths of files whose sums need a check
 }
 
-func (a *composing) close() error {
+func (a *entriesCommit) close() error {
 	if a.stop != nil {
 		a.stop()
 	}
 	return a.arrivals.close()
 }
 
-func (a *composing) inherit(ctx context.Context, parent string) error {
+func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
 	if parent == "" {
 		return nil
 	}
@@ -103,7 +103,7 @@ func (a *composing) inherit(ctx context.Context, parent string) error {
 }
 
 // advance moves on in the parent.
-func (a *composing) advance() error {
+func (a *entriesCommit) advance() error {
 	e, err, ok := a.next()
 	if err != nil {
 		return fmt.Errorf("reading the parent version: %w", err)
@@ -115,7 +115,7 @@ func (a *composing) advance() error {
 }
 
 // former gives the parent's entry at path. Paths ascend from call to call.
-func (a *composing) former(path string) (*entry, error) {
+func (a *entriesCommit) parentEntry(path string) (*entry, error) {
 	for a.at != nil && comparePaths(a.at.path, path) < 0 {
 		if err := a.advance(); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (a *composing) former(path string) (*entry, error) {
 }
 
 // read spools the entries, with the places of their chunks.
-func (a *composing) read(ctx context.Context, r io.Reader) error {
+func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
 	tree, err := treewire.NewTreeReader(r)
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (a *composing) read(ctx context.Context, r io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return a.complete(ctx)
 		} else if err != nil {
-			return refuseForm("The tree's entries", err)
+			return malformed("The tree's entries", err)
 		}
 		e, err := a.entry(w)
 		if err == nil {
@@ -155,7 +155,7 @@ func (a *composing) read(ctx context.Context, r io.Reader) error {
 	return context.Cause(ctx)
 }
 
-func (a *composing) complete(ctx context.Context) error {
+func (a *entriesCommit) complete(ctx context.Context) error {
 	if err := a.checkPacks(ctx); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (a *composing) complete(ctx context.Context) error {
 
 // checkPacks looks for the packs that nothing but the index says exist, before
 // they are read.
-func (a *composing) checkPacks(ctx context.Context) error {
+func (a *entriesCommit) checkPacks(ctx context.Context) error {
 	packs := slices.Concat(slices.Collect(maps.Values(a.commit.stock.borrowed))...)
 	gone, err := a.lib.missing(ctx, a.commit.org, packs)
 	if err != nil || len(gone) == 0 {
@@ -180,9 +180,9 @@ func (a *composing) checkPacks(ctx context.Context) error {
 }
 
 // entry checks what can be checked without the store.
-func (a *composing) entry(w *treewire.Entry) (*entry, error) {
+func (a *entriesCommit) entry(w *treewire.Entry) (*entry, error) {
 	if a.entries++; a.entries > a.limits.Entries {
-		return nil, refuseSize("The tree has more than %d entries.", a.limits.Entries)
+		return nil, tooLarge("The tree has more than %d entries.", a.limits.Entries)
 	}
 	path, err := a.limits.cleanPath(w.Path)
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *composing) entry(w *treewire.Entry) (*entry, error) {
 			e.chunks = append(e.chunks, chunk{hash: c.Hash, raw: c.Raw})
 		}
 		if !wellCut(e) {
-			return nil, refuse("The file '%s' is not cut into chunks as it must be.", shown(path))
+			return nil, invalid("The file '%s' is not cut into chunks as it must be.", printable(path))
 		}
 	}
 	return e, a.checkSize(e, e.size)
@@ -222,11 +222,11 @@ func wellCut(e *entry) bool {
 }
 
 // resolve finds the places of a file's chunks.
-func (a *composing) resolve(ctx context.Context, e *entry) error {
+func (a *entriesCommit) resolve(ctx context.Context, e *entry) error {
 	if len(e.chunks) == 0 {
 		return nil
 	}
-	old, err := a.former(e.path)
+	old, err := a.parentEntry(e.path)
 	if err != nil {
 		return err
 	}
@@ -247,11 +247,11 @@ func (a *composing) resolve(ctx context.Context, e *entry) error {
 
 func sameChunk(a, b chunk) bool { return a.hash == b.hash && a.raw == b.raw }
 
-func (a *composing) place(ctx context.Context, c *chunk) error {
+func (a *entriesCommit) place(ctx context.Context, c *chunk) error {
 	at, ok, err := a.commit.stock.find(nil, c.hash, c.raw)
 	if err == nil && !ok && !a.looked {
 		a.looked = true
-		if err = a.lib.look(ctx, a.commit.org, true); err == nil {
+		if err = a.lib.scanPacks(ctx, a.commit.org, true); err == nil {
 			at, ok, err = a.commit.stock.find(nil, c.hash, c.raw)
 		}
 	}
@@ -263,20 +263,20 @@ func (a *composing) place(ctx context.Context, c *chunk) error {
 }
 
 // write hands the entries to the manifest, and checks sums on the way.
-func (a *composing) write(ctx context.Context) error {
-	check := sumCheck{fetch: fetcher{store: a.lib.blobs, org: a.commit.org}}
+func (a *entriesCommit) write(ctx context.Context) error {
+	check := sumCheck{fetch: packReader{store: a.lib.blobs, org: a.commit.org}}
 	err := a.writeChecked(ctx, &check)
 	return joined(err, check.fetch.close())
 }
 
-func (a *composing) writeChecked(ctx context.Context, check *sumCheck) error {
-	tree := arrange{limits: a.limits, take: a.commit.manifest.add}
+func (a *entriesCommit) writeChecked(ctx context.Context, check *sumCheck) error {
+	tree := treeBuilder{limits: a.limits, take: a.commit.manifest.add}
 	for e, err := range a.arrivals.sorted() {
 		if err == nil && a.summed[e.path] {
 			err = check.file(ctx, e)
 		}
 		if err == nil {
-			err = a.commit.rescue(ctx, e)
+			err = a.commit.copyEndangeredChunks(ctx, e)
 		}
 		if err == nil {
 			err = tree.add(e)
@@ -293,7 +293,7 @@ func (a *composing) writeChecked(ctx context.Context, check *sumCheck) error {
 
 // sumCheck reads files back.
 type sumCheck struct {
-	fetch         fetcher
+	fetch         packReader
 	expander      expander
 	stored, plain []byte
 }
@@ -312,7 +312,7 @@ func (s *sumCheck) file(ctx context.Context, e *entry) error {
 		sum.Write(s.plain)
 	}
 	if hash(sum.Sum(nil)) != e.sum {
-		return refuse("The file '%s' does not have the SHA-256 that the tree says.", shown(e.path))
+		return invalid("The file '%s' does not have the SHA-256 that the tree says.", printable(e.path))
 	}
 	return nil
 }

@@ -10,18 +10,18 @@ import (
 // at their path and below it is gone.
 const whiteout kind = 0xfe
 
-// FromUpper stores the tree that an overlay shows whose lower layers hold the
+// CommitOverlay stores the tree that an overlay shows whose lower layers hold the
 // tree with the digest base ("" = the empty tree) and whose upper layer is the
-// folder upper. The result is that of FromDir of the overlay, but only upper
+// folder upper. The result is that of CommitDir of the overlay, but only upper
 // is read, and what follows is the cost of the change.
 //
 // Whiteouts are character devices 0:0, and empty files marked as such; a
 // folder marked opaque hides what the base holds in it. Files that hold only a
 // part of their content, and folders that were renamed, as overlays make them
 // with metacopy and redirect_dir, are refused. Else upper may have been filled
-// by anybody: see FromDir.
-func (l *Library) FromUpper(ctx context.Context, org, base, upper string, o DirOptions) (Ref, error) {
-	return twice(func() (Ref, error) { return l.fromUpper(ctx, org, base, upper, o) })
+// by anybody: see CommitDir.
+func (l *Library) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (Ref, error) {
+	return retryOnce(func() (Ref, error) { return l.fromUpper(ctx, org, base, upper, o) })
 }
 
 func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref Ref, err error) {
@@ -38,12 +38,12 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 	if err != nil {
 		return Ref{}, joined(fmt.Errorf("reading the base version: %w", err), root.Close())
 	}
-	if err := c.suspect(ctx, m); err != nil {
+	if err := c.prepareMarkedBase(ctx, m); err != nil {
 		return Ref{}, joined(err, root.Close())
 	}
 	c.manifest.base = m
 	g := &merger{ctx: ctx, base: m, pages: pageReader{m: m}, to: c.manifest, commit: c}
-	in := newIntake(ctx, c.stock, c.packs, g.change)
+	in := newChunker(ctx, c.stock, c.packs, g.change)
 	s := newScan(l, in, o)
 	s.base = &finder{pages: pageReader{m: m}}
 	err = in.end(joined(s.folder(root, "", 1), root.Close()))
@@ -59,19 +59,19 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 	if err != nil {
 		return Ref{}, joined(err, c.packs.withdraw(ctx))
 	}
-	return c.seal(ctx)
+	return c.finish(ctx)
 }
 
 // suspect prepares for a base that is condemned: see inherit. What of it is
 // left is copied.
-func (c *commit) suspect(ctx context.Context, base *manifest) error {
+func (c *commit) prepareMarkedBase(ctx context.Context, base *manifest) error {
 	if !c.stock.condemned.keys[base.key] {
 		c.parent = base.digest
 		return nil
 	}
 	gone, err := c.lib.missing(ctx, c.org, base.root.packs)
 	for _, id := range gone {
-		c.stock.condemned.suspect[packKey(c.org, id)] = true
+		c.stock.condemned.doubtful[packKey(c.org, id)] = true
 	}
 	return err
 }
@@ -88,9 +88,9 @@ func (s *scan) checkWhole(x *root) error {
 	case entries > s.limits.Entries:
 		return s.tooMany()
 	case files > s.options.MaxFiles:
-		return refuseSize("The tree has more than %d files.", s.options.MaxFiles)
+		return tooLarge("The tree has more than %d files.", s.options.MaxFiles)
 	case size > s.limits.TotalBytes:
-		return refuseSize("The files have more than %d bytes together.", s.limits.TotalBytes)
+		return tooLarge("The files have more than %d bytes together.", s.limits.TotalBytes)
 	}
 	return nil
 }
@@ -159,7 +159,7 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 		if err != nil {
 			return err
 		}
-		if err := g.commit.rescue(g.ctx, e); err != nil {
+		if err := g.commit.copyEndangeredChunks(g.ctx, e); err != nil {
 			return err
 		}
 		if err := g.to.add(e); err != nil {
@@ -244,7 +244,7 @@ func (f *finder) find(ctx context.Context, path string) (*entry, error) {
 
 // former are the chunks that a file had in the base. It is safe for
 // concurrent use, also where it is nil.
-type former struct {
+type parentChunks struct {
 	chunks []chunk
 	byHash map[hash]int // nil where they are few
 }
@@ -252,11 +252,11 @@ type former struct {
 // fewChunks are searched one by one.
 const fewChunks = 8
 
-func newFormer(e *entry) *former {
+func newParentChunks(e *entry) *parentChunks {
 	if e == nil || len(e.chunks) == 0 {
 		return nil
 	}
-	f := &former{chunks: e.chunks}
+	f := &parentChunks{chunks: e.chunks}
 	if len(f.chunks) > fewChunks {
 		f.byHash = make(map[hash]int, len(f.chunks))
 		for i := range f.chunks {
@@ -266,7 +266,7 @@ func newFormer(e *entry) *former {
 	return f
 }
 
-func (f *former) find(h hash) (place, bool) {
+func (f *parentChunks) find(h hash) (place, bool) {
 	switch {
 	case f == nil:
 		return place{}, false
@@ -293,13 +293,13 @@ func hides(path string, f *os.File) (bool, error) {
 		return false, err
 	}
 	if marks.partial {
-		return false, refuse("'%s' was written by an overlay with metacopy or redirect_dir, which cannot be stored from its upper layer.", shown(path))
+		return false, invalid("'%s' was written by an overlay with metacopy or redirect_dir, which cannot be stored from its upper layer.", printable(path))
 	}
 	return marks.hides, nil
 }
 
 // marks are the attributes of a file or folder that an overlay understands.
-type marks struct {
+type overlayFlags struct {
 	hides   bool // it is a whiteout, or opaque
 	partial bool // more of it lies elsewhere
 }

@@ -11,9 +11,9 @@ import (
 // shape says how the entries of a tree become a file: for each of them a body,
 // in path order, then for each of them a line of a listing, then an end. What
 // it gives depends on nothing but its arguments.
-type shape interface {
+type archiveShape interface {
 	// body appends what stands for e.
-	body(to []stretch, e *entry) []stretch
+	body(to []archivePart, e *entry) []archivePart
 	// line appends what the listing says of e, whose body begins at.
 	line(to []byte, e *entry, at int64) []byte
 	// end is what follows a listing of so many bytes.
@@ -21,26 +21,26 @@ type shape interface {
 }
 
 // stretch is a piece of such a file.
-type stretch struct {
+type archivePart struct {
 	made   []byte // bytes made here, or
 	chunk  *chunk // a stored chunk:
 	plain  bool   // its content, else its segment
 	length int64
 }
 
-func madeStretch(b []byte) stretch { return stretch{made: b, length: int64(len(b))} }
+func literalPart(b []byte) archivePart { return archivePart{made: b, length: int64(len(b))} }
 
 // plan is where the parts of an assembled file lie. Marks make any place of it
 // reachable without walking the tree from its start.
-type plan struct {
-	marks     []mark // one for each group of groupEntries
+type archivePlan struct {
+	marks     []archiveMark // one for each group of groupEntries
 	listingAt int64
 	listing   int64
 	end       []byte
 }
 
 // mark is where a group of entries begins.
-type mark struct {
+type archiveMark struct {
 	after string // path of the entry before the group
 	body  int64  // of its first body, in the file
 	line  int64  // of its first line, in the listing
@@ -50,16 +50,16 @@ type mark struct {
 // of a manifest brings.
 const groupEntries = 512
 
-func (p *plan) size() int64 { return p.listingAt + p.listing + int64(len(p.end)) }
+func (p *archivePlan) size() int64 { return p.listingAt + p.listing + int64(len(p.end)) }
 
 // makePlan measures a tree's file. The whole manifest is read for it, and no
 // content.
-func makePlan(ctx context.Context, m *manifest, s shape) (*plan, error) {
-	p := &plan{}
+func planArchive(ctx context.Context, m *manifest, s archiveShape) (*archivePlan, error) {
+	p := &archivePlan{}
 	var (
 		count int64
 		after string
-		body  []stretch
+		body  []archivePart
 		line  []byte
 	)
 	for e, err := range m.from(ctx, "") {
@@ -67,7 +67,7 @@ func makePlan(ctx context.Context, m *manifest, s shape) (*plan, error) {
 			return nil, err
 		}
 		if count%groupEntries == 0 {
-			p.marks = append(p.marks, mark{after: after, body: p.listingAt, line: p.listing})
+			p.marks = append(p.marks, archiveMark{after: after, body: p.listingAt, line: p.listing})
 		}
 		line = s.line(line[:0], e, p.listingAt)
 		p.listing += int64(len(line))
@@ -80,7 +80,7 @@ func makePlan(ctx context.Context, m *manifest, s shape) (*plan, error) {
 	return p, nil
 }
 
-func total(stretches []stretch) (n int64) {
+func total(stretches []archivePart) (n int64) {
 	for i := range stretches {
 		n += stretches[i].length
 	}
@@ -91,16 +91,16 @@ func total(stretches []stretch) (n int64) {
 type assembly struct {
 	ctx      context.Context // of the call that opened it: readers take none
 	m        *manifest
-	shape    shape
-	plan     *plan
-	fetch    fetcher
+	shape    archiveShape
+	plan     *archivePlan
+	fetch    packReader
 	expand   expander
 	position int64
 	ended    error // set by Close
 
 	// What follows is the group in hand, and the walk that it came from.
 	at      int64
-	parts   []stretch
+	parts   []archivePart
 	offsets []int64 // where each part ends, from at
 	next    func() (*entry, error, bool)
 	stop    func()
@@ -112,8 +112,8 @@ type assembly struct {
 	segment []byte
 }
 
-func newAssembly(ctx context.Context, m *manifest, s shape, p *plan) *assembly {
-	return &assembly{ctx: ctx, m: m, shape: s, plan: p, fetch: fetcher{store: m.lib.blobs, org: m.org}}
+func newAssembly(ctx context.Context, m *manifest, s archiveShape, p *archivePlan) *assembly {
+	return &assembly{ctx: ctx, m: m, shape: s, plan: p, fetch: packReader{store: m.lib.blobs, org: m.org}}
 }
 
 // Size is the length of the whole file, in bytes.
@@ -165,7 +165,7 @@ func (a *assembly) load() error {
 	switch {
 	case a.position >= endAt:
 		a.at = endAt
-		a.parts = append(a.parts, madeStretch(p.end))
+		a.parts = append(a.parts, literalPart(p.end))
 	case a.position >= p.listingAt:
 		within := a.position - p.listingAt
 		i := sort.Search(len(p.marks), func(i int) bool { return p.marks[i].line > within }) - 1
@@ -193,14 +193,14 @@ func (a *assembly) load() error {
 
 func (a *assembly) loadLines(i int) error {
 	var lines []byte
-	var body []stretch
+	var body []archivePart
 	at := a.plan.marks[i].body
 	err := a.walk(i, func(e *entry) {
 		lines = a.shape.line(lines, e, at)
 		body = a.shape.body(body[:0], e)
 		at += total(body)
 	})
-	a.parts = append(a.parts, madeStretch(lines))
+	a.parts = append(a.parts, literalPart(lines))
 	return err
 }
 

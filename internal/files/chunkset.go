@@ -11,7 +11,7 @@ import (
 // known tells which chunks a commit need not store: those of the parent
 // version and those it has stored itself. A chunk costs some 10 bytes of
 // memory; its hash and place are spooled. It is safe for concurrent use.
-type known struct {
+type chunkSet struct {
 	mu      sync.Mutex // guards what follows
 	slots   []slot     // open addressing, at most three in four taken
 	count   int        // of records
@@ -27,30 +27,30 @@ type slot struct {
 
 const (
 	// knownRecord is a hash and the four numbers of its place.
-	knownRecord = sha256.Size + 4*4
+	chunkSetRecord = sha256.Size + 4*4
 	// maxKnown bounds the memory: chunks beyond it are stored again.
-	maxKnown   = 3 << 20
-	firstSlots = 1 << 10
+	maxChunkSet = 3 << 20
+	firstSlots  = 1 << 10
 )
 
-func newKnown(dir string) *known {
-	return &known{slots: make([]slot, firstSlots), records: newSpool(dir)}
+func newChunkSet(dir string) *chunkSet {
+	return &chunkSet{slots: make([]slot, firstSlots), records: newSpool(dir)}
 }
 
 // close gives memory and space back. It may be called again.
-func (k *known) close() error {
+func (k *chunkSet) close() error {
 	k.slots, k.packs = nil, packTable{}
 	return k.records.Close()
 }
 
 // find gives the place of a chunk.
-func (k *known) find(h hash) (at place, ok bool, err error) {
+func (k *chunkSet) find(h hash) (at place, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.lookUp(h)
 }
 
-func (k *known) lookUp(h hash) (at place, ok bool, err error) {
+func (k *chunkSet) lookUp(h hash) (at place, ok bool, err error) {
 	for i := k.home(h); ; i = (i + 1) % len(k.slots) {
 		s := &k.slots[i]
 		number := binary.LittleEndian.Uint32(s.number[:])
@@ -60,11 +60,11 @@ func (k *known) lookUp(h hash) (at place, ok bool, err error) {
 		if s.tag != tagOf(h) {
 			continue
 		}
-		var b [knownRecord]byte
-		if _, err := k.records.ReadAt(b[:], int64(number-1)*knownRecord); err != nil {
+		var b [chunkSetRecord]byte
+		if _, err := k.records.ReadAt(b[:], int64(number-1)*chunkSetRecord); err != nil {
 			return place{}, false, err
 		}
-		r := fields{b: b[:]}
+		r := decoder{b: b[:]}
 		if r.hash() == h {
 			pack := k.packs.ids[r.uint32()]
 			return place{pack: pack, offset: r.uint32(), stored: r.uint32(), crc: r.uint32()}, true, nil
@@ -72,17 +72,17 @@ func (k *known) lookUp(h hash) (at place, ok bool, err error) {
 	}
 }
 
-func (k *known) home(h hash) int {
+func (k *chunkSet) home(h hash) int {
 	return int(binary.LittleEndian.Uint64(h[:]) % uint64(len(k.slots)))
 }
 
 func tagOf(h hash) byte { return h[8] }
 
 // add learns a chunk. Of equal ones the first counts.
-func (k *known) add(h hash, at place) error {
+func (k *chunkSet) add(h hash, at place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if _, ok, err := k.lookUp(h); ok || err != nil || k.count == maxKnown {
+	if _, ok, err := k.lookUp(h); ok || err != nil || k.count == maxChunkSet {
 		return err
 	}
 	if 4*(k.count+1) > 3*len(k.slots) {
@@ -90,7 +90,7 @@ func (k *known) add(h hash, at place) error {
 			return err
 		}
 	}
-	b := make([]byte, 0, knownRecord)
+	b := make([]byte, 0, chunkSetRecord)
 	b = append(b, h[:]...)
 	for _, v := range []uint32{k.packs.number(at.pack), at.offset, at.stored, at.crc} {
 		b = binary.LittleEndian.AppendUint32(b, v)
@@ -103,7 +103,7 @@ func (k *known) add(h hash, at place) error {
 	return nil
 }
 
-func (k *known) enter(h hash, number uint32) {
+func (k *chunkSet) enter(h hash, number uint32) {
 	i := k.home(h)
 	for k.slots[i].number != [4]byte{} {
 		i = (i + 1) % len(k.slots)
@@ -113,12 +113,12 @@ func (k *known) enter(h hash, number uint32) {
 }
 
 // grow doubles the slots.
-func (k *known) grow() error {
+func (k *chunkSet) grow() error {
 	n := 2 * len(k.slots)
 	k.slots = nil // it may go before its successor comes
 	k.slots = make([]slot, n)
 	records := bufio.NewReaderSize(k.records.section(0, k.records.length()), 64<<10)
-	var b [knownRecord]byte
+	var b [chunkSetRecord]byte
 	for i := range k.count {
 		if _, err := io.ReadFull(records, b[:]); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 // arrivals keeps the entries of an archive as they come and gives them back in
 // path order; entries of one path in the order of their arrival. It spools
 // them, so that memory does not grow with the tree.
-type arrivals struct {
+type externalSort struct {
 	dir string
 	log *spool // each entry with its length before it
 	// packs are those that spooled places name.
@@ -28,13 +28,13 @@ type arrivals struct {
 // runSize is how much of the log is sorted at once.
 const runSize = 8 << 20
 
-func newArrivals(dir string) *arrivals {
-	return &arrivals{dir: dir, log: newSpool(dir), seed: maphash.MakeSeed()}
+func newExternalSort(dir string) *externalSort {
+	return &externalSort{dir: dir, log: newSpool(dir), seed: maphash.MakeSeed()}
 }
 
-func (a *arrivals) close() error { return a.log.Close() }
+func (a *externalSort) close() error { return a.log.Close() }
 
-func (a *arrivals) add(e *entry) error {
+func (a *externalSort) add(e *entry) error {
 	if a.offsets != nil {
 		a.offsets[maphash.String(a.seed, e.path)] = a.log.length()
 	}
@@ -42,7 +42,7 @@ func (a *arrivals) add(e *entry) error {
 }
 
 // write spools an entry.
-func (a *arrivals) write(w io.Writer, e *entry) error {
+func (a *externalSort) write(w io.Writer, e *entry) error {
 	b := e.appendStored(make([]byte, 8, 256), &a.packs)
 	binary.LittleEndian.PutUint64(b, uint64(len(b)-8))
 	_, err := w.Write(b)
@@ -50,7 +50,7 @@ func (a *arrivals) write(w io.Writer, e *entry) error {
 }
 
 // read reads what write wrote; io.EOF at the end.
-func (a *arrivals) read(r io.Reader) (*entry, error) {
+func (a *externalSort) read(r io.Reader) (*entry, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return nil, err
@@ -59,11 +59,11 @@ func (a *arrivals) read(r io.Reader) (*entry, error) {
 	if _, err := io.ReadFull(r, b); err != nil {
 		return nil, fmt.Errorf("reading a spooled entry: %w", err)
 	}
-	return decodeEntry(&fields{b: b}, a.packs.ids)
+	return decodeEntry(&decoder{b: b}, a.packs.ids)
 }
 
 // find gives the latest entry at path, or nil.
-func (a *arrivals) find(path string) (*entry, error) {
+func (a *externalSort) find(path string) (*entry, error) {
 	if a.offsets == nil {
 		if err := a.indexLog(); err != nil {
 			return nil, err
@@ -80,7 +80,7 @@ func (a *arrivals) find(path string) (*entry, error) {
 	return e, nil
 }
 
-func (a *arrivals) indexLog() error {
+func (a *externalSort) indexLog() error {
 	a.offsets = map[uint64]int64{}
 	for offset := int64(0); offset < a.log.length(); {
 		var head [8]byte
@@ -98,7 +98,7 @@ func (a *arrivals) indexLog() error {
 }
 
 // sorted gives the entries in path order.
-func (a *arrivals) sorted() iter.Seq2[*entry, error] {
+func (a *externalSort) sorted() iter.Seq2[*entry, error] {
 	return func(yield func(*entry, error) bool) {
 		runs := newSpool(a.dir)
 		defer func() { _ = runs.Close() }() // read only by now
@@ -121,7 +121,7 @@ func (a *arrivals) sorted() iter.Seq2[*entry, error] {
 }
 
 // sortRuns cuts the log into sorted runs and stands at their beginnings.
-func (a *arrivals) sortRuns(runs *spool) (merge, error) {
+func (a *externalSort) sortRuns(runs *spool) (merge, error) {
 	log := bufio.NewReaderSize(a.log.section(0, a.log.length()), 64<<10)
 	var bounds []int64
 	for more := true; more; {
@@ -153,7 +153,7 @@ func (a *arrivals) sortRuns(runs *spool) (merge, error) {
 }
 
 // readBatch reads about runSize bytes of entries; with io.EOF, the last ones.
-func (a *arrivals) readBatch(r io.Reader) (batch []*entry, err error) {
+func (a *externalSort) readBatch(r io.Reader) (batch []*entry, err error) {
 	for size := 0; size < runSize; {
 		e, err := a.read(r)
 		if err != nil {

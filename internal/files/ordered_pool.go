@@ -10,27 +10,27 @@ import (
 // in which they came. The number of jobs between send and take is bounded.
 //
 // One goroutine sends and, at the end, calls finish or abort, exactly once.
-type line[J any] struct {
+type orderedPool[J any] struct {
 	ctx   context.Context
 	stop  context.CancelCauseFunc
 	group *errgroup.Group
-	order chan ticket[J]
-	work  chan ticket[J]
+	order chan poolJob[J]
+	work  chan poolJob[J]
 }
 
-type ticket[J any] struct {
+type poolJob[J any] struct {
 	job  J
 	done chan struct{}
 }
 
 // newLine starts workers goroutines, each with its own work function, and one
 // that calls take for every job.
-func newLine[J any](ctx context.Context, workers, length int, work func() func(J) error, take func(J) error) *line[J] {
+func newOrderedPool[J any](ctx context.Context, workers, length int, work func() func(J) error, take func(J) error) *orderedPool[J] {
 	ctx, stop := context.WithCancelCause(ctx)
 	group, ctx := errgroup.WithContext(ctx)
-	l := &line[J]{
+	l := &orderedPool[J]{
 		ctx: ctx, stop: stop, group: group,
-		order: make(chan ticket[J], length), work: make(chan ticket[J], length),
+		order: make(chan poolJob[J], length), work: make(chan poolJob[J], length),
 	}
 	for range workers {
 		f := work()
@@ -40,7 +40,7 @@ func newLine[J any](ctx context.Context, workers, length int, work func() func(J
 	return l
 }
 
-func (l *line[J]) runWorker(work func(J) error) error {
+func (l *orderedPool[J]) runWorker(work func(J) error) error {
 	for t := range l.work {
 		if l.ctx.Err() != nil {
 			return context.Cause(l.ctx)
@@ -53,7 +53,7 @@ func (l *line[J]) runWorker(work func(J) error) error {
 	return nil
 }
 
-func (l *line[J]) runTaker(take func(J) error) error {
+func (l *orderedPool[J]) runTaker(take func(J) error) error {
 	for t := range l.order {
 		select {
 		case <-t.done:
@@ -74,8 +74,8 @@ var alreadyDone = func() chan struct{} {
 }()
 
 // send queues a job. One that needs no work only keeps its turn.
-func (l *line[J]) send(j J, needsWork bool) error {
-	t := ticket[J]{job: j, done: alreadyDone}
+func (l *orderedPool[J]) send(j J, needsWork bool) error {
+	t := poolJob[J]{job: j, done: alreadyDone}
 	if needsWork {
 		t.done = make(chan struct{})
 	}
@@ -96,7 +96,7 @@ func (l *line[J]) send(j J, needsWork bool) error {
 }
 
 // finish waits until every job was taken.
-func (l *line[J]) finish() error {
+func (l *orderedPool[J]) finish() error {
 	defer l.stop(nil)
 	close(l.order)
 	close(l.work)
@@ -105,7 +105,7 @@ func (l *line[J]) finish() error {
 
 // abort drops what was not taken and waits for the goroutines. It returns the
 // error that ended them when that came first, else err.
-func (l *line[J]) abort(err error) error {
+func (l *orderedPool[J]) abort(err error) error {
 	l.stop(err)
 	close(l.order)
 	close(l.work)

@@ -4,14 +4,14 @@ package files
 // contents expanded.
 type tarShape struct{}
 
-func (tarShape) body(to []stretch, e *entry) []stretch {
-	to = append(to, madeStretch(appendHeader(nil, e)))
+func (tarShape) body(to []archivePart, e *entry) []archivePart {
+	to = append(to, literalPart(appendHeader(nil, e)))
 	for i := range e.chunks {
 		c := &e.chunks[i]
-		to = append(to, stretch{chunk: c, plain: true, length: int64(c.raw)})
+		to = append(to, archivePart{chunk: c, plain: true, length: int64(c.raw)})
 	}
 	if n := padding(e.size); n > 0 {
-		to = append(to, madeStretch(zeroes[:n]))
+		to = append(to, literalPart(zeroes[:n]))
 	}
 	return to
 }

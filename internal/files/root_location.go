@@ -14,13 +14,13 @@ import (
 // rootPlace says where the root of a tree is, or goes. Readers look at the first
 // root of a tree where there is one, so those that may not be built upon have to
 // go before the tree is named.
-type rootPlace struct {
+type rootLocation struct {
 	key     string
-	sound   bool     // one is there, and may be built upon
+	valid   bool     // one is there, and may be built upon
 	refused []string // to be deleted
 }
 
-func (l *Library) rootPlace(ctx context.Context, org, digest string, c condemned) (at rootPlace, err error) {
+func (l *Library) locateRoot(ctx context.Context, org, digest string, c marked) (at rootLocation, err error) {
 	first := manifestKey(org, digest)
 	all, err := l.rootGenerations(ctx, first)
 	if err != nil {
@@ -29,19 +29,19 @@ func (l *Library) rootPlace(ctx context.Context, org, digest string, c condemned
 	next := 0
 	for _, g := range all {
 		next = max(next, g.n+1)
-		if !at.sound && !c.keys[g.key] {
-			m, err := l.soundRoot(ctx, org, digest, g.key, c)
+		if !at.valid && !c.keys[g.key] {
+			m, err := l.validRoot(ctx, org, digest, g.key, c)
 			if err != nil {
 				return at, err
 			}
 			if m != nil {
-				at.key, at.sound = g.key, true
+				at.key, at.valid = g.key, true
 				continue
 			}
 		}
 		at.refused = append(at.refused, g.key)
 	}
-	if !at.sound {
+	if !at.valid {
 		for c.keys[generationKey(first, next)] {
 			next++
 		}
@@ -65,13 +65,13 @@ func (l *Library) rootGenerations(ctx context.Context, first string) ([]generati
 
 // soundRoot opens a root, nil where something that it names is gone, damaged or
 // condemned.
-func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c condemned) (*manifest, error) {
+func (l *Library) validRoot(ctx context.Context, org, digest, key string, c marked) (*manifest, error) {
 	m := &manifest{lib: l, org: org, digest: digest}
 	err := m.openAt(ctx, key)
 	if err == nil {
 		err = m.intact(ctx, c)
 	}
-	if isDamage(err) || errors.Is(err, errLacking) {
+	if isDamage(err) || errors.Is(err, errMissingSegment) {
 		return nil, nil //nolint:nilnil // as told
 	}
 	return m, err
@@ -81,17 +81,17 @@ func (l *Library) soundRoot(ctx context.Context, org, digest, key string, c cond
 // the root is condemned; false where there is no such tree. What the tree names
 // was there in the epoch of c and not condemned, so no collection deletes it
 // before one that sees whether the tree was named.
-func (l *Library) replant(ctx context.Context, org, digest string, c condemned, at rootPlace) (bool, error) {
+func (l *Library) recreateRoot(ctx context.Context, org, digest string, c marked, at rootLocation) (bool, error) {
 	for _, key := range at.refused {
 		if !c.keys[key] {
 			continue // was looked into already
 		}
-		m, err := l.soundRoot(ctx, org, digest, key, c)
+		m, err := l.validRoot(ctx, org, digest, key, c)
 		if err != nil {
 			return false, err
 		}
 		if m != nil {
-			return l.plant(ctx, m, at.key)
+			return l.writeRoot(ctx, m, at.key)
 		}
 	}
 	return false, nil
@@ -99,7 +99,7 @@ func (l *Library) replant(ctx context.Context, org, digest string, c condemned, 
 
 // plant stores the root of m under another key; false where something is there
 // already.
-func (l *Library) plant(ctx context.Context, m *manifest, key string) (bool, error) {
+func (l *Library) writeRoot(ctx context.Context, m *manifest, key string) (bool, error) {
 	to := l.blobs
 	if slices.ContainsFunc(m.root.packs, func(id string) bool { return strings.HasPrefix(id, sealedPrefix) }) {
 		to = l.sealed
@@ -121,11 +121,11 @@ func (l *Library) plant(ctx context.Context, m *manifest, key string) (bool, err
 // retire deletes roots that may not be built upon. A list that is not of the
 // present epoch is no reason to: the tree cannot be named under it, and Renew
 // judges again.
-func (l *Library) retire(ctx context.Context, org string, c condemned, keys []string) error {
+func (l *Library) deleteStaleRoots(ctx context.Context, org string, c marked, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if now, err := l.condemned(ctx, org); err != nil || now.epoch != c.epoch {
+	if now, err := l.marked(ctx, org); err != nil || now.epoch != c.epoch {
 		return err
 	}
 	for _, k := range keys {

@@ -48,7 +48,7 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 	if len(old) == 0 && len(new) == 0 {
 		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file came or went
 	}
-	done, ok := l.reads.comparing.take(ctx, org)
+	done, ok := l.caches.comparing.take(ctx, org)
 	switch {
 	case !ok && ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -82,9 +82,9 @@ func (l *Library) lines(ctx context.Context, org, digest, path string) ([]byte, 
 	case e.kind == symlink:
 		return []byte(e.target), nil
 	case e.kind == folder:
-		return nil, stint.InvalidParam("path", "'%s' is a folder. Compare the files in it one by one.", shown(path))
+		return nil, stint.InvalidParam("path", "'%s' is a folder. Compare the files in it one by one.", printable(path))
 	case e.size > maxDiffText:
-		return nil, stint.InvalidParam("path", "'%s' is too large to be compared line by line: it has %d bytes, more than %d.", shown(path), e.size, maxDiffText)
+		return nil, stint.InvalidParam("path", "'%s' is too large to be compared line by line: it has %d bytes, more than %d.", printable(path), e.size, maxDiffText)
 	}
 	f, _, err := l.Open(ctx, org, digest, path)
 	if err != nil {

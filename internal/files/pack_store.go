@@ -82,7 +82,7 @@ func (s *packStore) Get(ctx context.Context, key string, offset, n int64) (io.Re
 	if n >= 0 {
 		end = min(end, offset+n)
 	}
-	return &patchwork{ctx: ctx, store: s, table: t, at: offset, end: end}, nil
+	return &compactedReader{ctx: ctx, store: s, table: t, at: offset, end: end}, nil
 }
 
 func (t *extents) covers(offset int64) bool {
@@ -171,7 +171,7 @@ func (s *packStore) table(ctx context.Context, key string, refused map[string]bo
 
 // patchwork reads a pack that is gone. Where a segment is missing it gives
 // zeros, which have no chunk's hash.
-type patchwork struct {
+type compactedReader struct {
 	ctx     context.Context // of the Get
 	store   *packStore
 	table   *extents
@@ -186,7 +186,7 @@ type patchwork struct {
 // maxStale is how often in one reading objects may be replaced.
 const maxStale = 3
 
-func (p *patchwork) Read(b []byte) (int, error) {
+func (p *compactedReader) Read(b []byte) (int, error) {
 	if p.at >= p.end {
 		return 0, io.EOF
 	}
@@ -220,7 +220,7 @@ func (p *patchwork) Read(b []byte) (int, error) {
 }
 
 // stand opens an object at a place, or finds itself there.
-func (p *patchwork) stand(object, at uint32) error {
+func (p *compactedReader) stand(object, at uint32) error {
 	if p.r != nil && p.object == object && p.next == at {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (p *patchwork) stand(object, at uint32) error {
 }
 
 // renew reads the table again, as an object was replaced.
-func (p *patchwork) renew() error {
+func (p *compactedReader) renew() error {
 	p.stale++
 	t, err := p.store.load(p.ctx, p.table.key)
 	if err == nil && t == nil {
@@ -249,7 +249,7 @@ func (p *patchwork) renew() error {
 	return nil
 }
 
-func (p *patchwork) Close() error {
+func (p *compactedReader) Close() error {
 	if p.r == nil {
 		return nil
 	}

@@ -13,13 +13,13 @@ import (
 // intake turns the contents of files into chunks in packs: one goroutine
 // reads and cuts, a few hash and compress, one fills packs and hands complete
 // entries on, in the order in which they came.
-type intake struct {
-	line    *line[*piece]
-	stock   *stock
+type chunker struct {
+	line    *orderedPool[*piece]
+	stock   *dedup
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
-	former  *former // the chunks that the next content may have had; set by the reading goroutine
+	former  *parentChunks // the chunks that the next content may have had; set by the reading goroutine
 }
 
 // buffer holds a chunk and its segment.
@@ -41,37 +41,37 @@ type piece struct {
 	entry  *entry
 	last   bool
 	buffer *buffer // nil where there is no chunk
-	former *former
+	former *parentChunks
 	chunk  chunk
 	stored bool // the store has it already
 }
 
 // newIntake starts the goroutines; finish or abort ends them. take is called
 // by one goroutine.
-func newIntake(ctx context.Context, k *stock, p *packer, take func(*entry) error) *intake {
+func newChunker(ctx context.Context, k *dedup, p *packer, take func(*entry) error) *chunker {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &intake{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	in := &chunker{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
 	for range cap(in.buffers) {
 		in.buffers <- nil // made when first used
 	}
-	in.line = newLine(ctx, workers, cap(in.buffers), in.worker, in.collect)
+	in.line = newOrderedPool(ctx, workers, cap(in.buffers), in.worker, in.collect)
 	return in
 }
 
-func (in *intake) finish() error {
+func (in *chunker) finish() error {
 	defer in.recycle()
 	return in.line.finish()
 }
 
 // end finishes, or aborts where reading failed with err.
-func (in *intake) end(err error) error {
+func (in *chunker) end(err error) error {
 	if err != nil {
 		return in.abort(err)
 	}
 	return in.finish()
 }
 
-func (in *intake) abort(err error) error {
+func (in *chunker) abort(err error) error {
 	defer in.recycle()
 	return in.line.abort(err)
 }
@@ -82,7 +82,7 @@ var idle = struct{ buffers, compressors sync.Pool }{
 	compressors: sync.Pool{New: func() any { return newCompressor() }},
 }
 
-func (in *intake) recycle() {
+func (in *chunker) recycle() {
 	for len(in.buffers) > 0 {
 		if b := <-in.buffers; b != nil {
 			idle.buffers.Put(b)
@@ -91,13 +91,13 @@ func (in *intake) recycle() {
 }
 
 // bare hands on an entry without content.
-func (in *intake) bare(e *entry) error {
+func (in *chunker) addEntry(e *entry) error {
 	return in.line.send(&piece{entry: e, last: true}, false)
 }
 
 // content reads r to its end as the content of e, sets its size and sum and
 // hands it on.
-func (in *intake) content(e *entry, r io.Reader) error {
+func (in *chunker) content(e *entry, r io.Reader) error {
 	b, err := in.buffer()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (in *intake) content(e *entry, r io.Reader) error {
 	case n == 0:
 		e.sum = emptyHash
 		in.buffers <- b
-		return in.bare(e)
+		return in.addEntry(e)
 	}
 	e.size = int64(n)
 	return in.send(e, b, n, true)
@@ -135,7 +135,7 @@ func fill(r io.Reader, b []byte) (n int, ended bool, err error) {
 }
 
 // large cuts a content whose first n bytes are in b.
-func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
+func (in *chunker) large(e *entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {
 		b.widen()
@@ -167,7 +167,7 @@ func (in *intake) large(e *entry, r io.Reader, b *buffer, n int) error {
 	}
 }
 
-func (in *intake) buffer() (*buffer, error) {
+func (in *chunker) buffer() (*buffer, error) {
 	select {
 	case b := <-in.buffers:
 		if b == nil {
@@ -179,12 +179,12 @@ func (in *intake) buffer() (*buffer, error) {
 	}
 }
 
-func (in *intake) send(e *entry, b *buffer, n int, last bool) error {
+func (in *chunker) send(e *entry, b *buffer, n int, last bool) error {
 	return in.line.send(&piece{entry: e, last: last, buffer: b, former: in.former, chunk: chunk{raw: uint32(n)}}, true)
 }
 
 // worker names a chunk and, when the store lacks it, makes its segment.
-func (in *intake) worker() func(*piece) error {
+func (in *chunker) worker() func(*piece) error {
 	return func(p *piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
@@ -200,7 +200,7 @@ func (in *intake) worker() func(*piece) error {
 }
 
 // collect stores a new chunk and hands on a complete entry.
-func (in *intake) collect(p *piece) error {
+func (in *chunker) collect(p *piece) error {
 	if p.buffer != nil {
 		if err := in.store(p); err != nil {
 			return err
@@ -217,7 +217,7 @@ func (in *intake) collect(p *piece) error {
 	return in.take(p.entry)
 }
 
-func (in *intake) store(p *piece) error {
+func (in *chunker) store(p *piece) error {
 	if p.stored {
 		return nil
 	}

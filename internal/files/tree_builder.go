@@ -6,7 +6,7 @@ import "strings"
 // path the last counts, as it does when a tar is unpacked; they must be of one
 // kind. Folders that no entry names are added, with mode 0755 and the Unix
 // epoch as their time.
-type arrange struct {
+type treeBuilder struct {
 	limits *Limits
 	take   func(*entry) error
 	next   *entry   // waits for a later one of its path
@@ -14,10 +14,10 @@ type arrange struct {
 	count  int64
 }
 
-func (a *arrange) add(e *entry) error {
+func (a *treeBuilder) add(e *entry) error {
 	if a.next != nil && a.next.path == e.path {
 		if a.next.kind != e.kind {
-			return refuse("The entry '%s' comes twice, as a %s and as a %s.", shown(e.path), a.next.kind, e.kind)
+			return invalid("The entry '%s' comes twice, as a %s and as a %s.", printable(e.path), a.next.kind, e.kind)
 		}
 		a.next = e
 		return nil
@@ -30,7 +30,7 @@ func (a *arrange) add(e *entry) error {
 }
 
 // flush takes the entry that waits. It ends the tree, too.
-func (a *arrange) flush() error {
+func (a *treeBuilder) flush() error {
 	e := a.next
 	if e == nil {
 		return nil
@@ -43,7 +43,7 @@ func (a *arrange) flush() error {
 	if n := len(a.above); n > 0 {
 		top := a.above[n-1]
 		if top.kind != folder {
-			return refuse("The entry '%s' lies under '%s', which is a %s.", shown(e.path), shown(top.path), top.kind)
+			return invalid("The entry '%s' lies under '%s', which is a %s.", printable(e.path), printable(top.path), top.kind)
 		}
 		known = len(top.path) + 1
 	}
@@ -56,9 +56,9 @@ func (a *arrange) flush() error {
 	return a.emit(e)
 }
 
-func (a *arrange) emit(e *entry) error {
+func (a *treeBuilder) emit(e *entry) error {
 	if a.count++; a.count > a.limits.Entries {
-		return refuseSize("The tree has more than %d entries.", a.limits.Entries)
+		return tooLarge("The tree has more than %d entries.", a.limits.Entries)
 	}
 	a.above = append(a.above, e)
 	return a.take(e)

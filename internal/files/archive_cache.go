@@ -14,47 +14,47 @@ import (
 // A store that clients can read themselves serves an archive better than we
 // do, once it has it whole. Archives that are asked for again are put there.
 const (
-	popularSize = 8 << 20 // bytes of the smallest archive that is worth it
-	popularAsks = 2       // full downloads after which it is
+	minCachedArchive = 8 << 20 // bytes of the smallest archive that is worth it
+	cacheAfter       = 2       // full downloads after which it is
 )
 
 // popular counts the downloads of large archives.
-type popular struct {
+type archiveCache struct {
 	asks   *recent[treeKey, int]
 	wanted chan treeKey // archives to be put whole
 }
 
 type treeKey struct{ org, digest string }
 
-func newPopular() popular {
-	return popular{asks: newRecent[treeKey, int](4096), wanted: make(chan treeKey, 16)}
+func newArchiveCache() archiveCache {
+	return archiveCache{asks: newRecent[treeKey, int](4096), wanted: make(chan treeKey, 16)}
 }
 
 // NoteDownload tells that the whole archive, of size bytes, is being served.
-// It costs nothing; PutWanted does what follows from it.
-func (l *Library) NoteDownload(org, digest string, size int64) {
-	if _, direct := l.packs.Store.(blob.Presigner); !direct || size < popularSize {
+// It costs nothing; StorePopularArchives does what follows from it.
+func (l *Library) CountDownload(org, digest string, size int64) {
+	if _, direct := l.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
 		return
 	}
 	key := treeKey{org, digest}
-	if l.reads.popular.asks.update(key, func(n int) int { return n + 1 }) != popularAsks {
+	if l.caches.popular.asks.update(key, func(n int) int { return n + 1 }) != cacheAfter {
 		return
 	}
 	select {
-	case l.reads.popular.wanted <- key:
+	case l.caches.popular.wanted <- key:
 	default: // enough is waiting: it will be asked for again
-		l.reads.popular.asks.put(key, popularAsks-1)
+		l.caches.popular.asks.put(key, cacheAfter-1)
 	}
 }
 
-// PutWanted puts the archives whole that were asked for often enough, one
+// StorePopularArchives puts the archives whole that were asked for often enough, one
 // after the other. It returns when none is left, or when ctx ends.
-func (l *Library) PutWanted(ctx context.Context) error {
+func (l *Library) StorePopularArchives(ctx context.Context) error {
 	for {
 		select {
-		case key := <-l.reads.popular.wanted:
+		case key := <-l.caches.popular.wanted:
 			if err := l.putArchive(ctx, key.org, key.digest); err != nil {
-				l.reads.popular.asks.put(key, 0)
+				l.caches.popular.asks.put(key, 0)
 				if !errors.Is(err, blob.ErrNotFound) { // the tree may be gone by now
 					return err
 				}
@@ -80,7 +80,7 @@ func (l *Library) putArchive(ctx context.Context, org, digest string) error {
 	if err != nil {
 		return fmt.Errorf("putting an archive whole: %w", err)
 	}
-	return l.keepSum(ctx, digestKey(org, digest, TarGzip), sumOf{hash(h.Sum(nil)), a.Size()})
+	return l.keepSum(ctx, digestKey(org, digest, TarGzip), downloadSum{hash(h.Sum(nil)), a.Size()})
 }
 
 // DirectLink gives an address at which the store itself serves the tree's

@@ -11,10 +11,10 @@ import (
 )
 
 // errLacking says that something of a tree is gone or condemned.
-var errLacking = errors.New("a segment is gone, or about to be deleted")
+var errMissingSegment = errors.New("a segment is gone, or about to be deleted")
 
 // intact gives errLacking where a segment of the tree is gone or condemned.
-func (m *manifest) intact(ctx context.Context, c condemned) error {
+func (m *manifest) intact(ctx context.Context, c marked) error {
 	g, statCtx := errgroup.WithContext(ctx)
 	g.SetLimit(parallelStats)
 	whole := make([]bool, len(m.root.packs))
@@ -34,7 +34,7 @@ func (m *manifest) intact(ctx context.Context, c condemned) error {
 	if err := g.Wait(); err != nil {
 		return fmt.Errorf("looking at the packs of a tree: %w", err)
 	}
-	doubt := newPlaces(m.lib, m.org, c)
+	doubt := newRelocation(m.lib, m.org, c)
 	for i, id := range m.root.packs {
 		if !whole[i] {
 			doubt.tables[id] = nil
@@ -45,22 +45,22 @@ func (m *manifest) intact(ctx context.Context, c condemned) error {
 
 // places judges places in packs that are gone or condemned: what stands for
 // them may hold the segment.
-type places struct {
+type relocation struct {
 	lib       *Library
 	org       string
-	condemned condemned
+	condemned marked
 
 	mu     sync.Mutex          // guards what follows, for hold
 	tables map[string]*extents // of those packs; nil where not read
 	looked map[string]bool     // packs
 }
 
-func newPlaces(l *Library, org string, c condemned) *places {
-	return &places{lib: l, org: org, condemned: c, tables: map[string]*extents{}, looked: map[string]bool{}}
+func newRelocation(l *Library, org string, c marked) *relocation {
+	return &relocation{lib: l, org: org, condemned: c, tables: map[string]*extents{}, looked: map[string]bool{}}
 }
 
 // tree gives errLacking where a place of the tree does not hold.
-func (d *places) tree(ctx context.Context, m *manifest) error {
+func (d *relocation) tree(ctx context.Context, m *manifest) error {
 	if len(d.tables) == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (d *places) tree(ctx context.Context, m *manifest) error {
 	return nil
 }
 
-func (d *places) place(ctx context.Context, pack string, offset uint32) error {
+func (d *relocation) place(ctx context.Context, pack string, offset uint32) error {
 	t, doubted := d.tables[pack]
 	if !doubted {
 		return nil
@@ -94,38 +94,38 @@ func (d *places) place(ctx context.Context, pack string, offset uint32) error {
 			return err
 		}
 		if t == nil {
-			return errLacking
+			return errMissingSegment
 		}
 		d.tables[pack] = t
 	}
 	if !t.holds(offset) {
-		return errLacking
+		return errMissingSegment
 	}
 	return nil
 }
 
 // hold tells whether a commit may build upon a chunk at a place: unless its
 // pack is condemned and nothing stands for it. It is safe for concurrent use.
-func (d *places) hold(ctx context.Context, at *place) (bool, error) {
+func (d *relocation) hold(ctx context.Context, at *place) (bool, error) {
 	if len(d.condemned.keys) == 0 {
 		return true, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if key := packKey(d.org, at.pack); d.condemned.suspect[key] && !d.looked[at.pack] {
+	if key := packKey(d.org, at.pack); d.condemned.doubtful[key] && !d.looked[at.pack] {
 		if err := d.look(ctx, at.pack, key); err != nil {
 			return false, err
 		}
 	}
 	err := d.place(ctx, at.pack, at.offset)
-	if errors.Is(err, errLacking) || isDamage(err) {
+	if errors.Is(err, errMissingSegment) || isDamage(err) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
 // look notes whether the pack itself is there to stay.
-func (d *places) look(ctx context.Context, pack, key string) error {
+func (d *relocation) look(ctx context.Context, pack, key string) error {
 	d.looked[pack] = true
 	if !d.condemned.keys[key] {
 		if _, err := d.lib.packs.Stat(ctx, key); !isDamage(err) {

@@ -37,14 +37,14 @@ func fromBody(t testing.TB, name string, body []byte) map[string]func(*files.Lib
 	dir := t.TempDir()
 	write(t, dir, map[string]string{name: string(body)})
 	return map[string]func(*files.Library) (files.Ref, error){
-		"FromArchive": func(l *files.Library) (files.Ref, error) {
-			return l.FromArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, item{name: name, body: body})))
+		"CommitArchive": func(l *files.Library) (files.Ref, error) {
+			return l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(tarOf(t, item{name: name, body: body})))
 		},
-		"FromDir": func(l *files.Library) (files.Ref, error) {
-			return l.FromDir(t.Context(), org, "", dir, files.DirOptions{})
+		"CommitDir": func(l *files.Library) (files.Ref, error) {
+			return l.CommitDir(t.Context(), org, "", dir, files.DirOptions{})
 		},
-		"FromUpper": func(l *files.Library) (files.Ref, error) {
-			return l.FromUpper(t.Context(), org, "", dir, files.DirOptions{})
+		"CommitOverlay": func(l *files.Library) (files.Ref, error) {
+			return l.CommitOverlay(t.Context(), org, "", dir, files.DirOptions{})
 		},
 	}
 }
@@ -61,7 +61,7 @@ func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 			if synced { // into an index that knows nothing
 				x = newIndex(t)
 				l = newLibrary(t, s, files.Options{Index: x, Now: inTwoDays})
-				if err := l.Sync(t.Context(), org); err != nil {
+				if err := l.SyncIndex(t.Context(), org); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -97,7 +97,7 @@ func TestIndexThatNamesAPackThatIsGone(t *testing.T) {
 			}
 		}
 		ref, err := way(l)
-		if name == "FromArchive" { // whose source cannot be read again
+		if name == "CommitArchive" { // whose source cannot be read again
 			if stint.KindOf(err) != stint.Unavailable || len(s.keys()) > 0 {
 				t.Errorf("%s = %+v, %v, and the store holds %q", name, ref, err, s.keys())
 			}
@@ -123,14 +123,14 @@ func TestSyncFollowsTheStore(t *testing.T) {
 		stored(t, other, "", item{name: "f", body: noise(byte(i), 3000)})
 	}
 	all := packs(s)
-	if err := newLibrary(t, s, files.Options{Index: x}).Sync(t.Context(), org); err != nil || len(slices.Collect(x.Packs(org))) > 0 {
+	if err := newLibrary(t, s, files.Options{Index: x}).SyncIndex(t.Context(), org); err != nil || len(slices.Collect(x.Packs(org))) > 0 {
 		t.Errorf("the index has packs that a commit may delete again: %v", err)
 	}
 	l := newLibrary(t, s, files.Options{Index: x, Now: inTwoDays})
 	broken := org + "/packs/" + all[2]
 	whole := s.objects[broken]
 	s.objects[broken] = whole[:len(whole)-1]
-	if err := l.Sync(t.Context(), org); err == nil || !strings.Contains(err.Error(), all[2]) {
+	if err := l.SyncIndex(t.Context(), org); err == nil || !strings.Contains(err.Error(), all[2]) {
 		t.Errorf("with a damaged pack Sync = %v", err)
 	}
 	want := slices.Delete(slices.Clone(all), 2, 3)
@@ -144,14 +144,14 @@ func TestSyncFollowsTheStore(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := l.Sync(t.Context(), org); err != nil {
+		if err := l.SyncIndex(t.Context(), org); err != nil {
 			t.Error(err)
 		}
 		if diff := cmp.Diff(all[1:4], slices.Collect(x.Packs(org))); diff != "" {
 			t.Errorf("the index has the packs (-want +got):\n%s", diff)
 		}
 	}
-	if err := other.Sync(t.Context(), org); err != nil {
+	if err := other.SyncIndex(t.Context(), org); err != nil {
 		t.Errorf("without an index: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ type collection struct {
 	err   error
 }
 
-func (c *collection) Condemned(_ context.Context, o string) (int64, []string, error) {
+func (c *collection) Marked(_ context.Context, o string) (int64, []string, error) {
 	if o != org {
 		return 0, nil, fmt.Errorf("asked about %q", o)
 	}
@@ -202,22 +202,22 @@ func TestNothingCondemnedIsBuiltUpon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, way := range map[string]func(*files.Library, string) (files.Ref, error){
-		"FromArchive": func(l *files.Library, parent string) (files.Ref, error) {
-			return l.FromArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, changed...)))
+		"CommitArchive": func(l *files.Library, parent string) (files.Ref, error) {
+			return l.CommitArchive(t.Context(), org, parent, files.Tar, bytes.NewReader(tarOf(t, changed...)))
 		},
-		"FromDir": func(l *files.Library, parent string) (files.Ref, error) {
-			return l.FromDir(t.Context(), org, parent, dir, files.DirOptions{})
+		"CommitDir": func(l *files.Library, parent string) (files.Ref, error) {
+			return l.CommitDir(t.Context(), org, parent, dir, files.DirOptions{})
 		},
-		"FromUpper": func(l *files.Library, parent string) (files.Ref, error) {
-			return l.FromUpper(t.Context(), org, parent, upper, files.DirOptions{})
+		"CommitOverlay": func(l *files.Library, parent string) (files.Ref, error) {
+			return l.CommitOverlay(t.Context(), org, parent, upper, files.DirOptions{})
 		},
 	} {
 		for _, all := range []bool{true, false} {
-			if !all && name != "FromUpper" {
+			if !all && name != "CommitOverlay" {
 				continue // they store all that is condemned anew, as always
 			}
 			s, c := newMemory(), &collection{epoch: 7}
-			l := newLibrary(t, s, files.Options{Garbage: c, Index: newIndex(t)})
+			l := newLibrary(t, s, files.Options{Marks: c, Index: newIndex(t)})
 			old := stored(t, l, "", first...)
 			c.keys = append(c.keys, s.keys()...)
 			parent := stored(t, l, old.Digest, then...)
@@ -256,7 +256,7 @@ func TestRenew(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("the books are closed")
 	s, c := newMemory(), &collection{epoch: 3}
-	l := newLibrary(t, s, files.Options{Garbage: c})
+	l := newLibrary(t, s, files.Options{Marks: c})
 	ref := stored(t, l, "", item{name: "a", body: noise(1, 3000)})
 	other := stored(t, l, "", item{name: "b", body: noise(2, 3000)})
 	pack := packKeysOf(t, l, ref)[0]
@@ -288,7 +288,7 @@ func TestRenew(t *testing.T) {
 		}
 	}
 	c.err = broken
-	if _, err := l.FromDir(t.Context(), org, "", t.TempDir(), files.DirOptions{}); !errors.Is(err, broken) {
+	if _, err := l.CommitDir(t.Context(), org, "", t.TempDir(), files.DirOptions{}); !errors.Is(err, broken) {
 		t.Errorf("a commit without the books: %v", err)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // Format is the form of an uploaded archive.
 type Format string
 
-// The formats that FromArchive reads.
+// The formats that CommitArchive reads.
 const (
 	TarGzip Format = "tar.gz"
 	Tar     Format = "tar"
@@ -37,7 +37,7 @@ func (f *inputFault) Error() string { return f.cause.Error() }
 func (f *inputFault) Unwrap() error { return f.cause }
 
 // supply gives the tar inside an archive and watches over how it grows.
-type supply struct {
+type archiveReader struct {
 	source source
 	limits *Limits
 	plain  io.Reader // the expanded tar
@@ -68,8 +68,8 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func newSupply(ctx context.Context, f Format, r io.Reader, limits *Limits) (*supply, error) {
-	s := &supply{source: source{ctx: ctx, r: r}, limits: limits, stop: func() {}}
+func newArchiveReader(ctx context.Context, f Format, r io.Reader, limits *Limits) (*archiveReader, error) {
+	s := &archiveReader{source: source{ctx: ctx, r: r}, limits: limits, stop: func() {}}
 	in := bufio.NewReaderSize(&s.source, 64<<10)
 	switch f {
 	case Tar:
@@ -77,23 +77,23 @@ func newSupply(ctx context.Context, f Format, r io.Reader, limits *Limits) (*sup
 	case TarGzip:
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, s.judge(&inputFault{err})
+			return nil, s.inputError(&inputFault{err})
 		}
 		s.plain = z
 	case TarZstd:
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(zstdWindow))
 		if err != nil {
-			return nil, s.judge(&inputFault{err})
+			return nil, s.inputError(&inputFault{err})
 		}
 		s.plain, s.stop = z, z.Close
 	default:
-		return nil, stint.InvalidParam("", "'%s' is no format of archives; use tar.gz, tar or tar.zst.", shown(string(f)))
+		return nil, stint.InvalidParam("", "'%s' is no format of archives; use tar.gz, tar or tar.zst.", printable(string(f)))
 	}
 	return s, nil
 }
 
 // Read gives bytes of the tar.
-func (s *supply) Read(b []byte) (int, error) {
+func (s *archiveReader) Read(b []byte) (int, error) {
 	n, err := s.plain.Read(b)
 	s.out += int64(n)
 	s.countZeros(b[:n])
@@ -103,7 +103,7 @@ func (s *supply) Read(b []byte) (int, error) {
 	return n, err
 }
 
-func (s *supply) countZeros(b []byte) {
+func (s *archiveReader) countZeros(b []byte) {
 	b = b[max(0, len(b)-tarEnd):]
 	rest := bytes.TrimRight(b, "\x00")
 	if len(rest) > 0 {
@@ -114,23 +114,23 @@ func (s *supply) countZeros(b []byte) {
 
 // atEnd tells whether what came after the first n bytes is a tar's end: their
 // padding and two empty blocks.
-func (s *supply) atEnd(n int64) bool {
+func (s *archiveReader) atEnd(n int64) bool {
 	return s.out == n+padding(n)+tarEnd && s.zeros == tarEnd
 }
 
 // grow counts what the archive became, and refuses one that becomes far
 // larger than it is.
-func (s *supply) grow(n int64) error {
+func (s *archiveReader) grow(n int64) error {
 	grown := s.grown.Add(n)
 	if grown > s.limits.RatioFloor && grown/s.limits.Ratio > s.source.n.Load() {
-		return refuseSize("The archive grows to more than %d times its size.", s.limits.Ratio)
+		return tooLarge("The archive grows to more than %d times its size.", s.limits.Ratio)
 	}
 	return nil
 }
 
 // judge turns what reading failed with into the error to return: a fault of
 // the input becomes one that its sender understands.
-func (s *supply) judge(err error) error {
+func (s *archiveReader) inputError(err error) error {
 	var fault *inputFault
 	var refused *stint.Error
 	switch {
@@ -158,13 +158,13 @@ const drainMax = 16 << 20
 
 // drain reads the rest of the archive, which holds the checksum of all before.
 // Only zeros may come.
-func (s *supply) drain() error {
+func (s *archiveReader) drain() error {
 	b := make([]byte, 32<<10)
 	for left := drainMax; left > 0; {
 		n, err := s.Read(b)
 		for _, c := range b[:n] {
 			if c != 0 {
-				return refuse("The archive goes on after the end of its tar.")
+				return invalid("The archive goes on after the end of its tar.")
 			}
 		}
 		switch left -= n; {
@@ -174,5 +174,5 @@ func (s *supply) drain() error {
 			return &inputFault{err}
 		}
 	}
-	return refuse("The archive goes on after the end of its tar.")
+	return invalid("The archive goes on after the end of its tar.")
 }

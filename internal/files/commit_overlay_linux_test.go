@@ -148,9 +148,9 @@ func (l *layer) must(err error) {
 	}
 }
 
-// TestFromUpperIsFromDirOfTheOverlay changes random trees and tells the
+// TestCommitOverlayEqualsCommitDir changes random trees and tells the
 // library by an upper layer.
-func TestFromUpperIsFromDirOfTheOverlay(t *testing.T) {
+func TestCommitOverlayEqualsCommitDir(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -168,17 +168,17 @@ func TestFromUpperIsFromDirOfTheOverlay(t *testing.T) {
 		from := stored(t, l, "", base.items()...)
 		upper := t.TempDir()
 		(&layer{t, upper, r, base, want}).write(".", false)
-		got, err := l.FromUpper(t.Context(), org, from.Digest, upper, files.DirOptions{})
+		got, err := l.CommitOverlay(t.Context(), org, from.Digest, upper, files.DirOptions{})
 		if err != nil {
 			rt.Fatal(err)
 		}
 		if expected := stored(t, l, "", want.items()...); got != expected {
-			rt.Errorf("FromUpper = %+v, want %+v", got, expected)
+			rt.Errorf("CommitOverlay = %+v, want %+v", got, expected)
 		}
 		if diff := cmp.Diff(itemLooks(want.items()), archiveLooks(t, readArchive(t, l, got.Digest))); diff != "" {
 			rt.Errorf("the archive (-want +got):\n%s", diff)
 		}
-		changes, err := l.Diff(t.Context(), org, from.Digest, got.Digest)
+		changes, err := l.DiffAll(t.Context(), org, from.Digest, got.Digest)
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -213,8 +213,8 @@ func differences(from, to forest) map[string]string {
 	return out
 }
 
-// TestFromUpperOfARealOverlay changes files through a mounted overlay.
-func TestFromUpperOfARealOverlay(t *testing.T) {
+// TestCommitOverlayOfARealOverlay changes files through a mounted overlay.
+func TestCommitOverlayOfARealOverlay(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -253,16 +253,16 @@ func TestFromUpperOfARealOverlay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := l.FromUpper(t.Context(), org, base.Digest, upper, files.DirOptions{})
+	got, err := l.CommitOverlay(t.Context(), org, base.Digest, upper, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := l.FromDir(t.Context(), org, "", merged, files.DirOptions{})
+	want, err := l.CommitDir(t.Context(), org, "", merged, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got != want {
-		t.Errorf("FromUpper = %+v, FromDir of the overlay %+v", got, want)
+		t.Errorf("CommitOverlay = %+v, CommitDir of the overlay %+v", got, want)
 	}
 	out := t.TempDir()
 	if err := l.Checkout(t.Context(), org, got.Digest, out); err != nil {
@@ -289,8 +289,8 @@ func onExt4OrTmpfs(t *testing.T) string {
 	return dir
 }
 
-// TestFromUpperStoresWhatChanged counts what the store gains and reads.
-func TestFromUpperStoresWhatChanged(t *testing.T) {
+// TestCommitOverlayStoresWhatChanged counts what the store gains and reads.
+func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	s := newMemory()
@@ -305,7 +305,7 @@ func TestFromUpperStoresWhatChanged(t *testing.T) {
 	upper := t.TempDir()
 	write(t, upper, map[string]string{"d07/some-file-01500": "changed", "big": string(big) + "more"})
 	before, keys := s.bytes(), len(s.keys())
-	ref, err := l.FromUpper(t.Context(), org, base.Digest, upper, files.DirOptions{})
+	ref, err := l.CommitOverlay(t.Context(), org, base.Digest, upper, files.DirOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -313,15 +313,15 @@ func TestFromUpperStoresWhatChanged(t *testing.T) {
 		t.Errorf("the store grows by %d bytes and %d objects, want a chunk, some pages and a root in two objects", grown, len(s.keys())-keys)
 	}
 	if ref.Files != base.Files || ref.Size != base.Size+4+5 {
-		t.Errorf("FromUpper = %+v after %+v", ref, base)
+		t.Errorf("CommitOverlay = %+v after %+v", ref, base)
 	}
 	before = s.bytes()
-	if again, err := l.FromUpper(t.Context(), org, ref.Digest, t.TempDir(), files.DirOptions{}); err != nil || again != ref || s.bytes() != before {
+	if again, err := l.CommitOverlay(t.Context(), org, ref.Digest, t.TempDir(), files.DirOptions{}); err != nil || again != ref || s.bytes() != before {
 		t.Errorf("without a change it is %+v, %v, and the store grows by %d bytes", again, err, s.bytes()-before)
 	}
 }
 
-func TestFromUpperRefusesPartialFiles(t *testing.T) {
+func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	base := stored(t, l, "", item{name: "f", body: []byte("x")}, item{name: "d/", mode: 0o755})
@@ -333,16 +333,16 @@ func TestFromUpperRefusesPartialFiles(t *testing.T) {
 				if err := unix.Setxattr(filepath.Join(upper, name), prefix+mark, []byte("something longer"), 0); err != nil {
 					t.Fatal(err)
 				}
-				ref, err := l.FromUpper(t.Context(), org, base.Digest, upper, files.DirOptions{})
+				ref, err := l.CommitOverlay(t.Context(), org, base.Digest, upper, files.DirOptions{})
 				wantRefused(t, ref, err, "metacopy")
 			}
 		}
 	}
 }
 
-// TestFromUpperHoldsTheWholeAgainstLimits checks limits that the upper layer
+// TestCommitOverlayHoldsTheWholeAgainstLimits checks limits that the upper layer
 // alone meets.
-func TestFromUpperHoldsTheWholeAgainstLimits(t *testing.T) {
+func TestCommitOverlayHoldsTheWholeAgainstLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	base := stored(t, newLibrary(t, s, files.Options{}), "", item{name: "a", body: []byte("1234")}, item{name: "b"}, item{name: "c"})
@@ -359,7 +359,7 @@ func TestFromUpperHoldsTheWholeAgainstLimits(t *testing.T) {
 		"files":   {files.Limits{}, files.DirOptions{MaxFiles: 3}, false},
 	} {
 		l := newLibrary(t, s, files.Options{Limits: c.limits})
-		ref, err := l.FromUpper(t.Context(), org, base.Digest, upper, c.options)
+		ref, err := l.CommitOverlay(t.Context(), org, base.Digest, upper, c.options)
 		if c.ok && err != nil {
 			t.Errorf("%s: %v", name, err)
 		} else if !c.ok {
@@ -368,9 +368,9 @@ func TestFromUpperHoldsTheWholeAgainstLimits(t *testing.T) {
 	}
 }
 
-// TestFromUpperLeavesOut checks that what is ignored or special hides the
+// TestCommitOverlayLeavesOut checks that what is ignored or special hides the
 // base's entry, as it does in the overlay.
-func TestFromUpperLeavesOut(t *testing.T) {
+func TestCommitOverlayLeavesOut(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	base := stored(t, l, "", item{name: "ignored", body: []byte("1")}, item{name: "pipe", body: []byte("2")}, item{name: "stays", body: []byte("3")})
@@ -380,17 +380,17 @@ func TestFromUpperLeavesOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	var skipped []string
-	ref, err := l.FromUpper(t.Context(), org, base.Digest, upper, files.DirOptions{
-		Ignore:  func(path string, _ bool) bool { return path == "ignored" },
-		Skipped: func(path string, _ fs.FileMode) { skipped = append(skipped, path) },
+	ref, err := l.CommitOverlay(t.Context(), org, base.Digest, upper, files.DirOptions{
+		Ignore: func(path string, _ bool) bool { return path == "ignored" },
+		OnSkip: func(path string, _ fs.FileMode) { skipped = append(skipped, path) },
 	})
 	if want := stored(t, l, "", item{name: "stays", body: []byte("3")}); err != nil || ref != want {
-		t.Errorf("FromUpper = %+v, %v, want %+v", ref, err, want)
+		t.Errorf("CommitOverlay = %+v, %v, want %+v", ref, err, want)
 	}
 	if diff := cmp.Diff([]string{"pipe"}, skipped); diff != "" {
 		t.Errorf("skipped (-want +got):\n%s", diff)
 	}
-	if _, err := l.FromUpper(t.Context(), org, strings.Repeat("0", 64), upper, files.DirOptions{}); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := l.CommitOverlay(t.Context(), org, strings.Repeat("0", 64), upper, files.DirOptions{}); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("above a base that is not there: %v", err)
 	}
 }

@@ -57,22 +57,22 @@ func (l *Library) WriteChunks(ctx context.Context, org, digest string, s treewir
 	if err != nil {
 		return err
 	}
-	g := &give{fetch: fetcher{store: l.blobs, org: org}, w: w, ranges: s.Ranges}
+	g := &chunkExport{fetch: packReader{store: l.blobs, org: org}, w: w, ranges: s.Ranges}
 	return joined(g.all(ctx, m, s.After), g.fetch.close())
 }
 
 // give writes chunks.
-type give struct {
-	fetch  fetcher
-	w      io.Writer
-	ranges []treewire.Range // that are not written yet
-	number int64            // of the next chunk of the tree
-	begun  bool
-	frame  []byte
-	stored []byte
+type chunkExport struct {
+	fetch   packReader
+	w       io.Writer
+	ranges  []treewire.Range // that are not written yet
+	number  int64            // of the next chunk of the tree
+	started bool
+	frame   []byte
+	stored  []byte
 }
 
-func (g *give) all(ctx context.Context, m *manifest, after string) error {
+func (g *chunkExport) all(ctx context.Context, m *manifest, after string) error {
 	for e, err := range m.from(ctx, after) {
 		if err != nil {
 			return err
@@ -89,7 +89,7 @@ func (g *give) all(ctx context.Context, m *manifest, after string) error {
 }
 
 // file writes what is selected of a file.
-func (g *give) file(ctx context.Context, e *entry) error {
+func (g *chunkExport) file(ctx context.Context, e *entry) error {
 	n := int64(len(e.chunks))
 	for len(g.ranges) > 0 && g.ranges[0].First < g.number+n {
 		r := &g.ranges[0]
@@ -105,14 +105,14 @@ func (g *give) file(ctx context.Context, e *entry) error {
 	return nil
 }
 
-func (g *give) chunk(ctx context.Context, c *chunk) error {
+func (g *chunkExport) chunk(ctx context.Context, c *chunk) error {
 	g.stored = resized(g.stored, int(c.at.stored))
 	if err := g.fetch.read(ctx, c.at.pack, int64(c.at.offset), g.stored); err != nil {
 		return err
 	}
 	g.frame = g.frame[:0]
-	if !g.begun {
-		g.begun = true
+	if !g.started {
+		g.started = true
 		g.frame = treewire.AppendFramesHead(g.frame)
 	}
 	g.frame = treewire.AppendFrame(g.frame, &treewire.Frame{Hash: c.hash, Raw: c.raw, Segment: g.stored})

@@ -40,9 +40,9 @@ func TestUnlike(t *testing.T) {
 		}
 	}
 	var told []string
-	_, err := newLibrary(t, newMemory(), files.Options{}).FromDir(t.Context(), org, "", dir, files.DirOptions{
-		Ignore: func(path string, _ bool) bool { return path == "left" },
-		Unlike: func(path string) { told = append(told, path) },
+	_, err := newLibrary(t, newMemory(), files.Options{}).CommitDir(t.Context(), org, "", dir, files.DirOptions{
+		Ignore:     func(path string, _ bool) bool { return path == "left" },
+		OnMismatch: func(path string) { told = append(told, path) },
 	})
 	if err != nil {
 		t.Fatal(err)

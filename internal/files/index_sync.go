@@ -20,7 +20,7 @@ const dropBatch = 1000
 // them when it fails, are left out: those that were not sent and are younger
 // than a day. A pack whose footer cannot be read is passed
 // over; the first such error is returned in the end.
-func (l *Library) Sync(ctx context.Context, org string) error {
+func (l *Library) SyncIndex(ctx context.Context, org string) error {
 	if err := checkOrg(org); err != nil || l.index == nil {
 		return err
 	}

@@ -8,28 +8,28 @@ import (
 
 // turns let few do what is dear, and of each organisation one. Whoever waits
 // too long for a turn goes without.
-type turns struct {
+type limiter struct {
 	all chan struct{}
 
 	mu  sync.Mutex // guards what follows
-	org map[string]*turn
+	org map[string]*orgSlot
 }
 
 // turn is that of an organisation.
-type turn struct {
+type orgSlot struct {
 	taken chan struct{}
 	users int // who have it or wait
 }
 
-const turnPatience = 10 * time.Second
+const limiterTimeout = 10 * time.Second
 
-func newTurns(atOnce int) *turns {
-	return &turns{all: make(chan struct{}, atOnce), org: map[string]*turn{}}
+func newLimiter(atOnce int) *limiter {
+	return &limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
 }
 
 // take waits for a turn, which done ends.
-func (t *turns) take(ctx context.Context, org string) (done func(), ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, turnPatience)
+func (t *limiter) take(ctx context.Context, org string) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, limiterTimeout)
 	defer cancel()
 	own := t.enter(org)
 	select {
@@ -52,19 +52,19 @@ func (t *turns) take(ctx context.Context, org string) (done func(), ok bool) {
 	}, true
 }
 
-func (t *turns) enter(org string) *turn {
+func (t *limiter) enter(org string) *orgSlot {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	own := t.org[org]
 	if own == nil {
-		own = &turn{taken: make(chan struct{}, 1)}
+		own = &orgSlot{taken: make(chan struct{}, 1)}
 		t.org[org] = own
 	}
 	own.users++
 	return own
 }
 
-func (t *turns) leave(org string) {
+func (t *limiter) leave(org string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.org[org].users--; t.org[org].users == 0 {

@@ -9,17 +9,17 @@ import (
 )
 
 // refuse says that the input is wrong.
-func refuse(format string, args ...any) error {
+func invalid(format string, args ...any) error {
 	return stint.InvalidParam("", format, args...)
 }
 
 // refuseSize says that the input exceeds a limit.
-func refuseSize(format string, args ...any) error {
+func tooLarge(format string, args ...any) error {
 	return &stint.Error{Kind: stint.TooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(format, args...)}
 }
 
 // shown is a path fit for a message: printable and not too long.
-func shown(path string) string {
+func printable(path string) string {
 	const most = 200
 	s := strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {
@@ -38,9 +38,9 @@ func shown(path string) string {
 func (l *Limits) cleanPath(name string) (string, error) {
 	switch {
 	case strings.IndexByte(name, 0) >= 0:
-		return "", refuse("The name of entry '%s' holds a NUL byte.", shown(name))
+		return "", invalid("The name of entry '%s' holds a NUL byte.", printable(name))
 	case strings.HasPrefix(name, "/"):
-		return "", refuse("The path of entry '%s' is absolute; use paths relative to the tree.", shown(name))
+		return "", invalid("The path of entry '%s' is absolute; use paths relative to the tree.", printable(name))
 	}
 	parts := make([]string, 0, 8)
 	for part := range strings.SplitSeq(name, "/") {
@@ -48,9 +48,9 @@ func (l *Limits) cleanPath(name string) (string, error) {
 		case part == "" || part == ".":
 			continue
 		case part == "..":
-			return "", refuse("The path of entry '%s' leaves the tree by '..'.", shown(name))
+			return "", invalid("The path of entry '%s' leaves the tree by '..'.", printable(name))
 		case len(part) > maxName:
-			return "", refuse("The entry '%s' has a name of more than %d bytes.", shown(name), maxName)
+			return "", invalid("The entry '%s' has a name of more than %d bytes.", printable(name), maxName)
 		}
 		parts = append(parts, part)
 	}
@@ -62,9 +62,9 @@ func (l *Limits) cleanPath(name string) (string, error) {
 func (l *Limits) checkPath(path string, elements int) error {
 	switch {
 	case len(path) > l.PathBytes:
-		return refuse("The path of entry '%s' has more than %d bytes.", shown(path), l.PathBytes)
+		return invalid("The path of entry '%s' has more than %d bytes.", printable(path), l.PathBytes)
 	case elements > l.Depth:
-		return refuse("The entry '%s' lies more than %d folders deep.", shown(path), l.Depth)
+		return invalid("The entry '%s' lies more than %d folders deep.", printable(path), l.Depth)
 	}
 	return nil
 }
@@ -75,20 +75,20 @@ func (l *Limits) checkPath(path string, elements int) error {
 func (l *Limits) checkTarget(path, target string) (dots bool, err error) {
 	switch {
 	case target == "":
-		return false, refuse("The link '%s' has no target.", shown(path))
+		return false, invalid("The link '%s' has no target.", printable(path))
 	case strings.IndexByte(target, 0) >= 0:
-		return false, refuse("The target of link '%s' holds a NUL byte.", shown(path))
+		return false, invalid("The target of link '%s' holds a NUL byte.", printable(path))
 	case len(target) > l.PathBytes:
-		return false, refuse("The target of link '%s' has more than %d bytes.", shown(path), l.PathBytes)
+		return false, invalid("The target of link '%s' has more than %d bytes.", printable(path), l.PathBytes)
 	case strings.HasPrefix(target, "/"):
-		return false, refuse("The link '%s' leaves the tree: its target '%s' is absolute.", shown(path), shown(target))
+		return false, invalid("The link '%s' leaves the tree: its target '%s' is absolute.", printable(path), printable(target))
 	}
 	inside := walkTarget(path, target, func([]string, int) bool {
 		dots = true
 		return true
 	})
 	if !inside {
-		return false, refuse("The link '%s' leaves the tree: its target is '%s'.", shown(path), shown(target))
+		return false, invalid("The link '%s' leaves the tree: its target is '%s'.", printable(path), printable(target))
 	}
 	return dots, nil
 }
