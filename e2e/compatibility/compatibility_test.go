@@ -1,0 +1,251 @@
+package compatibility_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
+	"github.com/stint-dev/stint/e2e/installation"
+)
+
+// TestDataOfEarlierReleases opens each fixture, compares what the API returns
+// with what the earlier release returned, and goes on with the work.
+func TestDataOfEarlierReleases(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"cd8520c"} {
+		for variant, open := range map[string]func(*testing.T, string) *opened{"sqlite": openSQLite, "postgres": openPostgres} {
+			t.Run(release+"/"+variant, func(t *testing.T) {
+				t.Parallel()
+				goOn(t, open(t, filepath.Join("testdata", release, variant)))
+			})
+		}
+	}
+}
+
+func goOn(t *testing.T, o *opened) {
+	t.Helper()
+	o.compare(func(exchange) bool { return true })
+	o.sound()
+	o.usesTokens()
+	c := o.client()
+	usesStoredSecret(t, c)
+	usesInputs(t, o, c)
+	refusesDocker(t, c)
+	continuesSessions(t, c)
+	resumesCheckpoints(t, c)
+	o.pushesVersion()
+	o.stint("gc", "--data", o.Data)
+	o.stint("gc", "--data", o.Data, "--grace", "0")
+	o.sound()
+	o.Stop(os.Interrupt)
+	o.sound() // without a server
+	o.Start()
+	o.compare(func(e exchange) bool { return lasting.MatchString(e.Path) && !strings.Contains(e.Path, "latest") })
+}
+
+// sound checks that every stored byte can be read.
+func (o *opened) sound() {
+	o.t.Helper()
+	out := o.stint("fsck", "--data", o.Data, "--json")
+	trees := 0
+	for line := range strings.Lines(out) {
+		var found struct{ Checked struct{ Trees, Damaged int } }
+		installation.Check(o.t, json.Unmarshal([]byte(line), &found))
+		if trees += found.Checked.Trees; found.Checked.Damaged != 0 {
+			o.t.Errorf("fsck reports %s", line)
+		}
+	}
+	if trees < 20 {
+		o.t.Errorf("fsck reports few trees: %q", out)
+	}
+}
+
+// usesTokens checks that tokens of the fixture are accepted until they expire.
+func (o *opened) usesTokens() {
+	o.t.Helper()
+	for name, test := range map[string]struct {
+		token string
+		want  int
+	}{
+		"valid":   {o.recorded.Tokens.Valid, o.validStatus()},
+		"expired": {o.recorded.Tokens.Expired, http.StatusUnauthorized},
+		"revoked": {o.recorded.Tokens.Revoked, http.StatusUnauthorized},
+	} {
+		if status, body := o.get("/v1/usage", "application/json", test.token); status != test.want {
+			o.t.Errorf("the %s token: status %d, want %d: %s", name, status, test.want, body)
+		}
+	}
+}
+
+// validStatus returns the status for the token that is valid for a year.
+func (o *opened) validStatus() int {
+	o.t.Helper()
+	for _, e := range o.recorded.Exchanges {
+		if !strings.HasPrefix(e.Path, "/v1/tokens?") {
+			continue
+		}
+		for _, token := range items(e.JSON) {
+			expires, err := time.Parse(time.RFC3339, token["expiresAt"].(string))
+			installation.Check(o.t, err)
+			if token["name"] == "fixture" && time.Now().After(expires) {
+				return http.StatusUnauthorized
+			}
+		}
+	}
+	return http.StatusOK
+}
+
+// completed starts a run, waits for its end, and returns it with its output.
+func completed(t *testing.T, c *client.Client, n stint.NewRun) (*stint.Run, string) {
+	t.Helper()
+	r := installation.Ended(t, c, installation.Create(t, c, n).ID)
+	if r.Status != stint.Completed {
+		t.Errorf("the run of %q is %s: %v\n%s", n.Prompt, r.Status, r.Error, installation.Story(t, c, r.ID))
+	}
+	var out strings.Builder
+	for _, e := range installation.Events(t, c, r.ID) {
+		if e.Type == stint.EventOutput {
+			out.WriteString(installation.Output(t, e).Content)
+		}
+	}
+	return r, out.String()
+}
+
+func wantOutput(t *testing.T, c *client.Client, n stint.NewRun, want string) *stint.Run {
+	t.Helper()
+	r, out := completed(t, c, n)
+	if out != want {
+		t.Errorf("the run of %q wrote %q, want %q", n.Prompt, out, want)
+	}
+	return r
+}
+
+func sum(text string) string {
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:])
+}
+
+// usesStoredSecret checks the value of a secret that the earlier release stored,
+// and that no log shows it.
+func usesStoredSecret(t *testing.T, c *client.Client) {
+	t.Helper()
+	const value = "the-stored-secret-value"
+	r := wantOutput(t, c, stint.NewRun{Agent: "secretive", Prompt: `printf %s "$API_KEY" | sha256sum; echo "it is $API_KEY"`}, sum(value)+"  -\nit is ***\n")
+	if story := installation.Story(t, c, r.ID); strings.Contains(story, value) {
+		t.Errorf("the run shows the secret:\n%s", story)
+	}
+}
+
+// usesInputs mounts two volumes and checks the content of a file that has
+// several chunks, a sparse one, and one with an odd name.
+func usesInputs(t *testing.T, o *opened, c *client.Client) {
+	t.Helper()
+	texts, err := c.Volumes.Find(t.Context(), "texts")
+	installation.Check(t, err)
+	var want string
+	for _, name := range []string{"large.txt", "sparse"} {
+		want += o.recordedSum("/v1/volumes/"+texts.ID+"/versions/"+installation.Value(texts.CurrentVersionID)+"/files/"+name) + "  -\n"
+	}
+	n := stint.NewRun{
+		Agent:     "keeper",
+		Prompt:    `sha256sum </data/large.txt; sha256sum </data/sparse; cat /pinned/-dash /data/link; /data/bin/run.sh; echo "$GREETING $REQUEST_KEY $FIXED"`,
+		Variables: map[string]string{"GREETING": "hello"},
+		Secrets:   map[string]string{"REQUEST_KEY": "a-secret-of-today"},
+	}
+	wantOutput(t, c, n, want+"dash\nsome notes\nmore notes\nstill more\nfrom the script\nhello *** a fixed value\n")
+}
+
+func (o *opened) recordedSum(path string) string {
+	o.t.Helper()
+	for _, e := range o.recorded.Exchanges {
+		if e.Path == path && e.SHA256 != "" {
+			return e.SHA256
+		}
+	}
+	o.t.Fatalf("there is no recorded exchange for %s", path)
+	return ""
+}
+
+// refusesDocker checks that a definition with the removed isolator is readable
+// and that its runs fail.
+func refusesDocker(t *testing.T, c *client.Client) {
+	t.Helper()
+	agent, err := c.Agents.Find(t.Context(), "boxed")
+	installation.Check(t, err)
+	version, err := c.Agents.Version(t.Context(), agent.ID, "latest")
+	installation.Check(t, err)
+	if b, err := json.Marshal(version.Definition); err != nil || !strings.Contains(string(b), `"sandbox":"docker"`) {
+		t.Errorf("the definition is %s, %v", b, err)
+	}
+	r := installation.Ended(t, c, installation.Create(t, c, stint.NewRun{Agent: "boxed", Prompt: "true"}).ID)
+	if r.Status != stint.Failed || installation.Value(r.StatusReason) != "setup_failed" {
+		t.Errorf("the run is %s: %v", r.Status, r.Error)
+	}
+	wantOutput(t, c, stint.NewRun{Agent: "boxed", AgentVersion: "1", Prompt: "echo outside"}, "outside\n")
+}
+
+// find returns the newest run whose prompt has the prefix.
+func find(t *testing.T, c *client.Client, prompt string) *stint.Run {
+	t.Helper()
+	for summary, err := range c.Runs.List(t.Context(), client.RunFilter{}) {
+		installation.Check(t, err)
+		if strings.HasPrefix(summary.Prompt, prompt) {
+			r, err := c.Runs.Get(t.Context(), summary.ID)
+			installation.Check(t, err)
+			return r
+		}
+	}
+	t.Fatalf("there is no run with the prompt %q", prompt)
+	return nil
+}
+
+// continuesSessions runs with the conversation of a session and with the newest
+// version of its artifact, which a run of another session wrote.
+func continuesSessions(t *testing.T, c *client.Client) {
+	t.Helper()
+	shell := find(t, c, "echo to stdout;")
+	prompt := `echo 4 >>$HOME/state; cat $HOME/state made.txt; ls; echo three >>made.txt`
+	r := wantOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: prompt}, "1\n2\n3\n4\none\nmade.txt\nsub\n")
+	if installation.Value(r.ArtifactVersion) == "" || r.SessionID != shell.SessionID {
+		t.Errorf("the run belongs to %s and wrote %q", r.SessionID, installation.Value(r.ArtifactVersion))
+	}
+	wantOutput(t, c, stint.NewRun{SessionID: shell.SessionID, Prompt: "cat made.txt"}, "one\nthree\n")
+	talk := find(t, c, "write notes.md:")
+	if _, out := completed(t, c, stint.NewRun{SessionID: talk.SessionID, Prompt: "run: cat notes.md"}); !strings.Contains(out, "written by the assistant") {
+		t.Errorf("the assistant wrote %q", out)
+	}
+}
+
+func resumesCheckpoints(t *testing.T, c *client.Client) {
+	t.Helper()
+	first := find(t, c, "echo to stdout;")
+	r := wantOutput(t, c, stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: "cat $HOME/state made.txt"}, "1\none\n")
+	if r.SessionID == first.SessionID {
+		t.Error("the resumed run has no session of its own")
+	}
+	cancelled := find(t, c, "echo kept >kept.txt;")
+	wantOutput(t, c, stint.NewRun{CheckpointID: installation.Value(cancelled.CheckpointID), Prompt: "cat kept.txt"}, "kept\n")
+}
+
+// pushesVersion adds a file to a volume of the earlier release.
+func (o *opened) pushesVersion() {
+	o.t.Helper()
+	dir := filepath.Join(o.t.TempDir(), "texts")
+	o.stint("volume", "pull", "texts", dir)
+	installation.Check(o.t, os.WriteFile(filepath.Join(dir, "added.txt"), []byte("added\n"), 0o600))
+	o.stint("volume", "push", "texts", dir)
+	if got := o.stint("volume", "cat", "texts@4", "added.txt"); got != "added\n" {
+		o.t.Errorf("the added file reads %q", got)
+	}
+	if got := o.stint("volume", "cat", "texts@4", "notes.txt"); got != "some notes\nmore notes\nstill more\n" {
+		o.t.Errorf("the notes read %q", got)
+	}
+}
