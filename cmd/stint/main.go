@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/assistant"
 	"github.com/stint-dev/stint/internal/cli"
-	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/cli/osenv"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
@@ -29,7 +29,7 @@ func main() {
 }
 
 func run() int {
-	env, stop, err := process.Env()
+	env, stop, err := osenv.New()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stint: "+err.Error())
 		return 1
@@ -37,17 +37,17 @@ func run() int {
 	defer stop()
 	env.Serve, env.Probe, env.Programs = serve, app.Probe, app.Programs
 	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return app.OpenKeys(ctx, c) }
-	env.OpenUpkeep = func(ctx context.Context, c config.Config) (cli.Upkeep, error) { return app.OpenUpkeep(ctx, c) }
+	env.OpenMaintenance = func(ctx context.Context, c config.Config) (cli.Maintenance, error) { return app.OpenUpkeep(ctx, c) }
 	return cli.Main(context.Background(), env)
 }
 
-func serve(ctx context.Context, c config.Config, ready func(cli.Serving)) error {
+func serve(ctx context.Context, c config.Config, ready func(cli.ServerInfo)) error {
 	log, err := telemetry.Logger(os.Stderr, c.LogLevel, c.LogFormat)
 	if err != nil {
 		return err
 	}
 	return app.Run(ctx, c, app.Options{
 		Logger: log,
-		Ready:  func(i app.Info) { ready(cli.Serving(i)) },
+		Ready:  func(i app.Info) { ready(cli.ServerInfo(i)) },
 	})
 }

@@ -52,7 +52,7 @@ func checkSchema(d *stint.Definition) *stint.Error {
 	if d.Schema() == nil {
 		return nil
 	}
-	if err := jsonschema.Check(d.Schema()); err != nil {
+	if err := jsonschema.CheckSchema(d.Schema()); err != nil {
 		return stint.InvalidParam("output.schema", "'output.schema' is no JSON Schema that can be used: %s", err)
 	}
 	return nil

@@ -123,7 +123,7 @@ func (s *Service) digestOf(raw []byte) (digested, error) {
 		err = s.check(parsed)
 	}
 	if err == nil && parsed.Schema() != nil {
-		if fault := jsonschema.Check(parsed.Schema()); fault != nil {
+		if fault := jsonschema.CheckSchema(parsed.Schema()); fault != nil {
 			err = stint.InvalidParam("output.schema", "'output.schema' cannot be used: %s", fault)
 		}
 	}

@@ -17,16 +17,16 @@ const (
 	maxExtensions  = 3 // times that it may go on with an answer that grew too long
 )
 
-// thinker answers, as a model does.
-type thinker interface {
+// model answers, as a model does.
+type model interface {
 	Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error)
 }
 
 // agent works on one prompt.
 type agent struct {
 	c       *protocol.Config
-	out     *voice
-	think   thinker
+	out     *lineWriter
+	think   model
 	tools   *toolbox
 	session *session
 
@@ -216,7 +216,7 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	case len(a.c.Schema) == 0:
 		return final, "", nil
 	}
-	_, fault := jsonschema.Result(a.c.Schema, final)
+	_, fault := jsonschema.ParseResult(a.c.Schema, final)
 	switch {
 	case fault == nil:
 		return final, "", nil

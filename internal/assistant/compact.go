@@ -38,8 +38,8 @@ func limitOf(c *protocol.Config) int64 {
 // them, and what came since.
 func (a *agent) size() int64 {
 	var since int
-	for i := len(a.session.entries) - 1; i >= 0; i-- {
-		e := &a.session.entries[i]
+	for i := len(a.session.visible) - 1; i >= 0; i-- {
+		e := &a.session.visible[i]
 		if e.Type == recordAnswer && a.told > 0 {
 			return a.told + int64(since/bytesPerToken)
 		}
@@ -48,8 +48,8 @@ func (a *agent) size() int64 {
 	return int64(since / bytesPerToken)
 }
 
-// weight is how many bytes an entry adds to a request, about.
-func weight(e *entry) int {
+// weight is how many bytes an contextRecord adds to a request, about.
+func weight(e *contextRecord) int {
 	n := len(e.Text)
 	for _, p := range e.Parts {
 		n += len(p.Text) + len(p.Input) + len(p.Native)
@@ -68,7 +68,7 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 	if cut == 0 {
 		return false, nil
 	}
-	old := a.session.entries[:cut]
+	old := a.session.visible[:cut]
 	r := &relay{out: a.out, prefix: "s"}
 	answer, err := a.think.Ask(ctx, llm.Request{
 		Model: a.c.Model, Instructions: summaryInstructions,
@@ -86,7 +86,7 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 		return false, errNoSummary
 	}
 	summary := "What happened so far, in short, for the full record grew too long:\n\n" + answer.Text()
-	if !slices.ContainsFunc(a.session.entries[cut:], func(e entry) bool { return e.Type == recordPrompt }) {
+	if !slices.ContainsFunc(a.session.visible[cut:], func(e contextRecord) bool { return e.Type == recordPrompt }) {
 		short, _ := transcript.Shorten(a.prompt, maxRepeated)
 		summary += "\n\nWhat the user asked for last, in their words:\n\n" + short
 	}
@@ -100,22 +100,22 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 
 const summaryInstructions = `You write down what an agent did so far, so that it can go on without the record of it. Tell: what the user wants, with all conditions; what was done, with paths, names, numbers and commands that matter; what was found out; what failed, and why; what is left to do. Be complete in facts and short in words. Write nothing but this.`
 
-// cut is how many entries a summary would stand for: all but the newest, as far
+// cut is how many visible a summary would stand for: all but the newest, as far
 // as they fit into a quarter of what the model reads. A request cannot begin
 // with a tool's result.
 func (a *agent) cut() int {
-	entries, room := a.session.entries, int(a.limit/4*bytesPerToken)
+	visible, room := a.session.visible, int(a.limit/4*bytesPerToken)
 	cut := 0
-	for i := len(entries) - 1; i > 0; i-- {
-		room -= weight(&entries[i])
+	for i := len(visible) - 1; i > 0; i-- {
+		room -= weight(&visible[i])
 		if room < 0 && cut > 0 {
 			break
 		}
-		if t := entries[i].Type; t == recordAnswer || t == recordPrompt {
+		if t := visible[i].Type; t == recordAnswer || t == recordPrompt {
 			cut = i
 		}
 	}
-	if cut == 1 && entries[0].Type == recordCompaction {
+	if cut == 1 && visible[0].Type == recordCompaction {
 		return 0 // nothing would be shorter
 	}
 	return cut
@@ -123,13 +123,13 @@ func (a *agent) cut() int {
 
 // retell is a part of the conversation as text, within half of what the model
 // reads.
-func (a *agent) retell(entries []entry) string {
+func (a *agent) retell(visible []contextRecord) string {
 	var b strings.Builder
 	step := func(who, text string) {
 		short, _ := transcript.Shorten(text, maxRetold)
 		fmt.Fprintf(&b, "[%s]\n%s\n\n", who, short)
 	}
-	for _, e := range entries {
+	for _, e := range visible {
 		switch e.Type {
 		case recordAnswer:
 			for _, p := range e.Parts {

@@ -11,7 +11,7 @@ import (
 
 // Use uses a tool, with minutes that pass when they are sent.
 func Use(ctx context.Context, dir string, out io.Writer, minutes <-chan time.Time, name, input string) string {
-	b := newToolbox(dir, newVoice(out))
+	b := newToolbox(dir, newLineWriter(out))
 	b.every = func(d time.Duration) (<-chan time.Time, func()) {
 		if d != time.Minute {
 			return nil, func() {}

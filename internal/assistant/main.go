@@ -56,7 +56,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 		fmt.Fprintln(stderr, err)
 		return exitUsage
 	}
-	out := newVoice(stdout)
+	out := newLineWriter(stdout)
 	final, err := work(ctx, config, prompt, out)
 	end, code := ending(final, err, &config)
 	out.say(end)
@@ -139,7 +139,7 @@ func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, err
 }
 
 // work does what the prompt says and returns the last message.
-func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (string, error) {
+func work(ctx context.Context, c protocol.Config, prompt string, out *lineWriter) (string, error) {
 	s, err := openSession(c.Session, c.NewID, time.Now)
 	if err != nil {
 		return "", err
@@ -149,7 +149,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (st
 	if c.Resume != "" && !s.resumed {
 		out.notice("conversation_lost", "The conversation of the runs before is not there. This run begins a new one.")
 	}
-	think, err := thinkerOf(&c)
+	think, err := newModel(&c)
 	if err != nil {
 		return "", err
 	}
@@ -162,7 +162,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *voice) (st
 	return a.run(ctx, prompt)
 }
 
-func thinkerOf(c *protocol.Config) (thinker, error) {
+func newModel(c *protocol.Config) (model, error) {
 	if c.Provider == stint.ProviderOffline {
 		return &offline{c: c}, nil
 	}

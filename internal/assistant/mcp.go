@@ -30,7 +30,7 @@ const (
 
 // connect connects to the servers, all at once, and adds their tools. A server
 // that cannot be connected to is told of, and the work goes on without it.
-func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out *voice) (disconnect func()) {
+func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out *lineWriter) (disconnect func()) {
 	connected := make([]*server, len(servers))
 	var wg sync.WaitGroup
 	for i, c := range servers {

@@ -42,8 +42,8 @@ type record struct {
 	Through int           `json:"through,omitempty"` // a number of records, from the first
 }
 
-// entry is a record that the model is still told of.
-type entry struct {
+// contextRecord is a record that the model is still told of.
+type contextRecord struct {
 	number int // of the record, from 1
 	record
 }
@@ -55,7 +55,7 @@ type session struct {
 	id      string
 	resumed bool // there was a conversation before
 	records int
-	entries []entry
+	visible []contextRecord
 	pending []string        // uses of tools that have no result yet
 	uses    map[string]bool // IDs of all uses of tools
 }
@@ -198,25 +198,25 @@ func (s *session) take(r record) error {
 		return fmt.Errorf("a record is of type %q", r.Type)
 	}
 	s.records++
-	s.entries = append(s.entries, entry{s.records, r})
+	s.visible = append(s.visible, contextRecord{s.records, r})
 	return nil
 }
 
 // summarise puts a summary, the newest record, in the place of the one before
-// and of the entries through the one that it names.
+// and of the visible through the one that it names.
 func (s *session) summarise(r record) {
 	through := r.Through
-	if !slices.ContainsFunc(s.entries, func(e entry) bool { return e.number == through && e.Type != recordCompaction }) {
-		through = 0 // older files may name a summary, whose number says nothing of the entries behind it
+	if !slices.ContainsFunc(s.visible, func(e contextRecord) bool { return e.number == through && e.Type != recordCompaction }) {
+		through = 0 // older files may name a summary, whose number says nothing of the visible behind it
 	}
-	s.entries = slices.DeleteFunc(s.entries, func(e entry) bool { return e.Type == recordCompaction || e.number <= through })
-	s.entries = append([]entry{{s.records, r}}, s.entries...)
+	s.visible = slices.DeleteFunc(s.visible, func(e contextRecord) bool { return e.Type == recordCompaction || e.number <= through })
+	s.visible = append([]contextRecord{{s.records, r}}, s.visible...)
 }
 
 // messages is the conversation as the model is told it.
 func (s *session) messages() []llm.Message {
-	out := make([]llm.Message, 0, len(s.entries))
-	for _, e := range s.entries {
+	out := make([]llm.Message, 0, len(s.visible))
+	for _, e := range s.visible {
 		m := llm.Message{Role: llm.User}
 		switch e.Type {
 		case recordAnswer:

@@ -40,13 +40,13 @@ type tool struct {
 // never at once.
 type toolbox struct {
 	dir   string // that relative paths begin in
-	out   *voice
+	out   *lineWriter
 	tools []tool // in the order in which the model is told of them
 	// every ticks until it is told to stop.
 	every func(time.Duration) (ticks <-chan time.Time, stop func())
 }
 
-func newToolbox(dir string, out *voice) *toolbox {
+func newToolbox(dir string, out *lineWriter) *toolbox {
 	b := &toolbox{dir: dir, out: out, every: func(d time.Duration) (<-chan time.Time, func()) {
 		t := time.NewTicker(d)
 		return t.C, t.Stop

@@ -195,7 +195,7 @@ func converse(cmd *exec.Cmd, plan framework.Plan, d framework.Decoder) (time.Dur
 		return 0, err
 	}
 	_, _ = stdin.Write(plan.Stdin) // one that ends at once does not read it
-	if !plan.Open {
+	if !plan.KeepStdinOpen {
 		stdin.Close()
 	}
 	_ = cmd.Wait() // the decoder judges
@@ -231,7 +231,7 @@ func (h heard) Write(p []byte) (int, error) {
 	if len(s.Send) > 0 {
 		_, _ = h.stdin.Write(s.Send)
 	}
-	if s.Hangup {
+	if s.CloseStdin {
 		h.stdin.Close()
 	}
 	return len(p), nil

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/cli"
-	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/cli/osenv"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/framework/fakecli"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 }
 
 func program() int {
-	env, stop, err := process.Env()
+	env, stop, err := osenv.New()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer stop()
-	env.Serve = func(ctx context.Context, c config.Config, ready func(cli.Serving)) error {
-		return app.Run(ctx, c, app.Options{Ready: func(i app.Info) { ready(cli.Serving(i)) }})
+	env.Serve = func(ctx context.Context, c config.Config, ready func(cli.ServerInfo)) error {
+		return app.Run(ctx, c, app.Options{Ready: func(i app.Info) { ready(cli.ServerInfo(i)) }})
 	}
 	return cli.Main(context.Background(), env)
 }

@@ -79,7 +79,7 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if err != nil {
 		return fmt.Errorf("the new token does not work at %s: %w", wanted, err)
 	}
-	path, err := a.writeLocal(local{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name})
+	path, err := a.writeCredentials(credentials{URL: wanted, Token: made.Secret, TokenID: made.ID, Org: me.Organization.Name, User: me.User.Name})
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (a *app) authLogout() *cobra.Command {
 }
 
 func (a *app) logout(ctx context.Context) error {
-	stored, err := a.readLocal()
+	stored, err := a.readCredentials()
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (a *app) logout(ctx context.Context) error {
 	if client.IsCode(err, stint.CodeInvalidAPIKey) || client.IsCode(err, stint.CodeResourceNotFound) {
 		err = nil // it has ended already
 	}
-	if forgetErr := a.forgetLocal(); forgetErr != nil {
+	if forgetErr := a.removeCredentials(); forgetErr != nil {
 		return errors.Join(err, forgetErr)
 	}
 	if err != nil {

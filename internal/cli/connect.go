@@ -17,18 +17,18 @@ const defaultURL = "http://127.0.0.1:8700"
 
 // account is the server to talk to, and the token for it.
 type account struct {
-	local
+	credentials
 	fromEnv bool // the token comes from STINT_TOKEN
 }
 
 // account finds the server and the token: flag, environment, configuration.
 // The token of the configuration is for its own server only.
 func (a *app) account() (account, error) {
-	stored, err := a.readLocal()
+	stored, err := a.readCredentials()
 	if err != nil {
 		return account{}, err
 	}
-	found := account{local: stored}
+	found := account{credentials: stored}
 	for _, address := range []string{a.getenv("STINT_URL"), a.url} {
 		if address != "" {
 			found.URL = strings.TrimRight(address, "/")

@@ -83,13 +83,13 @@ type demoResult struct {
 // run serves for as long as the walk takes.
 func (d *demonstration) run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	ready, ended := make(chan Serving, 1), make(chan error, 1)
+	ready, ended := make(chan ServerInfo, 1), make(chan error, 1)
 	c := config.Default()
 	c.Data, c.Listen, c.LogLevel = filepath.Join(d.dir, "data"), "127.0.0.1:0", "error"
 	c.Capacity, c.Drain = 4, 0
 	began := d.a.Now()
 	d.title("Start a server, in a temporary folder")
-	go func() { ended <- d.a.Serve(serving, c, func(s Serving) { ready <- s }) }()
+	go func() { ended <- d.a.Serve(serving, c, func(s ServerInfo) { ready <- s }) }()
 	var err error
 	select {
 	case s := <-ready:
@@ -106,7 +106,7 @@ func (d *demonstration) run(ctx context.Context) error {
 	}
 }
 
-func (d *demonstration) walk(ctx context.Context, s Serving) error {
+func (d *demonstration) walk(ctx context.Context, s ServerInfo) error {
 	limit := demoLimit
 	if d.model.url != "" {
 		limit = demoModelLimit
@@ -154,14 +154,14 @@ func (d *demonstration) since(t time.Time) string {
 }
 
 // login writes a configuration of its own, so that the person's stays as it is.
-func (d *demonstration) login(ctx context.Context, s Serving) error {
+func (d *demonstration) login(ctx context.Context, s ServerInfo) error {
 	d.title("Log in, through a socket that only you can open")
 	made, err := loginAt(ctx, s.Socket, loginRequest{Name: "demo"}.complete(d.a.getenv))
 	if err != nil {
 		return err
 	}
 	d.a.Environ = d.environ(s.URL)
-	path, err := d.a.writeLocal(local{URL: s.URL, Token: made.Secret, TokenID: made.ID})
+	path, err := d.a.writeCredentials(credentials{URL: s.URL, Token: made.Secret, TokenID: made.ID})
 	if err != nil {
 		return err
 	}
@@ -292,7 +292,7 @@ func (d *demonstration) fetch(ctx context.Context, run *stint.Run) ([]stint.File
 }
 
 // farewell tells what to try next. A person at a terminal may keep the server.
-func (d *demonstration) farewell(ctx context.Context, s Serving) error {
+func (d *demonstration) farewell(ctx context.Context, s ServerInfo) error {
 	d.title("Try next")
 	d.tell("stint serve                  # a server that keeps what you store")
 	d.tell("stint auth login             # in a second terminal")

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-func (t treeCommands) diff() *cobra.Command {
+func (t volumeCommands) diff() *cobra.Command {
 	var text bool
 	c := &cobra.Command{
 		Use: "diff NAME FROM [TO [PATH]]", Short: "Tell what differs between two versions",

@@ -40,7 +40,7 @@ programs of agents and the server. It changes nothing. It fails when a server co
 		findings := a.checkIsolation(ctx, data)
 		findings = append(findings, a.checkServerConfig(data)...)
 		findings = append(findings, a.checkFrameworks(ctx)...)
-		findings = append(findings, a.checkLocal(), a.checkServer(ctx))
+		findings = append(findings, a.checkCredentials(), a.checkServer(ctx))
 		return a.printFindings(findings)
 	})
 	return c
@@ -219,8 +219,8 @@ func checkData(dir string) finding {
 	return finding{Check: "data", Result: "ok", Message: dir + " is yours alone."}
 }
 
-func (a *app) checkLocal() finding {
-	path, err := a.localPath()
+func (a *app) checkCredentials() finding {
+	path, err := a.credentialsPath()
 	if err != nil {
 		return finding{Check: "login", Result: "warn", Message: err.Error()}
 	}
@@ -234,7 +234,7 @@ func (a *app) checkLocal() finding {
 	if info.Mode().Perm()&0o077 != 0 {
 		return finding{Check: "login", Result: "warn", Message: fmt.Sprintf("%s can be read by others: chmod 600 %s", path, quote(path))}
 	}
-	if _, err := a.readLocal(); err != nil {
+	if _, err := a.readCredentials(); err != nil {
 		return finding{Check: "login", Result: "fail", Message: err.Error()}
 	}
 	return finding{Check: "login", Result: "ok", Message: "The token is kept in " + path + "."}

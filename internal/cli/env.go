@@ -30,15 +30,15 @@ type Env struct {
 	Interrupts <-chan Interrupt
 
 	// Serve runs a server until ctx ends; ready is called once it answers.
-	Serve func(ctx context.Context, c config.Config, ready func(Serving)) error
+	Serve func(ctx context.Context, c config.Config, ready func(ServerInfo)) error
 	// Probe tells what each isolator can do on this machine.
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
 	// Programs tells of every framework whether it works on this machine.
 	Programs func(ctx context.Context) ([]agentcli.Installed, error)
 	// OpenKeys opens the keys of an installation whose server does not run.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
-	// OpenUpkeep opens an installation whose server does not run.
-	OpenUpkeep func(ctx context.Context, c config.Config) (Upkeep, error)
+	// OpenMaintenance opens an installation whose server does not run.
+	OpenMaintenance func(ctx context.Context, c config.Config) (Maintenance, error)
 }
 
 // Interrupt is a request to stop.
@@ -58,8 +58,8 @@ type Keys interface {
 	Close() error
 }
 
-// Serving tells where a started server is.
-type Serving struct {
+// ServerInfo tells where a started server is.
+type ServerInfo struct {
 	URL     string `json:"url"`
 	Socket  string `json:"socket"`
 	DataDir string `json:"dataDir"`

@@ -55,8 +55,8 @@ func noTree(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"error":{"type":"invalid_request_error","code":"resource_not_found","message":"It is gone."}}`)
 }
 
-// TestPullKeepsTheExitCodeOfTheRun: whatever becomes of the pull.
-func TestPullKeepsTheExitCodeOfTheRun(t *testing.T) {
+// TestPullKeepsExitCode: whatever becomes of the pull.
+func TestPullKeepsExitCode(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		run   *endedRun
@@ -72,8 +72,8 @@ func TestPullKeepsTheExitCodeOfTheRun(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := sit(t, tt.run)
-			p.types("run", "a", "p", "--artifact", "out", "--pull", "there")
+			p := startCLI(t, tt.run)
+			p.start("run", "a", "p", "--artifact", "out", "--pull", "there")
 			if code := p.exit(t); code != tt.code || !strings.Contains(p.err.String(), tt.shows) {
 				t.Errorf("exit code %d, want %d, with %q:\n%s", code, tt.code, tt.shows, p.err)
 			}
@@ -81,14 +81,14 @@ func TestPullKeepsTheExitCodeOfTheRun(t *testing.T) {
 	}
 }
 
-func TestInterruptEndsThePullOfARun(t *testing.T) {
+func TestInterruptEndsPull(t *testing.T) {
 	t.Parallel()
 	pulling := make(chan struct{})
-	p := sit(t, &endedRun{status: "completed", reads: []string{runKept}, tree: func(_ http.ResponseWriter, r *http.Request) {
+	p := startCLI(t, &endedRun{status: "completed", reads: []string{runKept}, tree: func(_ http.ResponseWriter, r *http.Request) {
 		close(pulling)
 		<-r.Context().Done()
 	}})
-	p.types("run", "a", "p", "--artifact", "out", "--pull", "there")
+	p.start("run", "a", "p", "--artifact", "out", "--pull", "there")
 	<-pulling
 	p.interrupts <- cli.Stop
 	if code := p.exit(t); code != 130 || !strings.Contains(p.err.String(), "interrupted") {

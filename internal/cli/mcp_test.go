@@ -35,7 +35,7 @@ func TestMCPOnStandardStreams(t *testing.T) {
 	environ := map[string]string{"STINT_URL": api.URL, "STINT_TOKEN": "hush", "HOME": t.TempDir()}
 	in, toProgram := io.Pipe()
 	fromProgram, out := io.Pipe()
-	told := newScreen()
+	told := newScreenBuffer()
 	ended := make(chan int, 1)
 	go func() {
 		ended <- cli.Main(context.WithoutCancel(t.Context()), cli.Env{

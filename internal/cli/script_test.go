@@ -13,7 +13,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/cli"
-	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/cli/osenv"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
@@ -27,15 +27,15 @@ func TestMain(m *testing.M) {
 
 // program is stint without a real server and sandbox.
 func program() {
-	env, stop, err := process.Env()
+	env, stop, err := osenv.New()
 	if err != nil {
 		panic(err)
 	}
-	env.Serve = func(_ context.Context, c config.Config, ready func(cli.Serving)) error {
+	env.Serve = func(_ context.Context, c config.Config, ready func(cli.ServerInfo)) error {
 		if os.Getenv("SERVE_FAILS") != "" {
 			return errors.New("the disk is made of cheese")
 		}
-		ready(cli.Serving{URL: "http://" + c.Listen, Socket: c.Socket(), DataDir: c.Data})
+		ready(cli.ServerInfo{URL: "http://" + c.Listen, Socket: c.Socket(), DataDir: c.Data})
 		fmt.Fprintln(os.Stderr, "capacity", c.Capacity, "memory", c.Resources.Memory)
 		return nil
 	}

@@ -63,7 +63,7 @@ func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
-	go func() { ended <- a.Serve(ctx, c, func(s Serving) { a.announce(c, s) }) }()
+	go func() { ended <- a.Serve(ctx, c, func(s ServerInfo) { a.announce(c, s) }) }()
 	for interrupts := 0; ; {
 		select {
 		case err := <-ended:
@@ -78,7 +78,7 @@ func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error 
 	}
 }
 
-func (a *app) announce(c config.Config, s Serving) {
+func (a *app) announce(c config.Config, s ServerInfo) {
 	if a.json {
 		_ = a.printJSON(s) // standard output is gone if this fails
 		return

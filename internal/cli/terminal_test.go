@@ -1,127 +1,23 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/cli"
 	"github.com/stint-dev/stint/internal/config"
-	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
-
-// screen collects what is written, from several goroutines.
-type screen struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-	grew chan struct{}
-}
-
-func newScreen() *screen { return &screen{grew: make(chan struct{}, 1)} }
-
-func (s *screen) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	select {
-	case s.grew <- struct{}{}:
-	default:
-	}
-	return s.text.Write(p)
-}
-
-func (s *screen) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
-// await waits until the screen shows a text.
-func (s *screen) await(t *testing.T, text string) {
-	t.Helper()
-	limit := time.After(time.Minute)
-	for !strings.Contains(s.String(), text) {
-		select {
-		case <-s.grew:
-		case <-limit:
-			t.Fatalf("%q is not on the screen:\n%s", text, s)
-		}
-	}
-}
-
-// person is somebody at a terminal, with a server.
-type person struct {
-	out, err   *screen
-	environ    map[string]string
-	keys       io.Writer // of the keyboard
-	interrupts chan cli.Interrupt
-	env        cli.Env
-	code       chan int
-}
-
-func sit(t *testing.T, h http.Handler, terminals ...int) *person {
-	t.Helper()
-	s := httptest.NewServer(h)
-	t.Cleanup(s.Close)
-	in, keys := io.Pipe()
-	t.Cleanup(func() { keys.Close() })
-	p := &person{
-		out: newScreen(), err: newScreen(), keys: keys, interrupts: make(chan cli.Interrupt), code: make(chan int, 1),
-		environ: map[string]string{"STINT_URL": s.URL, "STINT_TOKEN": "x", "HOME": t.TempDir()},
-	}
-	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	var mu sync.Mutex
-	p.env = cli.Env{
-		Environ: func(name string) (string, bool) { v, ok := p.environ[name]; return v, ok },
-		Dir:     t.TempDir(), Stdin: in, Stdout: p.out, Stderr: p.err, Interrupts: p.interrupts,
-		Now: func() time.Time {
-			mu.Lock()
-			defer mu.Unlock()
-			clock = clock.Add(time.Second)
-			return clock
-		},
-		IsTerminal: func(fd int) bool {
-			return slices.Contains(terminals, fd)
-		},
-		ReadPassword: func() ([]byte, error) { return []byte("typed"), nil },
-		Serve:        func(context.Context, config.Config, func(cli.Serving)) error { return nil },
-		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
-		Programs:     func(context.Context) ([]agentcli.Installed, error) { return nil, nil },
-	}
-	return p
-}
-
-// types starts a command.
-func (p *person) types(args ...string) {
-	p.env.Args = args
-	go func() { p.code <- cli.Main(context.Background(), p.env) }()
-}
-
-// exit waits for the end of the command.
-func (p *person) exit(t *testing.T) int {
-	t.Helper()
-	select {
-	case code := <-p.code:
-		return code
-	case <-time.After(time.Minute):
-		t.Fatalf("the command does not end; its screens:\n%s\n%s", p.out, p.err)
-		return -1
-	}
-}
 
 // oneRun is a server with a run that goes on until it is cancelled or released.
 type oneRun struct {
@@ -169,28 +65,28 @@ func (o *oneRun) status() string {
 	}
 }
 
-func TestInterruptAsksOnATerminal(t *testing.T) {
+func TestInterruptAsksOnTerminal(t *testing.T) {
 	t.Parallel()
 	const question = "Cancel run_1? y cancels it"
 	tests := map[string]struct {
-		act       func(*testing.T, *person, *oneRun)
+		act       func(*testing.T, *testCLI, *oneRun)
 		code      int
 		cancelled bool
 		shows     string
 	}{
-		"yes": {func(_ *testing.T, p *person, _ *oneRun) { io.WriteString(p.keys, "y\n") }, 130, true, "Cancelling run_1"},
-		"no": {func(_ *testing.T, p *person, o *oneRun) {
+		"yes": {func(_ *testing.T, p *testCLI, _ *oneRun) { io.WriteString(p.keys, "y\n") }, 130, true, "Cancelling run_1"},
+		"no": {func(_ *testing.T, p *testCLI, o *oneRun) {
 			io.WriteString(p.keys, "\n")
 			o.release()
 		}, 0, false, "completed"},
-		"again": {func(_ *testing.T, p *person, _ *oneRun) { p.interrupts <- cli.Stop }, 130, false, "run_1 goes on. Follow it again with: stint runs events run_1"},
+		"again": {func(_ *testing.T, p *testCLI, _ *oneRun) { p.interrupts <- cli.Stop }, 130, false, "run_1 goes on. Follow it again with: stint runs events run_1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			o := newOneRun()
-			p := sit(t, o, 0, 1, 2)
-			p.types("run", "a", "p")
+			p := startCLI(t, o, 0, 1, 2)
+			p.start("run", "a", "p")
 			p.out.await(t, "no line end")
 			p.interrupts <- cli.Stop
 			p.err.await(t, question)
@@ -205,11 +101,11 @@ func TestInterruptAsksOnATerminal(t *testing.T) {
 	}
 }
 
-func TestInterruptCancelsWithoutATerminal(t *testing.T) {
+func TestInterruptCancelsWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	o := newOneRun()
-	p := sit(t, o)
-	p.types("run", "a", "p")
+	p := startCLI(t, o)
+	p.start("run", "a", "p")
 	p.out.await(t, "no line end")
 	p.interrupts <- cli.Stop
 	if code := p.exit(t); code != 130 || !o.cancelled {
@@ -220,13 +116,13 @@ func TestInterruptCancelsWithoutATerminal(t *testing.T) {
 	}
 }
 
-// TestAHangUpLeavesTheRun: a connection that breaks off is no wish to cancel.
-func TestAHangUpLeavesTheRun(t *testing.T) {
+// TestHangUpKeepsRun: a connection that breaks off is no wish to cancel.
+func TestHangUpKeepsRun(t *testing.T) {
 	t.Parallel()
 	for name, terminals := range map[string][]int{"terminal": {0, 1, 2}, "no terminal": nil} {
 		o := newOneRun()
-		p := sit(t, o, terminals...)
-		p.types("run", "a", "p")
+		p := startCLI(t, o, terminals...)
+		p.start("run", "a", "p")
 		p.out.await(t, "no line end")
 		p.interrupts <- cli.HangUp
 		if code := p.exit(t); code != 130 || o.cancelled {
@@ -238,7 +134,7 @@ func TestAHangUpLeavesTheRun(t *testing.T) {
 	}
 }
 
-func TestColoursAndLinesOfATerminal(t *testing.T) {
+func TestTerminalColours(t *testing.T) {
 	t.Parallel()
 	const faint, reset = "\x1b[2m", "\x1b[0m"
 	tests := map[string]struct {
@@ -258,9 +154,9 @@ func TestColoursAndLinesOfATerminal(t *testing.T) {
 			t.Parallel()
 			o := newOneRun()
 			o.release()
-			p := sit(t, o, tt.terminals...)
+			p := startCLI(t, o, tt.terminals...)
 			maps.Copy(p.environ, tt.environ)
-			p.types("run", "a", "p")
+			p.start("run", "a", "p")
 			if code := p.exit(t); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
@@ -292,7 +188,7 @@ func pushServer(t *testing.T) http.Handler {
 	})
 }
 
-func TestProgressIsForTerminals(t *testing.T) {
+func TestProgressNeedsTerminal(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		terminals []int
@@ -303,11 +199,11 @@ func TestProgressIsForTerminals(t *testing.T) {
 		"no terminal": {nil, nil, false},
 		"json":        {[]int{2}, []string{"--json"}, false},
 	} {
-		p := sit(t, pushServer(t), tt.terminals...)
+		p := startCLI(t, pushServer(t), tt.terminals...)
 		if err := os.WriteFile(filepath.Join(p.env.Dir, "f"), []byte("content"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.types(append([]string{"volume", "push", "v", "."}, tt.args...)...)
+		p.start(append([]string{"volume", "push", "v", "."}, tt.args...)...)
 		if code := p.exit(t); code != 0 {
 			t.Errorf("%s: exit code %d:\n%s", name, code, p.err)
 		}
@@ -318,16 +214,16 @@ func TestProgressIsForTerminals(t *testing.T) {
 	}
 }
 
-func TestSecretIsAskedForWithoutShowingIt(t *testing.T) {
+func TestSecretPromptHidesInput(t *testing.T) {
 	t.Parallel()
 	var body struct{ Value string }
-	p := sit(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			t.Error(err)
 		}
 		fmt.Fprint(w, `{"name":"K"}`)
 	}), 0, 2)
-	p.types("secret", "set", "K")
+	p.start("secret", "set", "K")
 	if code := p.exit(t); code != 0 || body.Value != "typed" {
 		t.Errorf("exit code %d, value %q", code, body.Value)
 	}
@@ -336,28 +232,28 @@ func TestSecretIsAskedForWithoutShowingIt(t *testing.T) {
 	}
 }
 
-func TestServeDrainsThenLeaves(t *testing.T) {
+func TestServeDrains(t *testing.T) {
 	t.Parallel()
-	for name, patient := range map[string]bool{"drained": true, "left": false} {
-		p := sit(t, http.NotFoundHandler())
+	for name, drains := range map[string]bool{"drained": true, "left": false} {
+		p := startCLI(t, http.NotFoundHandler())
 		drained := make(chan struct{})
 		t.Cleanup(func() {
-			if !patient {
+			if !drains {
 				close(drained)
 			}
 		})
-		p.env.Serve = func(ctx context.Context, _ config.Config, ready func(cli.Serving)) error {
-			ready(cli.Serving{URL: "http://here"})
+		p.env.Serve = func(ctx context.Context, _ config.Config, ready func(cli.ServerInfo)) error {
+			ready(cli.ServerInfo{URL: "http://here"})
 			<-ctx.Done()
 			<-drained
 			return nil
 		}
-		p.types("serve", "--drain", "5s")
+		p.start("serve", "--drain", "5s")
 		p.err.await(t, "Stint serves at http://here")
 		p.interrupts <- cli.Stop
 		p.err.await(t, "running runs may go on for 5s")
 		want := 130
-		if patient {
+		if drains {
 			want = 0
 			close(drained)
 		} else {
@@ -369,14 +265,14 @@ func TestServeDrainsThenLeaves(t *testing.T) {
 	}
 }
 
-func TestFaultsOfARequestAreListed(t *testing.T) {
+func TestErrorDetailsAreListed(t *testing.T) {
 	t.Parallel()
-	p := sit(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Request-Id", "req_7")
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprint(w, `{"error":{"type":"invalid_request_error","code":"invalid_parameter","message":"One. Two.","details":[{"code":"c","message":"One."},{"code":"c","message":"Two."}]}}`)
 	}))
-	p.types("runs", "show", "r", "-v")
+	p.start("runs", "show", "r", "-v")
 	if code := p.exit(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
@@ -385,12 +281,12 @@ func TestFaultsOfARequestAreListed(t *testing.T) {
 	}
 }
 
-func TestTablesHoldTheirColumns(t *testing.T) {
+func TestTableEscapesCells(t *testing.T) {
 	t.Parallel()
-	p := sit(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	p := startCLI(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"data":[{"id":"run_1","agentName":"a","status":"failed","prompt":"two\nlines\tand \u001b[31mred","createdAt":"2026-01-02T03:04:05.000Z","startedAt":"2026-01-02T03:04:05.000Z","completedAt":"2026-01-02T03:05:06.500Z"}],"pagination":{"hasMore":false,"nextCursor":null}}`)
 	}))
-	p.types("runs", "list")
+	p.start("runs", "list")
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -399,45 +295,4 @@ func TestTablesHoldTheirColumns(t *testing.T) {
 	if diff := cmp.Diff(want, p.out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-}
-
-// TestHelp keeps what every command says about itself.
-func TestHelp(t *testing.T) {
-	t.Parallel()
-	var got strings.Builder
-	var visit func(path ...string)
-	visit = func(path ...string) {
-		fmt.Fprintf(&got, "$ stint %s\n%s\n", strings.Join(append(path, "--help"), " "), ask(t, append(path, "--help")...))
-		for line := range strings.Lines(ask(t, append(append([]string{"__complete"}, path...), "")...)) {
-			name, _, isCommand := strings.Cut(line, "\t")
-			if isCommand && !strings.HasPrefix(name, ":") && name != "help" && name != "completion" {
-				visit(append(append([]string{}, path...), name)...)
-			}
-		}
-	}
-	visit()
-	const golden = "testdata/help.golden"
-	if *update {
-		if err := os.WriteFile(golden, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got.String()); diff != "" {
-		t.Errorf("run with -update when this is meant (-want +got):\n%s", diff)
-	}
-}
-
-// ask gives the output of a command that needs nothing.
-func ask(t *testing.T, args ...string) string {
-	t.Helper()
-	p := sit(t, http.NotFoundHandler())
-	p.types(args...)
-	if code := p.exit(t); code != 0 {
-		t.Fatalf("%v: exit code %d:\n%s", args, code, p.err)
-	}
-	return p.out.String()
 }

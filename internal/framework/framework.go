@@ -114,8 +114,8 @@ type Plan struct {
 	Files []File
 	// Stdin is written at the start. It stays open for what the decoder sends
 	// where Open is set.
-	Stdin []byte
-	Open  bool
+	Stdin         []byte
+	KeepStdinOpen bool
 	// Protocol says that the output is no text for people: it is decoded before
 	// secrets are masked in what came of it.
 	Protocol bool
@@ -151,9 +151,9 @@ type Step struct {
 	Events []stint.OutputData
 	// Native are whole lines as the agent wrote them, where Events are not its
 	// very text.
-	Native []Native
-	Send   []byte // to the agent's standard input
-	Hangup bool   // then close it
+	Native     []Native
+	Send       []byte // to the agent's standard input
+	CloseStdin bool   // then close it
 	// Ended says that the agent's last word was heard: what follows it is no
 	// more than the end of its process.
 	Ended bool
@@ -204,7 +204,7 @@ func (s *Step) Join(next Step) {
 	s.Events = append(s.Events, next.Events...)
 	s.Native = append(s.Native, next.Native...)
 	s.Send = append(s.Send, next.Send...)
-	s.Hangup = s.Hangup || next.Hangup
+	s.CloseStdin = s.CloseStdin || next.CloseStdin
 	s.Ended = s.Ended || next.Ended
 	if next.Usage != nil {
 		s.Usage = next.Usage

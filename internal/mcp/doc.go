@@ -5,5 +5,5 @@
 // starts them as a process on standard input and output; agents and programs
 // elsewhere reach them as POST /mcp, where the client's requests go to the API's
 // own handler, in process and with the caller's token. So what is allowed, what
-// is refused and how is decided in one place for all.
+// is refused and how is decided in one position for all.
 package mcp

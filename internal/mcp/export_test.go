@@ -4,11 +4,11 @@ import "github.com/stint-dev/stint"
 
 // Piece reads a piece of what events tell, as run_output does.
 func Piece(events []stint.Event, after string, room int) (text, next string, more bool, err error) {
-	at, err := parsePlace(after)
+	at, err := parsePosition(after)
 	if err != nil {
 		return "", "", false, err
 	}
-	t := transcript{place: at, room: room}
+	t := outputPage{position: at, room: room}
 	for _, e := range events {
 		if e.Seq <= at.seq {
 			continue

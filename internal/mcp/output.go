@@ -27,16 +27,16 @@ type outputOut struct {
 	Status stint.Status `json:"status" jsonschema:"of the run; it writes no more once it has ended"`
 }
 
-// place is a position in what a run wrote: after bytes of the text of the event
+// position is a position in what a run wrote: after bytes of the text of the event
 // that follows seq.
-type place struct {
+type position struct {
 	seq   int64
 	bytes int
 }
 
-func (p place) String() string { return fmt.Sprintf("%d.%d", p.seq, p.bytes) }
+func (p position) String() string { return fmt.Sprintf("%d.%d", p.seq, p.bytes) }
 
-func parsePlace(s string) (p place, err error) {
+func parsePosition(s string) (p position, err error) {
 	if s == "" {
 		return p, nil
 	}
@@ -46,13 +46,13 @@ func parsePlace(s string) (p place, err error) {
 		p.bytes, err = strconv.Atoi(bytes)
 	}
 	if err != nil || p.seq < 0 || p.bytes < 0 || p.String() != s {
-		return place{}, stint.InvalidParam("after", "'after' must be 'next' of an earlier answer of run_output, or be left out.")
+		return position{}, stint.InvalidParam("after", "'after' must be 'next' of an earlier answer of run_output, or be left out.")
 	}
 	return p, nil
 }
 
 func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
-	at, err := parsePlace(in.After)
+	at, err := parsePosition(in.After)
 	if err != nil {
 		return outputOut{}, err
 	}
@@ -60,7 +60,7 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	if err != nil {
 		return outputOut{}, err
 	}
-	t := transcript{place: at, room: in.MaxBytes}
+	t := outputPage{position: at, room: in.MaxBytes}
 	for event, err := range c.Runs.RecordedEvents(ctx, in.ID, at.seq) {
 		if err != nil {
 			return outputOut{}, err
@@ -76,16 +76,16 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	return outputOut{t.text.String(), t.String(), t.more, run.Status}, nil
 }
 
-// transcript gathers the text of events, up to a number of bytes.
-type transcript struct {
-	place
+// outputPage gathers the text of events, up to a number of bytes.
+type outputPage struct {
+	position
 	text strings.Builder
 	room int
-	more bool // there is text beyond the place
+	more bool // there is text beyond the position
 }
 
 // add takes an event; full says that there is no room for all of it.
-func (t *transcript) add(e stint.Event) (full bool, err error) {
+func (t *outputPage) add(e stint.Event) (full bool, err error) {
 	var data stint.OutputData
 	if e.Type == stint.EventOutput {
 		if err := json.Unmarshal(e.Data, &data); err != nil {
@@ -107,7 +107,7 @@ func (t *transcript) add(e stint.Event) (full bool, err error) {
 	}
 	t.text.WriteString(rest)
 	t.room -= len(rest)
-	t.place = place{seq: e.Seq}
+	t.position = position{seq: e.Seq}
 	return false, nil
 }
 

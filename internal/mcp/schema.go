@@ -15,7 +15,7 @@ import (
 type properties map[string]*jsonschema.Schema
 
 // anything is every type that JSON has. A schema without any would be written as
-// true, which clients that want an object in its place refuse with all tools.
+// true, which clients that want an object in its position refuse with all tools.
 var anything = []string{"object", "array", "string", "number", "boolean", "null"}
 
 // schemaOf is the JSON Schema of a struct; refine adds what its fields cannot

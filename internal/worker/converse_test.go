@@ -154,7 +154,7 @@ func TestNoLastWord(t *testing.T) {
 // TestTheAgentIsAnswered: what a decoder sends arrives, then the end.
 func TestTheAgentIsAnswered(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{Stdin: []byte("begin\n"), Open: true}, verdict: framework.Verdict{Completed: true}}
+	p := &puppet{plan: framework.Plan{Stdin: []byte("begin\n"), KeepStdinOpen: true}, verdict: framework.Verdict{Completed: true}}
 	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		in := bufio.NewScanner(b.Stdin)
 		for in.Scan() {
@@ -162,7 +162,7 @@ func TestTheAgentIsAnswered(t *testing.T) {
 			case "begin":
 				act(b.Stdout, framework.Step{Send: []byte("again\n")})
 			case "again":
-				act(b.Stdout, framework.Step{Events: []stint.OutputData{transcript.Message("", "heard again")}, Send: []byte("last\n"), Hangup: true})
+				act(b.Stdout, framework.Step{Events: []stint.OutputData{transcript.Message("", "heard again")}, Send: []byte("last\n"), CloseStdin: true})
 			case "last":
 				act(b.Stdout, events(transcript.Message("", "heard the last")))
 			}
@@ -179,7 +179,7 @@ func TestTheAgentIsAnswered(t *testing.T) {
 // TestTheAgentIsAskedToEnd before it is signalled.
 func TestTheAgentIsAskedToEnd(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{Open: true}, ask: "please end"}
+	p := &puppet{plan: framework.Plan{KeepStdinOpen: true}, ask: "please end"}
 	began, asked := make(chan struct{}), make(chan string, 1)
 	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		close(began)
@@ -200,7 +200,7 @@ func TestTheAgentIsAskedToEnd(t *testing.T) {
 
 func TestADeafAgentIsEnded(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{Open: true, Stdin: make([]byte, 16<<20)}} // as much as may wait for it
+	p := &puppet{plan: framework.Plan{KeepStdinOpen: true, Stdin: make([]byte, 16<<20)}} // as much as may wait for it
 	w := theatre(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
 		act(b.Stdout, framework.Step{Send: []byte("one more")})
 		hang(ctx)

@@ -45,7 +45,7 @@ func (j *job) launch() error {
 	}
 	j.record.decode(j.framework.NewDecoder(in), j.plan.Protocol)
 	j.stdin.write(j.plan.Stdin)
-	if !j.plan.Open {
+	if !j.plan.KeepStdinOpen {
 		j.stdin.hangUp()
 	}
 	j.started = true

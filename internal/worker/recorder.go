@@ -143,7 +143,7 @@ func (r *recorder) take(s framework.Step) {
 	if !r.j.stdin.write(s.Send) {
 		r.j.cancel(errDeaf)
 	}
-	if s.Hangup {
+	if s.CloseStdin {
 		r.j.stdin.hangUp()
 	}
 	if s.Ended && !r.ended {

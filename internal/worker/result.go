@@ -27,7 +27,7 @@ func (j *job) withResult(end ending) ending {
 	if end.status != stint.Completed {
 		return end
 	}
-	value, err := jsonschema.Result(wanted, final)
+	value, err := jsonschema.ParseResult(wanted, final)
 	if err != nil {
 		end.status, end.reason = stint.Failed, stint.ReasonExitCode
 		end.message = fmt.Sprintf("The agent's last message is not what output.schema asks for: %v", err)

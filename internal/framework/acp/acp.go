@@ -49,14 +49,14 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	if in.Program.Path != "" {
 		argv[0] = in.Program.Path
 	}
-	known := productOf(d.Command)
+	known := vendorOf(d.Command)
 	env := maps.Clone(known.env)
 	if env == nil {
 		env = map[string]string{}
 	}
 	maps.Copy(env, modelEnv(in.Model, d.Model))
 	return framework.Plan{
-		Argv: argv, Env: env, Stdin: greeting(), Open: true, Protocol: true, State: known.state,
+		Argv: argv, Env: env, Stdin: greeting(), KeepStdinOpen: true, Protocol: true, State: known.state,
 	}, nil
 }
 

@@ -57,8 +57,8 @@ func TestPrepare(t *testing.T) {
 			if diff := cmp.Diff([]string{tt.argv, tt.keep}, []string{strings.Join(plan.Argv, " "), strings.Join(plan.State.Keep, " ")}); diff != "" {
 				t.Errorf("command and state (-want +got):\n%s", diff)
 			}
-			if !plan.Open || !plan.Protocol || !strings.HasPrefix(string(plan.Stdin), `{"jsonrpc":"2.0","id":1,"method":"initialize"`) {
-				t.Errorf("the talk begins with %q, open %v, protocol %v", plan.Stdin, plan.Open, plan.Protocol)
+			if !plan.KeepStdinOpen || !plan.Protocol || !strings.HasPrefix(string(plan.Stdin), `{"jsonrpc":"2.0","id":1,"method":"initialize"`) {
+				t.Errorf("the talk begins with %q, open %v, protocol %v", plan.Stdin, plan.KeepStdinOpen, plan.Protocol)
 			}
 		})
 	}

@@ -26,14 +26,14 @@ type client struct {
 	tried   bool // to log in
 	end     *framework.Verdict
 
-	story story
-	spent spending
+	text  transcriber
+	spent usageCounter
 }
 
 func newClient(in framework.Input) *client {
 	c := &client{
 		in: in, lines: map[string]*framework.Lines{framework.Stdout: {}, framework.Stderr: {}},
-		number: greetingID, asked: greetingID, story: newStory(),
+		number: greetingID, asked: greetingID, text: newTranscriber(),
 	}
 	if in.Definition == nil {
 		c.in.Definition = &stint.Definition{}
@@ -53,7 +53,7 @@ func (c *client) Write(stream string, p []byte) (s framework.Step) {
 func (c *client) Flush(stream string) (s framework.Step) {
 	c.lines[stream].Flush(c.reader(stream, &s))
 	if stream == framework.Stdout {
-		s.Events = append(s.Events, c.story.close()...)
+		s.Events = append(s.Events, c.text.close()...)
 	}
 	return s
 }

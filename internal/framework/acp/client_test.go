@@ -44,7 +44,7 @@ func (a *agent) says(format string, args ...any) string {
 	if s.Usage != nil {
 		a.usage = s.Usage
 	}
-	a.over = a.over || s.Hangup && s.Ended
+	a.over = a.over || s.CloseStdin && s.Ended
 	return strings.TrimSuffix(strings.ReplaceAll(string(s.Send), `{"jsonrpc":"2.0",`, "{"), "\n")
 }
 

@@ -51,7 +51,7 @@ func FuzzClient(f *testing.F) {
 					t.Fatalf("text is no UTF-8: %q", e.Content)
 				}
 			}
-			over = over || s.Hangup
+			over = over || s.CloseStdin
 		}
 		for line := range bytes.Lines(said) {
 			check(d.Write(framework.Stdout, line), 1)

@@ -47,7 +47,7 @@ type tool struct {
 // tool takes what is said of a tool. The beginning is told once, and as late as
 // something is known of the input: many agents name a tool before they know what
 // it is to do. asked says that the agent wants permission for it.
-func (t *story) tool(u *toolUpdate, asked bool) []stint.OutputData {
+func (t *transcriber) tool(u *toolUpdate, asked bool) []stint.OutputData {
 	use := t.use(u)
 	if use == nil || use.done {
 		return nil
@@ -71,7 +71,7 @@ func (t *tool) telling(u *toolUpdate) bool {
 }
 
 // use finds a tool's use, or begins one.
-func (t *story) use(u *toolUpdate) *tool {
+func (t *transcriber) use(u *toolUpdate) *tool {
 	if use, ok := t.tools[u.ID]; ok {
 		return use
 	}

@@ -28,18 +28,18 @@ func (c *client) update(params json.RawMessage) (s framework.Step, kind string, 
 	}
 	switch kind {
 	case "agent_message_chunk":
-		s.Events = c.story.say(stint.ItemMessage, raw)
+		s.Events = c.text.say(stint.ItemMessage, raw)
 		told = len(s.Events) > 0
 	case "agent_thought_chunk":
-		s.Events = c.story.say(stint.ItemReasoning, raw)
+		s.Events = c.text.say(stint.ItemReasoning, raw)
 		told = len(s.Events) > 0
 	case "tool_call", "tool_call_update":
 		t := decode[toolUpdate](raw)
-		s.Events = c.story.tool(&t, false)
+		s.Events = c.text.tool(&t, false)
 	case "plan":
-		s.Events = c.story.plan(decode[plan](raw))
+		s.Events = c.text.plan(decode[plan](raw))
 	case "plan_update":
-		s.Events = c.story.plan(decode[struct {
+		s.Events = c.text.plan(decode[struct {
 			Plan plan `json:"plan"`
 		}](raw).Plan)
 	case "usage_update":
@@ -59,7 +59,7 @@ type plan struct {
 }
 
 // plan is the agent's list of steps, whole.
-func (t *story) plan(p plan) []stint.OutputData {
+func (t *transcriber) plan(p plan) []stint.OutputData {
 	if len(p.Entries) == 0 {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 	return framework.Plan{
 		Argv:  []string{in.Self, protocol.Verb, file},
 		Files: []framework.File{{Path: file, Content: config}},
-		Stdin: append(prompt, '\n'), Open: true, Protocol: true,
+		Stdin: append(prompt, '\n'), KeepStdinOpen: true, Protocol: true,
 		State: framework.State{Keep: []string{protocol.SessionDir}, Check: checkSession},
 	}, nil
 }

@@ -38,7 +38,7 @@ func TestPrepare(t *testing.T) {
 	if d := cmp.Diff([]string{"/opt/stint/stint", "assistant-in-sandbox", "/run/stint/assistant.json"}, plan.Argv); d != "" {
 		t.Error(d)
 	}
-	if !plan.Open || !plan.Protocol || len(plan.Files) != 1 || plan.Files[0].Path != plan.Argv[2] {
+	if !plan.KeepStdinOpen || !plan.Protocol || len(plan.Files) != 1 || plan.Files[0].Path != plan.Argv[2] {
 		t.Errorf("plan %+v", plan)
 	}
 	var prompt protocol.Input
@@ -135,7 +135,7 @@ func TestDecoder(t *testing.T) {
 		if d := cmp.Diff([]string{"notice", "reasoning", "reasoning", "message", "message", "message", "tool_call", "stdout", "tool_result", "stderr"}, kinds); d != "" {
 			t.Error(d)
 		}
-		if !all.Ended || !all.Hangup || all.Turns != 1 || all.Usage == nil || all.Usage.InputTokens != 5 || len(all.Native) != 7 {
+		if !all.Ended || !all.CloseStdin || all.Turns != 1 || all.Usage == nil || all.Usage.InputTokens != 5 || len(all.Native) != 7 {
 			t.Errorf("step %+v", all)
 		}
 		if d := cmp.Diff(framework.Verdict{Completed: true, Final: "All done."}, d.Verdict(1)); d != "" {

@@ -71,7 +71,7 @@ func (d *decoder) step(l *protocol.Line) (s framework.Step) {
 		s.Usage, s.Turns = l.Usage, l.Turns
 	case protocol.LineEnd:
 		d.last = l
-		s.Ended, s.Hangup = true, true
+		s.Ended, s.CloseStdin = true, true
 	}
 	return s
 }

@@ -58,7 +58,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	p := framework.Plan{
 		Argv: append(framework.ProgramArgv(in, "claude"), arguments(in)...), Env: environment(in),
 		Files: []framework.File{{Path: in.RunDir + "/" + mcpFile, Content: servers}},
-		Stdin: message, Open: true, Protocol: true,
+		Stdin: message, KeepStdinOpen: true, Protocol: true,
 		State: framework.State{Keep: []string{".claude/projects", ".claude/tasks"}, Check: framework.CheckLogs(jsonscan.CheckLog)},
 	}
 	if text := in.Definition.Instructions; text != "" {

@@ -24,7 +24,7 @@ func input() framework.Input {
 
 func TestRecordings(t *testing.T) {
 	t.Parallel()
-	frameworktest.Golden(t, claudecode.Framework{}, func(name string) framework.Input {
+	frameworktest.CheckRecordings(t, claudecode.Framework{}, func(name string) framework.Input {
 		in := input()
 		in.Limits = stint.Limits{MaxTurns: 1, MaxCostUSD: 0.0001}
 		if name == "resume" || name == "lost" || name == "mcp" {
@@ -81,7 +81,7 @@ func TestPrepare(t *testing.T) {
 	if err := json.Unmarshal(p.Stdin, &message); err != nil || !strings.HasPrefix(message.Message.Content, "Do it.\n\nYour last message") || !strings.HasSuffix(message.Message.Content, `{"type":"object"}`) {
 		t.Errorf("prompt %q, %v", message.Message.Content, err)
 	}
-	if !p.Open || !p.Protocol || len(p.Files) != 2 {
+	if !p.KeepStdinOpen || !p.Protocol || len(p.Files) != 2 {
 		t.Errorf("plan %+v", p)
 	}
 }
@@ -145,7 +145,7 @@ func TestOddOutput(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, s := frameworktest.Odd(t, claudecode.Framework{}, input(), tt.line, tt.content, tt.native)
+			d, s := frameworktest.CheckDecode(t, claudecode.Framework{}, input(), tt.line, tt.content, tt.native)
 			if answered := strings.Contains(string(s.Send), `"request_id":"7"`); answered != (name == "question to us") {
 				t.Errorf("sent %q", s.Send)
 			}
@@ -158,7 +158,7 @@ func TestOddOutput(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	frameworktest.Silence(t, claudecode.Framework{}, input(), map[string]string{
+	frameworktest.CheckStderr(t, claudecode.Framework{}, input(), map[string]string{
 		"": "It wrote nothing at all",
 		"No conversation found with session ID: 1\n": "Begin a new session",
 		"error: unknown option '--x'\n":              "update it",

@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 // retries are few, so that a scene does not wait for long.
 var retries = map[string]string{"CLAUDE_CODE_MAX_RETRIES": "1"}
 
-var scenes = map[string]frameworktest.Scene{
+var scenarios = map[string]frameworktest.Scenario{
 	"text":        {Prompt: "[[slow: 3]][[say: One two three.]]", Want: []string{"One two three."}},
 	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Want: []string{"Let me think about it.\n", "$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns=1"}},
 	"failed_tool": {Prompt: "[[run: cat nowhere]]", Want: []string{"No such file"}},
 	"plan":        {Prompt: `[[tool: TodoWrite {"todos":[{"content":"one","status":"completed","activeForm":"doing one"},{"content":"two","status":"in_progress","activeForm":"doing two"}]}]]`, Want: []string{"[x] one\n[~] two\n"}},
 	"subagent":    {Prompt: `[[tool: Agent {"description":"sub","prompt":"Say hello.","subagent_type":"general-purpose"}]]`, Want: []string{"Agent sub\n"}},
-	"mcp":         {Prompt: `[[tool: mcp__hello__greet {"name":"Ann"}]]`, GoesOn: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"Hello, Ann.\n", "user_turns=2"}},
-	"resume":      {Prompt: "And again.", GoesOn: true, Want: []string{"user_turns=2"}},
+	"mcp":         {Prompt: `[[tool: mcp__hello__greet {"name":"Ann"}]]`, Continues: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"Hello, Ann.\n", "user_turns=2"}},
+	"resume":      {Prompt: "And again.", Continues: true, Want: []string{"user_turns=2"}},
 	"lost":        {Prompt: "Hi.", Failed: true, Change: func(in *framework.Input) { in.Resume = &framework.Conversation{ID: lostID} }, Want: []string{"No conversation found"}},
 	"status_400":  {Prompt: "[[http: 400]]", Failed: true, Options: frameworktest.Options{Env: retries}, Want: []string{"400"}},
 	"status_401":  {Prompt: "[[http: 401]]", Failed: true, Options: frameworktest.Options{Env: retries}, Want: []string{"401"}},
@@ -52,7 +52,7 @@ const lostID = "21111111-1111-4111-8111-111111111111"
 func TestRealProgram(t *testing.T) {
 	t.Parallel()
 	program := agentstest.Claude(t)
-	frameworktest.Play(t, claudecode.Framework{}, scenes, func(model string) framework.Input {
+	frameworktest.Play(t, claudecode.Framework{}, scenarios, func(model string) framework.Input {
 		in := input()
 		in.Definition = &stint.Definition{Framework: catalog.ClaudeCode.Name, Model: "claude-sonnet-4-5"}
 		in.Program.Path, in.NewID = program, uuid.NewString()

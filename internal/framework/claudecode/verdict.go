@@ -8,7 +8,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/explain"
+	"github.com/stint-dev/stint/internal/framework/providererror"
 )
 
 // result is the agent's last word.
@@ -23,7 +23,7 @@ type result struct {
 
 // end reads the last word. What the whole used stands in it.
 func (d *decoder) end(s *framework.Step, subtype string) {
-	s.Ended, s.Hangup = true, true
+	s.Ended, s.CloseStdin = true, true
 	r := &result{subtype: subtype, failed: string(d.Line.Raw("is_error")) == "true", text: d.Line.Text("result"), terminal: d.Line.Text("terminal_reason")}
 	d.Line.Decode("api_error_status", &r.status)
 	d.Line.Decode("errors", &r.errors)
@@ -78,7 +78,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 		}
 		return framework.Verdict{Completed: true, Final: final}
 	case r.subtype == "success":
-		return framework.Verdict{Message: explain.Failure(&d.in, keyName, r.status, r.text), Final: d.last}
+		return framework.Verdict{Message: providererror.Failure(&d.in, keyName, r.status, r.text), Final: d.last}
 	case r.subtype == "error_max_turns":
 		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after %d turns, which is all that it may take. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", d.in.Limits.MaxTurns)}
 	case r.subtype == "error_max_budget_usd":
@@ -98,7 +98,7 @@ func (d *decoder) broken() string {
 	case text == "":
 		text = d.result.text
 	}
-	return explain.Failure(&d.in, keyName, 0, text)
+	return providererror.Failure(&d.in, keyName, 0, text)
 }
 
 const lostConversation = "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."

@@ -24,7 +24,7 @@ func input() framework.Input {
 
 func TestRecordings(t *testing.T) {
 	t.Parallel()
-	frameworktest.Golden(t, codex.Framework{}, func(name string) framework.Input {
+	frameworktest.CheckRecordings(t, codex.Framework{}, func(name string) framework.Input {
 		in := input()
 		if name == "resume" || name == "lost" || name == "mcp" {
 			in.Resume = &framework.Conversation{
@@ -148,7 +148,7 @@ func TestItems(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			frameworktest.Odd(t, codex.Framework{}, input(), tt.lines+"\n", tt.content, tt.native)
+			frameworktest.CheckDecode(t, codex.Framework{}, input(), tt.lines+"\n", tt.content, tt.native)
 		})
 	}
 }
@@ -171,7 +171,7 @@ func TestEndlessWaiting(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	t.Parallel()
-	frameworktest.Silence(t, codex.Framework{}, input(), map[string]string{
+	frameworktest.CheckStderr(t, codex.Framework{}, input(), map[string]string{
 		"": "It wrote nothing at all",
 		"Error: thread/resume failed: no rollout found for thread id 1\n": "Begin a new session",
 		"error: unexpected argument '--x' found\n":                        "update it",

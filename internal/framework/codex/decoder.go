@@ -7,9 +7,9 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
-	"github.com/stint-dev/stint/internal/framework/explain"
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/jsonscan"
+	"github.com/stint-dev/stint/internal/framework/providererror"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -145,7 +145,7 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	case d.done && !d.failed:
 		return framework.Verdict{Completed: true, Final: d.last}
 	case d.failed:
-		return framework.Verdict{Message: explain.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble), Final: d.last}
+		return framework.Verdict{Message: providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble), Final: d.last}
 	}
 	return framework.Verdict{Message: d.silent(exitCode), Final: d.last}
 }
@@ -160,7 +160,7 @@ func (d *decoder) silent(exitCode int) string {
 	case strings.Contains(said, "unexpected argument"):
 		why = " The installed Codex does not know an option that it is given; update it (" + Framework{}.Info().Install + ")."
 	case d.trouble != "":
-		why = " " + explain.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble)
+		why = " " + providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble)
 	case exitCode == 0 && !d.Wrote:
 		why = " It wrote nothing at all."
 	}

@@ -17,13 +17,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-var scenes = map[string]frameworktest.Scene{
+var scenarios = map[string]frameworktest.Scenario{
 	"text":        {Prompt: "[[slow: 3]][[say: One two three.]]", Want: []string{"One two three.\n"}},
 	"tool":        {Prompt: "[[think: Let me think about it.]][[run: echo hi > out.txt; cat out.txt]]", Want: []string{"$ echo hi > out.txt; cat out.txt\nhi\n", "Done. user_turns="}},
 	"failed_tool": {Prompt: "[[run: cat nowhere]]", Want: []string{"No such file"}},
-	"mcp":         {Prompt: `[[tool: greet {"name":"Ann"}]]`, GoesOn: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"mcp__hello__greet\nHello, Ann.\n", "user_turns=2"}},
+	"mcp":         {Prompt: `[[tool: greet {"name":"Ann"}]]`, Continues: true, Always: true, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }, Want: []string{"mcp__hello__greet\nHello, Ann.\n", "user_turns=2"}},
 	"mcp_failed":  {Prompt: `[[tool: greet {"name":""}]]`, Change: func(in *framework.Input) { in.MCP = []framework.MCPServer{frameworktest.MCP()} }},
-	"resume":      {Prompt: "And again.", GoesOn: true, Want: []string{"Hello. user_turns="}},
+	"resume":      {Prompt: "And again.", Continues: true, Want: []string{"Hello. user_turns="}},
 	"lost":        {Prompt: "Hi.", Failed: true, Change: func(in *framework.Input) { in.Resume = &framework.Conversation{ID: lostID} }, Want: []string{"no rollout found"}},
 	"status_400":  {Prompt: "[[http: 400]]", Failed: true},
 	"status_401":  {Prompt: "[[http: 401]]", Failed: true, Want: []string{"401"}},
@@ -42,7 +42,7 @@ const lostID = "01a1ffdb-4276-77b1-95bd-94df1be2aaaa"
 func TestRealProgram(t *testing.T) {
 	t.Parallel()
 	program := agentstest.Codex(t)
-	frameworktest.Play(t, codex.Framework{}, scenes, func(model string) framework.Input {
+	frameworktest.Play(t, codex.Framework{}, scenarios, func(model string) framework.Input {
 		in := input()
 		in.Definition = &stint.Definition{Framework: catalog.Codex.Name, Model: "mock-model"}
 		in.Program.Path = program

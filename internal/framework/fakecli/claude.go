@@ -15,14 +15,14 @@ import (
 type object = map[string]any
 
 type claude struct {
-	voice
+	lineWriter
 	id, file string
 	resumes  bool
 	messages int
 }
 
 func newClaude(args []string, out io.Writer) *claude {
-	c := &claude{voice: voice{out}, id: after(args, "--session-id")}
+	c := &claude{lineWriter: lineWriter{out}, id: after(args, "--session-id")}
 	if id := after(args, "--resume"); id != "" {
 		c.id, c.resumes = id, true
 	}

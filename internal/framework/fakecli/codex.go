@@ -12,7 +12,7 @@ import (
 )
 
 type codex struct {
-	voice
+	lineWriter
 	id, file string
 	resumes  bool
 	turns    int
@@ -20,7 +20,7 @@ type codex struct {
 }
 
 func newCodex(args []string, out io.Writer) *codex {
-	c := &codex{voice: voice{out}, id: fmt.Sprintf("01a00000-0000-7000-8000-%012d", os.Getpid())}
+	c := &codex{lineWriter: lineWriter{out}, id: fmt.Sprintf("01a00000-0000-7000-8000-%012d", os.Getpid())}
 	if c.resumes = slices.Contains(args, "resume"); c.resumes && len(args) > 1 {
 		c.id = args[len(args)-2] // before the dash
 	}

@@ -182,12 +182,12 @@ func leaveOrphan() int {
 	return cmd.Process.Pid
 }
 
-// voice writes lines.
-type voice struct{ out io.Writer }
+// lineWriter writes lines.
+type lineWriter struct{ out io.Writer }
 
-func (v voice) raw(text string) { fmt.Fprint(v.out, text) }
+func (v lineWriter) raw(text string) { fmt.Fprint(v.out, text) }
 
-func (v voice) line(value any) {
+func (v lineWriter) line(value any) {
 	b, err := json.Marshal(value)
 	if err == nil { // what is said here marshals
 		v.raw(string(b) + "\n")

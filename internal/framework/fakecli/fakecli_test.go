@@ -40,7 +40,7 @@ func input(t *testing.T, f framework.Framework, prompt string) framework.Input {
 // TestTraps holds both adapters to what they make of agents that misbehave.
 func TestTraps(t *testing.T) {
 	t.Parallel()
-	quick := frameworktest.Options{Farewell: 100 * time.Millisecond}
+	quick := frameworktest.Options{ExitGrace: 100 * time.Millisecond}
 	tests := map[string]struct {
 		options    frameworktest.Options
 		completed  bool
@@ -63,7 +63,7 @@ func TestTraps(t *testing.T) {
 			if name := f.Info().Name; tt.only == "" || tt.only == name {
 				t.Run(name+"/"+trap, func(t *testing.T) {
 					t.Parallel()
-					ran := frameworktest.Run(t, f, frameworktest.NewPlace(t), input(t, f, "Do it, fake:"+trap+", please."), tt.options)
+					ran := frameworktest.Run(t, f, frameworktest.MakeDirs(t), input(t, f, "Do it, fake:"+trap+", please."), tt.options)
 					ran.Transcript(t, tt.transcript)
 					if ran.Verdict.Completed != tt.completed || !strings.Contains(ran.Verdict.Message, tt.message) {
 						t.Errorf("verdict %+v, stderr %s", ran.Verdict, ran.Stderr)
@@ -79,7 +79,7 @@ func TestOrphanStays(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.Info().Name, func(t *testing.T) {
 			t.Parallel()
-			ran := frameworktest.Run(t, f, frameworktest.NewPlace(t), input(t, f, "fake:orphan"), frameworktest.Options{Farewell: 100 * time.Millisecond})
+			ran := frameworktest.Run(t, f, frameworktest.MakeDirs(t), input(t, f, "fake:orphan"), frameworktest.Options{ExitGrace: 100 * time.Millisecond})
 			ran.Completed(t)
 			var pid int
 			if _, err := fmt.Sscanf(ran.Verdict.Final+ran.Said(), "orphan %d", &pid); err != nil || pid == 0 {
@@ -118,7 +118,7 @@ func TestConversationGoesOn(t *testing.T) {
 	for _, f := range frameworks {
 		t.Run(f.Info().Name, func(t *testing.T) {
 			t.Parallel()
-			at := frameworktest.NewPlace(t)
+			at := frameworktest.MakeDirs(t)
 			in := input(t, f, "One.")
 			for turn := 1; turn <= 3; turn++ {
 				ran := frameworktest.Run(t, f, at, in, frameworktest.Options{})

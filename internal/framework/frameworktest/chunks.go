@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Chunks holds a decoder to giving the same whether output comes at once or in
+// CheckChunks holds a decoder to giving the same whether output comes at once or in
 // pieces of n bytes.
-func Chunks(t *testing.T, f framework.Framework, in framework.Input, output []byte, n int) {
+func CheckChunks(t *testing.T, f framework.Framework, in framework.Input, output []byte, n int) {
 	t.Helper()
 	read := func(size int) (s framework.Step, v framework.Verdict) {
 		d := f.NewDecoder(in)

@@ -25,9 +25,9 @@ import (
 
 var update = flag.Bool("update", false, "write what recordings should give anew")
 
-// Golden holds a framework to its recordings in testdata, a subtest each. input
+// CheckRecordings holds a framework to its recordings in testdata, a subtest each. input
 // says what a recording, by its name, was made with.
-func Golden(t *testing.T, f framework.Framework, input func(name string) framework.Input) {
+func CheckRecordings(t *testing.T, f framework.Framework, input func(name string) framework.Input) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -105,7 +105,7 @@ func describe(t *testing.T, s *framework.Step, d framework.Decoder, code int) st
 		types[i] = n.Type
 	}
 	fmt.Fprintf(&b, "native %s\n", strings.Join(types, " "))
-	fmt.Fprintf(&b, "turns %d, ended %t, hangup %t, send %q\n", s.Turns, s.Ended, s.Hangup, s.Send)
+	fmt.Fprintf(&b, "turns %d, ended %t, hangup %t, send %q\n", s.Turns, s.Ended, s.CloseStdin, s.Send)
 	fmt.Fprintf(&b, "usage %s\n", encode(s.Usage))
 	v := d.Verdict(code)
 	fmt.Fprintf(&b, "completed %t %s\n", v.Completed, v.Reason)

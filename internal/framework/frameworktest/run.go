@@ -21,14 +21,14 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Place is where programs are run, without a sandbox: folders of the test's own.
-type Place struct{ Home, WorkDir, RunDir, Tmp string }
+// Dirs is where programs are run, without a sandbox: folders of the test's own.
+type Dirs struct{ Home, WorkDir, RunDir, Tmp string }
 
-// NewPlace makes one.
-func NewPlace(t testing.TB) Place {
+// MakeDirs makes one.
+func MakeDirs(t testing.TB) Dirs {
 	t.Helper()
 	dir := t.TempDir()
-	p := Place{Home: filepath.Join(dir, "home"), WorkDir: filepath.Join(dir, "work"), RunDir: filepath.Join(dir, "run"), Tmp: filepath.Join(dir, "tmp")}
+	p := Dirs{Home: filepath.Join(dir, "home"), WorkDir: filepath.Join(dir, "work"), RunDir: filepath.Join(dir, "run"), Tmp: filepath.Join(dir, "tmp")}
 	for _, d := range []string{p.Home, p.WorkDir, p.RunDir, p.Tmp} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)
@@ -42,12 +42,12 @@ func NewPlace(t testing.TB) Place {
 type Options struct {
 	Env        map[string]string // over the plan's
 	Stop, Kill string
-	// Farewell is how long it may stay after its last word; 0 is 10 seconds.
-	Farewell time.Duration
+	// ExitGrace is how long it may stay after its last word; 0 is 10 seconds.
+	ExitGrace time.Duration
 }
 
-// Ran is what came of a run.
-type Ran struct {
+// Result is what came of a run.
+type Result struct {
 	Stdout, Stderr []byte
 	Code           int // -1 where it was killed
 	Step           framework.Step
@@ -57,7 +57,7 @@ type Ran struct {
 
 // Run prepares and runs a real program, and does what the decoder says. It
 // kills what does not end after the last word.
-func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Options) Ran {
+func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Options) Result {
 	t.Helper()
 	in.Home, in.WorkDir, in.RunDir = at.Home, at.WorkDir, at.RunDir
 	plan, err := f.Prepare(in)
@@ -73,33 +73,33 @@ func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Op
 	defer cancel()
 	cmd := exec.CommandContext(ctx, plan.Argv[0], plan.Argv[1:]...)
 	cmd.Dir, cmd.Env = at.WorkDir, environment(at, plan.Env, o.Env)
-	if o.Farewell <= 0 {
-		o.Farewell = 10 * time.Second
+	if o.ExitGrace <= 0 {
+		o.ExitGrace = 10 * time.Second
 	}
-	cmd.WaitDelay = o.Farewell // for what it left that holds its output open
+	cmd.WaitDelay = o.ExitGrace // for what it left that holds its output open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{d: f.NewDecoder(in), o: o, stdin: stdin, kill: cancel}
+	w := &session{d: f.NewDecoder(in), o: o, stdin: stdin, kill: cancel}
 	cmd.Stdout, cmd.Stderr = &tap{w: w, name: framework.Stdout}, &tap{w: w, name: framework.Stderr}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = stdin.Write(plan.Stdin) // one that ends at once does not read it
-	if !plan.Open {
+	if !plan.KeepStdinOpen {
 		stdin.Close()
 	}
 	_ = cmd.Wait() // its exit code tells
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.farewell != nil {
-		w.farewell.Stop()
+	if w.exitTimer != nil {
+		w.exitTimer.Stop()
 	}
 	for _, name := range []string{framework.Stdout, framework.Stderr} {
 		w.step.Join(w.d.Flush(name))
 	}
-	return Ran{
+	return Result{
 		Stdout: w.stdout.Bytes(), Stderr: w.stderr.Bytes(), Code: cmd.ProcessState.ExitCode(), Step: w.step,
 		Verdict: w.d.Verdict(cmd.ProcessState.ExitCode()), Conversation: w.d.Conversation(),
 	}
@@ -107,7 +107,7 @@ func Run(t testing.TB, f framework.Framework, at Place, in framework.Input, o Op
 
 // environment is what every sandbox has. Puppets with the race detector in them
 // end at once.
-func environment(at Place, plan, over map[string]string) []string {
+func environment(at Dirs, plan, over map[string]string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb", "GORACE=atexit_sleep_ms=0"}
 	for _, m := range []map[string]string{plan, over} {
 		for k, v := range m {
@@ -117,8 +117,8 @@ func environment(at Place, plan, over map[string]string) []string {
 	return env
 }
 
-// wire stands between a program and its decoder.
-type wire struct {
+// session stands between a program and its decoder.
+type session struct {
 	o     Options
 	stdin io.WriteCloser
 	kill  func()
@@ -129,11 +129,11 @@ type wire struct {
 	step           framework.Step
 	said           strings.Builder
 	stopped        bool
-	farewell       *time.Timer
+	exitTimer      *time.Timer
 }
 
 type tap struct {
-	w    *wire
+	w    *session
 	name string
 }
 
@@ -152,11 +152,11 @@ func (p *tap) Write(b []byte) (int, error) {
 	if len(s.Send) > 0 {
 		_, _ = w.stdin.Write(s.Send)
 	}
-	if s.Hangup {
+	if s.CloseStdin {
 		w.stdin.Close()
 	}
-	if s.Ended && w.farewell == nil {
-		w.farewell = time.AfterFunc(w.o.Farewell, w.kill)
+	if s.Ended && w.exitTimer == nil {
+		w.exitTimer = time.AfterFunc(w.o.ExitGrace, w.kill)
 	}
 	if w.o.Stop != "" && !w.stopped && strings.Contains(w.said.String(), w.o.Stop) {
 		w.stopped = true
@@ -169,10 +169,10 @@ func (p *tap) Write(b []byte) (int, error) {
 }
 
 // Said is the transcript of a run.
-func (r Ran) Said() string { return Content(r.Step.Events) }
+func (r Result) Said() string { return Content(r.Step.Events) }
 
 // Transcript holds a run's text, to what it is like where it has to.
-func (r Ran) Transcript(t testing.TB, parts ...string) {
+func (r Result) Transcript(t testing.TB, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(r.Said(), part) {
@@ -182,7 +182,7 @@ func (r Ran) Transcript(t testing.TB, parts ...string) {
 }
 
 // Completed holds a run to its verdict.
-func (r Ran) Completed(t testing.TB) {
+func (r Result) Completed(t testing.TB) {
 	t.Helper()
 	if diff := cmp.Diff(framework.Verdict{Completed: true, Final: r.Verdict.Final}, r.Verdict); diff != "" || r.Verdict.Final == "" {
 		t.Errorf("verdict (-want +got):\n%s\nstderr: %s", diff, r.Stderr)
@@ -191,7 +191,7 @@ func (r Ran) Completed(t testing.TB) {
 
 // record writes a run down as a recording, in which the places of the machine
 // are those of a sandbox.
-func (r Ran) record(t testing.TB, name string, at Place, model string) {
+func (r Result) record(t testing.TB, name string, at Dirs, model string) {
 	t.Helper()
 	slug := strings.NewReplacer("/", "-", ".", "-", "_", "-")
 	replacer := strings.NewReplacer(

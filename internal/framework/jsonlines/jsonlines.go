@@ -32,7 +32,7 @@ type Reader struct {
 
 	take   func(s *framework.Step, kind string, text []byte, cut bool)
 	stdout framework.Lines
-	plain  framework.Plain
+	stderr framework.StderrReader
 }
 
 // NewReader makes a reader. take is called for each object with its member
@@ -45,7 +45,7 @@ func NewReader(take func(s *framework.Step, kind string, text []byte, cut bool))
 // Write takes a piece of a stream.
 func (r *Reader) Write(stream string, p []byte) (s framework.Step) {
 	if stream == framework.Stderr {
-		return r.plain.Stderr(p)
+		return r.stderr.Write(p)
 	}
 	r.stdout.Write(p, func(text []byte, cut bool) { r.read(&s, text, cut) })
 	return s
@@ -55,7 +55,7 @@ func (r *Reader) Write(stream string, p []byte) (s framework.Step) {
 // kept as a native line of type "torn", no more.
 func (r *Reader) Flush(stream string) (s framework.Step) {
 	if stream == framework.Stderr {
-		return r.plain.Flush()
+		return r.stderr.Flush()
 	}
 	r.stdout.Flush(func(text []byte, cut bool) {
 		if !cut && !r.Line.Read(text) && r.Line.Text("type") != "" {
@@ -68,7 +68,7 @@ func (r *Reader) Flush(stream string) (s framework.Step) {
 }
 
 // Tail is the end of what came on standard error.
-func (r *Reader) Tail() string { return r.plain.Tail() }
+func (r *Reader) Tail() string { return r.stderr.Tail() }
 
 func (r *Reader) read(s *framework.Step, text []byte, cut bool) {
 	if len(bytes.TrimSpace(text)) == 0 {

@@ -37,7 +37,7 @@ func conversed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestWhatAnAgentDidIsShownApartFromWhatItSays(t *testing.T) {
+func TestItemsAreStyledByKind(t *testing.T) {
 	t.Parallel()
 	const faint, yellow, reset = "\x1b[2m", "\x1b[33m", "\x1b[0m"
 	for name, tt := range map[string]struct {
@@ -50,8 +50,8 @@ func TestWhatAnAgentDidIsShownApartFromWhatItSays(t *testing.T) {
 		},
 		"pipe": {nil, "I look at it$ ls\na\nb\nhm\nagain\nDone.\n", ""},
 	} {
-		p := sit(t, http.HandlerFunc(conversed), tt.terminals...)
-		p.types("runs", "events", "run_1")
+		p := startCLI(t, http.HandlerFunc(conversed), tt.terminals...)
+		p.start("runs", "events", "run_1")
 		if code := p.exit(t); code != 0 {
 			t.Errorf("%s: exit code %d:\n%s", name, code, p.err)
 		}
@@ -61,10 +61,10 @@ func TestWhatAnAgentDidIsShownApartFromWhatItSays(t *testing.T) {
 	}
 }
 
-func TestRunIsShownWithUsageAndResult(t *testing.T) {
+func TestRunShowsUsageAndResult(t *testing.T) {
 	t.Parallel()
-	p := sit(t, http.HandlerFunc(conversed))
-	p.types("runs", "show", "run_1")
+	p := startCLI(t, http.HandlerFunc(conversed))
+	p.start("runs", "show", "run_1")
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, p.err)
 	}
@@ -75,11 +75,11 @@ func TestRunIsShownWithUsageAndResult(t *testing.T) {
 	}
 }
 
-func TestNativeLinesAreShownWhereTheyAreAskedFor(t *testing.T) {
+func TestNativeLinesNeedFlag(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{"": false, "--native": true, "--json": true} {
-		p := sit(t, http.HandlerFunc(conversed))
-		p.types(append([]string{"runs", "logs", "run_1"}, strings.Fields(args)...)...)
+		p := startCLI(t, http.HandlerFunc(conversed))
+		p.start(append([]string{"runs", "logs", "run_1"}, strings.Fields(args)...)...)
 		if code := p.exit(t); code != 0 {
 			t.Errorf("%q: exit code %d:\n%s", args, code, p.err)
 		}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/explain"
+	"github.com/stint-dev/stint/internal/framework/providererror"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -35,7 +35,7 @@ func (c *client) verdictOf(stopReason string) framework.Verdict {
 // with its input.
 func (c *client) finish(v framework.Verdict) framework.Step {
 	c.end, c.asked, c.loading, c.asking = &v, 0, false, false
-	return framework.Step{Events: c.story.close(), Hangup: true, Ended: true}
+	return framework.Step{Events: c.text.close(), CloseStdin: true, Ended: true}
 }
 
 func (c *client) fail(message string) framework.Step {
@@ -48,7 +48,7 @@ func (c *client) Verdict(exitCode int) framework.Verdict {
 	if c.end != nil {
 		v = *c.end
 	}
-	v.Final = c.story.final()
+	v.Final = c.text.final()
 	return v
 }
 
@@ -75,7 +75,7 @@ func (c *client) unanswered(e *rpcError) string {
 		return c.loggedOut(e)
 	}
 	if c.in.Model != nil {
-		if sentence, ok := explain.Known(&c.in, e.text()); ok {
+		if sentence, ok := providererror.Known(&c.in, e.text()); ok {
 			return sentence
 		}
 	}

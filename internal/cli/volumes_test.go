@@ -55,7 +55,7 @@ func (m *movingHead) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestACommandSeesOneVersion(t *testing.T) {
+func TestCommandPinsVersion(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"volume pull v there --json":        `"version":"v1_a"`,
@@ -65,23 +65,23 @@ func TestACommandSeesOneVersion(t *testing.T) {
 		"volume diff v 1 latest":            "",
 		"volume diff v latest 1":            "",
 	} {
-		p := sit(t, &movingHead{t: t})
-		p.types(strings.Fields(args)...)
+		p := startCLI(t, &movingHead{t: t})
+		p.start(strings.Fields(args)...)
 		if code := p.exit(t); code != 0 || !strings.Contains(p.out.String(), want) {
 			t.Errorf("%s: exit code %d:\n%s%s", args, code, p.out, p.err)
 		}
 	}
 }
 
-func TestIfMatchTakesAllFormsOfAVersion(t *testing.T) {
+func TestIfMatchAcceptsVersionForms(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"1", "v1", "latest", "v1_a"} {
 		m := &movingHead{t: t}
-		p := sit(t, m)
+		p := startCLI(t, m)
 		if err := os.WriteFile(filepath.Join(p.env.Dir, "f"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		p.types("volume", "push", "v", ".", "--if-match", form)
+		p.start("volume", "push", "v", ".", "--if-match", form)
 		if code := p.exit(t); code != 0 || len(m.matched) != 1 || m.matched[0] != `"v1_a"` {
 			t.Errorf("%s: exit code %d, If-Match %q:\n%s", form, code, m.matched, p.err)
 		}

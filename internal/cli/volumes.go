@@ -12,14 +12,14 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// treeCommands are the commands of one kind of tree.
-type treeCommands struct {
+// volumeCommands are the commands of one kind of tree.
+type volumeCommands struct {
 	a    *app
 	kind stint.TreeKind
 }
 
-func (a *app) tree(kind stint.TreeKind) *cobra.Command {
-	t := treeCommands{a, kind}
+func (a *app) volumes(kind stint.TreeKind) *cobra.Command {
+	t := volumeCommands{a, kind}
 	short := "Give files to agents: versioned folders that runs read"
 	if kind == stint.Artifacts {
 		short = "Get files from agents: versioned folders that runs write"
@@ -28,7 +28,7 @@ func (a *app) tree(kind stint.TreeKind) *cobra.Command {
 }
 
 // trees is the part of the client for this kind.
-func (t treeCommands) trees() (*client.Trees, error) {
+func (t volumeCommands) trees() (*client.Trees, error) {
 	c, err := t.a.client()
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func pinned(tree *stint.Tree, version string) string {
 	return version
 }
 
-func (t treeCommands) create() *cobra.Command {
+func (t volumeCommands) create() *cobra.Command {
 	return &cobra.Command{
 		Use: "create NAME", Short: fmt.Sprintf("Make an empty %s", t.kind), Args: exactly("NAME"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -82,7 +82,7 @@ func (t treeCommands) create() *cobra.Command {
 	}
 }
 
-func (t treeCommands) list() *cobra.Command {
+func (t volumeCommands) list() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: fmt.Sprintf("List the %ss", t.kind), Args: exactly(), Aliases: []string{"ls"},
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -97,7 +97,7 @@ func (t treeCommands) list() *cobra.Command {
 	}
 }
 
-func (t treeCommands) versions() *cobra.Command {
+func (t volumeCommands) versions() *cobra.Command {
 	return &cobra.Command{
 		Use: "versions NAME", Short: fmt.Sprintf("List the versions of a %s", t.kind), Args: exactly("NAME"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -113,7 +113,7 @@ func (t treeCommands) versions() *cobra.Command {
 }
 
 // find looks a tree up by name or ID.
-func (t treeCommands) find(ctx context.Context, name string) (*client.Trees, *stint.Tree, error) {
+func (t volumeCommands) find(ctx context.Context, name string) (*client.Trees, *stint.Tree, error) {
 	trees, err := t.trees()
 	if err != nil {
 		return nil, nil, err
@@ -122,7 +122,7 @@ func (t treeCommands) find(ctx context.Context, name string) (*client.Trees, *st
 	return trees, tree, err
 }
 
-func (t treeCommands) files() *cobra.Command {
+func (t volumeCommands) files() *cobra.Command {
 	return &cobra.Command{
 		Use: "files NAME[@VERSION]", Short: "List the files of a version", Args: exactly("NAME"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -145,7 +145,7 @@ func (t treeCommands) files() *cobra.Command {
 	}
 }
 
-func (t treeCommands) cat() *cobra.Command {
+func (t volumeCommands) cat() *cobra.Command {
 	return &cobra.Command{
 		Use: "cat NAME[@VERSION] PATH", Short: "Print a file of a version", Args: exactly("NAME", "PATH"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {

@@ -81,7 +81,7 @@ func replay(t *testing.T, file string, in framework.Input) string {
 		if ok {
 			s := d.Write(framework.Stdout, []byte(said+"\n"))
 			sent += string(s.Send)
-			ended = ended || s.Ended && s.Hangup
+			ended = ended || s.Ended && s.CloseStdin
 			describe(t, out, s)
 			continue
 		}

@@ -1,4 +1,4 @@
-package explain_test
+package providererror_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/explain"
+	"github.com/stint-dev/stint/internal/framework/providererror"
 )
 
 func TestFailureSaysWhatToDo(t *testing.T) {
@@ -34,7 +34,7 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		{full, 0, "We are experiencing high demand", []string{"overloaded. Try"}},
 		{full, 0, strings.Repeat("é", 1000), []string{"It said: é", "é…."}},
 	} {
-		got := explain.Failure(&framework.Input{Definition: tt.d}, "THE_KEY", tt.status, tt.text)
+		got := providererror.Failure(&framework.Input{Definition: tt.d}, "THE_KEY", tt.status, tt.text)
 		for _, part := range tt.want {
 			if !strings.Contains(got, part) {
 				t.Errorf("%d %.40q gives %q without %q", tt.status, tt.text, got, part)
@@ -56,7 +56,7 @@ func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, status := range []int{0, 400} {
-		got := explain.Failure(in, "THE_KEY", status, string(said))
+		got := providererror.Failure(in, "THE_KEY", status, string(said))
 		if strings.Contains(got, "hunt") || !strings.Contains(got, "aaa***") {
 			t.Errorf("%d: %q", status, got)
 		}

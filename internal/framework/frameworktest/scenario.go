@@ -10,32 +10,32 @@ import (
 
 var record = flag.Bool("record", false, "play every scene with the real program and write the recordings anew; -update goes behind it")
 
-// Scene is a run of the real program with a model that follows its prompt.
-type Scene struct {
-	Prompt  string
-	Change  func(in *framework.Input)
-	Options Options
-	GoesOn  bool     // behind a run that used a tool
-	Always  bool     // is played by every test, and not only to be recorded
-	Want    []string // parts of the transcript
-	Failed  bool     // is how it ends
+// Scenario is a run of the real program with a model that follows its prompt.
+type Scenario struct {
+	Prompt    string
+	Change    func(in *framework.Input)
+	Options   Options
+	Continues bool     // behind a run that used a tool
+	Always    bool     // is played by every test, and not only to be recorded
+	Want      []string // parts of the transcript
+	Failed    bool     // is how it ends
 }
 
-// Play plays scenes, each as a subtest in a place of its own. input is what they
+// Play plays scenarios, each as a subtest in a place of its own. input is what they
 // begin with, given the address of the model.
-func Play(t *testing.T, f framework.Framework, scenes map[string]Scene, input func(model string) framework.Input) {
+func Play(t *testing.T, f framework.Framework, scenarios map[string]Scenario, input func(model string) framework.Input) {
 	t.Helper()
 	model := modeltest.Start(t)
-	for name, sc := range scenes {
+	for name, sc := range scenarios {
 		if sc.Always || *record {
 			t.Run(name, func(t *testing.T) { sc.play(t, f, name, model.URL, input(model.URL)) })
 		}
 	}
 }
 
-func (sc Scene) play(t *testing.T, f framework.Framework, name, model string, in framework.Input) {
-	at := NewPlace(t)
-	if sc.GoesOn {
+func (sc Scenario) play(t *testing.T, f framework.Framework, name, model string, in framework.Input) {
+	at := MakeDirs(t)
+	if sc.Continues {
 		in.Prompt = "[[run: echo first]]"
 		before := Run(t, f, at, in, Options{})
 		before.Completed(t)

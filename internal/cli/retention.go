@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t treeCommands) keep() *cobra.Command {
+func (t volumeCommands) keep() *cobra.Command {
 	var release bool
 	c := &cobra.Command{
 		Use:   "keep NAME@VERSION...",
@@ -43,7 +43,7 @@ them. With --release they are left to the server's rules again.`,
 	return c
 }
 
-func (t treeCommands) remove() *cobra.Command {
+func (t volumeCommands) remove() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME[@VERSION]...",
 		Short: fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind),

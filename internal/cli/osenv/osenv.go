@@ -2,7 +2,7 @@
 //
 // It is the one place of the command line that reads the process's arguments,
 // environment, streams and signals.
-package process
+package osenv
 
 import (
 	"fmt"
@@ -20,9 +20,9 @@ import (
 // end in order.
 const exitInterrupted = 130
 
-// Env is the world of this process, without Serve and Probe. Call stop when
+// New returns the world of this process, without Serve and Probe. Call stop when
 // the command has ended.
-func Env() (env cli.Env, stop func(), err error) {
+func New() (env cli.Env, stop func(), err error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return cli.Env{}, nil, fmt.Errorf("find the working directory: %w", err)

@@ -11,7 +11,7 @@ import (
 
 // local is the configuration of the command line: the server that the person
 // logged in to, and the token.
-type local struct {
+type credentials struct {
 	URL     string `json:"url"`
 	Token   string `json:"token"`
 	TokenID string `json:"tokenId,omitempty"`
@@ -19,9 +19,9 @@ type local struct {
 	User    string `json:"user,omitempty"`
 }
 
-// localPath is the file that holds it; the error tells that there is no place
+// credentialsPath is the file that holds it; the error tells that there is no place
 // for one.
-func (a *app) localPath() (string, error) {
+func (a *app) credentialsPath() (string, error) {
 	if base := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "stint", "config.json"), nil
 	}
@@ -32,31 +32,31 @@ func (a *app) localPath() (string, error) {
 	return filepath.Join(home, ".config", "stint", "config.json"), nil
 }
 
-// readLocal reads the configuration; none is the zero value. Without a home
+// readCredentials reads the configuration; none is the zero value. Without a home
 // folder there is none.
-func (a *app) readLocal() (local, error) {
-	path, err := a.localPath()
+func (a *app) readCredentials() (credentials, error) {
+	path, err := a.credentialsPath()
 	if err != nil {
-		return local{}, nil //nolint:nilerr // a token in the environment needs no home
+		return credentials{}, nil //nolint:nilerr // a token in the environment needs no home
 	}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return local{}, nil
+		return credentials{}, nil
 	}
 	if err != nil {
-		return local{}, fmt.Errorf("read the configuration: %w", err)
+		return credentials{}, fmt.Errorf("read the configuration: %w", err)
 	}
-	var l local
+	var l credentials
 	if err := json.Unmarshal(content, &l); err != nil {
-		return local{}, fmt.Errorf("the configuration %s is damaged (%w): log in again with 'stint auth login'", path, err)
+		return credentials{}, fmt.Errorf("the configuration %s is damaged (%w): log in again with 'stint auth login'", path, err)
 	}
 	return l, nil
 }
 
-// writeLocal replaces the configuration in one step, readable by its owner
+// writeCredentials replaces the configuration in one step, readable by its owner
 // only.
-func (a *app) writeLocal(l local) (string, error) {
-	path, err := a.localPath()
+func (a *app) writeCredentials(l credentials) (string, error) {
+	path, err := a.credentialsPath()
 	if err != nil {
 		return "", err
 	}
@@ -89,9 +89,9 @@ func replaceFile(path string, content []byte) error {
 	return nil
 }
 
-// forgetLocal removes the configuration.
-func (a *app) forgetLocal() error {
-	path, err := a.localPath()
+// removeCredentials removes the configuration.
+func (a *app) removeCredentials() error {
+	path, err := a.credentialsPath()
 	if err != nil {
 		return err
 	}

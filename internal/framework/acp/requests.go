@@ -43,7 +43,7 @@ func (p *permission) option() (id string, ok bool) {
 // permit allows everything: what the agent may do is bounded by its sandbox.
 func (c *client) permit(m *message) framework.Step {
 	p := decode[permission](m.Params)
-	s := framework.Step{Events: c.story.tool(&p.Tool, true)}
+	s := framework.Step{Events: c.text.tool(&p.Tool, true)}
 	if c.loading {
 		s.Events = nil
 	}

@@ -20,9 +20,9 @@ const (
 	MaxValue  = 256 << 10
 )
 
-// Result reads the JSON value that a message is, with or without a code fence
+// ParseResult reads the JSON value that a message is, with or without a code fence
 // around it, and holds it against a JSON Schema. The error is a sentence.
-func Result(schema json.RawMessage, message string) (json.RawMessage, error) {
+func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error) {
 	s, err := read(schema)
 	if err != nil {
 		return nil, err
@@ -44,8 +44,8 @@ func Result(schema json.RawMessage, message string) (json.RawMessage, error) {
 	return normal(text)
 }
 
-// Check tells what is wrong with a schema. The error is a sentence.
-func Check(schema json.RawMessage) error {
+// CheckSchema tells what is wrong with a schema. The error is a sentence.
+func CheckSchema(schema json.RawMessage) error {
 	_, err := read(schema)
 	return err
 }

@@ -35,30 +35,30 @@ func CheckLogs(check func(content []byte) error) func(name string, content []byt
 	}
 }
 
-// MaxTail is the most of the end of standard error that Plain remembers, in bytes.
+// MaxTail is the most of the end of standard error that StderrReader remembers, in bytes.
 const MaxTail = 4 << 10
 
-// Plain gives what a program wrote beside its protocol as text, line by line,
+// StderrReader gives what a program wrote beside its protocol as text, line by line,
 // and remembers the end of standard error, where programs tell why they end.
 // The zero value is ready.
-type Plain struct {
+type StderrReader struct {
 	stderr Lines
 	tail   []byte
 }
 
 // Stderr takes what came on standard error.
-func (p *Plain) Stderr(b []byte) (s Step) {
+func (p *StderrReader) Write(b []byte) (s Step) {
 	p.stderr.Write(b, func(text []byte, cut bool) { s.Events = append(s.Events, p.line(text, cut)...) })
 	return s
 }
 
 // Flush gives the rest of standard error.
-func (p *Plain) Flush() (s Step) {
+func (p *StderrReader) Flush() (s Step) {
 	p.stderr.Flush(func(text []byte, cut bool) { s.Events = append(s.Events, p.line(text, cut)...) })
 	return s
 }
 
-func (p *Plain) line(text []byte, cut bool) []stint.OutputData {
+func (p *StderrReader) line(text []byte, cut bool) []stint.OutputData {
 	if len(bytes.TrimSpace(text)) > 0 {
 		p.tail = append(append(p.tail, text[max(0, len(text)-MaxTail):]...), '\n')
 		p.tail = p.tail[max(0, len(p.tail)-MaxTail):]
@@ -67,7 +67,7 @@ func (p *Plain) line(text []byte, cut bool) []stint.OutputData {
 }
 
 // Tail is the end of what came on standard error.
-func (p *Plain) Tail() string { return string(p.tail) }
+func (p *StderrReader) Tail() string { return string(p.tail) }
 
 // TextLine is a line of plain text as events, its end with it.
 func TextLine(stream string, text []byte, cut bool) []stint.OutputData {

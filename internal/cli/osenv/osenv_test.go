@@ -1,4 +1,4 @@
-package process_test
+package osenv_test
 
 import (
 	"bufio"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/cli"
-	"github.com/stint-dev/stint/internal/cli/process"
+	"github.com/stint-dev/stint/internal/cli/osenv"
 )
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 
 // hear tells of the requests to stop that this process gets, one a line.
 func hear() {
-	env, stop, err := process.Env()
+	env, stop, err := osenv.New()
 	if err != nil {
 		panic(err)
 	}

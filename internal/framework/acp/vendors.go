@@ -11,15 +11,15 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// product is what is known of one maker's agent beyond the protocol: variables
+// vendor is what is known of one maker's agent beyond the protocol: variables
 // that keep it to its work, and where it keeps conversations.
-type product struct {
+type vendor struct {
 	name  string // part of its command's name
 	env   map[string]string
 	state framework.State
 }
 
-var products = []product{
+var vendors = []vendor{
 	{
 		name: "claude",
 		env: map[string]string{
@@ -42,29 +42,29 @@ var products = []product{
 	},
 }
 
-// unknownProduct keeps its conversation where it likes: all of its home folder
+// unknownVendor keeps its conversation where it likes: all of its home folder
 // but what can be fetched or made again.
-var unknownProduct = product{state: framework.State{Drop: []string{
+var unknownVendor = vendor{state: framework.State{Drop: []string{
 	".cache", ".npm", ".bun/install/cache", ".config/*/Cache", ".config/*/Code Cache", ".config/*/GPUCache", ".local/share/*/log",
 }}}
 
 // runners start what their arguments name.
 var runners = []string{"node", "npx", "bun", "bunx", "deno", "env", "python", "python3", "uvx", "uv", "sh", "bash"}
 
-// productOf finds whose agent a command starts.
-func productOf(command []string) product {
+// vendorOf finds whose agent a command starts.
+func vendorOf(command []string) vendor {
 	words := []string{path.Base(command[0])}
 	if slices.Contains(runners, words[0]) {
 		words = command[1:]
 	}
 	for _, word := range words {
-		for _, p := range products {
+		for _, p := range vendors {
 			if !strings.HasPrefix(word, "-") && strings.Contains(strings.ToLower(word), p.name) {
 				return p
 			}
 		}
 	}
-	return unknownProduct
+	return unknownVendor
 }
 
 // checkLines finds the line of a transcript that is no JSON.

@@ -13,8 +13,8 @@ import (
 // maxFinal is the longest last message that is kept, in bytes.
 const maxFinal = 8 << 20
 
-// story is what the agent tells of its work, in the order in which it is shown.
-type story struct {
+// transcriber is what the agent tells of its work, in the order in which it is shown.
+type transcriber struct {
 	kind stint.ItemKind // of the text whose pieces come; empty: none
 	id   string
 	end  string // of what was told of it
@@ -27,7 +27,7 @@ type story struct {
 	order []string // of tools, as they came
 }
 
-func newStory() story { return story{tools: map[string]*tool{}} }
+func newTranscriber() transcriber { return transcriber{tools: map[string]*tool{}} }
 
 // chunk is a piece of a text.
 type chunk struct {
@@ -36,7 +36,7 @@ type chunk struct {
 }
 
 // say tells a piece of a message or a thought.
-func (t *story) say(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData {
+func (t *transcriber) say(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData {
 	piece := decode[chunk](raw)
 	text := piece.Content.shown()
 	if text == "" {
@@ -61,7 +61,7 @@ func (t *story) say(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData
 }
 
 // keep adds to the last message.
-func (t *story) keep(text string) {
+func (t *transcriber) keep(text string) {
 	if t.message != t.id {
 		t.message = t.id
 		t.last.Reset()
@@ -70,12 +70,12 @@ func (t *story) keep(text string) {
 }
 
 // final is the agent's last message.
-func (t *story) final() string {
+func (t *transcriber) final() string {
 	return strings.TrimSpace(strings.ToValidUTF8(t.last.String(), "\uFFFD"))
 }
 
 // hush ends the text whose pieces came.
-func (t *story) hush() []stint.OutputData {
+func (t *transcriber) hush() []stint.OutputData {
 	kind, id, end := t.kind, t.id, t.end
 	t.kind, t.id, t.end = "", "", ""
 	if kind == "" {
@@ -89,7 +89,7 @@ func (t *story) hush() []stint.OutputData {
 
 // close ends what is open before something else is told: a text, and tools that
 // were not told of yet.
-func (t *story) close() []stint.OutputData {
+func (t *transcriber) close() []stint.OutputData {
 	out := t.hush()
 	for _, id := range t.order {
 		if tool := t.tools[id]; !tool.told {

@@ -34,7 +34,7 @@ func TestResult(t *testing.T) {
 		"deep enough":      {both("a"), nested("a", 10), nested("a", 10), ""},
 		"deep and plain":   {`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}}}`, nested("a", 1000), nested("a", 1000), ""},
 	} {
-		got, err := jsonschema.Result(json.RawMessage(tt.schema), tt.message)
+		got, err := jsonschema.ParseResult(json.RawMessage(tt.schema), tt.message)
 		fault := ""
 		if err != nil {
 			fault = err.Error()
@@ -77,10 +77,10 @@ func TestWorkIsBounded(t *testing.T) {
 		if len(tt.schema) > jsonschema.MaxSchema || len(tt.large) > jsonschema.MaxValue {
 			t.Errorf("%s: a schema of %d bytes, a value of %d", name, len(tt.schema), len(tt.large))
 		}
-		if _, err := jsonschema.Result(json.RawMessage(tt.schema), tt.small); err != nil && err.Error() == heavy {
+		if _, err := jsonschema.ParseResult(json.RawMessage(tt.schema), tt.small); err != nil && err.Error() == heavy {
 			t.Errorf("%s: a small value is too much", name)
 		}
-		if _, err := jsonschema.Result(json.RawMessage(tt.schema), tt.large); err == nil || err.Error() != heavy {
+		if _, err := jsonschema.ParseResult(json.RawMessage(tt.schema), tt.large); err == nil || err.Error() != heavy {
 			t.Errorf("%s: %.200v", name, err)
 		}
 	}
@@ -99,7 +99,7 @@ func TestUsualResultsAreNotTooMuch(t *testing.T) {
 		"country":{"enum":[` + strings.Join(countries, ",") + `]},"tags":{"type":"array","uniqueItems":true,"items":{"type":"string"}},
 		"score":{"anyOf":[{"type":"number","minimum":0},{"type":"null"}]},"when":{"type":"string","pattern":"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"}}}}}}`
 	value := `{"rows":[` + strings.Repeat(row+",", 999) + row + `]}`
-	if _, err := jsonschema.Result(json.RawMessage(s), value); err != nil {
+	if _, err := jsonschema.ParseResult(json.RawMessage(s), value); err != nil {
 		t.Errorf("%d bytes: %v", len(value), err)
 	}
 }
@@ -138,7 +138,7 @@ func TestSchemasThatCannotBeUsed(t *testing.T) {
 		"alternatives of itself":    {`{"$defs":{` + doubled.String() + `"d40":{}},"$ref":"#/$defs/d0"}`, "the schema has too many alternatives within each other."},
 		"deeper than JSON may nest": {strings.Repeat(`{"not":`, 9000) + "{}" + strings.Repeat("}", 9000), ""},
 	} {
-		err := jsonschema.Check(json.RawMessage(tt.schema))
+		err := jsonschema.CheckSchema(json.RawMessage(tt.schema))
 		switch {
 		case tt.want == "":
 			continue // whatever it says, it comes back
@@ -147,7 +147,7 @@ func TestSchemasThatCannotBeUsed(t *testing.T) {
 		case !strings.HasPrefix(err.Error(), tt.want) || !strings.HasSuffix(err.Error(), "."):
 			t.Errorf("%s: %q, want %q …", name, err, tt.want)
 		}
-		if _, err := jsonschema.Result(json.RawMessage(tt.schema), "{}"); err == nil {
+		if _, err := jsonschema.ParseResult(json.RawMessage(tt.schema), "{}"); err == nil {
 			t.Errorf("%s: a value was held against it", name)
 		}
 	}
@@ -161,7 +161,7 @@ func TestUsualSchemasAreUsed(t *testing.T) {
 		`{"$defs":{"node":{"type":"object","properties":{"left":{"$ref":"#/$defs/node"},"right":{"$ref":"#/$defs/node"}}}},"$ref":"#/$defs/node"}`,
 		`{"if":{"required":["a"]},"then":{"required":["b"]},"patternProperties":{"^x":{"type":"string"}},"uniqueItems":true}`,
 	} {
-		if err := jsonschema.Check(json.RawMessage(s)); err != nil {
+		if err := jsonschema.CheckSchema(json.RawMessage(s)); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}
 	}
@@ -172,14 +172,14 @@ func FuzzResult(f *testing.F) {
 		f.Add(s, nested("a", 5))
 	}
 	f.Fuzz(func(t *testing.T, s, message string) {
-		value, err := jsonschema.Result(json.RawMessage(s), message)
+		value, err := jsonschema.ParseResult(json.RawMessage(s), message)
 		if err != nil {
 			if !strings.HasSuffix(err.Error(), ".") {
 				t.Errorf("%q is no sentence", err)
 			}
 			return
 		}
-		again, err := jsonschema.Result(json.RawMessage(s), string(value))
+		again, err := jsonschema.ParseResult(json.RawMessage(s), string(value))
 		if err != nil || string(again) != string(value) {
 			t.Errorf("%s became %s, %v", value, again, err)
 		}

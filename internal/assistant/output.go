@@ -12,33 +12,33 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// voice writes lines, each at once. It is for any number of goroutines.
-type voice struct {
+// lineWriter writes lines, each at once. It is for any number of goroutines.
+type lineWriter struct {
 	mu  sync.Mutex // guards the writing of one line
 	enc *json.Encoder
 }
 
-func newVoice(w io.Writer) *voice {
+func newLineWriter(w io.Writer) *lineWriter {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
-	return &voice{enc: enc}
+	return &lineWriter{enc: enc}
 }
 
 // say writes a line. Nobody is there to be told where that fails.
-func (v *voice) say(l protocol.Line) {
+func (v *lineWriter) say(l protocol.Line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	_ = v.enc.Encode(l)
 }
 
-func (v *voice) notice(code, text string) {
+func (v *lineWriter) notice(code, text string) {
 	v.say(protocol.Line{Type: protocol.LineNotice, Code: code, Text: text})
 }
 
 // relay tells of one answer while it comes: each run of text or of reasoning is
 // a message.
 type relay struct {
-	out    *voice
+	out    *lineWriter
 	prefix string
 	count  int
 	kind   stint.ItemKind // of the open message; empty where none is

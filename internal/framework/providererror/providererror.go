@@ -3,7 +3,7 @@
 //
 // Agents pass on what their provider said, each in its own words. Here that
 // becomes a sentence that names what to change.
-package explain
+package providererror
 
 import (
 	"encoding/json"

@@ -7,10 +7,10 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Odd decodes output that no recording has, and holds the transcript to how it
+// CheckDecode decodes output that no recording has, and holds the transcript to how it
 // begins (empty: there is none) and the native lines to their types, one behind
 // the other. It gives the decoder and all that came of it.
-func Odd(t *testing.T, f framework.Framework, in framework.Input, output, content, native string) (framework.Decoder, framework.Step) {
+func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output, content, native string) (framework.Decoder, framework.Step) {
 	t.Helper()
 	d := f.NewDecoder(in)
 	s := d.Write(framework.Stdout, []byte(output))
@@ -29,9 +29,9 @@ func Odd(t *testing.T, f framework.Framework, in framework.Input, output, conten
 	return d, s
 }
 
-// Silence holds a framework to judging what ended without a word on standard
+// CheckStderr holds a framework to judging what ended without a word on standard
 // output: by what stands on standard error the message has to have a word of.
-func Silence(t *testing.T, f framework.Framework, in framework.Input, words map[string]string) {
+func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words map[string]string) {
 	t.Helper()
 	for stderr, want := range words {
 		d := f.NewDecoder(in)
@@ -42,11 +42,11 @@ func Silence(t *testing.T, f framework.Framework, in framework.Input, words map[
 	}
 }
 
-// Fuzz holds a decoder to what Chunks does, for any output.
+// Fuzz holds a decoder to what CheckChunks does, for any output.
 func Fuzz(f *testing.F, of framework.Framework, in framework.Input) {
 	f.Helper()
 	seed(f)
-	f.Fuzz(func(t *testing.T, output []byte, n uint16) { Chunks(t, of, in, output, int(n)+1) })
+	f.Fuzz(func(t *testing.T, output []byte, n uint16) { CheckChunks(t, of, in, output, int(n)+1) })
 }
 
 // Bench decodes a stream in the pieces in which the engine reads it.

@@ -16,9 +16,9 @@ import (
 	"github.com/stint-dev/stint/internal/maintenance"
 )
 
-// Upkeep looks after an installation whose server does not run; Close gives it
+// Maintenance looks after an installation whose server does not run; Close gives it
 // up.
-type Upkeep interface {
+type Maintenance interface {
 	Collect(ctx context.Context, o maintenance.Collection, tell func(maintenance.Line)) error
 	Check(ctx context.Context, o maintenance.Inspection, tell func(maintenance.Line)) error
 	Close() error
@@ -56,7 +56,7 @@ else stores files.`,
 			}
 			in["graceMs"] = o.Grace.Milliseconds()
 		}
-		return a.upkeep(ctx, cfg, "/gc", in, func(u Upkeep, tell func(maintenance.Line)) error { return u.Collect(ctx, o, tell) })
+		return a.maintain(ctx, cfg, "/gc", in, func(u Maintenance, tell func(maintenance.Line)) error { return u.Collect(ctx, o, tell) })
 	})
 	return c
 }
@@ -89,7 +89,7 @@ more: that heals the old versions, too.`,
 			return err
 		}
 		left := false
-		err = a.upkeep(ctx, cfg, "/fsck", o, func(u Upkeep, tell func(maintenance.Line)) error {
+		err = a.maintain(ctx, cfg, "/fsck", o, func(u Maintenance, tell func(maintenance.Line)) error {
 			return u.Check(ctx, o, func(l maintenance.Line) {
 				left = left || l.Checked != nil && l.Done && l.Checked.Damaged > l.Checked.Repaired
 				tell(l)
@@ -103,13 +103,13 @@ more: that heals the old versions, too.`,
 	return c
 }
 
-// upkeep asks the server that runs, or else opens the installation.
-func (a *app) upkeep(ctx context.Context, cfg config.Config, path string, in any, offline func(Upkeep, func(maintenance.Line)) error) (err error) {
-	show := &upkeepView{a: a, shown: a.Now()}
+// maintain asks the server that runs, or else opens the installation.
+func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in any, offline func(Maintenance, func(maintenance.Line)) error) (err error) {
+	show := &maintenanceView{a: a, shown: a.Now()}
 	defer show.clear()
 	answer, err := openSocket(ctx, cfg.Socket(), http.MethodPost, path, in)
 	if errors.Is(err, errNoSocket) {
-		u, err := a.OpenUpkeep(ctx, cfg)
+		u, err := a.OpenMaintenance(ctx, cfg)
 		if err != nil {
 			return err
 		}
@@ -126,9 +126,9 @@ func (a *app) upkeep(ctx context.Context, cfg config.Config, path string, in any
 	return errors.Join(show.all(answer.Body), show.err)
 }
 
-// upkeepView shows what is done: the last state on a terminal while it goes on,
+// maintenanceView shows what is done: the last state on a terminal while it goes on,
 // and the end of each organisation.
-type upkeepView struct {
+type maintenanceView struct {
 	a       *app
 	shown   time.Time
 	visible bool
@@ -137,7 +137,7 @@ type upkeepView struct {
 }
 
 // all reads the lines of a server's answer.
-func (v *upkeepView) all(r io.Reader) error {
+func (v *maintenanceView) all(r io.Reader) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -162,7 +162,7 @@ func (v *upkeepView) all(r io.Reader) error {
 	return nil
 }
 
-func (v *upkeepView) line(l maintenance.Line) {
+func (v *maintenanceView) line(l maintenance.Line) {
 	if !l.Done {
 		v.progress(l)
 		return
@@ -175,27 +175,27 @@ func (v *upkeepView) line(l maintenance.Line) {
 	}
 }
 
-func (v *upkeepView) progress(l maintenance.Line) {
+func (v *maintenanceView) progress(l maintenance.Line) {
 	now := v.a.Now()
 	if v.a.json || !v.a.styled(stderr) || now.Sub(v.shown) < redraw {
 		return
 	}
 	v.shown, v.visible = now, true
-	fmt.Fprintf(v.a.Stderr, "\r\x1b[K%s: %s", l.Org, upkeepText(l))
+	fmt.Fprintf(v.a.Stderr, "\r\x1b[K%s: %s", l.Org, maintenanceText(l))
 }
 
-func (v *upkeepView) clear() {
+func (v *maintenanceView) clear() {
 	if v.visible {
 		fmt.Fprint(v.a.Stderr, "\r\x1b[K")
 		v.visible = false
 	}
 }
 
-func (v *upkeepView) end(l maintenance.Line) error {
+func (v *maintenanceView) end(l maintenance.Line) error {
 	if v.a.json {
 		return v.a.printJSON(l)
 	}
-	if _, err := fmt.Fprintf(v.a.Stdout, "%s: %s\n", l.Org, upkeepText(l)); err != nil || l.Checked == nil {
+	if _, err := fmt.Fprintf(v.a.Stdout, "%s: %s\n", l.Org, maintenanceText(l)); err != nil || l.Checked == nil {
 		return err
 	}
 	for _, d := range l.Checked.Damages {
@@ -219,8 +219,8 @@ func (v *upkeepView) end(l maintenance.Line) error {
 	return nil
 }
 
-// upkeepText tells of one organisation in a line.
-func upkeepText(l maintenance.Line) string {
+// maintenanceText tells of one organisation in a line.
+func maintenanceText(l maintenance.Line) string {
 	if l.Busy {
 		return "somebody else looks after it just now"
 	}

@@ -25,7 +25,7 @@ type pushOptions struct {
 	dry bool
 }
 
-func (t treeCommands) push() *cobra.Command {
+func (t volumeCommands) push() *cobra.Command {
 	var o pushOptions
 	c := &cobra.Command{
 		Use:   "push NAME DIR",
@@ -74,7 +74,7 @@ type pushedTree struct {
 	Changed bool            `json:"changed"`
 }
 
-func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o pushOptions) error {
+func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o pushOptions) error {
 	if !isDir(dir) { // before anything is made for it
 		_, err := localdir.Open(ctx, dir)
 		return err
@@ -108,7 +108,7 @@ func (t treeCommands) pushFolder(ctx context.Context, name, dir string, o pushOp
 }
 
 // target finds or makes what to push to. A dry run makes nothing.
-func (t treeCommands) target(ctx context.Context, trees *client.Trees, name string, dry bool) (*stint.Tree, error) {
+func (t volumeCommands) target(ctx context.Context, trees *client.Trees, name string, dry bool) (*stint.Tree, error) {
 	tree, err := trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
 		return tree, err
@@ -124,7 +124,7 @@ func (t treeCommands) target(ctx context.Context, trees *client.Trees, name stri
 
 // expected is the ID of the version that --if-match names in one of its forms:
 // the server compares IDs.
-func (t treeCommands) expected(ctx context.Context, trees *client.Trees, tree *stint.Tree, o pushOptions) (string, error) {
+func (t volumeCommands) expected(ctx context.Context, trees *client.Trees, tree *stint.Tree, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)
 	if form == "" || o.dry || strings.Contains(form, "_") {
 		return form, nil
@@ -136,7 +136,7 @@ func (t treeCommands) expected(ctx context.Context, trees *client.Trees, tree *s
 	return v.ID, nil
 }
 
-func (t treeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tree, dir string, o pushOptions) (transfer.Pushed, error) {
+func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tree, dir string, o pushOptions) (transfer.Pushed, error) {
 	bar := t.a.progress("pushed")
 	defer bar.done()
 	remote := transfer.Tree{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
@@ -146,13 +146,13 @@ func (t treeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tr
 	})
 }
 
-func (t treeCommands) tellSkipped(skipped []string) {
+func (t volumeCommands) tellSkipped(skipped []string) {
 	for _, name := range skipped {
 		t.a.note("%s is left out: it is no file, folder or link.", name)
 	}
 }
 
-func (t treeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
+func (t volumeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
 	if t.a.json {
 		return t.a.printJSON(p)
 	}
@@ -164,7 +164,7 @@ func (t treeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
 	return nil
 }
 
-func (t treeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
+func (t volumeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
 	if t.a.json {
 		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
 	}
@@ -175,7 +175,7 @@ func (t treeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
 
 // pushArchive packs and uploads at once, through a pipe, for servers that know
 // no other way.
-func (t treeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree *stint.Tree, dir string, o *client.PushOptions) error {
+func (t volumeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree *stint.Tree, dir string, o *client.PushOptions) error {
 	files, err := localdir.Open(ctx, dir)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (t treeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree
 // pullOptions are what a pull is asked for.
 type pullOptions struct{ dry, delete bool }
 
-func (t treeCommands) pull() *cobra.Command {
+func (t volumeCommands) pull() *cobra.Command {
 	var o pullOptions
 	c := &cobra.Command{
 		Use:   "pull NAME[@VERSION] DIR",
@@ -253,7 +253,7 @@ type pulledTree struct {
 	Deleted int64          `json:"deleted"` // entries
 }
 
-func (t treeCommands) tellPulled(tree *stint.Tree, version, dir string, p transfer.Pulled, o pullOptions) error {
+func (t volumeCommands) tellPulled(tree *stint.Tree, version, dir string, p transfer.Pulled, o pullOptions) error {
 	if t.a.json {
 		return t.a.printJSON(pulledTree{dir, p.All.Files, tree.ID, tree.Name, p.All.Bytes, version, p.Written, p.Fetched, p.Deleted})
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// spending is what the agent says that it used of models.
-type spending struct {
+// usageCounter is what the agent says that it used of models.
+type usageCounter struct {
 	model    string // the definition's; it names the share of counts without a name
 	usage    stint.Usage
 	baseline float64 // cost of the conversation before this run, in US dollars
@@ -23,14 +23,14 @@ type usageUpdate struct {
 }
 
 // before takes what an agent tells while it loads a conversation.
-func (s *spending) before(raw json.RawMessage) {
+func (s *usageCounter) before(raw json.RawMessage) {
 	if u := decode[usageUpdate](raw); u.Cost != nil && u.Cost.Currency == "USD" {
 		s.baseline = u.Cost.Amount
 	}
 }
 
 // updated is the usage after an update; nil where it tells nothing new.
-func (s *spending) updated(raw json.RawMessage) *stint.Usage {
+func (s *usageCounter) updated(raw json.RawMessage) *stint.Usage {
 	u := decode[usageUpdate](raw)
 	if u.Cost == nil || u.Cost.Currency != "USD" {
 		return nil
@@ -43,13 +43,13 @@ func (s *spending) updated(raw json.RawMessage) *stint.Usage {
 	return s.told()
 }
 
-func (s *spending) told() *stint.Usage {
+func (s *usageCounter) told() *stint.Usage {
 	u := s.usage.Clone()
 	return &u
 }
 
 // answered is the usage at the end; nil where the agent tells none.
-func (s *spending) answered(p *prompted) *stint.Usage {
+func (s *usageCounter) answered(p *prompted) *stint.Usage {
 	before := s.usage.Clone()
 	switch {
 	case present(p.Usage):
@@ -110,7 +110,7 @@ type quotaTokens struct {
 	Output int64 `json:"output_tokens"`
 }
 
-func (s *spending) quota(q quota) {
+func (s *usageCounter) quota(q quota) {
 	for _, m := range q.Models[:min(len(q.Models), 64)] {
 		s.usage.Count(m.Model, stint.Tokens{InputTokens: sane(m.Tokens.Input), OutputTokens: sane(m.Tokens.Output)})
 	}

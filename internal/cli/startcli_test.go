@@ -1,0 +1,117 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stint-dev/stint/internal/cli"
+	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
+)
+
+// screen collects what is written, from several goroutines.
+type screenBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	grew chan struct{}
+}
+
+func newScreenBuffer() *screenBuffer { return &screenBuffer{grew: make(chan struct{}, 1)} }
+
+func (s *screenBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case s.grew <- struct{}{}:
+	default:
+	}
+	return s.text.Write(p)
+}
+
+func (s *screenBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// await waits until the screen shows a text.
+func (s *screenBuffer) await(t *testing.T, text string) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for !strings.Contains(s.String(), text) {
+		select {
+		case <-s.grew:
+		case <-limit:
+			t.Fatalf("%q is not on the screen:\n%s", text, s)
+		}
+	}
+}
+
+// testCLI is somebody at a terminal, with a server.
+type testCLI struct {
+	out, err   *screenBuffer
+	environ    map[string]string
+	keys       io.Writer // of the keyboard
+	interrupts chan cli.Interrupt
+	env        cli.Env
+	code       chan int
+}
+
+func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	in, keys := io.Pipe()
+	t.Cleanup(func() { keys.Close() })
+	p := &testCLI{
+		out: newScreenBuffer(), err: newScreenBuffer(), keys: keys, interrupts: make(chan cli.Interrupt), code: make(chan int, 1),
+		environ: map[string]string{"STINT_URL": s.URL, "STINT_TOKEN": "x", "HOME": t.TempDir()},
+	}
+	clock := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var mu sync.Mutex
+	p.env = cli.Env{
+		Environ: func(name string) (string, bool) { v, ok := p.environ[name]; return v, ok },
+		Dir:     t.TempDir(), Stdin: in, Stdout: p.out, Stderr: p.err, Interrupts: p.interrupts,
+		Now: func() time.Time {
+			mu.Lock()
+			defer mu.Unlock()
+			clock = clock.Add(time.Second)
+			return clock
+		},
+		IsTerminal: func(fd int) bool {
+			return slices.Contains(terminals, fd)
+		},
+		ReadPassword: func() ([]byte, error) { return []byte("typed"), nil },
+		Serve:        func(context.Context, config.Config, func(cli.ServerInfo)) error { return nil },
+		Probe:        func(context.Context, config.Config) []sandbox.Report { return nil },
+		Programs:     func(context.Context) ([]agentcli.Installed, error) { return nil, nil },
+	}
+	return p
+}
+
+// types starts a command.
+func (p *testCLI) start(args ...string) {
+	p.env.Args = args
+	go func() { p.code <- cli.Main(context.Background(), p.env) }()
+}
+
+// exit waits for the end of the command.
+func (p *testCLI) exit(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-p.code:
+		return code
+	case <-time.After(time.Minute):
+		t.Fatalf("the command does not end; its screens:\n%s\n%s", p.out, p.err)
+		return -1
+	}
+}
