@@ -14,7 +14,7 @@ import (
 
 // wayOut is what lets sandboxes reach others.
 type wayOut struct {
-	gate  *egress.Gate
+	gate  *egress.Gateway
 	trust string // file of the certificates that programs in sandboxes trust
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	egresslog "github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -191,7 +192,7 @@ func gateTo(rule string) (func(*sandbox.Network) (func(), error), error) {
 		return nil, err
 	}
 	return func(n *sandbox.Network) (func(), error) {
-		s, err := gate.Open(egress.Run{Mode: "restricted", Allow: []stint.Rule{allowed}, Record: func(egress.Entry) {}})
+		s, err := gate.Open(egress.RunConfig{Mode: "restricted", Allow: []stint.Rule{allowed}, Record: func(egresslog.Entry) {}})
 		if err != nil {
 			return nil, err
 		}

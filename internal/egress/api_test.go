@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func TestAPIAlias(t *testing.T) {
@@ -30,8 +32,8 @@ func TestAPIAlias(t *testing.T) {
 		rw.WriteHeader(http.StatusAccepted)
 		_, _ = io.WriteString(rw, "answer")
 	})
-	for _, mode := range []egress.Mode{egress.Public, egress.Restricted, egress.None} {
-		b := newWorld().open(t, options{mode: mode, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.Run) { r.APIToken = "the-run" }})
+	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
+		b := newWorld().open(t, options{mode: mode, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
 		status, body, _ := b.post("http://api.stint.internal/mcp?a=b", "question", "Authorization", "Bearer other", "Cookie", "c=d", "X-Api-Key", "k")
 		if status != 202 || body != "answer" {
 			t.Errorf("%d %s", status, body)
@@ -40,8 +42,8 @@ func TestAPIAlias(t *testing.T) {
 		if diff := cmp.Diff(want, <-seen); diff != "" {
 			t.Error(diff)
 		}
-		e := b.await("of the request", func(e egress.Entry) bool { return e.Rule == "api" && e.Method == "POST" && !e.Open })
-		if e.URL != "http://api.stint.internal/mcp?a=b" || e.Status != 202 || e.RequestBytes != 8 || e.ResponseBytes != 6 || e.Action != egress.Allow {
+		e := b.await("of the request", func(e log.Entry) bool { return e.Rule == "api" && e.Method == "POST" && !e.Open })
+		if e.URL != "http://api.stint.internal/mcp?a=b" || e.Status != 202 || e.RequestBytes != 8 || e.ResponseBytes != 6 || e.Action != log.Allow {
 			t.Errorf("%+v", e)
 		}
 		for _, path := range []string{"/", "/v1/runs", "/mcp/", "/mcp/../v1/runs", "/mcp%2f..%2fv1"} {
@@ -76,7 +78,7 @@ func TestAPIAliasStreamsBothWays(t *testing.T) {
 			}
 		}
 	})
-	b := newWorld().open(t, options{mode: egress.None, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.Run) { r.APIToken = "the-run" }})
+	b := newWorld().open(t, options{mode: policy.None, config: func(c *egress.Config) { c.API = api }, run: func(r *egress.RunConfig) { r.APIToken = "the-run" }})
 	r, w := io.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

@@ -5,170 +5,264 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/dns"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-const dnsPort = 53
+const (
+	dnsPort    = 53
+	retryDelay = 20 * time.Millisecond // between failed calls of Accept
+)
 
-// acceptAll takes the sandbox's connections until the listener ends.
-func (s *Session) acceptAll(l sandbox.Listener) {
+// connection is a TCP connection of a sandbox. As a net.Conn it returns the
+// bytes of prefix first, counts bytes, and applies the run's rate.
+type connection struct {
+	net.Conn
+	uplink *Uplink
+	id     int64 // counts within the run
+	dest   policy.Destination
+	prefix []byte // read ahead and not returned by Read yet
+
+	// The log; see connection_log.go.
+	logMu        sync.Mutex // guards the following three
+	entry        log.Entry
+	logged       bool // the last entry is written or not needed
+	logsRequests bool // each request is logged instead of the connection
+	openTimer    *time.Timer
+
+	// The dial that runs while the client's opening is read; see greeting.go.
+	cancelDial context.CancelFunc
+	dialed     chan struct{} // closed when the following three are final
+	route      *route
+	dialErr    error
+	greeting   []byte // first bytes of the server
+
+	mu          sync.Mutex // guards the following, and orders changes of read deadlines
+	server      net.Conn   // of route, once it is connected
+	opened      bool       // the client's opening is known
+	serverFirst bool       // the server sent bytes first, or cannot be reached
+	reported    bool       // readOpening returned errServerFirst
+	routeTaken  bool
+}
+
+// acceptAll serves the connections of a listener until it is closed.
+func (u *Uplink) acceptAll(l sandbox.Listener) {
 	for {
 		c, target, err := l.Accept()
 		switch {
 		case err == nil:
-			s.admit(c, target)
+			u.admit(c, target)
 		case errors.Is(err, net.ErrClosed):
 			return
 		default:
-			s.gate.config.Logger.Debug("accepting a connection of a sandbox failed", "error", err)
-			if !s.pause(20 * time.Millisecond) {
+			u.gateway.config.Logger.Debug("accepting a connection of a sandbox failed", "error", err)
+			select {
+			case <-time.After(retryDelay):
+			case <-u.life.Done():
 				return
 			}
 		}
 	}
 }
 
-// admit serves a connection when there is a place for it.
-func (s *Session) admit(c net.Conn, target netip.AddrPort) {
-	id := s.count.Add(1)
+// admit serves a connection in the background, or resets it if there are too
+// many.
+func (u *Uplink) admit(conn net.Conn, target netip.AddrPort) {
+	id := u.count.Add(1)
 	select {
-	case s.conns <- struct{}{}:
+	case u.slots <- struct{}{}:
 	default:
-		abort(c)
-		s.journal.write(Entry{
-			Time: s.gate.config.Now(), Connection: id, Action: Deny, Rule: "too many connections", Protocol: "tcp",
+		reset(conn)
+		u.log.Write(log.Entry{
+			Time: u.gateway.config.Now(), Connection: id, Action: log.Deny, Rule: "too many connections", Protocol: "tcp",
 			Host: target.Addr().Unmap().String(), Port: target.Port(),
 		})
 		return
 	}
-	s.work.Go(func() {
-		defer func() { <-s.conns }()
-		defer c.Close()
-		defer context.AfterFunc(s.life, func() { c.Close() })()
-		s.serve(s.life, &stream{Conn: c, session: s}, target, id)
+	u.work.Go(func() {
+		defer func() { <-u.slots }()
+		defer conn.Close()
+		defer context.AfterFunc(u.life, func() { conn.Close() })()
+		c := &connection{Conn: conn, uplink: u, id: id}
+		c.serve(u.life, target)
 	})
 }
 
-// serve decides what a connection is for by the address that was asked for.
-func (s *Session) serve(ctx context.Context, c *stream, target netip.AddrPort, id int64) {
+// serve handles a connection to target by the kind of its destination.
+func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
+	u := c.uplink
 	if target.Port() == dnsPort {
-		s.answerStream(ctx, c)
+		u.dns.ServeConn(ctx, c)
 		return
 	}
-	d, refused := s.destination(target)
-	if refused == nil && d.name == stint.ProxyAlias && s.proxies() {
-		s.serveProxy(ctx, c, d, id)
+	var refused *policy.Refusal
+	c.dest, refused = u.destination(target)
+	if refused == nil && c.dest.Name == stint.ProxyAlias && u.hasProxy() {
+		c.serveExplicitProxy(ctx)
 		return
 	}
 	if refused == nil {
-		_, refused = s.policy.decide(d)
+		_, refused = u.policy.Decide(c.dest)
 	}
-	f := s.begin(id, d)
-	if refused != nil {
-		s.pass(ctx, c, f, refusedAttempt(refused))
-		return
+	c.beginLog()
+	switch {
+	case refused != nil:
+		c.failDial(refused)
+		c.pass(ctx)
+	case u.policy.IsInternal(c.dest.Name):
+		c.serveInternal(ctx)
+	default:
+		c.startDial(ctx, nil)
+		c.pass(ctx)
 	}
-	if s.policy.offers(d.name) {
-		s.serveOwn(ctx, c, f, d)
-		return
-	}
-	s.pass(ctx, c, f, s.attempt(ctx, d, nil))
 }
 
-// destination finds the name that an address stands for.
-func (s *Session) destination(target netip.AddrPort) (dest, *proxy.Refusal) {
+// destination returns the name that an address represents, or the address
+// itself.
+func (u *Uplink) destination(target netip.AddrPort) (policy.Destination, *policy.Refusal) {
 	a := target.Addr().Unmap().WithZone("")
-	if !pinned.Contains(a) {
-		return dest{addr: a, port: target.Port()}, nil
+	d := policy.Destination{Addr: a, Port: target.Port()}
+	if !dns.IsNameAddr(a) {
+		return d, nil
 	}
-	name, ok := s.pins.name(a)
+	name, ok := u.names.Name(a)
 	if !ok {
-		d := dest{addr: a, port: target.Port()}
-		return d, refusal("unknown address", "%s stands for no name that was looked up in this sandbox. Look the name up again.", d)
+		return d, policy.Refuse("unknown address", "%s does not represent a name that was looked up in this sandbox. Look the name up again.", d)
 	}
-	return dest{name: name, port: target.Port()}, nil
+	return policy.Destination{Name: name, Port: target.Port()}, nil
 }
 
-// pass lets a connection through as what its first bytes show it to be.
-func (s *Session) pass(ctx context.Context, c *stream, f *flow, a *attempt) {
-	defer a.abandon()
-	defer f.stop()
-	o := s.listen(c, f.dest, a)
-	f.note(o)
+// pass reads the client's opening and then forwards, intercepts, or tunnels the
+// connection. A dial has been started.
+func (c *connection) pass(ctx context.Context) {
+	defer c.closeDial()
+	defer c.endLog()
+	o := c.readOpening()
+	c.logOpening(o)
 	if o.kind == kindHTTP {
-		s.forward(ctx, c, f, a, f.dest, false)
+		c.forward(ctx, c.dest, false)
 		return
 	}
-	r, err := a.wait()
-	if refused, ok := errors.AsType[proxy.Refusal](err); ok {
-		f.deny(c, &refused)
+	r, err := c.waitDial()
+	if refused, ok := errors.AsType[policy.Refusal](err); ok {
+		c.deny(&refused)
 		return
 	}
-	host, inspected := s.inspects(o, f.dest)
-	if refused := s.suspect(o, f.dest, inspected); refused != nil {
-		f.deny(c, refused)
+	host, intercepted := c.intercepts(o)
+	if refused := c.checkOpening(o, intercepted); refused != nil {
+		c.deny(refused)
 		return
 	}
-	if inspected {
-		s.forward(ctx, c, f, a, dest{name: host, port: f.dest.port}, true)
+	if intercepted {
+		c.forward(ctx, policy.Destination{Name: host, Port: c.dest.Port}, true)
 		return
 	}
 	if err != nil {
-		f.fail(c, err)
+		c.fail(err)
 		return
 	}
-	s.tunnel(c, f, a, r)
+	c.tunnel(r)
 }
 
-// inspects tells whether TLS is to be terminated, and as which host.
-func (s *Session) inspects(o opening, d dest) (string, bool) {
-	if o.kind != kindTLS || len(s.inspect) == 0 {
+// intercepts reports whether TLS is terminated, and for which host.
+func (c *connection) intercepts(o opening) (string, bool) {
+	if o.kind != kindTLS || len(c.uplink.inspect) == 0 {
 		return "", false
 	}
-	for _, host := range []string{o.serverName, d.name} {
-		if host != "" && proxy.HostMatches(s.inspect, host, d.port) {
+	for _, host := range []string{o.serverName, c.dest.Name} {
+		if host != "" && policy.HostMatches(c.uplink.inspect, host, c.dest.Port) {
 			return host, true
 		}
 	}
 	return "", false
 }
 
-// suspect refuses what could carry a restricted connection elsewhere than to
-// the name that it was opened for.
-func (s *Session) suspect(o opening, d dest, inspected bool) *proxy.Refusal {
+// checkOpening refuses openings that could take a restricted connection to
+// another host than the name it was opened for.
+func (c *connection) checkOpening(o opening, intercepted bool) *policy.Refusal {
 	switch {
-	case !s.strict(d):
+	case !c.isBoundToName():
 		return nil
 	case o.kind == kindUnreadable:
-		return refusal("unreadable opening", "The first bytes sent to %s cannot be read as a whole.", d)
+		return policy.Refuse("unreadable opening", "The first bytes sent to %s cannot be parsed completely.", c.dest)
 	case o.kind == kindHTTP2:
-		return refusal("cleartext HTTP/2", "Cleartext HTTP/2 to %s may name any host. Use TLS, or add its address to network.allow.", d)
+		return policy.Refuse("cleartext HTTP/2", "Cleartext HTTP/2 to %s can contain requests to any host. Use TLS, or add its address to network.allow.", c.dest)
 	case o.kind != kindTLS:
 		return nil
-	case o.hidden && !inspected:
-		return refusal("encrypted ClientHello", "The connection to %s hides the server's name. Turn encrypted ClientHello off, or add the host to network.inspect.", d)
-	case o.serverName == "" || o.serverName == d.name:
+	case o.encrypted && !intercepted:
+		return policy.Refuse("encrypted ClientHello", "The connection to %s hides the server's name. Turn encrypted ClientHello off, or add the host to network.inspect.", c.dest)
+	case o.serverName == "" || o.serverName == c.dest.Name:
 		return nil
 	}
-	_, refused := s.policy.named(o.serverName, d.port)
+	_, refused := c.uplink.policy.DecideName(o.serverName, c.dest.Port)
 	return refused
 }
 
-// strict tells whether a connection must stay with its name: the addresses of
-// a restricted session's ranges, and the worker, are what they are.
-func (s *Session) strict(d dest) bool {
-	return s.policy.mode == Restricted && d.name != "" && d.name != stint.HostAlias
+// isBoundToName reports whether the connection may only reach the name that it
+// was opened for. This does not apply to addresses and to the worker's loopback,
+// which are allowed as such.
+func (c *connection) isBoundToName() bool {
+	return c.uplink.policy.Mode == policy.Restricted && c.dest.Name != "" && c.dest.Name != stint.HostAlias
 }
 
-// abort ends a connection with a reset, so the program knows at once.
-func abort(c net.Conn) {
-	if s, ok := c.(*stream); ok {
-		c = s.Conn
+// readAhead appends received bytes to prefix.
+func (c *connection) readAhead() error {
+	var b [4096]byte
+	n, err := c.Conn.Read(b[:])
+	c.uplink.sent.Add(int64(n))
+	c.prefix = append(c.prefix, b[:n]...)
+	if n > 0 {
+		return nil
 	}
+	return err
+}
+
+func (c *connection) Read(p []byte) (int, error) {
+	if len(c.prefix) > 0 {
+		n := copy(p, c.prefix)
+		c.prefix = c.prefix[n:]
+		return n, nil
+	}
+	n, err := c.Conn.Read(c.uplink.up.limit(p))
+	c.uplink.sent.Add(int64(n))
+	c.uplink.up.wait(c.uplink.life, n)
+	return n, err
+}
+
+func (c *connection) Write(p []byte) (written int, err error) {
+	for len(p) > 0 && err == nil {
+		part := c.uplink.down.limit(p)
+		c.uplink.down.wait(c.uplink.life, len(part))
+		var n int
+		n, err = c.Conn.Write(part)
+		c.uplink.received.Add(int64(n))
+		written += n
+		p = p[n:]
+	}
+	return written, err
+}
+
+// CloseWrite closes the direction to the sandbox.
+func (c *connection) CloseWrite() error { return closeWrite(c.Conn) }
+
+// closeWrite closes one direction of a connection, or the connection if it has
+// no half-close.
+func closeWrite(c net.Conn) error {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return c.Close()
+}
+
+// reset closes a connection with a TCP reset, which a client notices
+// immediately.
+func reset(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0)
 	}

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // issue makes a certificate for names, and the roots that believe it.
@@ -22,7 +24,7 @@ import (
 // withExtension adds an extension with one host name to a ClientHello.
 func TestServersThatSpeakFirst(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []egress.Mode{egress.Public, egress.Restricted} {
+	for _, mode := range []policy.Mode{policy.Public, policy.Restricted} {
 		w := newWorld()
 		w.serve(t, func(c net.Conn) {
 			_, _ = c.Write([]byte("SSH-2.0-test\r\n"))
@@ -42,7 +44,7 @@ func TestServersThatSpeakFirst(t *testing.T) {
 		if got := readAll(t, c); got != "SSH-2.0-client\r\nbye" {
 			t.Errorf("got %q", got)
 		}
-		e := b.await("of the tunnel", func(e egress.Entry) bool { return e.Port == 22 && !e.Open })
+		e := b.await("of the tunnel", func(e log.Entry) bool { return e.Port == 22 && !e.Open })
 		if e.Protocol != "tcp" || e.RequestBytes != 16 || e.ResponseBytes != 33 || e.Address != site || e.Host != "git.example" {
 			t.Errorf("entry %+v", e)
 		}
@@ -54,7 +56,7 @@ func TestClientsThatSpeakFirst(t *testing.T) {
 	w := newWorld()
 	w.serve(t, echo, site+":5432")
 	w.name("db.example", site)
-	for _, mode := range []egress.Mode{egress.Public, egress.Restricted} {
+	for _, mode := range []policy.Mode{policy.Public, policy.Restricted} {
 		b := w.open(t, options{mode: mode, allow: []string{"db.example"}})
 		for _, opening := range []string{"", "\x00\x00\x00\x08\x04\xd2\x16\x2f", "*1\r\n$4\r\nPING\r\n", "AMQP\x00\x00\x09\x01", "NICK me\r\n", "GET\x00"} {
 			c := b.dial("db.example", 5432)
@@ -67,7 +69,7 @@ func TestClientsThatSpeakFirst(t *testing.T) {
 			}
 		}
 		// A line without an end is passed on after a while where it may be anything.
-		if mode == egress.Public {
+		if mode == policy.Public {
 			c := b.dial("db.example", 5432)
 			if _, err := c.Write([]byte("help")); err != nil {
 				t.Fatal(err)
@@ -99,7 +101,7 @@ func TestHalfClose(t *testing.T) {
 		}
 	}
 	c.Close()
-	if e := b.await("of the tunnel", func(e egress.Entry) bool { return !e.Open }); e.RequestBytes != 800 || e.ResponseBytes != 9 || e.Error != "" {
+	if e := b.await("of the tunnel", func(e log.Entry) bool { return !e.Open }); e.RequestBytes != 800 || e.ResponseBytes != 9 || e.Error != "" {
 		t.Errorf("entry %+v", e)
 	}
 }
@@ -138,10 +140,10 @@ func TestLargeTunnelIsEqual(t *testing.T) {
 	if [32]byte(there.Sum(nil)) != <-sums || [32]byte(back.Sum(nil)) != <-sums {
 		t.Error("the bytes differ")
 	}
-	if e := b.await("of the tunnel", func(e egress.Entry) bool { return !e.Open }); e.RequestBytes != size || e.ResponseBytes != size {
+	if e := b.await("of the tunnel", func(e log.Entry) bool { return !e.Open }); e.RequestBytes != size || e.ResponseBytes != size {
 		t.Errorf("entry %+v", e)
 	}
-	if sent, received := b.session.Traffic(); sent != size || received != size {
+	if sent, received := b.uplink.Traffic(); sent != size || received != size {
 		t.Errorf("traffic %d, %d", sent, received)
 	}
 }
@@ -184,15 +186,15 @@ func TestFloodOfRefusalsHidesNothing(t *testing.T) {
 	}
 	_ = first.(*net.TCPConn).CloseWrite()
 	_ = readAll(t, first)
-	b.await("of the tunnel", func(e egress.Entry) bool { return e.Action == egress.Allow && !e.Open })
-	b.session.Close()
+	b.await("of the tunnel", func(e log.Entry) bool { return e.Action == log.Allow && !e.Open })
+	b.uplink.Close()
 	denied, suppressed := 0, int64(0)
 	for _, e := range b.all() {
 		switch e.Action {
-		case egress.Deny:
+		case log.Deny:
 			denied++
-		case egress.Suppressed:
-			if e.Rule != egress.Deny {
+		case log.Suppressed:
+			if e.Rule != log.Deny {
 				t.Errorf("entry %+v", e)
 			}
 			suppressed += e.Count
@@ -223,32 +225,32 @@ func TestTheLogOfALongRunIsBounded(t *testing.T) {
 	for range 40 {
 		allow()
 	}
-	full := func(action string) func(egress.Entry) bool {
-		return func(e egress.Entry) bool {
-			return e.Action == egress.Suppressed && e.Rule == action && strings.Contains(e.Error, "only counted")
+	full := func(action string) func(log.Entry) bool {
+		return func(e log.Entry) bool {
+			return e.Action == log.Suppressed && e.Rule == action && strings.Contains(e.Error, "only counted")
 		}
 	}
-	b.await("that no more is told of what is let through", full(egress.Allow))
+	b.await("that no more is told of what is let through", full(log.Allow))
 	deny()
-	b.await("of a refusal", func(e egress.Entry) bool { return e.Action == egress.Deny })
+	b.await("of a refusal", func(e log.Entry) bool { return e.Action == log.Deny })
 	for range 14 {
 		deny()
 	}
-	b.await("that no more is told of what is refused", full(egress.Deny))
-	b.session.Close()
+	b.await("that no more is told of what is refused", full(log.Deny))
+	b.uplink.Close()
 	told, counted := map[string]int{}, map[string]int64{}
 	entries := b.all()
 	for _, e := range entries {
 		told[e.Action]++
-		if e.Action == egress.Suppressed {
+		if e.Action == log.Suppressed {
 			counted[e.Rule] += e.Count
 		}
 	}
-	if told[egress.Allow] != 30 || counted[egress.Allow] < 10 || told[egress.Deny] != 10 || counted[egress.Deny] != 5 {
+	if told[log.Allow] != 30 || counted[log.Allow] < 10 || told[log.Deny] != 10 || counted[log.Deny] != 5 {
 		t.Errorf("told %v, counted %v", told, counted)
 	}
-	if told[egress.Suppressed] > 4 {
-		t.Errorf("what is left out is told %d times", told[egress.Suppressed])
+	if told[log.Suppressed] > 4 {
+		t.Errorf("what is left out is told %d times", told[log.Suppressed])
 	}
 }
 
@@ -263,20 +265,20 @@ func TestWhatLastsIsToldAtItsStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c net.Conn
-	var open egress.Entry
+	var open log.Entry
 	for id := int64(1); id <= 5 && open.Address == ""; id++ { // where it leads is not known yet if that takes too long
 		c = b.speak(pinned + ":9")
 		if _, err := c.Write([]byte("\x00")); err != nil {
 			t.Fatal(err)
 		}
-		open = b.await("of the start", func(e egress.Entry) bool { return e.Open && e.Connection == id })
+		open = b.await("of the start", func(e log.Entry) bool { return e.Open && e.Connection == id })
 	}
-	if open.Host != "slow.example" || open.Action != egress.Allow || open.Rule != "public" || open.Address != site {
+	if open.Host != "slow.example" || open.Action != log.Allow || open.Rule != "public" || open.Address != site {
 		t.Errorf("entry %+v", open)
 	}
 	_ = c.(*prompt).CloseWrite()
 	_ = readAll(t, c)
-	end := b.await("of the end", func(e egress.Entry) bool { return !e.Open && e.Connection == open.Connection })
+	end := b.await("of the end", func(e log.Entry) bool { return !e.Open && e.Connection == open.Connection })
 	if end.Duration < 400*time.Millisecond || end.ResponseBytes != 4 {
 		t.Errorf("entry %+v", end)
 	}
@@ -298,7 +300,7 @@ func TestCloseWhileBusy(t *testing.T) {
 	w.serve(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }, "198.41.0.4:9")
 	cert, _ := issue(t, "busy.example")
 	w.secure(t, cert, "198.41.0.4:443")
-	b := w.open(t, options{run: func(r *egress.Run) { r.Mode = egress.Public }})
+	b := w.open(t, options{run: func(r *egress.RunConfig) { r.Mode = policy.Public }})
 	for range 4 {
 		busy := b.dial("busy.example", 9)
 		if _, err := busy.Read(make([]byte, 1)); err != nil {
@@ -314,8 +316,8 @@ func TestCloseWhileBusy(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b.session.Close()
-	b.session.Close()
+	b.uplink.Close()
+	b.uplink.Close()
 	told := 0
 	for _, e := range b.all() {
 		if !e.Open && e.Port == 9 && e.Host == "busy.example" && e.Error == "ended with the run" && e.ResponseBytes > 0 {
@@ -341,7 +343,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.ReadAll(c)
-		b.await("of the end", func(e egress.Entry) bool { return e.Error == "nothing flowed for too long" })
+		b.await("of the end", func(e log.Entry) bool { return e.Error == "no bytes were transferred for too long" })
 	}
 }
 
@@ -383,7 +385,7 @@ func TestRecordThatBlocksHoldsUpNothing(t *testing.T) {
 		}
 	}
 	close(gate)
-	b.session.Close()
+	b.uplink.Close()
 	ends := 0
 	for _, e := range b.all() {
 		if !e.Open { // some may last long enough to be told at their start
@@ -404,7 +406,7 @@ func TestConfigIsChecked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.Open(egress.Run{Mode: "open"}); err == nil {
+	if _, err := g.Open(egress.RunConfig{Mode: "open"}); err == nil {
 		t.Error("an unknown mode is taken")
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // clock is a clock that the test moves.
@@ -108,7 +110,7 @@ func TestDNSAnswers(t *testing.T) {
 	w := newWorld()
 	w.name("example.com", site)
 	w.name("broken.example", "!")
-	b := w.open(t, options{allow: []string{"example.com", "*.example"}, mode: egress.Restricted})
+	b := w.open(t, options{allow: []string{"example.com", "*.example"}, mode: policy.Restricted})
 	for _, c := range []struct {
 		name    string
 		kind    dnsmessage.Type
@@ -146,8 +148,8 @@ func TestDNSAnswers(t *testing.T) {
 			}
 		}
 	}
-	b.await("of the failed lookup", func(e egress.Entry) bool { return e.Host == "broken.example" && e.Error != "" && e.Protocol == "dns" })
-	b.await("of the missing name", func(e egress.Entry) bool {
+	b.await("of the failed lookup", func(e log.Entry) bool { return e.Host == "broken.example" && e.Error != "" && e.Protocol == "dns" })
+	b.await("of the missing name", func(e log.Entry) bool {
 		return e.Host == "none.example" && e.Method == "A" && e.Rule == "allow *.example"
 	})
 	for _, e := range b.all() {
@@ -159,7 +161,7 @@ func TestDNSAnswers(t *testing.T) {
 
 func TestDNSTellsWhy(t *testing.T) {
 	t.Parallel()
-	b := newWorld().open(t, options{mode: egress.Restricted})
+	b := newWorld().open(t, options{mode: policy.Restricted})
 	m := b.send(question(t, "evil.test.", dnsmessage.TypeA, true))
 	opt := m.Additionals[0].Body.(*dnsmessage.OPTResource)
 	if len(opt.Options) != 1 || opt.Options[0].Code != 15 || binary.BigEndian.Uint16(opt.Options[0].Data) != 18 || !strings.Contains(string(opt.Options[0].Data), "'evil.test' to network.allow") {
@@ -250,7 +252,7 @@ func TestNamesRunOut(t *testing.T) {
 		w.asked = nil
 		w.mu.Unlock()
 		var m dnsmessage.Message
-		if err := m.Unpack(b.session.AnswerQuery(question(t, name+".", dnsmessage.TypeA, false))); err != nil {
+		if err := m.Unpack(b.uplink.AnswerQuery(question(t, name+".", dnsmessage.TypeA, false))); err != nil {
 			t.Fatal(err)
 		}
 		if len(m.Answers) == 0 {

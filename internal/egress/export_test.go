@@ -6,14 +6,14 @@ import (
 )
 
 // AnswerQuery answers a DNS message as the session's sockets do.
-func (s *Session) AnswerQuery(message []byte) []byte {
-	return s.answerQuery(context.Background(), message)
+func (u *Uplink) AnswerQuery(message []byte) []byte {
+	return u.dns.Answer(context.Background(), message)
 }
 
 // ServerName reads a ClientHello; more tells that it is not whole yet.
 func ServerName(b []byte) (name string, hidden, more bool, err error) {
-	h, err := parseHello(b)
-	return h.serverName, h.hidden, errors.Is(err, errMore), err
+	h, err := parseClientHello(b)
+	return h.serverName, h.encrypted, errors.Is(err, errIncomplete), err
 }
 
 // Opening tells what first bytes are taken for; more tells that they are not

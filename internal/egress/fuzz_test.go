@@ -89,7 +89,7 @@ func FuzzDNS(f *testing.F) {
 	f.Add(question(f, "host.stint.internal.", dnsmessage.TypeA, false))
 	f.Add(question(f, "x.test.", dnsmessage.Type(65), true))
 	f.Fuzz(func(t *testing.T, q []byte) {
-		reply := b.session.AnswerQuery(q)
+		reply := b.uplink.AnswerQuery(q)
 		if reply == nil {
 			return
 		}

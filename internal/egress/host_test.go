@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // interfaces are the worker's, which may change.
@@ -44,27 +46,27 @@ func TestTheWorkersOwnAddresses(t *testing.T) {
 	t.Parallel()
 	const says = "worker's address"
 	for _, c := range []struct {
-		mode    egress.Mode
+		mode    policy.Mode
 		allow   string
 		target  string
 		reaches bool
 		rule    string
 	}{
-		{egress.Public, "", site + ":7", false, says},
-		{egress.Public, "", "93.184.216.35:7", true, "public"}, // a neighbour
-		{egress.Public, "", "[2606:2800:220:1::1]:7", false, says},
-		{egress.Public, "", "[2002:5db8:d822::]:7", false, says},
-		{egress.Public, "", "me.example=" + site + ":7", false, says},
-		{egress.Restricted, "me.example", "me.example=" + site + ":7", false, says},
-		{egress.Restricted, "me.example " + site + ":7", "me.example=" + site + ":7", true, "allow " + site + ":7"},
-		{egress.Public, site, site + ":7", false, says},
-		{egress.Public, site + ":8", site + ":7", false, says},
-		{egress.Public, "93.184.216.0/24:7", site + ":7", false, says},
-		{egress.Public, site + ":7", site + ":7", true, "allow " + site + ":7"},
-		{egress.Public, "10.0.0.0/8", "10.1.2.3:7", false, says},
-		{egress.Public, "10.1.2.3:7", "10.1.2.3:7", true, "allow 10.1.2.3:7"},
-		{egress.Public, "10.0.0.0/8", "10.1.2.4:7", true, "allow 10.0.0.0/8"},
-		{egress.Public, "127.0.0.1:7", "127.0.0.1:7", true, "allow 127.0.0.1:7"},
+		{policy.Public, "", site + ":7", false, says},
+		{policy.Public, "", "93.184.216.35:7", true, "public"}, // a neighbour
+		{policy.Public, "", "[2606:2800:220:1::1]:7", false, says},
+		{policy.Public, "", "[2002:5db8:d822::]:7", false, says},
+		{policy.Public, "", "me.example=" + site + ":7", false, says},
+		{policy.Restricted, "me.example", "me.example=" + site + ":7", false, says},
+		{policy.Restricted, "me.example " + site + ":7", "me.example=" + site + ":7", true, "allow " + site + ":7"},
+		{policy.Public, site, site + ":7", false, says},
+		{policy.Public, site + ":8", site + ":7", false, says},
+		{policy.Public, "93.184.216.0/24:7", site + ":7", false, says},
+		{policy.Public, site + ":7", site + ":7", true, "allow " + site + ":7"},
+		{policy.Public, "10.0.0.0/8", "10.1.2.3:7", false, says},
+		{policy.Public, "10.1.2.3:7", "10.1.2.3:7", true, "allow 10.1.2.3:7"},
+		{policy.Public, "10.0.0.0/8", "10.1.2.4:7", true, "allow 10.0.0.0/8"},
+		{policy.Public, "127.0.0.1:7", "127.0.0.1:7", true, "allow 127.0.0.1:7"},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.target), func(t *testing.T) {
 			t.Parallel()
@@ -106,7 +108,7 @@ func TestTheWorkersOwnAddresses(t *testing.T) {
 				}
 				return
 			}
-			b.await("by its rule", func(e egress.Entry) bool { return e.Action == egress.Allow && e.Rule == c.rule })
+			b.await("by its rule", func(e log.Entry) bool { return e.Action == log.Allow && e.Rule == c.rule })
 			if c.rule == "public" || strings.HasSuffix(c.rule, "/8") {
 				return
 			}

@@ -17,7 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/egress"
-	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
@@ -26,14 +27,14 @@ func TestHTTPIsToldInFull(t *testing.T) {
 	w := newWorld()
 	w.web(t, "shop", site+":80")
 	w.name("shop.example", site)
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example:80"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example:80"}})
 	status, body, err := b.get("http://shop.example/a?b=c")
 	if err != nil || status != 200 || body != "shop for shop.example" {
 		t.Fatalf("%d %s, %v", status, body, err)
 	}
-	got := b.await("of the request", func(e egress.Entry) bool { return e.Method == "GET" && !e.Open })
-	want := egress.Entry{
-		Connection: 1, Action: egress.Allow, Rule: "allow shop.example:80", Protocol: "http/1.1", Method: "GET",
+	got := b.await("of the request", func(e log.Entry) bool { return e.Method == "GET" && !e.Open })
+	want := log.Entry{
+		Connection: 1, Action: log.Allow, Rule: "allow shop.example:80", Protocol: "http/1.1", Method: "GET",
 		URL: "http://shop.example/a?b=c", Host: "shop.example", Port: 80, Status: 200, ResponseBytes: 21,
 	}
 	if got.Time.IsZero() || got.Duration <= 0 {
@@ -53,7 +54,7 @@ func TestRefusedHTTPSaysWhatToAdd(t *testing.T) {
 	w := newWorld()
 	w.name("shop.example", site)
 	w.web(t, "shop", site+":8080")
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example:80"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example:80"}})
 	status, body, err := b.get("http://shop.example:8080/")
 	if err != nil || status != 403 || !strings.Contains(body, "shop.example") || !strings.Contains(body, "to network.allow") {
 		t.Errorf("%d %s, %v", status, body, err)
@@ -87,11 +88,11 @@ func TestUnreachableHTTPSaysSo(t *testing.T) {
 	if err != nil || status != 502 || body != "gone.example gave no answer: connection refused.\n" {
 		t.Errorf("%d %s, %v", status, body, err)
 	}
-	b.await("of the failure", func(e egress.Entry) bool {
-		return e.Status == 502 && e.Action == egress.Allow && e.Error == "connection refused"
+	b.await("of the failure", func(e log.Entry) bool {
+		return e.Status == 502 && e.Action == log.Allow && e.Error == "connection refused"
 	})
 	isReset(t, b.dial("gone.example", 9))
-	b.await("of the failure", func(e egress.Entry) bool {
+	b.await("of the failure", func(e log.Entry) bool {
 		return e.Protocol == "tcp" && e.Rule == "public" && e.Error == "connection refused"
 	})
 }
@@ -124,7 +125,7 @@ func TestEachRequestIsDecided(t *testing.T) {
 	w.name("shop.example", site)
 	w.name("evil.test", "198.41.0.4")
 	w.name("inner.shop.example", "10.0.0.1")
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example", "*.shop.example"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example", "*.shop.example"}})
 	for _, c := range []struct {
 		second string
 		status int
@@ -149,8 +150,8 @@ func TestEachRequestIsDecided(t *testing.T) {
 			t.Errorf("%q: %s", c.second, diff)
 		}
 		if c.rule != "" {
-			b.await(c.second, func(e egress.Entry) bool {
-				return e.Action == egress.Deny && e.Rule == c.rule && e.Status == c.status && e.Protocol != "dns"
+			b.await(c.second, func(e log.Entry) bool {
+				return e.Action == log.Deny && e.Rule == c.rule && e.Status == c.status && e.Protocol != "dns"
 			})
 		}
 	}
@@ -170,7 +171,7 @@ func TestOpeningsThatLenientServersTake(t *testing.T) {
 		}
 	}, site+":80")
 	w.name("shop.example", site)
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example"}})
 	for _, opening := range []string{
 		"\r\n\r\nGET / HTTP/1.1\r\nHost: evil.test\r\n\r\n",
 		"\nGET / HTTP/1.1\nHost: evil.test\n\n",
@@ -274,11 +275,11 @@ func TestInspectedHostsAreToldByRequest(t *testing.T) {
 	trusted := roots.Clone()
 	trusted.AppendCertsFromPEM(ca.PEM())
 	b := w.open(t, options{
-		mode: egress.Restricted, allow: []string{"*.example"},
+		mode: policy.Restricted, allow: []string{"*.example"},
 		config: func(c *egress.Config) { c.Authority, c.Roots = ca, roots },
-		run: func(r *egress.Run) {
+		run: func(r *egress.RunConfig) {
 			r.Inspect = []string{"front.example:443"}
-			r.Secrets = []proxy.Secret{{Name: "KEY", Placeholder: "stint-placeholder-1", Value: "opensesame", Hosts: []string{"api.example"}}}
+			r.Secrets = []policy.Secret{{Name: "KEY", Placeholder: "stint-placeholder-1", Value: "opensesame", Hosts: []string{"api.example"}}}
 		},
 	})
 	get := func(host string, believe *x509.CertPool) (string, error) {
@@ -299,24 +300,24 @@ func TestInspectedHostsAreToldByRequest(t *testing.T) {
 	if got, err := get("api.example", trusted); err != nil || got != "Bearer opensesame" {
 		t.Errorf("the secret's host got %q, %v", got, err)
 	}
-	b.await("of the request", func(e egress.Entry) bool {
+	b.await("of the request", func(e log.Entry) bool {
 		return e.URL == "https://api.example/v1" && e.Status == 200 && e.Rule == "allow *.example"
 	})
 	if got, err := get("front.example", trusted); err != nil || got != "Bearer stint-placeholder-1" {
 		t.Errorf("the inspected host got %q, %v", got, err)
 	}
-	b.await("of the request", func(e egress.Entry) bool { return e.URL == "https://front.example/v1" && e.Status == 200 })
+	b.await("of the request", func(e log.Entry) bool { return e.URL == "https://front.example/v1" && e.Status == 200 })
 	// The server's own certificate is seen where nothing asks for more.
 	if got, err := get("plain.example", roots); err != nil || got != "Bearer stint-placeholder-1" {
 		t.Errorf("the plain host got %q, %v", got, err)
 	}
-	b.await("of the tunnel", func(e egress.Entry) bool {
+	b.await("of the tunnel", func(e log.Entry) bool {
 		return e.Host == "plain.example" && e.Protocol == "tls" && e.Method == ""
 	})
 	if _, err := get("api.example", roots); err == nil {
 		t.Error("a client that does not trust us is served")
 	}
-	b.await("of the failure", func(e egress.Entry) bool { return e.Host == "api.example" && e.Error != "" })
+	b.await("of the failure", func(e log.Entry) bool { return e.Host == "api.example" && e.Error != "" })
 }
 
 func TestRequestThatLastsIsToldAtItsStart(t *testing.T) {
@@ -343,13 +344,13 @@ func TestRequestThatLastsIsToldAtItsStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		target := fmt.Sprintf("http://slow.example/%d", i)
-		b.await("of the start of "+target, func(e egress.Entry) bool {
+		b.await("of the start of "+target, func(e log.Entry) bool {
 			return e.Open && e.Connection == 1 && e.URL == target && e.Method == "GET" && e.Protocol == "http/1.1"
 		})
 		release <- struct{}{}
 		if _, err := http.ReadResponse(in, nil); err != nil {
 			t.Fatal(err)
 		}
-		b.await("of the end of "+target, func(e egress.Entry) bool { return !e.Open && e.URL == target && e.Status == 200 })
+		b.await("of the end of "+target, func(e log.Entry) bool { return !e.Open && e.URL == target && e.Status == 200 })
 	}
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func TestModelInEveryMode(t *testing.T) {
@@ -29,12 +31,12 @@ func TestModelInEveryMode(t *testing.T) {
 		_, _ = io.WriteString(rw, reply)
 	}, site+":443")
 	w.name("provider.test", site)
-	for _, mode := range []egress.Mode{egress.Public, egress.Restricted, egress.None} {
+	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
 		t.Run(string(mode), func(t *testing.T) {
 			c := newTally()
 			b := w.open(t, options{
 				mode: mode, config: func(c *egress.Config) { c.Roots = roots },
-				run: func(r *egress.Run) { r.Model = c.model(stint.ProviderAnthropic, "https://provider.test") },
+				run: func(r *egress.RunConfig) { r.Model = c.model(stint.ProviderAnthropic, "https://provider.test") },
 			})
 			status, body, header := b.post(messages+"?beta=true", `{"model":"claude-asked"}`,
 				"X-Api-Key", "sandbox", "Authorization", "Bearer sandbox", "Cookie", "c=d", "X-Forwarded-For", "1.2.3.4", "Anthropic-Version", "2023-06-01")
@@ -49,13 +51,13 @@ func TestModelInEveryMode(t *testing.T) {
 			if c.models[0] != [2]string{"claude-x", "claude-asked"} || c.heard == 0 {
 				t.Errorf("counted for %v, heard %d times", c.models, c.heard)
 			}
-			got := b.await("of the request", func(e egress.Entry) bool { return e.Method == "POST" && !e.Open })
+			got := b.await("of the request", func(e log.Entry) bool { return e.Method == "POST" && !e.Open })
 			if got.Time.IsZero() || got.Duration <= 0 {
 				t.Errorf("entry %+v", got)
 			}
 			got.Time, got.Duration = time.Time{}, 0
-			entry := egress.Entry{
-				Connection: 1, Action: egress.Allow, Rule: "provider", Protocol: "http/1.1", Method: "POST", URL: "https://provider.test/v1/messages?beta=true",
+			entry := log.Entry{
+				Connection: 1, Action: log.Allow, Rule: "provider", Protocol: "http/1.1", Method: "POST", URL: "https://provider.test/v1/messages?beta=true",
 				Host: "provider.test", Port: 443, Status: 200, RequestBytes: 24, ResponseBytes: int64(len(reply)),
 			}
 			if diff := cmp.Diff(entry, got); diff != "" {
@@ -66,7 +68,7 @@ func TestModelInEveryMode(t *testing.T) {
 			if _, err := b.lookup("api.stint.internal"); err == nil {
 				t.Error("the API's name resolves, though the run is not given it")
 			}
-			if _, err := b.lookup("provider.test"); (err == nil) != (mode == egress.Public) {
+			if _, err := b.lookup("provider.test"); (err == nil) != (mode == policy.Public) {
 				t.Errorf("the provider's name in the sandbox: %v", err)
 			}
 		})
@@ -75,8 +77,8 @@ func TestModelInEveryMode(t *testing.T) {
 
 func TestModelIsNotThereWithoutOne(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []egress.Mode{egress.Public, egress.Restricted, egress.None} {
-		b := newWorld().open(t, options{mode: mode, run: func(r *egress.Run) { r.APIToken = "token" }}) // but no API
+	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
+		b := newWorld().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // but no API
 		for _, name := range []string{"model.stint.internal", "api.stint.internal"} {
 			if a, err := b.lookup(name); err == nil {
 				t.Errorf("%s in mode %s is %s", name, mode, a)
@@ -115,7 +117,7 @@ func TestModelPassesNothingElse(t *testing.T) {
 	} {
 		t.Run(c.method+c.path, func(t *testing.T) {
 			t.Parallel()
-			b := w.open(t, options{mode: egress.None, run: func(r *egress.Run) {
+			b := w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) {
 				r.Model = &egress.Model{Type: c.kind, BaseURL: "http://provider.test"}
 			}})
 			conn := b.dial("model.stint.internal", 80)
@@ -162,7 +164,7 @@ func TestModelIsUnderThePolicyForAddresses(t *testing.T) {
 		{"http://localhost:11434", "", 403, "unknown name", "host.stint.internal:11434"},
 		{"http://host.stint.internal:11434", "", 403, "not in network.allow", "host.stint.internal:11434"},
 		{"http://host.stint.internal:11434", "host.stint.internal:11434", 200, "provider", ""},
-		{"http://model.stint.internal", "", 403, "unknown name", "leads nowhere"},
+		{"http://model.stint.internal", "", 403, "unknown name", "does not exist"},
 		{"http://198.18.0.1", "", 403, "benchmark address", ""},
 		{"http://nowhere.test", "", 502, "provider", "no such host"},
 		{"http://broken.test", "", 502, "provider", "the lookup failed"},
@@ -174,9 +176,9 @@ func TestModelIsUnderThePolicyForAddresses(t *testing.T) {
 			if c.allow != "" {
 				allow = []string{c.allow}
 			}
-			for _, mode := range []egress.Mode{egress.Public, egress.Restricted, egress.None} {
+			for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
 				count := newTally()
-				b := w.open(t, options{mode: mode, allow: allow, run: func(r *egress.Run) { r.Model = count.model(stint.ProviderAnthropic, c.base) }})
+				b := w.open(t, options{mode: mode, allow: allow, run: func(r *egress.RunConfig) { r.Model = count.model(stint.ProviderAnthropic, c.base) }})
 				status, body, h := b.post(messages, "{}")
 				if status != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "127.0.0.1:1") && !strings.Contains(c.base, "127") {
 					t.Errorf("in mode %s: %d %s", mode, status, body)
@@ -184,8 +186,8 @@ func TestModelIsUnderThePolicyForAddresses(t *testing.T) {
 				if (h.Get("X-Should-Retry") == "false") != (status == 403) {
 					t.Errorf("%d with %v", status, h)
 				}
-				e := b.await("of the request", func(e egress.Entry) bool { return e.Method == "POST" && e.Status == c.status })
-				if want := map[bool]string{true: egress.Deny, false: egress.Allow}[status == 403]; e.Action != want || e.Rule != c.rule {
+				e := b.await("of the request", func(e log.Entry) bool { return e.Method == "POST" && e.Status == c.status })
+				if want := map[bool]string{true: log.Deny, false: log.Allow}[status == 403]; e.Action != want || e.Rule != c.rule {
 					t.Errorf("in mode %s: %+v", mode, e)
 				}
 			}
@@ -223,7 +225,7 @@ func TestModelThroughTheProxy(t *testing.T) {
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, reply) }, site+":80")
 	w.name("provider.test", site)
-	for _, mode := range []egress.Mode{egress.Public, egress.None} {
+	for _, mode := range []policy.Mode{policy.Public, policy.None} {
 		b, c := w.offering(t, options{mode: mode})
 		tr := b.transport()
 		tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.stint.internal:3128"})
@@ -272,7 +274,7 @@ func TestModelWithoutSense(t *testing.T) {
 		{Type: "anthropic", BaseURL: "http://provider.test:99999"},
 		{Type: "anthropic", BaseURL: "http://[::1"},
 	} {
-		if s, err := g.Open(egress.Run{Model: &m}); err == nil {
+		if s, err := g.Open(egress.RunConfig{Model: &m}); err == nil {
 			s.Close()
 			t.Errorf("%+v has a session", m)
 		}

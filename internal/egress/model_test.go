@@ -15,6 +15,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func TestModelKeysAndPaths(t *testing.T) {
@@ -40,7 +42,7 @@ func TestModelKeysAndPaths(t *testing.T) {
 		{"openai-chat", "http://provider.test", "", "GET", "/v1/models", asked{"GET /models", "", "", "a,b"}},
 	} {
 		t.Run(c.kind+c.path, func(t *testing.T) {
-			b := w.open(t, options{mode: egress.None, run: func(r *egress.Run) {
+			b := w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) {
 				r.Model = &egress.Model{Type: c.kind, BaseURL: c.base, Key: c.key}
 			}})
 			r, err := http.NewRequest(c.method, "http://model.stint.internal"+c.path, nil)
@@ -80,7 +82,7 @@ func TestModelStreams(t *testing.T) {
 	if _, err := io.ReadFull(res.Body, first); err != nil || string(first) != start {
 		t.Fatalf("%q, %v", first, err)
 	}
-	b.await("of what goes on", func(e egress.Entry) bool { return e.Open && e.Rule == "provider" && e.Host == "provider.test" })
+	b.await("of what goes on", func(e log.Entry) bool { return e.Open && e.Rule == "provider" && e.Host == "provider.test" })
 	close(goOn)
 	readAll(t, res.Body)
 	c.await(t)
@@ -123,7 +125,7 @@ func TestModelCountsWhatIsCutOff(t *testing.T) {
 			case "client":
 				res.Body.Close()
 			case "run":
-				b.session.Close()
+				b.uplink.Close()
 			default:
 				if rest, err := io.ReadAll(res.Body); err == nil {
 					t.Errorf("the answer ends well after %q", rest)
@@ -133,7 +135,7 @@ func TestModelCountsWhatIsCutOff(t *testing.T) {
 			if who != "provider" {
 				<-gone
 			}
-			b.session.Close()
+			b.uplink.Close()
 			c.is(t, stint.Tokens{InputTokens: 14, OutputTokens: 1, CacheReadTokens: 4, ModelCalls: 1})
 		})
 	}
@@ -193,7 +195,7 @@ func TestModelKeepsItsKey(t *testing.T) {
 
 func TestModelKeyWithALineEnd(t *testing.T) {
 	t.Parallel()
-	b, c := newWorld().offering(t, options{run: func(r *egress.Run) { r.Model.Key = key + "\n" }})
+	b, c := newWorld().offering(t, options{run: func(r *egress.RunConfig) { r.Model.Key = key + "\n" }})
 	if status, body, _ := b.post(messages, "{}"); status != 403 || !strings.Contains(body, "line end") || strings.Contains(body, key) {
 		t.Errorf("%d %s", status, body)
 	}
@@ -343,7 +345,7 @@ func TestModelEndsWithTheRun(t *testing.T) {
 		failed <- err
 	}()
 	<-reached
-	b.session.Close()
+	b.uplink.Close()
 	if err := <-failed; err == nil {
 		t.Error("the call ends well")
 	}

@@ -8,13 +8,14 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // openAI is a session whose model is of a dialect of OpenAI's, at provider.test.
 func (w *world) openAI(t testing.TB, kind string) (*box, *tally) {
 	t.Helper()
 	c := newTally()
-	return w.open(t, options{mode: egress.None, run: func(r *egress.Run) { r.Model = c.model(kind, "http://provider.test/v1") }}), c
+	return w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) { r.Model = c.model(kind, "http://provider.test/v1") }}), c
 }
 
 // A stream that does not tell what it used is counted by its length.

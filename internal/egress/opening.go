@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// Bounds of what is read of a connection before it is let through.
+// Limits of reading a client's first bytes.
 const (
-	maxOpening    = 32 << 10
-	pause         = 300 * time.Millisecond // after which an unfinished opening is taken as it is
-	openingLimit  = 10 * time.Second       // for the whole of one that must be read as a whole
-	greetingBytes = 4 << 10
+	maxOpening   = 32 << 10
+	openingPause = 300 * time.Millisecond // after which an incomplete opening is accepted
+	openingLimit = 10 * time.Second       // for an opening that must be complete
 )
 
-type kind int
+type openingKind int
 
 const (
-	kindTCP   kind = iota // nothing that we know, or the other end spoke first
-	kindTLS               // a whole ClientHello
-	kindHTTP              // the first line of an HTTP/1 request
-	kindHTTP2             // the preface of cleartext HTTP/2
+	kindTCP   openingKind = iota // unknown, or the server sent bytes first
+	kindTLS                      // a complete ClientHello
+	kindHTTP                     // the first line of an HTTP/1 request
+	kindHTTP2                    // the preface of cleartext HTTP/2
 	kindUnreadable
 )
 
-// opening is what a client's first bytes show.
+// opening is the interpretation of a client's first bytes.
 type opening struct {
-	kind kind
-	hello
-	looksTLS bool // also where the ClientHello cannot be read
+	kind openingKind
+	clientHello
+	looksTLS bool // also if the ClientHello cannot be parsed
 }
 
 func (o opening) protocol() string {
@@ -44,27 +43,27 @@ func (o opening) protocol() string {
 	return "tcp"
 }
 
-// classify tells what b opens; errMore when a part of it is missing. What
-// other programs may yet read as TLS or HTTP, though we cannot, is unreadable.
+// classify interprets b. It returns errIncomplete if more bytes are needed.
+// Bytes that another parser could read as TLS or HTTP are unreadable.
 func classify(b []byte) (opening, error) {
 	if len(b) == 0 {
-		return opening{}, errMore
+		return opening{}, errIncomplete
 	}
 	if looksLikeTLS(b) {
-		h, err := parseHello(b)
+		h, err := parseClientHello(b)
 		switch {
-		case errors.Is(err, errMore):
-			return opening{kind: kindUnreadable, looksTLS: true}, errMore
+		case errors.Is(err, errIncomplete):
+			return opening{kind: kindUnreadable, looksTLS: true}, errIncomplete
 		case err != nil:
 			return opening{kind: kindUnreadable, looksTLS: true}, nil
 		}
-		return opening{kind: kindTLS, hello: h}, nil
+		return opening{kind: kindTLS, clientHello: h}, nil
 	}
 	return classifyLine(bytes.TrimLeft(b, "\r\n")) // as lenient servers do
 }
 
 func classifyLine(b []byte) (opening, error) {
-	line, _, whole := bytes.Cut(b, []byte("\n"))
+	line, _, complete := bytes.Cut(b, []byte("\n"))
 	for i, c := range line {
 		if c < ' ' && c != '\t' && c != '\r' || c == 0x7f {
 			if bytes.ContainsAny(line[:i], " \t") {
@@ -74,8 +73,8 @@ func classifyLine(b []byte) (opening, error) {
 		}
 	}
 	switch {
-	case !whole:
-		return opening{kind: kindUnreadable}, errMore
+	case !complete:
+		return opening{kind: kindUnreadable}, errIncomplete
 	case bytes.HasPrefix(line, []byte("PRI * HTTP/2")):
 		return opening{kind: kindHTTP2}, nil
 	case bytes.Contains(line, []byte("HTTP/")):
@@ -84,21 +83,18 @@ func classifyLine(b []byte) (opening, error) {
 	return opening{kind: kindTCP}, nil
 }
 
-// listen reads what the client opens with, until that is clear or the other
-// end speaks first. What was read stays in the stream.
-func (s *Session) listen(c *stream, d dest, a *attempt) opening {
-	defer a.heard(c)
-	silence := s.gate.config.IdleTimeout
-	if a.failed() {
-		silence = pause
+// readOpening reads the client's first bytes until they are unambiguous or the
+// server sends bytes first. They stay in prefix.
+func (c *connection) readOpening() opening {
+	defer c.finishOpening()
+	silence := c.uplink.gateway.config.IdleTimeout
+	if c.dialFailed() {
+		silence = openingPause
 	}
-	var limit time.Time // of the opening, from its first byte on
+	var limit time.Time // of the opening, set with its first byte
 	for {
 		o, err := classify(c.prefix)
-		if err == nil {
-			return o
-		}
-		if len(c.prefix) >= maxOpening {
+		if err == nil || len(c.prefix) >= maxOpening {
 			return o
 		}
 		deadline := time.Now().Add(silence)
@@ -107,17 +103,17 @@ func (s *Session) listen(c *stream, d dest, a *attempt) opening {
 				limit = time.Now().Add(openingLimit)
 			}
 			deadline = limit
-			if !s.strict(d) && !o.looksTLS {
-				deadline = time.Now().Add(pause)
+			if !c.isBoundToName() && !o.looksTLS {
+				deadline = time.Now().Add(openingPause)
 			}
 		}
-		switch err := a.read(c, deadline); {
+		switch err := c.readMore(deadline); {
 		case err == nil:
-		case errors.Is(err, errSpoke) && a.failed():
-			silence = pause
+		case errors.Is(err, errServerFirst) && c.dialFailed():
+			silence = openingPause
 		case errors.Is(err, os.ErrDeadlineExceeded) && len(c.prefix) == 0:
 			return opening{kind: kindTCP}
-		default: // the other end spoke, or no more will come
+		default: // the server sent bytes first, or the client sends no more
 			return o
 		}
 	}

@@ -92,7 +92,7 @@ func (w *world) offering(t testing.TB, o options) (*box, *tally) {
 	t.Helper()
 	c := newTally()
 	before := o.run
-	o.run = func(r *egress.Run) {
+	o.run = func(r *egress.RunConfig) {
 		r.Model = c.model(stint.ProviderAnthropic, "http://provider.test")
 		if before != nil {
 			before(r)

@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 const site = "93.184.216.34" // somewhere in the public internet
@@ -19,29 +21,29 @@ const site = "93.184.216.34" // somewhere in the public internet
 func TestNamesByMode(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		mode  egress.Mode
+		mode  policy.Mode
 		allow string
 		name  string
 		rule  string // that refuses; empty when the name may be reached
 	}{
 		{"", "", "example.com", ""},
-		{egress.Public, "", "example.com", ""},
-		{egress.Public, "", "host.stint.internal", "not in network.allow"},
-		{egress.Public, "host.stint.internal:80", "host.stint.internal", ""},
-		{egress.Public, "", "other.stint.internal", "unknown name"},
-		{egress.Public, "", "proxy.stint.internal", ""},
-		{egress.Restricted, "", "example.com", "not in network.allow"},
-		{egress.Restricted, "example.com", "example.com", ""},
-		{egress.Restricted, "example.com:443", "example.com", ""},
-		{egress.Restricted, "example.com", "www.example.com", "not in network.allow"},
-		{egress.Restricted, "*.example.com", "www.example.com", ""},
-		{egress.Restricted, "*.example.com", "example.com", "not in network.allow"},
-		{egress.Restricted, "", "host.stint.internal", "not in network.allow"},
-		{egress.Restricted, "host.stint.internal:80", "host.stint.internal", ""},
-		{egress.Restricted, "", "proxy.stint.internal", ""},
-		{egress.None, "example.com", "example.com", "mode none"},
-		{egress.None, "", "proxy.stint.internal", "mode none"},
-		{egress.None, "host.stint.internal:80", "host.stint.internal", "mode none"},
+		{policy.Public, "", "example.com", ""},
+		{policy.Public, "", "host.stint.internal", "not in network.allow"},
+		{policy.Public, "host.stint.internal:80", "host.stint.internal", ""},
+		{policy.Public, "", "other.stint.internal", "unknown name"},
+		{policy.Public, "", "proxy.stint.internal", ""},
+		{policy.Restricted, "", "example.com", "not in network.allow"},
+		{policy.Restricted, "example.com", "example.com", ""},
+		{policy.Restricted, "example.com:443", "example.com", ""},
+		{policy.Restricted, "example.com", "www.example.com", "not in network.allow"},
+		{policy.Restricted, "*.example.com", "www.example.com", ""},
+		{policy.Restricted, "*.example.com", "example.com", "not in network.allow"},
+		{policy.Restricted, "", "host.stint.internal", "not in network.allow"},
+		{policy.Restricted, "host.stint.internal:80", "host.stint.internal", ""},
+		{policy.Restricted, "", "proxy.stint.internal", ""},
+		{policy.None, "example.com", "example.com", "mode none"},
+		{policy.None, "", "proxy.stint.internal", "mode none"},
+		{policy.None, "host.stint.internal:80", "host.stint.internal", "mode none"},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.name), func(t *testing.T) {
 			t.Parallel()
@@ -91,7 +93,7 @@ var special = map[string]string{
 func TestNamesThatLeadToSpecialAddresses(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"*.trap.example", "0.0.0.0/0", "::/0"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"*.trap.example", "0.0.0.0/0", "::/0"}})
 	i := 0
 	for addr, rule := range special {
 		i++
@@ -101,7 +103,7 @@ func TestNamesThatLeadToSpecialAddresses(t *testing.T) {
 			t.Errorf("a name for %s is %s", addr, got)
 			continue
 		}
-		b.await(addr+" refused by "+rule, func(e egress.Entry) bool { return e.Host == name && e.Action == egress.Deny && e.Rule == rule })
+		b.await(addr+" refused by "+rule, func(e log.Entry) bool { return e.Host == name && e.Action == log.Deny && e.Rule == rule })
 	}
 	if dials := w.dials(); len(dials) > 0 {
 		t.Errorf("dialed %v", dials)
@@ -111,7 +113,7 @@ func TestNamesThatLeadToSpecialAddresses(t *testing.T) {
 func TestSpecialAddressesThemselves(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
-	b := w.open(t, options{mode: egress.Public, allow: []string{"0.0.0.0/0", "::/0"}})
+	b := w.open(t, options{mode: policy.Public, allow: []string{"0.0.0.0/0", "::/0"}})
 	for addr, rule := range special {
 		a := netip.MustParseAddr(addr)
 		if a.Unmap().Is4() && netip.MustParsePrefix("198.18.0.0/15").Contains(a.Unmap()) {
@@ -125,7 +127,7 @@ func TestSpecialAddressesThemselves(t *testing.T) {
 		if _, err := c.Read(got); err != nil || string(got) != "HTTP/1.1 403" {
 			t.Errorf("%s gives %q, %v", addr, got, err)
 		}
-		b.await(addr+" refused by "+rule, func(e egress.Entry) bool { return e.Action == egress.Deny && e.Rule == rule && e.Status == 403 })
+		b.await(addr+" refused by "+rule, func(e log.Entry) bool { return e.Action == log.Deny && e.Rule == rule && e.Status == 403 })
 	}
 	if dials := w.dials(); len(dials) > 0 {
 		t.Errorf("dialed %v", dials)
@@ -140,7 +142,7 @@ func TestNumbersAreNoNames(t *testing.T) {
 		if addr, err := b.query(name); err == nil {
 			t.Errorf("%s is %s", name, addr)
 		}
-		b.await(name+" refused", func(e egress.Entry) bool { return e.Host == name+"." && e.Rule == "no host name" })
+		b.await(name+" refused", func(e log.Entry) bool { return e.Host == name+"." && e.Rule == "no host name" })
 	}
 	if asked := w.lookups(); len(asked) > 0 {
 		t.Errorf("looked up %v", asked)
@@ -150,31 +152,31 @@ func TestNumbersAreNoNames(t *testing.T) {
 func TestRangesOpenWhatTheyName(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		mode     egress.Mode
+		mode     policy.Mode
 		allow    string
 		target   string // an address, or a name's address after '='
 		reaches  bool
 		ruleSays string
 	}{
-		{egress.Public, "", site + ":7", true, "public"},
-		{egress.Restricted, "", site + ":7", false, "not in network.allow"},
-		{egress.Restricted, "93.184.0.0/16", site + ":7", true, "allow 93.184.0.0/16"},
-		{egress.Restricted, "0.0.0.0/0:7", site + ":7", true, "allow 0.0.0.0/0:7"},
-		{egress.Restricted, "93.184.0.0/16:8", site + ":7", false, "not in network.allow"},
-		{egress.Public, "10.0.0.0/8", "10.1.2.3:7", true, "allow 10.0.0.0/8"},
-		{egress.Public, "10.1.2.3:7", "10.1.2.3:7", true, "allow 10.1.2.3:7"},
-		{egress.Public, "10.1.2.3:8", "10.1.2.3:7", false, "private address"},
-		{egress.Public, "8.0.0.0/5", "10.1.2.3:7", false, "private address"},
-		{egress.Public, "169.254.0.0/16", "169.254.1.1:7", true, "allow 169.254.0.0/16"},
-		{egress.Public, "169.254.0.0/16 169.254.169.254", "169.254.169.254:7", false, "metadata address"},
-		{egress.Public, "10.0.0.0/8", "10.66.0.1:7", false, "denied by the operator"},
-		{egress.Public, "", "9.9.9.9:7", false, "denied by the operator"},
-		{egress.Restricted, "db.example 10.0.0.0/8", "db.example=10.1.2.3:7", true, "allow 10.0.0.0/8"},
-		{egress.Restricted, "10.0.0.0/8", "db.example=10.1.2.3:7", false, "not in network.allow"},
-		{egress.Public, "127.0.0.1:7", "db.example=127.0.0.1:7", true, "allow 127.0.0.1:7"},
-		{egress.Public, "127.0.0.0/8", "db.example=127.0.0.1:7", false, "loopback address"},
-		{egress.Public, "fd00::/8", "db.example=fd00::1:7", true, "allow fd00::/8"},
-		{egress.None, "10.0.0.0/8", "10.1.2.3:7", false, "mode none"},
+		{policy.Public, "", site + ":7", true, "public"},
+		{policy.Restricted, "", site + ":7", false, "not in network.allow"},
+		{policy.Restricted, "93.184.0.0/16", site + ":7", true, "allow 93.184.0.0/16"},
+		{policy.Restricted, "0.0.0.0/0:7", site + ":7", true, "allow 0.0.0.0/0:7"},
+		{policy.Restricted, "93.184.0.0/16:8", site + ":7", false, "not in network.allow"},
+		{policy.Public, "10.0.0.0/8", "10.1.2.3:7", true, "allow 10.0.0.0/8"},
+		{policy.Public, "10.1.2.3:7", "10.1.2.3:7", true, "allow 10.1.2.3:7"},
+		{policy.Public, "10.1.2.3:8", "10.1.2.3:7", false, "private address"},
+		{policy.Public, "8.0.0.0/5", "10.1.2.3:7", false, "private address"},
+		{policy.Public, "169.254.0.0/16", "169.254.1.1:7", true, "allow 169.254.0.0/16"},
+		{policy.Public, "169.254.0.0/16 169.254.169.254", "169.254.169.254:7", false, "metadata address"},
+		{policy.Public, "10.0.0.0/8", "10.66.0.1:7", false, "denied by the operator"},
+		{policy.Public, "", "9.9.9.9:7", false, "denied by the operator"},
+		{policy.Restricted, "db.example 10.0.0.0/8", "db.example=10.1.2.3:7", true, "allow 10.0.0.0/8"},
+		{policy.Restricted, "10.0.0.0/8", "db.example=10.1.2.3:7", false, "not in network.allow"},
+		{policy.Public, "127.0.0.1:7", "db.example=127.0.0.1:7", true, "allow 127.0.0.1:7"},
+		{policy.Public, "127.0.0.0/8", "db.example=127.0.0.1:7", false, "loopback address"},
+		{policy.Public, "fd00::/8", "db.example=fd00::1:7", true, "allow fd00::/8"},
+		{policy.None, "10.0.0.0/8", "10.1.2.3:7", false, "mode none"},
 	} {
 		t.Run(fmt.Sprintf("%s %s %s", c.mode, c.allow, c.target), func(t *testing.T) {
 			t.Parallel()
@@ -213,7 +215,7 @@ func TestRangesOpenWhatTheyName(t *testing.T) {
 			if got := readAll(t, conn); got != "\x00xbye" {
 				t.Errorf("got %q", got)
 			}
-			e := b.await("allowed", func(e egress.Entry) bool { return e.Action == egress.Allow && !e.Open })
+			e := b.await("allowed", func(e log.Entry) bool { return e.Action == log.Allow && !e.Open })
 			if e.Rule != c.ruleSays || e.RequestBytes != 2 || e.ResponseBytes != 5 {
 				t.Errorf("entry %+v", e)
 			}
@@ -265,7 +267,7 @@ func TestAnswersThatChange(t *testing.T) {
 	}
 	again := b.connect("198.18.0.1:7") // the address that the program kept
 	isReset(t, again)
-	b.await("refused", func(e egress.Entry) bool { return e.Rule == "private address" && e.Protocol == "tcp" })
+	b.await("refused", func(e log.Entry) bool { return e.Rule == "private address" && e.Protocol == "tcp" })
 	if dials := w.dials(); !slices.Equal(dials, []string{site + ":7"}) {
 		t.Errorf("dialed %v", dials)
 	}

@@ -20,6 +20,8 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -173,24 +175,24 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// box is a sandbox with a session.
+// box is a sandbox with its uplink.
 type box struct {
-	t       testing.TB
-	session *egress.Session
-	tcp     *listener
-	dns     net.PacketConn
+	t      testing.TB
+	uplink *egress.Uplink
+	tcp    *listener
+	dns    net.PacketConn
 
 	mu      sync.Mutex
-	entries []egress.Entry
+	entries []log.Entry
 	news    chan struct{}
 	pairing sync.Mutex
 }
 
 type options struct {
-	mode    egress.Mode
+	mode    policy.Mode
 	allow   []string
 	config  func(*egress.Config)
-	run     func(*egress.Run)
+	run     func(*egress.RunConfig)
 	blocked chan struct{} // Record waits for it
 }
 
@@ -205,7 +207,7 @@ func (w *world) open(t testing.TB, o options) *box {
 		t.Fatal(err)
 	}
 	b := &box{t: t, news: make(chan struct{}, 1)}
-	r := egress.Run{Mode: o.mode, Allow: rules(t, o.allow...), Record: func(e egress.Entry) {
+	r := egress.RunConfig{Mode: o.mode, Allow: rules(t, o.allow...), Record: func(e log.Entry) {
 		if o.blocked != nil {
 			<-o.blocked
 		}
@@ -220,7 +222,7 @@ func (w *world) open(t testing.TB, o options) *box {
 	if o.run != nil {
 		o.run(&r)
 	}
-	if b.session, err = g.Open(r); err != nil {
+	if b.uplink, err = g.Open(r); err != nil {
 		t.Fatal(err)
 	}
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
@@ -231,8 +233,8 @@ func (w *world) open(t testing.TB, o options) *box {
 	if b.dns, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
 		t.Fatal(err)
 	}
-	b.session.Serve(&sandbox.Network{TCP: b.tcp, DNS: b.dns})
-	t.Cleanup(b.session.Close)
+	b.uplink.Serve(&sandbox.Network{TCP: b.tcp, DNS: b.dns})
+	t.Cleanup(b.uplink.Close)
 	return b
 }
 
@@ -403,7 +405,7 @@ func (b *box) get(url string) (int, string, error) {
 }
 
 // await waits for an entry that fits.
-func (b *box) await(what string, fits func(egress.Entry) bool) egress.Entry {
+func (b *box) await(what string, fits func(log.Entry) bool) log.Entry {
 	b.t.Helper()
 	limit := time.After(within)
 	for {
@@ -425,12 +427,12 @@ func (b *box) await(what string, fits func(egress.Entry) bool) egress.Entry {
 }
 
 // denied waits for a refusal by a rule.
-func (b *box) denied(rule string) egress.Entry {
+func (b *box) denied(rule string) log.Entry {
 	b.t.Helper()
-	return b.await("that "+rule+" denies", func(e egress.Entry) bool { return e.Action == egress.Deny && e.Rule == rule })
+	return b.await("that "+rule+" denies", func(e log.Entry) bool { return e.Action == log.Deny && e.Rule == rule })
 }
 
-func (b *box) all() []egress.Entry {
+func (b *box) all() []log.Entry {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.entries)

@@ -19,7 +19,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func issue(t testing.TB, names ...string) (tls.Certificate, *x509.CertPool) {
@@ -66,22 +67,22 @@ func TestTLSByServerName(t *testing.T) {
 	w.name("shop.example", site)
 	for _, c := range []struct {
 		what   string
-		mode   egress.Mode
+		mode   policy.Mode
 		allow  string
 		target string // empty: the pinned shop.example
 		sni    string
 		rule   string // that refuses
 	}{
-		{"its own name", egress.Restricted, "shop.example", "", "shop.example", ""},
-		{"its own name in other letters", egress.Restricted, "shop.example", "", "SHOP.example", ""},
-		{"another allowed name", egress.Restricted, "shop.example other.example", "", "other.example", ""},
-		{"a name that is not allowed", egress.Restricted, "shop.example", "", "evil.test", "not in network.allow"},
-		{"a name allowed on another port", egress.Restricted, "shop.example evil.test:8443", "", "evil.test", "not in network.allow"},
-		{"no name", egress.Restricted, "shop.example", "", "", ""},
-		{"an address by range", egress.Restricted, "10.0.0.1", "10.0.0.1:443", "evil.test", ""},
-		{"an address not allowed, the name allowed", egress.Restricted, "shop.example", site + ":443", "shop.example", "not in network.allow"},
-		{"public", egress.Public, "", "", "evil.test", ""},
-		{"public, an address", egress.Public, "", site + ":443", "evil.test", ""},
+		{"its own name", policy.Restricted, "shop.example", "", "shop.example", ""},
+		{"its own name in other letters", policy.Restricted, "shop.example", "", "SHOP.example", ""},
+		{"another allowed name", policy.Restricted, "shop.example other.example", "", "other.example", ""},
+		{"a name that is not allowed", policy.Restricted, "shop.example", "", "evil.test", "not in network.allow"},
+		{"a name allowed on another port", policy.Restricted, "shop.example evil.test:8443", "", "evil.test", "not in network.allow"},
+		{"no name", policy.Restricted, "shop.example", "", "", ""},
+		{"an address by range", policy.Restricted, "10.0.0.1", "10.0.0.1:443", "evil.test", ""},
+		{"an address not allowed, the name allowed", policy.Restricted, "shop.example", site + ":443", "shop.example", "not in network.allow"},
+		{"public", policy.Public, "", "", "evil.test", ""},
+		{"public, an address", policy.Public, "", site + ":443", "evil.test", ""},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +110,7 @@ func TestTLSByServerName(t *testing.T) {
 				t.Errorf("got %q, %v", got, err)
 			}
 			conn.Close()
-			e := b.await("of the tunnel", func(e egress.Entry) bool { return e.Protocol == "tls" && !e.Open })
+			e := b.await("of the tunnel", func(e log.Entry) bool { return e.Protocol == "tls" && !e.Open })
 			if e.ResponseBytes == 0 || e.RequestBytes == 0 || c.sni != "" && !strings.EqualFold(c.sni, e.Host) && e.ServerName != c.sni {
 				t.Errorf("entry %+v", e)
 			}
@@ -170,7 +171,7 @@ func TestRestrictedOpenings(t *testing.T) {
 				got <- b
 			}, site+":443")
 			w.name("shop.example", site)
-			b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+			b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example"}})
 			conn := b.dial("shop.example", 443)
 			_, _ = conn.Write(c.bytes)
 			isReset(t, conn)
@@ -206,7 +207,7 @@ func TestSplitClientHelloPasses(t *testing.T) {
 	hello := split(clientHello(t, &tls.Config{ServerName: "shop.example"}), 11)
 	w.serve(t, echo, site+":443")
 	w.name("shop.example", site)
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example"}})
 	c := b.dial("shop.example", 443)
 	for part := range slices.Chunk(hello, 5) {
 		if _, err := c.Write(part); err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/stint-dev/stint/internal/egress/log"
 )
 
 const (
@@ -15,44 +17,45 @@ const (
 	tunnelTick  = 5 * time.Second // after which it is counted at the latest
 )
 
-var errIdle = errors.New("nothing flowed for too long")
+var errIdle = errors.New("no bytes were transferred for too long")
 
-// tunnel is a connection whose bytes pass as they are.
+// tunnel copies bytes unchanged between a client and a server.
 type tunnel struct {
-	session *Session
-	client  net.Conn
-	server  net.Conn
-	moved   atomic.Int64 // when bytes flowed last, in nanoseconds
-	broke   sync.Once
-	err     error // the first, which ended both directions
+	uplink   *Uplink
+	client   net.Conn
+	server   net.Conn
+	lastByte atomic.Int64 // when bytes were last transferred, in Unix nanoseconds
+	fail     sync.Once
+	err      error // the first error, which closed both connections
 }
 
-// direction is one half of a tunnel. Between TCP connections the kernel moves
-// the bytes, as long as no rate is set.
+// direction is one half of a tunnel. Between TCP connections without a rate, the
+// kernel copies the bytes.
 type direction struct {
 	dst, src net.Conn
-	pace     *pace
-	total    *atomic.Int64 // of the session
+	rate     *rateLimit
+	total    *atomic.Int64 // of the run
 	bytes    int64
 }
 
-// tunnel passes bytes both ways until both ends have said all, one breaks, or
-// nothing flows for the idle time.
-func (s *Session) tunnel(c *stream, f *flow, a *attempt, r *route) {
-	f.led(r)
-	t := &tunnel{session: s, client: c.Conn, server: r.conn}
-	t.moved.Store(time.Now().UnixNano())
-	there := direction{dst: r.conn, src: c.Conn, pace: s.up, total: &s.sent}
-	back := direction{dst: c.Conn, src: r.conn, pace: s.down, total: &s.received}
-	s.sent.Add(int64(-len(c.prefix))) // counted again as they are passed on
+// tunnel copies bytes in both directions until both sides have closed theirs,
+// one fails, or the idle time-out passes.
+func (c *connection) tunnel(r *route) {
+	c.logRoute(r)
+	u := c.uplink
+	t := &tunnel{uplink: u, client: c.Conn, server: r.conn}
+	t.lastByte.Store(time.Now().UnixNano())
+	request := direction{dst: r.conn, src: c.Conn, rate: u.up, total: &u.sent}
+	response := direction{dst: c.Conn, src: r.conn, rate: u.down, total: &u.received}
+	u.sent.Add(int64(-len(c.prefix))) // counted again when they are written
 	var w sync.WaitGroup
-	w.Go(func() { t.pass(&there, c.prefix) })
-	t.pass(&back, a.first)
+	w.Go(func() { t.pass(&request, c.prefix) })
+	t.pass(&response, c.greeting)
 	w.Wait()
-	f.finish(func(e *Entry) {
-		e.RequestBytes, e.ResponseBytes = there.bytes, back.bytes
+	c.finishLog(func(e *log.Entry) {
+		e.RequestBytes, e.ResponseBytes = request.bytes, response.bytes
 		switch {
-		case s.life.Err() != nil:
+		case u.life.Err() != nil:
 			e.Error = "ended with the run"
 		case t.err != nil:
 			e.Error = reason(t.err)
@@ -60,24 +63,24 @@ func (s *Session) tunnel(c *stream, f *flow, a *attempt, r *route) {
 	})
 }
 
-// pass moves one direction to its end. An end that breaks takes both
-// connections with it, so the other end learns that it was no proper end.
+// pass copies one direction to its end. After an error it resets both
+// connections, so that the other side does not take it for a regular end.
 func (t *tunnel) pass(d *direction, first []byte) {
 	err := t.copy(d, first)
 	if err == nil {
 		err = closeWrite(d.dst)
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
-		t.broke.Do(func() {
+		t.fail.Do(func() {
 			t.err = err
-			abort(t.client)
-			abort(t.server)
+			reset(t.client)
+			reset(t.server)
 		})
 	}
 }
 
 func (t *tunnel) copy(d *direction, first []byte) error {
-	idle := t.session.gate.config.IdleTimeout
+	idle := t.uplink.gateway.config.IdleTimeout
 	_ = d.dst.SetWriteDeadline(time.Now().Add(idle))
 	n, err := d.dst.Write(first)
 	t.count(d, int64(n))
@@ -88,8 +91,8 @@ func (t *tunnel) copy(d *direction, first []byte) error {
 		return err
 	}
 	var src io.Reader = d.src
-	if d.pace != nil {
-		src = &paced{d.src, d.pace, t.session.life}
+	if d.rate != nil {
+		src = &limitedReader{d.src, d.rate, t.uplink.life}
 	}
 	for {
 		began := time.Now()
@@ -103,8 +106,8 @@ func (t *tunnel) copy(d *direction, first []byte) error {
 			return nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
-		case time.Since(began) >= idle || time.Since(time.Unix(0, t.moved.Load())) >= idle:
-			return errIdle // the first is a write that nobody took
+		case time.Since(began) >= idle || time.Since(time.Unix(0, t.lastByte.Load())) >= idle:
+			return errIdle // the first condition is a write that blocked
 		}
 	}
 }
@@ -113,6 +116,6 @@ func (t *tunnel) count(d *direction, n int64) {
 	if n > 0 {
 		d.bytes += n
 		d.total.Add(n)
-		t.moved.Store(time.Now().UnixNano())
+		t.lastByte.Store(time.Now().UnixNano())
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
-	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/framework"
 )
 
@@ -76,7 +76,7 @@ func (j *job) mcpServers() ([]framework.MCPServer, error) {
 
 // headerSecrets are the secrets in headers of MCP servers, each for the host of
 // its server alone.
-func (j *job) headerSecrets() []proxy.Secret {
+func (j *job) headerSecrets() []policy.Secret {
 	d, values := &j.a.Spec.Definition, j.a.Secrets()
 	hosts := map[string][]string{}
 	for _, s := range d.MCPServers {
@@ -92,11 +92,11 @@ func (j *job) headerSecrets() []proxy.Secret {
 			}
 		}
 	}
-	var out []proxy.Secret
+	var out []policy.Secret
 	for _, name := range slices.Sorted(maps.Keys(hosts)) {
 		if value, ok := values[name]; ok {
 			slices.Sort(hosts[name])
-			out = append(out, proxy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: slices.Compact(hosts[name])})
+			out = append(out, policy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: slices.Compact(hosts[name])})
 		}
 	}
 	return out

@@ -15,7 +15,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
-	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -52,7 +53,7 @@ func (j *job) connect() error {
 		}
 		return nil
 	}
-	run := egress.Run{Mode: egress.Mode(d.NetworkMode()), Secrets: append(j.brokered(), j.headerSecrets()...), Record: j.record.network, Model: j.gateway()}
+	run := egress.RunConfig{Mode: policy.Mode(d.NetworkMode()), Secrets: append(j.brokered(), j.headerSecrets()...), Record: j.record.network, Model: j.gateway()}
 	if d.Network != nil {
 		run.Inspect = d.Network.Inspect
 		for _, text := range d.Network.Allow {
@@ -110,12 +111,12 @@ func (j *job) trust() (map[string]string, error) {
 func placeholder(name string) string { return "stint-brokered-" + name }
 
 // brokered are the secrets whose values the gate puts in.
-func (j *job) brokered() []proxy.Secret {
+func (j *job) brokered() []policy.Secret {
 	values := j.a.Secrets()
-	var out []proxy.Secret
+	var out []policy.Secret
 	for _, name := range slices.Sorted(maps.Keys(j.a.Spec.Definition.Secrets)) {
 		if value, ok := values[name]; ok {
-			out = append(out, proxy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: j.a.Spec.Definition.Secrets[name].Hosts})
+			out = append(out, policy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: j.a.Spec.Definition.Secrets[name].Hosts})
 		}
 	}
 	return out
@@ -153,9 +154,9 @@ func putInOutside(d *stint.Definition) []string {
 }
 
 // network logs what the agent tried to reach.
-func (r *recorder) network(e egress.Entry) {
+func (r *recorder) network(e log.Entry) {
 	level := "info"
-	if e.Action == egress.Deny {
+	if e.Action == log.Deny {
 		level = "warn"
 	}
 	r.log(stint.LogEntry{
@@ -165,8 +166,8 @@ func (r *recorder) network(e egress.Entry) {
 }
 
 // summary is an entry in a line.
-func summary(e egress.Entry) string {
-	if e.Action == egress.Suppressed {
+func summary(e log.Entry) string {
+	if e.Action == log.Suppressed {
 		text := fmt.Sprintf("%d entries (%s) were left out of this log", e.Count, e.Rule)
 		if e.Error != "" {
 			text += ": " + e.Error
@@ -187,7 +188,7 @@ func summary(e egress.Entry) string {
 	if e.Status != 0 {
 		words = append(words, strconv.Itoa(e.Status))
 	}
-	if e.Action == egress.Deny {
+	if e.Action == log.Deny {
 		words = append(words, "("+e.Rule+")")
 	}
 	if e.Error != "" {
@@ -197,7 +198,7 @@ func summary(e egress.Entry) string {
 }
 
 // details are what is known of an entry.
-func (r *recorder) details(e egress.Entry) map[string]any {
+func (r *recorder) details(e log.Entry) map[string]any {
 	m := map[string]any{"action": e.Action}
 	if e.Open {
 		m["open"] = true

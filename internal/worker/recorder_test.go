@@ -8,7 +8,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/dispatch"
-	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -35,7 +35,7 @@ func TestEntriesThatNobodyWaitsForAreBounded(t *testing.T) {
 	j.openRecorder()
 	const sent = 20_000
 	for range sent {
-		j.record.network(egress.Entry{Action: egress.Deny, Host: "example.com", Port: 443, Protocol: "tcp", Rule: "mode"})
+		j.record.network(log.Entry{Action: log.Deny, Host: "example.com", Port: 443, Protocol: "tcp", Rule: "mode"})
 	}
 	close(journal.let)
 	_, rest, _ := j.record.close()
@@ -58,7 +58,7 @@ func TestEntriesThatNobodyWaitsForAreBounded(t *testing.T) {
 // TestWhatIsLeftOutOfALogIsSaid in words, too.
 func TestWhatIsLeftOutOfALogIsSaid(t *testing.T) {
 	t.Parallel()
-	got := summary(egress.Entry{Action: egress.Suppressed, Rule: egress.Deny, Count: 7, Error: "the log is full"})
+	got := summary(log.Entry{Action: log.Suppressed, Rule: log.Deny, Count: 7, Error: "the log is full"})
 	if want := "7 entries (deny) were left out of this log: the log is full"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -51,10 +51,10 @@ type Config struct {
 	// Isolator gives another by its name, or the reason why not; nil offers no
 	// other.
 	Isolator    func(ctx context.Context, name string) (sandbox.Driver, error)
-	Images      Images       // nil offers none but the host's own system
-	Gate        *egress.Gate // nil gives sandboxes no network
-	TrustBundle string       // file of the certificates that make the gate believed
-	AgentCLIs   AgentCLIs    // nil: nothing is installed
+	Images      Images          // nil offers none but the host's own system
+	Gate        *egress.Gateway // nil gives sandboxes no network
+	TrustBundle string          // file of the certificates that make the gate believed
+	AgentCLIs   AgentCLIs       // nil: nothing is installed
 	// Frameworks finds what drives a definition's agent; nil is registry.Find.
 	Frameworks func(*stint.Definition) (framework.Framework, error)
 	// RunToken gives a run the token with which its agent may call the API, where

@@ -22,9 +22,9 @@ type API struct {
 	Token   string // of the run
 }
 
-// Answer gives what answers a request for the API, and completes x by what
+// HandlerFor gives what answers a request for the API, and completes x by what
 // becomes of it.
-func (a API) Answer(r *http.Request, x *proxy.Exchange) proxy.Answer {
+func (a API) HandlerFor(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleAPI
 	if r.URL.Path != apiPath {
 		return func(w http.ResponseWriter, _ *http.Request) bool {

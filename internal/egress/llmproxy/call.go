@@ -20,7 +20,7 @@ var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // call is a request while it is passed on to the provider.
 type call struct {
-	m      *Model
+	m      *Proxy
 	x      *proxy.Exchange
 	url    *url.URL
 	counts bool // it uses the model

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // shouldRetry is the header by which clients of the dialects are told whether
@@ -41,7 +41,7 @@ func tooLarge() *fault {
 // failed is why the provider gave no answer.
 func (c *call) failed(ctx context.Context, err error) *fault {
 	host := net.JoinHostPort(c.x.Host, strconv.Itoa(int(c.x.Port)))
-	if refused, ok := errors.AsType[proxy.Refusal](err); ok {
+	if refused, ok := errors.AsType[policy.Refusal](err); ok {
 		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: refused.Rule, message: "The model's provider is out of reach: " + refused.Message}
 	}
 	if bad, ok := errors.AsType[unreadable](err); ok {
@@ -66,7 +66,7 @@ func (c *call) failed(ctx context.Context, err error) *fault {
 
 // reason is an error in words for the run, without this host's addresses and
 // without the key.
-func (m *Model) reason(err error) string {
+func (m *Proxy) reason(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		err = e.Err
 	}
@@ -101,7 +101,7 @@ func (c *call) refuse(w http.ResponseWriter, f *fault) bool {
 }
 
 // body is an error in the provider's dialect.
-func (m *Model) body(f *fault) any {
+func (m *Proxy) body(f *fault) any {
 	type fields map[string]any
 	if m.anthropic {
 		return fields{"type": "error", "error": fields{"type": f.kind, "message": f.message}}

@@ -26,7 +26,7 @@ type pool struct {
 	transport *http.Transport
 }
 
-func newPool(dial conntrack.Func, roots *x509.CertPool) *pool {
+func newPool(dial conntrack.DialFunc, roots *x509.CertPool) *pool {
 	p := &pool{conns: conntrack.New(context.Background())}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -29,7 +29,7 @@ var calls = map[bool]map[string]way{
 }
 
 // route decides what becomes of a request.
-func (m *Model) route(r *http.Request) (way, *fault) {
+func (m *Proxy) route(r *http.Request) (way, *fault) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	at := r.URL.EscapedPath()
 	way, called := calls[m.anthropic][at]
@@ -64,7 +64,7 @@ func plainBody(r *http.Request) bool {
 }
 
 // sendable tells what keeps a request that has its way from going it.
-func (m *Model) sendable(r *http.Request) *fault {
+func (m *Proxy) sendable(r *http.Request) *fault {
 	switch {
 	case r.ContentLength > maxBody:
 		return tooLarge()
@@ -76,7 +76,7 @@ func (m *Model) sendable(r *http.Request) *fault {
 
 // upstreamURL is where a request goes. Anthropic's base URL may end in /v1 or
 // not, as it is written both ways; OpenAI's has whatever stands for /v1.
-func (m *Model) upstreamURL(r *http.Request) *url.URL {
+func (m *Proxy) upstreamURL(r *http.Request) *url.URL {
 	u := *m.base
 	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/v1")
 	base := u.EscapedPath()
@@ -112,7 +112,7 @@ var dropped = map[string]bool{
 
 // header is what the provider is sent: the client's words with the key of the
 // provider in place of the client's.
-func (m *Model) header(in http.Header) http.Header {
+func (m *Proxy) header(in http.Header) http.Header {
 	out := make(http.Header, len(in)+2)
 	for name, values := range in {
 		if !hopByHop(name, in["Connection"]) && !dropped[name] && !strings.HasPrefix(name, "X-Forwarded-") && !strings.HasPrefix(name, "Proxy-") {

@@ -8,32 +8,35 @@ import (
 	"sync"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 const ruleSecret = "secret value"
 
 // broker puts secrets in where their placeholders stand, for one host.
 type broker struct {
-	secrets []Secret // longer placeholders first
+	secrets []policy.Secret // longer placeholders first
 	replace *strings.Replacer
 	conceal func() *concealer // made when the first answer comes
 }
 
 // newBroker gives the broker for a host, nil where no secret is for it.
-func newBroker(secrets []Secret, scheme, host string, port uint16) *broker {
-	if scheme != "https" && host != InternalHost {
+func newBroker(secrets []policy.Secret, scheme, host string, port uint16) *broker {
+	if scheme != "https" && host != stint.HostAlias {
 		return nil
 	}
-	var mine []Secret
+	var mine []policy.Secret
 	for _, s := range secrets {
-		if s.Placeholder != "" && s.Placeholder != s.Value && HostMatches(s.Hosts, host, port) {
+		if s.Placeholder != "" && s.Placeholder != s.Value && policy.HostMatches(s.Hosts, host, port) {
 			mine = append(mine, s)
 		}
 	}
 	if len(mine) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(mine, func(a, b Secret) int { return cmp.Compare(len(b.Placeholder), len(a.Placeholder)) })
+	slices.SortStableFunc(mine, func(a, b policy.Secret) int { return cmp.Compare(len(b.Placeholder), len(a.Placeholder)) })
 	pairs := make([]string, 0, 2*len(mine))
 	for _, s := range mine {
 		pairs = append(pairs, s.Placeholder, s.Value)
@@ -55,7 +58,7 @@ func (b *broker) header(name, value string) (string, bool, *fault) {
 	for _, s := range b.secrets {
 		if strings.Contains(value, s.Placeholder) {
 			put = true
-			if f := s.check(); f != nil {
+			if f := checkSecret(&s); f != nil {
 				return "", false, f
 			}
 		}
@@ -92,7 +95,7 @@ func (b *broker) query(q string) (string, bool, *fault) {
 		if n == 0 {
 			continue
 		}
-		if f := s.check(); f != nil {
+		if f := checkSecret(s); f != nil {
 			return "", false, f
 		}
 		out.WriteString(q[done:i])
@@ -109,7 +112,7 @@ func (b *broker) query(q string) (string, bool, *fault) {
 
 // placeholderAt finds the longest placeholder that q begins with, each byte of
 // it as it is or percent-encoded, and how many bytes it takes there.
-func (b *broker) placeholderAt(q string) (*Secret, int) {
+func (b *broker) placeholderAt(q string) (*policy.Secret, int) {
 	for i := range b.secrets {
 		if n := encodedPrefix(q, b.secrets[i].Placeholder); n > 0 {
 			return &b.secrets[i], n
@@ -164,7 +167,7 @@ func escape(s, safe, digits string) string {
 }
 
 // check refuses a value that would be more than part of a header's value.
-func (s *Secret) check() *fault {
+func checkSecret(s *policy.Secret) *fault {
 	if httpguts.ValidHeaderFieldValue(s.Value) {
 		return nil
 	}

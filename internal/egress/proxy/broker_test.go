@@ -15,6 +15,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
@@ -26,12 +29,12 @@ const (
 	value2 = "other-value-of-another"
 )
 
-func odd(hosts ...string) proxy.Secret {
-	return proxy.Secret{Name: "ODD", Placeholder: place, Value: value, Hosts: hosts}
+func odd(hosts ...string) policy.Secret {
+	return policy.Secret{Name: "ODD", Placeholder: place, Value: value, Hosts: hosts}
 }
 
-func token(hosts ...string) proxy.Secret {
-	return proxy.Secret{Name: "TOKEN", Placeholder: place, Value: plain, Hosts: hosts}
+func token(hosts ...string) policy.Secret {
+	return policy.Secret{Name: "TOKEN", Placeholder: place, Value: plain, Hosts: hosts}
 }
 
 // seen is what a server got.
@@ -55,17 +58,17 @@ func TestSecretsArePutInForTheirHosts(t *testing.T) {
 	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	for name, c := range map[string]struct {
 		scheme, host string
-		secrets      []proxy.Secret
+		secrets      []policy.Secret
 		put          bool
 	}{
-		"its host":               {"https", "api.test", []proxy.Secret{odd("api.test")}, true},
-		"its host and port":      {"https", "api.test", []proxy.Secret{odd("x.test", "API.test:443")}, true},
-		"another port":           {"https", "api.test", []proxy.Secret{odd("api.test:8443")}, false},
-		"another host":           {"https", "api.test", []proxy.Secret{odd("other.test")}, false},
-		"its host in cleartext":  {"http", "api.test", []proxy.Secret{odd("api.test")}, false},
-		"the worker":             {"http", proxy.InternalHost, []proxy.Secret{odd(proxy.InternalHost)}, true},
-		"the worker, not named":  {"http", proxy.InternalHost, []proxy.Secret{odd("api.test")}, false},
-		"a second one beside it": {"https", "api.test", []proxy.Secret{odd("api.test"), {Name: "B", Placeholder: place2, Value: value2, Hosts: []string{"api.test"}}}, true},
+		"its host":               {"https", "api.test", []policy.Secret{odd("api.test")}, true},
+		"its host and port":      {"https", "api.test", []policy.Secret{odd("x.test", "API.test:443")}, true},
+		"another port":           {"https", "api.test", []policy.Secret{odd("api.test:8443")}, false},
+		"another host":           {"https", "api.test", []policy.Secret{odd("other.test")}, false},
+		"its host in cleartext":  {"http", "api.test", []policy.Secret{odd("api.test")}, false},
+		"the worker":             {"http", stint.HostAlias, []policy.Secret{odd(stint.HostAlias)}, true},
+		"the worker, not named":  {"http", stint.HostAlias, []policy.Secret{odd("api.test")}, false},
+		"a second one beside it": {"https", "api.test", []policy.Secret{odd("api.test"), {Name: "B", Placeholder: place2, Value: value2, Hosts: []string{"api.test"}}}, true},
 	} {
 		for _, h2 := range []bool{false, true} {
 			if h2 && c.scheme == "http" {
@@ -121,10 +124,10 @@ func TestSecretsArePutInForTheirHosts(t *testing.T) {
 func TestAProxysSecretsFollowTheURLsPort(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
-	w := newWorld(t, "http", capture(got), secrets(token(proxy.InternalHost+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
+	w := newWorld(t, "http", capture(got), secrets(token(stint.HostAlias+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
 	c := w.conn()
 	for port, want := range map[string]string{":8080": plain, ":8081": place, "": place} {
-		fmt.Fprintf(c, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nX-Key: %[2]s\r\n\r\n", proxy.InternalHost+port, place)
+		fmt.Fprintf(c, "GET http://%[1]s/ HTTP/1.1\r\nHost: %[1]s\r\nX-Key: %[2]s\r\n\r\n", stint.HostAlias+port, place)
 		if diff := cmp.Diff(want, (<-got).Header.Get("X-Key")); diff != "" {
 			t.Errorf("port %q (-want +got):\n%s", port, diff)
 		}
@@ -142,7 +145,7 @@ func encodeAll(s string) string {
 func TestWithoutAPlaceholderNothingChanges(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
-	w := newWorld(t, "https", capture(got), secrets(token("api.test"), proxy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
+	w := newWorld(t, "https", capture(got), secrets(token("api.test"), policy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
 	r := request(t, "GET", w.base()+"/?a=%20b", nil)
 	r.Header = http.Header{"Authorization": {"Basic ???"}, "Accept-Encoding": {"gzip"}, "User-Agent": {"a"}}
 	do(t, w.client(false), r)
@@ -156,7 +159,7 @@ func TestAValueCannotBecomeAHeader(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"a\r\nX-Injected: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"} {
 		w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("came through: %v %s", r.Header, r.URL) },
-			secrets(proxy.Secret{Name: "BAD", Placeholder: place, Value: bad, Hosts: []string{"api.test"}}))
+			secrets(policy.Secret{Name: "BAD", Placeholder: place, Value: bad, Hosts: []string{"api.test"}}))
 		for name, edit := range map[string]func(*http.Request){
 			"header": func(r *http.Request) { r.Header.Set("X-Key", place) },
 			"basic":  func(r *http.Request) { r.SetBasicAuth("u", place) },
@@ -209,7 +212,7 @@ func echoing(w http.ResponseWriter, r *http.Request) {
 func TestAValueDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
-		for _, s := range []proxy.Secret{token("api.test"), odd("api.test")} {
+		for _, s := range []policy.Secret{token("api.test"), odd("api.test")} {
 			w := newWorld(t, "https", echoing, secrets(s))
 			get := func(path string) (*http.Response, string) {
 				r := request(t, "GET", w.base()+path, nil)
@@ -290,7 +293,7 @@ next:
 	return out.String()
 }
 
-func conceal(t testing.TB, all []proxy.Secret, text []byte, cut func() int) string {
+func conceal(t testing.TB, all []policy.Secret, text []byte, cut func() int) string {
 	t.Helper()
 	var b bytes.Buffer
 	w := proxy.Conceal(all, &b)
@@ -313,7 +316,7 @@ func FuzzConceal(f *testing.F) {
 	f.Add(plain, value, "x"+plain+value+plain[:9], uint64(3))
 	f.Add("ab/cd ef\"gh", "%41%42", "ab%2Fcd+ef%22gh ab\\/cd ef\\\"gh", uint64(4))
 	f.Fuzz(func(t *testing.T, a, b, text string, seed uint64) {
-		all := []proxy.Secret{{Placeholder: "PLACE-A", Value: a}, {Placeholder: "PLACE-B", Value: b}}
+		all := []policy.Secret{{Placeholder: "PLACE-A", Value: a}, {Placeholder: "PLACE-B", Value: b}}
 		r := rand.New(rand.NewPCG(seed, 0))
 		got := conceal(t, all, []byte(text), func() int { return r.IntN(6) })
 		if diff := cmp.Diff(naive(proxy.Spellings(all), text), got); diff != "" {
@@ -333,7 +336,7 @@ func TestConcealingAgreesWithTheDefinition(t *testing.T) {
 		return string(b)
 	}
 	for range 3000 {
-		all := []proxy.Secret{{Placeholder: "1", Value: word(4 + r.IntN(4))}, {Placeholder: "22222222222", Value: word(4 + r.IntN(9))}, {Placeholder: "", Value: "aaaa"}}[:2]
+		all := []policy.Secret{{Placeholder: "1", Value: word(4 + r.IntN(4))}, {Placeholder: "22222222222", Value: word(4 + r.IntN(9))}, {Placeholder: "", Value: "aaaa"}}[:2]
 		text := word(r.IntN(60))
 		got := conceal(t, all, []byte(text), func() int { return r.IntN(9) })
 		if want := naive(proxy.Spellings(all), text); got != want {
@@ -345,7 +348,7 @@ func TestConcealingAgreesWithTheDefinition(t *testing.T) {
 func TestOnlyBeginningsWait(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
-	w := proxy.Conceal([]proxy.Secret{token()}, &b)
+	w := proxy.Conceal([]policy.Secret{token()}, &b)
 	for _, c := range []struct{ write, want string }{
 		{"data: 1\n\n", "data: 1\n\n"}, {"xsk-", "x"}, {"mart", "sk-mart"}, {plain, place}, {plain[:20], ""}, {"\n", plain[:20] + "\n"},
 	} {
@@ -359,7 +362,7 @@ func TestOnlyBeginningsWait(t *testing.T) {
 
 func TestConcealingTellsOfErrors(t *testing.T) {
 	t.Parallel()
-	w := proxy.Conceal([]proxy.Secret{token()}, failing{})
+	w := proxy.Conceal([]policy.Secret{token()}, failing{})
 	if _, err := io.WriteString(w, "text "+plain); err == nil {
 		t.Error("a failing writer was not noticed")
 	}
@@ -371,14 +374,14 @@ func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
 
 func TestShortValuesAreNotLookedFor(t *testing.T) {
 	t.Parallel()
-	all := []proxy.Secret{{Placeholder: place, Value: "abc"}}
+	all := []policy.Secret{{Placeholder: place, Value: "abc"}}
 	if got := conceal(t, all, []byte("abcabc"), func() int { return 2 }); got != "abcabc" {
 		t.Errorf("got %q", got)
 	}
 }
 
 func BenchmarkConceal(b *testing.B) {
-	all := []proxy.Secret{token(), odd(), {Placeholder: place2, Value: value2}}
+	all := []policy.Secret{token(), odd(), {Placeholder: place2, Value: value2}}
 	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. sk-"), 700)[:32<<10]
 	b.SetBytes(int64(len(text)))
 	w := proxy.Conceal(all, io.Discard)

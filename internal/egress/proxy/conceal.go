@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 const (
@@ -32,7 +34,7 @@ type concealer struct {
 
 type spelling struct{ from, to string }
 
-func newConcealer(secrets []Secret) *concealer {
+func newConcealer(secrets []policy.Secret) *concealer {
 	c := &concealer{}
 	for _, s := range secrets {
 		// A value that cannot be sent cannot come back.
@@ -68,7 +70,7 @@ func (c *concealer) prepare() {
 func block(a, b byte) uint16 { return (uint16(a)<<5 ^ uint16(b)) & (1<<12 - 1) }
 
 // appendSpellings adds the ways in which a value comes back by accident.
-func appendSpellings(all []spelling, s Secret) []spelling {
+func appendSpellings(all []spelling, s policy.Secret) []spelling {
 	all = append(all, spelling{s.Value, s.Placeholder})
 	for _, safe := range []string{"-_.~", "-_.~$&+,/:;=@", "-_.!~*'()"} { // forms, paths, encodeURIComponent
 		for _, digits := range []string{"0123456789ABCDEF", "0123456789abcdef"} {
@@ -100,7 +102,7 @@ func escapeJSON(s string, html bool) string {
 // before other bytes come before it in its group of three. The replacement is
 // as long, so that the text around it still decodes: the placeholder, cut or
 // repeated.
-func inBase64(s Secret, e *base64.Encoding, before int) spelling {
+func inBase64(s policy.Secret, e *base64.Encoding, before int) spelling {
 	place := strings.Repeat(s.Placeholder, len(s.Value)/len(s.Placeholder)+1)[:len(s.Value)]
 	from, to := (before*8+5)/6, (before+len(s.Value))*8/6
 	cut := func(text string) string {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // maxURL bounds the recorded URL, in bytes.
@@ -41,7 +43,7 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer s.handlers.done()
 	x := &exchange{s: s, w: w, r: r}
-	x.rec = Exchange{Method: r.Method, Protocol: protocol(r), Host: canonicalHost(s.h.Host), Port: s.h.Port, Begin: s.h.Now()}
+	x.rec = Exchange{Method: r.Method, Protocol: protocol(r), Host: policy.CanonicalHost(s.h.Host), Port: s.h.Port, Begin: s.h.Now()}
 	whole := x.counted()
 	x.record()
 	if !whole {
@@ -51,9 +53,9 @@ func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // counted passes the request on, its headers counted as long.
 func (x *exchange) counted() (whole bool) {
-	if heads := x.s.h.Heads; heads != nil {
+	if heads := x.s.h.HeaderBytes; heads != nil {
 		size := headSize(x.r)
-		x.crowded = heads.Add(size) > maxHeads
+		x.crowded = heads.Add(size) > maxHeaderBytes
 		defer heads.Add(-size)
 	}
 	return x.pass()
@@ -99,7 +101,7 @@ func (x *exchange) pass() (whole bool) {
 		return x.refuse(f)
 	}
 	defer out.Body.Close()
-	if begun := x.s.h.Begun; begun != nil {
+	if begun := x.s.h.Begin; begun != nil {
 		defer begun(x.rec)()
 	}
 	res, err := x.roundTrip(out)

@@ -4,16 +4,18 @@ import (
 	"errors"
 	"io"
 	"net"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // Conceal gives a writer that conceals the secrets' values in what it passes
 // on to w.
-func Conceal(secrets []Secret, w io.Writer) io.WriteCloser {
+func Conceal(secrets []policy.Secret, w io.Writer) io.WriteCloser {
 	return &concealed{c: newConcealer(secrets), w: w}
 }
 
 // Spellings gives what is looked for and what stands for it, longest first.
-func Spellings(secrets []Secret) (pairs [][2]string) {
+func Spellings(secrets []policy.Secret) (pairs [][2]string) {
 	for _, p := range newConcealer(secrets).pairs {
 		pairs = append(pairs, [2]string{p.from, p.to})
 	}

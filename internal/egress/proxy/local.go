@@ -8,12 +8,12 @@ import (
 	"sync/atomic"
 )
 
-// Answer answers a request in this process. It is false where the client was
+// LocalHandler answers a request in this process. It is false where the client was
 // given only part of an answer.
-type Answer func(w http.ResponseWriter, r *http.Request) (whole bool)
+type LocalHandler func(w http.ResponseWriter, r *http.Request) (whole bool)
 
 // local gives what answers the request here, nil where it is passed on.
-func (x *exchange) local() Answer {
+func (x *exchange) local() LocalHandler {
 	if x.s.h.Local == nil || x.s.h.Scheme != "http" {
 		return nil
 	}
@@ -21,8 +21,8 @@ func (x *exchange) local() Answer {
 }
 
 // answerHere lets a request be answered in this process, and counts its bytes.
-func (x *exchange) answerHere(answer Answer) (whole bool) {
-	if begun := x.s.h.Begun; begun != nil {
+func (x *exchange) answerHere(answer LocalHandler) (whole bool) {
+	if begun := x.s.h.Begin; begun != nil {
 		defer begun(x.rec)()
 	}
 	x.r.Body = &countedBody{ReadCloser: x.r.Body, sent: &x.sent}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -10,6 +11,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // ruleHost is the rule of requests for another host than the connection's.
@@ -38,7 +41,7 @@ func (x *exchange) check() *fault {
 	if f := x.checkHTTP2(); f != nil {
 		return f
 	}
-	if x.s.h.Scheme == "https" && host != canonicalHost(x.s.h.Host) {
+	if x.s.h.Scheme == "https" && host != policy.CanonicalHost(x.s.h.Host) {
 		return &fault{
 			status: http.StatusMisdirectedRequest, rule: ruleHost,
 			message: "This connection is for " + x.s.h.Host + " and the request for another host. Open a connection for that.",
@@ -63,11 +66,11 @@ func (x *exchange) findTarget() (host string, port uint16, f *fault) {
 		x.target = afterAuthority(uri)
 		port = 80
 	}
-	name, digits, hasPort := cutPort(x.r.Host)
+	name, digits, hasPort := policy.CutPort(x.r.Host)
 	if x.r.Host == "" { // HTTP/1.0
 		name = h.Host
 	}
-	if host = canonicalHost(name); host == "" {
+	if host = policy.CanonicalHost(name); host == "" {
 		return "", 0, badFraming("The request's host is no host name.")
 	}
 	if !hasPort {
@@ -279,4 +282,15 @@ func clip(s string) string {
 		return strings.ToValidUTF8(s[:maxURL], "")
 	}
 	return strings.ToValidUTF8(s, "?")
+}
+
+// hostPort returns host:port as in a URL, without the scheme's default port.
+func hostPort(scheme, host string, port uint16) string {
+	if scheme == "http" && port == 80 || scheme == "https" && port == 443 {
+		if strings.Contains(host, ":") {
+			return "[" + host + "]"
+		}
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }

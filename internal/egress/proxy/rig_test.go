@@ -24,9 +24,11 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
 	"github.com/stint-dev/stint/internal/egress/tlsca"
-	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -89,7 +91,7 @@ type option func(*world)
 
 func handler(edit func(*proxy.Handler)) option { return func(w *world) { edit(w.h) } }
 
-func secrets(all ...proxy.Secret) option {
+func secrets(all ...policy.Secret) option {
 	return handler(func(h *proxy.Handler) { h.Secrets = all })
 }
 
@@ -132,7 +134,7 @@ func (w *world) dial(ctx context.Context, host string, port uint16) (net.Conn, s
 	w.mu.Unlock()
 	switch {
 	case strings.HasPrefix(host, "denied"):
-		return nil, "", proxy.Refusal{Rule: "deny all", Message: "Connections to " + host + " are not allowed."}
+		return nil, "", policy.Refusal{Rule: "deny all", Message: "Connections to " + host + " are not allowed."}
 	case strings.HasPrefix(host, "down"):
 		return nil, "", errors.New("connection refused")
 	}

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
@@ -37,7 +39,7 @@ func (h *Handler) Serve(ctx context.Context, c net.Conn) error {
 func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *tlsca.Authority) error {
 	t := tls.Server(c, &tls.Config{
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			if hello.ServerName != "" && canonicalHost(hello.ServerName) != canonicalHost(h.Host) {
+			if hello.ServerName != "" && policy.CanonicalHost(hello.ServerName) != policy.CanonicalHost(h.Host) {
 				return nil, fmt.Errorf("the client asks for %.80q on a connection to %s", hello.ServerName, h.Host)
 			}
 			return a.Certificate(h.Host)
@@ -78,9 +80,9 @@ type session struct {
 func newSession(ctx context.Context, h *Handler) *session {
 	s := &session{h: h, above: ctx}
 	s.ctx, s.cancel = context.WithCancel(ctx)
-	s.secretTo = InternalHost
+	s.secretTo = stint.HostAlias
 	if h.Scheme == "https" {
-		s.secretTo = canonicalHost(h.Host)
+		s.secretTo = policy.CanonicalHost(h.Host)
 	}
 	s.broker, s.brokerPort = newBroker(h.Secrets, h.Scheme, s.secretTo, h.Port), h.Port
 	s.up.init(s)

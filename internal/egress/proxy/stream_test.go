@@ -171,7 +171,7 @@ func TestTheEndOfTheContextEndsAnswersOfOurOwn(t *testing.T) {
 	t.Parallel()
 	var w *world
 	w = newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
-		h.Local = func(_ *http.Request, x *proxy.Exchange) proxy.Answer {
+		h.Local = func(_ *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 			return func(http.ResponseWriter, *http.Request) (whole bool) {
 				w.cancel()
 				x.Err = net.ErrClosed

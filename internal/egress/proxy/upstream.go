@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/egress/conntrack"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 const (
@@ -111,11 +112,11 @@ func ruleOf(c net.Conn) string {
 }
 
 // refusal reads the policy's word from an error of a dial.
-func refusal(err error) (Refusal, bool) {
-	if r, ok := errors.AsType[*Refusal](err); ok {
+func refusal(err error) (policy.Refusal, bool) {
+	if r, ok := errors.AsType[*policy.Refusal](err); ok {
 		return *r, true
 	}
-	return errors.AsType[Refusal](err)
+	return errors.AsType[policy.Refusal](err)
 }
 
 // sentence says to the client's user why there is no answer.

@@ -1,13 +1,17 @@
 package proxy
 
-import "io"
+import (
+	"io"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
+)
 
 // Veil takes one secret's value out of what comes back, as a Handler does. It
 // is immutable.
 type Veil struct{ c *concealer }
 
 // NewVeil makes the veil of a secret that has a Value and a Placeholder.
-func NewVeil(s Secret) *Veil { return &Veil{newConcealer([]Secret{s})} }
+func NewVeil(s policy.Secret) *Veil { return &Veil{newConcealer([]policy.Secret{s})} }
 
 // Text is s with the placeholder where the value stands.
 func (v *Veil) Text(s string) string { return v.c.text(s) }

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	maxHeads      = 64 << 20  // bytes of the headers of all requests under way
-	maxHead       = 128 << 10 // bytes of a request's line and headers
-	maxAnswerHead = 256 << 10 // bytes of an answer's headers
-	maxLine       = 4 << 10   // bytes of a chunk's size with its extensions
-	maxTrailer    = 64 << 10
-	lingerTime    = 500 * time.Millisecond // for a client to read why it was refused
-	lingerSize    = 256 << 10
+	maxHeaderBytes = 64 << 20  // bytes of the headers of all requests under way
+	maxHead        = 128 << 10 // bytes of a request's line and headers
+	maxAnswerHead  = 256 << 10 // bytes of an answer's headers
+	maxLine        = 4 << 10   // bytes of a chunk's size with its extensions
+	maxTrailer     = 64 << 10
+	lingerTime     = 500 * time.Millisecond // for a client to read why it was refused
+	lingerSize     = 256 << 10
 )
 
 // fault is why a request is not passed on.

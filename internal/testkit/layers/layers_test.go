@@ -23,19 +23,19 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/files", "internal/files/index", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/masking", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
+	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/files", "internal/files/index", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
 )
 
 var rules = []rule{
 	{of: []string{""}},
 	{of: ports, may: []string{"", "internal/sandbox/fixed"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
-	{of: useCases, may: slices.Concat([]string{"", "internal/egress/proxy", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/proxy", "internal/egress/tlsca", "internal/egress/llmproxy"}},
-	{of: []string{"internal/egress/llmproxy"}, may: []string{"", "internal/egress/conntrack", "internal/egress/proxy"}},
-	{of: []string{"internal/egress/proxy"}, may: []string{"internal/egress/tlsca", "internal/egress/conntrack"}},
-	{of: []string{"internal/egress/conntrack"}},
-	{of: []string{"internal/egress/tlsca"}},
+	{of: useCases, may: slices.Concat([]string{"", "internal/egress/log", "internal/egress/policy", "internal/masking", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
+	{of: []string{"internal/masking", "internal/egress/dns", "internal/egress/policy"}, may: []string{""}, std: []string{"net/http", "database/sql"}},
+	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/dns", "internal/egress/llmproxy", "internal/egress/log", "internal/egress/policy", "internal/egress/proxy", "internal/egress/tlsca"}},
+	{of: []string{"internal/egress/llmproxy"}, may: []string{"", "internal/masking", "internal/egress/conntrack", "internal/egress/policy", "internal/egress/proxy"}},
+	{of: []string{"internal/egress/proxy"}, may: []string{"", "internal/masking", "internal/egress/conntrack", "internal/egress/policy", "internal/egress/tlsca"}},
+	{of: []string{"internal/egress/conntrack", "internal/egress/log", "internal/egress/tlsca"}},
 	{of: []string{"internal/image"}, may: []string{""}},
 	{of: []string{"client/transfer"}, may: []string{"", "client", "internal/files/treewire", "internal/files", "internal/localdir"}},
 	{of: []string{"internal/files/treewire"}},

@@ -1,18 +1,17 @@
-package proxy
+package policy
 
 import (
-	"net"
 	"net/netip"
 	"strconv"
 	"strings"
 )
 
-// HostMatches tells whether one of patterns is about host and port. A pattern
+// HostMatches reports whether one of patterns matches host and port. A pattern
 // is a host name, an IP address, or "*.example.com" for all names below
-// example.com and not itself; each with an optional ":port". Case and a final
-// dot do not matter.
+// example.com but not example.com itself; each with an optional ":port". Case
+// and a final dot are ignored.
 func HostMatches(patterns []string, host string, port uint16) bool {
-	host = canonicalHost(host)
+	host = CanonicalHost(host)
 	if host == "" {
 		return false
 	}
@@ -22,22 +21,22 @@ func HostMatches(patterns []string, host string, port uint16) bool {
 			continue
 		}
 		if suffix, wild := strings.CutPrefix(name, "*."); wild {
-			if suffix != "" && len(host) > len(suffix)+1 && strings.HasSuffix(host, "."+canonicalHost(suffix)) {
+			if suffix != "" && len(host) > len(suffix)+1 && strings.HasSuffix(host, "."+CanonicalHost(suffix)) {
 				return true
 			}
-		} else if canonicalHost(name) == host {
+		} else if CanonicalHost(name) == host {
 			return true
 		}
 	}
 	return false
 }
 
-// splitPattern gives the port as 0 where there is none.
+// splitPattern returns port 0 if the pattern has none.
 func splitPattern(p string) (name string, port uint16, ok bool) {
 	if _, err := netip.ParseAddr(p); err == nil {
-		return p, 0, true // IPv6 without brackets, whose last part is no port
+		return p, 0, true // IPv6 without brackets: the last part is not a port
 	}
-	name, digits, found := cutPort(p)
+	name, digits, found := CutPort(p)
 	if !found {
 		return name, 0, name != ""
 	}
@@ -45,8 +44,9 @@ func splitPattern(p string) (name string, port uint16, ok bool) {
 	return name, uint16(n), err == nil && n > 0 && name != ""
 }
 
-// cutPort cuts host[:port], in which an IPv6 address has brackets.
-func cutPort(s string) (host, port string, found bool) {
+// CutPort splits host[:port], where an IPv6 address has brackets. found reports
+// whether there is a port; a malformed s has an empty host.
+func CutPort(s string) (host, port string, found bool) {
 	if strings.HasPrefix(s, "[") {
 		host, rest, ok := strings.Cut(s[1:], "]")
 		if !ok {
@@ -61,9 +61,9 @@ func cutPort(s string) (host, port string, found bool) {
 	return strings.Cut(s, ":")
 }
 
-// canonicalHost gives the one spelling of a host name or IP address, "" for
-// what is neither.
-func canonicalHost(host string) string {
+// CanonicalHost returns the canonical form of a host name or IP address, or ""
+// if host is neither.
+func CanonicalHost(host string) string {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		if ip.Zone() != "" {
 			return ""
@@ -81,15 +81,4 @@ func canonicalHost(host string) string {
 		}
 	}
 	return name
-}
-
-// hostPort is host:port as a URL has it, without the scheme's own port.
-func hostPort(scheme, host string, port uint16) string {
-	if scheme == "http" && port == 80 || scheme == "https" && port == 443 {
-		if strings.Contains(host, ":") {
-			return "[" + host + "]"
-		}
-		return host
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)))
 }

@@ -11,11 +11,11 @@ import (
 	"sync"
 )
 
-// ErrEnded is the error of a dial after the end, or that the end found open.
-var ErrEnded = errors.New("what the connection was for has ended")
+// ErrClosed is the error of a dial after the end, or that the end found open.
+var ErrClosed = errors.New("what the connection was for has ended")
 
-// Func opens a connection to a port of a host, which is a name or an address.
-type Func func(ctx context.Context, host string, port uint16) (net.Conn, error)
+// DialFunc opens a connection to a port of a host, which is a name or an address.
+type DialFunc func(ctx context.Context, host string, port uint16) (net.Conn, error)
 
 // Set is the connections that were opened for one thing, such as a client's
 // connection. Its methods may be called at once.
@@ -38,9 +38,9 @@ func New(ctx context.Context) *Set {
 
 // Dial opens a connection to address, which is host:port, and keeps it until it
 // is closed.
-func (s *Set) Dial(ctx context.Context, address string, dial Func) (net.Conn, error) {
+func (s *Set) Dial(ctx context.Context, address string, dial DialFunc) (net.Conn, error) {
 	if !s.begin() {
-		return nil, ErrEnded
+		return nil, ErrClosed
 	}
 	defer s.dialing.Done()
 	host, digits, err := net.SplitHostPort(address)
@@ -75,7 +75,7 @@ func (s *Set) keep(c net.Conn) (net.Conn, error) {
 	defer s.mu.Unlock()
 	if s.ended {
 		c.Close()
-		return nil, ErrEnded
+		return nil, ErrClosed
 	}
 	kept := &Conn{c, s}
 	s.conns[kept] = struct{}{}

@@ -1,32 +1,28 @@
-package egress
+package policy
 
 import (
 	"net/netip"
 )
 
-// pinned is the range whose addresses stand for names; it is reserved for
-// benchmarks of network devices, so nothing real is hidden by it.
-var pinned = netip.MustParsePrefix("198.18.0.0/15")
-
-// metadata are services that hand credentials to whoever can reach them. No
-// definition can allow them.
+// metadata contains the addresses of services that return credentials to any
+// client. No definition can allow them.
 var metadata = addresses(
-	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // most clouds; its resolver, activation
+	"169.254.169.254", "169.254.169.253", "169.254.169.250", "169.254.169.251", // most clouds; their resolver and activation
 	"169.254.170.2", "169.254.170.23", // container credentials
-	"169.254.0.23", "169.254.42.42", "169.254.10.10", // further clouds
+	"169.254.0.23", "169.254.42.42", "169.254.10.10", // other clouds
 	"100.100.100.200", "168.63.129.16", "192.0.0.192",
 	"fd00:ec2::254", "fd00:ec2::253", "fd00:ec2::23", "fd20:ce::254", "fd00:c1::a9fe:a9fe", "fd00:42::42",
 )
 
-// block is a range of addresses that are not the public internet.
-type block struct {
-	prefix   netip.Prefix
-	kind     string
-	openable bool // a rule within the block may allow it
+// addressBlock is a range of special addresses, outside the public internet.
+type addressBlock struct {
+	prefix    netip.Prefix
+	kind      string // empty for the public internet
+	allowable bool   // a rule within the block may allow it
 }
 
 // blocks is searched in order. IPv6 is public only within 2000::/3.
-var blocks = []block{
+var blocks = []addressBlock{
 	special("10.0.0.0/8", "private address", true),
 	special("172.16.0.0/12", "private address", true),
 	special("192.168.0.0/16", "private address", true),
@@ -45,7 +41,7 @@ var blocks = []block{
 	special("::/128", "unspecified address", false),
 	special("::1/128", "loopback address", true),
 	special("fc00::/7", "private address", true),
-	special("fe80::/10", "link-local address", false), // useless without a zone
+	special("fe80::/10", "link-local address", false), // not usable without a zone
 	special("fec0::/10", "private address", true),
 	special("ff00::/8", "multicast address", false),
 	special("2001:db8::/32", "documentation address", true),
@@ -57,11 +53,11 @@ var blocks = []block{
 	special("::/0", "reserved address", false),
 }
 
-// wrappers are IPv6 ranges whose addresses stand for an IPv4 address, and
-// where in them it lies.
-var wrappers = []struct {
+// embeddings are the IPv6 ranges whose addresses contain an IPv4 address, with
+// its offset in bytes.
+var embeddings = []struct {
 	prefix netip.Prefix
-	at     int
+	offset int
 }{
 	{netip.MustParsePrefix("64:ff9b::/96"), 12}, // NAT64
 	{netip.MustParsePrefix("2002::/16"), 2},     // 6to4
@@ -69,8 +65,8 @@ var wrappers = []struct {
 	{netip.MustParsePrefix("::ffff:0:0:0/96"), 12},
 }
 
-func special(prefix, kind string, openable bool) block {
-	return block{netip.MustParsePrefix(prefix), kind, openable}
+func special(prefix, kind string, allowable bool) addressBlock {
+	return addressBlock{netip.MustParsePrefix(prefix), kind, allowable}
 }
 
 func addresses(texts ...string) map[netip.Addr]bool {
@@ -81,29 +77,28 @@ func addresses(texts ...string) map[netip.Addr]bool {
 	return set
 }
 
-// bare gives the address that a really leads to: without zone, and the IPv4
-// address in all forms that carry one.
-func bare(a netip.Addr) netip.Addr {
+// effective returns the address that packets to a reach: without a zone, and
+// the IPv4 address if a contains one.
+func effective(a netip.Addr) netip.Addr {
 	a = a.Unmap().WithZone("")
 	if a.Is4() || a == netip.IPv6Unspecified() || a == netip.IPv6Loopback() {
 		return a
 	}
-	for _, w := range wrappers {
-		if w.prefix.Contains(a) {
+	for _, e := range embeddings {
+		if e.prefix.Contains(a) {
 			b := a.As16()
-			return netip.AddrFrom4([4]byte(b[w.at : w.at+4]))
+			return netip.AddrFrom4([4]byte(b[e.offset : e.offset+4]))
 		}
 	}
 	return a
 }
 
-// blockOf finds the block of a bare address; kind is empty for the public
-// internet.
-func blockOf(a netip.Addr) block {
+// blockOf returns the block of an effective address.
+func blockOf(a netip.Addr) addressBlock {
 	for _, b := range blocks {
 		if b.prefix.Contains(a) {
 			return b
 		}
 	}
-	return block{}
+	return addressBlock{}
 }

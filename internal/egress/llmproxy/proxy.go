@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
@@ -47,7 +48,7 @@ type Config struct {
 }
 
 // Model answers a run's requests for its model. It is safe for concurrent use.
-type Model struct {
+type Proxy struct {
 	c         Config
 	base      *url.URL
 	port      uint16
@@ -57,8 +58,8 @@ type Model struct {
 }
 
 // New makes a run's model, which is to be closed.
-func New(c Config) (*Model, error) {
-	m := &Model{c: c, anthropic: c.Type == stint.ProviderAnthropic}
+func New(c Config) (*Proxy, error) {
+	m := &Proxy{c: c, anthropic: c.Type == stint.ProviderAnthropic}
 	if !m.anthropic && c.Type != stint.ProviderResponses && c.Type != stint.ProviderChat {
 		return nil, fmt.Errorf("models of the type %q have no gateway", c.Type)
 	}
@@ -76,7 +77,7 @@ func New(c Config) (*Model, error) {
 		m.c.Heard = func() {}
 	}
 	if c.Key != "" {
-		m.veil = proxy.NewVeil(proxy.Secret{Value: c.Key, Placeholder: keyName})
+		m.veil = proxy.NewVeil(policy.Secret{Value: c.Key, Placeholder: keyName})
 	}
 	m.pool = newPool(c.Dial, c.Roots)
 	return m, nil
@@ -84,7 +85,7 @@ func New(c Config) (*Model, error) {
 
 // Close ends all connections to the provider and waits for those that are
 // being opened. Calls are to have ended before.
-func (m *Model) Close() { m.pool.close() }
+func (m *Proxy) Close() { m.pool.close() }
 
 func portOf(u *url.URL) (uint16, error) {
 	ports := map[string]uint16{"http": 80, "https": 443}
@@ -102,9 +103,9 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(n), nil
 }
 
-// Answer gives what answers a request for the model, and completes x by what
+// Handler gives what answers a request for the model, and completes x by what
 // becomes of it.
-func (m *Model) Answer(r *http.Request, x *proxy.Exchange) proxy.Answer {
+func (m *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleProvider
 	c := &call{m: m, x: x}
 	way, f := m.route(r)

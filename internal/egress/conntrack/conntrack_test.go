@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // piped gives one end of a pipe and keeps the other.
-func piped(far *net.Conn) conntrack.Func {
+func piped(far *net.Conn) conntrack.DialFunc {
 	return func(context.Context, string, uint16) (net.Conn, error) {
 		near, other := net.Pipe()
 		*far = other
@@ -41,7 +41,7 @@ func TestConnectionsEndWithTheirSet(t *testing.T) {
 	if _, err := second.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the far end of an open one: %v", err)
 	}
-	if _, err := s.Dial(t.Context(), "example.com:80", piped(&first)); !errors.Is(err, conntrack.ErrEnded) {
+	if _, err := s.Dial(t.Context(), "example.com:80", piped(&first)); !errors.Is(err, conntrack.ErrClosed) {
 		t.Errorf("a dial after the end: %v", err)
 	}
 	s.Close()
@@ -63,7 +63,7 @@ func TestEndsWaitForDials(t *testing.T) {
 	}()
 	<-begun
 	s.Close()
-	if err := <-result; !errors.Is(err, conntrack.ErrEnded) {
+	if err := <-result; !errors.Is(err, conntrack.ErrClosed) {
 		t.Errorf("a dial that the end found open: %v", err)
 	}
 	if _, err := far.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {

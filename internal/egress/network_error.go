@@ -7,16 +7,15 @@ import (
 	"os"
 )
 
-// failure is why something did not work, in words for the run's log: without
-// the addresses of this host and of its resolvers, which errors of the network
-// bear.
-type failure struct{ cause error }
+// networkError is an error for the run's log: its text contains no address of
+// this host or its resolvers, unlike the errors of package net.
+type networkError struct{ cause error }
 
-// Error tells the reason alone.
-func (f failure) Error() string { return reason(f.cause) }
+// Error returns the reason without addresses.
+func (e networkError) Error() string { return reason(e.cause) }
 
-// Unwrap gives the whole error.
-func (f failure) Unwrap() error { return f.cause }
+// Unwrap returns the complete error.
+func (e networkError) Unwrap() error { return e.cause }
 
 func reason(err error) string {
 	if e, ok := errors.AsType[*net.DNSError](err); ok {

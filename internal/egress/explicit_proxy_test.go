@@ -13,7 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func TestProxyConnect(t *testing.T) {
@@ -26,7 +27,7 @@ func TestProxyConnect(t *testing.T) {
 	w.serve(t, func(c net.Conn) { _, _ = c.Write([]byte("220 hello\r\n")); echo(c) }, site+":25")
 	w.name("shop.example", site)
 	w.name("inner.shop.example", "10.0.0.1")
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example", "*.shop.example"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example", "*.shop.example"}})
 	connect := func(line, rest string) (int, string, net.Conn, *bufio.Reader) {
 		c := b.dial("proxy.stint.internal", 3128)
 		if _, err := io.WriteString(c, line+" HTTP/1.1\r\nHost: x\r\n\r\n"+rest); err != nil {
@@ -50,7 +51,7 @@ func TestProxyConnect(t *testing.T) {
 			t.Errorf("%d %s", status, got)
 		}
 		c.Close()
-		e := b.await("of the tunnel", func(e egress.Entry) bool { return e.Protocol == "tls" && !e.Open })
+		e := b.await("of the tunnel", func(e log.Entry) bool { return e.Protocol == "tls" && !e.Open })
 		if e.Method != "CONNECT" || e.Host != "shop.example" || e.Port != 443 || e.Rule != "allow shop.example" {
 			t.Errorf("entry %+v", e)
 		}
@@ -60,7 +61,7 @@ func TestProxyConnect(t *testing.T) {
 		if err := tls.Client(c, &tls.Config{ServerName: "evil.test", InsecureSkipVerify: true}).Handshake(); err == nil {
 			t.Error("it passes")
 		}
-		b.await("of the refusal", func(e egress.Entry) bool { return e.Action == egress.Deny && e.ServerName == "evil.test" })
+		b.await("of the refusal", func(e log.Entry) bool { return e.Action == log.Deny && e.ServerName == "evil.test" })
 	})
 	t.Run("HTTP within", func(t *testing.T) {
 		_, _, c, _ := connect("CONNECT shop.example:80", "")
@@ -90,17 +91,17 @@ func TestProxyConnect(t *testing.T) {
 			"CONNECT [::ffff:127.0.0.1]:80":    "403 loopback",
 			"CONNECT 127.0.0.1:80":             "403 loopback",
 			"CONNECT host.stint.internal:80":   "403 network.allow",
-			"CONNECT proxy.stint.internal:80":  "403 nowhere",
+			"CONNECT proxy.stint.internal:80":  "403 does not exist",
 			"CONNECT 198.19.0.1:80":            "403 Look the name up again",
-			"CONNECT localhost:80":             "403 nowhere",
-			"CONNECT 0x7f.1:80":                "400 no name",
+			"CONNECT localhost:80":             "403 does not exist",
+			"CONNECT 0x7f.1:80":                "400 not a name",
 			"CONNECT shop.example":             "400 host:port",
 			"CONNECT shop.example:0":           "400 port",
 			"CONNECT shop.example:080":         "400 port",
 			"CONNECT shop.example:99999":       "400 port",
 			"CONNECT http://shop.example:80/":  "400 host",
 			"CONNECT shop.example:80/x":        "400 port",
-			"CONNECT user@shop.example:80":     "400 no name",
+			"CONNECT user@shop.example:80":     "400 not a name",
 			"CONNECT shop.example:80@evil:443": "400 host:port",
 		} {
 			// The second request must reach nobody.
@@ -151,7 +152,7 @@ func TestProxyRequests(t *testing.T) {
 	w := newWorld()
 	w.web(t, "shop", site+":80")
 	w.name("shop.example", site)
-	b := w.open(t, options{mode: egress.Restricted, allow: []string{"shop.example"}})
+	b := w.open(t, options{mode: policy.Restricted, allow: []string{"shop.example"}})
 	tr := b.transport()
 	tr.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.stint.internal:8080"})
 	c := &http.Client{Transport: tr, Timeout: within}
@@ -166,5 +167,5 @@ func TestProxyRequests(t *testing.T) {
 			t.Errorf("%s gives %d, want %d", target, r.StatusCode, want)
 		}
 	}
-	b.await("of the request", func(e egress.Entry) bool { return e.URL == "http://shop.example/x" && e.Status == 200 })
+	b.await("of the request", func(e log.Entry) bool { return e.URL == "http://shop.example/x" && e.Status == 200 })
 }

@@ -1,0 +1,145 @@
+package egress
+
+import (
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+)
+
+// openAfter is the duration after which a connection or request in progress is
+// logged as open.
+const openAfter = 500 * time.Millisecond
+
+// beginLog prepares the connection's entry, which is logged as open if the
+// connection lasts.
+func (c *connection) beginLog() {
+	rule, _ := c.uplink.policy.Decide(c.dest)
+	c.logMu.Lock()
+	defer c.logMu.Unlock()
+	c.entry = log.Entry{
+		Time: c.uplink.gateway.config.Now(), Connection: c.id, Action: log.Allow, Rule: rule, Protocol: "tcp", Host: c.dest.Host(), Port: c.dest.Port,
+	}
+	c.openTimer = time.AfterFunc(openAfter, c.logOpen)
+}
+
+func (c *connection) logOpen() {
+	c.logMu.Lock()
+	defer c.logMu.Unlock()
+	if c.logged || c.logsRequests {
+		return
+	}
+	e := c.entry
+	e.Open = true
+	c.writeLog(e)
+}
+
+// writeLog writes an entry with the time that has passed since it began.
+func (c *connection) writeLog(e log.Entry) {
+	e.Duration = c.uplink.gateway.config.Now().Sub(e.Time)
+	c.uplink.log.Write(e)
+}
+
+// beginRequest is called before a request is forwarded. A request that lasts is
+// logged as open until the returned function is called.
+func (c *connection) beginRequest(x proxy.Exchange) (end func()) {
+	c.logMu.Lock()
+	c.logsRequests = true
+	rule := c.entry.Rule
+	c.logMu.Unlock()
+	e := c.requestEntry(x)
+	e.Open, e.Rule = true, rule
+	var mu sync.Mutex // guards ended: a request is not logged as open after its end
+	ended := false
+	timer := time.AfterFunc(openAfter, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			c.writeLog(e)
+		}
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	}
+}
+
+// logRequest logs a request at its end.
+func (c *connection) logRequest(x proxy.Exchange) {
+	c.logMu.Lock()
+	c.logsRequests = true
+	c.logMu.Unlock()
+	e := c.requestEntry(x)
+	if x.Refused {
+		e.Action = log.Deny
+	}
+	if x.Err != nil {
+		e.Error = x.Err.Error()
+	}
+	c.uplink.log.Write(e)
+}
+
+func (c *connection) requestEntry(x proxy.Exchange) log.Entry {
+	return log.Entry{
+		Time: x.Begin, Connection: c.id, Action: log.Allow, Rule: x.Rule, Protocol: x.Protocol,
+		Method: x.Method, URL: x.URL, Host: x.Host, Port: x.Port, Status: x.Status, Duration: x.Duration,
+		RequestBytes: x.RequestBytes, ResponseBytes: x.ResponseBytes,
+	}
+}
+
+// logOpening adds the protocol and the server name to the entry.
+func (c *connection) logOpening(o opening) {
+	c.updateLog(func(e *log.Entry) {
+		e.Protocol = o.protocol()
+		if o.serverName != e.Host {
+			e.ServerName = o.serverName
+		}
+	})
+}
+
+// logRoute adds the rule and the dialed address to the entry.
+func (c *connection) logRoute(r *route) {
+	c.updateLog(func(e *log.Entry) { e.Rule, e.Address = r.rule, r.addr.Addr().String() })
+}
+
+func (c *connection) updateLog(change func(*log.Entry)) {
+	c.logMu.Lock()
+	defer c.logMu.Unlock()
+	change(&c.entry)
+}
+
+// endLog stops logging without a last entry, unless finishLog was called.
+func (c *connection) endLog() {
+	c.openTimer.Stop()
+	c.logMu.Lock()
+	defer c.logMu.Unlock()
+	c.logged = true
+}
+
+// finishLog writes the connection's last entry, unless requests were logged.
+func (c *connection) finishLog(change func(*log.Entry)) {
+	c.openTimer.Stop()
+	c.logMu.Lock()
+	defer c.logMu.Unlock()
+	if !c.logged && !c.logsRequests {
+		change(&c.entry)
+		c.writeLog(c.entry)
+	}
+	c.logged = true
+}
+
+// deny resets a refused connection and logs the reason.
+func (c *connection) deny(r *policy.Refusal) {
+	reset(c.Conn)
+	c.finishLog(func(e *log.Entry) { e.Action, e.Rule, e.Error = log.Deny, r.Rule, r.Message })
+}
+
+// fail resets a connection whose server cannot be reached.
+func (c *connection) fail(err error) {
+	reset(c.Conn)
+	c.finishLog(func(e *log.Entry) { e.Error = err.Error() })
+}

@@ -1,0 +1,110 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
+)
+
+const (
+	dialTimeout    = 30 * time.Second // for all addresses of a name
+	addressTimeout = 10 * time.Second // for one address if others remain
+)
+
+// route is a connection to a server with the rule that allowed it.
+type route struct {
+	conn net.Conn
+	rule string
+	addr netip.AddrPort
+}
+
+// dial decides on d and connects to it. If the policy refuses d, the error is a
+// policy.Refusal.
+func (u *Uplink) dial(ctx context.Context, d policy.Destination) (*route, error) {
+	rule, refused := u.policy.Decide(d)
+	if refused != nil {
+		return nil, *refused
+	}
+	return u.dialAllowed(ctx, d, rule)
+}
+
+// dialAllowed connects to d, which rule allows, at an address that is checked.
+func (u *Uplink) dialAllowed(ctx context.Context, d policy.Destination, rule string) (*route, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, dialTimeout, errors.New("no address answered in time"))
+	defer cancel()
+	candidates, err := u.candidates(ctx, d, rule)
+	if err != nil {
+		return nil, err
+	}
+	for i := range candidates {
+		r := &candidates[i]
+		if r.conn, err = u.dialAddr(ctx, r.addr, i == len(candidates)-1); err == nil {
+			return r, nil
+		}
+	}
+	return nil, networkError{fmt.Errorf("dialing %s: %w", d, err)}
+}
+
+func (u *Uplink) dialAddr(ctx context.Context, a netip.AddrPort, last bool) (net.Conn, error) {
+	if !last {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, addressTimeout)
+		defer cancel()
+	}
+	return u.gateway.config.Dialer(ctx, "tcp", a.String())
+}
+
+// candidates returns the checked addresses of d in the order to dial them.
+func (u *Uplink) candidates(ctx context.Context, d policy.Destination, rule string) ([]route, error) {
+	switch d.Name {
+	case "":
+		return []route{{rule: rule, addr: netip.AddrPortFrom(d.Addr.Unmap(), d.Port)}}, nil
+	case stint.HostAlias:
+		return []route{{rule: rule, addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), d.Port)}}, nil
+	}
+	if policy.IsReserved(d.Name) {
+		return nil, *policy.Refuse("unknown name", "%s does not exist in this sandbox.", d.Name)
+	}
+	addrs, err := u.lookup(ctx, d.Name)
+	if err != nil {
+		return nil, err
+	}
+	allowed, refused := u.checkAddrs(addrs, d, rule)
+	if len(allowed) == 0 {
+		return nil, *refused
+	}
+	return allowed, nil
+}
+
+// lookup returns the addresses of a name. No other address is ever dialed for
+// the name.
+func (u *Uplink) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	addrs, err := u.lookups.Lookup(ctx, name)
+	if err != nil {
+		return nil, networkError{fmt.Errorf("looking up %s: %w", name, err)}
+	}
+	return addrs, nil
+}
+
+// checkAddrs returns the addresses that are allowed, and the refusal of the
+// first one that is not.
+func (u *Uplink) checkAddrs(addrs []netip.Addr, d policy.Destination, rule string) (allowed []route, refused *policy.Refusal) {
+	for _, a := range addrs {
+		addrRule, no := u.policy.DecideAddr(a, d.Port, d)
+		switch {
+		case no == nil && addrRule != "":
+			allowed = append(allowed, route{rule: addrRule, addr: netip.AddrPortFrom(a, d.Port)})
+		case no == nil:
+			allowed = append(allowed, route{rule: rule, addr: netip.AddrPortFrom(a, d.Port)})
+		case refused == nil:
+			refused = no
+		}
+	}
+	return allowed, refused
+}

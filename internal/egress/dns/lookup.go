@@ -1,0 +1,84 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	lookupTimeout = 8 * time.Second
+	maxAddresses  = 16 // of a name
+	maxCached     = 1024
+	cacheTTL      = 10 * time.Second
+)
+
+// Resolver looks names up. *net.Resolver implements it.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// HostResolver is the resolver of this host without its search list.
+type HostResolver struct{}
+
+// LookupNetIP returns the addresses of the fully qualified name host.
+func (HostResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	return net.DefaultResolver.LookupNetIP(ctx, network, host+".")
+}
+
+// Cache looks names up and keeps the addresses for ten seconds. It is safe for
+// concurrent use.
+type Cache struct {
+	resolver Resolver
+	now      func() time.Time
+
+	mu     sync.Mutex // guards byName
+	byName map[string]cached
+}
+
+type cached struct {
+	addrs []netip.Addr
+	until time.Time
+}
+
+// NewCache returns an empty cache of the resolver's answers.
+func NewCache(r Resolver, now func() time.Time) *Cache {
+	return &Cache{resolver: r, now: now, byName: map[string]cached{}}
+}
+
+// Lookup returns the addresses of a name: at least one and at most 16, IPv4
+// first.
+func (c *Cache) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	c.mu.Lock()
+	hit, ok := c.byName[name]
+	c.mu.Unlock()
+	if ok && c.now().Before(hit.until) {
+		return hit.addrs, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, errors.New("no answer in time"))
+	defer cancel()
+	found, err := c.resolver.LookupNetIP(ctx, "ip", name)
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.Addr, 0, len(found))
+	for _, a := range found {
+		addrs = append(addrs, a.Unmap())
+	}
+	slices.SortStableFunc(addrs, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
+	addrs = addrs[:min(len(addrs), maxAddresses)]
+	if len(addrs) == 0 {
+		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.byName) >= maxCached {
+		clear(c.byName)
+	}
+	c.byName[name] = cached{addrs, c.now().Add(cacheTTL)}
+	return addrs, nil
+}

@@ -1,0 +1,99 @@
+package egress
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+)
+
+// forward passes the connection to the HTTP proxy, which dials each host that a
+// request names. Each request is logged; the connection itself is logged only if
+// it carries no request.
+func (c *connection) forward(ctx context.Context, d policy.Destination, intercepted bool) {
+	h := c.proxyHandler()
+	h.Host, h.Port = d.Host(), d.Port
+	h.Dial = c.dialForwarded
+	var err error
+	if intercepted {
+		h.Scheme = "https"
+		err = h.ServeTLS(ctx, c, c.uplink.gateway.config.Authority)
+	} else {
+		err = h.Serve(ctx, c)
+	}
+	c.finishForward(err)
+}
+
+func (c *connection) finishForward(err error) {
+	c.finishLog(func(e *log.Entry) {
+		if err != nil {
+			e.Error = reason(err)
+		}
+	})
+}
+
+func (c *connection) proxyHandler() *proxy.Handler {
+	u := c.uplink
+	return &proxy.Handler{
+		Scheme: "http", Roots: u.gateway.config.Roots, Secrets: u.config.Secrets, Now: u.gateway.config.Now,
+		Begin: c.beginRequest, Record: c.logRequest, HeaderBytes: &u.headerBytes,
+	}
+}
+
+// dialForwarded connects to the host that a request names. The first request to
+// the connection's own destination uses the route that is dialed already.
+func (c *connection) dialForwarded(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
+	if refused := c.dialRefused(); refused != nil {
+		return nil, "", *refused
+	}
+	requested, refused := c.uplink.requested(host, port)
+	if refused != nil {
+		return nil, "", *refused
+	}
+	note := ""
+	if c.servesName(requested) {
+		requested, note = c.dest, " at "+c.dest.Host()
+	}
+	if requested == c.dest {
+		r, err := c.takeRoute(ctx)
+		if err != nil {
+			return nil, "", err
+		}
+		if r != nil {
+			return &greetedConn{r.conn, c.greeting}, r.rule + note, nil
+		}
+	}
+	r, err := c.uplink.dial(ctx, requested)
+	if err != nil {
+		return nil, "", err
+	}
+	return r.conn, r.rule + note, nil
+}
+
+// servesName reports whether a request for a name is sent to the address of the
+// connection: if a rule allows this address, all names served there may be
+// reached. Otherwise the name decides.
+func (c *connection) servesName(requested policy.Destination) bool {
+	if c.dest.Name != "" || requested.Name == "" || requested.Name == stint.HostAlias || requested.Port != c.dest.Port {
+		return false
+	}
+	rule, refused := c.uplink.policy.Decide(c.dest)
+	return refused == nil && strings.HasPrefix(rule, "allow ")
+}
+
+// requested returns the destination of a request to host.
+func (u *Uplink) requested(host string, port uint16) (policy.Destination, *policy.Refusal) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return u.destination(netip.AddrPortFrom(a, port))
+	}
+	name, err := stint.CanonicalDomain(host)
+	if err != nil {
+		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name.", host)
+	}
+	return policy.Destination{Name: name, Port: port}, nil
+}

@@ -1,0 +1,116 @@
+package egress
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/stint-dev/stint/internal/egress/dns"
+	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/tlsca"
+)
+
+const (
+	defaultMaxConns   = 256     // connections of a run at once
+	defaultLogEntries = 100_000 // of a run
+)
+
+// Config is the configuration of all runs. The zero value works.
+type Config struct {
+	// Resolver looks names up. The default is the host's, without its search list.
+	Resolver dns.Resolver
+	// Dialer connects to an address that was checked. The default is a net.Dialer.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Deny is never reachable, whatever definitions allow.
+	Deny []netip.Prefix
+	// DenyHost disables host.stint.internal and other routes to the worker.
+	DenyHost bool
+	// Addresses returns the worker's own addresses, to which the same rules apply
+	// as to its loopback. The default is net.InterfaceAddrs.
+	Addresses func() ([]net.Addr, error)
+	// Authority issues the certificates of intercepted TLS connections. If it is
+	// nil, no connection is intercepted.
+	Authority *tlsca.Authority
+	// Roots are the trusted roots of servers. The default is the system's.
+	Roots *x509.CertPool
+	// MaxConns limits the connections of a run at once. The default is 256.
+	MaxConns int
+	// LogEntries limits the log of a run; a quarter of it is for refusals, the rest
+	// for all other entries. The default is 100,000.
+	LogEntries int
+	// Bandwidth, in bytes per second, limits each run in each direction; 0 is
+	// unlimited.
+	Bandwidth int64
+	// IdleTimeout closes a connection that transfers no bytes. The default is an
+	// hour.
+	IdleTimeout time.Duration
+	// API serves requests of sandboxes to stint.APIAlias. If it is nil, the name does
+	// not exist.
+	API    http.Handler
+	Now    func() time.Time
+	Logger *slog.Logger
+}
+
+// Gateway is the egress of all runs of a worker. It is safe for concurrent use
+// and is not closed.
+type Gateway struct {
+	config Config
+	worker *policy.WorkerAddresses
+}
+
+// New returns a gateway, or an error if the configuration is invalid.
+func New(c Config) (*Gateway, error) {
+	if c.MaxConns < 0 || c.LogEntries < 0 || c.Bandwidth < 0 || c.IdleTimeout < 0 {
+		return nil, errors.New("egress: limits may not be negative")
+	}
+	c.setDefaults()
+	deny := make([]netip.Prefix, len(c.Deny))
+	for i, p := range c.Deny {
+		if !p.IsValid() {
+			return nil, errors.New("egress: a range to deny is invalid")
+		}
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
+		deny[i] = p.Masked()
+	}
+	c.Deny = deny
+	w, err := policy.NewWorkerAddresses(c.Addresses, c.Now, c.Logger)
+	if err != nil {
+		return nil, fmt.Errorf("egress: %w", err)
+	}
+	return &Gateway{config: c, worker: w}, nil
+}
+
+func (c *Config) setDefaults() {
+	if c.Resolver == nil {
+		c.Resolver = dns.HostResolver{}
+	}
+	if c.Dialer == nil {
+		c.Dialer = (&net.Dialer{}).DialContext
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = defaultMaxConns
+	}
+	if c.LogEntries == 0 {
+		c.LogEntries = defaultLogEntries
+	}
+	if c.IdleTimeout == 0 {
+		c.IdleTimeout = time.Hour
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Addresses == nil {
+		c.Addresses = net.InterfaceAddrs
+	}
+}

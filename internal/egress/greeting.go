@@ -1,0 +1,180 @@
+package egress
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
+)
+
+const maxGreeting = 4 << 10
+
+var (
+	errServerFirst = errors.New("egress: the server sent bytes first")
+	pastDeadline   = time.Unix(1, 0)
+)
+
+// startDial dials the destination in the background while the client's opening
+// is read, and reads the server's first bytes. The side that sends first
+// determines the protocol, so neither side waits for a time-out. r is the route
+// if it is known already.
+func (c *connection) startDial(ctx context.Context, r *route) {
+	ctx, c.cancelDial = context.WithCancel(ctx)
+	c.dialed, c.route = make(chan struct{}), r
+	c.uplink.work.Go(func() {
+		if c.route == nil {
+			c.route, c.dialErr = c.uplink.dial(ctx, c.dest)
+		}
+		first := c.readGreeting(ctx)
+		close(c.dialed)
+		if first {
+			c.interruptOpening()
+		}
+	})
+}
+
+// failDial sets the result of a dial that is not made.
+func (c *connection) failDial(r *policy.Refusal) {
+	c.cancelDial, c.dialed, c.dialErr = func() {}, make(chan struct{}), *r
+	close(c.dialed)
+}
+
+// readGreeting waits for the server's first bytes until the client's opening is
+// known. It reports whether the server sent bytes, closed the connection, or
+// cannot be reached.
+func (c *connection) readGreeting(ctx context.Context) bool {
+	if c.dialErr != nil {
+		return true
+	}
+	server := c.route.conn
+	context.AfterFunc(ctx, func() { server.Close() })
+	c.mu.Lock()
+	c.server = server
+	opened := c.opened
+	c.mu.Unlock()
+	if opened {
+		return false
+	}
+	b := make([]byte, maxGreeting)
+	n, err := server.Read(b)
+	c.greeting = b[:n:n]
+	return n > 0 || !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// interruptOpening ends the read of the client's opening.
+func (c *connection) interruptOpening() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.serverFirst = true
+	if !c.opened {
+		_ = c.SetReadDeadline(pastDeadline)
+	}
+}
+
+// readMore reads more of the client's opening until the deadline. It returns
+// errServerFirst, once, if the server sent bytes first or cannot be reached.
+func (c *connection) readMore(deadline time.Time) error {
+	c.mu.Lock()
+	if c.serverFirst && !c.reported {
+		c.reported = true
+		c.mu.Unlock()
+		return errServerFirst
+	}
+	_ = c.SetReadDeadline(deadline)
+	c.mu.Unlock()
+	err := c.readAhead()
+	if errors.Is(err, os.ErrDeadlineExceeded) && time.Now().Before(deadline) {
+		return nil // interrupted: the next call reports it
+	}
+	return err
+}
+
+// finishOpening ends the wait for the server's first bytes.
+func (c *connection) finishOpening() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opened = true
+	_ = c.SetReadDeadline(time.Time{})
+	if c.server != nil {
+		_ = c.server.SetReadDeadline(pastDeadline)
+	}
+}
+
+// dialFailed reports whether the dial has ended with an error.
+func (c *connection) dialFailed() bool {
+	select {
+	case <-c.dialed:
+		return c.dialErr != nil
+	default:
+		return false
+	}
+}
+
+// dialRefused returns the policy's refusal if the dial has ended with one.
+func (c *connection) dialRefused() *policy.Refusal {
+	if !c.dialFailed() {
+		return nil
+	}
+	if r, ok := errors.AsType[policy.Refusal](c.dialErr); ok {
+		return &r
+	}
+	return nil
+}
+
+// waitDial waits for the dial and returns its result.
+func (c *connection) waitDial() (*route, error) {
+	<-c.dialed
+	if c.dialErr != nil {
+		return nil, c.dialErr
+	}
+	_ = c.route.conn.SetReadDeadline(time.Time{})
+	return c.route, nil
+}
+
+// takeRoute waits for the dial and returns its route to the first caller, and
+// nil to others.
+func (c *connection) takeRoute(ctx context.Context) (*route, error) {
+	c.mu.Lock()
+	taken := c.routeTaken
+	c.routeTaken = true
+	c.mu.Unlock()
+	if taken {
+		return nil, nil
+	}
+	select {
+	case <-c.dialed:
+		return c.waitDial()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// closeDial ends the dial and closes the connection to the server.
+func (c *connection) closeDial() {
+	c.cancelDial()
+	<-c.dialed
+	if c.route != nil {
+		c.route.conn.Close()
+	}
+}
+
+// greetedConn is a connection to a server whose first bytes were read already.
+type greetedConn struct {
+	net.Conn
+	greeting []byte
+}
+
+func (c *greetedConn) Read(p []byte) (int, error) {
+	if len(c.greeting) > 0 {
+		n := copy(p, c.greeting)
+		c.greeting = c.greeting[n:]
+		return n, nil
+	}
+	return c.Conn.Read(p)
+}
+
+// CloseWrite closes the direction to the server.
+func (c *greetedConn) CloseWrite() error { return closeWrite(c.Conn) }

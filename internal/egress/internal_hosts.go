@@ -1,0 +1,104 @@
+package egress
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/llmproxy"
+	"github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
+)
+
+// openInternal configures the names that are served in this process.
+func (u *Uplink) openInternal() error {
+	u.policy.Internal = map[string]string{}
+	c := u.gateway.config
+	if u.config.APIToken != "" && c.API != nil {
+		u.api = llmproxy.API{Handler: c.API, Token: u.config.APIToken}
+		u.policy.Internal[stint.APIAlias] = llmproxy.RuleAPI
+	}
+	m := u.config.Model
+	if m == nil {
+		return nil
+	}
+	var err error
+	u.model, err = llmproxy.New(llmproxy.Config{
+		Type: m.Type, BaseURL: m.BaseURL, Key: m.Key, Count: m.Count, Heard: m.Heard,
+		Dial: u.dialProvider, Roots: c.Roots, Idle: c.IdleTimeout, Now: c.Now,
+	})
+	if err != nil {
+		return fmt.Errorf("egress: opening the model proxy: %w", err)
+	}
+	u.policy.Internal[stint.ModelAlias] = llmproxy.RuleProvider
+	return nil
+}
+
+// hasProxy reports whether the explicit proxy is available. It is not if
+// nothing can be reached.
+func (u *Uplink) hasProxy() bool { return u.policy.Mode != policy.None || len(u.policy.Internal) > 0 }
+
+// serveInternal serves a connection to a name that is served in this process.
+func (c *connection) serveInternal(ctx context.Context) {
+	u := c.uplink
+	c.updateLog(func(e *log.Entry) { e.Protocol, e.Rule = "http/1.1", u.policy.Internal[c.dest.Name] })
+	h := c.proxyHandler()
+	h.Host, h.Port, h.Local = c.dest.Host(), c.dest.Port, u.localHandler
+	h.Dial = func(context.Context, string, uint16) (net.Conn, string, error) {
+		return nil, "", *policy.Refuse("host mismatch", "This connection is for %s only. Open another for other hosts.", c.dest.Name)
+	}
+	c.finishForward(h.Serve(ctx, c))
+}
+
+// localHandler returns the handler of a request that is served in this process,
+// or nil.
+func (u *Uplink) localHandler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
+	d, refused := u.requested(x.Host, x.Port)
+	switch {
+	case refused != nil || d.Port != policy.InternalPort || !u.policy.IsInternal(d.Name):
+		return nil
+	case d.Name == stint.ModelAlias:
+		return u.model.Handler(r, x)
+	}
+	return u.api.HandlerFor(r, x)
+}
+
+// dialProvider connects to the model's provider. The definition names the
+// provider, which allows its name in every mode, but not an address that is
+// refused.
+func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (net.Conn, error) {
+	d, refused := u.provider(host, port)
+	if refused != nil {
+		return nil, *refused
+	}
+	r, err := u.dialAllowed(ctx, d, llmproxy.RuleProvider)
+	if err != nil {
+		return nil, err
+	}
+	return r.conn, nil
+}
+
+// provider decides on the host of the provider's URL. The addresses of a name
+// are checked separately.
+func (u *Uplink) provider(host string, port uint16) (policy.Destination, *policy.Refusal) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		d := policy.Destination{Addr: a.Unmap().WithZone(""), Port: port}
+		_, refused := u.policy.DecideAddr(d.Addr, port, policy.Destination{Name: d.Addr.String(), Port: port})
+		return d, refused
+	}
+	name, err := stint.CanonicalDomain(host)
+	switch {
+	case err != nil:
+		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name. Correct provider.baseUrl.", host)
+	case name == stint.HostAlias:
+		_, refused := u.policy.DecideWorker(port)
+		return policy.Destination{Name: name, Port: port}, refused
+	case policy.IsReserved(name):
+		return policy.Destination{}, policy.Refuse("unknown name", "%s does not exist in this sandbox. For the worker's loopback, write %s:%d in provider.baseUrl and in network.allow.", name, stint.HostAlias, port)
+	}
+	return policy.Destination{Name: name, Port: port}, nil
+}

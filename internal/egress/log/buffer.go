@@ -1,0 +1,153 @@
+package log
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Limits of the log of a run, for refusals and for all other entries each. The
+// total number is an argument of NewBuffer.
+const (
+	entryRate  = 200  // entries per second
+	entryBurst = 1000 // entries at once
+	entryQueue = 2*entryBurst + 64
+)
+
+// Buffer delivers entries one at a time and in order. Write never blocks: an
+// entry beyond the limits is counted instead, and an entry with the action
+// Suppressed reports the count once a second. Refusals have limits of their own,
+// so that a flood of them does not hide allowed traffic. A Buffer is safe for
+// concurrent use.
+type Buffer struct {
+	now     func() time.Time
+	deliver func(Entry)
+	queue   chan Entry
+	wake    chan struct{} // an entry was suppressed
+	done    chan struct{}
+
+	mu     sync.Mutex // guards all below, and sending to queue against closing it
+	closed bool
+	denied quota
+	other  quota
+}
+
+// NewBuffer returns a buffer that accepts limit entries, a quarter of them
+// refusals. It calls deliver from one goroutine until Close.
+func NewBuffer(now func() time.Time, limit int, deliver func(Entry)) *Buffer {
+	denied := (limit + 3) / 4
+	b := &Buffer{
+		now: now, deliver: deliver,
+		queue: make(chan Entry, entryQueue), wake: make(chan struct{}, 1), done: make(chan struct{}),
+		denied: quota{action: Deny, limit: denied}, other: quota{action: Allow, limit: limit - denied},
+	}
+	go b.run()
+	return b
+}
+
+// Write adds an entry, or counts it as suppressed. After Close it does nothing.
+func (b *Buffer) Write(e Entry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return
+	}
+	q := &b.other
+	if e.Action == Deny {
+		q = &b.denied
+	}
+	if q.used < q.limit && q.take(b.now()) {
+		select {
+		case b.queue <- e:
+			q.used++
+			return
+		default:
+		}
+	}
+	q.suppressed++
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Close delivers the remaining entries and returns after the last one. It is
+// idempotent.
+func (b *Buffer) Close() {
+	b.mu.Lock()
+	if !b.closed {
+		b.closed = true
+		close(b.queue)
+	}
+	b.mu.Unlock()
+	<-b.done
+}
+
+func (b *Buffer) run() {
+	defer close(b.done)
+	var due <-chan time.Time
+	for {
+		select {
+		case e, ok := <-b.queue:
+			if !ok {
+				b.reportSuppressed(true)
+				return
+			}
+			b.deliver(e)
+		case <-b.wake:
+			if due == nil {
+				due = time.After(time.Second)
+			}
+		case <-due:
+			due = nil
+			b.reportSuppressed(false)
+		}
+	}
+}
+
+// reportSuppressed delivers an entry for each quota with suppressed entries. For
+// an exhausted quota it does so twice: when this is noticed, and at the end.
+func (b *Buffer) reportSuppressed(end bool) {
+	b.mu.Lock()
+	var reports []Entry
+	for _, q := range []*quota{&b.other, &b.denied} {
+		exhausted := q.used == q.limit
+		if q.suppressed == 0 || exhausted && q.reported && !end {
+			continue
+		}
+		e := Entry{Time: b.now(), Action: Suppressed, Rule: q.action, Count: q.suppressed}
+		if exhausted && !q.reported {
+			e.Error = fmt.Sprintf("the log has %d entries of this kind, which is the limit of a run; further entries are only counted", q.limit)
+		}
+		q.suppressed, q.reported = 0, exhausted
+		reports = append(reports, e)
+	}
+	b.mu.Unlock()
+	for _, e := range reports {
+		b.deliver(e)
+	}
+}
+
+// quota limits one kind of entries: their number and, with a token bucket,
+// their rate.
+type quota struct {
+	action     string // of the suppressed entries
+	limit      int
+	used       int
+	reported   bool  // the log says that the quota is exhausted
+	suppressed int64 // not reported yet
+	level      float64
+	last       time.Time
+}
+
+func (q *quota) take(now time.Time) bool {
+	if elapsed := now.Sub(q.last).Seconds(); elapsed > 0 {
+		q.level = max(0, q.level-elapsed*entryRate)
+		q.last = now
+	}
+	if q.level+1 > entryBurst {
+		return false
+	}
+	q.level++
+	return true
+}

@@ -1,0 +1,62 @@
+package policy
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// workerAddressesTTL is how long the worker's addresses are cached.
+const workerAddressesTTL = 30 * time.Second
+
+// WorkerAddresses caches the addresses of the worker's own interfaces. It is
+// safe for concurrent use.
+type WorkerAddresses struct {
+	list   func() ([]net.Addr, error)
+	now    func() time.Time
+	logger *slog.Logger
+
+	mu    sync.Mutex // guards all below
+	at    time.Time
+	addrs map[netip.Addr]bool
+}
+
+// NewWorkerAddresses reads the addresses with list, which is called again
+// every 30 seconds while Contains is used. A failure of a later call is logged,
+// and the previous addresses are kept.
+func NewWorkerAddresses(list func() ([]net.Addr, error), now func() time.Time, logger *slog.Logger) (*WorkerAddresses, error) {
+	w := &WorkerAddresses{list: list, now: now, logger: logger}
+	return w, w.refresh()
+}
+
+// Contains reports whether a is one of the worker's addresses.
+func (w *WorkerAddresses) Contains(a netip.Addr) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now().Sub(w.at) >= workerAddressesTTL {
+		if err := w.refresh(); err != nil {
+			w.logger.Warn("the worker's addresses may have changed", "error", err)
+		}
+	}
+	return w.addrs[a]
+}
+
+func (w *WorkerAddresses) refresh() error {
+	w.at = w.now()
+	addrs, err := w.list()
+	if err != nil {
+		return fmt.Errorf("reading the worker's addresses: %w", err)
+	}
+	w.addrs = make(map[netip.Addr]bool, len(addrs))
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				w.addrs[effective(ip)] = true
+			}
+		}
+	}
+	return nil
+}
