@@ -75,8 +75,8 @@ func (o *opened) usesTokens() {
 		token string
 		want  int
 	}{
-		"valid":   {o.recorded.Tokens.Valid, o.validStatus()},
-		"expired": {o.recorded.Tokens.Expired, http.StatusUnauthorized},
+		"valid":   {o.recorded.Tokens.Valid, o.statusOf("fixture")},
+		"expired": {o.recorded.Tokens.Expired, o.statusOf("expired")},
 		"revoked": {o.recorded.Tokens.Revoked, http.StatusUnauthorized},
 	} {
 		if status, body := o.get("/v1/usage", "application/json", test.token); status != test.want {
@@ -85,22 +85,28 @@ func (o *opened) usesTokens() {
 	}
 }
 
-// validStatus returns the status for the token that is valid for a year.
-func (o *opened) validStatus() int {
+// statusOf returns the status that the recorded token of this name leads to. It
+// depends on the clock.
+func (o *opened) statusOf(name string) int {
 	o.t.Helper()
 	for _, e := range o.recorded.Exchanges {
 		if !strings.HasPrefix(e.Path, "/v1/tokens?") {
 			continue
 		}
 		for _, token := range items(e.JSON) {
+			if token["name"] != name {
+				continue
+			}
 			expires, err := time.Parse(time.RFC3339, token["expiresAt"].(string))
 			installation.Check(o.t, err)
-			if token["name"] == "fixture" && time.Now().After(expires) {
+			if time.Now().After(expires) {
 				return http.StatusUnauthorized
 			}
+			return http.StatusOK
 		}
 	}
-	return http.StatusOK
+	o.t.Fatalf("no token named %q is recorded", name)
+	return 0
 }
 
 // completed starts a run, waits for its end, and returns it with its output.

@@ -57,9 +57,11 @@ halt() { # SIGNAL: ends the server
 	wait "$server" || true
 }
 
-# strip removes copies of the program, locks, and trust.pem (the roots of trust
-# of the machine): the server writes them at each start.
-strip() { rm -rf "$data/programs" "$data/trust.pem" "$data/lock" "$data/stint.sock" "$data/worker/cache/boot"; }
+# strip removes what belongs to this machine and is written at each start: copies
+# of the program, locks, the list of cgroups, and the machine's roots of trust.
+strip() {
+	rm -rf "$data/programs" "$data/trust.pem" "$data/lock" "$data/stint.sock" "$data/worker/cache/boot" "$data/sandbox/namespace/cgroups"
+}
 
 pack() { # NAME PATH...: archives the paths of $work
 	local name=$1
