@@ -2,6 +2,6 @@
 
 package app
 
-import "github.com/stint-dev/stint/internal/sandbox/hostview"
+import "github.com/stint-dev/stint/internal/sandbox/rootfs"
 
-func shownEverywhere(path string) bool { return hostview.Shows(path) }
+func shownEverywhere(path string) bool { return rootfs.HostShows(path) }

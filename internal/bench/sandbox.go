@@ -65,7 +65,7 @@ func (i isolation) close() error { return errors.Join(i.Close(), os.RemoveAll(i.
 // place lays the folders of a sandbox, and gives what it is prepared with.
 func (i isolation) place() (sandbox.Spec, error) {
 	id := fmt.Sprintf("bench_%d", i.number.Add(1))
-	p, err := pool.Lay(filepath.Join(i.dir, id))
+	p, err := pool.MakeDirs(filepath.Join(i.dir, id))
 	if err != nil {
 		return sandbox.Spec{}, err
 	}

@@ -36,9 +36,9 @@ func (s *Store) Acquire(ctx context.Context, ref string, progress func(done, tot
 		return nil, err
 	}
 	s.mu.Lock()
-	s.remember(r.key(), naming{Asked: asked, Image: found.marker.Digest})
+	s.saveName(r.key(), tagRecord{Asked: asked, Image: found.marker.Digest})
 	s.mu.Unlock()
-	return s.lend(found, note), nil
+	return s.newRoot(found, note), nil
 }
 
 // resolve gives the digest that r stands for.
@@ -47,7 +47,7 @@ func (s *Store) resolve(ctx context.Context, r Reference) (digest, note string, 
 		return r.Digest, "", nil
 	}
 	digest, err = s.ask(ctx, r)
-	if err == nil || ctx.Err() != nil || !unreachable(err) {
+	if err == nil || ctx.Err() != nil || !isUnreachable(err) {
 		return digest, "", err
 	}
 	s.mu.Lock()
@@ -108,8 +108,8 @@ func (g *gauge) read() (done, total int64) {
 // obtain gives the root of the image with the digest asked, one use counted.
 func (s *Store) obtain(ctx context.Context, r Reference, asked string, progress func(done, total int64)) (*root, error) {
 	s.mu.Lock()
-	if found := s.find(asked); found != nil {
-		found.users++
+	if found := s.lookUp(asked); found != nil {
+		found.refs++
 		s.touch(found)
 		s.mu.Unlock()
 		return found, nil
@@ -152,8 +152,8 @@ func (s *Store) fly(ctx context.Context, f *flight, r Reference, asked string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.root, f.err = landed, err; err == nil {
-		landed.users += f.waiters
-		s.leave(landed)
+		landed.refs += f.waiters
+		s.unuse(landed)
 	}
 	if s.flights[f.key] == f {
 		delete(s.flights, f.key)
@@ -192,7 +192,7 @@ func (s *Store) getOff(f *flight) {
 	select {
 	case <-f.done:
 		if f.err == nil {
-			s.leave(f.root)
+			s.unuse(f.root)
 		}
 		return
 	default:

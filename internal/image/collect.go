@@ -12,7 +12,7 @@ import (
 // and, least recently used first, what is beyond Config.KeepBytes. It also
 // brings roots safely to the disk, so that they outlive the machine's end.
 func (s *Store) Collect(ctx context.Context) error {
-	if err := s.settle(); err != nil {
+	if err := s.syncRoots(); err != nil {
 		return fmt.Errorf("bringing images to the disk: %w", err)
 	}
 	var faults []error
@@ -32,12 +32,12 @@ func (s *Store) Collect(ctx context.Context) error {
 // way happens under the lock.
 func (s *Store) collectOne() (bool, error) {
 	s.mu.Lock()
-	victim := s.victim()
+	victim := s.oldestUnused()
 	if victim == nil {
 		s.mu.Unlock()
 		return false, nil
 	}
-	away, err := s.setAside(victim)
+	away, err := s.remove(victim)
 	s.mu.Unlock()
 	if err != nil {
 		return false, fmt.Errorf("removing an image: %w", err)
@@ -49,7 +49,7 @@ func (s *Store) collectOne() (bool, error) {
 }
 
 // victim gives the root that must go first, or nil. The caller holds mu.
-func (s *Store) victim() *root {
+func (s *Store) oldestUnused() *root {
 	named := map[string]bool{}
 	for _, n := range s.names {
 		named[n.Image] = true
@@ -58,7 +58,7 @@ func (s *Store) victim() *root {
 	total := int64(0)
 	for digest, r := range s.roots {
 		switch {
-		case r.users > 0:
+		case r.refs > 0:
 		case !named[digest]:
 			return r
 		default:
@@ -76,7 +76,7 @@ func (s *Store) victim() *root {
 
 // setAside takes a root out of the store and gives what deletes its files.
 // The caller holds mu.
-func (s *Store) setAside(r *root) (func() error, error) {
+func (s *Store) remove(r *root) (func() error, error) {
 	remove, err := s.moveAside(s.path("roots", folderOf(r.marker.Digest)))
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func (s *Store) storeNames() error {
 }
 
 // settle brings new roots to the disk and notes that they are there.
-func (s *Store) settle() error {
+func (s *Store) syncRoots() error {
 	s.mu.Lock()
 	var fresh []*root
 	for _, r := range s.roots {

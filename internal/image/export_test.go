@@ -7,8 +7,8 @@ import (
 
 // Unpack puts plain or compressed layers into dir, an empty folder.
 func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers ...[]byte) (err error) {
-	allowed := room{bytes: maxBytes, entries: maxEntries}
-	t, err := openTree(dir, &allowed)
+	allowed := budget{bytes: maxBytes, entries: maxEntries}
+	t, err := newUnpacker(dir, &allowed)
 	if err != nil {
 		return err
 	}
@@ -19,7 +19,7 @@ func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers 
 	}()
 	left := maxBytes + maxEntries*2048
 	for _, l := range layers {
-		if err := t.unpack(ctx, bytes.NewReader(l), &left); err != nil {
+		if err := t.unpackLayer(ctx, bytes.NewReader(l), &left); err != nil {
 			return err
 		}
 	}
@@ -33,8 +33,8 @@ var (
 )
 
 // Flawed tells whether err blames the image.
-func Flawed(err error) bool {
-	_, ok := err.(*flaw) //nolint:errorlint // unpack returns it as it is
+func IsImageError(err error) bool {
+	_, ok := err.(*imageError) //nolint:errorlint // unpack returns it as it is
 	return ok
 }
 

@@ -25,7 +25,7 @@ const (
 type build struct {
 	digest string
 	dir    string // below work; "" where the root turned out to be there
-	marker marker
+	marker rootMetadata
 }
 
 // pull fetches and unpacks the image with the digest asked into a folder of
@@ -37,7 +37,7 @@ func (s *Store) pull(ctx context.Context, r Reference, asked string, g *gauge) (
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	digest, m, err := s.choose(r, asked)
+	digest, m, err := s.fetchManifest(r, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (s *Store) pull(ctx context.Context, r Reference, asked string, g *gauge) (
 		return b, nil
 	}
 	if err := s.build(ctx, r, m, b, g); err != nil {
-		return b, s.pullFault(r, err)
+		return b, s.pullError(r, err)
 	}
 	return b, nil
 }
@@ -70,7 +70,7 @@ func (s *Store) land(b *build) (*root, error) {
 		s.roots[b.digest] = r
 		s.config.Logger.Info("unpacked an image", "image", b.digest, "bytes", b.marker.Size)
 	}
-	r.users++
+	r.refs++
 	return r, nil
 }
 
@@ -85,14 +85,14 @@ func (s *Store) clean(b *build) {
 }
 
 // choose gives the manifest for this platform.
-func (s *Store) choose(r Reference, asked string) (digest string, m *v1.Manifest, err error) {
+func (s *Store) fetchManifest(r Reference, asked string) (digest string, m *v1.Manifest, err error) {
 	d, err := s.manifest(r, asked)
 	if err != nil {
 		return "", nil, err
 	}
 	digest = asked
 	if d.MediaType.IsIndex() {
-		if digest, err = s.fromIndex(r, d.Manifest); err != nil {
+		if digest, err = s.selectPlatform(r, d.Manifest); err != nil {
 			return "", nil, err
 		}
 		if d, err = s.manifest(r, digest); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) choose(r Reference, asked string) (digest string, m *v1.Manifest
 	return digest, m, s.checkManifest(r, m)
 }
 
-func (s *Store) fromIndex(r Reference, raw []byte) (string, error) {
+func (s *Store) selectPlatform(r Reference, raw []byte) (string, error) {
 	index, err := v1.ParseIndexManifest(bytes.NewReader(raw))
 	if err != nil {
 		return "", invalid(err, "The index of the image '%s' cannot be read. Push it again.", r)
@@ -126,10 +126,10 @@ func (s *Store) fromIndex(r Reference, raw []byte) (string, error) {
 			others = append(others, d.Platform.String())
 		}
 	}
-	return "", s.platformFault(r, others)
+	return "", s.platformError(r, others)
 }
 
-func (s *Store) platformFault(r Reference, others []string) error {
+func (s *Store) platformError(r Reference, others []string) error {
 	have := ""
 	if len(others) > 0 {
 		slices.Sort(others)
@@ -146,15 +146,15 @@ func (s *Store) checkManifest(r Reference, m *v1.Manifest) error {
 		return invalid(nil, "The image '%s' has %d layers; %d is the most that this server takes. Build it with fewer.", r, len(m.Layers), maxLayers)
 	}
 	if m.Config.Size > maxConfig {
-		return s.pullFault(r, errTooLarge)
+		return s.pullError(r, errTooLarge)
 	}
 	total := int64(0)
 	for _, d := range append([]v1.Descriptor{m.Config}, m.Layers...) {
 		if d.Digest.Algorithm != "sha256" || d.Size < 0 {
-			return s.pullFault(r, flawed("its manifest names content without a size or a sha256 digest"))
+			return s.pullError(r, newImageError("its manifest names content without a size or a sha256 digest"))
 		}
 		if total += min(d.Size, s.config.MaxBytes+1); total > s.config.MaxBytes {
-			return s.pullFault(r, errTooLarge)
+			return s.pullError(r, errTooLarge)
 		}
 	}
 	return nil
@@ -175,11 +175,11 @@ func (s *Store) build(ctx context.Context, r Reference, m *v1.Manifest, b *build
 	if err != nil {
 		return err
 	}
-	allowed := room{bytes: s.config.MaxBytes, entries: s.config.MaxEntries}
+	allowed := budget{bytes: s.config.MaxBytes, entries: s.config.MaxEntries}
 	if err := s.layers(ctx, r, m.Layers, work, rootfs, &allowed, g); err != nil {
 		return err
 	}
-	b.marker = marker{Digest: b.digest, Size: s.config.MaxBytes - allowed.bytes, Boot: s.boot, Config: config}
+	b.marker = rootMetadata{Digest: b.digest, Size: s.config.MaxBytes - allowed.bytes, Boot: s.boot, Config: config}
 	return writeJSON(filepath.Join(b.dir, markerName), b.marker)
 }
 
@@ -192,16 +192,16 @@ func (s *Store) imageConfig(ctx context.Context, r Reference, d v1.Descriptor, f
 		if _, ours := errors.AsType[*os.PathError](err); ours {
 			return v1.Config{}, err
 		}
-		return v1.Config{}, &flaw{why: "its configuration is not valid JSON", cause: err}
+		return v1.Config{}, &imageError{why: "its configuration is not valid JSON", cause: err}
 	}
 	if p := c.Platform(); p != nil && !p.Satisfies(v1.Platform{OS: s.platform.OS, Architecture: s.platform.Architecture}) {
-		return v1.Config{}, s.platformFault(r, []string{p.String()})
+		return v1.Config{}, s.platformError(r, []string{p.String()})
 	}
 	return c.Config, nil
 }
 
 // layers fetches a few layers ahead while one goroutine unpacks in order.
-func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor, work, rootfs string, allowed *room, g *gauge) error {
+func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor, work, rootfs string, allowed *budget, g *gauge) error {
 	for _, d := range layers {
 		g.total.Add(d.Size)
 	}
@@ -238,8 +238,8 @@ func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor,
 }
 
 // unpackAll unpacks the files that next gives, until "", and removes each.
-func unpackAll(ctx context.Context, rootfs string, allowed *room, next func(int) (string, error), count func(int64)) (err error) {
-	t, err := openTree(rootfs, allowed)
+func unpackAll(ctx context.Context, rootfs string, allowed *budget, next func(int) (string, error), count func(int64)) (err error) {
+	t, err := newUnpacker(rootfs, allowed)
 	if err != nil {
 		return err
 	}
@@ -258,7 +258,7 @@ func unpackAll(ctx context.Context, rootfs string, allowed *room, next func(int)
 	}
 }
 
-func (t *tree) unpackFile(ctx context.Context, p string, left *int64, count func(int64)) error {
+func (t *unpacker) unpackFile(ctx context.Context, p string, left *int64, count func(int64)) error {
 	file, err := os.Open(p)
 	if err != nil {
 		return err
@@ -275,7 +275,7 @@ func (t *tree) unpackFile(ctx context.Context, p string, left *int64, count func
 		count(int64(n))
 		return n, err
 	})
-	if err := t.unpack(ctx, counted, left); err != nil {
+	if err := t.unpackLayer(ctx, counted, left); err != nil {
 		return err
 	}
 	count(rest) // padding after the archive's end

@@ -39,12 +39,12 @@ func newTransport() *http.Transport {
 }
 
 // guard lets plain http pass to the hosts only that may speak it.
-type guard struct {
+type insecureGuard struct {
 	inner    http.RoundTripper
 	insecure func(string) bool
 }
 
-func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g insecureGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !g.insecure(r.URL.Host) {
 		return nil, errPlain
 	}
@@ -52,10 +52,10 @@ func (g guard) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // keyring marks errors of reading credentials.
-type keyring struct{ inner authn.Keychain }
+type errorKeychain struct{ inner authn.Keychain }
 
 // Resolve gives the credentials for a registry.
-func (k keyring) Resolve(target authn.Resource) (authn.Authenticator, error) {
+func (k errorKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	a, err := authn.Resolve(context.Background(), k.inner, target)
 	if err != nil {
 		return nil, errors.Join(errCredentials, err)
@@ -76,8 +76,8 @@ func (s *Store) registries() (*puller, error) {
 		return p, nil
 	}
 	inner, err := remote.NewPuller(
-		remote.WithTransport(guard{s.transport, s.config.Insecure}),
-		remote.WithAuthFromKeychain(keyring{s.config.Keychain}),
+		remote.WithTransport(insecureGuard{s.transport, s.config.Insecure}),
+		remote.WithAuthFromKeychain(errorKeychain{s.config.Keychain}),
 		remote.WithUserAgent("stint"),
 		remote.WithRetryBackoff(remote.Backoff{Duration: 200 * time.Millisecond, Factor: 3, Jitter: 0.1, Steps: 3}),
 	)
@@ -89,7 +89,7 @@ func (s *Store) registries() (*puller, error) {
 }
 
 // forget makes the next question read credentials anew.
-func (s *Store) forget(p *puller) {
+func (s *Store) discardPuller(p *puller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.puller == p {
@@ -99,7 +99,7 @@ func (s *Store) forget(p *puller) {
 
 // question asks a registry within the time for one question. What it grants
 // is shared by later questions, so no caller's context ends it.
-func question[T any](s *Store, r Reference, f func(context.Context, *puller, name.Repository) (T, error)) (T, error) {
+func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Repository) (T, error)) (T, error) {
 	var none T
 	repository, err := r.repository(s.config.Insecure(r.Registry))
 	if err != nil {
@@ -115,23 +115,23 @@ func question[T any](s *Store, r Reference, f func(context.Context, *puller, nam
 	if err == nil {
 		return answer, nil
 	}
-	s.forget(p)
+	s.discardPuller(p)
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return none, err
 	}
-	return none, askFault(r, err)
+	return none, registryError(r, err)
 }
 
 // head asks what digest a tag has now. Registries that do not say it in a
 // header have it computed over what they give.
 func (s *Store) head(r Reference) (string, error) {
-	return question(s, r, func(ctx context.Context, p *puller, in name.Repository) (string, error) {
+	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (string, error) {
 		tag := in.Tag(r.Tag)
 		d, err := p.Head(ctx, tag)
 		if err == nil {
 			return d.Digest.String(), nil
 		}
-		if _, answered := errors.AsType[*transport.Error](err); answered || unreachable(err) {
+		if _, answered := errors.AsType[*transport.Error](err); answered || isUnreachable(err) {
 			return "", err
 		}
 		whole, err := p.Get(ctx, tag)
@@ -144,10 +144,10 @@ func (s *Store) head(r Reference) (string, error) {
 
 // manifest fetches the manifest or index with a digest, verified.
 func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error) {
-	return question(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
+	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
 		d, err := p.Get(ctx, in.Digest(digest))
 		if err == nil && digestOf(d.Manifest) != digest {
-			err = &mismatch{want: digest, got: digestOf(d.Manifest)}
+			err = &digestError{want: digest, got: digestOf(d.Manifest)}
 		}
 		return d, err
 	})
@@ -176,7 +176,7 @@ func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to s
 	for try := 1; ; try++ {
 		err := s.downloadOnce(ctx, r, d, to, func(n int64) { got += n; count(n) })
 		_, answered := errors.AsType[*transport.Error](err)
-		_, wrong := errors.AsType[*mismatch](err)
+		_, wrong := errors.AsType[*digestError](err)
 		_, ours := errors.AsType[*os.PathError](err)
 		switch {
 		case err == nil:
@@ -186,7 +186,7 @@ func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to s
 		case wrong || ours:
 			return err
 		case answered || try == tries:
-			return askFault(r, err)
+			return registryError(r, err)
 		}
 		count(-got)
 		got = 0
@@ -223,10 +223,10 @@ func (s *Store) downloadOnce(ctx context.Context, r Reference, d v1.Descriptor, 
 	// Whoever reads first notices: bytes that do not fit their digest end
 	// with an error of the reader, which is no reason to try again.
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); n >= d.Size && got != d.Digest.String() {
-		return &mismatch{want: d.Digest.String(), got: got}
+		return &digestError{want: d.Digest.String(), got: got}
 	}
 	if err == nil && n != d.Size {
-		return &mismatch{want: d.Digest.String(), got: fmt.Sprintf("that of %d bytes", n)}
+		return &digestError{want: d.Digest.String(), got: fmt.Sprintf("that of %d bytes", n)}
 	}
 	return err
 }

@@ -38,13 +38,13 @@ func (r *Root) Release() { r.release() }
 
 // root is an image on disk.
 type root struct {
-	marker marker
-	users  int
+	marker rootMetadata
+	refs   int
 	used   time.Time
 }
 
 // marker is what image.json holds.
-type marker struct {
+type rootMetadata struct {
 	Digest string    `json:"digest"`
 	Size   int64     `json:"size"`           // bytes on disk, about
 	Boot   string    `json:"boot,omitempty"` // of the machine, while the root may not have reached the disk
@@ -52,7 +52,7 @@ type marker struct {
 }
 
 // naming is what a reference was when it was last asked for.
-type naming struct {
+type tagRecord struct {
 	Asked string `json:"asked"` // the digest that the registry gave, which an index of platforms may have
 	Image string `json:"image"` // the digest of the image's manifest
 }
@@ -60,7 +60,7 @@ type naming struct {
 // load reads what is on disk and removes roots that are not whole.
 func (s *Store) load(ctx context.Context) error {
 	if err := readJSON(s.path(namesName), &s.names); err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.names = map[string]naming{} // it saves asking again, no more
+		s.names = map[string]tagRecord{} // it saves asking again, no more
 	}
 	entries, err := os.ReadDir(s.path("roots"))
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) moveAside(dir string) (remove func() error, err error) {
 
 // find gives the root for a digest that a reference or a registry named. The
 // caller holds mu.
-func (s *Store) find(asked string) *root {
+func (s *Store) lookUp(asked string) *root {
 	if r := s.roots[asked]; r != nil {
 		return r
 	}
@@ -141,7 +141,7 @@ func (s *Store) find(asked string) *root {
 }
 
 // lend hands out a root whose user was counted already.
-func (s *Store) lend(r *root, note string) *Root {
+func (s *Store) newRoot(r *root, note string) *Root {
 	c := r.marker.Config
 	return &Root{
 		Dir: s.path("roots", folderOf(r.marker.Digest), rootfsName), Digest: r.marker.Digest,
@@ -149,14 +149,14 @@ func (s *Store) lend(r *root, note string) *Root {
 		release: sync.OnceFunc(func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.leave(r)
+			s.unuse(r)
 		}),
 	}
 }
 
 // leave ends one use. The caller holds mu.
-func (s *Store) leave(r *root) {
-	r.users--
+func (s *Store) unuse(r *root) {
+	r.refs--
 	s.touch(r)
 }
 
@@ -174,7 +174,7 @@ func (s *Store) touchAt(r *root, at time.Time) {
 }
 
 // remember notes what a reference is. The caller holds mu.
-func (s *Store) remember(key string, n naming) {
+func (s *Store) saveName(key string, n tagRecord) {
 	if s.names[key] == n {
 		return
 	}

@@ -78,8 +78,8 @@ type Store struct {
 
 	mu      sync.Mutex // guards what follows, all of roots and flights, and names.json
 	closed  bool
-	roots   map[string]*root  // by the digest of the image's manifest
-	names   map[string]naming // by Reference.key
+	roots   map[string]*root     // by the digest of the image's manifest
+	names   map[string]tagRecord // by Reference.key
 	flights map[string]*flight
 	puller  *puller
 }
@@ -94,7 +94,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{
 		config: c, platform: platform, boot: bootID(), slots: make(chan struct{}, maxPulls),
-		roots: map[string]*root{}, names: map[string]naming{}, flights: map[string]*flight{},
+		roots: map[string]*root{}, names: map[string]tagRecord{}, flights: map[string]*flight{},
 	}
 	s.transport = newTransport()
 	if err := s.openFolders(); err != nil {

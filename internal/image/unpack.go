@@ -16,48 +16,48 @@ import (
 )
 
 const (
-	whiteout = ".wh."
-	opaque   = ".wh..wh..opq"
-	reserved = ".wh..wh." // of a storage driver of old; they hide nothing
+	whiteoutPrefix = ".wh."
+	opaqueWhiteout = ".wh..wh..opq"
+	aufsPrefix     = ".wh..wh." // of a storage driver of old; they hide nothing
 
 	maxWindow = 128 << 20 // bytes of memory that a zstd layer may ask for
 )
 
 // unpack puts one layer into the tree. left bounds what it and the layers
 // after it may expand to, headers and padding with it.
-func (t *tree) unpack(ctx context.Context, layer io.Reader, left *int64) error {
-	plain, err := expand(bufio.NewReaderSize(layer, 256<<10))
+func (t *unpacker) unpackLayer(ctx context.Context, layer io.Reader, left *int64) error {
+	plain, err := decompress(bufio.NewReaderSize(layer, 256<<10))
 	if err != nil {
-		return archiveFault(err)
+		return archiveError(err)
 	}
 	defer plain.Close()
 	t.beginLayer()
-	archive := tar.NewReader(&meter{ctx: ctx, r: plain, left: left})
+	archive := tar.NewReader(&limitedReader{ctx: ctx, r: plain, left: left})
 	for {
 		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
-			return archiveFault(err)
+			return archiveError(err)
 		}
-		content := &source{r: archive}
+		content := &errorRecorder{r: archive}
 		if err := t.entry(h, content); err != nil {
 			if content.err != nil {
-				return archiveFault(content.err)
+				return archiveError(content.err)
 			}
-			return entryFault(h.Name, err)
+			return entryError(h.Name, err)
 		}
 	}
 }
 
 // source remembers that reading failed, to tell it from failing to write.
-type source struct {
+type errorRecorder struct {
 	r   io.Reader
 	err error
 }
 
-func (s *source) Read(p []byte) (int, error) {
+func (s *errorRecorder) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		s.err = err
@@ -66,7 +66,7 @@ func (s *source) Read(p []byte) (int, error) {
 }
 
 // archiveFault says that a layer cannot be read, unless it was us who stopped.
-func archiveFault(err error) error {
+func archiveError(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
 	}
@@ -75,11 +75,11 @@ func archiveFault(err error) error {
 			return err
 		}
 	}
-	return &flaw{why: "one of its layers is not a readable archive", cause: err}
+	return &imageError{why: "one of its layers is not a readable archive", cause: err}
 }
 
 // expand undoes a layer's compression, which its first bytes tell.
-func expand(r *bufio.Reader) (io.ReadCloser, error) {
+func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	magic, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
@@ -98,13 +98,13 @@ func expand(r *bufio.Reader) (io.ReadCloser, error) {
 }
 
 // meter ends reading when ctx ends or too much came.
-type meter struct {
+type limitedReader struct {
 	ctx  context.Context
 	r    io.Reader
 	left *int64
 }
 
-func (m *meter) Read(p []byte) (int, error) {
+func (m *limitedReader) Read(p []byte) (int, error) {
 	if err := m.ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -116,7 +116,7 @@ func (m *meter) Read(p []byte) (int, error) {
 }
 
 // entry puts one entry of an archive into the tree.
-func (t *tree) entry(h *tar.Header, content io.Reader) error {
+func (t *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
@@ -124,20 +124,20 @@ func (t *tree) entry(h *tar.Header, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	if err := t.room.take(charged(h)); err != nil {
+	if err := t.budget.take(entrySize(h)); err != nil {
 		return err
 	}
 	if name == "" {
 		if h.Typeflag != tar.TypeDir {
-			return flawed("one of its layers puts something else in the place of the root folder")
+			return newImageError("one of its layers puts something else in the place of the root folder")
 		}
 		return t.rootFolder(h)
 	}
 	dir, base := split(name)
-	if strings.HasPrefix(base, whiteout) {
-		return t.hideEntry(dir, base)
+	if strings.HasPrefix(base, whiteoutPrefix) {
+		return t.applyWhiteout(dir, base)
 	}
-	f, err := t.enter(dir)
+	f, err := t.openParent(dir)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (t *tree) entry(h *tar.Header, content io.Reader) error {
 }
 
 // charged is the size of what an entry will write.
-func charged(h *tar.Header) int64 {
+func entrySize(h *tar.Header) int64 {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
 		return h.Size
@@ -168,11 +168,11 @@ func charged(h *tar.Header) int64 {
 // from the root.
 func cleanName(name string) (string, error) {
 	if len(name) > maxPath {
-		return "", flawed("it holds a path longer than %d bytes", maxPath)
+		return "", newImageError("it holds a path longer than %d bytes", maxPath)
 	}
 	p := path.Clean(strings.TrimLeft(name, "/"))
 	if p == ".." || strings.HasPrefix(p, "../") {
-		return "", flawed("its entry %s leads out of the image", quote(name))
+		return "", newImageError("its entry %s leads out of the image", quote(name))
 	}
 	if p == "." {
 		return "", nil
@@ -181,26 +181,26 @@ func cleanName(name string) (string, error) {
 }
 
 // hideEntry does what a whiteout asks for.
-func (t *tree) hideEntry(dir, base string) error {
-	real, err := t.locate(dir, false)
+func (t *unpacker) applyWhiteout(dir, base string) error {
+	real, err := t.resolve(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := t.leave(); err != nil { // it may be what goes
+	if err := t.closeParent(); err != nil { // it may be what goes
 		return err
 	}
-	if base == opaque {
-		return t.hideBelow(real)
+	if base == opaqueWhiteout {
+		return t.whiteoutContents(real)
 	}
-	if strings.HasPrefix(base, reserved) {
+	if strings.HasPrefix(base, aufsPrefix) {
 		return nil
 	}
-	hidden := strings.TrimPrefix(base, whiteout)
+	hidden := strings.TrimPrefix(base, whiteoutPrefix)
 	if hidden == "" || hidden == "." || hidden == ".." {
-		return flawed("its entry %s hides no name", quote(path.Join(dir, base)))
+		return newImageError("its entry %s hides no name", quote(path.Join(dir, base)))
 	}
-	return t.hide(path.Join(real, hidden))
+	return t.whiteout(path.Join(real, hidden))
 }

@@ -27,11 +27,11 @@ func Remove(path string) error {
 
 // deepest is how many folders are open at once. What lies deeper is moved up
 // before it is looked into.
-const deepest = 64
+const maxOpenDirs = 64
 
 type remover struct {
-	top    int // descriptor of the uppermost folder
-	lifted int // numbers the folders that were moved up into it
+	top   int // descriptor of the uppermost folder
+	moved int // numbers the folders that were moved up into it
 }
 
 // remove removes one entry of an open folder.
@@ -41,43 +41,43 @@ func (r *remover) remove(parent int, name string, depth int) error {
 		return nil
 	}
 	if !errors.Is(err, unix.EISDIR) {
-		return fault("unlink", name, err)
+		return pathError("unlink", name, err)
 	}
-	if depth > deepest {
-		return r.lift(parent, name)
+	if depth > maxOpenDirs {
+		return r.moveUp(parent, name)
 	}
-	dir, err := openFolder(parent, name)
+	dir, err := openDir(parent, name)
 	if err != nil {
-		return fault("open", name, err)
+		return pathError("open", name, err)
 	}
 	defer dir.Close()
 	if depth == 0 {
 		r.top = int(dir.Fd())
 	}
-	return r.folder(dir, parent, name, depth)
+	return r.emptyAndRemove(dir, parent, name, depth)
 }
 
 // folder empties a folder and removes it. Removing may hide entries from who
 // reads on, and the uppermost gets new ones, so it looks again until there is
 // nothing left that can be removed.
-func (r *remover) folder(dir *os.File, parent int, name string, depth int) error {
+func (r *remover) emptyAndRemove(dir *os.File, parent int, name string, depth int) error {
 	for {
-		removed, err := r.contents(dir, depth+1)
+		removed, err := r.removeEntries(dir, depth+1)
 		rmdir := unix.Unlinkat(parent, name, unix.AT_REMOVEDIR)
 		if rmdir == nil || errors.Is(rmdir, unix.ENOENT) {
 			return nil
 		}
 		if !errors.Is(rmdir, unix.ENOTEMPTY) || !removed {
-			return cmp.Or(err, fault("rmdir", name, rmdir))
+			return cmp.Or(err, pathError("rmdir", name, rmdir))
 		}
 		if _, err := dir.Seek(0, 0); err != nil {
-			return fault("read", name, err)
+			return pathError("read", name, err)
 		}
 	}
 }
 
 // contents goes through a folder once, and tells whether anything was removed.
-func (r *remover) contents(dir *os.File, depth int) (removed bool, first error) {
+func (r *remover) removeEntries(dir *os.File, depth int) (removed bool, first error) {
 	for {
 		names, end := dir.Readdirnames(256)
 		for _, name := range names {
@@ -94,13 +94,13 @@ func (r *remover) contents(dir *os.File, depth int) (removed bool, first error) 
 }
 
 // lift moves a folder up into the uppermost, which is looked through again.
-func (r *remover) lift(parent int, name string) error {
+func (r *remover) moveUp(parent int, name string) error {
 	for {
-		r.lifted++
-		err := unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.lifted))
+		r.moved++
+		err := unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.moved))
 		if errors.Is(err, unix.EACCES) { // a folder that moves is written to
-			if err = unlock(parent, name); err == nil {
-				err = unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.lifted))
+			if err = makeAccessible(parent, name); err == nil {
+				err = unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.moved))
 			}
 		}
 		switch {
@@ -109,22 +109,22 @@ func (r *remover) lift(parent int, name string) error {
 		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR):
 			// The agent has had the same name.
 		default:
-			return fault("move", name, err)
+			return pathError("move", name, err)
 		}
 	}
 }
 
 // fault names an entry by its last name only: its path may be of any length.
-func fault(op, name string, err error) error {
+func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
 // openFolder opens a folder for reading, and lets its owner in who was shut out.
-func openFolder(parent int, name string) (*os.File, error) {
+func openDir(parent int, name string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(parent, name, flags, 0)
 	if errors.Is(err, unix.EACCES) {
-		if err := unlock(parent, name); err != nil {
+		if err := makeAccessible(parent, name); err != nil {
 			return nil, err
 		}
 		fd, err = unix.Openat(parent, name, flags, 0)
@@ -141,7 +141,7 @@ func openFolder(parent int, name string) (*os.File, error) {
 
 // unlock gives the owner all rights to a folder, whatever takes its name
 // meanwhile.
-func unlock(parent int, name string) error {
+func makeAccessible(parent int, name string) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -15,15 +15,15 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/stint-dev/stint/internal/sandbox/fixed"
+	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
 // The fixed places inside every sandbox. Agent command lines refuse to resume
 // a conversation elsewhere than where it began.
 const (
-	HomeDir      = fixed.HomeDir
-	WorkspaceDir = fixed.WorkspaceDir
-	RunDir       = fixed.RunDir // read-only files for the agent, such as its prompt
+	HomeDir      = layout.HomeDir
+	WorkspaceDir = layout.WorkspaceDir
+	RunDir       = layout.RunDir // read-only files for the agent, such as its prompt
 )
 
 // ErrUnavailable says that the host lacks what the driver needs; the wrapped
@@ -86,8 +86,8 @@ const MaxLayers = 128
 // How a folder of a mount's Upper, or of a layer, tells that it hides those of
 // its name below.
 const (
-	OverlayAttrs = fixed.OverlayAttrs
-	OpaqueAttr   = fixed.OpaqueAttr
+	OverlayAttrs = layout.OverlayAttrs
+	OpaqueAttr   = layout.OpaqueAttr
 )
 
 // ErrOverlay says that folders cannot be laid over each other here. The sandbox,
@@ -231,4 +231,13 @@ type Sandbox interface {
 }
 
 // Error is a failure to set up or start that the user can act on.
-type Error = fixed.Error
+type Error struct {
+	Message string // a sentence for the user
+	Err     error
+}
+
+// Error gives the sentence.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }

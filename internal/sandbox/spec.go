@@ -35,7 +35,7 @@ func (s Spec) Validate() error {
 
 // taken are the folders that a mount may lie below, where a driver allows it,
 // but never replace: the sandbox is built of them.
-var taken = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", RunDir, "/tmp", "/home", HomeDir, WorkspaceDir}
+var reservedTargets = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", RunDir, "/tmp", "/home", HomeDir, WorkspaceDir}
 
 // Validate tells what of a mount no driver can accept.
 func (m Mount) Validate() error {
@@ -43,7 +43,7 @@ func (m Mount) Validate() error {
 		return err
 	}
 	for _, target := range append([]string{m.Target}, m.Alias...) {
-		if err := validateTarget(target, m.Layered()); err != nil {
+		if err := validateTarget(target, m.NeedsOverlay()); err != nil {
 			return err
 		}
 	}
@@ -78,8 +78,8 @@ func validateTarget(target string, layered bool) error {
 	switch {
 	case !path.IsAbs(target) || path.Clean(target) != target || strings.ContainsRune(target, 0), !utf8.ValidString(target):
 		return fmt.Errorf("sandbox: mount target %q is not an absolute, clean path in UTF-8", target)
-	case layered && OwnFolder(target):
-	case slices.Contains(taken, target),
+	case layered && IsAgentDir(target):
+	case slices.Contains(reservedTargets, target),
 		strings.HasPrefix(target, "/proc/"), strings.HasPrefix(target, "/dev/"), strings.HasPrefix(target, RunDir+"/"):
 		return &Error{Message: fmt.Sprintf("The path %s inside the sandbox is reserved; mount the folder elsewhere.", target)}
 	}
@@ -88,18 +88,18 @@ func validateTarget(target string, layered bool) error {
 
 // OwnFolder tells whether a path inside is one of the agent's own folders, over
 // which layers may lie.
-func OwnFolder(target string) bool { return target == HomeDir || target == WorkspaceDir }
+func IsAgentDir(target string) bool { return target == HomeDir || target == WorkspaceDir }
 
 // Layered tells whether a mount needs a driver that lays folders over each
 // other.
-func (m Mount) Layered() bool { return len(m.Layers) > 1 || m.Upper != "" }
+func (m Mount) NeedsOverlay() bool { return len(m.Layers) > 1 || m.Upper != "" }
 
 // Plain gives mounts that are not Layered as sources with one target each, which
 // is all that a driver must know of them; the others are as they were.
-func Plain(mounts []Mount) []Mount {
+func Flatten(mounts []Mount) []Mount {
 	plain := make([]Mount, 0, len(mounts))
 	for _, m := range mounts {
-		if m.Layered() {
+		if m.NeedsOverlay() {
 			plain = append(plain, m)
 			continue
 		}

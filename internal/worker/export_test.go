@@ -7,7 +7,7 @@ import (
 )
 
 // PoolSize is how many sandboxes wait that were prepared ahead.
-func (e *Worker) Pooled() int { return e.pool.Waiting() }
+func (e *Worker) Pooled() int { return e.pool.Size() }
 
 // Percent gives the CPU use that samples tell which were taken at those times
 // and found that much used.

@@ -42,7 +42,7 @@ type job struct {
 	clean   closers
 	record  *recorder
 	sandbox sandbox.Sandbox
-	place   *pool.Place
+	place   *pool.Dirs
 
 	driver     sandbox.Driver
 	image      string   // folder of the unpacked image; empty shows the host's system

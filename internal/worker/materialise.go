@@ -45,11 +45,11 @@ func (j *job) lodge() (ready bool, err error) {
 	if j.driver == j.e.c.Driver && j.image == "" {
 		if p := j.e.pool.Take(); p != nil {
 			j.place, ready = p, true
-			j.hold(p.Box)
+			j.hold(p.Sandbox)
 		}
 	}
 	if !ready {
-		if j.place, err = pool.Lay(filepath.Join(j.e.work, j.a.Run.ID)); err != nil {
+		if j.place, err = pool.MakeDirs(filepath.Join(j.e.work, j.a.Run.ID)); err != nil {
 			return false, err
 		}
 	}

@@ -30,7 +30,7 @@ func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox
 		}
 		return sandbox.Exit{}
 	})
-	d.Attaches = attaches
+	d.SupportsAttach = attaches
 	w := newWorld(t, nil, append([]change{func(c *worker.Config) {
 		c.Driver, c.PoolSize, c.Resources = d, 1, sandbox.Resources{Pids: 9}
 	}}, more...)...)

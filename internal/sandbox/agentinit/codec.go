@@ -19,20 +19,20 @@ type Coder struct {
 
 var errMalformed = errors.New("malformed message")
 
-// Coded is a type that can be carried.
-type Coded interface{ Carry(c *Coder) }
+// Value is a type that can be carried.
+type Value interface{ Fields(c *Coder) }
 
 // Encode writes a value as Decode reads it.
-func Encode(v Coded) []byte {
+func Encode(v Value) []byte {
 	c := &Coder{}
-	v.Carry(c)
+	v.Fields(c)
 	return c.data
 }
 
 // Decode reads a value; it refuses what is cut short or goes on.
-func Decode(data []byte, v Coded) error {
+func Decode(data []byte, v Value) error {
 	c := &Coder{data: data, Reading: true}
-	v.Carry(c)
+	v.Fields(c)
 	if c.err == nil && len(c.data) > 0 {
 		c.err = errMalformed
 	}
@@ -40,7 +40,7 @@ func Decode(data []byte, v Coded) error {
 }
 
 // Number carries a signed integer.
-func (c *Coder) Number(p *int64) {
+func (c *Coder) Int64(p *int64) {
 	if !c.Reading {
 		c.data = binary.AppendVarint(c.data, *p)
 		return
@@ -54,21 +54,21 @@ func (c *Coder) Number(p *int64) {
 }
 
 // Integer carries an int.
-func (c *Coder) Integer(p *int) {
+func (c *Coder) Int(p *int) {
 	n := int64(*p)
-	c.Number(&n)
+	c.Int64(&n)
 	if c.Reading {
 		*p = int(n)
 	}
 }
 
 // Flag carries a bool.
-func (c *Coder) Flag(p *bool) {
+func (c *Coder) Bool(p *bool) {
 	var n int64
 	if *p {
 		n = 1
 	}
-	c.Number(&n)
+	c.Int64(&n)
 	if c.Reading {
 		*p = n != 0
 	}
@@ -77,7 +77,7 @@ func (c *Coder) Flag(p *bool) {
 // Bytes carries any bytes.
 func (c *Coder) Bytes(p *[]byte) {
 	n := int64(len(*p))
-	c.Number(&n)
+	c.Int64(&n)
 	if !c.Reading {
 		c.data = append(c.data, *p...)
 		return
@@ -90,7 +90,7 @@ func (c *Coder) Bytes(p *[]byte) {
 }
 
 // Text carries a string.
-func (c *Coder) Text(p *string) {
+func (c *Coder) String(p *string) {
 	b := []byte(*p)
 	c.Bytes(&b)
 	if c.Reading && c.err == nil {
@@ -99,13 +99,13 @@ func (c *Coder) Text(p *string) {
 }
 
 // Texts carries a list of strings.
-func (c *Coder) Texts(p *[]string) { List(c, p, (*Coder).Text) }
+func (c *Coder) Strings(p *[]string) { List(c, p, (*Coder).String) }
 
 // List carries any number of items. Each takes a byte or more, which bounds
 // what a malformed message can make us allocate.
 func List[T any](c *Coder, p *[]T, item func(*Coder, *T)) {
 	n := int64(len(*p))
-	c.Number(&n)
+	c.Int64(&n)
 	if c.Reading {
 		if c.err != nil || n < 0 || n > int64(len(c.data)) {
 			c.fail()

@@ -20,7 +20,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/capture"
-	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
+	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 )
 
 // dialEnv makes the test binary a program in a captured network: it connects to
@@ -75,12 +75,12 @@ func captured(t *testing.T, work func(n *sandbox.Network)) {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return err
 			}
-			tcp, dns, err := capture.Set()
+			tcp, dns, err := capture.Redirect()
 			if err != nil {
 				return err
 			}
 			files := []*os.File{os.NewFile(uintptr(tcp), "tcp"), os.NewFile(uintptr(dns), "dns")}
-			n, err := farend.Open(files[0], files[1])
+			n, err := hostend.Open(files[0], files[1])
 			for _, f := range files {
 				f.Close()
 			}
@@ -148,7 +148,7 @@ func TestDirect(t *testing.T) {
 // TestTwice tells that a namespace is captured already.
 func TestTwice(t *testing.T) {
 	captured(t, func(*sandbox.Network) {
-		if _, _, err := capture.Set(); err == nil {
+		if _, _, err := capture.Redirect(); err == nil {
 			t.Error("a namespace is captured twice")
 		}
 	})
@@ -165,7 +165,7 @@ func TestWithoutRights(t *testing.T) {
 			done <- nil
 			return
 		}
-		_, _, err := capture.Set()
+		_, _, err := capture.Redirect()
 		done <- err
 	}()
 	if err := <-done; !errors.Is(err, unix.EPERM) {
@@ -180,7 +180,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer null.Close()
-	if _, err := farend.Open(null, null); err == nil {
+	if _, err := hostend.Open(null, null); err == nil {
 		t.Error("a file is taken for a socket")
 	}
 }

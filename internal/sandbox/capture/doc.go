@@ -1,7 +1,7 @@
 // Package capture answers: how does a sandbox's network end up in the server's
 // hands?
 //
-// Inside, Set turns a network namespace of its own into one where every IPv4
+// Inside, Redirect turns a network namespace of its own into one where every IPv4
 // address is this machine, and where the kernel leads each TCP connection and
 // each DNS datagram, whatever its target, to one of two sockets. The sockets
 // are handed to the server, and package farend makes of them the far end of the

@@ -3,4 +3,4 @@
 package capture
 
 // ReadAnswers is what only these tests reach from outside.
-var ReadAnswers = readAnswers
+var ReadAnswers = parseAcks

@@ -102,7 +102,7 @@ func (b *batch) send(protocol int) error {
 		if err != nil {
 			return err
 		}
-		acks, err := readAnswers(buf[:n])
+		acks, err := parseAcks(buf[:n])
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (b *batch) send(protocol int) error {
 }
 
 // readAnswers counts the messages that were obeyed.
-func readAnswers(b []byte) (int, error) {
+func parseAcks(b []byte) (int, error) {
 	acks := 0
 	for len(b) >= unix.SizeofNlMsghdr {
 		size := int(native.Uint32(b))

@@ -17,7 +17,7 @@ var ErrNoRules = errors.New("the kernel's nf_tables cannot redirect connections"
 // everyAddressIsOurs adds the route "local default dev lo src 127.0.0.1": the
 // kernel delivers whatever is sent to any address right here. The source keeps
 // programs that ask for their own address from getting their peer's.
-func everyAddressIsOurs() error {
+func addLocalRoute() error {
 	index, err := loopbackIndex()
 	if err != nil {
 		return fmt.Errorf("finding loopback: %w", err)
@@ -64,7 +64,7 @@ const (
 //
 // Other datagrams need no rule: nothing receives them, and the sender is told
 // so at once.
-func redirect() error {
+func addRules() error {
 	b := &batch{}
 	b.mark(unix.NFNL_MSG_BATCH_BEGIN)
 	b.nftables(unix.NFT_MSG_NEWTABLE)

@@ -6,31 +6,31 @@ import "time"
 
 // What only these tests reach from outside.
 var (
-	TooDeep = tooDeep
-	Endless = endless
-	Longest = longest
+	MaxDepth     = maxDepth
+	OverAnyLimit = overAnyLimit
+	MaxPause     = maxPause
 )
 
 // Folders looks once.
-func Folders(dirs []string, proc string) int64 {
-	m := Meter{Proc: proc}
-	return m.Read(Look{Dirs: dirs})
+func ScanDirs(dirs []string, proc string) int64 {
+	m := Scanner{Proc: proc}
+	return m.Scan(ScanOptions{Dirs: dirs})
 }
 
 // Looks is how many looks it takes, at the folders or, where there is a proc, at
 // the processes.
-func Looks(l Look, proc string) int {
-	m := Meter{Proc: proc}
-	return tooMany - m.walk(l).left
+func EntryCount(l ScanOptions, proc string) int {
+	m := Scanner{Proc: proc}
+	return defaultMaxEntries - m.walk(l).remaining
 }
 
 // Clocked is a meter with clocks of the test's own.
-func Clocked(now func() time.Time, spent func() time.Duration) *Meter {
-	return &Meter{now: now, spent: spent}
+func WithClock(now func() time.Time, spent func() time.Duration) *Scanner {
+	return &Scanner{clock: now, cpuTime: spent}
 }
 
 // Bounded looks once, at so many entries at most.
-func Bounded(most int, l Look, proc string) int64 {
-	m := Meter{Proc: proc, most: most}
-	return m.Read(l)
+func ScanBounded(most int, l ScanOptions, proc string) int64 {
+	m := Scanner{Proc: proc, maxEntries: most}
+	return m.Scan(l)
 }

@@ -37,7 +37,7 @@ type Proc struct {
 	// grace is over.
 	Term <-chan struct{}
 
-	box *box
+	instance *instance
 }
 
 // Host tells where a path inside the sandbox lies on the host. It fails for
@@ -72,9 +72,9 @@ func (p *Proc) File(name string) ([]byte, bool) {
 
 // SetUsage sets what Usage answers from now on.
 func (p *Proc) SetUsage(u sandbox.Usage) {
-	p.box.mu.Lock()
-	defer p.box.mu.Unlock()
-	p.box.usage = u
+	p.instance.mu.Lock()
+	defer p.instance.mu.Unlock()
+	p.instance.usage = u
 }
 
 // Driver is the fake. Set its hooks before the first call.
@@ -84,13 +84,13 @@ type Driver struct {
 	OnPrepare func(ctx context.Context, s sandbox.Spec) error
 	OnStart   func(ctx context.Context, s sandbox.Spec, c sandbox.Command) error
 	// Attaches: prepared sandboxes take mounts and limits; otherwise none.
-	Attaches bool
+	SupportsAttach bool
 	// Report is what Probe answers; New fills it.
 	Report sandbox.Report
 
 	script Script
 	mu     sync.Mutex // guards live, swept
-	live   map[string]*box
+	live   map[string]*instance
 	swept  int
 }
 
@@ -98,7 +98,7 @@ type Driver struct {
 func New(script Script) *Driver {
 	return &Driver{
 		script: script,
-		live:   map[string]*box{},
+		live:   map[string]*instance{},
 		Report: sandbox.Report{Driver: "fake", Available: true, Rootless: true, Notes: []string{"Nothing is isolated: commands are functions of the test."}},
 	}
 }
@@ -146,14 +146,14 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 			return nil, err
 		}
 	}
-	if err := refuseLayers(s.Mounts); err != nil {
+	if err := rejectOverlays(s.Mounts); err != nil {
 		return nil, err
 	}
-	s.Mounts = sandbox.Plain(s.Mounts)
+	s.Mounts = sandbox.Flatten(s.Mounts)
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("fake: preparing: %w", context.Cause(ctx))
 	}
-	b := &box{driver: d, spec: s, term: make(chan struct{}), ended: make(chan struct{})}
+	b := &instance{driver: d, spec: s, term: make(chan struct{}), ended: make(chan struct{})}
 	b.ctx, b.cancel = context.WithCancelCause(context.Background())
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,14 +164,14 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	return b, nil
 }
 
-func refuseLayers(mounts []sandbox.Mount) error {
-	if slices.ContainsFunc(mounts, sandbox.Mount.Layered) {
+func rejectOverlays(mounts []sandbox.Mount) error {
+	if slices.ContainsFunc(mounts, sandbox.Mount.NeedsOverlay) {
 		return fmt.Errorf("%w: a fake mounts nothing", sandbox.ErrOverlay)
 	}
 	return nil
 }
 
-func (d *Driver) forget(id string) {
+func (d *Driver) remove(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.live, id)
@@ -181,8 +181,8 @@ var errKilled = errors.New("fake: killed")
 
 // newProc gives what the script sees; the port allows nil streams, scripts
 // never see them.
-func (b *box) newProc(c sandbox.Command) *Proc {
-	p := &Proc{Spec: b.spec, Command: c, Stdin: c.Stdin, Stdout: &pipe{c.Stdout}, Stderr: &pipe{c.Stderr}, Term: b.term, box: b}
+func (sb *instance) newProc(c sandbox.Command) *Proc {
+	p := &Proc{Spec: sb.spec, Command: c, Stdin: c.Stdin, Stdout: &pipe{c.Stdout}, Stderr: &pipe{c.Stderr}, Term: sb.term, instance: sb}
 	if p.Command.Dir == "" {
 		p.Command.Dir = sandbox.WorkspaceDir
 	}

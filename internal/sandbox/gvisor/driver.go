@@ -67,7 +67,7 @@ func New(c Config) (*Driver, error) {
 	}
 	d, err := namespace.New(namespace.Config{
 		StateDir: c.StateDir, Instance: c.Instance, Logger: c.Logger, Private: c.Private, UIDBase: c.UIDBase, DiskInterval: c.DiskInterval, TrustBundle: c.TrustBundle,
-		Inner: &namespace.Inner{Driver: "gvisor", Binary: runsc, Guest: binary, Command: command, Overhead: overhead},
+		Kernel: &namespace.Kernel{Name: "gvisor", Binary: runsc, InitBinary: binary, Command: command, Overhead: overhead},
 	})
 	if err != nil && runsc == self && hasCgo() {
 		return nil, fmt.Errorf("%w: gvisor: this program was built with cgo, with which gVisor's kernel does not start; build it with CGO_ENABLED=0, or name a runsc with --runsc", sandbox.ErrUnavailable)
@@ -88,12 +88,12 @@ func hasCgo() bool {
 // Probe starts one sandbox and throws it away.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	r := d.Driver.Probe(ctx)
-	r.Notes = append(r.Notes, fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", version(d.runsc), d.place()))
+	r.Notes = append(r.Notes, fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", version(d.runsc), d.source()))
 	slices.Sort(r.Notes)
 	return r
 }
 
-func (d *Driver) place() string {
+func (d *Driver) source() string {
 	if d.runsc == self {
 		return "this very program"
 	}

@@ -119,7 +119,7 @@ func TestKernel(t *testing.T) {
 	if strings.Contains(got, strings.TrimSpace(string(host))) {
 		t.Errorf("it is the host's kernel: %s", got)
 	}
-	if !strings.HasSuffix(got, "\nstint\n1000\nstint-warden fd:3 ") {
+	if !strings.HasSuffix(got, "\nstint\n1000\nstint-agentinit fd:3 ") {
 		t.Errorf("inside: %s", got)
 	}
 }

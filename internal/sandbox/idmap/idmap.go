@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// View makes a user namespace that maps one user and group ID: owner of files is
+// NewUserNamespace makes a user namespace that maps one user and group ID: owner of files is
 // shown as agent. It needs a process for a moment, one that is stopped before
 // its first instruction.
-func View(owner uint32, agent int) (*os.File, error) {
+func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	one := []syscall.SysProcIDMap{{ContainerID: int(owner), HostID: agent, Size: 1}}
 	p, err := os.StartProcess("/proc/self/exe", []string{"stint-view"}, &os.ProcAttr{
 		Env: []string{},
@@ -43,15 +43,15 @@ func View(owner uint32, agent int) (*os.File, error) {
 	return f, nil
 }
 
-// Tree clones the mounts at a path, without setuid and devices, mapped by a user
+// CloneTree clones the mounts at a path, without setuid and devices, mapped by a user
 // namespace unless its descriptor is -1. The descriptor that it gives is the
 // caller's to move somewhere and to close.
-func Tree(source string, writable bool, userns int) (int, error) {
+func CloneTree(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, unix.AT_RECURSIVE)
 }
 
-// Folder is Tree without what is mounted deeper.
-func Folder(source string, writable bool, userns int) (int, error) {
+// CloneMount is CloneTree without what is mounted deeper.
+func CloneMount(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, 0)
 }
 

@@ -19,41 +19,41 @@ import (
 // Attach gives the sandbox its limits and further mounts. After an error other
 // than ErrAttach, ErrOverlay or a sentence for the user it may have got some of
 // them, and is to be closed.
-func (b *box) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
-	b.turn.Lock()
-	defer b.turn.Unlock()
-	if b.attached || b.session.Started() {
+func (sb *instance) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
+	sb.attachMu.Lock()
+	defer sb.attachMu.Unlock()
+	if sb.attached || sb.conn.Started() {
 		return fmt.Errorf("%w: it was given more, or started, already", sandbox.ErrAttach)
 	}
-	if b.driver.inner != nil {
-		return b.attachInner(r, mounts)
+	if sb.driver.kernel != nil {
+		return sb.attachKernel(r, mounts)
 	}
 	for _, m := range mounts {
 		if err := m.Validate(); err != nil {
 			return err
 		}
 	}
-	b.mu.Lock()
-	before, uppers := b.mounts, len(b.uppers)
-	b.mu.Unlock()
-	err := b.attach(ctx, r, mounts)
+	sb.mu.Lock()
+	before, uppers := sb.mounts, len(sb.uppers)
+	sb.mu.Unlock()
+	err := sb.attach(ctx, r, mounts)
 	if _, told := errors.AsType[*sandbox.Error](err); told || errors.Is(err, sandbox.ErrOverlay) {
-		b.attached = false
-		b.own(before)
-		return errors.Join(err, b.release(uppers))
+		sb.attached = false
+		sb.setMounts(before)
+		return errors.Join(err, sb.removeWorkDirs(uppers))
 	}
 	return err
 }
 
-func (b *box) attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
-	list, err := b.expand(mounts)
+func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
+	list, err := sb.expand(mounts)
 	if err != nil {
 		return err
 	}
-	if err := b.place(list); err != nil {
+	if err := sb.placeMounts(list); err != nil {
 		return err
 	}
-	trees, err := b.trees(list)
+	trees, err := sb.mountTrees(list)
 	defer func() {
 		for _, t := range trees {
 			t.Close()
@@ -62,34 +62,34 @@ func (b *box) attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.
 	if err != nil {
 		return err
 	}
-	b.attached = true
-	if limits, _ := b.now(); r == limits && len(list) == 0 {
+	sb.attached = true
+	if limits, _ := sb.limitsAndDirs(); r == limits && len(list) == 0 {
 		return nil // it has all that it is given, which is how most runs start
 	}
-	if err := b.group.Limit(b.driver.groupLimits(r)); err != nil {
+	if err := sb.group.Limit(sb.driver.groupLimits(r)); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
-	b.mu.Lock()
-	b.limits = r
-	b.mu.Unlock()
-	if err := b.handAll(ctx, r, list, trees); err != nil {
+	sb.mu.Lock()
+	sb.limits = r
+	sb.mu.Unlock()
+	if err := sb.sendAttachments(ctx, r, list, trees); err != nil {
 		return err
 	}
-	return b.countOverlays()
+	return sb.addOverlayDevices()
 }
 
 // trees are the mounts' where init has no right to make them itself; each such
 // mount has the FD 1, as its place is told by the order.
-func (b *box) trees(list []setup.Mount) ([]*os.File, error) {
+func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 	var trees []*os.File
-	if !b.ranged {
+	if !sb.hasRange {
 		return nil, nil
 	}
 	for i := range list {
-		if list[i].Twin != "" {
+		if list[i].AliasOf != "" {
 			continue
 		}
-		tree, err := b.mapped(&list[i], b.view)
+		tree, err := sb.mapMount(&list[i], sb.userns)
 		if err != nil {
 			return trees, err
 		}
@@ -100,7 +100,7 @@ func (b *box) trees(list []setup.Mount) ([]*os.File, error) {
 }
 
 // handAll gives init all, in as many attachments as it takes.
-func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []setup.Mount, trees []*os.File) error {
+func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, list []setup.Mount, trees []*os.File) error {
 	for first := true; first || len(list) > 0; first = false {
 		some := list[:min(len(list), setup.MaxAttached)]
 		list = list[len(some):]
@@ -108,12 +108,12 @@ func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []setup.Mou
 		for _, m := range some {
 			count += m.FD
 		}
-		err := b.hand(ctx, &setup.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
+		err := sb.sendAttachment(ctx, &setup.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
 		trees = trees[count:]
 		if err == nil {
 			continue
 		}
-		if first && strings.Contains(err.Error(), overlay.ErrRefused.Error()) {
+		if first && strings.Contains(err.Error(), overlay.ErrUnsupported.Error()) {
 			return fmt.Errorf("attaching: %w: %w", sandbox.ErrOverlay, err)
 		}
 		return fmt.Errorf("attaching: %w", err)
@@ -122,13 +122,13 @@ func (b *box) handAll(ctx context.Context, r sandbox.Resources, list []setup.Mou
 }
 
 // hand gives init an attachment with its trees.
-func (b *box) hand(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
+func (sb *instance) sendAttachment(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
 	paper, err := control.MemoryFile("attachment", a)
 	if err != nil {
 		return err
 	}
 	defer paper.Close()
 	files := append([]*os.File{paper}, trees...)
-	_, err = b.session.Ask(ctx, agentinit.Message{Op: setup.OpAttach}, setup.OpAttached, b.lastWords, files...)
+	_, err = sb.conn.Request(ctx, agentinit.Message{Op: setup.OpAttach}, setup.OpAttached, sb.initStderr, files...)
 	return err
 }

@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/filter"
-	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
+	"github.com/stint-dev/stint/internal/sandbox/rootfs"
+	"github.com/stint-dev/stint/internal/sandbox/seccomp"
 )
 
 // Config is what the driver needs from the server.
@@ -40,8 +40,8 @@ type Config struct {
 	// UIDBase is the first of 2^27 user and group IDs of the host for the
 	// sandboxes of a server with root's rights; DefaultUIDBase when 0.
 	UIDBase uint32
-	// Inner, if there is one, stands between the sandboxes and their agents.
-	Inner *Inner
+	// Kernel, if there is one, stands between the sandboxes and their agents.
+	Kernel *Kernel
 	// DiskInterval is the least time between two looks at the size of a
 	// sandbox's folders; 2 s when 0.
 	DiskInterval time.Duration
@@ -52,16 +52,16 @@ type Config struct {
 
 // Driver is a sandbox.Driver of namespaces. It is safe for concurrent use.
 type Driver struct {
-	dir      string
-	trust    string // the trust bundle, absolute, or empty
-	log      *slog.Logger
-	boot     string
-	ranges   *ranges // nil without root's rights
-	groups   *cgroup.Parent
-	template setup.Plan
-	interval time.Duration
-	inner    *Inner // nil without one
-	memory   int64  // bytes of the host
+	dir          string
+	trust        string // the trust bundle, absolute, or empty
+	log          *slog.Logger
+	bootID       string
+	ranges       *userRanges // nil without root's rights
+	groups       *cgroup.Parent
+	template     setup.Plan
+	diskInterval time.Duration
+	kernel       *Kernel // nil without one
+	memory       int64   // bytes of the host
 	// noOverlay is why folders cannot be laid over each other; nil where they can.
 	noOverlay error
 
@@ -78,7 +78,7 @@ func New(c Config) (*Driver, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	if d.noOverlay = overlay.Whiteouts(d.dir); d.noOverlay == nil {
+	if d.noOverlay = overlay.CheckWhiteouts(d.dir); d.noOverlay == nil {
 		d.noOverlay = sandbox.TryOverlay(ctx, d, d.dir)
 	}
 	if d.noOverlay == nil {
@@ -111,7 +111,7 @@ func newDriver(c Config) (*Driver, error) {
 	if c.DiskInterval == 0 {
 		c.DiskInterval = 2 * time.Second
 	}
-	if err := hostview.CheckPrivate(append([]string{dir}, c.Private...)); err != nil {
+	if err := rootfs.CheckPrivate(append([]string{dir}, c.Private...)); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	if c.TrustBundle != "" {
@@ -119,18 +119,18 @@ func newDriver(c Config) (*Driver, error) {
 			return nil, fmt.Errorf("namespace: trust bundle: %w", err)
 		}
 	}
-	d := &Driver{dir: dir, trust: c.TrustBundle, log: c.Logger, interval: c.DiskInterval, inner: c.Inner, memory: hostMemory()}
+	d := &Driver{dir: dir, trust: c.TrustBundle, log: c.Logger, diskInterval: c.DiskInterval, kernel: c.Kernel, memory: hostMemory()}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return nil, fmt.Errorf("namespace: %w", err)
 	}
-	d.boot = strings.TrimSpace(string(boot))
-	ranged, err := identity(c.UIDBase)
+	d.bootID = strings.TrimSpace(string(boot))
+	ranged, err := hasUserRange(c.UIDBase)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	if ranged {
-		d.ranges = &ranges{base: c.UIDBase, owner: uint32(os.Geteuid())}
+		d.ranges = &userRanges{base: c.UIDBase, owner: uint32(os.Geteuid())}
 	}
 	return d, d.openGroups(c.Instance)
 }
@@ -150,11 +150,11 @@ func (d *Driver) openGroups(instance string) error {
 	if err := d.recordGroups(slices.Compact(all)); err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	calls, err := filter.New()
+	calls, err := seccomp.New()
 	if err != nil {
 		return fmt.Errorf("namespace: %w", err)
 	}
-	d.template = setup.Plan{Ranged: d.ranges != nil && d.inner == nil, System: hostview.System(), Etc: hostview.Etc(), Filter: calls}
+	d.template = setup.Plan{UserRange: d.ranges != nil && d.kernel == nil, Entries: rootfs.HostEntries(), Etc: rootfs.Etc(), Filter: calls}
 	return nil
 }
 
@@ -163,10 +163,10 @@ func (d *Driver) openGroups(instance string) error {
 // main, tests in TestMain.
 func MaybeInit() { setup.MaybeInit() }
 
-// Name is "namespace", or the inner kernel's.
+// Name is "namespace", or the user-space kernel's.
 func (d *Driver) Name() string {
-	if d.inner != nil {
-		return d.inner.Driver
+	if d.kernel != nil {
+		return d.kernel.Name
 	}
 	return "namespace"
 }
@@ -174,7 +174,7 @@ func (d *Driver) Name() string {
 // Probe makes a sandbox, and one with a network, and throws them away.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	can := d.groups.Enforced()
-	can.Pids = can.Pids || d.inner != nil // which holds it itself
+	can.Pids = can.Pids || d.kernel != nil // which holds it itself
 	r := sandbox.Report{
 		Driver:    d.Name(),
 		Available: true,
@@ -204,13 +204,13 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 			r.Notes = append(r.Notes, fmt.Sprintf("The limit on %s is not enforced by the kernel here.", name))
 		}
 	}
-	if d.inner == nil && !can.Memory {
+	if d.kernel == nil && !can.Memory {
 		r.Notes = append(r.Notes, memoryNote)
 	}
-	if note := hostDumps(); note != "" {
+	if note := coreDumpNote(); note != "" {
 		r.Notes = append(r.Notes, note)
 	}
-	if d.inner == nil {
+	if d.kernel == nil {
 		r.Notes = append(r.Notes, landlockNote(setup.LandlockVersion()))
 	}
 	r.Notes = append(r.Notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
@@ -223,7 +223,7 @@ func landlockNote(version int) string {
 	switch {
 	case version == 0:
 		return "The kernel's Landlock is missing, switched off or too old: mounts and modes alone keep agents from writing elsewhere than in their folders (Linux 5.19 has it)."
-	case !setup.LandlockScopes(version):
+	case !setup.LandlockHasScopes(version):
 		return fmt.Sprintf("Landlock (version %d) keeps agents from writing elsewhere than in their folders, besides mounts and modes; for signals and abstract sockets namespaces alone do (Linux 6.12 adds it).", version)
 	}
 	return fmt.Sprintf("Landlock (version %d) keeps agents to their folders, signals and sockets, besides namespaces, mounts and modes.", version)
@@ -236,12 +236,12 @@ func (d *Driver) Close() error {
 		return fmt.Errorf("namespace: %w", err)
 	}
 	if d.ranges != nil {
-		d.ranges.forget()
+		d.ranges.closeNamespaces()
 	}
 	return nil
 }
 
-func (d *Driver) admit(id string) error {
+func (d *Driver) register(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if slices.Contains(d.live, id) {
@@ -251,7 +251,7 @@ func (d *Driver) admit(id string) error {
 	return nil
 }
 
-func (d *Driver) dismiss(id string) {
+func (d *Driver) unregister(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.live = slices.DeleteFunc(d.live, func(l string) bool { return l == id })

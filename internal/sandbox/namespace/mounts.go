@@ -14,62 +14,62 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
-	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
+	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 )
 
 // planRoot plans what the sandbox shows. With root's rights it gives a mapped
 // tree of each folder of the server, which init inherits in that order.
-func (b *box) planRoot(p *setup.Plan) ([]*os.File, error) {
-	if b.spec.Image != "" {
+func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
+	if sb.spec.Image != "" {
 		var err error
-		if p.System, p.Etc, err = hostview.Image(b.spec.Image); err != nil {
+		if p.Entries, p.Etc, err = rootfs.ImageEntries(sb.spec.Image); err != nil {
 			return nil, err
 		}
-		p.Image = setup.Mount{Target: "/", Source: b.spec.Image}
+		p.Image = setup.Mount{Target: "/", Source: sb.spec.Image}
 	}
-	p.Trust = setup.Mount{Target: "the trusted certificates", Source: b.driver.trust}
-	b.system = p.System
-	list, err := b.callersMounts()
+	p.Trust = setup.Mount{Target: "the trusted certificates", Source: sb.driver.trust}
+	sb.system = p.Entries
+	list, err := sb.specMounts()
 	if err != nil {
 		return nil, err
 	}
-	if err := b.place(list); err != nil {
+	if err := sb.placeMounts(list); err != nil {
 		return nil, err
 	}
 	p.Mounts = list
-	if b.driver.ranges == nil {
+	if sb.driver.ranges == nil {
 		return nil, nil
 	}
-	if b.slot, b.view, err = b.driver.ranges.take(); err != nil {
+	if sb.slot, sb.userns, err = sb.driver.ranges.acquire(); err != nil {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
-	b.ranged = true
-	return b.mapAll(p)
+	sb.hasRange = true
+	return sb.mapMounts(p)
 }
 
 // callersMounts lists the folders of the spec.
-func (b *box) callersMounts() ([]setup.Mount, error) {
-	more, err := b.expand(b.spec.Mounts)
+func (sb *instance) specMounts() ([]setup.Mount, error) {
+	more, err := sb.expand(sb.spec.Mounts)
 	if err != nil {
 		return nil, err
 	}
 	var list []setup.Mount
-	for _, own := range []setup.Mount{{Target: sandbox.HomeDir, Source: b.spec.Home, Writable: true}, {Target: sandbox.WorkspaceDir, Source: b.spec.Workspace, Writable: true}} {
+	for _, own := range []setup.Mount{{Target: sandbox.HomeDir, Source: sb.spec.Home, Writable: true}, {Target: sandbox.WorkspaceDir, Source: sb.spec.Workspace, Writable: true}} {
 		if !slices.ContainsFunc(more, func(m setup.Mount) bool { return m.Target == own.Target }) {
 			list = append(list, own)
 		}
 	}
-	if b.spec.Run != "" {
-		list = append(list, setup.Mount{Target: sandbox.RunDir, Source: b.spec.Run})
+	if sb.spec.Run != "" {
+		list = append(list, setup.Mount{Target: sandbox.RunDir, Source: sb.spec.Run})
 	}
 	list = append(list, more...)
-	if b.spec.Scratch != "" {
+	if sb.spec.Scratch != "" {
 		// On disk rather than in memory, where an agent's builds and caches
 		// would count against its memory.
-		tmp := filepath.Join(b.spec.Scratch, "tmp")
+		tmp := filepath.Join(sb.spec.Scratch, "tmp")
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
 			return nil, fmt.Errorf("preparing sandbox: %w", err)
 		}
@@ -80,53 +80,53 @@ func (b *box) callersMounts() ([]setup.Mount, error) {
 
 // place sorts mounts, shorter targets first, and sees to it that each has
 // something to lie on; from then on they are the sandbox's.
-func (b *box) place(list []setup.Mount) error {
+func (sb *instance) placeMounts(list []setup.Mount) error {
 	slices.SortStableFunc(list, func(a, b setup.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
-	mounts := slices.Clone(b.mounts)
+	mounts := slices.Clone(sb.mounts)
 	for i := range list {
 		m := &list[i]
-		if err := findFolders(m); err != nil {
+		if err := checkSources(m); err != nil {
 			return err
 		}
-		mounts = slices.DeleteFunc(mounts, func(before setup.Mount) bool { return covers(m, &before) })
+		mounts = slices.DeleteFunc(mounts, func(before setup.Mount) bool { return replacesDir(m, &before) })
 		for _, before := range mounts {
 			if before.Target == m.Target || strings.HasPrefix(before.Target, m.Target+"/") {
 				return &sandbox.Error{Message: fmt.Sprintf("A folder is mounted at %s already; mount the other elsewhere than at %s.", before.Target, m.Target)}
 			}
 		}
-		if err := b.makeTarget(mounts, m); err != nil {
+		if err := sb.makeTarget(mounts, m); err != nil {
 			return err
 		}
 		mounts = append(mounts, *m)
 	}
-	b.own(mounts)
+	sb.setMounts(mounts)
 	return nil
 }
 
 // own makes mounts the sandbox's.
-func (b *box) own(mounts []setup.Mount) {
-	b.mounts = mounts
+func (sb *instance) setMounts(mounts []setup.Mount) {
+	sb.mounts = mounts
 	var writable []string
 	for _, m := range mounts {
 		switch {
-		case m.Twin != "":
+		case m.AliasOf != "":
 		case m.Upper != "":
-			writable = append(writable, m.Upper, overlay.Work(m.Upper))
+			writable = append(writable, m.Upper, overlay.WorkDir(m.Upper))
 		case m.Writable:
 			writable = append(writable, m.Source)
 		}
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.writable = writable
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.writable = writable
 }
 
 // covers tells whether a mount may take the place of one that is there.
-func covers(m, before *setup.Mount) bool {
-	return before.Target == m.Target && sandbox.OwnFolder(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
+func replacesDir(m, before *setup.Mount) bool {
+	return before.Target == m.Target && sandbox.IsAgentDir(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
 }
 
-func findFolders(m *setup.Mount) error {
+func checkSources(m *setup.Mount) error {
 	folders := m.Layers
 	if len(folders) == 0 {
 		folders = []string{m.Source}
@@ -141,24 +141,24 @@ func findFolders(m *setup.Mount) error {
 
 // makeTarget sees to it that a mount has a folder to lie on: inside another
 // mount's source, which only we may write, or on init's own root.
-func (b *box) makeTarget(before []setup.Mount, m *setup.Mount) error {
+func (sb *instance) makeTarget(before []setup.Mount, m *setup.Mount) error {
 	for _, over := range slices.Backward(before) { // the longest is the nearest
 		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
 		if !ok {
 			continue
 		}
-		if err := makeWithin(&over, rel); err != nil {
+		if err := makeTargetIn(&over, rel); err != nil {
 			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", m.Target, over.Target), Err: err}
 		}
 		return nil
 	}
-	m.Make = true
-	return hostview.CheckPlace(m.Target, b.system, b.spec.Image)
+	m.MakeTarget = true
+	return rootfs.CheckTarget(m.Target, sb.system, sb.spec.Image)
 }
 
-func makeWithin(over *setup.Mount, rel string) error {
+func makeTargetIn(over *setup.Mount, rel string) error {
 	if len(over.Layers) > 0 {
-		return overlay.Place(over.Layers, over.Upper, rel)
+		return overlay.MakeTarget(over.Layers, over.Upper, rel)
 	}
 	root, err := os.OpenRoot(over.Source)
 	if err != nil {
@@ -172,10 +172,10 @@ func makeWithin(over *setup.Mount, rel string) error {
 }
 
 // mapAll makes the trees of a plan.
-func (b *box) mapAll(p *setup.Plan) ([]*os.File, error) {
+func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
 	add := func(m *setup.Mount, view *os.File) error {
-		tree, err := b.mapped(m, view)
+		tree, err := sb.mapMount(m, view)
 		if err != nil {
 			return err
 		}
@@ -184,15 +184,15 @@ func (b *box) mapAll(p *setup.Plan) ([]*os.File, error) {
 		return nil
 	}
 	for i := range p.Mounts {
-		if p.Mounts[i].Twin != "" {
+		if p.Mounts[i].AliasOf != "" {
 			continue
 		}
-		if err := add(&p.Mounts[i], b.view); err != nil {
+		if err := add(&p.Mounts[i], sb.userns); err != nil {
 			return trees, err
 		}
 	}
 	if p.Trust.Source != "" {
-		if err := add(&p.Trust, b.view); err != nil {
+		if err := add(&p.Trust, sb.userns); err != nil {
 			return trees, err
 		}
 	}
@@ -200,22 +200,22 @@ func (b *box) mapAll(p *setup.Plan) ([]*os.File, error) {
 		return trees, nil
 	}
 	// The image is root's inside, so its modes are what they are to others.
-	view, err := b.driver.ranges.rootView(b.slot)
+	view, err := sb.driver.ranges.rootNamespace(sb.slot)
 	if err != nil {
 		return trees, fmt.Errorf("preparing sandbox: %w", err)
 	}
 	return trees, add(&p.Image, view)
 }
 
-func (b *box) mapped(m *setup.Mount, view *os.File) (*os.File, error) {
+func (sb *instance) mapMount(m *setup.Mount, view *os.File) (*os.File, error) {
 	if len(m.Layers) > 0 {
-		fd, err := overlay.Mapped(m.Layers, m.Upper, int(view.Fd()), b.driver.ranges.agent(b.slot))
+		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(view.Fd()), sb.driver.ranges.agentID(sb.slot))
 		if err != nil {
 			return nil, fmt.Errorf("showing %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
 		}
 		return os.NewFile(uintptr(fd), m.Target), nil
 	}
-	fd, err := idmap.Tree(m.Source, m.Writable, int(view.Fd()))
+	fd, err := idmap.CloneTree(m.Source, m.Writable, int(view.Fd()))
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
 		return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}
 	}

@@ -14,18 +14,18 @@ const memoryNote = "The limit on memory is watched here, and does not hold again
 
 // hostDumps tells whether the kernel starts a program of the host's for an
 // agent's core, "" if not.
-func hostDumps() string {
+func coreDumpNote() string {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	var l unix.Rlimit
 	if err != nil || unix.Getrlimit(unix.RLIMIT_CORE, &l) != nil {
 		return ""
 	}
-	return dumpsNote(string(pattern), l.Max)
+	return coreDumpNoteFor(string(pattern), l.Max)
 }
 
 // dumpsNote goes by the pattern, and by the server's limit, above which none of
 // a sandbox's can be: see warden.ForbidDumps.
-func dumpsNote(pattern string, most uint64) string {
+func coreDumpNoteFor(pattern string, most uint64) string {
 	if !strings.HasPrefix(pattern, "|") || most > 0 {
 		return ""
 	}

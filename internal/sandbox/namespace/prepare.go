@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/capture"
-	"github.com/stint-dev/stint/internal/sandbox/capture/farend"
+	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 	"github.com/stint-dev/stint/internal/sandbox/control"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
@@ -30,10 +30,10 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if err := d.admit(s.ID); err != nil {
+	if err := d.register(s.ID); err != nil {
 		return nil, err
 	}
-	b := &box{driver: d, spec: s, limits: s.Resources}
+	b := &instance{driver: d, spec: s, limits: s.Resources}
 	err := b.prepare(ctx)
 	if err == nil {
 		return b, nil
@@ -45,86 +45,86 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	return nil, err
 }
 
-func (b *box) prepare(ctx context.Context) error {
-	inherited, err := b.newInit()
+func (sb *instance) prepare(ctx context.Context) error {
+	inherited, err := sb.newInit()
 	for _, f := range inherited {
 		f.Close() // the child has its own by now
 	}
 	if err != nil {
 		return err
 	}
-	if err := b.group.Join(b.process.Pid); err != nil {
+	if err := sb.group.Join(sb.process.Pid); err != nil {
 		return err
 	}
-	if err := b.driver.writeRecord(b.spec.ID, b.process.Pid); err != nil {
+	if err := sb.driver.writeRecord(sb.spec.ID, sb.process.Pid); err != nil {
 		return err
 	}
-	sockets, err := b.session.Ask(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, b.lastWords)
+	sockets, err := sb.conn.Request(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, sb.initStderr)
 	if err != nil {
-		return b.explainSetUp(err)
+		return sb.setUpError(err)
 	}
-	if err := b.takeNetwork(sockets); err != nil {
+	if err := sb.takeNetwork(sockets); err != nil {
 		return err
 	}
-	if err := b.countOverlays(); err != nil {
+	if err := sb.addOverlayDevices(); err != nil {
 		return err
 	}
-	return b.awaitInner(ctx)
+	return sb.awaitKernel(ctx)
 }
 
 // explainSetUp makes a sentence of what only the host's operator can help.
-func (b *box) explainSetUp(err error) error {
-	if b.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
+func (sb *instance) setUpError(err error) error {
+	if sb.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
 		return &sandbox.Error{Message: "The host's kernel cannot lead a sandbox's network to Stint: nf_tables with its nat chains and redirect is missing.", Err: err}
 	}
-	if strings.Contains(err.Error(), overlay.ErrRefused.Error()) {
+	if strings.Contains(err.Error(), overlay.ErrUnsupported.Error()) {
 		err = fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
 	}
 	return fmt.Errorf("preparing sandbox: %w", err)
 }
 
-func (b *box) takeNetwork(sockets []*os.File) error {
+func (sb *instance) takeNetwork(sockets []*os.File) error {
 	defer func() {
 		for _, f := range sockets {
 			f.Close()
 		}
 	}()
-	if !b.spec.Network {
+	if !sb.spec.Network {
 		return nil
 	}
 	if len(sockets) != 2 {
 		return fmt.Errorf("preparing sandbox: its network came as %d sockets", len(sockets))
 	}
-	n, err := farend.Open(sockets[0], sockets[1])
+	n, err := hostend.Open(sockets[0], sockets[1])
 	if err != nil {
 		return fmt.Errorf("preparing sandbox: %w", err)
 	}
-	b.network = n
-	b.work.Go(func() {
-		<-b.session.Gone()
-		b.hangUp()
+	sb.network = n
+	sb.goroutines.Go(func() {
+		<-sb.conn.Gone()
+		sb.closeNetwork()
 	})
 	return nil
 }
 
 // newInit starts init and the monitor. The files that it returns, also with an
 // error, are init's and to be closed.
-func (b *box) newInit() ([]*os.File, error) {
-	d, p := b.driver, b.driver.template
+func (sb *instance) newInit() ([]*os.File, error) {
+	d, p := sb.driver, sb.driver.template
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
 	files := []*os.File{null}
-	trees, err := b.planRoot(&p)
+	trees, err := sb.planRoot(&p)
 	files = append(files, trees...)
 	if err != nil {
 		return files, err
 	}
-	p.Network = b.spec.Network
-	p.ShmMax, p.TmpMax = b.limits.Memory/2, b.limits.Disk
-	if d.inner != nil {
-		more, err := b.planInner(&p, len(trees))
+	p.Network = sb.spec.Network
+	p.ShmMax, p.TmpMax = sb.limits.Memory/2, sb.limits.Disk
+	if d.kernel != nil {
+		more, err := sb.planKernel(&p, len(trees))
 		trees = append(trees, more...)
 		files = append(files, more...)
 		if err != nil {
@@ -136,40 +136,40 @@ func (b *box) newInit() ([]*os.File, error) {
 		return files, err
 	}
 	files = append(files, paper)
-	if b.words, err = control.MemoryFile("words", nil); err != nil {
+	if sb.stderr, err = control.MemoryFile("words", nil); err != nil {
 		return files, err
 	}
-	conn, theirs, err := control.Pair()
+	conn, theirs, err := control.NewSocketPair()
 	if err != nil {
 		return files, err
 	}
 	owner := -1
-	if b.ranged {
-		owner = d.ranges.agent(b.slot)
+	if sb.hasRange {
+		owner = d.ranges.agentID(sb.slot)
 	}
-	b.session = control.New(conn, control.Config{Owner: owner, Judge: b.judge, Watch: b.watch, Processes: b.processes})
+	sb.conn = control.New(conn, control.Config{Owner: owner, Cause: sb.cause, Watch: sb.watch, Processes: sb.pidLimit})
 	files = append(files, theirs)
-	if b.group, err = d.groups.Create(b.spec.ID, d.groupLimits(b.limits)); err != nil {
+	if sb.group, err = d.groups.Create(sb.spec.ID, d.groupLimits(sb.limits)); err != nil {
 		return files, err
 	}
-	b.process, err = os.StartProcess("/proc/self/exe", []string{setup.Name}, &os.ProcAttr{
+	sb.process, err = os.StartProcess("/proc/self/exe", []string{setup.Name}, &os.ProcAttr{
 		Env:   []string{}, // not nil: nil would hand over the server's, secrets and all
-		Files: append([]*os.File{null, null, b.words, theirs, paper}, trees...),
-		Sys:   b.processAttr(),
+		Files: append([]*os.File{null, null, sb.stderr, theirs, paper}, trees...),
+		Sys:   sb.processAttr(),
 	})
 	if err != nil {
-		return files, explainStart(err)
+		return files, startError(err)
 	}
-	b.disk.Proc = fmt.Sprintf("/proc/%d/root/proc", b.process.Pid) // init's own view: nobody else's processes
-	b.work.Go(func() { b.session.Listen(b.bury) })
+	sb.disk.Proc = fmt.Sprintf("/proc/%d/root/proc", sb.process.Pid) // init's own view: nobody else's processes
+	sb.goroutines.Go(func() { sb.conn.Listen(sb.killAndReap) })
 	return files, nil
 }
 
 // groupLimits are the agent's, and what is ours within the same group.
 func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
 	own := sandbox.Resources{Pids: initThreads}
-	if d.inner != nil {
-		own = d.inner.Overhead(r)
+	if d.kernel != nil {
+		own = d.kernel.Overhead(r)
 	}
 	l := cgroup.Limits{CPU: r.CPU, Memory: r.Memory, Pids: r.Pids}
 	if l.Pids > 0 {
@@ -184,23 +184,23 @@ func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
 // processAttr has no parent-death signal: that would follow the end of the
 // thread that happened to start init, which a program of many threads does not
 // control. The closed control socket tells init the same, reliably.
-func (b *box) processAttr() *syscall.SysProcAttr {
+func (sb *instance) processAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
 		Setsid:     true, // a terminal's Ctrl-C is the server's business
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
-	if fd, ok := b.group.FD(); ok {
+	if fd, ok := sb.group.FD(); ok {
 		attr.UseCgroupFD, attr.CgroupFD = true, fd
 	}
 	user, group := os.Geteuid(), os.Getegid()
-	switch r := b.driver.ranges; {
-	case r != nil && b.driver.inner != nil:
-		// One user is enough: the others are the inner kernel's.
-		user, group = r.agent(b.slot), r.agent(b.slot)
+	switch r := sb.driver.ranges; {
+	case r != nil && sb.driver.kernel != nil:
+		// One user is enough: the others are the user-space kernel's.
+		user, group = r.agentID(sb.slot), r.agentID(sb.slot)
 		attr.Credential = &syscall.Credential{Uid: agentinit.AgentID, Gid: agentinit.AgentID}
 		attr.GidMappingsEnableSetgroups = true
 	case r != nil:
-		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.first(b.slot), Size: rangeSize}}
+		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.firstID(sb.slot), Size: rangeSize}}
 		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = m, m, true
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return attr
@@ -214,7 +214,7 @@ func (b *box) processAttr() *syscall.SysProcAttr {
 }
 
 // explainStart names what usually forbids user namespaces.
-func explainStart(err error) error {
+func startError(err error) error {
 	for _, hint := range []struct{ file, bad, text string }{
 		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are switched off (sysctl kernel.unprivileged_userns_clone=1 switches them on)"},
 		{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off (sysctl user.max_user_namespaces)"},
@@ -228,8 +228,8 @@ func explainStart(err error) error {
 }
 
 // lastWords is what init wrote where only a crash writes.
-func (b *box) lastWords() string {
-	text, err := io.ReadAll(io.NewSectionReader(b.words, 0, 4<<10))
+func (sb *instance) initStderr() string {
+	text, err := io.ReadAll(io.NewSectionReader(sb.stderr, 0, 4<<10))
 	if err != nil || len(text) == 0 {
 		return "it said nothing"
 	}

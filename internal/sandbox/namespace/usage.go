@@ -14,84 +14,84 @@ import (
 
 // Usage reads the groups' counters, or adds up the processes where there are
 // none. Disk is as of the last look, at most a few seconds ago.
-func (b *box) Usage(context.Context) (sandbox.Usage, error) {
-	s, err := b.living()
+func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
+	s, err := sb.sampleOpen()
 	if err != nil {
 		return sandbox.Usage{}, err
 	}
-	r, _ := b.now()
+	r, _ := sb.limitsAndDirs()
 	u := sandbox.Usage{
 		CPU: s.CPU, Memory: s.Memory, MemoryPeak: s.MemoryPeak, MemoryLimit: r.Memory,
-		Disk: b.measure(b.final()), DiskLimit: r.Disk,
+		Disk: sb.diskUsed(sb.isFinalScan()), DiskLimit: r.Disk,
 		Pids: s.Pids, OOMKills: s.OOMKills,
 	}
 	if u.MemoryLimit == 0 {
-		u.MemoryLimit = b.driver.memory
+		u.MemoryLimit = sb.driver.memory
 	}
 	if u.DiskLimit == 0 {
-		u.DiskLimit = diskusage.FileSystem(b.spec.Workspace)
+		u.DiskLimit = diskusage.FileSystemSize(sb.spec.Workspace)
 	}
 	return u, nil
 }
 
 // living samples a sandbox that is not closed.
-func (b *box) living() (cgroup.Usage, error) {
-	b.closing.Lock()
-	defer b.closing.Unlock()
-	if b.closed {
+func (sb *instance) sampleOpen() (cgroup.Usage, error) {
+	sb.closeMu.Lock()
+	defer sb.closeMu.Unlock()
+	if sb.closed {
 		return cgroup.Usage{}, errors.New("namespace: Usage after Close")
 	}
-	return b.sample()
+	return sb.sample()
 }
 
 // measure looks at the folders if that is due, or for the last time. It holds up
 // nobody: the agent decides how much there is to look at.
-func (b *box) measure(final bool) int64 {
-	limits, writable := b.now()
-	l := diskusage.Look{Dirs: writable, Limit: limits.Disk, Interval: b.driver.interval, Now: final, Stop: b.session.Gone()}
+func (sb *instance) diskUsed(final bool) int64 {
+	limits, writable := sb.limitsAndDirs()
+	l := diskusage.ScanOptions{Dirs: writable, Limit: limits.Disk, Interval: sb.driver.diskInterval, Force: final, Stop: sb.conn.Gone()}
 	if final {
 		l.Stop = nil
 	}
-	return b.disk.Read(l)
+	return sb.disk.Scan(l)
 }
 
 // final tells, once, that nothing changes any more.
-func (b *box) final() bool {
+func (sb *instance) isFinalScan() bool {
 	select {
-	case <-b.session.Gone():
+	case <-sb.conn.Gone():
 	default:
 		return false
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	first := !b.weighed
-	b.weighed = true
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	first := !sb.finalScanDone
+	sb.finalScanDone = true
 	return first
 }
 
-func (b *box) sample() (cgroup.Usage, error) {
-	u, err := b.group.Usage()
+func (sb *instance) sample() (cgroup.Usage, error) {
+	u, err := sb.group.Usage()
 	if err != nil {
 		return u, fmt.Errorf("reading usage: %w", err)
 	}
 	if u.Known.CPU && u.Known.Memory && u.Known.Pids {
 		return u, nil
 	}
-	cpu, memory, pids := sumProcesses(b.process.Pid, b.driver.inner != nil)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.last.CPU = max(b.last.CPU, cpu, b.spent)
-	b.last.MemoryPeak = max(b.last.MemoryPeak, memory)
+	cpu, memory, pids := sumProcesses(sb.process.Pid, sb.driver.kernel != nil)
+	sb.mu.Lock()
+	defer sb.mu.Unlock()
+	sb.lastSample.CPU = max(sb.lastSample.CPU, cpu, sb.cpuAtExit)
+	sb.lastSample.MemoryPeak = max(sb.lastSample.MemoryPeak, memory)
 	if !u.Known.CPU {
-		u.CPU = b.last.CPU
+		u.CPU = sb.lastSample.CPU
 	}
 	if !u.Known.Memory {
-		u.Memory, u.MemoryPeak = memory, b.last.MemoryPeak
+		u.Memory, u.MemoryPeak = memory, sb.lastSample.MemoryPeak
 	}
 	if !u.Known.Pids {
 		u.Pids = pids
 	}
-	if b.starved {
+	if sb.memoryExceeded {
 		u.OOMKills++
 	}
 	return u, nil

@@ -2,25 +2,25 @@
 
 package overlay
 
-// MappedBefore is Mapped as kernels do it that want all folders mounted.
-func MappedBefore(layers []string, upper string, userns, agent int) (int, error) {
-	s := &shown{Folders: Folders{Upper: -1, Work: -1}}
+// MappedBefore is MountMapped as kernels do it that want all folders mounted.
+func MountMappedInNamespace(layers []string, upper string, userns, agent int) (int, error) {
+	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
 	if err := s.add(layers, upper, userns); err != nil {
 		return -1, err
 	}
-	return apart(func() (int, error) {
-		if err := takeUser(agent); err != nil {
+	return onNewThread(func() (int, error) {
+		if err := setFileUser(agent); err != nil {
 			return -1, err
 		}
-		return s.mounted()
+		return s.mountInNamespace()
 	})
 }
 
 // As calls as a user of the host's files.
-func As(user int, call func() error) error {
-	_, err := apart(func() (int, error) {
-		if err := takeUser(user); err != nil {
+func AsUser(user int, call func() error) error {
+	_, err := onNewThread(func() (int, error) {
+		if err := setFileUser(user); err != nil {
 			return -1, err
 		}
 		return -1, call()

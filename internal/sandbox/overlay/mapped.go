@@ -12,42 +12,42 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 )
 
-// Mapped is Tree for a server with root's rights: the folders, by paths, are
+// MountMapped is Tree for a server with root's rights: the folders, by paths, are
 // shown as a user namespace maps them, which maps the server's user to the
-// agent's of that number alone. An empty upper makes it read-only; else Ready has
+// agent's of that number alone. An empty upper makes it read-only; else MakeWorkDir has
 // made it ready.
 //
 // The kernel works in the folders as the user who mounted the overlay; of all
 // users only the agent's can be stored there. So a thread mounts it that takes
 // the agent's user for files, and ends: the process cannot be traced afterwards
 // by others than root, as ever when a thread changes its user.
-func Mapped(layers []string, upper string, userns, agent int) (int, error) {
-	s := &shown{Folders: Folders{Upper: -1, Work: -1}}
+func MountMapped(layers []string, upper string, userns, agent int) (int, error) {
+	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
 	if err := s.add(layers, upper, userns); err != nil {
-		return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+		return -1, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return apart(func() (int, error) {
-		if err := takeUser(agent); err != nil {
-			return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+	return onNewThread(func() (int, error) {
+		if err := setFileUser(agent); err != nil {
+			return -1, fmt.Errorf("%w: %w", ErrUnsupported, err)
 		}
-		if fd, err := s.byDescriptor(); err == nil {
+		if fd, err := s.mountByDescriptor(); err == nil {
 			return fd, nil
 		}
-		return s.mounted()
+		return s.mountInNamespace()
 	})
 }
 
 // shown are folders in mapped trees that are mounted nowhere.
-type shown struct {
+type mappedFolders struct {
 	Folders
-	trees  []int // the layers', and that of the folder that holds upper and work
-	places []string
+	trees []int // the layers', and that of the folder that holds upper and work
+	paths []string
 }
 
-func (s *shown) add(layers []string, upper string, userns int) error {
+func (s *mappedFolders) add(layers []string, upper string, userns int) error {
 	for _, l := range layers {
-		fd, err := s.show(l, false, userns)
+		fd, err := s.clone(l, false, userns)
 		if err != nil {
 			return err
 		}
@@ -56,23 +56,23 @@ func (s *shown) add(layers []string, upper string, userns int) error {
 	if upper == "" {
 		return nil
 	}
-	holder, err := s.show(filepath.Dir(upper), true, userns)
+	holder, err := s.clone(filepath.Dir(upper), true, userns)
 	if err != nil {
 		return err
 	}
 	if s.Upper, err = openIn(holder, filepath.Base(upper)); err != nil {
 		return err
 	}
-	s.Work, err = openIn(holder, filepath.Base(Work(upper)))
+	s.Work, err = openIn(holder, filepath.Base(WorkDir(upper)))
 	return err
 }
 
-func (s *shown) show(path string, writable bool, userns int) (int, error) {
-	fd, err := idmap.Folder(path, writable, userns)
+func (s *mappedFolders) clone(path string, writable bool, userns int) (int, error) {
+	fd, err := idmap.CloneMount(path, writable, userns)
 	if err != nil {
 		return -1, fmt.Errorf("showing %s: %w", path, err)
 	}
-	s.trees, s.places = append(s.trees, fd), append(s.places, path)
+	s.trees, s.paths = append(s.trees, fd), append(s.paths, path)
 	return fd, nil
 }
 
@@ -84,7 +84,7 @@ func openIn(dir int, name string) (int, error) {
 	return fd, nil
 }
 
-func (s *shown) close() {
+func (s *mappedFolders) close() {
 	for _, fd := range append(s.trees, s.Upper, s.Work) {
 		if fd >= 0 {
 			unix.Close(fd)
@@ -93,7 +93,7 @@ func (s *shown) close() {
 }
 
 // apart calls on a thread that ends afterwards.
-func apart(call func() (int, error)) (fd int, err error) {
+func onNewThread(call func() (int, error)) (fd int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -101,7 +101,7 @@ func apart(call func() (int, error)) (fd int, err error) {
 		if unix.Gettid() == unix.Getpid() {
 			// The process's first thread must stay what it is. Held here, it is not
 			// the one that the next goroutine gets.
-			fd, err = apart(call)
+			fd, err = onNewThread(call)
 			runtime.UnlockOSThread()
 			return
 		}
@@ -113,7 +113,7 @@ func apart(call func() (int, error)) (fd int, err error) {
 
 // takeUser makes a user the calling thread's for files. It keeps the rights that
 // the kernel drops then.
-func takeUser(user int) error {
+func setFileUser(user int) error {
 	for _, take := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
 		if _, err := take(user); err != nil {
 			return fmt.Errorf("taking the agent's user: %w", err)
@@ -138,14 +138,14 @@ func takeUser(user int) error {
 
 // mounted is for kernels that want the folders mounted: each over itself in a
 // mount namespace that ends with the thread. The overlay keeps what it needs.
-func (s *shown) mounted() (int, error) {
-	if err := s.enter(); err != nil {
-		return -1, fmt.Errorf("%w: %w", ErrRefused, err)
+func (s *mappedFolders) mountInNamespace() (int, error) {
+	if err := s.enterNamespace(); err != nil {
+		return -1, fmt.Errorf("%w: %w", ErrUnsupported, err)
 	}
-	return s.detached(s.places[0])
+	return s.mountAndDetach(s.paths[0])
 }
 
-func (s *shown) enter() error {
+func (s *mappedFolders) enterNamespace() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("making a mount namespace: %w", err)
 	}
@@ -153,8 +153,8 @@ func (s *shown) enter() error {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
 	for i, tree := range s.trees {
-		if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.places[i], unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-			return fmt.Errorf("mounting %s: %w", s.places[i], err)
+		if err := unix.MoveMount(tree, "", unix.AT_FDCWD, s.paths[i], unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+			return fmt.Errorf("mounting %s: %w", s.paths[i], err)
 		}
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/stint-dev/stint/internal/sandbox/fixed"
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/layout"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
@@ -44,7 +44,7 @@ func layer(t *testing.T, dir string, files map[string]string) string {
 		case "/":
 			must(t, os.MkdirAll(path, 0o750))
 		case "!":
-			must(t, os.MkdirAll(path, 0o755), unix.Setxattr(path, fixed.OpaqueAttr, []byte("y"), 0))
+			must(t, os.MkdirAll(path, 0o755), unix.Setxattr(path, layout.OpaqueAttr, []byte("y"), 0))
 		case ">":
 			must(t, os.Symlink(t.TempDir(), path))
 		default:
@@ -71,10 +71,10 @@ func TestPlace(t *testing.T) {
 		"gone":                   {layers: []map[string]string{{"a": "-"}, {"a/b": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
 		"hidden":                 {layers: []map[string]string{{"a": "!"}, {"a/b": "x"}}, upper: true, rel: "a/b", made: "a a/b"},
 		"hidden file":            {layers: []map[string]string{{"a/b": "/"}, {"a/b": "x"}}, rel: "a/b"},
-		"a file":                 {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a", err: overlay.ErrPlace},
-		"a file on the way":      {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a/b", err: overlay.ErrPlace},
-		"a link":                 {layers: []map[string]string{{}, {"a": ">"}}, upper: true, rel: "a", err: overlay.ErrPlace},
-		"a link on the way":      {layers: []map[string]string{{"a": ">"}, {"a/b": "/"}}, upper: true, rel: "a/b", err: overlay.ErrPlace},
+		"a file":                 {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
+		"a file on the way":      {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
+		"a link":                 {layers: []map[string]string{{}, {"a": ">"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
+		"a link on the way":      {layers: []map[string]string{{"a": ">"}, {"a/b": "/"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +86,7 @@ func TestPlace(t *testing.T) {
 			if c.upper {
 				upper = t.TempDir()
 			}
-			if err := overlay.Place(layers, upper, c.rel); !errors.Is(err, c.err) {
+			if err := overlay.MakeTarget(layers, upper, c.rel); !errors.Is(err, c.err) {
 				t.Fatalf("error %v, want %v", err, c.err)
 			}
 			var made []string
@@ -109,7 +109,7 @@ func TestPlace(t *testing.T) {
 func TestPlaceKeepsModes(t *testing.T) {
 	t.Parallel()
 	below, upper := layer(t, t.TempDir(), map[string]string{"a": "/"}), t.TempDir()
-	must(t, overlay.Place([]string{below}, upper, "a/b"))
+	must(t, overlay.MakeTarget([]string{below}, upper, "a/b"))
 	var want, got unix.Stat_t
 	must(t, unix.Stat(filepath.Join(below, "a"), &want), unix.Stat(filepath.Join(upper, "a"), &got))
 	if want.Mode != got.Mode || want.Mtim.Sec != got.Mtim.Sec && got.Mtim.Sec < want.Mtim.Sec {
@@ -121,21 +121,21 @@ func TestReady(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	upper := filepath.Join(dir, "upper")
-	if err := overlay.Ready(upper); !errors.Is(err, fs.ErrNotExist) {
+	if err := overlay.MakeWorkDir(upper); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a folder: %v", err)
 	}
 	must(t, os.Mkdir(upper, 0o700))
-	must(t, overlay.Ready(upper))
+	must(t, overlay.MakeWorkDir(upper))
 	// What a kernel leaves there, and a server that was killed.
-	left := filepath.Join(overlay.Work(upper), "work", "incompat", "volatile")
+	left := filepath.Join(overlay.WorkDir(upper), "work", "incompat", "volatile")
 	must(t, os.MkdirAll(left, 0o700), os.Chmod(filepath.Dir(left), 0), os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
-	must(t, overlay.Ready(upper))
-	if entries, err := os.ReadDir(overlay.Work(upper)); err != nil || len(entries) > 0 {
+	must(t, overlay.MakeWorkDir(upper))
+	if entries, err := os.ReadDir(overlay.WorkDir(upper)); err != nil || len(entries) > 0 {
 		t.Errorf("the work folder holds %v, %v", entries, err)
 	}
-	must(t, overlay.Drop(upper), overlay.Drop(upper))
+	must(t, overlay.RemoveWorkDir(upper), overlay.RemoveWorkDir(upper))
 	must(t, os.WriteFile(filepath.Join(upper, "x"), nil, 0o600))
-	if err := overlay.Ready(upper); err == nil {
+	if err := overlay.MakeWorkDir(upper); err == nil {
 		t.Error("a folder with a file is ready")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
@@ -150,12 +150,12 @@ func TestMapped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // without root's rights nothing is mapped; the sandboxes' tests lay folders in their own way
 	}
-	view, err := idmap.View(0, agent)
+	view, err := idmap.NewUserNamespace(0, agent)
 	must(t, err)
 	t.Cleanup(func() { view.Close() })
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	must(t, err)
-	for name, lay := range map[string]func([]string, string, int, int) (int, error){"new": overlay.Mapped, "old": overlay.MappedBefore} {
+	for name, lay := range map[string]func([]string, string, int, int) (int, error){"new": overlay.MountMapped, "old": overlay.MountMappedInNamespace} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
 			for range 8 {
@@ -183,7 +183,7 @@ func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
 	}
 	upper := filepath.Join(dir, "upper")
 	layers := []string{filepath.Join(dir, "over"), filepath.Join(dir, "under")}
-	check(os.Mkdir(upper, 0o700), os.Mkdir(layers[0], 0o700), os.Mkdir(layers[1], 0o700), overlay.Ready(upper))
+	check(os.Mkdir(upper, 0o700), os.Mkdir(layers[0], 0o700), os.Mkdir(layers[1], 0o700), overlay.MakeWorkDir(upper))
 	check(os.WriteFile(filepath.Join(layers[1], "gone"), []byte("x"), 0o600), os.WriteFile(filepath.Join(layers[0], "f"), []byte("x"), 0o600))
 	fd, err := lay(layers, upper)
 	if err != nil {
@@ -191,7 +191,7 @@ func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
 		return
 	}
 	defer unix.Close(fd)
-	check(overlay.As(agent, func() error {
+	check(overlay.AsUser(agent, func() error {
 		f, err := unix.Openat(fd, "f", unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return err
@@ -217,13 +217,13 @@ func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
 	if err != nil || bytes.Contains(mounts, []byte(dir)) {
 		t.Errorf("mounted on the host (%v):\n%s", err, mounts)
 	}
-	check(overlay.Drop(upper))
+	check(overlay.RemoveWorkDir(upper))
 }
 
 func TestMappedRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := overlay.Mapped([]string{dir, dir}, "", -1, agent); !errors.Is(err, overlay.ErrRefused) {
-		t.Errorf("one layer twice: %v, want %v", err, overlay.ErrRefused)
+	if _, err := overlay.MountMapped([]string{dir, dir}, "", -1, agent); !errors.Is(err, overlay.ErrUnsupported) {
+		t.Errorf("one layer twice: %v, want %v", err, overlay.ErrUnsupported)
 	}
 }

@@ -35,22 +35,22 @@ type Pool struct {
 	c    Config
 	wake chan struct{} // there is room; buffered, 1
 
-	mu      sync.Mutex // guards what follows
-	waiting []*Place
-	taken   time.Time // when one was taken last
+	mu        sync.Mutex // guards what follows
+	ready     []*Dirs
+	lastTaken time.Time // when one was taken last
 }
 
-// Place is a sandbox, prepared or not yet, with the folders on the host that it
+// Dirs is a sandbox, prepared or not yet, with the folders on the host that it
 // shows. They outlive it: who took the place removes Dir.
-type Place struct {
-	Box                           sandbox.Sandbox // nil until it is prepared
+type Dirs struct {
+	Sandbox                       sandbox.Sandbox // nil until it is prepared
 	Dir                           string
 	Home, Workspace, Scratch, Run string // below Dir
 }
 
-// Lay makes the empty folders of a sandbox, and dir, which must not exist.
-func Lay(dir string) (*Place, error) {
-	p := &Place{
+// MakeDirs makes the empty folders of a sandbox, and dir, which must not exist.
+func MakeDirs(dir string) (*Dirs, error) {
+	p := &Dirs{
 		Dir: dir, Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"),
 		Scratch: filepath.Join(dir, "scratch"), Run: filepath.Join(dir, "run"),
 	}
@@ -66,7 +66,7 @@ func Lay(dir string) (*Place, error) {
 }
 
 // Spec is what a sandbox in this place is prepared with.
-func (p *Place) Spec(id string) sandbox.Spec {
+func (p *Dirs) Spec(id string) sandbox.Spec {
 	return sandbox.Spec{ID: id, Home: p.Home, Workspace: p.Workspace, Scratch: p.Scratch, Run: p.Run}
 }
 
@@ -80,16 +80,16 @@ func New(c Config) *Pool {
 
 // Take gives a prepared sandbox, nil when none waits. The caller closes it and
 // removes its folder.
-func (p *Pool) Take() *Place {
+func (p *Pool) Take() *Dirs {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.waiting)
+	n := len(p.ready)
 	if n == 0 {
 		return nil
 	}
-	l := p.waiting[n-1] // the newest: its pages are the warmest
-	p.waiting = p.waiting[:n-1]
-	p.taken = time.Now()
+	l := p.ready[n-1] // the newest: its pages are the warmest
+	p.ready = p.ready[:n-1]
+	p.lastTaken = time.Now()
 	select {
 	case p.wake <- struct{}{}:
 	default:
@@ -98,36 +98,36 @@ func (p *Pool) Take() *Place {
 }
 
 // Waiting is how many sandboxes wait.
-func (p *Pool) Waiting() int {
+func (p *Pool) Size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.waiting)
+	return len(p.ready)
 }
 
 // How long Fill waits after a failure, which may be of the host for now.
 const (
-	firstPause = 100 * time.Millisecond
-	lastPause  = 30 * time.Second
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
 )
 
 // Fill keeps the pool full until ctx ends, then empties it. Run it once.
 func (p *Pool) Fill(ctx context.Context) {
-	defer p.empty(context.WithoutCancel(ctx))
-	pause := firstPause
+	defer p.closeAll(context.WithoutCancel(ctx))
+	pause := minBackoff
 	for ctx.Err() == nil {
-		if p.Waiting() >= p.c.Size {
+		if p.Size() >= p.c.Size {
 			select {
 			case <-p.wake:
 			case <-ctx.Done():
 			}
 			continue
 		}
-		if !p.calm(ctx) {
+		if !p.waitForIdle(ctx) {
 			continue
 		}
 		err := p.add(ctx)
 		if err == nil {
-			pause = firstPause
+			pause = minBackoff
 			continue
 		}
 		if ctx.Err() == nil {
@@ -139,19 +139,19 @@ func (p *Pool) Fill(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 		}
-		pause = min(2*pause, lastPause)
+		pause = min(2*pause, maxBackoff)
 	}
 }
 
 // settling is how long a run that took a sandbox is left alone before another
 // is prepared, which takes a processor for as long as its start does.
-const settling = 25 * time.Millisecond
+const idleTime = 25 * time.Millisecond
 
 // calm waits until no run has just taken a sandbox, unless few are left.
-func (p *Pool) calm(ctx context.Context) bool {
+func (p *Pool) waitForIdle(ctx context.Context) bool {
 	p.mu.Lock()
-	wait := settling - time.Since(p.taken)
-	few := 2*len(p.waiting) < p.c.Size
+	wait := idleTime - time.Since(p.lastTaken)
+	few := 2*len(p.ready) < p.c.Size
 	p.mu.Unlock()
 	if wait <= 0 || few {
 		return true
@@ -167,36 +167,36 @@ func (p *Pool) calm(ctx context.Context) bool {
 
 func (p *Pool) add(ctx context.Context) error {
 	id := p.c.NewID()
-	l, err := Lay(filepath.Join(p.c.Dir, id))
+	l, err := MakeDirs(filepath.Join(p.c.Dir, id))
 	if err != nil {
 		return err
 	}
 	spec := l.Spec(id)
 	spec.Resources, spec.Network = p.c.Resources, p.c.Network
-	l.Box, err = p.c.Driver.Prepare(ctx, spec)
+	l.Sandbox, err = p.c.Driver.Prepare(ctx, spec)
 	if err != nil {
 		return errors.Join(err, os.RemoveAll(l.Dir))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting = append(p.waiting, l)
+	p.ready = append(p.ready, l)
 	return nil
 }
 
-func (p *Pool) empty(ctx context.Context) {
+func (p *Pool) closeAll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for l := p.Take(); l != nil; l = p.Take() {
-		if err := l.discard(ctx); err != nil {
+		if err := l.close(ctx); err != nil {
 			p.c.Logger.Warn("a prepared sandbox was not removed", "error", err)
 		}
 	}
 }
 
 // discard closes a sandbox that nobody used, and removes its folder.
-func (p *Place) discard(ctx context.Context) error {
-	err := p.Box.Close(ctx)
-	if n := p.Box.Network(); n != nil {
+func (p *Dirs) close(ctx context.Context) error {
+	err := p.Sandbox.Close(ctx)
+	if n := p.Sandbox.Network(); n != nil {
 		err = errors.Join(err, n.Close())
 	}
 	return errors.Join(err, os.RemoveAll(p.Dir))

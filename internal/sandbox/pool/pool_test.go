@@ -57,9 +57,9 @@ func TestTakenSandboxesAreReplaced(t *testing.T) {
 	specs := make(chan sandbox.Spec, 16)
 	d.OnPrepare = func(_ context.Context, s sandbox.Spec) error { specs <- s; return nil }
 	p, dir, emptied := filled(t, d, 2)
-	await(t, "two wait", func() bool { return p.Waiting() == 2 })
+	await(t, "two wait", func() bool { return p.Size() == 2 })
 	taken := p.Take()
-	await(t, "two wait again", func() bool { return p.Waiting() == 2 })
+	await(t, "two wait again", func() bool { return p.Size() == 2 })
 	for _, folder := range []string{taken.Home, taken.Workspace, taken.Scratch, taken.Run} {
 		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
 			t.Errorf("%s: %v, %v", folder, entries, err)
@@ -73,7 +73,7 @@ func TestTakenSandboxesAreReplaced(t *testing.T) {
 	if diff := cmp.Diff(want, first); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
-	if err := taken.Box.Start(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil {
+	if err := taken.Sandbox.Start(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil {
 		t.Errorf("a taken sandbox does not start: %v", err)
 	}
 	emptied()
@@ -83,7 +83,7 @@ func TestTakenSandboxesAreReplaced(t *testing.T) {
 	if p.Take() != nil {
 		t.Error("an emptied pool gives a sandbox")
 	}
-	if err := taken.Box.Close(t.Context()); err != nil {
+	if err := taken.Sandbox.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
@@ -99,7 +99,7 @@ func TestFailuresLeaveNothingAndAreTriedAgain(t *testing.T) {
 		return nil
 	}
 	p, dir, _ := filled(t, d, 1)
-	await(t, "one waits", func() bool { return p.Waiting() == 1 })
+	await(t, "one waits", func() bool { return p.Size() == 1 })
 	if left, err := filepath.Glob(dir + "/*"); err != nil || len(left) != 1 {
 		t.Errorf("folders: %v, %v; want that of the one that waits", left, err)
 	}
@@ -117,13 +117,13 @@ func TestNoneWaitsInAPoolOfNone(t *testing.T) {
 func TestLayRefusesAFolderInUse(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
-	if _, err := pool.Lay(dir); err != nil {
+	if _, err := pool.MakeDirs(dir); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "home", "kept"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Lay(dir); err == nil {
+	if _, err := pool.MakeDirs(dir); err == nil {
 		t.Error("the folders of a living sandbox are laid out again")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "home", "kept")); err != nil {

@@ -28,7 +28,7 @@ var (
 
 var rules = []rule{
 	{of: []string{""}},
-	{of: ports, may: []string{"", "internal/sandbox/fixed"}},
+	{of: ports, may: []string{"", "internal/sandbox/layout"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
 	{of: useCases, may: slices.Concat([]string{"", "internal/egress/log", "internal/egress/policy", "internal/masking", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/masking", "internal/egress/dns", "internal/egress/policy"}, may: []string{""}, std: []string{"net/http", "database/sql"}},
@@ -52,8 +52,8 @@ var rules = []rule{
 	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
 	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
 	// What is part of every sandbox's start imports little.
-	{of: []string{"internal/sandbox/namespace/setup"}, may: []string{"internal/sandbox/fixed", "internal/sandbox/agentinit", "internal/sandbox/capture", "internal/sandbox/hostview", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
-	{of: []string{"internal/sandbox/agentinit"}, may: []string{"internal/sandbox/fixed"}, std: []string{"net", "net/http", "encoding/json"}},
+	{of: []string{"internal/sandbox/namespace/setup"}, may: []string{"internal/sandbox/layout", "internal/sandbox/agentinit", "internal/sandbox/capture", "internal/sandbox/rootfs", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
+	{of: []string{"internal/sandbox/agentinit"}, may: []string{"internal/sandbox/layout"}, std: []string{"net", "net/http", "encoding/json"}},
 	// The tools are the API's client, whoever carries its requests.
 	{of: []string{"internal/mcp"}, may: []string{"", "client"}, std: []string{"database/sql"}},
 	{of: []string{"internal/http/api"}, may: slices.Concat([]string{"", "api", "internal/mcp", "internal/files/treewire"}, ports, useCases), std: []string{"database/sql"}},

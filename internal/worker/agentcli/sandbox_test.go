@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/hostview"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 func TestFoundProgramsStartInASandbox(t *testing.T) {
 	w := newWorld(t)
 	real := agentcli.New(agentcli.Config{
-		Dir: w.at("data/programs"), Visible: hostview.Shows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
+		Dir: w.at("data/programs"), Visible: rootfs.HostShows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
 		Getenv: func(name string) string { return w.env[name] },
 	})
 	w.env["PATH"] = w.at("home/bin") + ":/usr/bin:/bin"

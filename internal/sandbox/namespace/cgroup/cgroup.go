@@ -46,14 +46,14 @@ type Limits struct {
 // Parent makes groups. It is safe for concurrent use.
 type Parent struct {
 	remove  func(string) error
-	unified *hierarchy            // v2, nil when not usable
-	legacy  map[string]*hierarchy // v1 by controller
-	order   []*hierarchy          // v1, each once although several controllers may share it
+	v2      *controllerTree            // v2, nil when not usable
+	v1      map[string]*controllerTree // v1 by controller
+	v1Trees []*controllerTree          // v1, each once although several controllers may share it
 	notes   []string
 }
 
 // hierarchy is one mounted tree of groups, at our own parent folder.
-type hierarchy struct {
+type controllerTree struct {
 	dir         string
 	controllers []string
 }
@@ -72,28 +72,28 @@ func Open(c Config) (*Parent, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Parent{remove: c.Remove, legacy: map[string]*hierarchy{}}
+	p := &Parent{remove: c.Remove, v1: map[string]*controllerTree{}}
 	if p.remove == nil {
 		p.remove = os.Remove
 	}
 	name := "stint-" + c.Instance
 	for _, o := range own {
-		if o.unified() {
-			p.openUnified(o.dir, name)
+		if o.isV2() {
+			p.openV2(o.dir, name)
 		} else {
-			p.openLegacy(o, name)
+			p.openV1(o, name)
 		}
 	}
 	return p, nil
 }
 
 // wanted are the controllers that limit or count something for us.
-var wanted = []string{"cpu", "cpuacct", "memory", "pids"}
+var usedControllers = []string{"cpu", "cpuacct", "memory", "pids"}
 
-func (p *Parent) openLegacy(o ownGroup, name string) {
+func (p *Parent) openV1(o ownGroup, name string) {
 	var use []string
 	for _, c := range o.controllers {
-		if slices.Contains(wanted, c) && p.legacy[c] == nil {
+		if slices.Contains(usedControllers, c) && p.v1[c] == nil {
 			use = append(use, c)
 		}
 	}
@@ -105,10 +105,10 @@ func (p *Parent) openLegacy(o ownGroup, name string) {
 		p.notes = append(p.notes, fmt.Sprintf("The cgroup v1 controllers %s cannot be used: %v.", strings.Join(use, ","), err))
 		return
 	}
-	h := &hierarchy{dir: dir, controllers: use}
-	p.order = append(p.order, h)
+	h := &controllerTree{dir: dir, controllers: use}
+	p.v1Trees = append(p.v1Trees, h)
 	for _, c := range use {
-		p.legacy[c] = h
+		p.v1[c] = h
 	}
 }
 
@@ -118,7 +118,7 @@ func (p *Parent) Enforced() Enforced {
 }
 
 func (p *Parent) has(controller string) bool {
-	return p.legacy[controller] != nil || p.unified != nil && slices.Contains(p.unified.controllers, controller)
+	return p.v1[controller] != nil || p.v2 != nil && slices.Contains(p.v2.controllers, controller)
 }
 
 // Notes are sentences for the operator about what does not work here.
@@ -128,11 +128,11 @@ func (p *Parent) Notes() []string { return slices.Clone(p.notes) }
 // v1, hybrid (limits by v1, killing and some counts by v2) or none.
 func (p *Parent) Kind() string {
 	switch {
-	case p.unified != nil && len(p.order) > 0:
+	case p.v2 != nil && len(p.v1Trees) > 0:
 		return "hybrid"
-	case p.unified != nil:
+	case p.v2 != nil:
 		return "v2"
-	case len(p.order) > 0:
+	case len(p.v1Trees) > 0:
 		return "v1"
 	}
 	return "none"
@@ -142,10 +142,10 @@ func (p *Parent) Kind() string {
 // process, which may itself live in another group.
 func (p *Parent) Dirs() []string {
 	var dirs []string
-	if p.unified != nil {
-		dirs = append(dirs, p.unified.dir)
+	if p.v2 != nil {
+		dirs = append(dirs, p.v2.dir)
 	}
-	for _, h := range p.order {
+	for _, h := range p.v1Trees {
 		dirs = append(dirs, h.dir)
 	}
 	return dirs

@@ -19,25 +19,25 @@ type Group struct {
 	parent *Parent
 	id     string
 	limits Limits
-	dir    string   // in the unified hierarchy; empty without one
+	v2Dir  string   // in the unified hierarchy; empty without one
 	fd     *os.File // of dir, for starting a process inside
-	legacy []string // folders in v1 hierarchies, once Join made them
+	v1Dirs []string // folders in v1 hierarchies, once Join made them
 }
 
 // Create makes the group where a process can be born into it (version 2), with
 // its limits. Join does the rest, while the newborn process gets going.
 func (p *Parent) Create(id string, l Limits) (*Group, error) {
 	g := &Group{parent: p, id: id, limits: l}
-	if p.unified == nil {
+	if p.v2 == nil {
 		return g, nil
 	}
-	g.dir = filepath.Join(p.unified.dir, id)
-	if err := os.Mkdir(g.dir, 0o755); err != nil {
+	g.v2Dir = filepath.Join(p.v2.dir, id)
+	if err := os.Mkdir(g.v2Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cgroup: making group: %w", err)
 	}
-	err := g.limitUnified(p.unified.controllers)
+	err := g.limitV2(p.v2.controllers)
 	if err == nil {
-		g.fd, err = os.Open(g.dir)
+		g.fd, err = os.Open(g.v2Dir)
 	}
 	if err != nil {
 		return nil, errors.Join(err, g.Close(context.Background()))
@@ -62,29 +62,29 @@ func quota(cores float64) string {
 	return strconv.FormatInt(max(int64(cores*period), 1000), 10)
 }
 
-func (g *Group) limitUnified(controllers []string) error {
+func (g *Group) limitV2(controllers []string) error {
 	if slices.Contains(controllers, "memory") {
 		// All of a sandbox dies with its greediest process: half an agent is
 		// worse than none, and the cause can be told.
-		if err := write(g.dir, "memory.oom.group", "1"); err != nil {
+		if err := write(g.v2Dir, "memory.oom.group", "1"); err != nil {
 			return err
 		}
 		if g.limits.Memory > 0 {
-			if err := write(g.dir, "memory.max", strconv.FormatInt(g.limits.Memory, 10)); err != nil {
+			if err := write(g.v2Dir, "memory.max", strconv.FormatInt(g.limits.Memory, 10)); err != nil {
 				return err
 			}
-			if err := writeIfThere(g.dir, "memory.swap.max", "0"); err != nil {
+			if err := writeIfExists(g.v2Dir, "memory.swap.max", "0"); err != nil {
 				return err
 			}
 		}
 	}
 	if g.limits.Pids > 0 && slices.Contains(controllers, "pids") {
-		if err := write(g.dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10)); err != nil {
+		if err := write(g.v2Dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10)); err != nil {
 			return err
 		}
 	}
 	if g.limits.CPU > 0 && slices.Contains(controllers, "cpu") {
-		return write(g.dir, "cpu.max", quota(g.limits.CPU)+" "+strconv.Itoa(period))
+		return write(g.v2Dir, "cpu.max", quota(g.limits.CPU)+" "+strconv.Itoa(period))
 	}
 	return nil
 }
@@ -92,14 +92,14 @@ func (g *Group) limitUnified(controllers []string) error {
 // Join puts a process, born into FD where there is one, under the version 1
 // controllers. Its children follow; it must have none yet.
 func (g *Group) Join(pid int) error {
-	for _, h := range g.parent.order {
+	for _, h := range g.parent.v1Trees {
 		dir := filepath.Join(h.dir, g.id)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return fmt.Errorf("cgroup: making group: %w", err)
 		}
-		g.legacy = append(g.legacy, dir)
+		g.v1Dirs = append(g.v1Dirs, dir)
 		for _, c := range h.controllers {
-			if err := g.limitLegacy(dir, c); err != nil {
+			if err := g.limitV1(dir, c); err != nil {
 				return err
 			}
 		}
@@ -110,14 +110,14 @@ func (g *Group) Join(pid int) error {
 	return nil
 }
 
-func (g *Group) limitLegacy(dir, controller string) error {
+func (g *Group) limitV1(dir, controller string) error {
 	switch {
 	case controller == "memory" && g.limits.Memory > 0:
 		bytes := strconv.FormatInt(g.limits.Memory, 10)
 		if err := write(dir, "memory.limit_in_bytes", bytes); err != nil {
 			return err
 		}
-		return writeIfThere(dir, "memory.memsw.limit_in_bytes", bytes) // memory and swap: no swap
+		return writeIfExists(dir, "memory.memsw.limit_in_bytes", bytes) // memory and swap: no swap
 	case controller == "cpu" && g.limits.CPU > 0:
 		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
 			return err
@@ -130,7 +130,7 @@ func (g *Group) limitLegacy(dir, controller string) error {
 }
 
 // writeIfThere sets files that exist only on kernels that count swap.
-func writeIfThere(dir, file, value string) error {
+func writeIfExists(dir, file, value string) error {
 	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -138,13 +138,13 @@ func writeIfThere(dir, file, value string) error {
 }
 
 // folder gives the group's folder for a controller.
-func (g *Group) folder(controller string) (dir string, unified, ok bool) {
-	if h := g.parent.legacy[controller]; h != nil {
+func (g *Group) controllerDir(controller string) (dir string, unified, ok bool) {
+	if h := g.parent.v1[controller]; h != nil {
 		dir = filepath.Join(h.dir, g.id)
-		return dir, false, slices.Contains(g.legacy, dir)
+		return dir, false, slices.Contains(g.v1Dirs, dir)
 	}
-	if u := g.parent.unified; u != nil && g.dir != "" && slices.Contains(u.controllers, controller) {
-		return g.dir, true, true
+	if u := g.parent.v2; u != nil && g.v2Dir != "" && slices.Contains(u.controllers, controller) {
+		return g.v2Dir, true, true
 	}
 	return "", false, false
 }
@@ -163,19 +163,19 @@ func (g *Group) Close(ctx context.Context) error {
 }
 
 func (g *Group) dirs() []string {
-	if g.dir == "" {
-		return g.legacy
+	if g.v2Dir == "" {
+		return g.v1Dirs
 	}
-	return append([]string{g.dir}, g.legacy...)
+	return append([]string{g.v2Dir}, g.v1Dirs...)
 }
 
 // removePatience is for a busy machine, and for processes that have much memory
 // to give back before they are gone.
-const removePatience = 10 * time.Second
+const removeTimeout = 10 * time.Second
 
 // remove retries while the kernel still counts processes that are gone.
 func remove(ctx context.Context, rm func(string) error, dir string) error {
-	ctx, cancel := context.WithTimeout(ctx, removePatience)
+	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
 	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
 		err := rm(dir)

@@ -14,18 +14,18 @@ import (
 // below what is in use already is refused.
 func (g *Group) Limit(l Limits) error {
 	g.limits = l
-	if u := g.parent.unified; u != nil && g.dir != "" {
-		if err := g.relimitUnified(u.controllers); err != nil {
+	if u := g.parent.v2; u != nil && g.v2Dir != "" {
+		if err := g.updateV2(u.controllers); err != nil {
 			return err
 		}
 	}
-	for _, h := range g.parent.order {
+	for _, h := range g.parent.v1Trees {
 		dir := filepath.Join(h.dir, g.id)
-		if !slices.Contains(g.legacy, dir) {
+		if !slices.Contains(g.v1Dirs, dir) {
 			continue
 		}
 		for _, c := range h.controllers {
-			if err := g.relimitLegacy(dir, c); err != nil {
+			if err := g.updateV1(dir, c); err != nil {
 				return err
 			}
 		}
@@ -33,17 +33,17 @@ func (g *Group) Limit(l Limits) error {
 	return nil
 }
 
-func (g *Group) relimitUnified(controllers []string) error {
+func (g *Group) updateV2(controllers []string) error {
 	l := g.limits
 	for _, f := range []struct{ controller, file, value string }{
-		{"memory", "memory.max", orMax(l.Memory)},
-		{"pids", "pids.max", orMax(l.Pids)},
+		{"memory", "memory.max", valueOrMax(l.Memory)},
+		{"pids", "pids.max", valueOrMax(l.Pids)},
 		{"cpu", "cpu.max", quotaOr(l.CPU, "max") + " " + strconv.Itoa(period)},
 	} {
 		if !slices.Contains(controllers, f.controller) {
 			continue
 		}
-		if err := write(g.dir, f.file, f.value); err != nil {
+		if err := write(g.v2Dir, f.file, f.value); err != nil {
 			return err
 		}
 	}
@@ -54,27 +54,27 @@ func (g *Group) relimitUnified(controllers []string) error {
 	if l.Memory <= 0 {
 		swap = "max"
 	}
-	return writeIfThere(g.dir, "memory.swap.max", swap)
+	return writeIfExists(g.v2Dir, "memory.swap.max", swap)
 }
 
-func (g *Group) relimitLegacy(dir, controller string) error {
+func (g *Group) updateV1(dir, controller string) error {
 	switch controller {
 	case "memory":
-		return relimitMemory(dir, orMinus(g.limits.Memory))
+		return updateMemoryV1(dir, valueOrMinusOne(g.limits.Memory))
 	case "cpu":
 		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
 			return err
 		}
 		return write(dir, "cpu.cfs_quota_us", quotaOr(g.limits.CPU, "-1"))
 	case "pids":
-		return write(dir, "pids.max", orMax(g.limits.Pids))
+		return write(dir, "pids.max", valueOrMax(g.limits.Pids))
 	}
 	return nil
 }
 
 // relimitMemory minds that memory with swap may never be less than memory: the
 // one goes up first and the other down first.
-func relimitMemory(dir, bytes string) error {
+func updateMemoryV1(dir, bytes string) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(dir, both)); errors.Is(err, fs.ErrNotExist) {
 		return write(dir, memory, bytes)
@@ -91,14 +91,14 @@ func relimitMemory(dir, bytes string) error {
 	return write(dir, both, bytes)
 }
 
-func orMax(n int64) string {
+func valueOrMax(n int64) string {
 	if n <= 0 {
 		return "max"
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-func orMinus(n int64) string {
+func valueOrMinusOne(n int64) string {
 	if n <= 0 {
 		return "-1"
 	}

@@ -15,13 +15,13 @@ type ownGroup struct {
 	dir         string   // on the file system, below the mount
 }
 
-func (o ownGroup) unified() bool { return len(o.controllers) == 0 }
+func (o ownGroup) isV2() bool { return len(o.controllers) == 0 }
 
 // mountPoint is one line of mountinfo that mounts groups.
 type mountPoint struct {
 	root    string // the group that is shown at path
 	path    string
-	unified bool
+	isV2    bool
 	options []string
 }
 
@@ -58,10 +58,10 @@ func readOwn(root string) ([]ownGroup, error) {
 // a part of the tree (in containers); groups outside of it cannot be reached.
 func locate(mounts []mountPoint, controllers []string, group string) (string, bool) {
 	for _, m := range mounts {
-		if m.unified != (len(controllers) == 0) {
+		if m.isV2 != (len(controllers) == 0) {
 			continue
 		}
-		if !m.unified && !slices.Contains(m.options, controllers[0]) {
+		if !m.isV2 && !slices.Contains(m.options, controllers[0]) {
 			continue
 		}
 		rel, ok := strings.CutPrefix(group, strings.TrimSuffix(m.root, "/"))
@@ -104,7 +104,7 @@ func parseMount(line string) (mountPoint, bool) {
 	m := mountPoint{root: unescape(l[3]), path: unescape(l[4]), options: strings.Split(r[2], ",")}
 	switch r[0] {
 	case "cgroup2":
-		m.unified = true
+		m.isV2 = true
 	case "cgroup":
 	default:
 		return mountPoint{}, false

@@ -18,7 +18,7 @@ const serverLeaf = "stint-server"
 
 // openUnified prepares the version 2 hierarchy. Even without any controller a
 // group of it is of use: it kills all its processes at once.
-func (p *Parent) openUnified(own, name string) {
+func (p *Parent) openV2(own, name string) {
 	if filepath.Base(own) == serverLeaf {
 		own = filepath.Dir(own)
 	}
@@ -37,7 +37,7 @@ func (p *Parent) openUnified(own, name string) {
 			use = nil
 		}
 	}
-	p.unified = &hierarchy{dir: dir, controllers: use}
+	p.v2 = &controllerTree{dir: dir, controllers: use}
 }
 
 // delegate makes own give its controllers to its children, and tells which.
@@ -48,7 +48,7 @@ func delegate(own string) ([]string, error) {
 	}
 	var use []string
 	for c := range strings.FieldsSeq(string(b)) {
-		if slices.Contains(wanted, c) {
+		if slices.Contains(usedControllers, c) {
 			use = append(use, c)
 		}
 	}
@@ -58,7 +58,7 @@ func delegate(own string) ([]string, error) {
 	enable := "+" + strings.Join(use, " +")
 	err = write(own, "cgroup.subtree_control", enable)
 	if errors.Is(err, syscall.EBUSY) {
-		if err = stepAside(own); err == nil {
+		if err = moveToLeaf(own); err == nil {
 			err = write(own, "cgroup.subtree_control", enable)
 		}
 	}
@@ -70,7 +70,7 @@ func delegate(own string) ([]string, error) {
 
 // stepAside moves this process into a leaf of its own. It moves nobody else:
 // a group shared with other programs is not ours to rearrange.
-func stepAside(own string) error {
+func moveToLeaf(own string) error {
 	b, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
 	if err != nil {
 		return err

@@ -32,22 +32,22 @@ func (g *Group) Usage() (Usage, error) {
 }
 
 func (g *Group) readCPU(u *Usage) error {
-	if dir, unified, ok := g.folder("cpuacct"); ok && !unified {
-		n, err := number(dir, "cpuacct.usage")
+	if dir, unified, ok := g.controllerDir("cpuacct"); ok && !unified {
+		n, err := readNumber(dir, "cpuacct.usage")
 		u.CPU, u.Known.CPU = time.Duration(n), true
 		return err
 	}
-	if g.dir == "" {
+	if g.v2Dir == "" {
 		return nil
 	}
 	// Version 2 counts time without any controller.
-	n, err := field(g.dir, "cpu.stat", "usage_usec")
+	n, err := readField(g.v2Dir, "cpu.stat", "usage_usec")
 	u.CPU, u.Known.CPU = time.Duration(n)*time.Microsecond, true
 	return err
 }
 
 func (g *Group) readMemory(u *Usage) error {
-	dir, unified, ok := g.folder("memory")
+	dir, unified, ok := g.controllerDir("memory")
 	if !ok {
 		return nil
 	}
@@ -56,32 +56,32 @@ func (g *Group) readMemory(u *Usage) error {
 	if unified {
 		current, peak, cache, events = "memory.current", "memory.peak", "inactive_file", "memory.events"
 	}
-	used, err := number(dir, current)
+	used, err := readNumber(dir, current)
 	if err != nil {
 		return err
 	}
-	idle, err := field(dir, "memory.stat", cache)
+	idle, err := readField(dir, "memory.stat", cache)
 	if err != nil {
 		return err
 	}
 	u.Memory = max(used-idle, 0)
 	if _, err := os.Stat(filepath.Join(dir, peak)); err == nil { // Linux 5.19 and later on version 2
-		if u.MemoryPeak, err = number(dir, peak); err != nil {
+		if u.MemoryPeak, err = readNumber(dir, peak); err != nil {
 			return err
 		}
 	}
-	u.OOMKills, err = field(dir, events, "oom_kill")
+	u.OOMKills, err = readField(dir, events, "oom_kill")
 	return err
 }
 
 func (g *Group) readPids(u *Usage) error {
-	dir, _, ok := g.folder("pids")
+	dir, _, ok := g.controllerDir("pids")
 	if !ok {
 		return nil
 	}
 	var err error
 	u.Known.Pids = true
-	u.Pids, err = number(dir, "pids.current")
+	u.Pids, err = readNumber(dir, "pids.current")
 	return err
 }
 
@@ -94,7 +94,7 @@ func (g *Group) OOMKills() int64 {
 	return u.OOMKills
 }
 
-func number(dir, file string) (int64, error) {
+func readNumber(dir, file string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return 0, fmt.Errorf("cgroup: reading %s: %w", file, err)
@@ -108,7 +108,7 @@ func number(dir, file string) (int64, error) {
 
 // field reads one "name value" line; 0 where there is none, as on kernels that
 // do not count it yet.
-func field(dir, file, name string) (int64, error) {
+func readField(dir, file, name string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
 		return 0, fmt.Errorf("cgroup: reading %s: %w", file, err)

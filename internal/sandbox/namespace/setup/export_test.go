@@ -4,7 +4,7 @@ package setup
 
 // Restrict is what only these tests reach from outside.
 func Restrict(p *Plan) error {
-	rules, err := newRules(p)
+	rules, err := newRuleset(p)
 	if err != nil {
 		return err
 	}

@@ -33,39 +33,39 @@ func MaybeInit() {
 }
 
 // process is init, the first process of a sandbox.
-type process struct {
-	agentinit.Warden
-	plan  Plan
-	rules int // of Landlock, so far; -1 where there is none
+type initProcess struct {
+	agentinit.Init
+	plan     Plan
+	landlock int // of Landlock, so far; -1 where there is none
 }
 
 func initMain() int {
-	p := &process{}
+	p := &initProcess{}
 	p.Control = ControlFD
-	sockets, err := p.setUp()
+	sockets, err := p.setUpNamespaces()
 	if err != nil {
-		_ = p.Say(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // nobody else to tell
+		_ = p.Send(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // nobody else to tell
 		return 1
 	}
-	p.Ranged = p.plan.Ranged
-	p.Starting = p.seal
-	p.Other = p.other
-	p.Started = func() error { return agentinit.Settle(p.Ranged) }
-	if err := p.Say(agentinit.Message{Op: agentinit.OpReady}, sockets...); err != nil {
+	p.UserRange = p.plan.UserRange
+	p.BeforeStart = p.beforeStart
+	p.Extra = p.handleExtra
+	p.AfterStart = func() error { return agentinit.DropSetupPrivileges(p.UserRange) }
+	if err := p.Send(agentinit.Message{Op: agentinit.OpReady}, sockets...); err != nil {
 		return 1
 	}
 	for _, fd := range sockets {
 		unix.Close(fd) // the server has them
 	}
-	if len(p.plan.Inner.Argv) > 0 {
-		return p.serveInner()
+	if len(p.plan.Kernel.Argv) > 0 {
+		return p.serveKernel()
 	}
 	p.Serve()
 	return 0
 }
 
 // setUp gives the sockets of the network that the server is to have.
-func (p *process) setUp() ([]int, error) {
+func (p *initProcess) setUpNamespaces() ([]int, error) {
 	for fd := ControlFD; fd <= PlanFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
@@ -73,7 +73,7 @@ func (p *process) setUp() ([]int, error) {
 		return nil, err
 	}
 	unix.Close(PlanFD)
-	agentinit.Withstand(p.plan.Ranged)
+	agentinit.IgnoreSignals(p.plan.UserRange)
 	unix.Umask(0o022)
 	if err := buildRoot(&p.plan); err != nil {
 		return nil, err
@@ -87,30 +87,30 @@ func (p *process) setUp() ([]int, error) {
 	}
 	// The server says go once its groups hold us: only then does a cgroup
 	// namespace hide what lies above them.
-	if m, _, err := p.Hear(); err != nil || m.Op != agentinit.OpGo {
+	if m, _, err := p.Receive(); err != nil || m.Op != agentinit.OpGo {
 		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
 		return nil, fmt.Errorf("making cgroup namespace: %w", err)
 	}
-	if len(p.plan.Inner.Argv) > 0 {
+	if len(p.plan.Kernel.Argv) > 0 {
 		return sockets, nil // the kernel needs these rights
 	}
-	if p.rules, err = newRules(&p.plan); err != nil {
+	if p.landlock, err = newRuleset(&p.plan); err != nil {
 		return nil, err
 	}
-	return sockets, harden(&p.plan)
+	return sockets, dropPrivileges(&p.plan)
 }
 
 // other obeys what the warden does not know.
-func (p *process) other(m agentinit.Message, fds []int) error {
+func (p *initProcess) handleExtra(m agentinit.Message, fds []int) error {
 	if m.Op != OpAttach {
 		return fmt.Errorf("unknown message %q", m.Op)
 	}
 	if err := p.attach(fds); err != nil {
 		return err
 	}
-	return p.Say(agentinit.Message{Op: OpAttached})
+	return p.Send(agentinit.Message{Op: OpAttached})
 }
 
 // makeNetwork makes 127.0.0.1 and ::1 work; there is no other interface.
@@ -118,7 +118,7 @@ func makeNetwork(captured bool) ([]int, error) {
 	if !captured {
 		return nil, capture.RaiseLoopback()
 	}
-	tcp, dns, err := capture.Set()
+	tcp, dns, err := capture.Redirect()
 	if err != nil {
 		return nil, err
 	}

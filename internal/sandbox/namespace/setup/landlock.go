@@ -20,13 +20,13 @@ const (
 )
 
 const (
-	mayLook  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	mayWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+	accessRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
+	accessWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	// mayAll leaves out devices, fifos apart, which the filter refuses anyway.
-	mayAll = mayLook | mayWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
+	accessAll = accessRead | accessWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
-	handled = mayAll | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	accessHandled = accessAll | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
 // LandlockVersion is the kernel's, and 0 where it has none that is of use: below
@@ -39,21 +39,21 @@ func LandlockVersion() int {
 	return int(v)
 }
 
-// LandlockScopes tells whether a version keeps signals and abstract sockets
+// LandlockHasScopes tells whether a version keeps signals and abstract sockets
 // within the sandbox too.
-func LandlockScopes(version int) bool { return version >= landlockScope }
+func LandlockHasScopes(version int) bool { return version >= landlockScope }
 
 // newRules makes the rules of a second lock on what mounts and modes close
 // already: a sandbox may read and run all that is shown, and write only where
 // the caller's writable folders and temporary files are. It gives a descriptor,
 // or -1 where the kernel has no such rules.
-func newRules(p *Plan) (int, error) {
+func newRuleset(p *Plan) (int, error) {
 	version := LandlockVersion()
 	if version == 0 {
 		return -1, nil
 	}
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: known(version)}
-	if LandlockScopes(version) {
+	attr := unix.LandlockRulesetAttr{Handled_access_fs: supportedAccess(version)}
+	if LandlockHasScopes(version) {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
 	size := unsafe.Offsetof(attr.Quiet_access_fs) // kernels that know less take zeros for the rest
@@ -62,7 +62,7 @@ func newRules(p *Plan) (int, error) {
 		return -1, fmt.Errorf("making Landlock rules: %w", errno)
 	}
 	rules := int(fd)
-	err := allowPlaces(rules, attr.Handled_access_fs)
+	err := allowSystemDirs(rules, attr.Handled_access_fs)
 	if err == nil {
 		err = allowMounts(rules, p.Mounts)
 	}
@@ -85,8 +85,8 @@ func restrict(rules int) error {
 }
 
 // known leaves of what is handled what a version knows.
-func known(version int) uint64 {
-	access := uint64(handled)
+func supportedAccess(version int) uint64 {
+	access := uint64(accessHandled)
 	if version < landlockTrunc {
 		access &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE
 	}
@@ -96,18 +96,18 @@ func known(version int) uint64 {
 	return access
 }
 
-func allowPlaces(rules int, handled uint64) error {
+func allowSystemDirs(rules int, handled uint64) error {
 	places := []struct {
 		path   string
 		access uint64
 	}{
-		{"/", mayLook},
-		{"/dev", mayWrite | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
-		{"/dev/shm", mayAll},
+		{"/", accessRead},
+		{"/dev", accessWrite | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
+		{"/dev/shm", accessAll},
 		// Every process has its own folder in /proc/self; whose it may write the
 		// kernel minds.
-		{"/proc", mayWrite},
-		{agentinit.TmpDir, mayAll},
+		{"/proc", accessWrite},
+		{agentinit.TmpDir, accessAll},
 	}
 	for _, place := range places {
 		if err := allow(rules, place.path, place.access&handled); err != nil {
@@ -122,7 +122,7 @@ func allowMounts(rules int, mounts []Mount) error {
 	if rules < 0 {
 		return nil
 	}
-	access := mayAll & known(LandlockVersion())
+	access := accessAll & supportedAccess(LandlockVersion())
 	for _, m := range mounts {
 		if !m.Writable {
 			continue

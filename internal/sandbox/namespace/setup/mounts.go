@@ -18,8 +18,8 @@ import (
 func placeMounts(root int, mounts []Mount, trees []int) error {
 	for i, m := range mounts {
 		var err error
-		if m.Twin != "" {
-			err = placeTwin(root, m)
+		if m.AliasOf != "" {
+			err = placeAlias(root, m)
 		} else {
 			err = placeTree(root, m, trees[i])
 		}
@@ -40,8 +40,8 @@ func placeTree(root int, m Mount, tree int) error {
 }
 
 // placeTwin shows a mount that is in its place at another.
-func placeTwin(root int, m Mount) error {
-	first, err := openBeneath(root, m.Twin, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
+func placeAlias(root int, m Mount) error {
+	first, err := openBeneath(root, m.AliasOf, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
 		return err
 	}
@@ -51,12 +51,12 @@ func placeTwin(root int, m Mount) error {
 		return err
 	}
 	defer unix.Close(at)
-	return unix.Mount(descriptor(first), descriptor(at), "", unix.MS_BIND, "")
+	return unix.Mount(fdPath(first), fdPath(at), "", unix.MS_BIND, "")
 }
 
 // openTarget opens, and where it must makes, the folder on which a mount lies.
 func openTarget(root int, m Mount) (int, error) {
-	if m.Make {
+	if m.MakeTarget {
 		if err := makeFolder(root, m.Target); err != nil {
 			return -1, fmt.Errorf("making %s: %w", m.Target, err)
 		}
@@ -100,7 +100,7 @@ func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
 
 // attach obeys the message that gives the sandbox more. It comes before the
 // command's start, while init still has the right.
-func (p *process) attach(fds []int) error {
+func (p *initProcess) attach(fds []int) error {
 	if len(fds) == 0 {
 		return errors.New("attaching: nothing came")
 	}
@@ -117,10 +117,10 @@ func (p *process) attach(fds []int) error {
 	trees, staged, err := attachedTrees(a.Mounts, fds[1:])
 	defer closeAll(staged)
 	if err != nil {
-		return fmt.Errorf("attaching: %w", errors.Join(err, unstage(len(staged))))
+		return fmt.Errorf("attaching: %w", errors.Join(err, unstageOverlays(len(staged))))
 	}
 	for i, m := range a.Mounts {
-		if trees[i] < 0 && m.Twin == "" {
+		if trees[i] < 0 && m.AliasOf == "" {
 			err = bindFromHost(root, m)
 		} else {
 			err = placeMounts(root, []Mount{m}, trees[i:i+1])
@@ -129,13 +129,13 @@ func (p *process) attach(fds []int) error {
 			return fmt.Errorf("attaching %s: %w", m.Target, err)
 		}
 	}
-	if err := unstage(0); err != nil {
+	if err := unstageOverlays(0); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
-	if err := allowMounts(p.rules, a.Mounts); err != nil {
+	if err := allowMounts(p.landlock, a.Mounts); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
-	return p.resize(&a)
+	return p.resizeTmpfs(&a)
 }
 
 // attachedTrees gives a tree for each mount: one that came, or one that waits on
@@ -145,13 +145,13 @@ func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) 
 	for i, m := range mounts {
 		trees[i] = -1
 		switch {
-		case m.Twin != "":
+		case m.AliasOf != "":
 		case m.FD != 0 && len(came) == 0:
 			return nil, staged, fmt.Errorf("the tree for %s is missing", m.Target)
 		case m.FD != 0:
 			trees[i], came = came[0], came[1:]
 		case len(m.Layers) > 0:
-			if trees[i], err = stage(m); err != nil {
+			if trees[i], err = stageOverlay(m); err != nil {
 				return nil, staged, fmt.Errorf("showing %s: %w", m.Target, err)
 			}
 			staged = append(staged, trees[i])
@@ -162,7 +162,7 @@ func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) 
 
 // bindFromHost binds a folder of the host's root, which waits for this.
 func bindFromHost(root int, m Mount) error {
-	source, err := openInHost(m.Source)
+	source, err := openOldRootDir(m.Source)
 	if err != nil {
 		return err
 	}
@@ -172,7 +172,7 @@ func bindFromHost(root int, m Mount) error {
 		return err
 	}
 	defer unix.Close(at)
-	if err := unix.Mount(descriptor(source), descriptor(at), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+	if err := unix.Mount(fdPath(source), fdPath(at), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	top, err := openBeneath(root, m.Target, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
@@ -187,14 +187,14 @@ func bindFromHost(root int, m Mount) error {
 	return unix.MountSetattr(top, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr)
 }
 
-func descriptor(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // resize gives the file systems in memory the new limits.
-func (p *process) resize(a *Attachment) error {
+func (p *initProcess) resizeTmpfs(a *Attachment) error {
 	if err := remount("/dev/shm", a.ShmMax); err != nil {
 		return err
 	}
-	if p.plan.onDisk(agentinit.TmpDir) {
+	if p.plan.hasMount(agentinit.TmpDir) {
 		return nil
 	}
 	return remount(agentinit.TmpDir, a.TmpMax)
@@ -212,7 +212,7 @@ func remount(at string, bytes int64) error {
 }
 
 // onDisk tells whether a folder of the host lies at a path.
-func (p *Plan) onDisk(path string) bool {
+func (p *Plan) hasMount(path string) bool {
 	for _, m := range p.Mounts {
 		if m.Target == path {
 			return true

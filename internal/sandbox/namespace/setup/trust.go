@@ -9,18 +9,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/stint-dev/stint/internal/sandbox/fixed"
+	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
 // showTrust puts the installation's certificates over those of the system.
-func showTrust(root int, trust Mount, tree int) error {
+func mountTrust(root int, trust Mount, tree int) error {
 	if trust.Source == "" {
 		return nil
 	}
-	covered, err := coverStores(root, tree)
+	covered, err := mountOverCertificates(root, tree)
 	if err == nil && covered == 0 {
-		if err = makeStore(root, fixed.Stores[0]); err == nil {
-			covered, err = coverStores(root, tree)
+		if err = makeCertificateFile(root, layout.CertificateFiles[0]); err == nil {
+			covered, err = mountOverCertificates(root, tree)
 		}
 	}
 	if err == nil && covered == 0 {
@@ -33,14 +33,14 @@ func showTrust(root int, trust Mount, tree int) error {
 }
 
 // coverStores tells how many of the files there are.
-func coverStores(root, tree int) (int, error) {
+func mountOverCertificates(root, tree int) (int, error) {
 	covered := 0
-	for _, s := range fixed.Stores {
+	for _, s := range layout.CertificateFiles {
 		at, err := openBeneath(root, s, 0, 0)
 		if err != nil {
 			continue // the system has no such file
 		}
-		err = cover(at, tree, covered > 0)
+		err = mountOver(at, tree, covered > 0)
 		unix.Close(at)
 		if err != nil {
 			return covered, fmt.Errorf("%s: %w", s, err)
@@ -52,7 +52,7 @@ func coverStores(root, tree int) (int, error) {
 
 // cover mounts the tree over a file, or a clone of it where it is mounted
 // already.
-func cover(at, tree int, clone bool) error {
+func mountOver(at, tree int, clone bool) error {
 	var there, ours unix.Stat_t
 	if err := errors.Join(unix.Fstat(at, &there), unix.Fstat(tree, &ours)); err != nil {
 		return err
@@ -76,7 +76,7 @@ func cover(at, tree int, clone bool) error {
 
 // makeStore makes an empty file. A folder of it that is read-only has nothing
 // that programs look for, and gives way to one of our own.
-func makeStore(root int, file string) error {
+func makeCertificateFile(root int, file string) error {
 	dir := path.Dir(file)
 	if err := makeFolder(root, dir); err != nil {
 		return err

@@ -1,0 +1,387 @@
+package image
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	maxPath    = 4095 // bytes, as the kernel takes
+	maxLinks   = 40   // followed for one name, as the kernel does
+	block      = 4096 // bytes that the smallest entry is charged with
+	keptPlaces = 4096
+	batch      = 1024
+)
+
+// room is what an image may still take, over all its layers.
+type budget struct{ bytes, entries int64 }
+
+// take charges an entry and its bytes, in whole blocks.
+func (m *budget) take(size int64) error {
+	if m.entries--; m.entries < 0 {
+		return errTooMany
+	}
+	if size < 0 || size > m.bytes {
+		return errTooLarge
+	}
+	if m.bytes -= max(block, (size+block-1)/block*block); m.bytes < 0 {
+		return errTooLarge
+	}
+	return nil
+}
+
+// tree is a root that layers are put into. Paths in it are relative to the
+// root, clean, and "" is the root itself; real ones lead through no link.
+type unpacker struct {
+	top        *os.Root
+	budget     *budget
+	realPaths  map[string]string // a folder as layers name it → its real path
+	openDir    *dirHandle        // where the last entry went, nil for none
+	layerPaths map[uint64]struct{}
+	seed       maphash.Seed
+	buffer     []byte
+}
+
+// folder is a folder that is held open while entries go into it. Its time is
+// put back when it is left, as what comes into it would change it.
+type dirHandle struct {
+	path    string
+	root    *os.Root
+	modTime time.Time
+}
+
+func newUnpacker(dir string, m *budget) (*unpacker, error) {
+	top, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &unpacker{top: top, budget: m, realPaths: map[string]string{}, seed: maphash.MakeSeed(), buffer: make([]byte, 256<<10)}, nil
+}
+
+func (t *unpacker) close() error { return errors.Join(t.closeParent(), t.top.Close()) }
+
+// beginLayer forgets what was fresh: whiteouts hide what earlier layers
+// brought, never what their own does.
+func (t *unpacker) beginLayer() { t.layerPaths = map[uint64]struct{}{} }
+
+// enter opens the folder that a layer calls asked.
+func (t *unpacker) openParent(asked string) (*dirHandle, error) {
+	real, err := t.resolve(asked, true)
+	if err != nil {
+		return nil, err
+	}
+	if t.openDir != nil && t.openDir.path == real {
+		return t.openDir, nil
+	}
+	if err := t.closeParent(); err != nil {
+		return nil, err
+	}
+	root, err := t.top.OpenRoot(dotted(real))
+	if err != nil {
+		return nil, err
+	}
+	info, err := root.Stat(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	t.openDir = &dirHandle{path: real, root: root, modTime: info.ModTime()}
+	return t.openDir, nil
+}
+
+func (t *unpacker) closeParent() error {
+	f := t.openDir
+	if f == nil {
+		return nil
+	}
+	t.openDir = nil
+	return errors.Join(f.root.Chtimes(".", time.Time{}, f.modTime), f.root.Close())
+}
+
+// locate gives the real path of a folder, making it where create says so.
+// Otherwise one that is missing gives fs.ErrNotExist.
+func (t *unpacker) resolve(asked string, create bool) (string, error) {
+	if asked == "" {
+		return "", nil
+	}
+	if real, ok := t.realPaths[asked]; ok {
+		return real, nil
+	}
+	dir, base := split(asked)
+	start, err := t.resolve(dir, create)
+	if err != nil {
+		return "", err
+	}
+	real, err := t.walk(start, base, create)
+	if err != nil {
+		return "", err
+	}
+	if len(t.realPaths) >= keptPlaces {
+		clear(t.realPaths)
+	}
+	t.realPaths[asked] = real
+	return real, nil
+}
+
+// follow walks from the real path at over rest the way a process would whose
+// root is the tree's.
+func (t *unpacker) walk(at, rest string, create bool) (string, error) {
+	links := 0
+	for queue := []string{rest}; len(queue) > 0; {
+		part := queue[0]
+		queue = queue[1:]
+		if part == "" || part == "." {
+			continue
+		}
+		if part == ".." {
+			at, _ = split(at)
+			continue
+		}
+		next := path.Join(at, part)
+		target, err := t.step(next, create)
+		if err != nil {
+			return "", err
+		}
+		if target == "" {
+			at = next
+			continue
+		}
+		if links++; links > maxLinks {
+			return "", newImageError("the way to %s leads through more than %d symbolic links", quote(next), maxLinks)
+		}
+		if strings.HasPrefix(target, "/") {
+			at = ""
+		}
+		queue = append(strings.Split(target, "/"), queue...)
+	}
+	return at, nil
+}
+
+// step looks at one element of a way: a folder, made when it is missing and
+// create says so, or a link, whose target it gives.
+func (t *unpacker) step(p string, create bool) (target string, err error) {
+	if len(p) > maxPath {
+		return "", newImageError("it holds a path longer than %d bytes", maxPath)
+	}
+	info, err := t.top.Lstat(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && create:
+		return "", t.makeFolder(p)
+	case err != nil:
+		return "", err
+	case info.IsDir():
+		return "", nil
+	case info.Mode().Type() == fs.ModeSymlink:
+		return t.top.Readlink(p)
+	}
+	return "", newImageError("it holds entries below %s, which is a file", quote(p))
+}
+
+func (t *unpacker) makeFolder(p string) error {
+	if err := t.budget.take(0); err != nil {
+		return err
+	}
+	t.mark(p)
+	return errors.Join(t.top.Mkdir(p, 0o755), t.top.Chmod(p, 0o755))
+}
+
+// mark notes that the layer brought p, and with it all folders above.
+func (t *unpacker) mark(p string) {
+	for ; p != ""; p, _ = split(p) {
+		key := maphash.String(t.seed, p)
+		if _, ok := t.layerPaths[key]; ok {
+			return
+		}
+		t.layerPaths[key] = struct{}{}
+	}
+}
+
+func (t *unpacker) isFromLayer(p string) bool {
+	_, ok := t.layerPaths[maphash.String(t.seed, p)]
+	return ok
+}
+
+// put makes an entry named base in f, and makes way for it where something
+// else is there.
+func (t *unpacker) replace(f *dirHandle, base string, create func() error) error {
+	err := create()
+	if errors.Is(err, fs.ErrExist) {
+		if err = t.remove(f, base); err == nil {
+			err = create()
+		}
+	}
+	if err == nil {
+		t.mark(path.Join(f.path, base))
+	}
+	return err
+}
+
+// remove deletes what base is in f, with all below it.
+func (t *unpacker) remove(f *dirHandle, base string) error {
+	info, err := f.root.Lstat(base)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.IsDir() || info.Mode().Type() == fs.ModeSymlink {
+		clear(t.realPaths)
+	}
+	return f.root.RemoveAll(base)
+}
+
+func (t *unpacker) file(f *dirHandle, base string, h *tar.Header, content io.Reader) error {
+	return t.replace(f, base, func() error {
+		file, err := f.root.OpenFile(base, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.CopyBuffer(struct{ io.Writer }{file}, struct{ io.Reader }{content}, t.buffer)
+		if err == nil {
+			err = file.Chmod(fs.FileMode(h.Mode).Perm())
+		}
+		return errors.Join(err, file.Close(), f.root.Chtimes(base, time.Time{}, h.ModTime))
+	})
+}
+
+func (t *unpacker) folder(f *dirHandle, base string, h *tar.Header) error {
+	info, err := f.root.Lstat(base)
+	if err == nil && info.IsDir() {
+		t.mark(path.Join(f.path, base))
+	} else if err := t.replace(f, base, func() error { return f.root.Mkdir(base, 0o700) }); err != nil {
+		return err
+	}
+	if err := f.root.Chmod(base, folderMode(h)); err != nil {
+		return err
+	}
+	return f.root.Chtimes(base, time.Time{}, h.ModTime)
+}
+
+func folderMode(h *tar.Header) fs.FileMode {
+	return h.FileInfo().Mode()&(fs.ModePerm|fs.ModeSticky) | 0o700
+}
+
+// rootFolder takes the mode of the root itself. Everybody inside must be able
+// to pass it.
+func (t *unpacker) rootFolder(h *tar.Header) error {
+	return t.top.Chmod(".", folderMode(h)|0o755)
+}
+
+func (t *unpacker) symlink(f *dirHandle, base, target string) error {
+	if target == "" || len(target) > maxPath {
+		return newImageError("its symbolic link %s has a target of %d bytes", quote(path.Join(f.path, base)), len(target))
+	}
+	return t.replace(f, base, func() error { return f.root.Symlink(target, base) })
+}
+
+// hardLink joins base to another file of the root. What the target's last
+// element is, is taken as it is: a link to a symbolic link is that link.
+func (t *unpacker) hardLink(f *dirHandle, base, target string) error {
+	to := path.Join(f.path, base)
+	name, err := cleanName(target)
+	if err != nil {
+		return err
+	}
+	dir, file := split(name)
+	real, err := t.resolve(dir, false)
+	if err != nil {
+		return linkError(to, err)
+	}
+	from := path.Join(real, file)
+	info, err := t.top.Lstat(dotted(from))
+	switch {
+	case err != nil:
+		return linkError(to, err)
+	case info.IsDir():
+		return newImageError("its hard link %s leads to a folder", quote(to))
+	case from == to:
+		return nil
+	}
+	return t.replace(f, base, func() error { return t.top.Link(from, to) })
+}
+
+func linkError(p string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &imageError{why: fmt.Sprintf("its hard link %s leads to a file that it does not hold", quote(p)), cause: err}
+	}
+	return err
+}
+
+// hide removes what earlier layers brought at the real path p.
+func (t *unpacker) whiteout(p string) error {
+	if !t.isFromLayer(p) {
+		clear(t.realPaths)
+		return t.top.RemoveAll(p)
+	}
+	info, err := t.top.Lstat(p)
+	if err != nil || !info.IsDir() {
+		return err
+	}
+	return t.whiteoutContents(p)
+}
+
+func (t *unpacker) whiteoutContents(p string) error {
+	d, err := t.top.Open(dotted(p))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	for {
+		names, err := d.Readdirnames(batch)
+		for _, name := range names {
+			if err := t.whiteout(path.Join(p, name)); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func split(p string) (dir, base string) {
+	if i := strings.LastIndexByte(p, '/'); i >= 0 {
+		return p[:i], p[i+1:]
+	}
+	return "", p
+}
+
+func dotted(p string) string {
+	if p == "" {
+		return "."
+	}
+	return p
+}
+
+func quote(p string) string { return "'" + clip(p) + "'" }
+
+// refusals are the errors of system calls that an entry brings on itself.
+var entryErrnos = []error{
+	syscall.ENAMETOOLONG, syscall.EINVAL, syscall.EMLINK, syscall.ENOTDIR, syscall.EISDIR,
+	syscall.EEXIST, syscall.EPERM, syscall.EILSEQ, syscall.ELOOP, syscall.ENOENT, syscall.ENOTEMPTY,
+}
+
+// entryFault tells a fault of the entry from one of ours.
+func entryError(name string, err error) error {
+	if _, told := errors.AsType[*imageError](err); told {
+		return err
+	}
+	for _, refusal := range entryErrnos {
+		if errors.Is(err, refusal) {
+			return &imageError{why: fmt.Sprintf("its entry %s cannot be made on this system", quote(name)), cause: err}
+		}
+	}
+	return err
+}

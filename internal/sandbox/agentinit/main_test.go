@@ -1,0 +1,149 @@
+//go:build linux && (amd64 || arm64)
+
+package agentinit_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/control"
+)
+
+// guest starts this test program as a warden, in a PID namespace so that all
+// that it may signal is its own.
+func guest(t *testing.T, place string, files ...*os.File) *os.Process {
+	t.Helper()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
+	if os.Geteuid() != 0 {
+		attr.Cloneflags |= unix.CLONE_NEWUSER
+	}
+	p, err := os.StartProcess("/proc/self/exe", agentinit.Argv("/x/"+agentinit.Name, place), &os.ProcAttr{
+		Env: []string{}, Files: append([]*os.File{null, null, os.Stderr}, files...), Sys: attr,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// serve runs one command by a guest, to both ends.
+func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.StartOptions) {
+	t.Helper()
+	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})
+	go s.Listen(func() {
+		if _, err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	var papers []*os.File
+	if terms != nil {
+		paper, err := control.MemoryFile("terms", terms)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer paper.Close()
+		papers = append(papers, paper)
+	}
+	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }, papers...); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	c := sandbox.Command{Argv: []string{"/bin/sh", "-c", "cat; exit 3"}, Dir: "/", Stdin: strings.NewReader("said"), Stdout: &out}
+	if err := s.Start(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	e, err := s.Wait(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(sandbox.Exit{Code: 3, Cause: sandbox.Exited}, e); diff != "" {
+		t.Errorf("exit (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff("said", out.String()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	s.Close() // which ends the guest
+	<-s.Gone()
+	if err := s.WaitOutput(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGuestByDescriptor(t *testing.T) {
+	conn, theirs, err := control.NewSocketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := guest(t, "fd:3", theirs)
+	theirs.Close()
+	serve(t, conn, p, nil)
+}
+
+func TestGuestByPath(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := guest(t, "unix:"+path)
+	conn, err := l.AcceptUnix()
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
+	serve(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
+}
+
+// TestGuestRefusesTerms: a filter that was lost on the way is no filter.
+func TestGuestRefusesTerms(t *testing.T) {
+	conn, theirs, err := control.NewSocketPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := guest(t, "fd:3", theirs)
+	theirs.Close()
+	s := control.New(conn, control.Config{Owner: -1})
+	go s.Listen(func() {
+		if _, err := p.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	paper, err := control.MemoryFile("terms", &agentinit.StartOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer paper.Close()
+	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }, paper)
+	if err == nil || !strings.Contains(err.Error(), "filter") {
+		t.Errorf("an empty filter: %v", err)
+	}
+	<-s.Gone()
+}
+
+func TestGuestWithoutPlace(t *testing.T) {
+	for _, place := range []string{"", "fd:x", "fd:-1", "unix:/no/such/socket", "tcp:1.2.3.4"} {
+		p := guest(t, place)
+		st, err := p.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.ExitCode() != 1 {
+			t.Errorf("%q: %v, want exit status 1", place, st)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+//go:build linux
+
+// Package farend answers: what does the server hold of a captured network?
+//
+// It is the outer half of package capture, apart from the inner one because a
+// sandbox's first process is to start without package net.
+package hostend
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// Open makes the far end of a network of the sockets that Set gave. The files
+// are the caller's to close, at any time. What it gives is safe for concurrent
+// use; it keeps the network namespace alive until it is closed.
+func Open(tcp, dns *os.File) (*sandbox.Network, error) {
+	l, err := net.FileListener(tcp)
+	if err != nil {
+		return nil, fmt.Errorf("opening a captured network: %w", err)
+	}
+	t, ok := l.(*net.TCPListener)
+	if !ok {
+		return nil, errors.Join(errors.New("opening a captured network: its socket is not TCP's"), l.Close())
+	}
+	p, err := net.FilePacketConn(dns)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("opening a captured network: %w", err), l.Close())
+	}
+	return &sandbox.Network{TCP: &listener{t}, DNS: p}, nil
+}
+
+type listener struct{ *net.TCPListener }
+
+// Accept gives the next connection that was made to another than the sandbox
+// itself. Who asks for this very socket is sent away.
+func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
+	for {
+		c, err := l.AcceptTCP()
+		if err != nil {
+			return nil, netip.AddrPort{}, fmt.Errorf("accepting a sandbox's connection: %w", err)
+		}
+		target, err := originalTarget(c)
+		if err == nil && !target.Addr().IsLoopback() {
+			return c, target, nil
+		}
+		_ = c.Close() // it led nowhere
+	}
+}
+
+// originalTarget asks the kernel which address a connection was made to before
+// it was redirected.
+func originalTarget(c *net.TCPConn) (netip.AddrPort, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	// The option gives a sockaddr_in; this call takes one of any 16 bytes: family
+	// and port, then the address.
+	var answer *unix.IPv6Mreq
+	cerr := raw.Control(func(fd uintptr) {
+		answer, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
+	})
+	if err := errors.Join(cerr, err); err != nil {
+		return netip.AddrPort{}, err
+	}
+	b := answer.Multiaddr
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), binary.BigEndian.Uint16(b[2:4])), nil
+}

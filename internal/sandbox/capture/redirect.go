@@ -1,0 +1,80 @@
+//go:build linux
+
+package capture
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// The ports of the two sockets, on 127.0.0.1. Programs rarely ask for a fixed
+// port this high, and the kernel gives none above 60999 by itself.
+const (
+	tcpPort = 65233
+	dnsPort = 65253
+)
+
+// waiting is how many connections the kernel holds until they are accepted.
+const backlog = 1024
+
+// Redirect captures the network namespace of the calling thread, in which the caller
+// must have CAP_NET_ADMIN, and gives the descriptors of the two sockets. It is
+// done once in a namespace.
+func Redirect() (tcp, dns int, err error) {
+	if err := RaiseLoopback(); err != nil {
+		return -1, -1, err
+	}
+	if tcp, err = listenSocket(unix.SOCK_STREAM, tcpPort); err != nil {
+		return -1, -1, err
+	}
+	if dns, err = listenSocket(unix.SOCK_DGRAM, dnsPort); err != nil {
+		unix.Close(tcp)
+		return -1, -1, err
+	}
+	err = unix.Listen(tcp, backlog)
+	if err == nil {
+		err = addLocalRoute()
+	}
+	if err == nil {
+		err = addRules()
+	}
+	if err != nil {
+		unix.Close(tcp)
+		unix.Close(dns)
+		return -1, -1, fmt.Errorf("capturing the network: %w", err)
+	}
+	return tcp, dns, nil
+}
+
+// RaiseLoopback makes 127.0.0.1 and ::1 work in the thread's network namespace.
+func RaiseLoopback() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("raising loopback: %w", err)
+	}
+	defer unix.Close(fd)
+	req, err := unix.NewIfreq("lo")
+	if err != nil {
+		return fmt.Errorf("raising loopback: %w", err)
+	}
+	req.SetUint16(unix.IFF_UP)
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req); err != nil {
+		return fmt.Errorf("raising loopback: %w", err)
+	}
+	return nil
+}
+
+func listenSocket(kind, port int) (int, error) {
+	fd, err := unix.Socket(unix.AF_INET, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, fmt.Errorf("capturing the network: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port, Addr: loopback}); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("capturing the network: port %d: %w", port, err)
+	}
+	return fd, nil
+}
+
+var loopback = [4]byte{127, 0, 0, 1}

@@ -1,0 +1,91 @@
+//go:build linux && (amd64 || arm64)
+
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+)
+
+// link is the server's end of the control socket.
+type socket struct{ conn *net.UnixConn }
+
+// Pair makes the socket: our end, and the one that the warden is born with.
+func NewSocketPair() (*net.UnixConn, *os.File, error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("making control socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer ours.Close()
+	c, err := net.FileConn(ours)
+	if err != nil {
+		theirs.Close()
+		return nil, nil, fmt.Errorf("making control socket: %w", err)
+	}
+	return c.(*net.UnixConn), theirs, nil
+}
+
+func (l *socket) send(m agentinit.Message, files ...*os.File) error {
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	_, _, err := l.conn.WriteMsgUnix(agentinit.Encode(&m), rights, nil)
+	return err
+}
+
+// receive gives a message and the descriptors that came with it.
+func (l *socket) receive() (agentinit.Message, []*os.File, error) {
+	var m agentinit.Message
+	b, oob := make([]byte, agentinit.MaxMessage), make([]byte, unix.CmsgSpace(agentinit.MaxDescriptors*4))
+	n, oobn, _, _, err := l.conn.ReadMsgUnix(b, oob)
+	if errors.Is(err, unix.ECONNRESET) {
+		// It ended without having read all that was sent. The kernel tells that
+		// once, and before what it said itself.
+		n, oobn, _, _, err = l.conn.ReadMsgUnix(b, oob)
+	}
+	if err == nil && n == 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return m, nil, err
+	}
+	fds, err := agentinit.Descriptors(oob[:oobn])
+	if err != nil {
+		return m, nil, err
+	}
+	files := make([]*os.File, len(fds))
+	for i, fd := range fds {
+		unix.CloseOnExec(fd)
+		files[i] = os.NewFile(uintptr(fd), "received")
+	}
+	return m, files, agentinit.Decode(b[:n], &m)
+}
+
+// MemoryFile makes an unnamed file, for handing a warden more than a packet.
+func MemoryFile(name string, content agentinit.Value) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("making memory file: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	if content == nil {
+		return f, nil
+	}
+	if _, err := f.WriteAt(agentinit.Encode(content), 0); err != nil {
+		return nil, errors.Join(fmt.Errorf("filling memory file: %w", err), f.Close())
+	}
+	return f, nil
+}

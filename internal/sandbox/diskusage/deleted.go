@@ -1,0 +1,120 @@
+//go:build linux && (amd64 || arm64)
+
+package diskusage
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// held adds the deleted files that processes hold open, or mapped, on the
+// devices of the folders: they take room until they are let go. Whatever cannot
+// be looked at is of a process that has ended, or not ours to see.
+func (w *walk) addDeleted(proc string) {
+	w.remaining = w.maxEntries
+	for _, process := range numericEntries(proc) {
+		base := filepath.Join(proc, process)
+		w.descriptors(base)
+		w.mappings(base)
+		if w.done() {
+			return
+		}
+	}
+}
+
+// numbers lists the entries of a folder that are numbers.
+func numericEntries(dir string) []string {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	kept := names[:0]
+	for _, n := range names {
+		if _, err := strconv.Atoi(n); err == nil {
+			kept = append(kept, n)
+		}
+	}
+	return kept
+}
+
+// descriptors looks at the table of the first thread that has one: the first of
+// all may have ended. All share it, as the filter of calls refuses threads with
+// tables of their own.
+func (w *walk) descriptors(base string) {
+	for _, thread := range numericEntries(filepath.Join(base, "task")) {
+		w.countEntry()
+		if w.addTable(filepath.Join(base, "task", thread, "fd")) || w.done() {
+			return
+		}
+	}
+}
+
+// table tells whether there is any descriptor in it.
+func (w *walk) addTable(dir string) (some bool) {
+	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	d := os.NewFile(uintptr(fd), "fd")
+	defer d.Close()
+	for !w.done() {
+		names, err := d.Readdirnames(256)
+		for _, name := range names {
+			some = true
+			w.addIfDeleted(fd, name)
+		}
+		if err != nil {
+			break
+		}
+	}
+	return some
+}
+
+// mappings looks at those alone that the kernel calls deleted. Only root may.
+func (w *walk) mappings(base string) {
+	maps, err := os.Open(filepath.Join(base, "maps"))
+	if err != nil {
+		return
+	}
+	defer maps.Close()
+	for lines := bufio.NewScanner(maps); !w.done() && lines.Scan(); {
+		w.countEntry()
+		line := lines.Bytes()
+		if !bytes.HasSuffix(line, []byte(" (deleted)")) {
+			continue
+		}
+		span, _, _ := bytes.Cut(line, []byte(" "))
+		from, to, ok := bytes.Cut(span, []byte("-"))
+		if !ok {
+			continue
+		}
+		// The folder's names have no leading zeros.
+		name := string(bytes.TrimLeft(from, "0")) + "-" + string(bytes.TrimLeft(to, "0"))
+		w.addIfDeleted(unix.AT_FDCWD, filepath.Join(base, "map_files", name))
+	}
+}
+
+// deleted adds a file without a name.
+func (w *walk) addIfDeleted(dir int, name string) {
+	w.countEntry()
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, 0); err != nil {
+		return
+	}
+	key := [2]uint64{uint64(st.Dev), st.Ino}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink > 0 || !w.devices[key[0]] || w.seen[key] {
+		return
+	}
+	w.seen[key] = true
+	w.bytes += max(st.Blocks*512, minEntryBytes)
+}

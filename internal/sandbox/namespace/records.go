@@ -1,0 +1,166 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// record is what a later process needs to end a sandbox: the process, and the
+// time that tells it from another that got its number since.
+type record struct {
+	PID     int
+	Started string // clock ticks since boot
+	Boot    string
+}
+
+const (
+	recordSuffix = ".sandbox"
+	groupsFile   = "cgroups"
+)
+
+func (d *Driver) recordPath(id string) string { return filepath.Join(d.dir, id+recordSuffix) }
+
+// writeRecord is not synced: after a crash of the host there is no process to
+// end.
+func (d *Driver) writeRecord(id string, pid int) error {
+	st, err := readStat("/proc", pid)
+	if err != nil {
+		return fmt.Errorf("recording sandbox: %w", err)
+	}
+	b, err := json.Marshal(record{pid, st.startTicks, d.bootID})
+	if err == nil {
+		err = os.WriteFile(d.recordPath(id), b, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("recording sandbox: %w", err)
+	}
+	return nil
+}
+
+func (d *Driver) dropRecord(id string) error {
+	if err := os.Remove(d.recordPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("dropping record: %w", err)
+	}
+	return nil
+}
+
+// recordGroups keeps the folders of groups of this and earlier processes until
+// Sweep has emptied them: a server's own group, below which they lie, may be
+// another after each start.
+func (d *Driver) recordGroups(dirs []string) error {
+	path := filepath.Join(d.dir, groupsFile)
+	text := strings.Join(dirs, "\n")
+	if err := os.WriteFile(path+".new", []byte(text), 0o600); err != nil {
+		return fmt.Errorf("recording groups: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("recording groups: %w", err)
+	}
+	return nil
+}
+
+func (d *Driver) recordedGroups() ([]string, error) {
+	b, err := os.ReadFile(filepath.Join(d.dir, groupsFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("reading recorded groups: %w", err)
+	}
+	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' }), nil
+}
+
+// Sweep ends what sandboxes of an earlier process with the same state folder
+// left. Their processes end by themselves when that process does; this waits
+// until they have.
+func (d *Driver) Sweep(ctx context.Context) error {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return fmt.Errorf("sweeping: %w", err)
+	}
+	var errs []error
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), recordSuffix)
+		if !ok || d.isLive(id) {
+			continue
+		}
+		if err := d.killRecorded(ctx, filepath.Join(d.dir, e.Name())); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, d.dropRecord(id))
+	}
+	earlier, err := d.recordedGroups()
+	errs = append(errs, err)
+	if err := d.groups.Sweep(ctx, earlier); err != nil {
+		errs = append(errs, err)
+	} else {
+		errs = append(errs, d.recordGroups(d.groups.Dirs()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("sweeping: %w", err)
+	}
+	return nil
+}
+
+func (d *Driver) killRecorded(ctx context.Context, path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var r record
+	if err := json.Unmarshal(b, &r); err != nil || r.Boot != d.bootID || r.PID <= 1 {
+		return nil // cut short by a crash, or of an earlier boot: nothing lives
+	}
+	fd, err := unix.PidfdOpen(r.PID, 0)
+	if errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if st, err := readStat("/proc", r.PID); err != nil || st.startTicks != r.Started {
+		return nil // another process by now
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	return waitExit(ctx, fd)
+}
+
+// endPatience is for a busy machine, and for processes that have much memory to
+// give back before they are gone.
+const exitTimeout = 30 * time.Second
+
+// awaitEnd waits until the process of a descriptor, and so all of its PID
+// namespace, has ended.
+func waitExit(ctx context.Context, pidfd int) error {
+	deadline := time.Now().Add(exitTimeout)
+	for time.Now().Before(deadline) && ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 50)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		if n > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("a process of an earlier sandbox does not end")
+}
+
+func (d *Driver) isLive(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Contains(d.live, id)
+}

@@ -1,0 +1,96 @@
+//go:build linux && (amd64 || arm64)
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/overlay"
+)
+
+// openOnHost opens a folder while the host's root is ours.
+func openHostDir(path string) (int, error) {
+	return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+}
+
+// openInHost opens a folder of the host's root, which waits for this.
+func openOldRootDir(path string) (int, error) {
+	host, err := openHostDir("/" + hostDir)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(host)
+	return openBeneath(host, path, unix.O_DIRECTORY, 0)
+}
+
+// layTree gives the layers of a mount as one, as a detached tree.
+func overlayTree(m Mount) (int, error) {
+	f, opened, err := openLayers(m, openHostDir)
+	defer closeAll(opened)
+	if err != nil {
+		return -1, err
+	}
+	return f.Mount(m.Layers[0])
+}
+
+// openLayers opens the parts of an overlay. Init is the one user that they
+// belong to.
+func openLayers(m Mount, open func(path string) (int, error)) (f overlay.Folders, opened []int, err error) {
+	paths := m.Layers
+	if m.Upper != "" {
+		paths = append(slices.Clone(paths), m.Upper, overlay.WorkDir(m.Upper))
+	}
+	for _, p := range paths {
+		fd, err := open(p)
+		if err != nil {
+			return f, opened, fmt.Errorf("opening a layer: %w", err)
+		}
+		opened = append(opened, fd)
+	}
+	n := len(m.Layers)
+	f = overlay.Folders{Lower: opened[:n], Upper: -1, Work: -1}
+	if m.Upper != "" {
+		f.Upper, f.Work = opened[n], opened[n+1]
+	}
+	return f, opened, nil
+}
+
+// stageDir is where overlays lie before all of them are known to be possible.
+const stageDir = ".stage"
+
+// stage mounts an overlay of folders of the host's root out of everybody's way,
+// and gives its descriptor, from which it is moved to its place.
+func stageOverlay(m Mount) (int, error) {
+	f, opened, err := openLayers(m, openOldRootDir)
+	defer closeAll(opened)
+	if err != nil {
+		return -1, err
+	}
+	at := "/" + stageDir
+	if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return -1, err
+	}
+	if err := f.MountAt(at); err != nil {
+		return -1, err
+	}
+	return openHostDir(at)
+}
+
+// unstage takes away what has not been moved.
+func unstageOverlays(count int) error {
+	for range count {
+		if err := unix.Unmount("/"+stageDir, unix.MNT_DETACH); err != nil {
+			return fmt.Errorf("taking mounts back: %w", err)
+		}
+	}
+	if err := os.Remove("/" + stageDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("taking mounts back: %w", err)
+	}
+	return nil
+}

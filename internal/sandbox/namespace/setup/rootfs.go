@@ -1,0 +1,305 @@
+//go:build linux && (amd64 || arm64)
+
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
+	"github.com/stint-dev/stint/internal/sandbox/layout"
+)
+
+// Where the image and the host's old root lie while init needs them. Both are
+// gone before the command starts.
+const (
+	imageDir = ".image"
+	hostDir  = ".host"
+)
+
+// buildRoot makes the sandbox's file system and moves into it. It runs in init,
+// in a mount namespace of its own. The old root stays, out of everybody's way,
+// where init itself must bind what is attached later.
+func buildRoot(p *Plan) error {
+	// A host's root that stays follows the host: what is unmounted there must
+	// not be held here.
+	propagation := uintptr(unix.MS_PRIVATE)
+	if !p.UserRange {
+		propagation = unix.MS_SLAVE
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
+		return fmt.Errorf("making mounts private: %w", err)
+	}
+	trees, err := openMounts(append([]Mount{p.Image, p.Trust}, p.Mounts...)) // before anything covers a source
+	if err != nil {
+		return err
+	}
+	defer closeAll(trees)
+	if err := enterNewRoot(); err != nil {
+		return err
+	}
+	root, err := unix.Open(".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("opening new root: %w", err)
+	}
+	defer unix.Close(root)
+	for _, step := range []func() error{
+		func() error { return mountSystem(p, trees[0]) },
+		func() error { return writeEtc(p.Etc) },
+		func() error { return makeDev(p.ShmMax) },
+		func() error { return makeTmp(p) },
+		mountProc,
+		func() error { return makeKernelDirs(p) },
+		func() error { return mountTrust(root, p.Trust, trees[1]) },
+		func() error { return placeMounts(root, p.Mounts, trees[2:]) },
+		func() error { return readOnly("dev") },
+		func() error { return pivotRoot(p.UserRange) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openMounts gives a detached tree for each mount: those that the server made
+// ready, and those that we may bind ourselves. One without a source is -1.
+func openMounts(mounts []Mount) ([]int, error) {
+	trees := make([]int, len(mounts))
+	for i, m := range mounts {
+		trees[i] = -1
+		if m.FD != 0 {
+			trees[i] = m.FD
+			continue
+		}
+		if m.Source == "" && len(m.Layers) == 0 || m.AliasOf != "" {
+			continue
+		}
+		fd, err := openMount(m)
+		if err != nil {
+			return nil, fmt.Errorf("showing %s: %w", m.Target, err)
+		}
+		trees[i] = fd
+	}
+	return trees, nil
+}
+
+func openMount(m Mount) (int, error) {
+	if len(m.Layers) > 0 {
+		return overlayTree(m)
+	}
+	return idmap.CloneTree(m.Source, m.Writable, -1)
+}
+
+func closeAll(fds []int) {
+	for _, fd := range fds {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+}
+
+// enterNewRoot mounts an empty file system somewhere and goes there. From here
+// on relative paths are the new root's, absolute ones the host's.
+func enterNewRoot() error {
+	var errs []error
+	for _, at := range []string{"/tmp", "/mnt", "/var"} {
+		err := unix.Mount("stint", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=64m,mode=755")
+		if err == nil {
+			return os.Chdir(at)
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("mounting new root: %w", errors.Join(errs...))
+}
+
+// showSystem shows the host's system, or the image's, whose tree must be
+// mounted somewhere for parts of it to be.
+func mountSystem(p *Plan, image int) error {
+	if image < 0 {
+		return bindSystem(p.Entries)
+	}
+	if err := os.Mkdir(imageDir, 0o700); err != nil {
+		return fmt.Errorf("showing the image: %w", err)
+	}
+	if err := unix.MoveMount(image, "", unix.AT_FDCWD, imageDir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("showing the image: %w", err)
+	}
+	if err := bindSystem(p.Entries); err != nil {
+		return err
+	}
+	if err := unix.Unmount(imageDir, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("hiding the image's folder: %w", err)
+	}
+	return os.Remove(imageDir)
+}
+
+func bindSystem(entries []layout.Entry) error {
+	for _, e := range entries {
+		inside := "." + e.Path
+		if err := os.MkdirAll(path.Dir(inside), 0o755); err != nil {
+			return fmt.Errorf("making %s: %w", e.Path, err)
+		}
+		if e.Link != "" {
+			if err := os.Symlink(e.Link, inside); err != nil {
+				return fmt.Errorf("linking %s: %w", e.Path, err)
+			}
+			continue
+		}
+		if err := bindEntry(e, inside); err != nil {
+			return fmt.Errorf("showing %s: %w", e.Path, err)
+		}
+	}
+	return nil
+}
+
+func bindEntry(e layout.Entry, inside string) error {
+	fd, err := systemTree(e)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // removed from the host since the server looked
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if e.File {
+		err = os.WriteFile(inside, nil, 0o644)
+	} else {
+		err = os.Mkdir(inside, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	return unix.MoveMount(fd, "", unix.AT_FDCWD, inside, unix.MOVE_MOUNT_F_EMPTY_PATH)
+}
+
+// systemTree clones a part of the host's system, or of the image's, whose
+// attributes it has already. The image may hold any link, and the server has
+// seen that this is none.
+func systemTree(e layout.Entry) (int, error) {
+	if e.Source == "" {
+		return idmap.CloneTree(e.Path, false, -1)
+	}
+	return unix.OpenTree(unix.AT_FDCWD, imageDir+e.Source, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|unix.AT_SYMLINK_NOFOLLOW)
+}
+
+func writeEtc(files []layout.File) error {
+	if err := os.MkdirAll("etc", 0o755); err != nil {
+		return fmt.Errorf("making /etc: %w", err)
+	}
+	for _, f := range files {
+		if err := os.WriteFile("etc/"+f.Name, f.Data, 0o644); err != nil {
+			return fmt.Errorf("writing /etc/%s: %w", f.Name, err)
+		}
+	}
+	return os.Symlink("../proc/self/mounts", "etc/mtab")
+}
+
+var devLinks = map[string]string{
+	"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+}
+
+// makeDev gives the harmless devices, by binding the host's: a user namespace
+// cannot make any.
+func makeDev(shmMax int64) error {
+	if err := mountNew("tmpfs", "dev", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
+		return err
+	}
+	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
+		inside := "dev/" + name
+		if err := os.WriteFile(inside, nil, 0o644); err != nil {
+			return fmt.Errorf("making /dev/%s: %w", name, err)
+		}
+		if err := unix.Mount("/dev/"+name, inside, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("showing /dev/%s: %w", name, err)
+		}
+	}
+	for name, target := range devLinks {
+		if err := os.Symlink(target, "dev/"+name); err != nil {
+			return fmt.Errorf("linking /dev/%s: %w", name, err)
+		}
+	}
+	// All sandboxes share the terminals that the kernel has.
+	if err := mountNew("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64"); err != nil {
+		return err
+	}
+	return mountNew("tmpfs", "dev/shm", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(shmMax))
+}
+
+// makeTmp makes /tmp in memory, unless the caller's scratch folder holds it.
+func makeTmp(p *Plan) error {
+	if err := os.MkdirAll("var", 0o755); err != nil {
+		return fmt.Errorf("making /var: %w", err)
+	}
+	if err := os.Symlink("/tmp", "var/tmp"); err != nil {
+		return fmt.Errorf("linking /var/tmp: %w", err)
+	}
+	if p.hasMount(agentinit.TmpDir) {
+		return nil
+	}
+	return mountNew("tmpfs", "tmp", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(p.TmpMax))
+}
+
+func sizeOption(bytes int64) string {
+	if bytes <= 0 {
+		return ""
+	}
+	return ",size=" + strconv.FormatInt(bytes, 10)
+}
+
+func mountProc() error {
+	return mountNew("proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
+}
+
+func mountNew(kind, at string, flags uintptr, options string) error {
+	if err := os.Mkdir(at, 0o755); err != nil {
+		return fmt.Errorf("making /%s: %w", at, err)
+	}
+	if err := unix.Mount(kind, at, kind, flags, options); err != nil {
+		return fmt.Errorf("mounting /%s: %w", at, err)
+	}
+	return nil
+}
+
+func readOnly(at string) error {
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}
+	if err := unix.MountSetattr(unix.AT_FDCWD, at, 0, &attr); err != nil {
+		return fmt.Errorf("making /%s read-only: %w", at, err)
+	}
+	return nil
+}
+
+// swapRoot makes the working directory the root. Where the host's is needed
+// again it waits in a folder, in which nobody looks before it is gone.
+func pivotRoot(ranged bool) error {
+	if err := os.Mkdir(hostDir, 0o700); err != nil {
+		return fmt.Errorf("changing root: %w", err)
+	}
+	if err := unix.PivotRoot(".", hostDir); err != nil {
+		return fmt.Errorf("changing root: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("changing root: %w", err)
+	}
+	if ranged {
+		return unmountHost()
+	}
+	return nil
+}
+
+func unmountHost() error {
+	if err := unix.Unmount("/"+hostDir, unix.MNT_DETACH); err != nil {
+		return fmt.Errorf("leaving the old root: %w", err)
+	}
+	if err := os.Remove("/" + hostDir); err != nil {
+		return fmt.Errorf("leaving the old root: %w", err)
+	}
+	return nil
+}

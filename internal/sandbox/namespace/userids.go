@@ -1,0 +1,146 @@
+//go:build linux && (amd64 || arm64)
+
+package namespace
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint/internal/sandbox/agentinit"
+	"github.com/stint-dev/stint/internal/sandbox/idmap"
+)
+
+// DefaultUIDBase is the first of the host's user IDs that sandboxes get. The
+// numbers from here to the end of the 31 bit space are left free by
+// distributions (accounts lie far below, the ranges of useradd and of container
+// managers end where this begins) and make 4096 ranges of 65536, half of which
+// are left to a second driver of the same server.
+const (
+	DefaultUIDBase = 0x7000_0000
+	SecondUIDBase  = DefaultUIDBase + maxRanges*rangeSize
+	rangeSize      = 0x1_0000
+	maxRanges      = 2048
+)
+
+var errNoRange = errors.New("all user ID ranges are in use")
+
+// ranges hands out ranges of user IDs, the lowest free one first. A range of
+// its own keeps a sandbox's processes and files from the others'. What the
+// kernel counts for each user it counts for the server's too, who made the user
+// namespace (Linux 5.14), so init limits that itself.
+type userRanges struct {
+	base, owner     uint32 // owner is the server's user, who owns the agent's files outside
+	mu              sync.Mutex
+	used            [maxRanges]bool
+	agentNamespaces [maxRanges]*os.File // user namespaces that map owner to the range's agent, kept for the next
+	rootNamespaces  [maxRanges]*os.File // the same, to the range's user 0
+}
+
+// take reserves a range, and gives the user namespace for its mounts.
+func (r *userRanges) acquire() (int, *os.File, error) {
+	slot, err := r.reserve()
+	if err != nil {
+		return 0, nil, err
+	}
+	view, err := r.userNamespace(&r.agentNamespaces[slot], r.agentID(slot))
+	if err != nil {
+		r.release(slot)
+		return 0, nil, err
+	}
+	return slot, view, nil
+}
+
+// rootView gives the user namespace that shows what is the server's as user 0's.
+// The slot is the caller's.
+func (r *userRanges) rootNamespace(slot int) (*os.File, error) {
+	return r.userNamespace(&r.rootNamespaces[slot], r.firstID(slot))
+}
+
+// keep makes a user namespace once.
+func (r *userRanges) userNamespace(at **os.File, user int) (*os.File, error) {
+	r.mu.Lock()
+	view := *at
+	r.mu.Unlock()
+	if view != nil {
+		return view, nil
+	}
+	view, err := idmap.NewUserNamespace(r.owner, user) // not under the lock: it takes a millisecond
+	if err != nil {
+		return nil, err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	*at = view
+	return view, nil
+}
+
+func (r *userRanges) reserve() (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.used {
+		if !r.used[i] {
+			r.used[i] = true
+			return i, nil
+		}
+	}
+	return 0, errNoRange
+}
+
+func (r *userRanges) release(slot int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.used[slot] = false
+}
+
+// forget closes the kept user namespaces.
+func (r *userRanges) closeNamespaces() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, kept := range []*[maxRanges]*os.File{&r.agentNamespaces, &r.rootNamespaces} {
+		for i, view := range kept {
+			if view != nil {
+				view.Close()
+				kept[i] = nil
+			}
+		}
+	}
+}
+
+// first is the host's user that is 0 in a slot's sandbox.
+func (r *userRanges) firstID(slot int) int { return int(r.base) + slot*rangeSize }
+
+// agent is the host's user that is the agent in a slot's sandbox.
+func (r *userRanges) agentID(slot int) int { return r.firstID(slot) + agentinit.AgentID }
+
+// identity tells which kind of user mapping this process can give: a range of
+// its own to each sandbox, or its own user alone.
+func hasUserRange(base uint32) (ok bool, err error) {
+	if os.Geteuid() != 0 {
+		return false, nil
+	}
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return false, fmt.Errorf("reading our user mapping: %w", err)
+	}
+	outside := uint32(0)
+	for line := range strings.Lines(string(b)) {
+		var inside, out, size uint64
+		if _, err := fmt.Sscan(line, &inside, &out, &size); err != nil {
+			return false, fmt.Errorf("reading our user mapping: %w", err)
+		}
+		if inside <= uint64(base) && inside+size >= uint64(base)+rangeSize*maxRanges {
+			return true, nil
+		}
+		if inside == 0 {
+			outside = uint32(out)
+		}
+	}
+	if outside == 0 {
+		// The agent would be the host's root.
+		return false, fmt.Errorf("the user IDs from %d to %d are not mapped in this container", base, base+rangeSize*maxRanges-1)
+	}
+	return false, nil
+}

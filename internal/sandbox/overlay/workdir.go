@@ -1,0 +1,87 @@
+//go:build linux && (amd64 || arm64)
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint/internal/sandbox/layout"
+)
+
+// WorkDir is the path of an upper folder's work folder: beside it, as both must be
+// in one mount, and no agent may reach it.
+func WorkDir(upper string) string {
+	return filepath.Join(filepath.Dir(upper), "."+filepath.Base(upper)+".work")
+}
+
+// MakeWorkDir makes the work folder of an upper folder, on a file system that can mark
+// what hides.
+func MakeWorkDir(upper string) error {
+	if err := checkEmpty(upper); err != nil {
+		return err
+	}
+	if err := RemoveWorkDir(upper); err != nil { // of a server that was killed
+		return err
+	}
+	work := WorkDir(upper)
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return fmt.Errorf("making work folder: %w", err)
+	}
+	err := unix.Setxattr(work, layout.OpaqueAttr, []byte("y"), 0)
+	if err != nil {
+		return errors.Join(fmt.Errorf("%w: their file system keeps no marks: %w", ErrUnsupported, err), RemoveWorkDir(upper))
+	}
+	if err := unix.Removexattr(work, layout.OpaqueAttr); err != nil {
+		return errors.Join(fmt.Errorf("clearing work folder: %w", err), RemoveWorkDir(upper))
+	}
+	return nil
+}
+
+// CheckWhiteouts tells whether this process may make whiteouts in a folder, as the
+// kernel does in its name.
+func CheckWhiteouts(dir string) error {
+	mark := filepath.Join(dir, ".whiteout")
+	err := unix.Mknod(mark, unix.S_IFCHR, 0)
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%w: no mark can be made of what is gone: %w", ErrUnsupported, err)
+	}
+	return os.Remove(mark)
+}
+
+func checkEmpty(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("opening upper folder: %w", err)
+	}
+	defer d.Close()
+	if names, err := d.Readdirnames(1); !errors.Is(err, io.EOF) || len(names) > 0 {
+		return errors.Join(fmt.Errorf("the upper folder %s is not empty", dir), err)
+	}
+	return nil
+}
+
+// RemoveWorkDir removes the work folder of an upper folder, whose overlay nobody uses any
+// more. The kernel leaves folders in it that none may enter.
+func RemoveWorkDir(upper string) error {
+	work := WorkDir(upper)
+	err := filepath.WalkDir(work, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.IsDir() { // not read yet
+			return os.Chmod(path, 0o700) //nolint:gosec // about to be removed
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing work folder: %w", err)
+	}
+	if err := os.RemoveAll(work); err != nil {
+		return fmt.Errorf("removing work folder: %w", err)
+	}
+	return nil
+}

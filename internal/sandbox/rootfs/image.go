@@ -1,0 +1,175 @@
+//go:build linux && (amd64 || arm64)
+
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/layout"
+)
+
+// opened are folders of an image that are shown entry by entry, as some of
+// their entries are ours.
+var expandedDirs = []string{"/", "/etc", "/etc/ssl", "/home", "/var"}
+
+// ours are the entries that the sandbox makes itself, besides the files of /etc.
+var ownEntries = []string{
+	"/dev", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/lost+found", "/etc/mtab", layout.HomeDir, layout.WorkspaceDir,
+}
+
+// manyEntries is more than the opened folders of an honest image hold: each
+// becomes a mount.
+const maxEntries = 4096
+
+var errTooManyEntries = &sandbox.Error{Message: fmt.Sprintf("The image has more than %d entries in its uppermost folders.", maxEntries)}
+
+// ImageEntries lists what of an unpacked image a sandbox shows, each with its Source,
+// a path below the image, and the files of /etc that it adds.
+// The image may be anybody's work, and is the server's own folder: nothing in
+// it changes meanwhile, and no link in it is followed.
+func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, nil, &sandbox.Error{Message: "The image's folder is missing on the host.", Err: err}
+	}
+	defer root.Close()
+	etc := EtcWith(imageShell(root))
+	skip := slices.Clone(ownEntries)
+	for _, f := range etc {
+		skip = append(skip, "/etc/"+f.Name)
+	}
+	var list []layout.Entry
+	for _, dir := range expandedDirs {
+		if list, err = appendDir(list, root, dir, skip); errors.Is(err, errTooManyEntries) {
+			return nil, nil, err
+		} else if err != nil {
+			return nil, nil, fmt.Errorf("looking into the image: %w", err)
+		}
+		if len(list) > maxEntries {
+			return nil, nil, errTooManyEntries
+		}
+	}
+	return list, etc, nil
+}
+
+func imageShell(root *os.Root) string {
+	if _, err := root.Stat("bin/bash"); err == nil {
+		return "/bin/bash"
+	}
+	if _, err := root.Lstat("usr/bin/bash"); err == nil {
+		return "/bin/bash"
+	}
+	return "/bin/sh"
+}
+
+// appendFolder appends the entries of one folder. A folder that is a link, or
+// not there, has none.
+func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([]layout.Entry, error) {
+	name := strings.TrimPrefix(dir, "/")
+	if name == "" {
+		name = "."
+	}
+	if !isRealDir(root, name) {
+		return list, nil
+	}
+	entries, err := readDir(root, name)
+	if err != nil {
+		return list, err
+	}
+	for _, e := range entries {
+		at := path.Join(dir, e.Name())
+		if slices.Contains(skip, at) || slices.Contains(expandedDirs, at) || strings.HasPrefix(e.Name(), ".stint") {
+			continue
+		}
+		entry := layout.Entry{Path: at, Source: at, File: e.Type().IsRegular()}
+		switch {
+		case e.Type()&fs.ModeSymlink != 0:
+			if entry.Link, err = root.Readlink(strings.TrimPrefix(at, "/")); err != nil {
+				return list, err
+			}
+		case !e.IsDir() && !entry.File:
+			continue // a device or the like
+		}
+		list = append(list, entry)
+	}
+	return list, nil
+}
+
+// readFolder gives the entries of a folder by name. It stops reading where there
+// are too many, whatever they are.
+func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
+	d, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var all []fs.DirEntry
+	for len(all) <= maxEntries {
+		some, err := d.ReadDir(256)
+		all = append(all, some...)
+		if errors.Is(err, io.EOF) {
+			slices.SortFunc(all, func(a, b fs.DirEntry) int { return strings.Compare(a.Name(), b.Name()) })
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, errTooManyEntries
+}
+
+// realFolder tells whether a path is a folder, with no link on the way.
+func isRealDir(root *os.Root, name string) bool {
+	for at := name; ; at = path.Dir(at) {
+		if st, err := root.Lstat(at); err != nil || !st.IsDir() {
+			return false
+		}
+		if at == "." {
+			return true
+		}
+	}
+}
+
+// CheckTarget tells why a mount cannot lie where nothing of the caller's does:
+// what is shown of the system is read-only, and its links lead anywhere. image
+// is the one whose entries these are, empty for the host's system.
+func CheckTarget(target string, system []layout.Entry, image string) error {
+	whose := "the host's system"
+	if image != "" {
+		whose = "the image"
+	}
+	for _, e := range slices.Concat(system, []layout.Entry{{Path: "/var/tmp", Link: "/tmp"}}) {
+		rel, below := strings.CutPrefix(target, e.Path+"/")
+		switch {
+		case !below && target != e.Path:
+			continue
+		case e.Link != "":
+			return &sandbox.Error{Message: fmt.Sprintf("The path %s is a link in the sandbox; no folder can be mounted at %s.", e.Path, target)}
+		case e.File:
+			return &sandbox.Error{Message: fmt.Sprintf("The path %s is a file of %s; no folder can be mounted at %s.", e.Path, whose, target)}
+		case !below:
+			return nil
+		}
+		root, err := os.OpenRoot(path.Join("/", image, e.Path))
+		if err != nil {
+			return fmt.Errorf("looking for %s: %w", target, err)
+		}
+		there := isRealDir(root, rel)
+		if err := root.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {
+			return err
+		}
+		if !there {
+			return &sandbox.Error{Message: fmt.Sprintf("The folder %s does not exist in %s, whose %s is read-only; mount it elsewhere, or make the folder in the image.", target, whose, e.Path)}
+		}
+		return nil
+	}
+	return nil
+}

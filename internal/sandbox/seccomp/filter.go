@@ -1,0 +1,239 @@
+//go:build linux && (amd64 || arm64)
+
+// Package filter answers: which system calls may an agent make?
+//
+// It is one list for all sandboxes whose agents call this kernel. It goes by
+// what no agent needs, and refuses by errors that programs handle.
+package seccomp
+
+import (
+	"fmt"
+	"slices"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// forbidden are calls with which a process reaches past its own affairs, or
+// into parts of the kernel that fail often: no agent needs them.
+var forbidden = []uint32{
+	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
+	unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+	unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+	unix.SYS_PROCESS_MADVISE, unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE,
+	unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
+	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_REBOOT,
+	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT,
+	unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_ACCT, unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_NFSSERVCTL, unix.SYS_SYSLOG, unix.SYS_VHANGUP,
+	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MKNODAT,
+}
+
+// absent lists calls whose callers fall back to an older one: clone3 and
+// openat2 hide their flags from a filter, and io_uring works past it. The
+// contexts of io_setup come from one pool for the whole machine (fs.aio-max-nr),
+// which no control group bounds; libraries fall back to threads.
+var unimplemented = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_SETUP}
+
+// newest is the last call that these lists know of. What comes after it is
+// absent too.
+const newestCall = unix.SYS_OPEN_TREE_ATTR
+
+const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+
+// creating are the flags with which opening takes a mode; without them it is
+// whatever stood in the register.
+const createFlags = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
+
+// masks refuse a call when each of its named arguments has one of the bits.
+type argMask struct {
+	call uint32
+	bits []argBits
+}
+
+type argBits struct{ argument, bits uint32 }
+
+// raised are the bits that give a program its owner's or group's rights.
+const setidBits = unix.S_ISUID | unix.S_ISGID
+
+// masked refuse marks that tell an overlay that a file is gone, and the setuid
+// and setgid bits on files: with ID-mapped mounts they belong to the server's
+// user and group outside. Folders inherit a group's bit all the same, from
+// folders that came with it.
+var maskedCalls = []argMask{
+	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // as cloning
+	{unix.SYS_FCHMOD, []argBits{{1, setidBits}}},
+	{unix.SYS_FCHMODAT, []argBits{{2, setidBits}}},
+	{unix.SYS_FCHMODAT2, []argBits{{2, setidBits}}},
+	{unix.SYS_MKDIRAT, []argBits{{2, setidBits}}},
+	{unix.SYS_OPENAT, []argBits{{2, createFlags}, {3, setidBits}}},
+	{unix.SYS_RENAMEAT2, []argBits{{4, unix.RENAME_WHITEOUT}}},
+}
+
+const anyBit = 1<<32 - 1
+
+// families are the sockets that there are. A virtual machine's vsock, which
+// reaches its host, knows no namespace.
+var allowedFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
+
+// Offsets into the kernel's struct seccomp_data.
+const (
+	numberOffset    = 0
+	archOffset      = 4
+	argumentsOffset = 16 // 8 bytes each, the lower half first: both machines are little-endian
+)
+
+// New makes the program that each call of an agent must pass. All that is
+// refused is refused by an error, which programs handle better than death.
+func New() ([]unix.SockFilter, error) {
+	program := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: archOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
+		returnErrno(unix.ENOSYS), // the processor's other modes number calls otherwise
+		bpf.LoadAbsolute{Off: numberOffset, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: newestCall, SkipFalse: 1},
+		returnErrno(unix.ENOSYS),
+	}
+	for _, call := range slices.Concat(forbidden, archForbidden) {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: call, SkipFalse: 1}, returnErrno(unix.EPERM))
+	}
+	for _, call := range unimplemented {
+		program = append(program, bpf.JumpIf{Cond: bpf.JumpEqual, Val: call, SkipFalse: 1}, returnErrno(unix.ENOSYS))
+	}
+	for _, m := range slices.Concat(maskedCalls, archMasked) {
+		program = append(program, m.instructions()...)
+	}
+	program = append(program, cloneRules()...)
+	program = append(program, limitRules()...)
+	program = append(program, socketFilterRules()...)
+	program = append(program, seccompRules()...)
+	program = append(program, familyRules()...)
+	program = append(program, allow)
+	raw, err := bpf.Assemble(program)
+	if err != nil {
+		return nil, fmt.Errorf("system call filter: %w", err)
+	}
+	filter := make([]unix.SockFilter, len(raw))
+	for i, r := range raw {
+		filter[i] = unix.SockFilter{Code: r.Op, Jt: r.Jt, Jf: r.Jf, K: r.K}
+	}
+	return filter, nil
+}
+
+func returnErrno(errno unix.Errno) bpf.Instruction {
+	return bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(errno)}
+}
+
+func (m argMask) instructions() []bpf.Instruction {
+	var body []bpf.Instruction
+	for i, a := range m.bits {
+		after := 2*(len(m.bits)-i-1) + 1 // to the allowing end
+		body = append(body,
+			loadArgument(a.argument),
+			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: a.bits, SkipFalse: uint8(after)})
+	}
+	body = append(body, returnErrno(unix.EPERM), allow)
+	return forCall(m.call, body...)
+}
+
+var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
+
+// only settles the matter of one call. It expects the call's number in the
+// register, and leaves it there for others.
+func forCall(call uint32, body ...bpf.Instruction) []bpf.Instruction {
+	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: uint8(len(body))}}, body...)
+}
+
+func loadArgument(n uint32) bpf.Instruction {
+	return bpf.LoadAbsolute{Off: argumentsOffset + 8*n, Size: 4}
+}
+
+// cloning refuses new namespaces, and threads with descriptors of their own,
+// which no program makes: what one of thousands of threads holds would be found
+// by looking at each.
+func cloneRules() []bpf.Instruction {
+	return forCall(unix.SYS_CLONE,
+		loadArgument(0),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: namespaceFlags, SkipTrue: 3},
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.CLONE_THREAD, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpBitsNotSet, Val: unix.CLONE_FILES, SkipTrue: 1},
+		allow,
+		returnErrno(unix.EPERM),
+	)
+}
+
+// limits refuse the limits of other processes, of which the sandbox's first may
+// be one of the same user; 0 is one's own. That of core dumps stays what it is:
+// where dumps go to a program of the host's, 0 would not keep them from it. Who
+// sets it wants no dumps and gives up on an error, so it is told that all is
+// well.
+func limitRules() []bpf.Instruction {
+	well := returnErrno(0)
+	own := forCall(unix.SYS_PRLIMIT64,
+		loadArgument(0),
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 7},
+		loadArgument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 4},
+		loadArgument(2), // a new limit
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 4},
+		bpf.LoadAbsolute{Off: argumentsOffset + 8*2 + 4, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 2},
+		allow,
+		returnErrno(unix.EPERM),
+		well,
+	)
+	return append(own, forCall(unix.SYS_SETRLIMIT,
+		loadArgument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 1},
+		well,
+		allow,
+	)...)
+}
+
+// attachments are the socket options that load a BPF program into the kernel.
+var attachOptions = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
+
+// socketPrograms refuses to attach BPF programs to sockets. Compiled programs
+// take memory that the whole machine shares (net.core.bpf_jit_limit), no control
+// group counts it, and releasing many at once deadlocks the kernel's work queue,
+// after which no process on the machine can install a seccomp filter.
+func socketFilterRules() []bpf.Instruction {
+	body := []bpf.Instruction{
+		loadArgument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SOL_SOCKET, SkipTrue: uint8(len(attachOptions) + 1)},
+		loadArgument(2),
+	}
+	for i, option := range attachOptions {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: option, SkipTrue: uint8(len(attachOptions) - i)})
+	}
+	return forCall(unix.SYS_SETSOCKOPT, append(body, allow, returnErrno(unix.ENOPROTOOPT))...)
+}
+
+// callFilters refuses to install seccomp filters, which take memory from the
+// same pool as the programs of sockets. The error is that of a kernel without
+// filters, with which programs run on.
+func seccompRules() []bpf.Instruction {
+	install := forCall(unix.SYS_SECCOMP,
+		loadArgument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SECCOMP_SET_MODE_FILTER, SkipTrue: 1},
+		returnErrno(unix.EINVAL),
+		allow,
+	)
+	return append(install, forCall(unix.SYS_PRCTL,
+		loadArgument(0),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.PR_SET_SECCOMP, SkipTrue: 3},
+		loadArgument(1),
+		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.SECCOMP_MODE_FILTER, SkipTrue: 1},
+		returnErrno(unix.EINVAL),
+		allow,
+	)...)
+}
+
+// otherFamilies come last: a call that is not socket falls through to the end.
+func familyRules() []bpf.Instruction {
+	body := []bpf.Instruction{loadArgument(0)}
+	for i, f := range allowedFamilies {
+		body = append(body, bpf.JumpIf{Cond: bpf.JumpEqual, Val: f, SkipTrue: uint8(len(allowedFamilies) - i)})
+	}
+	body = append(body, returnErrno(unix.EAFNOSUPPORT))
+	return forCall(unix.SYS_SOCKET, body...)
+}
