@@ -138,13 +138,13 @@ func ParseDefinition(raw []byte) (*Definition, error) {
 		return nil, InvalidParam("definition", "The definition is no valid JSON: %v.", err)
 	}
 	if faults := unknownKeys(tree, reflect.TypeFor[Definition](), ""); len(faults) > 0 {
-		return nil, Several(faults)
+		return nil, JoinErrors(faults)
 	}
 	var d Definition
 	if err := json.NewDecoder(bytes.NewReader(raw)).Decode(&d); err != nil {
 		return nil, typeFault(err)
 	}
-	if err := Several(d.faults()); err != nil {
+	if err := JoinErrors(d.faults()); err != nil {
 		return nil, err
 	}
 	return &d, nil

@@ -188,7 +188,7 @@ func (l Limits) Tighten(at string, asked *Limits) (Limits, error) {
 	if a := asked.Idle(); a > 0 && fit("idleTimeout", atMost(a, l.Idle()), a, l.Idle()) {
 		l.IdleTimeout = asked.IdleTimeout
 	}
-	return l, Several(faults)
+	return l, JoinErrors(faults)
 }
 
 // atMost reports whether a bound allows a value; 0 allows all.

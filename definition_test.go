@@ -39,7 +39,7 @@ func TestDefinitionFaultsNameTheirPath(t *testing.T) {
 	} {
 		_, err := stint.ParseDefinition([]byte(raw))
 		e, ok := errors.AsType[*stint.Error](err)
-		if !ok || e.Param != want || e.Kind != stint.Invalid {
+		if !ok || e.Param != want || e.Kind != stint.KindInvalid {
 			t.Errorf("%s: %v, want a fault of %s", raw, err, want)
 		}
 	}

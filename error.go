@@ -12,19 +12,19 @@ type Kind int
 
 // The kinds of error that reach a user.
 const (
-	Internal            Kind = iota // our fault; the message is replaced before it leaves
-	Invalid                         // a parameter, a body or a state is wrong
-	NotFound                        // no such thing in the caller's organisation
-	Conflict                        // it clashes with what exists
-	Unauthenticated                 // the token is missing or no good
-	Forbidden                       // the token may not do this
-	RateLimited                     // too much at once
-	MethodNotAllowed                // the path exists, the verb does not
-	NotAcceptable                   // no representation fits Accept
-	TooLarge                        // the request exceeds a limit
-	UnsupportedMedia                // the Content-Type is not understood
-	RangeNotSatisfiable             // a Range that lies outside the content
-	Unavailable                     // try again later
+	KindInternal            Kind = iota // our fault; the message is replaced before it leaves
+	KindInvalid                         // a parameter, a body or a state is wrong
+	KindNotFound                        // no such thing in the caller's organisation
+	KindConflict                        // it clashes with what exists
+	KindUnauthenticated                 // the token is missing or no good
+	KindForbidden                       // the token may not do this
+	KindRateLimited                     // too much at once
+	KindMethodNotAllowed                // the path exists, the verb does not
+	KindNotAcceptable                   // no representation fits Accept
+	KindTooLarge                        // the request exceeds a limit
+	KindUnsupportedMedia                // the Content-Type is not understood
+	KindRangeNotSatisfiable             // a Range that lies outside the content
+	KindUnavailable                     // try again later
 )
 
 // The codes of the public error body.
@@ -85,24 +85,24 @@ func (e *Error) Unwrap() error { return e.Cause }
 
 // InvalidParam says that the value of param is wrong.
 func InvalidParam(param, format string, args ...any) *Error {
-	return &Error{Kind: Invalid, Code: CodeInvalidParameter, Param: param, Message: fmt.Sprintf(format, args...)}
+	return &Error{Kind: KindInvalid, Code: CodeInvalidParameter, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
 // MissingParam says that param is required.
 func MissingParam(param, format string, args ...any) *Error {
-	return &Error{Kind: Invalid, Code: CodeMissingParameter, Param: param, Message: fmt.Sprintf(format, args...)}
+	return &Error{Kind: KindInvalid, Code: CodeMissingParameter, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
 // InvalidState says that the resource's state forbids the operation.
 func InvalidState(format string, args ...any) *Error {
-	return &Error{Kind: Invalid, Code: CodeInvalidState, Message: fmt.Sprintf(format, args...)}
+	return &Error{Kind: KindInvalid, Code: CodeInvalidState, Message: fmt.Sprintf(format, args...)}
 }
 
-// NoSuch says that the caller's organisation has no such thing. The asked
+// NotFound says that the caller's organisation has no such thing. The asked
 // name stands in the message, shortened when it is long.
-func NoSuch(noun, asked string) *Error {
+func NotFound(noun, asked string) *Error {
 	return &Error{
-		Kind: NotFound, Code: CodeResourceNotFound,
+		Kind: KindNotFound, Code: CodeResourceNotFound,
 		Message: fmt.Sprintf("No such %s: '%s'.", noun, clip(asked, 128)),
 	}
 }
@@ -110,14 +110,14 @@ func NoSuch(noun, asked string) *Error {
 // AlreadyExists says that the name is taken.
 func AlreadyExists(noun, name string) *Error {
 	return &Error{
-		Kind: Conflict, Code: CodeResourceAlreadyExists, Param: "name",
+		Kind: KindConflict, Code: CodeResourceAlreadyExists, Param: "name",
 		Message: fmt.Sprintf("The %s '%s' already exists. Choose another name.", noun, clip(name, 128)),
 	}
 }
 
-// Several folds the faults of one request into one error: itself when there
+// JoinErrors folds the faults of one request into one error: itself when there
 // is one, else the first with all of them as Details. It is nil for none.
-func Several(faults []*Error) error {
+func JoinErrors(faults []*Error) error {
 	switch len(faults) {
 	case 0:
 		return nil
@@ -134,12 +134,12 @@ func Several(faults []*Error) error {
 	return &all
 }
 
-// KindOf reads the kind of err; an error that is no *Error is Internal.
+// KindOf reads the kind of err; an error that is no *Error is KindInternal.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
-	return Internal
+	return KindInternal
 }
 
 func clip(s string, n int) string {

@@ -76,7 +76,7 @@ func TestIsID(t *testing.T) {
 		"v1_abcdefghijklmnopqrst": true, "v0_abcdefghijklmnopqrst": false, "v1_abc": false,
 		"v12_abcdefghij234567abcd": true, "1_abcdefghijklmnopqrst": false, "v1_abcdefghijklmnopqrs1": false,
 	} {
-		if got := stint.IsTreeVersion(version); got != want {
+		if got := stint.IsFileSetVersion(version); got != want {
 			t.Errorf("IsTreeVersion(%q) = %v", version, got)
 		}
 	}

@@ -46,11 +46,13 @@ func CheckVariable(param, name string) *Error {
 	return nil
 }
 
-// VersionName writes the identifier of a tree's version: v<number>_<digest>.
-func VersionName(number int64, suffix string) string { return fmt.Sprintf("v%d_%s", number, suffix) }
+// FormatVersionID writes the identifier of a tree's version: v<number>_<digest>.
+func FormatVersionID(number int64, suffix string) string {
+	return fmt.Sprintf("v%d_%s", number, suffix)
+}
 
 var treeVersionForm = regexp.MustCompile(`^v[1-9][0-9]{0,17}_[a-z2-7]{20}$`)
 
-// IsTreeVersion reports whether s has the form of the identifier of a version
+// IsFileSetVersion reports whether s has the form of the identifier of a version
 // of an artifact or volume.
-func IsTreeVersion(s string) bool { return treeVersionForm.MatchString(s) }
+func IsFileSetVersion(s string) bool { return treeVersionForm.MatchString(s) }

@@ -88,14 +88,14 @@ func TestNames(t *testing.T) {
 
 func TestSeveralFaultsAreToldTogether(t *testing.T) {
 	t.Parallel()
-	if stint.Several(nil) != nil {
+	if stint.JoinErrors(nil) != nil {
 		t.Error("no fault is a fault")
 	}
 	one := stint.InvalidParam("a", "A is wrong.")
-	if got := stint.Several([]*stint.Error{one}); !errors.Is(got, one) {
+	if got := stint.JoinErrors([]*stint.Error{one}); !errors.Is(got, one) {
 		t.Errorf("one fault became %v", got)
 	}
-	got, ok := errors.AsType[*stint.Error](stint.Several([]*stint.Error{one, stint.MissingParam("b", "B is missing.")}))
+	got, ok := errors.AsType[*stint.Error](stint.JoinErrors([]*stint.Error{one, stint.MissingParam("b", "B is missing.")}))
 	if !ok || got.Code != stint.CodeInvalidParameter || got.Message != "A is wrong. B is missing." {
 		t.Fatalf("two faults became %+v", got)
 	}
@@ -107,7 +107,7 @@ func TestSeveralFaultsAreToldTogether(t *testing.T) {
 
 func TestMessagesHoldNoControlCharacters(t *testing.T) {
 	t.Parallel()
-	e := stint.NoSuch("run", "run_\x1b[31m\n"+strings.Repeat("x", 5000))
+	e := stint.NotFound("run", "run_\x1b[31m\n"+strings.Repeat("x", 5000))
 	if strings.ContainsAny(e.Message, "\x1b\n") || len(e.Message) > 300 {
 		t.Errorf("message %q", e.Message)
 	}

@@ -88,6 +88,6 @@ func (a *Agents) Delete(ctx context.Context, id string) error {
 func noSuch(noun, asked string) *Error {
 	return &Error{
 		Status: http.StatusNotFound, Type: "not_found_error",
-		Code: stint.CodeResourceNotFound, Message: stint.NoSuch(noun, asked).Message,
+		Code: stint.CodeResourceNotFound, Message: stint.NotFound(noun, asked).Message,
 	}
 }

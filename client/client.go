@@ -35,8 +35,8 @@ type Options struct {
 type Client struct {
 	Runs        *Runs
 	Agents      *Agents
-	Artifacts   *Trees
-	Volumes     *Trees
+	Artifacts   *FileSets
+	Volumes     *FileSets
 	Sessions    *Sessions
 	Checkpoints *Checkpoints
 	Tokens      *Tokens
@@ -73,7 +73,7 @@ func New(o Options) (*Client, error) {
 	c.http = withoutRedirects(o.HTTP)
 	c.Runs, c.Agents, c.Sessions = &Runs{c}, &Agents{c}, &Sessions{c}
 	c.Checkpoints, c.Tokens, c.Secrets = &Checkpoints{c}, &Tokens{c}, &Secrets{c}
-	c.Artifacts, c.Volumes = &Trees{c, stint.Artifacts}, &Trees{c, stint.Volumes}
+	c.Artifacts, c.Volumes = &FileSets{c, stint.Artifacts}, &FileSets{c, stint.Volumes}
 	return c, nil
 }
 

@@ -27,12 +27,12 @@ const (
 // stopped, for the same version always has the same bytes; w is written to
 // once, in order. Where the server names the archive's SHA-256, another one is
 // an error.
-func (t *Trees) Download(ctx context.Context, id, version string, w io.Writer) (int64, error) {
+func (t *FileSets) Download(ctx context.Context, id, version string, w io.Writer) (int64, error) {
 	return t.DownloadAs(ctx, id, version, "", w)
 }
 
 // DownloadAs is Download in one of the formats; "" is a tar.gz.
-func (t *Trees) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
+func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
 	if version == "" || version == "latest" {
 		// Once: an attempt that goes on must not meet a version that came meanwhile.
 		current, err := t.current(ctx, id)
@@ -60,7 +60,7 @@ func (t *Trees) DownloadAs(ctx context.Context, id, version, format string, w io
 }
 
 // current is the version that is current now; empty where there is none.
-func (t *Trees) current(ctx context.Context, id string) (string, error) {
+func (t *FileSets) current(ctx context.Context, id string) (string, error) {
 	tree, err := t.Get(ctx, id)
 	if err != nil || tree.CurrentVersionID == nil {
 		return "", err
@@ -70,7 +70,7 @@ func (t *Trees) current(ctx context.Context, id string) (string, error) {
 
 // transfer is a download under way, over several answers if need be.
 type transfer struct {
-	t                   *Trees
+	t                   *FileSets
 	id, version, format string
 	w                   io.Writer
 	written             int64
@@ -142,7 +142,7 @@ func (d *transfer) attempt(ctx context.Context) error {
 }
 
 // location asks where the archive lies.
-func (t *Trees) location(ctx context.Context, id, version, format string) (string, error) {
+func (t *FileSets) location(ctx context.Context, id, version, format string) (string, error) {
 	q := url.Values{}
 	set(q, "versionId", version)
 	set(q, "format", format)
@@ -159,7 +159,7 @@ func (t *Trees) location(ctx context.Context, id, version, format string) (strin
 }
 
 // fetch opens the archive without a token.
-func (t *Trees) fetch(ctx context.Context, location string, offset int64, tag string) (*http.Response, error) {
+func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, location, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the archive's address: %w", err)

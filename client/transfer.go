@@ -51,7 +51,7 @@ func (c *Client) SendChunks(ctx context.Context, frames []byte) error {
 // PushTree stores a tree, whose chunks the server has, as the new version. It
 // answers as Push does; chunks that the server lacks are an *Error with the
 // code chunks_missing. ContentType of the options counts for nothing.
-func (t *Trees) PushTree(ctx context.Context, id string, tree io.ReaderAt, size int64, o *PushOptions) (v *stint.TreeVersion, added bool, err error) {
+func (t *FileSets) PushTree(ctx context.Context, id string, tree io.ReaderAt, size int64, o *PushOptions) (v *stint.FileSetVersion, added bool, err error) {
 	if o == nil {
 		o = &PushOptions{}
 	}
@@ -68,7 +68,7 @@ func (t *Trees) PushTree(ctx context.Context, id string, tree io.ReaderAt, size 
 	if err != nil {
 		return nil, false, err
 	}
-	v = new(stint.TreeVersion)
+	v = new(stint.FileSetVersion)
 	if err := json.Unmarshal(body, v); err != nil {
 		return nil, false, fmt.Errorf("read the answer of the push: %w", err)
 	}
@@ -77,7 +77,7 @@ func (t *Trees) PushTree(ctx context.Context, id string, tree io.ReaderAt, size 
 
 // OpenTree reads the tree of a version: what it holds and of which chunks. The
 // caller closes it.
-func (t *Trees) OpenTree(ctx context.Context, id, version string) (io.ReadCloser, error) {
+func (t *FileSets) OpenTree(ctx context.Context, id, version string) (io.ReadCloser, error) {
 	return t.c.open(ctx, call{
 		method: http.MethodGet, path: t.path(id, "versions", orLatest(version), "tree"), header: http.Header{"Accept": {typeTree}},
 	})
@@ -85,7 +85,7 @@ func (t *Trees) OpenTree(ctx context.Context, id, version string) (io.ReadCloser
 
 // OpenChunks reads chunks of a version, selected by their numbers in it. The
 // caller closes them; what has broken off may be asked for again.
-func (t *Trees) OpenChunks(ctx context.Context, id, version string, selection []byte) (io.ReadCloser, error) {
+func (t *FileSets) OpenChunks(ctx context.Context, id, version string, selection []byte) (io.ReadCloser, error) {
 	return t.c.open(ctx, call{
 		method: http.MethodPost, path: t.path(id, "versions", orLatest(version), "chunks"),
 		raw: rawBytes(typeBytes, selection), repeat: true, header: http.Header{"Accept": {typeChunks}},

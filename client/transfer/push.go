@@ -33,7 +33,7 @@ type PushOptions struct {
 
 // Pushed tells what a push did. Of a dry run, Version is nil.
 type Pushed struct {
-	Version *stint.TreeVersion
+	Version *stint.FileSetVersion
 	Added   bool  // false where the current version holds the same
 	All     Count // of the folder
 	// Sent are chunks that the server lacked, and the files that they are of.

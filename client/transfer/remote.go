@@ -21,7 +21,7 @@ type Remote interface {
 	SendChunks(ctx context.Context, frames []byte) error
 	// PushTree makes a tree the new version. ErrChunksMissing is wrapped where
 	// the server lacks chunks of it.
-	PushTree(ctx context.Context, tree io.ReaderAt, size int64) (v *stint.TreeVersion, added bool, err error)
+	PushTree(ctx context.Context, tree io.ReaderAt, size int64) (v *stint.FileSetVersion, added bool, err error)
 	// OpenTree reads the version's tree.
 	OpenTree(ctx context.Context) (io.ReadCloser, error)
 	// OpenChunks reads frames with the selected chunks of the version.
@@ -38,7 +38,7 @@ var (
 // Tree names one tree on a server, and what a push of it says.
 type Tree struct {
 	Client *client.Client
-	Trees  *client.Trees // of Client
+	Trees  *client.FileSets // of Client
 	ID     string
 	// Version to read; empty for the current one.
 	Version string
@@ -60,7 +60,7 @@ func (t Tree) SendChunks(ctx context.Context, frames []byte) error {
 }
 
 // PushTree implements Remote.
-func (t Tree) PushTree(ctx context.Context, tree io.ReaderAt, size int64) (*stint.TreeVersion, bool, error) {
+func (t Tree) PushTree(ctx context.Context, tree io.ReaderAt, size int64) (*stint.FileSetVersion, bool, error) {
 	v, added, err := t.Trees.PushTree(ctx, t.ID, tree, size, t.Push)
 	if client.IsCode(err, stint.CodeChunksMissing) {
 		return nil, false, errors.Join(ErrChunksMissing, err)

@@ -100,7 +100,7 @@ func (m *memory) SendChunks(_ context.Context, frames []byte) error {
 	}
 }
 
-func (m *memory) PushTree(_ context.Context, tree io.ReaderAt, size int64) (*stint.TreeVersion, bool, error) {
+func (m *memory) PushTree(_ context.Context, tree io.ReaderAt, size int64) (*stint.FileSetVersion, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	b, err := io.ReadAll(io.NewSectionReader(tree, 0, size))
@@ -116,7 +116,7 @@ func (m *memory) PushTree(_ context.Context, tree io.ReaderAt, size int64) (*sti
 	}
 	added := !bytes.Equal(m.tree, b)
 	m.tree = b
-	return &stint.TreeVersion{ID: "v1_x"}, added, nil
+	return &stint.FileSetVersion{ID: "v1_x"}, added, nil
 }
 
 func entries(t testing.TB, tree []byte) (all []*treewire.Entry) {

@@ -14,11 +14,11 @@ var artifactPromises = []promise{
 	{"a workspace elsewhere", workspaceElsewhere},
 }
 
-func (w *world) artifact(name string) (o stint.TreeDetail, versions []stint.TreeVersion) {
+func (w *world) artifact(name string) (o stint.FileSetDetail, versions []stint.FileSetVersion) {
 	w.Helper()
 	at := "/v1/artifacts/" + w.tree("artifacts", name).ID
 	w.get(at, &o)
-	return o, list[stint.TreeVersion](w, at+"/versions", nil)
+	return o, list[stint.FileSetVersion](w, at+"/versions", nil)
 }
 
 func completedArtifact(w *world) {

@@ -217,7 +217,7 @@ echo -n more >> /private/b.txt; echo x > /private/new; cat /private/b.txt; test 
 		w.equal("volumes", map[string]string{"one": one.ID, "two": two.ID}, r.Volumes)
 	}
 	for _, name := range []string{"one", "two"} {
-		w.equal("versions of "+name, 1, len(list[stint.TreeVersion](w, "/v1/volumes/"+w.tree("volumes", name).ID+"/versions", nil)))
+		w.equal("versions of "+name, 1, len(list[stint.FileSetVersion](w, "/v1/volumes/"+w.tree("volumes", name).ID+"/versions", nil)))
 	}
 	out, r := w.says(object{"prompt": "cat /volumes/one/a.txt; (echo x > /volumes/one/new) 2>/dev/null || echo readonly", "volumes": object{"one": "latest"}})
 	w.equal("output of a volume that the request adds", "onereadonly\n", out)

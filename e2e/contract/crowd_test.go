@@ -66,7 +66,7 @@ func countedVersions(w *world) {
 		return request{method: "POST", path: at, body: pack(w, entry{Name: "a", Text: fmt.Sprint(i)})}
 	})
 	var got []int
-	for _, v := range list[stint.TreeVersion](w, at, nil) {
+	for _, v := range list[stint.FileSetVersion](w, at, nil) {
 		got = append(got, number(v.ID))
 	}
 	slices.Sort(got)

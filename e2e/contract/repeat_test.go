@@ -57,7 +57,7 @@ func reusedKey(w *world) {
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 1"}), header: keyed("k")}, nil)
 	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 2"}), header: keyed("k")}, 409, keyReused)
 	w.equal("runs", 1, len(list[object](w, "/v1/runs", nil)))
-	var v stint.Tree
+	var v stint.FileSet
 	w.must(201, request{method: "POST", path: "/v1/volumes", body: object{"name": "a"}, header: keyed("t")}, &v)
 	w.refused(request{method: "POST", path: "/v1/volumes", body: object{"name": "b"}, header: keyed("t")}, 409, keyReused)
 	push := func(text string) request {

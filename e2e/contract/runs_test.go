@@ -106,7 +106,7 @@ func completedRun(w *world) {
 	w.equal("artifact", "out", o["artifactName"])
 	w.equal("volumes", any(object{"data": v.ID}), o["volumes"])
 	w.equal("exitCode", any(0.0), o["exitCode"])
-	if !stint.IsTreeVersion(*r.ArtifactVersion) || !stint.IsID(stint.PrefixCheckpoint, *r.CheckpointID) {
+	if !stint.IsFileSetVersion(*r.ArtifactVersion) || !stint.IsID(stint.PrefixCheckpoint, *r.CheckpointID) {
 		w.Errorf("artifactVersion %s, checkpointId %s", *r.ArtifactVersion, *r.CheckpointID)
 	}
 	if r.StartedAt.Before(r.CreatedAt.Time) || r.CompletedAt.Before(r.StartedAt.Time) {

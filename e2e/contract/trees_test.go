@@ -28,9 +28,9 @@ var treePromises = []promise{
 var treeKinds = []string{"volumes", "artifacts"}
 
 // tree finds a volume or artifact by its name.
-func (w *world) tree(kind, name string) (found stint.Tree) {
+func (w *world) tree(kind, name string) (found stint.FileSet) {
 	w.Helper()
-	for _, t := range list[stint.Tree](w, "/v1/"+kind, nil) {
+	for _, t := range list[stint.FileSet](w, "/v1/"+kind, nil) {
 		if t.Name == name {
 			return t
 		}
@@ -39,14 +39,14 @@ func (w *world) tree(kind, name string) (found stint.Tree) {
 	return found
 }
 
-func (w *world) newTree(kind, name string) (t stint.Tree) {
+func (w *world) newTree(kind, name string) (t stint.FileSet) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/" + kind, body: object{"name": name}}, &t)
 	return t
 }
 
 // volume pushes a version to the volume, which is made where it is missing.
-func (w *world) volume(name string, content object) stint.TreeVersion {
+func (w *world) volume(name string, content object) stint.FileSetVersion {
 	w.Helper()
 	a := w.do(request{method: "POST", path: "/v1/volumes", body: object{"name": name}})
 	if a.StatusCode != http.StatusCreated && a.fault().Code != stint.CodeResourceAlreadyExists {
@@ -55,7 +55,7 @@ func (w *world) volume(name string, content object) stint.TreeVersion {
 	return w.push("volumes", w.tree("volumes", name).ID, pack(w, files(content)...))
 }
 
-func (w *world) push(kind, id string, archive []byte) (v stint.TreeVersion) {
+func (w *world) push(kind, id string, archive []byte) (v stint.FileSetVersion) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/" + kind + "/" + id + "/versions", body: archive}, &v)
 	return v
@@ -101,7 +101,7 @@ func treeObjects(w *world) {
 		w.equal("a version", object{
 			"id": v["id"], parent: t.ID, "size": 6.0, "fileCount": 2.0, "message": "first ü", "createdBy": "user:ann", "createdAt": v["createdAt"],
 		}, v)
-		if id := v["id"].(string); !stint.IsTreeVersion(id) || !strings.HasPrefix(id, "v1_") {
+		if id := v["id"].(string); !stint.IsFileSetVersion(id) || !strings.HasPrefix(id, "v1_") {
 			w.Errorf("the first version is %s", id)
 		}
 		o = w.object(at)
@@ -253,7 +253,7 @@ func equalContent(w *world) {
 	t := w.newTree("volumes", "data")
 	at := "/v1/volumes/" + t.ID + "/versions"
 	first := w.push("volumes", t.ID, pack(w, files(object{"a": "1", "b": "2"})...))
-	var again stint.TreeVersion
+	var again stint.FileSetVersion
 	same := pack(w, entry{Name: "b", Text: "2"}, entry{Name: "./a", Text: "1"})
 	w.must(200, request{method: "POST", path: at + "?message=again", body: same}, &again)
 	w.equal("the head", first, again)
@@ -262,11 +262,11 @@ func equalContent(w *world) {
 	w.equal("versions", 1, len(list[object](w, at, nil)))
 	second := w.push("volumes", t.ID, pack(w, files(object{"a": "1"})...))
 	third := w.push("volumes", t.ID, pack(w, files(object{"a": "1", "b": "2"})...)) // an older one's content is new again
-	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.TreeVersion](w, at, nil)))
+	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.FileSetVersion](w, at, nil)))
 	w.must(201, request{method: "POST", path: at, body: pack(w, entry{Name: "a", Text: "1", Mode: 0o755}, entry{Name: "b", Text: "2"})}, nil)
 }
 
-func ids(versions []stint.TreeVersion) (all []string) {
+func ids(versions []stint.FileSetVersion) (all []string) {
 	for _, v := range versions {
 		all = append(all, v.ID)
 	}
@@ -279,12 +279,12 @@ func ifMatch(w *world) {
 		return request{method: "POST", path: "/v1/volumes/" + t.ID + "/versions", body: pack(w, entry{Name: "a", Text: text}), header: map[string]string{"If-Match": head}}
 	}
 	first := w.push("volumes", t.ID, pack(w, entry{Name: "a", Text: "1"}))
-	var second, third stint.TreeVersion
+	var second, third stint.FileSetVersion
 	w.must(201, push(first.ID, "2"), &second)
 	w.refused(push(first.ID, "3"), 409, badHead, second.ID)
 	w.must(201, push(`"`+second.ID+`"`, "3"), &third)
 	w.refused(push("v9_aaaaaaaaaaaaaaaaaaaa", "4"), 409, badHead)
-	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.TreeVersion](w, "/v1/volumes/"+t.ID+"/versions", nil)))
+	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.FileSetVersion](w, "/v1/volumes/"+t.ID+"/versions", nil)))
 }
 
 func filesOfVersion(w *world) {
@@ -361,8 +361,8 @@ func specifiers(w *world) {
 		one := w.push(kind, t.ID, pack(w, entry{Name: "a", Text: "one"}))
 		two := w.push(kind, t.ID, pack(w, entry{Name: "a", Text: "two"}))
 		foreign := w.push(kind, w.newTree(kind, "other").ID, pack(w, entry{Name: "a", Text: "three"}))
-		for asked, want := range map[string]stint.TreeVersion{"latest": two, "v1": one, "1": one, one.ID: one, "v2": two, "2": two, two.ID: two} {
-			var v stint.TreeVersion
+		for asked, want := range map[string]stint.FileSetVersion{"latest": two, "v1": one, "1": one, one.ID: one, "v2": two, "2": two, two.ID: two} {
+			var v stint.FileSetVersion
 			w.get(at+"/versions/"+asked, &v)
 			w.equal(asked, want, v)
 			text := map[string]string{one.ID: "one", two.ID: "two"}[want.ID]

@@ -86,7 +86,7 @@ func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string,
 	}
 	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.version(c, a.ID, d, stint.TimeOf(s.now())))
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.AgentVersion{}, false, stint.NoSuch("agent", agentID)
+		return stint.AgentVersion{}, false, stint.NotFound("agent", agentID)
 	}
 	if err != nil {
 		return stint.AgentVersion{}, false, fmt.Errorf("add a version to agent %s: %w", a.ID, err)
@@ -112,11 +112,11 @@ func brief(v store.AgentVersion) stint.AgentVersion {
 // Get reads an agent.
 func (s *Service) Get(ctx context.Context, org, id string) (stint.Agent, error) {
 	if !stint.IsID(stint.PrefixAgent, id) {
-		return stint.Agent{}, stint.NoSuch("agent", id)
+		return stint.Agent{}, stint.NotFound("agent", id)
 	}
 	a, err := s.store.Agent(ctx, org, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, stint.NoSuch("agent", id)
+		return stint.Agent{}, stint.NotFound("agent", id)
 	}
 	if err != nil {
 		return stint.Agent{}, fmt.Errorf("read agent %s: %w", id, err)
@@ -128,11 +128,11 @@ func (s *Service) Get(ctx context.Context, org, id string) (stint.Agent, error) 
 func (s *Service) ByName(ctx context.Context, org, name string) (stint.Agent, error) {
 	name = strings.ToLower(name)
 	if stint.CheckName("name", name) != nil {
-		return stint.Agent{}, stint.NoSuch("agent", name)
+		return stint.Agent{}, stint.NotFound("agent", name)
 	}
 	a, err := s.store.AgentByName(ctx, org, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, stint.NoSuch("agent", name)
+		return stint.Agent{}, stint.NotFound("agent", name)
 	}
 	if err != nil {
 		return stint.Agent{}, fmt.Errorf("read agent %q: %w", name, err)
@@ -161,7 +161,7 @@ func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]
 func (s *Service) listed(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	a, err := s.ByName(ctx, org, name)
 	switch {
-	case stint.KindOf(err) == stint.NotFound || err == nil && r.After != store.After{}:
+	case stint.KindOf(err) == stint.KindNotFound || err == nil && r.After != store.After{}:
 		return nil, nil
 	case err != nil:
 		return nil, err
@@ -172,11 +172,11 @@ func (s *Service) listed(ctx context.Context, org, name string, r store.Range) (
 // Delete hides an agent. Its name becomes free, its runs stay.
 func (s *Service) Delete(ctx context.Context, c auth.Caller, id string) error {
 	if !stint.IsID(stint.PrefixAgent, id) {
-		return stint.NoSuch("agent", id)
+		return stint.NotFound("agent", id)
 	}
 	err := s.store.DeleteAgent(ctx, c.OrgID, id, stint.TimeOf(s.now()))
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.NoSuch("agent", id)
+		return stint.NotFound("agent", id)
 	}
 	if err != nil {
 		return fmt.Errorf("delete agent %s: %w", id, err)

@@ -23,7 +23,7 @@ func checkFramework(d *stint.Definition) error {
 			faults = append(faults, e)
 		}
 	}
-	return stint.Several(faults)
+	return stint.JoinErrors(faults)
 }
 
 // checkTools refuses servers of tools that nothing would be told of.

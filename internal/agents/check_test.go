@@ -23,13 +23,13 @@ func TestDefinitionsThatCannotWork(t *testing.T) {
 	} {
 		_, err := w.agents.Create(t.Context(), w.caller, []byte(c.raw))
 		told, ok := errors.AsType[*stint.Error](err)
-		if !ok || told.Kind != stint.Invalid || told.Param != c.param || !strings.Contains(told.Message, c.say) {
+		if !ok || told.Kind != stint.KindInvalid || told.Param != c.param || !strings.Contains(told.Message, c.say) {
 			t.Errorf("%s: %#v", name, err)
 		}
 	}
 	made := w.create(shell(`"model":"m","provider":{"type":"anthropic","prices":{"*":{"input":1,"output":2}}},"limits":{"maxCostUsd":1},"output":{"schema":{"type":"object"}}`))
 	for _, raw := range []string{shell(`"limits":{"maxCostUsd":1}`), shell(`"output":{"schema":{"type":7}}`)} {
-		if _, _, err := w.agents.AddVersion(t.Context(), w.caller, made.ID, []byte(raw)); stint.KindOf(err) != stint.Invalid {
+		if _, _, err := w.agents.AddVersion(t.Context(), w.caller, made.ID, []byte(raw)); stint.KindOf(err) != stint.KindInvalid {
 			t.Errorf("a version of %s: %v", raw, err)
 		}
 	}

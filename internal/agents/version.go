@@ -76,14 +76,14 @@ func (s *Service) locate(ctx context.Context, org, agentID, spec string) (stint.
 	}
 	id, number, ok := parseSpec(spec)
 	if !ok {
-		return stint.Agent{}, store.AgentVersion{}, stint.NoSuch("agent version", spec)
+		return stint.Agent{}, store.AgentVersion{}, stint.NotFound("agent version", spec)
 	}
 	if id == "" && number == 0 {
 		id = a.CurrentVersionID
 	}
 	v, err := s.store.AgentVersion(ctx, org, agentID, id, number)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, store.AgentVersion{}, stint.NoSuch("agent version", spec)
+		return stint.Agent{}, store.AgentVersion{}, stint.NotFound("agent version", spec)
 	}
 	if err != nil {
 		return stint.Agent{}, store.AgentVersion{}, fmt.Errorf("read version %q of agent %s: %w", spec, agentID, err)

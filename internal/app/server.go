@@ -229,8 +229,8 @@ func (s *server) openWorker(ctx context.Context) error {
 // longer than the run may, which does not begin before its sandbox is ready;
 // its end is the token's in any case.
 func (s *server) runToken(a *dispatch.Assignment) (string, error) {
-	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Spec.Depth}
-	return s.auth.RunToken(g, a.Spec.Timeout+10*time.Minute)
+	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Plan.Depth}
+	return s.auth.RunToken(g, a.Plan.Timeout+10*time.Minute)
 }
 
 // serve opens the front doors, works and waits.
@@ -310,9 +310,9 @@ func (s *server) address(l net.Listener) string {
 func (s *server) handler(streams context.Context) http.Handler {
 	return api.New(api.Config{
 		Auth:        s.auth,
-		Vault:       secrets.New(secrets.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
+		Secrets:     secrets.New(secrets.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
 		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
-		Trees:       s.trees(),
+		Artifacts:   s.trees(),
 		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth}),
 		Feed:        s.feed,
 		Frameworks:  s.programs,

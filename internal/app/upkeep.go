@@ -46,9 +46,9 @@ func (u *Upkeep) Close() error { return u.s.close() }
 
 // collecting is the chore that clears the storage. Servers of one database take
 // turns by chance; two at once do no harm.
-func (s *server) collecting() jobs.Chore {
+func (s *server) collecting() jobs.Job {
 	u := s.upkeep()
-	return jobs.Chore{Name: "delete files that nothing names", Every: s.c.GCEvery, Do: func(ctx context.Context) error {
+	return jobs.Job{Name: "delete files that nothing names", Every: s.c.GCEvery, Do: func(ctx context.Context) error {
 		return u.Collect(ctx, maintenance.Collection{Grace: s.c.GCGrace}, func(l maintenance.Line) {
 			if l.Done && !l.Busy && l.Collected.Deleted > 0 {
 				s.log.Info("deleted files that nothing names", "org", l.Org, "objects", l.Collected.Deleted, "bytes", l.Collected.Freed)

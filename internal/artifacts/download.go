@@ -14,25 +14,25 @@ import (
 // Archived is a version as one file of some format. The same version always
 // gives the same bytes, a tar.zst excepted.
 type Archived struct {
-	Tree    stint.Tree
-	Version store.TreeVersion
+	FileSet stint.FileSet
+	Version store.FileSetVersion
 	Format  files.Format
 	s       *Service
 	org     string
 }
 
 // Archive finds a version that is to be downloaded.
-func (s *Service) Archive(ctx context.Context, org string, kind stint.TreeKind, id, spec string, f files.Format) (*Archived, error) {
+func (s *Service) Archive(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, f files.Format) (*Archived, error) {
 	t, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, err
 	}
-	return &Archived{Tree: t, Version: v, Format: f, s: s, org: org}, nil
+	return &Archived{FileSet: t, Version: v, Format: f, s: s, org: org}, nil
 }
 
 // Name is what the file is called where it is stored.
 func (a *Archived) Name() string {
-	return fmt.Sprintf("%s-v%d.%s", a.Tree.Name, a.Version.Number, a.Format)
+	return fmt.Sprintf("%s-v%d.%s", a.FileSet.Name, a.Version.Number, a.Format)
 }
 
 // Open opens the file, of any format but tar.zst. The caller closes it.

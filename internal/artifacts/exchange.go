@@ -41,7 +41,7 @@ type TreeContent struct {
 }
 
 // Content finds the content of a version; spec is what Resolve takes.
-func (s *Service) Content(ctx context.Context, org string, kind stint.TreeKind, id, spec string) (TreeContent, error) {
+func (s *Service) Content(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (TreeContent, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return TreeContent{}, err

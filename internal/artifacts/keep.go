@@ -20,7 +20,7 @@ type Ledger interface {
 // DeleteVersion removes a version; its bytes go with a later collection. The
 // head, a version that a checkpoint names or an open run mounts and one that is
 // kept stay.
-func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.TreeKind, id, spec string) error {
+func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string) error {
 	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.T
 	case errors.Is(err, store.ErrInUse):
 		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it, a run mounts it or it is kept.", v.ID)
 	case errors.Is(err, store.ErrNotFound):
-		return stint.NoSuch(string(kind)+" version", spec)
+		return stint.NotFound(string(kind)+" version", spec)
 	case err != nil:
 		return fmt.Errorf("delete version %s of %s %s: %w", v.ID, kind, id, err)
 	}
@@ -39,14 +39,14 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.T
 
 // KeepVersion asks that rules of retention leave a version alone, or takes that
 // back.
-func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.TreeKind, id, spec string, keep bool) error {
+func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string, keep bool) error {
 	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
 		return err
 	}
 	err = s.store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.now()))
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.NoSuch(string(kind)+" version", spec)
+		return stint.NotFound(string(kind)+" version", spec)
 	}
 	if err != nil {
 		return fmt.Errorf("keep version %s of %s %s: %w", v.ID, kind, id, err)
@@ -56,7 +56,7 @@ func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.Tre
 
 // Usage tells what an organisation keeps and how much it may.
 func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, error) {
-	rows, err := s.store.TreeUsage(ctx, org)
+	rows, err := s.store.StorageUsage(ctx, org)
 	if err != nil {
 		return stint.StorageUsage{}, fmt.Errorf("count trees: %w", err)
 	}

@@ -35,24 +35,24 @@ const TreeOfChunks files.Format = "tree"
 // Push stores an archive as the tree's next version and moves the head to it.
 // When the head has the same content nothing changes, added is false and the
 // head is returned. A head other than IfMatch is a version_conflict.
-func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.TreeKind, id string, p Push) (v stint.TreeVersion, added bool, err error) {
+func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id string, p Push) (v stint.FileSetVersion, added bool, err error) {
 	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
-		return stint.TreeVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
+		return stint.FileSetVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
 	}
 	t, err := s.tree(ctx, c.OrgID, kind, id)
 	if err != nil {
-		return stint.TreeVersion{}, false, err
+		return stint.FileSetVersion{}, false, err
 	}
 	parent, err := s.parent(ctx, c.OrgID, t, p.IfMatch)
 	if err != nil {
-		return stint.TreeVersion{}, false, err
+		return stint.FileSetVersion{}, false, err
 	}
 	ref, err := s.receive(ctx, c.OrgID, parent, &p)
 	if err != nil {
-		return stint.TreeVersion{}, false, err
+		return stint.FileSetVersion{}, false, err
 	}
 	commit := store.Commit{
-		OrgID: c.OrgID, TreeID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files, Epoch: ref.Epoch,
+		OrgID: c.OrgID, FileSetID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files, Epoch: ref.Epoch,
 		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.now()),
 	}
 	if p.IfMatch != "" {
@@ -69,29 +69,29 @@ func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (fil
 }
 
 // commit names a stored tree as the next version.
-func (s *Service) commit(ctx context.Context, t stint.Tree, ref files.Ref, c store.Commit) (stint.TreeVersion, bool, error) {
+func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c store.Commit) (stint.FileSetVersion, bool, error) {
 	var err error
 	if c.Suffix, err = s.suffix(); err != nil {
-		return stint.TreeVersion{}, false, err
+		return stint.FileSetVersion{}, false, err
 	}
 	head, added, err := s.store.CommitVersion(ctx, c)
 	for errors.Is(err, store.ErrEpoch) {
 		if ref, err = s.library.Renew(ctx, c.OrgID, ref); err != nil {
-			return stint.TreeVersion{}, false, gone(err)
+			return stint.FileSetVersion{}, false, gone(err)
 		}
 		c.Epoch = ref.Epoch
 		head, added, err = s.store.CommitVersion(ctx, c)
 	}
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
-		return stint.TreeVersion{}, false, headIsAnother(t, conflict.Head)
+		return stint.FileSetVersion{}, false, headIsAnother(t, conflict.Head)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.TreeVersion{}, false, stint.NoSuch(string(t.Kind), t.ID)
+		return stint.FileSetVersion{}, false, stint.NotFound(string(t.Kind), t.ID)
 	}
 	if err != nil {
-		return stint.TreeVersion{}, false, fmt.Errorf("commit a version of %s %s: %w", t.Kind, t.ID, err)
+		return stint.FileSetVersion{}, false, fmt.Errorf("commit a version of %s %s: %w", t.Kind, t.ID, err)
 	}
-	return head.TreeVersion, added, nil
+	return head.FileSetVersion, added, nil
 }
 
 // gone tells the user what to do about stored files that a collection is
@@ -101,7 +101,7 @@ func gone(err error) error {
 		return err
 	}
 	return &stint.Error{
-		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
 		Message: "Files that this version has in common with deleted ones are being deleted right now. Push again.",
 	}
 }
@@ -109,7 +109,7 @@ func gone(err error) error {
 // parent is the digest of the head, from which unchanged content is taken. A
 // head other than ifMatch is told before the archive is read; the commit
 // checks again.
-func (s *Service) parent(ctx context.Context, org string, t stint.Tree, ifMatch string) (string, error) {
+func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMatch string) (string, error) {
 	head := ""
 	if t.CurrentVersionID != nil {
 		head = *t.CurrentVersionID
@@ -120,20 +120,20 @@ func (s *Service) parent(ctx context.Context, org string, t stint.Tree, ifMatch 
 	if head == "" {
 		return "", nil
 	}
-	v, err := s.store.TreeVersion(ctx, org, t.ID, head, 0)
+	v, err := s.store.FileSetVersion(ctx, org, t.ID, head, 0)
 	if err != nil {
 		return "", fmt.Errorf("read head of %s %s: %w", t.Kind, t.ID, err)
 	}
 	return v.Digest, nil
 }
 
-func headIsAnother(t stint.Tree, head string) error {
+func headIsAnother(t stint.FileSet, head string) error {
 	is := "it has no version yet"
 	if head != "" {
 		is = "its current version is '" + head + "'"
 	}
 	return &stint.Error{
-		Kind: stint.Conflict, Code: stint.CodeVersionConflict, Param: "If-Match",
+		Kind: stint.KindConflict, Code: stint.CodeVersionConflict, Param: "If-Match",
 		Message: fmt.Sprintf("The %s '%s' has changed: %s. Read it again, then push.", t.Kind, t.Name, is),
 	}
 }

@@ -40,7 +40,7 @@ type Library interface {
 // Config is what a Service needs. Now and Random default to the real clock
 // and crypto/rand.
 type Config struct {
-	Store   store.Trees
+	Store   store.FileSets
 	Library Library
 	Ledger  Ledger
 	IDs     *stint.IDs
@@ -50,7 +50,7 @@ type Config struct {
 
 // Service keeps artifacts and volumes. It is safe for concurrent use.
 type Service struct {
-	store   store.Trees
+	store   store.FileSets
 	library Library
 	ledger  Ledger
 	ids     *stint.IDs
@@ -70,88 +70,88 @@ func New(c Config) *Service {
 }
 
 // Create stores an empty tree without a version.
-func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.TreeKind, name string) (stint.Tree, error) {
+func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetKind, name string) (stint.FileSet, error) {
 	if e := stint.CheckName("name", name); e != nil {
-		return stint.Tree{}, e
+		return stint.FileSet{}, e
 	}
 	now := stint.TimeOf(s.now())
-	t := stint.Tree{ID: s.ids.New(kind.Prefix()), Name: name, CreatedAt: now, UpdatedAt: now, Kind: kind}
-	err := s.store.CreateTree(ctx, store.Tree{Tree: t, OrgID: c.OrgID})
+	t := stint.FileSet{ID: s.ids.New(kind.Prefix()), Name: name, CreatedAt: now, UpdatedAt: now, Kind: kind}
+	err := s.store.CreateFileSet(ctx, store.FileSet{FileSet: t, OrgID: c.OrgID})
 	if errors.Is(err, store.ErrExists) {
-		return stint.Tree{}, stint.AlreadyExists(string(kind), name)
+		return stint.FileSet{}, stint.AlreadyExists(string(kind), name)
 	}
 	if err != nil {
-		return stint.Tree{}, fmt.Errorf("create %s %s: %w", kind, name, err)
+		return stint.FileSet{}, fmt.Errorf("create %s %s: %w", kind, name, err)
 	}
 	return t, nil
 }
 
 // Get reads a tree with its head.
-func (s *Service) Get(ctx context.Context, org string, kind stint.TreeKind, id string) (stint.TreeDetail, error) {
+func (s *Service) Get(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSetDetail, error) {
 	t, err := s.tree(ctx, org, kind, id)
 	if err != nil || t.CurrentVersionID == nil {
-		return stint.TreeDetail{Tree: t}, err
+		return stint.FileSetDetail{FileSet: t}, err
 	}
-	head, err := s.store.TreeVersion(ctx, org, id, *t.CurrentVersionID, 0)
+	head, err := s.store.FileSetVersion(ctx, org, id, *t.CurrentVersionID, 0)
 	if err != nil {
-		return stint.TreeDetail{}, fmt.Errorf("read head of %s %s: %w", kind, id, err)
+		return stint.FileSetDetail{}, fmt.Errorf("read head of %s %s: %w", kind, id, err)
 	}
-	return stint.TreeDetail{Tree: t, CurrentVersion: &head.TreeVersion}, nil
+	return stint.FileSetDetail{FileSet: t, CurrentVersion: &head.FileSetVersion}, nil
 }
 
-func (s *Service) tree(ctx context.Context, org string, kind stint.TreeKind, id string) (stint.Tree, error) {
+func (s *Service) tree(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSet, error) {
 	if !stint.IsID(kind.Prefix(), id) {
-		return stint.Tree{}, stint.NoSuch(string(kind), id)
+		return stint.FileSet{}, stint.NotFound(string(kind), id)
 	}
-	t, err := s.store.Tree(ctx, org, kind, id)
+	t, err := s.store.FileSet(ctx, org, kind, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Tree{}, stint.NoSuch(string(kind), id)
+		return stint.FileSet{}, stint.NotFound(string(kind), id)
 	}
 	if err != nil {
-		return stint.Tree{}, fmt.Errorf("read %s %s: %w", kind, id, err)
+		return stint.FileSet{}, fmt.Errorf("read %s %s: %w", kind, id, err)
 	}
 	t.Kind = kind
-	return t.Tree, nil
+	return t.FileSet, nil
 }
 
 // ByName reads the tree of that name.
-func (s *Service) ByName(ctx context.Context, org string, kind stint.TreeKind, name string) (stint.Tree, error) {
+func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (stint.FileSet, error) {
 	if stint.CheckName("name", name) != nil {
-		return stint.Tree{}, stint.NoSuch(string(kind), name)
+		return stint.FileSet{}, stint.NotFound(string(kind), name)
 	}
-	t, err := s.store.TreeByName(ctx, org, kind, name)
+	t, err := s.store.FileSetByName(ctx, org, kind, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Tree{}, stint.NoSuch(string(kind), name)
+		return stint.FileSet{}, stint.NotFound(string(kind), name)
 	}
 	if err != nil {
-		return stint.Tree{}, fmt.Errorf("read %s %q: %w", kind, name, err)
+		return stint.FileSet{}, fmt.Errorf("read %s %q: %w", kind, name, err)
 	}
 	t.Kind = kind
-	return t.Tree, nil
+	return t.FileSet, nil
 }
 
 // List reads a page of trees, newest first.
-func (s *Service) List(ctx context.Context, org string, kind stint.TreeKind, r store.Range) ([]stint.Tree, error) {
-	stored, err := s.store.Trees(ctx, org, kind, r)
+func (s *Service) List(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]stint.FileSet, error) {
+	stored, err := s.store.FileSets(ctx, org, kind, r)
 	if err != nil {
 		return nil, fmt.Errorf("list %ss: %w", kind, err)
 	}
-	trees := make([]stint.Tree, len(stored))
+	trees := make([]stint.FileSet, len(stored))
 	for i, t := range stored {
-		trees[i] = t.Tree
+		trees[i] = t.FileSet
 	}
 	return trees, nil
 }
 
 // Delete hides a tree and its versions. Its name becomes free; a version that
 // a checkpoint names stays readable by that checkpoint.
-func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.TreeKind, id string) error {
+func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id string) error {
 	if !stint.IsID(kind.Prefix(), id) {
-		return stint.NoSuch(string(kind), id)
+		return stint.NotFound(string(kind), id)
 	}
-	err := s.store.DeleteTree(ctx, c.OrgID, kind, id, stint.TimeOf(s.now()))
+	err := s.store.DeleteFileSet(ctx, c.OrgID, kind, id, stint.TimeOf(s.now()))
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.NoSuch(string(kind), id)
+		return stint.NotFound(string(kind), id)
 	}
 	if err != nil {
 		return fmt.Errorf("delete %s %s: %w", kind, id, err)

@@ -90,7 +90,7 @@ func (w *world) diff(what string, want, got any) {
 	}
 }
 
-func (w *world) create(kind stint.TreeKind, name string) stint.Tree {
+func (w *world) create(kind stint.FileSetKind, name string) stint.FileSet {
 	w.Helper()
 	w.at = w.at.Add(time.Second)
 	made, err := w.trees.Create(w.Context(), w.caller, kind, name)
@@ -120,7 +120,7 @@ func archive(t testing.TB, files map[string]string) []byte {
 	return out.Bytes()
 }
 
-func (w *world) push(kind stint.TreeKind, id, ifMatch string, content map[string]string) (stint.TreeVersion, bool, error) {
+func (w *world) push(kind stint.FileSetKind, id, ifMatch string, content map[string]string) (stint.FileSetVersion, bool, error) {
 	w.Helper()
 	w.at = w.at.Add(time.Second)
 	return w.trees.Push(w.Context(), w.caller, kind, id, artifacts.Push{
@@ -128,7 +128,7 @@ func (w *world) push(kind stint.TreeKind, id, ifMatch string, content map[string
 	})
 }
 
-func (w *world) mustPush(kind stint.TreeKind, id string, content map[string]string) stint.TreeVersion {
+func (w *world) mustPush(kind stint.FileSetKind, id string, content map[string]string) stint.FileSetVersion {
 	w.Helper()
 	v, added, err := w.push(kind, id, "", content)
 	if err != nil || !added {
@@ -139,14 +139,14 @@ func (w *world) mustPush(kind stint.TreeKind, id string, content map[string]stri
 
 func TestATreeBeginsEmpty(t *testing.T) {
 	w := newWorld(t)
-	for _, kind := range []stint.TreeKind{stint.Artifacts, stint.Volumes} {
+	for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
 		made := w.create(kind, "data")
-		w.diff("tree", stint.Tree{ID: made.ID, Name: "data", CreatedAt: stint.TimeOf(w.at), UpdatedAt: stint.TimeOf(w.at), Kind: kind}, made)
+		w.diff("tree", stint.FileSet{ID: made.ID, Name: "data", CreatedAt: stint.TimeOf(w.at), UpdatedAt: stint.TimeOf(w.at), Kind: kind}, made)
 		got, err := w.trees.Get(t.Context(), w.caller.OrgID, kind, made.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.diff("read back", stint.TreeDetail{Tree: made}, got)
+		w.diff("read back", stint.FileSetDetail{FileSet: made}, got)
 		for _, spec := range []string{"", "latest", "1", "v1"} {
 			if _, err := w.trees.Resolve(t.Context(), w.caller.OrgID, kind, made.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
 				t.Errorf("version %q of an empty tree gave %v", spec, err)
@@ -165,7 +165,7 @@ func TestPush(t *testing.T) {
 	w := newWorld(t)
 	made := w.create(stint.Volumes, "data")
 	first := w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one"})
-	w.diff("version", stint.TreeVersion{
+	w.diff("version", stint.FileSetVersion{
 		ID: first.ID, VolumeID: made.ID, Size: 3, FileCount: 1, Message: "a message", CreatedBy: "user:ann", CreatedAt: stint.TimeOf(w.at),
 	}, first)
 	if len(first.ID) != len("v1_")+20 || first.ID[:3] != "v1_" {
@@ -182,12 +182,12 @@ func TestPush(t *testing.T) {
 		t.Fatal(err)
 	}
 	made.CurrentVersionID, made.Size, made.FileCount, made.UpdatedAt = &second.ID, 6, 2, second.CreatedAt
-	w.diff("tree", stint.TreeDetail{Tree: made, CurrentVersion: &second}, got)
+	w.diff("tree", stint.FileSetDetail{FileSet: made, CurrentVersion: &second}, got)
 	list, err := w.trees.Versions(t.Context(), w.caller.OrgID, stint.Volumes, made.ID, store.Range{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.diff("versions, newest first", []stint.TreeVersion{second, first}, list)
+	w.diff("versions, newest first", []stint.FileSetVersion{second, first}, list)
 }
 
 func TestPushAfterARead(t *testing.T) {
@@ -356,7 +356,7 @@ func TestTreesStayInTheirOrganisationAndKind(t *testing.T) {
 }
 
 // gone checks that every verb says that there is no such tree.
-func (w *world) gone(c auth.Caller, kind stint.TreeKind, id string) {
+func (w *world) gone(c auth.Caller, kind stint.FileSetKind, id string) {
 	w.Helper()
 	ctx := w.Context()
 	_, get := w.trees.Get(ctx, c.OrgID, kind, id)

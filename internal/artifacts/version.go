@@ -16,59 +16,59 @@ import (
 const Latest = "latest"
 
 // Versions reads a page of a tree's versions, newest first.
-func (s *Service) Versions(ctx context.Context, org string, kind stint.TreeKind, id string, r store.Range) ([]stint.TreeVersion, error) {
+func (s *Service) Versions(ctx context.Context, org string, kind stint.FileSetKind, id string, r store.Range) ([]stint.FileSetVersion, error) {
 	if _, err := s.tree(ctx, org, kind, id); err != nil {
 		return nil, err
 	}
-	stored, err := s.store.TreeVersions(ctx, org, id, r)
+	stored, err := s.store.FileSetVersions(ctx, org, id, r)
 	if err != nil {
 		return nil, fmt.Errorf("list versions of %s %s: %w", kind, id, err)
 	}
-	versions := make([]stint.TreeVersion, len(stored))
+	versions := make([]stint.FileSetVersion, len(stored))
 	for i, v := range stored {
-		versions[i] = v.TreeVersion
+		versions[i] = v.FileSetVersion
 	}
 	return versions, nil
 }
 
 // Version reads one version; spec is what Resolve takes.
-func (s *Service) Version(ctx context.Context, org string, kind stint.TreeKind, id, spec string) (stint.TreeVersion, error) {
+func (s *Service) Version(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (stint.FileSetVersion, error) {
 	v, err := s.Resolve(ctx, org, kind, id, spec)
-	return v.TreeVersion, err
+	return v.FileSetVersion, err
 }
 
 // Resolve finds a version of a tree by its specifier: latest (also when
 // empty), an identifier, v<N> or <N>.
-func (s *Service) Resolve(ctx context.Context, org string, kind stint.TreeKind, id, spec string) (store.TreeVersion, error) {
+func (s *Service) Resolve(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (store.FileSetVersion, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	return v, err
 }
 
 // locate finds a tree and a version of it.
-func (s *Service) locate(ctx context.Context, org string, kind stint.TreeKind, id, spec string) (stint.Tree, store.TreeVersion, error) {
+func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (stint.FileSet, store.FileSetVersion, error) {
 	t, err := s.tree(ctx, org, kind, id)
 	if err != nil {
-		return stint.Tree{}, store.TreeVersion{}, err
+		return stint.FileSet{}, store.FileSetVersion{}, err
 	}
 	versionID, number, ok := parseSpec(spec)
 	if versionID == "" && number == 0 {
 		if t.CurrentVersionID == nil {
-			return stint.Tree{}, store.TreeVersion{}, &stint.Error{
-				Kind: stint.NotFound, Code: stint.CodeResourceNotFound,
+			return stint.FileSet{}, store.FileSetVersion{}, &stint.Error{
+				Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
 				Message: fmt.Sprintf("The %s '%s' has no version yet. Push files to it first.", kind, t.Name),
 			}
 		}
 		versionID = *t.CurrentVersionID
 	}
 	if !ok {
-		return stint.Tree{}, store.TreeVersion{}, stint.NoSuch(string(kind)+" version", spec)
+		return stint.FileSet{}, store.FileSetVersion{}, stint.NotFound(string(kind)+" version", spec)
 	}
-	v, err := s.store.TreeVersion(ctx, org, id, versionID, number)
+	v, err := s.store.FileSetVersion(ctx, org, id, versionID, number)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.Tree{}, store.TreeVersion{}, stint.NoSuch(string(kind)+" version", spec)
+		return stint.FileSet{}, store.FileSetVersion{}, stint.NotFound(string(kind)+" version", spec)
 	}
 	if err != nil {
-		return stint.Tree{}, store.TreeVersion{}, fmt.Errorf("read version %q of %s %s: %w", spec, kind, id, err)
+		return stint.FileSet{}, store.FileSetVersion{}, fmt.Errorf("read version %q of %s %s: %w", spec, kind, id, err)
 	}
 	return t, v, nil
 }
@@ -94,7 +94,7 @@ func parseSpec(spec string) (id string, number int64, ok bool) {
 // Files reads a page of a version's entries in path order: those whose paths
 // begin with prefix and come after the given path; more tells whether there
 // are further ones.
-func (s *Service) Files(ctx context.Context, org string, kind stint.TreeKind, id, spec string, p FilePage) (page []stint.FileEntry, more bool, err error) {
+func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, p FilePage) (page []stint.FileEntry, more bool, err error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, false, err
@@ -110,7 +110,7 @@ type FilePage struct {
 }
 
 // Open opens a file of a version. The caller closes it.
-func (s *Service) Open(ctx context.Context, org string, kind stint.TreeKind, id, spec, path string) (files.File, stint.FileEntry, error) {
+func (s *Service) Open(ctx context.Context, org string, kind stint.FileSetKind, id, spec, path string) (files.File, stint.FileEntry, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, stint.FileEntry{}, err
@@ -120,7 +120,7 @@ func (s *Service) Open(ctx context.Context, org string, kind stint.TreeKind, id,
 
 // Diff reads a page of what changed between two versions of a tree, in path
 // order, after the given path; more tells whether there is further change.
-func (s *Service) Diff(ctx context.Context, org string, kind stint.TreeKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
+func (s *Service) Diff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
 		return nil, false, err
@@ -129,7 +129,7 @@ func (s *Service) Diff(ctx context.Context, org string, kind stint.TreeKind, id,
 }
 
 // TextDiff compares one file of two versions line by line, as a unified diff.
-func (s *Service) TextDiff(ctx context.Context, org string, kind stint.TreeKind, id, from, to, path string) (string, error) {
+func (s *Service) TextDiff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, path string) (string, error) {
 	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
 		return "", err
@@ -138,7 +138,7 @@ func (s *Service) TextDiff(ctx context.Context, org string, kind stint.TreeKind,
 }
 
 // both finds the digests of two versions.
-func (s *Service) both(ctx context.Context, org string, kind stint.TreeKind, id, from, to string) (a, b string, err error) {
+func (s *Service) both(ctx context.Context, org string, kind stint.FileSetKind, id, from, to string) (a, b string, err error) {
 	_, x, err := s.locate(ctx, org, kind, id, from)
 	if err != nil {
 		return "", "", err

@@ -73,7 +73,7 @@ func New(c Config) *Service {
 // ErrInvalidKey is the one answer to a token that is missing, malformed,
 // unknown, expired or revoked: which of these it is stays hidden.
 var ErrInvalidKey = &stint.Error{
-	Kind: stint.Unauthenticated, Code: stint.CodeInvalidAPIKey,
+	Kind: stint.KindUnauthenticated, Code: stint.CodeInvalidAPIKey,
 	Message: "The API key is missing, malformed, expired or revoked. Send 'Authorization: Bearer <API_KEY>'.",
 }
 

@@ -41,7 +41,7 @@ func (c Caller) Require(scope string) error {
 		return nil
 	}
 	return &stint.Error{
-		Kind: stint.Forbidden, Code: stint.CodeInsufficientScope,
+		Kind: stint.KindForbidden, Code: stint.CodeInsufficientScope,
 		Message: "This needs a token with the scope '" + scope + "'. Create one with it, or ask an owner of the organisation.",
 	}
 }

@@ -34,7 +34,7 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 	if n.ExpiresInDays != nil {
 		days = *n.ExpiresInDays
 	}
-	if err := stint.Several(tokenFaults(n, days)); err != nil {
+	if err := stint.JoinErrors(tokenFaults(n, days)); err != nil {
 		return stint.Token{}, err
 	}
 	scopes := n.Scopes
@@ -60,7 +60,7 @@ func (s *Service) Login(ctx context.Context, org, user, tokenName string, days i
 	if e := checkLabel("user", user, maxPersonName); e != nil {
 		faults = append(faults, e)
 	}
-	if err := stint.Several(faults); err != nil {
+	if err := stint.JoinErrors(faults); err != nil {
 		return stint.Token{}, err
 	}
 	m, err := s.store.EnsureMember(ctx, store.Member{
@@ -150,11 +150,11 @@ func (s *Service) Token(ctx context.Context, c Caller, id string) (stint.Token, 
 		}
 	}
 	if !stint.IsID(stint.PrefixToken, id) {
-		return stint.Token{}, stint.NoSuch("token", id)
+		return stint.Token{}, stint.NotFound("token", id)
 	}
 	t, err := s.store.Token(ctx, c.OrgID, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.RevokedAt != nil {
-		return stint.Token{}, stint.NoSuch("token", id)
+		return stint.Token{}, stint.NotFound("token", id)
 	}
 	if err != nil {
 		return stint.Token{}, fmt.Errorf("read token %s: %w", id, err)

@@ -103,7 +103,7 @@ func (l *lab) benchCancel(ctx context.Context) error {
 }
 
 func (w *world) cancelAndTell(ctx context.Context, run string) (time.Duration, error) {
-	wake, stop := w.Dispatch.Stopped(run)
+	wake, stop := w.Dispatch.WatchStop(run)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -95,7 +95,7 @@ func (l *lab) starting(ctx context.Context, c *api.Client, agent string) (first 
 }
 
 // push stores a tar as a tree's version.
-func push(ctx context.Context, trees *api.Trees, name string, write func(io.Writer) error) error {
+func push(ctx context.Context, trees *api.FileSets, name string, write func(io.Writer) error) error {
 	t, err := trees.Create(ctx, name)
 	if err != nil {
 		return err

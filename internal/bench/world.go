@@ -63,7 +63,7 @@ func (w *world) furnish(ctx context.Context) error {
 		return err
 	}
 	w.worker = w.IDs.New(stint.PrefixWorker)
-	_, err = w.Dispatch.Join(ctx, store.Worker{ID: w.worker, Host: "bench", Capacity: 1 << 20, CreatedAt: stint.TimeOf(time.Now())})
+	_, err = w.Dispatch.Register(ctx, store.Worker{ID: w.worker, Host: "bench", Capacity: 1 << 20, CreatedAt: stint.TimeOf(time.Now())})
 	return err
 }
 

@@ -46,7 +46,7 @@ With --text, and for a PATH alone, it shows the lines that differ, as
 // comparison prints how two versions of a tree differ.
 type comparison struct {
 	a        *app
-	trees    *client.Trees
+	trees    *client.FileSets
 	id       string
 	from, to string
 }

@@ -54,7 +54,7 @@ in .gitignore and rule the folder that the file stands in.`, articled(t.kind), l
 }
 
 // articled names the kind with its article.
-func articled(k stint.TreeKind) string {
+func articled(k stint.FileSetKind) string {
 	if k == stint.Artifacts {
 		return "an artifact"
 	}
@@ -68,7 +68,7 @@ func isDir(path string) bool {
 
 // pushedTree tells what a push did.
 type pushedTree struct {
-	stint.TreeVersion
+	stint.FileSetVersion
 	Sent    *transfer.Count `json:"sent,omitempty"` // nil for an archive
 	Name    string          `json:"name"`
 	Changed bool            `json:"changed"`
@@ -108,7 +108,7 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 }
 
 // target finds or makes what to push to. A dry run makes nothing.
-func (t volumeCommands) target(ctx context.Context, trees *client.Trees, name string, dry bool) (*stint.Tree, error) {
+func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (*stint.FileSet, error) {
 	tree, err := trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
 		return tree, err
@@ -117,14 +117,14 @@ func (t volumeCommands) target(ctx context.Context, trees *client.Trees, name st
 		if e := stint.CheckName("name", name); e != nil {
 			return nil, errors.New(e.Message)
 		}
-		return &stint.Tree{Name: name}, nil
+		return &stint.FileSet{Name: name}, nil
 	}
 	return trees.Create(ctx, name)
 }
 
 // expected is the ID of the version that --if-match names in one of its forms:
 // the server compares IDs.
-func (t volumeCommands) expected(ctx context.Context, trees *client.Trees, tree *stint.Tree, o pushOptions) (string, error) {
+func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)
 	if form == "" || o.dry || strings.Contains(form, "_") {
 		return form, nil
@@ -136,7 +136,7 @@ func (t volumeCommands) expected(ctx context.Context, trees *client.Trees, tree 
 	return v.ID, nil
 }
 
-func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.Tree, dir string, o pushOptions) (transfer.Pushed, error) {
+func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.FileSet, dir string, o pushOptions) (transfer.Pushed, error) {
 	bar := t.a.progress("pushed")
 	defer bar.done()
 	remote := transfer.Tree{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
@@ -152,7 +152,7 @@ func (t volumeCommands) tellSkipped(skipped []string) {
 	}
 }
 
-func (t volumeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
+func (t volumeCommands) tellPushed(tree *stint.FileSet, p pushedTree) error {
 	if t.a.json {
 		return t.a.printJSON(p)
 	}
@@ -164,7 +164,7 @@ func (t volumeCommands) tellPushed(tree *stint.Tree, p pushedTree) error {
 	return nil
 }
 
-func (t volumeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
+func (t volumeCommands) tellPlan(tree *stint.FileSet, p transfer.Pushed) error {
 	if t.a.json {
 		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
 	}
@@ -175,7 +175,7 @@ func (t volumeCommands) tellPlan(tree *stint.Tree, p transfer.Pushed) error {
 
 // pushArchive packs and uploads at once, through a pipe, for servers that know
 // no other way.
-func (t volumeCommands) pushArchive(ctx context.Context, trees *client.Trees, tree *stint.Tree, dir string, o *client.PushOptions) error {
+func (t volumeCommands) pushArchive(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, dir string, o *client.PushOptions) error {
 	files, err := localdir.Open(ctx, dir)
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ type pulledTree struct {
 	Deleted int64          `json:"deleted"` // entries
 }
 
-func (t volumeCommands) tellPulled(tree *stint.Tree, version, dir string, p transfer.Pulled, o pullOptions) error {
+func (t volumeCommands) tellPulled(tree *stint.FileSet, version, dir string, p transfer.Pulled, o pullOptions) error {
 	if t.a.json {
 		return t.a.printJSON(pulledTree{dir, p.All.Files, tree.ID, tree.Name, p.All.Bytes, version, p.Written, p.Fetched, p.Deleted})
 	}
@@ -269,7 +269,7 @@ func (t volumeCommands) tellPulled(tree *stint.Tree, version, dir string, p tran
 }
 
 // fetch makes a folder hold what a version holds.
-func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.TreeKind, id, version, dir string, o pullOptions) (transfer.Pulled, error) {
+func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.Pulled, error) {
 	bar := a.progress("pulled")
 	defer bar.done()
 	return transfer.Pull(ctx, transfer.Tree{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{

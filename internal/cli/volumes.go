@@ -15,10 +15,10 @@ import (
 // volumeCommands are the commands of one kind of tree.
 type volumeCommands struct {
 	a    *app
-	kind stint.TreeKind
+	kind stint.FileSetKind
 }
 
-func (a *app) volumes(kind stint.TreeKind) *cobra.Command {
+func (a *app) volumes(kind stint.FileSetKind) *cobra.Command {
 	t := volumeCommands{a, kind}
 	short := "Give files to agents: versioned folders that runs read"
 	if kind == stint.Artifacts {
@@ -28,7 +28,7 @@ func (a *app) volumes(kind stint.TreeKind) *cobra.Command {
 }
 
 // trees is the part of the client for this kind.
-func (t volumeCommands) trees() (*client.Trees, error) {
+func (t volumeCommands) trees() (*client.FileSets, error) {
 	c, err := t.a.client()
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func (t volumeCommands) trees() (*client.Trees, error) {
 	return treesOf(c, t.kind), nil
 }
 
-func treesOf(c *client.Client, kind stint.TreeKind) *client.Trees {
+func treesOf(c *client.Client, kind stint.FileSetKind) *client.FileSets {
 	if kind == stint.Artifacts {
 		return c.Artifacts
 	}
@@ -54,7 +54,7 @@ func cutVersion(s string) (name, version string) {
 
 // pinned is the ID of the tree's current version for "latest", so that a
 // command sees one version however many requests it makes; anything else stays.
-func pinned(tree *stint.Tree, version string) string {
+func pinned(tree *stint.FileSet, version string) string {
 	if version == "latest" && tree.CurrentVersionID != nil {
 		return *tree.CurrentVersionID
 	}
@@ -90,7 +90,7 @@ func (t volumeCommands) list() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(t.a, trees.List(ctx), 0, "ID NAME VERSION FILES SIZE UPDATED", func(x stint.Tree) []string {
+			return printList(t.a, trees.List(ctx), 0, "ID NAME VERSION FILES SIZE UPDATED", func(x stint.FileSet) []string {
 				return []string{x.ID, x.Name, deref(x.CurrentVersionID), fmt.Sprint(x.FileCount), bytesText(x.Size), x.UpdatedAt.String()}
 			})
 		}),
@@ -105,7 +105,7 @@ func (t volumeCommands) versions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.TreeVersion) []string {
+			return printList(t.a, trees.Versions(ctx, tree.ID), 0, "VERSION FILES SIZE CREATED BY MESSAGE", func(v stint.FileSetVersion) []string {
 				return []string{v.ID, fmt.Sprint(v.FileCount), bytesText(v.Size), v.CreatedAt.String(), v.CreatedBy, clip(v.Message, 60)}
 			})
 		}),
@@ -113,7 +113,7 @@ func (t volumeCommands) versions() *cobra.Command {
 }
 
 // find looks a tree up by name or ID.
-func (t volumeCommands) find(ctx context.Context, name string) (*client.Trees, *stint.Tree, error) {
+func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets, *stint.FileSet, error) {
 	trees, err := t.trees()
 	if err != nil {
 		return nil, nil, err

@@ -136,7 +136,7 @@ func TestEndsAreTold(t *testing.T) {
 				w := newWorld(t)
 				w.store.after = after
 				id := w.create()
-				told, cancel := w.local.Stopped(id)
+				told, cancel := w.local.WatchStop(id)
 				defer cancel()
 				n, err := end(w)
 				if n != 1 || !errors.Is(err, after) {

@@ -56,7 +56,7 @@ func TestAStoreThatHangsIsGivenUp(t *testing.T) {
 			return err
 		},
 		"keep": func(ctx context.Context, l *dispatch.Local) error {
-			return l.Keep(ctx, at, nil, store.Checkpoint{})
+			return l.AddCheckpoint(ctx, at, nil, store.Checkpoint{})
 		},
 		"next": func(ctx context.Context, l *dispatch.Local) error {
 			given, err := l.Next(ctx, "worker", 1)
@@ -92,7 +92,7 @@ func TestAnEndOfWhichNothingWasHeardIsLookedFor(t *testing.T) {
 	t.Parallel()
 	bus := inproc.New()
 	l := dispatch.NewLocal(dispatch.Config{Store: hanging{}, Bus: bus, Feed: feed.New(hanging{}, bus, false), Now: time.Now})
-	told, stop := l.Stopped("run")
+	told, stop := l.WatchStop("run")
 	defer stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -51,8 +51,8 @@ func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 	return r.Run, nil
 }
 
-// Keep attaches what was saved of a run that ended by other hands.
-func (l *Local) Keep(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error {
+// AddCheckpoint attaches what was saved of a run that ended by other hands.
+func (l *Local) AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, commitLimit)
 	defer cancel()
 	if _, err := l.c.Store.AddCheckpoint(ctx, at, v, c); err != nil {
@@ -77,8 +77,8 @@ func (l *Local) Renew(ctx context.Context, workerID string, holds []string) ([]s
 	return stop, nil
 }
 
-// Stopped watches for the end of a held run by other hands.
-func (l *Local) Stopped(runID string) (<-chan struct{}, func()) {
+// WatchStop watches for the end of a held run by other hands.
+func (l *Local) WatchStop(runID string) (<-chan struct{}, func()) {
 	return l.c.Bus.Subscribe(notify.TopicStop(runID))
 }
 
@@ -131,7 +131,7 @@ func (l *Local) end(ctx context.Context, doing string, some func(context.Context
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	ctx, cancel := Committing(ctx)
+	ctx, cancel := CommitContext(ctx)
 	defer cancel()
 	ids, err := some(ctx)
 	for _, id := range ids {

@@ -34,9 +34,9 @@ const (
 	appendLimit = time.Minute // longer than a store gives a commit that many share, so that the next try does not meet this one
 )
 
-// Committing is the context for a write of which somebody must hear once it is
+// CommitContext is the context for a write of which somebody must hear once it is
 // committed: it goes on when the caller leaves in the middle.
-func Committing(ctx context.Context) (context.Context, context.CancelFunc) {
+func CommitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), commitLimit)
 }
 
@@ -83,8 +83,8 @@ func NewLocal(c Config) *Local {
 	return &Local{c: c}
 }
 
-// Join opens a life of the worker.
-func (l *Local) Join(ctx context.Context, w store.Worker) (time.Duration, error) {
+// Register opens a life of the worker.
+func (l *Local) Register(ctx context.Context, w store.Worker) (time.Duration, error) {
 	if err := l.c.Store.Register(ctx, w, l.c.Lease); err != nil {
 		return 0, fmt.Errorf("register worker %s: %w", w.ID, err)
 	}
@@ -116,7 +116,7 @@ func (l *Local) Next(ctx context.Context, workerID string, free int) ([]Assignme
 }
 
 func (l *Local) claim(ctx context.Context, workerID string, most int) ([]store.Claim, error) {
-	ctx, cancel := Committing(ctx)
+	ctx, cancel := CommitContext(ctx)
 	defer cancel()
 	return l.c.Store.Claim(ctx, l.claimer(workerID, most))
 }
@@ -176,13 +176,13 @@ func (l *Local) TakeIdle() (claimer *store.Claimer, deliver func([]store.Claim))
 // a continued session left open. What is claimed is told of, also to a caller
 // that leaves.
 func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
-	ctx, cancel := Committing(ctx)
+	ctx, cancel := CommitContext(ctx)
 	defer cancel()
 	out := make([]Assignment, len(claims))
 	for i, c := range claims {
 		l.c.Feed.Wake(c.Run.ID)
 		a := Assignment{Run: c.Run.Run, OrgID: c.Run.OrgID, AgentVersionID: c.Run.AgentVersionID, Position: c.Position}
-		a.Spec, a.Err = definition.Decode(c.Run.Spec)
+		a.Plan, a.Err = definition.DecodePlan(c.Run.Spec)
 		if a.Err == nil {
 			a.Given, a.Err = l.openGiven(&c.Run)
 		}
@@ -190,7 +190,7 @@ func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
 			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID, a.Given)
 		}
 		if a.Err == nil {
-			a.Err = l.settle(ctx, &c.Run, a.Spec)
+			a.Err = l.settle(ctx, &c.Run, a.Plan)
 		}
 		out[i] = a
 	}
@@ -236,7 +236,7 @@ func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
 
 // settle fills what the spec takes from the present: the session's newest
 // state and the artifact's head.
-func (l *Local) settle(ctx context.Context, r *store.Run, s *definition.Spec) error {
+func (l *Local) settle(ctx context.Context, r *store.Run, s *definition.Plan) error {
 	if s.FromSession {
 		if err := l.settleSession(ctx, r, s); err != nil {
 			return err
@@ -246,14 +246,14 @@ func (l *Local) settle(ctx context.Context, r *store.Run, s *definition.Spec) er
 		return nil
 	}
 	s.Workspace = ""
-	tree, err := l.c.Store.TreeByName(ctx, r.OrgID, stint.Artifacts, s.Artifact.Name)
+	tree, err := l.c.Store.FileSetByName(ctx, r.OrgID, stint.Artifacts, s.Artifact.Name)
 	if errors.Is(err, store.ErrNotFound) || err == nil && tree.CurrentVersionID == nil {
 		return nil // it will be made at the end
 	}
 	if err != nil {
 		return fmt.Errorf("find artifact %s: %w", s.Artifact.Name, err)
 	}
-	head, err := l.c.Store.TreeVersion(ctx, r.OrgID, tree.ID, "", 0)
+	head, err := l.c.Store.FileSetVersion(ctx, r.OrgID, tree.ID, "", 0)
 	if err != nil {
 		return fmt.Errorf("find head of artifact %s: %w", s.Artifact.Name, err)
 	}
@@ -261,7 +261,7 @@ func (l *Local) settle(ctx context.Context, r *store.Run, s *definition.Spec) er
 	return nil
 }
 
-func (l *Local) settleSession(ctx context.Context, r *store.Run, s *definition.Spec) error {
+func (l *Local) settleSession(ctx context.Context, r *store.Run, s *definition.Plan) error {
 	session, err := l.c.Store.Session(ctx, r.OrgID, r.SessionID)
 	if err != nil {
 		return fmt.Errorf("find session %s: %w", r.SessionID, err)

@@ -150,7 +150,7 @@ func (s *archiveReader) inputError(err error) error {
 	case errors.Is(fault.cause, tar.ErrHeader):
 		message = "The archive is no valid tar: it holds a broken header."
 	}
-	return &stint.Error{Kind: stint.Invalid, Code: stint.CodeInvalidParameter, Message: message, Cause: fault.cause}
+	return &stint.Error{Kind: stint.KindInvalid, Code: stint.CodeInvalidParameter, Message: message, Cause: fault.cause}
 }
 
 // drainMax is how much padding may follow the end of a tar.

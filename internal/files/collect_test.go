@@ -255,7 +255,7 @@ func (w *world) commit(l *files.Library, parent string, items []item) {
 			}
 		}
 		var refused *stint.Error // an index names a pack that another process has deleted
-		if errors.Is(err, files.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.Unavailable {
+		if errors.Is(err, files.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.KindUnavailable {
 			continue
 		}
 		if err != nil && parent != "" && (!named || !slices.Contains(w.names.list(), parent)) {

@@ -35,7 +35,7 @@ func (l *Library) CommitEntries(ctx context.Context, org, parent string, r io.Re
 // chunksMissing says that a tree names chunks which are not stored.
 func chunksMissing(how string) error {
 	return &stint.Error{
-		Kind: stint.Conflict, Code: stint.CodeChunksMissing,
+		Kind: stint.KindConflict, Code: stint.CodeChunksMissing,
 		Message: "The server lacks " + how + " of the chunks that the tree names. Ask which, send them and push the tree again.",
 	}
 }

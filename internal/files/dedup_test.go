@@ -98,7 +98,7 @@ func TestIndexThatNamesAPackThatIsGone(t *testing.T) {
 		}
 		ref, err := way(l)
 		if name == "CommitArchive" { // whose source cannot be read again
-			if stint.KindOf(err) != stint.Unavailable || len(s.keys()) > 0 {
+			if stint.KindOf(err) != stint.KindUnavailable || len(s.keys()) > 0 {
 				t.Errorf("%s = %+v, %v, and the store holds %q", name, ref, err, s.keys())
 			}
 			ref, err = way(l)

@@ -264,7 +264,7 @@ func TestTextDiff(t *testing.T) {
 			t.Errorf("%q (-want +got):\n%s", path, diff)
 		}
 	}
-	for path, want := range map[string]stint.Kind{"none": stint.NotFound, "": stint.NotFound, "d": stint.Invalid, "large": stint.Invalid} {
+	for path, want := range map[string]stint.Kind{"none": stint.KindNotFound, "": stint.KindNotFound, "d": stint.KindInvalid, "large": stint.KindInvalid} {
 		if _, err := l.TextDiff(t.Context(), org, from.Digest, to.Digest, path); stint.KindOf(err) != want {
 			t.Errorf("TextDiff of %q: %v", path, err)
 		}
@@ -315,7 +315,7 @@ func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
 		if err := ask(t.Context(), orgs[1]); err != nil || time.Since(before) > 0 {
 			t.Errorf("another organisation, after %v: %v", time.Since(before), err)
 		}
-		if err := ask(t.Context(), orgs[0]); stint.KindOf(err) != stint.Unavailable {
+		if err := ask(t.Context(), orgs[0]); stint.KindOf(err) != stint.KindUnavailable {
 			t.Errorf("one more of the organisation: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -324,7 +324,7 @@ func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
 			t.Errorf("when nobody waits any more: %v", err)
 		}
 		hold(orgs[1])
-		if err := ask(t.Context(), orgs[2]); stint.KindOf(err) != stint.Unavailable {
+		if err := ask(t.Context(), orgs[2]); stint.KindOf(err) != stint.KindUnavailable {
 			t.Errorf("a third at once: %v", err)
 		}
 		close(stop)

@@ -310,7 +310,7 @@ func TestDownloadsAreHonestReaders(t *testing.T) {
 			t.Errorf("%s: %.300s", f, err)
 		}
 	}
-	if _, err := l.Download(t.Context(), org, digest, files.TarZstd); stint.KindOf(err) != stint.Invalid {
+	if _, err := l.Download(t.Context(), org, digest, files.TarZstd); stint.KindOf(err) != stint.KindInvalid {
 		t.Errorf("a tar.zst to be sought in: %v", err)
 	}
 	for _, f := range []files.Format{files.Tar, files.Zip, files.TarGzip} {

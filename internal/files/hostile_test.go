@@ -254,7 +254,7 @@ func wantRefused(t *testing.T, ref files.Ref, err error, says string) {
 	switch {
 	case err == nil:
 		t.Errorf("it was accepted as %+v", ref)
-	case !errors.As(err, &e) || e.Code != stint.CodeInvalidParameter && e.Code != stint.CodeRequestTooLarge || e.Kind == stint.Internal:
+	case !errors.As(err, &e) || e.Code != stint.CodeInvalidParameter && e.Code != stint.CodeRequestTooLarge || e.Kind == stint.KindInternal:
 		t.Errorf("the error is %v", err)
 	case !strings.Contains(e.Message, says):
 		t.Errorf("the message is %q, want it to say %q", e.Message, says)

@@ -15,7 +15,7 @@ func invalid(format string, args ...any) error {
 
 // refuseSize says that the input exceeds a limit.
 func tooLarge(format string, args ...any) error {
-	return &stint.Error{Kind: stint.TooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(format, args...)}
+	return &stint.Error{Kind: stint.KindTooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(format, args...)}
 }
 
 // shown is a path fit for a message: printable and not too long.

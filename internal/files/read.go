@@ -55,7 +55,7 @@ func (l *Library) Open(ctx context.Context, org, digest, path string) (File, sti
 	case err != nil:
 		return nil, stint.FileEntry{}, err
 	case e == nil:
-		return nil, stint.FileEntry{}, stint.NoSuch("file", path)
+		return nil, stint.FileEntry{}, stint.NotFound("file", path)
 	case e.kind != file:
 		return nil, stint.FileEntry{}, stint.InvalidParam("path", "'%s' is no file but a %s.", printable(path), e.kind)
 	}

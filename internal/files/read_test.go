@@ -172,8 +172,8 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]stint.Kind{
-		"none": stint.NotFound, "": stint.NotFound, "dir/none": stint.NotFound, "small/x": stint.NotFound, "../small": stint.NotFound,
-		"dir": stint.Invalid, "link": stint.Invalid,
+		"none": stint.KindNotFound, "": stint.KindNotFound, "dir/none": stint.KindNotFound, "small/x": stint.KindNotFound, "../small": stint.KindNotFound,
+		"dir": stint.KindInvalid, "link": stint.KindInvalid,
 	} {
 		if _, _, err := l.Open(t.Context(), org, ref.Digest, path); err == nil || stint.KindOf(err) != want {
 			t.Errorf("Open(%q) = %v", path, err)

@@ -107,7 +107,7 @@ func tryAgain(err error) error {
 		return err
 	}
 	return &stint.Error{
-		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
 		Message: "Stored content that this builds upon was deleted meanwhile. Try again.",
 	}
 }

@@ -37,7 +37,7 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 	}
 	switch {
 	case old == nil && new == nil:
-		return "", stint.NoSuch("file", path)
+		return "", stint.NotFound("file", path)
 	case old != nil && new != nil && bytes.Equal(old, new):
 		return "", nil
 	}
@@ -54,7 +54,7 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 		return "", context.Cause(ctx)
 	case !ok:
 		return "", &stint.Error{
-			Kind: stint.Unavailable, Code: stint.CodeUnavailable,
+			Kind: stint.KindUnavailable, Code: stint.CodeUnavailable,
 			Message: "Too many files are being compared at once. Ask for fewer comparisons at a time, or try again in a moment.",
 		}
 	}

@@ -49,7 +49,7 @@ func invalid(cause error, format string, args ...any) *stint.Error {
 }
 
 func unavailable(cause error, format string, args ...any) *stint.Error {
-	return &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Param: paramImage, Message: fmt.Sprintf(format, args...), Cause: cause}
+	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Param: paramImage, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
 // askFault puts what a registry did in a sentence.

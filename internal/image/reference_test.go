@@ -73,7 +73,7 @@ func TestParseReferenceSaysWhatToChange(t *testing.T) {
 			t.Errorf("%q: got %v, want a fault", s, err)
 			continue
 		}
-		if e.Param != "image" || e.Kind != stint.Invalid || !strings.Contains(e.Message, want) {
+		if e.Param != "image" || e.Kind != stint.KindInvalid || !strings.Contains(e.Message, want) {
 			t.Errorf("%q: got %+v, want %q", s, e, want)
 		}
 	}

@@ -52,7 +52,7 @@ func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		_, err := s.Acquire(t.Context(), tag.String(), nil)
-		wantFault(t, err, stint.Invalid, "refused access", host, "credentials")
+		wantFault(t, err, stint.KindInvalid, "refused access", host, "credentials")
 		if err != nil && strings.Contains(err.Error(), "wrong-word") {
 			t.Errorf("%v tells the password", err)
 		}
@@ -76,9 +76,9 @@ func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = open(t, image.Config{}).Acquire(t.Context(), tag.String(), nil)
-	wantFault(t, err, stint.Invalid, "refused access")
+	wantFault(t, err, stint.KindInvalid, "refused access")
 	_, err = open(t, image.Config{Keychain: authn.DefaultKeychain}).Acquire(t.Context(), tag.String(), nil)
-	wantFault(t, err, stint.Unavailable, "cannot read its credentials")
+	wantFault(t, err, stint.KindUnavailable, "cannot read its credentials")
 }
 
 // bending changes what the registry gives for paths that hold a text.
@@ -131,7 +131,7 @@ func TestBytesThatAreNotTheirDigest(t *testing.T) {
 			ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
 			dir := filepath.Join(t.TempDir(), "images")
 			_, err := open(t, image.Config{Dir: dir}).Acquire(t.Context(), ref, nil)
-			wantFault(t, err, stint.Unavailable, c.want)
+			wantFault(t, err, stint.KindUnavailable, c.want)
 			if left := append(inside(t, dir, "work"), inside(t, dir, "roots")...); len(left) > 0 || seen.Load() == 0 {
 				t.Errorf("left on disk: %v; %d answers were bent", left, seen.Load())
 			}

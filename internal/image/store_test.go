@@ -198,9 +198,9 @@ func TestRegistryThatIsDown(t *testing.T) {
 		t.Errorf("tag: %+v", r)
 	}
 	_, err = s.Acquire(t.Context(), host+"/other", nil)
-	wantFault(t, err, stint.Unavailable, "could not be reached", host)
+	wantFault(t, err, stint.KindUnavailable, "could not be reached", host)
 	_, err = s.Acquire(t.Context(), host+"/other@"+someDigest, nil)
-	wantFault(t, err, stint.Unavailable, "could not be reached")
+	wantFault(t, err, stint.KindUnavailable, "could not be reached")
 }
 
 func TestQuestionsAreBounded(t *testing.T) {
@@ -210,7 +210,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 	})
 	s := open(t, image.Config{AskTime: 50 * time.Millisecond})
 	_, err := s.Acquire(t.Context(), host+"/a", nil)
-	wantFault(t, err, stint.Unavailable, "could not be reached")
+	wantFault(t, err, stint.KindUnavailable, "could not be reached")
 	patient := open(t, image.Config{AskTime: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -249,7 +249,7 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 		"Upper":                      "lower case",
 	} {
 		_, err := s.Acquire(t.Context(), ref, nil)
-		wantFault(t, err, stint.Invalid, want)
+		wantFault(t, err, stint.KindInvalid, want)
 	}
 	if left := append(inside(t, dir, "work"), inside(t, dir, "roots")...); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
@@ -262,7 +262,7 @@ func TestPlainHTTPNeedsPermission(t *testing.T) {
 	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
 	s := open(t, image.Config{Insecure: func(string) bool { return false }})
 	_, err := s.Acquire(t.Context(), ref, nil)
-	wantFault(t, err, stint.Unavailable, "could not be reached")
+	wantFault(t, err, stint.KindUnavailable, "could not be reached")
 }
 
 func TestIndexGivesThisPlatform(t *testing.T) {
@@ -295,7 +295,7 @@ func TestIndexGivesThisPlatform(t *testing.T) {
 		t.Errorf("got %+v and %+v", byTag, byDigest)
 	}
 	_, err = open(t, image.Config{Platform: "linux/s390x"}).Acquire(t.Context(), tag.String(), nil)
-	wantFault(t, err, stint.Invalid, "linux/s390x", "only for linux/arm64/v8, linux/riscv64")
+	wantFault(t, err, stint.KindInvalid, "linux/s390x", "only for linux/arm64/v8, linux/riscv64")
 }
 
 // clock is a time that tests set.

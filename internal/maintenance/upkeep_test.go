@@ -158,9 +158,9 @@ func TestDamageIsToldWithItsName(t *testing.T) {
 	w := newWorld(t)
 	ref, err := w.library.CommitArchive(t.Context(), w.org, "", files.Tar, strings.NewReader(strings.Repeat("\x00", 1024)))
 	w.must(err)
-	tree := stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: stint.TimeOf(time.Now()), UpdatedAt: stint.TimeOf(time.Now())}
-	w.must(w.store.CreateTree(t.Context(), store.Tree{Tree: tree, OrgID: w.org}))
-	_, _, err = w.store.CommitVersion(t.Context(), store.Commit{OrgID: w.org, TreeID: tree.ID, Suffix: strings.Repeat("a", 20), Digest: ref.Digest, CreatedBy: "user:ann", CreatedAt: stint.TimeOf(time.Now())})
+	tree := stint.FileSet{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: stint.TimeOf(time.Now()), UpdatedAt: stint.TimeOf(time.Now())}
+	w.must(w.store.CreateFileSet(t.Context(), store.FileSet{FileSet: tree, OrgID: w.org}))
+	_, _, err = w.store.CommitVersion(t.Context(), store.Commit{OrgID: w.org, FileSetID: tree.ID, Suffix: strings.Repeat("a", 20), Digest: ref.Digest, CreatedBy: "user:ann", CreatedAt: stint.TimeOf(time.Now())})
 	w.must(err)
 	w.must(w.blobs.Delete(t.Context(), w.org+"/manifests/"+ref.Digest))
 	got := lines(t, func(tell func(maintenance.Line)) error {

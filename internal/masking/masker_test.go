@@ -243,7 +243,7 @@ func TestCheckLimits(t *testing.T) {
 		if (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err != nil && stint.KindOf(err) != stint.Invalid {
+		if err != nil && stint.KindOf(err) != stint.KindInvalid {
 			t.Errorf("%s: kind %v", name, stint.KindOf(err))
 		}
 	}

@@ -93,7 +93,7 @@ func addFileTools(s *sdk.Server) {
 	})
 }
 
-func trees(ctx context.Context, kind *client.Trees, in pageIn) ([]treeOut, pageOut, error) {
+func trees(ctx context.Context, kind *client.FileSets, in pageIn) ([]treeOut, pageOut, error) {
 	page, err := kind.Page(ctx, in.options())
 	if err != nil {
 		return nil, pageOut{}, err

@@ -65,7 +65,7 @@ func FuzzPlaces(f *testing.F) {
 		events := journal(t, "one\n", "two\n")
 		text, next, _, err := mcp.Piece(events, at, 100)
 		if err != nil {
-			if stint.KindOf(err) != stint.Invalid {
+			if stint.KindOf(err) != stint.KindInvalid {
 				t.Errorf("%q gave %v", at, err)
 			}
 			return

@@ -52,7 +52,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 // store writes the run and, when a worker is idle, claims for it in the same
 // commit. The worker hears of it although the caller has left.
 func (s *Service) store(ctx context.Context, row store.NewRun) error {
-	ctx, cancel := dispatch.Committing(ctx)
+	ctx, cancel := dispatch.CommitContext(ctx)
 	defer cancel()
 	claimer, deliver := s.c.Dispatch.TakeIdle()
 	claims, err := s.c.Store.CreateRun(ctx, row, claimer)
@@ -61,7 +61,7 @@ func (s *Service) store(ctx context.Context, row store.NewRun) error {
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return &stint.Error{
-			Kind: stint.NotFound, Code: stint.CodeResourceNotFound, Param: "volumes",
+			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound, Param: "volumes",
 			Message: "A version of a volume that this run would mount was deleted just now. Create the run again.",
 		}
 	}
@@ -98,7 +98,7 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 	return s.row(c, n, from, frozen)
 }
 
-func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*definition.Spec, error) {
+func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*definition.Plan, error) {
 	timeout, err := timeoutOf(n, d)
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 	if err != nil {
 		return nil, err
 	}
-	frozen := &definition.Spec{
+	frozen := &definition.Plan{
 		Definition: *d, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
@@ -127,7 +127,7 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 
 // requireInputs tells every variable and secret that the definition refers to
 // and nobody gave.
-func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *definition.Spec) error {
+func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *definition.Plan) error {
 	var stored map[string]bool
 	given := func(r definition.Reference) (bool, error) {
 		if r.Source == "vars" {
@@ -159,7 +159,7 @@ func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun
 			faults = append(faults, missingInput(r))
 		}
 	}
-	return stint.Several(faults)
+	return stint.JoinErrors(faults)
 }
 
 func missingInput(r definition.Reference) *stint.Error {
@@ -201,7 +201,7 @@ func needs(d *stint.Definition) []definition.Reference {
 	return out
 }
 
-func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definition.Spec) (store.NewRun, error) {
+func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definition.Plan) (store.NewRun, error) {
 	raw, err := f.Encode()
 	if err != nil {
 		return store.NewRun{}, err

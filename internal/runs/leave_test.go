@@ -119,7 +119,7 @@ func TestARunIsWorkedAlthoughItsCallerLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		worker := store.Worker{ID: w.ids.New(stint.PrefixWorker), Host: "here", Capacity: 1, CreatedAt: stint.TimeOf(time.Now())}
-		_, err := w.local.Join(t.Context(), worker)
+		_, err := w.local.Register(t.Context(), worker)
 		check(t, err)
 		type next struct {
 			assigned []dispatch.Assignment
@@ -151,7 +151,7 @@ func TestACancelIsToldAlthoughItsCallerLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.create()
-	told, cancel := w.local.Stopped(r.ID)
+	told, cancel := w.local.WatchStop(r.ID)
 	defer cancel()
 	got, err := w.runs.Cancel(w.leaving(), w.caller, r.ID)
 	if err != nil || got.Status != stint.Cancelled {
@@ -168,16 +168,16 @@ func TestAVersionThatIsDeletedJustNowIsNotFound(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := stint.TimeOf(time.Now())
-	tree := store.Tree{OrgID: w.caller.OrgID, Tree: stint.Tree{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now, UpdatedAt: now}}
-	check(t, w.store.CreateTree(t.Context(), tree))
+	tree := store.FileSet{OrgID: w.caller.OrgID, FileSet: stint.FileSet{ID: w.ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now, UpdatedAt: now}}
+	check(t, w.store.CreateFileSet(t.Context(), tree))
 	for _, word := range []string{"aa", "bb"} {
-		_, _, err := w.store.CommitVersion(t.Context(), store.Commit{OrgID: tree.OrgID, TreeID: tree.ID, Suffix: strings.Repeat(word, 10), Digest: word, CreatedAt: now})
+		_, _, err := w.store.CommitVersion(t.Context(), store.Commit{OrgID: tree.OrgID, FileSetID: tree.ID, Suffix: strings.Repeat(word, 10), Digest: word, CreatedAt: now})
 		check(t, err)
 	}
-	old := stint.VersionName(1, strings.Repeat("a", 20))
+	old := stint.FormatVersionID(1, strings.Repeat("a", 20))
 	w.store.before = func() { check(t, w.store.DeleteVersion(t.Context(), tree.OrgID, tree.ID, old)) }
 	_, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum", Volumes: map[string]string{"data": "v1"}}, runs.CreateOptions{})
-	if stint.KindOf(err) != stint.NotFound {
+	if stint.KindOf(err) != stint.KindNotFound {
 		t.Errorf("Create gave %v", err)
 	}
 }

@@ -22,7 +22,7 @@ type origin struct {
 	continues   bool   // joins the session
 	resumes     bool   // goes back to a checkpoint
 	parentRunID *string
-	parent      *definition.Spec // of the run that it follows; nil for a new start
+	parent      *definition.Plan // of the run that it follows; nil for a new start
 	home        string
 	workspace   string
 }
@@ -95,12 +95,12 @@ func (s *Service) continueSession(ctx context.Context, org string, session *stor
 	return err
 }
 
-func (s *Service) specOf(ctx context.Context, org, runID string) (*definition.Spec, error) {
+func (s *Service) specOf(ctx context.Context, org, runID string) (*definition.Plan, error) {
 	r, err := s.c.Store.Run(ctx, org, runID)
 	if err != nil {
 		return nil, notFound(err, "run", runID)
 	}
-	return definition.Decode(r.Spec)
+	return definition.DecodePlan(r.Spec)
 }
 
 // agent finds the agent by the session's or checkpoint's word, by ID or by
@@ -109,7 +109,7 @@ func (s *Service) agent(ctx context.Context, org string, n *stint.NewRun, implie
 	id := implied
 	if n.AgentID != "" {
 		if !stint.IsID(stint.PrefixAgent, n.AgentID) {
-			return store.Agent{}, stint.NoSuch("agent", n.AgentID)
+			return store.Agent{}, stint.NotFound("agent", n.AgentID)
 		}
 		if implied != "" && implied != n.AgentID {
 			return store.Agent{}, contradiction("agentId", originName(n), "agents")
@@ -148,7 +148,7 @@ func originName(n *stint.NewRun) string {
 func (s *Service) agentVersion(ctx context.Context, org string, a store.Agent, asked string) (string, error) {
 	id, number, ok := parseVersion(asked, func(v string) bool { return stint.IsID(stint.PrefixAgentVersion, v) })
 	if !ok {
-		return "", stint.NoSuch("agent version", asked)
+		return "", stint.NotFound("agent version", asked)
 	}
 	if id == "" && number == 0 {
 		return a.CurrentVersionID, nil
@@ -172,7 +172,7 @@ func parseVersion(asked string, isID func(string) bool) (id string, number int64
 
 // volumes resolves what is mounted: the definition's volumes and those that
 // the request adds, each at the version asked for.
-func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Spec) ([]definition.Volume, error) {
+func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Plan) ([]definition.Volume, error) {
 	mounts, err := wanted(n, from, f)
 	if err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (s *Service) volumes(ctx context.Context, org string, n *stint.NewRun, from
 			continue
 		}
 		v, err := s.treeVersion(ctx, org, stint.Volumes, m.name, m.version)
-		if m.optional && stint.KindOf(err) == stint.NotFound {
+		if m.optional && stint.KindOf(err) == stint.KindNotFound {
 			continue
 		}
 		if err != nil {
@@ -217,7 +217,7 @@ func (m mount) kept(from *origin) (definition.Volume, bool) {
 	return v, true
 }
 
-func wanted(n *stint.NewRun, from *origin, f *definition.Spec) ([]mount, error) {
+func wanted(n *stint.NewRun, from *origin, f *definition.Plan) ([]mount, error) {
 	var out []mount
 	seen := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(f.Definition.Volumes)) {
@@ -260,20 +260,20 @@ func (m mount) withDefaults() mount {
 }
 
 // treeVersion resolves a version of a named tree.
-func (s *Service) treeVersion(ctx context.Context, org string, kind stint.TreeKind, name, asked string) (store.TreeVersion, error) {
-	t, err := s.c.Store.TreeByName(ctx, org, kind, name)
+func (s *Service) treeVersion(ctx context.Context, org string, kind stint.FileSetKind, name, asked string) (store.FileSetVersion, error) {
+	t, err := s.c.Store.FileSetByName(ctx, org, kind, name)
 	if err != nil {
-		return store.TreeVersion{}, notFound(err, string(kind), name)
+		return store.FileSetVersion{}, notFound(err, string(kind), name)
 	}
 	noun := string(kind) + " version"
-	id, number, ok := parseVersion(asked, stint.IsTreeVersion)
+	id, number, ok := parseVersion(asked, stint.IsFileSetVersion)
 	if !ok {
-		return store.TreeVersion{}, stint.NoSuch(noun, asked)
+		return store.FileSetVersion{}, stint.NotFound(noun, asked)
 	}
-	v, err := s.c.Store.TreeVersion(ctx, org, t.ID, id, number)
+	v, err := s.c.Store.FileSetVersion(ctx, org, t.ID, id, number)
 	if errors.Is(err, store.ErrNotFound) && asked == "latest" {
 		return v, &stint.Error{
-			Kind: stint.NotFound, Code: stint.CodeResourceNotFound,
+			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
 			Message: fmt.Sprintf("The %s '%s' has no version yet. Push one first.", kind, name),
 		}
 	}
@@ -281,7 +281,7 @@ func (s *Service) treeVersion(ctx context.Context, org string, kind stint.TreeKi
 }
 
 // artifact settles where the workspace comes from and goes to.
-func (s *Service) artifact(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Spec) error {
+func (s *Service) artifact(ctx context.Context, org string, n *stint.NewRun, from *origin, f *definition.Plan) error {
 	name, inherited := n.ArtifactName, false
 	if name == "" && from.parent != nil && from.parent.Artifact != nil {
 		name, inherited = from.parent.Artifact.Name, true

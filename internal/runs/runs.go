@@ -44,7 +44,7 @@ func New(c Config) *Service { return &Service{c: c, definitions: newDefinitions(
 // Get reads a run.
 func (s *Service) Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
 	if !stint.IsID(stint.PrefixRun, id) {
-		return stint.Run{}, stint.NoSuch("run", id)
+		return stint.Run{}, stint.NotFound("run", id)
 	}
 	r, err := s.c.Store.Run(ctx, c.OrgID, id)
 	if err != nil {
@@ -66,9 +66,9 @@ func (s *Service) List(ctx context.Context, c auth.Caller, f store.RunFilter, r 
 // run from now on sees it cancelled; its worker obeys after.
 func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
 	if !stint.IsID(stint.PrefixRun, id) {
-		return stint.Run{}, stint.NoSuch("run", id)
+		return stint.Run{}, stint.NotFound("run", id)
 	}
-	ctx, done := dispatch.Committing(ctx)
+	ctx, done := dispatch.CommitContext(ctx)
 	defer done()
 	r, err := s.c.Store.Cancel(ctx, c.OrgID, id, stint.TimeOf(s.c.Now()))
 	if state, ok := errors.AsType[*store.StateError](err); ok {
@@ -129,7 +129,7 @@ func (s *Service) Session(ctx context.Context, c auth.Caller, id string) (stint.
 
 func (s *Service) session(ctx context.Context, org, id string) (store.Session, error) {
 	if !stint.IsID(stint.PrefixSession, id) {
-		return store.Session{}, stint.NoSuch("session", id)
+		return store.Session{}, stint.NotFound("session", id)
 	}
 	session, err := s.c.Store.Session(ctx, org, id)
 	return session, notFound(err, "session", id)
@@ -156,7 +156,7 @@ func (s *Service) Checkpoint(ctx context.Context, c auth.Caller, id string) (sti
 
 func (s *Service) checkpoint(ctx context.Context, org, id string) (store.Checkpoint, error) {
 	if !stint.IsID(stint.PrefixCheckpoint, id) {
-		return store.Checkpoint{}, stint.NoSuch("checkpoint", id)
+		return store.Checkpoint{}, stint.NotFound("checkpoint", id)
 	}
 	checkpoint, err := s.c.Store.Checkpoint(ctx, org, id)
 	return checkpoint, notFound(err, "checkpoint", id)
@@ -168,7 +168,7 @@ func notFound(err error, noun, asked string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, store.ErrNotFound):
-		return stint.NoSuch(noun, asked)
+		return stint.NotFound(noun, asked)
 	}
 	return fmt.Errorf("read %s %s: %w", noun, asked, err)
 }

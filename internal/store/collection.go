@@ -70,8 +70,8 @@ type Retention struct {
 	Since stint.Time
 }
 
-// TreeUsage is what an organisation keeps.
-type TreeUsage struct {
+// StorageUsage is what an organisation keeps.
+type StorageUsage struct {
 	Artifacts, Volumes, Versions, Checkpoints int64
 	Bytes                                     int64 // sizes of all versions' files together, each counted in full
 }

@@ -136,10 +136,10 @@ type Outcome struct {
 }
 
 // RunVersion is the state of the workspace that becomes a version of the
-// run's artifact. The artifact is created where Tree names none. The head
+// run's artifact. The artifact is created where FileSet names none. The head
 // moves only when the run completed.
 type RunVersion struct {
-	Artifact Tree // ID to be used if the artifact must be created; found by name otherwise
+	Artifact FileSet // ID to be used if the artifact must be created; found by name otherwise
 	Commit   Commit
 }
 

@@ -54,7 +54,7 @@ func (e *ConflictError) Error() string { return "store: head is " + e.Head }
 type Store interface {
 	Access
 	Agents
-	Trees
+	FileSets
 	Collections
 	Runs
 	Journal
@@ -181,25 +181,25 @@ type AgentVersion struct {
 	CreatedBy string
 }
 
-// Trees keeps artifacts and volumes and their versions.
-type Trees interface {
-	CreateTree(ctx context.Context, t Tree) error // ErrExists when the name is taken
-	Tree(ctx context.Context, org string, kind stint.TreeKind, id string) (Tree, error)
-	TreeByName(ctx context.Context, org string, kind stint.TreeKind, name string) (Tree, error)
-	Trees(ctx context.Context, org string, kind stint.TreeKind, r Range) ([]Tree, error)
+// FileSets keeps artifacts and volumes and their versions.
+type FileSets interface {
+	CreateFileSet(ctx context.Context, t FileSet) error // ErrExists when the name is taken
+	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)
+	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (FileSet, error)
+	FileSets(ctx context.Context, org string, kind stint.FileSetKind, r Range) ([]FileSet, error)
 	// CommitVersion appends a version to a tree and moves the head. When
 	// IfHead is not nil and names another head (empty: none), it is a
 	// *ConflictError. When the head has the same Digest, nothing changes and
 	// added is false.
-	CommitVersion(ctx context.Context, c Commit) (head TreeVersion, added bool, err error)
-	// TreeVersion finds a version by identifier, by number when id is empty,
+	CommitVersion(ctx context.Context, c Commit) (head FileSetVersion, added bool, err error)
+	// FileSetVersion finds a version by identifier, by number when id is empty,
 	// or the head when both are zero.
-	TreeVersion(ctx context.Context, org, tree, id string, number int64) (TreeVersion, error)
-	TreeVersions(ctx context.Context, org, tree string, r Range) ([]TreeVersion, error)
-	// DeleteTree hides the tree and its versions; its name becomes free.
+	FileSetVersion(ctx context.Context, org, tree, id string, number int64) (FileSetVersion, error)
+	FileSetVersions(ctx context.Context, org, tree string, r Range) ([]FileSetVersion, error)
+	// DeleteFileSet hides the tree and its versions; its name becomes free.
 	// Versions that a checkpoint names stay readable by checkpoint, and those
 	// that runs mount stay until these have ended.
-	DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error
+	DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error
 	// DeleteVersion removes a version. The head, one that a checkpoint names
 	// or a run mounts that has not ended, and one that is kept give ErrInUse.
 	DeleteVersion(ctx context.Context, org, tree, id string) error
@@ -210,29 +210,29 @@ type Trees interface {
 	// organisations, and deleted trees without any left; it tells how many
 	// versions went.
 	PruneVersions(ctx context.Context, r Retention) (int64, error)
-	// TreeUsage counts what an organisation keeps.
-	TreeUsage(ctx context.Context, org string) (TreeUsage, error)
+	// StorageUsage counts what an organisation keeps.
+	StorageUsage(ctx context.Context, org string) (StorageUsage, error)
 }
 
-// Tree is a stored artifact or volume.
-type Tree struct {
-	stint.Tree
+// FileSet is a stored artifact or volume.
+type FileSet struct {
+	stint.FileSet
 	OrgID string
 }
 
-// TreeVersion is a stored version with the digest of its manifest.
-type TreeVersion struct {
-	stint.TreeVersion
-	TreeID string
-	Number int64
-	Digest string
+// FileSetVersion is a stored version with the digest of its manifest.
+type FileSetVersion struct {
+	stint.FileSetVersion
+	FileSetID string
+	Number    int64
+	Digest    string
 }
 
 // Commit asks for a new version of a tree. The store sets the number and from
 // it the identifier v<number>_<Suffix>.
 type Commit struct {
 	OrgID     string
-	TreeID    string
+	FileSetID string
 	Suffix    string // 20 characters of lower-case base32
 	Digest    string
 	Size      int64

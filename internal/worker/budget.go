@@ -82,7 +82,7 @@ const defaultIdle = 30 * time.Minute
 
 // idleLimit is how long the run may be silent; 0 is no bound.
 func (j *job) idleLimit() time.Duration {
-	if limit := j.a.Spec.Limits.Idle(); limit > 0 || !j.plan.Protocol {
+	if limit := j.a.Plan.Limits.Idle(); limit > 0 || !j.plan.Protocol {
 		return limit
 	}
 	return defaultIdle

@@ -15,7 +15,7 @@ import (
 // this worker cannot give: to go on without it would be weaker than what was
 // asked for.
 func (j *job) choose() error {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	if d.Placement != nil && len(d.Placement.Labels) > 0 {
 		return stint.InvalidParam("placement.labels", "The agent asks for a worker with labels, but the workers of this server have none. Leave 'placement' out of the agent's definition.")
 	}

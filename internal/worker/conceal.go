@@ -118,7 +118,7 @@ func (r *recorder) native(n framework.Native) {
 	if len(line) > maxNative {
 		line, cut = line[:maxNative], true
 	}
-	metadata := map[string]any{"framework": r.j.a.Spec.Definition.Framework, "native": true}
+	metadata := map[string]any{"framework": r.j.a.Plan.Definition.Framework, "native": true}
 	if n.Type != "" {
 		metadata["nativeType"] = r.masker.Mask(n.Type)
 	}

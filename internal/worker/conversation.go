@@ -54,7 +54,7 @@ func (j *job) resume() (*framework.Conversation, error) {
 		return nil, fmt.Errorf("take conversation: %w", err)
 	}
 	j.kept.before = c
-	if c.Framework != j.a.Spec.Definition.Framework {
+	if c.Framework != j.a.Plan.Definition.Framework {
 		return nil, nil // another framework's means nothing to this one
 	}
 	if c.Version != "" && j.program.Version != "" && c.Version != j.program.Version {
@@ -90,7 +90,7 @@ type kept struct {
 // with, and remembers them.
 func (j *job) checkConversation(resumed bool) error {
 	state := newSelection(j.plan.State)
-	if j.a.Spec.Home == "" {
+	if j.a.Plan.Home == "" {
 		return nil
 	}
 	root, err := os.OpenRoot(j.place.Home)
@@ -143,8 +143,8 @@ func (j *job) conversation() framework.Conversation {
 	c := j.record.conversation()
 	switch {
 	case c != (framework.Conversation{}):
-		c.Framework, c.Version = j.a.Spec.Definition.Framework, j.program.Version
-	case j.kept.before.Framework == j.a.Spec.Definition.Framework:
+		c.Framework, c.Version = j.a.Plan.Definition.Framework, j.program.Version
+	case j.kept.before.Framework == j.a.Plan.Definition.Framework:
 		c = j.kept.before
 	}
 	return c

@@ -47,7 +47,7 @@ func (j *job) interrupted() (ending, bool) {
 	case j.ctx.Err() == nil:
 		return ending{}, false
 	case j.ended(errTimeLimit):
-		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The run exceeded its time limit of %s.", j.a.Spec.Timeout)}, true
+		return ending{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The run exceeded its time limit of %s.", j.a.Plan.Timeout)}, true
 	case j.ended(errBudget):
 		over, _ := errors.AsType[overBudget](context.Cause(j.ctx))
 		return over.ending(), true
@@ -56,7 +56,7 @@ func (j *job) interrupted() (ending, bool) {
 	case j.ended(errDeaf):
 		return ending{status: stint.Failed, reason: stint.ReasonExitCode, message: "The agent does not read what it asks for and was ended."}, true
 	case j.ended(errOutputLimit):
-		return ending{status: stint.Failed, reason: stint.ReasonOutputLimit, message: fmt.Sprintf("The agent wrote more than %s of output.", stint.Size(j.a.Spec.OutputBytes))}, true
+		return ending{status: stint.Failed, reason: stint.ReasonOutputLimit, message: fmt.Sprintf("The agent wrote more than %s of output.", stint.Size(j.a.Plan.OutputBytes))}, true
 	}
 	return ending{discard: true}, true
 }
@@ -222,10 +222,10 @@ func (j *job) keep(at store.Position, state saved) {
 		return
 	}
 	ctx := context.WithoutCancel(j.ctx)
-	err := j.e.c.Dispatcher.Keep(ctx, at, state.version, *state.checkpoint)
+	err := j.e.c.Dispatcher.AddCheckpoint(ctx, at, state.version, *state.checkpoint)
 	for errors.Is(err, store.ErrEpoch) {
 		if err = state.renew(ctx, j.e.c.Library, j.a.OrgID); err == nil {
-			err = j.e.c.Dispatcher.Keep(ctx, at, state.version, *state.checkpoint)
+			err = j.e.c.Dispatcher.AddCheckpoint(ctx, at, state.version, *state.checkpoint)
 		}
 	}
 	if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {

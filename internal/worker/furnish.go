@@ -19,7 +19,7 @@ import (
 // changes goes to a layer of the run's. Where sandboxes cannot lay folders over
 // each other, what may be changed is copied.
 func (j *job) mounts() ([]sandbox.Mount, error) {
-	s := j.a.Spec
+	s := j.a.Plan
 	j.overlays = j.e.report(j.ctx, j.driver).Overlay
 	mounts := make([]sandbox.Mount, 0, len(s.Volumes)+1)
 	for i, v := range s.Volumes {
@@ -44,7 +44,7 @@ func (j *job) mounts() ([]sandbox.Mount, error) {
 // by a mount only where the agent wants it elsewhere too: it can be filled
 // though the sandbox was prepared before.
 func (j *job) workspaceMount() (m sandbox.Mount, err error) {
-	digest, elsewhere := j.a.Spec.Workspace, j.a.Spec.Definition.ArtifactPath()
+	digest, elsewhere := j.a.Plan.Workspace, j.a.Plan.Definition.ArtifactPath()
 	laid := false
 	if j.overlays && digest != "" {
 		tree, err := j.e.c.Library.Stat(j.ctx, j.a.OrgID, digest)
@@ -125,7 +125,7 @@ func (j *job) copied(name string, v definition.Volume) (sandbox.Mount, error) {
 
 // fill puts the run's files into its folders.
 func (j *job) fill() error {
-	s := j.a.Spec
+	s := j.a.Plan
 	if err := j.checkout(s.Home, j.place.Home); err != nil {
 		return fmt.Errorf("lay out home: %w", err)
 	}

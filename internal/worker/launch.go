@@ -56,7 +56,7 @@ func (j *job) launch() error {
 	if err != nil {
 		return fmt.Errorf("start command: %w", err)
 	}
-	metadata := map[string]any{"framework": j.a.Spec.Definition.Framework}
+	metadata := map[string]any{"framework": j.a.Plan.Definition.Framework}
 	if j.program.Version != "" {
 		metadata["version"] = j.program.Version
 	}
@@ -66,11 +66,11 @@ func (j *job) launch() error {
 
 // input is what the framework prepares from.
 func (j *job) input() (framework.Input, error) {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	in := framework.Input{
 		Definition: d, Prompt: j.a.Run.Prompt, PromptPath: path.Join(sandbox.RunDir, framework.PromptFile),
 		RunDir: sandbox.RunDir, Home: sandbox.HomeDir, WorkDir: d.ArtifactPath(),
-		Program: j.program.Program, Self: agentcli.SelfPath, NewID: uuid.NewString(), Limits: j.a.Spec.Limits, Schema: d.Schema(), Mask: j.record.masker.Mask,
+		Program: j.program.Program, Self: agentcli.SelfPath, NewID: uuid.NewString(), Limits: j.a.Plan.Limits, Schema: d.Schema(), Mask: j.record.masker.Mask,
 	}
 	var err error
 	if in.Resume, err = j.resume(); err != nil {
@@ -131,7 +131,7 @@ func writeInside(dir, name string, f framework.File) error {
 // environment is the agent's: what every sandbox has, then the image's, the
 // definition's, the variables and the secrets, of which later ones win.
 func (j *job) environment(prompt string) ([]string, error) {
-	s, secrets := j.a.Spec, j.visibleSecrets(j.a.Secrets())
+	s, secrets := j.a.Plan, j.visibleSecrets(j.a.Secrets())
 	env := map[string]string{
 		"PATH": defaultPath, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp", "SHELL": "/bin/bash",
 		"HOME": sandbox.HomeDir, "USER": "agent", "LOGNAME": "agent", "PWD": s.Definition.ArtifactPath(),

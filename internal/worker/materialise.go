@@ -32,7 +32,7 @@ func (j *job) materialise() error {
 		return err
 	}
 	metadata := j.since(begin)
-	metadata["volumes"] = len(j.a.Spec.Volumes)
+	metadata["volumes"] = len(j.a.Plan.Volumes)
 	j.record.system("info", "Workspace, home and volumes are ready.", metadata)
 	if !ready {
 		err = j.prepareSandbox(mounts)
@@ -106,7 +106,7 @@ func (j *job) prepareSandbox(mounts []sandbox.Mount) error {
 
 func (j *job) resources() sandbox.Resources {
 	r := j.e.c.Resources
-	d := j.a.Spec.Definition.Resources
+	d := j.a.Plan.Definition.Resources
 	if d == nil {
 		return r
 	}

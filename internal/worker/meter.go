@@ -35,9 +35,9 @@ type meter struct {
 
 func newMeter(a *dispatch.Assignment) *meter {
 	m := &meter{warned: map[string]bool{}}
-	if a.Spec != nil {
-		d := &a.Spec.Definition
-		m.limits, m.provider, m.tellsCost = a.Spec.Limits, d.Provider, d.TellsCost()
+	if a.Plan != nil {
+		d := &a.Plan.Definition
+		m.limits, m.provider, m.tellsCost = a.Plan.Limits, d.Provider, d.TellsCost()
 	}
 	return m
 }

@@ -17,7 +17,7 @@ import (
 // model is where the agent finds its provider's model: the host's end of the
 // sandbox's network, which puts the key in.
 func (j *job) model() (*framework.Endpoint, error) {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	if d.ModelURL() == "" {
 		return nil, nil
 	}
@@ -36,7 +36,7 @@ func (j *job) model() (*framework.Endpoint, error) {
 
 // gateway is the model as the way out knows it; nil without one.
 func (j *job) gateway() *egress.Model {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	if d.ModelURL() == "" {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (j *job) gateway() *egress.Model {
 // mcpServers are those of the definition, with placeholders where secrets are
 // put in on the way out.
 func (j *job) mcpServers() ([]framework.MCPServer, error) {
-	d, secrets := &j.a.Spec.Definition, j.a.Secrets()
+	d, secrets := &j.a.Plan.Definition, j.a.Secrets()
 	hidden := map[string]string{}
 	for name := range secrets {
 		hidden[name] = placeholder(name)
@@ -64,10 +64,10 @@ func (j *job) mcpServers() ([]framework.MCPServer, error) {
 		s := d.MCPServers[name]
 		m := framework.MCPServer{Name: name, URL: s.URL, Command: s.Command, Headers: map[string]string{}, Env: map[string]string{}}
 		for key, value := range s.Headers {
-			m.Headers[key] = definition.Interpolate(value, j.a.Spec.Variables, hidden)
+			m.Headers[key] = definition.Interpolate(value, j.a.Plan.Variables, hidden)
 		}
 		for key, value := range s.Env {
-			m.Env[key] = definition.Interpolate(value, j.a.Spec.Variables, j.visibleSecrets(secrets))
+			m.Env[key] = definition.Interpolate(value, j.a.Plan.Variables, j.visibleSecrets(secrets))
 		}
 		out = append(out, m)
 	}
@@ -77,7 +77,7 @@ func (j *job) mcpServers() ([]framework.MCPServer, error) {
 // headerSecrets are the secrets in headers of MCP servers, each for the host of
 // its server alone.
 func (j *job) headerSecrets() []policy.Secret {
-	d, values := &j.a.Spec.Definition, j.a.Secrets()
+	d, values := &j.a.Plan.Definition, j.a.Secrets()
 	hosts := map[string][]string{}
 	for _, s := range d.MCPServers {
 		at, err := url.Parse(s.URL)

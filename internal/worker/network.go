@@ -45,7 +45,7 @@ func (e *Worker) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
 // connect opens the way out of the sandbox, as far as the definition allows.
 // It closes with the job, or before by disconnect.
 func (j *job) connect() error {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	network := j.sandbox.Network()
 	if network == nil {
 		if mode := d.NetworkMode(); mode != "none" {
@@ -83,7 +83,7 @@ func (j *job) connect() error {
 
 // inspected reports whether the TLS of some hosts ends at the gate.
 func (j *job) inspected() bool {
-	d := &j.a.Spec.Definition
+	d := &j.a.Plan.Definition
 	return len(d.Secrets) > 0 || len(j.headerSecrets()) > 0 || d.Network != nil && len(d.Network.Inspect) > 0
 }
 
@@ -114,9 +114,9 @@ func placeholder(name string) string { return "stint-brokered-" + name }
 func (j *job) brokered() []policy.Secret {
 	values := j.a.Secrets()
 	var out []policy.Secret
-	for _, name := range slices.Sorted(maps.Keys(j.a.Spec.Definition.Secrets)) {
+	for _, name := range slices.Sorted(maps.Keys(j.a.Plan.Definition.Secrets)) {
 		if value, ok := values[name]; ok {
-			out = append(out, policy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: j.a.Spec.Definition.Secrets[name].Hosts})
+			out = append(out, policy.Secret{Name: name, Placeholder: placeholder(name), Value: value, Hosts: j.a.Plan.Definition.Secrets[name].Hosts})
 		}
 	}
 	return out
@@ -126,7 +126,7 @@ func (j *job) brokered() []policy.Secret {
 // whose values are put in on the way out, for the hosts that they are for alone.
 func (j *job) visibleSecrets(secrets map[string]string) map[string]string {
 	visible := maps.Clone(secrets)
-	for _, name := range putInOutside(&j.a.Spec.Definition) {
+	for _, name := range putInOutside(&j.a.Plan.Definition) {
 		if _, ok := visible[name]; ok {
 			visible[name] = placeholder(name)
 		}

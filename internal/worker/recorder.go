@@ -114,7 +114,7 @@ func (r *recorder) write(stream string, p []byte) {
 	if r.closed || r.fenced {
 		return
 	}
-	if left := r.j.a.Spec.OutputBytes - r.total; int64(len(p)) > left {
+	if left := r.j.a.Plan.OutputBytes - r.total; int64(len(p)) > left {
 		p = p[:max(left, 0)]
 		r.j.cancel(errOutputLimit)
 	}

@@ -15,7 +15,7 @@ const maxResult = 256 << 10
 // withResult puts the agent's last message on the ending. Where the definition
 // says what it has to look like, one that does not makes the run fail.
 func (j *job) withResult(end ending) ending {
-	wanted := j.a.Spec.Definition.Schema()
+	wanted := j.a.Plan.Definition.Schema()
 	final := j.record.masker.Mask(end.final)
 	if wanted == nil {
 		if final != "" {

@@ -85,14 +85,14 @@ func (j *job) snapshot() (saved, error) {
 func (j *job) storeHome(ctx context.Context) (files.Ref, error) {
 	c := j.conversation()
 	if j.unchanged(c) {
-		if ref, err := j.e.c.Library.Renew(ctx, j.a.OrgID, files.Ref{Digest: j.a.Spec.Home}); err == nil {
+		if ref, err := j.e.c.Library.Renew(ctx, j.a.OrgID, files.Ref{Digest: j.a.Plan.Home}); err == nil {
 			return ref, nil
 		}
 	}
 	if err := j.putRecord(c); err != nil {
 		return files.Ref{}, err
 	}
-	return j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Spec.Home, j.place.Home, newSelection(j.plan.State).options())
+	return j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Plan.Home, j.place.Home, newSelection(j.plan.State).options())
 }
 
 // storeWorkspace stores the workspace, of which only what changed is read where
@@ -102,9 +102,9 @@ func (j *job) storeWorkspace(ctx context.Context) (ref files.Ref, exact bool, er
 	exact = true
 	o := files.DirOptions{OnMismatch: func(string) { exact = false }}
 	if j.base == nil {
-		ref, err = j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Spec.Workspace, j.place.Workspace, o)
+		ref, err = j.e.c.Library.CommitDir(ctx, j.a.OrgID, j.a.Plan.Workspace, j.place.Workspace, o)
 	} else {
-		ref, err = j.e.c.Library.CommitOverlay(ctx, j.a.OrgID, j.a.Spec.Workspace, j.upper, o)
+		ref, err = j.e.c.Library.CommitOverlay(ctx, j.a.OrgID, j.a.Plan.Workspace, j.upper, o)
 	}
 	return ref, exact, err
 }
@@ -117,7 +117,7 @@ func large(tree files.Ref) bool { return tree.Size >= 1<<20 || tree.Files >= 200
 // that a run that goes on from it finds it. The sandbox gives it up before. What
 // fails costs time later, and nothing else.
 func (j *job) layReady(ctx context.Context, ref files.Ref) {
-	if !large(ref) || ref.Digest == j.a.Spec.Workspace {
+	if !large(ref) || ref.Digest == j.a.Plan.Workspace {
 		return
 	}
 	if err := j.sandbox.Close(ctx); err != nil {
@@ -134,7 +134,7 @@ func (j *job) layReady(ctx context.Context, ref files.Ref) {
 }
 
 func (j *job) checkpoint(home, workspace files.Ref) *store.Checkpoint {
-	s, r := j.a.Spec, &j.a.Run
+	s, r := j.a.Plan, &j.a.Run
 	c := &store.Checkpoint{OrgID: j.a.OrgID, HomeDigest: home.Digest, WorkspaceDigest: workspace.Digest}
 	c.Checkpoint = stint.Checkpoint{
 		ID: j.e.c.IDs.New(stint.PrefixCheckpoint), RunID: r.ID, SessionID: r.SessionID,
@@ -154,13 +154,13 @@ func (j *job) checkpoint(home, workspace files.Ref) *store.Checkpoint {
 
 // version is nil for a run without an artifact.
 func (j *job) version(workspace files.Ref) *store.RunVersion {
-	a := j.a.Spec.Artifact
+	a := j.a.Plan.Artifact
 	if a == nil {
 		return nil
 	}
 	now := stint.TimeOf(j.e.c.Now())
 	return &store.RunVersion{
-		Artifact: store.Tree{OrgID: j.a.OrgID, Tree: stint.Tree{
+		Artifact: store.FileSet{OrgID: j.a.OrgID, FileSet: stint.FileSet{
 			ID: j.e.c.IDs.New(stint.PrefixArtifact), Name: a.Name, Kind: stint.Artifacts, CreatedAt: now, UpdatedAt: now,
 		}},
 		Commit: store.Commit{

@@ -14,7 +14,7 @@ const checkInterval = 5 * time.Second
 // watch ends the job's context when the run is ended by other hands or its
 // time is up.
 func (j *job) watch() (stop func()) {
-	wake, cancel := j.e.c.Dispatcher.Stopped(j.a.Run.ID)
+	wake, cancel := j.e.c.Dispatcher.WatchStop(j.a.Run.ID)
 	quit := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -43,13 +43,13 @@ func (j *job) watch() (stop func()) {
 
 // timeLeft counts the run's time limit from its start.
 func (j *job) timeLeft() time.Duration {
-	if j.a.Spec == nil {
+	if j.a.Plan == nil {
 		return stint.DefaultTimeout
 	}
 	if j.a.Run.StartedAt == nil {
-		return j.a.Spec.Timeout
+		return j.a.Plan.Timeout
 	}
-	return j.a.Spec.Timeout - j.e.c.Now().Sub(j.a.Run.StartedAt.Time)
+	return j.a.Plan.Timeout - j.e.c.Now().Sub(j.a.Run.StartedAt.Time)
 }
 
 func (j *job) endedElsewhere() bool {

@@ -37,8 +37,8 @@ func watching(d *watched) change {
 	return func(c *worker.Config) { d.Dispatcher, c.Dispatcher = c.Dispatcher, d }
 }
 
-func (d *watched) Join(ctx context.Context, w store.Worker) (time.Duration, error) {
-	lease, err := d.Dispatcher.Join(ctx, w)
+func (d *watched) Register(ctx context.Context, w store.Worker) (time.Duration, error) {
+	lease, err := d.Dispatcher.Register(ctx, w)
 	if d.lease > 0 {
 		lease = d.lease
 	}

@@ -183,7 +183,7 @@ func (e *Worker) Run(ctx context.Context) error {
 // live is one life of the worker: from joining to leaving.
 func (e *Worker) live(ctx context.Context) error {
 	id := e.c.IDs.New(stint.PrefixWorker)
-	lease, err := e.c.Dispatcher.Join(ctx, store.Worker{ID: id, Host: e.c.Host, Capacity: e.c.Capacity, CreatedAt: stint.TimeOf(e.c.Now())})
+	lease, err := e.c.Dispatcher.Register(ctx, store.Worker{ID: id, Host: e.c.Host, Capacity: e.c.Capacity, CreatedAt: stint.TimeOf(e.c.Now())})
 	if err != nil {
 		return fmt.Errorf("join: %w", err)
 	}

@@ -161,12 +161,12 @@ func TestCancelWinsAndKeepsState(t *testing.T) {
 	if got := w.transcript(r.ID); got != "" {
 		t.Errorf("output after the end: %q", got)
 	}
-	tree, err := w.store.TreeByName(t.Context(), w.caller.OrgID, stint.Artifacts, "halves")
+	tree, err := w.store.FileSetByName(t.Context(), w.caller.OrgID, stint.Artifacts, "halves")
 	check(t, err)
 	if tree.CurrentVersionID != nil {
 		t.Error("a cancelled run moved the head of its artifact")
 	}
-	if _, err := w.runs.Cancel(t.Context(), w.caller, r.ID); stint.KindOf(err) != stint.Invalid {
+	if _, err := w.runs.Cancel(t.Context(), w.caller, r.ID); stint.KindOf(err) != stint.KindInvalid {
 		t.Errorf("second cancel: %v", err)
 	}
 }

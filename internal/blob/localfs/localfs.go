@@ -94,7 +94,7 @@ func explained(err error) error {
 		return err
 	}
 	return &stint.Error{
-		Kind: stint.Unavailable, Code: stint.CodeUnavailable, Cause: err,
+		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
 		Message: "The disk that files are stored on is full. Try again once the operator has made room.",
 	}
 }

@@ -192,7 +192,7 @@ func (m *metered) take(bytes, objects int64) error {
 
 func full(limit int64) error {
 	return &stint.Error{
-		Kind: stint.Forbidden, Code: stint.CodeQuotaExceeded,
+		Kind: stint.KindForbidden, Code: stint.CodeQuotaExceeded,
 		Message: fmt.Sprintf("Your organisation may keep %s of files and this would be more. Delete artifacts, volumes or versions that are no longer needed, or ask the operator for more.", stint.Size(limit)),
 	}
 }

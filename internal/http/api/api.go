@@ -40,9 +40,9 @@ type Runs interface {
 // required.
 type Config struct {
 	Auth        *auth.Service
-	Vault       *secrets.Service
+	Secrets     *secrets.Service
 	Agents      *agents.Service
-	Trees       *artifacts.Service
+	Artifacts   *artifacts.Service
 	Runs        Runs
 	Feed        *feed.Feed
 	Frameworks  Frameworks

@@ -26,7 +26,7 @@ func digestOf(b []byte) string {
 func (w *world) pushed(files map[string]string) string {
 	w.Helper()
 	at := "/v1/volumes/" + w.fixture()["volume"]
-	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
 	return at
 }
 
@@ -204,7 +204,7 @@ func TestDiffs(t *testing.T) {
 	words := w.fixture() // a.txt: hello
 	at := "/v1/volumes/{volume}"
 	push := func(files map[string]string) {
-		w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + words["volume"] + "/versions", body: archive(w, files)}), 201, &stint.TreeVersion{})
+		w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + words["volume"] + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
 	}
 	push(map[string]string{"a.txt": "hallo\n", "dir/b": "1", "dir/c": "22", "e": "3"})
 	push(map[string]string{"dir/b": "1", "dir/d": "22", "e": "4", "moved.txt": "hallo\n"})

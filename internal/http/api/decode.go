@@ -26,14 +26,14 @@ const (
 func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if r.ContentLength != 0 && !isJSON(r.Header) {
 		return nil, &stint.Error{
-			Kind: stint.UnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
+			Kind: stint.KindUnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
 			Message: "The body must be JSON: send 'Content-Type: application/json' and no Content-Encoding.",
 		}
 	}
 	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, &stint.Error{
-			Kind: stint.TooLarge, Code: stint.CodeRequestTooLarge,
+			Kind: stint.KindTooLarge, Code: stint.CodeRequestTooLarge,
 			Message: "The body is larger than " + stint.Size(tooLarge.Limit).String() + ". Put large inputs into a volume.",
 		}
 	}
@@ -145,7 +145,7 @@ func shorten(s string) string {
 func decodeInto(raw []byte, target any) error {
 	var faults []*stint.Error
 	decodeValue(raw, reflect.ValueOf(target).Elem(), "", &faults)
-	return stint.Several(faults)
+	return stint.JoinErrors(faults)
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

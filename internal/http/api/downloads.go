@@ -24,14 +24,14 @@ func (t treeAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Caller
 	q := queryOf(r)
 	spec, given := q.text("versionId")
 	if given && spec == "" {
-		q.fail(stint.NoSuch(string(t.kind)+" version", spec))
+		q.fail(stint.NotFound(string(t.kind)+" version", spec))
 	}
 	format := files.Format(q.choice("format", string(acceptedFormat(r.Header["Accept"])), formatNames()...))
 	if q.err != nil {
 		return q.err
 	}
 	id := r.PathValue("id")
-	archive, err := t.a.c.Trees.Archive(r.Context(), c.OrgID, t.kind, id, spec, format)
+	archive, err := t.a.c.Artifacts.Archive(r.Context(), c.OrgID, t.kind, id, spec, format)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (t treeAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Caller
 		return err
 	}
 	if !direct {
-		link := auth.Link{OrgID: c.OrgID, Kind: t.kind, TreeID: id, VersionID: archive.Version.ID}
+		link := auth.Link{OrgID: c.OrgID, Kind: t.kind, FileSetID: id, VersionID: archive.Version.ID}
 		if format != files.TarGzip {
 			link.Format = string(format)
 		}
@@ -75,7 +75,7 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 	link, ok := a.c.Auth.VerifyLink(r.PathValue("link"))
 	if !ok {
 		return &stint.Error{
-			Kind: stint.Forbidden, Code: stint.CodeInsufficientScope,
+			Kind: stint.KindForbidden, Code: stint.CodeInsufficientScope,
 			Message: "This download link is wrong or has expired. Ask for a new one.",
 		}
 	}
@@ -83,7 +83,7 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 	if link.Format != "" {
 		format = files.Format(link.Format)
 	}
-	archive, err := a.c.Trees.Archive(r.Context(), link.OrgID, link.Kind, link.TreeID, link.VersionID, format)
+	archive, err := a.c.Artifacts.Archive(r.Context(), link.OrgID, link.Kind, link.FileSetID, link.VersionID, format)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *arti
 // file serves one file of a version.
 func (t treeAPI) file(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	asked := r.PathValue("path")
-	f, entry, err := t.a.c.Trees.Open(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"), asked)
+	f, entry, err := t.a.c.Artifacts.Open(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"), asked)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,7 @@ func (c *contentWriter) WriteHeader(status int) {
 	switch {
 	case status == http.StatusRequestedRangeNotSatisfiable:
 		c.failed = &stint.Error{
-			Kind: stint.RangeNotSatisfiable, Code: stint.CodeRangeNotSatisfiable, Param: "Range",
+			Kind: stint.KindRangeNotSatisfiable, Code: stint.CodeRangeNotSatisfiable, Param: "Range",
 			Message: "The range lies outside the content.",
 		}
 	case status >= http.StatusInternalServerError:

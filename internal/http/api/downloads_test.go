@@ -113,7 +113,7 @@ func TestAnEmptyVersionIsAValidArchive(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.PublicURL = "https://stint.example.com/" })
 	words := w.fixture()
 	at := "/v1/artifacts/" + words["artifact"]
-	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, nil)}), 201, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, nil)}), 201, &stint.FileSetVersion{})
 	location := w.do(request{method: "GET", path: at + "/download"}).Header.Get("Location")
 	path, ok := strings.CutPrefix(location, "https://stint.example.com/v1/")
 	if !ok {
@@ -135,7 +135,7 @@ func TestFiles(t *testing.T) {
 	at := "/v1/volumes/" + words["volume"]
 	odd := `dir/ü "q"; <b>%41.html`
 	page := "<script>alert(1)</script>"
-	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, map[string]string{odd: page, "empty": ""})}), 201, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, map[string]string{odd: page, "empty": ""})}), 201, &stint.FileSetVersion{})
 	path := at + "/versions/latest/files/dir/%C3%BC%20%22q%22%3B%20%3Cb%3E%2541.html"
 	a := w.do(request{method: "GET", path: path})
 	if a.StatusCode != 200 || string(a.body) != page {

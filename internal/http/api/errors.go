@@ -16,23 +16,23 @@ var kinds = map[stint.Kind]struct {
 	typ    string
 	status int
 }{
-	stint.Internal:            {"api_error", http.StatusInternalServerError},
-	stint.Invalid:             {"invalid_request_error", http.StatusBadRequest},
-	stint.NotFound:            {"not_found_error", http.StatusNotFound},
-	stint.Conflict:            {"conflict_error", http.StatusConflict},
-	stint.Unauthenticated:     {"authentication_error", http.StatusUnauthorized},
-	stint.Forbidden:           {"permission_error", http.StatusForbidden},
-	stint.RateLimited:         {"rate_limit_error", http.StatusTooManyRequests},
-	stint.MethodNotAllowed:    {"invalid_request_error", http.StatusMethodNotAllowed},
-	stint.NotAcceptable:       {"invalid_request_error", http.StatusNotAcceptable},
-	stint.TooLarge:            {"invalid_request_error", http.StatusRequestEntityTooLarge},
-	stint.UnsupportedMedia:    {"invalid_request_error", http.StatusUnsupportedMediaType},
-	stint.RangeNotSatisfiable: {"invalid_request_error", http.StatusRequestedRangeNotSatisfiable},
-	stint.Unavailable:         {"api_error", http.StatusServiceUnavailable},
+	stint.KindInternal:            {"api_error", http.StatusInternalServerError},
+	stint.KindInvalid:             {"invalid_request_error", http.StatusBadRequest},
+	stint.KindNotFound:            {"not_found_error", http.StatusNotFound},
+	stint.KindConflict:            {"conflict_error", http.StatusConflict},
+	stint.KindUnauthenticated:     {"authentication_error", http.StatusUnauthorized},
+	stint.KindForbidden:           {"permission_error", http.StatusForbidden},
+	stint.KindRateLimited:         {"rate_limit_error", http.StatusTooManyRequests},
+	stint.KindMethodNotAllowed:    {"invalid_request_error", http.StatusMethodNotAllowed},
+	stint.KindNotAcceptable:       {"invalid_request_error", http.StatusNotAcceptable},
+	stint.KindTooLarge:            {"invalid_request_error", http.StatusRequestEntityTooLarge},
+	stint.KindUnsupportedMedia:    {"invalid_request_error", http.StatusUnsupportedMediaType},
+	stint.KindRangeNotSatisfiable: {"invalid_request_error", http.StatusRequestedRangeNotSatisfiable},
+	stint.KindUnavailable:         {"api_error", http.StatusServiceUnavailable},
 }
 
 var errInternal = &stint.Error{
-	Kind: stint.Internal, Code: stint.CodeInternal,
+	Kind: stint.KindInternal, Code: stint.CodeInternal,
 	Message: "Something went wrong on the server. Try again; if it stays, tell the operator the X-Request-Id of this answer.",
 }
 
@@ -52,16 +52,16 @@ type errorFields struct {
 // publicError is what the user may know of err: itself when it was meant for
 // users, else that something went wrong.
 func publicError(err error) *stint.Error {
-	if e, ok := errors.AsType[*stint.Error](err); ok && e.Kind != stint.Internal {
+	if e, ok := errors.AsType[*stint.Error](err); ok && e.Kind != stint.KindInternal {
 		if _, known := kinds[e.Kind]; known {
 			return e
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "The server was too busy to answer in time. Try again."}
+		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server was too busy to answer in time. Try again."}
 	}
 	if errors.Is(err, store.ErrUnavailable) {
-		return &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "The server's database cannot be reached right now. Try again in a moment."}
+		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server's database cannot be reached right now. Try again in a moment."}
 	}
 	return errInternal
 }
@@ -72,9 +72,9 @@ func errorReply(err error) *reply {
 	k := kinds[e.Kind]
 	r := &reply{status: k.status, body: encode(errorBody{errorFields{k.typ, e.Code, e.Message, e.Param, e.Details}})}
 	switch e.Kind {
-	case stint.Unauthenticated:
+	case stint.KindUnauthenticated:
 		r.set("WWW-Authenticate", "Bearer")
-	case stint.Unavailable, stint.RateLimited:
+	case stint.KindUnavailable, stint.KindRateLimited:
 		r.set("Retry-After", "1")
 	}
 	if e.Code == stint.CodeKeyInUse {
@@ -86,7 +86,7 @@ func errorReply(err error) *reply {
 // fail answers with an error and logs what the user is not told.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		err = &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "The request was given up."}
+		err = &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The request was given up."}
 	} else if kinds[publicError(err).Kind].status >= http.StatusInternalServerError {
 		a.c.Log.LogAttrs(r.Context(), slog.LevelError, "request failed",
 			slog.String("request", w.Header().Get(headerRequestID)),

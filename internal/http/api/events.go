@@ -98,7 +98,7 @@ func acceptedForm(accept []string) (form, error) {
 	switch {
 	case stream <= 0 && list <= 0:
 		return 0, &stint.Error{
-			Kind: stint.NotAcceptable, Code: stint.CodeNotAcceptable, Param: "Accept",
+			Kind: stint.KindNotAcceptable, Code: stint.CodeNotAcceptable, Param: "Accept",
 			Message: "Events come as 'text/event-stream' or as 'application/json'. Accept one of them.",
 		}
 	case list > stream:

@@ -29,13 +29,13 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q gave %v, acceptable: %v", raw, err, want)
 		}
 		if err != nil {
-			if stint.KindOf(err) != stint.Invalid {
+			if stint.KindOf(err) != stint.KindInvalid {
 				t.Errorf("%q gave %v", raw, err)
 			}
 			return
 		}
 		var n stint.NewRun
-		if err := api.DecodeInto(raw, &n); err != nil && stint.KindOf(err) != stint.Invalid {
+		if err := api.DecodeInto(raw, &n); err != nil && stint.KindOf(err) != stint.KindInvalid {
 			t.Errorf("%q gave %v", raw, err)
 		}
 	})

@@ -20,7 +20,7 @@ func (a *api) alive(w http.ResponseWriter, _ *http.Request, _ *auth.Caller) erro
 // ready says that requests can be served.
 func (a *api) ready(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.c.Ready(r.Context()); err != nil {
-		return &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "The server is not ready.", Cause: err}
+		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server is not ready.", Cause: err}
 	}
 	jsonReply(http.StatusOK, health{"ok"}).write(w)
 	return nil

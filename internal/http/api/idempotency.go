@@ -105,12 +105,12 @@ func idempotencyKey(r *http.Request) (string, error) {
 }
 
 var errKeyReused = &stint.Error{
-	Kind: stint.Conflict, Code: stint.CodeKeyReused, Param: headerKey,
+	Kind: stint.KindConflict, Code: stint.CodeKeyReused, Param: headerKey,
 	Message: "This Idempotency-Key was used for another request. Use a new key for a new request.",
 }
 
 var errKeyInUse = &stint.Error{
-	Kind: stint.Conflict, Code: stint.CodeKeyInUse, Param: headerKey,
+	Kind: stint.KindConflict, Code: stint.CodeKeyInUse, Param: headerKey,
 	Message: "The first request with this Idempotency-Key is still being worked. Try again in a moment.",
 }
 

@@ -163,10 +163,10 @@ func TestFailuresOfTheServerAreNotKept(t *testing.T) {
 		"error": func() error { return errors.New("pq: relation \"runs\" at /srv/stint/store.go:12") },
 		"panic": func() error { panic("secret of /srv/stint") },
 		"busy": func() error {
-			return &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "Busy."}
+			return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "Busy."}
 		},
 		"too many": func() error {
-			return &stint.Error{Kind: stint.RateLimited, Code: stint.CodeQueueFull, Message: "Full."}
+			return &stint.Error{Kind: stint.KindRateLimited, Code: stint.CodeQueueFull, Message: "Full."}
 		},
 	} {
 		b.set(how)

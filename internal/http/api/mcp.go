@@ -14,13 +14,13 @@ import (
 func (a *api) tools(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.origins.Check(r); err != nil {
 		return &stint.Error{
-			Kind: stint.Forbidden, Code: stint.CodeOriginNotAllowed, Param: "Origin",
+			Kind: stint.KindForbidden, Code: stint.CodeOriginNotAllowed, Param: "Origin",
 			Message: "Web pages of other origins may not use this address. Call it from a program, or from a page of this server's own address.",
 		}
 	}
 	if accept := r.Header["Accept"]; len(accept) > 0 && (quality(accept, "application", "json") <= 0 || quality(accept, "text", "event-stream") <= 0) {
 		return &stint.Error{
-			Kind: stint.NotAcceptable, Code: stint.CodeNotAcceptable, Param: "Accept",
+			Kind: stint.KindNotAcceptable, Code: stint.CodeNotAcceptable, Param: "Accept",
 			Message: "Answers come as 'application/json' or as 'text/event-stream'. Accept both.",
 		}
 	}

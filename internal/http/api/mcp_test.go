@@ -228,11 +228,11 @@ func TestToolsWorkARun(t *testing.T) {
 
 func TestToolsReadFiles(t *testing.T) {
 	w := newWorld(t)
-	var artifact stint.Tree
+	var artifact stint.FileSet
 	w.post("/v1/artifacts", args{"name": "out"}, http.StatusCreated, &artifact)
-	w.post("/v1/volumes", args{"name": "data"}, http.StatusCreated, &stint.Tree{})
+	w.post("/v1/volumes", args{"name": "data"}, http.StatusCreated, &stint.FileSet{})
 	files := map[string]string{"src/a.txt": "zwölf Boxkämpfer", "b.bin": "\x00\x01\xff", "empty": ""}
-	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, files)}), http.StatusCreated, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, files)}), http.StatusCreated, &stint.FileSetVersion{})
 	c := w.tools(w.token)
 	var trees struct{ Artifacts, Volumes []struct{ Name string } }
 	c.use("list_artifacts", args{}, &trees)
@@ -280,11 +280,11 @@ func TestToolsReadFiles(t *testing.T) {
 // no other call, is the worse for it.
 func TestToolsTellOfFilesThatAreDamaged(t *testing.T) {
 	w := newWorld(t)
-	var artifact stint.Tree
+	var artifact stint.FileSet
 	w.post("/v1/artifacts", args{"name": "out"}, http.StatusCreated, &artifact)
 	random := make([]byte, 1<<20)
 	_, _ = rand.New(rand.NewSource(1)).Read(random)
-	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, map[string]string{"a.bin": string(random)})}), http.StatusCreated, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, map[string]string{"a.bin": string(random)})}), http.StatusCreated, &stint.FileSetVersion{})
 	w.damage()
 	c := w.tools(w.token)
 	c.refused("read_artifact_file", args{"artifact": "out", "path": "a.bin"}, "cut off")

@@ -94,7 +94,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 var errNothingHere = &stint.Error{
-	Kind: stint.NotFound, Code: stint.CodeResourceNotFound,
+	Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
 	Message: "There is nothing at this address. The API's paths begin with /v1.",
 }
 
@@ -141,7 +141,7 @@ func (e *endpoint) admit(w http.ResponseWriter, r *http.Request) (handler, *auth
 	if route == nil {
 		w.Header().Set("Allow", e.allow)
 		return nil, nil, &stint.Error{
-			Kind: stint.MethodNotAllowed, Code: stint.CodeMethodNotAllowed,
+			Kind: stint.KindMethodNotAllowed, Code: stint.CodeMethodNotAllowed,
 			Message: "This address does not take " + clipMethod(r.Method) + ". It takes " + e.allow + ".",
 		}
 	}

@@ -46,7 +46,7 @@ func (w *world) walk(path string, limit int, identify string, meanwhile func()) 
 func TestWalks(t *testing.T) {
 	w := newWorld(t)
 	agent := w.newAgent("reviewer")
-	var volume, artifact stint.Tree
+	var volume, artifact stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
 	w.post("/v1/artifacts", map[string]any{"name": "data"}, http.StatusCreated, &artifact)
 	count := 0
@@ -67,7 +67,7 @@ func TestWalks(t *testing.T) {
 		"/v1/volumes/" + volume.ID + "/versions": func(id string) func() {
 			return func() {
 				count++
-				w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + id + "/versions", body: archive(w, map[string]string{"a": fmt.Sprint(count)})}), 201, &stint.TreeVersion{})
+				w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + id + "/versions", body: archive(w, map[string]string{"a": fmt.Sprint(count)})}), 201, &stint.FileSetVersion{})
 			}
 		}(volume.ID),
 	}
@@ -136,7 +136,7 @@ func TestPagesAreBounded(t *testing.T) {
 
 func TestWalkOfFilesAndChanges(t *testing.T) {
 	w := newWorld(t)
-	var volume stint.Tree
+	var volume stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
 	files, want := map[string]string{}, []string{}
 	for i := range 9 {
@@ -145,7 +145,7 @@ func TestWalkOfFilesAndChanges(t *testing.T) {
 	}
 	at := "/v1/volumes/" + volume.ID
 	for _, f := range []map[string]string{{"f0 &+ü%": "y"}, files} {
-		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, f)}), 201, &stint.TreeVersion{})
+		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, f)}), 201, &stint.FileSetVersion{})
 	}
 	w.diff("files", want, w.walk(at+"/versions/latest/files", 2, "path", func() {}))
 	w.diff("changes", want, w.walk(at+"/diff?from=1&to=2", 2, "path", func() {}))
@@ -154,10 +154,10 @@ func TestWalkOfFilesAndChanges(t *testing.T) {
 	moves := func() { // between two pages
 		count++
 		changed := map[string]string{"f3 &+ü%a": fmt.Sprint(count), "f7 &+ü%": fmt.Sprint(count)}
-		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, changed)}), 201, &stint.TreeVersion{})
+		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, changed)}), 201, &stint.FileSetVersion{})
 	}
 	w.diff("files while the head moves", want, w.walk(at+"/versions/latest/files", 2, "path", moves))
-	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
 	w.diff("changes while the head moves", want, w.walk(at+"/diff?from=1", 2, "path", moves))
 	for list, path := range map[string]string{at + "/versions/latest/files?": at + "/versions/latest/files?cursor=", at + "/diff?from=1": at + "/diff?from=1&cursor="} {
 		// A path alone is what cursors of earlier servers held.

@@ -93,11 +93,11 @@ var forRuns = map[string]bool{
 }
 
 var errNotForRuns = &stint.Error{
-	Kind: stint.Forbidden, Code: stint.CodeInsufficientScope,
+	Kind: stint.KindForbidden, Code: stint.CodeInsufficientScope,
 	Message: "The token of a run does not open this address. It may start, read and cancel runs, and read agents, artifacts and volumes.",
 }
 
-func (a *api) treeRoutes(at string, kind stint.TreeKind) []route {
+func (a *api) treeRoutes(at string, kind stint.FileSetKind) []route {
 	t := treeAPI{a, kind}
 	return []route{
 		{"GET", at, read, a.ask(t.list), false},

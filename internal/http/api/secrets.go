@@ -15,7 +15,7 @@ func (a *api) listSecrets(r *http.Request, c auth.Caller) (any, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	secrets, err := a.c.Vault.List(r.Context(), c, after, limit+1)
+	secrets, err := a.c.Secrets.List(r.Context(), c, after, limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := decodeInto(raw, &body); err != nil {
 		return err
 	}
-	kept, created, err := a.c.Vault.Put(r.Context(), *c, r.PathValue("name"), body.Value)
+	kept, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), body.Value)
 	if err != nil {
 		return err
 	}
@@ -50,5 +50,5 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 }
 
 func (a *api) deleteSecret(r *http.Request, c auth.Caller) error {
-	return a.c.Vault.Delete(r.Context(), c, r.PathValue("name"))
+	return a.c.Secrets.Delete(r.Context(), c, r.PathValue("name"))
 }

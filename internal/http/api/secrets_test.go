@@ -71,7 +71,7 @@ func TestSecretsThatCannotBeMaskedFailTheRun(t *testing.T) {
 	w.putSecret("STORED", large)
 	w.post("/v1/runs", map[string]any{"agent": "reviewer", "prompt": "x", "secrets": map[string]string{"GIVEN": "y"}}, http.StatusAccepted, &stint.Run{})
 	a := w.assigned()
-	if stint.KindOf(a.Err) != stint.Invalid || len(a.Stored) != 0 || !strings.Contains(fmt.Sprint(a.Err), "Delete") {
+	if stint.KindOf(a.Err) != stint.KindInvalid || len(a.Stored) != 0 || !strings.Contains(fmt.Sprint(a.Err), "Delete") {
 		t.Errorf("the assignment has %d stored secrets and %v", len(a.Stored), a.Err)
 	}
 	w.post("/v1/runs", map[string]any{"agent": "reviewer", "prompt": "x"}, http.StatusAccepted, &stint.Run{})

@@ -59,9 +59,9 @@ func TestEveryAnswerIsNamed(t *testing.T) {
 // fixture0 is a volume with a version.
 func (w *world) fixture0() string {
 	w.Helper()
-	var volume stint.Tree
+	var volume stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
-	w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + volume.ID + "/versions", body: archive(w, map[string]string{"a": "1"})}), 201, &stint.TreeVersion{})
+	w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + volume.ID + "/versions", body: archive(w, map[string]string{"a": "1"})}), 201, &stint.FileSetVersion{})
 	return volume.ID
 }
 
@@ -133,7 +133,7 @@ func TestALateCheckpointIsSeen(t *testing.T) {
 	w.post("/v1/runs/"+run.ID+"/cancel", nil, 200, &run)
 	w.get("/v1/runs/"+run.ID, &run)
 	c := j.checkpoint()
-	if err := w.dispatch.Keep(t.Context(), j.at, nil, *c); err != nil {
+	if err := w.dispatch.AddCheckpoint(t.Context(), j.at, nil, *c); err != nil {
 		t.Fatal(err)
 	}
 	w.get("/v1/runs/"+run.ID, &run)
@@ -159,9 +159,9 @@ func TestNothingOfTheServerLeaks(t *testing.T) {
 	for name, err := range map[string]error{
 		"panic":     nil,
 		"sql":       errors.New(`SQL logic error: no such table: runs (select * from runs) at /srv/stint`),
-		"internal":  &stint.Error{Kind: stint.Internal, Code: "x", Message: "select /srv"},
+		"internal":  &stint.Error{Kind: stint.KindInternal, Code: "x", Message: "select /srv"},
 		"unknown":   &stint.Error{Kind: 999, Code: "x", Message: "select /srv"},
-		"a cause":   &stint.Error{Kind: stint.Unavailable, Code: stint.CodeUnavailable, Message: "Try again.", Cause: errors.New("select /srv")},
+		"a cause":   &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "Try again.", Cause: errors.New("select /srv")},
 		"exhausted": context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -181,13 +181,13 @@ func TestKindsBecomeStatuses(t *testing.T) {
 	h := &hole{}
 	w := newWorld(t, func(c *api.Config) { h.Runs = c.Runs; c.Runs = h })
 	for kind, want := range map[stint.Kind]string{
-		stint.Internal: "500 api_error internal_error", stint.Invalid: "400 invalid_request_error invalid_state",
-		stint.NotFound: "404 not_found_error resource_not_found", stint.Conflict: "409 conflict_error version_conflict",
-		stint.Unauthenticated: "401 authentication_error invalid_api_key", stint.Forbidden: "403 permission_error insufficient_scope",
-		stint.RateLimited: "429 rate_limit_error queue_full", stint.MethodNotAllowed: "405 invalid_request_error method_not_allowed",
-		stint.NotAcceptable: "406 invalid_request_error not_acceptable", stint.TooLarge: "413 invalid_request_error request_too_large",
-		stint.UnsupportedMedia: "415 invalid_request_error unsupported_media_type", stint.RangeNotSatisfiable: "416 invalid_request_error range_not_satisfiable",
-		stint.Unavailable: "503 api_error unavailable",
+		stint.KindInternal: "500 api_error internal_error", stint.KindInvalid: "400 invalid_request_error invalid_state",
+		stint.KindNotFound: "404 not_found_error resource_not_found", stint.KindConflict: "409 conflict_error version_conflict",
+		stint.KindUnauthenticated: "401 authentication_error invalid_api_key", stint.KindForbidden: "403 permission_error insufficient_scope",
+		stint.KindRateLimited: "429 rate_limit_error queue_full", stint.KindMethodNotAllowed: "405 invalid_request_error method_not_allowed",
+		stint.KindNotAcceptable: "406 invalid_request_error not_acceptable", stint.KindTooLarge: "413 invalid_request_error request_too_large",
+		stint.KindUnsupportedMedia: "415 invalid_request_error unsupported_media_type", stint.KindRangeNotSatisfiable: "416 invalid_request_error range_not_satisfiable",
+		stint.KindUnavailable: "503 api_error unavailable",
 	} {
 		words := strings.Fields(want)
 		h.err = &stint.Error{Kind: kind, Code: words[2], Message: "A message.", Param: "p", Details: []stint.Detail{{Param: "p", Code: "c", Message: "m"}}}
@@ -203,7 +203,7 @@ func TestKindsBecomeStatuses(t *testing.T) {
 		}
 		a := answer{resp, body}
 		w.diff("answer", want, fmt.Sprint(resp.StatusCode, " ", a.errorOf()))
-		if kind != stint.Internal && !strings.Contains(string(body), `"param":"p","details":[{"param":"p","code":"c","message":"m"}]`) {
+		if kind != stint.KindInternal && !strings.Contains(string(body), `"param":"p","details":[{"param":"p","code":"c","message":"m"}]`) {
 			t.Errorf("the details are gone: %s", body)
 		}
 	}

@@ -75,10 +75,10 @@ func (w *world) fixture() map[string]string {
 	j := w.claim()
 	j.says("one\n", "two\n")
 	j.finish(stint.Completed)
-	var volume, artifact stint.Tree
+	var volume, artifact stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
 	w.post("/v1/artifacts", map[string]any{"name": "out"}, http.StatusCreated, &artifact)
-	var version stint.TreeVersion
+	var version stint.FileSetVersion
 	w.decode(w.do(request{method: "POST", path: "/v1/volumes/" + volume.ID + "/versions", body: archive(w, map[string]string{"a.txt": "hello"})}), http.StatusCreated, &version)
 	run := w.newRun("reviewer", "pending")
 	other := w.login("blue", "bob")

@@ -23,7 +23,7 @@ func needType(h http.Header, want string) error {
 		return nil
 	}
 	return &stint.Error{
-		Kind: stint.UnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
+		Kind: stint.KindUnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
 		Message: "Send the body as '" + want + "'.",
 	}
 }
@@ -31,7 +31,7 @@ func needType(h http.Header, want string) error {
 // badForm says what is wrong with a small binary body.
 func badForm(err error) error {
 	if errors.Is(err, treewire.ErrMalformed) {
-		return &stint.Error{Kind: stint.Invalid, Code: stint.CodeInvalidParameter, Param: "body", Message: "The body cannot be understood: " + err.Error() + ".", Cause: err}
+		return &stint.Error{Kind: stint.KindInvalid, Code: stint.CodeInvalidParameter, Param: "body", Message: "The body cannot be understood: " + err.Error() + ".", Cause: err}
 	}
 	return err
 }
@@ -45,7 +45,7 @@ func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Call
 	if err != nil {
 		return badForm(err)
 	}
-	missing, err := a.c.Trees.MissingChunks(r.Context(), *c, asked)
+	missing, err := a.c.Artifacts.MissingChunks(r.Context(), *c, asked)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (a *api) putChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err := needType(r.Header, treewire.FramesType); err != nil {
 		return err
 	}
-	done, err := a.c.Trees.PutChunks(r.Context(), *c, r.Body)
+	done, err := a.c.Artifacts.PutChunks(r.Context(), *c, r.Body)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (t treeAPI) pushAny(p *post) (*reply, error) {
 
 // tree gives a version as a tree of chunks.
 func (t treeAPI) tree(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
-	tree, err := t.a.c.Trees.Content(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
+	tree, err := t.a.c.Artifacts.Content(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
 	if err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func matches(header, tag string) bool {
 
 // chunks gives the selected chunks of a version.
 func (t treeAPI) chunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
-	tree, err := t.a.c.Trees.Content(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
+	tree, err := t.a.c.Artifacts.Content(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
 	if err != nil {
 		return err
 	}

@@ -105,12 +105,12 @@ func newWorld(t testing.TB, options ...option) *world {
 	stop, cancel := context.WithCancel(context.Background())
 	w.stop = cancel
 	c := api.Config{
-		Auth:   w.auth,
-		Vault:  secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: w.now}),
-		Agents: agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
-		Trees:  artifacts.New(artifacts.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
-		Runs:   runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
-		Feed:   f, Frameworks: installed{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
+		Auth:      w.auth,
+		Secrets:   secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: w.now}),
+		Agents:    agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
+		Artifacts: artifacts.New(artifacts.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
+		Runs:      runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
+		Feed:      f, Frameworks: installed{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,
 	}
 	for _, o := range options {
@@ -325,7 +325,7 @@ func (w *world) claim() *job {
 	if a.Err != nil {
 		w.Fatalf("claim gave %v", a.Err)
 	}
-	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Spec.Depth}
+	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Plan.Depth}
 }
 
 // assigned is the next run as a worker gets it.
@@ -334,7 +334,7 @@ func (w *world) assigned() dispatch.Assignment {
 	ctx := w.Context()
 	if w.worker == "" {
 		w.worker = w.ids.New(stint.PrefixWorker)
-		if _, err := w.dispatch.Join(ctx, store.Worker{ID: w.worker, Host: "here", Capacity: 100, CreatedAt: stint.TimeOf(time.Now())}); err != nil {
+		if _, err := w.dispatch.Register(ctx, store.Worker{ID: w.worker, Host: "here", Capacity: 100, CreatedAt: stint.TimeOf(time.Now())}); err != nil {
 			w.Fatal(err)
 		}
 	}

@@ -66,7 +66,7 @@ func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 		rotated = append(rotated, info(row))
 	}
 	if org != "" && len(rotated) == 0 {
-		return nil, stint.NoSuch("organisation with encrypted files", org)
+		return nil, stint.NotFound("organisation with encrypted files", org)
 	}
 	return rotated, nil
 }

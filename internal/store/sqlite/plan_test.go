@@ -26,17 +26,17 @@ func TestTheWriterScansNoTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	commit := func(tree string, n int) store.TreeVersion {
+	commit := func(tree string, n int) store.FileSetVersion {
 		v, _, err := s.CommitVersion(t.Context(), store.Commit{
-			OrgID: sqltest.Org, TreeID: tree, Suffix: fmt.Sprintf("%020d", n), Digest: fmt.Sprint(tree, n), CreatedAt: at,
+			OrgID: sqltest.Org, FileSetID: tree, Suffix: fmt.Sprintf("%020d", n), Digest: fmt.Sprint(tree, n), CreatedAt: at,
 		})
 		check(err)
 		return v
 	}
-	var mounted store.TreeVersion
+	var mounted store.FileSetVersion
 	for _, name := range []string{"data", "gone", "empty"} {
-		tree := store.Tree{OrgID: sqltest.Org, Tree: stint.Tree{ID: "vol_" + name, Name: name, Kind: stint.Volumes, CreatedAt: at, UpdatedAt: at}}
-		check(s.CreateTree(t.Context(), tree))
+		tree := store.FileSet{OrgID: sqltest.Org, FileSet: stint.FileSet{ID: "vol_" + name, Name: name, Kind: stint.Volumes, CreatedAt: at, UpdatedAt: at}}
+		check(s.CreateFileSet(t.Context(), tree))
 		if name != "empty" {
 			mounted = commit(tree.ID, 1)
 			commit(tree.ID, 2)
@@ -51,7 +51,7 @@ func TestTheWriterScansNoTable(t *testing.T) {
 			check(err)
 			check(s.DeleteVersion(t.Context(), sqltest.Org, tree.ID, mounted.ID))
 		} else {
-			check(s.DeleteTree(t.Context(), sqltest.Org, stint.Volumes, tree.ID, at))
+			check(s.DeleteFileSet(t.Context(), sqltest.Org, stint.Volumes, tree.ID, at))
 		}
 	}
 	n, err := s.PruneVersions(t.Context(), store.Retention{Last: 1})

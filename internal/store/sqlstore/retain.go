@@ -143,9 +143,9 @@ func pruneBefore(r store.Retention) int64 {
 	return math.MinInt64
 }
 
-// TreeUsage counts what an organisation keeps.
-func (s *Store) TreeUsage(ctx context.Context, org string) (store.TreeUsage, error) {
-	u, err := one(ctx, s.db.Read, func(r row) (u store.TreeUsage, err error) {
+// StorageUsage counts what an organisation keeps.
+func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsage, error) {
+	u, err := one(ctx, s.db.Read, func(r row) (u store.StorageUsage, err error) {
 		return u, r.Scan(&u.Artifacts, &u.Volumes, &u.Versions, &u.Bytes, &u.Checkpoints)
 	}, `select
 			(select count(*) from trees where org_id = $1 and kind = 'artifact' and deleted_at is null),

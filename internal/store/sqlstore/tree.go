@@ -16,12 +16,12 @@ const (
 	selectTrees = treeColumns + ` from trees t` + treeHeads
 )
 
-func scanTree(r row) (t store.Tree, err error) {
+func scanTree(r row) (t store.FileSet, err error) {
 	return t, r.Scan(&t.ID, &t.OrgID, &t.Kind, &t.Name, &t.CurrentVersionID, &t.Size, &t.FileCount, timeAt{&t.CreatedAt}, timeAt{&t.UpdatedAt})
 }
 
-// CreateTree stores an empty tree.
-func (s *Store) CreateTree(ctx context.Context, t store.Tree) error {
+// CreateFileSet stores an empty tree.
+func (s *Store) CreateFileSet(ctx context.Context, t store.FileSet) error {
 	return s.write(ctx, "creating a tree", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrExists, insertTree, treeValues(t)...)
 	})
@@ -30,34 +30,34 @@ func (s *Store) CreateTree(ctx context.Context, t store.Tree) error {
 const insertTree = `insert into trees (id, org_id, kind, name, newest, created_at, updated_at)
 	values ($1, $2, $3, $4, 0, $5, $6) on conflict do nothing`
 
-func treeValues(t store.Tree) []any {
+func treeValues(t store.FileSet) []any {
 	return []any{t.ID, t.OrgID, string(t.Kind), t.Name, micros(t.CreatedAt), micros(t.UpdatedAt)}
 }
 
-// Tree reads a tree by its identifier.
-func (s *Store) Tree(ctx context.Context, org string, kind stint.TreeKind, id string) (store.Tree, error) {
+// FileSet reads a tree by its identifier.
+func (s *Store) FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (store.FileSet, error) {
 	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
 		where t.id = $1 and t.org_id = $2 and t.kind = $3 and t.deleted_at is null`, id, org, string(kind))
 	return t, s.Wrap("reading a tree", err)
 }
 
-// TreeByName reads a tree by its name.
-func (s *Store) TreeByName(ctx context.Context, org string, kind stint.TreeKind, name string) (store.Tree, error) {
+// FileSetByName reads a tree by its name.
+func (s *Store) FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (store.FileSet, error) {
 	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
 		where t.org_id = $1 and t.kind = $2 and t.name = $3 and t.deleted_at is null`, org, string(kind), name)
 	return t, s.Wrap("finding a tree", err)
 }
 
-// Trees lists trees, newest first.
-func (s *Store) Trees(ctx context.Context, org string, kind stint.TreeKind, r store.Range) ([]store.Tree, error) {
+// FileSets lists trees, newest first.
+func (s *Store) FileSets(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]store.FileSet, error) {
 	page := newQuery(`select * from trees`).and("org_id = ?", org).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
 	list, err := all(ctx, s.db.Read, scanTree, `with t as (`+page.text.String()+`) `+treeColumns+` from t`+treeHeads+
 		` order by t.created_at desc, t.id desc`, page.args...)
 	return list, s.Wrap("listing trees", err)
 }
 
-// DeleteTree hides a tree and its versions.
-func (s *Store) DeleteTree(ctx context.Context, org string, kind stint.TreeKind, id string, at stint.Time) error {
+// DeleteFileSet hides a tree and its versions.
+func (s *Store) DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error {
 	return s.write(ctx, "deleting a tree", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrNotFound, `update trees set deleted_at = $4
 			where id = $1 and org_id = $2 and kind = $3 and deleted_at is null`, id, org, string(kind), micros(at))
@@ -70,20 +70,20 @@ const (
 	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
 )
 
-func scanTreeVersion(r row) (v store.TreeVersion, err error) {
-	var kind stint.TreeKind
-	err = r.Scan(&v.TreeID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
+func scanTreeVersion(r row) (v store.FileSetVersion, err error) {
+	var kind stint.FileSetKind
+	err = r.Scan(&v.FileSetID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
 	if kind == stint.Artifacts {
-		v.ArtifactID = v.TreeID
+		v.ArtifactID = v.FileSetID
 	} else {
-		v.VolumeID = v.TreeID
+		v.VolumeID = v.FileSetID
 	}
 	return v, err
 }
 
-// TreeVersion finds a version. Of a deleted tree only those stay that a
+// FileSetVersion finds a version. Of a deleted tree only those stay that a
 // checkpoint names, by identifier.
-func (s *Store) TreeVersion(ctx context.Context, org, tree, id string, number int64) (store.TreeVersion, error) {
+func (s *Store) FileSetVersion(ctx context.Context, org, tree, id string, number int64) (store.FileSetVersion, error) {
 	q := newQuery(selectVersions).and("v.tree_id = ?", tree).and("t.org_id = ?", org)
 	switch {
 	case id != "":
@@ -98,10 +98,10 @@ func (s *Store) TreeVersion(ctx context.Context, org, tree, id string, number in
 	return v, s.Wrap("reading a tree version", err)
 }
 
-// TreeVersions lists versions, newest first. Of those made in the same
+// FileSetVersions lists versions, newest first. Of those made in the same
 // millisecond the greater number is the newer, which their identifiers as text
 // do not tell.
-func (s *Store) TreeVersions(ctx context.Context, org, tree string, r store.Range) ([]store.TreeVersion, error) {
+func (s *Store) FileSetVersions(ctx context.Context, org, tree string, r store.Range) ([]store.FileSetVersion, error) {
 	page := newQuery(`select * from tree_versions`).and("tree_id = ?", tree).pageBy("number", versionNumber(r.After.ID), r)
 	list, err := all(ctx, s.db.Read, scanTreeVersion, `with v as (`+page.text.String()+`) `+versionColumns+
 		` from v join trees t on t.id = v.tree_id and t.org_id = $`+strconv.Itoa(len(page.args)+1)+` and t.deleted_at is null
@@ -117,13 +117,13 @@ func versionNumber(id string) int64 {
 }
 
 // CommitVersion appends a version to a tree.
-func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.TreeVersion, bool, error) {
+func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.FileSetVersion, bool, error) {
 	type answer struct {
-		head  store.TreeVersion
+		head  store.FileSetVersion
 		added bool
 	}
 	a, err := change(ctx, s, "committing a version", func(ctx context.Context, q Querier) (a answer, err error) {
-		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, c.TreeID, c.OrgID)
+		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, c.FileSetID, c.OrgID)
 		if err != nil {
 			return a, err
 		}
@@ -139,7 +139,7 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.TreeVe
 // lockedTree is what a commit needs to know of a tree.
 type lockedTree struct {
 	id     string
-	kind   stint.TreeKind
+	kind   stint.FileSetKind
 	head   *int64
 	newest int64
 }
@@ -150,8 +150,8 @@ func (s *Store) lockTree(ctx context.Context, q Querier, which string, args ...a
 }
 
 // commit appends a version to the locked tree, unless the head has the content.
-func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store.TreeVersion, bool, error) {
-	var head store.TreeVersion
+func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store.FileSetVersion, bool, error) {
+	var head store.FileSetVersion
 	if t.head != nil {
 		var err error
 		if head, err = one(ctx, q, scanTreeVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, *t.head); err != nil {
@@ -168,7 +168,7 @@ func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store
 	err := execOne(ctx, q, errors.New("the version exists"), `insert into tree_versions
 			(tree_id, number, id, digest, size, file_count, message, created_by, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`,
-		t.id, number, stint.VersionName(number, c.Suffix), c.Digest, c.Size, c.FileCount, c.Message, c.CreatedBy, micros(c.CreatedAt))
+		t.id, number, stint.FormatVersionID(number, c.Suffix), c.Digest, c.Size, c.FileCount, c.Message, c.CreatedBy, micros(c.CreatedAt))
 	if err != nil {
 		return head, false, err
 	}

@@ -84,7 +84,7 @@ var collectionCases = []testCase{
 		w.home.committed(w.home.commit(t.ID, "two"))
 		gone := w.home.tree(stint.Volumes, "gone")
 		w.home.committed(w.home.commit(gone.ID, "gone"))
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, gone.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, gone.ID, w.now()), "DeleteFileSet")
 		c := w.home.start()
 		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = digest("home"), digest("pages")
@@ -118,7 +118,7 @@ var collectionCases = []testCase{
 		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", ""
 		w.finish(c.Position, o)
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, w.home.artifact("out").ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, w.home.artifact("out").ID, w.now()), "DeleteFileSet")
 		w.diff("live", []string{digest("pages")}, w.home.live())
 	}},
 	{"what is named has a name", func(w *world) {
@@ -206,7 +206,7 @@ var retentionCases = []testCase{
 	}},
 	{"rules keep the newest, the young, the head and the kept", func(w *world) {
 		t := w.home.tree(stint.Volumes, "data")
-		var versions []store.TreeVersion
+		var versions []store.FileSetVersion
 		for i := range 6 {
 			versions = append(versions, w.home.committed(w.home.commit(t.ID, word(i))))
 		}
@@ -224,9 +224,9 @@ var retentionCases = []testCase{
 		w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
 		out := w.home.artifact("out")
 		next := w.home.committed(w.home.commit(out.ID, "more"))
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, out.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, out.ID, w.now()), "DeleteFileSet")
 		w.diff("removed", int64(1), w.home.prune(store.Retention{}))
-		_, err := w.s.TreeVersion(w.ctx, w.home.org, out.ID, next.ID, 0)
+		_, err := w.s.FileSetVersion(w.ctx, w.home.org, out.ID, next.ID, 0)
 		w.wantErr(err, store.ErrNotFound, "the version that no checkpoint names")
 		w.diff("live", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d != digest("pages") }))
 	}},
@@ -237,9 +237,9 @@ var retentionCases = []testCase{
 		w.home.committed(a)
 		w.home.committed(b)
 		w.home.tree(stint.Artifacts, "out")
-		got, err := w.s.TreeUsage(w.ctx, w.home.org)
-		w.must(err, "TreeUsage")
-		w.diff("usage", store.TreeUsage{Artifacts: 1, Volumes: 1, Versions: 2, Bytes: a.Size + b.Size}, got)
+		got, err := w.s.StorageUsage(w.ctx, w.home.org)
+		w.must(err, "StorageUsage")
+		w.diff("usage", store.StorageUsage{Artifacts: 1, Volumes: 1, Versions: 2, Bytes: a.Size + b.Size}, got)
 	}},
 }
 
@@ -274,8 +274,8 @@ func (o *tenant) prune(r store.Retention) int64 {
 // numbers lists the numbers of a tree's versions, newest first.
 func (o *tenant) numbers(tree string) (list []int64) {
 	o.w.Helper()
-	versions, err := o.w.s.TreeVersions(o.w.ctx, o.org, tree, store.Range{Limit: 100})
-	o.w.must(err, "TreeVersions")
+	versions, err := o.w.s.FileSetVersions(o.w.ctx, o.org, tree, store.Range{Limit: 100})
+	o.w.must(err, "FileSetVersions")
 	for _, v := range versions {
 		list = append(list, v.Number)
 	}

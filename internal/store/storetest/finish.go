@@ -50,10 +50,10 @@ var finishCases = []testCase{
 		head := w.head(c.Run.ID)
 		w.diff("second answer", first, w.finish(c.Position, o))
 		w.diff("head", head, w.head(c.Run.ID))
-		tree, err := w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "out")
-		w.must(err, "TreeByName")
-		list, err := w.s.TreeVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
-		w.must(err, "TreeVersions")
+		tree, err := w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "out")
+		w.must(err, "FileSetByName")
+		list, err := w.s.FileSetVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
+		w.must(err, "FileSetVersions")
 		w.diff("versions", 1, len(list))
 	}},
 	{"Finish with another token is fenced", func(w *world) {
@@ -101,8 +101,8 @@ var finishCases = []testCase{
 		o.Logs = []stint.LogEntry{w.entry("done")}
 		_, err := w.s.Finish(w.ctx, c.Position, o)
 		w.wantFenced(err, c.Run.ID, "Finish after cancel")
-		_, err = w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "out")
-		w.wantErr(err, store.ErrNotFound, "TreeByName")
+		_, err = w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "out")
+		w.wantErr(err, store.ErrNotFound, "FileSetByName")
 		_, err = w.s.Checkpoint(w.ctx, w.home.org, o.Checkpoint.ID)
 		w.wantErr(err, store.ErrNotFound, "Checkpoint")
 		w.diff("entries", []string(nil), w.messages(c.Run.ID))

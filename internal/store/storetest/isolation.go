@@ -20,15 +20,15 @@ var isolationCases = []testCase{
 		agents, err := w.s.Agents(w.ctx, other.org, all)
 		w.must(err, "Agents")
 		w.diff("agents", []store.Agent{other.agent}, agents)
-		trees, err := w.s.Trees(w.ctx, other.org, stint.Artifacts, all)
-		w.must(err, "Trees")
+		trees, err := w.s.FileSets(w.ctx, other.org, stint.Artifacts, all)
+		w.must(err, "FileSets")
 		w.diff("artifacts", 0, len(trees))
 		tokens, err := w.s.Tokens(w.ctx, other.org, all)
 		w.must(err, "Tokens")
 		w.diff("tokens", 0, len(tokens))
 		w.diff("secrets", 0, len(other.secretNames()))
-		versions, err := w.s.TreeVersions(w.ctx, other.org, b.tree.ID, all)
-		w.emptyOrNotFound(len(versions), err, "TreeVersions")
+		versions, err := w.s.FileSetVersions(w.ctx, other.org, b.tree.ID, all)
+		w.emptyOrNotFound(len(versions), err, "FileSetVersions")
 		agentVersions, err := w.s.AgentVersions(w.ctx, other.org, w.home.agent.ID, all)
 		w.emptyOrNotFound(len(agentVersions), err, "AgentVersions")
 	}},
@@ -38,7 +38,7 @@ var isolationCases = []testCase{
 type belongings struct {
 	run     store.Run
 	pending store.NewRun
-	tree    store.Tree
+	tree    store.FileSet
 	token   store.Token
 }
 
@@ -72,17 +72,20 @@ func strangers(w *world) {
 			return err
 		}},
 		{"DeleteAgent", func() error { return w.s.DeleteAgent(w.ctx, org, agent.ID, w.now()) }},
-		{"Tree", func() error { _, err := w.s.Tree(w.ctx, org, stint.Artifacts, b.tree.ID); return err }},
-		{"TreeByName", func() error { _, err := w.s.TreeByName(w.ctx, org, stint.Artifacts, "out"); return err }},
-		{"TreeVersion", func() error { _, err := w.s.TreeVersion(w.ctx, org, b.tree.ID, *b.run.ArtifactVersion, 0); return err }},
-		{"TreeVersion of the head", func() error { _, err := w.s.TreeVersion(w.ctx, org, b.tree.ID, "", 0); return err }},
+		{"FileSet", func() error { _, err := w.s.FileSet(w.ctx, org, stint.Artifacts, b.tree.ID); return err }},
+		{"FileSetByName", func() error { _, err := w.s.FileSetByName(w.ctx, org, stint.Artifacts, "out"); return err }},
+		{"FileSetVersion", func() error {
+			_, err := w.s.FileSetVersion(w.ctx, org, b.tree.ID, *b.run.ArtifactVersion, 0)
+			return err
+		}},
+		{"FileSetVersion of the head", func() error { _, err := w.s.FileSetVersion(w.ctx, org, b.tree.ID, "", 0); return err }},
 		{"CommitVersion", func() error {
 			c := w.home.commit(b.tree.ID, "theirs")
 			c.OrgID = org
 			_, _, err := w.s.CommitVersion(w.ctx, c)
 			return err
 		}},
-		{"DeleteTree", func() error { return w.s.DeleteTree(w.ctx, org, stint.Artifacts, b.tree.ID, w.now()) }},
+		{"DeleteFileSet", func() error { return w.s.DeleteFileSet(w.ctx, org, stint.Artifacts, b.tree.ID, w.now()) }},
 		{"Token", func() error { _, err := w.s.Token(w.ctx, org, b.token.ID); return err }},
 		{"RevokeToken", func() error { return w.s.RevokeToken(w.ctx, org, b.token.ID, w.now()) }},
 		{"DeleteSecret", func() error { return w.s.DeleteSecret(w.ctx, org, "KEY") }},

@@ -109,8 +109,8 @@ var lateCases = []testCase{
 			return notFence(err)
 		})
 		w.diff("winners", 1, count(won))
-		list, err := w.s.TreeVersions(w.ctx, w.home.org, w.home.artifact("out").ID, store.Range{Limit: 10})
-		w.must(err, "TreeVersions")
+		list, err := w.s.FileSetVersions(w.ctx, w.home.org, w.home.artifact("out").ID, store.Range{Limit: 10})
+		w.must(err, "FileSetVersions")
 		w.diff("versions", 1, len(list))
 	}},
 	{"AddCheckpoint to a run that nobody created is refused", func(w *world) {
@@ -139,6 +139,6 @@ func (w *world) fencedCheckpoint(c store.Claim, what string) {
 	w.wantFenced(err, c.Position.RunID, "AddCheckpoint to "+what)
 	_, err = w.s.Checkpoint(w.ctx, w.home.org, chk.ID)
 	w.wantErr(err, store.ErrNotFound, "Checkpoint after the fence")
-	_, err = w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "never")
-	w.wantErr(err, store.ErrNotFound, "TreeByName after the fence")
+	_, err = w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "never")
+	w.wantErr(err, store.ErrNotFound, "FileSetByName after the fence")
 }

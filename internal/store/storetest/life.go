@@ -58,7 +58,7 @@ func cancelledContext(w *world) {
 	errs := map[string]error{
 		"Ping": s.Ping(ctx), "Register": s.Register(ctx, store.Worker{ID: "wrk_late"}, time.Hour), "EndWorker": s.EndWorker(ctx, worker),
 		"EndWorkersOf": s.EndWorkersOf(ctx, "host-a"), "CreateAgent": s.CreateAgent(ctx, agent, version),
-		"CreateTree": s.CreateTree(ctx, w.home.treeOf(stint.Volumes, "late")), "DeleteTree": s.DeleteTree(ctx, org, stint.Artifacts, b.tree.ID, at),
+		"CreateFileSet": s.CreateFileSet(ctx, w.home.treeOf(stint.Volumes, "late")), "DeleteFileSet": s.DeleteFileSet(ctx, org, stint.Artifacts, b.tree.ID, at),
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),
 		"CreateToken": s.CreateToken(ctx, b.token), "RevokeToken": s.RevokeToken(ctx, org, b.token.ID, at),
 		"TouchTokens": s.TouchTokens(ctx, map[string]stint.Time{b.token.ID: at}), "EndRequest": s.EndRequest(ctx, org, "key", at, nil),
@@ -74,7 +74,7 @@ func cancelledContext(w *world) {
 		"Session": second(s.Session(ctx, org, b.run.SessionID)), "Sessions": second(s.Sessions(ctx, org, all)),
 		"Checkpoint": second(s.Checkpoint(ctx, org, *b.run.CheckpointID)), "Metrics": second(s.Metrics(ctx, id)),
 		"Agent": second(s.Agent(ctx, org, w.home.agent.ID)), "Agents": second(s.Agents(ctx, org, all)),
-		"Trees": second(s.Trees(ctx, org, stint.Artifacts, all)), "TreeVersion": second(s.TreeVersion(ctx, org, b.tree.ID, "", 0)),
+		"FileSets": second(s.FileSets(ctx, org, stint.Artifacts, all)), "FileSetVersion": second(s.FileSetVersion(ctx, org, b.tree.ID, "", 0)),
 		"Tokens": second(s.Tokens(ctx, org, all)), "TokenByHash": second(s.TokenByHash(ctx, b.token.Hash)), "Secrets": second(s.Secrets(ctx, org)),
 		"BeginRequest": second(s.BeginRequest(ctx, org, "key", []byte("f"), at, at, at)), "PurgeRequests": second(s.PurgeRequests(ctx, at)),
 	}

@@ -73,9 +73,9 @@ var lists = []list{
 			_, _, err := o.w.s.CommitVersion(o.w.ctx, c)
 			return err
 		}
-		return add, positions(func(r store.Range) ([]store.TreeVersion, error) {
-			return o.w.s.TreeVersions(o.w.ctx, o.org, tree.ID, r)
-		}, func(v store.TreeVersion) store.After { return store.After{At: v.CreatedAt, ID: v.ID} })
+		return add, positions(func(r store.Range) ([]store.FileSetVersion, error) {
+			return o.w.s.FileSetVersions(o.w.ctx, o.org, tree.ID, r)
+		}, func(v store.FileSetVersion) store.After { return store.After{At: v.CreatedAt, ID: v.ID} })
 	}},
 	{"tokens", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
 		add := func(at stint.Time) error {
@@ -90,15 +90,15 @@ var lists = []list{
 	}},
 }
 
-func trees(kind stint.TreeKind) func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+func trees(kind stint.FileSetKind) func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
 	return func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
 		add := func(at stint.Time) error {
 			t := o.treeOf(kind, "tree-"+o.w.suffix())
 			t.CreatedAt = at
-			return o.w.s.CreateTree(o.w.ctx, t)
+			return o.w.s.CreateFileSet(o.w.ctx, t)
 		}
-		return add, positions(func(r store.Range) ([]store.Tree, error) { return o.w.s.Trees(o.w.ctx, o.org, kind, r) },
-			func(t store.Tree) store.After { return store.After{At: t.CreatedAt, ID: t.ID} })
+		return add, positions(func(r store.Range) ([]store.FileSet, error) { return o.w.s.FileSets(o.w.ctx, o.org, kind, r) },
+			func(t store.FileSet) store.After { return store.After{At: t.CreatedAt, ID: t.ID} })
 	}
 }
 

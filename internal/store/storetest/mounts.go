@@ -29,7 +29,7 @@ var mountCases = []testCase{
 	{"what a cancelled run mounts stays until its checkpoint has it", func(w *world) {
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount)
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
 		w.cancel(w.home.org, c.Run.ID)
 		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1})) // the head
 		_, chk := w.home.saved(c.Run, "out", "x")
@@ -90,7 +90,7 @@ var mountCases = []testCase{
 	{"a version that a run mounts outlives its volume, and then the run's checkpoint has it", func(w *world) {
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount)
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
 		w.diff("removed", int64(1), w.home.prune(store.Retention{})) // the head
 		o := w.outcome(stint.Completed, w.home.checkpoint(c.Run))
 		o.Checkpoint.Volumes = c.Run.Volumes
@@ -106,7 +106,7 @@ var mountCases = []testCase{
 	{"a deleted volume goes with the last run that mounts it", func(w *world) {
 		m := w.home.mounted("data")
 		n := w.home.create(m.mount)
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
 		w.diff("removed meanwhile", int64(1), w.home.prune(store.Retention{}))
 		w.cancel(w.home.org, n.ID)
 		w.diff("removed after the run", int64(1), w.home.prune(store.Retention{}))
@@ -155,8 +155,8 @@ var mountCases = []testCase{
 
 // mountable is a volume with an older version, and what mounts that.
 type mountable struct {
-	tree  store.Tree
-	old   store.TreeVersion
+	tree  store.FileSet
+	old   store.FileSetVersion
 	mount func(*store.NewRun)
 }
 

@@ -10,40 +10,40 @@ import (
 )
 
 var treeCases = []testCase{
-	{"CreateTree stores an empty tree", func(w *world) {
-		for _, kind := range []stint.TreeKind{stint.Artifacts, stint.Volumes} {
+	{"CreateFileSet stores an empty tree", func(w *world) {
+		for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
 			want := w.home.tree(kind, "data")
-			got, err := w.s.Tree(w.ctx, w.home.org, kind, want.ID)
-			w.must(err, "Tree")
+			got, err := w.s.FileSet(w.ctx, w.home.org, kind, want.ID)
+			w.must(err, "FileSet")
 			w.diff("tree", want, got)
-			got, err = w.s.TreeByName(w.ctx, w.home.org, kind, "data")
-			w.must(err, "TreeByName")
+			got, err = w.s.FileSetByName(w.ctx, w.home.org, kind, "data")
+			w.must(err, "FileSetByName")
 			w.diff("tree by name", want, got)
-			_, err = w.s.TreeVersion(w.ctx, w.home.org, want.ID, "", 0)
+			_, err = w.s.FileSetVersion(w.ctx, w.home.org, want.ID, "", 0)
 			w.wantErr(err, store.ErrNotFound, "the head of an empty tree")
 		}
 	}},
 	{"a tree of one kind is not found as the other", func(w *world) {
 		v := w.home.tree(stint.Volumes, "data")
-		_, err := w.s.Tree(w.ctx, w.home.org, stint.Artifacts, v.ID)
-		w.wantErr(err, store.ErrNotFound, "Tree")
-		_, err = w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "data")
-		w.wantErr(err, store.ErrNotFound, "TreeByName")
-		w.wantErr(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, v.ID, w.now()), store.ErrNotFound, "DeleteTree")
-		list, err := w.s.Trees(w.ctx, w.home.org, stint.Artifacts, store.Range{Limit: 10})
-		w.must(err, "Trees")
-		w.diff("artifacts", []store.Tree(nil), list)
+		_, err := w.s.FileSet(w.ctx, w.home.org, stint.Artifacts, v.ID)
+		w.wantErr(err, store.ErrNotFound, "FileSet")
+		_, err = w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "data")
+		w.wantErr(err, store.ErrNotFound, "FileSetByName")
+		w.wantErr(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, v.ID, w.now()), store.ErrNotFound, "DeleteFileSet")
+		list, err := w.s.FileSets(w.ctx, w.home.org, stint.Artifacts, store.Range{Limit: 10})
+		w.must(err, "FileSets")
+		w.diff("artifacts", []store.FileSet(nil), list)
 	}},
 	{"a name is taken once in an organisation and kind", func(w *world) {
 		w.home.tree(stint.Volumes, "data")
 		w.home.tree(stint.Artifacts, "data")
 		w.tenant("other").tree(stint.Volumes, "data")
-		w.wantErr(w.s.CreateTree(w.ctx, w.home.treeOf(stint.Volumes, "data")), store.ErrExists, "CreateTree of a taken name")
+		w.wantErr(w.s.CreateFileSet(w.ctx, w.home.treeOf(stint.Volumes, "data")), store.ErrExists, "CreateFileSet of a taken name")
 	}},
 	{"one of many who create the same name wins", func(w *world) {
 		won := make([]bool, 16)
 		w.together(len(won), func(i int) error {
-			err := w.s.CreateTree(w.ctx, w.home.treeOf(stint.Artifacts, "out"))
+			err := w.s.CreateFileSet(w.ctx, w.home.treeOf(stint.Artifacts, "out"))
 			won[i] = err == nil
 			if errors.Is(err, store.ErrExists) {
 				return nil
@@ -53,14 +53,14 @@ var treeCases = []testCase{
 		w.diff("winners", 1, count(won))
 	}},
 	{"CommitVersion numbers the version and moves the head", func(w *world) {
-		for _, kind := range []stint.TreeKind{stint.Artifacts, stint.Volumes} {
+		for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
 			t := w.home.tree(kind, "data")
 			first, second := w.home.commit(t.ID, "one"), w.home.commit(t.ID, "second")
 			one, two := w.home.committed(first), w.home.committed(second)
 			w.diff("first", versionOf(kind, first, 1), one)
 			w.diff("second", versionOf(kind, second, 2), two)
-			got, err := w.s.Tree(w.ctx, w.home.org, kind, t.ID)
-			w.must(err, "Tree")
+			got, err := w.s.FileSet(w.ctx, w.home.org, kind, t.ID)
+			w.must(err, "FileSet")
 			t.CurrentVersionID, t.Size, t.FileCount, t.UpdatedAt = &two.ID, second.Size, second.FileCount, second.CreatedAt
 			w.diff("tree with its head", t, got)
 			w.diff("by identifier", one, w.home.treeVersion(t.ID, one.ID, 0))
@@ -73,9 +73,9 @@ var treeCases = []testCase{
 		a, b := w.home.tree(stint.Volumes, "a"), w.home.tree(stint.Volumes, "b")
 		w.home.committed(w.home.commit(a.ID, "a"))
 		other := w.home.committed(w.home.commit(b.ID, "b"))
-		_, err := w.s.TreeVersion(w.ctx, w.home.org, a.ID, other.ID, 0)
+		_, err := w.s.FileSetVersion(w.ctx, w.home.org, a.ID, other.ID, 0)
 		w.wantErr(err, store.ErrNotFound, "another tree's version")
-		_, err = w.s.TreeVersion(w.ctx, w.home.org, a.ID, "", 2)
+		_, err = w.s.FileSetVersion(w.ctx, w.home.org, a.ID, "", 2)
 		w.wantErr(err, store.ErrNotFound, "the next number")
 		_, _, err = w.s.CommitVersion(w.ctx, w.home.commit(w.ids.New(stint.PrefixVolume), "x"))
 		w.wantErr(err, store.ErrNotFound, "a commit to an unknown tree")
@@ -141,47 +141,47 @@ var treeCases = []testCase{
 		aside := w.home.commit(t.ID, "aside")
 		aside.KeepHead = true
 		w.home.committed(aside)
-		got, err := w.s.Tree(w.ctx, w.home.org, stint.Volumes, t.ID)
-		w.must(err, "Tree")
+		got, err := w.s.FileSet(w.ctx, w.home.org, stint.Volumes, t.ID)
+		w.must(err, "FileSet")
 		w.diff("head of the empty tree", (*string)(nil), got.CurrentVersionID)
 		two := w.home.committed(w.home.commit(t.ID, "second"))
 		aside = w.home.commit(t.ID, "another")
 		aside.KeepHead = true
 		three := w.home.committed(aside)
 		w.diff("numbers", []int64{2, 3}, []int64{two.Number, three.Number})
-		got, err = w.s.Tree(w.ctx, w.home.org, stint.Volumes, t.ID)
-		w.must(err, "Tree")
+		got, err = w.s.FileSet(w.ctx, w.home.org, stint.Volumes, t.ID)
+		w.must(err, "FileSet")
 		w.diff("head", &two.ID, got.CurrentVersionID)
 		w.diff("size of the head", two.Size, got.Size)
 		w.diff("version of the head", two, w.home.treeVersion(t.ID, "", 0))
 		w.diff("the version aside", three, w.home.treeVersion(t.ID, three.ID, 0))
-		list, err := w.s.TreeVersions(w.ctx, w.home.org, t.ID, store.Range{Limit: 10})
-		w.must(err, "TreeVersions")
+		list, err := w.s.FileSetVersions(w.ctx, w.home.org, t.ID, store.Range{Limit: 10})
+		w.must(err, "FileSetVersions")
 		w.diff("versions, newest first", []int64{3, 2, 1}, []int64{list[0].Number, list[1].Number, list[2].Number})
 	}},
-	{"DeleteTree hides the tree with its versions and frees the name", func(w *world) {
+	{"DeleteFileSet hides the tree with its versions and frees the name", func(w *world) {
 		t := w.home.tree(stint.Volumes, "data")
 		one := w.home.committed(w.home.commit(t.ID, "one"))
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), "DeleteTree")
-		w.wantErr(w.s.DeleteTree(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), store.ErrNotFound, "DeleteTree again")
-		_, err := w.s.Tree(w.ctx, w.home.org, stint.Volumes, t.ID)
-		w.wantErr(err, store.ErrNotFound, "Tree")
-		_, err = w.s.TreeVersion(w.ctx, w.home.org, t.ID, one.ID, 0)
-		w.wantErr(err, store.ErrNotFound, "TreeVersion")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), "DeleteFileSet")
+		w.wantErr(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), store.ErrNotFound, "DeleteFileSet again")
+		_, err := w.s.FileSet(w.ctx, w.home.org, stint.Volumes, t.ID)
+		w.wantErr(err, store.ErrNotFound, "FileSet")
+		_, err = w.s.FileSetVersion(w.ctx, w.home.org, t.ID, one.ID, 0)
+		w.wantErr(err, store.ErrNotFound, "FileSetVersion")
 		_, _, err = w.s.CommitVersion(w.ctx, w.home.commit(t.ID, "two"))
 		w.wantErr(err, store.ErrNotFound, "CommitVersion")
-		list, err := w.s.Trees(w.ctx, w.home.org, stint.Volumes, store.Range{Limit: 10})
-		w.must(err, "Trees")
-		w.diff("trees left", []store.Tree(nil), list)
+		list, err := w.s.FileSets(w.ctx, w.home.org, stint.Volumes, store.Range{Limit: 10})
+		w.must(err, "FileSets")
+		w.diff("trees left", []store.FileSet(nil), list)
 		second := w.home.tree(stint.Volumes, "data")
 		w.diff("the second begins anew", int64(1), w.home.committed(w.home.commit(second.ID, "one")).Number)
 	}},
 	{"a version that a checkpoint names outlives its tree", func(w *world) {
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
-		tree, err := w.s.TreeByName(w.ctx, w.home.org, stint.Artifacts, "out")
-		w.must(err, "TreeByName")
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, tree.ID, w.now()), "DeleteTree")
+		tree, err := w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "out")
+		w.must(err, "FileSetByName")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, tree.ID, w.now()), "DeleteFileSet")
 		got, err := w.s.Checkpoint(w.ctx, w.home.org, *r.CheckpointID)
 		w.must(err, "Checkpoint")
 		w.diff("version", r.ArtifactVersion, got.ArtifactVersion)
@@ -191,19 +191,19 @@ var treeCases = []testCase{
 	}},
 }
 
-func versionOf(kind stint.TreeKind, c store.Commit, number int64) store.TreeVersion {
-	v := store.TreeVersion{TreeID: c.TreeID, Number: number, Digest: c.Digest}
-	v.ID, v.Size, v.FileCount, v.Message, v.CreatedBy, v.CreatedAt = stint.VersionName(number, c.Suffix), c.Size, c.FileCount, c.Message, c.CreatedBy, c.CreatedAt
+func versionOf(kind stint.FileSetKind, c store.Commit, number int64) store.FileSetVersion {
+	v := store.FileSetVersion{FileSetID: c.FileSetID, Number: number, Digest: c.Digest}
+	v.ID, v.Size, v.FileCount, v.Message, v.CreatedBy, v.CreatedAt = stint.FormatVersionID(number, c.Suffix), c.Size, c.FileCount, c.Message, c.CreatedBy, c.CreatedAt
 	if kind == stint.Artifacts {
-		v.ArtifactID = c.TreeID
+		v.ArtifactID = c.FileSetID
 	} else {
-		v.VolumeID = c.TreeID
+		v.VolumeID = c.FileSetID
 	}
 	return v
 }
 
 // committed stores a version that must be new.
-func (o *tenant) committed(c store.Commit) store.TreeVersion {
+func (o *tenant) committed(c store.Commit) store.FileSetVersion {
 	o.w.Helper()
 	v, added, err := o.w.s.CommitVersion(o.w.ctx, c)
 	o.w.must(err, "CommitVersion")
@@ -213,10 +213,10 @@ func (o *tenant) committed(c store.Commit) store.TreeVersion {
 	return v
 }
 
-func (o *tenant) treeVersion(tree, id string, number int64) store.TreeVersion {
+func (o *tenant) treeVersion(tree, id string, number int64) store.FileSetVersion {
 	o.w.Helper()
-	v, err := o.w.s.TreeVersion(o.w.ctx, o.org, tree, id, number)
-	o.w.must(err, "TreeVersion")
+	v, err := o.w.s.FileSetVersion(o.w.ctx, o.org, tree, id, number)
+	o.w.must(err, "FileSetVersion")
 	return v
 }
 

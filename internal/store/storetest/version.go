@@ -18,7 +18,7 @@ var versionCases = []testCase{
 		w.diff("head", r.ArtifactVersion, tree.CurrentVersionID)
 		w.diff("created", o.Version.Artifact.CreatedAt, tree.CreatedAt)
 		commit := o.Version.Commit
-		commit.TreeID = tree.ID
+		commit.FileSetID = tree.ID
 		w.diff("version", versionOf(stint.Artifacts, commit, 1), w.home.treeVersion(tree.ID, "", 0))
 		w.home.sound(c.Run.ID)
 	}},
@@ -37,12 +37,12 @@ var versionCases = []testCase{
 	{"Finish makes a new artifact after the old one was deleted", func(w *world) {
 		old := w.home.tree(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(old.ID, "one"))
-		w.must(w.s.DeleteTree(w.ctx, w.home.org, stint.Artifacts, old.ID, w.now()), "DeleteTree")
+		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, old.ID, w.now()), "DeleteFileSet")
 		c := w.home.start()
 		o := w.outcome(stint.Completed, w.home.leaving("out", "one"))
 		r := w.finish(c.Position, o)
 		w.diff("identifier", o.Version.Artifact.ID, w.home.artifact("out").ID)
-		w.diff("version", new(stint.VersionName(1, o.Version.Commit.Suffix)), r.ArtifactVersion)
+		w.diff("version", new(stint.FormatVersionID(1, o.Version.Commit.Suffix)), r.ArtifactVersion)
 	}},
 	{"the head moves only when the run completed", func(w *world) {
 		tree := w.home.tree(stint.Artifacts, "out")
@@ -79,8 +79,8 @@ var versionCases = []testCase{
 			w.diff("version in the checkpoint", &head.ID, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
 			w.home.sound(c.Run.ID)
 		}
-		list, err := w.s.TreeVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
-		w.must(err, "TreeVersions")
+		list, err := w.s.FileSetVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
+		w.must(err, "FileSetVersions")
 		w.diff("versions", 1, len(list))
 	}},
 	{"runs that finish at the same time make one artifact and a version each", func(w *world) {
@@ -155,10 +155,10 @@ func (o *tenant) checkpoint(r store.Run) func(*store.Outcome) {
 	}
 }
 
-func (o *tenant) artifact(name string) store.Tree {
+func (o *tenant) artifact(name string) store.FileSet {
 	o.w.Helper()
-	t, err := o.w.s.TreeByName(o.w.ctx, o.org, stint.Artifacts, name)
-	o.w.must(err, "TreeByName")
+	t, err := o.w.s.FileSetByName(o.w.ctx, o.org, stint.Artifacts, name)
+	o.w.must(err, "FileSetByName")
 	return t
 }
 

@@ -111,22 +111,22 @@ func (o *tenant) newAgent(name string) store.Agent {
 }
 
 // tree stores an empty artifact or volume.
-func (o *tenant) tree(kind stint.TreeKind, name string) store.Tree {
+func (o *tenant) tree(kind stint.FileSetKind, name string) store.FileSet {
 	o.w.Helper()
 	t := o.treeOf(kind, name)
-	o.w.must(o.w.s.CreateTree(o.w.ctx, t), "CreateTree")
+	o.w.must(o.w.s.CreateFileSet(o.w.ctx, t), "CreateFileSet")
 	return t
 }
 
-func (o *tenant) treeOf(kind stint.TreeKind, name string) store.Tree {
+func (o *tenant) treeOf(kind stint.FileSetKind, name string) store.FileSet {
 	at := o.w.now()
-	return store.Tree{OrgID: o.org, Tree: stint.Tree{ID: o.w.ids.New(kind.Prefix()), Name: name, Kind: kind, CreatedAt: at, UpdatedAt: at}}
+	return store.FileSet{OrgID: o.org, FileSet: stint.FileSet{ID: o.w.ids.New(kind.Prefix()), Name: name, Kind: kind, CreatedAt: at, UpdatedAt: at}}
 }
 
 // commit describes a version whose content is told by word.
 func (o *tenant) commit(tree, word string) store.Commit {
 	return store.Commit{
-		OrgID: o.org, TreeID: tree, Suffix: o.w.suffix(), Digest: digest(word), Size: int64(100 * len(word)), FileCount: int64(len(word)),
+		OrgID: o.org, FileSetID: tree, Suffix: o.w.suffix(), Digest: digest(word), Size: int64(100 * len(word)), FileCount: int64(len(word)),
 		Message: "wrote " + word, CreatedBy: "user:bee", CreatedAt: o.w.now(),
 	}
 }

@@ -14,13 +14,13 @@ import (
 // and opens the database again.
 func MountsOfEarlierRuns(t testing.TB, s store.Store, earlier func(statements ...string) store.Store) {
 	t.Helper()
-	tree := store.Tree{OrgID: Org, Tree: stint.Tree{ID: ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now(), UpdatedAt: now()}}
-	if err := s.CreateTree(t.Context(), tree); err != nil {
+	tree := store.FileSet{OrgID: Org, FileSet: stint.FileSet{ID: ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now(), UpdatedAt: now()}}
+	if err := s.CreateFileSet(t.Context(), tree); err != nil {
 		t.Fatal(err)
 	}
 	var versions []string
 	for _, c := range []string{"a", "b", "c"} {
-		v, _, err := s.CommitVersion(t.Context(), store.Commit{OrgID: Org, TreeID: tree.ID, Suffix: strings.Repeat(c, 20), Digest: c, CreatedAt: now()})
+		v, _, err := s.CommitVersion(t.Context(), store.Commit{OrgID: Org, FileSetID: tree.ID, Suffix: strings.Repeat(c, 20), Digest: c, CreatedAt: now()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,7 +65,7 @@ func check(n *stint.NewRun) error {
 	if n.Limits != nil {
 		add(n.Limits.Check("limits"))
 	}
-	return stint.Several(faults)
+	return stint.JoinErrors(faults)
 }
 
 func checkEnvironment(param string, values map[string]string) (faults []*stint.Error) {

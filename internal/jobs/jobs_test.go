@@ -21,8 +21,8 @@ func TestChoresRepeatUntilTheContextEnds(t *testing.T) {
 		var log bytes.Buffer
 		done, failed := 0, 0
 		jobs.Run(ctx, slog.New(slog.NewTextHandler(&log, nil)),
-			jobs.Chore{Name: "works", Every: time.Second, Do: func(context.Context) error { done++; return nil }},
-			jobs.Chore{Name: "fails", Every: 2 * time.Second, Do: func(context.Context) error { failed++; return errors.New("disk on fire") }},
+			jobs.Job{Name: "works", Every: time.Second, Do: func(context.Context) error { done++; return nil }},
+			jobs.Job{Name: "fails", Every: 2 * time.Second, Do: func(context.Context) error { failed++; return errors.New("disk on fire") }},
 		)
 		if done != 4 || failed != 2 {
 			t.Errorf("done %d and failed %d times in 3.5 s, want 4 and 2", done, failed)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Chore is something to be done again and again. Do is never called twice at
+// Job is something to be done again and again. Do is never called twice at
 // once; an error is logged and the next turn tries again.
-type Chore struct {
+type Job struct {
 	Name  string
 	Every time.Duration
 	Do    func(ctx context.Context) error
@@ -22,7 +22,7 @@ type Chore struct {
 
 // Run does the chores until ctx ends and returns when all have stopped. Each
 // is done once at the beginning.
-func Run(ctx context.Context, log *slog.Logger, chores ...Chore) {
+func Run(ctx context.Context, log *slog.Logger, chores ...Job) {
 	var wg sync.WaitGroup
 	for _, c := range chores {
 		wg.Go(func() { repeat(ctx, log, c) })
@@ -30,7 +30,7 @@ func Run(ctx context.Context, log *slog.Logger, chores ...Chore) {
 	wg.Wait()
 }
 
-func repeat(ctx context.Context, log *slog.Logger, c Chore) {
+func repeat(ctx context.Context, log *slog.Logger, c Job) {
 	tick := time.NewTicker(c.Every)
 	defer tick.Stop()
 	for {

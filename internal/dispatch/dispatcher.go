@@ -23,7 +23,7 @@ import (
 type Dispatcher interface {
 	// Join opens a life of the worker; its lease runs for the returned time
 	// unless renewed.
-	Join(ctx context.Context, w store.Worker) (lease time.Duration, err error)
+	Register(ctx context.Context, w store.Worker) (lease time.Duration, err error)
 	// Next waits until there is work and returns up to free assignments. When
 	// ctx ends it returns what was claimed by then, or none.
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
@@ -33,14 +33,14 @@ type Dispatcher interface {
 	Sample(ctx context.Context, runID string, samples []stint.MetricsSample) error
 	// Keep attaches what was saved of a run that ended by other hands; see
 	// store.Runs.AddCheckpoint.
-	Keep(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error
+	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error
 	// Finish ends a run; see store.Runs.
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error)
 	// Renew extends the lease and returns which of the held runs to stop.
 	Renew(ctx context.Context, workerID string, holds []string) (stop []string, err error)
 	// Stopped returns a channel that receives when a held run may have ended
 	// by other hands; Owns tells whether it did. cancel ends the watch.
-	Stopped(runID string) (wake <-chan struct{}, cancel func())
+	WatchStop(runID string) (wake <-chan struct{}, cancel func())
 	// Owns reports whether the run is still running under that epoch.
 	Owns(ctx context.Context, at store.Position) (bool, error)
 	// Drain ends the worker's life: what it still holds is up for others at
@@ -54,7 +54,7 @@ type Assignment struct {
 	OrgID          string
 	AgentVersionID string
 	Position       store.Position
-	Spec           *definition.Spec
+	Plan           *definition.Plan
 	Stored         map[string]string // the organisation's secrets; in memory only
 	Given          map[string]string // the request's secrets; in memory only
 	Err            error             // why it cannot be worked: the worker ends it as setup_failed

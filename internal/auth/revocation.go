@@ -20,11 +20,11 @@ func (s *Service) RevokeToken(ctx context.Context, c Caller, id string) error {
 		}
 	}
 	if !stint.IsID(stint.PrefixToken, id) {
-		return stint.NoSuch("token", id)
+		return stint.NotFound("token", id)
 	}
 	err := s.store.RevokeToken(ctx, c.OrgID, id, stint.TimeOf(s.now()))
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.NoSuch("token", id)
+		return stint.NotFound("token", id)
 	}
 	if err != nil {
 		return fmt.Errorf("revoke token %s: %w", id, err)

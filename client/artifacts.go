@@ -16,24 +16,24 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Trees keeps artifacts or volumes: versioned folders of files. Wherever a
+// FileSets keeps artifacts or volumes: versioned folders of files. Wherever a
 // version is asked for, its ID, its number ("3", "v3") or "latest" will do.
-type Trees struct {
+type FileSets struct {
 	c    *Client
-	kind stint.TreeKind
+	kind stint.FileSetKind
 }
 
 // Kind tells artifacts and volumes apart.
-func (t *Trees) Kind() stint.TreeKind { return t.kind }
+func (t *FileSets) Kind() stint.FileSetKind { return t.kind }
 
-func (t *Trees) path(segments ...string) []string {
+func (t *FileSets) path(segments ...string) []string {
 	return append([]string{string(t.kind) + "s"}, segments...)
 }
 
 // Create makes an empty container. A name that exists is an *Error with the
 // code resource_already_exists.
-func (t *Trees) Create(ctx context.Context, name string) (*stint.Tree, error) {
-	tree := new(stint.Tree)
+func (t *FileSets) Create(ctx context.Context, name string) (*stint.FileSet, error) {
+	tree := new(stint.FileSet)
 	body := map[string]string{"name": name}
 	if err := t.c.do(ctx, call{method: http.MethodPost, path: t.path(), body: body, key: newKey()}, tree); err != nil {
 		return nil, err
@@ -43,8 +43,8 @@ func (t *Trees) Create(ctx context.Context, name string) (*stint.Tree, error) {
 }
 
 // Get reads one container by its ID, with its current version.
-func (t *Trees) Get(ctx context.Context, id string) (*stint.TreeDetail, error) {
-	detail, err := get[*stint.TreeDetail](ctx, t.c, t.path(id)...)
+func (t *FileSets) Get(ctx context.Context, id string) (*stint.FileSetDetail, error) {
+	detail, err := get[*stint.FileSetDetail](ctx, t.c, t.path(id)...)
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +54,15 @@ func (t *Trees) Get(ctx context.Context, id string) (*stint.TreeDetail, error) {
 
 // Find reads one container by its name or its ID. One that does not exist is
 // an *Error with the code resource_not_found.
-func (t *Trees) Find(ctx context.Context, nameOrID string) (*stint.Tree, error) {
+func (t *FileSets) Find(ctx context.Context, nameOrID string) (*stint.FileSet, error) {
 	if stint.IsID(t.kind.Prefix(), nameOrID) {
 		detail, err := t.Get(ctx, nameOrID)
 		if err != nil {
 			return nil, err
 		}
-		return &detail.Tree, nil
+		return &detail.FileSet, nil
 	}
-	for tree, err := range list[stint.Tree](ctx, t.c, url.Values{"name": {nameOrID}}, 0, t.path()...) {
+	for tree, err := range list[stint.FileSet](ctx, t.c, url.Values{"name": {nameOrID}}, 0, t.path()...) {
 		if err != nil {
 			return nil, err
 		}
@@ -75,9 +75,9 @@ func (t *Trees) Find(ctx context.Context, nameOrID string) (*stint.Tree, error) 
 }
 
 // List walks the containers, newest first. An error ends the walk.
-func (t *Trees) List(ctx context.Context) iter.Seq2[stint.Tree, error] {
-	return func(yield func(stint.Tree, error) bool) {
-		for tree, err := range list[stint.Tree](ctx, t.c, nil, 0, t.path()...) {
+func (t *FileSets) List(ctx context.Context) iter.Seq2[stint.FileSet, error] {
+	return func(yield func(stint.FileSet, error) bool) {
+		for tree, err := range list[stint.FileSet](ctx, t.c, nil, 0, t.path()...) {
 			tree.Kind = t.kind
 			if !yield(tree, err) {
 				return
@@ -87,8 +87,8 @@ func (t *Trees) List(ctx context.Context) iter.Seq2[stint.Tree, error] {
 }
 
 // Page reads one page of the containers, newest first.
-func (t *Trees) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.Tree], error) {
-	p, err := page[stint.Tree](ctx, t.c, nil, o, t.path()...)
+func (t *FileSets) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.FileSet], error) {
+	p, err := page[stint.FileSet](ctx, t.c, nil, o, t.path()...)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (t *Trees) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.Tre
 
 // Delete removes a container and its versions. Versions that a checkpoint
 // needs are kept for it.
-func (t *Trees) Delete(ctx context.Context, id string) error {
+func (t *FileSets) Delete(ctx context.Context, id string) error {
 	return remove(ctx, t.c, t.path(id)...)
 }
 
@@ -118,7 +118,7 @@ type PushOptions struct {
 // Push stores an archive as the new version. When its content equals the
 // head's nothing changes, added is false and the version is the head. The
 // archive is read once and not sent again when the network fails.
-func (t *Trees) Push(ctx context.Context, id string, archive io.Reader, o *PushOptions) (v *stint.TreeVersion, added bool, err error) {
+func (t *FileSets) Push(ctx context.Context, id string, archive io.Reader, o *PushOptions) (v *stint.FileSetVersion, added bool, err error) {
 	if o == nil {
 		o = &PushOptions{}
 	}
@@ -146,7 +146,7 @@ func (t *Trees) Push(ctx context.Context, id string, archive io.Reader, o *PushO
 		return nil, false, err
 	}
 	defer res.Body.Close()
-	v = new(stint.TreeVersion)
+	v = new(stint.FileSetVersion)
 	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(v); err != nil {
 		return nil, false, fmt.Errorf("read the answer of the push: %w", err)
 	}
@@ -179,22 +179,22 @@ func (b *blame) fault() error {
 }
 
 // Versions walks the versions of a container, newest first.
-func (t *Trees) Versions(ctx context.Context, id string) iter.Seq2[stint.TreeVersion, error] {
-	return list[stint.TreeVersion](ctx, t.c, nil, 0, t.path(id, "versions")...)
+func (t *FileSets) Versions(ctx context.Context, id string) iter.Seq2[stint.FileSetVersion, error] {
+	return list[stint.FileSetVersion](ctx, t.c, nil, 0, t.path(id, "versions")...)
 }
 
 // Version reads one version: by ID, number or "latest".
-func (t *Trees) Version(ctx context.Context, id, version string) (*stint.TreeVersion, error) {
-	return get[*stint.TreeVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
+func (t *FileSets) Version(ctx context.Context, id, version string) (*stint.FileSetVersion, error) {
+	return get[*stint.FileSetVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
 }
 
 // Files walks the entries of a version in the order of their paths.
-func (t *Trees) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
+func (t *FileSets) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
 	return list[stint.FileEntry](ctx, t.c, nil, 0, t.path(id, "versions", orLatest(version), "files")...)
 }
 
 // ReadFile opens one file of a version. The caller closes it.
-func (t *Trees) ReadFile(ctx context.Context, id, version, path string) (io.ReadCloser, error) {
+func (t *FileSets) ReadFile(ctx context.Context, id, version, path string) (io.ReadCloser, error) {
 	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
 	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: http.Header{"Accept": {"*/*"}}})
 	if err != nil {
@@ -206,7 +206,7 @@ func (t *Trees) ReadFile(ctx context.Context, id, version, path string) (io.Read
 // ReadFilePart reads up to length bytes of a file of a version, from offset on,
 // and tells the size of the whole. An offset behind the end is an *Error with
 // the code range_not_satisfiable.
-func (t *Trees) ReadFilePart(ctx context.Context, id, version, path string, offset, length int64) (part []byte, size int64, err error) {
+func (t *FileSets) ReadFilePart(ctx context.Context, id, version, path string, offset, length int64) (part []byte, size int64, err error) {
 	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
 	header := http.Header{"Accept": {"*/*"}, "Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)}}
 	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: header})
@@ -232,7 +232,7 @@ func (t *Trees) ReadFilePart(ctx context.Context, id, version, path string, offs
 
 // FilesPage reads one page of the entries of a version whose paths begin with
 // prefix, in the order of their paths.
-func (t *Trees) FilesPage(ctx context.Context, id, version, prefix string, o *PageOptions) (*stint.Page[stint.FileEntry], error) {
+func (t *FileSets) FilesPage(ctx context.Context, id, version, prefix string, o *PageOptions) (*stint.Page[stint.FileEntry], error) {
 	q := url.Values{}
 	set(q, "prefix", prefix)
 	return page[stint.FileEntry](ctx, t.c, q, o, t.path(id, "versions", orLatest(version), "files")...)
@@ -240,7 +240,7 @@ func (t *Trees) FilesPage(ctx context.Context, id, version, prefix string, o *Pa
 
 // FilesUnder walks the entries of a version whose paths begin with prefix;
 // "dir/" is all that lies below dir.
-func (t *Trees) FilesUnder(ctx context.Context, id, version, prefix string) iter.Seq2[stint.FileEntry, error] {
+func (t *FileSets) FilesUnder(ctx context.Context, id, version, prefix string) iter.Seq2[stint.FileEntry, error] {
 	q := url.Values{}
 	set(q, "prefix", prefix)
 	return list[stint.FileEntry](ctx, t.c, q, 0, t.path(id, "versions", orLatest(version), "files")...)
@@ -249,7 +249,7 @@ func (t *Trees) FilesUnder(ctx context.Context, id, version, prefix string) iter
 // DiffFile opens the lines that differ in one file of two versions, as a
 // unified diff; it is empty where nothing does. Files of more than 1 MiB are an
 // *Error with the code invalid_parameter. The caller closes it.
-func (t *Trees) DiffFile(ctx context.Context, id, from, to, path string) (io.ReadCloser, error) {
+func (t *FileSets) DiffFile(ctx context.Context, id, from, to, path string) (io.ReadCloser, error) {
 	q := url.Values{"path": {path}, "format": {"unified"}}
 	set(q, "from", from)
 	set(q, "to", to)
@@ -262,7 +262,7 @@ func (t *Trees) DiffFile(ctx context.Context, id, from, to, path string) (io.Rea
 
 // Diff walks what differs between two versions, in the order of paths. A file
 // that was only renamed is one change.
-func (t *Trees) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
+func (t *FileSets) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
 	q := url.Values{}
 	set(q, "from", from)
 	set(q, "to", to)

@@ -30,7 +30,7 @@ func (s *Service) below(ctx context.Context, c auth.Caller, n *stint.NewRun) (ch
 	if err != nil {
 		return chain{}, notFound(err, "run", c.RunID)
 	}
-	frozen, err := definition.Decode(starter.Spec)
+	frozen, err := definition.DecodePlan(starter.Spec)
 	if err != nil {
 		return chain{}, err
 	}

@@ -73,7 +73,7 @@ func FuzzCursor(f *testing.F) {
 
 func TestLinks(t *testing.T) {
 	w := newWorld(t)
-	want := auth.Link{OrgID: "org_a", Kind: stint.Volumes, TreeID: "vol_1", VersionID: "v1_x"}
+	want := auth.Link{OrgID: "org_a", Kind: stint.Volumes, FileSetID: "vol_1", VersionID: "v1_x"}
 	text, err := w.auth.SignLink(want)
 	if err != nil {
 		t.Fatal(err)

@@ -29,8 +29,8 @@ type partitioner interface {
 }
 
 // chores lists what this server keeps in order.
-func (s *server) chores() []jobs.Chore {
-	all := []jobs.Chore{
+func (s *server) chores() []jobs.Job {
+	all := []jobs.Job{
 		{Name: "end the runs of lost workers", Every: s.c.LeaseTTL / 3, Do: func(ctx context.Context) error {
 			_, err := s.dispatch.Reap(ctx)
 			return err
@@ -42,7 +42,7 @@ func (s *server) chores() []jobs.Chore {
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
 		{Name: "put popular archives whole", Every: 5 * time.Second, Do: s.library.StorePopularArchives},
 	}
-	all = append(all, jobs.Chore{Name: "remove versions that rules let go", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+	all = append(all, jobs.Job{Name: "remove versions that rules let go", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
 		_, err := s.db.PruneVersions(ctx, s.retention())
 		return err
 	}})
@@ -51,16 +51,16 @@ func (s *server) chores() []jobs.Chore {
 		all = append(all, s.collecting())
 	}
 	if s.images != nil {
-		all = append(all, jobs.Chore{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
+		all = append(all, jobs.Job{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
 	}
 	if limit := s.c.QueueExpiry; limit > 0 {
-		all = append(all, jobs.Chore{Name: "end runs that waited too long", Every: time.Minute, Do: func(ctx context.Context) error {
+		all = append(all, jobs.Job{Name: "end runs that waited too long", Every: time.Minute, Do: func(ctx context.Context) error {
 			_, err := s.dispatch.Expire(ctx, stint.TimeOf(time.Now().Add(-limit)))
 			return err
 		}})
 	}
 	if p, ok := s.db.Store.(partitioner); ok {
-		all = append(all, jobs.Chore{Name: "make partitions ahead", Every: time.Hour, Do: func(ctx context.Context) error {
+		all = append(all, jobs.Job{Name: "make partitions ahead", Every: time.Hour, Do: func(ctx context.Context) error {
 			return p.EnsurePartitions(ctx, time.Now())
 		}})
 	}

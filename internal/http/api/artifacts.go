@@ -16,7 +16,7 @@ import (
 // treeAPI is the API of one kind of tree: artifacts and volumes are alike.
 type treeAPI struct {
 	a    *api
-	kind stint.TreeKind
+	kind stint.FileSetKind
 }
 
 func (t treeAPI) list(r *http.Request, c auth.Caller) (any, error) {
@@ -25,16 +25,16 @@ func (t treeAPI) list(r *http.Request, c auth.Caller) (any, error) {
 	if given && name == "" {
 		q.fail(stint.InvalidParam("name", "'name' must be the name of %s.", withArticle(t.kind)))
 	}
-	place := func(x *stint.Tree) (stint.Time, string) { return x.CreatedAt, x.ID }
-	return paged(t.a.listOf(r, c, q, "name"), place, func(page store.Range) ([]stint.Tree, error) {
+	place := func(x *stint.FileSet) (stint.Time, string) { return x.CreatedAt, x.ID }
+	return paged(t.a.listOf(r, c, q, "name"), place, func(page store.Range) ([]stint.FileSet, error) {
 		if given {
 			return t.named(r, c, name, page)
 		}
-		return t.a.c.Trees.List(r.Context(), c.OrgID, t.kind, page)
+		return t.a.c.Artifacts.List(r.Context(), c.OrgID, t.kind, page)
 	})
 }
 
-func withArticle(kind stint.TreeKind) string {
+func withArticle(kind stint.FileSetKind) string {
 	if kind == stint.Artifacts {
 		return "an artifact"
 	}
@@ -42,12 +42,12 @@ func withArticle(kind stint.TreeKind) string {
 }
 
 // named lists the one tree of a name, or none. Nothing follows it.
-func (t treeAPI) named(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.Tree, error) {
-	tree, err := t.a.c.Trees.ByName(r.Context(), c.OrgID, t.kind, name)
-	if stint.KindOf(err) == stint.NotFound || page.After.ID != "" {
+func (t treeAPI) named(r *http.Request, c auth.Caller, name string, page store.Range) ([]stint.FileSet, error) {
+	tree, err := t.a.c.Artifacts.ByName(r.Context(), c.OrgID, t.kind, name)
+	if stint.KindOf(err) == stint.KindNotFound || page.After.ID != "" {
 		return nil, nil
 	}
-	return []stint.Tree{tree}, err
+	return []stint.FileSet{tree}, err
 }
 
 func (t treeAPI) create(p *post) (*reply, error) {
@@ -57,32 +57,32 @@ func (t treeAPI) create(p *post) (*reply, error) {
 	if err := decodeInto(p.body, &body); err != nil {
 		return nil, err
 	}
-	made, err := t.a.c.Trees.Create(p.r.Context(), p.caller, t.kind, body.Name)
+	made, err := t.a.c.Artifacts.Create(p.r.Context(), p.caller, t.kind, body.Name)
 	if err != nil {
 		return nil, err
 	}
-	answer := jsonReply(http.StatusCreated, stint.TreeDetail{Tree: made})
+	answer := jsonReply(http.StatusCreated, stint.FileSetDetail{FileSet: made})
 	answer.set("Location", p.r.URL.Path+"/"+made.ID)
 	return answer, nil
 }
 
 func (t treeAPI) get(r *http.Request, c auth.Caller) (any, error) {
-	return t.a.c.Trees.Get(r.Context(), c.OrgID, t.kind, r.PathValue("id"))
+	return t.a.c.Artifacts.Get(r.Context(), c.OrgID, t.kind, r.PathValue("id"))
 }
 
 func (t treeAPI) remove(r *http.Request, c auth.Caller) error {
-	return t.a.c.Trees.Delete(r.Context(), c, t.kind, r.PathValue("id"))
+	return t.a.c.Artifacts.Delete(r.Context(), c, t.kind, r.PathValue("id"))
 }
 
 func (t treeAPI) versions(r *http.Request, c auth.Caller) (any, error) {
-	place := func(v *stint.TreeVersion) (stint.Time, string) { return v.CreatedAt, v.ID }
-	return paged(t.a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.TreeVersion, error) {
-		return t.a.c.Trees.Versions(r.Context(), c.OrgID, t.kind, r.PathValue("id"), page)
+	place := func(v *stint.FileSetVersion) (stint.Time, string) { return v.CreatedAt, v.ID }
+	return paged(t.a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.FileSetVersion, error) {
+		return t.a.c.Artifacts.Versions(r.Context(), c.OrgID, t.kind, r.PathValue("id"), page)
 	})
 }
 
 func (t treeAPI) version(r *http.Request, c auth.Caller) (any, error) {
-	return t.a.c.Trees.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
+	return t.a.c.Artifacts.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), r.PathValue("v"))
 }
 
 // push stores the archive in the body as the next version.
@@ -100,7 +100,7 @@ func (t treeAPI) pushAs(p *post, format files.Format) (*reply, error) {
 	if q.err != nil {
 		return nil, q.err
 	}
-	v, added, err := t.a.c.Trees.Push(p.r.Context(), p.caller, t.kind, p.r.PathValue("id"), artifacts.Push{
+	v, added, err := t.a.c.Artifacts.Push(p.r.Context(), p.caller, t.kind, p.r.PathValue("id"), artifacts.Push{
 		Format: format, Archive: p.r.Body, Message: message, IfMatch: expectedHead(p.r.Header),
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func archiveFormat(h http.Header) (files.Format, error) {
 		return format, nil
 	}
 	return "", &stint.Error{
-		Kind: stint.UnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
+		Kind: stint.KindUnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
 		Message: "Send an archive: 'application/gzip' for a tar.gz, 'application/x-tar' for a tar or 'application/zstd' for a tar.zst.",
 	}
 }
@@ -156,7 +156,7 @@ func (t treeAPI) files(r *http.Request, c auth.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, more, err := t.a.c.Trees.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0],
+	entries, more, err := t.a.c.Artifacts.Files(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0],
 		artifacts.FilePage{Prefix: prefix, After: after, Limit: limit})
 	if err != nil {
 		return nil, err
@@ -187,7 +187,7 @@ func (t treeAPI) walk(r *http.Request, c auth.Caller, l *listing, specs ...strin
 		return parts[:len(specs)], parts[len(specs)], nil
 	}
 	for _, spec := range specs {
-		v, err := t.a.c.Trees.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), spec)
+		v, err := t.a.c.Artifacts.Version(r.Context(), c.OrgID, t.kind, r.PathValue("id"), spec)
 		if err != nil {
 			return nil, "", err
 		}
@@ -247,7 +247,7 @@ func (t treeAPI) changes(r *http.Request, c *auth.Caller, q *query, from, to str
 	if err != nil {
 		return nil, err
 	}
-	changes, more, err := t.a.c.Trees.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0], versions[1], after, limit)
+	changes, more, err := t.a.c.Artifacts.Diff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), versions[0], versions[1], after, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func (t treeAPI) textDiff(w http.ResponseWriter, r *http.Request, c *auth.Caller
 	if q.err != nil {
 		return q.err
 	}
-	text, err := t.a.c.Trees.TextDiff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to, path)
+	text, err := t.a.c.Artifacts.TextDiff(r.Context(), c.OrgID, t.kind, r.PathValue("id"), from, to, path)
 	if err != nil {
 		return err
 	}

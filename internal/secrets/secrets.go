@@ -93,7 +93,7 @@ func (s *Service) read(ctx context.Context, org, name string) (stint.Secret, err
 			return row.Secret, nil
 		}
 	}
-	return stint.Secret{}, stint.NoSuch("secret", name)
+	return stint.Secret{}, stint.NotFound("secret", name)
 }
 
 // List reads up to limit secrets, by name, those after the given one.
@@ -121,11 +121,11 @@ func (s *Service) Delete(ctx context.Context, c auth.Caller, name string) error 
 		return err
 	}
 	if stint.CheckVariable("name", name) != nil {
-		return stint.NoSuch("secret", name)
+		return stint.NotFound("secret", name)
 	}
 	err := s.c.Store.DeleteSecret(ctx, c.OrgID, name)
 	if errors.Is(err, store.ErrNotFound) {
-		return stint.NoSuch("secret", name)
+		return stint.NotFound("secret", name)
 	}
 	if err != nil {
 		return fmt.Errorf("delete secret %s: %w", name, err)

@@ -82,12 +82,12 @@ func verify(key []byte, text string, bound ...[]byte) ([]byte, bool) {
 
 // Link is what a download link stands for.
 type Link struct {
-	OrgID     string         `json:"o"`
-	Kind      stint.TreeKind `json:"k"`
-	TreeID    string         `json:"t"`
-	VersionID string         `json:"v"`
-	Format    string         `json:"f,omitempty"` // of the archive; empty for a tar.gz
-	Expires   int64          `json:"e"`           // Unix seconds
+	OrgID     string            `json:"o"`
+	Kind      stint.FileSetKind `json:"k"`
+	FileSetID string            `json:"t"`
+	VersionID string            `json:"v"`
+	Format    string            `json:"f,omitempty"` // of the archive; empty for a tar.gz
+	Expires   int64             `json:"e"`           // Unix seconds
 }
 
 // SignLink writes a link that works for LinkFor. Expires is set here.

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Spec is the frozen plan of a run, stored as JSON beside it. It holds no
+// Plan is the frozen plan of a run, stored as JSON beside it. It holds no
 // secret values.
-type Spec struct {
+type Plan struct {
 	Definition  stint.Definition  `json:"definition"`
 	Variables   map[string]string `json:"variables,omitempty"`
 	SecretNames []string          `json:"secretNames,omitempty"`
@@ -56,7 +56,7 @@ type Artifact struct {
 }
 
 // Encode writes the stored form.
-func (s *Spec) Encode() (json.RawMessage, error) {
+func (s *Plan) Encode() (json.RawMessage, error) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return nil, fmt.Errorf("encode run spec: %w", err)
@@ -64,9 +64,9 @@ func (s *Spec) Encode() (json.RawMessage, error) {
 	return b, nil
 }
 
-// Decode reads the stored form.
-func Decode(raw json.RawMessage) (*Spec, error) {
-	var s Spec
+// DecodePlan reads the stored form.
+func DecodePlan(raw json.RawMessage) (*Plan, error) {
+	var s Plan
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, fmt.Errorf("decode run spec: %w", err)
 	}

@@ -9,17 +9,17 @@ import (
 
 // DeleteVersion removes one version. The current one, one that a checkpoint
 // names and one that is kept are refused (invalid_state).
-func (t *Trees) DeleteVersion(ctx context.Context, id, version string) error {
+func (t *FileSets) DeleteVersion(ctx context.Context, id, version string) error {
 	return remove(ctx, t.c, t.path(id, "versions", version)...)
 }
 
 // Keep asks that a version stays whatever the server's rules of retention say.
-func (t *Trees) Keep(ctx context.Context, id, version string) error {
+func (t *FileSets) Keep(ctx context.Context, id, version string) error {
 	return t.c.do(ctx, call{method: http.MethodPut, path: t.path(id, "versions", version, "keep")}, nil)
 }
 
 // Release takes Keep back.
-func (t *Trees) Release(ctx context.Context, id, version string) error {
+func (t *FileSets) Release(ctx context.Context, id, version string) error {
 	return remove(ctx, t.c, t.path(id, "versions", version, "keep")...)
 }
 

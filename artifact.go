@@ -1,45 +1,45 @@
 package stint
 
-// TreeKind tells the two uses of a versioned tree of files apart: what agents
+// FileSetKind tells the two uses of a versioned tree of files apart: what agents
 // produce and what they are given.
-type TreeKind string
+type FileSetKind string
 
 // The kinds of tree.
 const (
-	Artifacts TreeKind = "artifact"
-	Volumes   TreeKind = "volume"
+	Artifacts FileSetKind = "artifact"
+	Volumes   FileSetKind = "volume"
 )
 
 // Prefix is the prefix of identifiers of that kind.
-func (k TreeKind) Prefix() string {
+func (k FileSetKind) Prefix() string {
 	if k == Artifacts {
 		return PrefixArtifact
 	}
 	return PrefixVolume
 }
 
-// Tree is an artifact or a volume. CurrentVersionID is nil while nothing was
+// FileSet is an artifact or a volume. CurrentVersionID is nil while nothing was
 // ever stored in it; CurrentVersion is set where one tree is read.
-type Tree struct {
-	ID               string   `json:"id"`
-	Name             string   `json:"name"`
-	CurrentVersionID *string  `json:"currentVersionId"`
-	Size             int64    `json:"size"`
-	FileCount        int64    `json:"fileCount"`
-	CreatedAt        Time     `json:"createdAt"`
-	UpdatedAt        Time     `json:"updatedAt"`
-	Kind             TreeKind `json:"-"`
+type FileSet struct {
+	ID               string      `json:"id"`
+	Name             string      `json:"name"`
+	CurrentVersionID *string     `json:"currentVersionId"`
+	Size             int64       `json:"size"`
+	FileCount        int64       `json:"fileCount"`
+	CreatedAt        Time        `json:"createdAt"`
+	UpdatedAt        Time        `json:"updatedAt"`
+	Kind             FileSetKind `json:"-"`
 }
 
-// TreeDetail is a tree with its head, as reading one shows it.
-type TreeDetail struct {
-	Tree
-	CurrentVersion *TreeVersion `json:"currentVersion"`
+// FileSetDetail is a tree with its head, as reading one shows it.
+type FileSetDetail struct {
+	FileSet
+	CurrentVersion *FileSetVersion `json:"currentVersion"`
 }
 
-// TreeVersion is one state of a tree. Exactly one of ArtifactID and VolumeID
+// FileSetVersion is one state of a tree. Exactly one of ArtifactID and VolumeID
 // is set.
-type TreeVersion struct {
+type FileSetVersion struct {
 	ID         string `json:"id"`
 	ArtifactID string `json:"artifactId,omitempty"`
 	VolumeID   string `json:"volumeId,omitempty"`
