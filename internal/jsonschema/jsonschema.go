@@ -1,7 +1,8 @@
-// Package jsonschema answers: is a value what was asked for?
+// Package jsonschema validates JSON values against JSON Schemas.
 //
-// Schemas come from users and values from agents, so what validating costs is
-// bounded before it begins.
+// Schemas come from users and values from agents, and validation cannot be
+// interrupted. So the size of a schema is limited, and the work for a value is
+// counted before validation begins.
 package jsonschema
 
 import (
@@ -14,14 +15,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// Bounds of what is read, in bytes.
+// Limits of the input, in bytes.
 const (
 	MaxSchema = 64 << 10
 	MaxValue  = 256 << 10
 )
 
-// ParseResult reads the JSON value that a message is, with or without a code fence
-// around it, and holds it against a JSON Schema. The error is a sentence.
+// ParseResult returns the JSON value in a message, with or without a code fence
+// around it, in compact form. The value must match the schema. The error is a
+// clause such as "it is not a JSON value."
 func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error) {
 	s, err := read(schema)
 	if err != nil {
@@ -33,9 +35,9 @@ func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error
 	}
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {
-		return nil, sentence("it is no JSON value.")
+		return nil, sentence("it is not a JSON value.")
 	}
-	if s.cost.of(value) > maxCost {
+	if s.index.isTooMuch(s.root, value) {
 		return nil, sentence("it is too large, or nested too deeply, for a schema with so much to compare.")
 	}
 	if err := s.resolved.Validate(value); err != nil {
@@ -44,62 +46,63 @@ func ParseResult(schema json.RawMessage, message string) (json.RawMessage, error
 	return normal(text)
 }
 
-// CheckSchema tells what is wrong with a schema. The error is a sentence.
+// CheckSchema returns an error if a schema is invalid or exceeds a limit.
 func CheckSchema(schema json.RawMessage) error {
 	_, err := read(schema)
 	return err
 }
 
-// readSchema is a schema that can be used.
-type readSchema struct {
+// usableSchema is a valid schema within the limits.
+type usableSchema struct {
+	root     *jsonschema.Schema
 	resolved *jsonschema.Resolved
-	cost     cost
+	index    *index
 }
 
-func read(raw json.RawMessage) (readSchema, error) {
+func read(raw json.RawMessage) (usableSchema, error) {
 	if len(raw) > MaxSchema {
-		return readSchema{}, sentence("the schema has %d bytes; %d are allowed.", len(raw), MaxSchema)
+		return usableSchema{}, sentence("the schema has %d bytes; %d are allowed.", len(raw), MaxSchema)
 	}
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return readSchema{}, sentence("the schema cannot be read: %s.", short(err))
+		return usableSchema{}, sentence("the schema cannot be read: %s.", short(err))
 	}
-	cost, err := costOf(&s)
+	x, err := newIndex(&s)
 	if err != nil {
-		return readSchema{}, err
+		return usableSchema{}, err
 	}
 	r, err := s.Resolve(nil)
 	if err != nil {
-		return readSchema{}, sentence("the schema cannot be used: %s.", short(err))
+		return usableSchema{}, sentence("the schema cannot be used: %s.", short(err))
 	}
-	return readSchema{r, cost}, nil
+	return usableSchema{&s, r, x}, nil
 }
 
-// normal writes a value without spaces and with each name once, numbers as they
-// are.
+// normal returns a value without white space. If a name occurs twice in an
+// object, the last one is kept. Numbers are not changed.
 func normal(text string) (json.RawMessage, error) {
 	d := json.NewDecoder(strings.NewReader(text))
 	d.UseNumber()
 	var value any
 	if err := d.Decode(&value); err != nil {
-		return nil, sentence("it is no JSON value.")
+		return nil, sentence("it is not a JSON value.")
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(value); err != nil {
-		return nil, sentence("it is no JSON value.")
+		return nil, sentence("it is not a JSON value.")
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// sentence makes an error that a user reads as it is.
+// sentence returns an error whose text is shown to users as it is.
 func sentence(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// maxError is how much of a library's error users see, in bytes.
+// maxError is the longest library error that users see, in bytes.
 const maxError = 500
 
-// short is an error without its full stop.
+// short returns the text of an error, bounded and without its full stop.
 func short(err error) string {
 	text := strings.TrimSuffix(strings.TrimPrefix(err.Error(), "validating root: "), ".")
 	if len(text) <= maxError {
@@ -112,7 +115,7 @@ func short(err error) string {
 	return text[:end] + " …"
 }
 
-// unfenced takes a Markdown code fence off a text.
+// unfenced returns a text without the Markdown code fence around it.
 func unfenced(s string) string {
 	s = strings.TrimSpace(s)
 	inner, fenced := strings.CutPrefix(s, "```")

@@ -13,26 +13,26 @@ import (
 
 const person = `{"type":"object","properties":{"name":{"type":"string"},"age":{"type":"integer"}},"required":["name"],"additionalProperties":false}`
 
-// heavy is said of values that would take too long.
+// heavy is the error for values that would take too long.
 const heavy = "it is too large, or nested too deeply, for a schema with so much to compare."
 
 func TestResult(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ schema, message, want, fault string }{
-		"as it is":         {person, `{"name": "Ann", "age": 3}`, `{"age":3,"name":"Ann"}`, ""},
-		"fenced":           {person, "```json\n{\"name\":\"Ann\"}\n```\n", `{"name":"Ann"}`, ""},
-		"fence, no end":    {person, "```\n{\"name\":\"Ann\"}", `{"name":"Ann"}`, ""},
-		"a name twice":     {person, `{"name":"a","name":"b<c>"}`, `{"name":"b<c>"}`, ""},
-		"a large number":   {`{"type":"integer"}`, `12345678901234567890`, `12345678901234567890`, ""},
-		"anything":         {`true`, ` [1, null] `, `[1,null]`, ""},
-		"prose":            {person, `Here it is: {}`, "", "it is no JSON value."},
-		"prose behind":     {person, `{"name":"Ann"} I hope it helps`, "", "it is no JSON value."},
-		"nothing":          {person, ``, "", "it is no JSON value."},
-		"a name is wanted": {person, `{}`, "", `required: missing properties: ["name"].`},
-		"too long":         {`{}`, `"` + strings.Repeat("x", jsonschema.MaxValue) + `"`, "", "it has 262146 bytes; 262144 are allowed."},
-		"too deep":         {both("a"), nested("a", 40), "", heavy},
-		"deep enough":      {both("a"), nested("a", 10), nested("a", 10), ""},
-		"deep and plain":   {`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}}}`, nested("a", 1000), nested("a", 1000), ""},
+		"plain":             {person, `{"name": "Ann", "age": 3}`, `{"age":3,"name":"Ann"}`, ""},
+		"fenced":            {person, "```json\n{\"name\":\"Ann\"}\n```\n", `{"name":"Ann"}`, ""},
+		"fence without end": {person, "```\n{\"name\":\"Ann\"}", `{"name":"Ann"}`, ""},
+		"duplicate name":    {person, `{"name":"a","name":"b<c>"}`, `{"name":"b<c>"}`, ""},
+		"large number":      {`{"type":"integer"}`, `12345678901234567890`, `12345678901234567890`, ""},
+		"anything":          {`true`, ` [1, null] `, `[1,null]`, ""},
+		"prose":             {person, `Here it is: {}`, "", "it is not a JSON value."},
+		"trailing prose":    {person, `{"name":"Ann"} I hope it helps`, "", "it is not a JSON value."},
+		"empty":             {person, ``, "", "it is not a JSON value."},
+		"missing name":      {person, `{}`, "", `required: missing properties: ["name"].`},
+		"too long":          {`{}`, `"` + strings.Repeat("x", jsonschema.MaxValue) + `"`, "", "it has 262146 bytes; 262144 are allowed."},
+		"too deep":          {both("a"), nested("a", 40), "", heavy},
+		"deep enough":       {both("a"), nested("a", 10), nested("a", 10), ""},
+		"deep and plain":    {`{"properties":{"a":{"$ref":"#"},"b":{"$ref":"#"}}}`, nested("a", 1000), nested("a", 1000), ""},
 	} {
 		got, err := jsonschema.ParseResult(json.RawMessage(tt.schema), tt.message)
 		fault := ""
@@ -45,7 +45,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// What a schema holds counts as often as it is compared with.
+// A large value is refused if the schema compares each of its parts with much.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	text := func(n int) string { return strings.Repeat("x", n) }
@@ -64,14 +64,14 @@ func TestWorkIsBounded(t *testing.T) {
 	for name, tt := range map[string]struct{ schema, small, large string }{
 		"enum":                   {`{"items":{"enum":` + list(32000, "1") + `}}`, list(100, "1"), list(131000, "2")},
 		"const":                  {`{"items":{"const":` + list(32000, "1") + `}}`, list(100, "1"), list(131000, "2")},
-		"enum of what is long":   {`{"items":{"enum":["` + text(60000) + `"]}}`, list(100, `"x"`), list(60000, `"x"`)},
+		"long enum value":        {`{"items":{"enum":["` + text(60000) + `"]}}`, list(100, `"x"`), list(60000, `"x"`)},
 		"required":               {`{"contains":{"required":` + list(16000, `"a"`) + `}}`, list(100, "{}"), list(87000, "{}")},
-		"a long name":            {`{"contains":{"required":["` + text(65000) + `"]}}`, list(100, "{}"), list(87000, "{}")},
+		"long name":              {`{"contains":{"required":["` + text(65000) + `"]}}`, list(100, "{}"), list(87000, "{}")},
 		"dependentRequired":      {`{"items":{"dependentRequired":{"a":` + list(16000, `"a"`) + `}}}`, list(100, `{"a":1}`), list(30000, `{"a":1}`)},
-		"patterns":               {`{"items":{"allOf":` + list(1000, `{"pattern":"^(x?){20}$"}`) + `}}`, `["x"]`, list(50, `"`+text(5000)+`"`)},
-		"patterns of names":      {`{"patternProperties":{"^(x?){900}y":{}}}`, `{"x":1}`, `{"` + text(200000) + `":1}`},
-		"errors of alternatives": {`{"anyOf":` + list(4000, `{"type":"null"}`) + `}`, `[1]`, list(130000, "1")},
-		"where an error is":      {`{"$defs":{"` + text(20000) + `":{"type":"object","properties":{"a":{"$ref":"#/$defs/` + text(20000) + `"}}}},"$ref":"#/$defs/` + text(20000) + `"}`, nested("a", 10), nested("a", 5000)},
+		"patterns":               {`{"items":{"allOf":` + list(900, `{"pattern":"^(x?){20}$"}`) + `}}`, `["x"]`, list(50, `"`+text(5000)+`"`)},
+		"name patterns":          {`{"patternProperties":{"^(x?){900}y":{}}}`, `{"x":1}`, `{"` + text(200000) + `":1}`},
+		"errors of alternatives": {`{"anyOf":` + list(900, `{"type":"null"}`) + `}`, `[1]`, list(130000, "1")},
+		"long error path":        {`{"$defs":{"` + text(20000) + `":{"type":"object","properties":{"a":{"$ref":"#/$defs/` + text(20000) + `"}}}},"$ref":"#/$defs/` + text(20000) + `"}`, nested("a", 10), nested("a", 5000)},
 		"unique elements":        {`{"uniqueItems":true}`, list(2, `["x"]`), "[" + strings.Join(splits, ",") + "]"},
 	} {
 		if len(tt.schema) > jsonschema.MaxSchema || len(tt.large) > jsonschema.MaxValue {
@@ -86,8 +86,7 @@ func TestWorkIsBounded(t *testing.T) {
 	}
 }
 
-// What agents answer is held against the schemas that they are given.
-func TestUsualResultsAreNotTooMuch(t *testing.T) {
+func TestOrdinaryResultIsAccepted(t *testing.T) {
 	t.Parallel()
 	var countries []string
 	for i := range 250 {
@@ -104,7 +103,7 @@ func TestUsualResultsAreNotTooMuch(t *testing.T) {
 	}
 }
 
-// both is a schema that comes to each member of a name in two ways.
+// both returns a schema that applies itself to the member name in two ways.
 func both(name string) string {
 	one := fmt.Sprintf(`{"properties":{%q:{"$ref":"#"}}}`, name)
 	return `{"anyOf":[` + one + `,{"allOf":[` + one + `]}],"type":["object","number"]}`
@@ -114,14 +113,14 @@ func nested(name string, depth int) string {
 	return strings.Repeat(fmt.Sprintf(`{%q:`, name), depth) + "1" + strings.Repeat("}", depth)
 }
 
-func TestSchemasThatCannotBeUsed(t *testing.T) {
+func TestBadSchemaIsRefused(t *testing.T) {
 	t.Parallel()
-	var doubled strings.Builder // d0 is applied 2^40 times
+	var doubled strings.Builder // d40 is applied 2^40 times
 	for i := range 40 {
 		fmt.Fprintf(&doubled, `"d%d":{"anyOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
 	}
 	for name, tt := range map[string]struct{ schema, want string }{
-		"no JSON":                   {`{`, "the schema cannot be read: "},
+		"not JSON":                  {`{`, "the schema cannot be read: "},
 		"a wrong type":              {`{"type":3}`, "the schema cannot be read: "},
 		"an unknown type":           {`{"type":"strin"}`, "the schema asks for the type 'strin'; there are string,"},
 		"a large pattern":           {`{"properties":{"a":{"pattern":"((a?){100}){1,10}b{900}` + strings.Repeat(`(c?){900}`, 200) + `"}}}`, "the pattern '((a?){100}){1,10}b{900}(c?){900}"},
@@ -136,30 +135,33 @@ func TestSchemasThatCannotBeUsed(t *testing.T) {
 		"another base":              {`{"$defs":{"a":{"$id":"https://example.com/a"}}}`, "the schema uses $id, $anchor or $dynamicRef within it."},
 		"dynamic":                   {`{"properties":{"a":{"$dynamicRef":"#a"}}}`, "the schema uses $id, $anchor or $dynamicRef within it."},
 		"alternatives of itself":    {`{"$defs":{` + doubled.String() + `"d40":{}},"$ref":"#/$defs/d0"}`, "the schema has too many alternatives within each other."},
+		"many alternatives":         {`{"anyOf":[` + strings.Repeat(`{"type":"null"},`, 3999) + `{}]}`, "the schema has more than 1000 parts."},
+		"deep":                      {strings.Repeat(`{"items":`, 40) + "{}" + strings.Repeat("}", 40), "the schema is nested more than 32 levels deep."},
 		"deeper than JSON may nest": {strings.Repeat(`{"not":`, 9000) + "{}" + strings.Repeat("}", 9000), ""},
 	} {
 		err := jsonschema.CheckSchema(json.RawMessage(tt.schema))
 		switch {
 		case tt.want == "":
-			continue // whatever it says, it comes back
+			continue // any error is fine, if it is returned soon
 		case err == nil:
 			t.Errorf("%s: no error", name)
 		case !strings.HasPrefix(err.Error(), tt.want) || !strings.HasSuffix(err.Error(), "."):
 			t.Errorf("%s: %q, want %q …", name, err, tt.want)
 		}
 		if _, err := jsonschema.ParseResult(json.RawMessage(tt.schema), "{}"); err == nil {
-			t.Errorf("%s: a value was held against it", name)
+			t.Errorf("%s: a value was validated", name)
 		}
 	}
 }
 
-func TestUsualSchemasAreUsed(t *testing.T) {
+func TestOrdinarySchemaIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, s := range []string{
 		person, `{}`, `true`,
 		`{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a~/%":{"type":"string"}},"items":{"$ref":"#/definitions/a~0~1%25"}}`,
 		`{"$defs":{"node":{"type":"object","properties":{"left":{"$ref":"#/$defs/node"},"right":{"$ref":"#/$defs/node"}}}},"$ref":"#/$defs/node"}`,
 		`{"if":{"required":["a"]},"then":{"required":["b"]},"patternProperties":{"^x":{"type":"string"}},"uniqueItems":true}`,
+		`{"$defs":{"node":{"properties":{"next":{"anyOf":[{"$ref":"#/$defs/node"},{"type":"null"}]}}}},"$ref":"#/$defs/node"}`,
 	} {
 		if err := jsonschema.CheckSchema(json.RawMessage(s)); err != nil {
 			t.Errorf("%s: %v", s, err)
@@ -175,7 +177,7 @@ func FuzzResult(f *testing.F) {
 		value, err := jsonschema.ParseResult(json.RawMessage(s), message)
 		if err != nil {
 			if !strings.HasSuffix(err.Error(), ".") {
-				t.Errorf("%q is no sentence", err)
+				t.Errorf("%q is not a sentence", err)
 			}
 			return
 		}
