@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 )
 
 const (
@@ -59,7 +59,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 		Argv: append(framework.ProgramArgv(in, "claude"), arguments(in)...), Env: environment(in),
 		Files: []framework.File{{Path: in.RunDir + "/" + mcpFile, Content: servers}},
 		Stdin: message, KeepStdinOpen: true, Protocol: true,
-		State: framework.State{Keep: []string{".claude/projects", ".claude/tasks"}, Check: framework.CheckLogs(jsonscan.CheckLog)},
+		State: framework.State{Keep: []string{".claude/projects", ".claude/tasks"}, Check: framework.CheckLogs(jsonlines.CheckLog)},
 	}
 	if text := in.Definition.Instructions; text != "" {
 		p.Files = append(p.Files, framework.File{Path: in.Home + "/.claude/CLAUDE.md", Content: []byte(text)})

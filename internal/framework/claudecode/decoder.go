@@ -9,7 +9,6 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -21,7 +20,7 @@ const interrupt = `{"type":"control_request","request_id":"stint","request":{"su
 type decoder struct {
 	*jsonlines.Reader
 	in          framework.Input
-	event, part jsonscan.Object // of the line that is read
+	event, part jsonlines.Object // of the line that is read
 
 	session string // its own name for the conversation, once it is told
 	version string

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -90,12 +90,12 @@ func (d *decoder) call(s *framework.Step, b *block) {
 // read once.
 func (d *decoder) user(s *framework.Step) {
 	d.event.Read(d.Line.Raw("message"))
-	jsonscan.Elements(d.event.Raw("content"), func(raw []byte) {
+	for _, raw := range d.event.Elements("content") {
 		d.part.Read(raw)
 		if strings.HasSuffix(d.part.Text("type"), "tool_result") {
 			d.toolResult(s)
 		}
-	})
+	}
 }
 
 // toolResult reads what one tool gave.
@@ -106,7 +106,7 @@ func (d *decoder) toolResult(s *framework.Step) {
 	if name == todoTool && !failed {
 		return
 	}
-	text := resultText(d.part.Raw("content"))
+	text := resultText(&d.part)
 	tool := stint.ToolItem{ID: id, Name: name}
 	if failed {
 		tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
@@ -114,16 +114,17 @@ func (d *decoder) toolResult(s *framework.Step) {
 	d.tell(s, transcript.Result(tool, text))
 }
 
-// resultText is what a tool gave: a text, or parts of which some are texts.
-func resultText(raw []byte) string {
-	if len(raw) > 0 && raw[0] == '"' {
-		return jsonscan.Text(raw)
+// resultText returns the content of a tool result: a text, or parts of which some
+// are texts.
+func resultText(result *jsonlines.Object) string {
+	if text := result.Text("content"); text != "" {
+		return text
 	}
 	var parts []struct {
 		Type string `json:"type"`
 		Text string `json:"text"`
 	}
-	if len(raw) == 0 || json.Unmarshal(raw, &parts) != nil {
+	if !result.Decode("content", &parts) {
 		return ""
 	}
 	var texts []string

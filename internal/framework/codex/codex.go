@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 )
 
 // keyVariable is where its provider takes the key from.
@@ -45,7 +45,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 		Argv: append(framework.ProgramArgv(in, "codex"), arguments(in)...), Env: map[string]string{"CODEX_HOME": home},
 		Files: []framework.File{{Path: home + "/config.toml", Content: configuration(in)}},
 		Stdin: []byte(prompt), Protocol: true,
-		State: framework.State{Keep: []string{".codex/sessions"}, Check: framework.CheckLogs(jsonscan.CheckLog)},
+		State: framework.State{Keep: []string{".codex/sessions"}, Check: framework.CheckLogs(jsonlines.CheckLog)},
 	}
 	if in.Model != nil {
 		p.Env[keyVariable] = in.Model.Key

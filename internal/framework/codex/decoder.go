@@ -8,7 +8,6 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/providererror"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
@@ -25,7 +24,7 @@ const waiting = "Reconnecting... waiting for network"
 type decoder struct {
 	*jsonlines.Reader
 	in   framework.Input
-	item jsonscan.Object // of the line that is read
+	item jsonlines.Object // of the line that is read
 
 	thread   string
 	last     string // the newest message

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -131,17 +131,17 @@ func (d *decoder) mcpResult() string {
 	if d.item.Decode("error", &e) && e.Message != "" {
 		return e.Message
 	}
-	var result, part jsonscan.Object
+	var result, part jsonlines.Object
 	result.Read(d.item.Raw("result"))
 	var texts []string
-	jsonscan.Elements(result.Raw("content"), func(raw []byte) {
+	for _, raw := range result.Elements("content") {
 		part.Read(raw)
 		text := part.Text("text")
 		if kind := part.Text("type"); text == "" && kind != "" {
 			text = "[" + kind + "]"
 		}
 		texts = append(texts, text)
-	})
+	}
 	return strings.Join(texts, "\n")
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/jsonscan"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -26,7 +25,7 @@ const Cut = "cut"
 type Reader struct {
 	// Line is the object that is being taken; of one that was cut, the members
 	// before the cut.
-	Line jsonscan.Object
+	Line Object
 	// Wrote says that there was anything on standard output.
 	Wrote bool
 

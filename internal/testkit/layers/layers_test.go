@@ -23,7 +23,7 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/files", "internal/files/index", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
+	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/files", "internal/files/index", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
 )
 
 var rules = []rule{

@@ -1,4 +1,4 @@
-package jsonscan
+package jsonlines
 
 import (
 	"bytes"
@@ -22,7 +22,7 @@ func CheckLog(content []byte) error {
 		line, rest, ended := bytes.Cut(content, []byte{'\n'})
 		content = rest
 		if text := bytes.TrimSpace(line); len(text) > 0 && ended && !json.Valid(text) && !torn(text, &left) {
-			return fmt.Errorf("line %d is no JSON", n)
+			return fmt.Errorf("line %d is not JSON", n)
 		}
 	}
 	return nil
