@@ -271,7 +271,7 @@ func (l *lab) firstByte(ctx context.Context, dir string) (err error) {
 	var took []time.Duration
 	for range 20 {
 		t, err := clocked(func() error {
-			a, err := library.Archive(ctx, benchOrg, ref.Digest)
+			a, err := library.Download(ctx, benchOrg, ref.Digest, files.TarGzip)
 			if err != nil {
 				return err
 			}

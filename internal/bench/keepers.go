@@ -87,7 +87,7 @@ func (k *libraryKeeper) restore(ctx context.Context, target string) error {
 
 // archive writes the newest version as a tar.gz.
 func (k *libraryKeeper) archive(ctx context.Context, target string) error {
-	a, err := k.library.Archive(ctx, benchOrg, k.digest)
+	a, err := k.library.Download(ctx, benchOrg, k.digest, files.TarGzip)
 	if err != nil {
 		return err
 	}

@@ -18,43 +18,33 @@ const (
 	cacheAfter       = 2       // full downloads after which it is
 )
 
-// popular counts the downloads of large archives.
-type archiveCache struct {
-	asks   *recent[treeKey, int]
-	wanted chan treeKey // archives to be put whole
-}
-
 type treeKey struct{ org, digest string }
-
-func newArchiveCache() archiveCache {
-	return archiveCache{asks: newRecent[treeKey, int](4096), wanted: make(chan treeKey, 16)}
-}
 
 // NoteDownload tells that the whole archive, of size bytes, is being served.
 // It costs nothing; StorePopularArchives does what follows from it.
-func (l *Library) CountDownload(org, digest string, size int64) {
-	if _, direct := l.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
+func (d *downloads) CountDownload(org, digest string, size int64) {
+	if _, direct := d.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
 		return
 	}
 	key := treeKey{org, digest}
-	if l.caches.popular.asks.update(key, func(n int) int { return n + 1 }) != cacheAfter {
+	if d.asks.update(key, func(n int) int { return n + 1 }) != cacheAfter {
 		return
 	}
 	select {
-	case l.caches.popular.wanted <- key:
+	case d.wanted <- key:
 	default: // enough is waiting: it will be asked for again
-		l.caches.popular.asks.put(key, cacheAfter-1)
+		d.asks.put(key, cacheAfter-1)
 	}
 }
 
 // StorePopularArchives puts the archives whole that were asked for often enough, one
 // after the other. It returns when none is left, or when ctx ends.
-func (l *Library) StorePopularArchives(ctx context.Context) error {
+func (d *downloads) StorePopularArchives(ctx context.Context) error {
 	for {
 		select {
-		case key := <-l.caches.popular.wanted:
-			if err := l.putArchive(ctx, key.org, key.digest); err != nil {
-				l.caches.popular.asks.put(key, 0)
+		case key := <-d.wanted:
+			if err := d.putArchive(ctx, key.org, key.digest); err != nil {
+				d.asks.put(key, 0)
 				if !errors.Is(err, blob.ErrNotFound) { // the tree may be gone by now
 					return err
 				}
@@ -66,13 +56,13 @@ func (l *Library) StorePopularArchives(ctx context.Context) error {
 }
 
 // putArchive stores an archive whole, and the hash that this gives for free.
-func (l *Library) putArchive(ctx context.Context, org, digest string) error {
-	a, err := l.Archive(ctx, org, digest)
+func (d *downloads) putArchive(ctx context.Context, org, digest string) error {
+	a, err := d.Download(ctx, org, digest, TarGzip)
 	if err != nil {
 		return err
 	}
 	h := sha256.New()
-	err = l.blobs.Put(ctx, archiveKey(org, digest), io.TeeReader(a, h), a.Size())
+	err = d.packs.Put(ctx, archiveKey(org, digest), io.TeeReader(a, h), a.Size())
 	err = errors.Join(err, a.Close())
 	if errors.Is(err, blob.ErrExists) {
 		return nil
@@ -80,19 +70,19 @@ func (l *Library) putArchive(ctx context.Context, org, digest string) error {
 	if err != nil {
 		return fmt.Errorf("putting an archive whole: %w", err)
 	}
-	return l.keepSum(ctx, digestKey(org, digest, TarGzip), downloadSum{hash(h.Sum(nil)), a.Size()})
+	return d.keepSum(ctx, digestKey(org, digest, TarGzip), downloadSum{hash(h.Sum(nil)), a.Size()})
 }
 
 // DirectLink gives an address at which the store itself serves the tree's
 // tar.gz, under a file name and for some time. It gives false where the store
 // cannot do that or does not have the archive whole.
-func (l *Library) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
-	p, direct := l.packs.Store.(blob.Presigner)
+func (d *downloads) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
+	p, direct := d.packs.Store.(blob.Presigner)
 	if !direct || checkOrg(org) != nil || !isDigest(digest) {
 		return "", false, nil
 	}
 	key := archiveKey(org, digest)
-	if _, err := l.blobs.Stat(ctx, key); isDamage(err) {
+	if _, err := d.packs.Stat(ctx, key); isDamage(err) {
 		return "", false, nil
 	} else if err != nil {
 		return "", false, fmt.Errorf("looking for an archive: %w", err)

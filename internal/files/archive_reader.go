@@ -15,16 +15,6 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Format is the form of an uploaded archive.
-type Format string
-
-// The formats that CommitArchive reads.
-const (
-	TarGzip Format = "tar.gz"
-	Tar     Format = "tar"
-	TarZstd Format = "tar.zst"
-)
-
 // zstdWindow bounds the memory that an archive can ask for. Archives made with
 // zstd --long need more and are refused.
 const zstdWindow = 32 << 20

@@ -172,7 +172,7 @@ func TestArchiveRanges(t *testing.T) {
 	}
 	ref := stored(t, l, "", items...)
 	whole := readArchive(t, l, ref.Digest)
-	a, err := l.Archive(t.Context(), org, ref.Digest)
+	a, err := l.Download(t.Context(), org, ref.Digest, files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +204,7 @@ func TestArchiveIsAnHonestReader(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "d/", mode: 0o755}, item{name: "f", body: noise(1, 2000)}, item{name: "g", body: text(2, 9000)})
-	a, err := l.Archive(t.Context(), org, ref.Digest)
+	a, err := l.Download(t.Context(), org, ref.Digest, files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestArchiveIsAnHonestReader(t *testing.T) {
 func TestArchiveSeekRefusesNonsense(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
-	a, err := l.Archive(t.Context(), org, stored(t, l, "").Digest)
+	a, err := l.Download(t.Context(), org, stored(t, l, "").Digest, files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}

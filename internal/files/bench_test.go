@@ -152,7 +152,7 @@ func BenchmarkOpenArchive(b *testing.B) {
 	for name, part := range map[string]int64{"start": 0, "middle": 2} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				a, err := l.Archive(b.Context(), org, ref.Digest)
+				a, err := l.Download(b.Context(), org, ref.Digest, files.TarGzip)
 				if err != nil {
 					b.Fatal(err)
 				}

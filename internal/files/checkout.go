@@ -15,11 +15,7 @@ import (
 // modification times, links and empty folders. Every byte is verified. It
 // follows no link, so nothing outside dir is touched. After an error dir holds
 // a part of the tree.
-func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
-	m, err := l.manifest(ctx, org, digest)
-	if err != nil {
-		return err
-	}
+func checkout(ctx context.Context, m *manifest, dir string) error {
 	root, err := openFolder(dir)
 	if err != nil {
 		return fmt.Errorf("opening the folder to check out into: %w", err)
@@ -27,7 +23,7 @@ func (l *Library) Checkout(ctx context.Context, org, digest, dir string) error {
 	w := &treeWriter{folders: []*openedFolder{root}}
 	err = w.checkEmpty()
 	if err == nil {
-		err = m.checkout(ctx, w)
+		err = writeTree(ctx, m, w)
 	}
 	return errors.Join(err, w.close())
 }
@@ -43,7 +39,7 @@ type checkoutJob struct {
 
 // checkout reads segments in one goroutine, expands and verifies them in a
 // few, and writes in one: file systems slow down under more.
-func (m *manifest) checkout(ctx context.Context, w *treeWriter) error {
+func writeTree(ctx context.Context, m *manifest, w *treeWriter) error {
 	workers := min(runtime.GOMAXPROCS(0), 4)
 	spare := make(chan *checkoutJob, 2*workers+2)
 	for range cap(spare) {
@@ -57,7 +53,7 @@ func (m *manifest) checkout(ctx context.Context, w *treeWriter) error {
 		defer func() { spare <- j }()
 		return w.write(j)
 	}
-	s := &storedTree{m: m, spare: spare, fetch: packReader{store: m.lib.blobs, org: m.org}}
+	s := &storedTree{m: m, spare: spare, fetch: packReader{store: m.store.packs, org: m.org}}
 	s.line = newOrderedPool(ctx, workers, cap(spare), expand, take)
 	err := s.send()
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // entries on, in the order in which they came.
 type chunker struct {
 	line    *orderedPool[*piece]
-	stock   *dedup
+	dedup   *dedup
 	packs   *packer
 	take    func(*entry) error
 	buffers chan *buffer
@@ -50,7 +50,7 @@ type piece struct {
 // by one goroutine.
 func newChunker(ctx context.Context, k *dedup, p *packer, take func(*entry) error) *chunker {
 	workers := min(runtime.GOMAXPROCS(0), 4)
-	in := &chunker{stock: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	in := &chunker{dedup: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
 	for range cap(in.buffers) {
 		in.buffers <- nil // made when first used
 	}
@@ -118,22 +118,6 @@ func (in *chunker) content(e *entry, r io.Reader) error {
 	return in.send(e, b, n, true)
 }
 
-// fill reads until b is full or r has ended. Unlike io.ReadFull it keeps an
-// end apart from a reader that says io.ErrUnexpectedEOF.
-func fill(r io.Reader, b []byte) (n int, ended bool, err error) {
-	for n < len(b) {
-		var more int
-		more, err = r.Read(b[n:])
-		n += more
-		if err == io.EOF {
-			return n, true, nil
-		} else if err != nil {
-			return n, false, err
-		}
-	}
-	return n, false, nil
-}
-
 // large cuts a content whose first n bytes are in b.
 func (in *chunker) large(e *entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
@@ -189,7 +173,7 @@ func (in *chunker) worker() func(*piece) error {
 		content := p.buffer.content[:p.chunk.raw]
 		p.chunk.hash = sha256.Sum256(content)
 		var err error
-		if p.chunk.at, p.stored, err = in.stock.find(p.former, p.chunk.hash, p.chunk.raw); err != nil || p.stored {
+		if p.chunk.at, p.stored, err = in.dedup.find(p.former, p.chunk.hash, p.chunk.raw); err != nil || p.stored {
 			return err
 		}
 		p.chunk.at.crc = crc32.ChecksumIEEE(content)
@@ -221,7 +205,7 @@ func (in *chunker) store(p *piece) error {
 	if p.stored {
 		return nil
 	}
-	at, stored, err := in.stock.known.find(p.chunk.hash) // an equal chunk may have come just before
+	at, stored, err := in.dedup.chunks.find(p.chunk.hash) // an equal chunk may have come just before
 	if err != nil {
 		return err
 	}
@@ -230,7 +214,7 @@ func (in *chunker) store(p *piece) error {
 		if at, err = in.packs.add(s, p.buffer.segment.Bytes()); err != nil {
 			return err
 		}
-		if err := in.stock.known.add(p.chunk.hash, at); err != nil {
+		if err := in.dedup.chunks.add(p.chunk.hash, at); err != nil {
 			return err
 		}
 	}

@@ -3,7 +3,6 @@ package files
 import (
 	"cmp"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -76,8 +75,8 @@ const (
 // organisation the first ends with ErrCollecting; it is the caller's to see that
 // there are no more. A tree that cannot be read ends it before anything is
 // deleted.
-func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (CollectResult, error) {
-	c := &collection{lib: l, org: org, roots: r, o: o}
+func (g *collector) Collect(ctx context.Context, org string, r Roots, o CollectOptions) (CollectResult, error) {
+	c := &collection{gc: g, org: org, roots: r, o: o}
 	if err := checkOrg(org); err != nil {
 		return c.done, err
 	}
@@ -93,7 +92,7 @@ func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOpt
 
 // collection is a Collect under way.
 type collection struct {
-	lib   *Library
+	gc    *collector
 	org   string
 	roots Roots
 	o     CollectOptions
@@ -119,7 +118,7 @@ func (c *collection) run(ctx context.Context) error {
 		return err
 	}
 	var err error
-	c.marks, err = c.lib.mark(ctx, c.org, c.roots.Live(ctx, c.org), func() { c.done.Pages++; c.progress() })
+	c.marks, err = c.gc.mark(ctx, c.org, c.roots.Live(ctx, c.org), func() { c.done.Pages++; c.progress() })
 	if err := c.checkEpoch(ctx); err != nil {
 		return err // a tree that could not be read may have been deleted
 	}
@@ -197,7 +196,7 @@ func (c *collection) sweepRoots(ctx context.Context) error {
 // sweepDerived judges what is made from trees and can be made again.
 func (c *collection) sweepDerived(ctx context.Context) error {
 	for _, prefix := range DerivedPrefixes(c.org) {
-		for info, err := range c.lib.packs.List(ctx, prefix) {
+		for info, err := range c.gc.packs.List(ctx, prefix) {
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", prefix, err)
 			}
@@ -211,7 +210,7 @@ func (c *collection) sweepDerived(ctx context.Context) error {
 // groups walks objects, those together that stand for one.
 func (c *collection) groups(ctx context.Context, prefix string, judge func([]object) error) error {
 	var group []object
-	for info, err := range c.lib.packs.List(ctx, prefix) {
+	for info, err := range c.gc.packs.List(ctx, prefix) {
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", prefix, err)
 		}
@@ -227,11 +226,6 @@ func (c *collection) groups(ctx context.Context, prefix string, judge func([]obj
 		return nil
 	}
 	return judge(group)
-}
-
-func firstKey(key string) string {
-	first, _, _ := strings.Cut(key, ".")
-	return first
 }
 
 func byGeneration(a, b object) int {
@@ -296,7 +290,7 @@ func (c *collection) keeper(ctx context.Context, group []object, p *markedPack) 
 		return &group[0], nil
 	}
 	for _, o := range slices.Backward(slices.SortedFunc(slices.Values(group), byGeneration)) {
-		segments, err := segmentsOf(ctx, c.lib.packs.Store, o.key)
+		segments, err := segmentsOf(ctx, c.gc.packs.Store, o.key)
 		if isDamage(err) {
 			continue
 		} else if err != nil {
@@ -334,11 +328,11 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	if err != nil || !small || c.o.DryRun {
 		return false, err
 	}
-	f := &packReader{store: c.lib.blobs, org: c.org}
-	w := &compactor{lib: c.lib, org: c.org}
+	f := &packReader{store: c.gc.packs, org: c.org}
+	w := &compactor{packs: c.gc.packs, org: c.org}
 	key, size, err := w.write(ctx, id, named, w.from(ctx, f, id))
 	var refused *stint.Error
-	switch err := joined(err, f.close()); {
+	switch err := errors.Join(err, f.close()); {
 	case errors.As(err, &refused):
 		return false, nil // there is no room: what is deleted makes some
 	case errors.Is(err, blob.ErrExists):
@@ -351,16 +345,16 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	}
 	c.done.Compacted++
 	c.done.Freed -= size
-	return true, c.lib.reindex(c.org, group, key, named)
+	return true, reindex(c.gc.index, c.org, keysOf(group), key, named)
 }
 
 // share gives what is named of a pack, and whether that is little.
 func (c *collection) share(ctx context.Context, id string, keep *object, p *markedPack) (named []segment, small bool, err error) {
 	var segments []segment
 	if keep != nil {
-		segments, err = segmentsOf(ctx, c.lib.packs.Store, keep.key)
+		segments, err = segmentsOf(ctx, c.gc.packs.Store, keep.key)
 	} else {
-		segments, err = c.lib.packFooter(ctx, c.org, id)
+		segments, err = c.gc.packs.footer(ctx, c.org, id)
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("reading the footer of pack %s: %w", id, err)
@@ -374,25 +368,6 @@ func (c *collection) share(ctx context.Context, id string, keep *object, p *mark
 		}
 	}
 	return named, keep == nil || kept*100 < total*int64(c.o.Compact), nil
-}
-
-// reindex makes commits build upon what is left of a pack.
-func (l *Library) reindex(org string, group []object, to string, segments []segment) error {
-	if l.index == nil {
-		return nil
-	}
-	prefix := org + "/packs/"
-	var names []string
-	for _, o := range group {
-		names = append(names, strings.TrimPrefix(o.key, prefix))
-	}
-	if err := l.index.Drop(org, names); err != nil {
-		return fmt.Errorf("forgetting a pack: %w", err)
-	}
-	if err := l.index.Add(org, strings.TrimPrefix(to, prefix), chunksOf(segments)); err != nil {
-		return fmt.Errorf("noting a compacted pack: %w", err)
-	}
-	return nil
 }
 
 // settle carries out what was decided. What goes is forgotten by the index
@@ -439,13 +414,13 @@ func (c *collection) remove(ctx context.Context, objects []object) error {
 			packs, keys = append(packs, name), append(keys, o.key)
 		}
 	}
-	if c.lib.index != nil && len(packs) > 0 {
-		if err := c.lib.index.Drop(c.org, packs); err != nil {
+	if c.gc.index != nil && len(packs) > 0 {
+		if err := c.gc.index.Drop(c.org, packs); err != nil {
 			return fmt.Errorf("forgetting packs: %w", err)
 		}
 	}
 	for _, o := range objects {
-		if err := c.lib.blobs.Delete(ctx, o.key); err != nil {
+		if err := c.gc.packs.Delete(ctx, o.key); err != nil {
 			return fmt.Errorf("deleting what nothing names: %w", err)
 		}
 	}
@@ -484,10 +459,10 @@ func (c *collection) forget(ctx context.Context) error {
 	return nil
 }
 
-func parseDigest(s string) (h hash, ok bool) {
-	if !isDigest(s) {
-		return h, false
+func keysOf(objects []object) []string {
+	keys := make([]string, len(objects))
+	for i := range objects {
+		keys[i] = objects[i].key
 	}
-	n, err := hex.Decode(h[:], []byte(s))
-	return h, err == nil && n == len(h)
+	return keys
 }

@@ -305,7 +305,7 @@ func plainTar(t fataler, items []item) []byte {
 }
 
 func (w *world) archive(l *files.Library, digest string) []byte {
-	a, err := l.Archive(w.ctx, org, digest)
+	a, err := l.Download(w.ctx, org, digest, files.TarGzip)
 	if err != nil {
 		w.t.Fatalf("opening %s: %v", digest, err)
 	}
@@ -459,7 +459,7 @@ func TestReaderSurvivesCompaction(t *testing.T) {
 	first := stored(t, l, "", append([]item{large}, small...)...)
 	second := stored(t, l, first.Digest, small...)
 	want := readArchive(t, l, second.Digest)
-	a, err := l.Archive(t.Context(), org, second.Digest)
+	a, err := l.Download(t.Context(), org, second.Digest, files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ import (
 // as they are stored, and the sum of a file of several chunks by reading them,
 // unless the parent has the very file. So the tree's digest is as true as that
 // of an archive. Links must stay in the tree.
-func (l *Library) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (Ref, error) {
-	ref, err := l.fromEntries(ctx, org, parent, r)
+func (x *exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (Ref, error) {
+	ref, err := x.fromEntries(ctx, org, parent, r)
 	if errors.Is(err, errPackGone) {
 		err = chunksMissing("some")
 	}
@@ -40,22 +40,22 @@ func chunksMissing(how string) error {
 	}
 }
 
-func (l *Library) fromEntries(ctx context.Context, org, parent string, r io.Reader) (ref Ref, err error) {
-	c, err := l.begin(ctx, org)
+func (x *exchanger) fromEntries(ctx context.Context, org, parent string, r io.Reader) (ref Ref, err error) {
+	c, err := x.commits.begin(ctx, org, false)
 	if err != nil {
 		return Ref{}, err
 	}
-	defer func() { err = joined(err, c.close()) }()
-	c.packs.stage()
+	defer func() { err = errors.Join(err, c.close()) }()
+	c.writer.stage()
 	a := &entriesCommit{
-		lib: l, commit: c, unpacker: unpacker{limits: &l.limits, arrivals: newExternalSort(l.tempDir)},
+		x: x, commit: c, entrySet: newEntrySet(&x.limits, x.commits.packs.tempDir),
 		summed: map[string]bool{},
 	}
-	defer func() { err = joined(err, a.close()) }()
+	defer func() { err = errors.Join(err, a.close()) }()
 	if err := a.inherit(ctx, parent); err != nil {
 		return Ref{}, err
 	}
-	if err := l.scanPacks(ctx, org, false); err != nil {
+	if err := x.scanPacks(ctx, org, false); err != nil {
 		return Ref{}, err
 	}
 	if err := a.read(ctx, r); err != nil {
@@ -69,8 +69,8 @@ func (l *Library) fromEntries(ctx context.Context, org, parent string, r io.Read
 
 // composing makes a tree of chunks that are stored.
 type entriesCommit struct {
-	unpacker
-	lib    *Library
+	*entrySet
+	x      *exchanger
 	commit *commit
 	next   func() (*entry, error, bool) // the parent's entries
 	stop   func()
@@ -86,14 +86,14 @@ func (a *entriesCommit) close() error {
 	if a.stop != nil {
 		a.stop()
 	}
-	return a.arrivals.close()
+	return a.entrySet.close()
 }
 
 func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
 	if parent == "" {
 		return nil
 	}
-	m, err := a.lib.manifest(ctx, a.commit.org, parent)
+	m, err := a.x.commits.manifests.open(ctx, a.commit.org, parent)
 	if err != nil {
 		return fmt.Errorf("reading the parent version: %w", err)
 	}
@@ -146,7 +146,7 @@ func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
 			err = a.resolve(ctx, e)
 		}
 		if err == nil {
-			err = a.arrive(e)
+			err = a.add(e)
 		}
 		if err != nil {
 			return err
@@ -168,12 +168,12 @@ func (a *entriesCommit) complete(ctx context.Context) error {
 // checkPacks looks for the packs that nothing but the index says exist, before
 // they are read.
 func (a *entriesCommit) checkPacks(ctx context.Context) error {
-	packs := slices.Concat(slices.Collect(maps.Values(a.commit.stock.borrowed))...)
-	gone, err := a.lib.missing(ctx, a.commit.org, packs)
+	packs := slices.Concat(slices.Collect(maps.Values(a.commit.dedup.borrowed))...)
+	gone, err := a.x.commits.packs.missing(ctx, a.commit.org, packs)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	if err := a.lib.index.Drop(a.commit.org, gone); err != nil {
+	if err := a.x.commits.index.Drop(a.commit.org, gone); err != nil {
 		return fmt.Errorf("forgetting packs that are gone: %w", err)
 	}
 	return errPackGone
@@ -248,11 +248,11 @@ func (a *entriesCommit) resolve(ctx context.Context, e *entry) error {
 func sameChunk(a, b chunk) bool { return a.hash == b.hash && a.raw == b.raw }
 
 func (a *entriesCommit) place(ctx context.Context, c *chunk) error {
-	at, ok, err := a.commit.stock.find(nil, c.hash, c.raw)
+	at, ok, err := a.commit.dedup.find(nil, c.hash, c.raw)
 	if err == nil && !ok && !a.looked {
 		a.looked = true
-		if err = a.lib.scanPacks(ctx, a.commit.org, true); err == nil {
-			at, ok, err = a.commit.stock.find(nil, c.hash, c.raw)
+		if err = a.x.scanPacks(ctx, a.commit.org, true); err == nil {
+			at, ok, err = a.commit.dedup.find(nil, c.hash, c.raw)
 		}
 	}
 	if err == nil && !ok {
@@ -264,31 +264,20 @@ func (a *entriesCommit) place(ctx context.Context, c *chunk) error {
 
 // write hands the entries to the manifest, and checks sums on the way.
 func (a *entriesCommit) write(ctx context.Context) error {
-	check := sumCheck{fetch: packReader{store: a.lib.blobs, org: a.commit.org}}
+	check := sumCheck{fetch: packReader{store: a.x.commits.packs, org: a.commit.org}}
 	err := a.writeChecked(ctx, &check)
-	return joined(err, check.fetch.close())
+	return errors.Join(err, check.fetch.close())
 }
 
 func (a *entriesCommit) writeChecked(ctx context.Context, check *sumCheck) error {
-	tree := treeBuilder{limits: a.limits, take: a.commit.manifest.add}
-	for e, err := range a.arrivals.sorted() {
-		if err == nil && a.summed[e.path] {
-			err = check.file(ctx, e)
+	return a.writeTo(ctx, a.commit.manifest.add, func(e *entry) error {
+		if a.summed[e.path] {
+			if err := check.file(ctx, e); err != nil {
+				return err
+			}
 		}
-		if err == nil {
-			err = a.commit.copyEndangeredChunks(ctx, e)
-		}
-		if err == nil {
-			err = tree.add(e)
-		}
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return tree.flush()
+		return a.commit.copyEndangeredChunks(ctx, e)
+	})
 }
 
 // sumCheck reads files back.

@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 )
@@ -20,33 +21,33 @@ const whiteout kind = 0xfe
 // part of their content, and folders that were renamed, as overlays make them
 // with metacopy and redirect_dir, are refused. Else upper may have been filled
 // by anybody: see CommitDir.
-func (l *Library) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (Ref, error) {
-	return retryOnce(func() (Ref, error) { return l.fromUpper(ctx, org, base, upper, o) })
+func (b *scanner) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (Ref, error) {
+	return retryOnce(func() (Ref, error) { return b.fromUpper(ctx, org, base, upper, o) })
 }
 
-func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref Ref, err error) {
+func (b *scanner) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref Ref, err error) {
 	root, err := os.OpenRoot(upper)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
 	}
-	c, err := l.begin(ctx, org)
+	c, err := b.commits.begin(ctx, org, false)
 	if err != nil {
-		return Ref{}, joined(err, root.Close())
+		return Ref{}, errors.Join(err, root.Close())
 	}
-	defer func() { err = joined(err, c.close()) }()
-	m, err := l.manifestOrEmpty(ctx, org, base)
+	defer func() { err = errors.Join(err, c.close()) }()
+	m, err := b.commits.manifests.openOrEmpty(ctx, org, base)
 	if err != nil {
-		return Ref{}, joined(fmt.Errorf("reading the base version: %w", err), root.Close())
+		return Ref{}, errors.Join(fmt.Errorf("reading the base version: %w", err), root.Close())
 	}
 	if err := c.prepareMarkedBase(ctx, m); err != nil {
-		return Ref{}, joined(err, root.Close())
+		return Ref{}, errors.Join(err, root.Close())
 	}
 	c.manifest.base = m
 	g := &merger{ctx: ctx, base: m, pages: pageReader{m: m}, to: c.manifest, commit: c}
-	in := newChunker(ctx, c.stock, c.packs, g.change)
-	s := newScan(l, in, o)
+	in := newChunker(ctx, c.dedup, c.writer, g.change)
+	s := newScan(b, in, o)
 	s.base = &finder{pages: pageReader{m: m}}
-	err = in.end(joined(s.folder(root, "", 1), root.Close()))
+	err = in.end(errors.Join(s.folder(root, "", 1), root.Close()))
 	if err == nil {
 		err = g.rest()
 	}
@@ -57,7 +58,7 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 		err = s.checkWhole(&c.manifest.root)
 	}
 	if err != nil {
-		return Ref{}, joined(err, c.packs.withdraw(ctx))
+		return Ref{}, errors.Join(err, c.writer.withdraw(ctx))
 	}
 	return c.finish(ctx)
 }
@@ -65,13 +66,13 @@ func (l *Library) fromUpper(ctx context.Context, org, base, upper string, o DirO
 // suspect prepares for a base that is condemned: see inherit. What of it is
 // left is copied.
 func (c *commit) prepareMarkedBase(ctx context.Context, base *manifest) error {
-	if !c.stock.condemned.keys[base.key] {
+	if !c.dedup.marked.keys[base.key] {
 		c.parent = base.digest
 		return nil
 	}
-	gone, err := c.lib.missing(ctx, c.org, base.root.packs)
+	gone, err := c.packs.missing(ctx, c.org, base.root.packs)
 	for _, id := range gone {
-		c.stock.condemned.doubtful[packKey(c.org, id)] = true
+		c.dedup.marked.doubtful[packKey(c.org, id)] = true
 	}
 	return err
 }
@@ -212,77 +213,6 @@ func (g *merger) pull() (*entry, error) {
 	e := g.entries[0]
 	g.entries = g.entries[1:]
 	return e, nil
-}
-
-// finder looks entries up, cheaply where they come in path order. It serves
-// one goroutine.
-type finder struct {
-	pages   pageReader
-	page    int
-	entries []*entry // of that page, nil = not read
-}
-
-// find gives the entry at path, or nil.
-func (f *finder) find(ctx context.Context, path string) (*entry, error) {
-	m := f.pages.m
-	if len(m.root.pages) == 0 {
-		return nil, nil
-	}
-	if i := m.pageOf(path); f.entries == nil || f.page != i {
-		entries, err := f.pages.page(ctx, i)
-		if err != nil {
-			return nil, err
-		}
-		f.page, f.entries = i, entries
-	}
-	i, ok := searchEntries(f.entries, path)
-	if !ok {
-		return nil, nil
-	}
-	return f.entries[i], nil
-}
-
-// former are the chunks that a file had in the base. It is safe for
-// concurrent use, also where it is nil.
-type parentChunks struct {
-	chunks []chunk
-	byHash map[hash]int // nil where they are few
-}
-
-// fewChunks are searched one by one.
-const fewChunks = 8
-
-func newParentChunks(e *entry) *parentChunks {
-	if e == nil || len(e.chunks) == 0 {
-		return nil
-	}
-	f := &parentChunks{chunks: e.chunks}
-	if len(f.chunks) > fewChunks {
-		f.byHash = make(map[hash]int, len(f.chunks))
-		for i := range f.chunks {
-			f.byHash[f.chunks[i].hash] = i
-		}
-	}
-	return f
-}
-
-func (f *parentChunks) find(h hash) (place, bool) {
-	switch {
-	case f == nil:
-		return place{}, false
-	case f.byHash != nil:
-		i, ok := f.byHash[h]
-		if !ok {
-			return place{}, false
-		}
-		return f.chunks[i].at, true
-	}
-	for i := range f.chunks {
-		if f.chunks[i].hash == h {
-			return f.chunks[i].at, true
-		}
-	}
-	return place{}, false
 }
 
 // hides tells whether a file or folder of an upper layer, which is open, is a

@@ -4,73 +4,17 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"hash/crc32"
-	"strings"
-
-	"github.com/stint-dev/stint/internal/blob"
 )
 
 // A compacted pack stands for a pack that is gone: some of its segments, one
 // after the other, and a footer whose records keep their old offsets. So the
 // places that manifests name stay true.
 
-const compactedMagic = "stint-c2"
-
-// decodeCompacted reads the footer of a compacted pack of size bytes, through
-// read.
-func decodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]segment, error) {
-	b, begin, err := readRecords(size, compactedMagic, read)
-	if err != nil {
-		return nil, err
-	}
-	segments := make([]segment, 0, len(b)/footerRecord)
-	before, total := int64(0), int64(0) // the end of the segment before, and the bytes of all
-	for r := (&decoder{b: b}); len(r.b) > 0; {
-		s := decodeSegment(r)
-		if s.kind != chunkSegment && s.kind != pageSegment || int64(s.offset) < before {
-			return nil, errDamaged
-		}
-		before = int64(s.offset) + int64(s.stored)
-		total += int64(s.stored)
-		segments = append(segments, s)
-	}
-	if total != begin {
-		return nil, errDamaged
-	}
-	return segments, nil
-}
-
-// compactedSegments lists the segments of what stands for a pack that is gone;
-// missing is the error where nothing does.
-func (l *Library) compactedSegments(ctx context.Context, key string, missing error) ([]segment, error) {
-	t, err := l.packs.table(ctx, key, nil)
-	if err != nil {
-		return nil, err
-	} else if t == nil {
-		return nil, missing
-	}
-	by := map[uint32]segment{}
-	for _, o := range t.objects {
-		segments, err := segmentsOf(ctx, l.packs.Store, o)
-		if err != nil {
-			return nil, err
-		}
-		for _, s := range segments {
-			by[s.offset] = s
-		}
-	}
-	all := make([]segment, 0, len(t.all))
-	for _, e := range t.all {
-		all = append(all, by[e.offset])
-	}
-	return all, nil
-}
-
 // compactor writes compacted packs. It serves one goroutine.
 type compactor struct {
-	lib    *Library
+	packs  *packStore
 	org    string
 	expand expander
 	raw    []byte
@@ -96,11 +40,7 @@ func (c *compactor) write(ctx context.Context, id string, segments []segment, so
 	if key, err = c.nextKey(ctx, id); err != nil {
 		return "", 0, err
 	}
-	to := c.lib.blobs
-	if strings.HasPrefix(id, sealedPrefix) {
-		to = c.lib.sealed
-	}
-	if err := to.Put(ctx, key, bytes.NewReader(object), int64(len(object))); err != nil {
+	if err := c.packs.writeTo(id).Put(ctx, key, bytes.NewReader(object), int64(len(object))); err != nil {
 		return "", 0, fmt.Errorf("storing a compacted pack: %w", err)
 	}
 	return key, int64(len(object)), nil
@@ -108,7 +48,7 @@ func (c *compactor) write(ctx context.Context, id string, segments []segment, so
 
 func (c *compactor) nextKey(ctx context.Context, id string) (string, error) {
 	first := packKey(c.org, id)
-	later, err := laterGenerations(ctx, c.lib.packs.Store, first)
+	later, err := laterGenerations(ctx, c.packs.Store, first)
 	if err != nil {
 		return "", err
 	}
@@ -138,11 +78,6 @@ func (c *compactor) verify(s segment, b []byte) error {
 		return fmt.Errorf("%w: its checksum is wrong", errCorrupt)
 	}
 	return nil
-}
-
-// isDamage tells errors of the content from those of the way to it.
-func isDamage(err error) bool {
-	return errors.Is(err, errDamaged) || errors.Is(err, errCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
 }
 
 // from gives a source of write that reads a pack in place.

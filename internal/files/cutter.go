@@ -93,3 +93,19 @@ func (c *Codec) Chunk(b, segment []byte, sum [32]byte) error {
 // ComparePaths orders paths as a walk meets them: a folder, what is in it, its
 // next sibling; siblings by the bytes of their names.
 func ComparePaths(a, b string) int { return comparePaths(a, b) }
+
+// fill reads until b is full or r has ended. Unlike io.ReadFull it keeps an
+// end apart from a reader that says io.ErrUnexpectedEOF.
+func fill(r io.Reader, b []byte) (n int, ended bool, err error) {
+	for n < len(b) {
+		var more int
+		more, err = r.Read(b[n:])
+		n += more
+		if err == io.EOF {
+			return n, true, nil
+		} else if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}

@@ -17,13 +17,13 @@ import (
 // the same content, is listed once, as renamed, under its new path. In trees
 // that differ in more files than pairs are sought among, such files are listed
 // as removed and as added.
-func (l *Library) Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
-	r, err := l.renames(ctx, org, from, to)
+func (d *differ) Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
+	r, err := d.renames(ctx, org, from, to)
 	if err != nil {
 		return nil, false, err
 	}
 	page = []stint.FileChange{}
-	err = l.compare(ctx, org, from, to, after, func(old, new *entry) bool {
+	err = d.compare(ctx, org, from, to, after, func(old, new *entry) bool {
 		c := r.change(old, new)
 		if c == nil {
 			return true
@@ -44,12 +44,12 @@ func (l *Library) Diff(ctx context.Context, org, from, to, after string, limit i
 // compare walks two trees side by side behind a path and gives take every
 // pair of entries that differ, nil for one that is missing, until take
 // returns false. Pages that both trees have are not read.
-func (l *Library) compare(ctx context.Context, org, from, to, after string, take func(old, new *entry) bool) error {
-	old, err := l.cursor(ctx, org, from, after)
+func (d *differ) compare(ctx context.Context, org, from, to, after string, take func(old, new *entry) bool) error {
+	old, err := d.cursor(ctx, org, from, after)
 	if err != nil {
 		return err
 	}
-	new, err := l.cursor(ctx, org, to, after)
+	new, err := d.cursor(ctx, org, to, after)
 	if err != nil {
 		return err
 	}
@@ -78,20 +78,12 @@ type cursor struct {
 	err     error
 }
 
-func (l *Library) cursor(ctx context.Context, org, digest, after string) (*cursor, error) {
-	m, err := l.manifestOrEmpty(ctx, org, digest)
+func (d *differ) cursor(ctx context.Context, org, digest, after string) (*cursor, error) {
+	m, err := d.manifests.openOrEmpty(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
 	return &cursor{ctx: ctx, after: after, reader: pageReader{m: m}, pages: m.root.pages, next: m.pageOf(after)}, nil
-}
-
-// manifestOrEmpty opens a tree; that of "" is empty.
-func (l *Library) manifestOrEmpty(ctx context.Context, org, digest string) (*manifest, error) {
-	if digest == "" {
-		return &manifest{lib: l, org: org, root: &root{}}, checkOrg(org)
-	}
-	return l.manifest(ctx, org, digest)
 }
 
 // peek gives the entry that the cursor stands on, nil at the tree's end or
@@ -157,4 +149,15 @@ func step(old, new *cursor) (x, y *entry) {
 		new.advance()
 	}
 	return x, y
+}
+
+// differ compares stored trees. It is safe for concurrent use.
+type differ struct {
+	manifests *manifestStore
+	pairs     *recent[diffKey, *renames]
+	comparing *limiter // of two texts each: a comparison may take seconds and much memory
+}
+
+func newDiffer(m *manifestStore) *differ {
+	return &differ{manifests: m, pairs: newRecent[diffKey, *renames](8), comparing: newLimiter(2)}
 }

@@ -27,7 +27,7 @@ const MaxRenames = maxRenames
 // Comparing is as one who compares two texts for an organisation until done,
 // or who has waited for that in vain.
 func (l *Library) Comparing(org string) (done func()) {
-	if done, ok := l.caches.comparing.take(context.Background(), org); ok {
+	if done, ok := l.comparing.take(context.Background(), org); ok {
 		return done
 	}
 	return func() {}

@@ -11,25 +11,50 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Zip is a format that trees are downloaded in; CommitArchive does not read it.
-const Zip Format = "zip"
-
-// Download is a tree as one file, the same bytes each time. It serves one
-// goroutine; reads end when the context that opened it does.
+// Download is a snapshot as one file, with the same bytes each time. It serves
+// one goroutine. Reads fail when the context that opened it ends.
 type Download interface {
 	io.ReadSeekCloser
-	// Size is the length of the whole, in bytes.
+	// Size returns the length of the file in bytes.
 	Size() int64
 }
 
-// Download opens a tree as a tar.gz, a tar or a zip. Any place of it can be
-// sought and nothing is compressed for it. A tar.zst has no such places: see
-// WriteZstd.
-func (l *Library) Download(ctx context.Context, org, digest string, f Format) (Download, error) {
+// Downloads opens snapshots as archives. It is safe for concurrent use.
+type downloads struct {
+	manifests *manifestStore
+	packs     *packStore
+	plans     *recent[planKey, *archivePlan]
+	sums      *recent[string, downloadSum] // by the key of the object that holds it
+	asks      *recent[treeKey, int]        // full downloads of large archives
+	wanted    chan treeKey                 // archives to be stored
+	hashing   *limiter
+}
+
+type planKey struct {
+	org, digest string
+	format      Format
+}
+
+func newDownloads(m *manifestStore) *downloads {
+	return &downloads{
+		manifests: m,
+		packs:     m.packs,
+		plans:     newRecent[planKey, *archivePlan](16),
+		sums:      newRecent[string, downloadSum](1024),
+		asks:      newRecent[treeKey, int](4096),
+		wanted:    make(chan treeKey, 16),
+		hashing:   newLimiter(4),
+	}
+}
+
+// Open opens a snapshot as a tar.gz, a tar or a zip. Every position can be
+// sought at no cost, and nothing is compressed again. A tar.zst has no such
+// positions: see WriteZstd. Reads fail when ctx ends.
+func (d *downloads) Download(ctx context.Context, org, digest string, f Format) (Download, error) {
 	var s archiveShape
 	switch f {
 	case TarGzip:
-		return l.Archive(ctx, org, digest)
+		s = tarGzipShape{}
 	case Tar:
 		s = tarShape{}
 	case Zip:
@@ -37,25 +62,28 @@ func (l *Library) Download(ctx context.Context, org, digest string, f Format) (D
 	default:
 		return nil, stint.InvalidParam("format", "A tree cannot be read as '%s' from any place.", f)
 	}
-	m, err := l.manifest(ctx, org, digest)
+	m, err := d.manifests.open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
+	if f == TarGzip {
+		return openPlan(ctx, m, s, planTarGzip(m.root)), nil
+	}
 	key := planKey{org, digest, f}
-	p, ok := l.caches.plans.get(key)
+	p, ok := d.plans.get(key)
 	if !ok {
 		if p, err = planArchive(ctx, m, s); err != nil {
 			return nil, err
 		}
-		l.caches.plans.put(key, p)
+		d.plans.put(key, p)
 	}
-	return newAssembly(ctx, m, s, p), nil
+	return openPlan(ctx, m, s, p), nil
 }
 
-// WriteZstd writes a tree as a tar.zst, which is compressed as it goes, by one
-// goroutine: its length and its bytes are not known beforehand.
-func (l *Library) WriteZstd(ctx context.Context, org, digest string, w io.Writer) (err error) {
-	plain, err := l.Download(ctx, org, digest, Tar)
+// WriteZstd writes a snapshot as a tar.zst, compressed by one goroutine. Its
+// length and bytes are not known beforehand.
+func (d *downloads) WriteZstd(ctx context.Context, org, digest string, w io.Writer) (err error) {
+	plain, err := d.Download(ctx, org, digest, Tar)
 	if err != nil {
 		return err
 	}
@@ -71,33 +99,4 @@ func (l *Library) WriteZstd(ctx context.Context, org, digest string, w io.Writer
 		return fmt.Errorf("writing a tar.zst: %w", err)
 	}
 	return nil
-}
-
-// reads is what a library remembers of what was read. All of it can be made
-// again.
-type readCaches struct {
-	plans   *recent[planKey, *archivePlan]
-	sums    *recent[string, downloadSum] // by the key of the object that holds it
-	renames *recent[diffKey, *renames]
-	popular archiveCache
-
-	hashing   *limiter // of archives
-	comparing *limiter // of two texts each
-}
-
-type planKey struct {
-	org, digest string
-	format      Format
-}
-
-func newReadCaches() *readCaches {
-	return &readCaches{
-		plans:   newRecent[planKey, *archivePlan](16),
-		sums:    newRecent[string, downloadSum](1024),
-		renames: newRecent[diffKey, *renames](8),
-		popular: newArchiveCache(),
-
-		hashing:   newLimiter(4),
-		comparing: newLimiter(2), // one takes seconds and much memory at worst
-	}
 }

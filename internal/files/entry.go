@@ -297,3 +297,6 @@ func (r *decoder) pack(packs []string) string {
 }
 
 func (r *decoder) text() string { return string(r.take(r.uint(1 << 20))) }
+
+// damaged says why something stored cannot be understood.
+func damaged(err error) error { return fmt.Errorf("%w: %w", errDamaged, err) }

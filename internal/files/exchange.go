@@ -15,11 +15,6 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// Two kinds of pack must be told apart before a chunk in one may be relied
-// upon: a commit that fails deletes its packs again, those that came by
-// PutChunks stay until a collection. The names of the latter begin so.
-const sentPrefix = "sent-"
-
 // settledAge is the age after which a pack belongs to no commit that is still
 // going on.
 const settledAge = 24 * time.Hour
@@ -49,19 +44,19 @@ func (x *packScans) due(org string, urgent bool) bool {
 // look tells the index about packs that it does not know: those that another
 // server stored and those that it has lost. Unless urgent, it does so now and
 // then only.
-func (l *Library) scanPacks(ctx context.Context, org string, urgent bool) error {
-	if l.index == nil || !l.packScans.due(org, urgent) {
+func (x *exchanger) scanPacks(ctx context.Context, org string, urgent bool) error {
+	if x.commits.index == nil || !x.scans.due(org, urgent) {
 		return nil
 	}
-	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
+	for info, err := range x.commits.packs.List(ctx, packKey(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
 		id := strings.TrimPrefix(info.Key, packKey(org, ""))
-		if !l.settled(id) || l.index.Has(org, id) {
+		if !x.settled(id) || x.commits.index.Has(org, id) {
 			continue
 		}
-		if err := l.learn(ctx, org, id); err != nil && !isDamage(err) {
+		if err := x.learn(ctx, org, id); err != nil && !isDamage(err) {
 			return err
 		}
 	}
@@ -70,16 +65,16 @@ func (l *Library) scanPacks(ctx context.Context, org string, urgent bool) error 
 
 // settled tells whether a pack belongs to no commit that is still going on, by
 // its name.
-func (l *Library) settled(pack string) bool {
-	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(l.packScans.now().Add(-settledAge))
+func (x *exchanger) settled(pack string) bool {
+	return strings.HasPrefix(pack, sentPrefix) || minted(pack) < stint.ULIDAt(x.scans.now().Add(-settledAge))
 }
 
 // available tells whether a chunk rests in a pack that may be built upon.
-func (l *Library) available(c *marked, h hash) (bool, error) {
-	if l.index == nil {
+func (x *exchanger) available(c *marked, h hash) (bool, error) {
+	if x.commits.index == nil {
 		return false, nil
 	}
-	at, ok, err := l.index.Find(c.org, h)
+	at, ok, err := x.commits.index.Find(c.org, h)
 	if err != nil {
 		return false, fmt.Errorf("looking for a chunk: %w", err)
 	}
@@ -88,20 +83,20 @@ func (l *Library) available(c *marked, h hash) (bool, error) {
 
 // Missing gives those of the chunks that the organisation's storage lacks, in
 // the order of the question.
-func (l *Library) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
+func (x *exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
-	if err := l.scanPacks(ctx, org, false); err != nil {
+	if err := x.scanPacks(ctx, org, false); err != nil {
 		return nil, err
 	}
-	condemned, err := l.marked(ctx, org)
+	condemned, err := x.commits.gc.marked(ctx, org)
 	if err != nil {
 		return nil, err
 	}
 	missing := make([][32]byte, 0, len(chunks))
 	for _, h := range chunks {
-		switch ok, err := l.available(&condemned, h); {
+		switch ok, err := x.available(&condemned, h); {
 		case err != nil:
 			return nil, err
 		case !ok:
@@ -127,19 +122,18 @@ type PutResult struct {
 // A segment that was made elsewhere is not believed: it would become a part of
 // archives, and there is no telling by its content alone that it ends where a
 // block does. What is stored is made here, of the content.
-func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
+func (x *exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
 	if err := checkOrg(org); err != nil {
 		return PutResult{}, err
 	}
-	condemned, err := l.marked(ctx, org)
+	condemned, err := x.commits.gc.marked(ctx, org)
 	if err != nil {
 		return PutResult{}, err
 	}
-	packs := newPacker(ctx, l, org, false)
-	defer func() { err = joined(err, packs.close()) }()
-	packs.mint = func() string { return l.ids.New(sentPrefix) }
+	packs := newPacker(ctx, x.commits.packs, org, sentPrefix)
+	defer func() { err = errors.Join(err, packs.close()) }()
 	packs.stage()
-	p := &chunkUpload{lib: l, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
+	p := &chunkUpload{x: x, condemned: condemned, packs: packs, seen: map[hash]struct{}{}}
 	frames := treewire.NewFrameReader(r)
 	for ctx.Err() == nil {
 		f, err := frames.Next()
@@ -158,13 +152,13 @@ func (l *Library) PutChunks(ctx context.Context, org string, r io.Reader) (done 
 	if err := packs.publish(ctx); err != nil {
 		return PutResult{}, err
 	}
-	packs.learn(l.index)
+	packs.learn(x.commits.index)
 	return p.done, nil
 }
 
 // put is one PutChunks.
 type chunkUpload struct {
-	lib       *Library
+	x         *exchanger
 	condemned marked
 	packs     *packer
 	codec     Codec
@@ -190,7 +184,7 @@ func (p *chunkUpload) chunk(f *treewire.Frame) error {
 		return nil
 	}
 	p.seen[f.Hash] = struct{}{}
-	if stored, err := p.lib.available(&p.condemned, f.Hash); err != nil || stored {
+	if stored, err := p.x.available(&p.condemned, f.Hash); err != nil || stored {
 		return err
 	}
 	b, err := p.codec.Segment(plain)
@@ -229,4 +223,15 @@ func reason(err error) string {
 		text = text[i:]
 	}
 	return printable(text)
+}
+
+// exchanger stores and sends single chunks. It is safe for concurrent use.
+type exchanger struct {
+	commits *committer
+	limits  Limits
+	scans   packScans
+}
+
+func newExchanger(c *committer, l Limits, now func() time.Time) *exchanger {
+	return &exchanger{commits: c, limits: l, scans: packScans{now: now, last: map[string]time.Time{}}}
 }

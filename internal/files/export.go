@@ -2,6 +2,7 @@ package files
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -11,8 +12,8 @@ import (
 
 // WriteTree writes the tree to w in the form of package wire. After an error
 // w has a part of it.
-func (l *Library) WriteTree(ctx context.Context, org, digest string, w io.Writer) error {
-	m, err := l.manifest(ctx, org, digest)
+func (x *exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writer) error {
+	m, err := x.commits.manifests.open(ctx, org, digest)
 	if err != nil {
 		return err
 	}
@@ -52,13 +53,13 @@ func (e *entry) wire() *treewire.Entry {
 // WriteChunks writes the selected chunks of a tree to w as they are stored, in
 // the form of wire.Frame. A selection of chunks that the tree lacks is a
 // *stint.Error. After an error w has a part of them.
-func (l *Library) WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error {
-	m, err := l.manifest(ctx, org, digest)
+func (x *exchanger) WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error {
+	m, err := x.commits.manifests.open(ctx, org, digest)
 	if err != nil {
 		return err
 	}
-	g := &chunkExport{fetch: packReader{store: l.blobs, org: org}, w: w, ranges: s.Ranges}
-	return joined(g.all(ctx, m, s.After), g.fetch.close())
+	g := &chunkExport{fetch: packReader{store: x.commits.packs, org: org}, w: w, ranges: s.Ranges}
+	return errors.Join(g.all(ctx, m, s.After), g.fetch.close())
 }
 
 // give writes chunks.

@@ -34,7 +34,7 @@ type Segment struct {
 
 // PackFooter lists the segments of a pack.
 func (l *Library) PackFooter(ctx context.Context, org, id string) ([]Segment, error) {
-	segments, err := l.packFooter(ctx, org, id)
+	segments, err := l.manifests.packs.footer(ctx, org, id)
 	return exported(segments), err
 }
 
@@ -66,7 +66,7 @@ type Page struct {
 
 // Pages lists the pages of a tree.
 func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error) {
-	m, err := l.manifest(ctx, org, digest)
+	m, err := l.manifests.open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error)
 
 // PacksOf lists the packs that a tree rests in.
 func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, error) {
-	m, err := l.manifest(ctx, org, digest)
+	m, err := l.manifests.open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func TarHeader(path, target string, size int64, mtime time.Time) []byte {
 
 // LiveSegments lists the segments that a tree is made of, as pack and offset.
 func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]string, error) {
-	m, err := l.manifest(ctx, org, digest)
+	m, err := l.manifests.open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]strin
 
 // StoredSegments lists the segments of an object, as pack and offset.
 func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, error) {
-	segments, err := segmentsOf(ctx, l.packs.Store, key)
+	segments, err := segmentsOf(ctx, l.manifests.packs.Store, key)
 	var all []string
 	for _, s := range segments {
 		all = append(all, fmt.Sprintf("%s@%d", path.Base(firstKey(key)), s.offset))
@@ -161,8 +161,8 @@ func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, err
 // AllSegments lists the segments of all packs, by their objects' keys.
 func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segment {
 	all := map[string][]Segment{}
-	for info := range l.packs.List(ctx, org+"/packs/") {
-		segments, _ := segmentsOf(ctx, l.packs.Store, info.Key)
+	for info := range l.manifests.packs.List(ctx, org+"/packs/") {
+		segments, _ := segmentsOf(ctx, l.manifests.packs.Store, info.Key)
 		all[info.Key] = exported(segments)
 	}
 	return all
@@ -170,7 +170,7 @@ func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segm
 
 // ReadSegment gives the content of a chunk in a pack.
 func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byte, error) {
-	b, err := fetch(ctx, l.packs.Store, key, int64(s.Offset), int64(s.Stored))
+	b, err := fetch(ctx, l.manifests.packs.Store, key, int64(s.Offset), int64(s.Stored))
 	if err != nil {
 		return nil, err
 	}
@@ -182,9 +182,9 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 func CheckDotted(ctx context.Context, tempDir, path, target string) error {
 	limits := &Limits{}
 	limits.setDefaults()
-	u := &unpacker{limits: limits, arrivals: newExternalSort(tempDir)}
+	u := newEntrySet(limits, tempDir)
 	u.dotted = []*entry{{path: path, kind: symlink, target: target}}
-	return errors.Join(u.checkDotted(ctx), u.arrivals.close())
+	return errors.Join(u.checkDotted(ctx), u.close())
 }
 
 // DottedLookups counts what is looked up to judge such a link.

@@ -1,14 +1,8 @@
 package files
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"io"
-
-	"github.com/stint-dev/stint/internal/blob"
 )
 
 // A pack is its segments, one after the other, and a footer that describes
@@ -56,36 +50,6 @@ func appendTrailer(b []byte, magic string) []byte {
 	sum := sha256.Sum256(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)))
 	return append(append(b, sum[:]...), magic...)
-}
-
-// packFooter lists the segments of a pack in the order in which they lie; of
-// one that is gone, those of what stands for it. A missing pack is
-// blob.ErrNotFound.
-func (l *Library) packFooter(ctx context.Context, org, id string) ([]segment, error) {
-	segments, err := segmentsOf(ctx, l.packs.Store, packKey(org, id))
-	if errors.Is(err, blob.ErrNotFound) {
-		var later []segment
-		if later, err = l.compactedSegments(ctx, packKey(org, id), err); err == nil {
-			return later, nil
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the footer of pack %s: %w", id, err)
-	}
-	return segments, nil
-}
-
-// segmentsOf reads the footer of a pack, compacted or not.
-func segmentsOf(ctx context.Context, s blob.Store, key string) ([]segment, error) {
-	info, err := s.Stat(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	read := func(offset, n int64) ([]byte, error) { return fetch(ctx, s, key, offset, n) }
-	if _, n, _ := splitGeneration(key); n > 0 {
-		return decodeCompacted(info.Size, read)
-	}
-	return decodeFooter(info.Size, read)
 }
 
 // decodeFooter reads the footer of a pack of size bytes, through read.
@@ -153,19 +117,28 @@ func decodeSegment(r *decoder) segment {
 // tailSize is read at once from a pack's end.
 const tailSize = 64 << 10
 
-// fetch reads n bytes of an object. Less is damage.
-func (l *Library) fetch(ctx context.Context, key string, offset, n int64) ([]byte, error) {
-	return fetch(ctx, l.blobs, key, offset, n)
-}
-
-func fetch(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
-	r, err := s.Get(ctx, key, offset, n)
+// decodeCompacted reads the footer of a compacted pack of size bytes, through
+// read.
+func decodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]segment, error) {
+	b, begin, err := readRecords(size, compactedMagic, read)
 	if err != nil {
 		return nil, err
 	}
-	b := make([]byte, n)
-	if _, err = io.ReadFull(r, b); ended(err) {
-		err = errDamaged
+	segments := make([]segment, 0, len(b)/footerRecord)
+	before, total := int64(0), int64(0) // the end of the segment before, and the bytes of all
+	for r := (&decoder{b: b}); len(r.b) > 0; {
+		s := decodeSegment(r)
+		if s.kind != chunkSegment && s.kind != pageSegment || int64(s.offset) < before {
+			return nil, errDamaged
+		}
+		before = int64(s.offset) + int64(s.stored)
+		total += int64(s.stored)
+		segments = append(segments, s)
 	}
-	return b, joined(err, r.Close())
+	if total != begin {
+		return nil, errDamaged
+	}
+	return segments, nil
 }
+
+const compactedMagic = "stint-c2"

@@ -71,21 +71,21 @@ const checkLimit = 100
 // for good, so that nothing builds upon that. Those who see files lost can store
 // them again, in whatever tree, and repair once more: that heals the old
 // versions, too. No collection should run meanwhile.
-func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o CheckOptions) (CheckResult, error) {
+func (k *checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o CheckOptions) (CheckResult, error) {
 	if err := checkOrg(org); err != nil {
 		return CheckResult{}, err
 	}
 	if o.Limit == 0 {
 		o.Limit = checkLimit
 	}
-	c := newCheck(l, org, live, o)
+	c := newCheck(k, org, live, o)
 	err := c.run(ctx)
 	if err != nil || !c.again {
 		return c.done, err
 	}
 	// A restored page may name what could not be seen before.
 	before := c.done
-	c = newCheck(l, org, live, o)
+	c = newCheck(k, org, live, o)
 	err = c.run(ctx)
 	c.done.Damaged += before.Repaired
 	c.done.Repaired += before.Repaired
@@ -100,21 +100,24 @@ func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[NamedTre
 
 // check is a Check under way.
 type check struct {
-	lib     *Library
-	org     string
-	live    iter.Seq2[NamedTree, error]
-	o       CheckOptions
-	done    CheckResult
-	marking *marking
-	roots   map[string]string   // damaged ones: what is wrong, by digest
-	packs   map[string]*badPack // that hold what is damaged, or are
-	again   bool                // a page was restored
+	packs     *packStore
+	manifests *manifestStore
+	index     Index
+	gc        *collector
+	org       string
+	live      iter.Seq2[NamedTree, error]
+	o         CheckOptions
+	done      CheckResult
+	marking   *marking
+	badRoots  map[string]string   // damaged ones: what is wrong, by digest
+	badPacks  map[string]*badPack // that hold what is damaged, or are
+	again     bool                // a page was restored
 }
 
-func newCheck(l *Library, org string, live iter.Seq2[NamedTree, error], o CheckOptions) *check {
-	c := &check{lib: l, org: org, live: live, o: o, roots: map[string]string{}, packs: map[string]*badPack{}}
+func newCheck(k *checker, org string, live iter.Seq2[NamedTree, error], o CheckOptions) *check {
+	c := &check{packs: k.packs, manifests: k.manifests, index: k.index, gc: k.gc, org: org, live: live, o: o, badRoots: map[string]string{}, badPacks: map[string]*badPack{}}
 	c.marking = &marking{
-		lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{},
+		manifests: k.manifests, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{},
 		found: func() { c.done.Pages++; c.progress() },
 	}
 	return c
@@ -140,7 +143,7 @@ func (c *check) run(ctx context.Context) error {
 	if err := c.orphans(ctx); err != nil {
 		return err
 	}
-	if len(c.roots)+len(c.packs) == 0 {
+	if len(c.badRoots)+len(c.badPacks) == 0 {
 		return nil
 	}
 	if err := c.locate(ctx); err != nil {
@@ -161,9 +164,9 @@ func (c *check) trees(ctx context.Context) error {
 		}
 		c.marking.trees[d] = true
 		c.done.Trees++
-		m := &manifest{lib: c.lib, org: c.org, digest: n.Digest}
+		m := &manifest{store: c.manifests, org: c.org, digest: n.Digest}
 		if err := m.open(ctx); isDamage(err) {
-			c.roots[n.Digest] = wrong(err)
+			c.badRoots[n.Digest] = wrong(err)
 		} else if err != nil {
 			return err
 		} else if err := c.tree(ctx, m); err != nil {
@@ -183,7 +186,7 @@ func wrong(err error) string {
 // tree marks a tree page by page: a page that cannot be read is no end.
 func (c *check) tree(ctx context.Context, m *manifest) error {
 	for i := range m.root.pages {
-		one := &manifest{lib: m.lib, org: m.org, digest: m.digest, root: &root{packs: m.root.packs, pages: m.root.pages[i : i+1]}}
+		one := &manifest{store: m.store, org: m.org, digest: m.digest, root: &root{packs: m.root.packs, pages: m.root.pages[i : i+1]}}
 		err := c.marking.root(ctx, one)
 		if isDamage(err) {
 			c.addDamaged(m.root.packs[m.root.pages[i].pack], wrong(err))
@@ -196,8 +199,8 @@ func (c *check) tree(ctx context.Context, m *manifest) error {
 
 // suspect notes a pack to be looked into.
 func (c *check) addDamaged(id, what string) {
-	if c.packs[id] == nil {
-		c.packs[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
+	if c.badPacks[id] == nil {
+		c.badPacks[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
 	}
 }
 
@@ -213,15 +216,15 @@ func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
 	case !c.o.Read:
 		return nil
 	}
-	segments, err := c.lib.packFooter(ctx, c.org, id)
+	segments, err := c.packs.footer(ctx, c.org, id)
 	if isDamage(err) {
 		c.addDamaged(id, wrong(err))
 		return nil
 	} else if err != nil {
 		return err
 	}
-	f := &packReader{store: c.lib.blobs, org: c.org}
-	w := &compactor{lib: c.lib, org: c.org}
+	f := &packReader{store: c.packs, org: c.org}
+	w := &compactor{packs: c.packs, org: c.org}
 	read := w.from(ctx, f, id)
 	for _, s := range segments {
 		b, err := read(s)
@@ -233,7 +236,7 @@ func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
 		if isDamage(err) {
 			c.addDamaged(id, "damaged")
 		} else if err != nil {
-			return joined(err, f.close())
+			return errors.Join(err, f.close())
 		}
 	}
 	return f.close()
@@ -242,7 +245,7 @@ func (c *check) pack(ctx context.Context, id string, p *markedPack) error {
 // orphans counts what nothing names.
 func (c *check) orphans(ctx context.Context) error {
 	for _, kind := range []string{"/manifests/", "/packs/"} {
-		for info, err := range c.lib.packs.List(ctx, c.org+kind) {
+		for info, err := range c.packs.List(ctx, c.org+kind) {
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", kind, err)
 			}
@@ -265,4 +268,12 @@ func (c *check) note(d Damage) {
 	if len(c.done.Damages) < c.o.Limit {
 		c.done.Damages = append(c.done.Damages, d)
 	}
+}
+
+// checker checks what an organisation stored.
+type checker struct {
+	packs     *packStore
+	manifests *manifestStore
+	index     Index
+	gc        *collector
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint/internal/blob"
-	"github.com/stint-dev/stint/internal/files/index"
 )
 
 // dropBatch is how many packs are forgotten at once.
@@ -20,11 +19,11 @@ const dropBatch = 1000
 // them when it fails, are left out: those that were not sent and are younger
 // than a day. A pack whose footer cannot be read is passed
 // over; the first such error is returned in the end.
-func (l *Library) SyncIndex(ctx context.Context, org string) error {
-	if err := checkOrg(org); err != nil || l.index == nil {
+func (x *exchanger) SyncIndex(ctx context.Context, org string) error {
+	if err := checkOrg(org); err != nil || x.commits.index == nil {
 		return err
 	}
-	known, stop := iter.Pull(l.index.Packs(org))
+	known, stop := iter.Pull(x.commits.index.Packs(org))
 	defer stop()
 	var first error
 	var gone []string
@@ -35,10 +34,10 @@ func (l *Library) SyncIndex(ctx context.Context, org string) error {
 		}
 		batch := gone
 		gone = nil
-		return l.forget(ctx, org, batch)
+		return x.forget(ctx, org, batch)
 	}
 	next, more := known()
-	for info, err := range l.blobs.List(ctx, packKey(org, "")) {
+	for info, err := range x.commits.packs.List(ctx, packKey(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
@@ -52,10 +51,10 @@ func (l *Library) SyncIndex(ctx context.Context, org string) error {
 			next, more = known()
 			continue
 		}
-		if !l.settled(id) {
+		if !x.settled(id) {
 			continue
 		}
-		if err := l.learn(ctx, org, id); err != nil && first == nil {
+		if err := x.learn(ctx, org, id); err != nil && first == nil {
 			first = err
 		}
 		if ctx.Err() != nil {
@@ -67,43 +66,32 @@ func (l *Library) SyncIndex(ctx context.Context, org string) error {
 			return err
 		}
 	}
-	if err := l.forget(ctx, org, gone); err != nil {
+	if err := x.forget(ctx, org, gone); err != nil {
 		return err
 	}
 	return first
 }
 
 // learn adds a pack that the store listed; it may be gone again.
-func (l *Library) learn(ctx context.Context, org, id string) error {
-	segments, err := l.packFooter(ctx, org, id)
+func (x *exchanger) learn(ctx context.Context, org, id string) error {
+	segments, err := x.commits.packs.footer(ctx, org, id)
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	return l.index.Add(org, id, chunksOf(segments))
+	return x.commits.index.Add(org, id, chunksOf(segments))
 }
 
 // forget drops packs that a listing lacked, except for those that came after
 // it: a dropped pack never comes back.
-func (l *Library) forget(ctx context.Context, org string, packs []string) error {
-	gone, err := l.missing(ctx, org, packs)
+func (x *exchanger) forget(ctx context.Context, org string, packs []string) error {
+	gone, err := x.commits.packs.missing(ctx, org, packs)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	if err := l.index.Drop(org, gone); err != nil {
+	if err := x.commits.index.Drop(org, gone); err != nil {
 		return fmt.Errorf("forgetting packs that are gone: %w", err)
 	}
 	return nil
-}
-
-// chunksOf gives the chunks among segments.
-func chunksOf(segments []segment) []index.Chunk {
-	chunks := make([]index.Chunk, 0, len(segments))
-	for _, s := range segments {
-		if s.kind == chunkSegment {
-			chunks = append(chunks, index.Chunk{Hash: s.hash, Offset: s.offset, Stored: s.stored, Raw: s.raw, CRC: s.crc})
-		}
-	}
-	return chunks
 }

@@ -363,7 +363,7 @@ func itemLooks(items []item) map[string]look {
 
 func readArchive(t testing.TB, l *files.Library, digest string) []byte {
 	t.Helper()
-	a, err := l.Archive(t.Context(), org, digest)
+	a, err := l.Download(t.Context(), org, digest, files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 
 // manifest reads a stored tree. It is safe for concurrent use.
 type manifest struct {
-	lib    *Library
+	store  *manifestStore
 	org    string
 	digest string
 	key    string // of the object
@@ -22,14 +22,14 @@ type manifest struct {
 }
 
 // manifest opens the tree with the digest. A missing one is blob.ErrNotFound.
-func (l *Library) manifest(ctx context.Context, org, digest string) (*manifest, error) {
+func (s *manifestStore) open(ctx context.Context, org, digest string) (*manifest, error) {
 	if err := checkOrg(org); err != nil {
 		return nil, err
 	}
 	if !isDigest(digest) {
 		return nil, fmt.Errorf("the digest of a tree is 64 hexadecimal digits: %w", blob.ErrNotFound)
 	}
-	m := &manifest{lib: l, org: org, digest: digest}
+	m := &manifest{store: s, org: org, digest: digest}
 	if err := m.open(ctx); err != nil {
 		return nil, fmt.Errorf("opening the manifest %s: %w", digest, err)
 	}
@@ -43,7 +43,7 @@ func (m *manifest) open(ctx context.Context) error {
 	if !errors.Is(err, blob.ErrNotFound) {
 		return err
 	}
-	later, unclear := laterGenerations(ctx, m.lib.packs.Store, first)
+	later, unclear := laterGenerations(ctx, m.store.packs.Store, first)
 	if unclear != nil {
 		return unclear
 	}
@@ -54,19 +54,19 @@ func (m *manifest) open(ctx context.Context) error {
 }
 
 func (m *manifest) openAt(ctx context.Context, key string) error {
-	r, err := m.lib.blobs.Get(ctx, key, 0, -1)
+	r, err := m.store.packs.Get(ctx, key, 0, -1)
 	if err != nil {
 		return err
 	}
 	object, err := io.ReadAll(io.LimitReader(r, maxRoot+1))
-	if err := joined(err, r.Close()); err != nil {
+	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
 	if len(object) > maxRoot {
 		return errDamaged
 	}
 	m.key = key
-	if m.root, err = decodeRoot(object, m.lib.zstdIn); err != nil {
+	if m.root, err = decodeRoot(object, m.store.zstdIn); err != nil {
 		return err
 	}
 	if m.root.digest() != m.digest {
@@ -74,11 +74,6 @@ func (m *manifest) openAt(ctx context.Context, key string) error {
 	}
 	return nil
 }
-
-func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
-
-// damaged says why something stored cannot be understood.
-func damaged(err error) error { return fmt.Errorf("%w: %w", errDamaged, err) }
 
 // pageReader reads pages. Those that lie one after the other in a pack come
 // in larger and larger pieces, as a request each would be slow in a store far
@@ -118,7 +113,7 @@ func (r *pageReader) expand(p *page, b []byte) ([]byte, error) {
 	if hash(sha256.Sum256(b)) != p.sum {
 		return nil, errDamaged
 	}
-	b, err := r.m.lib.zstdIn.DecodeAll(b, nil)
+	b, err := r.m.store.zstdIn.DecodeAll(b, nil)
 	if err != nil {
 		return nil, damaged(err)
 	}
@@ -141,7 +136,7 @@ func (r *pageReader) stored(ctx context.Context, i int) ([]byte, error) {
 		end += int64(next.stored)
 	}
 	r.ahead = min(max(2*(end-offset), 64<<10), maxAhead)
-	b, err := r.m.lib.fetch(ctx, packKey(r.m.org, r.m.root.packs[p.pack]), offset, end-offset)
+	b, err := fetch(ctx, r.m.store.packs, packKey(r.m.org, r.m.root.packs[p.pack]), offset, end-offset)
 	if err != nil {
 		return nil, err
 	}
@@ -176,15 +171,4 @@ func (m *manifest) pageOf(path string) int {
 	pages := m.root.pages
 	i := sort.Search(len(pages), func(i int) bool { return comparePaths(pages[i].first, path) > 0 })
 	return max(0, i-1)
-}
-
-// find gives the entry at path, or nil.
-func (m *manifest) find(ctx context.Context, path string) (*entry, error) {
-	f := finder{pages: pageReader{m: m}}
-	return f.find(ctx, path)
-}
-
-// searchEntries gives the index of the entry at path.
-func searchEntries(entries []*entry, path string) (int, bool) {
-	return sort.Find(len(entries), func(i int) int { return comparePaths(path, entries[i].path) })
 }

@@ -11,10 +11,11 @@ import (
 // spooled until settle finds them their place, as their chunks come first. It
 // serves one goroutine.
 type manifestWriter struct {
-	lib       *Library
-	base      *manifest // the tree whose pages can be taken over, or nil
-	out       *spool    // the new pages, in order
-	condemned marked
+	store     *manifestStore
+	rootBytes int                    // the most that the list of pages may take, about
+	base      *manifest              // the tree whose pages can be taken over, or nil
+	out       *spool                 // the new pages, in order
+	isMarked  func(pack string) bool // whether a pack is about to be deleted; nil for never
 
 	entries []*entry // of the open page
 	logical []byte   // their logical form
@@ -22,7 +23,7 @@ type manifestWriter struct {
 	table   packTable
 
 	root      root
-	rootBytes int       // of the list of pages, about
+	listBytes int       // of the list of pages, about
 	packs     packTable // of the root
 	fresh     []newPage // the new pages
 }
@@ -34,8 +35,8 @@ type newPage struct {
 	crc  uint32 // of them
 }
 
-func newManifestWriter(l *Library) *manifestWriter {
-	return &manifestWriter{lib: l, out: newSpool(l.tempDir)}
+func newManifestWriter(s *manifestStore, tempDir string, rootBytes int) *manifestWriter {
+	return &manifestWriter{store: s, rootBytes: rootBytes, out: newSpool(tempDir)}
 }
 
 func (w *manifestWriter) close() error { return w.out.Close() }
@@ -85,16 +86,16 @@ func (w *manifestWriter) basePage(p *page) int {
 // lasting tells whether page i of the base and the packs that it names may be
 // built upon.
 func (w *manifestWriter) lasting(i int) bool {
-	if len(w.condemned.keys) == 0 {
+	if w.isMarked == nil {
 		return true
 	}
 	from := w.base.root
 	p := &from.pages[i]
-	if w.condemned.pack(from.packs[p.pack]) {
+	if w.isMarked(from.packs[p.pack]) {
 		return false
 	}
 	for _, n := range p.packs {
-		if w.condemned.pack(from.packs[n]) {
+		if w.isMarked(from.packs[n]) {
 			return false
 		}
 	}
@@ -117,8 +118,8 @@ func (w *manifestWriter) takeOver(i int) error {
 // list adds a page to the root, unless nobody would read that then.
 func (w *manifestWriter) list(p page) error {
 	w.root.pages = append(w.root.pages, p)
-	w.rootBytes += len(p.first) + pageRecord + binary.MaxVarintLen32*len(p.packs)
-	if w.rootBytes+packRecord*len(w.packs.ids) > w.lib.limits.RootBytes {
+	w.listBytes += len(p.first) + pageRecord + binary.MaxVarintLen32*len(p.packs)
+	if w.listBytes+packRecord*len(w.packs.ids) > w.rootBytes {
 		return tooLarge("The tree has too many entries with long paths. Use shorter paths, or store it as several trees.")
 	}
 	return nil
@@ -139,7 +140,7 @@ func (w *manifestWriter) spoolPage(p page) error {
 	for _, id := range w.table.ids {
 		p.packs = append(p.packs, w.packs.number(id))
 	}
-	b := w.lib.zstdOut.EncodeAll(w.form, nil)
+	b := w.store.zstdOut.EncodeAll(w.form, nil)
 	p.stored, p.sum = uint32(len(b)), sha256.Sum256(b)
 	w.fresh = append(w.fresh, newPage{page: len(w.root.pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
 	if err := w.list(p); err != nil {
@@ -150,13 +151,12 @@ func (w *manifestWriter) spoolPage(p page) error {
 }
 
 // finish ends the tree and names it.
-func (w *manifestWriter) finish() (Ref, error) {
+func (w *manifestWriter) finish() (digest string, err error) {
 	if err := w.endPage(); err != nil {
-		return Ref{}, err
+		return "", err
 	}
-	x := &w.root
-	x.sum()
-	return Ref{Digest: x.digest(), Size: x.size, Files: x.files}, nil
+	w.root.sum()
+	return w.root.digest(), nil
 }
 
 // settle moves the new pages into packs.

@@ -14,12 +14,12 @@ import (
 // digests, segments by a bit each. It costs some 4 bytes a segment of packs
 // that are named, 32 a page and 150 a pack.
 type marking struct {
-	lib   *Library
-	org   string
-	trees map[hash]bool
-	pages map[hash]struct{} // that were walked, by their stored bytes
-	packs map[string]*markedPack
-	found func() // is called for each page
+	manifests *manifestStore
+	org       string
+	trees     map[hash]bool
+	pages     map[hash]struct{} // that were walked, by their stored bytes
+	packs     map[string]*markedPack
+	found     func() // is called for each page
 }
 
 // markedPack is a pack that something names.
@@ -32,8 +32,8 @@ type markedPack struct {
 
 // mark finds what the trees name. A tree that is not there names nothing; one
 // that cannot be read ends it, as what it names would be deleted.
-func (l *Library) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*marking, error) {
-	k := &marking{lib: l, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{}, found: found}
+func (g *collector) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*marking, error) {
+	k := &marking{manifests: g.manifests, org: org, trees: map[hash]bool{}, pages: map[hash]struct{}{}, packs: map[string]*markedPack{}, found: found}
 	for digest, err := range live {
 		if err != nil {
 			return nil, fmt.Errorf("finding what is named: %w", err)
@@ -52,7 +52,7 @@ func (l *Library) mark(ctx context.Context, org string, live iter.Seq2[string, e
 
 // tree marks what the root of a tree names that readers find.
 func (k *marking) tree(ctx context.Context, digest string) error {
-	m := &manifest{lib: k.lib, org: k.org, digest: digest}
+	m := &manifest{store: k.manifests, org: k.org, digest: digest}
 	err := m.open(ctx)
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil
@@ -109,7 +109,7 @@ func (k *marking) segment(ctx context.Context, pack string, offset uint32) error
 }
 
 func (k *marking) open(ctx context.Context, pack string) (*markedPack, error) {
-	segments, err := k.lib.packFooter(ctx, k.org, pack)
+	segments, err := k.manifests.packs.footer(ctx, k.org, pack)
 	switch {
 	case errors.Is(err, blob.ErrNotFound):
 		return &markedPack{missing: true}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,24 +15,6 @@ import (
 // maxPack bounds the bytes of a pack; only a single page that is larger makes
 // a larger one.
 const maxPack = 16 << 20
-
-// sealedPrefix begins the names of packs of what is confidential, so that what
-// stands for one of them later rests where it did.
-const sealedPrefix = "sealed-"
-
-// minted is the part of a pack's name that tells when it was begun.
-func minted(id string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(id, sentPrefix), sealedPrefix)
-}
-
-// FreshKey tells keys that are made up for one object, and never used for
-// another.
-func IsUniqueKey(key string) bool {
-	_, id, ok := strings.Cut(key, "/packs/")
-	return ok && !strings.Contains(id, ".")
-}
-
-func packKey(org, id string) string { return org + "/packs/" + id }
 
 // packer gathers segments into packs. Eager packs go to the store while the
 // commit goes on; staged ones wait until publish. It serves one goroutine.
@@ -65,15 +46,12 @@ type finishedPack struct {
 	foot   int64 // bytes of its records
 }
 
-func newPacker(ctx context.Context, l *Library, org string, confidential bool) *packer {
+func newPacker(ctx context.Context, s *packStore, org, prefix string) *packer {
 	p := &packer{
-		store: l.blobs, org: org, mint: func() string { return l.ids.New("") },
-		out: newSpool(l.tempDir), feet: newSpool(l.tempDir), spare: make(chan *spool, 1),
+		store: s.writeTo(prefix), org: org, mint: func() string { return s.ids.New(prefix) },
+		out: newSpool(s.tempDir), feet: newSpool(s.tempDir), spare: make(chan *spool, 1),
 	}
-	if confidential {
-		p.store, p.mint = l.sealed, func() string { return l.ids.New(sealedPrefix) }
-	}
-	p.spare <- newSpool(l.tempDir)
+	p.spare <- newSpool(s.tempDir)
 	p.uploads, p.ctx = errgroup.WithContext(ctx)
 	return p
 }

@@ -109,3 +109,32 @@ func (f *packReader) close() error {
 	f.open = nil
 	return errors.Join(errs...)
 }
+
+// sectionFile is a file whose content is read from packs. It serves one
+// goroutine.
+type sectionFile struct {
+	*io.SectionReader
+	packs  *packReader
+	closed bool
+}
+
+// newSectionFile returns a file of size bytes that r reads through p.
+func newSectionFile(r io.ReaderAt, size int64, p *packReader) *sectionFile {
+	return &sectionFile{SectionReader: io.NewSectionReader(r, 0, size), packs: p}
+}
+
+// Read implements io.Reader.
+func (f *sectionFile) Read(b []byte) (int, error) {
+	if f.closed {
+		return 0, errClosed
+	}
+	return f.SectionReader.Read(b)
+}
+
+// Close closes the streams that reading opened.
+func (f *sectionFile) Close() error {
+	f.closed = true
+	return f.packs.close()
+}
+
+var errClosed = errors.New("the file is closed")

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 )
 
@@ -20,6 +21,7 @@ import (
 // its old offset. So manifests need not change when packs do.
 type packStore struct {
 	blob.Store
+	packOptions
 
 	mu     sync.Mutex // guards what follows
 	tables map[string]*list.Element
@@ -30,8 +32,17 @@ type packStore struct {
 // maxExtents bounds what is remembered of compacted packs, some 16 bytes each.
 const maxExtents = 1 << 19
 
-func newPackStore(b blob.Store) *packStore {
-	return &packStore{Store: b, tables: map[string]*list.Element{}, recent: list.New()}
+// packOptions adjusts a packStore.
+type packOptions struct {
+	tempDir string
+	ids     *stint.IDs
+	// sealed is where packs of what is confidential are written; nil for the
+	// store itself. Reads of what was written there fail if it is damaged.
+	sealed blob.Store
+}
+
+func newPackStore(b blob.Store, o packOptions) *packStore {
+	return &packStore{Store: b, packOptions: o, tables: map[string]*list.Element{}, recent: list.New()}
 }
 
 // extents says where the segments of a pack rest that is gone.
@@ -256,4 +267,12 @@ func (p *compactedReader) Close() error {
 	err := p.r.Close()
 	p.r = nil
 	return err
+}
+
+// writeTo returns the store that a pack of that name is written to.
+func (s *packStore) writeTo(id string) blob.Store {
+	if s.sealed != nil && strings.HasPrefix(id, sealedPrefix) {
+		return s.sealed
+	}
+	return s
 }

@@ -26,7 +26,7 @@ func TestMissingDigest(t *testing.T) {
 	ctx := t.Context()
 	for _, digest := range []string{strings.Repeat("0", 64), "", "../" + there, there[:63], strings.ToUpper(there), there + "0", strings.Repeat("/", 64)} {
 		for name, call := range map[string]func() error{
-			"Archive":   func() error { _, err := l.Archive(ctx, org, digest); return err },
+			"Archive":   func() error { _, err := l.Download(ctx, org, digest, files.TarGzip); return err },
 			"Checkout":  func() error { return l.Checkout(ctx, org, digest, t.TempDir()) },
 			"List":      func() error { _, _, err := l.List(ctx, org, digest, "", 1); return err },
 			"Open":      func() error { _, _, err := l.Open(ctx, org, digest, "f"); return err },
@@ -53,11 +53,11 @@ func TestOrganisationsAreApart(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "f"})
-	if _, err := l.Archive(t.Context(), "org_other", ref.Digest); !errors.Is(err, blob.ErrNotFound) {
+	if _, err := l.Download(t.Context(), "org_other", ref.Digest, files.TarGzip); !errors.Is(err, blob.ErrNotFound) {
 		t.Errorf("another organisation's archive: %v", err)
 	}
 	for _, bad := range []string{"", "org_", "org_../x", "org_a/b", "org_A", "x", "run_1", "org_\x00"} {
-		if _, err := l.Archive(t.Context(), bad, ref.Digest); err == nil {
+		if _, err := l.Download(t.Context(), bad, ref.Digest, files.TarGzip); err == nil {
 			t.Errorf("the organisation %q was accepted", bad)
 		}
 		if _, err := l.CommitArchive(t.Context(), bad, "", files.Tar, bytes.NewReader(tarOf(t))); err == nil {

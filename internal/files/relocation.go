@@ -14,27 +14,27 @@ import (
 var errMissingSegment = errors.New("a segment is gone, or about to be deleted")
 
 // intact gives errLacking where a segment of the tree is gone or condemned.
-func (m *manifest) intact(ctx context.Context, c marked) error {
-	g, statCtx := errgroup.WithContext(ctx)
-	g.SetLimit(parallelStats)
+func (g *collector) intact(ctx context.Context, m *manifest, c marked) error {
+	group, statCtx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelStats)
 	whole := make([]bool, len(m.root.packs))
 	for i, id := range m.root.packs {
 		key := packKey(m.org, id)
 		if c.keys[key] {
 			continue
 		}
-		g.Go(func() error {
-			_, err := m.lib.packs.Stat(statCtx, key)
+		group.Go(func() error {
+			_, err := g.packs.Stat(statCtx, key)
 			if whole[i] = err == nil; errors.Is(err, blob.ErrNotFound) {
 				return nil
 			}
 			return err
 		})
 	}
-	if err := g.Wait(); err != nil {
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("looking at the packs of a tree: %w", err)
 	}
-	doubt := newRelocation(m.lib, m.org, c)
+	doubt := newRelocation(g.packs, m.org, c)
 	for i, id := range m.root.packs {
 		if !whole[i] {
 			doubt.tables[id] = nil
@@ -46,17 +46,17 @@ func (m *manifest) intact(ctx context.Context, c marked) error {
 // places judges places in packs that are gone or condemned: what stands for
 // them may hold the segment.
 type relocation struct {
-	lib       *Library
-	org       string
-	condemned marked
+	packs  *packStore
+	org    string
+	marked marked
 
 	mu     sync.Mutex          // guards what follows, for hold
 	tables map[string]*extents // of those packs; nil where not read
 	looked map[string]bool     // packs
 }
 
-func newRelocation(l *Library, org string, c marked) *relocation {
-	return &relocation{lib: l, org: org, condemned: c, tables: map[string]*extents{}, looked: map[string]bool{}}
+func newRelocation(s *packStore, org string, c marked) *relocation {
+	return &relocation{packs: s, org: org, marked: c, tables: map[string]*extents{}, looked: map[string]bool{}}
 }
 
 // tree gives errLacking where a place of the tree does not hold.
@@ -90,7 +90,7 @@ func (d *relocation) place(ctx context.Context, pack string, offset uint32) erro
 	}
 	if t == nil {
 		var err error
-		if t, err = d.lib.packs.table(ctx, packKey(d.org, pack), d.condemned.keys); err != nil {
+		if t, err = d.packs.table(ctx, packKey(d.org, pack), d.marked.keys); err != nil {
 			return err
 		}
 		if t == nil {
@@ -107,12 +107,12 @@ func (d *relocation) place(ctx context.Context, pack string, offset uint32) erro
 // hold tells whether a commit may build upon a chunk at a place: unless its
 // pack is condemned and nothing stands for it. It is safe for concurrent use.
 func (d *relocation) hold(ctx context.Context, at *place) (bool, error) {
-	if len(d.condemned.keys) == 0 {
+	if len(d.marked.keys) == 0 {
 		return true, nil
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if key := packKey(d.org, at.pack); d.condemned.doubtful[key] && !d.looked[at.pack] {
+	if key := packKey(d.org, at.pack); d.marked.doubtful[key] && !d.looked[at.pack] {
 		if err := d.look(ctx, at.pack, key); err != nil {
 			return false, err
 		}
@@ -127,8 +127,8 @@ func (d *relocation) hold(ctx context.Context, at *place) (bool, error) {
 // look notes whether the pack itself is there to stay.
 func (d *relocation) look(ctx context.Context, pack, key string) error {
 	d.looked[pack] = true
-	if !d.condemned.keys[key] {
-		if _, err := d.lib.packs.Stat(ctx, key); !isDamage(err) {
+	if !d.marked.keys[key] {
+		if _, err := d.packs.Stat(ctx, key); !isDamage(err) {
 			return err
 		}
 	}

@@ -21,25 +21,25 @@ type diffKey struct{ org, from, to string }
 
 // renames pairs the files that only one of two trees has by their contents.
 // Trees do not change, so the pairs are remembered.
-func (l *Library) renames(ctx context.Context, org, from, to string) (*renames, error) {
+func (d *differ) renames(ctx context.Context, org, from, to string) (*renames, error) {
 	if from == "" || to == "" || from == to {
 		return &renames{}, nil
 	}
 	key := diffKey{org, from, to}
-	if r, ok := l.caches.renames.get(key); ok {
+	if r, ok := d.pairs.get(key); ok {
 		return r, nil
 	}
-	r, err := l.findRenames(ctx, key)
+	r, err := d.findRenames(ctx, key)
 	if err != nil {
 		return nil, err
 	}
-	l.caches.renames.put(key, r)
+	d.pairs.put(key, r)
 	return r, nil
 }
 
-func (l *Library) findRenames(ctx context.Context, key diffKey) (*renames, error) {
+func (d *differ) findRenames(ctx context.Context, key diffKey) (*renames, error) {
 	var removed, added []*entry // files that have content, in path order
-	err := l.compare(ctx, key.org, key.from, key.to, "", func(old, new *entry) bool {
+	err := d.compare(ctx, key.org, key.from, key.to, "", func(old, new *entry) bool {
 		switch {
 		case new == nil && old.kind == file && old.size > 0:
 			removed = append(removed, old.outline())

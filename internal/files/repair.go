@@ -3,8 +3,8 @@ package files
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"slices"
 )
@@ -28,14 +28,14 @@ type badSegment struct {
 // locate finds, of packs that are not what they should be, which segments are
 // named, which of them are lost, and where that shows.
 func (c *check) locate(ctx context.Context) error {
-	f := &packReader{store: c.lib.blobs, org: c.org}
-	v := &locator{c: c, f: f, w: &compactor{lib: c.lib, org: c.org}, told: map[string]map[string][]Use{}}
+	f := &packReader{store: c.packs, org: c.org}
+	v := &locator{c: c, f: f, w: &compactor{packs: c.packs, org: c.org}, told: map[string]map[string][]Use{}}
 	for n, err := range c.live {
-		if err == nil && c.roots[n.Digest] == "" {
+		if err == nil && c.badRoots[n.Digest] == "" {
 			err = v.tree(ctx, n)
 		}
 		if err != nil {
-			return joined(err, f.close())
+			return errors.Join(err, f.close())
 		}
 	}
 	return f.close()
@@ -52,7 +52,7 @@ type locator struct {
 func (v *locator) tree(ctx context.Context, n NamedTree) error {
 	uses, ok := v.told[n.Digest]
 	if !ok {
-		m := &manifest{lib: v.c.lib, org: v.c.org, digest: n.Digest}
+		m := &manifest{store: v.c.manifests, org: v.c.org, digest: n.Digest}
 		if err := m.open(ctx); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (v *locator) tree(ctx context.Context, n NamedTree) error {
 		v.told[n.Digest] = uses
 	}
 	for id, some := range uses {
-		p := v.c.packs[id]
+		p := v.c.badPacks[id]
 		p.uses += int64(len(some))
 		for _, u := range some[:min(len(some), max(0, v.c.o.Limit-len(p.used)))] {
 			u.Name = n.Name
@@ -122,7 +122,7 @@ func (v *locator) entry(ctx context.Context, e *entry, uses map[string][]Use) er
 // lost tells whether a segment that a tree names is not there. One of a pack
 // that is sound is not asked for.
 func (v *locator) lost(ctx context.Context, id string, s segment) (bool, error) {
-	p := v.c.packs[id]
+	p := v.c.badPacks[id]
 	if p == nil {
 		return false, nil
 	}
@@ -137,21 +137,10 @@ func (v *locator) lost(ctx context.Context, id string, s segment) (bool, error) 
 		return false, err
 	}
 	if s.kind == pageSegment && err == nil {
-		s, err = v.c.lib.describePage(s, b)
+		s, err = v.c.manifests.describePage(s, b)
 	}
 	p.segments[s.offset] = &badSegment{segment: s, valid: err == nil}
 	return err != nil, nil
-}
-
-// describePage completes the record of a page, of which roots know no more than
-// its stored form.
-func (l *Library) describePage(s segment, b []byte) (segment, error) {
-	plain, err := l.zstdIn.DecodeAll(b, nil)
-	if err != nil {
-		return s, damaged(err)
-	}
-	s.raw, s.crc = uint32(len(plain)), crc32.ChecksumIEEE(plain)
-	return s, nil
 }
 
 // finish repairs, if it should, and tells of all damage.
@@ -161,11 +150,11 @@ func (c *check) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, id := range slices.Sorted(maps.Keys(c.packs)) {
-		p := c.packs[id]
+	for _, id := range slices.Sorted(maps.Keys(c.badPacks)) {
+		p := c.badPacks[id]
 		d := Damage{Key: packKey(c.org, id), Problem: p.what, Uses: p.uses, Used: p.used}
-		if c.lib.index != nil {
-			if err := c.lib.index.Drop(c.org, []string{id}); err != nil {
+		if c.index != nil {
+			if err := c.index.Drop(c.org, []string{id}); err != nil {
 				return fmt.Errorf("forgetting a damaged pack: %w", err)
 			}
 		}
@@ -194,7 +183,7 @@ func (p *badPack) lost() (n int64) {
 // restore looks in all packs for what is lost.
 func (c *check) restore(ctx context.Context) error {
 	wanted := map[hash][]*badSegment{}
-	for _, p := range c.packs {
+	for _, p := range c.badPacks {
 		for _, s := range p.segments {
 			if !s.valid {
 				wanted[s.hash] = append(wanted[s.hash], s)
@@ -204,12 +193,12 @@ func (c *check) restore(ctx context.Context) error {
 	if len(wanted) == 0 {
 		return nil
 	}
-	w := &compactor{lib: c.lib, org: c.org}
-	for info, err := range c.lib.packs.List(ctx, c.org+"/packs/") {
+	w := &compactor{packs: c.packs, org: c.org}
+	for info, err := range c.packs.List(ctx, c.org+"/packs/") {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
-		segments, err := segmentsOf(ctx, c.lib.packs.Store, info.Key)
+		segments, err := segmentsOf(ctx, c.packs.Store, info.Key)
 		if isDamage(err) {
 			continue
 		} else if err != nil {
@@ -237,7 +226,7 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 			if lost.data != nil || lost.kind != s.kind || lost.stored != s.stored {
 				continue
 			}
-			b, err := fetch(ctx, c.lib.packs.Store, key, at, int64(s.stored))
+			b, err := fetch(ctx, c.packs.Store, key, at, int64(s.stored))
 			if err == nil {
 				err = w.verify(s, b)
 			}
@@ -259,31 +248,31 @@ func (c *check) restoreFrom(ctx context.Context, w *compactor, key string, segme
 // rewrite stores what is sound of a pack, and what was restored, anew; what
 // there was goes, so that nobody takes it for what it says it holds.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
-	f := &packReader{store: c.lib.blobs, org: c.org}
-	w := &compactor{lib: c.lib, org: c.org}
+	f := &packReader{store: c.packs, org: c.org}
+	w := &compactor{packs: c.packs, org: c.org}
 	read := w.from(ctx, f, p.id)
 	to, left, err := c.writeLeft(ctx, p, w, read)
-	if err := joined(err, f.close()); err != nil {
+	if err := errors.Join(err, f.close()); err != nil {
 		return err
 	}
 	key := packKey(c.org, p.id)
-	all, err := laterGenerations(ctx, c.lib.packs.Store, key)
+	all, err := laterGenerations(ctx, c.packs.Store, key)
 	if err != nil {
 		return err
 	}
-	former := []object{{key: key}}
+	former := []string{key}
 	for _, g := range all {
 		if g.key != to {
-			former = append(former, object{key: g.key})
+			former = append(former, g.key)
 		}
 	}
 	if len(left) > 0 {
-		if err := c.lib.reindex(c.org, former, to, left); err != nil {
+		if err := reindex(c.index, c.org, former, to, left); err != nil {
 			return err
 		}
 	}
-	for _, o := range former {
-		if err := c.lib.blobs.Delete(ctx, o.key); err != nil {
+	for _, key := range former {
+		if err := c.packs.Delete(ctx, key); err != nil {
 			return fmt.Errorf("deleting a damaged pack: %w", err)
 		}
 	}
@@ -317,7 +306,7 @@ func (c *check) writeLeft(ctx context.Context, p *badPack, w *compactor, read fu
 // unnamed adds those segments of a pack that no tree names, and that are sound:
 // a commit may be about to.
 func (c *check) unnamed(ctx context.Context, p *badPack, w *compactor, read func(segment) ([]byte, error)) error {
-	segments, err := c.lib.packFooter(ctx, c.org, p.id)
+	segments, err := c.packs.footer(ctx, c.org, p.id)
 	if isDamage(err) {
 		return nil
 	} else if err != nil {
@@ -343,17 +332,17 @@ func (c *check) unnamed(ctx context.Context, p *badPack, w *compactor, read func
 
 // finishRoots tells of damaged roots. One that another stands for can go.
 func (c *check) finishRoots(ctx context.Context) error {
-	for _, digest := range slices.Sorted(maps.Keys(c.roots)) {
+	for _, digest := range slices.Sorted(maps.Keys(c.badRoots)) {
 		key := manifestKey(c.org, digest)
-		d := Damage{Key: key, Problem: c.roots[digest]}
+		d := Damage{Key: key, Problem: c.badRoots[digest]}
 		if c.o.Repair {
-			at, err := c.lib.locateRoot(ctx, c.org, digest, marked{org: c.org})
+			at, err := c.gc.locateRoot(ctx, c.org, digest, marked{org: c.org})
 			if err != nil {
 				return err
 			}
 			if d.Repaired = at.valid; at.valid {
 				for _, k := range at.refused {
-					if err := c.lib.blobs.Delete(ctx, k); err != nil {
+					if err := c.packs.Delete(ctx, k); err != nil {
 						return fmt.Errorf("deleting a damaged root: %w", err)
 					}
 				}

@@ -27,16 +27,13 @@ type root struct {
 	pages []page
 	// What follows are sums over the pages.
 	entries, files, size int64
-	archive              int64   // bytes of the pages' parts of the archive
-	starts               []int64 // where each page's parts begin in the archive
+	archive              int64 // bytes of the pages' parts of the archive
 }
 
 // sum adds the pages up.
 func (x *root) sum() {
-	x.starts = make([]int64, len(x.pages))
 	for i := range x.pages {
 		p := &x.pages[i]
-		x.starts[i] = int64(len(gzipHead)) + x.archive
 		x.entries += p.entries
 		x.files += p.files
 		x.size += p.size
@@ -57,11 +54,6 @@ func (x *root) digest() string {
 	}
 	h.Write(b)
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// archiveLength is that of the whole archive.
-func (x *root) archiveLength() int64 {
-	return int64(len(gzipHead)) + x.archive + int64(len(archiveEnd.made)) + gzipTail
 }
 
 // tar measures the whole tar inside the archive.

@@ -20,26 +20,26 @@ type rootLocation struct {
 	refused []string // to be deleted
 }
 
-func (l *Library) locateRoot(ctx context.Context, org, digest string, c marked) (at rootLocation, err error) {
+func (g *collector) locateRoot(ctx context.Context, org, digest string, c marked) (at rootLocation, err error) {
 	first := manifestKey(org, digest)
-	all, err := l.rootGenerations(ctx, first)
+	all, err := g.rootGenerations(ctx, first)
 	if err != nil {
 		return at, err
 	}
 	next := 0
-	for _, g := range all {
-		next = max(next, g.n+1)
-		if !at.valid && !c.keys[g.key] {
-			m, err := l.validRoot(ctx, org, digest, g.key, c)
+	for _, r := range all {
+		next = max(next, r.n+1)
+		if !at.valid && !c.keys[r.key] {
+			m, err := g.validRoot(ctx, org, digest, r.key, c)
 			if err != nil {
 				return at, err
 			}
 			if m != nil {
-				at.key, at.valid = g.key, true
+				at.key, at.valid = r.key, true
 				continue
 			}
 		}
-		at.refused = append(at.refused, g.key)
+		at.refused = append(at.refused, r.key)
 	}
 	if !at.valid {
 		for c.keys[generationKey(first, next)] {
@@ -51,12 +51,12 @@ func (l *Library) locateRoot(ctx context.Context, org, digest string, c marked) 
 }
 
 // rootGenerations lists the roots of a tree that exist, the newest first.
-func (l *Library) rootGenerations(ctx context.Context, first string) ([]generation, error) {
-	all, err := laterGenerations(ctx, l.packs.Store, first)
+func (g *collector) rootGenerations(ctx context.Context, first string) ([]generation, error) {
+	all, err := laterGenerations(ctx, g.packs.Store, first)
 	if err != nil {
 		return nil, err
 	}
-	there, err := l.exists(ctx, first)
+	there, err := g.packs.exists(ctx, first)
 	if there {
 		all = append(all, generation{0, first})
 	}
@@ -65,11 +65,11 @@ func (l *Library) rootGenerations(ctx context.Context, first string) ([]generati
 
 // soundRoot opens a root, nil where something that it names is gone, damaged or
 // condemned.
-func (l *Library) validRoot(ctx context.Context, org, digest, key string, c marked) (*manifest, error) {
-	m := &manifest{lib: l, org: org, digest: digest}
+func (g *collector) validRoot(ctx context.Context, org, digest, key string, c marked) (*manifest, error) {
+	m := &manifest{store: g.manifests, org: org, digest: digest}
 	err := m.openAt(ctx, key)
 	if err == nil {
-		err = m.intact(ctx, c)
+		err = g.intact(ctx, m, c)
 	}
 	if isDamage(err) || errors.Is(err, errMissingSegment) {
 		return nil, nil //nolint:nilnil // as told
@@ -81,17 +81,17 @@ func (l *Library) validRoot(ctx context.Context, org, digest, key string, c mark
 // the root is condemned; false where there is no such tree. What the tree names
 // was there in the epoch of c and not condemned, so no collection deletes it
 // before one that sees whether the tree was named.
-func (l *Library) recreateRoot(ctx context.Context, org, digest string, c marked, at rootLocation) (bool, error) {
+func (g *collector) recreateRoot(ctx context.Context, org, digest string, c marked, at rootLocation) (bool, error) {
 	for _, key := range at.refused {
 		if !c.keys[key] {
 			continue // was looked into already
 		}
-		m, err := l.validRoot(ctx, org, digest, key, c)
+		m, err := g.validRoot(ctx, org, digest, key, c)
 		if err != nil {
 			return false, err
 		}
 		if m != nil {
-			return l.writeRoot(ctx, m, at.key)
+			return g.writeRoot(ctx, m, at.key)
 		}
 	}
 	return false, nil
@@ -99,12 +99,12 @@ func (l *Library) recreateRoot(ctx context.Context, org, digest string, c marked
 
 // plant stores the root of m under another key; false where something is there
 // already.
-func (l *Library) writeRoot(ctx context.Context, m *manifest, key string) (bool, error) {
-	to := l.blobs
-	if slices.ContainsFunc(m.root.packs, func(id string) bool { return strings.HasPrefix(id, sealedPrefix) }) {
-		to = l.sealed
+func (g *collector) writeRoot(ctx context.Context, m *manifest, key string) (bool, error) {
+	to := blob.Store(g.packs)
+	if i := slices.IndexFunc(m.root.packs, func(id string) bool { return strings.HasPrefix(id, sealedPrefix) }); i >= 0 {
+		to = g.packs.writeTo(m.root.packs[i])
 	}
-	object := m.root.encode(l.zstdOut)
+	object := m.root.encode(g.manifests.zstdOut)
 	err := to.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
 	if errors.Is(err, blob.ErrExists) {
 		return false, nil
@@ -112,7 +112,7 @@ func (l *Library) writeRoot(ctx context.Context, m *manifest, key string) (bool,
 	if err != nil {
 		return false, fmt.Errorf("storing a manifest anew: %w", err)
 	}
-	if err := (&manifest{lib: l, org: m.org, digest: m.digest}).openAt(ctx, key); err != nil {
+	if err := (&manifest{store: g.manifests, org: m.org, digest: m.digest}).openAt(ctx, key); err != nil {
 		return false, fmt.Errorf("reading a manifest that was stored anew: %w", err)
 	}
 	return true, nil
@@ -121,15 +121,15 @@ func (l *Library) writeRoot(ctx context.Context, m *manifest, key string) (bool,
 // retire deletes roots that may not be built upon. A list that is not of the
 // present epoch is no reason to: the tree cannot be named under it, and Renew
 // judges again.
-func (l *Library) deleteStaleRoots(ctx context.Context, org string, c marked, keys []string) error {
+func (g *collector) deleteStaleRoots(ctx context.Context, org string, c marked, keys []string) error {
 	if len(keys) == 0 {
 		return nil
 	}
-	if now, err := l.marked(ctx, org); err != nil || now.epoch != c.epoch {
+	if now, err := g.marked(ctx, org); err != nil || now.epoch != c.epoch {
 		return err
 	}
 	for _, k := range keys {
-		if err := l.blobs.Delete(ctx, k); err != nil {
+		if err := g.packs.Delete(ctx, k); err != nil {
 			return fmt.Errorf("deleting the former root of a tree: %w", err)
 		}
 	}

@@ -53,47 +53,38 @@ type DirOptions struct {
 // Links are kept as they are, wherever they lead, and never followed. Bits
 // beyond 0777 and owners are dropped. Something unreadable or too large is a
 // *stint.Error that names it.
-func (l *Library) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
-	ref, err := retryOnce(func() (Ref, error) { return l.fromDir(ctx, org, parent, dir, o, false) })
+func (b *scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (Ref, error) {
+	ref, err := retryOnce(func() (Ref, error) { return b.fromDir(ctx, org, parent, dir, o, false) })
 	if errors.Is(err, errReadBack) && ctx.Err() == nil {
-		return retryOnce(func() (Ref, error) { return l.fromDir(ctx, org, "", dir, o, true) })
+		return retryOnce(func() (Ref, error) { return b.fromDir(ctx, org, "", dir, o, true) })
 	}
 	return ref, err
 }
 
 // fromDir takes nothing over from other trees where it stores all anew.
-func (l *Library) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref Ref, err error) {
+func (b *scanner) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return Ref{}, fmt.Errorf("opening the folder to store: %w", err)
 	}
-	c, err := l.grown(ctx, org, parent, o.Confidential)
+	c, err := b.commits.beginAfter(ctx, org, parent, o.Confidential)
 	if err != nil {
-		return Ref{}, joined(err, root.Close())
+		return Ref{}, errors.Join(err, root.Close())
 	}
 	if c.verifies = o.Verify; anew {
-		c.stock.index = nil
+		c.dedup.index = nil
 	}
-	defer func() { err = joined(err, c.close()) }()
-	in := newChunker(ctx, c.stock, c.packs, c.manifest.add)
-	s := newScan(l, in, o)
+	defer func() { err = errors.Join(err, c.close()) }()
+	in := newChunker(ctx, c.dedup, c.writer, c.manifest.add)
+	s := newScan(b, in, o)
 	err = s.compareFolder("", root)
 	if err == nil {
 		err = s.folder(root, "", 1)
 	}
-	if err = in.end(joined(err, root.Close())); err != nil {
-		return Ref{}, joined(err, c.packs.withdraw(ctx))
+	if err = in.end(errors.Join(err, root.Close())); err != nil {
+		return Ref{}, errors.Join(err, c.writer.withdraw(ctx))
 	}
 	return c.finish(ctx)
-}
-
-// joined adds the failure of a clean-up to err, which stays what it is where
-// there is none.
-func joined(err, cleanup error) error {
-	if cleanup == nil {
-		return err
-	}
-	return errors.Join(err, cleanup)
 }
 
 // scan walks a folder in path order.
@@ -110,8 +101,8 @@ type scan struct {
 	waiting  []*entry // passages, the outer ones first, in which nothing was found yet
 }
 
-func newScan(l *Library, in *chunker, o DirOptions) *scan {
-	s := &scan{in: in, options: o, limits: l.limits, tempDir: l.tempDir}
+func newScan(b *scanner, in *chunker, o DirOptions) *scan {
+	s := &scan{in: in, options: o, limits: b.limits, tempDir: b.commits.packs.tempDir}
 	s.setLimits()
 	return s
 }
@@ -330,7 +321,7 @@ func (s *scan) enter(root *os.Root, name string, e *entry, info fs.FileInfo, dep
 	if err == nil {
 		err = s.folder(inner, e.path, depth+1)
 	}
-	return joined(err, inner.Close())
+	return errors.Join(err, inner.Close())
 }
 
 // compare says so if a whole folder's file or folder would be something else to
@@ -354,7 +345,7 @@ func (s *scan) compareFolder(path string, root *os.Root) error {
 	if err != nil {
 		return err
 	}
-	return joined(s.compare(path, f), f.Close())
+	return errors.Join(s.compare(path, f), f.Close())
 }
 
 // openedFolder hands a folder on, and before it what it hides.
@@ -368,7 +359,7 @@ func (s *scan) openedFolder(inner *os.Root, e *entry) error {
 			return s.unreadable(e.path, err)
 		}
 		opaque, err := hides(e.path, f)
-		if err = joined(err, f.Close()); err != nil {
+		if err = errors.Join(err, f.Close()); err != nil {
 			return s.unreadable(e.path, err)
 		}
 		if opaque {
@@ -400,7 +391,7 @@ func (s *scan) file(root *os.Root, name string, e *entry, info fs.FileInfo) erro
 	default:
 		err = s.openedFile(f, e)
 	}
-	return joined(err, f.Close())
+	return errors.Join(err, f.Close())
 }
 
 // openedFile hands a file on, or says that it is a whiteout.
@@ -487,4 +478,10 @@ func (m *measured) Read(b []byte) (int, error) {
 		err = m.s.unreadable(m.path, err)
 	}
 	return n, err
+}
+
+// scanner commits folders and archives.
+type scanner struct {
+	commits *committer
+	limits  Limits
 }

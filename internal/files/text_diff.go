@@ -26,12 +26,12 @@ const (
 // neither tree has is NotFound, a folder and a file of more than 1 MiB
 // are Invalid. Where too much is being compared for this to begin soon it is
 // Unavailable. "" is the empty tree.
-func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
-	old, err := l.lines(ctx, org, from, path)
+func (d *differ) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
+	old, err := d.lines(ctx, org, from, path)
 	if err != nil {
 		return "", err
 	}
-	new, err := l.lines(ctx, org, to, path)
+	new, err := d.lines(ctx, org, to, path)
 	if err != nil {
 		return "", err
 	}
@@ -48,7 +48,7 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 	if len(old) == 0 && len(new) == 0 {
 		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file came or went
 	}
-	done, ok := l.caches.comparing.take(ctx, org)
+	done, ok := d.comparing.take(ctx, org)
 	switch {
 	case !ok && ctx.Err() != nil:
 		return "", context.Cause(ctx)
@@ -67,11 +67,11 @@ func (l *Library) TextDiff(ctx context.Context, org, from, to, path string) (str
 }
 
 // lines reads what is compared of an entry; nil where the tree lacks it.
-func (l *Library) lines(ctx context.Context, org, digest, path string) ([]byte, error) {
+func (d *differ) lines(ctx context.Context, org, digest, path string) ([]byte, error) {
 	if digest == "" {
 		return nil, checkOrg(org)
 	}
-	m, err := l.manifest(ctx, org, digest)
+	m, err := d.manifests.open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -86,10 +86,7 @@ func (l *Library) lines(ctx context.Context, org, digest, path string) ([]byte, 
 	case e.size > maxDiffText:
 		return nil, stint.InvalidParam("path", "'%s' is too large to be compared line by line: it has %d bytes, more than %d.", printable(path), e.size, maxDiffText)
 	}
-	f, _, err := l.Open(ctx, org, digest, path)
-	if err != nil {
-		return nil, err
-	}
+	f := m.openFile(ctx, e)
 	text := make([]byte, e.size)
 	_, err = io.ReadFull(f, text)
 	if err := errors.Join(err, f.Close()); err != nil {

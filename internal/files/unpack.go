@@ -3,9 +3,9 @@ package files
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"io"
 	"strings"
-	"sync/atomic"
 )
 
 // CommitArchive stores the tree in an archive from anybody. parent is the digest
@@ -17,39 +17,27 @@ import (
 // become files of the same content. Of several entries of one path the last
 // one counts; they must be of one kind. Links must stay in the tree. Bits
 // beyond 0777 and owners are dropped.
-func (l *Library) CommitArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (Ref, error) {
-	ref, err := l.fromArchive(ctx, org, parent, f, r)
+func (b *scanner) CommitArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (Ref, error) {
+	ref, err := b.fromArchive(ctx, org, parent, f, r)
 	return ref, tryAgain(err)
 }
 
-func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (ref Ref, err error) {
-	c, err := l.beginAfter(ctx, org, parent)
+func (b *scanner) fromArchive(ctx context.Context, org, parent string, f Format, r io.Reader) (ref Ref, err error) {
+	c, err := b.commits.beginAfter(ctx, org, parent, false)
 	if err != nil {
 		return Ref{}, err
 	}
-	defer func() { err = joined(err, c.close()) }()
-	c.packs.stage()
-	u := &unpacker{limits: &l.limits, arrivals: newExternalSort(l.tempDir)}
-	defer func() { err = joined(err, u.arrivals.close()) }()
+	defer func() { err = errors.Join(err, c.close()) }()
+	c.writer.stage()
+	u := &unpacker{entrySet: newEntrySet(&b.limits, b.commits.packs.tempDir)}
+	defer func() { err = errors.Join(err, u.close()) }()
 	if err := u.unpack(ctx, c, f, r); err != nil {
 		return Ref{}, err
 	}
-	if err := c.stock.known.close(); err != nil { // sorting wants the memory
+	if err := c.dedup.chunks.close(); err != nil { // sorting wants the memory
 		return Ref{}, err
 	}
-	tree := treeBuilder{limits: &l.limits, take: c.manifest.add}
-	for e, err := range u.arrivals.sorted() {
-		if err == nil {
-			err = tree.add(e)
-		}
-		if err == nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			return Ref{}, err
-		}
-	}
-	if err := tree.flush(); err != nil {
+	if err := u.writeTo(ctx, c.manifest.add, nil); err != nil {
 		return Ref{}, err
 	}
 	return c.finish(ctx)
@@ -57,28 +45,19 @@ func (l *Library) fromArchive(ctx context.Context, org, parent string, f Format,
 
 // unpacker reads the entries of a tar.
 type unpacker struct {
-	limits   *Limits
-	supply   *archiveReader
-	headers  int64
-	total    atomic.Int64 // bytes of all files
-	arrivals *externalSort
-	dotted   []*entry // links whose targets go up again
+	*entrySet
+	archive *archiveReader
+	headers int64
 }
 
-// hardlink is the kind of entries that wait for the content of their target.
-const hardlink kind = 0xff
-
-// maxDotted bounds the links whose targets go up again.
-const maxDotted = 20_000
-
 func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader) error {
-	in := newChunker(ctx, c.stock, c.packs, u.arrive)
+	in := newChunker(ctx, c.dedup, c.writer, u.add)
 	s, err := newArchiveReader(in.line.ctx, f, r, u.limits)
 	if err != nil {
 		return in.abort(err)
 	}
 	defer s.stop()
-	u.supply = s
+	u.archive, u.grow = s, s.grow
 	if err := u.read(in); err != nil {
 		return s.inputError(in.abort(err))
 	}
@@ -91,7 +70,7 @@ func (u *unpacker) unpack(ctx context.Context, c *commit, f Format, r io.Reader)
 // read hands the entries to in, and everything up to the archive's end to the
 // checks of its format.
 func (u *unpacker) read(in *chunker) error {
-	t := tar.NewReader(u.supply)
+	t := tar.NewReader(u.archive)
 	end := int64(0) // of what was understood so far
 	for {
 		h, err := t.Next()
@@ -106,14 +85,14 @@ func (u *unpacker) read(in *chunker) error {
 		if err := u.entry(in, h, t); err != nil {
 			return err
 		}
-		end = u.supply.out
+		end = u.archive.out
 	}
 	// archive/tar takes a missing end for an end. A tar that is cut between
 	// two headers lacks the two empty blocks.
-	if !u.supply.atEnd(end) {
+	if !u.archive.atEnd(end) {
 		return &inputFault{io.ErrUnexpectedEOF}
 	}
-	return u.supply.drain()
+	return u.archive.drain()
 }
 
 func (u *unpacker) entry(in *chunker, h *tar.Header, t *tar.Reader) error {
@@ -180,16 +159,6 @@ func (u *unpacker) describe(e *entry, h *tar.Header) error {
 	return nil
 }
 
-func (u *unpacker) checkSize(e *entry, size int64) error {
-	if size > u.limits.FileBytes {
-		return tooLarge("The file '%s' has more than %d bytes.", printable(e.path), u.limits.FileBytes)
-	}
-	if u.total.Add(size) > u.limits.TotalBytes {
-		return tooLarge("The files have more than %d bytes together.", u.limits.TotalBytes)
-	}
-	return nil
-}
-
 // entryReader reads the content of an entry.
 type entryReader struct {
 	t *tar.Reader
@@ -197,11 +166,11 @@ type entryReader struct {
 }
 
 func (r *entryReader) Read(b []byte) (int, error) {
-	before := r.u.supply.out
+	before := r.u.archive.out
 	n, err := r.t.Read(b)
 	// A sparse file's holes grow the archive, too.
-	if hole := int64(n) - (r.u.supply.out - before); hole > 0 {
-		if err := r.u.supply.grow(hole); err != nil {
+	if hole := int64(n) - (r.u.archive.out - before); hole > 0 {
+		if err := r.u.archive.grow(hole); err != nil {
 			return n, err
 		}
 	}
@@ -209,71 +178,4 @@ func (r *entryReader) Read(b []byte) (int, error) {
 		err = &inputFault{err}
 	}
 	return n, err
-}
-
-// arrive takes complete entries in the order of the archive.
-func (u *unpacker) arrive(e *entry) error {
-	if e.kind == hardlink {
-		if err := u.resolve(e); err != nil {
-			return err
-		}
-	}
-	if e.kind == symlink {
-		dots, err := u.limits.checkTarget(e.path, e.target)
-		if err != nil {
-			return err
-		}
-		if dots {
-			u.dotted = append(u.dotted, e)
-		}
-		if len(u.dotted) > maxDotted {
-			return invalid("More than %d links have targets with '..' after a name.", maxDotted)
-		}
-	}
-	return u.arrivals.add(e)
-}
-
-// resolve makes a hard link what its target is at this point of the archive.
-func (u *unpacker) resolve(e *entry) error {
-	target, err := u.arrivals.find(e.target)
-	if err != nil {
-		return err
-	}
-	if target == nil || target.kind == folder {
-		return invalid("The link '%s' refers to '%s', which is no file that comes before it.", printable(e.path), printable(e.target))
-	}
-	path := e.path
-	*e = *target
-	e.path = path
-	if err := u.checkSize(e, e.size); err != nil {
-		return err
-	}
-	return u.supply.grow(e.size)
-}
-
-// checkDotted looks at links such as a/../../b, which stay in the tree as
-// long as a is no link itself.
-func (u *unpacker) checkDotted(ctx context.Context) error {
-	for _, e := range u.dotted {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		var failed error
-		inside := walkTarget(e.path, e.target, func(at []string, known int) bool {
-			for i := known; i < min(len(at), u.limits.Depth); i++ { // nothing lies deeper
-				passed, err := u.arrivals.find(strings.Join(at[:i+1], "/"))
-				if failed = err; err != nil || passed != nil && passed.kind == symlink {
-					return false
-				}
-			}
-			return true
-		})
-		switch {
-		case failed != nil:
-			return failed
-		case !inside:
-			return invalid("The link '%s' may leave the tree: its target '%s' goes up from a link.", printable(e.path), printable(e.target))
-		}
-	}
-	return nil
 }

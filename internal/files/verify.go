@@ -27,8 +27,8 @@ func (c *commit) verify(ctx context.Context, m *manifest) error {
 	})
 	for range workers {
 		group.Go(func() error {
-			f := &packReader{store: c.lib.blobs, org: c.org}
-			return joined(c.readChunks(ctx, f, chunks), f.close())
+			f := &packReader{store: c.packs, org: c.org}
+			return errors.Join(c.readChunks(ctx, f, chunks), f.close())
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -82,7 +82,7 @@ func (c *commit) readChunks(ctx context.Context, f *packReader, chunks <-chan *c
 // tells reports whether a pack of another commit tells of damage when it is
 // read.
 func (c *commit) isAuthenticated(pack string) bool {
-	return c.lib.authenticated && strings.HasPrefix(pack, sealedPrefix) && !slices.Contains(c.packs.mine, pack)
+	return c.packs.sealed != nil && strings.HasPrefix(pack, sealedPrefix) && !slices.Contains(c.writer.mine, pack)
 }
 
 // rootBack reads the new root back, and deletes one that is not what it should
@@ -91,14 +91,14 @@ func (c *commit) rootBack(ctx context.Context, key, digest string) error {
 	if !c.verifies {
 		return nil
 	}
-	m := &manifest{lib: c.lib, org: c.org, digest: digest}
+	m := &manifest{store: c.manifests, org: c.org, digest: digest}
 	err := m.openAt(ctx, key)
 	if err == nil {
 		return nil
 	}
 	err = fmt.Errorf("%w: %w", errReadBack, err)
 	if isDamage(err) {
-		err = errors.Join(err, c.lib.blobs.Delete(ctx, key), c.packs.withdraw(ctx))
+		err = errors.Join(err, c.packs.Delete(ctx, key), c.writer.withdraw(ctx))
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (c *commit) readBack(ctx context.Context, key, digest string) error {
 	if !c.verifies || digest == c.parent {
 		return nil
 	}
-	m := &manifest{lib: c.lib, org: c.org, digest: digest}
+	m := &manifest{store: c.manifests, org: c.org, digest: digest}
 	if err := m.openAt(ctx, key); err != nil {
 		return fmt.Errorf("%w: %w", errReadBack, err)
 	}

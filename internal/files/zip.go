@@ -70,7 +70,14 @@ func zipItemOf(e *entry) zipItem {
 
 func (z *zipItem) large() bool { return z.raw >= max32 || z.stored >= max32 }
 
-func (zipShape) body(to []archivePart, e *entry) []archivePart {
+func (zipShape) parts(to []archivePart, entries []*entry) []archivePart {
+	for _, e := range entries {
+		to = appendZipEntry(to, e)
+	}
+	return to
+}
+
+func appendZipEntry(to []archivePart, e *entry) []archivePart {
 	z := zipItemOf(e)
 	head := z.local()
 	if e.kind == symlink {

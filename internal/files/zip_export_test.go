@@ -4,8 +4,8 @@ package files
 // begins at an offset, the length of that body, and its line in the directory.
 func ZipHeaders(size, at int64) (local []byte, body int64, line []byte) {
 	e := largeEntry(size)
-	stretches := zipShape{}.body(nil, e)
-	return stretches[0].made, total(stretches), zipShape{}.line(nil, e, at)
+	stretches := zipShape{}.parts(nil, []*entry{e})
+	return stretches[0].literal, total(stretches), zipShape{}.line(nil, e, at)
 }
 
 // ZipEnd is the end of a zip.
@@ -16,8 +16,8 @@ func ZipEnd(entries, listingAt, listing int64) []byte {
 // TarBody gives the header of a file of that size in a plain tar, and how long
 // all of it is.
 func TarBody(size int64) (head []byte, length int64) {
-	stretches := tarShape{}.body(nil, largeEntry(size))
-	return stretches[0].made, total(stretches)
+	stretches := tarShape{}.parts(nil, []*entry{largeEntry(size)})
+	return stretches[0].literal, total(stretches)
 }
 
 func largeEntry(size int64) *entry {

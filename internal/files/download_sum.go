@@ -59,54 +59,54 @@ type downloadSum struct {
 // that nobody asked for before is not known, unless compute is set: then the
 // whole download is read once, and its hash kept for everybody. Where too much
 // is being hashed for that to begin soon it stays unknown.
-func (l *Library) DownloadSum(ctx context.Context, org, digest string, f Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
+func (d *downloads) DownloadSum(ctx context.Context, org, digest string, f Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := checkOrg(org); err != nil || !isDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)
 	}
 	key := digestKey(org, digest, f)
-	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil || !compute {
+	if sum, known, err = d.knownSum(ctx, key, size); known || err != nil || !compute {
 		return sum, known, err
 	}
-	done, ok := l.caches.hashing.take(ctx, org)
+	done, ok := d.hashing.take(ctx, org)
 	if !ok {
 		return sum, false, context.Cause(ctx) // nil where it was patience that ended
 	}
 	defer done()
-	if sum, known, err = l.knownSum(ctx, key, size); known || err != nil {
+	if sum, known, err = d.knownSum(ctx, key, size); known || err != nil {
 		return sum, known, err // somebody has computed it meanwhile
 	}
-	d, err := l.Download(ctx, org, digest, f)
+	file, err := d.Download(ctx, org, digest, f)
 	if err != nil {
 		return sum, false, err
 	}
 	h := sha256.New()
-	_, err = io.CopyBuffer(h, struct{ io.Reader }{d}, make([]byte, 256<<10))
-	if err := errors.Join(err, d.Close()); err != nil {
+	_, err = io.CopyBuffer(h, struct{ io.Reader }{file}, make([]byte, 256<<10))
+	if err := errors.Join(err, file.Close()); err != nil {
 		return sum, false, fmt.Errorf("hashing a download: %w", err)
 	}
-	found := downloadSum{hash(h.Sum(nil)), d.Size()}
-	return found.sum, true, l.keepSum(ctx, key, found)
+	found := downloadSum{hash(h.Sum(nil)), file.Size()}
+	return found.sum, true, d.keepSum(ctx, key, found)
 }
 
 // knownSum looks a hash up. One of a download of another size is of another
 // life of the tree, stored in other segments.
-func (l *Library) knownSum(ctx context.Context, key string, size int64) (hash, bool, error) {
-	if s, ok := l.caches.sums.get(key); ok && s.size == size {
+func (d *downloads) knownSum(ctx context.Context, key string, size int64) (hash, bool, error) {
+	if s, ok := d.sums.get(key); ok && s.size == size {
 		return s.sum, true, nil
 	}
-	s, ok, err := l.storedSum(ctx, key)
+	s, ok, err := d.storedSum(ctx, key)
 	if !ok || err != nil || s.size != size {
 		return hash{}, false, err
 	}
-	l.caches.sums.put(key, s)
+	d.sums.put(key, s)
 	return s.sum, true, nil
 }
 
 // storedSum reads the object that holds a hash, as text: the hash, a space and
 // the length. A damaged one is as none.
-func (l *Library) storedSum(ctx context.Context, key string) (downloadSum, bool, error) {
+func (d *downloads) storedSum(ctx context.Context, key string) (downloadSum, bool, error) {
 	const most = 128
-	r, err := l.blobs.Get(ctx, key, 0, most)
+	r, err := d.packs.Get(ctx, key, 0, most)
 	if errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged) {
 		return downloadSum{}, false, nil
 	} else if err != nil {
@@ -128,13 +128,13 @@ func (l *Library) storedSum(ctx context.Context, key string) (downloadSum, bool,
 }
 
 // keepSum stores a hash in place of any other.
-func (l *Library) keepSum(ctx context.Context, key string, s downloadSum) error {
-	l.caches.sums.put(key, s)
+func (d *downloads) keepSum(ctx context.Context, key string, s downloadSum) error {
+	d.sums.put(key, s)
 	text := fmt.Sprintf("%x %d\n", s.sum, s.size)
-	err := l.blobs.Put(ctx, key, strings.NewReader(text), int64(len(text)))
+	err := d.packs.Put(ctx, key, strings.NewReader(text), int64(len(text)))
 	if errors.Is(err, blob.ErrExists) {
-		if err = l.blobs.Delete(ctx, key); err == nil {
-			err = l.blobs.Put(ctx, key, strings.NewReader(text), int64(len(text)))
+		if err = d.packs.Delete(ctx, key); err == nil {
+			err = d.packs.Put(ctx, key, strings.NewReader(text), int64(len(text)))
 		}
 	}
 	if err != nil && !errors.Is(err, blob.ErrExists) {
