@@ -27,8 +27,8 @@ type PullOptions struct {
 	Backoff time.Duration
 }
 
-// Pulled tells what a pull did.
-type Pulled struct {
+// PullResult tells what a pull did.
+type PullResult struct {
 	All     Count // of the version
 	Written Count // files that were not there or differed
 	Fetched int64 // bytes of chunks that no local file had
@@ -44,7 +44,7 @@ type Pulled struct {
 // written under another name and moved to its place when it is whole and
 // verified; a pull that failed can be repeated and goes on. It does not wait
 // until the disk has everything.
-func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done Pulled, err error) {
+func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullResult, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -56,17 +56,17 @@ func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done Pulled
 	}
 	p := &pull{remote: r, o: &o}
 	if err := p.readTree(ctx); err != nil {
-		return Pulled{}, err
+		return PullResult{}, err
 	}
 	if p.root, err = openTarget(dir, o.DryRun); err != nil {
-		return Pulled{}, err
+		return PullResult{}, err
 	}
 	if p.root == nil { // a dry run on a folder that is missing
 		return p.all(), nil
 	}
 	defer func() { err = errors.Join(err, p.root.Close()) }()
 	if err := p.survey(ctx); err != nil {
-		return Pulled{}, err
+		return PullResult{}, err
 	}
 	if o.DryRun {
 		err = p.remove(ctx)
@@ -86,7 +86,7 @@ type pull struct {
 	places map[treewire.Hash]location // of chunks in local files
 	// remains are files and links that an interrupted pull left.
 	remains []string
-	done    Pulled
+	done    PullResult
 }
 
 // item is an entry of the version and what is to be done for it.
@@ -123,7 +123,7 @@ func openTarget(dir string, dry bool) (*os.Root, error) {
 }
 
 // all is what a pull into an empty folder does.
-func (p *pull) all() Pulled {
+func (p *pull) all() PullResult {
 	p.done.Written = p.done.All
 	seen := map[treewire.Hash]bool{}
 	for _, i := range p.items {
@@ -140,7 +140,7 @@ func (p *pull) all() Pulled {
 // readTree reads what the version holds, anew when it breaks off.
 func (p *pull) readTree(ctx context.Context) error {
 	return p.persist(ctx, func() (bool, error) {
-		p.items, p.byPath, p.done = nil, map[string]*item{}, Pulled{}
+		p.items, p.byPath, p.done = nil, map[string]*item{}, PullResult{}
 		in, err := p.remote.OpenTree(ctx)
 		if err != nil {
 			return false, &final{err}

@@ -31,8 +31,8 @@ type PushOptions struct {
 	Now      func() time.Time // nil: time.Now
 }
 
-// Pushed tells what a push did. Of a dry run, Version is nil.
-type Pushed struct {
+// PushResult tells what a push did. Of a dry run, Version is nil.
+type PushResult struct {
 	Version *stint.FileSetVersion
 	Added   bool  // false where the current version holds the same
 	All     Count // of the folder
@@ -60,7 +60,7 @@ var errChanged = errors.New("it was changed while it was being pushed; try again
 // Push makes the folder dir the new version of the tree: ErrUnsupported where
 // the server does not know how. Chunks that have arrived stay, so that a push
 // that failed can be repeated and sends what is missing then.
-func Push(ctx context.Context, r Remote, dir string, o PushOptions) (Pushed, error) {
+func Push(ctx context.Context, r Remote, dir string, o PushOptions) (PushResult, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -79,10 +79,10 @@ func Push(ctx context.Context, r Remote, dir string, o PushOptions) (Pushed, err
 	}
 }
 
-func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trust bool) (done Pushed, err error) {
+func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trust bool) (done PushResult, err error) {
 	files, err := localdir.Open(ctx, dir)
 	if err != nil {
-		return Pushed{}, err
+		return PushResult{}, err
 	}
 	defer func() { _ = files.Close() }() // only read from
 	all := Count{files.Files, files.Size}
@@ -93,7 +93,7 @@ func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trust b
 	p := &push{remote: r, files: files, o: o, found: make(chan ref, askedAtOnce), wanted: make(chan ref, askedAtOnce)}
 	p.done.All = all
 	if err := p.open(trust); err != nil {
-		return Pushed{}, errors.Join(err, p.close())
+		return PushResult{}, errors.Join(err, p.close())
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err = p.transfer(ctx); err == nil && !o.DryRun {
@@ -114,7 +114,7 @@ type push struct {
 	out    *bufio.Writer
 	found  chan ref // chunks of the folder, each once
 	wanted chan ref // those of them that the server lacks
-	done   Pushed
+	done   PushResult
 	wire   atomic.Int64
 }
 

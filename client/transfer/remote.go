@@ -35,8 +35,8 @@ var (
 	ErrChunksMissing = errors.New("the server lacks chunks of the tree")
 )
 
-// Tree names one tree on a server, and what a push of it says.
-type Tree struct {
+// ClientRemote names one tree on a server, and what a push of it says.
+type ClientRemote struct {
 	Client *client.Client
 	Trees  *client.FileSets // of Client
 	ID     string
@@ -46,22 +46,22 @@ type Tree struct {
 	Push *client.PushOptions
 }
 
-var _ Remote = Tree{}
+var _ Remote = ClientRemote{}
 
 // Missing implements Remote.
-func (t Tree) Missing(ctx context.Context, names []byte) ([]byte, error) {
-	missing, err := t.Client.MissingChunks(ctx, names)
+func (r ClientRemote) Missing(ctx context.Context, names []byte) ([]byte, error) {
+	missing, err := r.Client.MissingChunks(ctx, names)
 	return missing, unsupported(err, http.StatusNotFound, http.StatusMethodNotAllowed)
 }
 
 // SendChunks implements Remote.
-func (t Tree) SendChunks(ctx context.Context, frames []byte) error {
-	return t.Client.SendChunks(ctx, frames)
+func (r ClientRemote) SendChunks(ctx context.Context, frames []byte) error {
+	return r.Client.SendChunks(ctx, frames)
 }
 
 // PushTree implements Remote.
-func (t Tree) PushTree(ctx context.Context, tree io.ReaderAt, size int64) (*stint.FileSetVersion, bool, error) {
-	v, added, err := t.Trees.PushTree(ctx, t.ID, tree, size, t.Push)
+func (r ClientRemote) PushTree(ctx context.Context, tree io.ReaderAt, size int64) (*stint.FileSetVersion, bool, error) {
+	v, added, err := r.Trees.PushTree(ctx, r.ID, tree, size, r.Push)
 	if client.IsCode(err, stint.CodeChunksMissing) {
 		return nil, false, errors.Join(ErrChunksMissing, err)
 	}
@@ -69,13 +69,13 @@ func (t Tree) PushTree(ctx context.Context, tree io.ReaderAt, size int64) (*stin
 }
 
 // OpenTree implements Remote.
-func (t Tree) OpenTree(ctx context.Context) (io.ReadCloser, error) {
-	return t.Trees.OpenTree(ctx, t.ID, t.Version)
+func (r ClientRemote) OpenTree(ctx context.Context) (io.ReadCloser, error) {
+	return r.Trees.OpenTree(ctx, r.ID, r.Version)
 }
 
 // OpenChunks implements Remote.
-func (t Tree) OpenChunks(ctx context.Context, selection []byte) (io.ReadCloser, error) {
-	return t.Trees.OpenChunks(ctx, t.ID, t.Version, selection)
+func (r ClientRemote) OpenChunks(ctx context.Context, selection []byte) (io.ReadCloser, error) {
+	return r.Trees.OpenChunks(ctx, r.ID, r.Version, selection)
 }
 
 // unsupported marks an answer that a server without the exchange gives.

@@ -60,7 +60,7 @@ var _ transfer.Remote = (*memory)(nil)
 func (m *memory) Missing(_ context.Context, names []byte) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	asked, err := treewire.ReadNames(bytes.NewReader(names))
+	asked, err := treewire.ReadHashes(bytes.NewReader(names))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ func (m *memory) Missing(_ context.Context, names []byte) ([]byte, error) {
 			missing = append(missing, h)
 		}
 	}
-	return treewire.AppendNames(nil, missing), nil
+	return treewire.AppendHashes(nil, missing), nil
 }
 
 func (m *memory) SendChunks(_ context.Context, frames []byte) error {
@@ -277,14 +277,14 @@ func random(rng *rand.Rand, n int) []byte {
 	return b
 }
 
-func push(t testing.TB, m transfer.Remote, dir string, o transfer.PushOptions) transfer.Pushed {
+func push(t testing.TB, m transfer.Remote, dir string, o transfer.PushOptions) transfer.PushResult {
 	t.Helper()
 	done, err := transfer.Push(t.Context(), m, dir, o)
 	must(t, err)
 	return done
 }
 
-func pull(t testing.TB, m transfer.Remote, dir string, o transfer.PullOptions) transfer.Pulled {
+func pull(t testing.TB, m transfer.Remote, dir string, o transfer.PullOptions) transfer.PullResult {
 	t.Helper()
 	done, err := transfer.Pull(t.Context(), m, dir, o)
 	must(t, err)

@@ -92,7 +92,7 @@ func TestAFullDisk(t *testing.T) {
 	c := h.Login(t, "acme")
 	tree, err := c.Volumes.Create(t.Context(), "data")
 	installation.Check(t, err)
-	remote := transfer.Tree{Client: c, Trees: c.Volumes, ID: tree.ID}
+	remote := transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: tree.ID}
 	dir := t.TempDir()
 	shell(t, dir, "head -c 3000000 /dev/urandom >fits")
 	_, err = transfer.Push(t.Context(), remote, dir, transfer.PushOptions{})

@@ -230,8 +230,8 @@ func (w *way) script(n int, more string) string {
 	return more + "\n" + c.script(n)
 }
 
-func (w *way) remote(version string) transfer.Tree {
-	return transfer.Tree{Client: w.c, Trees: w.c.Artifacts, ID: w.tree, Version: version}
+func (w *way) remote(version string) transfer.ClientRemote {
+	return transfer.ClientRemote{Client: w.c, Trees: w.c.Artifacts, ID: w.tree, Version: version}
 }
 
 // push changes the folder and makes it the new version.

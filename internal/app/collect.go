@@ -27,5 +27,5 @@ func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error
 // learning is the chore that lets the index of chunks know what other servers
 // stored and deleted.
 func (s *server) learning() jobs.Job {
-	return jobs.Job{Name: "learn where chunks rest", Every: time.Hour, Do: s.upkeep().Learn}
+	return jobs.Job{Name: "learn where chunks rest", Every: time.Hour, Do: s.upkeep().SyncIndexes}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func (s *server) trees() *artifacts.Service {
-	return artifacts.New(artifacts.Config{Store: s.db, Library: s.library, Ledger: s.ledger, IDs: s.ids, Now: time.Now})
+	return artifacts.New(artifacts.Config{Store: s.db, Library: s.library, Quota: s.quota, IDs: s.ids, Now: time.Now})
 }
 
 // retention is the rule by which versions go.

@@ -62,7 +62,7 @@ type server struct {
 	keys *keys
 	db   *database
 
-	ledger   *quota.Store
+	quota    *quota.Store
 	keyring  *keyring.Keyring
 	library  *files.Library
 	feed     *feed.Feed
@@ -149,12 +149,12 @@ func (s *server) openContent(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.ledger = quota.New(blobs.all, quota.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
+	s.quota = quota.New(blobs.all, quota.Options{Limit: int64(s.c.StorageQuota), Recount: recount, Uncounted: func(key string) bool {
 		_, _, derived := files.ParseDerivedKey(key)
 		return derived
 	}})
-	s.closeWith(s.ledger.Close)
-	s.closeWith(s.ledger.Close)
+	s.closeWith(s.quota.Close)
+	s.closeWith(s.quota.Close)
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
 		return fmt.Errorf("clear temporary files: %w", err)
@@ -167,8 +167,8 @@ func (s *server) openContent(ctx context.Context) error {
 		return fmt.Errorf("open the index of chunks: %w", err)
 	}
 	s.closeWith(index.Close)
-	if s.library, err = files.New(s.ledger.Blobs(), files.Options{
-		TempDir: temp, IDs: s.ids, Index: index, Marks: garbage{s.db}, SealedStore: s.ledger.Through(blobs.sealed),
+	if s.library, err = files.New(s.quota.WithLinks(), files.Options{
+		TempDir: temp, IDs: s.ids, Index: index, Marks: garbage{s.db}, SealedStore: s.quota.Wrap(blobs.sealed),
 	}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}

@@ -41,10 +41,10 @@ func (s *server) openStorage(ctx context.Context) (storage, error) {
 	if err != nil {
 		return storage{}, err
 	}
-	secret := sealed.Mixed{Writes: encrypted, Older: plain, Fresh: files.IsUniqueKey}
+	secret := sealed.Mixed{Primary: encrypted, Secondary: plain, Unique: files.IsUniqueKey}
 	if s.c.EncryptStorage == config.EncryptOff {
-		open := sealed.Mixed{Writes: plain, Older: encrypted, Fresh: files.IsUniqueKey}
-		return storage{open.Linked(), secret}, nil
+		open := sealed.Mixed{Primary: plain, Secondary: encrypted, Unique: files.IsUniqueKey}
+		return storage{open.WithLinks(), secret}, nil
 	}
 	return storage{secret, secret}, nil
 }
@@ -87,7 +87,7 @@ func (s *server) openBucket(ctx context.Context, part string) (blob.Store, error
 		return b, nil
 	}
 	s.log.Info("files rest in a bucket", "bucket", b.Bucket(), "endpoint", b.Endpoint())
-	left, err := b.Abandoned(ctx, time.Now().Add(-uploadAge))
+	left, err := b.RemoveAbandoned(ctx, time.Now().Add(-uploadAge))
 	if err != nil {
 		s.log.Warn("abandoned uploads may take room in the bucket", "error", err)
 	} else if left > 0 {

@@ -49,7 +49,7 @@ func (u *Upkeep) Close() error { return u.s.close() }
 func (s *server) collecting() jobs.Job {
 	u := s.upkeep()
 	return jobs.Job{Name: "delete files that nothing names", Every: s.c.GCEvery, Do: func(ctx context.Context) error {
-		return u.Collect(ctx, maintenance.Collection{Grace: s.c.GCGrace}, func(l maintenance.Line) {
+		return u.Collect(ctx, maintenance.CollectOptions{Grace: s.c.GCGrace}, func(l maintenance.Report) {
 			if l.Done && !l.Busy && l.Collected.Deleted > 0 {
 				s.log.Info("deleted files that nothing names", "org", l.Org, "objects", l.Collected.Deleted, "bytes", l.Collected.Freed)
 			}
@@ -68,19 +68,19 @@ type upkeepRequest struct {
 // upkeepRoutes answer with a line of JSON for each step, the last one with the
 // error if there was one.
 func upkeepRoutes(mux *http.ServeMux, u *maintenance.Service, grace time.Duration, log *slog.Logger) {
-	mux.HandleFunc("POST /gc", stream(log, func(ctx context.Context, in upkeepRequest, tell func(maintenance.Line)) error {
-		o := maintenance.Collection{Grace: grace, DryRun: in.DryRun}
+	mux.HandleFunc("POST /gc", stream(log, func(ctx context.Context, in upkeepRequest, tell func(maintenance.Report)) error {
+		o := maintenance.CollectOptions{Grace: grace, DryRun: in.DryRun}
 		if in.GraceMs != nil {
 			o.Grace = time.Duration(*in.GraceMs) * time.Millisecond
 		}
 		return u.Collect(ctx, o, tell)
 	}))
-	mux.HandleFunc("POST /fsck", stream(log, func(ctx context.Context, in upkeepRequest, tell func(maintenance.Line)) error {
-		return u.Check(ctx, maintenance.Inspection{Quick: in.Quick, Repair: in.Repair}, tell)
+	mux.HandleFunc("POST /fsck", stream(log, func(ctx context.Context, in upkeepRequest, tell func(maintenance.Report)) error {
+		return u.Check(ctx, maintenance.CheckOptions{Quick: in.Quick, Repair: in.Repair}, tell)
 	}))
 }
 
-func stream(log *slog.Logger, do func(context.Context, upkeepRequest, func(maintenance.Line)) error) http.HandlerFunc {
+func stream(log *slog.Logger, do func(context.Context, upkeepRequest, func(maintenance.Report)) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var in upkeepRequest
 		if !readSocket(w, r, &in) {
@@ -88,7 +88,7 @@ func stream(log *slog.Logger, do func(context.Context, upkeepRequest, func(maint
 		}
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		out, control := json.NewEncoder(w), http.NewResponseController(w)
-		err := do(r.Context(), in, func(l maintenance.Line) {
+		err := do(r.Context(), in, func(l maintenance.Report) {
 			_ = out.Encode(l) // a client that left ends the context
 			_ = control.Flush()
 		})

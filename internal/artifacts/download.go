@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Archived is a version as one file of some format. The same version always
+// VersionArchive is a version as one file of some format. The same version always
 // gives the same bytes, a tar.zst excepted.
-type Archived struct {
+type VersionArchive struct {
 	FileSet stint.FileSet
 	Version store.FileSetVersion
 	Format  files.Format
@@ -22,37 +22,37 @@ type Archived struct {
 }
 
 // Archive finds a version that is to be downloaded.
-func (s *Service) Archive(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, f files.Format) (*Archived, error) {
+func (s *Service) Archive(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, f files.Format) (*VersionArchive, error) {
 	t, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, err
 	}
-	return &Archived{FileSet: t, Version: v, Format: f, s: s, org: org}, nil
+	return &VersionArchive{FileSet: t, Version: v, Format: f, s: s, org: org}, nil
 }
 
 // Name is what the file is called where it is stored.
-func (a *Archived) Name() string {
+func (a *VersionArchive) Name() string {
 	return fmt.Sprintf("%s-v%d.%s", a.FileSet.Name, a.Version.Number, a.Format)
 }
 
 // Open opens the file, of any format but tar.zst. The caller closes it.
-func (a *Archived) Open(ctx context.Context) (files.Download, error) {
+func (a *VersionArchive) Open(ctx context.Context) (files.Download, error) {
 	return a.s.library.Download(ctx, a.org, a.Version.Digest, a.Format)
 }
 
 // WriteZstd writes the version as a tar.zst.
-func (a *Archived) WriteZstd(ctx context.Context, w io.Writer) error {
+func (a *VersionArchive) WriteZstd(ctx context.Context, w io.Writer) error {
 	return a.s.library.WriteZstd(ctx, a.org, a.Version.Digest, w)
 }
 
 // Sum gives the SHA-256 of the file, which has that size, if it is known; with
 // compute it is made known, which may mean to read everything once.
-func (a *Archived) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
+func (a *VersionArchive) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
 	return a.s.library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
 }
 
-// Note tells that the file, of size bytes, is being served as a whole.
-func (a *Archived) Note(size int64) {
+// CountDownload tells that the file, of size bytes, is being served as a whole.
+func (a *VersionArchive) CountDownload(size int64) {
 	if a.Format == files.TarGzip {
 		a.s.library.CountDownload(a.org, a.Version.Digest, size)
 	}
@@ -60,7 +60,7 @@ func (a *Archived) Note(size int64) {
 
 // DirectLink gives an address that serves the file for ttl without us, where
 // there is one.
-func (a *Archived) DirectLink(ctx context.Context, ttl time.Duration) (address string, ok bool, err error) {
+func (a *VersionArchive) DirectLink(ctx context.Context, ttl time.Duration) (address string, ok bool, err error) {
 	if a.Format != files.TarGzip {
 		return "", false, nil
 	}

@@ -22,15 +22,15 @@ const (
 
 // Push is new content for a tree.
 type Push struct {
-	Format  files.Format // of the archive; TreeOfChunks for none
+	Format  files.Format // of the archive; WireTree for none
 	Archive io.Reader
 	Message string
 	IfMatch string // the version that the head must be; empty for any
 }
 
-// TreeOfChunks says that a push brings no archive but a tree in the form of
+// WireTree says that a push brings no archive but a tree in the form of
 // package wire, whose chunks are stored already.
-const TreeOfChunks files.Format = "tree"
+const WireTree files.Format = "tree"
 
 // Push stores an archive as the tree's next version and moves the head to it.
 // When the head has the same content nothing changes, added is false and the
@@ -62,7 +62,7 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKin
 }
 
 func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (files.Ref, error) {
-	if p.Format == TreeOfChunks {
+	if p.Format == WireTree {
 		return s.library.CommitEntries(ctx, org, parent, p.Archive)
 	}
 	return s.library.CommitArchive(ctx, org, parent, p.Format, p.Archive)

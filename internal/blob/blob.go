@@ -27,8 +27,8 @@ type Info struct {
 	Size int64 // bytes
 }
 
-// Used is what an organisation keeps in a store.
-type Used struct {
+// Usage is what an organisation keeps in a store.
+type Usage struct {
 	Bytes   int64
 	Objects int64
 }

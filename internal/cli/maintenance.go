@@ -19,8 +19,8 @@ import (
 // Maintenance looks after an installation whose server does not run; Close gives it
 // up.
 type Maintenance interface {
-	Collect(ctx context.Context, o maintenance.Collection, tell func(maintenance.Line)) error
-	Check(ctx context.Context, o maintenance.Inspection, tell func(maintenance.Line)) error
+	Collect(ctx context.Context, o maintenance.CollectOptions, tell func(maintenance.Report)) error
+	Check(ctx context.Context, o maintenance.CheckOptions, tell func(maintenance.Report)) error
 	Close() error
 }
 
@@ -49,14 +49,14 @@ else stores files.`,
 			return err
 		}
 		in := map[string]any{"dryRun": dryRun}
-		o := maintenance.Collection{Grace: cfg.GCGrace, DryRun: dryRun}
+		o := maintenance.CollectOptions{Grace: cfg.GCGrace, DryRun: dryRun}
 		if grace != "" {
 			if o.Grace, err = config.ParseDuration(grace); err != nil {
 				return usage(c, "--grace: %s", err)
 			}
 			in["graceMs"] = o.Grace.Milliseconds()
 		}
-		return a.maintain(ctx, cfg, "/gc", in, func(u Maintenance, tell func(maintenance.Line)) error { return u.Collect(ctx, o, tell) })
+		return a.maintain(ctx, cfg, "/gc", in, func(u Maintenance, tell func(maintenance.Report)) error { return u.Collect(ctx, o, tell) })
 	})
 	return c
 }
@@ -66,7 +66,7 @@ var errDamaged = errors.New("something that is stored is damaged")
 
 func (a *app) fsck() *cobra.Command {
 	var data string
-	var o maintenance.Inspection
+	var o maintenance.CheckOptions
 	c := &cobra.Command{
 		Use:   "fsck",
 		Short: "Check that everything that is stored is there and whole",
@@ -89,8 +89,8 @@ more: that heals the old versions, too.`,
 			return err
 		}
 		left := false
-		err = a.maintain(ctx, cfg, "/fsck", o, func(u Maintenance, tell func(maintenance.Line)) error {
-			return u.Check(ctx, o, func(l maintenance.Line) {
+		err = a.maintain(ctx, cfg, "/fsck", o, func(u Maintenance, tell func(maintenance.Report)) error {
+			return u.Check(ctx, o, func(l maintenance.Report) {
 				left = left || l.Checked != nil && l.Done && l.Checked.Damaged > l.Checked.Repaired
 				tell(l)
 			})
@@ -104,7 +104,7 @@ more: that heals the old versions, too.`,
 }
 
 // maintain asks the server that runs, or else opens the installation.
-func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in any, offline func(Maintenance, func(maintenance.Line)) error) (err error) {
+func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in any, offline func(Maintenance, func(maintenance.Report)) error) (err error) {
 	show := &maintenanceView{a: a, shown: a.Now()}
 	defer show.clear()
 	answer, err := openSocket(ctx, cfg.Socket(), http.MethodPost, path, in)
@@ -142,7 +142,7 @@ func (v *maintenanceView) all(r io.Reader) error {
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var l struct {
-			maintenance.Line
+			maintenance.Report
 			Error string `json:"error"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
@@ -151,7 +151,7 @@ func (v *maintenanceView) all(r io.Reader) error {
 		if l.Error != "" {
 			return errors.New(l.Error)
 		}
-		v.line(l.Line)
+		v.line(l.Report)
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the server's answer: %w", err)
@@ -162,7 +162,7 @@ func (v *maintenanceView) all(r io.Reader) error {
 	return nil
 }
 
-func (v *maintenanceView) line(l maintenance.Line) {
+func (v *maintenanceView) line(l maintenance.Report) {
 	if !l.Done {
 		v.progress(l)
 		return
@@ -175,7 +175,7 @@ func (v *maintenanceView) line(l maintenance.Line) {
 	}
 }
 
-func (v *maintenanceView) progress(l maintenance.Line) {
+func (v *maintenanceView) progress(l maintenance.Report) {
 	now := v.a.Now()
 	if v.a.json || !v.a.styled(stderr) || now.Sub(v.shown) < redraw {
 		return
@@ -191,7 +191,7 @@ func (v *maintenanceView) clear() {
 	}
 }
 
-func (v *maintenanceView) end(l maintenance.Line) error {
+func (v *maintenanceView) end(l maintenance.Report) error {
 	if v.a.json {
 		return v.a.printJSON(l)
 	}
@@ -220,7 +220,7 @@ func (v *maintenanceView) end(l maintenance.Line) error {
 }
 
 // maintenanceText tells of one organisation in a line.
-func maintenanceText(l maintenance.Line) string {
+func maintenanceText(l maintenance.Report) string {
 	if l.Busy {
 		return "somebody else looks after it just now"
 	}

@@ -136,10 +136,10 @@ func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tr
 	return v.ID, nil
 }
 
-func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.FileSet, dir string, o pushOptions) (transfer.Pushed, error) {
+func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.FileSet, dir string, o pushOptions) (transfer.PushResult, error) {
 	bar := t.a.progress("pushed")
 	defer bar.done()
-	remote := transfer.Tree{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
+	remote := transfer.ClientRemote{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
 	return transfer.Push(ctx, remote, dir, transfer.PushOptions{
 		Cache: t.a.cachePath(c.URL(), tree.ID, dir), DryRun: o.dry, Progress: bar, Now: t.a.Now,
 		Listed: func(_ transfer.Count, skipped []string) { t.tellSkipped(skipped) },
@@ -164,7 +164,7 @@ func (t volumeCommands) tellPushed(tree *stint.FileSet, p pushedTree) error {
 	return nil
 }
 
-func (t volumeCommands) tellPlan(tree *stint.FileSet, p transfer.Pushed) error {
+func (t volumeCommands) tellPlan(tree *stint.FileSet, p transfer.PushResult) error {
 	if t.a.json {
 		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
 	}
@@ -253,7 +253,7 @@ type pulledTree struct {
 	Deleted int64          `json:"deleted"` // entries
 }
 
-func (t volumeCommands) tellPulled(tree *stint.FileSet, version, dir string, p transfer.Pulled, o pullOptions) error {
+func (t volumeCommands) tellPulled(tree *stint.FileSet, version, dir string, p transfer.PullResult, o pullOptions) error {
 	if t.a.json {
 		return t.a.printJSON(pulledTree{dir, p.All.Files, tree.ID, tree.Name, p.All.Bytes, version, p.Written, p.Fetched, p.Deleted})
 	}
@@ -269,10 +269,10 @@ func (t volumeCommands) tellPulled(tree *stint.FileSet, version, dir string, p t
 }
 
 // fetch makes a folder hold what a version holds.
-func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.Pulled, error) {
+func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.PullResult, error) {
 	bar := a.progress("pulled")
 	defer bar.done()
-	return transfer.Pull(ctx, transfer.Tree{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
+	return transfer.Pull(ctx, transfer.ClientRemote{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
 		Cache: a.cachePath(c.URL(), id, dir), DryRun: o.dry, Delete: o.delete, Progress: bar, Now: a.Now,
 	})
 }

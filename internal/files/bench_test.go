@@ -183,8 +183,8 @@ func BenchmarkConversation(b *testing.B) {
 		b.Cleanup(func() { stores[i].Close() })
 	}
 	encrypted := sealed.New(stores[1], oneKey{})
-	l := newLibrary(b, sealed.Mixed{Writes: stores[0], Older: encrypted, Fresh: files.IsUniqueKey}, files.Options{
-		SealedStore: sealed.Mixed{Writes: encrypted, Older: stores[0], Fresh: files.IsUniqueKey},
+	l := newLibrary(b, sealed.Mixed{Primary: stores[0], Secondary: encrypted, Unique: files.IsUniqueKey}, files.Options{
+		SealedStore: sealed.Mixed{Primary: encrypted, Secondary: stores[0], Unique: files.IsUniqueKey},
 	})
 	dir := b.TempDir()
 	name := filepath.Join(dir, "session.jsonl")

@@ -32,9 +32,9 @@ func (m *memory) holds(piece []byte) bool {
 // halves is a library of two stores, one of them for what is confidential.
 func halves(t *testing.T, names *names) (l *files.Library, open, secret *memory) {
 	open, secret = newMemory(), newMemory()
-	return newLibrary(t, sealed.Mixed{Writes: open, Older: secret, Fresh: files.IsUniqueKey}, files.Options{
+	return newLibrary(t, sealed.Mixed{Primary: open, Secondary: secret, Unique: files.IsUniqueKey}, files.Options{
 		Index: newMemoryIndex(), Marks: garbage{names},
-		SealedStore: sealed.Mixed{Writes: secret, Older: open, Fresh: files.IsUniqueKey},
+		SealedStore: sealed.Mixed{Primary: secret, Secondary: open, Unique: files.IsUniqueKey},
 	}), open, secret
 }
 

@@ -78,7 +78,7 @@ func Walk(ctx context.Context, root *os.Root, from string, visit func(path strin
 	if err != nil {
 		return err
 	}
-	return fs.WalkDir(Files(root), from, func(name string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(FS(root), from, func(name string, d fs.DirEntry, err error) error {
 		if err == nil {
 			err = ctx.Err()
 		}

@@ -96,7 +96,7 @@ func TestPutUnderFaults(t *testing.T) {
 					wantWholeOrNothing(t, s, key, c.content, err, fault)
 				}
 				// A call to begin whose answer was lost began something.
-				if _, err := s.Abandoned(t.Context(), time.Now().Add(time.Hour)); err != nil {
+				if _, err := s.RemoveAbandoned(t.Context(), time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
 				}
 				if left, err := s.Uploads(t.Context()); left != 0 || err != nil {

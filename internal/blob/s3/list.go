@@ -96,11 +96,11 @@ func brokeOff(err error) bool {
 	return !failed && !errors.Is(err, context.Canceled)
 }
 
-// Abandoned drops what crashed processes have left in the bucket since before a
+// RemoveAbandoned drops what crashed processes have left in the bucket since before a
 // moment, a day ago say: parts of uploads that nobody will complete, and objects
 // by which a bucket was tried out. It tells how many there were. Uploads that
 // are going on must be younger than that moment.
-func (s *Store) Abandoned(ctx context.Context, before time.Time) (int, error) {
+func (s *Store) RemoveAbandoned(ctx context.Context, before time.Time) (int, error) {
 	uploads, err := s.abandonedUploads(ctx, before)
 	if err != nil {
 		return 0, fmt.Errorf("looking for abandoned uploads: %w", err)

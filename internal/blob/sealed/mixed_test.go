@@ -17,7 +17,7 @@ import (
 func TestMixedStore(t *testing.T) {
 	t.Parallel()
 	blobtest.Run(t, blobtest.Harness{New: func(t *testing.T) blob.Store {
-		return sealed.Mixed{Writes: sealed.New(folder(t), newRing()), Older: folder(t)}
+		return sealed.Mixed{Primary: sealed.New(folder(t), newRing()), Secondary: folder(t)}
 	}})
 }
 
@@ -31,10 +31,10 @@ func (linking) PresignGet(_ context.Context, key, _, _ string, _ time.Duration) 
 func TestMixedLinksToWhatIsNotSealed(t *testing.T) {
 	t.Parallel()
 	plain, secret := folder(t), sealed.New(folder(t), newRing())
-	if _, ok := (sealed.Mixed{Writes: plain, Older: secret}).Linked().(blob.Presigner); ok {
+	if _, ok := (sealed.Mixed{Primary: plain, Secondary: secret}).WithLinks().(blob.Presigner); ok {
 		t.Error("links of a store that gives none")
 	}
-	m := sealed.Mixed{Writes: linking{plain}, Older: secret}.Linked()
+	m := sealed.Mixed{Primary: linking{plain}, Secondary: secret}.WithLinks()
 	put(t, plain, "a", []byte("a"))
 	put(t, secret, "b", []byte("b"))
 	links := m.(blob.Presigner)
@@ -53,7 +53,7 @@ func TestMixedLinksToWhatIsNotSealed(t *testing.T) {
 func TestMixedTrustsFreshKeys(t *testing.T) {
 	t.Parallel()
 	older := folder(t)
-	m := sealed.Mixed{Writes: folder(t), Older: older, Fresh: func(key string) bool { return key == "fresh" }}
+	m := sealed.Mixed{Primary: folder(t), Secondary: older, Unique: func(key string) bool { return key == "fresh" }}
 	for _, key := range []string{"fresh", "again"} {
 		put(t, older, key, []byte("older"))
 		err := m.Put(t.Context(), key, bytes.NewReader([]byte("newer")), 5)
@@ -67,7 +67,7 @@ func TestMixed(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	below, older := folder(t), folder(t)
-	m := sealed.Mixed{Writes: sealed.New(below, newRing()), Older: older}
+	m := sealed.Mixed{Primary: sealed.New(below, newRing()), Secondary: older}
 	for _, key := range []string{"a", "c", "e", "f"} {
 		put(t, older, key, []byte("old "+key))
 	}

@@ -221,8 +221,8 @@ func TestWhatCannotBeIsListed(t *testing.T) {
 	put(t, inner, "org_1/d", noise(5))
 	for name, list := range map[string]blob.Store{
 		"sealed":            s,
-		"sealed is written": sealed.Mixed{Writes: s, Older: newMemory()},
-		"sealed is older":   sealed.Mixed{Writes: newMemory(), Older: s},
+		"sealed is written": sealed.Mixed{Primary: s, Secondary: newMemory()},
+		"sealed is older":   sealed.Mixed{Primary: newMemory(), Secondary: s},
 	} {
 		var got []blob.Info
 		for info, err := range list.List(t.Context(), "org_1/") {
@@ -239,7 +239,7 @@ func TestWhatCannotBeIsListed(t *testing.T) {
 			t.Errorf("%s: Stat gives %+v, %v", name, info, err)
 		}
 	}
-	if err := (sealed.Mixed{Writes: newMemory(), Older: s}).Put(t.Context(), "org_1/b", strings.NewReader("x"), 1); !errors.Is(err, blob.ErrExists) {
+	if err := (sealed.Mixed{Primary: newMemory(), Secondary: s}).Put(t.Context(), "org_1/b", strings.NewReader("x"), 1); !errors.Is(err, blob.ErrExists) {
 		t.Errorf("Put over it gives %v", err)
 	}
 }

@@ -21,7 +21,7 @@ import (
 const (
 	TreeType      = "application/vnd.stint.tree+zstd"
 	FramesType    = "application/vnd.stint.chunks"
-	NamesType     = "application/octet-stream"
+	HashesType    = "application/octet-stream"
 	SelectionType = "application/octet-stream"
 )
 

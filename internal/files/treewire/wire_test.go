@@ -192,12 +192,12 @@ func TestFramesComeBack(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	want := []treewire.Hash{sum("a"), sum("b")}
-	got, err := treewire.ReadNames(bytes.NewReader(treewire.AppendNames(nil, want)))
+	got, err := treewire.ReadHashes(bytes.NewReader(treewire.AppendHashes(nil, want)))
 	if d := cmp.Diff(want, got); d != "" || err != nil {
 		t.Error(d, err)
 	}
-	for _, n := range []int{1, 33, 32*treewire.MaxNames + 1, 32*treewire.MaxNames + 32} {
-		if _, err := treewire.ReadNames(bytes.NewReader(make([]byte, n))); !errors.Is(err, treewire.ErrMalformed) {
+	for _, n := range []int{1, 33, 32*treewire.MaxHashes + 1, 32*treewire.MaxHashes + 32} {
+		if _, err := treewire.ReadHashes(bytes.NewReader(make([]byte, n))); !errors.Is(err, treewire.ErrMalformed) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 	}

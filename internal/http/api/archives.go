@@ -41,7 +41,7 @@ func acceptedFormat(accept []string) files.Format {
 }
 
 // archiveTag stands for the bytes of an archive.
-func archiveTag(a *artifacts.Archived) string {
+func archiveTag(a *artifacts.VersionArchive) string {
 	if a.Format == files.TarGzip {
 		return a.Version.Digest
 	}
@@ -66,7 +66,7 @@ func wantsDigest(h http.Header) bool {
 
 // serveZstd compresses an archive while it is sent: it has no length, and no
 // parts that could be asked for.
-func (a *api) serveZstd(w http.ResponseWriter, r *http.Request, archive *artifacts.Archived) error {
+func (a *api) serveZstd(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	h := w.Header()
 	tag := `W/"` + archiveTag(archive) + `"`
 	h.Set("ETag", tag)

@@ -94,7 +94,7 @@ func (a *api) serveDownload(w http.ResponseWriter, r *http.Request, _ *auth.Call
 }
 
 // serveArchive serves an archive whose length is known, whole or in parts.
-func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *artifacts.Archived) error {
+func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *artifacts.VersionArchive) error {
 	from, err := archive.Open(r.Context())
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (a *api) serveArchive(w http.ResponseWriter, r *http.Request, archive *arti
 		s.sum = sum[:]
 	}
 	if r.Method == http.MethodGet && r.Header.Get("Range") == "" && r.Header.Get("If-None-Match") == "" {
-		archive.Note(from.Size())
+		archive.CountDownload(from.Size())
 	}
 	return serveContent(w, r, from, s)
 }

@@ -38,10 +38,10 @@ func badForm(err error) error {
 
 // missingChunks answers which of the named chunks the organisation lacks.
 func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
-	if err := needType(r.Header, treewire.NamesType); err != nil {
+	if err := needType(r.Header, treewire.HashesType); err != nil {
 		return err
 	}
-	asked, err := treewire.ReadNames(r.Body)
+	asked, err := treewire.ReadHashes(r.Body)
 	if err != nil {
 		return badForm(err)
 	}
@@ -49,9 +49,9 @@ func (a *api) missingChunks(w http.ResponseWriter, r *http.Request, c *auth.Call
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", treewire.NamesType)
+	w.Header().Set("Content-Type", treewire.HashesType)
 	w.Header()["Cache-Control"] = noStore
-	_, _ = w.Write(treewire.AppendNames(nil, missing))
+	_, _ = w.Write(treewire.AppendHashes(nil, missing))
 	return nil
 }
 
@@ -74,7 +74,7 @@ func (t treeAPI) pushAny(p *post) (*reply, error) {
 	if needType(p.r.Header, treewire.TreeType) != nil {
 		return t.push(p)
 	}
-	return t.pushAs(p, artifacts.TreeOfChunks)
+	return t.pushAs(p, artifacts.WireTree)
 }
 
 // tree gives a version as a tree of chunks.

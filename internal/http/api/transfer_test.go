@@ -37,13 +37,13 @@ func (w *world) connect(url, token string) *client.Client {
 	return c
 }
 
-func (w *world) volume(c *client.Client, name string) transfer.Tree {
+func (w *world) volume(c *client.Client, name string) transfer.ClientRemote {
 	w.Helper()
 	made, err := c.Volumes.Create(w.Context(), name)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return transfer.Tree{Client: c, Trees: c.Volumes, ID: made.ID}
+	return transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: made.ID}
 }
 
 // filled is a folder with small and large files.
@@ -137,7 +137,7 @@ func TestTransferOutlastsBrokenConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := transfer.Tree{Client: c, Trees: c.Volumes, ID: straight.ID}
+	tree := transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: straight.ID}
 	from, to := filled(t), t.TempDir()
 	if _, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{}); err != nil {
 		t.Fatal(err)
@@ -242,7 +242,7 @@ func TestChunksStayInTheirOrganisation(t *testing.T) {
 	if _, _, err := theirs.PushTree(t.Context(), bytes.NewReader(tree), int64(len(tree))); !errors.Is(err, transfer.ErrChunksMissing) {
 		t.Errorf("a tree of foreign chunks gave %v", err)
 	}
-	foreign := transfer.Tree{Client: other, Trees: other.Volumes, ID: own.ID}
+	foreign := transfer.ClientRemote{Client: other, Trees: other.Volumes, ID: own.ID}
 	if _, err := foreign.OpenTree(t.Context()); !client.IsCode(err, stint.CodeResourceNotFound) {
 		t.Errorf("a foreign tree gave %v", err)
 	}

@@ -108,7 +108,7 @@ func newWorld(t testing.TB, options ...option) *world {
 		Auth:      w.auth,
 		Secrets:   secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: w.now}),
 		Agents:    agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
-		Artifacts: artifacts.New(artifacts.Config{Store: s, Library: library, Ledger: kept, IDs: w.ids, Now: w.now}),
+		Artifacts: artifacts.New(artifacts.Config{Store: s, Library: library, Quota: kept, IDs: w.ids, Now: w.now}),
 		Runs:      runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
 		Feed:      f, Frameworks: installed{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,

@@ -26,8 +26,8 @@ import (
 type Sealer interface {
 	Seal(plain, owner []byte) ([]byte, error)
 	Open(sealed, owner []byte) ([]byte, error)
-	// Current reports whether a text is sealed under the newest key.
-	Current(sealed []byte) bool
+	// IsCurrent reports whether a text is sealed under the newest key.
+	IsCurrent(sealed []byte) bool
 }
 
 // Config is what a Keyring needs. Now defaults to the real clock. Fresh is how

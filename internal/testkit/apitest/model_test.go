@@ -158,7 +158,7 @@ func readChunks(r *http.Request, raw []byte) error {
 			err = nil
 		}
 	case strings.HasSuffix(r.URL.Path, "/missing"):
-		_, err = treewire.ReadNames(in)
+		_, err = treewire.ReadHashes(in)
 	default:
 		_, err = treewire.ReadSelection(in)
 	}

@@ -222,7 +222,7 @@ func (w *walk) fillArchive(s *shot, valid bool) {
 
 // fillChunks sends what an exchange of chunks is about.
 func (w *walk) fillChunks(s *shot, valid bool) {
-	kind, good := treewire.NamesType, make([]byte, 64)
+	kind, good := treewire.HashesType, make([]byte, 64)
 	switch {
 	case s.place.op.RequestBody.Value.Content[treewire.FramesType] != nil:
 		kind, good = treewire.FramesType, treewire.AppendFramesEnd(treewire.AppendFramesHead(nil))
@@ -241,7 +241,7 @@ func (w *walk) fillChunks(s *shot, valid bool) {
 	}{
 		{"cut short", kind, good[:len(good)-1], true},
 		{"something else", kind, []byte("hello"), true},
-		{"nothing", kind, []byte{}, kind != treewire.NamesType},
+		{"nothing", kind, []byte{}, kind != treewire.HashesType},
 		{"wrong Content-Type", "application/json", []byte("{}"), true},
 		{"no Content-Type", "", good, true},
 		{"far numbers", kind, bytes.Repeat([]byte{0xff}, 31), true},

@@ -34,7 +34,7 @@ type Library interface {
 	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
 	CountDownload(org, digest string, size int64)
 	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
-	Exchange
+	ChunkExchange
 }
 
 // Config is what a Service needs. Now and Random default to the real clock
@@ -42,7 +42,7 @@ type Library interface {
 type Config struct {
 	Store   store.FileSets
 	Library Library
-	Ledger  Ledger
+	Quota   Quota
 	IDs     *stint.IDs
 	Now     func() time.Time
 	Random  io.Reader
@@ -52,7 +52,7 @@ type Config struct {
 type Service struct {
 	store   store.FileSets
 	library Library
-	ledger  Ledger
+	quota   Quota
 	ids     *stint.IDs
 	now     func() time.Time
 	random  io.Reader
@@ -66,7 +66,7 @@ func New(c Config) *Service {
 	if c.Random == nil {
 		c.Random = rand.Reader
 	}
-	return &Service{store: c.Store, library: c.Library, ledger: c.Ledger, ids: c.IDs, now: c.Now, random: c.Random}
+	return &Service{store: c.Store, library: c.Library, quota: c.Quota, ids: c.IDs, now: c.Now, random: c.Random}
 }
 
 // Create stores an empty tree without a version.

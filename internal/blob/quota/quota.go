@@ -36,11 +36,11 @@ type Options struct {
 type Store struct {
 	blob.Store
 	o Options
-	*books
+	*accounts
 }
 
-// books are what is known of all organisations, and who counts.
-type books struct {
+// accounts are what is known of all organisations, and who counts.
+type accounts struct {
 	ctx    context.Context // of those who count, until Close
 	cancel context.CancelFunc
 	counts sync.WaitGroup
@@ -50,7 +50,7 @@ type books struct {
 	accounts map[string]*account
 }
 
-var errClosed = errors.New("ledger: the store is closed")
+var errClosed = errors.New("quota: the store is closed")
 
 // New makes a Store that keeps its objects in inner. The caller closes it.
 func New(inner blob.Store, o Options) *Store {
@@ -61,11 +61,11 @@ func New(inner blob.Store, o Options) *Store {
 		o.Uncounted = func(string) bool { return false }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Store{Store: inner, o: o, books: &books{ctx: ctx, cancel: cancel, accounts: map[string]*account{}}}
+	return &Store{Store: inner, o: o, accounts: &accounts{ctx: ctx, cancel: cancel, accounts: map[string]*account{}}}
 }
 
 // Close ends what counts. What needs a first count fails from then on.
-func (b *books) Close() error {
+func (b *accounts) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
@@ -75,7 +75,7 @@ func (b *books) Close() error {
 }
 
 // start runs f beside, for which Close waits; false after that.
-func (b *books) start(f func(context.Context)) bool {
+func (b *accounts) start(f func(context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.closed {
@@ -84,13 +84,15 @@ func (b *books) start(f func(context.Context)) bool {
 	return !b.closed
 }
 
-// Through is a store that keeps its objects in inner and counts them with
+// Wrap is a store that keeps its objects in inner and counts them with
 // those of s. Both must hold the same.
-func (s *Store) Through(inner blob.Store) *Store { return &Store{Store: inner, o: s.o, books: s.books} }
+func (s *Store) Wrap(inner blob.Store) *Store {
+	return &Store{Store: inner, o: s.o, accounts: s.accounts}
+}
 
-// Blobs is the store with what the one below offers beyond: links, where it
+// WithLinks is the store with what the one below offers beyond: links, where it
 // gives them.
-func (s *Store) Blobs() blob.Store {
+func (s *Store) WithLinks() blob.Store {
 	if p, ok := s.Store.(blob.Presigner); ok {
 		return struct {
 			*Store
@@ -100,12 +102,12 @@ func (s *Store) Blobs() blob.Store {
 	return s
 }
 
-// Used tells what an organisation keeps. The first call waits until that is
+// Usage tells what an organisation keeps. The first call waits until that is
 // counted, which lists the organisation's objects.
-func (s *Store) Used(ctx context.Context, org string) (blob.Used, error) {
+func (s *Store) Usage(ctx context.Context, org string) (blob.Usage, error) {
 	a := s.account(org)
 	if err := s.ready(ctx, org, a); err != nil {
-		return blob.Used{}, err
+		return blob.Usage{}, err
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -117,7 +119,7 @@ func (s *Store) Used(ctx context.Context, org string) (blob.Used, error) {
 // Limit is the bytes that an organisation may keep; 0 is no limit.
 func (s *Store) Limit() int64 { return s.o.Limit }
 
-func (b *books) account(org string) *account {
+func (b *accounts) account(org string) *account {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.accounts[org]

@@ -34,7 +34,7 @@ func (p *pull) survey(ctx context.Context) error {
 	p.places = map[treewire.Hash]location{}
 	s := &survey{pull: p, cache: openCache(p.o.Cache)}
 	defer s.cache.close()
-	err := fs.WalkDir(localdir.Files(p.root), ".", func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(localdir.FS(p.root), ".", func(name string, d fs.DirEntry, err error) error {
 		if d != nil && name != "." && errors.Is(err, fs.ErrPermission) {
 			return fs.SkipDir // it is written anew, or is not ours to look at
 		}

@@ -10,9 +10,9 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// Exchange is the part of a library that takes and gives single chunks;
+// ChunkExchange is the part of a library that takes and gives single chunks;
 // *files.Library is one.
-type Exchange interface {
+type ChunkExchange interface {
 	MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error)
 	PutChunks(ctx context.Context, org string, r io.Reader) (files.PutResult, error)
 	CommitEntries(ctx context.Context, org, parent string, r io.Reader) (files.Ref, error)
@@ -31,8 +31,8 @@ func (s *Service) PutChunks(ctx context.Context, c auth.Caller, r io.Reader) (fi
 	return s.library.PutChunks(ctx, c.OrgID, r)
 }
 
-// TreeContent is the content of a version as it travels.
-type TreeContent struct {
+// VersionContent is the content of a version as it travels.
+type VersionContent struct {
 	Digest string
 	// WriteTree and WriteChunks write to w in the forms of package wire. After
 	// an error w has a part of it.
@@ -41,12 +41,12 @@ type TreeContent struct {
 }
 
 // Content finds the content of a version; spec is what Resolve takes.
-func (s *Service) Content(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (TreeContent, error) {
+func (s *Service) Content(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (VersionContent, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
-		return TreeContent{}, err
+		return VersionContent{}, err
 	}
-	return TreeContent{
+	return VersionContent{
 		Digest: v.Digest,
 		WriteTree: func(ctx context.Context, w io.Writer) error {
 			return s.library.WriteTree(ctx, org, v.Digest, w)

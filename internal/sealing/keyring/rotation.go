@@ -95,7 +95,7 @@ func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.Sea
 		}
 		for _, t := range page {
 			at = t
-			if sealer.Current(t.Sealed) {
+			if sealer.IsCurrent(t.Sealed) {
 				continue
 			}
 			done, err := reseal(ctx, s, sealer, t)

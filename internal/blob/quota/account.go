@@ -12,8 +12,8 @@ import (
 // account is what is known of an organisation.
 type account struct {
 	mu      sync.Mutex     // guards what follows
-	kept    blob.Used      // objects that are there
-	coming  blob.Used      // what is being put
+	kept    blob.Usage     // objects that are there
+	coming  blob.Usage     // what is being put
 	moving  map[string]int // how many put or delete each object just now
 	counted time.Time      // zero: never
 	count   *count         // under way, or nil
@@ -25,9 +25,9 @@ type account struct {
 type count struct {
 	done    chan struct{} // closed in the end
 	err     error         // then
-	listed  blob.Used
+	listed  blob.Usage
 	last    string // key of the object that was listed last
-	changed blob.Used
+	changed blob.Usage
 	touched map[string]*touched
 }
 
@@ -66,7 +66,7 @@ func (c *count) stays(key string) {
 	}
 }
 
-func add(u *blob.Used, bytes, objects int64) {
+func add(u *blob.Usage, bytes, objects int64) {
 	u.Bytes += bytes
 	u.Objects += objects
 }

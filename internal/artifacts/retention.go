@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Ledger tells what organisations keep in the storage; *ledger.Store is one.
-type Ledger interface {
-	Used(ctx context.Context, org string) (blob.Used, error)
+// Quota tells what organisations keep in the storage; *quota.Store is one.
+type Quota interface {
+	Usage(ctx context.Context, org string) (blob.Usage, error)
 	Limit() int64
 }
 
@@ -60,7 +60,7 @@ func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, er
 	if err != nil {
 		return stint.StorageUsage{}, fmt.Errorf("count trees: %w", err)
 	}
-	used, err := s.ledger.Used(ctx, org)
+	used, err := s.quota.Usage(ctx, org)
 	if err != nil {
 		return stint.StorageUsage{}, err
 	}
@@ -68,7 +68,7 @@ func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, er
 		StoredBytes: used.Bytes, StoredObjects: used.Objects,
 		Artifacts: rows.Artifacts, Volumes: rows.Volumes, Versions: rows.Versions, Checkpoints: rows.Checkpoints, VersionBytes: rows.Bytes,
 	}
-	if limit := s.ledger.Limit(); limit > 0 {
+	if limit := s.quota.Limit(); limit > 0 {
 		u.LimitBytes = &limit
 	}
 	return u, nil

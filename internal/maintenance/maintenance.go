@@ -36,9 +36,9 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Line tells of one organisation: what was done so far or, when Done is set,
+// Report tells of one organisation: what was done so far or, when Done is set,
 // in all. One of Busy, Collected and Checked is set.
-type Line struct {
+type Report struct {
 	Org       string     `json:"org"`
 	Done      bool       `json:"done"`
 	Busy      bool       `json:"busy,omitempty"` // somebody else looks after it just now; nothing was done
@@ -89,8 +89,8 @@ type Use struct {
 	Following bool   `json:"andOn,omitempty"` // what follows the path lacks something, too
 }
 
-// Collection says how to collect.
-type Collection struct {
+// CollectOptions says how to collect.
+type CollectOptions struct {
 	// Grace is how long what nothing names stays. With 0 it goes at once, which
 	// takes several rounds: then nothing else should store files.
 	Grace  time.Duration
@@ -104,13 +104,13 @@ const roundsAtOnce = 4
 // Collect clears the storage of every organisation. tell is called with what
 // was done so far and, for each organisation, in the end. Where one fails the
 // others get their turn all the same; the error names each that did.
-func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) error {
+func (s *Service) Collect(ctx context.Context, o CollectOptions, tell func(Report)) error {
 	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		total := Collected{}
 		for range roundsAtOnce {
 			round, err := s.c.Library.Collect(ctx, org, s.c.Store, files.CollectOptions{
 				Grace: o.Grace, Now: s.c.Now, DryRun: o.DryRun,
-				Progress: func(c files.CollectResult) { tell(Line{Org: org, Collected: total.and(Collected(c))}) },
+				Progress: func(c files.CollectResult) { tell(Report{Org: org, Collected: total.and(Collected(c))}) },
 			})
 			if err != nil {
 				return fmt.Errorf("collect what nothing names: %w", err)
@@ -120,7 +120,7 @@ func (s *Service) Collect(ctx context.Context, o Collection, tell func(Line)) er
 				break
 			}
 		}
-		tell(Line{Org: org, Done: true, Collected: &total})
+		tell(Report{Org: org, Done: true, Collected: &total})
 		return nil
 	})
 }
@@ -134,24 +134,24 @@ func (c Collected) and(later Collected) *Collected {
 	return &later
 }
 
-// Inspection says how to check.
-type Inspection struct {
+// CheckOptions says how to check.
+type CheckOptions struct {
 	Quick  bool `json:"quick"`  // look at what there is, do not read every byte
 	Repair bool `json:"repair"` // restore what can be
 }
 
 // Check checks the storage of every organisation. tell is called, and errors
 // are, as in Collect.
-func (s *Service) Check(ctx context.Context, o Inspection, tell func(Line)) error {
+func (s *Service) Check(ctx context.Context, o CheckOptions, tell func(Report)) error {
 	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), files.CheckOptions{
 			Read: !o.Quick, Repair: o.Repair,
-			Progress: func(c files.CheckResult) { tell(Line{Org: org, Checked: checked(c)}) },
+			Progress: func(c files.CheckResult) { tell(Report{Org: org, Checked: checked(c)}) },
 		})
 		if err != nil {
 			return fmt.Errorf("check what is kept: %w", err)
 		}
-		tell(Line{Org: org, Done: true, Checked: checked(done)})
+		tell(Report{Org: org, Done: true, Checked: checked(done)})
 		return nil
 	})
 }
@@ -181,8 +181,8 @@ func checked(c files.CheckResult) *Checked {
 	return out
 }
 
-// Learn lets the index of chunks know what other servers stored and deleted.
-func (s *Service) Learn(ctx context.Context) error {
+// SyncIndexes lets the index of chunks know what other servers stored and deleted.
+func (s *Service) SyncIndexes(ctx context.Context) error {
 	return s.each(ctx, func(org string) error { return s.c.Library.SyncIndex(ctx, org) })
 }
 
@@ -192,7 +192,7 @@ const turn = 3 * time.Minute
 
 // alone calls f for each organisation, while nobody else collects or repairs
 // there.
-func (s *Service) alone(ctx context.Context, tell func(Line), f func(ctx context.Context, org string) error) error {
+func (s *Service) alone(ctx context.Context, tell func(Report), f func(ctx context.Context, org string) error) error {
 	holder := s.c.IDs.New("")
 	return s.each(ctx, func(org string) error {
 		mine, err := s.c.Store.LeaseCollection(ctx, org, holder, turn)
@@ -200,7 +200,7 @@ func (s *Service) alone(ctx context.Context, tell func(Line), f func(ctx context
 		case err != nil:
 			return fmt.Errorf("take the turn to look after it: %w", err)
 		case !mine:
-			tell(Line{Org: org, Done: true, Busy: true})
+			tell(Report{Org: org, Done: true, Busy: true})
 			return nil
 		}
 		return s.hold(ctx, org, holder, f)

@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{T: t, store: s, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)}
 	ids := stint.NewIDs(w.now, rand.Reader)
-	w.trees = artifacts.New(artifacts.Config{Store: s, Library: library, Ledger: kept, IDs: ids, Now: w.now})
+	w.trees = artifacts.New(artifacts.Config{Store: s, Library: library, Quota: kept, IDs: ids, Now: w.now})
 	for i, c := range []*auth.Caller{&w.caller, &w.other} {
 		m, err := s.EnsureMember(t.Context(), store.Member{
 			OrgID: ids.New(stint.PrefixOrg), OrgName: fmt.Sprint("org", i), UserID: ids.New(stint.PrefixUser), UserName: "ann",

@@ -71,10 +71,10 @@ func (w *world) must(err error) {
 }
 
 // lines runs a job and keeps its last line of each organisation.
-func lines(t *testing.T, job func(func(maintenance.Line)) error) []maintenance.Line {
+func lines(t *testing.T, job func(func(maintenance.Report)) error) []maintenance.Report {
 	t.Helper()
-	var done []maintenance.Line
-	if err := job(func(l maintenance.Line) {
+	var done []maintenance.Report
+	if err := job(func(l maintenance.Report) {
 		if l.Done {
 			done = append(done, l)
 		}
@@ -109,16 +109,16 @@ func TestCollectAtOnce(t *testing.T) {
 	w := newWorld(t)
 	w.litter()
 	before := w.objects()
-	collect := func(o maintenance.Collection) []maintenance.Line {
-		return lines(t, func(tell func(maintenance.Line)) error { return w.service.Collect(t.Context(), o, tell) })
+	collect := func(o maintenance.CollectOptions) []maintenance.Report {
+		return lines(t, func(tell func(maintenance.Report)) error { return w.service.Collect(t.Context(), o, tell) })
 	}
-	if got := collect(maintenance.Collection{DryRun: true}); got[0].Collected.Deleted != 0 || w.objects() != before {
+	if got := collect(maintenance.CollectOptions{DryRun: true}); got[0].Collected.Deleted != 0 || w.objects() != before {
 		t.Errorf("a dry run deleted something: %+v", got[0].Collected)
 	}
-	if got := collect(maintenance.Collection{Grace: time.Hour}); got[0].Collected.Deleted != 0 || w.objects() != before {
+	if got := collect(maintenance.CollectOptions{Grace: time.Hour}); got[0].Collected.Deleted != 0 || w.objects() != before {
 		t.Errorf("something went before its grace was over: %+v", got[0].Collected)
 	}
-	got := collect(maintenance.Collection{})
+	got := collect(maintenance.CollectOptions{})
 	if got[0].Collected.Deleted != int64(before) || got[0].Collected.Freed <= 0 || w.objects() != 0 {
 		t.Errorf("%d objects are left of %d: %+v", w.objects(), before, got[0].Collected)
 	}
@@ -131,16 +131,16 @@ func TestOneAtATime(t *testing.T) {
 	if err != nil || !mine {
 		t.Fatalf("no lease: %v", err)
 	}
-	jobs := map[string]func(func(maintenance.Line)) error{
-		"Collect": func(tell func(maintenance.Line)) error {
-			return w.service.Collect(t.Context(), maintenance.Collection{}, tell)
+	jobs := map[string]func(func(maintenance.Report)) error{
+		"Collect": func(tell func(maintenance.Report)) error {
+			return w.service.Collect(t.Context(), maintenance.CollectOptions{}, tell)
 		},
-		"Check": func(tell func(maintenance.Line)) error {
-			return w.service.Check(t.Context(), maintenance.Inspection{}, tell)
+		"Check": func(tell func(maintenance.Report)) error {
+			return w.service.Check(t.Context(), maintenance.CheckOptions{}, tell)
 		},
 	}
 	for name, job := range jobs {
-		if diff := cmp.Diff([]maintenance.Line{{Org: w.org, Done: true, Busy: true}}, lines(t, job)); diff != "" {
+		if diff := cmp.Diff([]maintenance.Report{{Org: w.org, Done: true, Busy: true}}, lines(t, job)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -163,8 +163,8 @@ func TestDamageIsToldWithItsName(t *testing.T) {
 	_, _, err = w.store.CommitVersion(t.Context(), store.Commit{OrgID: w.org, FileSetID: tree.ID, Suffix: strings.Repeat("a", 20), Digest: ref.Digest, CreatedBy: "user:ann", CreatedAt: stint.TimeOf(time.Now())})
 	w.must(err)
 	w.must(w.blobs.Delete(t.Context(), w.org+"/manifests/"+ref.Digest))
-	got := lines(t, func(tell func(maintenance.Line)) error {
-		return w.service.Check(t.Context(), maintenance.Inspection{}, tell)
+	got := lines(t, func(tell func(maintenance.Report)) error {
+		return w.service.Check(t.Context(), maintenance.CheckOptions{}, tell)
 	})
 	if c := got[0].Checked; c.Damaged != 1 || len(c.Damages) != 1 || len(c.Damages[0].Used) != 1 || !strings.HasPrefix(c.Damages[0].Used[0].Name, "volume data@v1_") {
 		t.Errorf("%+v", c)
@@ -212,7 +212,7 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 	w.must(err)
 	service := maintenance.New(maintenance.Config{Store: w.store, Library: library, IDs: w.ids})
 	var done []string
-	tell := func(l maintenance.Line) {
+	tell := func(l maintenance.Report) {
 		if l.Done {
 			done = append(done, l.Org)
 		}
@@ -227,10 +227,10 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 		name string
 		do   func(context.Context) error
 	}{
-		{"Learn", service.Learn},
-		{"Check", func(ctx context.Context) error { return service.Check(ctx, maintenance.Inspection{}, tell) }},
+		{"SyncIndexes", service.SyncIndexes},
+		{"Check", func(ctx context.Context) error { return service.Check(ctx, maintenance.CheckOptions{}, tell) }},
 		{"Collect", func(ctx context.Context) error {
-			return service.Collect(ctx, maintenance.Collection{Grace: time.Hour}, tell)
+			return service.Collect(ctx, maintenance.CollectOptions{Grace: time.Hour}, tell)
 		}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -239,7 +239,7 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 			t.Errorf("%s goes on when nobody waits any more: %q, %v", c.name, done, err)
 		}
 		meet = func() {}
-		if c.name == "Learn" {
+		if c.name == "SyncIndexes" {
 			continue
 		}
 		err := c.do(t.Context())
@@ -251,7 +251,7 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 		}
 		done = nil
 	}
-	if err := service.Learn(t.Context()); !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || !learned(works) {
-		t.Errorf("Learn: %v", err)
+	if err := service.SyncIndexes(t.Context()); !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || !learned(works) {
+		t.Errorf("SyncIndexes: %v", err)
 	}
 }

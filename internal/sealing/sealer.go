@@ -102,9 +102,9 @@ func (s *Sealer) Open(sealed, aad []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Current reports whether sealed is sealed under the primary key, so that a
+// IsCurrent reports whether sealed is sealed under the primary key, so that a
 // rotation knows what it has to seal anew.
-func (s *Sealer) Current(sealed []byte) bool {
+func (s *Sealer) IsCurrent(sealed []byte) bool {
 	return len(sealed) >= headerSize && sealed[0] == sealVersion && bytes.Equal(sealed[1:headerSize], s.primary.name[:])
 }
 

@@ -140,7 +140,7 @@ func TestAbandoned(t *testing.T) {
 		age         time.Duration
 		gone, still int
 	}{{time.Hour, 0, 1}, {-time.Hour, 1, 0}, {-time.Hour, 0, 0}} {
-		gone, err := s.Abandoned(t.Context(), time.Now().Add(-c.age))
+		gone, err := s.RemoveAbandoned(t.Context(), time.Now().Add(-c.age))
 		must(t, err)
 		still, err := s.Uploads(t.Context())
 		must(t, err)
@@ -202,7 +202,7 @@ func TestOpenTriesEverythingOut(t *testing.T) {
 	if calls := server.Calls(); calls != 9 {
 		t.Errorf("Open made %d calls, want 9", calls)
 	}
-	_, err := s.Abandoned(t.Context(), time.Now().Add(time.Hour))
+	_, err := s.RemoveAbandoned(t.Context(), time.Now().Add(time.Hour))
 	must(t, err)
 }
 

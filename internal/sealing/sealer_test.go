@@ -81,7 +81,7 @@ func TestKeysRotate(t *testing.T) {
 	if got, err := after.Open(old, []byte("run_1")); err != nil || string(got) != "hunter2" {
 		t.Errorf("after the rotation: %q, %v", got, err)
 	}
-	if after.Current(old) || !after.Current(seal(t, after, "x", "y")) || after.Current(nil) {
+	if after.IsCurrent(old) || !after.IsCurrent(seal(t, after, "x", "y")) || after.IsCurrent(nil) {
 		t.Error("Current does not tell old from new")
 	}
 	if _, err := before.Open(seal(t, after, "x", "y"), []byte("y")); !errors.Is(err, sealing.ErrUnknownKey) {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Files is what root holds, for fs.WalkDir. Unlike that of root.FS its names may
+// FS is what root holds, for fs.WalkDir. Unlike that of root.FS its names may
 // have any bytes.
-func Files(root *os.Root) fs.ReadDirFS { return files{root} }
+func FS(root *os.Root) fs.ReadDirFS { return files{root} }
 
 type files struct{ root *os.Root }
 

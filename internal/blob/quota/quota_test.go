@@ -48,10 +48,10 @@ type linking struct {
 
 func TestLinksOfTheStoreBelow(t *testing.T) {
 	t.Parallel()
-	if _, ok := quota.New(folder(t), quota.Options{}).Blobs().(blob.Presigner); ok {
+	if _, ok := quota.New(folder(t), quota.Options{}).WithLinks().(blob.Presigner); ok {
 		t.Error("a folder gives links")
 	}
-	if _, ok := quota.New(linking{Store: folder(t)}, quota.Options{}).Blobs().(blob.Presigner); !ok {
+	if _, ok := quota.New(linking{Store: folder(t)}, quota.Options{}).WithLinks().(blob.Presigner); !ok {
 		t.Error("a store that gives links gives none")
 	}
 }
@@ -61,9 +61,9 @@ func put(t *testing.T, s blob.Store, key, text string, size int64) error {
 	return s.Put(t.Context(), key, strings.NewReader(text), size)
 }
 
-func holds(t *testing.T, s *quota.Store, org string, want blob.Used) {
+func holds(t *testing.T, s *quota.Store, org string, want blob.Usage) {
 	t.Helper()
-	got, err := s.Used(t.Context(), org)
+	got, err := s.Usage(t.Context(), org)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,18 +79,18 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := quota.New(inner, quota.Options{})
-	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 	for _, step := range []struct {
 		do   func() error
-		want blob.Used
+		want blob.Usage
 	}{
-		{func() error { return put(t, s, "a/one", "1234567", 7) }, blob.Used{Bytes: 12, Objects: 2}},
-		{func() error { return put(t, s, "a/two", "123", -1) }, blob.Used{Bytes: 15, Objects: 3}},
-		{func() error { return put(t, s, "b/one", "123", 3) }, blob.Used{Bytes: 15, Objects: 3}},
-		{func() error { return ignoring(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Used{Bytes: 15, Objects: 3}},
-		{func() error { return ignoring(put(t, s, "a/short", "12", 7), nil) }, blob.Used{Bytes: 15, Objects: 3}},
-		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
-		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Used{Bytes: 10, Objects: 2}},
+		{func() error { return put(t, s, "a/one", "1234567", 7) }, blob.Usage{Bytes: 12, Objects: 2}},
+		{func() error { return put(t, s, "a/two", "123", -1) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return put(t, s, "b/one", "123", 3) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return ignoring(put(t, s, "a/short", "12", 7), nil) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Usage{Bytes: 10, Objects: 2}},
+		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Usage{Bytes: 10, Objects: 2}},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
@@ -103,18 +103,18 @@ func TestThroughCountsTogether(t *testing.T) {
 	t.Parallel()
 	inner := folder(t)
 	s := quota.New(inner, quota.Options{Limit: 10})
-	aside := s.Through(inner)
+	aside := s.Wrap(inner)
 	if err := errors.Join(put(t, s, "a/one", "1234", 4), put(t, aside, "a/two", "1234", 4)); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	holds(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
 	if err := put(t, aside, "a/three", "1234", 4); err == nil {
 		t.Error("more than the limit was stored")
 	}
 	if err := aside.Delete(t.Context(), "a/one"); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Used{Bytes: 4, Objects: 1})
+	holds(t, s, "a", blob.Usage{Bytes: 4, Objects: 1})
 }
 
 // ignoring makes an error that must come none; any will do for nil.
@@ -144,7 +144,7 @@ func TestLimit(t *testing.T) {
 			t.Errorf("what was refused is there: %v", err)
 		}
 	}
-	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 	if err := put(t, s, "a/fits", "12345", 5); err != nil {
 		t.Error(err)
 	}
@@ -172,7 +172,7 @@ func TestLimitHoldsForManyAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	holds(t, s, "a", blob.Used{Bytes: 50, Objects: 5})
+	holds(t, s, "a", blob.Usage{Bytes: 50, Objects: 5})
 }
 
 func TestRecount(t *testing.T) {
@@ -180,17 +180,17 @@ func TestRecount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := folder(t)
 		s := quota.New(inner, quota.Options{Recount: time.Minute})
-		holds(t, s, "a", blob.Used{})
+		holds(t, s, "a", blob.Usage{})
 		if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Used{})
-		time.Sleep(2 * time.Minute)                         // of the bubble's clock
-		if _, err := s.Used(t.Context(), "a"); err != nil { // which has it counted
+		holds(t, s, "a", blob.Usage{})
+		time.Sleep(2 * time.Minute)                          // of the bubble's clock
+		if _, err := s.Usage(t.Context(), "a"); err != nil { // which has it counted
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		holds(t, s, "a", blob.Used{Bytes: 3, Objects: 1})
+		holds(t, s, "a", blob.Usage{Bytes: 3, Objects: 1})
 	})
 }
 
@@ -252,7 +252,7 @@ func TestCountsBesideOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		holds(t, s, "a", blob.Used{Bytes: 42, Objects: 6})
+		holds(t, s, "a", blob.Usage{Bytes: 42, Objects: 6})
 		if err := put(t, inner, "a/other", "123456789", 9); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestCountsBesideOthers(t *testing.T) {
 				step(s.Delete(t.Context(), "a/n"))
 				step(ignoring(put(t, s, "a/d", "1234567", 7), blob.ErrExists))
 				step(ignoring(put(t, s, "a/large", "", 100), nil))
-				holds(t, s, "a", blob.Used{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
+				holds(t, s, "a", blob.Usage{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
 				close(slow)
 				late.Wait()
 			case "a/l":
@@ -306,10 +306,10 @@ func TestCountsBesideOthers(t *testing.T) {
 			return nil
 		}
 		time.Sleep(2 * time.Minute) // of the bubble's clock
-		holds(t, s, "a", blob.Used{Bytes: 42 + 2, Objects: 7})
+		holds(t, s, "a", blob.Usage{Bytes: 42 + 2, Objects: 7})
 		synctest.Wait()
 		inner.at = func(context.Context, string) error { return nil }
-		want := blob.Used{}
+		want := blob.Usage{}
 		for info, err := range inner.List(t.Context(), "a/") {
 			step(err)
 			want.Bytes += info.Size
@@ -349,17 +349,17 @@ func TestOnlyTheFirstCountIsWaitedFor(t *testing.T) {
 			t.Errorf("a put that waits for a count: %v", err)
 		}
 		goOn <- struct{}{}
-		holds(t, s, "a", blob.Used{})
+		holds(t, s, "a", blob.Usage{})
 		time.Sleep(2 * time.Minute) // of the bubble's clock
 		if err := put(t, s, "a/x", "1", 1); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
+		holds(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Used{Bytes: 1, Objects: 1})
-		if _, err := s.Used(t.Context(), "b"); err == nil {
+		holds(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
+		if _, err := s.Usage(t.Context(), "b"); err == nil {
 			t.Error("what was never counted is known after Close")
 		}
 	})
@@ -380,7 +380,7 @@ func TestAFailedPutCountsNothing(t *testing.T) {
 			t.Fatal("it did not fail")
 		}
 	}
-	holds(t, s, "a", blob.Used{})
+	holds(t, s, "a", blob.Usage{})
 }
 
 func TestWhatIsNotCounted(t *testing.T) {
@@ -396,11 +396,11 @@ func TestWhatIsNotCounted(t *testing.T) {
 		if err := s.Delete(t.Context(), "org_a/ours/none"); err != nil {
 			t.Fatal(err)
 		}
-		used, err := s.Used(t.Context(), "org_a")
+		used, err := s.Usage(t.Context(), "org_a")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(blob.Used{Bytes: 8, Objects: 1}, used); diff != "" {
+		if diff := cmp.Diff(blob.Usage{Bytes: 8, Objects: 1}, used); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -426,9 +426,9 @@ func TestWhatIsDamagedCountsUntilItIsDeleted(t *testing.T) {
 	if err := errors.Join(put(t, s, "a/one", "123", 3), put(t, s, "a/two", "12345", 5)); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Used{Bytes: 8, Objects: 2})
+	holds(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
 	if err := s.Delete(t.Context(), "a/one"); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Used{Bytes: 5, Objects: 1})
+	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 }
