@@ -103,7 +103,7 @@ func InvalidState(format string, args ...any) *Error {
 func NotFound(noun, asked string) *Error {
 	return &Error{
 		Kind: KindNotFound, Code: CodeResourceNotFound,
-		Message: fmt.Sprintf("No such %s: '%s'.", noun, clip(asked, 128)),
+		Message: fmt.Sprintf("No such %s: '%s'.", noun, Excerpt(asked, 128)),
 	}
 }
 
@@ -111,7 +111,7 @@ func NotFound(noun, asked string) *Error {
 func AlreadyExists(noun, name string) *Error {
 	return &Error{
 		Kind: KindConflict, Code: CodeResourceAlreadyExists, Param: "name",
-		Message: fmt.Sprintf("The %s '%s' already exists. Choose another name.", noun, clip(name, 128)),
+		Message: fmt.Sprintf("The %s '%s' already exists. Choose another name.", noun, Excerpt(name, 128)),
 	}
 }
 
@@ -142,7 +142,9 @@ func KindOf(err error) Kind {
 	return KindInternal
 }
 
-func clip(s string, n int) string {
+// Excerpt returns the first n bytes of s for an error message, without control
+// characters and invalid UTF-8. An ellipsis marks that text is missing.
+func Excerpt(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return '?'

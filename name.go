@@ -18,7 +18,7 @@ func CheckName(param, name string) *Error {
 		return MissingParam(param, "A name is required: 1 to 64 of a-z, 0-9 and '-'.")
 	}
 	if !nameForm.MatchString(name) {
-		return InvalidParam(param, "'%s' is no valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.", clip(name, 128))
+		return InvalidParam(param, "'%s' is no valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.", Excerpt(name, 128))
 	}
 	return nil
 }
@@ -39,7 +39,7 @@ var reserved = map[string]bool{
 func CheckVariable(param, name string) *Error {
 	switch {
 	case len(name) > 256 || !variableForm.MatchString(name):
-		return InvalidParam(param, "'%s' is no valid variable name: use letters, digits and '_', not starting with a digit.", clip(name, 128))
+		return InvalidParam(param, "'%s' is no valid variable name: use letters, digits and '_', not starting with a digit.", Excerpt(name, 128))
 	case reserved[strings.ToUpper(name)] || strings.HasPrefix(strings.ToUpper(name), "STINT_") || strings.HasPrefix(strings.ToUpper(name), "LD_"):
 		return InvalidParam(param, "The variable '%s' steers the sandbox itself and cannot be set. Choose another name.", name)
 	}

@@ -48,7 +48,7 @@ func ParseSize(s string) (Size, error) {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsNaN(f) || f < 0 || f*factor >= math.MaxInt64 {
-		return 0, fmt.Errorf("'%s' is no size such as 512MiB or 2GiB", clip(s, 64))
+		return 0, fmt.Errorf("'%s' is no size such as 512MiB or 2GiB", Excerpt(s, 64))
 	}
 	return Size(f * factor), nil
 }

@@ -23,7 +23,7 @@ func TimeOfMicros(us int64) Time { return TimeOf(time.UnixMicro(us)) }
 func ParseTime(s string) (Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil || t.Year() < 1 || t.Year() > 9999 {
-		return Time{}, fmt.Errorf("%q is no RFC 3339 time such as %s", clip(s, 64), "2026-01-02T15:04:05.000Z")
+		return Time{}, fmt.Errorf("%q is no RFC 3339 time such as %s", Excerpt(s, 64), "2026-01-02T15:04:05.000Z")
 	}
 	return TimeOf(t), nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 // nouns are the types of the dictionary by the schema that describes them. A
@@ -193,7 +194,7 @@ func TestDefinitionExamplesAreAccepted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := stint.ParseDefinition(raw); err != nil {
+		if _, err := definition.Parse(raw); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 // Each definition is one, has its instructions beside it, and is told of.
@@ -38,7 +38,7 @@ func TestExamplesAreDefinitions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := stint.ParseDefinition(body)
+		d, err := definition.Parse(body)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue

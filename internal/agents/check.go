@@ -3,6 +3,7 @@ package agents
 import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
@@ -36,7 +37,10 @@ func checkTools(d *stint.Definition, of framework.Info) *stint.Error {
 
 // checkCost refuses a bound on costs that nobody could tell.
 func checkCost(d *stint.Definition) *stint.Error {
-	if d.Limits == nil || d.Limits.MaxCostUSD == 0 || d.TellsCost() {
+	if d.Limits == nil || d.Limits.MaxCostUSD == 0 {
+		return nil
+	}
+	if f, _ := catalog.Find(d.Framework); f.ReportsCost {
 		return nil
 	}
 	if d.Provider == nil || len(d.Provider.Prices) == 0 {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/jsonschema"
 	"github.com/stint-dev/stint/internal/store"
 )
@@ -115,7 +116,7 @@ type digested struct {
 // digestOf checks a definition and takes its name and the members that are
 // null, which say nothing, out of it.
 func (s *Service) digestOf(raw []byte) (digested, error) {
-	parsed, err := stint.ParseDefinition(raw)
+	parsed, err := definition.Parse(raw)
 	if err == nil {
 		err = checkFramework(parsed)
 	}
@@ -144,7 +145,7 @@ func (s *Service) digestOf(raw []byte) (digested, error) {
 	if err != nil {
 		return digested{}, fmt.Errorf("write a definition: %w", err)
 	}
-	canonical, err := stint.CanonicalJSON(rest)
+	canonical, err := definition.CanonicalJSON(rest)
 	if err != nil {
 		return digested{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	api "github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/app"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/framework/registry"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
@@ -155,7 +156,7 @@ func (l *lab) alone(ctx context.Context, program agentcli.Installed, m *model) (
 	in := framework.Input{
 		Definition: d, Prompt: "Say something.", Program: framework.Program{Path: program.Path}, NewID: uuid.NewString(),
 		Home: filepath.Join(dir, "home"), WorkDir: filepath.Join(dir, "work"), RunDir: filepath.Join(dir, "run"),
-		Model: &framework.Endpoint{Type: d.ProviderType(), URL: d.ModelURL(), Key: "none"},
+		Model: &framework.Endpoint{Type: catalog.ProviderType(d), URL: catalog.ModelURL(d), Key: "none"},
 	}
 	temporary := filepath.Join(dir, "tmp")
 	for _, folder := range []string{in.Home, in.WorkDir, in.RunDir, temporary} {

@@ -221,12 +221,12 @@ func (s *service) agent(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.Close()
-	_, err = c.want(http.StatusCreated, request("POST", "/v1/agents", s.token, definition(name)))
+	_, err = c.want(http.StatusCreated, request("POST", "/v1/agents", s.token, agentDefinition(name)))
 	return err
 }
 
 // definition is the smallest agent: its prompt is a script.
-func definition(name string) string {
+func agentDefinition(name string) string {
 	return fmt.Sprintf(`{"name":%q,"framework":"shell","network":{"mode":"none"}}`, name)
 }
 

@@ -59,7 +59,7 @@ func (w *world) furnish(ctx context.Context) error {
 		return err
 	}
 	a := agents.New(agents.Config{Store: w.Store, IDs: w.IDs})
-	if _, err := a.Create(ctx, w.caller, []byte(definition(w.agent))); err != nil {
+	if _, err := a.Create(ctx, w.caller, []byte(agentDefinition(w.agent))); err != nil {
 		return err
 	}
 	w.worker = w.IDs.New(stint.PrefixWorker)

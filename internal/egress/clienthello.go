@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 var (
@@ -145,7 +145,7 @@ func parseServerName(data []byte) (string, error) {
 	if !r.ok || !names.ok || len(r.b) > 0 || len(names.b) > 0 || kind != 0 {
 		return "", errMalformed
 	}
-	canonical, err := stint.CanonicalDomain(string(name))
+	canonical, err := definition.CanonicalDomain(string(name))
 	if err != nil || strings.HasSuffix(string(name), "..") {
 		return "", errMalformed
 	}

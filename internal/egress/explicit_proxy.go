@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
@@ -100,7 +101,7 @@ func connectTarget(r *http.Request) (policy.Destination, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return policy.Destination{Addr: a.Unmap().WithZone(""), Port: uint16(port)}, nil
 	}
-	name, err := stint.CanonicalDomain(host)
+	name, err := definition.CanonicalDomain(host)
 	if err != nil {
 		return policy.Destination{}, errors.New("the host is not a name or an address")
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
@@ -91,7 +92,7 @@ func (u *Uplink) requested(host string, port uint16) (policy.Destination, *polic
 	if a, err := netip.ParseAddr(host); err == nil {
 		return u.destination(netip.AddrPortFrom(a, port))
 	}
-	name, err := stint.CanonicalDomain(host)
+	name, err := definition.CanonicalDomain(host)
 	if err != nil {
 		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name.", host)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
@@ -90,7 +91,7 @@ func (u *Uplink) provider(host string, port uint16) (policy.Destination, *policy
 		_, refused := u.policy.DecideAddr(d.Addr, port, policy.Destination{Name: d.Addr.String(), Port: port})
 		return d, refused
 	}
-	name, err := stint.CanonicalDomain(host)
+	name, err := definition.CanonicalDomain(host)
 	switch {
 	case err != nil:
 		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name. Correct provider.baseUrl.", host)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/dns"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
@@ -16,7 +17,7 @@ import (
 // resolve answers a DNS question of the sandbox. It logs refusals and failures.
 func (u *Uplink) resolve(ctx context.Context, q dnsmessage.Question) dns.Reply {
 	began := u.gateway.config.Now()
-	name, err := stint.CanonicalDomain(q.Name.String())
+	name, err := definition.CanonicalDomain(q.Name.String())
 	if err != nil {
 		name = q.Name.String()
 	}

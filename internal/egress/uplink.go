@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/dns"
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 	"github.com/stint-dev/stint/internal/egress/log"
@@ -18,7 +19,7 @@ import (
 // RunConfig is the egress configuration of one run.
 type RunConfig struct {
 	Mode  policy.Mode // Public if empty
-	Allow []stint.Rule
+	Allow []definition.Rule
 	// Inspect are hosts (domain or *.domain, optional :port) whose TLS connections
 	// are intercepted, so that each request is logged.
 	Inspect []string

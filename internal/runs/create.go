@@ -27,7 +27,7 @@ type CreateOptions struct {
 // Create stores a pending run and returns it; it is worked afterwards. What it
 // will use is resolved and frozen now.
 func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o CreateOptions) (stint.Run, error) {
-	if err := check(&n); err != nil {
+	if err := definition.CheckRequest(&n); err != nil {
 		return stint.Run{}, err
 	}
 	row, err := s.prepare(ctx, c, &n)
@@ -99,11 +99,11 @@ func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (
 }
 
 func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*definition.Plan, error) {
-	timeout, err := timeoutOf(n, d)
+	timeout, err := definition.RunTimeout(n, d)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := limitsOf(n, d)
+	limits, err := definition.RunLimits(n, d)
 	if err != nil {
 		return nil, err
 	}

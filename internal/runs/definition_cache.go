@@ -2,6 +2,7 @@ package runs
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -32,8 +33,8 @@ func (d *definitions) of(ctx context.Context, s store.Agents, org, agent, versio
 	if err != nil {
 		return nil, notFound(err, "agent version", version)
 	}
-	parsed, err := stint.ParseDefinition(v.Definition)
-	if err != nil {
+	parsed := new(stint.Definition)
+	if err := json.Unmarshal(v.Definition, parsed); err != nil {
 		return nil, fmt.Errorf("read definition %s: %w", version, err)
 	}
 	d.mu.Lock()

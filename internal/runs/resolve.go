@@ -324,3 +324,9 @@ func at(err error, param string) error {
 	}
 	return err
 }
+
+// contradiction returns the error of two parameters that refer to different
+// things.
+func contradiction(a, b, noun string) error {
+	return stint.InvalidParam(a, "'%s' and '%s' refer to different %s. Use only one of them, or make them agree.", a, b, noun)
+}

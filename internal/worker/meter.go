@@ -11,6 +11,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // warnAt is the share of a budget at which the run is warned.
@@ -37,7 +38,8 @@ func newMeter(a *dispatch.Assignment) *meter {
 	m := &meter{warned: map[string]bool{}}
 	if a.Plan != nil {
 		d := &a.Plan.Definition
-		m.limits, m.provider, m.tellsCost = a.Plan.Limits, d.Provider, d.TellsCost()
+		f, _ := catalog.Find(d.Framework)
+		m.limits, m.provider, m.tellsCost = a.Plan.Limits, d.Provider, f.ReportsCost
 	}
 	return m
 }

@@ -12,19 +12,20 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // model is where the agent finds its provider's model: the host's end of the
 // sandbox's network, which puts the key in.
 func (j *job) model() (*framework.Endpoint, error) {
 	d := &j.a.Plan.Definition
-	if d.ModelURL() == "" {
+	if catalog.ModelURL(d) == "" {
 		return nil, nil
 	}
 	if j.sandbox.Network() == nil {
 		return nil, stint.InvalidParam("provider", "The agent needs a model, but sandboxes of this server have no network. 'stint doctor' tells the operator why.")
 	}
-	e := &framework.Endpoint{Type: d.ProviderType(), URL: "http://" + stint.ModelAlias, Key: placeholder("no-key")}
+	e := &framework.Endpoint{Type: catalog.ProviderType(d), URL: "http://" + stint.ModelAlias, Key: placeholder("no-key")}
 	if e.Type != stint.ProviderAnthropic {
 		e.URL += "/v1"
 	}
@@ -37,11 +38,11 @@ func (j *job) model() (*framework.Endpoint, error) {
 // gateway is the model as the way out knows it; nil without one.
 func (j *job) gateway() *egress.Model {
 	d := &j.a.Plan.Definition
-	if d.ModelURL() == "" {
+	if catalog.ModelURL(d) == "" {
 		return nil
 	}
 	m := &egress.Model{
-		Type: d.ProviderType(), BaseURL: d.ModelURL(),
+		Type: catalog.ProviderType(d), BaseURL: catalog.ModelURL(d),
 		Count: func(answered, asked string, t stint.Tokens) { j.meter.called(answered, asked, t); j.accountLater() },
 		Heard: func() { j.meter.hear(j.e.c.Now()) },
 	}

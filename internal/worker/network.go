@@ -17,6 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -57,7 +58,7 @@ func (j *job) connect() error {
 	if d.Network != nil {
 		run.Inspect = d.Network.Inspect
 		for _, text := range d.Network.Allow {
-			rule, err := stint.ParseRule(text)
+			rule, err := definition.ParseRule(text)
 			if err != nil {
 				return err
 			}
@@ -138,7 +139,7 @@ func (j *job) visibleSecrets(secrets map[string]string) map[string]string {
 // the key of the model, and those in headers of MCP servers.
 func putInOutside(d *stint.Definition) []string {
 	names := slices.Collect(maps.Keys(d.Secrets))
-	if d.ModelURL() != "" && d.Provider.APIKey != nil {
+	if catalog.ModelURL(d) != "" && d.Provider.APIKey != nil {
 		names = append(names, d.Provider.APIKey.Secret)
 	}
 	for _, s := range d.MCPServers {

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 // checkInterval is the net below a lost word of a cancel.
@@ -44,7 +44,7 @@ func (j *job) watch() (stop func()) {
 // timeLeft counts the run's time limit from its start.
 func (j *job) timeLeft() time.Duration {
 	if j.a.Plan == nil {
-		return stint.DefaultTimeout
+		return definition.DefaultTimeout
 	}
 	if j.a.Run.StartedAt == nil {
 		return j.a.Plan.Timeout

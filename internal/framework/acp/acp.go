@@ -33,7 +33,7 @@ func (Framework) Info() framework.Info {
 
 // Check refuses a provider that no such agent can ask.
 func (Framework) Check(d *stint.Definition) error {
-	if d.ProviderType() == stint.ProviderOffline {
+	if catalog.ProviderType(d) == stint.ProviderOffline {
 		return stint.InvalidParam("provider.type", "The framework 'acp' cannot use the provider 'offline', which is the assistant's own. Use another provider, or the framework 'assistant'.")
 	}
 	return nil

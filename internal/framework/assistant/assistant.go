@@ -35,9 +35,9 @@ func (Assistant) Info() framework.Info {
 // model could give one.
 func (Assistant) Check(d *stint.Definition) error {
 	switch {
-	case d.ModelURL() != "" && d.Model == "":
+	case catalog.ModelURL(d) != "" && d.Model == "":
 		return stint.MissingParam("model", "'model' is required: the assistant asks the provider for a model by its name.")
-	case d.ModelURL() == "" && d.Schema() != nil:
+	case catalog.ModelURL(d) == "" && d.Schema() != nil:
 		return stint.InvalidParam("output.schema", "Without a model the assistant gives no structured result. Set 'provider' and 'model', or leave out 'output.schema'.")
 	}
 	return nil

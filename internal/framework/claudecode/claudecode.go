@@ -38,7 +38,7 @@ func (Framework) Info() framework.Info {
 
 // Check refuses a provider that does not speak Anthropic's dialect.
 func (Framework) Check(d *stint.Definition) error {
-	if t := d.ProviderType(); t != "" && t != catalog.ClaudeCode.ProviderType {
+	if t := catalog.ProviderType(d); t != "" && t != catalog.ClaudeCode.ProviderType {
 		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.ClaudeCode.Name, catalog.ClaudeCode.ProviderType, t)
 	}
 	return nil

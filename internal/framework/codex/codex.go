@@ -28,7 +28,7 @@ func (Framework) Info() framework.Info {
 
 // Check refuses a provider that does not speak OpenAI's Responses dialect.
 func (Framework) Check(d *stint.Definition) error {
-	if t := d.ProviderType(); t != "" && t != catalog.Codex.ProviderType {
+	if t := catalog.ProviderType(d); t != "" && t != catalog.Codex.ProviderType {
 		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.Codex.Name, catalog.Codex.ProviderType, t)
 	}
 	return nil

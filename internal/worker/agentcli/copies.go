@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 // keep puts one file alone into a folder, under a name, and gives the folder:
@@ -45,7 +45,7 @@ func (f *Finder) keep(file, name string) (string, error) {
 
 // useLimit is how long after it was given out a folder may still be seen: as
 // long as a run may take, and a day for its beginning and end.
-const useLimit = stint.MaxTimeout + 24*time.Hour
+const useLimit = definition.MaxTimeout + 24*time.Hour
 
 // forget removes what no run sees any more.
 func (f *Finder) forget() error {

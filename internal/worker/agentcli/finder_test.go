@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
@@ -456,7 +457,7 @@ func TestKeptPrograms(t *testing.T) {
 	if second := show(); read(first) != "one" || read(second) != "second" {
 		t.Errorf("an update shows %q and %q", read(first), read(second))
 	}
-	w.now = w.now.Add(stint.MaxTimeout)
+	w.now = w.now.Add(definition.MaxTimeout)
 	if still := show(); read(first) != "one" || read(still) != "second" {
 		t.Errorf("while runs may go on %q and %q are shown", read(first), read(still))
 	}

@@ -1,4 +1,4 @@
-package stint_test
+package definition_test
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
 func TestParseRule(t *testing.T) {
@@ -36,49 +37,49 @@ func TestParseRule(t *testing.T) {
 		"0.0.0.0/0":                 "0.0.0.0/0",
 		"host.stint.internal:11434": "host.stint.internal:11434",
 	} {
-		r, err := stint.ParseRule(in)
+		r, err := definition.ParseRule(in)
 		if err != nil || r.String() != want {
-			t.Errorf("%q gives %q, %v, want %q", in, r, err, want)
+			t.Errorf("%q is %q, %v, want %q", in, r, err, want)
 		}
-		again, err := stint.ParseRule(r.String())
+		again, err := definition.ParseRule(r.String())
 		if err != nil || again != r {
-			t.Errorf("%q is read back as %+v, %v, want %+v", r, again, err, r)
+			t.Errorf("%q is parsed again as %+v, %v, want %+v", r, again, err, r)
 		}
 	}
 }
 
-func TestParseRuleSaysWhatToChange(t *testing.T) {
+func TestParseRuleErrors(t *testing.T) {
 	t.Parallel()
 	for in, says := range map[string]string{
 		"":                         "may not be empty",
 		"*":                        "'*' in the wrong place",
-		"*.":                       "no domain",
+		"*.":                       "is not a domain",
 		"*.*.com":                  "'*' in the wrong place",
 		"a.*.com":                  "'*' in the wrong place",
 		"*example.com":             "'*' in the wrong place",
-		"example..com":             "no domain",
-		".example.com":             "no domain",
-		"-a.example":               "no domain",
-		"exa mple.com":             "no domain",
+		"example..com":             "is not a domain",
+		".example.com":             "is not a domain",
+		"-a.example":               "is not a domain",
+		"exa mple.com":             "is not a domain",
 		"https://example.com":      "is a URL",
-		"example.com/path":         "no address range",
-		"user@example.com":         "no domain",
+		"example.com/path":         "is not an address range",
+		"user@example.com":         "is not a domain",
 		"bücher.example":           "xn--",
-		"example.com:":             "no valid port",
-		"example.com:0":            "no valid port",
-		"example.com:065":          "no valid port",
-		"example.com:+80":          "no valid port",
-		"example.com:65536":        "no valid port",
-		"example.com:http":         "no valid port",
+		"example.com:":             "not have a valid port",
+		"example.com:0":            "not have a valid port",
+		"example.com:065":          "not have a valid port",
+		"example.com:+80":          "not have a valid port",
+		"example.com:65536":        "not have a valid port",
+		"example.com:http":         "not have a valid port",
 		"[example.com]:80":         "brackets",
 		"[::1":                     "brackets",
 		"[::1]80":                  "brackets",
-		"::1:::":                   "no address range",
-		"fe80::1%eth0":             "no plain address",
-		"::ffff:10.0.0.1":          "no plain address",
-		"::ffff:10.0.0.0/104":      "IPv6 dress",
+		"::1:::":                   "is not an address range",
+		"fe80::1%eth0":             "is not a plain address",
+		"::ffff:10.0.0.1":          "is not a plain address",
+		"::ffff:10.0.0.0/104":      "IPv4-mapped range",
 		"10.0.0.1/8":               "write 10.0.0.0/8",
-		"10.0.0.0/33":              "no address range",
+		"10.0.0.0/33":              "is not an address range",
 		"2130706433":               "neither a domain nor an address",
 		"0x7f.1":                   "neither a domain nor an address",
 		"127.0x1":                  "neither a domain nor an address",
@@ -90,14 +91,14 @@ func TestParseRuleSaysWhatToChange(t *testing.T) {
 		"localhost":                "host.stint.internal:PORT",
 		"a.localhost:80":           "host.stint.internal:PORT",
 		"host.stint.internal":      "needs the port",
-		"*.stint.internal:80":      "cannot be given",
-		"*.host.stint.internal:80": "cannot be given",
-		"proxy.stint.internal:1":   "cannot be given",
+		"*.stint.internal:80":      "cannot be allowed",
+		"*.host.stint.internal:80": "cannot be allowed",
+		"proxy.stint.internal:1":   "cannot be allowed",
 		strings.Repeat("a.", 130):  "253",
 	} {
-		r, err := stint.ParseRule(in)
+		r, err := definition.ParseRule(in)
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.HasSuffix(err.Error(), ".") {
-			t.Errorf("%q gives %+v, %v, want a sentence with %q", in, r, err, says)
+			t.Errorf("%q is %+v, %v, want an error with %q", in, r, err, says)
 		}
 	}
 }
@@ -127,7 +128,7 @@ func TestRuleMatches(t *testing.T) {
 		{"fd00::/8", "[fe80::1]:22", false},
 		{"0.0.0.0/0", "example.com:1", false},
 	} {
-		r, err := stint.ParseRule(c.rule)
+		r, err := definition.ParseRule(c.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -144,14 +145,14 @@ func TestRuleMatches(t *testing.T) {
 	}
 }
 
-func TestDefinitionChecksItsNetwork(t *testing.T) {
+func TestParseChecksNetwork(t *testing.T) {
 	t.Parallel()
-	_, err := stint.ParseDefinition([]byte(`{"framework":"shell",
+	_, err := definition.Parse([]byte(`{"framework":"shell",
 		"network":{"mode":"restricted","allow":["example.com","*.a.test:443","10.0.0.1/8"],"inspect":["*.b.test","10.0.0.0/8"]},
 		"secrets":{"KEY":{"hosts":["api.example.com","https://x.test"]}}}`))
 	e, ok := errors.AsType[*stint.Error](err)
 	if !ok {
-		t.Fatalf("%v is no public error", err)
+		t.Fatalf("%v is not a public error", err)
 	}
 	var params []string
 	for _, d := range e.Details {
@@ -162,25 +163,25 @@ func TestDefinitionChecksItsNetwork(t *testing.T) {
 	}
 }
 
-// FuzzParseRule holds the parser to: a rule that reads back as itself, or a
-// sentence.
+// FuzzParseRule checks that the result is a rule that round-trips or an error
+// that is a sentence.
 func FuzzParseRule(f *testing.F) {
 	for _, s := range []string{"example.com", "*.example.com:443", "[fd00::/8]:1", "10.0.0.0/8:1", "::1", "0x7f.1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		r, err := stint.ParseRule(s)
+		r, err := definition.ParseRule(s)
 		if err != nil {
 			if !strings.HasSuffix(err.Error(), ".") {
-				t.Errorf("%q is refused without a sentence: %v", s, err)
+				t.Errorf("%q has an error that is not a sentence: %v", s, err)
 			}
 			return
 		}
-		if again, err := stint.ParseRule(r.String()); err != nil || again != r {
-			t.Errorf("%q gives %+v, which reads back as %+v, %v", s, r, again, err)
+		if again, err := definition.ParseRule(r.String()); err != nil || again != r {
+			t.Errorf("%q is %+v, which is parsed again as %+v, %v", s, r, again, err)
 		}
 		if r.Domain == "" != r.Prefix.IsValid() {
-			t.Errorf("%q gives %+v, neither a domain nor addresses alone", s, r)
+			t.Errorf("%q is %+v, neither a domain nor addresses alone", s, r)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package stint_test
+package definition_test
 
 import (
 	"errors"
@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
 )
 
-func TestDefinitionFaultsNameTheirPath(t *testing.T) {
+func TestParseErrorsContainPath(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
 		`{`:                                    "definition",
@@ -37,16 +38,17 @@ func TestDefinitionFaultsNameTheirPath(t *testing.T) {
 		`{"framework":"shell","artifact":{"path":"/proc/x"}}`:              "artifact.path",
 		`{"framework":"shell","provider":{"apiKey":{"secret":1}}}`:         "provider.apiKey.secret",
 	} {
-		_, err := stint.ParseDefinition([]byte(raw))
+		_, err := definition.Parse([]byte(raw))
 		e, ok := errors.AsType[*stint.Error](err)
 		if !ok || e.Param != want || e.Kind != stint.KindInvalid {
-			t.Errorf("%s: %v, want a fault of %s", raw, err, want)
+			t.Errorf("%s: %v, want an error for %s", raw, err, want)
 		}
 	}
 }
 
-// Secrets in headers are put in toward names in TLS, and the worker's loopback.
-func TestSecretsInHeadersNeedAServerThatGetsThem(t *testing.T) {
+// The proxy can insert secrets only into TLS connections to a domain and into
+// connections to the worker's loopback.
+func TestParseRefusesUnusableHeaderSecrets(t *testing.T) {
 	t.Parallel()
 	const secret, plain = "Bearer ${{secrets.TOKEN }}", "${{ vars.TENANT }} keeps secrets."
 	for url, c := range map[string]struct {
@@ -65,7 +67,7 @@ func TestSecretsInHeadersNeedAServerThatGetsThem(t *testing.T) {
 		"http://tools.example.com/mcp":      {plain, true},
 		"https://10.0.0.2/mcp":              {plain, true},
 	} {
-		_, err := stint.ParseDefinition([]byte(`{"framework":"assistant","mcpServers":{"docs":{"url":"` + url + `","headers":{"X-Key":"` + c.value + `"}}}}`))
+		_, err := definition.Parse([]byte(`{"framework":"assistant","mcpServers":{"docs":{"url":"` + url + `","headers":{"X-Key":"` + c.value + `"}}}}`))
 		e, refused := errors.AsType[*stint.Error](err)
 		if refused == c.fits || refused && (e.Param != "mcpServers.docs.headers.X-Key" || !strings.Contains(e.Message, "Change the URL")) {
 			t.Errorf("%s with %s: %v", url, c.value, err)
@@ -73,67 +75,67 @@ func TestSecretsInHeadersNeedAServerThatGetsThem(t *testing.T) {
 	}
 }
 
-func TestDefinitionTellsSeveralFaults(t *testing.T) {
+func TestParseReportsAllErrors(t *testing.T) {
 	t.Parallel()
-	_, err := stint.ParseDefinition([]byte(`{"framework":"shell","timeout":"x","sandbox":"none"}`))
+	_, err := definition.Parse([]byte(`{"framework":"shell","timeout":"x","sandbox":"none"}`))
 	if e, ok := errors.AsType[*stint.Error](err); !ok || len(e.Details) != 2 {
-		t.Errorf("faults: %v", err)
+		t.Errorf("errors: %v", err)
 	}
-	_, err = stint.ParseDefinition([]byte(`{"framework":"shell","time_out":"x","Command":[]}`))
+	_, err = definition.Parse([]byte(`{"framework":"shell","time_out":"x","Command":[]}`))
 	if err == nil || !strings.Contains(err.Error(), "Did you mean 'command'?") {
 		t.Errorf("unknown keys: %v", err)
 	}
 }
 
-// TestStoredDefinitionsOfRemovedSandboxes reads definitions that a server
-// refuses when they are pushed, and keeps their sandboxes out of suggestions.
-func TestStoredDefinitionsOfRemovedSandboxes(t *testing.T) {
+// TestParseRemovedSandboxes checks that definitions with a removed sandbox can be
+// parsed, and that error messages do not suggest it.
+func TestParseRemovedSandboxes(t *testing.T) {
 	t.Parallel()
-	d, err := stint.ParseDefinition([]byte(`{"framework":"shell","sandbox":"docker"}`))
+	d, err := definition.Parse([]byte(`{"framework":"shell","sandbox":"docker"}`))
 	if err != nil || d.Sandbox != "docker" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	_, err = stint.ParseDefinition([]byte(`{"framework":"shell","sandbox":"none"}`))
+	_, err = definition.Parse([]byte(`{"framework":"shell","sandbox":"none"}`))
 	if err == nil || strings.Contains(err.Error(), "docker") || !strings.Contains(err.Error(), "default, namespace, gvisor") {
 		t.Errorf("an unknown sandbox: %v", err)
 	}
 }
 
-func TestDefinitionDefaults(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	t.Parallel()
-	d, err := stint.ParseDefinition([]byte(`{"framework":"shell"}`))
-	if err != nil || d.RunTimeout() != 2*time.Hour || d.ArtifactPath() != "/workspace" {
+	d, err := definition.Parse([]byte(`{"framework":"shell"}`))
+	if err != nil || definition.Timeout(d) != 2*time.Hour || d.ArtifactPath() != "/workspace" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	d, err = stint.ParseDefinition([]byte(`{"framework":"shell","timeout":"90s","artifact":{"path":"/work/out"},"resources":{"cpu":0.5,"memory":"512MiB","pids":64},"limits":{"outputBytes":1048576}}`))
-	if err != nil || d.RunTimeout() != 90*time.Second || d.ArtifactPath() != "/work/out" || d.Resources.Memory != 512<<20 || d.Limits.OutputBytes != 1<<20 {
+	d, err = definition.Parse([]byte(`{"framework":"shell","timeout":"90s","artifact":{"path":"/work/out"},"resources":{"cpu":0.5,"memory":"512MiB","pids":64},"limits":{"outputBytes":1048576}}`))
+	if err != nil || definition.Timeout(d) != 90*time.Second || d.ArtifactPath() != "/work/out" || d.Resources.Memory != 512<<20 || d.Limits.OutputBytes != 1<<20 {
 		t.Errorf("%+v, %v", d, err)
 	}
 }
 
 func TestCanonicalJSONIgnoresKeyOrder(t *testing.T) {
 	t.Parallel()
-	a, errA := stint.CanonicalJSON([]byte(`{"b":1.50,"a":{"y":[1,2],"x":"<é>"}}`))
-	b, errB := stint.CanonicalJSON([]byte(" {\n\"a\":{\"x\":\"<\\u00e9>\",\"y\":[1,2]},\"b\":1.50}"))
+	a, errA := definition.CanonicalJSON([]byte(`{"b":1.50,"a":{"y":[1,2],"x":"<é>"}}`))
+	b, errB := definition.CanonicalJSON([]byte(" {\n\"a\":{\"x\":\"<\\u00e9>\",\"y\":[1,2]},\"b\":1.50}"))
 	if errA != nil || errB != nil || string(a) != string(b) {
 		t.Errorf("%s, %v and %s, %v", a, errA, b, errB)
 	}
 }
 
-// FuzzParseDefinition holds the parser to: a definition or a public error.
-func FuzzParseDefinition(f *testing.F) {
+// FuzzParse checks that the result is a valid definition or a public error.
+func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"framework":"shell","volumes":{"a":{"path":"/x"}},"timeout":"5s"}`))
 	f.Add([]byte(`{"framework":"command","command":["x"],"resources":{"memory":"2GiB"}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		d, err := stint.ParseDefinition(raw)
+		d, err := definition.Parse(raw)
 		if err == nil {
-			if d.Framework == "" || d.RunTimeout() < time.Second {
+			if d.Framework == "" || definition.Timeout(d) < time.Second {
 				t.Errorf("%s is accepted as %+v", raw, d)
 			}
 			return
 		}
 		if _, ok := errors.AsType[*stint.Error](err); !ok {
-			t.Errorf("%s gives %T: %v", raw, err, err)
+			t.Errorf("%s: error of type %T: %v", raw, err, err)
 		}
 	})
 }

@@ -1,0 +1,72 @@
+package definition
+
+import (
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint"
+)
+
+// systemPaths are the paths of the sandbox that a mount cannot cover.
+var systemPaths = []string{"/", "/proc", "/sys", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/run", "/boot", "/home/agent", "/tmp"}
+
+// mounts checks the paths of the artifact and the volumes, and the names of the
+// volumes.
+func (l *errorList) mounts(d *stint.Definition) {
+	seen := map[string]string{} // parameter by path
+	l.mount(seen, "artifact.path", d.ArtifactPath())
+	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
+		at, v := "volumes."+name, d.Volumes[name]
+		if text := name + v.Version; strings.Contains(text, "secrets.") && strings.Contains(text, "${{") {
+			l.invalid(at, "A volume's name and version are visible to users and cannot contain a secret. Use '${{ vars.X }}'.")
+			continue
+		}
+		if !strings.Contains(name, "${{") {
+			if e := stint.CheckName(at, name); e != nil {
+				l.add(e)
+				continue
+			}
+		}
+		l.mount(seen, at+".path", VolumePath(name, v.Path))
+	}
+}
+
+// VolumePath returns the path at which a volume is mounted if its definition
+// has the given path, which may be empty.
+func VolumePath(name, path string) string {
+	if path == "" {
+		return "/volumes/" + name
+	}
+	return path
+}
+
+func (l *errorList) mount(seen map[string]string, param, p string) {
+	if e := checkMountPath(param, p); e != nil {
+		l.add(e)
+		return
+	}
+	for other, owner := range seen {
+		if within(p, other) || within(other, p) {
+			l.invalid(param, "'%s' and '%s' overlap: choose directories that are not inside each other.", param, owner)
+			return
+		}
+	}
+	seen[p] = param
+}
+
+// within reports whether p is dir or below it.
+func within(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
+
+func checkMountPath(param, p string) *stint.Error {
+	if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) || len(p) > 512 {
+		return stint.InvalidParam(param, "'%s' must be an absolute path without '.', '..', or a slash at its end.", stint.Excerpt(p, 128))
+	}
+	for _, f := range systemPaths {
+		if p == f || f != "/" && f != "/home/agent" && f != "/tmp" && within(p, f) || within(f, p) {
+			return stint.InvalidParam(param, "'%s' belongs to the sandbox itself. Use a directory such as /workspace or /data.", stint.Excerpt(p, 128))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,80 @@
+package definition
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/masking"
+)
+
+// CheckRequest returns an error that lists every invalid value of a request to
+// create a run. It does not look up the names in it.
+func CheckRequest(n *stint.NewRun) error {
+	if err := masking.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
+		return err
+	}
+	var errs errorList
+	if n.Agent == "" && n.AgentID == "" && n.SessionID == "" && n.CheckpointID == "" {
+		errs.add(stint.MissingParam("agent", "One of 'agent', 'agentId', 'sessionId', or 'checkpointId' is required."))
+	}
+	switch {
+	case n.Prompt == "":
+		errs.add(stint.MissingParam("prompt", "'prompt' is required: the task for the agent."))
+	case len(n.Prompt) > maxPrompt:
+		errs.invalid("prompt", "'prompt' may have %d bytes at most. Put larger inputs into a volume.", maxPrompt)
+	case strings.ContainsRune(n.Prompt, 0):
+		errs.invalid("prompt", "'prompt' may not contain a NUL character.")
+	}
+	errs.environment("variables", n.Variables)
+	errs.environment("secrets", n.Secrets)
+	errs.metadata(n.Metadata)
+	if n.Priority < 0 || n.Priority > maxPriority {
+		errs.invalid("priority", "'priority' must be a whole number from 0 to %d.", maxPriority)
+	}
+	if n.ArtifactName != "" {
+		errs.add(stint.CheckName("artifactName", n.ArtifactName))
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
+		errs.add(stint.CheckName("volumes."+name, name))
+	}
+	if n.Timeout != "" {
+		_, e := ParseTimeout("timeout", n.Timeout)
+		errs.add(e)
+	}
+	if n.Limits != nil {
+		errs.add(CheckLimits("limits", n.Limits))
+	}
+	return stint.JoinErrors(errs)
+}
+
+func (l *errorList) environment(param string, values map[string]string) {
+	if len(values) > maxVariables {
+		l.invalid(param, "'%s' may have %d members at most.", param, maxVariables)
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		at := param + "." + name
+		if e := stint.CheckVariable(at, name); e != nil {
+			l.add(e)
+		} else if len(values[name]) > maxValue {
+			l.invalid(at, "'%s' may have %d bytes at most.", at, maxValue)
+		} else if strings.ContainsRune(values[name], 0) {
+			l.invalid(at, "'%s' may not contain a NUL character.", at)
+		}
+	}
+}
+
+func (l *errorList) metadata(values map[string]string) {
+	if len(values) > maxMetadata {
+		l.invalid("metadata", "'metadata' may have %d members at most.", maxMetadata)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if key == "" || utf8.RuneCountInString(key) > maxMetaKey || utf8.RuneCountInString(values[key]) > maxMetaValue {
+			l.invalid("metadata."+key, "A key of 'metadata' has 1 to %d characters, a value %d at most.", maxMetaKey, maxMetaValue)
+		}
+	}
+}

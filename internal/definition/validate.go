@@ -1,0 +1,208 @@
+package definition
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework/catalog"
+)
+
+var (
+	networkModes = []string{"public", "restricted", "none"}
+	sandboxes    = []string{"default", "namespace", "gvisor"}
+	// removedSandboxes are not suggested. Parse accepts them, and a server
+	// refuses them because it does not have such an isolator.
+	removedSandboxes = []string{"docker", "kubernetes"}
+)
+
+// errorList collects validation errors.
+type errorList []*stint.Error
+
+// add appends e unless it is nil.
+func (l *errorList) add(e *stint.Error) {
+	if e != nil {
+		*l = append(*l, e)
+	}
+}
+
+// invalid appends an error for the value of param.
+func (l *errorList) invalid(param, format string, args ...any) {
+	l.add(stint.InvalidParam(param, format, args...))
+}
+
+// validate returns an error for each invalid value of d.
+func validate(d *stint.Definition) errorList {
+	var errs errorList
+	if d.Name != "" {
+		errs.add(stint.CheckName("name", d.Name))
+	}
+	errs.framework(d)
+	if !slices.Contains(removedSandboxes, d.Sandbox) {
+		errs.oneOf("sandbox", d.Sandbox, sandboxes)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Environment)) {
+		errs.add(stint.CheckVariable("environment."+name, name))
+	}
+	errs.mounts(d)
+	errs.network(d)
+	errs.provider(d)
+	for _, name := range slices.Sorted(maps.Keys(d.MCPServers)) {
+		errs.mcpServer(name, d.MCPServers[name])
+	}
+	errs.resources(d.Resources)
+	if d.Timeout != "" {
+		_, e := ParseTimeout("timeout", d.Timeout)
+		errs.add(e)
+	}
+	if d.Limits != nil {
+		errs.add(CheckLimits("limits", d.Limits))
+	}
+	if r := d.Retries; r != nil && (r.Max < 0 || r.Max > 10) {
+		errs.invalid("retries.max", "'retries.max' must be between 0 and 10.")
+	}
+	return errs
+}
+
+// oneOf checks an optional value of a fixed set.
+func (l *errorList) oneOf(param, value string, allowed []string) {
+	if value != "" && !slices.Contains(allowed, value) {
+		l.invalid(param, "'%s' must be one of %s, not '%s'.", param, strings.Join(allowed, ", "), stint.Excerpt(value, 64))
+	}
+}
+
+func (l *errorList) framework(d *stint.Definition) {
+	if d.Framework == "" {
+		l.add(stint.MissingParam("framework", "'framework' is required: one of %s.", strings.Join(catalog.Names(), ", ")))
+	}
+	l.oneOf("framework", d.Framework, catalog.Names())
+	if f, ok := catalog.Find(d.Framework); ok && f.NeedsCommand && len(d.Command) == 0 {
+		l.add(stint.MissingParam("command", "The framework '%s' needs 'command', a list of the program and its arguments.", d.Framework))
+	}
+	for i, word := range d.Command {
+		if strings.ContainsRune(word, 0) || i == 0 && word == "" {
+			l.invalid(fmt.Sprintf("command[%d]", i), "A word of 'command' may not be empty or contain a NUL character.")
+		}
+	}
+}
+
+// network checks all lists of hosts and addresses.
+func (l *errorList) network(d *stint.Definition) {
+	if n := d.Network; n != nil {
+		l.oneOf("network.mode", n.Mode, networkModes)
+		l.rules("network.allow", n.Allow, false)
+		l.rules("network.inspect", n.Inspect, true)
+	}
+	for _, name := range slices.Sorted(maps.Keys(d.Secrets)) {
+		at := "secrets." + name + ".hosts"
+		if len(d.Secrets[name].Hosts) == 0 {
+			l.invalid(at, "A brokered secret is sent only to listed hosts. Add one or more under '%s'.", at)
+		}
+		l.rules(at, d.Secrets[name].Hosts, true)
+	}
+}
+
+func (l *errorList) rules(at string, entries []string, hostsOnly bool) {
+	for i, entry := range entries {
+		param := fmt.Sprintf("%s[%d]", at, i)
+		r, err := ParseRule(entry)
+		switch {
+		case err != nil:
+			l.invalid(param, "%v", err)
+		case hostsOnly && r.Domain == "":
+			l.invalid(param, "'%s' must be a domain or *.domain, with an optional port: a certificate contains host names, not addresses.", stint.Excerpt(entry, 128))
+		}
+	}
+}
+
+func (l *errorList) provider(d *stint.Definition) {
+	p := d.Provider
+	if p == nil {
+		return
+	}
+	if catalog.ProviderType(d) == "" {
+		l.add(stint.MissingParam("provider.type", "'provider.type' is required: one of %s.", strings.Join(catalog.ProviderTypes(), ", ")))
+	}
+	l.oneOf("provider.type", p.Type, catalog.ProviderTypes())
+	if p.BaseURL != "" {
+		l.url("provider.baseUrl", p.BaseURL)
+	}
+	if p.APIKey != nil {
+		l.add(stint.CheckVariable("provider.apiKey.secret", p.APIKey.Secret))
+	}
+	for _, model := range slices.Sorted(maps.Keys(p.Prices)) {
+		if r := p.Prices[model]; min(r.Input, r.Output, r.CacheRead, r.CacheWrite) < 0 {
+			l.invalid("provider.prices."+model, "A price cannot be negative.")
+		}
+	}
+}
+
+func (l *errorList) mcpServer(name string, s stint.MCPServer) {
+	at := "mcpServers." + name
+	l.add(stint.CheckName(at, name))
+	switch {
+	case (s.URL == "") == (len(s.Command) == 0):
+		l.invalid(at, "'%s' needs either 'url' or 'command', a list of the program and its arguments.", at)
+	case s.URL != "":
+		l.url(at+".url", s.URL)
+		l.headerSecrets(at, s)
+		if len(s.Env) > 0 {
+			l.invalid(at+".env", "'%s.env' is valid only with 'command'. Use 'headers' instead.", at)
+		}
+	case len(s.Headers) > 0:
+		l.invalid(at+".headers", "'%s.headers' is valid only with 'url'. Use 'env' instead.", at)
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Env)) {
+		l.add(stint.CheckVariable(at+".env."+key, key))
+	}
+}
+
+var secretReference = regexp.MustCompile(`\$\{\{\s*secrets\.`)
+
+// headerSecrets refuses secrets in headers that the proxy could not insert. It
+// inserts them into TLS connections to a domain, and into connections to the
+// worker's loopback.
+func (l *errorList) headerSecrets(at string, s stint.MCPServer) {
+	u, err := url.Parse(s.URL)
+	if err != nil {
+		return // reported by url
+	}
+	name, err := CanonicalDomain(u.Hostname())
+	if err == nil && (u.Scheme == "https" || name == stint.HostAlias) {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.Headers)) {
+		if secretReference.MatchString(s.Headers[key]) {
+			l.invalid(at+".headers."+key, "The secret in '%s.headers.%s' cannot be inserted: '%s.url' must be https:// with a domain, or http://%s:PORT for the worker's loopback. Change the URL, or remove the secret.", at, key, at, stint.HostAlias)
+		}
+	}
+}
+
+func (l *errorList) url(at, s string) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
+		l.invalid(at, "'%s' must be a URL that begins with http:// or https:// and does not contain a user.", at)
+	}
+}
+
+func (l *errorList) resources(r *stint.Resources) {
+	if r == nil {
+		return
+	}
+	if r.CPU < 0 || r.CPU > 1024 {
+		l.invalid("resources.cpu", "'resources.cpu' must be between 0.01 and 1024 cores.")
+	}
+	if r.Memory != 0 && r.Memory < 16*stint.MiB {
+		l.invalid("resources.memory", "'resources.memory' must be 16MiB or more.")
+	}
+	if r.Disk != 0 && r.Disk < stint.MiB {
+		l.invalid("resources.disk", "'resources.disk' must be 1MiB or more.")
+	}
+	if r.Pids != 0 && (r.Pids < 8 || r.Pids > 1<<20) {
+		l.invalid("resources.pids", "'resources.pids' must be between 8 and 1048576.")
+	}
+}

@@ -1,0 +1,45 @@
+package catalog
+
+import (
+	"strings"
+
+	"github.com/stint-dev/stint"
+)
+
+// Default base URLs of providers.
+const (
+	AnthropicURL = "https://api.anthropic.com"
+	OpenAIURL    = "https://api.openai.com/v1"
+)
+
+// ProviderTypes returns the valid values of 'provider.type'.
+func ProviderTypes() []string {
+	return []string{stint.ProviderAnthropic, stint.ProviderResponses, stint.ProviderChat, stint.ProviderOffline}
+}
+
+// ProviderType returns the type of the definition's provider, or the one that
+// its framework implies. It is empty without a provider.
+func ProviderType(d *stint.Definition) string {
+	if d.Provider == nil {
+		return ""
+	}
+	if d.Provider.Type != "" {
+		return d.Provider.Type
+	}
+	f, _ := Find(d.Framework)
+	return f.ProviderType
+}
+
+// ModelURL returns the base URL of the provider's API without a final slash. It
+// is empty without a provider and for the offline provider.
+func ModelURL(d *stint.Definition) string {
+	switch kind := ProviderType(d); {
+	case kind == "" || kind == stint.ProviderOffline:
+		return ""
+	case d.Provider.BaseURL != "":
+		return strings.TrimRight(d.Provider.BaseURL, "/")
+	case kind == stint.ProviderAnthropic:
+		return AnthropicURL
+	}
+	return OpenAIURL
+}
