@@ -18,6 +18,7 @@ import (
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/examples"
 	"github.com/stint-dev/stint/internal/config"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
@@ -300,7 +301,7 @@ func (d *demonstration) farewell(ctx context.Context, s ServerInfo) error {
 	d.tell("stint agent push my-agent")
 	d.tell("stint run my-agent 'echo hello; date > now.txt' --artifact result --pull out")
 	if d.model.url == "" {
-		d.tell("stint demo --model-url %s   # the assistant with a model", stint.AnthropicURL)
+		d.tell("stint demo --model-url %s   # the assistant with a model", catalog.AnthropicURL)
 	}
 	if !d.a.IsTerminal(stdin) || !d.a.IsTerminal(stdout) {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
 // demoModel is the model that the demonstration's assistant asks; without a URL
@@ -30,7 +31,7 @@ const (
 )
 
 func (m *demoModel) flags(c *cobra.Command) {
-	c.Flags().StringVar(&m.url, "model-url", "", "let the assistant ask a model there, such as "+stint.AnthropicURL)
+	c.Flags().StringVar(&m.url, "model-url", "", "let the assistant ask a model there, such as "+catalog.AnthropicURL)
 	c.Flags().StringVar(&m.name, "model", "", "name of the model")
 	c.Flags().StringVar(&m.kind, "model-type", "", "what the URL speaks: "+strings.Join(modelTypes, ", ")+" (default: guessed from the URL)")
 }
@@ -47,7 +48,7 @@ func (m *demoModel) complete(a *app, c *cobra.Command) error {
 	}
 	at, err := url.Parse(strings.TrimRight(m.url, "/"))
 	if err != nil || at.Hostname() == "" || at.Scheme != "http" && at.Scheme != "https" || at.User != nil || at.RawQuery != "" || at.Fragment != "" {
-		return usage(c, "--model-url is no URL such as %s or http://127.0.0.1:11434/v1", stint.AnthropicURL)
+		return usage(c, "--model-url is no URL such as %s or http://127.0.0.1:11434/v1", catalog.AnthropicURL)
 	}
 	if m.kind == "" {
 		m.kind = guessType(at)
