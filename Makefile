@@ -35,7 +35,7 @@ test: ## Everything that must hold: lint, unit, conformance and end-to-end tests
 	@$(MAKE) --no-print-directory whole
 
 # What is tested there is other processes, into which no race detector sees, or SQLite's own code: what we do with it at the
-# same time is in packages that are tested with the detector (store/group, httpapi, engine, runs).
+# same time is in packages that are tested with the detector (store/groupcommit, httpapi, engine, runs).
 processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/... ./internal/store/sqlite/...
 inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
 # Packages whose tests leave out what is exhaustive when they are to be short, as all of rapid's do.

@@ -161,7 +161,7 @@ func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]
 func (s *Service) listed(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	a, err := s.ByName(ctx, org, name)
 	switch {
-	case stint.KindOf(err) == stint.KindNotFound || err == nil && r.After != store.After{}:
+	case stint.KindOf(err) == stint.KindNotFound || err == nil && r.After != store.Cursor{}:
 		return nil, nil
 	case err != nil:
 		return nil, err

@@ -188,7 +188,7 @@ func TestListsAndNames(t *testing.T) {
 		}
 		w.diff("list of "+name, want, got)
 	}
-	got, err := w.agents.List(t.Context(), org, "bee", store.Range{After: store.After{At: b.CreatedAt, ID: b.ID}, Limit: 10})
+	got, err := w.agents.List(t.Context(), org, "bee", store.Range{After: store.Cursor{At: b.CreatedAt, ID: b.ID}, Limit: 10})
 	if err != nil || len(got) != 0 {
 		t.Errorf("the page after the only agent is %v, %v", got, err)
 	}

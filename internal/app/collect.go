@@ -13,7 +13,7 @@ type garbage struct{ store.Collections }
 
 // Condemned gives the keys of what a collection may delete.
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
-	epoch, list, err := g.Collections.Condemned(ctx, org)
+	epoch, list, err := g.Collections.MarkedObjects(ctx, org)
 	if err != nil {
 		return 0, nil, err
 	}

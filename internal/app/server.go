@@ -212,7 +212,7 @@ func (s *server) openWorker(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("open worker: %w", err)
 	}
-	if err := s.db.EndWorkersOf(ctx, s.data.host); err != nil {
+	if err := s.db.EndWorkersOnHost(ctx, s.data.host); err != nil {
 		return fmt.Errorf("end earlier workers: %w", err)
 	}
 	lost, err := s.dispatch.Reap(ctx)

@@ -34,7 +34,7 @@ func (s *interrupted) settle(ctx context.Context) error {
 	return errors.Join(ctx.Err(), s.after)
 }
 
-func (s *interrupted) Claim(ctx context.Context, c store.Claimer) ([]store.Claim, error) {
+func (s *interrupted) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error) {
 	claims, err := s.Store.Claim(ctx, c)
 	if gone := s.settle(ctx); gone != nil {
 		return nil, gone
@@ -117,7 +117,7 @@ func TestEndsAreTold(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world) (int, error){
 		"reap": func(w *world) (int, error) {
-			claims, err := w.store.Store.Claim(w.Context(), store.Claimer{WorkerID: sqltest.Worker(w, w.store), Max: 1, At: stint.TimeOf(time.Now())})
+			claims, err := w.store.Store.Claim(w.Context(), store.ClaimRequest{WorkerID: sqltest.Worker(w, w.store), Max: 1, At: stint.TimeOf(time.Now())})
 			if err != nil || len(claims) != 1 {
 				w.Fatalf("%d claims, %v", len(claims), err)
 			}

@@ -34,7 +34,7 @@ func (hanging) AddCheckpoint(ctx context.Context, _ store.Position, _ *store.Run
 	return store.Run{}, hang(ctx)
 }
 
-func (hanging) Claim(context.Context, store.Claimer) ([]store.Claim, error) {
+func (hanging) Claim(context.Context, store.ClaimRequest) ([]store.Claim, error) {
 	return []store.Claim{{Run: store.Run{Spec: []byte(`{}`)}}}, nil
 }
 

@@ -121,8 +121,8 @@ func (l *Local) claim(ctx context.Context, workerID string, most int) ([]store.C
 	return l.c.Store.Claim(ctx, l.claimer(workerID, most))
 }
 
-func (l *Local) claimer(workerID string, most int) store.Claimer {
-	return store.Claimer{WorkerID: workerID, Max: most, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now())}
+func (l *Local) claimer(workerID string, most int) store.ClaimRequest {
+	return store.ClaimRequest{WorkerID: workerID, Max: most, PerOrg: l.c.PerOrg, PerAgent: l.c.PerAgent, At: stint.TimeOf(l.c.Now())}
 }
 
 // wait offers the worker to creators of runs and returns what one of them
@@ -160,7 +160,7 @@ func (l *Local) withdraw(w *waiter) bool {
 // TakeIdle takes an idle worker, so that whoever creates a run claims in the
 // same transaction. deliver must be called exactly once, with what was claimed
 // or nil. Without an idle worker it returns nil twice.
-func (l *Local) TakeIdle() (claimer *store.Claimer, deliver func([]store.Claim)) {
+func (l *Local) TakeIdle() (claimer *store.ClaimRequest, deliver func([]store.Claim)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.idle) == 0 {
@@ -206,7 +206,7 @@ func (l *Local) openStored(ctx context.Context, org string, given map[string]str
 	}
 	secrets := make(map[string]string, len(rows))
 	for _, row := range rows {
-		value, err := l.c.Sealer.Open(row.Sealed, row.Owner())
+		value, err := l.c.Sealer.Open(row.Sealed, row.AssociatedData())
 		if err != nil {
 			return nil, fmt.Errorf("open stored secret %s: %w", row.Name, err)
 		}

@@ -22,9 +22,9 @@ import (
 
 // Feed serves the journals of runs to readers. It is safe for concurrent use.
 type Feed struct {
-	store store.Journal
-	bus   notify.Bus
-	wide  bool
+	store        store.Journal
+	bus          notify.Bus
+	crossProcess bool
 
 	mu     sync.Mutex // guards topics and their readers count
 	topics map[string]*topic
@@ -34,7 +34,7 @@ type Feed struct {
 // same journals and wake-ups are carried by the bus; otherwise this process
 // alone commits and the bus is not asked.
 func New(s store.Journal, bus notify.Bus, crossProcess bool) *Feed {
-	return &Feed{store: s, bus: bus, wide: crossProcess, topics: map[string]*topic{}}
+	return &Feed{store: s, bus: bus, crossProcess: crossProcess, topics: map[string]*topic{}}
 }
 
 // Committed tells that events were committed; their Seq is set. It is a
@@ -43,7 +43,7 @@ func (f *Feed) Committed(runID string, events []stint.Event) {
 	if t := f.topic(runID); t != nil {
 		t.push(events)
 	}
-	if f.wide {
+	if f.crossProcess {
 		f.bus.Publish(notify.TopicRun(runID))
 	}
 }
@@ -53,7 +53,7 @@ func (f *Feed) Wake(runID string) {
 	if t := f.topic(runID); t != nil {
 		t.markStale()
 	}
-	if f.wide {
+	if f.crossProcess {
 		f.bus.Publish(notify.TopicRun(runID))
 	}
 }
@@ -98,7 +98,7 @@ func (f *Feed) join(runID string) *topic {
 	if t == nil {
 		t = newTopic()
 		f.topics[runID] = t
-		if f.wide {
+		if f.crossProcess {
 			t.listen(f.bus, runID)
 		}
 	}

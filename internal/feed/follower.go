@@ -17,7 +17,7 @@ const readBatch = 512
 // what was read and is not returned is read again.
 const (
 	maxWrite = 64 << 10
-	maxOwn   = store.EventBytes
+	maxOwn   = store.MaxReadBytes
 )
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}

@@ -47,7 +47,7 @@ func (m *memory) Events(_ context.Context, _ string, after int64, limit int) ([]
 	m.reads++
 	from := min(int(after), len(m.events))
 	to, size := from, 0
-	for ; to < min(len(m.events), from+limit) && size < store.EventBytes; to++ {
+	for ; to < min(len(m.events), from+limit) && size < store.MaxReadBytes; to++ {
 		size += len(m.events[to].Data)
 	}
 	m.size += size

@@ -19,10 +19,10 @@ import (
 // store.Collections for what it promises.
 type Roots interface {
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
-	Live(ctx context.Context, org string) iter.Seq2[string, error]
-	Condemned(ctx context.Context, org string) (epoch int64, list []store.Condemned, err error)
-	Condemn(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error
-	Pardon(ctx context.Context, org string, keys []string) error
+	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
+	MarkedObjects(ctx context.Context, org string) (epoch int64, list []store.MarkedObject, err error)
+	MarkObjects(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error
+	UnmarkObjects(ctx context.Context, org string, keys []string) error
 }
 
 // CollectOptions adjusts Collect.
@@ -100,8 +100,8 @@ type collection struct {
 	done  CollectResult
 	marks *marking
 
-	marked map[string]store.Condemned // as it was before the epoch began
-	seen   map[string]bool            // of those, the keys that exist
+	marked map[string]store.MarkedObject // as it was before the epoch began
+	seen   map[string]bool               // of those, the keys that exist
 	mark   []string
 	unmark []string
 	delete []object
@@ -118,7 +118,7 @@ func (c *collection) run(ctx context.Context) error {
 		return err
 	}
 	var err error
-	c.marks, err = c.gc.mark(ctx, c.org, c.roots.Live(ctx, c.org), func() { c.done.Pages++; c.progress() })
+	c.marks, err = c.gc.mark(ctx, c.org, c.roots.LiveDigests(ctx, c.org), func() { c.done.Pages++; c.progress() })
 	if err := c.checkEpoch(ctx); err != nil {
 		return err // a tree that could not be read may have been deleted
 	}
@@ -146,7 +146,7 @@ func (c *collection) progress() {
 // under it reads the list later, so that it has all of that.
 func (c *collection) begin(ctx context.Context) error {
 	c.now = c.o.Now()
-	epoch, list, err := c.roots.Condemned(ctx, c.org)
+	epoch, list, err := c.roots.MarkedObjects(ctx, c.org)
 	if err == nil && !c.o.DryRun {
 		epoch, err = c.roots.BeginCollection(ctx, c.org)
 	}
@@ -154,7 +154,7 @@ func (c *collection) begin(ctx context.Context) error {
 		return fmt.Errorf("beginning a collection: %w", err)
 	}
 	c.done.Epoch = epoch
-	c.marked, c.seen = map[string]store.Condemned{}, map[string]bool{}
+	c.marked, c.seen = map[string]store.MarkedObject{}, map[string]bool{}
 	for _, o := range list {
 		c.marked[o.Key] = o
 	}
@@ -166,7 +166,7 @@ func (c *collection) checkEpoch(ctx context.Context) error {
 	if c.o.DryRun {
 		return nil
 	}
-	epoch, _, err := c.roots.Condemned(ctx, c.org)
+	epoch, _, err := c.roots.MarkedObjects(ctx, c.org)
 	if err != nil {
 		return fmt.Errorf("asking for the epoch of collection: %w", err)
 	}
@@ -393,13 +393,13 @@ func (c *collection) apply(ctx context.Context) error {
 		c.progress()
 	}
 	if len(c.unmark) > 0 {
-		if err := c.roots.Pardon(ctx, c.org, c.unmark); err != nil {
+		if err := c.roots.UnmarkObjects(ctx, c.org, c.unmark); err != nil {
 			return fmt.Errorf("pardoning objects: %w", err)
 		}
 		c.done.Unmarked += int64(len(c.unmark))
 	}
 	if len(c.mark) > 0 {
-		if err := c.roots.Condemn(ctx, c.org, c.done.Epoch, c.mark, stint.TimeOf(c.now)); err != nil {
+		if err := c.roots.MarkObjects(ctx, c.org, c.done.Epoch, c.mark, stint.TimeOf(c.now)); err != nil {
 			return fmt.Errorf("condemning objects: %w", err)
 		}
 		c.done.Marked += int64(len(c.mark))
@@ -428,7 +428,7 @@ func (c *collection) remove(ctx context.Context, objects []object) error {
 	// The key of a root may be used again, which must not happen while a
 	// collection that is slower than this one may be about to delete it: roots
 	// are forgotten by the next one.
-	if err := c.roots.Pardon(ctx, c.org, keys); err != nil {
+	if err := c.roots.UnmarkObjects(ctx, c.org, keys); err != nil {
 		return fmt.Errorf("forgetting what is deleted: %w", err)
 	}
 	return nil
@@ -453,7 +453,7 @@ func (c *collection) forget(ctx context.Context) error {
 	if len(c.unmark) == 0 || c.o.DryRun {
 		return nil
 	}
-	if err := c.roots.Pardon(ctx, c.org, c.unmark); err != nil {
+	if err := c.roots.UnmarkObjects(ctx, c.org, c.unmark); err != nil {
 		return fmt.Errorf("forgetting what is deleted: %w", err)
 	}
 	return nil

@@ -30,11 +30,11 @@ type names struct {
 	mu        sync.Mutex // guards what follows
 	epoch     int64
 	named     map[string]bool
-	condemned map[string]store.Condemned
+	condemned map[string]store.MarkedObject
 }
 
 func newNames() *names {
-	return &names{named: map[string]bool{}, condemned: map[string]store.Condemned{}}
+	return &names{named: map[string]bool{}, condemned: map[string]store.MarkedObject{}}
 }
 
 // name names a tree under the epoch that it was stored under.
@@ -67,7 +67,7 @@ func (n *names) BeginCollection(context.Context, string) (int64, error) {
 	return n.epoch, nil
 }
 
-func (n *names) Live(context.Context, string) iter.Seq2[string, error] {
+func (n *names) LiveDigests(context.Context, string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, d := range n.list() {
 			if !yield(d, nil) {
@@ -77,10 +77,10 @@ func (n *names) Live(context.Context, string) iter.Seq2[string, error] {
 	}
 }
 
-func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, error) {
+func (n *names) MarkedObjects(context.Context, string) (int64, []store.MarkedObject, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var all []store.Condemned
+	var all []store.MarkedObject
 	for _, key := range slices.Sorted(maps.Keys(n.condemned)) {
 		all = append(all, n.condemned[key])
 	}
@@ -91,7 +91,7 @@ func (n *names) Condemned(context.Context, string) (int64, []store.Condemned, er
 type garbage struct{ *names }
 
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
-	epoch, list, err := g.names.Condemned(ctx, org)
+	epoch, list, err := g.names.MarkedObjects(ctx, org)
 	var keys []string
 	for _, c := range list {
 		keys = append(keys, c.Key)
@@ -99,18 +99,18 @@ func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error
 	return epoch, keys, err
 }
 
-func (n *names) Condemn(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
+func (n *names) MarkObjects(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range keys {
 		if _, ok := n.condemned[k]; !ok {
-			n.condemned[k] = store.Condemned{Key: k, Epoch: epoch, Since: at.Time}
+			n.condemned[k] = store.MarkedObject{Key: k, Epoch: epoch, Since: at.Time}
 		}
 	}
 	return nil
 }
 
-func (n *names) Pardon(_ context.Context, _ string, keys []string) error {
+func (n *names) UnmarkObjects(_ context.Context, _ string, keys []string) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range keys {

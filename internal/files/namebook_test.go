@@ -77,7 +77,7 @@ func (b *book) apply(x line) {
 	}
 	for _, k := range x.Condemn {
 		if _, ok := b.condemned[k]; !ok {
-			b.condemned[k] = store.Condemned{Key: k, Epoch: x.Epoch, Since: x.Since.Time}
+			b.condemned[k] = store.MarkedObject{Key: k, Epoch: x.Epoch, Since: x.Since.Time}
 		}
 	}
 	for _, k := range x.Pardon {
@@ -116,10 +116,10 @@ func (b *book) BeginCollection(context.Context, string) (int64, error) {
 	return next, b.write(line{Epoch: next})
 }
 
-func (b *book) Condemn(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
+func (b *book) MarkObjects(_ context.Context, _ string, epoch int64, keys []string, at stint.Time) error {
 	return b.write(line{Condemn: keys, Epoch: epoch, Since: at})
 }
 
-func (b *book) Pardon(_ context.Context, _ string, keys []string) error {
+func (b *book) UnmarkObjects(_ context.Context, _ string, keys []string) error {
 	return b.write(line{Pardon: keys})
 }

@@ -158,7 +158,7 @@ func (s *Service) Check(ctx context.Context, o CheckOptions, tell func(Report)) 
 
 func (s *Service) named(ctx context.Context, org string) iter.Seq2[files.NamedTree, error] {
 	return func(yield func(files.NamedTree, error) bool) {
-		for n, err := range s.c.Store.Named(ctx, org) {
+		for n, err := range s.c.Store.NamedSnapshots(ctx, org) {
 			if !yield(files.NamedTree(n), err) {
 				return
 			}

@@ -40,7 +40,7 @@ func (s *interrupted) left(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (s *interrupted) CreateRun(ctx context.Context, n store.NewRun, c *store.Claimer) ([]store.Claim, error) {
+func (s *interrupted) CreateRun(ctx context.Context, n store.NewRun, c *store.ClaimRequest) ([]store.Claim, error) {
 	s.claimed.Store(c != nil)
 	if s.before != nil {
 		s.before()

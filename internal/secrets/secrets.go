@@ -54,7 +54,7 @@ func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (k
 	}
 	now := stint.TimeOf(s.c.Now())
 	row := store.Secret{OrgID: c.OrgID, Secret: stint.Secret{Name: name, CreatedAt: now, UpdatedAt: now}}
-	if row.Sealed, err = s.c.Sealer.Seal([]byte(value), row.Owner()); err != nil {
+	if row.Sealed, err = s.c.Sealer.Seal([]byte(value), row.AssociatedData()); err != nil {
 		return stint.Secret{}, false, errors.New("seal a secret") // the cause might quote the value
 	}
 	created, err = s.c.Store.PutSecret(ctx, row)

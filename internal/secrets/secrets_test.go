@@ -72,12 +72,12 @@ func TestVault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain, err := sealer.Open(rows[0].Sealed, rows[0].Owner())
+	plain, err := sealer.Open(rows[0].Sealed, rows[0].AssociatedData())
 	if err != nil || string(plain) != "another" || strings.Contains(string(rows[0].Sealed), "another") {
 		t.Errorf("stored is %q, opened %q, %v", rows[0].Sealed, plain, err)
 	}
-	if extra := len(rows[0].Sealed) - len(plain); extra != store.SealedExtra {
-		t.Errorf("a value grows by %d bytes when it is sealed, and not by %d", extra, store.SealedExtra)
+	if extra := len(rows[0].Sealed) - len(plain); extra != store.SealOverhead {
+		t.Errorf("a value grows by %d bytes when it is sealed, and not by %d", extra, store.SealOverhead)
 	}
 	if store.MaxSecrets > masking.MaxValues || store.MaxSecretBytes > masking.MaxTotalSize {
 		t.Error("more is stored than can be masked")

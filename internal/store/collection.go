@@ -35,26 +35,26 @@ type Collections interface {
 	// Live gives the digests of the trees that something names: versions,
 	// checkpoints and runs that have not ended, or were cancelled and still mount
 	// what they did. It may repeat some.
-	Live(ctx context.Context, org string) iter.Seq2[string, error]
+	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
 	// Named gives what Live gives but for runs, with what their users call them.
-	Named(ctx context.Context, org string) iter.Seq2[Named, error]
+	NamedSnapshots(ctx context.Context, org string) iter.Seq2[NamedSnapshot, error]
 	// Condemned reads the epoch and what is condemned, in order of the keys.
-	Condemned(ctx context.Context, org string) (epoch int64, list []Condemned, err error)
+	MarkedObjects(ctx context.Context, org string) (epoch int64, list []MarkedObject, err error)
 	// Condemn notes keys of the storage that nothing names. One that is
 	// condemned already stays as it is.
-	Condemn(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error
+	MarkObjects(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error
 	// Pardon forgets keys: they are named again, or are no more.
-	Pardon(ctx context.Context, org string, keys []string) error
+	UnmarkObjects(ctx context.Context, org string, keys []string) error
 }
 
 // Named is a tree of files and what its user calls it.
-type Named struct {
+type NamedSnapshot struct {
 	Digest string
 	Name   string // such as "volume data@v3_…" or "home of chk_…"
 }
 
 // Condemned is an object of the storage that nothing names.
-type Condemned struct {
+type MarkedObject struct {
 	Key   string
 	Epoch int64 // of the collection that found it
 	Since time.Time

@@ -10,9 +10,9 @@ import (
 // ErrLeaseLost says that the worker's lease has ended.
 var ErrLeaseLost = errors.New("store: lease lost")
 
-// EventBytes is how many bytes of data one call of Events gives before it
+// MaxReadBytes is how many bytes of data one call of Events gives before it
 // leaves further batches to the next.
-const EventBytes = 128 << 10
+const MaxReadBytes = 128 << 10
 
 // Journal keeps the events of runs and, beside them, the log entries that are
 // no events.
@@ -26,7 +26,7 @@ type Journal interface {
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
 	// Events reads events after the given one, oldest first: at least one
 	// stored batch when there is any, and no further batch once limit or
-	// EventBytes of data are reached, so a reader goes on from the last Seq
+	// MaxReadBytes of data are reached, so a reader goes on from the last Seq
 	// until nothing comes. It reads whole batches and leaves out what the
 	// caller already has.
 	Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error)

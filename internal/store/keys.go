@@ -32,13 +32,13 @@ type OrgKey struct {
 	OrgID     string
 	OrgName   string // read only; empty where there is no such organisation
 	Number    uint32 // from 1; the greatest is current
-	Sealed    []byte // bound to Owner
+	Sealed    []byte // bound to AssociatedData
 	CreatedAt stint.Time
 }
 
-// Owner is what the sealed key is bound to, so that it opens nowhere else.
-func (k *OrgKey) Owner() []byte {
-	return SealedText{Kind: SealedOrgKey, Org: k.OrgID, Number: k.Number}.Owner()
+// AssociatedData is what the sealed key is bound to, so that it opens nowhere else.
+func (k *OrgKey) AssociatedData() []byte {
+	return SealedText{Kind: SealedOrgKey, Org: k.OrgID, Number: k.Number}.AssociatedData()
 }
 
 // SealedKind tells where a sealed text stands.
@@ -64,8 +64,8 @@ type SealedText struct {
 	Sealed []byte
 }
 
-// Owner is what the text is bound to.
-func (t SealedText) Owner() []byte {
+// AssociatedData is what the text is bound to.
+func (t SealedText) AssociatedData() []byte {
 	switch t.Kind {
 	case SealedOrgKey:
 		n := t.Number
@@ -73,7 +73,7 @@ func (t SealedText) Owner() []byte {
 	case SealedSecret:
 		s := Secret{OrgID: t.Org}
 		s.Name = t.Name
-		return s.Owner()
+		return s.AssociatedData()
 	}
 	return []byte(t.Name)
 }

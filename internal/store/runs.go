@@ -18,7 +18,7 @@ type Runs interface {
 	// lets it go; one that is gone already gives ErrNotFound. With an Answer the idempotency key's answer is
 	// stored in the same transaction, which ErrKeyInUse undoes. With a claimer, the runs that Claim would
 	// give it are claimed in the same transaction, this one or others.
-	CreateRun(ctx context.Context, n NewRun, claimer *Claimer) ([]Claim, error)
+	CreateRun(ctx context.Context, n NewRun, claimer *ClaimRequest) ([]Claim, error)
 	Run(ctx context.Context, org, id string) (Run, error)
 	// RunState reads status and epoch without asking whose run it is.
 	RunState(ctx context.Context, id string) (stint.Status, int64, error)
@@ -28,7 +28,7 @@ type Runs interface {
 	// the next epoch and a status event. Organisations that run least come
 	// first, then priority, then age; limits of c hold. It returns none when
 	// there is nothing to do.
-	Claim(ctx context.Context, c Claimer) ([]Claim, error)
+	Claim(ctx context.Context, c ClaimRequest) ([]Claim, error)
 	// Finish ends a run that the position still owns: status, error event and
 	// complete event, version, checkpoint, counters, successor in the session;
 	// *FencedError otherwise. A finish whose own result already stands (a lost
@@ -95,8 +95,8 @@ type RunFilter struct {
 	Metadata     map[string]string
 }
 
-// Claimer is a worker that asks for work.
-type Claimer struct {
+// ClaimRequest is a worker that asks for work.
+type ClaimRequest struct {
 	WorkerID string // an incarnation that Register made
 	Max      int
 	PerOrg   int // running runs of one organisation at once; 0 = unlimited
@@ -184,9 +184,9 @@ type Workers interface {
 	// on what it still holds. Nothing can be claimed, appended or finished by
 	// it after.
 	EndWorker(ctx context.Context, id string) error
-	// EndWorkersOf ends the leases of all earlier incarnations on this host:
+	// EndWorkersOnHost ends the leases of all earlier incarnations on this host:
 	// what a restarted server knows to be dead.
-	EndWorkersOf(ctx context.Context, host string) error
+	EndWorkersOnHost(ctx context.Context, host string) error
 }
 
 // Worker is one life of a worker process.

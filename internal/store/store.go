@@ -73,14 +73,14 @@ type Store interface {
 
 // After is a keyset position: items that sort after (At, ID) in the list's
 // order, which is newest first. The zero value is the beginning.
-type After struct {
+type Cursor struct {
 	At stint.Time
 	ID string
 }
 
 // Range asks for a page: up to Limit items after After.
 type Range struct {
-	After After
+	After Cursor
 	Limit int
 }
 
@@ -113,8 +113,8 @@ type Access interface {
 // each of its runs: they are what a masker holds.
 const (
 	MaxSecrets     = 256
-	MaxSecretBytes = 32 << 10 // of all values together, each of which is SealedExtra shorter than when sealed
-	SealedExtra    = 37
+	MaxSecretBytes = 32 << 10 // of all values together, each of which is SealOverhead shorter than when sealed
+	SealOverhead   = 37
 )
 
 // Member is a user in an organisation.
@@ -141,11 +141,11 @@ type Token struct {
 type Secret struct {
 	stint.Secret
 	OrgID  string
-	Sealed []byte // bound to Owner
+	Sealed []byte // bound to AssociatedData
 }
 
-// Owner is what the sealed value is bound to, so that it opens nowhere else.
-func (s *Secret) Owner() []byte { return []byte("secret\x00" + s.OrgID + "\x00" + s.Name) }
+// AssociatedData is what the sealed value is bound to, so that it opens nowhere else.
+func (s *Secret) AssociatedData() []byte { return []byte("secret\x00" + s.OrgID + "\x00" + s.Name) }
 
 // Agents keeps agents and their versions.
 type Agents interface {

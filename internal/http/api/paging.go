@@ -140,17 +140,17 @@ func (l *listing) next(position []byte) stint.Pagination {
 }
 
 // after reads a position of a list that is ordered by time and identifier.
-func (l *listing) after() store.After {
+func (l *listing) after() store.Cursor {
 	position := l.position()
 	if position == nil {
-		return store.After{}
+		return store.Cursor{}
 	}
 	micros, id, _ := strings.Cut(string(position), " ")
 	us, err := strconv.ParseInt(micros, 10, 64)
 	if err != nil {
 		l.q.fail(errCursor)
 	}
-	return store.After{At: stint.TimeOfMicros(us), ID: id}
+	return store.Cursor{At: stint.TimeOfMicros(us), ID: id}
 }
 
 // paged reads one page of a list that is ordered by time and identifier: one

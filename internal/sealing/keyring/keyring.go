@@ -114,14 +114,14 @@ func (k *Keyring) add(ctx context.Context, owner string, number uint32) (store.O
 	key := make([]byte, sealing.KeySize)
 	rand.Read(key) // never fails
 	var err error
-	if row.Sealed, err = k.c.Sealer.Seal(key, row.Owner()); err != nil {
+	if row.Sealed, err = k.c.Sealer.Seal(key, row.AssociatedData()); err != nil {
 		return store.OrgKey{}, err
 	}
 	return k.c.Store.AddOrgKey(ctx, row)
 }
 
 func (k *Keyring) open(row store.OrgKey, isCurrent bool) (sealing.DataKey, error) {
-	plain, err := k.c.Sealer.Open(row.Sealed, row.Owner())
+	plain, err := k.c.Sealer.Open(row.Sealed, row.AssociatedData())
 	if err == nil && len(plain) != sealing.KeySize {
 		err = sealing.ErrDamaged
 	}

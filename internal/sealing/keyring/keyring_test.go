@@ -200,7 +200,7 @@ func TestResealGoesOnWhereItStood(t *testing.T) {
 	keys := []sealing.DataKey{key(t, before, "", 0), key(t, before, "org_1", 0)}
 	kept := store.Secret{OrgID: "org_1", Secret: stint.Secret{Name: "KEY", CreatedAt: stint.TimeOf(time.Now()), UpdatedAt: stint.TimeOf(time.Now())}}
 	var err error
-	if kept.Sealed, err = was.Seal([]byte("hunter2"), kept.Owner()); err != nil {
+	if kept.Sealed, err = was.Seal([]byte("hunter2"), kept.AssociatedData()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := db.PutSecret(ctx, kept); err != nil {
@@ -216,7 +216,7 @@ func TestResealGoesOnWhereItStood(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plain, err := s.Open(list[0].Sealed, kept.Owner()); err != nil || string(plain) != "hunter2" {
+		if plain, err := s.Open(list[0].Sealed, kept.AssociatedData()); err != nil || string(plain) != "hunter2" {
 			t.Errorf("the secret is %q, %v", plain, err)
 		}
 	}

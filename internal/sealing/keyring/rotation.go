@@ -113,11 +113,11 @@ func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.Sea
 }
 
 func reseal(ctx context.Context, s store.Keys, sealer Sealer, t store.SealedText) (bool, error) {
-	plain, err := sealer.Open(t.Sealed, t.Owner())
+	plain, err := sealer.Open(t.Sealed, t.AssociatedData())
 	if err != nil {
 		return false, fmt.Errorf("open the %s %s%s: %w", describe(t), t.Org, t.Name, err)
 	}
-	sealed, err := sealer.Seal(plain, t.Owner())
+	sealed, err := sealer.Seal(plain, t.AssociatedData())
 	if err != nil {
 		return false, errors.New("seal anew") // the cause might quote the text
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/stint-dev/stint/internal/store"
-	"github.com/stint-dev/stint/internal/store/group"
+	"github.com/stint-dev/stint/internal/store/groupcommit"
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
@@ -28,7 +28,7 @@ var errSlow = fmt.Errorf("%w: it took longer than %v", store.ErrUnavailable, app
 
 // appending is one batch on its way, and where its verdict goes.
 type appending struct {
-	sqlstore.Appending
+	sqlstore.EncodedBatch
 	head   int64
 	err    error
 	judged bool
@@ -40,13 +40,13 @@ func (a *appending) settle(head int64, err error) {
 
 // Append stores the batch together with those that arrive at the same time.
 func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
-	packed, err := sqlstore.Pack(at, b)
+	packed, err := sqlstore.EncodeBatch(at, b)
 	if err != nil {
 		return 0, err
 	}
-	a := &appending{Appending: packed}
+	a := &appending{EncodedBatch: packed}
 	err = s.appends.Do(ctx, a)
-	if errors.Is(err, group.ErrClosed) {
+	if errors.Is(err, groupcommit.ErrClosed) {
 		err = s.Wrap("appending to a run", err)
 	}
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) commitWave(ctx context.Context, wave []*appending) {
 		return
 	}
 	for _, a := range wave {
-		a.settle(s.AppendPacked(ctx, a.Appending))
+		a.settle(s.AppendEncoded(ctx, a.EncodedBatch))
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*appendi
 			events = append(events, a)
 			continue
 		}
-		head, err := s.AppendEntries(ctx, q, a.Appending)
+		head, err := s.AppendEntries(ctx, q, a.EncodedBatch)
 		if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {
 			return err
 		}
@@ -145,7 +145,7 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*appendi
 		if a.judged {
 			continue
 		}
-		head, err := s.Verdict(ctx, q, a.Appending)
+		head, err := s.ResolveConflict(ctx, q, a.EncodedBatch)
 		if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {
 			return err
 		}
@@ -161,7 +161,7 @@ func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*appending) er
 	if len(wave) == 0 {
 		return nil
 	}
-	c := newColumns(wave, func(a *appending) sqlstore.Packed { return a.Events })
+	c := newColumns(wave, func(a *appending) sqlstore.EncodedRow { return a.Events })
 	rows, err := q.QueryContext(ctx, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
 		select u.run, u.after + 1, u.after + u.n, u.epoch, u.token, p.at, greatest(p.at, u.at), u.body
 		from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bytea[])
@@ -222,7 +222,7 @@ func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*appending) erro
 // insertLogsOnce removes from left whose entries it stored; others lost their
 // numbers to somebody else and are tried again.
 func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*appending, left map[string]*appending) error {
-	c := newColumns(wave, func(a *appending) sqlstore.Packed { return a.Entries })
+	c := newColumns(wave, func(a *appending) sqlstore.EncodedRow { return a.Entries })
 	for i, a := range wave {
 		c.tokens[i] = a.EntriesToken()
 	}
@@ -254,7 +254,7 @@ type columns struct {
 	bodies                        [][]byte
 }
 
-func newColumns(wave []*appending, part func(*appending) sqlstore.Packed) columns {
+func newColumns(wave []*appending, part func(*appending) sqlstore.EncodedRow) columns {
 	var c columns
 	for _, a := range wave {
 		p := part(a)

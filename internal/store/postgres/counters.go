@@ -19,7 +19,7 @@ var counters = sqlstore.Counters{
 
 	// Organisations without changes in the order of their index, and all that
 	// have changes, which are few.
-	Turns: `(select l.org_id, l.running, l.served from load l
+	NextOrgs: `(select l.org_id, l.running, l.served from load l
 			where l.agent_id = '' and l.ready > 0 and l.running < $1
 				and not exists (select 1 from load_changes c where c.org_id = l.org_id)
 			order by l.running, l.served, l.org_id limit $2 offset $3)
@@ -30,12 +30,12 @@ var counters = sqlstore.Counters{
 			group by c.org_id, l.running, l.served, l.ready
 			having coalesce(l.ready, 0) + sum(c.ready) > 0 and coalesce(l.running, 0) + sum(c.running) < $1`,
 
-	Hold:    hold + ` for update` + holds,
-	TryHold: hold + ` for update skip locked` + holds,
+	Lock:    hold + ` for update` + holds,
+	TryLock: hold + ` for update skip locked` + holds,
 
 	// Does nothing when the organisation is somebody else's: it locks again
-	// what Hold has locked.
-	Settle: `with held as (
+	// what Lock has locked.
+	ApplyChanges: `with held as (
 			select 1 from load where org_id = $1 and agent_id = '' for update skip locked),
 		changes as (
 			delete from load_changes where org_id = $1 and exists (select 1 from held) returning agent_id, running, ready),
@@ -53,7 +53,7 @@ var counters = sqlstore.Counters{
 			order by l.priority desc, l.created_at, l.id limit least($3, $2 - a.running) for update skip locked) r
 		where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
 		order by r.priority desc, r.created_at, r.id limit $3`,
-	Most: 1000,
+	MaxBatch: 1000,
 }
 
 // hold makes the row where it is missing, and locks it.

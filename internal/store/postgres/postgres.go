@@ -23,7 +23,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/stint-dev/stint/internal/store/group"
+	"github.com/stint-dev/stint/internal/store/groupcommit"
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
@@ -38,7 +38,7 @@ type Store struct {
 	*sqlstore.Store
 	db      *sql.DB
 	log     *slog.Logger
-	appends *group.Group[*appending]
+	appends *groupcommit.Group[*appending]
 	close   func() error // once
 }
 
@@ -82,8 +82,8 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 
 func newStore(pool *pgxpool.Pool, log *slog.Logger) *Store {
 	s := &Store{db: stdlib.OpenDBFromPool(pool), log: log}
-	s.Store = sqlstore.New(sqlstore.Engine{Read: s.db, Write: s.write, Away: away, Dialect: dialect})
-	s.appends = group.New(appenders, mostAppends, s.commitAppends)
+	s.Store = sqlstore.New(sqlstore.Engine{Read: s.db, Write: s.write, IsUnavailable: isUnavailable, Dialect: dialect})
+	s.appends = groupcommit.New(appenders, mostAppends, s.commitAppends)
 	s.close = sync.OnceValue(func() error {
 		s.appends.Close()
 		err := s.db.Close()
@@ -94,14 +94,14 @@ func newStore(pool *pgxpool.Pool, log *slog.Logger) *Store {
 }
 
 var dialect = sqlstore.Dialect{
-	Now:      `(extract(epoch from clock_timestamp()) * 1000000)::bigint`,
-	Position: `strpos`,
-	Lock:     ` for update of l`,
-	Share:    ` for share of l`,
-	Eager:    true,
+	Now:       `(extract(epoch from clock_timestamp()) * 1000000)::bigint`,
+	Position:  `strpos`,
+	Lock:      ` for update of l`,
+	Share:     ` for share of l`,
+	EagerRows: true,
 	// The first number keeps these locks apart from others of the database.
-	Naming:     `select pg_advisory_xact_lock_shared(1937009262, hashtext($1))`,
-	Collecting: `select pg_advisory_xact_lock(1937009262, hashtext($1))`,
+	ShareEpoch: `select pg_advisory_xact_lock_shared(1937009262, hashtext($1))`,
+	LockEpoch:  `select pg_advisory_xact_lock(1937009262, hashtext($1))`,
 	Counters:   counters,
 }
 

@@ -83,7 +83,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 
 func newStore(path string, w *writer, r *sql.DB) *Store {
 	s := &Store{path: path, writer: w, readers: r}
-	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, Away: away, Dialect: dialect})
+	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, IsUnavailable: isUnavailable, Dialect: dialect})
 	s.close = sync.OnceValue(func() error {
 		w.group.Close()
 		// The writer goes last: the last connection moves the log into the file.
@@ -100,7 +100,7 @@ var dialect = sqlstore.Dialect{
 			select org_id, '', $2, $3, 0 from runs where id = $1 and ready = 1
 			union all select org_id, agent_id, $2, $3, 0 from runs where id = $1 and ready = 1
 			on conflict (org_id, agent_id) do update set running = running + excluded.running, ready = ready + excluded.ready`,
-		Turns: `select org_id, running, served from load
+		NextOrgs: `select org_id, running, served from load
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
 		// The first of each agent that may run another; of these the first.
 		Candidates: `select r.id from load a join runs r on r.id = (
@@ -108,13 +108,13 @@ var dialect = sqlstore.Dialect{
 				order by l.priority desc, l.created_at, l.id limit 1)
 			where a.org_id = $1 and a.agent_id <> '' and a.ready > 0 and a.running < $2
 			order by r.priority desc, r.created_at, r.id limit $3`,
-		Most: 1,
+		MaxBatch: 1,
 	},
 }
 
-// away tells errors of the file, the disk and the locks from those of a
+// isUnavailable tells errors of the file, the disk and the locks from those of a
 // statement.
-func away(err error) bool {
+func isUnavailable(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
 		return errors.Is(err, sql.ErrConnDone)

@@ -8,7 +8,7 @@ import (
 	"iter"
 	"runtime/debug"
 
-	"github.com/stint-dev/stint/internal/store/group"
+	"github.com/stint-dev/stint/internal/store/groupcommit"
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
@@ -21,7 +21,7 @@ type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
 	stmts *statements
-	group *group.Group[operation]
+	group *groupcommit.Group[operation]
 }
 
 // operation is one transaction of a caller.
@@ -36,7 +36,7 @@ func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{db: db, conn: conn, stmts: newStatements(conn)}
-	w.group = group.New(1, most, w.commit)
+	w.group = groupcommit.New(1, most, w.commit)
 	return w, nil
 }
 

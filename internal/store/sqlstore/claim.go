@@ -23,14 +23,14 @@ func (s *Store) holdWorker(id string, worker *string, alive *bool) Step {
 }
 
 // Claim gives ready runs to a worker.
-func (s *Store) Claim(ctx context.Context, c store.Claimer) ([]store.Claim, error) {
+func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error) {
 	if c.Max <= 0 {
 		return nil, nil
 	}
 	return change(ctx, s, "claiming runs", func(ctx context.Context, q Querier) ([]store.Claim, error) {
 		var alive bool
 		var worker string
-		work := &claiming{s: s, Claimer: c, wait: true}
+		work := &claiming{s: s, ClaimRequest: c, wait: true}
 		if err := run(ctx, q, s.holdWorker(c.WorkerID, &worker, &alive), work.nextTurns()); err != nil {
 			return nil, err
 		}
@@ -44,7 +44,7 @@ func (s *Store) Claim(ctx context.Context, c store.Claimer) ([]store.Claim, erro
 // claiming gives out runs, each to the organisation whose turn it is.
 type claiming struct {
 	s *Store
-	store.Claimer
+	store.ClaimRequest
 	wait bool // for the counters of the first organisation, while none are held
 
 	turns  []turn
@@ -71,7 +71,7 @@ const turnsPage = 64
 func (c *claiming) nextTurns() Step {
 	offset := c.offset
 	c.turns, c.offset = nil, c.offset+turnsPage
-	return collect(&c.turns, scanTurn, c.s.d.Counters.Turns, limitOf(c.PerOrg), turnsPage, offset)
+	return collect(&c.turns, scanTurn, c.s.d.Counters.NextOrgs, limitOf(c.PerOrg), turnsPage, offset)
 }
 
 // claim works off the turns that were read, and reads more while there are any.
@@ -102,7 +102,7 @@ func (c *claiming) claim(ctx context.Context, q Querier) ([]store.Claim, error) 
 // share is how many runs the first organisation gets before it is another's
 // turn.
 func (c *claiming) share() int {
-	n := min(c.Max-len(c.claims), c.s.d.Counters.Most)
+	n := min(c.Max-len(c.claims), c.s.d.Counters.MaxBatch)
 	if len(c.turns) > 1 {
 		n = int(min(int64(n), max(1, c.turns[1].running-c.turns[0].running)))
 	}
@@ -122,9 +122,9 @@ func limitOf(n int) int64 {
 // else holds them and it does not wait.
 func (c *claiming) claimFrom(ctx context.Context, q Querier, t *turn, n int) (int, error) {
 	counters := c.s.d.Counters
-	hold := counters.TryHold
+	hold := counters.TryLock
 	if c.wait {
-		hold = counters.Hold
+		hold = counters.Lock
 	}
 	c.wait = false
 	var steps []Step
@@ -133,8 +133,8 @@ func (c *claiming) claimFrom(ctx context.Context, q Querier, t *turn, n int) (in
 	if hold != "" {
 		steps = append(steps, into(&holder, &held, value[string], hold, t.org))
 	}
-	if counters.Settle != "" {
-		steps = append(steps, step(counters.Settle, t.org))
+	if counters.ApplyChanges != "" {
+		steps = append(steps, step(counters.ApplyChanges, t.org))
 	}
 	var now turn
 	var ids []string
@@ -158,7 +158,7 @@ func (c *claiming) start(ctx context.Context, q Querier, ids []string, t turn) e
 	runs := make([]store.Run, len(ids))
 	events := make([]*transition, len(ids))
 	found := false
-	running := PackEvents([]stint.Event{statusEvent(stint.Running, c.At)})
+	running := EncodeEvents([]stint.Event{statusEvent(stint.Running, c.At)})
 	steps := []Step{step(`update load set served = $2 where org_id = $1 and agent_id = ''`, t.org, t.served)}
 	for i, id := range ids {
 		events[i] = &transition{run: id, starts: true, events: running}

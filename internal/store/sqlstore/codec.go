@@ -41,15 +41,15 @@ var (
 	logLevels  = []string{"", "debug", "info", "warn", "error"}
 )
 
-// Packed is a batch as it is stored.
-type Packed struct {
+// EncodedRow is a batch as it is stored.
+type EncodedRow struct {
 	Count int64 // slots that it takes
 	At    int64 // time of its last record in microseconds
 	Body  []byte
 }
 
-// PackEvents encodes events; their times are made not to step back.
-func PackEvents(events []stint.Event) Packed {
+// EncodeEvents encodes events; their times are made not to step back.
+func EncodeEvents(events []stint.Event) EncodedRow {
 	var w writer
 	for _, e := range events {
 		w.time(e.At)
@@ -59,9 +59,9 @@ func PackEvents(events []stint.Event) Packed {
 	return w.packed(len(events))
 }
 
-// PackEntries encodes log entries like PackEvents. Metadata that has no JSON
+// EncodeEntries encodes log entries like EncodeEvents. Metadata that has no JSON
 // is an error.
-func PackEntries(entries []stint.LogEntry) (Packed, error) {
+func EncodeEntries(entries []stint.LogEntry) (EncodedRow, error) {
 	var w writer
 	for i, e := range entries {
 		w.time(e.Timestamp)
@@ -72,7 +72,7 @@ func PackEntries(entries []stint.LogEntry) (Packed, error) {
 		if len(e.Metadata) > 0 {
 			var err error
 			if metadata, err = json.Marshal(e.Metadata); err != nil {
-				return Packed{}, fmt.Errorf("metadata of log entry %d: %w", i+1, err)
+				return EncodedRow{}, fmt.Errorf("metadata of log entry %d: %w", i+1, err)
 			}
 		}
 		w.bytes(metadata)
@@ -80,9 +80,9 @@ func PackEntries(entries []stint.LogEntry) (Packed, error) {
 	return w.packed(len(entries)), nil
 }
 
-// UnpackEvents decodes a body whose first event has number seq. No event is
+// DecodeEvents decodes a body whose first event has number seq. No event is
 // older than floor, in microseconds.
-func UnpackEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
+func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func UnpackEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	return events, r.err
 }
 
-// UnpackEntries decodes a body whose first entry has number n.
-func UnpackEntries(body []byte, floor int64) ([]stint.LogEntry, error) {
+// DecodeEntries decodes a body whose first entry has number n.
+func DecodeEntries(body []byte, floor int64) ([]stint.LogEntry, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
 		return nil, err
@@ -145,11 +145,11 @@ func (w *writer) bytes(b []byte) {
 	w.buf = append(w.buf, b...)
 }
 
-func (w *writer) packed(count int) Packed {
+func (w *writer) packed(count int) EncodedRow {
 	if !w.any {
-		return Packed{}
+		return EncodedRow{}
 	}
-	p := Packed{Count: int64(count), At: w.last * 1000, Body: w.buf}
+	p := EncodedRow{Count: int64(count), At: w.last * 1000, Body: w.buf}
 	if n := len(w.buf); n >= packedFrom && n <= maxBody {
 		small := s2.Encode(make([]byte, s2.MaxEncodedLen(n)), w.buf[1:])
 		if len(small) < n-n/8 {

@@ -50,12 +50,12 @@ func TestEventsComeBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := sqlstore.PackEvents(events)
+			p := sqlstore.EncodeEvents(events)
 			if p.Count != int64(len(events)) || p.At != events[len(events)-1].At.UnixMicro() {
 				t.Errorf("count %d, at %d", p.Count, p.At)
 			}
 			floor := min(0, p.At)
-			got, err := sqlstore.UnpackEvents(p.Body, 7, floor)
+			got, err := sqlstore.DecodeEvents(p.Body, 7, floor)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -69,7 +69,7 @@ func TestEventsComeBack(t *testing.T) {
 func TestCompressionSavesRoom(t *testing.T) {
 	t.Parallel()
 	data := `"` + strings.Repeat("all work and no play ", 500) + `"`
-	if n := len(sqlstore.PackEvents([]stint.Event{event(0, stint.EventOutput, data)}).Body); n > len(data)/4 {
+	if n := len(sqlstore.EncodeEvents([]stint.Event{event(0, stint.EventOutput, data)}).Body); n > len(data)/4 {
 		t.Errorf("%d bytes are stored as %d", len(data), n)
 	}
 }
@@ -77,9 +77,9 @@ func TestCompressionSavesRoom(t *testing.T) {
 func TestTimesDoNotStepBack(t *testing.T) {
 	t.Parallel()
 	events := []stint.Event{event(10, "a", ""), event(5, "b", ""), event(30, "c", ""), event(20, "d", "")}
-	p := sqlstore.PackEvents(events)
+	p := sqlstore.EncodeEvents(events)
 	for floor, want := range map[int][]int{0: {10, 10, 30, 30}, 15: {15, 15, 30, 30}, 40: {40, 40, 40, 40}} {
-		got, err := sqlstore.UnpackEvents(p.Body, 1, after(floor).UnixMicro())
+		got, err := sqlstore.DecodeEvents(p.Body, 1, after(floor).UnixMicro())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,27 +98,27 @@ func TestEntriesComeBack(t *testing.T) {
 		{Timestamp: after(1), Type: stint.LogNetwork, Level: "warn", Message: "\x00\xff odd", Metadata: map[string]any{"port": 443.0, "tags": []any{"a", nil}}},
 		{Timestamp: after(1), Type: "other", Level: "loud", Message: strings.Repeat("long ", 1000), Metadata: map[string]any{"a": map[string]any{"b": true}}},
 	}
-	p, err := sqlstore.PackEntries(entries)
+	p, err := sqlstore.EncodeEntries(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := sqlstore.UnpackEntries(p.Body, 0)
+	got, err := sqlstore.DecodeEntries(p.Body, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(entries, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := sqlstore.PackEntries([]stint.LogEntry{{Metadata: map[string]any{"f": func() {}}}}); err == nil {
+	if _, err := sqlstore.EncodeEntries([]stint.LogEntry{{Metadata: map[string]any{"f": func() {}}}}); err == nil {
 		t.Error("metadata without JSON was packed")
 	}
 }
 
 func TestDamageIsAnError(t *testing.T) {
 	t.Parallel()
-	whole := sqlstore.PackEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body
+	whole := sqlstore.EncodeEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body
 	for n := range len(whole) {
-		got, err := sqlstore.UnpackEvents(whole[:n], 1, 0)
+		got, err := sqlstore.DecodeEvents(whole[:n], 1, 0)
 		if err == nil && len(got) == 2 {
 			t.Errorf("%d of %d bytes were decoded as if they were whole", n, len(whole))
 		}
@@ -126,27 +126,27 @@ func TestDamageIsAnError(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"nothing": nil, "no form": {9, 1, 1}, "unknown word": {1, 0, 200, 0}, "length beyond the end": {1, 0, 1, 200, 1}, "bomb": {2, 0xff, 0xff, 0xff, 0xff, 0x0f, 0},
 	} {
-		if _, err := sqlstore.UnpackEvents(body, 1, 0); err == nil {
+		if _, err := sqlstore.DecodeEvents(body, 1, 0); err == nil {
 			t.Errorf("%s: decoded", name)
 		}
-		if _, err := sqlstore.UnpackEntries(body, 0); err == nil {
+		if _, err := sqlstore.DecodeEntries(body, 0); err == nil {
 			t.Errorf("%s: decoded as entries", name)
 		}
 	}
 }
 
 func FuzzUnpack(f *testing.F) {
-	f.Add(sqlstore.PackEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body, int64(0))
-	f.Add(sqlstore.PackEvents([]stint.Event{event(0, stint.EventOutput, strings.Repeat("x", 4000))}).Body, base.UnixMicro())
-	entries, err := sqlstore.PackEntries([]stint.LogEntry{{Timestamp: base, Type: stint.LogAgent, Level: "info", Message: "m", Metadata: map[string]any{"k": "v"}}})
+	f.Add(sqlstore.EncodeEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body, int64(0))
+	f.Add(sqlstore.EncodeEvents([]stint.Event{event(0, stint.EventOutput, strings.Repeat("x", 4000))}).Body, base.UnixMicro())
+	entries, err := sqlstore.EncodeEntries([]stint.LogEntry{{Timestamp: base, Type: stint.LogAgent, Level: "info", Message: "m", Metadata: map[string]any{"k": "v"}}})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(entries.Body, int64(0))
 	f.Fuzz(func(t *testing.T, body []byte, floor int64) {
-		if events, err := sqlstore.UnpackEvents(body, 1, floor); err == nil {
-			p := sqlstore.PackEvents(events)
-			again, err := sqlstore.UnpackEvents(p.Body, 1, floor)
+		if events, err := sqlstore.DecodeEvents(body, 1, floor); err == nil {
+			p := sqlstore.EncodeEvents(events)
+			again, err := sqlstore.DecodeEvents(p.Body, 1, floor)
 			if p.Count == 0 {
 				return
 			}
@@ -154,8 +154,8 @@ func FuzzUnpack(f *testing.F) {
 				t.Errorf("%v %s", err, diff)
 			}
 		}
-		if entries, err := sqlstore.UnpackEntries(body, floor); err == nil {
-			if _, err := sqlstore.PackEntries(entries); err != nil {
+		if entries, err := sqlstore.DecodeEntries(body, floor); err == nil {
+			if _, err := sqlstore.EncodeEntries(entries); err != nil {
 				t.Error(err)
 			}
 		}

@@ -9,7 +9,7 @@ import (
 
 // CreateRun stores a pending run, and claims in the same transaction what a
 // claimer would get.
-func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Claimer) ([]store.Claim, error) {
+func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.ClaimRequest) ([]store.Claim, error) {
 	return change(ctx, s, "creating a run", func(ctx context.Context, q Querier) ([]store.Claim, error) {
 		if claimer == nil || claimer.Max <= 0 {
 			if err := run(ctx, q, s.insertPending(n)...); err != nil {
@@ -22,7 +22,7 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Cl
 		steps := append([]Step{s.holdWorker(claimer.WorkerID, &worker, &alive)}, s.insertPending(n)...)
 		// Who creates runs does not wait for those who claim: where somebody
 		// else is at it, this run is for the next claim.
-		c := &claiming{s: s, Claimer: *claimer}
+		c := &claiming{s: s, ClaimRequest: *claimer}
 		if err := run(ctx, q, append(steps, s.count(n.ID, 0, 1), c.nextTurns())...); err != nil || !alive {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Cl
 func (s *Store) insertPending(n store.NewRun) []Step {
 	steps := append([]Step{enterSession(n)}, insertRun(n)...)
 	steps = append(steps, s.mount(n)...)
-	steps = append(steps, insertFirst(n.ID, PackEvents([]stint.Event{statusEvent(stint.Pending, n.CreatedAt)})))
+	steps = append(steps, insertFirst(n.ID, EncodeEvents([]stint.Event{statusEvent(stint.Pending, n.CreatedAt)})))
 	if n.Answer != nil {
 		steps = append(steps, storeAnswer(n.OrgID, n.Key, n.Claimed, *n.Answer))
 	}

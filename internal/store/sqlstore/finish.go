@@ -22,7 +22,7 @@ func (s *Store) end(ctx context.Context, q Querier, r *store.Run, o store.Outcom
 	}
 	var next string
 	var passed bool
-	e := transition{run: r.ID, owned: owned, token: o.Token, events: PackEvents(endEvents(r, o))}
+	e := transition{run: r.ID, owned: owned, token: o.Token, events: EncodeEvents(endEvents(r, o))}
 	err := run(ctx, q, append(letGo(r, cancelled), e.insert(), saveEnd(r),
 		step(`update run_specs set sealed = null where run_id = $1 and sealed is not null`, r.ID),
 		passTurn(r.SessionID, &next, &passed))...)
@@ -88,7 +88,7 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 			return store.Run{}, fmt.Errorf("finish a run: its %s is no JSON", name)
 		}
 	}
-	entries, err := PackEntries(o.Logs)
+	entries, err := EncodeEntries(o.Logs)
 	if err != nil {
 		return store.Run{}, err
 	}

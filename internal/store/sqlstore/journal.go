@@ -28,38 +28,38 @@ const alive = `exists (select 1 from runs r join workers w on w.id = r.worker_id
 
 // Append stores a batch in a transaction of its own.
 func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
-	p, err := Pack(at, b)
+	p, err := EncodeBatch(at, b)
 	if err != nil {
 		return 0, err
 	}
-	return s.AppendPacked(ctx, p)
+	return s.AppendEncoded(ctx, p)
 }
 
-// Appending is a batch that is ready to be stored.
-type Appending struct {
+// EncodedBatch is a batch that is ready to be stored.
+type EncodedBatch struct {
 	At      store.Position
 	Token   string
-	Events  Packed
-	Entries Packed
+	Events  EncodedRow
+	Entries EncodedRow
 }
 
 // EntriesToken marks the log entries of the batch. A worker's tokens may begin
 // anew with each epoch, which the rows of entries do not tell otherwise.
-func (a Appending) EntriesToken() string {
+func (a EncodedBatch) EntriesToken() string {
 	if a.Token == "" {
 		return ""
 	}
 	return strconv.FormatInt(a.At.Epoch, 10) + "/" + a.Token
 }
 
-// Pack encodes a batch.
-func Pack(at store.Position, b store.Batch) (Appending, error) {
-	entries, err := PackEntries(b.Logs)
-	return Appending{At: at, Token: b.Token, Events: PackEvents(b.Events), Entries: entries}, err
+// EncodeBatch encodes a batch.
+func EncodeBatch(at store.Position, b store.Batch) (EncodedBatch, error) {
+	entries, err := EncodeEntries(b.Logs)
+	return EncodedBatch{At: at, Token: b.Token, Events: EncodeEvents(b.Events), Entries: entries}, err
 }
 
-// AppendPacked stores one batch in a transaction of its own.
-func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
+// AppendEncoded stores one batch in a transaction of its own.
+func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error) {
 	return change(ctx, s, "appending to a run", func(ctx context.Context, q Querier) (int64, error) {
 		if a.Events.Count == 0 {
 			return s.AppendEntries(ctx, q, a)
@@ -75,7 +75,7 @@ func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
 			return 0, err
 		}
 		if n == 0 {
-			return s.Verdict(ctx, q, a)
+			return s.ResolveConflict(ctx, q, a)
 		}
 		if a.Entries.Count > 0 {
 			err = insertEntries(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
@@ -84,9 +84,9 @@ func (s *Store) AppendPacked(ctx context.Context, a Appending) (int64, error) {
 	})
 }
 
-// Verdict judges a batch of events that found no free slot: the head after it
+// ResolveConflict judges a batch of events that found no free slot: the head after it
 // when the batch itself is there, else a *store.FencedError.
-func (s *Store) Verdict(ctx context.Context, q Querier, a Appending) (int64, error) {
+func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	last, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = $3 and owner > 0 and token = $4 and token <> ''`, a.At.RunID, a.At.After+1, a.At.Epoch, a.Token)
 	if errors.Is(err, store.ErrNotFound) {
@@ -108,7 +108,7 @@ func fence(ctx context.Context, q Querier, run string) error {
 
 // AppendEntries stores log entries that come without events, while the run is
 // running in that epoch. A retry of the batch stored last succeeds.
-func (s *Store) AppendEntries(ctx context.Context, q Querier, a Appending) (int64, error) {
+func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	_, err := one(ctx, q, value[string], `select l.id from runs l join workers w on w.id = l.worker_id
 		where l.id = $1 and l.status = 'running' and l.epoch = $2 and w.lease_until > 0`+s.d.Share, a.At.RunID, a.At.Epoch)
 	if errors.Is(err, store.ErrNotFound) {
@@ -131,7 +131,7 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a Appending) (int6
 }
 
 // insertEntries appends log entries to the side log of a run.
-func insertEntries(ctx context.Context, q Querier, run, token string, p Packed) error {
+func insertEntries(ctx context.Context, q Querier, run, token string, p EncodedRow) error {
 	for range maxTries {
 		if done, err := insertEntriesOnce(ctx, q, run, token, p); err != nil || done {
 			return err
@@ -141,7 +141,7 @@ func insertEntries(ctx context.Context, q Querier, run, token string, p Packed) 
 }
 
 // insertEntriesOnce is false when somebody else took the numbers.
-func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p Packed) (bool, error) {
+func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p EncodedRow) (bool, error) {
 	n, err := exec(ctx, q, `insert into log_entries (run_id, seq, last, token, floor, at, body)
 		select $1, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + $2, $3, coalesce(p.at, 0), case when p.at > $4 then p.at else $4 end, $5
 		from (select 1 as one) o left join log_entries p
@@ -152,7 +152,7 @@ func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p Pack
 }
 
 // insertFirst stores event 1 of a run.
-func insertFirst(run string, p Packed) Step {
+func insertFirst(run string, p EncodedRow) Step {
 	return stepOne(store.ErrExists, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
 		values ($1, 1, $2, 0, '', $3, $3, $4) on conflict do nothing`, run, p.Count, p.At, p.Body)
 }
@@ -164,7 +164,7 @@ type transition struct {
 	owned  *int64 // the event that it must follow; nil for wherever the head is
 	token  string
 	starts bool // what follows belongs to the run's epoch, else to nobody
-	events Packed
+	events EncodedRow
 	head   int64 // after it; 0 when the slot was taken
 }
 
@@ -212,7 +212,7 @@ func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.
 
 // Events reads events after the given one.
 func (s *Store) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
-	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit), store.EventBytes)
+	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit), store.MaxReadBytes)
 	return events, s.Wrap("reading events", err)
 }
 
@@ -230,7 +230,7 @@ var errEnough = errors.New("enough was read")
 func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes int64) ([]stint.Event, error) {
 	var events []stint.Event
 	err := s.batches(ctx, `journal`, run, after, to, bytes, func(seq, floor int64, body []byte) error {
-		batch, err := UnpackEvents(body, seq, floor)
+		batch, err := DecodeEvents(body, seq, floor)
 		if err != nil {
 			return fmt.Errorf("batch %d of run %s: %w", seq, run, err)
 		}
@@ -258,7 +258,7 @@ func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes
 	query, args := `from `+table+`
 		where run_id = $1 and seq <= $3 and last > $2
 			and seq >= coalesce((select max(seq) from `+table+` where run_id = $1 and seq <= $4), 0)`, []any{run, after, to, after + 1}
-	if s.d.Eager && bytes < math.MaxInt64 {
+	if s.d.EagerRows && bytes < math.MaxInt64 {
 		query, args = `from (select *, sum(length(body)) over (order by seq) - length(body) as before `+query+`) b where before < $5`, append(args, bytes)
 	}
 	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body `+query+` order by seq`, args...)

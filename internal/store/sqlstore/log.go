@@ -63,7 +63,7 @@ func (s *Store) heads(ctx context.Context, run string) (p store.LogPosition, err
 func (s *Store) entriesBetween(ctx context.Context, run string, after, to int64) ([]store.NumberedEntry, error) {
 	var out []store.NumberedEntry
 	err := s.batches(ctx, `log_entries`, run, after, to, math.MaxInt64, func(seq, floor int64, body []byte) error {
-		entries, err := UnpackEntries(body, floor)
+		entries, err := DecodeEntries(body, floor)
 		if err != nil {
 			return fmt.Errorf("log batch %d of run %s: %w", seq, run, err)
 		}
@@ -124,13 +124,13 @@ func (s *Store) batchAt(ctx context.Context, table, run string, n int64) (seq, l
 		return 0, 0, nil, err
 	}
 	if table == `journal` {
-		events, err := UnpackEvents(body, seq, floor)
+		events, err := DecodeEvents(body, seq, floor)
 		for _, e := range events {
 			times = append(times, e.At)
 		}
 		return seq, last, times, sound(times, seq, last, err)
 	}
-	entries, err := UnpackEntries(body, floor)
+	entries, err := DecodeEntries(body, floor)
 	for _, e := range entries {
 		times = append(times, e.Timestamp)
 	}

@@ -50,7 +50,7 @@ func (h held) room(size int64) error {
 	switch {
 	case after > max(store.MaxSecrets, h.count):
 		return stint.InvalidState("An organisation keeps %d secrets at most. Delete one that is no longer used.", store.MaxSecrets)
-	case size > h.replaced && h.size-h.replaced+size-after*store.SealedExtra > store.MaxSecretBytes:
+	case size > h.replaced && h.size-h.replaced+size-after*store.SealOverhead > store.MaxSecretBytes:
 		return stint.InvalidState("An organisation's secrets may have %d bytes together. Delete one that is no longer used, or make this one shorter.", store.MaxSecretBytes)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/internal/store"
-	"github.com/stint-dev/stint/internal/store/group"
+	"github.com/stint-dev/stint/internal/store/groupcommit"
 )
 
 // Querier is what statements are sent through: a database, a connection or a
@@ -27,10 +27,10 @@ type Engine struct {
 	// of it when f or the commit fails. It may run f again after a clash with
 	// another transaction. The context that f gets is the one to use in it.
 	Write func(ctx context.Context, f func(ctx context.Context, q Querier) error) error
-	// Away tells errors that say nothing about the statement but that the
+	// IsUnavailable tells errors that say nothing about the statement but that the
 	// database cannot be reached, or takes no work now.
-	Away    func(error) bool
-	Dialect Dialect
+	IsUnavailable func(error) bool
+	Dialect       Dialect
 }
 
 // Dialect is where the two languages differ.
@@ -43,10 +43,10 @@ type Dialect struct {
 	// Statements with an organisation as $1 by which transactions that name
 	// trees go on together, and the beginning of a collection alone. Empty
 	// where there is one writer.
-	Naming, Collecting string
-	// Eager: rows that a query finds are sent all, also those that nobody reads.
-	Eager    bool
-	Counters Counters
+	ShareEpoch, LockEpoch string
+	// EagerRows: rows that a query finds are sent all, also those that nobody reads.
+	EagerRows bool
+	Counters  Counters
 }
 
 // Counters are the statements by which it is counted how much each
@@ -55,21 +55,21 @@ type Counters struct {
 	// Add counts the run $1 as $2 running and $3 ready runs more, if its turn
 	// in the session has come.
 	Add string
-	// Turns lists organisations that run less than $1 and have runs ready, as
+	// NextOrgs lists organisations that run less than $1 and have runs ready, as
 	// (org_id, running, served): $2 of them from $3 on, those first that run
 	// least, then those served longest ago.
-	Turns string
-	// Hold makes the counters of the organisation $1 this transaction's alone,
+	NextOrgs string
+	// Lock makes the counters of the organisation $1 this transaction's alone,
 	// waiting for others or not, and returns a row if it did. Empty where
 	// there is one writer.
-	Hold, TryHold string
-	// Settle brings the held counters up to date. Empty where they always are.
-	Settle string
+	Lock, TryLock string
+	// ApplyChanges brings the held counters up to date. Empty where they always are.
+	ApplyChanges string
 	// Candidates finds and locks the runs of the organisation $1 to be claimed
 	// next, best first: at most $3, of agents that run less than $2. It may
-	// find fewer than there are, but at most Most are asked for.
+	// find fewer than there are, but at most MaxBatch are asked for.
 	Candidates string
-	Most       int
+	MaxBatch   int
 }
 
 // Store implements store.Store but for Close. It is safe for concurrent use.
@@ -189,7 +189,7 @@ func (s *Store) Wrap(doing string, err error) error {
 		return err
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
-	case errors.Is(err, group.ErrClosed) || s.db.Away(err):
+	case errors.Is(err, groupcommit.ErrClosed) || s.db.IsUnavailable(err):
 		return fmt.Errorf("%s: %w: %w", doing, store.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", doing, err)

@@ -120,7 +120,7 @@ var cancelCases = []testCase{
 				if i == 0 {
 					_, err = w.s.Cancel(w.ctx, w.home.org, n.ID, w.now())
 				} else {
-					claims, err = w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: 1, At: w.now()})
+					claims, err = w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 				}
 				return err
 			})

@@ -13,7 +13,7 @@ var claimCases = []testCase{
 	{"Claim makes a pending run a running one", func(w *world) {
 		n := w.home.create(everything, w.home.mounting("data"))
 		worker, at := w.worker(), w.now()
-		claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: 1, At: at})
+		claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: at})
 		w.must(err, "Claim")
 		want := n.Run
 		want.Status, want.StartedAt, want.Epoch, want.WorkerID = stint.Running, &at, 1, worker
@@ -46,7 +46,7 @@ var claimCases = []testCase{
 		owner := make(map[string]string)
 		w.together(len(workers), func(i int) error {
 			for {
-				claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: workers[i], Max: 1 + i%3, At: w.now()})
+				claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: workers[i], Max: 1 + i%3, At: w.now()})
 				if err != nil || len(claims) == 0 {
 					return err
 				}
@@ -109,7 +109,7 @@ var claimCases = []testCase{
 	{"CreateRun by a worker whose lease was ended claims nothing", func(w *world) {
 		worker := w.worker()
 		w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
-		claims, err := w.s.CreateRun(w.ctx, w.home.newRun(), &store.Claimer{WorkerID: worker, Max: 1, At: w.now()})
+		claims, err := w.s.CreateRun(w.ctx, w.home.newRun(), &store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 		if len(claims) > 0 || (err != nil && !errors.Is(err, store.ErrLeaseLost)) {
 			w.Errorf("CreateRun gave %d claims and %v, want none", len(claims), err)
 		}
@@ -119,7 +119,7 @@ var claimCases = []testCase{
 // claimsNothing accepts no runs or ErrLeaseLost.
 func (w *world) claimsNothing(worker string) {
 	w.Helper()
-	claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: 1, At: w.now()})
+	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 	if len(claims) > 0 || (err != nil && !errors.Is(err, store.ErrLeaseLost)) {
 		w.Errorf("Claim gave %d runs and %v, want none", len(claims), err)
 	}

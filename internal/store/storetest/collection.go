@@ -26,7 +26,7 @@ var collectionCases = []testCase{
 		w.diff("first", int64(1), w.home.collect())
 		w.diff("second", int64(2), w.home.collect())
 		w.diff("of another", int64(1), other.collect())
-		epoch, _, err := w.s.Condemned(w.ctx, w.home.org)
+		epoch, _, err := w.s.MarkedObjects(w.ctx, w.home.org)
 		w.must(err, "Condemned")
 		w.diff("epoch", int64(2), epoch)
 	}},
@@ -44,7 +44,7 @@ var collectionCases = []testCase{
 		w.diff("another, later", false, lease(w.home.org, "b", time.Hour))
 		w.diff("given back", true, lease(w.home.org, "a", 0))
 		w.diff("another, then", true, lease(w.home.org, "b", time.Hour))
-		epoch, _, err := w.s.Condemned(w.ctx, w.home.org)
+		epoch, _, err := w.s.MarkedObjects(w.ctx, w.home.org)
 		w.must(err, "Condemned")
 		w.diff("epoch, then", int64(1), epoch)
 	}},
@@ -128,12 +128,12 @@ var collectionCases = []testCase{
 		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", digest("pages")
 		r := w.finish(c.Position, o)
-		var got []store.Named
-		for n, err := range w.s.Named(w.ctx, w.home.org) {
+		var got []store.NamedSnapshot
+		for n, err := range w.s.NamedSnapshots(w.ctx, w.home.org) {
 			w.must(err, "Named")
 			got = append(got, n)
 		}
-		w.diff("named", []store.Named{
+		w.diff("named", []store.NamedSnapshot{
 			{Digest: digest("pages"), Name: "artifact out@" + *r.ArtifactVersion},
 			{Digest: digest("one"), Name: "volume data@" + one.ID},
 			{Digest: digest("pages"), Name: "workspace of " + *r.CheckpointID},
@@ -143,18 +143,18 @@ var collectionCases = []testCase{
 		at := w.now()
 		org := w.home.org
 		w.home.collect()
-		w.must(w.s.Condemn(w.ctx, org, 1, []string{"b", "a"}, at), "Condemn")
-		w.must(w.s.Condemn(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "Condemn")
-		_, list, err := w.s.Condemned(w.ctx, org)
+		w.must(w.s.MarkObjects(w.ctx, org, 1, []string{"b", "a"}, at), "Condemn")
+		w.must(w.s.MarkObjects(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "Condemn")
+		_, list, err := w.s.MarkedObjects(w.ctx, org)
 		w.must(err, "Condemned")
-		w.diff("condemned", []store.Condemned{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
-		_, list, err = w.s.Condemned(w.ctx, w.tenant("other").org)
+		w.diff("condemned", []store.MarkedObject{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
+		_, list, err = w.s.MarkedObjects(w.ctx, w.tenant("other").org)
 		w.must(err, "Condemned")
-		w.diff("condemned of another", []store.Condemned(nil), list)
-		w.must(w.s.Pardon(w.ctx, org, []string{"a", "c", "never"}), "Pardon")
-		_, list, err = w.s.Condemned(w.ctx, org)
+		w.diff("condemned of another", []store.MarkedObject(nil), list)
+		w.must(w.s.UnmarkObjects(w.ctx, org, []string{"a", "c", "never"}), "Pardon")
+		_, list, err = w.s.MarkedObjects(w.ctx, org)
 		w.must(err, "Condemned")
-		w.diff("left", []store.Condemned{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
+		w.diff("left", []store.MarkedObject{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
 	}},
 	{"commits and a collection that begins exclude each other", func(w *world) {
 		t := w.home.tree(stint.Volumes, "data")
@@ -256,7 +256,7 @@ func (o *tenant) collect() int64 {
 func (o *tenant) live() []string {
 	o.w.Helper()
 	var list []string
-	for d, err := range o.w.s.Live(o.w.ctx, o.org) {
+	for d, err := range o.w.s.LiveDigests(o.w.ctx, o.org) {
 		o.w.must(err, "Live")
 		list = append(list, d)
 	}

@@ -47,7 +47,7 @@ var eventCases = []testCase{
 			}
 			at = w.append(at, w.batch(text, text))
 		}
-		large := w.batch(noise(batches, 2*store.EventBytes))
+		large := w.batch(noise(batches, 2*store.MaxReadBytes))
 		at = w.append(at, large)
 		w.append(at, w.batch("last"))
 		var pages []int
@@ -65,7 +65,7 @@ var eventCases = []testCase{
 				size += len(e.Data)
 			}
 			pages = append(pages, len(events))
-			if last := len(events[len(events)-1].Data); size-2*last >= store.EventBytes {
+			if last := len(events[len(events)-1].Data); size-2*last >= store.MaxReadBytes {
 				w.Errorf("a page of %d events has %d bytes and went on", len(events), size)
 			}
 		}

@@ -114,7 +114,7 @@ var fairnessCases = []testCase{
 
 func (w *world) claimLimited(perOrg, perAgent, limit int) []store.Claim {
 	w.Helper()
-	claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: w.worker(), Max: limit, PerOrg: perOrg, PerAgent: perAgent, At: w.now()})
+	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: w.worker(), Max: limit, PerOrg: perOrg, PerAgent: perAgent, At: w.now()})
 	w.must(err, "Claim")
 	return claims
 }
@@ -130,8 +130,8 @@ func limitsHold(w *world) {
 	for i := range workers {
 		workers[i] = w.worker()
 	}
-	held.drain(w, len(ids), len(workers), func(i int) store.Claimer {
-		return store.Claimer{WorkerID: workers[i], Max: 1 + i%3, PerOrg: perOrg, PerAgent: perAgent, At: w.now()}
+	held.drain(w, len(ids), len(workers), func(i int) store.ClaimRequest {
+		return store.ClaimRequest{WorkerID: workers[i], Max: 1 + i%3, PerOrg: perOrg, PerAgent: perAgent, At: w.now()}
 	})
 	for key, most := range held.most {
 		limit := perOrg
@@ -156,7 +156,7 @@ func newCensus() *census {
 }
 
 // drain lets n workers claim and end runs until all have ended.
-func (c *census) drain(w *world, all, n int, claimer func(i int) store.Claimer) {
+func (c *census) drain(w *world, all, n int, claimer func(i int) store.ClaimRequest) {
 	w.Helper()
 	w.together(n, func(i int) error {
 		for c.open(all) {

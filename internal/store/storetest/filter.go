@@ -18,7 +18,7 @@ var filterCases = []testCase{
 		}
 		page := positions(func(r store.Range) ([]stint.RunSummary, error) {
 			return w.s.RunSummaries(w.ctx, w.home.org, store.RunFilter{Metadata: map[string]string{"team": "blue"}}, r)
-		}, func(s stint.RunSummary) store.After { return store.After{At: s.CreatedAt, ID: s.ID} })
+		}, func(s stint.RunSummary) store.Cursor { return store.Cursor{At: s.CreatedAt, ID: s.ID} })
 		for _, limit := range []int{1, 3, 7, 8} {
 			w.diff(fmt.Sprint("items with limit ", limit), 7, len(w.walk(page, limit, func() {})))
 		}

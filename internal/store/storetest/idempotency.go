@@ -72,12 +72,12 @@ var idempotencyCases = []testCase{
 	{"one key creates one run", func(w *world) {
 		first := w.home.begin("key", "f", w.now(), nil)
 		second := w.home.begin("key", "f", later(first, staleAfter+time.Second), nil)
-		create := func(claimed stint.Time, claimer *store.Claimer) (string, error) {
+		create := func(claimed stint.Time, claimer *store.ClaimRequest) (string, error) {
 			n := w.home.newRun(func(n *store.NewRun) { n.Key, n.Claimed, n.Answer = "key", claimed, &store.Answer{Status: 202} })
 			_, err := w.s.CreateRun(w.ctx, n, claimer)
 			return n.ID, err
 		}
-		for _, claimer := range []*store.Claimer{nil, {WorkerID: w.worker(), Max: 1, At: w.now()}} {
+		for _, claimer := range []*store.ClaimRequest{nil, {WorkerID: w.worker(), Max: 1, At: w.now()}} {
 			id, err := create(first, claimer)
 			w.wantErr(err, store.ErrKeyInUse, "CreateRun of who lost the key")
 			_, err = w.s.Run(w.ctx, w.home.org, id)

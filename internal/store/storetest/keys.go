@@ -94,7 +94,7 @@ var keyCases = []testCase{
 		w.diff("a run without secrets", []byte(nil), w.home.run(bare.ID).Sealed)
 		list, err := w.s.Secrets(w.ctx, w.home.org)
 		w.must(err, "Secrets")
-		w.diff("owner", list[0].Owner(), store.SealedText{Kind: store.SealedSecret, Org: w.home.org, Name: "A"}.Owner())
+		w.diff("owner", list[0].AssociatedData(), store.SealedText{Kind: store.SealedSecret, Org: w.home.org, Name: "A"}.AssociatedData())
 	}},
 }
 

@@ -70,13 +70,13 @@ var leaseCases = []testCase{
 		w.claimsNothing(worker)
 		w.diff("status", stint.Pending, w.home.sound(n.ID).Status)
 	}},
-	{"EndWorkersOf ends the leases of one host", func(w *world) {
+	{"EndWorkersOnHost ends the leases of one host", func(w *world) {
 		a1, a2, b := w.workerOn("host-a", time.Hour), w.workerOn("host-a", time.Hour), w.workerOn("host-b", time.Hour)
 		w.home.createMany(3)
 		first, second := w.claimOne(a1), w.claimOne(a2)
 		other := w.claimOne(b)
-		w.must(w.s.EndWorkersOf(w.ctx, "host-a"), "EndWorkersOf")
-		w.must(w.s.EndWorkersOf(w.ctx, "host-c"), "EndWorkersOf of an unknown host")
+		w.must(w.s.EndWorkersOnHost(w.ctx, "host-a"), "EndWorkersOnHost")
+		w.must(w.s.EndWorkersOnHost(w.ctx, "host-c"), "EndWorkersOnHost of an unknown host")
 		w.leaseLost(a1)
 		w.leaseLost(a2)
 		w.diff("stop on the other host", []string(nil), w.renew(b, other.Run.ID))

@@ -22,37 +22,37 @@ type list struct {
 	name string
 	// open prepares a list of its own that is empty. add stores an item of
 	// that time and page reads positions.
-	open func(o *tenant) (add func(at stint.Time) error, page func(store.Range) ([]store.After, error))
+	open func(o *tenant) (add func(at stint.Time) error, page func(store.Range) ([]store.Cursor, error))
 }
 
 var lists = []list{
-	{"runs", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"runs", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			_, err := o.w.s.CreateRun(o.w.ctx, o.newRun(func(n *store.NewRun) { n.CreatedAt = at }), nil)
 			return err
 		}
 		return add, positions(func(r store.Range) ([]stint.RunSummary, error) {
 			return o.w.s.RunSummaries(o.w.ctx, o.org, store.RunFilter{}, r)
-		}, func(s stint.RunSummary) store.After { return store.After{At: s.CreatedAt, ID: s.ID} })
+		}, func(s stint.RunSummary) store.Cursor { return store.Cursor{At: s.CreatedAt, ID: s.ID} })
 	}},
-	{"sessions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"sessions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			_, err := o.w.s.CreateRun(o.w.ctx, o.newRun(func(n *store.NewRun) { n.CreatedAt = at }), nil)
 			return err
 		}
 		return add, positions(func(r store.Range) ([]store.Session, error) { return o.w.s.Sessions(o.w.ctx, o.org, r) },
-			func(s store.Session) store.After { return store.After{At: s.CreatedAt, ID: s.ID} })
+			func(s store.Session) store.Cursor { return store.Cursor{At: s.CreatedAt, ID: s.ID} })
 	}},
-	{"agents", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"agents", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			a, v := o.agentPair("agent-" + o.w.suffix())
 			a.CreatedAt, v.CreatedAt = at, at
 			return o.w.s.CreateAgent(o.w.ctx, a, v)
 		}
 		return add, positions(func(r store.Range) ([]store.Agent, error) { return o.w.s.Agents(o.w.ctx, o.org, r) },
-			func(a store.Agent) store.After { return store.After{At: a.CreatedAt, ID: a.ID} })
+			func(a store.Agent) store.Cursor { return store.Cursor{At: a.CreatedAt, ID: a.ID} })
 	}},
-	{"agent versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"agent versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			v := o.nextVersion(o.agent.ID, o.w.suffix())
 			v.CreatedAt = at
@@ -61,11 +61,11 @@ var lists = []list{
 		}
 		return add, positions(func(r store.Range) ([]store.AgentVersion, error) {
 			return o.w.s.AgentVersions(o.w.ctx, o.org, o.agent.ID, r)
-		}, func(v store.AgentVersion) store.After { return store.After{At: v.CreatedAt, ID: v.ID} })
+		}, func(v store.AgentVersion) store.Cursor { return store.Cursor{At: v.CreatedAt, ID: v.ID} })
 	}},
 	{"artifacts", trees(stint.Artifacts)},
 	{"volumes", trees(stint.Volumes)},
-	{"tree versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"tree versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		tree := o.tree(stint.Volumes, "data-"+o.w.suffix())
 		add := func(at stint.Time) error {
 			c := o.commit(tree.ID, o.w.suffix())
@@ -75,9 +75,9 @@ var lists = []list{
 		}
 		return add, positions(func(r store.Range) ([]store.FileSetVersion, error) {
 			return o.w.s.FileSetVersions(o.w.ctx, o.org, tree.ID, r)
-		}, func(v store.FileSetVersion) store.After { return store.After{At: v.CreatedAt, ID: v.ID} })
+		}, func(v store.FileSetVersion) store.Cursor { return store.Cursor{At: v.CreatedAt, ID: v.ID} })
 	}},
-	{"tokens", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+	{"tokens", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			t := store.Token{OrgID: o.org, UserID: o.user, Token: stint.Token{
 				ID: o.w.ids.New(stint.PrefixToken), Name: "t", Scopes: stint.Scopes, CreatedAt: at, ExpiresAt: later(at, time.Hour),
@@ -86,26 +86,26 @@ var lists = []list{
 			return o.w.s.CreateToken(o.w.ctx, t)
 		}
 		return add, positions(func(r store.Range) ([]store.Token, error) { return o.w.s.Tokens(o.w.ctx, o.org, r) },
-			func(t store.Token) store.After { return store.After{At: t.CreatedAt, ID: t.ID} })
+			func(t store.Token) store.Cursor { return store.Cursor{At: t.CreatedAt, ID: t.ID} })
 	}},
 }
 
-func trees(kind stint.FileSetKind) func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
-	return func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.After, error)) {
+func trees(kind stint.FileSetKind) func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
+	return func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
 			t := o.treeOf(kind, "tree-"+o.w.suffix())
 			t.CreatedAt = at
 			return o.w.s.CreateFileSet(o.w.ctx, t)
 		}
 		return add, positions(func(r store.Range) ([]store.FileSet, error) { return o.w.s.FileSets(o.w.ctx, o.org, kind, r) },
-			func(t store.FileSet) store.After { return store.After{At: t.CreatedAt, ID: t.ID} })
+			func(t store.FileSet) store.Cursor { return store.Cursor{At: t.CreatedAt, ID: t.ID} })
 	}
 }
 
-func positions[T any](read func(store.Range) ([]T, error), at func(T) store.After) func(store.Range) ([]store.After, error) {
-	return func(r store.Range) ([]store.After, error) {
+func positions[T any](read func(store.Range) ([]T, error), at func(T) store.Cursor) func(store.Range) ([]store.Cursor, error) {
+	return func(r store.Range) ([]store.Cursor, error) {
 		items, err := read(r)
-		out := make([]store.After, len(items))
+		out := make([]store.Cursor, len(items))
 		for i, item := range items {
 			out[i] = at(item)
 		}
@@ -114,9 +114,9 @@ func positions[T any](read func(store.Range) ([]T, error), at func(T) store.Afte
 }
 
 // walk reads pages to the end, calling between before each but the first.
-func (w *world) walk(page func(store.Range) ([]store.After, error), limit int, between func()) []store.After {
+func (w *world) walk(page func(store.Range) ([]store.Cursor, error), limit int, between func()) []store.Cursor {
 	w.Helper()
-	var all []store.After
+	var all []store.Cursor
 	for r := (store.Range{Limit: limit}); ; between() {
 		items, err := page(r)
 		w.must(err, "a page")
@@ -202,7 +202,7 @@ func walks(w *world) {
 		}
 		existing, err := page(store.Range{Limit: 1000})
 		w.must(err, "the whole list")
-		seen := make(map[store.After]int)
+		seen := make(map[store.Cursor]int)
 		added := 0
 		for _, item := range w.walk(page, rapid.IntRange(1, 5).Draw(t, "limit"), func() {
 			if added < 10 && rapid.Bool().Draw(t, "add") {

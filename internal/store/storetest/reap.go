@@ -44,7 +44,7 @@ var reapCases = []testCase{
 		n := w.home.create()
 		var c store.Claim
 		w.eventually("a short lease claimed the run", func() bool {
-			claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: w.workerOn("host-a", 150*time.Millisecond), Max: 1, At: w.now()})
+			claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: w.workerOn("host-a", 150*time.Millisecond), Max: 1, At: w.now()})
 			if err == nil && len(claims) == 1 {
 				c = claims[0]
 			}

@@ -81,7 +81,7 @@ var runCases = []testCase{
 	}},
 	{"CreateRun with a claimer claims the new run", func(w *world) {
 		n := w.home.newRun()
-		claims, err := w.s.CreateRun(w.ctx, n, &store.Claimer{WorkerID: w.worker(), Max: 1, At: w.now()})
+		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: w.worker(), Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claimed", []string{n.ID}, claimed(claims))
 		w.diff("position", store.Position{RunID: n.ID, Epoch: 1, After: 2}, claims[0].Position)
@@ -92,17 +92,17 @@ var runCases = []testCase{
 		older := w.home.create()
 		n := w.home.newRun()
 		worker := w.worker()
-		claims, err := w.s.CreateRun(w.ctx, n, &store.Claimer{WorkerID: worker, Max: 1, At: w.now()})
+		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claimed", []string{older.ID}, claimed(claims))
 		w.diff("status of the new run", stint.Pending, w.home.sound(n.ID).Status)
-		claims, err = w.s.CreateRun(w.ctx, w.home.newRun(), &store.Claimer{WorkerID: worker, Max: 5, At: w.now()})
+		claims, err = w.s.CreateRun(w.ctx, w.home.newRun(), &store.ClaimRequest{WorkerID: worker, Max: 5, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claims of the two that are left", 2, len(claims))
 	}},
 	{"CreateRun with a claimer keeps to its limits", func(w *world) {
 		worker := w.worker()
-		limit := &store.Claimer{WorkerID: worker, Max: 1, PerOrg: 1, At: w.now()}
+		limit := &store.ClaimRequest{WorkerID: worker, Max: 1, PerOrg: 1, At: w.now()}
 		for i, want := range []int{1, 0} {
 			n := w.home.newRun()
 			claims, err := w.s.CreateRun(w.ctx, n, limit)
@@ -116,7 +116,7 @@ var runCases = []testCase{
 	{"CreateRun with a claimer does not claim a run that waits in its session", func(w *world) {
 		first := w.home.start()
 		n := w.home.newRun(inSession(first.Run.SessionID))
-		claims, err := w.s.CreateRun(w.ctx, n, &store.Claimer{WorkerID: w.worker(), Max: 1, At: w.now()})
+		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: w.worker(), Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claims", 0, len(claims))
 	}},
@@ -164,7 +164,7 @@ var runCases = []testCase{
 				if i == 0 {
 					expired, err = w.s.Expire(w.ctx, later(n.CreatedAt, time.Hour), w.now(), 10)
 				} else {
-					claims, err = w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: 1, At: w.now()})
+					claims, err = w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 				}
 				return err
 			})

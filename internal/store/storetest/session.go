@@ -148,7 +148,7 @@ var sessionCases = []testCase{
 			return nil
 		})
 		held, worker := newCensus(), w.worker()
-		held.drain(w, 1+joiners*each, 8, func(int) store.Claimer { return store.Claimer{WorkerID: worker, Max: 2, At: w.now()} })
+		held.drain(w, 1+joiners*each, 8, func(int) store.ClaimRequest { return store.ClaimRequest{WorkerID: worker, Max: 2, At: w.now()} })
 		w.diff("most at once", 1, held.most[w.home.org])
 	}},
 }

@@ -212,7 +212,7 @@ func (w *world) workerOn(host string, ttl time.Duration) string {
 // claim claims up to limit runs for the worker, without limits.
 func (w *world) claim(worker string, limit int) []store.Claim {
 	w.Helper()
-	claims, err := w.s.Claim(w.ctx, store.Claimer{WorkerID: worker, Max: limit, At: w.now()})
+	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: limit, At: w.now()})
 	w.must(err, "Claim")
 	return claims
 }

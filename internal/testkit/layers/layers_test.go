@@ -39,8 +39,8 @@ var rules = []rule{
 	{of: []string{"internal/image"}, may: []string{""}},
 	{of: []string{"client/transfer"}, may: []string{"", "client", "internal/files/treewire", "internal/files", "internal/localdir"}},
 	{of: []string{"internal/files/treewire"}},
-	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/group"}},
-	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/group"}},
+	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/groupcommit"}},
+	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/groupcommit"}},
 	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
 	{of: []string{"internal/blob/sealed"}, may: []string{"", "internal/blob", "internal/sealing"}},
 	// What runs inside the sandbox as our agent knows nothing of the service.

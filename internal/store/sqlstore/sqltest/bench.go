@@ -83,7 +83,7 @@ func starts(b *testing.B, s store.Store, fused bool) {
 	worker := Worker(b, s)
 	var took []time.Duration
 	for b.Loop() {
-		n, c := NewRun(0), store.Claimer{WorkerID: worker, Max: 1, At: now()}
+		n, c := NewRun(0), store.ClaimRequest{WorkerID: worker, Max: 1, At: now()}
 		t := time.Now()
 		var claims []store.Claim
 		var err error
@@ -111,7 +111,7 @@ func finish(b *testing.B, s store.Store, c store.Claim) {
 // lives lets callers create runs while a dispatcher claims what is ready and
 // up to 200 workers finish it: durable from end to end.
 func lives(b *testing.B, s store.Store, callers int) {
-	c := store.Claimer{WorkerID: Worker(b, s), Max: 100}
+	c := store.ClaimRequest{WorkerID: Worker(b, s), Max: 100}
 	share := b.N/callers + 1
 	wake, slots := make(chan struct{}, 1), make(chan struct{}, 200)
 	b.ResetTimer()
@@ -153,9 +153,9 @@ func lives(b *testing.B, s store.Store, callers int) {
 // pages reads the first page of a list and one from its middle, plain and with
 // a filter.
 func pages(b *testing.B, s store.Store, n int) {
-	middle := store.After{At: SeedTime(n / 2), ID: SeedID(n / 2)}
+	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
 	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
-		for place, after := range map[string]store.After{"first": {}, "middle": middle} {
+		for place, after := range map[string]store.Cursor{"first": {}, "middle": middle} {
 			b.Run(name+"/"+place, func(b *testing.B) {
 				for b.Loop() {
 					list, err := s.RunSummaries(b.Context(), Org, f, store.Range{After: after, Limit: 20})

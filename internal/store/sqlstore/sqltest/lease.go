@@ -41,7 +41,7 @@ func LostClaims(t *testing.T, s store.Store) {
 
 func claim(t *testing.T, s store.Store, worker string) store.Claim {
 	t.Helper()
-	claims, err := s.CreateRun(t.Context(), NewRun(0), &store.Claimer{WorkerID: worker, Max: 1, At: now()})
+	claims, err := s.CreateRun(t.Context(), NewRun(0), &store.ClaimRequest{WorkerID: worker, Max: 1, At: now()})
 	if err != nil || len(claims) != 1 {
 		t.Fatalf("%d claims, %v", len(claims), err)
 	}

@@ -66,7 +66,7 @@ func Start(t testing.TB, s store.Store, n int) []store.Position {
 	worker := Worker(t, s)
 	var out []store.Position
 	for i := range n {
-		claims, err := s.CreateRun(t.Context(), NewRun(i%3), &store.Claimer{WorkerID: worker, Max: 1, At: now()})
+		claims, err := s.CreateRun(t.Context(), NewRun(i%3), &store.ClaimRequest{WorkerID: worker, Max: 1, At: now()})
 		if err != nil || len(claims) != 1 {
 			t.Fatalf("%d claims, %v", len(claims), err)
 		}

@@ -1,4 +1,4 @@
-package group_test
+package groupcommit_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/stint-dev/stint/internal/store/group"
+	"github.com/stint-dev/stint/internal/store/groupcommit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var errOdd = errors.New("odd")
 
 // parity refuses odd numbers and records the sizes of the groups.
-func parity(sizes *[]int) group.Commit[int] {
+func parity(sizes *[]int) groupcommit.Commit[int] {
 	return func(items iter.Seq[int]) []error {
 		var verdicts []error
 		for n := range items {
@@ -37,7 +37,7 @@ func parity(sizes *[]int) group.Commit[int] {
 func TestEachCallerGetsItsOwnVerdict(t *testing.T) {
 	t.Parallel()
 	var sizes []int
-	g := group.New(1, 8, parity(&sizes))
+	g := groupcommit.New(1, 8, parity(&sizes))
 	var callers sync.WaitGroup
 	for n := range 200 {
 		callers.Go(func() {
@@ -67,7 +67,7 @@ func TestWaitingItemsShareACommit(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
 	count := parity(&sizes)
 	first := true
-	g := group.New(1, 8, func(items iter.Seq[int]) []error {
+	g := groupcommit.New(1, 8, func(items iter.Seq[int]) []error {
 		if first {
 			first = false
 			close(entered)
@@ -107,7 +107,7 @@ func TestWaitingItemsShareACommit(t *testing.T) {
 
 func TestPanicAnswersEveryCallerAndTheGroupGoesOn(t *testing.T) {
 	t.Parallel()
-	g := group.New(1, 8, func(items iter.Seq[string]) []error {
+	g := groupcommit.New(1, 8, func(items iter.Seq[string]) []error {
 		for item := range items {
 			if item == "bomb" {
 				panic("boom")
@@ -126,7 +126,7 @@ func TestPanicAnswersEveryCallerAndTheGroupGoesOn(t *testing.T) {
 
 func TestWrongNumberOfVerdictsIsAnError(t *testing.T) {
 	t.Parallel()
-	g := group.New(1, 8, func(items iter.Seq[int]) []error {
+	g := groupcommit.New(1, 8, func(items iter.Seq[int]) []error {
 		for range items {
 		}
 		return make([]error, 99)
@@ -139,7 +139,7 @@ func TestWrongNumberOfVerdictsIsAnError(t *testing.T) {
 
 func TestCommitThatTakesNothingIsAnError(t *testing.T) {
 	t.Parallel()
-	g := group.New(1, 8, func(iter.Seq[int]) []error { return nil })
+	g := groupcommit.New(1, 8, func(iter.Seq[int]) []error { return nil })
 	defer g.Close()
 	if err := g.Do(t.Context(), 1); err == nil {
 		t.Error("Do succeeded")
@@ -150,7 +150,7 @@ func TestEndedContextIsNotCommitted(t *testing.T) {
 	t.Parallel()
 	entered, release := make(chan struct{}), make(chan struct{})
 	var seen []string
-	g := group.New(1, 1, func(items iter.Seq[string]) []error {
+	g := groupcommit.New(1, 1, func(items iter.Seq[string]) []error {
 		for item := range items {
 			seen = append(seen, item)
 			if item == "slow" {
@@ -183,10 +183,10 @@ func TestEndedContextIsNotCommitted(t *testing.T) {
 
 func TestClosedGroupRefuses(t *testing.T) {
 	t.Parallel()
-	g := group.New(2, 4, func(items iter.Seq[int]) []error { return nil })
+	g := groupcommit.New(2, 4, func(items iter.Seq[int]) []error { return nil })
 	g.Close()
 	g.Close()
-	if err := g.Do(t.Context(), 1); !errors.Is(err, group.ErrClosed) {
+	if err := g.Do(t.Context(), 1); !errors.Is(err, groupcommit.ErrClosed) {
 		t.Errorf("Do = %v, want ErrClosed", err)
 	}
 }

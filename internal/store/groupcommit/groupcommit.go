@@ -3,7 +3,7 @@
 // Callers hand in items and wait; a few goroutines take what is waiting,
 // commit it at once and tell each caller its own verdict. A lone caller is
 // served at once: nothing waits for company.
-package group
+package groupcommit
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 )
 
 // ErrClosed says that the group takes no more items.
-var ErrClosed = errors.New("group: closed")
+var ErrClosed = errors.New("groupcommit: closed")
 
-var errNothing = errors.New("group: commit took nothing")
+var errNothing = errors.New("groupcommit: commit took nothing")
 
 // Commit makes the items durable together. It gets at least one item and
 // keeps getting those that arrive while it works, up to the group's bound. It
@@ -136,9 +136,9 @@ func (g *Group[T]) guarded(items iter.Seq[T]) (verdicts []error, err error) {
 	taken := 0
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("group: commit panicked: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("groupcommit: commit panicked: %v\n%s", p, debug.Stack())
 		} else if verdicts != nil && len(verdicts) != taken {
-			err = fmt.Errorf("group: %d verdicts for %d items", len(verdicts), taken)
+			err = fmt.Errorf("groupcommit: %d verdicts for %d items", len(verdicts), taken)
 		}
 	}()
 	verdicts = g.commit(func(yield func(T) bool) {

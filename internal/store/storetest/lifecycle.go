@@ -57,7 +57,7 @@ func cancelledContext(w *world) {
 	s, all := w.s, store.Range{Limit: 1}
 	errs := map[string]error{
 		"Ping": s.Ping(ctx), "Register": s.Register(ctx, store.Worker{ID: "wrk_late"}, time.Hour), "EndWorker": s.EndWorker(ctx, worker),
-		"EndWorkersOf": s.EndWorkersOf(ctx, "host-a"), "CreateAgent": s.CreateAgent(ctx, agent, version),
+		"EndWorkersOnHost": s.EndWorkersOnHost(ctx, "host-a"), "CreateAgent": s.CreateAgent(ctx, agent, version),
 		"CreateFileSet": s.CreateFileSet(ctx, w.home.treeOf(stint.Volumes, "late")), "DeleteFileSet": s.DeleteFileSet(ctx, org, stint.Artifacts, b.tree.ID, at),
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),
 		"CreateToken": s.CreateToken(ctx, b.token), "RevokeToken": s.RevokeToken(ctx, org, b.token.ID, at),
@@ -65,7 +65,7 @@ func cancelledContext(w *world) {
 		"AddMetrics": s.AddMetrics(ctx, id, []stint.MetricsSample{sample(at, 1)}),
 		"Now":        second(s.Now(ctx)), "EnsureMember": second(s.EnsureMember(ctx, w.member("late", "late", "owner"))),
 		"CreateRun": second(s.CreateRun(ctx, w.home.newRun(), nil)), "Run": second(s.Run(ctx, org, id)),
-		"RunSummaries": second(s.RunSummaries(ctx, org, store.RunFilter{}, all)), "Claim": second(s.Claim(ctx, store.Claimer{WorkerID: worker, Max: 1, At: at})),
+		"RunSummaries": second(s.RunSummaries(ctx, org, store.RunFilter{}, all)), "Claim": second(s.Claim(ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: at})),
 		"Finish": second(s.Finish(ctx, c, w.outcome(stint.Completed))), "Cancel": second(s.Cancel(ctx, org, id, at)),
 		"AddCheckpoint": second(s.AddCheckpoint(ctx, c, nil, store.Checkpoint{})),
 		"Expire":        second(s.Expire(ctx, at, at, 1)), "Reap": second(s.Reap(ctx, at, 1)), "Renew": second(s.Renew(ctx, worker, nil, time.Hour)),

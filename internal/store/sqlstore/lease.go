@@ -64,8 +64,8 @@ func (s *Store) EndWorker(ctx context.Context, id string) error {
 	return s.endLeases(ctx, `id = $1`, id)
 }
 
-// EndWorkersOf ends the leases of a host.
-func (s *Store) EndWorkersOf(ctx context.Context, host string) error {
+// EndWorkersOnHost ends the leases of a host.
+func (s *Store) EndWorkersOnHost(ctx context.Context, host string) error {
 	return s.endLeases(ctx, `host = $1`, host)
 }
 
@@ -146,7 +146,7 @@ func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (
 		return true, s.end(ctx, q, &r, failure(r, stint.ReasonWorkerLost,
 			"The worker that ran this was lost: it did not report in time. Start the run again.", at), nil)
 	}
-	e := transition{run: id, events: PackEvents([]stint.Event{statusEvent(stint.Pending, at)})}
+	e := transition{run: id, events: EncodeEvents([]stint.Event{statusEvent(stint.Pending, at)})}
 	err = run(ctx, q, step(`update runs set status = 'pending', started_at = null where id = $1`, id), e.insert())
 	if err == nil {
 		err = e.settle(ctx, q)

@@ -15,8 +15,8 @@ import (
 // named, and that no collection begins before the transaction has ended.
 func (s *Store) nameable(ctx context.Context, q Querier, org string, epoch int64) error {
 	var steps []Step
-	if s.d.Naming != "" {
-		steps = append(steps, step(s.d.Naming, org))
+	if s.d.ShareEpoch != "" {
+		steps = append(steps, step(s.d.ShareEpoch, org))
 	}
 	now := int64(0)
 	read := step(`select epoch from collections where org_id = $1`, org)
@@ -49,8 +49,8 @@ func (s *Store) LeaseCollection(ctx context.Context, org, holder string, d time.
 // BeginCollection begins a new epoch.
 func (s *Store) BeginCollection(ctx context.Context, org string) (int64, error) {
 	return change(ctx, s, "beginning a collection", func(ctx context.Context, q Querier) (int64, error) {
-		if s.d.Collecting != "" {
-			if err := run(ctx, q, step(s.d.Collecting, org)); err != nil {
+		if s.d.LockEpoch != "" {
+			if err := run(ctx, q, step(s.d.LockEpoch, org)); err != nil {
 				return 0, err
 			}
 		}
@@ -78,7 +78,7 @@ const (
 var digest = regexp.MustCompile(`[0-9a-f]{64}`)
 
 // Live gives the digests of the trees that something names.
-func (s *Store) Live(ctx context.Context, org string) iter.Seq2[string, error] {
+func (s *Store) LiveDigests(ctx context.Context, org string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		// Plans first: a run that ends in between has left a checkpoint by then.
 		for _, query := range []string{livePlans, live} {
@@ -105,9 +105,9 @@ const named = `
 	order by 2`
 
 // Named gives the named trees with their names.
-func (s *Store) Named(ctx context.Context, org string) iter.Seq2[store.Named, error] {
-	return func(yield func(store.Named, error) bool) {
-		scan := func(r row) (n store.Named, err error) { return n, r.Scan(&n.Digest, &n.Name) }
+func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.NamedSnapshot, error] {
+	return func(yield func(store.NamedSnapshot, error) bool) {
+		scan := func(r row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
 		for n, err := range each(ctx, s, scan, named, org) {
 			if !yield(n, s.Wrap("listing what is named", err)) || err != nil {
 				return
@@ -140,7 +140,7 @@ func each[T any](ctx context.Context, s *Store, scan func(row) (T, error), query
 
 // Condemned reads the epoch and what is condemned. The epoch is read first: a
 // list that is newer than its epoch only says more.
-func (s *Store) Condemned(ctx context.Context, org string) (int64, []store.Condemned, error) {
+func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.MarkedObject, error) {
 	epoch, err := one(ctx, s.db.Read, value[int64], `select epoch from collections where org_id = $1`, org)
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil, nil // nothing was ever condemned
@@ -148,7 +148,7 @@ func (s *Store) Condemned(ctx context.Context, org string) (int64, []store.Conde
 	if err != nil {
 		return 0, nil, s.Wrap("reading the epoch of collection", err)
 	}
-	list, err := all(ctx, s.db.Read, func(r row) (c store.Condemned, err error) {
+	list, err := all(ctx, s.db.Read, func(r row) (c store.MarkedObject, err error) {
 		var since int64
 		err = r.Scan(&c.Key, &c.Epoch, &since)
 		c.Since = time.UnixMicro(since).UTC()
@@ -161,14 +161,14 @@ func (s *Store) Condemned(ctx context.Context, org string) (int64, []store.Conde
 const keysAtOnce = 1000
 
 // Condemn notes keys of the storage that nothing names.
-func (s *Store) Condemn(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error {
+func (s *Store) MarkObjects(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error {
 	return s.eachKey(ctx, "condemning objects", keys, func(key string) Step {
 		return step(`insert into condemned (org_id, key, epoch, since) values ($1, $2, $3, $4) on conflict do nothing`, org, key, epoch, micros(at))
 	})
 }
 
 // Pardon forgets condemned keys.
-func (s *Store) Pardon(ctx context.Context, org string, keys []string) error {
+func (s *Store) UnmarkObjects(ctx context.Context, org string, keys []string) error {
 	return s.eachKey(ctx, "pardoning objects", keys, func(key string) Step {
 		return step(`delete from condemned where org_id = $1 and key = $2`, org, key)
 	})

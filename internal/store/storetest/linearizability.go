@@ -158,7 +158,7 @@ func (s *storm) worker(ctx context.Context, client int, r *rand.Rand, idle strin
 		}
 	}
 	began := s.clock()
-	claims, err := s.s.Claim(s.w.ctx, store.Claimer{WorkerID: idle, Max: 1, At: s.w.now()})
+	claims, err := s.s.Claim(s.w.ctx, store.ClaimRequest{WorkerID: idle, Max: 1, At: s.w.now()})
 	if err != nil {
 		return "", fmt.Errorf("claim: %w", err)
 	}

@@ -62,9 +62,9 @@ func clashed(err error) bool {
 	return ok && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
 }
 
-// away tells errors of the connection, the server and its resources from those
+// isUnavailable tells errors of the connection, the server and its resources from those
 // of a statement.
-func away(err error) bool {
+func isUnavailable(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
 		case "25006", "25P03", "40001", "40P01", "55P03", "57014": // read only, idle, clashes, lock not available, cancelled
