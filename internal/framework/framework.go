@@ -1,10 +1,10 @@
-// Package framework answers: how is an agent driven?
+// Package framework defines how agents are driven.
 //
-// A framework is pure functions on data: Prepare turns a definition and a
-// prompt into a command with its files, a Decoder turns what the command writes
-// into events, says what to write back, and judges the end. Processes, files,
-// signals, masking and storage belong to the engine; package catalog lists the
-// frameworks that there are.
+// A framework consists of pure functions: Prepare turns a definition and a
+// prompt into a command with its files. A Decoder turns the command's output
+// into events, decides what to send back, and returns the verdict. Processes,
+// files, signals, masking, and storage belong to the worker. Package registry
+// lists the frameworks.
 package framework
 
 import (
@@ -13,25 +13,26 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Streams that an agent writes on.
+// The output streams of an agent.
 const (
 	Stdout = "stdout"
 	Stderr = "stderr"
 )
 
-// PromptFile is the name of the file with the prompt, below the sandbox's
-// folder of run files.
+// PromptFile is the name of the file with the prompt, in the directory of run
+// files.
 const PromptFile = "prompt"
 
-// Info tells what a framework is.
+// Info describes a framework.
 type Info struct {
 	Name string
-	// Programs are the names under which its command line is installed, in the
-	// order of preference; empty for a framework that needs nothing installed.
+	// Programs are the names of its command-line program, in order of
+	// preference. It is empty if the framework needs no installed program.
 	Programs []string
-	// MinVersion is the oldest that is driven, as 1.2.3; empty: any.
+	// MinVersion is the oldest supported version, such as 1.2.3, or empty for
+	// any.
 	MinVersion string
-	// Install is what a person types to have it, for messages.
+	// Install is the command that installs the program, for messages.
 	Install      string
 	Capabilities stint.Capabilities
 }
@@ -39,18 +40,18 @@ type Info struct {
 // Program is an installed command line.
 type Program struct {
 	Path    string // inside the sandbox
-	Version string // as 1.2.3; empty where it is not known
+	Version string // such as 1.2.3; empty if not known
 }
 
-// Endpoint is where the agent finds its model: an address inside the sandbox,
-// and a placeholder for the key.
+// Endpoint is the address of the model inside the sandbox, with a placeholder
+// for the key.
 type Endpoint struct {
 	Type string // anthropic, openai-responses or openai-chat
-	URL  string // without a slash at its end; for OpenAI's it ends in /v1
+	URL  string // without a slash at the end; OpenAI's ends in /v1
 	Key  string
 }
 
-// MCPServer is one that the agent is given, with placeholders for secrets.
+// MCPServer is an MCP server for the agent. Secrets are placeholders.
 type MCPServer struct {
 	Name    string
 	URL     string
@@ -59,40 +60,42 @@ type MCPServer struct {
 	Env     map[string]string
 }
 
-// Conversation is what a run leaves for the one that continues it, beside the
-// files that State names. It is stored with them as JSON.
+// Conversation identifies an agent's conversation for the next run. It is
+// stored as JSON beside the files that State selects.
 type Conversation struct {
 	Framework string `json:"framework"`
 	Version   string `json:"version,omitempty"` // of the program
-	// ID is the framework's own name for it; empty where it has none.
+	// ID is the agent's own ID of the conversation, or empty.
 	ID string `json:"id,omitempty"`
-	// Baseline is what the framework's own counters showed at the end, for those
-	// that count over the whole conversation.
+	// Baseline holds the agent's own token counters at the end of the run, if
+	// they count over the whole conversation.
 	Baseline stint.Tokens `json:"baseline,omitzero"`
 }
 
-// Input is what a framework prepares from. All paths are inside the sandbox.
+// Input is the input of Prepare and NewDecoder. All paths are inside the
+// sandbox.
 type Input struct {
 	Definition *stint.Definition
 	Prompt     string
 	PromptPath string // of the file with the prompt
-	RunDir     string // read-only folder of run files; Plan.Files may lie there
+	RunDir     string // read-only directory of run files; Plan.Files may be in it
 	Home       string
 	WorkDir    string
-	Program    Program       // of Info.Programs, or of the definition's command where it was looked up
-	Self       string        // Stint's own program
-	Resume     *Conversation // nil begins a new one
-	NewID      string        // a UUID that nobody else has
-	Model      *Endpoint     // nil without a provider, and offline
+	Program    Program       // one of Info.Programs, or the resolved command of the definition
+	Self       string        // path of the stint binary
+	Resume     *Conversation // nil for a new conversation
+	NewID      string        // a new UUID
+	Model      *Endpoint     // nil without a provider and for the offline provider
 	MCP        []MCPServer   // sorted by name
 	Limits     stint.Limits  // of this run
 	Schema     json.RawMessage
-	// Mask hides secrets in a text; nil hides nothing. What the engine is given
-	// whole it masks itself; who cuts a text masks it before.
+	// Mask replaces secrets in a text; nil replaces nothing. The worker masks
+	// all events. Code that shortens a text must mask it first, because a
+	// secret that is cut in two is not found.
 	Mask func(text string) string
 }
 
-// Masked is a text without secrets.
+// Masked returns text with secrets replaced.
 func (in *Input) Masked(text string) string {
 	if in.Mask == nil {
 		return text
@@ -100,106 +103,106 @@ func (in *Input) Masked(text string) string {
 	return in.Mask(text)
 }
 
-// File is written before the command starts, over what lies there.
+// File is written before the command starts. An existing file is replaced.
 type File struct {
-	Path    string // absolute, below Home or RunDir
+	Path    string // absolute, in Home or RunDir
 	Content []byte
-	Mode    uint32 // permission bits; 0 is 0644
+	Mode    uint32 // permission bits; 0 means 0644
 }
 
-// Plan is how to run an agent.
+// Plan describes the command of a run.
 type Plan struct {
 	Argv  []string
-	Env   map[string]string // beside what every agent gets, and over it
+	Env   map[string]string // added to the environment of every agent; overrides it
 	Files []File
-	// Stdin is written at the start. It stays open for what the decoder sends
-	// where Open is set.
+	// Stdin is written at the start. Then standard input is closed, unless
+	// KeepStdinOpen is set.
 	Stdin         []byte
 	KeepStdinOpen bool
-	// Protocol says that the output is no text for people: it is decoded before
-	// secrets are masked in what came of it.
+	// Protocol says that the output is a protocol: it is decoded first, and
+	// secrets are masked in the events. Other output is masked as text.
 	Protocol bool
 	State    State
 }
 
-// State tells which files below the home folder are the conversation. The zero
-// value is all of them.
+// State selects the files in the home directory that hold the conversation. The
+// zero value selects all files.
 type State struct {
-	// Keep are folders and files, relative to the home folder: what lies in them
-	// or is named like them. Elements may be patterns of path.Match.
+	// Keep lists directories and files, relative to the home directory. A
+	// directory includes its content. Elements may be path.Match patterns.
 	Keep []string
-	// Drop are left out of what Keep lets in, in the same way.
+	// Drop lists exceptions from Keep, in the same form.
 	Drop []string
-	// Check reads one kept file back and says what is wrong with it: a sentence's
-	// end, such as "line 3 is no JSON". Nil checks nothing.
+	// Check validates the content of a kept file. The error is a clause such as
+	// "line 3 is not JSON". Nil accepts everything.
 	Check func(name string, content []byte) error
 }
 
-// Framework drives one kind of agent. It is stateless.
+// Framework drives one kind of agent. Implementations are stateless.
 type Framework interface {
 	Info() Info
-	// Check refuses what the framework cannot do of a definition, when it is
-	// pushed. The error is a *stint.Error.
+	// Check returns a *stint.Error if the framework does not support the
+	// definition. It is called when a definition is pushed.
 	Check(d *stint.Definition) error
-	// Prepare makes the plan. A *stint.Error is a sentence for the user.
+	// Prepare returns the plan. An error for the user is a *stint.Error.
 	Prepare(in Input) (Plan, error)
 	NewDecoder(in Input) Decoder
 }
 
-// Step is what came of a piece of output.
+// Step is the result of decoding a piece of output.
 type Step struct {
 	Events []stint.OutputData
-	// Native are whole lines as the agent wrote them, where Events are not its
-	// very text.
+	// Native holds whole lines as the agent wrote them, unless the events
+	// contain their exact text.
 	Native     []Native
-	Send       []byte // to the agent's standard input
-	CloseStdin bool   // then close it
-	// Ended says that the agent's last word was heard: what follows it is no
-	// more than the end of its process.
+	Send       []byte // bytes for the agent's standard input
+	CloseStdin bool   // close standard input after Send
+	// Ended says that the agent has sent its final message. Only the end of its
+	// process can follow.
 	Ended bool
-	// Usage is what the run used so far, when it changed.
+	// Usage is the usage of the run so far, or nil if it did not change.
 	Usage *stint.Usage
-	// Turns counts the model's answers so far; 0 is unchanged or unknown.
+	// Turns is the number of model answers so far, or 0 if it did not change.
 	Turns int64
 }
 
 // Native is a line of the agent's own protocol.
 type Native struct {
-	Type string // of the line, as the framework names it
+	Type string // as the framework names it
 	Line string
 }
 
-// Decoder turns one run's output into events. Its methods are called by one
-// goroutine at a time, none of them panics, whatever it is given.
+// Decoder turns the output of one run into events. Its methods must not be
+// called concurrently. They must not panic on any input.
 type Decoder interface {
-	// Write takes what the agent wrote on a stream and returns what it
-	// completes; the rest waits for more.
+	// Write decodes output of a stream. Incomplete data is kept for the next
+	// call.
 	Write(stream string, p []byte) Step
-	// Flush returns what a stream still holds back, at its end.
+	// Flush decodes the data that is left at the end of a stream.
 	Flush(stream string) Step
-	// Interrupt is what to write to the agent so that it ends its turn and
-	// then itself; nil where only signals do.
+	// Interrupt returns the bytes that ask the agent to end its turn and then
+	// itself, or nil if the agent reacts only to signals.
 	Interrupt() []byte
-	// Verdict judges a command that ended by itself, or whose last word was heard
-	// before it was ended.
+	// Verdict returns the result of a command that ended by itself, or after
+	// its final message.
 	Verdict(exitCode int) Verdict
-	// Conversation is what the next run needs to continue; zero where there is
-	// nothing but files.
+	// Conversation returns what the next run needs to continue. It is zero if
+	// files are enough.
 	Conversation() Conversation
 }
 
-// Verdict is how a framework judges the end.
+// Verdict is the result of a run from the framework's point of view.
 type Verdict struct {
 	Completed bool
-	// Reason is why not; empty is exit_code.
+	// Reason is why the run did not complete; empty means exit_code.
 	Reason stint.Reason
-	// Message is a sentence, empty on success.
+	// Message is a sentence, or empty on success.
 	Message string
-	// Final is the agent's last message, empty where there is none.
+	// Final is the agent's last message, or empty.
 	Final string
 }
 
-// Join puts a step behind another.
+// Join appends next to s.
 func (s *Step) Join(next Step) {
 	s.Events = append(s.Events, next.Events...)
 	s.Native = append(s.Native, next.Native...)
@@ -214,8 +217,8 @@ func (s *Step) Join(next Step) {
 	}
 }
 
-// SchemaPrompt tells an agent what its last message has to be. It stands at the
-// end of the prompt.
+// SchemaPrompt returns the end of a prompt that asks for a final message that
+// matches a schema.
 func SchemaPrompt(schema json.RawMessage) string {
 	return "\n\nYour last message must be one JSON value that matches this JSON Schema, and nothing else, no code fence around it either:\n" + string(schema)
 }

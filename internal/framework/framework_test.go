@@ -34,8 +34,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// FuzzText holds the decoder to: whatever the chunking, the text is the same
-// as that of one write, and runes are never torn.
+// FuzzText checks that the text does not depend on chunking and that runes are
+// never split.
 func FuzzText(f *testing.F) {
 	f.Add([]byte("héllo\nwörld 🦊"), uint8(3))
 	f.Add([]byte("\xff\xfe\xf0\x9f"), uint8(1))

@@ -2,19 +2,18 @@ package framework
 
 import "bytes"
 
-// MaxLine is the longest line that Lines gives whole, in bytes; of a longer one
-// it gives the beginning.
+// MaxLine is the longest line in bytes. Longer lines are cut.
 const MaxLine = 8 << 20
 
-// Lines cuts the output of a stream into lines, whatever their length. The zero
-// value is ready.
+// Lines splits the output of a stream into lines. The zero value is ready to
+// use.
 type Lines struct {
 	held []byte
 	over bool // the rest of the line is dropped
 }
 
-// Write calls line for each line that p completes, without its end; cut says
-// that the line went on beyond MaxLine. What line is given is not to be kept.
+// Write calls line for each line that p completes, without the line end. cut is
+// true if the line was longer than MaxLine. The callback must not keep text.
 func (l *Lines) Write(p []byte, line func(text []byte, cut bool)) {
 	for {
 		n := bytes.IndexByte(p, '\n')
@@ -32,13 +31,13 @@ func (l *Lines) Write(p []byte, line func(text []byte, cut bool)) {
 	}
 }
 
-// Flush gives the line that has no end, if there is one.
+// Flush calls line for the incomplete last line, if there is one.
 func (l *Lines) Flush(line func(text []byte, cut bool)) {
 	if len(l.held) > 0 || l.over {
 		line(trimmed(l.held), l.over)
 	}
 	if cap(l.held) > 1<<20 {
-		l.held = nil // one long line does not hold its memory for ever
+		l.held = nil // release the memory of a long line
 	}
 	l.held, l.over = l.held[:0], false
 }

@@ -8,33 +8,33 @@ import (
 // Shell runs the prompt as a bash script in the working directory.
 type Shell struct{}
 
-// Info describes it.
+// Info returns the properties of the framework.
 func (Shell) Info() Info { return Info{Name: catalog.Shell.Name} }
 
-// Check refuses nothing.
+// Check accepts every definition.
 func (Shell) Check(*stint.Definition) error { return nil }
 
-// Prepare gives the file with the prompt to bash.
+// Prepare starts bash with the file of the prompt.
 func (Shell) Prepare(in Input) (Plan, error) {
 	return Plan{Argv: []string{"/bin/bash", in.PromptPath}}, nil
 }
 
-// NewDecoder takes output as text.
+// NewDecoder returns a decoder for plain text.
 func (Shell) NewDecoder(in Input) Decoder { return newText(in) }
 
-// Command runs the definition's command; it gets the prompt on standard input.
+// Command runs the definition's command with the prompt on standard input.
 type Command struct{}
 
-// Info describes it.
+// Info returns the properties of the framework.
 func (Command) Info() Info { return Info{Name: catalog.Command.Name} }
 
-// Check refuses nothing: a definition without a command is none.
+// Check accepts every definition; validation requires a command.
 func (Command) Check(*stint.Definition) error { return nil }
 
-// Prepare takes the command as it is.
+// Prepare starts the command without changes.
 func (Command) Prepare(in Input) (Plan, error) {
 	return Plan{Argv: in.Definition.Command, Stdin: []byte(in.Prompt)}, nil
 }
 
-// NewDecoder takes output as text.
+// NewDecoder returns a decoder for plain text.
 func (Command) NewDecoder(in Input) Decoder { return newText(in) }

@@ -7,9 +7,9 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// ProgramArgv begins the command line of a framework that needs a program: the
-// one that was found, with the words that the definition's command has behind
-// its own. name is for where nothing was looked up.
+// ProgramArgv returns the first words of the command line of a framework's
+// program: the path that was found, or name if there is none, and the arguments
+// in the definition's command.
 func ProgramArgv(in Input, name string) []string {
 	argv := []string{in.Program.Path}
 	if argv[0] == "" {
@@ -24,8 +24,7 @@ func ProgramArgv(in Input, name string) []string {
 	return argv
 }
 
-// CheckLogs is a State.Check for logs of JSON lines: it leaves other files
-// alone.
+// CheckLogs returns a State.Check that applies check to files named *.jsonl.
 func CheckLogs(check func(content []byte) error) func(name string, content []byte) error {
 	return func(name string, content []byte) error {
 		if path.Ext(name) != ".jsonl" {
@@ -35,24 +34,23 @@ func CheckLogs(check func(content []byte) error) func(name string, content []byt
 	}
 }
 
-// MaxTail is the most of the end of standard error that StderrReader remembers, in bytes.
+// MaxTail is the length of the tail that StderrReader keeps, in bytes.
 const MaxTail = 4 << 10
 
-// StderrReader gives what a program wrote beside its protocol as text, line by line,
-// and remembers the end of standard error, where programs tell why they end.
-// The zero value is ready.
+// StderrReader decodes standard error as text, line by line, and keeps its
+// tail, which often explains a failure. The zero value is ready to use.
 type StderrReader struct {
 	stderr Lines
 	tail   []byte
 }
 
-// Stderr takes what came on standard error.
+// Write decodes output.
 func (p *StderrReader) Write(b []byte) (s Step) {
 	p.stderr.Write(b, func(text []byte, cut bool) { s.Events = append(s.Events, p.line(text, cut)...) })
 	return s
 }
 
-// Flush gives the rest of standard error.
+// Flush decodes the incomplete last line.
 func (p *StderrReader) Flush() (s Step) {
 	p.stderr.Flush(func(text []byte, cut bool) { s.Events = append(s.Events, p.line(text, cut)...) })
 	return s
@@ -66,10 +64,10 @@ func (p *StderrReader) line(text []byte, cut bool) []stint.OutputData {
 	return TextLine(Stderr, text, cut)
 }
 
-// Tail is the end of what came on standard error.
+// Tail returns the end of the output.
 func (p *StderrReader) Tail() string { return string(p.tail) }
 
-// TextLine is a line of plain text as events, its end with it.
+// TextLine returns a line of plain text as events, with its line end.
 func TextLine(stream string, text []byte, cut bool) []stint.OutputData {
 	line := append([]byte(nil), text...)
 	if cut {

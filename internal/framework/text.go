@@ -10,20 +10,20 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// maxPiece bounds the text of one event, in bytes.
+// maxPiece is the longest text of one event, in bytes.
 const maxPiece = 32 << 10
 
-// text decodes plain output: every byte becomes text at once, but for a rune
-// that a write cut in two.
+// text decodes plain output. All bytes are returned at once, except for an
+// incomplete rune at the end of a write.
 type text struct {
-	held map[string][]byte // by stream: the beginning of a rune, ≤ 3 bytes
-	// What was written on stdout, where a value is looked for in it: the end of
-	// it, at most maxFinal bytes.
+	held map[string][]byte // by stream: the start of a rune, at most 3 bytes
+	// If a JSON value is expected on stdout, final keeps the last maxFinal
+	// bytes.
 	wanted bool
 	final  []byte
 }
 
-// maxFinal bounds the output in which a value is looked for, in bytes.
+// maxFinal is the longest output that is searched for a JSON value, in bytes.
 const maxFinal = 256 << 10
 
 func newText(in Input) *text { return &text{held: map[string][]byte{}, wanted: in.Schema != nil} }
@@ -56,7 +56,7 @@ func (t *text) Verdict(exitCode int) Verdict {
 	return Verdict{Message: fmt.Sprintf("The agent's command ended with exit code %d.", exitCode)}
 }
 
-// value is the JSON value that the output is, or else its last line.
+// value returns the output if it is a JSON value, or else its last line.
 func (t *text) value() string {
 	whole := bytes.TrimSpace(t.final)
 	if json.Valid(whole) {
@@ -67,8 +67,8 @@ func (t *text) value() string {
 
 func (t *text) Conversation() Conversation { return Conversation{} }
 
-// partialRune counts the bytes at the end of p that may begin a rune which
-// continues in the next write.
+// partialRune returns the number of bytes at the end of p that may be the start
+// of an incomplete rune.
 func partialRune(p []byte) int {
 	for n := 1; n <= min(3, len(p)); n++ {
 		if b := p[len(p)-n]; utf8.RuneStart(b) {
@@ -81,8 +81,8 @@ func partialRune(p []byte) int {
 	return 0
 }
 
-// Pieces cuts text into events, at the last line end of a piece where there is
-// one. Bytes that are no UTF-8 become U+FFFD.
+// Pieces splits text into events of at most maxPiece bytes, after a line end if
+// possible. Invalid UTF-8 becomes U+FFFD.
 func Pieces(stream string, p []byte) []stint.OutputData {
 	var out []stint.OutputData
 	for len(p) > 0 {

@@ -1,9 +1,8 @@
-// Package acp answers: how is an agent driven that speaks the Agent Client
-// Protocol?
+// Package acp drives agents that implement the Agent Client Protocol.
 //
-// The agent and its client talk in lines of JSON-RPC 2.0 over standard input
-// and output. The client is the decoder: what the agent writes brings it to the
-// next step, and what it answers goes back through the steps that it returns.
+// Agent and client exchange lines of JSON-RPC 2.0 over standard input and
+// output. The decoder is the client: each message of the agent advances its
+// state, and the answers are returned in steps.
 package acp
 
 import (
@@ -14,14 +13,14 @@ import (
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
-// protocolVersion is the one that is spoken.
+// protocolVersion is the supported version of the protocol.
 const protocolVersion = 1
 
-// Framework drives any agent of the protocol: the definition's command starts
-// it.
+// Framework drives any agent that implements the protocol. The definition's
+// command starts it.
 type Framework struct{}
 
-// Info describes it.
+// Info returns the properties of the framework.
 func (Framework) Info() framework.Info {
 	return framework.Info{
 		Name: catalog.ACP.Name,
@@ -31,7 +30,7 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses a provider that no such agent can ask.
+// Check refuses the offline provider, which only the assistant supports.
 func (Framework) Check(d *stint.Definition) error {
 	if catalog.ProviderType(d) == stint.ProviderOffline {
 		return stint.InvalidParam("provider.type", "The framework 'acp' cannot use the provider 'offline', which is the assistant's own. Use another provider, or the framework 'assistant'.")
@@ -39,7 +38,8 @@ func (Framework) Check(d *stint.Definition) error {
 	return nil
 }
 
-// Prepare starts the definition's command and greets it.
+// Prepare returns a plan that starts the definition's command and sends the
+// initialize request.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	d := in.Definition
 	if len(d.Command) == 0 {
@@ -56,15 +56,15 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	}
 	maps.Copy(env, modelEnv(in.Model, d.Model))
 	return framework.Plan{
-		Argv: argv, Env: env, Stdin: greeting(), KeepStdinOpen: true, Protocol: true, State: known.state,
+		Argv: argv, Env: env, Stdin: initializeRequest(), KeepStdinOpen: true, Protocol: true, State: known.state,
 	}, nil
 }
 
-// NewDecoder gives the client of one run.
+// NewDecoder returns the client of one run.
 func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newClient(in) }
 
-// modelEnv tells an agent where its model is, in the variables that clients of
-// the provider's interface read.
+// modelEnv returns the environment variables in which API clients look for the
+// address and the key of the model.
 func modelEnv(at *framework.Endpoint, model string) map[string]string {
 	if at == nil {
 		return nil

@@ -9,47 +9,47 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// client is one talk with an agent. It has one request open at a time, from the
-// greeting to the prompt; what it does with the answer is next.
+// client is one connection to an agent. At most one request is open at a time,
+// from initialize to session/prompt; next handles its response.
 type client struct {
 	in    framework.Input
 	lines map[string]*framework.Lines // by stream
 
-	number int // of the newest request
-	asked  int // the number of the open one; 0: none
+	number int // of the last request
+	asked  int // number of the open request; 0 if there is none
 	next   func(*message) framework.Step
 
-	agent   greeted
-	session string
-	loading bool // what comes is history, told in earlier runs
-	asking  bool // the prompt is open
-	tried   bool // to log in
-	end     *framework.Verdict
+	agent       initializeResult
+	session     string
+	isLoading   bool // updates are history of earlier runs
+	isPrompting bool // the prompt is open
+	triedLogin  bool // authentication
+	end         *framework.Verdict
 
 	text  transcriber
-	spent usageCounter
+	usage usageCounter
 }
 
 func newClient(in framework.Input) *client {
 	c := &client{
 		in: in, lines: map[string]*framework.Lines{framework.Stdout: {}, framework.Stderr: {}},
-		number: greetingID, asked: greetingID, text: newTranscriber(),
+		number: initializeID, asked: initializeID, text: newTranscriber(),
 	}
 	if in.Definition == nil {
 		c.in.Definition = &stint.Definition{}
 	}
-	c.spent.model = c.in.Definition.Model
-	c.next = c.greet
+	c.usage.model = c.in.Definition.Model
+	c.next = c.initialized
 	return c
 }
 
-// Write takes what the agent wrote.
+// Write decodes output.
 func (c *client) Write(stream string, p []byte) (s framework.Step) {
 	c.lines[stream].Write(p, c.reader(stream, &s))
 	return s
 }
 
-// Flush takes a last line without its end.
+// Flush decodes the incomplete last line.
 func (c *client) Flush(stream string) (s framework.Step) {
 	c.lines[stream].Flush(c.reader(stream, &s))
 	if stream == framework.Stdout {
@@ -68,13 +68,13 @@ func (c *client) reader(stream string, s *framework.Step) func([]byte, bool) {
 	}
 }
 
-// plain is a line that is no part of the protocol.
+// plain returns the event for a line that is not part of the protocol.
 func plain(stream string, line []byte) []stint.OutputData {
 	text := make([]byte, 0, len(line)+1)
 	return framework.Pieces(stream, append(append(text, line...), '\n'))
 }
 
-// read takes one line of the protocol.
+// read handles one line of the protocol.
 func (c *client) read(line []byte, cut bool) framework.Step {
 	if cut {
 		return notice("long_line", fmt.Sprintf("A message of the agent of more than %d bytes was left out.", framework.MaxLine))
@@ -92,9 +92,9 @@ func (c *client) read(line []byte, cut bool) framework.Step {
 	case m.isRequest():
 		s = c.serve(&m)
 	case m.Method == "session/update":
-		var told bool
-		if s, kind, told = c.update(m.Params); told {
-			return s // its text is the event
+		var inEvent bool
+		if s, kind, inEvent = c.update(m.Params); inEvent {
+			return s // the event contains its whole text
 		}
 	case m.Method == "" && c.asked != 0 && m.isResponse(c.asked):
 		kind, c.asked = "response", 0
@@ -104,7 +104,7 @@ func (c *client) read(line []byte, cut bool) framework.Step {
 	return s
 }
 
-// request sends one and remembers what to do with its answer.
+// request sends a request and sets the handler of its response.
 func (c *client) request(method string, params any, next func(*message) framework.Step) framework.Step {
 	c.number++
 	c.asked, c.next = c.number, next
@@ -115,28 +115,27 @@ func notice(code, text string) framework.Step {
 	return framework.Step{Events: []stint.OutputData{transcript.Notice(code, text)}}
 }
 
-// Interrupt asks the agent to end its turn.
+// Interrupt returns the request to end the turn.
 func (c *client) Interrupt() []byte {
-	if !c.asking || c.end != nil {
+	if !c.isPrompting || c.end != nil {
 		return nil
 	}
 	return call(0, "session/cancel", map[string]string{"sessionId": c.session})
 }
 
-// Conversation names the session.
+// Conversation returns the session ID.
 func (c *client) Conversation() framework.Conversation {
 	switch {
 	case c.session != "":
 		return framework.Conversation{Framework: "acp", Version: c.agent.Info.Version, ID: c.session}
 	case c.in.Resume != nil:
-		return *c.in.Resume // it never got to going on with it
+		return *c.in.Resume // the session was never resumed
 	}
 	return framework.Conversation{}
 }
 
-// decode reads a result of the agent; members of another type than the
-// protocol's stay empty.
+// decode decodes a value from the agent. Members with a wrong type stay zero.
 func decode[T any](raw json.RawMessage) (v T) {
-	_ = json.Unmarshal(raw, &v) // part of a valid line, or missing
+	_ = json.Unmarshal(raw, &v) // raw is part of a valid line, or empty
 	return v
 }

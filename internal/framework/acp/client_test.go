@@ -395,17 +395,17 @@ func TestEndings(t *testing.T) {
 
 func TestHandshakesThatFail(t *testing.T) {
 	t.Parallel()
-	greeted := `{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"web","name":"Browser"},{"id":"cli","type":"terminal"},{"id":"key","type":"env_var","vars":[{"name":"FAKE_KEY"}]}]}}`
+	initializeResult := `{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"web","name":"Browser"},{"id":"cli","type":"terminal"},{"id":"key","type":"env_var","vars":[{"name":"FAKE_KEY"}]}]}}`
 	tests := map[string]struct {
 		lines []string
 		want  string
 	}{
 		"another version": {[]string{`{"id":1,"result":{"protocolVersion":2}}`}, "speaks version 2"},
 		"no protocol":     {[]string{`{"id":1,"error":{"code":-32601,"message":"?"}}`}, "Check that 'command' starts it"},
-		"no session":      {[]string{greeted, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not begin a session: cwd is gone."},
-		"a nameless one":  {[]string{greeted, `{"id":2,"result":{}}`}, "without a name"},
-		"a refused key":   {[]string{greeted, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of the type that the agent speaks, or set FAKE_KEY"},
-		"and again":       {[]string{greeted, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
+		"no session":      {[]string{initializeResult, `{"id":2,"error":{"code":-32602,"message":"cwd is gone"}}`}, "could not begin a session: cwd is gone."},
+		"a nameless one":  {[]string{initializeResult, `{"id":2,"result":{}}`}, "without a name"},
+		"a refused key":   {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"log in"}}`, `{"id":3,"error":{"code":-32603,"message":"bad key"}}`}, "not logged in (log in). Give the definition a 'provider' of the type that the agent speaks, or set FAKE_KEY"},
+		"and again":       {[]string{initializeResult, `{"id":2,"error":{"code":-32000,"message":"x"}}`, `{"id":3,"result":{}}`, `{"id":4,"error":{"code":-32000,"message":"x"}}`}, "not logged in"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

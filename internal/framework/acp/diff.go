@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// maxSide is how many lines a diff shows of what went and of what came.
+// maxSide is how many removed lines and how many added lines a diff shows.
 const maxSide = 40
 
-// unified shows what changed in a file: the lines between the first and the last
-// that differ.
-func unified(path, before, after string) string {
+// unifiedDiff returns a diff of a file: the lines between the first and the last
+// difference.
+func unifiedDiff(path, before, after string) string {
 	a, b := lines(before), lines(after)
 	head := 0
 	for head < min(len(a), len(b)) && a[head] == b[head] {

@@ -6,37 +6,36 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// greet takes the answer to the greeting and begins a session, or goes on with
-// the last one.
-func (c *client) greet(m *message) framework.Step {
+// initialized handles the initialize response and opens a session.
+func (c *client) initialized(m *message) framework.Step {
 	if m.Error != nil {
-		return c.fail(c.faultOf("The agent refused the greeting of the Agent Client Protocol", m.Error))
+		return c.fail(c.agentError("The agent refused the greeting of the Agent Client Protocol", m.Error))
 	}
-	c.agent = decode[greeted](m.Result)
+	c.agent = decode[initializeResult](m.Result)
 	if v := c.agent.Version; v != protocolVersion {
 		return c.fail(fmt.Sprintf("The agent speaks version %d of the Agent Client Protocol, but version %d is needed. Install a version of the agent that speaks it.", v, protocolVersion))
 	}
 	servers, notices := mcpServers(c.in.MCP, c.agent.Capabilities.MCP.HTTP)
-	o := opening{cwd: c.in.WorkDir, servers: servers}
+	o := sessionAttempt{cwd: c.in.WorkDir, servers: servers}
 	var s framework.Step
 	s.Events = notices
-	s.Join(c.open(c.begin(o)))
+	s.Join(c.openSession(c.firstAttempt(o)))
 	return s
 }
 
-// opening is a way to a session and what to try where it fails.
-type opening struct {
+// sessionAttempt is an attempt to open a session.
+type sessionAttempt struct {
 	cwd     string
 	servers []mcpServer
 	method  string
 }
 
-// begin chooses the first way to a session.
-func (c *client) begin(o opening) opening {
+// firstAttempt chooses the first method to try.
+func (c *client) firstAttempt(o sessionAttempt) sessionAttempt {
 	switch r := c.in.Resume; {
 	case r == nil || r.ID == "":
 		o.method = "session/new"
-	case c.agent.resumes():
+	case c.agent.canResume():
 		o.method = "session/resume"
 	case c.agent.Capabilities.Load:
 		o.method = "session/load"
@@ -44,8 +43,8 @@ func (c *client) begin(o opening) opening {
 	return o
 }
 
-// open asks for the session.
-func (c *client) open(o opening) framework.Step {
+// openSession sends the request that opens the session.
+func (c *client) openSession(o sessionAttempt) framework.Step {
 	var s framework.Step
 	if o.method == "" {
 		s = notice("conversation_lost", "The agent cannot load conversations: it begins a new one and knows of the earlier runs only what lies in the files.")
@@ -55,17 +54,17 @@ func (c *client) open(o opening) framework.Step {
 	if o.method != "session/new" {
 		params["sessionId"] = c.in.Resume.ID
 	}
-	c.loading = o.method == "session/load"
-	s.Join(c.request(o.method, params, func(m *message) framework.Step { return c.opened(o, m) }))
+	c.isLoading = o.method == "session/load"
+	s.Join(c.request(o.method, params, func(m *message) framework.Step { return c.sessionOpened(o, m) }))
 	return s
 }
 
-// opened takes the session, or tries the next way to one.
-func (c *client) opened(o opening, m *message) framework.Step {
+// sessionOpened handles the response, or tries the next method.
+func (c *client) sessionOpened(o sessionAttempt, m *message) framework.Step {
 	if m.Error != nil {
-		return c.notOpened(o, m.Error)
+		return c.sessionFailed(o, m.Error)
 	}
-	answer := decode[opened](m.Result)
+	answer := decode[sessionResult](m.Result)
 	c.session = answer.ID
 	fresh := o.method == "session/new"
 	if !fresh {
@@ -74,87 +73,89 @@ func (c *client) opened(o opening, m *message) framework.Step {
 	if c.session == "" {
 		return c.fail("The agent began a session without a name for it, so it cannot be asked anything. Install another version of the agent.")
 	}
-	ask := func() framework.Step { return c.choose(&answer, fresh) }
-	if !c.loading {
+	ask := func() framework.Step { return c.selectModel(&answer, fresh) }
+	if !c.isLoading {
 		return ask()
 	}
-	// Some agents go on telling the history behind their answer. They are done
-	// with it when they refuse a request that nobody knows.
+	// Some agents send more history after their response. A request with an
+	// unknown method is answered after all of it.
 	return c.request("_stint/settled", map[string]string{"sessionId": c.session}, func(*message) framework.Step {
-		c.loading = false
+		c.isLoading = false
 		return ask()
 	})
 }
 
-func (c *client) notOpened(o opening, e *rpcError) framework.Step {
-	c.loading = false
+func (c *client) sessionFailed(o sessionAttempt, e *rpcError) framework.Step {
+	c.isLoading = false
 	if e.Code == codeAuthRequired {
 		return c.logIn(o, e)
 	}
 	switch {
 	case o.method == "session/new":
-		return c.fail(c.faultOf("The agent could not begin a session", e))
+		return c.fail(c.agentError("The agent could not begin a session", e))
 	case o.method == "session/resume" && c.agent.Capabilities.Load && e.Code != codeNotFound:
 		o.method = "session/load"
-		return c.open(o)
+		return c.openSession(o)
 	}
-	s := notice("conversation_lost", "The agent could not go on with its conversation ("+c.short(e.text())+"): it begins a new one and knows of the earlier runs only what lies in the files.")
+	s := notice("conversation_lost", "The agent could not go on with its conversation ("+c.quote(e.text())+"): it begins a new one and knows of the earlier runs only what lies in the files.")
 	o.method = "session/new"
-	s.Join(c.open(o))
+	s.Join(c.openSession(o))
 	return s
 }
 
-// logIn uses a key that the agent was given, once; ways that ask a person are
-// of no use here.
-func (c *client) logIn(o opening, e *rpcError) framework.Step {
+// logIn authenticates once, with a key that the agent already has. Interactive
+// methods are not used.
+func (c *client) logIn(o sessionAttempt, e *rpcError) framework.Step {
 	for _, method := range c.agent.Auth {
-		if c.tried || !method.unattended() {
+		if c.triedLogin || !method.isUnattended() {
 			continue
 		}
-		c.tried = true
+		c.triedLogin = true
 		return c.request("authenticate", map[string]string{"methodId": method.ID}, func(m *message) framework.Step {
 			if m.Error != nil {
-				return c.fail(c.loggedOut(e))
+				return c.fail(c.loginError(e))
 			}
-			return c.open(o)
+			return c.openSession(o)
 		})
 	}
-	return c.fail(c.loggedOut(e))
+	return c.fail(c.loginError(e))
 }
 
-// choose sets the definition's model where the agent offers it, then asks.
-func (c *client) choose(o *opened, fresh bool) framework.Step {
+// selectModel sets the definition's model if the agent offers a choice, and then
+// sends the prompt.
+func (c *client) selectModel(o *sessionResult, fresh bool) framework.Step {
 	model := c.in.Definition.Model
 	if model == "" {
-		return c.ask(fresh)
+		return c.sendPrompt(fresh)
 	}
 	method, params := o.modelRequest(c.session, model)
 	if method == "" {
-		return c.ask(fresh)
+		return c.sendPrompt(fresh)
 	}
 	return c.request(method, params, func(m *message) framework.Step {
 		var s framework.Step
 		if m.Error != nil {
-			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, ended(c.short(m.Error.text()))))
+			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, withFullStop(c.quote(m.Error.text()))))
 		}
-		s.Join(c.ask(fresh))
+		s.Join(c.sendPrompt(fresh))
 		return s
 	})
 }
 
-// ask sends the prompt.
-func (c *client) ask(fresh bool) framework.Step {
-	c.asking = true
-	return c.request("session/prompt", map[string]any{"sessionId": c.session, "prompt": prompt(&c.in, fresh)}, c.answered)
+// sendPrompt sends the prompt.
+func (c *client) sendPrompt(fresh bool) framework.Step {
+	c.isPrompting = true
+	return c.request("session/prompt", map[string]any{"sessionId": c.session, "prompt": prompt(&c.in, fresh)}, c.promptAnswered)
 }
 
-// answered takes the agent's last word.
-func (c *client) answered(m *message) framework.Step {
+// answered handles the response to the prompt, which is the agent's final
+// message.
+func (c *client) promptAnswered(m *message) framework.Step {
 	if m.Error != nil {
-		return c.fail(c.unanswered(m.Error))
+		return c.fail(c.promptError(m.Error))
 	}
-	result := decode[prompted](m.Result)
-	s := c.finish(c.verdictOf(result.StopReason))
-	s.Usage = c.spent.answered(&result)
+	result := decode[promptResult](m.Result)
+	s := c.finish(c.verdictFor(result.StopReason))
+	s.Usage = c.usage.final(&result)
 	return s
 }

@@ -5,20 +5,20 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// serve answers a request of the agent, with one line at most.
+// serve answers a request of the agent.
 func (c *client) serve(m *message) framework.Step {
 	switch {
 	case c.end != nil:
-		return framework.Step{} // nobody reads any more
-	case !answerable(m.ID):
+		return framework.Step{} // standard input is closed
+	case !isAnswerable(m.ID):
 		return framework.Step{Send: refusal([]byte("null"), codeInvalidRequest, "The ID of a request is a number or a short string.")}
 	case m.Method == "session/request_permission":
 		return c.permit(m)
 	}
-	return framework.Step{Send: refusal(m.ID, codeNoMethod, "Method not found: "+c.short(m.Method))}
+	return framework.Step{Send: refusal(m.ID, codeNoMethod, "Method not found: "+c.quote(m.Method))}
 }
 
-// permission is what the agent wants to be allowed.
+// permission is a session/request_permission request.
 type permission struct {
 	Tool    toolUpdate `json:"toolCall"`
 	Options []struct {
@@ -27,8 +27,8 @@ type permission struct {
 	} `json:"options"`
 }
 
-// option is the way to say yes. Once comes before always: some agents write what
-// is always allowed into the workspace, where it is no work of theirs.
+// option returns the ID of the option that permits the call. "Once" is
+// preferred: some agents record "always" in the workspace.
 func (p *permission) option() (id string, ok bool) {
 	for _, kind := range []string{"allow_once", "allow_always"} {
 		for _, o := range p.Options {
@@ -40,11 +40,11 @@ func (p *permission) option() (id string, ok bool) {
 	return "", false
 }
 
-// permit allows everything: what the agent may do is bounded by its sandbox.
+// permit permits every tool call, because the sandbox limits the agent.
 func (c *client) permit(m *message) framework.Step {
 	p := decode[permission](m.Params)
 	s := framework.Step{Events: c.text.tool(&p.Tool, true)}
-	if c.loading {
+	if c.isLoading {
 		s.Events = nil
 	}
 	id, ok := p.option()

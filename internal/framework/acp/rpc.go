@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The protocol's codes of errors that matter here.
+// Error codes of the protocol.
 const (
 	codeInvalidRequest = -32600
 	codeNoMethod       = -32601
@@ -15,7 +15,7 @@ const (
 	codeNotFound       = -32002
 )
 
-// maxID is the longest ID of a request that is answered, in bytes.
+// maxID is the longest request ID that is answered, in bytes.
 const maxID = 256
 
 // message is a request, a notification or a response.
@@ -33,13 +33,13 @@ type rpcError struct {
 	Data    json.RawMessage `json:"data,omitempty"`
 }
 
-// parse reads a line; false where it is no object.
+// parse decodes a line. It returns false if the line is not a JSON object.
 func parse(line []byte) (m message, ok bool) {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 || line[0] != '{' {
 		return m, false
 	}
-	// Members of another type than the protocol's stay empty.
+	// Members with a wrong type stay zero.
 	if _, broken := errors.AsType[*json.SyntaxError](json.Unmarshal(line, &m)); broken {
 		return m, false
 	}
@@ -49,32 +49,32 @@ func parse(line []byte) (m message, ok bool) {
 	return m, true
 }
 
-// isRequest reports whether the agent waits for an answer.
+// isRequest reports whether the agent expects a response.
 func (m *message) isRequest() bool { return m.Method != "" && m.ID != nil }
 
-// isResponse reports whether it answers the request of this number, which some
-// agents send back as a string.
+// isResponse reports whether m is the response to the request with this number.
+// Some agents send the number back as a string.
 func (m *message) isResponse(id int) bool {
 	return m.Method == "" && string(bytes.Trim(m.ID, `"`)) == strconv.Itoa(id)
 }
 
-// answerable reports whether an ID is one that may be sent back.
-func answerable(id json.RawMessage) bool {
+// isAnswerable reports whether an ID can be sent back.
+func isAnswerable(id json.RawMessage) bool {
 	return len(id) > 0 && len(id) <= maxID && id[0] != '{' && id[0] != '['
 }
 
-// encode makes one line of a message whose params or result is v.
+// encode returns v as one line.
 func encode(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return nil // strings, numbers and checked JSON marshal
+		return nil // strings, numbers, and valid JSON can always be encoded
 	}
 	return append(b, '\n')
 }
 
 type request struct {
 	Version string `json:"jsonrpc"`
-	ID      int    `json:"id,omitempty"` // 0: a notification
+	ID      int    `json:"id,omitempty"` // 0 for a notification
 	Method  string `json:"method"`
 	Params  any    `json:"params,omitempty"`
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// greetingID is the number of the first request.
-const greetingID = 1
+// initializeID is the number of the initialize request.
+const initializeID = 1
 
-// greeting is the first line of the talk. No capability is declared: agents
-// read and write files and run commands themselves, inside their sandbox.
-func greeting() []byte {
-	return call(greetingID, "initialize", map[string]any{
+// initializeRequest returns the initialize request. No client capability is declared:
+// agents access files and run commands themselves, inside the sandbox.
+func initializeRequest() []byte {
+	return call(initializeID, "initialize", map[string]any{
 		"protocolVersion": protocolVersion,
 		"clientCapabilities": map[string]any{
 			"fs": map[string]bool{"readTextFile": false, "writeTextFile": false}, "terminal": false,
@@ -26,8 +26,8 @@ func greeting() []byte {
 	})
 }
 
-// greeted is the agent's answer to it.
-type greeted struct {
+// initializeResult is the initialize response.
+type initializeResult struct {
 	Version      int `json:"protocolVersion"`
 	Capabilities struct {
 		Load bool `json:"loadSession"`
@@ -45,7 +45,7 @@ type greeted struct {
 	Auth []authMethod `json:"authMethods"`
 }
 
-// authMethod is a way to log in.
+// authMethod is an authentication method of the agent.
 type authMethod struct {
 	ID   string `json:"id"`
 	Type string `json:"type"`
@@ -54,16 +54,15 @@ type authMethod struct {
 	} `json:"vars"`
 }
 
-// unattended reports whether it logs in with a key that the agent has already,
-// and asks nobody.
-func (m *authMethod) unattended() bool {
+// isUnattended reports whether the method uses a key that the agent already has.
+func (m *authMethod) isUnattended() bool {
 	id := strings.NewReplacer("_", "-", " ", "-").Replace(strings.ToLower(m.ID))
 	return m.Type == "env_var" || m.Type != "terminal" && (strings.Contains(id, "api-key") || strings.Contains(id, "apikey"))
 }
 
-// resumes reports whether the agent goes on with a conversation without telling
-// it all again.
-func (g *greeted) resumes() bool {
+// canResume reports whether the agent can resume a session without sending its
+// history.
+func (g *initializeResult) canResume() bool {
 	r := g.Capabilities.Session.Resume
 	return len(r) > 0 && string(r) != "null" && string(r) != "false"
 }
@@ -74,7 +73,7 @@ type nameValue struct {
 }
 
 type mcpServer struct {
-	Type    string       `json:"type,omitempty"` // http; a command has none
+	Type    string       `json:"type,omitempty"` // "http"; empty for a command
 	Name    string       `json:"name"`
 	URL     string       `json:"url,omitempty"`
 	Headers *[]nameValue `json:"headers,omitempty"`
@@ -83,7 +82,8 @@ type mcpServer struct {
 	Env     *[]nameValue `json:"env,omitempty"`
 }
 
-// mcpServers are those that the agent can take, with a notice on the others.
+// mcpServers returns the servers that the agent supports, and a notice about
+// the others.
 func mcpServers(all []framework.MCPServer, http bool) ([]mcpServer, []stint.OutputData) {
 	servers, refused := []mcpServer{}, []string(nil)
 	for _, s := range all {
@@ -113,13 +113,13 @@ func pairs(m map[string]string) []nameValue {
 	return out
 }
 
-// block is a piece of content.
+// block is a content block.
 type block struct {
 	Type string `json:"type"`
 	Text string `json:"text"`
 }
 
-// prompt is what the agent is asked; a new conversation begins with the
+// prompt returns the prompt. In a new conversation it starts with the
 // definition's instructions.
 func prompt(in *framework.Input, fresh bool) []block {
 	var blocks []block
@@ -133,8 +133,8 @@ func prompt(in *framework.Input, fresh bool) []block {
 	return append(blocks, block{"text", text})
 }
 
-// opened is the agent's answer to a session's beginning.
-type opened struct {
+// sessionResult is the response that opens a session.
+type sessionResult struct {
 	ID      string         `json:"sessionId"`
 	Options []configOption `json:"configOptions"`
 	Models  *struct {
@@ -156,13 +156,13 @@ type configOption struct {
 type configValue struct {
 	Value   string        `json:"value"`
 	Name    string        `json:"name"`
-	Options []configValue `json:"options"` // of a group
+	Options []configValue `json:"options"` // if the value is a group
 }
 
-// modelRequest is what tells the agent to use a model; no method where it uses
-// it already or has no such choice. A name that the agent does not list is left
-// to it: some know aliases, and who does not says so.
-func (o *opened) modelRequest(session, model string) (method string, params any) {
+// modelRequest returns the request that selects a model, or an empty method if
+// the model is selected already or cannot be selected. A name that the agent
+// does not list is sent as it is, because some agents accept aliases.
+func (o *sessionResult) modelRequest(session, model string) (method string, params any) {
 	for _, option := range o.Options {
 		if option.Category != "model" && (option.Category != "" || option.ID != "model") {
 			continue
@@ -185,7 +185,8 @@ func (o *opened) modelRequest(session, model string) (method string, params any)
 	return "session/set_model", map[string]string{"sessionId": session, "modelId": id}
 }
 
-// pick finds the value of a name, in groups too; what is no name is a value.
+// pick returns the value whose name is model, also inside groups. If there is
+// none, it returns model.
 func pick(values []configValue, model string) string {
 	for _, v := range values {
 		for _, inner := range append([]configValue{v}, v.Options...) {

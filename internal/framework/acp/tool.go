@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxTools is how many uses of tools are remembered.
+// maxTools is how many tool calls are remembered.
 const maxTools = 1 << 12
 
-// toolUpdate is what the agent says of the use of a tool: all of it at first,
-// later what changed.
+// toolUpdate is an update of a tool call. The first contains everything that is
+// known; later ones contain changes.
 type toolUpdate struct {
-	Update  string                     `json:"sessionUpdate"` // tool_call is the first; none with a permission
+	Update  string                     `json:"sessionUpdate"` // "tool_call" for the first; empty in a permission request
 	ID      string                     `json:"toolCallId"`
 	Title   string                     `json:"title"`
 	Kind    string                     `json:"kind"`
@@ -36,47 +36,47 @@ type toolContent struct {
 	NewText string  `json:"newText"`
 }
 
-// tool is a use of a tool as far as it is known.
+// tool is the state of a tool call.
 type tool struct {
-	item  stint.ToolItem
-	told  bool // its beginning was
-	done  bool // and its end
-	diffs []string
+	item     stint.ToolItem
+	reported bool // the call was reported
+	done     bool // the result was reported
+	diffs    []string
 }
 
-// tool takes what is said of a tool. The beginning is told once, and as late as
-// something is known of the input: many agents name a tool before they know what
-// it is to do. asked says that the agent wants permission for it.
+// tool returns the events for an update of a tool call. The call is reported
+// once, as soon as its input is known: many agents announce a tool before they
+// know its input. asked is true for a permission request.
 func (t *transcriber) tool(u *toolUpdate, asked bool) []stint.OutputData {
 	use := t.use(u)
 	if use == nil || use.done {
 		return nil
 	}
-	use.learn(u)
+	use.merge(u)
 	ends := u.Status == "completed" || u.Status == "failed"
 	var out []stint.OutputData
-	if !use.told && (asked || ends || u.Status == "in_progress" || use.telling(u)) {
-		out = append(t.hush(), use.call())
+	if !use.reported && (asked || ends || u.Status == "in_progress" || use.hasFinalInput(u)) {
+		out = append(t.endText(), use.call())
 	}
 	if ends {
-		out = append(append(out, t.hush()...), use.result(u))
+		out = append(append(out, t.endText()...), use.result(u))
 	}
 	return out
 }
 
-// telling reports whether the input is all that it will be: it is more than it
-// was at first, or says by itself what is about to happen.
-func (t *tool) telling(u *toolUpdate) bool {
+// hasFinalInput reports whether the input is final: it was sent in a later update, or
+// it has a title.
+func (t *tool) hasFinalInput(u *toolUpdate) bool {
 	return len(t.item.Input) > 0 && (u.Update != "tool_call" || transcript.Title("", t.item.Input) != "")
 }
 
-// use finds a tool's use, or begins one.
+// use returns the state of a tool call and creates it if necessary.
 func (t *transcriber) use(u *toolUpdate) *tool {
 	if use, ok := t.tools[u.ID]; ok {
 		return use
 	}
 	if u.ID == "" || u.Title == "" && u.Kind == "" && u.Status == "" && len(u.Input) == 0 {
-		return nil // nothing is known of it, and nothing is said
+		return nil // the update is empty
 	}
 	if len(t.order) >= maxTools {
 		delete(t.tools, t.order[0])
@@ -87,8 +87,8 @@ func (t *transcriber) use(u *toolUpdate) *tool {
 	return use
 }
 
-// learn takes what an update says beyond what was known.
-func (t *tool) learn(u *toolUpdate) {
+// merge merges an update into the state.
+func (t *tool) merge(u *toolUpdate) {
 	for _, set := range []struct {
 		to    *string
 		value string
@@ -103,15 +103,15 @@ func (t *tool) learn(u *toolUpdate) {
 	var diffs []string
 	for _, c := range u.Content {
 		if c.Type == "diff" {
-			diffs = append(diffs, unified(c.Path, c.OldText, c.NewText))
+			diffs = append(diffs, unifiedDiff(c.Path, c.OldText, c.NewText))
 		}
 	}
 	if diffs != nil {
-		t.diffs = diffs // an update's content stands for what was there
+		t.diffs = diffs // the content of an update replaces the earlier content
 	}
 }
 
-// category is a kind of the protocol as items have it.
+// category returns the item category for a tool kind of the protocol.
 func category(kind string) string {
 	if kind == "" || slices.Contains(stint.ToolCategories, kind) {
 		return kind
@@ -119,8 +119,8 @@ func category(kind string) string {
 	return "other"
 }
 
-// name is the tool's own name, for which the protocol has no place: agents put
-// it among what is theirs.
+// name returns the tool's name. The protocol has no member for it; agents send
+// it in _meta.
 func (u *toolUpdate) name() string {
 	for _, raw := range u.Meta {
 		if name := decode[struct {
@@ -132,9 +132,9 @@ func (u *toolUpdate) name() string {
 	return ""
 }
 
-// call tells the beginning.
+// call returns the event for the start of the tool call.
 func (t *tool) call() stint.OutputData {
-	t.told = true
+	t.reported = true
 	item := t.item
 	item.Status = stint.ToolInProgress
 	if title := transcript.Title("", item.Input); strings.HasPrefix(title, "$ ") {
@@ -146,7 +146,7 @@ func (t *tool) call() stint.OutputData {
 	return transcript.Call(item)
 }
 
-// result tells the end.
+// result returns the event for the end of the tool call.
 func (t *tool) result(u *toolUpdate) stint.OutputData {
 	t.done = true
 	text, exit := output(u)
@@ -160,16 +160,16 @@ func (t *tool) result(u *toolUpdate) stint.OutputData {
 	item := stint.ToolItem{
 		ID: t.item.ID, Name: t.item.Name, Category: t.item.Category, Status: u.Status, ExitCode: exit,
 	}
-	t.item.Input, t.diffs = nil, nil // what is over needs no memory
+	t.item.Input, t.diffs = nil, nil // release memory
 	return transcript.Result(item, strings.Join(parts, "\n"))
 }
 
-// output is the text that a tool gave, and its exit code where that is told.
+// output returns the text of a tool's output, and its exit code if known.
 func output(u *toolUpdate) (text string, exit *int) {
 	var parts []string
 	for _, c := range u.Content {
 		if shown := c.Content.shown(); c.Type == "content" && shown != "" {
-			parts = append(parts, unfenced(shown))
+			parts = append(parts, withoutFence(shown))
 		}
 	}
 	raw := decode[rawOutput](u.Output)
@@ -183,8 +183,8 @@ func output(u *toolUpdate) (text string, exit *int) {
 	return strings.Join(parts, "\n"), exit
 }
 
-// exitLine reads the exit code that some agents put before what a failed command
-// wrote.
+// exitLine parses the exit code that some agents write before the output of a
+// failed command.
 func exitLine(text string) *int {
 	first, _, _ := strings.Cut(text, "\n")
 	digits, ok := strings.CutPrefix(first, "Exit code ")
@@ -196,7 +196,7 @@ func exitLine(text string) *int {
 	return &exit
 }
 
-// rawOutput is what some agents' tools give, in the shapes that were seen.
+// rawOutput is the output of a tool, in the forms that known agents use.
 type rawOutput struct {
 	Output   string `json:"output"`
 	Stdout   string `json:"stdout"`
@@ -219,8 +219,8 @@ func (r rawOutput) exitCode() *int {
 	return nil
 }
 
-// text is the output as text: a string, blocks of content, the member of an
-// object that holds it, or else the JSON.
+// text returns the output as text: a string, content blocks, a known member of
+// an object, or else the JSON.
 func (r rawOutput) text(raw json.RawMessage) string {
 	for _, s := range []string{decode[string](raw), r.Output, r.Stdout + r.Stderr, r.Error} {
 		if s != "" {
@@ -242,8 +242,8 @@ func (r rawOutput) text(raw json.RawMessage) string {
 	return ""
 }
 
-// unfenced is the inside of a text that is one block of code.
-func unfenced(s string) string {
+// withoutFence returns the content of a text that is a single code block.
+func withoutFence(s string) string {
 	open, rest, ok := strings.Cut(s, "\n")
 	body, closed := strings.CutSuffix(strings.TrimRight(rest, "\n"), "\n```")
 	if ok && closed && strings.HasPrefix(open, "```") && !strings.Contains(body, "\n```") {

@@ -10,34 +10,34 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxFinal is the longest last message that is kept, in bytes.
+// maxFinal is the longest final message that is kept, in bytes.
 const maxFinal = 8 << 20
 
-// transcriber is what the agent tells of its work, in the order in which it is shown.
+// transcriber turns updates of the agent into events, in order.
 type transcriber struct {
-	kind stint.ItemKind // of the text whose pieces come; empty: none
+	kind stint.ItemKind // of the open text; empty if none is open
 	id   string
-	end  string // of what was told of it
-	made int    // numbers texts that have no name
+	end  string // the last piece of the open text
+	made int    // number of texts without an ID
 
-	message string // whose text last holds
+	message string // ID of the message in last
 	last    strings.Builder
 
 	tools map[string]*tool
-	order []string // of tools, as they came
+	order []string // IDs of tools, oldest first
 }
 
 func newTranscriber() transcriber { return transcriber{tools: map[string]*tool{}} }
 
-// chunk is a piece of a text.
-type chunk struct {
+// textChunk is a piece of a message or a thought.
+type textChunk struct {
 	ID      string  `json:"messageId"`
 	Content content `json:"content"`
 }
 
-// say tells a piece of a message or a thought.
-func (t *transcriber) say(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData {
-	piece := decode[chunk](raw)
+// chunk returns the events for a chunk of a message or a thought.
+func (t *transcriber) chunk(kind stint.ItemKind, raw json.RawMessage) []stint.OutputData {
+	piece := decode[textChunk](raw)
 	text := piece.Content.shown()
 	if text == "" {
 		return nil
@@ -55,13 +55,13 @@ func (t *transcriber) say(kind stint.ItemKind, raw json.RawMessage) []stint.Outp
 		t.end = p.Content
 	}
 	if kind == stint.ItemMessage {
-		t.keep(text)
+		t.appendFinal(text)
 	}
 	return out
 }
 
-// keep adds to the last message.
-func (t *transcriber) keep(text string) {
+// appendFinal appends to the final message.
+func (t *transcriber) appendFinal(text string) {
 	if t.message != t.id {
 		t.message = t.id
 		t.last.Reset()
@@ -69,13 +69,13 @@ func (t *transcriber) keep(text string) {
 	t.last.WriteString(text[:min(len(text), maxFinal-t.last.Len())])
 }
 
-// final is the agent's last message.
+// final returns the agent's last message.
 func (t *transcriber) final() string {
 	return strings.TrimSpace(strings.ToValidUTF8(t.last.String(), "\uFFFD"))
 }
 
-// hush ends the text whose pieces came.
-func (t *transcriber) hush() []stint.OutputData {
+// endText ends the open text.
+func (t *transcriber) endText() []stint.OutputData {
 	kind, id, end := t.kind, t.id, t.end
 	t.kind, t.id, t.end = "", "", ""
 	if kind == "" {
@@ -87,12 +87,11 @@ func (t *transcriber) hush() []stint.OutputData {
 	return nil
 }
 
-// close ends what is open before something else is told: a text, and tools that
-// were not told of yet.
+// close ends the open text and reports tool calls that were not reported yet.
 func (t *transcriber) close() []stint.OutputData {
-	out := t.hush()
+	out := t.endText()
 	for _, id := range t.order {
-		if tool := t.tools[id]; !tool.told {
+		if tool := t.tools[id]; !tool.reported {
 			out = append(out, tool.call())
 		}
 	}

@@ -8,31 +8,31 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxEntries is the longest plan that is shown, in steps.
+// maxEntries is the largest number of plan entries in an event.
 const maxEntries = 256
 
-// update takes a session/update; kind is what it is about. told says that an
-// event has the very text of it.
-func (c *client) update(params json.RawMessage) (s framework.Step, kind string, told bool) {
+// update handles a session/update notification. kind is its type. told is true
+// if an event contains its whole text.
+func (c *client) update(params json.RawMessage) (s framework.Step, kind string, inEvent bool) {
 	raw := decode[struct {
 		Update json.RawMessage `json:"update"`
 	}](params).Update
 	kind = decode[struct {
 		Kind string `json:"sessionUpdate"`
 	}](raw).Kind
-	if c.loading {
+	if c.isLoading {
 		if kind == "usage_update" {
-			c.spent.before(raw)
+			c.usage.setBaseline(raw)
 		}
-		return s, kind, true // it was told when it happened
+		return s, kind, true // an earlier run reported it
 	}
 	switch kind {
 	case "agent_message_chunk":
-		s.Events = c.text.say(stint.ItemMessage, raw)
-		told = len(s.Events) > 0
+		s.Events = c.text.chunk(stint.ItemMessage, raw)
+		inEvent = len(s.Events) > 0
 	case "agent_thought_chunk":
-		s.Events = c.text.say(stint.ItemReasoning, raw)
-		told = len(s.Events) > 0
+		s.Events = c.text.chunk(stint.ItemReasoning, raw)
+		inEvent = len(s.Events) > 0
 	case "tool_call", "tool_call_update":
 		t := decode[toolUpdate](raw)
 		s.Events = c.text.tool(&t, false)
@@ -43,12 +43,12 @@ func (c *client) update(params json.RawMessage) (s framework.Step, kind string, 
 			Plan plan `json:"plan"`
 		}](raw).Plan)
 	case "usage_update":
-		s.Usage = c.spent.updated(raw)
+		s.Usage = c.usage.update(raw)
 	}
 	if kind == "" {
 		kind = "session/update"
 	}
-	return s, kind, told
+	return s, kind, inEvent
 }
 
 type plan struct {
@@ -58,7 +58,7 @@ type plan struct {
 	} `json:"entries"`
 }
 
-// plan is the agent's list of steps, whole.
+// plan returns the event for the agent's whole plan.
 func (t *transcriber) plan(p plan) []stint.OutputData {
 	if len(p.Entries) == 0 {
 		return nil
@@ -73,7 +73,7 @@ func (t *transcriber) plan(p plan) []stint.OutputData {
 	return append(t.close(), transcript.Plan(entries))
 }
 
-// content is a block of content, of any kind.
+// content is a content block of any type.
 type content struct {
 	Type     string `json:"type"`
 	Text     string `json:"text"`
@@ -85,7 +85,7 @@ type content struct {
 	} `json:"resource"`
 }
 
-// shown is what a person sees of it.
+// shown returns the text that represents the block.
 func (c content) shown() string {
 	switch {
 	case c.Type == "resource_link":

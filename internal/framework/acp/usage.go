@@ -6,15 +6,15 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// usageCounter is what the agent says that it used of models.
+// usageCounter computes the usage of the run from what the agent reports.
 type usageCounter struct {
-	model    string // the definition's; it names the share of counts without a name
+	model    string // the definition's model, for counts without a model name
 	usage    stint.Usage
-	baseline float64 // cost of the conversation before this run, in US dollars
+	baseline float64 // cost of the conversation before this run, in USD
 }
 
-// usageUpdate tells how full the context is, which is no usage, and some agents
-// what the conversation cost so far.
+// usageUpdate reports the size of the context, which is ignored, and with some
+// agents the cost of the whole conversation.
 type usageUpdate struct {
 	Cost *struct {
 		Amount   float64 `json:"amount"`
@@ -22,34 +22,34 @@ type usageUpdate struct {
 	} `json:"cost"`
 }
 
-// before takes what an agent tells while it loads a conversation.
-func (s *usageCounter) before(raw json.RawMessage) {
+// setBaseline handles an update that belongs to the history.
+func (s *usageCounter) setBaseline(raw json.RawMessage) {
 	if u := decode[usageUpdate](raw); u.Cost != nil && u.Cost.Currency == "USD" {
 		s.baseline = u.Cost.Amount
 	}
 }
 
-// updated is the usage after an update; nil where it tells nothing new.
-func (s *usageCounter) updated(raw json.RawMessage) *stint.Usage {
+// update returns the usage after an update, or nil if it did not change.
+func (s *usageCounter) update(raw json.RawMessage) *stint.Usage {
 	u := decode[usageUpdate](raw)
 	if u.Cost == nil || u.Cost.Currency != "USD" {
 		return nil
 	}
 	cost := u.Cost.Amount - s.baseline
 	if cost <= 0 {
-		return nil // no news, or nothing that is known
+		return nil // nothing new, or the baseline is unknown
 	}
 	s.usage.CostUSD, s.usage.CostSource = &cost, stint.CostByAgent
-	return s.told()
+	return s.current()
 }
 
-func (s *usageCounter) told() *stint.Usage {
+func (s *usageCounter) current() *stint.Usage {
 	u := s.usage.Clone()
 	return &u
 }
 
-// answered is the usage at the end; nil where the agent tells none.
-func (s *usageCounter) answered(p *prompted) *stint.Usage {
+// final returns the final usage, or nil if the agent does not report it.
+func (s *usageCounter) final(p *promptResult) *stint.Usage {
 	before := s.usage.Clone()
 	switch {
 	case present(p.Usage):
@@ -61,13 +61,14 @@ func (s *usageCounter) answered(p *prompted) *stint.Usage {
 	if s.usage.Tokens == before.Tokens {
 		return nil
 	}
-	return s.told()
+	return s.current()
 }
 
 func present(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
 
-// counts are the protocol's. It leaves open whether input has what was cached in
-// it, and output what was thought; the total tells.
+// counts are token counts of the protocol. It does not specify whether input
+// includes cached tokens and output includes reasoning tokens; this follows
+// from the total.
 type counts struct {
 	Total      int64 `json:"totalTokens"`
 	Input      int64 `json:"inputTokens"`
@@ -79,10 +80,10 @@ type counts struct {
 
 func (c counts) tokens() stint.Tokens {
 	t := stint.Tokens{
-		InputTokens: sane(c.Input), OutputTokens: sane(c.Output),
-		CacheReadTokens: sane(c.CacheRead), CacheWriteTokens: sane(c.CacheWrite), ReasoningTokens: sane(c.Thought),
+		InputTokens: clamp(c.Input), OutputTokens: clamp(c.Output),
+		CacheReadTokens: clamp(c.CacheRead), CacheWriteTokens: clamp(c.CacheWrite), ReasoningTokens: clamp(c.Thought),
 	}
-	rest, cached := sane(c.Total)-t.Total(), t.CacheReadTokens+t.CacheWriteTokens
+	rest, cached := clamp(c.Total)-t.Total(), t.CacheReadTokens+t.CacheWriteTokens
 	if rest >= cached {
 		t.InputTokens += cached
 		rest -= cached
@@ -93,10 +94,10 @@ func (c counts) tokens() stint.Tokens {
 	return t
 }
 
-// sane is a count that sums of few others cannot break.
-func sane(n int64) int64 { return min(max(n, 0), 1<<50) }
+// clamp limits a count so that sums cannot overflow.
+func clamp(n int64) int64 { return min(max(n, 0), 1<<50) }
 
-// quota is how some agents tell their counts, by model.
+// quota has token counts by model, as some agents report them.
 type quota struct {
 	Tokens quotaTokens `json:"token_count"`
 	Models []struct {
@@ -112,9 +113,9 @@ type quotaTokens struct {
 
 func (s *usageCounter) quota(q quota) {
 	for _, m := range q.Models[:min(len(q.Models), 64)] {
-		s.usage.Count(m.Model, stint.Tokens{InputTokens: sane(m.Tokens.Input), OutputTokens: sane(m.Tokens.Output)})
+		s.usage.Count(m.Model, stint.Tokens{InputTokens: clamp(m.Tokens.Input), OutputTokens: clamp(m.Tokens.Output)})
 	}
 	if len(q.Models) == 0 {
-		s.usage.Count(s.model, stint.Tokens{InputTokens: sane(q.Tokens.Input), OutputTokens: sane(q.Tokens.Output)})
+		s.usage.Count(s.model, stint.Tokens{InputTokens: clamp(q.Tokens.Input), OutputTokens: clamp(q.Tokens.Output)})
 	}
 }

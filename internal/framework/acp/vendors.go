@@ -11,10 +11,10 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// vendor is what is known of one maker's agent beyond the protocol: variables
-// that keep it to its work, and where it keeps conversations.
+// vendor has settings for a known agent: environment variables, and the files
+// of its conversations.
 type vendor struct {
-	name  string // part of its command's name
+	name  string // substring of the command's name
 	env   map[string]string
 	state framework.State
 }
@@ -24,7 +24,7 @@ var vendors = []vendor{
 		name: "claude",
 		env: map[string]string{
 			"IS_SANDBOX": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
-			"CLAUDE_CODE_MAX_RETRIES": "6", "MCP_CONNECTION_NONBLOCKING": "0", // as package claudecode has them
+			"CLAUDE_CODE_MAX_RETRIES": "6", "MCP_CONNECTION_NONBLOCKING": "0", // as in package claudecode
 		},
 		state: framework.State{Keep: []string{".claude/projects"}, Check: checkLines},
 	},
@@ -42,16 +42,15 @@ var vendors = []vendor{
 	},
 }
 
-// unknownVendor keeps its conversation where it likes: all of its home folder
-// but what can be fetched or made again.
+// unknownVendor keeps the whole home directory, except for caches and logs.
 var unknownVendor = vendor{state: framework.State{Drop: []string{
 	".cache", ".npm", ".bun/install/cache", ".config/*/Cache", ".config/*/Code Cache", ".config/*/GPUCache", ".local/share/*/log",
 }}}
 
-// runners start what their arguments name.
+// runners are programs that start the program in their arguments.
 var runners = []string{"node", "npx", "bun", "bunx", "deno", "env", "python", "python3", "uvx", "uv", "sh", "bash"}
 
-// vendorOf finds whose agent a command starts.
+// vendorOf returns the vendor of the agent that a command starts.
 func vendorOf(command []string) vendor {
 	words := []string{path.Base(command[0])}
 	if slices.Contains(runners, words[0]) {
@@ -67,7 +66,8 @@ func vendorOf(command []string) vendor {
 	return unknownVendor
 }
 
-// checkLines finds the line of a transcript that is no JSON.
+// checkLines returns an error for the first line of a transcript that is not
+// JSON.
 func checkLines(name string, content []byte) error {
 	if path.Ext(name) != ".jsonl" {
 		return nil

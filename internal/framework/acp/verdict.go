@@ -11,11 +11,11 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxSaid is the most of an agent's own words in a sentence, in bytes.
-const maxSaid = 1 << 10
+// maxQuote is the longest quote of an agent in a message, in bytes.
+const maxQuote = 1 << 10
 
-// verdictOf judges the reason for which the agent stopped.
-func (c *client) verdictOf(stopReason string) framework.Verdict {
+// verdictFor returns the verdict for a stop reason of the protocol.
+func (c *client) verdictFor(stopReason string) framework.Verdict {
 	switch stopReason {
 	case "end_turn":
 		return framework.Verdict{Completed: true}
@@ -28,13 +28,12 @@ func (c *client) verdictOf(stopReason string) framework.Verdict {
 	case "cancelled":
 		return framework.Verdict{Message: "The agent broke off its work."}
 	}
-	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for a reason that is not known: '%s'.", c.short(stopReason))}
+	return framework.Verdict{Message: fmt.Sprintf("The agent stopped for a reason that is not known: '%s'.", c.quote(stopReason))}
 }
 
-// finish is the end of the talk: nothing more is said to the agent, which ends
-// with its input.
+// finish ends the connection. The agent ends when its standard input is closed.
 func (c *client) finish(v framework.Verdict) framework.Step {
-	c.end, c.asked, c.loading, c.asking = &v, 0, false, false
+	c.end, c.asked, c.isLoading, c.isPrompting = &v, 0, false, false
 	return framework.Step{Events: c.text.close(), CloseStdin: true, Ended: true}
 }
 
@@ -42,9 +41,9 @@ func (c *client) fail(message string) framework.Step {
 	return c.finish(framework.Verdict{Message: message})
 }
 
-// Verdict judges the end.
+// Verdict returns the result of the run.
 func (c *client) Verdict(exitCode int) framework.Verdict {
-	v := framework.Verdict{Message: c.silence(exitCode)}
+	v := framework.Verdict{Message: c.noAnswer(exitCode)}
 	if c.end != nil {
 		v = *c.end
 	}
@@ -52,41 +51,42 @@ func (c *client) Verdict(exitCode int) framework.Verdict {
 	return v
 }
 
-// silence is the sentence on an agent that ended without its last word.
-func (c *client) silence(exitCode int) string {
+// noAnswer returns the message for an agent that ended without answering the
+// prompt.
+func (c *client) noAnswer(exitCode int) string {
 	if c.agent.Version == 0 {
 		return fmt.Sprintf("The agent ended without answering the prompt (exit code %d); it did not even answer the greeting of the Agent Client Protocol. Check that 'command' starts it in that mode.", exitCode)
 	}
 	return fmt.Sprintf("The agent ended without answering the prompt (exit code %d).", exitCode)
 }
 
-// faultOf makes a sentence of an error of the agent.
-func (c *client) faultOf(what string, e *rpcError) string {
+// agentError returns the message for an error of the agent.
+func (c *client) agentError(what string, e *rpcError) string {
 	if e.Code == codeNoMethod {
 		return what + ": it does not know the request. Check that 'command' starts it in the mode of the Agent Client Protocol, and its version."
 	}
-	return what + ": " + ended(c.short(e.text()))
+	return what + ": " + withFullStop(c.quote(e.text()))
 }
 
-// unanswered is the sentence on a prompt that the agent gave up, which most do
-// for their model's sake.
-func (c *client) unanswered(e *rpcError) string {
+// promptError returns the message for an error response to the prompt. Most are
+// caused by the model's provider.
+func (c *client) promptError(e *rpcError) string {
 	if e.Code == codeAuthRequired {
-		return c.loggedOut(e)
+		return c.loginError(e)
 	}
 	if c.in.Model != nil {
 		if sentence, ok := providererror.Known(&c.in, e.text()); ok {
 			return sentence
 		}
 	}
-	return c.faultOf("The agent could not answer the prompt", e)
+	return c.agentError("The agent could not answer the prompt", e)
 }
 
-// loggedOut says what to do for an agent that is not logged in.
-func (c *client) loggedOut(e *rpcError) string {
+// loginError returns the message for an agent that is not authenticated.
+func (c *client) loginError(e *rpcError) string {
 	said := ""
 	if text := e.text(); text != "" && text != "Authentication required" {
-		said = " (" + c.short(text) + ")"
+		said = " (" + c.quote(text) + ")"
 	}
 	if c.in.Model != nil {
 		return fmt.Sprintf("The agent is not logged in%s: it does not use the definition's provider of type '%s', or its key was refused. Check 'provider', or set %s.", said, c.in.Model.Type, c.keyVariables())
@@ -94,13 +94,13 @@ func (c *client) loggedOut(e *rpcError) string {
 	return fmt.Sprintf("The agent is not logged in%s. Give the definition a 'provider' of the type that the agent speaks, or set %s.", said, c.keyVariables())
 }
 
-// keyVariables names the variables that the agent says it takes keys from.
+// keyVariables names the environment variables from which the agent reads keys.
 func (c *client) keyVariables() string {
 	var names []string
 	for _, method := range c.agent.Auth {
 		for _, v := range method.Vars {
 			if len(names) < 8 && v.Name != "" {
-				names = append(names, c.short(v.Name))
+				names = append(names, c.quote(v.Name))
 			}
 		}
 	}
@@ -110,7 +110,8 @@ func (c *client) keyVariables() string {
 	return strings.Join(names, " or ") + " as a secret of the run"
 }
 
-// text is what an error says, with the detail behind a message that is none.
+// text returns the message of an error, with its details if the message is
+// generic.
 func (e *rpcError) text() string {
 	text := e.Message
 	if rest, ok := strings.CutPrefix(text, "Internal error"); ok {
@@ -132,23 +133,23 @@ func (e *rpcError) text() string {
 	return text
 }
 
-// short bounds the agent's own words, in which secrets are masked before: of one
-// that is cut in two, neither half would be known.
-func (c *client) short(s string) string {
-	s, _ = transcript.Shorten(strings.ToValidUTF8(strings.TrimSpace(c.in.Masked(s)), "\uFFFD"), maxSaid)
+// quote returns the agent's words, masked and then cut. A secret that is cut in
+// two could not be masked.
+func (c *client) quote(s string) string {
+	s, _ = transcript.Shorten(strings.ToValidUTF8(strings.TrimSpace(c.in.Masked(s)), "\uFFFD"), maxQuote)
 	return s
 }
 
-// ended gives a sentence its end.
-func ended(s string) string {
+// withFullStop returns s with a full stop at its end.
+func withFullStop(s string) string {
 	if s == "" || strings.ContainsAny(s[len(s)-1:], ".!?") {
 		return s
 	}
 	return s + "."
 }
 
-// prompted is the agent's answer to the prompt.
-type prompted struct {
+// promptResult is the response to the prompt.
+type promptResult struct {
 	StopReason string          `json:"stopReason"`
 	Usage      json.RawMessage `json:"usage"`
 	Meta       struct {

@@ -1,7 +1,7 @@
-// Package assistant answers: how is our own agent driven?
+// Package assistant drives Stint's own agent.
 //
-// Its program is Stint's own, started under a verb; package protocol has what is
-// said to it and what it says.
+// The agent is the stint binary itself, started with a special first argument.
+// Package protocol defines its input and output.
 package assistant
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
-// configFile is the name of the assistant's configuration among the files of
-// the run.
+// configFile is the name of the assistant's configuration in the directory of
+// run files.
 const configFile = "assistant.json"
 
-// Assistant drives the agent that is part of Stint.
+// Assistant drives the built-in agent.
 type Assistant struct{}
 
-// Info describes it. It needs nothing installed.
+// Info returns the properties of the framework. No installed program is needed.
 func (Assistant) Info() framework.Info {
 	return framework.Info{Name: catalog.Assistant.Name, Capabilities: stint.Capabilities{
 		Model: true, Tools: true, Conversation: true, MCP: true, Usage: true, Schema: true, Interrupt: true,
 	}}
 }
 
-// Check refuses a provider without a model, and a structured result where no
-// model could give one.
+// Check refuses a provider without a model, and an output schema without a
+// provider.
 func (Assistant) Check(d *stint.Definition) error {
 	switch {
 	case catalog.ModelURL(d) != "" && d.Model == "":
@@ -43,7 +43,8 @@ func (Assistant) Check(d *stint.Definition) error {
 	return nil
 }
 
-// Prepare starts our own program with a file that says what it is.
+// Prepare returns a plan that starts the stint binary with a configuration
+// file.
 func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 	config, err := json.Marshal(configOf(in))
 	if err != nil {
@@ -62,7 +63,7 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 	}, nil
 }
 
-// NewDecoder reads what the assistant says.
+// NewDecoder returns a decoder for the assistant's output.
 func (Assistant) NewDecoder(framework.Input) framework.Decoder {
 	return &decoder{open: map[string]string{}}
 }

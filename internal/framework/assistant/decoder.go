@@ -14,9 +14,9 @@ import (
 type decoder struct {
 	out     framework.Lines
 	errors  framework.Lines
-	open    map[string]string // the end of each open message, by kind and ID
+	open    map[string]string // end of the text of each open message, by kind and ID
 	session string
-	last    *protocol.Line // of type end
+	last    *protocol.Line // the line of type end
 }
 
 func (d *decoder) Write(stream string, p []byte) (s framework.Step) {
@@ -77,7 +77,7 @@ func (d *decoder) step(l *protocol.Line) (s framework.Step) {
 }
 
 func (d *decoder) delta(s *framework.Step, l *protocol.Line) {
-	if l.Text == "" || !said(l.Kind) {
+	if l.Text == "" || !isText(l.Kind) {
 		return
 	}
 	s.Events = append(s.Events, transcript.Delta(l.Kind, l.ID, l.Text))
@@ -85,7 +85,7 @@ func (d *decoder) delta(s *framework.Step, l *protocol.Line) {
 }
 
 func (d *decoder) done(s *framework.Step, l *protocol.Line) {
-	if !said(l.Kind) {
+	if !isText(l.Kind) {
 		return
 	}
 	if end, ok := transcript.EndDelta(l.Kind, l.ID, d.open[string(l.Kind)+l.ID]); ok {
@@ -94,7 +94,7 @@ func (d *decoder) done(s *framework.Step, l *protocol.Line) {
 	delete(d.open, string(l.Kind)+l.ID)
 }
 
-func said(kind stint.ItemKind) bool {
+func isText(kind stint.ItemKind) bool {
 	return kind == stint.ItemMessage || kind == stint.ItemReasoning
 }
 
@@ -122,9 +122,8 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: "assistant", ID: d.session}
 }
 
-// checkSession holds a kept file against what the assistant can read: lines of
-// JSON, of which the last may be torn. The file may be large and hostile: it is
-// walked, not cut up.
+// checkSession validates a kept file: lines of JSON, of which the last may be
+// incomplete. The file may be large, so it is not split into a slice.
 func checkSession(name string, content []byte) error {
 	if !bytes.HasSuffix([]byte(name), []byte(".jsonl")) {
 		return nil

@@ -1,8 +1,8 @@
-// Package claudecode answers: how is Claude Code driven?
+// Package claudecode drives Claude Code.
 //
-// It runs without a terminal and speaks lines of JSON both ways: the prompt is
-// a message on its standard input, which stays open so that it can be asked to
-// stop, and is closed behind its result.
+// Claude Code runs without a terminal and reads and writes lines of JSON. The
+// prompt is a message on standard input, which stays open for a request to stop
+// and is closed after the result.
 package claudecode
 
 import (
@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	mcpFile = "claude-mcp.json" // below the folder of run files
+	mcpFile = "claude-mcp.json" // in the directory of run files
 	keyName = "ANTHROPIC_API_KEY"
 )
 
-// maxRetries is how often a call of the model is tried again: about a minute,
-// for the pauses grow.
+// maxRetries is how often a model call is retried: about a minute with growing
+// pauses.
 const maxRetries = "6"
 
 // Framework drives Claude Code.
 type Framework struct{}
 
-// Info describes it.
+// Info returns the properties of the framework.
 func (Framework) Info() framework.Info {
 	return framework.Info{
 		Name: catalog.ClaudeCode.Name, Programs: []string{"claude"}, MinVersion: "2.1.0", Install: "npm install -g @anthropic-ai/claude-code",
@@ -36,7 +36,7 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses a provider that does not speak Anthropic's dialect.
+// Check refuses providers of another type than Anthropic's.
 func (Framework) Check(d *stint.Definition) error {
 	if t := catalog.ProviderType(d); t != "" && t != catalog.ClaudeCode.ProviderType {
 		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.ClaudeCode.Name, catalog.ClaudeCode.ProviderType, t)
@@ -44,8 +44,7 @@ func (Framework) Check(d *stint.Definition) error {
 	return nil
 }
 
-// Prepare makes the command line, its settings and the message that is the
-// prompt.
+// Prepare returns the plan: command line, settings, and the prompt message.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	servers, err := mcpConfig(in.MCP)
 	if err != nil {
@@ -67,7 +66,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	return p, nil
 }
 
-// NewDecoder reads what it writes.
+// NewDecoder returns a decoder for the output of Claude Code.
 func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newDecoder(in) }
 
 func arguments(in framework.Input) []string {
@@ -101,19 +100,20 @@ func resumed(in framework.Input) string {
 
 func environment(in framework.Input) map[string]string {
 	env := map[string]string{
-		"IS_SANDBOX": "1", // root may skip permissions
+		"IS_SANDBOX": "1", // allows root to skip permissions
 		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 		"DISABLE_AUTOUPDATER":                      "1",
 		"CLAUDE_CODE_MAX_RETRIES":                  maxRetries,
-		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // its list of steps comes whole each time then
-		"MCP_CONNECTION_NONBLOCKING":               "0", // the first turn has the tools of the servers
+		"CLAUDE_CODE_ENABLE_TASKS":                 "0", // keeps the TodoWrite tool, which sends the whole plan
+		"MCP_CONNECTION_NONBLOCKING":               "0", // wait for MCP servers before the first turn
 	}
 	if in.Model == nil {
 		return env
 	}
 	env["ANTHROPIC_BASE_URL"], env[keyName] = in.Model.URL, in.Model.Key
 	if model := in.Definition.Model; model != "" && in.Definition.Provider != nil && in.Definition.Provider.BaseURL != "" {
-		// Another endpoint knows none of the names that side calls ask for.
+		// Other endpoints do not know the models that Claude Code uses for side
+		// tasks.
 		for _, class := range []string{"HAIKU", "SONNET", "OPUS"} {
 			env["ANTHROPIC_DEFAULT_"+class+"_MODEL"] = model
 		}
@@ -143,8 +143,8 @@ func userMessage(text string) ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// mcpConfig is the file that names the servers. It is written without any, too:
-// those that a repository brings along stay out.
+// mcpConfig returns the file of the MCP servers. The file is written even
+// without servers, so that those of a repository are ignored.
 func mcpConfig(servers []framework.MCPServer) ([]byte, error) {
 	type server struct {
 		Type    string            `json:"type"`

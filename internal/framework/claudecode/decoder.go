@@ -12,41 +12,41 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// interrupt is the line that ends the turn; a result follows.
+// interrupt is the request to end the turn. A result follows.
 const interrupt = `{"type":"control_request","request_id":"stint","request":{"subtype":"interrupt"}}` + "\n"
 
-// decoder reads a run's output. It trusts no line: what it does not understand
-// is kept as it is.
+// decoder decodes the output of a run. Lines of unknown types are kept as
+// native lines.
 type decoder struct {
 	*jsonlines.Reader
 	in          framework.Input
-	event, part jsonlines.Object // of the line that is read
+	event, part jsonlines.Object // parts of the current line
 
-	session string // its own name for the conversation, once it is told
+	session string // Claude Code's session ID
 	version string
 
-	streams   map[string]*stream // of messages that go on, by the tool that a sub-agent runs for; "" is the agent itself
-	open      map[string]*stream // those of them whose line may have no end yet
-	unclaimed map[claim]int      // blocks that came in pieces and come whole yet
-	tools     map[string]string  // names of tools that were called, by the call
-	answers   map[string]string  // the newest message of each stream
-	turns     int64
-	calls     map[string]int64 // turns by model
-	usage     stint.Usage      // of the messages that came to their end
-	last      string           // the newest message's text
-	result    *result
+	streams    map[string]*partialMessage // open messages by the tool call of their sub-agent; "" for the main agent
+	open       map[string]*partialMessage // those with an incomplete line
+	unrepeated map[blockKey]int           // blocks whose pieces were reported, and that are repeated as a whole later
+	tools      map[string]string          // names of tools by call ID
+	answers    map[string]string          // the last message ID of each partialMessage
+	turns      int64
+	calls      map[string]int64 // turns by model
+	usage      stint.Usage      // of completed messages
+	last       string           // text of the last message
+	result     *result
 }
 
 func newDecoder(in framework.Input) *decoder {
 	d := &decoder{
-		in: in, streams: map[string]*stream{}, open: map[string]*stream{}, unclaimed: map[claim]int{}, tools: map[string]string{},
+		in: in, streams: map[string]*partialMessage{}, open: map[string]*partialMessage{}, unrepeated: map[blockKey]int{}, tools: map[string]string{},
 		answers: map[string]string{}, calls: map[string]int64{},
 	}
 	d.Reader = jsonlines.NewReader(d.take)
 	return d
 }
 
-// Flush ends the messages that were cut off, too.
+// Flush also ends messages that were cut off.
 func (d *decoder) Flush(name string) framework.Step {
 	s := d.Reader.Flush(name)
 	if name == framework.Stderr {
@@ -63,7 +63,7 @@ func (d *decoder) Interrupt() []byte { return []byte(interrupt) }
 func (d *decoder) Conversation() framework.Conversation {
 	id := d.session
 	if id == "" {
-		id = resumed(d.in) // it never came so far as to go on
+		id = resumed(d.in) // the session was never resumed
 	}
 	if id == "" {
 		return framework.Conversation{}
@@ -77,7 +77,7 @@ func (d *decoder) Conversation() framework.Conversation {
 
 func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	if cut {
-		d.tell(s, jsonlines.TooLong())
+		d.add(s, jsonlines.TooLong())
 	}
 	if kind == "stream_event" {
 		d.streamEvent(s)
@@ -97,7 +97,7 @@ func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 		d.refuse(s)
 	}
 	if subtype == "thinking_tokens" {
-		return // as often as pieces of a thought
+		return // as frequent as deltas
 	}
 	if subtype != "" {
 		kind += "/" + subtype
@@ -105,8 +105,8 @@ func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	s.Native = append(s.Native, framework.Native{Type: kind, Line: string(text)})
 }
 
-// refuse answers what it asks of a host that offers nothing, so that it does
-// not wait.
+// refuse answers a control request with an error, so that the agent does not
+// wait.
 func (d *decoder) refuse(s *framework.Step) {
 	id := d.Line.Raw("request_id")
 	if len(id) > 0 {
@@ -114,10 +114,10 @@ func (d *decoder) refuse(s *framework.Step) {
 	}
 }
 
-// system reads of the course of things.
+// system handles messages about the session itself.
 func (d *decoder) system(s *framework.Step, subtype string) {
 	notice := func(code, format string, args ...any) {
-		d.tell(s, transcript.Notice(code, fmt.Sprintf(format, args...)))
+		d.add(s, transcript.Notice(code, fmt.Sprintf(format, args...)))
 	}
 	switch subtype {
 	case "init":
@@ -144,7 +144,7 @@ func (d *decoder) system(s *framework.Step, subtype string) {
 	}
 }
 
-// failure says in a word why the model did not answer.
+// failure returns the reason why the model did not answer, in a few words.
 func (d *decoder) failure() string {
 	if status := d.Line.Raw("error_status"); len(status) > 0 && string(status) != "null" {
 		return "status " + string(status)
@@ -155,13 +155,13 @@ func (d *decoder) failure() string {
 	return "no connection"
 }
 
-// mcpFailures tells of servers that could not be reached.
+// mcpFailures reports the MCP servers that could not be reached.
 func (d *decoder) mcpFailures(s *framework.Step) {
 	var servers []struct{ Name, Status string }
 	d.Line.Decode("mcp_servers", &servers)
 	for _, m := range servers {
 		if m.Status == "failed" {
-			d.tell(s, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))
+			d.add(s, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))
 		}
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// synthetic is the model of messages that no model wrote.
+// synthetic is the model name of messages that Claude Code itself wrote.
 const synthetic = "<synthetic>"
 
-// todoTool keeps the list of steps.
+// todoTool is the tool that maintains the plan.
 const todoTool = "TodoWrite"
 
-// block is a part of a message.
+// block is a content block of a message.
 type block struct {
 	Type     string          `json:"type"`
 	Text     string          `json:"text"`
@@ -27,7 +27,7 @@ type block struct {
 	Input    json.RawMessage `json:"input"`
 }
 
-// assistant reads a message of the agent, or a part of one.
+// assistant handles a message of the agent, or a part of one.
 func (d *decoder) assistant(s *framework.Step) {
 	parent := d.Line.Text("parent_tool_use_id")
 	failed := d.Line.Text("error") != ""
@@ -46,48 +46,49 @@ func (d *decoder) assistant(s *framework.Step) {
 		switch b := &blocks[i]; b.Type {
 		case "text":
 			if failed {
-				d.tell(s, transcript.Notice("api_error", b.Text))
+				d.add(s, transcript.Notice("api_error", b.Text))
 				continue
 			}
-			d.whole(s, parent, claim{id, stint.ItemMessage}, b.Text)
+			d.whole(s, parent, blockKey{id, stint.ItemMessage}, b.Text)
 			if parent == "" {
 				d.last = b.Text
 			}
 		case "thinking":
-			d.whole(s, parent, claim{id, stint.ItemReasoning}, b.Thinking)
+			d.whole(s, parent, blockKey{id, stint.ItemReasoning}, b.Thinking)
 		case "tool_use", "server_tool_use", "mcp_tool_use":
 			d.call(s, b)
 		}
 	}
 }
 
-// whole tells a block unless its pieces were told.
-func (d *decoder) whole(s *framework.Step, parent string, c claim, text string) {
-	if d.told(s, parent, c) || text == "" {
+// whole reports a block, unless its pieces were reported before.
+func (d *decoder) whole(s *framework.Step, parent string, c blockKey, text string) {
+	if d.endIfReported(s, parent, c) || text == "" {
 		return
 	}
 	if c.kind == stint.ItemReasoning {
-		d.tell(s, transcript.Reasoning(c.id, text))
+		d.add(s, transcript.Reasoning(c.id, text))
 		return
 	}
-	d.tell(s, transcript.Message(c.id, text))
+	d.add(s, transcript.Message(c.id, text))
 }
 
-// call tells of a tool that begins. The list of steps is told as that.
+// call reports the start of a tool call. A call of the plan's tool becomes a
+// plan.
 func (d *decoder) call(s *framework.Step, b *block) {
 	d.tools[b.ID] = b.Name
 	if b.Name == todoTool {
 		var list struct{ Todos []stint.PlanEntry }
 		if json.Unmarshal(b.Input, &list) == nil && len(list.Todos) > 0 {
-			d.tell(s, transcript.Plan(list.Todos))
+			d.add(s, transcript.Plan(list.Todos))
 			return
 		}
 	}
-	d.tell(s, transcript.Call(stint.ToolItem{ID: b.ID, Name: b.Name, Input: b.Input}))
+	d.add(s, transcript.Call(stint.ToolItem{ID: b.ID, Name: b.Name, Input: b.Input}))
 }
 
-// user reads what tools gave. What they gave stands in the line twice; it is
-// read once.
+// user handles the results of tools. The line contains each result twice; only
+// the message is read.
 func (d *decoder) user(s *framework.Step) {
 	d.event.Read(d.Line.Raw("message"))
 	for _, raw := range d.event.Elements("content") {
@@ -98,7 +99,7 @@ func (d *decoder) user(s *framework.Step) {
 	}
 }
 
-// toolResult reads what one tool gave.
+// toolResult reports the result of one tool call.
 func (d *decoder) toolResult(s *framework.Step) {
 	id, failed := d.part.Text("tool_use_id"), string(d.part.Raw("is_error")) == "true"
 	name := d.tools[id]
@@ -111,7 +112,7 @@ func (d *decoder) toolResult(s *framework.Step) {
 	if failed {
 		tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
 	}
-	d.tell(s, transcript.Result(tool, text))
+	d.add(s, transcript.Result(tool, text))
 }
 
 // resultText returns the content of a tool result: a text, or parts of which some
@@ -137,7 +138,7 @@ func resultText(result *jsonlines.Object) string {
 	return strings.Join(texts, "\n")
 }
 
-// exitCode is what a failed command ended with, as its text tells.
+// exitCode parses the exit code in the text of a failed command.
 func exitCode(text string) *int {
 	rest, ok := strings.CutPrefix(text, "Exit code ")
 	if !ok {

@@ -9,23 +9,23 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// stream is a message that comes in pieces.
-type stream struct {
-	parent    string // the tool that a sub-agent runs for
+// partialMessage is a message that arrives in pieces.
+type partialMessage struct {
+	parent    string // tool call of the sub-agent
 	id, model string
-	kind      stint.ItemKind // of the block that is open; empty for none that is shown
-	begun     bool           // a piece of it was told
-	last      string         // piece of its line
+	kind      stint.ItemKind // of the open block; empty if it is not shown
+	hasPieces bool           // a piece of the block was reported
+	last      string         // last piece of the open line
 	tokens    stint.Tokens
 }
 
-// claim names blocks of a message that were told in pieces.
-type claim struct {
+// blockKey identifies the blocks of a message that were reported in pieces.
+type blockKey struct {
 	id   string
 	kind stint.ItemKind
 }
 
-// tokens are counts as the API gives them: input is what no cache held.
+// tokens are the API's token counts. Input excludes cached tokens.
 type tokens struct {
 	Input      int64 `json:"input_tokens"`
 	Output     int64 `json:"output_tokens"`
@@ -44,7 +44,7 @@ func (d *decoder) streamEvent(s *framework.Step) {
 	parent := d.Line.Text("parent_tool_use_id")
 	at := d.streams[parent]
 	if at == nil {
-		at = &stream{parent: parent}
+		at = &partialMessage{parent: parent}
 		d.streams[parent] = at
 	}
 	e := &d.event
@@ -78,18 +78,18 @@ func (d *decoder) streamEvent(s *framework.Step) {
 	}
 }
 
-// beginMessage forgets the message before.
-func (d *decoder) beginMessage(at *stream) {
+// beginMessage replaces the state of the previous message.
+func (d *decoder) beginMessage(at *partialMessage) {
 	d.part.Read(d.event.Raw("message"))
-	*at = stream{parent: at.parent, id: d.part.Text("id"), model: d.part.Text("model")}
+	*at = partialMessage{parent: at.parent, id: d.part.Text("id"), model: d.part.Text("model")}
 	var t tokens
 	if d.part.Decode("usage", &t) {
 		at.tokens = t.counted()
 	}
 }
 
-// merged are the newest counts of a message: a later one may leave out what an
-// earlier one told.
+// merged returns the larger of each count, because later messages may omit
+// counts.
 func merged(a, b stint.Tokens) stint.Tokens {
 	return stint.Tokens{
 		InputTokens: max(a.InputTokens, b.InputTokens), OutputTokens: max(a.OutputTokens, b.OutputTokens),
@@ -98,8 +98,8 @@ func merged(a, b stint.Tokens) stint.Tokens {
 	}
 }
 
-// count adds a message that came to its end.
-func (d *decoder) count(s *framework.Step, at *stream) {
+// count adds the tokens of a completed message.
+func (d *decoder) count(s *framework.Step, at *partialMessage) {
 	if at.tokens.Total() == 0 {
 		return
 	}
@@ -119,17 +119,17 @@ func blockKind(name string) stint.ItemKind {
 	return ""
 }
 
-// blockMember is where a block and its pieces have their text.
+// blockMember is the member with the text of a block and of its deltas.
 var blockMember = map[stint.ItemKind]string{stint.ItemMessage: "text", stint.ItemReasoning: "thinking"}
 
-// piece tells a piece of the open block.
-func (d *decoder) piece(s *framework.Step, at *stream, text string) {
+// piece reports a piece of the open block.
+func (d *decoder) piece(s *framework.Step, at *partialMessage, text string) {
 	if at.kind == "" || text == "" {
 		return
 	}
-	if !at.begun {
-		at.begun = true
-		d.unclaimed[claim{at.id, at.kind}]++
+	if !at.hasPieces {
+		at.hasPieces = true
+		d.unrepeated[blockKey{at.id, at.kind}]++
 	}
 	at.last = text
 	d.open[at.parent] = at
@@ -137,13 +137,13 @@ func (d *decoder) piece(s *framework.Step, at *stream, text string) {
 }
 
 // closeBlock ends the open block.
-func (d *decoder) closeBlock(s *framework.Step, at *stream) {
+func (d *decoder) closeBlock(s *framework.Step, at *partialMessage) {
 	d.endLine(s, at)
-	at.kind, at.begun = "", false
+	at.kind, at.hasPieces = "", false
 }
 
 // endLine ends the line of the open block.
-func (d *decoder) endLine(s *framework.Step, at *stream) {
+func (d *decoder) endLine(s *framework.Step, at *partialMessage) {
 	if end, ok := transcript.EndDelta(at.kind, at.id, at.last); ok {
 		s.Events = append(s.Events, end)
 	}
@@ -151,8 +151,8 @@ func (d *decoder) endLine(s *framework.Step, at *stream) {
 	delete(d.open, at.parent)
 }
 
-// tell adds an event that is no piece, on a line of its own.
-func (d *decoder) tell(s *framework.Step, o stint.OutputData) {
+// add adds an event that starts on a new line.
+func (d *decoder) add(s *framework.Step, o stint.OutputData) {
 	if o.Content == "" {
 		return
 	}
@@ -162,14 +162,13 @@ func (d *decoder) tell(s *framework.Step, o stint.OutputData) {
 	s.Events = append(s.Events, o)
 }
 
-// told reports whether a block that comes whole came in pieces before, and ends
-// those.
-func (d *decoder) told(s *framework.Step, parent string, c claim) bool {
-	if d.unclaimed[c] == 0 {
+// endIfReported reports whether the pieces of a block were reported before, and ends it.
+func (d *decoder) endIfReported(s *framework.Step, parent string, c blockKey) bool {
+	if d.unrepeated[c] == 0 {
 		return false
 	}
-	if d.unclaimed[c]--; d.unclaimed[c] == 0 {
-		delete(d.unclaimed, c)
+	if d.unrepeated[c]--; d.unrepeated[c] == 0 {
+		delete(d.unrepeated, c)
 	}
 	if at := d.streams[parent]; at != nil && at.id == c.id && at.kind == c.kind {
 		d.closeBlock(s, at)

@@ -11,17 +11,17 @@ import (
 	"github.com/stint-dev/stint/internal/framework/providererror"
 )
 
-// result is the agent's last word.
+// result is the agent's final message.
 type result struct {
 	subtype  string
 	failed   bool
-	status   int // of the model's provider; 0 where it answered
+	status   int // HTTP status of the provider; 0 if it answered
 	text     string
 	errors   []string
 	terminal string
 }
 
-// end reads the last word. What the whole used stands in it.
+// end handles the final message, which has the usage of the whole run.
 func (d *decoder) end(s *framework.Step, subtype string) {
 	s.Ended, s.CloseStdin = true, true
 	r := &result{subtype: subtype, failed: string(d.Line.Raw("is_error")) == "true", text: d.Line.Text("result"), terminal: d.Line.Text("terminal_reason")}
@@ -34,8 +34,8 @@ func (d *decoder) end(s *framework.Step, subtype string) {
 	}
 }
 
-// total is what the run used as its last word tells it, side calls with it; nil
-// where nothing was used.
+// total returns the usage in the final message, including side tasks, or nil if
+// nothing was used.
 func (d *decoder) total() *stint.Usage {
 	var models map[string]struct {
 		Input      int64 `json:"inputTokens"`
@@ -64,13 +64,13 @@ func (d *decoder) total() *stint.Usage {
 	return &u
 }
 
-// Verdict goes by the last word; without one the run failed, whatever the exit
-// code.
+// Verdict depends on the final message. Without one the run failed, whatever
+// the exit code.
 func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	r := d.result
 	switch {
 	case r == nil:
-		return framework.Verdict{Message: d.silent(exitCode), Final: d.last}
+		return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
 	case r.subtype == "success" && !r.failed:
 		final := r.text
 		if final == "" {
@@ -84,11 +84,11 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	case r.subtype == "error_max_budget_usd":
 		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after spending $%g, which is all that it may. Raise limits.maxCostUsd in the agent's definition, or ask for less in one run.", d.in.Limits.MaxCostUSD)}
 	}
-	return framework.Verdict{Message: d.broken(), Final: d.last}
+	return framework.Verdict{Message: d.turnFailure(), Final: d.last}
 }
 
-// broken says why the turn ended before its time.
-func (d *decoder) broken() string {
+// turnFailure returns the message for a turn that ended early.
+func (d *decoder) turnFailure() string {
 	text := strings.Join(d.result.errors, " ")
 	switch {
 	case strings.Contains(text, "No conversation found"):
@@ -103,8 +103,8 @@ func (d *decoder) broken() string {
 
 const lostConversation = "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."
 
-// silent says why there may be no last word.
-func (d *decoder) silent(exitCode int) string {
+// noResult returns the message for a run without a final message.
+func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""
 	switch {

@@ -1,8 +1,8 @@
-// Package codex answers: how is Codex driven?
+// Package codex drives Codex.
 //
-// It runs without a terminal, reads the prompt from its standard input, which
-// is closed behind it, and writes lines of JSON. It counts tokens over its
-// whole conversation: what an earlier run used is taken off.
+// Codex runs without a terminal, reads the prompt from standard input until its
+// end, and writes lines of JSON. It counts tokens over the whole conversation,
+// so the counts of earlier runs are subtracted.
 package codex
 
 import (
@@ -12,13 +12,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework/jsonlines"
 )
 
-// keyVariable is where its provider takes the key from.
+// keyVariable is the environment variable of the provider's key.
 const keyVariable = "STINT_MODEL_KEY"
 
 // Framework drives Codex.
 type Framework struct{}
 
-// Info describes it.
+// Info returns the properties of the framework.
 func (Framework) Info() framework.Info {
 	return framework.Info{
 		Name: catalog.Codex.Name, Programs: []string{"codex"}, MinVersion: "0.160.0", Install: "npm install -g @openai/codex",
@@ -26,7 +26,7 @@ func (Framework) Info() framework.Info {
 	}
 }
 
-// Check refuses a provider that does not speak OpenAI's Responses dialect.
+// Check refuses providers of another type than OpenAI's Responses.
 func (Framework) Check(d *stint.Definition) error {
 	if t := catalog.ProviderType(d); t != "" && t != catalog.Codex.ProviderType {
 		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.Codex.Name, catalog.Codex.ProviderType, t)
@@ -34,7 +34,7 @@ func (Framework) Check(d *stint.Definition) error {
 	return nil
 }
 
-// Prepare makes the command line, the configuration and the prompt.
+// Prepare returns the plan: command line, configuration, and prompt.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	prompt := in.Prompt
 	if len(in.Schema) > 0 {
@@ -56,7 +56,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	return p, nil
 }
 
-// NewDecoder reads what it writes.
+// NewDecoder returns a decoder for the output of Codex.
 func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newDecoder(in) }
 
 func arguments(in framework.Input) []string {

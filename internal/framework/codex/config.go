@@ -10,15 +10,15 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// maxRetries is how often a call of the model, or a stream that broke off, is
-// tried again: about half a minute, for the pauses grow.
+// maxRetries is how often a model call or a broken stream is retried: about
+// half a minute with growing pauses.
 const maxRetries = 5
 
-// toolTimeout is how long a tool of an MCP server may take, in seconds.
+// toolTimeout is the time limit of an MCP tool, in seconds.
 const toolTimeout = 600
 
-// configuration is its config.toml. A provider of our own goes to HTTP at once,
-// where the one that it has built in tries a socket first.
+// configuration returns config.toml. A custom provider uses HTTP directly; the
+// built-in one tries a WebSocket first.
 func configuration(in framework.Input) []byte {
 	var b strings.Builder
 	if in.Model != nil {
@@ -47,7 +47,7 @@ func configuration(in framework.Input) []byte {
 	return []byte(b.String())
 }
 
-// table is an inline table of strings.
+// table returns an inline table of strings.
 func table(m map[string]string) string {
 	parts := make([]string, 0, len(m))
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -56,8 +56,8 @@ func table(m map[string]string) string {
 	return "{" + strings.Join(parts, ", ") + "}"
 }
 
-// quoted is a basic string of TOML: what Go escapes in ways that TOML does not
-// know is written as a number.
+// quoted returns a TOML basic string. It does not use Go's quoting, which has
+// escapes that TOML does not know.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

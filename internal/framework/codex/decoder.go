@@ -12,51 +12,51 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// maxWaits is how often in a row it may say that it waits for the network: it
-// would do so for ever, and is ended instead.
+// maxWaits is how many messages in a row may say that Codex waits for the
+// network. It would wait forever, so the run is ended.
 const maxWaits = 10
 
-// waiting is how it begins to say so.
-const waiting = "Reconnecting... waiting for network"
+// waitingPrefix is the start of these messages.
+const waitingPrefix = "Reconnecting... waiting for network"
 
-// decoder reads a run's output. It trusts no line: what it does not understand
-// is kept as it is.
+// decoder decodes the output of a run. Lines of unknown types are kept as
+// native lines.
 type decoder struct {
 	*jsonlines.Reader
 	in   framework.Input
-	item jsonlines.Object // of the line that is read
+	item jsonlines.Object // the item of the current line
 
-	thread   string
-	last     string // the newest message
-	messages int64
-	counted  stint.Tokens // over the whole conversation
-	waits    int          // in a row
-	trouble  string       // what it said last about what went wrong
-	done     bool         // its turn came to its end
-	failed   bool         // and that was no good one
+	thread    string
+	last      string // the last message
+	messages  int64
+	tokens    stint.Tokens // over the whole conversation
+	waits     int          // in a row
+	lastError string       // the last error message
+	done      bool         // the turn ended
+	failed    bool         // the turn ended without success
 }
 
 func newDecoder(in framework.Input) *decoder {
 	d := &decoder{in: in}
 	d.Reader = jsonlines.NewReader(d.take)
 	if in.Resume != nil {
-		d.counted = in.Resume.Baseline
+		d.tokens = in.Resume.Baseline
 	}
 	return d
 }
 
-// Interrupt knows of no way: it reads nothing after its prompt.
+// Interrupt returns nil: Codex does not read standard input after the prompt.
 func (d *decoder) Interrupt() []byte { return nil }
 
 func (d *decoder) Conversation() framework.Conversation {
 	id := d.thread
 	if id == "" {
-		id = resumed(d.in) // it never came so far as to go on
+		id = resumed(d.in) // the thread was never resumed
 	}
 	if id == "" {
 		return framework.Conversation{}
 	}
-	return framework.Conversation{Framework: catalog.Codex.Name, Version: d.in.Program.Version, ID: id, Baseline: d.counted}
+	return framework.Conversation{Framework: catalog.Codex.Name, Version: d.in.Program.Version, ID: id, Baseline: d.tokens}
 }
 
 func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
@@ -83,7 +83,7 @@ func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 		d.done, d.failed, s.Ended = true, true, true
 		var e struct{ Message string }
 		if d.Line.Decode("error", &e) && e.Message != "" {
-			d.trouble = e.Message
+			d.lastError = e.Message
 		}
 	case "error":
 		d.error(s, d.Line.Text("message"))
@@ -91,8 +91,8 @@ func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	s.Native = append(s.Native, framework.Native{Type: name, Line: string(text)})
 }
 
-// count takes the counts of the whole conversation. What a run used that was
-// killed before its end counts for the one that goes on.
+// count handles the token counts of the whole conversation. Tokens of a run
+// that was killed are tokens in the next run.
 func (d *decoder) count(s *framework.Step) {
 	var t struct {
 		Input     int64 `json:"input_tokens"`
@@ -108,27 +108,27 @@ func (d *decoder) count(s *framework.Step) {
 	if d.in.Resume != nil {
 		base = d.in.Resume.Baseline
 	}
-	d.counted = stint.Tokens{
+	d.tokens = stint.Tokens{
 		InputTokens: t.Input, CacheReadTokens: t.Cached, CacheWriteTokens: t.Written,
 		OutputTokens: t.Output, ReasoningTokens: t.Reasoning,
 	}
-	used := d.counted.Minus(base)
+	used := d.tokens.Minus(base)
 	if used.Total() == 0 {
 		return
 	}
-	used.ModelCalls = max(1, d.messages) // it does not tell its calls; each message came of one
+	used.ModelCalls = max(1, d.messages) // Codex does not report calls; each message needs one
 	var u stint.Usage
 	u.Count(d.in.Definition.Model, used)
 	s.Usage = &u
 }
 
-// error is something that went wrong, of which most is tried again.
+// error handles an error message. Most errors are retried.
 func (d *decoder) error(s *framework.Step, message string) {
-	d.trouble = message
+	d.lastError = message
 	if strings.HasPrefix(message, "Reconnecting") {
 		s.Events = append(s.Events, transcript.Notice("api_retry", message))
 	}
-	if !strings.HasPrefix(message, waiting) {
+	if !strings.HasPrefix(message, waitingPrefix) {
 		d.waits = 0
 		return
 	}
@@ -137,20 +137,20 @@ func (d *decoder) error(s *framework.Step, message string) {
 	}
 }
 
-// Verdict goes by the end of the turn; without one the run failed, whatever the
-// exit code.
+// Verdict depends on the end of the turn. Without one the run failed, whatever
+// the exit code.
 func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	switch {
 	case d.done && !d.failed:
 		return framework.Verdict{Completed: true, Final: d.last}
 	case d.failed:
-		return framework.Verdict{Message: providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble), Final: d.last}
+		return framework.Verdict{Message: providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.lastError), Final: d.last}
 	}
-	return framework.Verdict{Message: d.silent(exitCode), Final: d.last}
+	return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
 }
 
-// silent says why the turn may have no end.
-func (d *decoder) silent(exitCode int) string {
+// noResult returns the message for a run whose turn did not end.
+func (d *decoder) noResult(exitCode int) string {
 	said := d.Tail()
 	why := ""
 	switch {
@@ -158,8 +158,8 @@ func (d *decoder) silent(exitCode int) string {
 		return "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."
 	case strings.Contains(said, "unexpected argument"):
 		why = " The installed Codex does not know an option that it is given; update it (" + Framework{}.Info().Install + ")."
-	case d.trouble != "":
-		why = " " + providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.trouble)
+	case d.lastError != "":
+		why = " " + providererror.Failure(&d.in, "CODEX_API_KEY", 0, d.lastError)
 	case exitCode == 0 && !d.Wrote:
 		why = " It wrote nothing at all."
 	}

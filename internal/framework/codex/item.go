@@ -10,14 +10,14 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// phases of an item.
+// The phases of an item.
 const (
 	started   = "started"
 	completed = "completed"
 )
 
-// readItem tells of a step. An item begins, may change and comes to its end;
-// some have an end only.
+// readItem reports an item. An item is started, may be updated, and is
+// completed; some are only completed.
 func (d *decoder) readItem(s *framework.Step, phase string) {
 	id := d.item.Text("id")
 	switch d.item.Text("type") {
@@ -25,11 +25,11 @@ func (d *decoder) readItem(s *framework.Step, phase string) {
 		if phase == completed {
 			d.last = d.item.Text("text")
 			d.messages++
-			d.tell(s, transcript.Message(id, d.last))
+			d.add(s, transcript.Message(id, d.last))
 		}
 	case "reasoning":
 		if phase == completed {
-			d.tell(s, transcript.Reasoning(id, d.item.Text("text")))
+			d.add(s, transcript.Reasoning(id, d.item.Text("text")))
 		}
 	case "command_execution":
 		d.command(s, id, phase)
@@ -43,13 +43,13 @@ func (d *decoder) readItem(s *framework.Step, phase string) {
 		d.plan(s)
 	case "error":
 		if phase == completed {
-			d.tell(s, transcript.Notice("warning", d.item.Text("message")))
+			d.add(s, transcript.Notice("warning", d.item.Text("message")))
 		}
 	}
 }
 
-// tell adds an event that says something.
-func (d *decoder) tell(s *framework.Step, o stint.OutputData) {
+// add adds an event unless it is empty.
+func (d *decoder) add(s *framework.Step, o stint.OutputData) {
 	if o.Content != "" {
 		s.Events = append(s.Events, o)
 	}
@@ -68,19 +68,19 @@ func (d *decoder) command(s *framework.Step, id, phase string) {
 	command := shown(d.item.Text("command"))
 	switch phase {
 	case started:
-		tool.Input, _ = json.Marshal(map[string]string{"command": command}) // strings marshal
-		d.tell(s, transcript.Call(tool))
+		tool.Input, _ = json.Marshal(map[string]string{"command": command}) // strings can be encoded
+		d.add(s, transcript.Call(tool))
 	case completed:
 		tool.Status = d.status()
 		var code int
 		if d.item.Decode("exit_code", &code) && string(d.item.Raw("exit_code")) != "null" {
 			tool.ExitCode = &code
 		}
-		d.tell(s, transcript.Result(tool, d.item.Text("aggregated_output")))
+		d.add(s, transcript.Result(tool, d.item.Text("aggregated_output")))
 	}
 }
 
-// shown is a command without the shell that it is wrapped in.
+// shown returns a command without the shell that wraps it.
 func shown(command string) string {
 	for _, shell := range []string{"/bin/bash -lc ", "bash -lc ", "/bin/sh -c "} {
 		inner, ok := strings.CutPrefix(command, shell)
@@ -106,10 +106,10 @@ func (d *decoder) fileChange(s *framework.Step, id, phase string) {
 	switch phase {
 	case started:
 		tool.Title, tool.Input = "apply_patch "+strings.Join(lines, ", "), compact(d.item.Raw("changes"))
-		d.tell(s, transcript.Call(tool))
+		d.add(s, transcript.Call(tool))
 	case completed:
 		tool.Status = d.status()
-		d.tell(s, transcript.Result(tool, strings.Join(lines, "\n")))
+		d.add(s, transcript.Result(tool, strings.Join(lines, "\n")))
 	}
 }
 
@@ -118,14 +118,14 @@ func (d *decoder) mcpCall(s *framework.Step, id, phase string) {
 	switch phase {
 	case started:
 		tool.Input = compact(d.item.Raw("arguments"))
-		d.tell(s, transcript.Call(tool))
+		d.add(s, transcript.Call(tool))
 	case completed:
 		tool.Status = d.status()
-		d.tell(s, transcript.Result(tool, d.mcpResult()))
+		d.add(s, transcript.Result(tool, d.mcpResult()))
 	}
 }
 
-// mcpResult is what the server's tool gave, as text.
+// mcpResult returns the result of an MCP tool as text.
 func (d *decoder) mcpResult() string {
 	var e struct{ Message string }
 	if d.item.Decode("error", &e) && e.Message != "" {
@@ -151,13 +151,13 @@ func (d *decoder) webSearch(s *framework.Step, id, phase string) {
 	switch phase {
 	case started:
 		tool.Title = strings.TrimSpace("web_search " + query)
-		d.tell(s, transcript.Call(tool))
+		d.add(s, transcript.Call(tool))
 	case completed:
-		d.tell(s, transcript.Result(tool, query))
+		d.add(s, transcript.Result(tool, query))
 	}
 }
 
-// plan is the list of steps, of which a step is done or not.
+// plan reports the agent's list of steps.
 func (d *decoder) plan(s *framework.Step) {
 	var items []struct {
 		Text      string
@@ -173,10 +173,10 @@ func (d *decoder) plan(s *framework.Step) {
 			entries[i].Status = "completed"
 		}
 	}
-	d.tell(s, transcript.Plan(entries))
+	d.add(s, transcript.Plan(entries))
 }
 
-// compact gives raw, or nil where it holds nothing.
+// compact returns raw, or nil if it is empty.
 func compact(raw []byte) json.RawMessage {
 	if s := string(raw); s == "" || s == "null" || s == "{}" {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// object is a JSON object that is written.
+// object is a JSON object.
 type object = map[string]any
 
 type claude struct {
@@ -27,7 +27,7 @@ func newClaude(args []string, out io.Writer) *claude {
 		c.id, c.resumes = id, true
 	}
 	dir := filepath.Join(os.Getenv("HOME"), ".claude/projects/-workspace")
-	_ = os.MkdirAll(dir, 0o755) // the file cannot be opened then
+	_ = os.MkdirAll(dir, 0o755) // opening the file fails later
 	c.file = filepath.Join(dir, c.id+".jsonl")
 	return c
 }
@@ -38,7 +38,7 @@ func (c *claude) prompt(in *bufio.Reader) string {
 		return ""
 	}
 	var m struct{ Message struct{ Content string } }
-	_ = json.Unmarshal([]byte(line), &m) // anything else is no prompt
+	_ = json.Unmarshal([]byte(line), &m) // other input is not a prompt
 	return m.Message.Content
 }
 

@@ -22,10 +22,10 @@ type codex struct {
 func newCodex(args []string, out io.Writer) *codex {
 	c := &codex{lineWriter: lineWriter{out}, id: fmt.Sprintf("01a00000-0000-7000-8000-%012d", os.Getpid())}
 	if c.resumes = slices.Contains(args, "resume"); c.resumes && len(args) > 1 {
-		c.id = args[len(args)-2] // before the dash
+		c.id = args[len(args)-2] // the last argument is a dash
 	}
 	dir := filepath.Join(os.Getenv("CODEX_HOME"), "sessions")
-	_ = os.MkdirAll(dir, 0o755) // the file cannot be opened then
+	_ = os.MkdirAll(dir, 0o755) // opening the file fails later
 	c.file = filepath.Join(dir, "rollout-"+c.id+".jsonl")
 	return c
 }
@@ -58,7 +58,7 @@ func (c *codex) retry(int) {
 	c.line(object{"type": "error", "message": "Reconnecting... (status 529)"})
 }
 
-// end counts over the whole conversation, as the real one does.
+// end reports the tokens of the whole conversation, as Codex does.
 func (c *codex) end(string) {
 	c.line(object{"type": "turn.completed", "usage": object{"input_tokens": 100 * c.turns, "output_tokens": 20 * c.turns}})
 }
@@ -67,7 +67,7 @@ func (c *codex) refused() {
 	c.line(object{"type": "turn.failed", "error": object{"message": "unexpected status 401 Unauthorized"}})
 }
 
-// stopping listens for a signal: its input has come to its end.
+// stopping waits for a signal, because standard input has ended.
 func (c *codex) stopping(*bufio.Reader) (stopped func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGINT, syscall.SIGTERM)

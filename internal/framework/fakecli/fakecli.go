@@ -1,33 +1,35 @@
-// Package fakecli answers: how do agents misbehave?
+// Package fakecli turns a test binary into a fake Claude Code or Codex that
+// misbehaves on request.
 //
-// A test's own program plays Claude Code or Codex when it is started as one of
-// them, with what Prepare of the adapters gives it. To have that,
+// The test binary acts as an agent if it is started with the arguments that
+// Prepare returns. Add this to the test:
 //
-//	func TestMain(m *testing.M) {
-//		fakecli.Main()
-//		os.Exit(m.Run())
-//	}
+// \tfunc TestMain(m *testing.M) {
+// \t      fakecli.Main()
+// \t      os.Exit(m.Run())
+// \t}
 //
-// and name the test's program (os.Executable) as that of the framework: on a
-// worker by the variable STINT_CLAUDE_CODE_BIN or STINT_CODEX_BIN. Which agent
-// is played follows from the arguments, what it does from a word in the prompt:
+// and use the test binary (os.Executable) as the framework's program. A worker
+// finds it in the variable STINT_CLAUDE_CODE_BIN or STINT_CODEX_BIN. The
+// arguments select the agent, a word in the prompt selects the behaviour:
 //
-//	fake:silent    ends at once with exit code 0, without a word
-//	fake:crash     says something, then ends with exit code 3 and no last word
-//	fake:refused   says that all went well, but it was refused its model (401)
-//	fake:noise     writes lines that are no protocol, and such of the future
-//	fake:longline  writes a line of 50 MB before its answer
-//	fake:retry     tells for ever that it tries again
-//	fake:wait      waits in the middle of its turn until it is asked to stop
-//	fake:deaf      waits like that, and ignores everything but SIGKILL
-//	fake:hang      says its last word and stays
-//	fake:orphan    leaves a process of a session of its own that ignores SIGTERM
-//	               and holds its output open; "orphan PID" is in its answer
+// \tfake:silent    end at once with exit code 0 and without output
+// \tfake:crash     write a message, then end with exit code 3 and without a
+// result
+// \tfake:refused   report success, although the model refused the key (401)
+// \tfake:noise     write lines that are not JSON, and lines of unknown types
+// \tfake:longline  write a line of 50 MB before the answer
+// \tfake:retry     report retries forever
+// \tfake:wait      wait in the middle of the turn until asked to stop
+// \tfake:deaf      wait, and ignore everything but SIGKILL
+// \tfake:hang      write the result, but do not exit
+// \tfake:orphan    leave a process in its own session that ignores SIGTERM and
+// \t               keeps the output open; the answer contains "orphan PID"
 //
-// Without a word it answers "Hello. user_turns=N", N counted over the
-// conversation, which it keeps where the real agent does. It is asked its
-// version, too, and always has a newer one than any adapter needs. Built with
-// the race detector it takes a second to end, unless its environment has
+// Without such a word the answer is "Hello. user_turns=N". N is counted over
+// the conversation, which is stored where the real agent stores it. --version
+// prints a version that is newer than all requirements. A binary with the race
+// detector takes a second to exit unless its environment has
 // GORACE=atexit_sleep_ms=0.
 package fakecli
 
@@ -46,17 +48,18 @@ import (
 	"time"
 )
 
-// orphanArgument starts the process that is left.
+// orphanArgument is the argument that starts the orphan process.
 const orphanArgument = "stint-fake-orphan"
 
-// orphanReady is what it closes once no signal but SIGKILL ends it.
+// orphanReady is the file descriptor that the orphan closes once it ignores
+// signals.
 const orphanReady = 3
 
-// forever is as long as a test may take, and longer.
+// forever is longer than any test.
 const forever = 30 * time.Minute
 
-// Main plays an agent and ends the process, where the process was started as
-// one; else it returns at once.
+// Main acts as an agent and exits if the process was started as one. Otherwise
+// it returns.
 func Main() {
 	args := os.Args[1:]
 	switch {
@@ -65,7 +68,7 @@ func Main() {
 		os.Exit(0)
 	case slices.Equal(args, []string{orphanArgument}):
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
-		_ = os.NewFile(orphanReady, "ready").Close() // which says so
+		_ = os.NewFile(orphanReady, "ready").Close() // signals that it is ready
 		time.Sleep(forever)
 		os.Exit(0)
 	case slices.Contains(args, "stream-json"):
@@ -75,20 +78,20 @@ func Main() {
 	}
 }
 
-// agent speaks as one of the agents does.
+// agent writes the output of one kind of agent.
 type agent interface {
-	// prompt reads it.
+	// prompt reads the prompt.
 	prompt(in *bufio.Reader) string
-	// begin opens or continues the conversation and counts its turns; false says
-	// that there is none to continue.
+	// begin creates or resumes the conversation and returns the number of its
+	// turns. ok is false if there is no conversation to resume.
 	begin() (turns int, ok bool)
 	say(text string)
 	retry(n int)
-	// end is the last word.
+	// end writes the result.
 	end(text string)
 	refused()
-	// stopping listens for being asked to stop; what it gives waits for that and
-	// says the last word then.
+	// stopping prepares for a request to stop. The returned function waits for
+	// the request and writes the result.
 	stopping(in *bufio.Reader) (stopped func())
 	line(v any)
 	raw(text string)
@@ -96,7 +99,7 @@ type agent interface {
 
 var word = regexp.MustCompile(`fake:([a-z]+)`)
 
-// play is what the agent does; the exit code comes back.
+// play runs the agent and returns its exit code.
 func play(a agent, stdin io.Reader) int {
 	in := bufio.NewReader(stdin)
 	trap := ""
@@ -157,8 +160,8 @@ func play(a agent, stdin io.Reader) int {
 
 const retryPause = 50 * time.Millisecond
 
-// leaveOrphan starts a process that outlives this one, and waits until signals
-// do not end it.
+// leaveOrphan starts a process that outlives this one, and waits until it
+// ignores signals.
 func leaveOrphan() int {
 	self, err := os.Executable()
 	if err != nil {
@@ -170,7 +173,7 @@ func leaveOrphan() int {
 	}
 	defer heard.Close()
 	defer ready.Close()
-	cmd := exec.Command(self, orphanArgument) //nolint:noctx // it is to outlive everything
+	cmd := exec.Command(self, orphanArgument) //nolint:noctx // the process must outlive every context
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.ExtraFiles = []*os.File{ready}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
@@ -178,23 +181,23 @@ func leaveOrphan() int {
 		return 0
 	}
 	ready.Close()
-	_, _ = heard.Read(make([]byte, 1)) // nothing comes but the end
+	_, _ = heard.Read(make([]byte, 1)) // returns when the orphan closes its end
 	return cmd.Process.Pid
 }
 
-// lineWriter writes lines.
+// lineWriter writes lines of JSON.
 type lineWriter struct{ out io.Writer }
 
 func (v lineWriter) raw(text string) { fmt.Fprint(v.out, text) }
 
 func (v lineWriter) line(value any) {
 	b, err := json.Marshal(value)
-	if err == nil { // what is said here marshals
+	if err == nil { // all values can be encoded
 		v.raw(string(b) + "\n")
 	}
 }
 
-// after is the argument behind one; empty where there is none.
+// after returns the argument that follows name, or "".
 func after(args []string, name string) string {
 	if i := slices.Index(args, name); i >= 0 && i+1 < len(args) {
 		return args[i+1]
@@ -202,7 +205,8 @@ func after(args []string, name string) string {
 	return ""
 }
 
-// remember adds a line to a conversation's file and counts its lines.
+// remember appends a line to the file of a conversation and returns the number
+// of lines.
 func remember(file string) int {
 	f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
 	if err != nil {

@@ -37,7 +37,7 @@ func input(t *testing.T, f framework.Framework, prompt string) framework.Input {
 	}
 }
 
-// TestTraps holds both adapters to what they make of agents that misbehave.
+// TestTraps checks the verdicts on misbehaving agents.
 func TestTraps(t *testing.T) {
 	t.Parallel()
 	quick := frameworktest.Options{ExitGrace: 100 * time.Millisecond}

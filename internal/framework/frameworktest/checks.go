@@ -7,9 +7,9 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// CheckDecode decodes output that no recording has, and holds the transcript to how it
-// begins (empty: there is none) and the native lines to their types, one behind
-// the other. It gives the decoder and all that came of it.
+// CheckDecode decodes output and checks the start of the transcript (content is
+// empty for no transcript) and the concatenated types of the native lines. It
+// returns the decoder and the combined step.
 func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output, content, native string) (framework.Decoder, framework.Step) {
 	t.Helper()
 	d := f.NewDecoder(in)
@@ -29,8 +29,8 @@ func CheckDecode(t *testing.T, f framework.Framework, in framework.Input, output
 	return d, s
 }
 
-// CheckStderr holds a framework to judging what ended without a word on standard
-// output: by what stands on standard error the message has to have a word of.
+// CheckStderr checks the messages for runs without standard output: for each
+// text on standard error the message must contain a phrase.
 func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words map[string]string) {
 	t.Helper()
 	for stderr, want := range words {
@@ -42,14 +42,14 @@ func CheckStderr(t *testing.T, f framework.Framework, in framework.Input, words 
 	}
 }
 
-// Fuzz holds a decoder to what CheckChunks does, for any output.
+// Fuzz runs CheckChunks on arbitrary output.
 func Fuzz(f *testing.F, of framework.Framework, in framework.Input) {
 	f.Helper()
 	seed(f)
 	f.Fuzz(func(t *testing.T, output []byte, n uint16) { CheckChunks(t, of, in, output, int(n)+1) })
 }
 
-// Bench decodes a stream in the pieces in which the engine reads it.
+// Bench decodes output in pieces of the size that the worker reads.
 func Bench(b *testing.B, f framework.Framework, in framework.Input, stream string) {
 	b.Helper()
 	p := []byte(stream)

@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// CheckChunks holds a decoder to giving the same whether output comes at once or in
-// pieces of n bytes.
+// CheckChunks checks that decoding in pieces of n bytes gives the same result
+// as decoding at once.
 func CheckChunks(t *testing.T, f framework.Framework, in framework.Input, output []byte, n int) {
 	t.Helper()
 	read := func(size int) (s framework.Step, v framework.Verdict) {
@@ -36,11 +36,10 @@ func CheckChunks(t *testing.T, f framework.Framework, in framework.Input, output
 	}
 }
 
-// maxSeed is the longest of them, in bytes: long ones take long to vary.
+// maxSeed is the longest seed in bytes, because long seeds are slow to mutate.
 const maxSeed = 2 << 10
 
-// seed gives a fuzz test the output of the recordings to begin with, without its
-// long lines.
+// seed adds the recordings without their long lines as seeds.
 func seed(f *testing.F) {
 	f.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")

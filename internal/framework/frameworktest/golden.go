@@ -1,9 +1,8 @@
-// Package frameworktest answers: does a decoder read what its agent really
-// wrote?
+// Package frameworktest tests decoders with recordings of real agents.
 //
-// A recording is an archive in testdata, *.txtar, with the files stdout, stderr,
-// exit (its code, or "killed" where the output breaks off) and want, which says
-// what came of it. Run the tests with -update to write want anew.
+// A recording is a txtar archive in testdata with the files stdout, stderr,
+// exit (the exit code, or "killed"), and want, the expected result. Run the
+// tests with -update to rewrite want.
 package frameworktest
 
 import (
@@ -25,8 +24,8 @@ import (
 
 var update = flag.Bool("update", false, "write what recordings should give anew")
 
-// CheckRecordings holds a framework to its recordings in testdata, a subtest each. input
-// says what a recording, by its name, was made with.
+// CheckRecordings compares the decoding of each recording in testdata with its
+// expected result. input returns the input for the recording with a name.
 func CheckRecordings(t *testing.T, f framework.Framework, input func(name string) framework.Input) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -85,7 +84,7 @@ func check(t *testing.T, file string, f framework.Framework, in framework.Input)
 	}
 }
 
-// describe writes down what came of a recording.
+// describe returns the result of decoding as text.
 func describe(t *testing.T, s *framework.Step, d framework.Decoder, code int) string {
 	t.Helper()
 	var b strings.Builder
@@ -122,7 +121,7 @@ func indent(text string) string {
 	return "    " + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n    ") + "\n"
 }
 
-// Content is the text of all events, one behind the other.
+// Content returns the concatenated text of events.
 func Content(events []stint.OutputData) string {
 	var b strings.Builder
 	for _, e := range events {

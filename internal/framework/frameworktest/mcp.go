@@ -7,11 +7,12 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// mcpVariable makes a test's program the MCP server.
+// mcpVariable is the environment variable that turns a test binary into the MCP
+// server.
 const mcpVariable = "STINT_TEST_MCP"
 
-// MCP is a server with one tool, greet, that greets a name. Its program is the
-// test's own, whose TestMain calls ServeMCP.
+// MCP returns an MCP server with one tool, greet. Its program is the test
+// binary, whose TestMain must call ServeMCP.
 func MCP() framework.MCPServer {
 	self, err := os.Executable()
 	if err != nil {
@@ -20,8 +21,8 @@ func MCP() framework.MCPServer {
 	return framework.MCPServer{Name: "hello", Command: []string{self}, Env: map[string]string{mcpVariable: "1"}}
 }
 
-// ServeMCP serves and ends the process where it was started as the server of
-// MCP; else it returns at once.
+// ServeMCP serves and exits if the process was started as the server of MCP.
+// Otherwise it returns.
 func ServeMCP() {
 	if os.Getenv(mcpVariable) == "" {
 		return

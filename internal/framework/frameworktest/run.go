@@ -21,10 +21,10 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Dirs is where programs are run, without a sandbox: folders of the test's own.
+// Dirs are temporary directories in which a program runs without a sandbox.
 type Dirs struct{ Home, WorkDir, RunDir, Tmp string }
 
-// MakeDirs makes one.
+// MakeDirs creates the directories.
 func MakeDirs(t testing.TB) Dirs {
 	t.Helper()
 	dir := t.TempDir()
@@ -37,26 +37,27 @@ func MakeDirs(t testing.TB) Dirs {
 	return p
 }
 
-// Options change a run. Stop and Kill are texts: when the transcript has one,
-// the agent is asked to stop, or killed.
+// Options change a run. When the transcript contains Stop, the agent is
+// interrupted; when it contains Kill, the agent is killed.
 type Options struct {
-	Env        map[string]string // over the plan's
+	Env        map[string]string // overrides the plan's
 	Stop, Kill string
-	// ExitGrace is how long it may stay after its last word; 0 is 10 seconds.
+	// ExitGrace is how long the agent may run after its final message; 0 means
+	// 10 seconds.
 	ExitGrace time.Duration
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Stdout, Stderr []byte
-	Code           int // -1 where it was killed
+	Code           int // -1 if it was killed
 	Step           framework.Step
 	Verdict        framework.Verdict
 	Conversation   framework.Conversation
 }
 
-// Run prepares and runs a real program, and does what the decoder says. It
-// kills what does not end after the last word.
+// Run runs the framework's real program and does what the decoder returns. It
+// kills a program that does not exit after its final message.
 func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Options) Result {
 	t.Helper()
 	in.Home, in.WorkDir, in.RunDir = at.Home, at.WorkDir, at.RunDir
@@ -76,21 +77,21 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	if o.ExitGrace <= 0 {
 		o.ExitGrace = 10 * time.Second
 	}
-	cmd.WaitDelay = o.ExitGrace // for what it left that holds its output open
+	cmd.WaitDelay = o.ExitGrace // for orphans that keep its output open
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &session{d: f.NewDecoder(in), o: o, stdin: stdin, kill: cancel}
+	w := &recordedRun{d: f.NewDecoder(in), o: o, stdin: stdin, kill: cancel}
 	cmd.Stdout, cmd.Stderr = &tap{w: w, name: framework.Stdout}, &tap{w: w, name: framework.Stderr}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = stdin.Write(plan.Stdin) // one that ends at once does not read it
+	_, _ = stdin.Write(plan.Stdin) // fails if the program ended at once
 	if !plan.KeepStdinOpen {
 		stdin.Close()
 	}
-	_ = cmd.Wait() // its exit code tells
+	_ = cmd.Wait() // the exit code is checked
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.exitTimer != nil {
@@ -105,8 +106,8 @@ func Run(t testing.TB, f framework.Framework, at Dirs, in framework.Input, o Opt
 	}
 }
 
-// environment is what every sandbox has. Puppets with the race detector in them
-// end at once.
+// environment returns the environment that a sandbox has. Fake agents with the
+// race detector exit without a delay.
 func environment(at Dirs, plan, over map[string]string) []string {
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + at.Home, "TMPDIR=" + at.Tmp, "LANG=C.UTF-8", "TERM=dumb", "GORACE=atexit_sleep_ms=0"}
 	for _, m := range []map[string]string{plan, over} {
@@ -117,23 +118,23 @@ func environment(at Dirs, plan, over map[string]string) []string {
 	return env
 }
 
-// session stands between a program and its decoder.
-type session struct {
+// recordedRun connects a program to its decoder.
+type recordedRun struct {
 	o     Options
 	stdin io.WriteCloser
 	kill  func()
 
-	mu             sync.Mutex // guards what follows
+	mu             sync.Mutex // guards the fields below
 	d              framework.Decoder
 	stdout, stderr bytes.Buffer
 	step           framework.Step
-	said           strings.Builder
+	transcript     strings.Builder
 	stopped        bool
 	exitTimer      *time.Timer
 }
 
 type tap struct {
-	w    *session
+	w    *recordedRun
 	name string
 }
 
@@ -148,7 +149,7 @@ func (p *tap) Write(b []byte) (int, error) {
 	}
 	s := w.d.Write(p.name, b)
 	w.step.Join(s)
-	w.said.WriteString(Content(s.Events))
+	w.transcript.WriteString(Content(s.Events))
 	if len(s.Send) > 0 {
 		_, _ = w.stdin.Write(s.Send)
 	}
@@ -158,20 +159,20 @@ func (p *tap) Write(b []byte) (int, error) {
 	if s.Ended && w.exitTimer == nil {
 		w.exitTimer = time.AfterFunc(w.o.ExitGrace, w.kill)
 	}
-	if w.o.Stop != "" && !w.stopped && strings.Contains(w.said.String(), w.o.Stop) {
+	if w.o.Stop != "" && !w.stopped && strings.Contains(w.transcript.String(), w.o.Stop) {
 		w.stopped = true
 		_, _ = w.stdin.Write(w.d.Interrupt())
 	}
-	if w.o.Kill != "" && strings.Contains(w.said.String(), w.o.Kill) {
+	if w.o.Kill != "" && strings.Contains(w.transcript.String(), w.o.Kill) {
 		w.kill()
 	}
 	return len(b), nil
 }
 
-// Said is the transcript of a run.
+// Said returns the transcript of the run.
 func (r Result) Said() string { return Content(r.Step.Events) }
 
-// Transcript holds a run's text, to what it is like where it has to.
+// Transcript checks that the transcript contains all parts.
 func (r Result) Transcript(t testing.TB, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
@@ -181,7 +182,7 @@ func (r Result) Transcript(t testing.TB, parts ...string) {
 	}
 }
 
-// Completed holds a run to its verdict.
+// Completed checks that the run completed.
 func (r Result) Completed(t testing.TB) {
 	t.Helper()
 	if diff := cmp.Diff(framework.Verdict{Completed: true, Final: r.Verdict.Final}, r.Verdict); diff != "" || r.Verdict.Final == "" {
@@ -189,8 +190,7 @@ func (r Result) Completed(t testing.TB) {
 	}
 }
 
-// record writes a run down as a recording, in which the places of the machine
-// are those of a sandbox.
+// record writes the run to a recording, with the paths of a sandbox.
 func (r Result) record(t testing.TB, name string, at Dirs, model string) {
 	t.Helper()
 	slug := strings.NewReplacer("/", "-", ".", "-", "_", "-")

@@ -10,19 +10,19 @@ import (
 
 var record = flag.Bool("record", false, "play every scene with the real program and write the recordings anew; -update goes behind it")
 
-// Scenario is a run of the real program with a model that follows its prompt.
+// Scenario is a run of the real program with a scripted model.
 type Scenario struct {
 	Prompt    string
 	Change    func(in *framework.Input)
 	Options   Options
-	Continues bool     // behind a run that used a tool
-	Always    bool     // is played by every test, and not only to be recorded
+	Continues bool     // resumes a run that used a tool
+	Always    bool     // runs in every test, not only with -record
 	Want      []string // parts of the transcript
-	Failed    bool     // is how it ends
+	Failed    bool     // the run does not complete
 }
 
-// Play plays scenarios, each as a subtest in a place of its own. input is what they
-// begin with, given the address of the model.
+// Play runs scenarios as subtests, each in its own directories. input returns
+// the input for the address of a model.
 func Play(t *testing.T, f framework.Framework, scenarios map[string]Scenario, input func(model string) framework.Input) {
 	t.Helper()
 	model := modeltest.Start(t)

@@ -1,9 +1,8 @@
-// Package jsonlines answers: how is an agent read that writes a JSON object a
-// line?
+// Package jsonlines reads the output of agents that write one JSON object per
+// line.
 //
-// Such agents are killed in the middle of a line, write lines of any length and
-// now and then something that is no JSON at all: nothing of it is lost, and
-// nothing of it is taken for what it is not.
+// An agent may be killed in the middle of a line, write lines of any length,
+// and write lines that are not JSON. Such output is returned as text.
 package jsonlines
 
 import (
@@ -15,18 +14,17 @@ import (
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
-// Cut is the type of a line that is too long and whose own type was not among
-// what was kept of it.
+// Cut is the type of a line that is too long and has no type in the part that
+// was kept.
 const Cut = "cut"
 
-// Reader reads one run's output: objects on standard output, text on standard
-// error. The methods that it shares with framework.Decoder keep that one's
-// promises.
+// Reader reads the output of one run: objects on standard output, text on
+// standard error. Write and Flush follow the contract of framework.Decoder.
 type Reader struct {
-	// Line is the object that is being taken; of one that was cut, the members
+	// Line is the current object. If the line was cut, Line has the members
 	// before the cut.
 	Line Object
-	// Wrote says that there was anything on standard output.
+	// Wrote reports whether there was any standard output.
 	Wrote bool
 
 	take   func(s *framework.Step, kind string, text []byte, cut bool)
@@ -34,14 +32,14 @@ type Reader struct {
 	stderr framework.StderrReader
 }
 
-// NewReader makes a reader. take is called for each object with its member
-// "type", which is not empty, and the line that it stands on; cut says that the
-// line went on beyond framework.MaxLine. What take is given is not to be kept.
+// NewReader returns a reader that calls take for each object with a "type"
+// member. cut is true if the line was longer than framework.MaxLine. take must
+// not keep text.
 func NewReader(take func(s *framework.Step, kind string, text []byte, cut bool)) *Reader {
 	return &Reader{take: take}
 }
 
-// Write takes a piece of a stream.
+// Write decodes output of a stream.
 func (r *Reader) Write(stream string, p []byte) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Write(p)
@@ -50,8 +48,8 @@ func (r *Reader) Write(stream string, p []byte) (s framework.Step) {
 	return s
 }
 
-// Flush takes the end of a stream. An object that the agent was killed in is
-// kept as a native line of type "torn", no more.
+// Flush decodes the incomplete last line. An incomplete object, as a killed
+// agent leaves it, becomes a native line of type "torn" only.
 func (r *Reader) Flush(stream string) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Flush()
@@ -66,7 +64,7 @@ func (r *Reader) Flush(stream string) (s framework.Step) {
 	return s
 }
 
-// Tail is the end of what came on standard error.
+// Tail returns the end of standard error.
 func (r *Reader) Tail() string { return r.stderr.Tail() }
 
 func (r *Reader) read(s *framework.Step, text []byte, cut bool) {
@@ -86,7 +84,7 @@ func (r *Reader) read(s *framework.Step, text []byte, cut bool) {
 	r.take(s, kind, text, cut)
 }
 
-// TooLong tells of a line that was cut.
+// TooLong returns the notice for a line that was cut.
 func TooLong() stint.OutputData {
 	return transcript.Notice("line_too_long", fmt.Sprintf("The agent wrote a line of more than %d MiB; the rest of it was left out.", framework.MaxLine>>20))
 }

@@ -7,15 +7,14 @@ import (
 	"fmt"
 )
 
-// maxReread is how often a log may be read over in looking for tears. Torn lines
-// take as often as objects lie in each other there; lines that are made for it
-// would take as often as they have room for beginnings.
+// maxReread bounds the work of finding torn lines: a log is read at most this
+// many times. Objects nest less deeply than that; only crafted lines exceed it.
 const maxReread = 64
 
-// CheckLog says what is wrong with a log of one JSON object a line, as a
-// sentence's end. A writer that was killed leaves its last line torn, and the
-// one that went on from there wrote its first object right behind the tear:
-// both are as they should be.
+// CheckLog returns an error if a log of one JSON object per line is damaged.
+// The error is a clause such as "line 2 is not JSON". A line is valid if it was
+// torn by a killed writer: the last line may be incomplete, and a whole object
+// may follow an incomplete one on the same line.
 func CheckLog(content []byte) error {
 	left := maxReread * len(content)
 	for n := 1; len(content) > 0; n++ {
@@ -28,8 +27,9 @@ func CheckLog(content []byte) error {
 	return nil
 }
 
-// torn reports whether a line is the beginning of an object and then a whole
-// one. What it reads comes off left, and with nothing left no line is.
+// torn reports whether a line consists of an incomplete object and then a whole
+// one. The bytes read are subtracted from left; if nothing is left, torn
+// returns false.
 func torn(line []byte, left *int) bool {
 	if line[0] != '{' || bytes.IndexByte(line, 0) >= 0 {
 		return false
@@ -49,8 +49,8 @@ func torn(line []byte, left *int) bool {
 	return false
 }
 
-// valid reports whether text is JSON, and how much of one that is not was read
-// to know.
+// valid reports whether text is JSON. If not, read is the number of bytes
+// before the error.
 func valid(text []byte) (read int, ok bool) {
 	var raw json.RawMessage
 	err := json.Unmarshal(text, &raw)

@@ -1,8 +1,7 @@
-// Package explain answers: what does a user do about a model that did not
-// answer?
+// Package providererror explains why a model did not answer.
 //
-// Agents pass on what their provider said, each in its own words. Here that
-// becomes a sentence that names what to change.
+// Agents repeat the errors of their model's provider, each in its own words.
+// This package turns them into a sentence that says what to change.
 package providererror
 
 import (
@@ -17,13 +16,13 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// maxQuote is the most of an agent's words that a sentence repeats, in runes.
+// maxQuote is the longest quote of an agent in a message, in runes.
 const maxQuote = 300
 
-// Failure is the sentence for a model that did not answer. status is the
-// HTTP status of its provider; 0 is unknown and looked for in text, the agent's
-// words. in is what the agent was prepared from, keyVariable the variable that it
-// takes its key from where there is no provider.
+// Failure returns the message for a model that did not answer. status is the
+// provider's HTTP status, or 0 if it has to be found in text, the agent's
+// words. in is the input that the agent was prepared from. keyVariable is the
+// environment variable of the agent's key, for definitions without a provider.
 func Failure(in *framework.Input, keyVariable string, status int, text string) string {
 	if sentence := known(in, keyVariable, status, text); sentence != "" {
 		return sentence
@@ -31,8 +30,8 @@ func Failure(in *framework.Input, keyVariable string, status int, text string) s
 	return "The agent failed. It said: " + quote(in.Masked(unwrapped(text)))
 }
 
-// Known is Failure for an agent with a provider whose other failures are told in
-// another way: ok is false where its words tell nothing of the model.
+// Known is like Failure, but returns false if the text does not describe a
+// failure of the model.
 func Known(in *framework.Input, text string) (sentence string, ok bool) {
 	sentence = known(in, "", 0, text)
 	return sentence, sentence != ""
@@ -66,10 +65,10 @@ func known(in *framework.Input, keyVariable string, status int, text string) str
 	return ""
 }
 
-// statusWords find an HTTP status in an agent's words.
+// statusWords matches an HTTP status in an agent's words.
 var statusWords = regexp.MustCompile(`(?:API Error:|status:?|status code|rejected \() ?([45][0-9][0-9])\b`)
 
-// statusOf is the HTTP status that an agent's words name or mean; 0 for none.
+// statusOf returns the HTTP status that the text names or implies, or 0.
 func statusOf(text string) int {
 	if m := statusWords.FindStringSubmatch(text); m != nil {
 		n, _ := strconv.Atoi(m[1]) // three digits
@@ -81,7 +80,7 @@ func statusOf(text string) int {
 	return 0
 }
 
-// unwrapped is the message in an error that was passed on as JSON.
+// unwrapped returns the message of an error in JSON.
 func unwrapped(text string) string {
 	var body struct {
 		Error struct{ Message string }
@@ -129,8 +128,8 @@ func contains(text string, words ...string) bool {
 	return false
 }
 
-// quote repeats an agent's words, in which secrets are masked: of one that is cut
-// in two, neither half would be known.
+// quote returns the masked words of an agent on one line, cut and with a full
+// stop. A secret that is cut in two could not be masked.
 func quote(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
 	if text == "" {

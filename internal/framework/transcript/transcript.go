@@ -1,9 +1,8 @@
-// Package transcript answers: how do an agent's steps read as text?
+// Package transcript converts an agent's steps into events with readable text.
 //
-// The contents of all events of a run, one behind the other, are its
-// transcript: messages as they are, tools as a line, results as their output,
-// each ending with a line end. What programs need stands beside the text, as an
-// item.
+// The contents of all output events of a run form its transcript: messages as
+// they are, one line for each tool call, and the output of tools, each with a
+// line end. The event's item has the same for programs.
 package transcript
 
 import (
@@ -16,33 +15,34 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// MaxResult is the most of a tool's output that an event shows, in bytes. The
-// whole stands in the agent's log as far as the agent itself tells it.
+// MaxResult is the longest tool output that an event shows, in bytes. The
+// agent's log has the whole output if the agent reports it.
 const MaxResult = 16 << 10
 
-// maxTitle is the longest title of a tool, in runes.
+// maxTitle is the longest title of a tool call, in runes.
 const maxTitle = 200
 
-// maxInput is the largest input of a tool that an item repeats, in bytes.
+// maxInput is the largest tool input that an item contains, in bytes.
 const maxInput = 64 << 10
 
-// Message is a whole message of the agent.
+// Message returns the event for a whole message.
 func Message(id, text string) stint.OutputData { return whole(stint.ItemMessage, id, text) }
 
-// Reasoning is a whole thought of the agent.
+// Reasoning returns the event for a whole block of reasoning.
 func Reasoning(id, text string) stint.OutputData { return whole(stint.ItemReasoning, id, text) }
 
 func whole(kind stint.ItemKind, id, text string) stint.OutputData {
 	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: kind, MessageID: id}}
 }
 
-// Delta is a piece of a message or of reasoning. EndDelta closes the whole.
+// Delta returns the event for a piece of a message or of reasoning. EndDelta
+// ends it.
 func Delta(kind stint.ItemKind, id, text string) stint.OutputData {
 	return stint.OutputData{Content: clean(text), Item: &stint.Item{Kind: kind, MessageID: id, Delta: true}}
 }
 
-// EndDelta is the line end behind the pieces of a message. last is the text so
-// far, or its end; ok is false where it has a line end already.
+// EndDelta returns the line end after the pieces of a message. last is the last
+// piece. ok is false if it ends with a line end already.
 func EndDelta(kind stint.ItemKind, id, last string) (o stint.OutputData, ok bool) {
 	if last == "" || strings.HasSuffix(last, "\n") {
 		return o, false
@@ -50,7 +50,8 @@ func EndDelta(kind stint.ItemKind, id, last string) (o stint.OutputData, ok bool
 	return Delta(kind, id, "\n"), true
 }
 
-// Call is the beginning of a tool's use. Where t has no title it gets one.
+// Call returns the event for the start of a tool call. Missing members of t are
+// derived from the name and the input.
 func Call(t stint.ToolItem) stint.OutputData {
 	if t.Title == "" {
 		t.Title = Title(t.Name, t.Input)
@@ -66,7 +67,7 @@ func Call(t stint.ToolItem) stint.OutputData {
 	return stint.OutputData{Content: ended(t.Title), Item: &stint.Item{Kind: stint.ItemToolCall, Tool: &t}}
 }
 
-// Result is the end of a tool's use with what it gave.
+// Result returns the event for the end of a tool call.
 func Result(t stint.ToolItem, output string) stint.OutputData {
 	if t.Status == "" {
 		t.Status = stint.ToolCompleted
@@ -79,9 +80,9 @@ func Result(t stint.ToolItem, output string) stint.OutputData {
 	return stint.OutputData{Content: ended(text), Item: &stint.Item{Kind: stint.ItemToolResult, Tool: &t}}
 }
 
-// Fit bounds what an event shows of a tool: a line of what it is about to do,
-// the beginning and the end of what it gave. It is for events in which secrets
-// are masked: of one that is cut in two, neither half would be known.
+// Fit limits the text of a tool event: one line for a call, the start and the
+// end of a result. Secrets must be masked before, because a secret that is cut
+// in two is not found.
 func Fit(o stint.OutputData) stint.OutputData {
 	if o.Item == nil || o.Item.Tool == nil {
 		return o
@@ -100,7 +101,7 @@ func Fit(o stint.OutputData) stint.OutputData {
 	return o
 }
 
-// Plan is the agent's list of steps.
+// Plan returns the event for the agent's list of steps.
 func Plan(entries []stint.PlanEntry) stint.OutputData {
 	marks := map[string]string{"completed": "x", "in_progress": "~"}
 	var b strings.Builder
@@ -115,15 +116,16 @@ func Plan(entries []stint.PlanEntry) stint.OutputData {
 	return stint.OutputData{Content: b.String(), Item: &stint.Item{Kind: stint.ItemPlan, Entries: entries}}
 }
 
-// Notice tells of the course of things: a retry, a warning.
+// Notice returns an event about the progress of the run, such as a retry or a
+// warning.
 func Notice(code, text string) stint.OutputData {
 	return stint.OutputData{Content: ended(clean(text)), Item: &stint.Item{Kind: stint.ItemNotice, Code: code}}
 }
 
-// Title is a line for people on what a tool is about to do.
+// Title returns one line that describes a tool call.
 func Title(name string, raw json.RawMessage) string {
 	var fields map[string]any
-	_ = json.Unmarshal(raw, &fields) // no object has no fields
+	_ = json.Unmarshal(raw, &fields) // anything but an object has no fields
 	for _, key := range []string{"command", "cmd", "script"} {
 		switch v := fields[key].(type) {
 		case string:
@@ -144,7 +146,7 @@ func Title(name string, raw json.RawMessage) string {
 	return name
 }
 
-// Category guesses what kind of tool a name is.
+// Category returns the likely category of a tool with this name.
 func Category(name string) string {
 	if at := strings.LastIndex(name, "__"); at >= 0 {
 		name = name[at+2:] // of an MCP server
@@ -186,8 +188,8 @@ func Category(name string) string {
 	return "other"
 }
 
-// Shorten keeps the beginning and the end of a text of more than limit bytes,
-// and says what is missing between them.
+// Shorten returns text if it has at most limit bytes. Otherwise it returns the
+// start and the end, with the number of omitted bytes between them.
 func Shorten(text string, limit int) (short string, cut bool) {
 	if len(text) <= limit {
 		return text, false
@@ -207,7 +209,7 @@ func input(raw json.RawMessage) json.RawMessage {
 		return nil
 	}
 	var b bytes.Buffer
-	_ = json.Compact(&b, raw) // valid
+	_ = json.Compact(&b, raw) // raw is valid
 	return b.Bytes()
 }
 

@@ -1,9 +1,8 @@
-// Package protocol answers: what do the assistant and who starts it say to each
-// other?
+// Package protocol defines the input and output of the built-in assistant.
 //
-// The assistant is started with the path of a Config. It reads Inputs from its
-// standard input and writes Lines on its standard output, each a JSON object on
-// a line. The first Line is of type started, the last of type end.
+// The assistant is started with the path of a Config. It reads Inputs from
+// standard input and writes Lines to standard output, one JSON object per line.
+// The first Line has the type started, the last the type end.
 package protocol
 
 import (
@@ -12,20 +11,21 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Verb is the first argument of the program that makes it the assistant; the
-// path of the configuration is the second.
+// Verb is the first argument that starts the stint binary as the assistant. The
+// second is the path of the configuration.
 const Verb = "assistant-in-sandbox"
 
-// SessionDir is where the assistant keeps its conversation, below the home
-// folder; SessionFile is its one file in there.
+// SessionDir is the directory of the conversation, relative to the home
+// directory. SessionFile is the only file in it.
 const (
 	SessionDir  = ".stint/assistant"
 	SessionFile = "session.jsonl"
 )
 
-// Config is what the assistant is. All paths are absolute.
+// Config is the assistant's configuration. All paths are absolute.
 type Config struct {
-	// Provider is a type of stint's providers; offline needs no more of this.
+	// Provider is one of stint's provider types. The offline provider needs no
+	// URL, key, or model.
 	Provider string `json:"provider"`
 	URL      string `json:"url,omitempty"`
 	Key      string `json:"key,omitempty"` // a placeholder
@@ -33,27 +33,28 @@ type Config struct {
 
 	Instructions string          `json:"instructions,omitempty"`
 	Session      string          `json:"session"` // file of the conversation
-	NewID        string          `json:"newId"`   // of the conversation, if it is a new one
+	NewID        string          `json:"newId"`   // ID for a new conversation
 	Resume       string          `json:"resume,omitempty"`
 	WorkDir      string          `json:"workDir"`
 	Volumes      []Volume        `json:"volumes,omitempty"`
-	MaxTurns     int64           `json:"maxTurns,omitempty"` // 0 is no bound
+	MaxTurns     int64           `json:"maxTurns,omitempty"` // 0 means no limit
 	Schema       json.RawMessage `json:"schema,omitempty"`
 	MCP          []MCPServer     `json:"mcp,omitempty"`
-	// ContextTokens is how long a conversation the model takes; 0 is 128000.
+	// ContextTokens is the size of the model's context; 0 means 128000.
 	ContextTokens int64 `json:"contextTokens,omitempty"`
-	// Tries bounds how often one request is sent; 0 is the client's own bound.
+	// Tries is the maximum number of attempts per request; 0 means the client's
+	// default.
 	Tries int `json:"tries,omitempty"`
 }
 
-// Volume is a folder that the agent is shown.
+// Volume is a volume that is mounted in the sandbox.
 type Volume struct {
 	Name     string `json:"name"`
 	Path     string `json:"path"`
 	Writable bool   `json:"writable,omitempty"`
 }
 
-// MCPServer is one that the assistant connects to: a URL or a command.
+// MCPServer is an MCP server, reached by URL or started by a command.
 type MCPServer struct {
 	Name    string            `json:"name"`
 	URL     string            `json:"url,omitempty"`
@@ -68,7 +69,7 @@ const (
 	InputInterrupt = "interrupt"
 )
 
-// Input is what the assistant is told: its prompt, once, and to end.
+// Input is a message to the assistant: the prompt, once, or a request to stop.
 type Input struct {
 	Type string `json:"type"`
 	Text string `json:"text,omitempty"`
@@ -78,16 +79,16 @@ type Input struct {
 const (
 	LineStarted = "started"     // Session, Resumed
 	LineDelta   = "delta"       // Kind, ID, Text: a piece of a message or of reasoning
-	LineDone    = "done"        // Kind, ID: that was the last piece
+	LineDone    = "done"        // Kind, ID: end of the message
 	LineCall    = "tool_call"   // Tool
 	LineResult  = "tool_result" // Tool, Text
-	LineWorking = "working"     // a command runs that may be silent: a sign of life, for no log
+	LineWorking = "working"     // a command is running without output; keeps the run from being idle, not logged
 	LineNotice  = "notice"      // Code, Text
 	LineUsage   = "usage"       // Usage and Turns of the run so far
 	LineEnd     = "end"         // OK and Text, the last message; or Reason and Error
 )
 
-// Line is what the assistant says.
+// Line is one line of the assistant's output.
 type Line struct {
 	Type    string          `json:"type"`
 	Session string          `json:"session,omitempty"`
