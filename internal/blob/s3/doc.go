@@ -1,22 +1,24 @@
-// Package s3 answers: how do objects rest in a bucket?
+// Package s3 stores objects in an S3 bucket.
 //
-// The bucket may be Amazon's or that of any server that speaks S3 with
-// signature 4 and conditional writes; Open tries out what is needed and refuses
-// a bucket that cannot keep the promises of blob.Store.
+// It works with Amazon S3 and with any server that supports signature version 4
+// and conditional writes. Open probes the bucket and refuses one that does not
+// satisfy the contract of blob.Store.
 //
-// An object of up to two parts is one request, a larger or unmeasured one a
-// multipart upload of which at most two parts are in memory. Both commit with
-// `If-None-Match: *`, so that the server decides who was first. Every request
-// carries the SHA-256 of its body under the signature: what was changed on the
-// way is refused. Requests are repeated by the client library, with jittered
-// pauses; since a repetition may follow a commit whose answer was lost, each
-// object carries a mark of the Put that wrote it, by which that Put knows it.
+// Content of up to two parts whose size is known, or up to one part otherwise,
+// is sent in one request. Larger content is sent as a multipart upload with at
+// most two parts in memory. Both are committed with `If-None-Match: *`, so the
+// server decides which of several writers is first. Every request signs the
+// SHA-256 of its body, so the server refuses a body that was changed on the way.
+// The client library retries requests with jitter. A retry can follow a commit
+// whose response was lost; therefore each object carries a random mark, by which
+// the Put recognizes its own object.
 //
-// An object's name in the bucket is its key and an exclamation mark. No key
-// holds one and it sorts below all that a key may hold, so names sort as keys
-// do, and "a" and "a/b" can both exist on servers that keep files.
+// The name of an object in the bucket is its key followed by an exclamation
+// mark. This character is not allowed in keys and sorts before all that are, so
+// names sort like keys, and "a" and "a/b" can both exist on servers that store
+// objects as files.
 //
-// Limits: a Put that ends with an error because its last answer never came, or
-// its context ended meanwhile, may still be committed by the server later; what
-// then appears is whole. An object has at most 10,000 parts, 156 GiB.
+// Limits: if the last response of a Put is lost, or its context ends before it,
+// Put returns an error, but the server may still create the whole object. An
+// object has at most 10,000 parts, 156 GiB.
 package s3

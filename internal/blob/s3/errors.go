@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// explain turns what a call gave into the port's errors, or into sentences for
-// the operator where the operator can do something. ctx is the caller's: where
-// that has ended, its cause is the reason, whatever the call made of it.
+// explain translates the error of a request into an error of package blob, or
+// into a message that says what the operator can do. If the caller's ctx is
+// done, it returns the cause of that.
 func (s *Store) explain(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -24,16 +24,16 @@ func (s *Store) explain(ctx context.Context, err error) error {
 		return errNoCredentials
 	}
 	if unknown, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Errorf("the certificate of the storage at %s is signed by nobody whom this machine believes; name a file with its authority in SSL_CERT_FILE: %w", s.Endpoint(), unknown)
+		return fmt.Errorf("the certificate of the storage at %s is not signed by an authority that this machine trusts; name a file with the authority in SSL_CERT_FILE: %w", s.Endpoint(), unknown)
 	}
-	answer, ok := errors.AsType[minio.ErrorResponse](err)
+	response, ok := errors.AsType[minio.ErrorResponse](err)
 	if !ok {
 		return fmt.Errorf("the storage at %s: %w", s.Endpoint(), err)
 	}
-	return s.translate(answer)
+	return s.translate(response)
 }
 
-// translate tells what an answer means.
+// translate returns the error for a response of the server.
 func (s *Store) translate(a minio.ErrorResponse) error {
 	switch a.Code {
 	case minio.NoSuchKey:
@@ -60,21 +60,21 @@ func (s *Store) wrongRegion(a minio.ErrorResponse) error {
 	return fmt.Errorf("the bucket '%s' is in another region than was asked for at %s; name %s in the storage's URL: %w", s.bucket, s.Endpoint(), right, a)
 }
 
-// refused says that the server has understood and declined the request, so that
-// nothing was done.
-func refused(err error) bool {
+// isRefused reports whether the server rejected the request without effect.
+func isRefused(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
-	return ok && a.StatusCode >= 400 && a.StatusCode < 500 && !taken(err) && !conflicting(err)
+	return ok && a.StatusCode >= 400 && a.StatusCode < 500 && !isTaken(err) && !isConflict(err)
 }
 
-// taken says that the name has an object already, or that the upload is over.
-func taken(err error) bool {
+// isTaken reports whether an object of the name exists, or the multipart upload
+// does not exist any more.
+func isTaken(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && (a.StatusCode == http.StatusPreconditionFailed || a.Code == minio.PreconditionFailed || a.Code == "NoSuchUpload")
 }
 
-// conflicting says that others write the same object at this moment.
-func conflicting(err error) bool {
+// isConflict reports whether another request is writing the same object.
+func isConflict(err error) bool {
 	a, ok := errors.AsType[minio.ErrorResponse](err)
 	return ok && a.StatusCode == http.StatusConflict
 }

@@ -5,19 +5,18 @@ import (
 	"time"
 )
 
-// Small makes pages small, so that tests see several: parts have the least size
-// that servers take.
-func (s *Store) Small() { s.partSize, s.pageSize = 5<<20, 3 }
+// UseSmallParts sets the part size to the smallest that servers accept, and the
+// page size to 3, so that small tests use several of each.
+func (s *Store) UseSmallParts() { s.partSize, s.pageSize = 5<<20, 3 }
 
-// Impatient makes patience with a reader that gets nothing so short that a busy
-// server may exhaust it, too.
-func (s *Store) Impatient() { s.stall = time.Second }
+// UseShortStall sets a stall limit that a busy server may exceed as well.
+func (s *Store) UseShortStall() { s.stall = time.Second }
 
-// Uploads counts the uploads that are neither completed nor aborted.
+// Uploads returns the number of uploads that are neither completed nor aborted.
 func (s *Store) Uploads(ctx context.Context) (int, error) {
 	found, err := s.abandonedUploads(ctx, time.Now().Add(time.Hour))
 	return len(found), err
 }
 
-// Connect is Open without the trial.
+// Connect is Open without the probe.
 var Connect = connect

@@ -19,13 +19,13 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// own gives a store with small parts and pages on a server whose faults are the
-// test's own.
+// own returns a store with small parts and pages, and the proxy through which
+// only this test reaches the server.
 func own(t *testing.T) (*s3test.Proxy, *s3.Store) {
 	t.Helper()
 	server, url := s3test.Own(t)
 	s := open(t, url)
-	s.Small()
+	s.UseSmallParts()
 	return server, s
 }
 
@@ -55,10 +55,10 @@ func read(s *s3.Store, key string) ([]byte, error) {
 
 var names = map[s3test.Fault]string{
 	s3test.Refuse: "refused", s3test.Drop: "dropped", s3test.Half: "broken in its body",
-	s3test.Lose: "done, but not answered", s3test.Cut: "broken in its answer", s3test.Flip: "changed on the way",
+	s3test.Lose: "without response", s3test.Cut: "broken in its response", s3test.Flip: "with a flipped bit",
 }
 
-// nth lets a fault befall one call.
+// nth injects a fault into one call.
 func nth(n int, f s3test.Fault) func(int, *http.Request) s3test.Fault {
 	return func(call int, _ *http.Request) s3test.Fault {
 		if call == n {
@@ -68,8 +68,9 @@ func nth(n int, f s3test.Fault) func(int, *http.Request) s3test.Fault {
 	}
 }
 
-// TestPutUnderFaults lets each fault befall each call of a small and of a large
-// Put: it succeeds and the object is whole, or it fails and there is nothing.
+// TestPutUnderFaults injects each fault into each call of a small and of a large
+// Put. Either Put succeeds and the object is whole, or Put fails and there is no
+// object.
 func TestPutUnderFaults(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -79,7 +80,7 @@ func TestPutUnderFaults(t *testing.T) {
 		calls   int
 	}{
 		{"small", noise(100_000), 100_000, 1},
-		{"parts", noise(5<<20 + 1), -1, 5}, // look, begin, 2 parts, complete
+		{"parts", noise(5<<20 + 1), -1, 5}, // head, begin, 2 parts, complete
 	} {
 		for fault, name := range names {
 			t.Run(c.name+" "+name, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestPutUnderFaults(t *testing.T) {
 					server.Break(nil)
 					wantWholeOrNothing(t, s, key, c.content, err, fault)
 				}
-				// A call to begin whose answer was lost began something.
+				// A begin whose response was lost began an upload.
 				if _, err := s.RemoveAbandoned(t.Context(), time.Now().Add(time.Hour)); err != nil {
 					t.Error(err)
 				}
@@ -112,7 +113,7 @@ func wantWholeOrNothing(t *testing.T, s *s3.Store, key string, content []byte, e
 	got, readErr := read(s, key)
 	switch {
 	case err != nil && f != s3test.Flip:
-		t.Errorf("Put of %s: %v, want that it is repeated", key, err)
+		t.Errorf("Put of %s: %v, want a retry", key, err)
 	case err == nil && !bytes.Equal(got, content):
 		t.Errorf("Put of %s succeeded, but it has %d of %d bytes, %v", key, len(got), len(content), readErr)
 	case err != nil && !errors.Is(readErr, blob.ErrNotFound):
@@ -120,9 +121,9 @@ func wantWholeOrNothing(t *testing.T, s *s3.Store, key string, content []byte, e
 	}
 }
 
-// TestPutThatNeverSucceeds holds a Put to leaving nothing where a storage stays
-// broken from some call on.
-func TestPutThatNeverSucceeds(t *testing.T) {
+// TestFailedPut checks that a Put leaves nothing if all calls fail from some call
+// on.
+func TestFailedPut(t *testing.T) {
 	t.Parallel()
 	for from := 1; from <= 5; from++ {
 		t.Run(fmt.Sprint(from), func(t *testing.T) {
@@ -148,9 +149,9 @@ func TestPutThatNeverSucceeds(t *testing.T) {
 	}
 }
 
-// TestLargePutsOfBrokenReaders lets the content fail, or have another size, when
-// parts are on their way.
-func TestLargePutsOfBrokenReaders(t *testing.T) {
+// TestLargePutOfBrokenReaders uses content that fails or has a wrong size after
+// parts were sent.
+func TestLargePutOfBrokenReaders(t *testing.T) {
 	t.Parallel()
 	_, s := own(t)
 	broken := errors.New("the sender went away")
@@ -177,7 +178,7 @@ func TestLargePutsOfBrokenReaders(t *testing.T) {
 	}
 }
 
-// TestLargePutsRace lets two writers upload the same object in parts.
+// TestLargePutsRace starts two multipart uploads of the same object.
 func TestLargePutsRace(t *testing.T) {
 	t.Parallel()
 	_, s := own(t)
@@ -198,7 +199,7 @@ func TestLargePutsRace(t *testing.T) {
 	}
 }
 
-// TestCancelledWhileSilent cancels calls that nobody answers.
+// TestCancelledWhileSilent cancels calls that are not answered.
 func TestCancelledWhileSilent(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
@@ -226,7 +227,7 @@ func TestCancelledWhileSilent(t *testing.T) {
 			return s3test.Silence
 		})
 		if err := call(ctx); !errors.Is(err, reason) {
-			t.Errorf("%s = %v, want the reason of the cancel", name, err)
+			t.Errorf("%s = %v, want the cause of the cancellation", name, err)
 		}
 	}
 	server.Break(nil)
@@ -238,7 +239,7 @@ func TestCancelledWhileSilent(t *testing.T) {
 	}
 }
 
-// TestListUnderFaults lets each fault befall each page.
+// TestListUnderFaults injects each fault into each page.
 func TestListUnderFaults(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
@@ -268,8 +269,8 @@ func TestListUnderFaults(t *testing.T) {
 	}
 }
 
-// TestGetGoesOn breaks the connection of a reader several times.
-func TestGetGoesOn(t *testing.T) {
+// TestGetReconnects breaks the connection of a reader several times.
+func TestGetReconnects(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
 	content := noise(4 << 20)
@@ -299,9 +300,9 @@ func TestGetGoesOn(t *testing.T) {
 	}
 }
 
-// TestGetGivesUp holds a reader to reporting what stays broken, and what is no
-// longer the object that it began with.
-func TestGetGivesUp(t *testing.T) {
+// TestGetFails checks that a reader fails if the connection stays broken, or if
+// the object was deleted or replaced.
+func TestGetFails(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
 	content := noise(100)
@@ -325,7 +326,7 @@ func TestGetGivesUp(t *testing.T) {
 		between()
 		rest, err := io.ReadAll(r)
 		if err == nil {
-			t.Errorf("%s: reading on gave %d bytes and no error", name, len(rest))
+			t.Errorf("%s: reading further returned %d bytes and no error", name, len(rest))
 		}
 		must(t, r.Close())
 		server.Break(nil)

@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// breaks is how many broken connections in a row a reader outlives, before
-	// it has brought progress bytes since the first of them.
-	breaks   = 5
-	progress = 1 << 20
+	// maxBreaks is how many times in a row a connection may break. A connection
+	// that delivers progress bytes resets the count.
+	maxBreaks = 5
+	progress  = 1 << 20
 )
 
-// Get implements blob.Store. The reader goes on by itself where a connection
-// breaks or brings nothing for a minute.
+// Get implements blob.Store. The reader reconnects and continues if a connection
+// breaks or delivers nothing for a minute.
 func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return nil, err
@@ -46,23 +46,23 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return r, nil
 }
 
-// reader is an open object. It serves one goroutine.
+// reader reads an object. It is not safe for concurrent use.
 type reader struct {
 	ctx  context.Context
 	s    *Store
 	key  string
 	at   int64  // the next byte
 	left int64  // bytes still to come; -1: to the object's end
-	etag string // of the object that was opened first
+	etag string // set by the first connection; later ones must return the same object
 
-	body    io.ReadCloser // nil: to be opened
-	cancel  context.CancelFunc
-	watch   *time.Timer // cancels a body that brings nothing
-	broken  int         // breaks since the last progress
-	brought int64       // bytes since the last break
+	body     io.ReadCloser // nil if there is no connection
+	cancel   context.CancelFunc
+	watch    *time.Timer // cancels a stalled connection
+	broken   int         // breaks since the last progress
+	received int64       // bytes since the last break
 }
 
-// open asks for the bytes from r.at on.
+// open requests the bytes from r.at on.
 func (r *reader) open() error {
 	var o minio.GetObjectOptions
 	if err := r.conditions(&o); err != nil {
@@ -72,8 +72,8 @@ func (r *reader) open() error {
 	body, info, header, err := r.s.core.GetObject(ctx, r.s.bucket, r.s.name(r.key), o)
 	if err != nil {
 		cancel()
-		if answer := minio.ToErrorResponse(err); answer.StatusCode == http.StatusRequestedRangeNotSatisfiable && r.ctx.Err() == nil {
-			r.left = 0 // the object ends before
+		if minio.ToErrorResponse(err).StatusCode == http.StatusRequestedRangeNotSatisfiable && r.ctx.Err() == nil {
+			r.left = 0 // the object is shorter
 			return nil
 		}
 		return r.s.explain(r.ctx, err)
@@ -103,12 +103,12 @@ func (r *reader) conditions(o *minio.GetObjectOptions) error {
 	return nil
 }
 
-// check refuses an answer that is not what was asked for.
+// check refuses a response that does not match the request.
 func (r *reader) check(info minio.ObjectInfo, header http.Header) error {
 	from := header.Get("Content-Range")
 	switch {
 	case info.Size < 0:
-		return fmt.Errorf("the storage at %s does not say how long its answer is", r.s.Endpoint())
+		return fmt.Errorf("the storage at %s does not state the length of its response", r.s.Endpoint())
 	case from == "" && r.at > 0, from != "" && !strings.HasPrefix(from, fmt.Sprintf("bytes %d-", r.at)):
 		return fmt.Errorf("the storage at %s was asked for the bytes from %d on and sent others", r.s.Endpoint(), r.at)
 	case r.left >= 0 && info.Size > r.left:
@@ -134,34 +134,34 @@ func (r *reader) Read(p []byte) (int, error) {
 			}
 			continue
 		}
-		n, err := r.some(p)
+		n, err := r.readSome(p)
 		if err == nil || n > 0 {
 			return n, nil
 		}
-		if err := r.recover(err); err != nil {
+		if err := r.disconnected(err); err != nil {
 			return 0, fmt.Errorf("reading %s at %d: %w", r.key, r.at, err)
 		}
 	}
 }
 
-// some reads what has come, and gives up a body that brings nothing.
-func (r *reader) some(p []byte) (int, error) {
+// readSome reads from the connection and cancels it if it stalls.
+func (r *reader) readSome(p []byte) (int, error) {
 	r.watch.Reset(r.s.stall)
 	n, err := r.body.Read(p[:min(int64(len(p)), r.left)])
 	r.watch.Stop()
-	r.at, r.left, r.brought = r.at+int64(n), r.left-int64(n), r.brought+int64(n)
+	r.at, r.left, r.received = r.at+int64(n), r.left-int64(n), r.received+int64(n)
 	return n, err
 }
 
-// recover lets go of a broken body, so that the next one is opened where it
-// ended, or gives up.
-func (r *reader) recover(cause error) error {
+// disconnected closes a broken connection, so that Read opens the next one. It
+// returns an error after too many breaks.
+func (r *reader) disconnected(cause error) error {
 	r.drop()
-	if r.brought >= progress {
+	if r.received >= progress {
 		r.broken = 0
 	}
-	r.brought = 0
-	if r.broken++; r.broken > breaks {
+	r.received = 0
+	if r.broken++; r.broken > maxBreaks {
 		return fmt.Errorf("the storage at %s broke off %d times: %w", r.s.Endpoint(), r.broken, cause)
 	}
 	return pause(r.ctx, r.broken)
@@ -170,7 +170,7 @@ func (r *reader) recover(cause error) error {
 func (r *reader) drop() {
 	if r.body != nil {
 		r.cancel()
-		_ = r.body.Close() // it is read only, and given up
+		_ = r.body.Close() // nothing was written to it
 		r.body = nil
 	}
 }
@@ -182,7 +182,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// pause waits a random time that grows with the try, 2 s at most.
+// pause waits a random time that grows with try, at most 2 s.
 func pause(ctx context.Context, try int) error {
 	t := time.NewTimer(rand.N(min(50*time.Millisecond<<try, 2*time.Second)))
 	defer t.Stop()

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// List implements blob.Store. Objects that come or go meanwhile may or may not
-// be seen. What is in the bucket beside the store's objects is passed over.
+// List implements blob.Store. Objects that are created or deleted during the walk
+// may or may not be listed. Other objects in the bucket are skipped.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		if !couldStartKey(prefix) {
@@ -25,8 +25,8 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 				yield(blob.Info{}, fmt.Errorf("listing %q: %w", prefix, err))
 				return
 			}
-			key, ours := strings.CutSuffix(strings.TrimPrefix(o.Key, s.prefix), suffix)
-			if !ours || blob.CheckKey(key) != nil {
+			key, isOurs := strings.CutSuffix(strings.TrimPrefix(o.Key, s.prefix), suffix)
+			if !isOurs || blob.CheckKey(key) != nil {
 				continue
 			}
 			if !yield(blob.Info{Key: key, Size: o.Size}, nil) {
@@ -36,13 +36,13 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 	}
 }
 
-// couldStartKey spares the server prefixes with which no key starts.
+// couldStartKey reports whether a valid key can start with prefix.
 func couldStartKey(prefix string) bool {
 	return prefix == "" || blob.CheckKey(prefix) == nil || blob.CheckKey(prefix+"x") == nil
 }
 
-// names walks what is in the bucket, in order, going on after a page whose body
-// broke off. What failed as a request was repeated by the library already.
+// names walks all objects in the bucket below prefix, in order of their names. It
+// continues after a page that broke off; the library retries failed requests.
 func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[minio.ObjectInfo, error] {
 	return func(yield func(minio.ObjectInfo, error) bool) {
 		last := ""
@@ -59,7 +59,7 @@ func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[minio.Object
 			if last != before {
 				broken = 0
 			}
-			if broken++; !brokeOff(err) || broken > breaks || pause(ctx, broken) != nil {
+			if broken++; !brokeOff(err) || broken > maxBreaks || pause(ctx, broken) != nil {
 				yield(minio.ObjectInfo{}, s.explain(ctx, err))
 				return
 			}
@@ -67,7 +67,7 @@ func (s *Store) names(ctx context.Context, prefix string) iter.Seq2[minio.Object
 	}
 }
 
-// walk lists what follows *last and keeps that up to date.
+// walk lists the objects after *last and updates it.
 func (s *Store) walk(ctx context.Context, prefix string, last *string, yield func(minio.ObjectInfo, error) bool) (stopped bool, err error) {
 	owner := false
 	o := minio.ListObjectsOptions{Prefix: prefix, Recursive: true, StartAfter: *last, MaxKeys: s.pageSize, FetchOwner: &owner}
@@ -86,8 +86,8 @@ func (s *Store) walk(ctx context.Context, prefix string, last *string, yield fun
 	return false, ctx.Err()
 }
 
-// brokeOff says that the answer began and did not end, other than an answer
-// that refuses or a request that failed.
+// brokeOff reports whether a response began but was not completed. It is false
+// for a request that failed and for an error response.
 func brokeOff(err error) bool {
 	if _, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		return false
@@ -96,14 +96,14 @@ func brokeOff(err error) bool {
 	return !failed && !errors.Is(err, context.Canceled)
 }
 
-// RemoveAbandoned drops what crashed processes have left in the bucket since before a
-// moment, a day ago say: parts of uploads that nobody will complete, and objects
-// by which a bucket was tried out. It tells how many there were. Uploads that
-// are going on must be younger than that moment.
+// RemoveAbandoned deletes multipart uploads and probe objects that crashed
+// processes left in the bucket, and returns their number. It deletes those that
+// began before the given time, which must be earlier than the beginning of any
+// upload in progress.
 func (s *Store) RemoveAbandoned(ctx context.Context, before time.Time) (int, error) {
 	uploads, err := s.abandonedUploads(ctx, before)
 	if err != nil {
-		return 0, fmt.Errorf("looking for abandoned uploads: %w", err)
+		return 0, fmt.Errorf("listing abandoned uploads: %w", err)
 	}
 	for i := range uploads {
 		if err := uploads[i].abort(ctx); err != nil {
@@ -116,7 +116,7 @@ func (s *Store) RemoveAbandoned(ctx context.Context, before time.Time) (int, err
 			err, n = s.remove(ctx, o.Key), n+1
 		}
 		if err != nil {
-			return n, fmt.Errorf("removing leftovers of a start: %w", err)
+			return n, fmt.Errorf("removing probe objects: %w", err)
 		}
 	}
 	return n, nil

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// TestCredentials finds the credentials in a file, and says so where there are
-// none. It changes the environment, so it does not run beside others.
+// TestCredentials checks credentials in a file and the error without any. It
+// changes the environment, so it does not run in parallel.
 func TestCredentials(t *testing.T) {
 	url := s3test.URL(t)
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
@@ -43,8 +43,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestRegion asks the server for what the URL does not say, and takes the
-// environment's word before that.
+// TestRegion checks that the region comes from the environment, else from the
+// server, if the URL has none.
 func TestRegion(t *testing.T) {
 	url := strings.NewReplacer("region=eu-test-1&", "", "path_style=true&", "").Replace(s3test.URL(t))
 	put(t, open(t, url), "a/k", []byte("x"))
@@ -54,8 +54,8 @@ func TestRegion(t *testing.T) {
 	}
 }
 
-// TestSentences holds answers of servers to what an operator reads of them.
-func TestSentences(t *testing.T) {
+// TestErrorMessages checks the messages for error responses.
+func TestErrorMessages(t *testing.T) {
 	t.Parallel()
 	for code, c := range map[string]struct {
 		status int
@@ -72,11 +72,11 @@ func TestSentences(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(c.status)
-			answer := struct {
+			body := struct {
 				XMLName      xml.Name `xml:"Error"`
 				Code, Region string
 			}{Code: code, Region: "eu-right-1"}
-			if err := xml.NewEncoder(w).Encode(answer); err != nil {
+			if err := xml.NewEncoder(w).Encode(body); err != nil {
 				t.Error(err)
 			}
 		}))
@@ -90,8 +90,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestUnbelievedCertificate asks a server that nobody vouches for.
-func TestUnbelievedCertificate(t *testing.T) {
+// TestUntrustedCertificate connects to a server with a self-signed certificate.
+func TestUntrustedCertificate(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -101,17 +101,17 @@ func TestUnbelievedCertificate(t *testing.T) {
 	must(t, err)
 	defer s.Close()
 	if err := s.Delete(t.Context(), "a/k"); err == nil || !strings.Contains(err.Error(), "SSL_CERT_FILE") {
-		t.Errorf("Delete = %v, want that the certificate is not believed", err)
+		t.Errorf("Delete = %v, want an error about the certificate", err)
 	}
 }
 
-// TestWrongAnswers holds a reader to refusing bytes that it did not ask for.
-func TestWrongAnswers(t *testing.T) {
+// TestWrongRanges checks that a reader refuses bytes that it did not request.
+func TestWrongRanges(t *testing.T) {
 	t.Parallel()
 	for name, header := range map[string]http.Header{
-		"the range is passed over": {},
-		"another range":            {"Content-Range": {"bytes 0-9/10"}},
-		"too much":                 {"Content-Range": {"bytes 5-14/20"}},
+		"range ignored": {},
+		"another range": {"Content-Range": {"bytes 0-9/10"}},
+		"too much":      {"Content-Range": {"bytes 5-14/20"}},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			maps.Copy(w.Header(), header)

@@ -1,7 +1,6 @@
 package s3
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,23 +12,23 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// probePrefix begins the names of objects that try a bucket out. They do not
-// end like an object's name, so nothing else sees them.
+// probePrefix begins the names of probe objects. They do not end with suffix,
+// so List ignores them.
 const probePrefix = "stint-probe-"
 
-// probeLimit bounds the trial.
+// probeLimit bounds the probe.
 const probeLimit = time.Minute
 
 var errOverwrites = errors.New("it does not honour 'If-None-Match: *', without which two servers could overwrite each other's objects; use a storage that has conditional writes")
 
-// probe finds out whether the bucket can be written, once only, read, listed
-// and deleted from.
+// probe checks that objects in the bucket can be created (but not replaced),
+// read, listed, and deleted.
 func (s *Store) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probeLimit, fmt.Errorf("the storage at %s did not answer within %s", s.Endpoint(), probeLimit))
 	defer cancel()
-	p := &putting{s: s, name: s.prefix + probePrefix + strings.ToLower(rand.Text()), mark: rand.Text()}
-	err := p.try(ctx)
-	if removed := s.remove(context.WithoutCancel(ctx), p.name); removed != nil && err == nil {
+	u := &upload{s: s, name: s.prefix + probePrefix + strings.ToLower(rand.Text()), mark: rand.Text()}
+	err := u.probe(ctx)
+	if removed := s.remove(context.WithoutCancel(ctx), u.name); removed != nil && err == nil {
 		err = fmt.Errorf("deleting an object: %w", removed)
 	}
 	if err != nil {
@@ -38,68 +37,64 @@ func (s *Store) probe(ctx context.Context) error {
 	return nil
 }
 
-func (p *putting) try(ctx context.Context) error {
-	if err := p.whole(ctx, []byte(p.mark)); err != nil {
+func (u *upload) probe(ctx context.Context) error {
+	create := func(ctx context.Context) error { return u.putWhole(ctx, []byte(u.mark)) }
+	if err := u.commit(ctx, create); err != nil {
 		return fmt.Errorf("writing an object: %w", err)
 	}
-	if err := p.readBack(ctx); err != nil {
+	if err := u.probeRead(ctx); err != nil {
 		return fmt.Errorf("reading an object: %w", err)
 	}
-	for o, err := range p.s.names(ctx, p.name) {
+	for o, err := range u.s.names(ctx, u.name) {
 		if err != nil {
 			return fmt.Errorf("listing objects: %w", err)
 		}
-		if o.Key != p.name {
-			return fmt.Errorf("listing objects: it gave '%s' for the prefix '%s'", o.Key, p.name)
+		if o.Key != u.name {
+			return fmt.Errorf("listing objects: it gave '%s' for the prefix '%s'", o.Key, u.name)
 		}
 	}
-	if err := p.writeTwice(ctx); err != nil {
+	if err := u.wantTaken(ctx, create(ctx)); err != nil {
 		return fmt.Errorf("writing an object that exists: %w", err)
 	}
-	if err := p.uploadTwice(ctx); err != nil {
+	if err := u.probeParts(ctx); err != nil {
 		return fmt.Errorf("completing the upload of an object that exists: %w", err)
 	}
 	return nil
 }
 
-func (p *putting) readBack(ctx context.Context) error {
-	body, _, _, err := p.s.core.GetObject(ctx, p.s.bucket, p.name, minio.GetObjectOptions{})
+func (u *upload) probeRead(ctx context.Context) error {
+	body, _, _, err := u.s.core.GetObject(ctx, u.s.bucket, u.name, minio.GetObjectOptions{})
 	if err != nil {
-		return p.s.explain(ctx, err)
+		return u.s.explain(ctx, err)
 	}
 	got, err := io.ReadAll(io.LimitReader(body, 1024))
 	if err := errors.Join(err, body.Close()); err != nil {
-		return p.s.explain(ctx, err)
+		return u.s.explain(ctx, err)
 	}
-	if string(got) != p.mark {
+	if string(got) != u.mark {
 		return errors.New("it holds other bytes than were written")
 	}
 	return nil
 }
 
-func (p *putting) writeTwice(ctx context.Context) error {
-	content := []byte("again")
-	_, err := p.s.core.PutObject(ctx, p.s.bucket, p.name, bytes.NewReader(content), int64(len(content)), "", sum(content), createOnly())
-	return p.wantTaken(ctx, err)
-}
-
-func (p *putting) uploadTwice(ctx context.Context) error {
-	u, err := p.begin(ctx)
-	if err != nil {
+// probeParts checks that a multipart upload cannot replace the object.
+func (u *upload) probeParts(ctx context.Context) error {
+	if err := u.begin(ctx); err != nil {
 		return err
 	}
-	if err = u.part(ctx, []byte("again")); err == nil {
-		err = p.wantTaken(ctx, u.complete(ctx))
+	err := u.putPart(ctx, []byte("again"))
+	if err == nil {
+		err = u.wantTaken(ctx, u.complete(ctx))
 	}
 	return errors.Join(err, u.abort(ctx))
 }
 
-func (p *putting) wantTaken(ctx context.Context, err error) error {
+func (u *upload) wantTaken(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return errOverwrites
-	case taken(err):
+	case isTaken(err):
 		return nil
 	}
-	return p.s.explain(ctx, err)
+	return u.s.explain(ctx, err)
 }

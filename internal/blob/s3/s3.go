@@ -17,43 +17,42 @@ import (
 )
 
 const (
-	// attempts bounds how often the library sends a request: after a broken
-	// connection, a 5xx or a 429 it pauses for a random part of 0.2 s, 0.4 s,
-	// 0.8 s, then 1 s.
+	// attempts is how often the library sends a request. After a broken
+	// connection, a 5xx, or a 429 it waits a random part of 0.2 s, 0.4 s, 0.8 s,
+	// then 1 s.
 	attempts = 8
-	// callLimit bounds a request of at most one part with its repetitions: a
-	// part in this time is a line of 28 KB/s.
+	// callLimit bounds a request with its retries. A part of 16 MiB fits at
+	// 28 KB/s.
 	callLimit = 10 * time.Minute
-	// settleLimit bounds what is done after a caller has given up.
+	// settleLimit bounds requests that follow the end of the caller's context.
 	settleLimit = 10 * time.Second
-	// idle is how many connections wait for the next request.
-	idle = 64
+	// maxIdle is the number of idle connections that are kept open.
+	maxIdle = 64
 )
 
-// suffix ends the names of objects; the package's comment tells why.
+// suffix ends the names of objects; see the package comment.
 const suffix = "!"
 
-// Config tells what to open.
+// Config configures Open.
 type Config struct {
 	// URL is s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL].
-	// Without an endpoint it is Amazon's; without a region AWS_REGION or
-	// AWS_DEFAULT_REGION counts, else the server is asked; without path_style
-	// the endpoint decides how the bucket is named in requests.
+	// The default endpoint is Amazon's. The default region is AWS_REGION, then
+	// AWS_DEFAULT_REGION, then the one that the server reports. The default of
+	// path_style depends on the endpoint.
 	URL string
-	// Part is an element of keys that keeps the store's objects apart from others
-	// of the URL; empty for none.
+	// Part is a key element that is added to the URL's prefix; empty for none.
 	Part string
 }
 
-// Store is a blob.Store in a bucket, below a prefix. Several processes may use
-// one bucket and one prefix at once.
+// Store is a blob.Store in a bucket, below a prefix. Several processes can use
+// the same bucket and prefix.
 type Store struct {
 	location
 	core      *minio.Core
 	transport transport
-	partSize  int           // bytes of a part of a multipart upload
-	pageSize  int           // objects asked for at once; 0 leaves it to the server
-	stall     time.Duration // for which a download may bring nothing
+	partSize  int           // bytes of a part
+	pageSize  int           // objects per list request; 0 is the server's default
+	stall     time.Duration // how long a download may deliver nothing
 }
 
 var (
@@ -61,11 +60,11 @@ var (
 	_ blob.Presigner = (*Store)(nil)
 )
 
-// Open reaches the bucket and tries out all that a Store needs of it, which
-// takes about ten requests and leaves nothing behind. Its errors are sentences
-// for the operator. The credentials are, in this order, those of AWS_ACCESS_KEY_ID
-// and AWS_SECRET_ACCESS_KEY, of the shared credentials file, of the role that
-// the environment, the container or the machine has.
+// Open returns a store after checking that the bucket supports everything that a
+// Store needs. The check takes about ten requests and leaves nothing behind. Its
+// errors are messages for the operator. The credentials are those of
+// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, else of the shared credentials
+// file, else of the role of the environment, the container, or the machine.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s, err := connect(c)
 	if err != nil {
@@ -77,7 +76,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// connect makes the store without asking the server anything.
+// connect returns a store without sending a request.
 func connect(c Config) (*Store, error) {
 	l, err := parse(c.URL)
 	if err != nil {
@@ -106,8 +105,8 @@ func newTransport() transport {
 	return transport{&http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		MaxIdleConns:          idle,
-		MaxIdleConnsPerHost:   idle,
+		MaxIdleConns:          maxIdle,
+		MaxIdleConnsPerHost:   maxIdle,
 		IdleConnTimeout:       time.Minute,
 		TLSHandshakeTimeout:   10 * time.Second,
 		ResponseHeaderTimeout: time.Minute,
@@ -118,12 +117,12 @@ func newTransport() transport {
 
 var errNoCredentials = errors.New("there are no credentials for the storage: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, name a profile of ~/.aws/credentials in AWS_PROFILE, or give this machine a role")
 
-// required turns the library's silent fall-back to unsigned requests into an
-// error that says what is wrong.
-type required struct{ credentials.Chain }
+// requiredCredentials returns an error where the library would fall back to
+// unsigned requests.
+type requiredCredentials struct{ credentials.Chain }
 
 func newCredentials() *credentials.Credentials {
-	return credentials.New(&required{credentials.Chain{Providers: []credentials.Provider{
+	return credentials.New(&requiredCredentials{credentials.Chain{Providers: []credentials.Provider{
 		&credentials.EnvAWS{},
 		&credentials.FileAWSCredentials{},
 		&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}, ExpiryWindow: credentials.DefaultExpiryWindow},
@@ -131,7 +130,7 @@ func newCredentials() *credentials.Credentials {
 }
 
 // RetrieveWithCredContext implements credentials.Provider.
-func (r *required) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
+func (r *requiredCredentials) RetrieveWithCredContext(c *credentials.CredContext) (credentials.Value, error) {
 	v, err := r.Chain.RetrieveWithCredContext(c)
 	if err == nil && v.AccessKeyID == "" {
 		err = errNoCredentials
@@ -139,19 +138,19 @@ func (r *required) RetrieveWithCredContext(c *credentials.CredContext) (credenti
 	return v, err
 }
 
-// Close drops the idle connections. Readers that are open stay usable.
+// Close closes the idle connections. Open readers stay usable.
 func (s *Store) Close() error {
 	s.transport.CloseIdleConnections()
 	return nil
 }
 
-// Bucket tells the bucket with its prefix, as s3://BUCKET/PREFIX.
+// Bucket returns the bucket with its prefix, as s3://BUCKET/PREFIX.
 func (s *Store) Bucket() string { return Scheme + s.bucket + "/" + s.prefix }
 
-// Endpoint tells the server's address, as https://HOST.
+// Endpoint returns the server's address, as https://HOST.
 func (s *Store) Endpoint() string { return s.endpoint.Scheme + "://" + s.endpoint.Host }
 
-// name is what the object of a checked key is called in the bucket.
+// name returns the name in the bucket of the object with a valid key.
 func (s *Store) name(key string) string { return s.prefix + key + suffix }
 
 // Stat implements blob.Store.
@@ -189,16 +188,16 @@ func (s *Store) remove(ctx context.Context, name string) error {
 	defer cancel()
 	err := s.explain(ctx, s.core.RemoveObject(limited, s.bucket, name, minio.RemoveObjectOptions{}))
 	if errors.Is(err, blob.ErrNotFound) {
-		return nil // some servers say so
+		return nil // some servers report it
 	}
 	return err
 }
 
-// maxTTL is the longest that a signature may hold.
+// maxTTL is the longest validity of a signature.
 const maxTTL = 7 * 24 * time.Hour
 
-// PresignGet implements blob.Presigner. The URL names the endpoint as this
-// process knows it, so clients must reach the server by that address.
+// PresignGet implements blob.Presigner. The URL contains the endpoint
+// that this process uses, so clients must be able to reach it.
 func (s *Store) PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return "", err

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// The library's pauses are made for servers that are far away.
+	// The library's pauses are meant for remote servers.
 	minio.DefaultRetryUnit, minio.DefaultRetryCap = 2*time.Millisecond, 20*time.Millisecond
 	os.Exit(s3test.Run(m))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-func TestPrefixesKeepApart(t *testing.T) {
+func TestPrefixesAreSeparate(t *testing.T) {
 	t.Parallel()
 	bucket, options, _ := strings.Cut(s3test.URL(t), "?")
 	one, two := open(t, bucket+"/one?"+options), open(t, bucket+"/two/2/?"+options)
@@ -70,14 +70,14 @@ func TestPresignedLinks(t *testing.T) {
 		}
 	}
 	if _, err := s.PresignGet(t.Context(), "../k", "", "", time.Minute); err == nil {
-		t.Error("a link to a hostile key was signed")
+		t.Error("a link to an invalid key was signed")
 	}
 }
 
-// endless gives n bytes and keeps none.
-type endless struct{ n int }
+// generator reads as n bytes without holding them.
+type generator struct{ n int }
 
-func (e *endless) Read(p []byte) (int, error) {
+func (e *generator) Read(p []byte) (int, error) {
 	if e.n == 0 {
 		return 0, io.EOF
 	}
@@ -89,15 +89,16 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestMemoryOfAnUpload holds an upload of 40 MiB of unknown length to what two
-// parts need. It counts allocations, so it does not run beside others.
-func TestMemoryOfAnUpload(t *testing.T) {
+// TestUploadMemory checks that an upload of 40 MiB of unknown length allocates
+// no more than two parts need. It does not run in parallel, because it counts
+// all allocations.
+func TestUploadMemory(t *testing.T) {
 	s := open(t, s3test.URL(t))
-	s.Small()
+	s.UseSmallParts()
 	const size = 40 << 20
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	must(t, s.Put(t.Context(), "a/k", &endless{size}, -1))
+	must(t, s.Put(t.Context(), "a/k", &generator{size}, -1))
 	runtime.ReadMemStats(&after)
 	if used := after.TotalAlloc - before.TotalAlloc; used > 16<<20 {
 		t.Errorf("the upload allocated %d MiB, want what two parts of 5 MiB need", used>>20)
@@ -105,7 +106,7 @@ func TestMemoryOfAnUpload(t *testing.T) {
 	r, err := s.Get(t.Context(), "a/k", 0, -1)
 	must(t, err)
 	defer r.Close()
-	want := &endless{size}
+	want := &generator{size}
 	for a, b := make([]byte, 1<<20), make([]byte, 1<<20); ; {
 		n, err := io.ReadFull(r, a)
 		m, _ := io.ReadFull(want, b)
@@ -121,9 +122,8 @@ func TestMemoryOfAnUpload(t *testing.T) {
 	}
 }
 
-// TestAbandoned checks that what was left goes once it is old, and what is
-// going on stays.
-func TestAbandoned(t *testing.T) {
+// TestRemoveAbandoned checks that old uploads are deleted and new ones are not.
+func TestRemoveAbandoned(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
 	server.Break(func(_ int, r *http.Request) s3test.Fault {
@@ -145,14 +145,14 @@ func TestAbandoned(t *testing.T) {
 		still, err := s.Uploads(t.Context())
 		must(t, err)
 		if gone != c.gone || still != c.still {
-			t.Errorf("those older than %s: %d went and %d stayed, want %d and %d", c.age, gone, still, c.gone, c.still)
+			t.Errorf("uploads older than %s: %d were deleted and %d remain, want %d and %d", c.age, gone, still, c.gone, c.still)
 		}
 	}
 }
 
-// TestOpenSaysWhatIsMissing holds Open to sentences that an operator can act on,
-// and to leaving nothing behind.
-func TestOpenSaysWhatIsMissing(t *testing.T) {
+// TestOpenErrors checks that errors of Open say what an operator can do, and
+// contain no secret.
+func TestOpenErrors(t *testing.T) {
 	t.Parallel()
 	server, url := s3test.Own(t)
 	for _, c := range []struct{ url, want string }{
@@ -163,15 +163,15 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 		{"s3://bucket?secret_key=x", "unknown or repeated"},
 		{"s3://bucket?region=a&region=b", "unknown or repeated"},
 		{"s3://bucket?path_style=perhaps", "true or false"},
-		{"s3://bucket?endpoint=ftp://x", "endpoint is no URL"},
-		{"s3://bucket?endpoint=http://key:secret@x", "endpoint is no URL"},
-		{"s3://bucket?endpoint=http://x/path", "endpoint is no URL"},
+		{"s3://bucket?endpoint=ftp://x", "endpoint is not a URL"},
+		{"s3://bucket?endpoint=http://key:secret@x", "endpoint is not a URL"},
+		{"s3://bucket?endpoint=http://x/path", "endpoint is not a URL"},
 		{"s3://Bucket", "name 'Bucket' is not valid"},
 		{"s3://bucket/a//b", "prefix 'a//b' is not valid"},
 		{"s3://bucket/" + strings.Repeat("a/", 250), "is not valid"},
 		{"s3://bucket/x#y", "holds a '#'"},
-		{"file:///tmp", "no URL such as s3://"},
-		{"s3://%zz", "no URL such as s3://"},
+		{"file:///tmp", "is not a URL such as s3://"},
+		{"s3://%zz", "is not a URL such as s3://"},
 	} {
 		_, err := s3.Open(t.Context(), s3.Config{URL: c.url})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -183,8 +183,8 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestOpenTriesEverythingOut denies each call of Open in turn.
-func TestOpenTriesEverythingOut(t *testing.T) {
+// TestOpenProbesAllPermissions denies each call of Open in turn.
+func TestOpenProbesAllPermissions(t *testing.T) {
 	t.Parallel()
 	server, url := s3test.Own(t)
 	for call, want := range []string{
@@ -206,9 +206,9 @@ func TestOpenTriesEverythingOut(t *testing.T) {
 	must(t, err)
 }
 
-// TestServersThatOverwrite answers the second write of an object as a server does
-// that does not know the condition.
-func TestServersThatOverwrite(t *testing.T) {
+// TestOpenRefusesServersThatOverwrite answers the second write of an object like
+// a server that ignores the condition.
+func TestOpenRefusesServersThatOverwrite(t *testing.T) {
 	t.Parallel()
 	server, url := s3test.Own(t)
 	for call, want := range map[int]string{4: "writing an object that exists", 7: "completing the upload of an object that exists"} {
@@ -225,13 +225,13 @@ func bucketOf(url string) string {
 	return name
 }
 
-// TestStalledGet holds a reader to leaving a connection that brings nothing.
+// TestStalledGet checks that a reader abandons a connection that delivers nothing.
 func TestStalledGet(t *testing.T) {
 	t.Parallel()
 	server, s := own(t)
 	content := noise(1 << 20)
 	put(t, s, "a/k", content)
-	s.Impatient()
+	s.UseShortStall()
 	server.Break(nth(1, s3test.Stall))
 	if got, err := read(s, "a/k"); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("%d bytes, %v", len(got), err)

@@ -1,86 +1,68 @@
 package s3
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"sync"
 )
 
-// transport gives each attempt of a request a body of its own. The library
-// rewinds one reader for all attempts; but a connection on which the server has
-// answered early may still be reading it then, and would take bytes away from
-// the next attempt.
+// transport ends the reading of a request's body with the attempt. The library
+// rewinds one reader for all attempts, but after an early response the previous
+// connection may still read it and take bytes from the next attempt.
 type transport struct{ *http.Transport }
-
-type contentKey struct{}
-
-// withContent says what the body of the requests under the context is.
-func withContent(ctx context.Context, content []byte) context.Context {
-	return context.WithValue(ctx, contentKey{}, content)
-}
 
 // RoundTrip implements http.RoundTripper.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body == nil || req.Body == http.NoBody {
 		return t.Transport.RoundTrip(req)
 	}
-	content, ok := req.Context().Value(contentKey{}).([]byte)
-	if !ok { // the library's own, such as the list of parts
-		var err error
-		if content, err = io.ReadAll(req.Body); err != nil {
-			return nil, errors.Join(err, req.Body.Close())
-		}
-	}
-	b := &body{content: content}
-	own := req.WithContext(req.Context())
-	own.Body = b
-	res, err := t.Transport.RoundTrip(own)
+	b := &attemptBody{r: req.Body}
+	attempt := req.WithContext(req.Context())
+	attempt.Body = b
+	res, err := t.Transport.RoundTrip(attempt)
 	if err != nil {
-		return nil, errors.Join(err, b.Close(), req.Body.Close())
+		return nil, errors.Join(err, b.Close())
 	}
-	res.Body = &answer{ReadCloser: res.Body, request: b}
-	return res, req.Body.Close()
+	res.Body = &attemptResponse{ReadCloser: res.Body, request: b}
+	return res, nil
 }
 
-// body is the content of one attempt, until that is over.
-type body struct {
-	mu      sync.Mutex // guards what follows
-	content []byte
-	over    bool
+// attemptBody is a request's body until the end of one attempt.
+type attemptBody struct {
+	mu sync.Mutex    // guards r
+	r  io.ReadCloser // nil after Close
 }
 
-var errOver = errors.New("the attempt is over")
+var errAttemptEnded = errors.New("the attempt has ended")
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *attemptBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	switch {
-	case b.over:
-		return 0, errOver
-	case len(b.content) == 0:
-		return 0, io.EOF
+	if b.r == nil {
+		return 0, errAttemptEnded
 	}
-	n := copy(p, b.content)
-	b.content = b.content[n:]
-	return n, nil
+	return b.r.Read(p)
 }
 
-// Close lets go of the content: nobody reads it any more when Close returns.
-func (b *body) Close() error {
+// Close implements io.Closer. No read is in progress when it returns.
+func (b *attemptBody) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.content, b.over = nil, true
-	return nil
+	if b.r == nil {
+		return nil
+	}
+	err := b.r.Close()
+	b.r = nil
+	return err
 }
 
-// answer ends an attempt when it is closed.
-type answer struct {
+// attemptResponse ends an attempt when the response is closed.
+type attemptResponse struct {
 	io.ReadCloser
-	request *body
+	request *attemptBody
 }
 
 // Close implements io.Closer.
-func (a *answer) Close() error { return errors.Join(a.request.Close(), a.ReadCloser.Close()) }
+func (a *attemptResponse) Close() error { return errors.Join(a.request.Close(), a.ReadCloser.Close()) }

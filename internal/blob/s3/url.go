@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Scheme begins the URLs of locations.
+// Scheme is the beginning of a bucket's URL.
 const Scheme = "s3://"
 
-// location is where objects rest: what a URL says.
+// location is the result of parsing a URL.
 type location struct {
 	bucket   string
-	prefix   string // empty, or ends in a slash
+	prefix   string // empty, or ends with a slash
 	endpoint *url.URL
-	region   string // empty: the server is asked
+	region   string // empty: requested from the server
 	lookup   minio.BucketLookupType
 }
 
@@ -29,11 +29,11 @@ type location struct {
 const maxPrefix = 400
 
 // parse reads s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL]. Its
-// errors repeat no part of the URL that could hold a secret.
+// errors do not repeat parts of the URL that could contain a secret.
 func parse(raw string) (location, error) {
 	u, err := url.Parse(raw)
 	if err != nil || !strings.HasPrefix(raw, Scheme) {
-		return location{}, errors.New("the storage is no URL such as s3://BUCKET/PREFIX")
+		return location{}, errors.New("the storage is not a URL such as s3://BUCKET/PREFIX")
 	}
 	if u.User != nil {
 		return location{}, errors.New("the storage's URL holds credentials: give them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in ~/.aws/credentials or by a role, never in the URL")
@@ -67,11 +67,11 @@ var optionNames = []string{"endpoint", "region", "path_style"}
 func (l *location) options(query string) error {
 	values, err := url.ParseQuery(query)
 	if err != nil {
-		return errors.New("what follows the '?' of the storage's URL is no list of options such as region=eu-central-1")
+		return errors.New("the text after the '?' of the storage's URL is not a list of options such as region=eu-central-1")
 	}
 	for name, v := range values {
 		if !slices.Contains(optionNames, name) || len(v) != 1 {
-			return fmt.Errorf("the storage's URL has an option that is unknown or repeated; there are %s", strings.Join(optionNames, ", "))
+			return fmt.Errorf("the storage's URL has an option that is unknown or repeated; the options are %s", strings.Join(optionNames, ", "))
 		}
 	}
 	if l.endpoint, err = parseEndpoint(values.Get("endpoint")); err != nil {
@@ -93,7 +93,7 @@ func parseEndpoint(raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errors.New("the storage's endpoint is no URL such as https://s3.example.com:9000, without path and credentials")
+		return nil, errors.New("the storage's endpoint is not a URL such as https://s3.example.com:9000, without path and credentials")
 	}
 	return u, nil
 }

@@ -1,11 +1,11 @@
-// Package s3test answers: which S3 server do the tests run against?
+// Package s3test runs an S3 server for tests.
 //
-// A versitygw of the version that tools/versitygw/go.mod pins, built by the Go
-// command into its own cache when it is first asked for, on a temporary folder.
-// It listens on a Unix socket; what tests see is a proxy in front of it, on the
-// loopback, that breaks things as they say. A test that cannot have its server
-// fails.
+// The server is versitygw in the version that tools/versitygw/go.mod pins. The
+// Go command builds it into its cache at first use. The server stores objects in
+// a temporary folder and listens on a Unix socket. Tests connect to a proxy on the
+// loopback interface, which can inject faults. If the server does not start, the
+// test fails.
 //
-// A test package calls Run from its TestMain and URL from its tests; tests of
-// whole processes start a Server of their own.
+// A test package calls Run in its TestMain and URL in its tests. Tests of whole
+// processes start their own Server.
 package s3test

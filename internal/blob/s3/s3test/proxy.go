@@ -10,31 +10,31 @@ import (
 	"sync"
 )
 
-// Fault is what happens to a request.
+// Fault is a fault that Proxy injects into a request.
 type Fault int
 
 // The faults.
 const (
 	None    Fault = iota
-	Refuse        // it is answered 503 and does not reach the server
-	Drop          // the connection breaks before it reaches the server
-	Half          // the connection breaks in the middle of its body
-	Lose          // the server does it, the connection breaks before the answer
-	Cut           // the connection breaks in the middle of the answer's body
-	Flip          // one bit of its body is another on the way
-	Silence       // it reaches nobody, and nothing is answered until the client gives up
-	Stall         // nothing follows the first half of the answer's body until the client gives up
-	Deny          // it is answered 403 and does not reach the server
-	Accept        // it is answered as if the server had done it, and does not reach the server
+	Refuse        // the response is 503; the server does not see the request
+	Drop          // the connection breaks; the server does not see the request
+	Half          // the connection breaks in the middle of the request body
+	Lose          // the server executes the request; the connection breaks before the response
+	Cut           // the connection breaks in the middle of the response body
+	Flip          // one bit of the request body is flipped
+	Silence       // there is no response until the client gives up; the server does not see the request
+	Stall         // half of the response body arrives, then nothing until the client gives up
+	Deny          // the response is 403; the server does not see the request
+	Accept        // the response reports success; the server does not see the request
 )
 
-// Proxy is a way to a Server: it hands requests on and breaks some. Its methods
-// are safe for concurrent use.
+// Proxy forwards requests to a Server and injects faults. Its methods are safe
+// for concurrent use.
 type Proxy struct {
 	server *Server
 	front  *httptest.Server
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	decide func(call int, r *http.Request) Fault
 	calls  int
 }
@@ -50,21 +50,21 @@ func (p *Proxy) close() {
 	p.front.Close()
 }
 
-// URL is that of a bucket which may not exist, with the endpoint, the region and
-// the style of naming that the server wants.
+// URL returns the URL of a bucket, which need not exist, with the options that the
+// server requires.
 func (p *Proxy) URL(bucket string) string {
 	return "s3://" + bucket + "?path_style=true&region=" + region + "&endpoint=" + p.front.URL
 }
 
-// Break makes decide say what happens to each request from now on; nil is
-// nothing. call counts from 1. decide is called by one goroutine at a time.
+// Break makes decide choose the fault of each further request; nil removes faults.
+// call counts from 1. Calls of decide are serialized.
 func (p *Proxy) Break(decide func(call int, r *http.Request) Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.decide, p.calls = decide, 0
 }
 
-// Calls is how many requests there were since Break.
+// Calls returns the number of requests since Break.
 func (p *Proxy) Calls() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,8 +81,8 @@ func (p *Proxy) fault(r *http.Request) Fault {
 	return p.decide(p.calls, r)
 }
 
-// ServeHTTP implements http.Handler. It panics to break a connection, as the
-// standard library wants it.
+// ServeHTTP implements http.Handler. It panics to break a connection, as
+// net/http documents.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f := p.fault(r)
 	switch f {
@@ -92,7 +92,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case Drop:
 		panic(http.ErrAbortHandler)
 	case Silence:
-		_, _ = io.Copy(io.Discard, r.Body) // so that the client's leaving is noticed
+		_, _ = io.Copy(io.Discard, r.Body) // so that the end of the connection is noticed
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	case Deny:
@@ -114,7 +114,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	defer res.Body.Close()
-	p.answer(w, res, f)
+	respond(w, res, f)
 }
 
 func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
@@ -126,7 +126,7 @@ func (p *Proxy) forward(r *http.Request) (*http.Response, error) {
 	return p.server.gateway.RoundTrip(out)
 }
 
-func (p *Proxy) answer(w http.ResponseWriter, res *http.Response, f Fault) {
+func respond(w http.ResponseWriter, res *http.Response, f Fault) {
 	length := res.ContentLength
 	if f == Lose {
 		_, _ = io.Copy(io.Discard, res.Body)
@@ -153,7 +153,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// flipped changes a bit of the byte at a position.
+// flipped flips a bit of the byte at a position.
 type flipped struct {
 	r  io.Reader
 	at int64

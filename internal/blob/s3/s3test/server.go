@@ -27,14 +27,14 @@ const (
 
 // Server is a running S3 server. Its methods are safe for concurrent use.
 type Server struct {
-	dir     string // everything of it
+	dir     string // all files of the server
 	process *os.Process
 	exited  chan struct{}
 	gateway *http.Transport
-	*Proxy  // the way without a test's own faults
+	*Proxy  // without faults
 }
 
-// Start builds the server where that was not done before, and starts it.
+// Start builds the server if necessary and starts it.
 func Start() (*Server, error) {
 	program, err := build()
 	if err != nil {
@@ -50,7 +50,7 @@ func Start() (*Server, error) {
 	return s, nil
 }
 
-// build gives the path of the program in the Go command's cache.
+// build returns the path of the program in the Go command's cache.
 func build() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Server) start(program string) error {
 	}
 	if err := s.await(); err != nil {
 		text, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("the S3 server does not get ready: %w\n%s", err, text)
+		return fmt.Errorf("the S3 server does not become ready: %w\n%s", err, text)
 	}
 	s.gateway = &http.Transport{DialContext: s.dial, MaxIdleConnsPerHost: 64, DisableCompression: true}
 	s.Proxy = newProxy(s)
@@ -111,8 +111,8 @@ func (s *Server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "unix", s.socket())
 }
 
-// launch starts cmd from a thread that lives as long as the process does: the
-// signal which the kernel sends at the death of a parent goes by threads.
+// launch starts cmd from a thread that lives as long as the process, because the
+// kernel sends the parent-death signal when the starting thread ends.
 func (s *Server) launch(cmd *exec.Cmd) error {
 	started := make(chan error)
 	go func() {
@@ -122,7 +122,7 @@ func (s *Server) launch(cmd *exec.Cmd) error {
 		s.process = cmd.Process
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // a stopped server exits with whatever it likes
+			_ = cmd.Wait() // the exit status of a stopped server does not matter
 		}
 	}()
 	return <-started
@@ -148,17 +148,17 @@ func (s *Server) await() error {
 	}
 }
 
-// Env is what the environment of a client needs: the credentials.
+// Env returns the environment variables with the credentials for a client.
 func (s *Server) Env() []string {
 	return []string{"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=" + secretKey}
 }
 
-// NewBucket makes an empty bucket.
+// NewBucket creates an empty bucket.
 func (s *Server) NewBucket(name string) error {
 	return os.Mkdir(filepath.Join(s.dir, "buckets", name), 0o700)
 }
 
-// Close stops the server and removes all that it held.
+// Close stops the server and removes its files.
 func (s *Server) Close() error {
 	if s.Proxy != nil {
 		s.close()

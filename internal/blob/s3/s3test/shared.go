@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// shared is the server of the binary's tests, started by the first that asks.
+// shared is the server of all tests of the binary, started at first use.
 var shared struct {
 	once   sync.Once
 	server *Server
@@ -17,8 +17,8 @@ var shared struct {
 	count  atomic.Int64
 }
 
-// Run runs the tests of a binary, with the server's credentials in the
-// environment, stops the shared server and gives the exit code.
+// Run runs the tests of a binary with the server's credentials in the
+// environment, stops the shared server, and returns the exit code.
 func Run(m *testing.M) int {
 	for _, pair := range (*Server)(nil).Env() {
 		name, value, _ := strings.Cut(pair, "=")
@@ -37,15 +37,15 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// URL is that of a new, empty bucket of the server that all tests of the binary
-// share.
+// URL returns the URL of a new, empty bucket of the server that all tests of the
+// binary share.
 func URL(t testing.TB) string {
 	t.Helper()
 	return bucket(t, sharedServer(t).Proxy)
 }
 
-// Own gives a way to the shared server whose faults are the test's own, and the
-// URL of a new, empty bucket by that way.
+// Own returns a new proxy to the shared server, whose faults affect only the
+// calling test, and the URL of a new, empty bucket behind it.
 func Own(t testing.TB) (*Proxy, string) {
 	t.Helper()
 	p := newProxy(sharedServer(t))
