@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Remove removes a file, or a folder that an agent may have filled: with names
-// that together are longer than any path may be, nested deeper than there are
-// descriptors, closed to their owner. It follows no link, and goes on where
-// something cannot be removed; the error is the first. What is missing is none.
+// Remove removes a file or folder that an untrusted agent may have filled: with
+// paths longer than the system's limit, nested deeper than the limit of open
+// files, or with inaccessible folders. It does not follow links. It continues
+// after errors and returns the first. It returns nil if path does not exist.
 func Remove(path string) error {
 	r := remover{top: -1}
 	if err := r.remove(unix.AT_FDCWD, path, 0); err != nil {
@@ -25,13 +25,13 @@ func Remove(path string) error {
 	return nil
 }
 
-// deepest is how many folders are open at once. What lies deeper is moved up
-// before it is looked into.
+// maxOpenDirs is the maximum depth of open folders. Deeper folders are moved up
+// before they are read.
 const maxOpenDirs = 64
 
 type remover struct {
-	top   int // descriptor of the uppermost folder
-	moved int // numbers the folders that were moved up into it
+	top   int // descriptor of the top folder
+	moved int // number of folders that were moved to the top folder
 }
 
 // remove removes one entry of an open folder.
@@ -57,9 +57,9 @@ func (r *remover) remove(parent int, name string, depth int) error {
 	return r.emptyAndRemove(dir, parent, name, depth)
 }
 
-// folder empties a folder and removes it. Removing may hide entries from who
-// reads on, and the uppermost gets new ones, so it looks again until there is
-// nothing left that can be removed.
+// emptyAndRemove removes a folder's entries and the folder. Removing entries
+// may hide others from a concurrent read, and the top folder gets new entries,
+// so it repeats until no entry can be removed.
 func (r *remover) emptyAndRemove(dir *os.File, parent int, name string, depth int) error {
 	for {
 		removed, err := r.removeEntries(dir, depth+1)
@@ -76,7 +76,7 @@ func (r *remover) emptyAndRemove(dir *os.File, parent int, name string, depth in
 	}
 }
 
-// contents goes through a folder once, and tells whether anything was removed.
+// removeEntries reads a folder once and reports whether it removed any entry.
 func (r *remover) removeEntries(dir *os.File, depth int) (removed bool, first error) {
 	for {
 		names, end := dir.Readdirnames(256)
@@ -88,17 +88,17 @@ func (r *remover) removeEntries(dir *os.File, depth int) (removed bool, first er
 			}
 		}
 		if end != nil {
-			return removed, first // what was not read, rmdir tells of
+			return removed, first // rmdir reports entries that could not be read
 		}
 	}
 }
 
-// lift moves a folder up into the uppermost, which is looked through again.
+// moveUp moves a folder to the top folder, which is read again.
 func (r *remover) moveUp(parent int, name string) error {
 	for {
 		r.moved++
 		err := unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.moved))
-		if errors.Is(err, unix.EACCES) { // a folder that moves is written to
+		if errors.Is(err, unix.EACCES) { // moving a folder requires write permission for it
 			if err = makeAccessible(parent, name); err == nil {
 				err = unix.Renameat(parent, name, r.top, ".lifted-"+strconv.Itoa(r.moved))
 			}
@@ -107,19 +107,20 @@ func (r *remover) moveUp(parent int, name string) error {
 		case err == nil:
 			return nil
 		case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY), errors.Is(err, unix.ENOTDIR):
-			// The agent has had the same name.
+			// The agent has used the same name.
 		default:
 			return pathError("move", name, err)
 		}
 	}
 }
 
-// fault names an entry by its last name only: its path may be of any length.
+// pathError contains only the last element of the path, which may have any
+// length.
 func pathError(op, name string, err error) error {
 	return &fs.PathError{Op: op, Path: name, Err: err}
 }
 
-// openFolder opens a folder for reading, and lets its owner in who was shut out.
+// openDir opens a folder, and makes it accessible for its owner if necessary.
 func openDir(parent int, name string) (*os.File, error) {
 	const flags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	fd, err := unix.Openat(parent, name, flags, 0)
@@ -134,13 +135,13 @@ func openDir(parent int, name string) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err == nil && st.Mode&0o700 != 0o700 {
-		_ = unix.Fchmod(fd, 0o700) // if it matters, removing tells
+		_ = unix.Fchmod(fd, 0o700) // if it matters, removing an entry fails
 	}
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// unlock gives the owner all rights to a folder, whatever takes its name
-// meanwhile.
+// makeAccessible gives the owner all permissions for a folder, even if its name
+// is reused concurrently.
 func makeAccessible(parent int, name string) error {
 	fd, err := unix.Openat(parent, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -4,5 +4,5 @@ package sandbox
 
 import "os"
 
-// Remove removes a file or folder. No agents run here, so it holds no traps.
+// Remove removes a file or folder.
 func Remove(path string) error { return os.RemoveAll(path) }

@@ -1,10 +1,13 @@
-// Package sandbox answers: what must an isolator do?
+// Package sandbox defines the port for isolators.
 //
-// It is a port. A Driver makes sandboxes in two steps: Prepare builds the
-// root, the namespaces and the limits and runs no foreign code, so prepared
-// sandboxes can wait in a pool; Start runs one command inside. Time limit,
-// cancel, output handling, metrics ticker and snapshots lie outside: one
-// implementation for all adapters, which pass the suite in sandboxtest.
+// A Driver creates sandboxes in two steps. Prepare builds the root, the
+// namespaces, and the limits and runs no untrusted code, so prepared sandboxes
+// can wait in a pool. Start runs one command. Time limits, cancellation, output
+// handling, metrics, and snapshots are implemented once for all drivers, in the
+// worker. Every driver passes the suite in sandboxtest.
+//
+// The packages agentinit, capture, and namespace/setup run inside a sandbox.
+// All others run in the server, on the host.
 package sandbox
 
 import (
@@ -18,19 +21,19 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// The fixed places inside every sandbox. Agent command lines refuse to resume
-// a conversation elsewhere than where it began.
+// The fixed paths inside every sandbox. Agent command lines refuse to resume a
+// conversation in another folder.
 const (
 	HomeDir      = layout.HomeDir
 	WorkspaceDir = layout.WorkspaceDir
 	RunDir       = layout.RunDir // read-only files for the agent, such as its prompt
 )
 
-// ErrUnavailable says that the host lacks what the driver needs; the wrapped
-// text names it.
+// ErrUnavailable is returned if the host lacks something that the driver needs;
+// the wrapped text names it.
 var ErrUnavailable = errors.New("sandbox: not available on this host")
 
-// Report tells what a driver can do on this host, and why not more.
+// Report describes what a driver supports on this host, and why not more.
 type Report struct {
 	Driver    string
 	Available bool
@@ -41,88 +44,88 @@ type Report struct {
 	Notes     []string // one sentence each, for `stint doctor`
 }
 
-// Enforced tells which limits hold here; a false one is told to the operator.
+// Enforced contains the limits that are enforced. The others are reported to
+// the operator.
 type Enforced struct{ CPU, Memory, Pids, Disk bool }
 
-// Resources are the limits of one sandbox; a zero field is unlimited.
+// Resources are the limits of one sandbox. A zero field is unlimited.
 type Resources struct {
 	CPU    float64 // cores
-	Memory int64   // bytes, of all processes together
+	Memory int64   // bytes, total of all processes
 	Disk   int64   // bytes, of the writable layer
 	Pids   int64   // processes and threads
 }
 
-// Mount shows a folder of the host inside the sandbox, or several as if they
-// were one.
+// Mount shows one host folder, or an overlay of several, inside the sandbox.
 type Mount struct {
-	Source   string // absolute folder on the host; empty with Layers
-	Target   string // absolute, clean path inside; made when missing
-	Writable bool   // of Source; with Layers, Upper tells it
+	Source   string // absolute host folder; empty with Layers
+	Target   string // absolute, clean path inside; created if missing
+	Writable bool   // for Source; with Layers, a mount with an Upper is writable
 
-	// Layers are absolute folders of the host, topmost first, none of them within
-	// another, at most MaxLayers. They are read, never written, and must not
-	// change until Close. What a layer leaves out of those below it, it tells as
-	// Upper does. One layer without an Upper is a Source that cannot be written.
+	// Layers are absolute host folders, topmost first, at most MaxLayers. None
+	// may be inside another. They are never written to and must not change
+	// until Close. Whiteouts and opaque folders in a layer hide files of the
+	// layers below, as described for Upper. One layer without an Upper is the
+	// same as a read-only Source.
 	Layers []string
-	// Upper is an absolute, empty folder of the host that takes what the agent
-	// changes, so that the mount can be written; empty with Layers: it cannot.
-	// The driver keeps a folder of its own beside it until Close.
+	// Upper is an absolute, empty host folder that receives the agent's
+	// changes. If it is empty, a mount of Layers is read-only. The driver keeps
+	// a work folder next to it until Close.
 	//
-	// Upper then holds the files that were made or changed, whole, and folders on
-	// the way to them. A file or folder of the layers that is gone is a character
-	// device 0:0 under its name (a whiteout). A folder that hides those of its name
-	// in the layers, rather than adding to them, has the extended attribute
-	// OpaqueAttr with the value "y". Other attributes that begin with OverlayAttrs
-	// say nothing. No agent can make or change any of these itself. All of it
-	// belongs to the server's user, as in a writable Source.
+	// Upper then contains created and changed files, complete, and their parent
+	// folders. A removed file or folder is a character device 0:0 (a whiteout).
+	// A folder that hides the folders with its name in the layers, rather than
+	// adding to them, has the extended attribute OpaqueAttr with the value "y".
+	// Other attributes that begin with OverlayAttrs have no meaning. Agents
+	// cannot create or change these marks. All files belong to the server's
+	// user, as in a writable Source.
 	Upper string
-	// Alias are further targets that show the same.
+	// Alias are further targets for the same mount.
 	Alias []string
 }
 
-// MaxLayers is the most layers that a mount has.
+// MaxLayers is the maximum number of layers of a mount.
 const MaxLayers = 128
 
-// How a folder of a mount's Upper, or of a layer, tells that it hides those of
-// its name below.
+// The extended attributes of overlay folders.
 const (
 	OverlayAttrs = layout.OverlayAttrs
 	OpaqueAttr   = layout.OpaqueAttr
 )
 
-// ErrOverlay says that folders cannot be laid over each other here. The sandbox,
-// if there is one, is as before: nothing has run, and it can be given other
-// mounts.
-var ErrOverlay = errors.New("sandbox: folders cannot be laid over each other here")
+// ErrOverlay is returned if overlays cannot be mounted here. The sandbox, if
+// there is one, is unchanged: no command has run, and other mounts can be
+// attached.
+var ErrOverlay = errors.New("sandbox: overlays cannot be mounted here")
 
-// Spec is what a sandbox is prepared with.
+// Spec contains the settings of a sandbox.
 type Spec struct {
-	ID        string // unique among living sandboxes; [a-z0-9_-]{1,64}
+	ID        string // unique among existing sandboxes; [a-z0-9_-]{1,64}
 	Resources Resources
-	// Image is the folder of an unpacked image that the sandbox shows as its
-	// root, read-only; empty shows the host's own system, as far as programs
-	// need it.
+	// Image is the folder of an unpacked image that is the sandbox's root,
+	// read-only. If it is empty, the root shows the parts of the host's system
+	// that programs need.
 	Image string
-	// Scratch is an empty folder of the host that belongs to this sandbox
-	// until Close. Home and Workspace are folders below the caller's control
-	// that appear as HomeDir and WorkspaceDir, writable by the agent; Run, when
-	// it is not empty, appears read-only as RunDir. What the caller adds to
-	// them before Start is seen inside.
+	// Scratch is an empty host folder that belongs to this sandbox until Close.
+	// Home and Workspace are folders of the caller that are shown as HomeDir
+	// and WorkspaceDir, writable for the agent. Run, if not empty, is shown
+	// read-only as RunDir. Files that the caller adds before Start are visible
+	// inside.
 	Home, Workspace, Scratch, Run string
-	// Network makes a network whose far end is Sandbox.Network; without it
-	// there is none but the sandbox's own loopback.
+	// Network requests a network, which Sandbox.Network returns. Without it
+	// there is only the sandbox's own loopback.
 	Network bool
 	Mounts  []Mount
 }
 
-// Network is the far end of a sandbox's network: what a program inside sends to
-// any address arrives here and nowhere else.
+// Network is the server's end of a sandbox's network. Packets of programs
+// inside, to any address, arrive here only.
 type Network struct {
-	TCP Listener       // every TCP connection but those to the sandbox's own loopback
-	DNS net.PacketConn // every UDP datagram to port 53
+	TCP Listener       // TCP connections except those to the sandbox's loopback
+	DNS net.PacketConn // UDP datagrams to port 53
 }
 
-// Close ends both halves; it is idempotent.
+// Close closes both. It is idempotent.
 func (n *Network) Close() error {
 	err := errors.Join(n.TCP.Close(), n.DNS.Close())
 	if errors.Is(err, net.ErrClosed) {
@@ -131,102 +134,99 @@ func (n *Network) Close() error {
 	return err
 }
 
-// Listener accepts a sandbox's connections.
+// Listener accepts connections of a sandbox.
 type Listener interface {
-	// Accept gives the next connection, and the address that the program asked
-	// for. It fails with net.ErrClosed after Close or the sandbox's end.
+	// Accept returns the next connection and its original destination address.
+	// It returns net.ErrClosed after Close or after the sandbox's end.
 	Accept() (net.Conn, netip.AddrPort, error)
 	Close() error
 }
 
-// ErrAttach says that this sandbox can be given no more than it was prepared
-// with.
-var ErrAttach = errors.New("sandbox: takes nothing more after Prepare")
+// ErrAttach is returned if limits or mounts cannot be added after Prepare.
+var ErrAttach = errors.New("sandbox: nothing can be attached after Prepare")
 
-// Command is what runs inside.
+// Command is the command to run.
 type Command struct {
 	Argv   []string  // Argv[0] is looked up in the PATH of Env when it has no slash
 	Env    []string  // complete; nothing is inherited
 	Dir    string    // working directory inside; WorkspaceDir when empty
-	Stdin  io.Reader // nil is empty; read until it or the command ends, a Read that blocks longer holds up nothing
+	Stdin  io.Reader // nil is empty; read until it or the command ends, a blocked Read does not delay the exit
 	Stdout io.Writer // nil discards; called by one goroutine at a time, until Wait returns
-	Stderr io.Writer // the same; it may be the very Stdout, and then their order is kept
+	Stderr io.Writer // the same; it may be equal to Stdout, and then the order of writes is kept
 }
 
-// Cause tells what ended a command.
+// Cause is the reason why a command ended.
 type Cause string
 
 // The causes.
 const (
 	Exited    Cause = "exited"
-	Signalled Cause = "signalled" // by itself or from inside
+	Signalled Cause = "signalled" // by itself or by a process inside
 	OOMKilled Cause = "oom"
 	DiskFull  Cause = "disk_full"
 	Killed    Cause = "killed" // by Kill
-	Lost      Cause = "lost"   // the sandbox vanished
+	Lost      Cause = "lost"   // the sandbox ended unexpectedly
 )
 
-// Exit is how the command ended. A program that failed is not a failed call:
-// Code is its exit status, 128+n when signal n ended it.
+// Exit describes how the command ended. Code is the exit status, or 128+n if
+// signal n ended it.
 type Exit struct {
 	Code   int
 	Signal int
 	Cause  Cause
 }
 
-// Usage is what the sandbox has used so far.
+// Usage is a sandbox's resource usage so far.
 type Usage struct {
 	CPU         time.Duration // user and system, all processes
-	Memory      int64         // bytes now
-	MemoryPeak  int64         // bytes; 0 where unknown
-	MemoryLimit int64         // bytes; the host's memory where unlimited
+	Memory      int64         // bytes in use
+	MemoryPeak  int64         // bytes; 0 if unknown
+	MemoryLimit int64         // bytes; the host's memory if unlimited
 	Disk        int64         // bytes of the writable layer
-	DiskLimit   int64         // bytes; the file system's size where unlimited
+	DiskLimit   int64         // bytes; the file system's size if unlimited
 	Pids        int64
 	OOMKills    int64
 }
 
-// Driver makes sandboxes. It is safe for concurrent use.
+// Driver creates sandboxes. It is safe for concurrent use.
 type Driver interface {
 	Name() string
-	// Probe tells what works here. It changes nothing that outlives it.
+	// Probe reports what is supported here. It has no lasting effects.
 	Probe(ctx context.Context) Report
-	// Prepare builds a sandbox in which no foreign code runs yet. ctx bounds
-	// preparing only. An error leaves nothing behind.
+	// Prepare creates a sandbox without running untrusted code. ctx limits only
+	// the preparation. After an error no resources are left.
 	Prepare(ctx context.Context, s Spec) (Sandbox, error)
-	// Sweep removes what sandboxes of an earlier process that shared the
-	// driver's state folder left: processes, cgroups, mounts. Call it once,
-	// before the first Prepare.
+	// Sweep removes processes, cgroups, and mounts of an earlier process with
+	// the same state folder. It must be called once, before the first Prepare.
 	Sweep(ctx context.Context) error
 }
 
-// Sandbox is one prepared or running sandbox. Methods may be called from
-// several goroutines; Start is called at most once.
+// Sandbox is a prepared or running sandbox. Its methods may be called from
+// several goroutines. Start may be called only once.
 type Sandbox interface {
 	ID() string
-	// Network is the far end of its network, nil when the spec asked for none.
-	// Whoever takes it closes it.
+	// Network returns the sandbox's network, or nil if the spec did not ask for
+	// one. The caller closes it.
 	Network() *Network
-	// Attach adds what a run needs beyond what was known at Prepare: its limits
-	// and its mounts. It succeeds at most once, before Start. Drivers that
-	// cannot add mounts fail with ErrAttach, those that cannot lay folders over
-	// each other with ErrOverlay, and the sandbox is as before.
+	// Attach sets the run's limits and adds its mounts. It can succeed once,
+	// before Start. If the driver cannot add mounts, it returns ErrAttach, and
+	// if overlays are not supported, ErrOverlay; the sandbox is then unchanged.
 	Attach(ctx context.Context, r Resources, mounts []Mount) error
-	// Start runs the command. ctx bounds starting only, not the life. A
-	// command that cannot be started (no such program) is an *Error with a
-	// sentence for the user, and Close is still due.
+	// Start runs the command. ctx limits only the start. If the command cannot
+	// be started, for example because the program does not exist, it returns an
+	// *Error with a sentence for the user. The sandbox must still be closed.
 	Start(ctx context.Context, c Command) error
-	// Wait returns when the command has ended and its output was delivered.
-	// The process tree may still live; Kill ends it.
+	// Wait returns after the command has ended and its output was written. Its
+	// child processes may still run; Kill ends them.
 	Wait(ctx context.Context) (Exit, error)
-	// Usage reads the counters; it works until Close.
+	// Usage returns the counters. It can be called until Close.
 	Usage(ctx context.Context) (Usage, error)
-	// Kill sends SIGTERM to every process inside, waits up to grace for all to
-	// end, then kills what is left. It returns when none is left. It is
-	// idempotent; grace 0 kills at once.
+	// Kill sends SIGTERM to all processes, waits up to grace for them to end,
+	// and kills the rest. It returns when no process is left. It is idempotent.
+	// With a grace of 0 it kills immediately.
 	Kill(ctx context.Context, grace time.Duration) error
-	// Close kills at once and releases everything but the folders that the
-	// caller passed in. It is idempotent.
+	// Close kills all processes and releases all resources except the caller's
+	// folders. It is idempotent.
 	Close(ctx context.Context) error
 }
 
@@ -236,8 +236,8 @@ type Error struct {
 	Err     error
 }
 
-// Error gives the sentence.
+// Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }

@@ -7,29 +7,30 @@ import (
 	"errors"
 )
 
-// Coder writes fields one after the other, or reads them back: one function for
-// each type does both, so the two cannot disagree. Writing changes no field, as
-// several may write what they share. Init would spend more time
-// on warming up a codec by reflection than on building the root.
+// Coder encodes or decodes the fields of a message. One Fields method per type
+// does both, so the two directions cannot disagree. Encoding does not change
+// the fields, because goroutines may share them. A reflective codec is not
+// used: its initialization would take longer than building the sandbox's root.
 type Coder struct {
 	data    []byte
-	Reading bool // fields are read back
+	Reading bool // decode; otherwise encode
 	err     error
 }
 
 var errMalformed = errors.New("malformed message")
 
-// Value is a type that can be carried.
+// Value is a type that a Coder can encode and decode.
 type Value interface{ Fields(c *Coder) }
 
-// Encode writes a value as Decode reads it.
+// Encode returns the encoded value, which Decode reads.
 func Encode(v Value) []byte {
 	c := &Coder{}
 	v.Fields(c)
 	return c.data
 }
 
-// Decode reads a value; it refuses what is cut short or goes on.
+// Decode decodes data into v. It returns an error if data is truncated or has
+// trailing bytes.
 func Decode(data []byte, v Value) error {
 	c := &Coder{data: data, Reading: true}
 	v.Fields(c)
@@ -39,7 +40,7 @@ func Decode(data []byte, v Value) error {
 	return c.err
 }
 
-// Number carries a signed integer.
+// Int64 encodes or decodes a signed integer.
 func (c *Coder) Int64(p *int64) {
 	if !c.Reading {
 		c.data = binary.AppendVarint(c.data, *p)
@@ -53,7 +54,7 @@ func (c *Coder) Int64(p *int64) {
 	*p, c.data = n, c.data[size:]
 }
 
-// Integer carries an int.
+// Int encodes or decodes an int.
 func (c *Coder) Int(p *int) {
 	n := int64(*p)
 	c.Int64(&n)
@@ -62,7 +63,7 @@ func (c *Coder) Int(p *int) {
 	}
 }
 
-// Flag carries a bool.
+// Bool encodes or decodes a bool.
 func (c *Coder) Bool(p *bool) {
 	var n int64
 	if *p {
@@ -74,7 +75,7 @@ func (c *Coder) Bool(p *bool) {
 	}
 }
 
-// Bytes carries any bytes.
+// Bytes encodes or decodes a byte slice.
 func (c *Coder) Bytes(p *[]byte) {
 	n := int64(len(*p))
 	c.Int64(&n)
@@ -89,7 +90,7 @@ func (c *Coder) Bytes(p *[]byte) {
 	*p, c.data = c.data[:n:n], c.data[n:]
 }
 
-// Text carries a string.
+// String encodes or decodes a string.
 func (c *Coder) String(p *string) {
 	b := []byte(*p)
 	c.Bytes(&b)
@@ -98,11 +99,11 @@ func (c *Coder) String(p *string) {
 	}
 }
 
-// Texts carries a list of strings.
+// Strings encodes or decodes a list of strings.
 func (c *Coder) Strings(p *[]string) { List(c, p, (*Coder).String) }
 
-// List carries any number of items. Each takes a byte or more, which bounds
-// what a malformed message can make us allocate.
+// List encodes or decodes a list. Each item takes at least one byte, which
+// bounds the allocation for a malformed message.
 func List[T any](c *Coder, p *[]T, item func(*Coder, *T)) {
 	n := int64(len(*p))
 	c.Int64(&n)

@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// What every sandbox is to its agent.
+// The agent's identity in every sandbox.
 const (
 	AgentID  = 1000    // user and group
-	HostName = "stint" // its own name for itself
+	HostName = "stint" // host name inside
 	TmpDir   = "/tmp"
 )
 
-// maxText is the most bytes of a message's text, and maxName of a name in it:
-// what a program is asked for may be of any length.
+// maxText is the maximum length of a message's text in bytes, and maxName that
+// of a name within it. Both may contain input of any length.
 const (
 	maxText = 2 << 10
 	maxName = 256
@@ -34,15 +34,16 @@ func clip(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// shown is a name as a sentence has it.
+// clipName shortens a name for use in a message.
 func clipName(name string) string { return clip(name, maxName) }
 
-// refusal is a sentence for the user.
+// refusal is an error with a sentence for the user.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// launch starts the command, in init. Its errors are refusals.
+// forkCommand starts the command and returns its process ID. Its errors are of
+// type refusal.
 func forkCommand(o Command, stdio [3]int, userRange bool) (int, error) {
 	argv, env, dir := o.Argv, o.Env, o.Dir
 	if dir == "" {
@@ -70,7 +71,7 @@ func forkCommand(o Command, stdio [3]int, userRange bool) (int, error) {
 	return pid, nil
 }
 
-// lookUp finds the program as a shell inside would.
+// lookUp resolves the program's path as a shell in the sandbox would.
 func lookUp(name string, env []string, dir string) (string, error) {
 	if strings.ContainsRune(name, '/') {
 		file := name
@@ -88,7 +89,7 @@ func lookUp(name string, env []string, dir string) (string, error) {
 	search := pathOf(env)
 	for dir := range strings.SplitSeq(search, ":") {
 		if !path.IsAbs(dir) {
-			continue // nothing is run from wherever we happen to be
+			continue // relative PATH entries are ignored
 		}
 		file := path.Join(dir, name)
 		if st, err := os.Stat(file); err == nil && executable(st) {

@@ -1,10 +1,13 @@
-// Package agentinit answers: who commands a sandbox from within?
+// Package agentinit is the init process of a sandbox and its control protocol.
+// It runs inside the sandbox.
 //
-// The warden is the first process of a sandbox, or the first that an isolator
-// starts in it. It starts the command that the server orders over a socket,
-// passes on what ends it, reaps all processes, and tells how the command ended.
-// Each isolator gets one into its sandboxes in its own way; from there on all
-// are the same, and package session is the server's end of the socket.
+// Init is the first process of a sandbox, or the first one that an isolator
+// starts in it. It receives commands over the control socket, starts the
+// agent's command, forwards termination requests, reaps all processes, and
+// reports how the command ended. Each isolator starts init in its own way; the
+// protocol is the same for all. Package control is the server's side of the
+// socket.
 //
-// It imports little, as all of its program's start is part of a sandbox's.
+// The package has few imports, because its initialization is part of every
+// sandbox's start.
 package agentinit

@@ -11,25 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Init obeys the server at the other end of a socket.
+// Init executes the commands of the server at the other end of the control
+// socket.
 type Init struct {
-	Control   int  // blocking socket of packets
-	UserRange bool // it is user 0 of a range and becomes the agent's user; else it is the agent's user
-	// Starting runs before the command is started; the place to give up what
-	// only preparing needed. It may be nil.
+	Control   int  // blocking SOCK_SEQPACKET socket
+	UserRange bool // init is user 0 of a range of user IDs and the agent is another user; otherwise both are the same user
+	// BeforeStart is called before the command is started, to drop what only
+	// preparation needed. It may be nil.
 	BeforeStart func() error
-	// Started runs once the command was, before the server hears of it; the
-	// place to give up what only starting needed. It may be nil.
+	// AfterStart is called after the command was started and before the server
+	// is notified, to drop what only starting needed. It may be nil.
 	AfterStart func() error
-	// Other obeys messages that this package does not know; nil refuses them.
-	// The descriptors are closed after it.
+	// Extra handles messages that this package does not know. If it is nil,
+	// they are refused. The descriptors are closed after the call.
 	Extra func(m Message, fds []int) error
 
-	isTerminating atomic.Bool // a term was asked for
+	isTerminating atomic.Bool // OpTerm was received
 }
 
-// Serve obeys until the socket closes. The caller ends then, and with it all
-// others of its PID namespace.
+// Serve handles messages until the socket closes. The caller then exits, which
+// kills all other processes of its PID namespace.
 func (in *Init) Serve() {
 	for {
 		m, fds, err := in.Receive()
@@ -51,8 +52,8 @@ func (in *Init) handle(m Message, fds []int) error {
 		return in.startCommand(fds)
 	case OpTerm:
 		in.isTerminating.Store(true)
-		_ = unix.Kill(-1, unix.SIGTERM) // all but ourselves; none there is none to tell
-		_ = unix.Kill(-1, unix.SIGCONT) // a stopped process would not see it
+		_ = unix.Kill(-1, unix.SIGTERM) // fails if there is no other process
+		_ = unix.Kill(-1, unix.SIGCONT) // stopped processes must receive the signal too
 		return nil
 	}
 	if in.Extra == nil {
@@ -93,14 +94,15 @@ func (in *Init) startCommand(fds []int) error {
 	return nil
 }
 
-// reap collects every process that ends inside; all orphans become ours.
+// reap waits for all processes, including orphans, and reports the command's
+// exit.
 func (in *Init) reap(command int) {
 	for {
 		var ws syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &ws, syscall.WALL, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // ECHILD: nothing lives, so nothing can come to life
+		case err != nil: // ECHILD: there are no processes left
 			_ = in.Send(Message{Op: OpEmpty})
 			return
 		case pid == command:
@@ -109,12 +111,12 @@ func (in *Init) reap(command int) {
 				m.Signal = int(ws.Signal())
 				m.Code = 128 + m.Signal
 			}
-			_ = in.Send(m) // a server that is gone has closed the socket, which ends us
+			_ = in.Send(m) // if the server is gone, the socket is closed and init exits
 		}
 	}
 }
 
-// Say sends a message, with descriptors if there are any.
+// Send sends a message with optional descriptors.
 func (in *Init) Send(m Message, fds ...int) error {
 	m.Text = clip(m.Text, maxText)
 	var rights []byte
@@ -124,7 +126,7 @@ func (in *Init) Send(m Message, fds ...int) error {
 	return unix.Sendmsg(in.Control, Encode(&m), rights, nil, unix.MSG_NOSIGNAL)
 }
 
-// Hear waits for a message. Its descriptors are the caller's to close.
+// Receive waits for a message. The caller closes the descriptors.
 func (in *Init) Receive() (Message, []int, error) {
 	var m Message
 	b, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(MaxDescriptors*4))
@@ -146,7 +148,7 @@ func (in *Init) Receive() (Message, []int, error) {
 	}
 }
 
-// Descriptors gives the descriptors that came with a packet.
+// Descriptors returns the descriptors of a packet's control message.
 func Descriptors(oob []byte) ([]int, error) {
 	if len(oob) == 0 {
 		return nil, nil

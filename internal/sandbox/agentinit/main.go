@@ -13,32 +13,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name is the name under which a program is the warden of a sandbox that
-// another program has built. Its one argument tells where the control socket
-// is: "fd:N" is a descriptor it is born with, "unix:PATH" a socket of packets
-// to connect to.
+// Name is the program name (argv[0]) under which a binary runs as init in a
+// sandbox that another program built. Its only argument is the address of the
+// control socket: "fd:N" is an inherited descriptor, "unix:PATH" is a
+// SOCK_SEQPACKET socket to connect to.
 const Name = "stint-agentinit"
 
-// Argv is the command line of a guest; program is its path inside, whose
-// last element must be Name where the isolator gives it as argv[0].
+// Argv returns the command line of init. The last element of program must be
+// Name if the isolator uses it as argv[0].
 func Argv(program, address string) []string { return []string{program, address} }
 
-// StartOptions may travel, as a memory file, beside the server's go. Isolators that
-// filter calls themselves send none.
+// StartOptions are sent in a memory file with the go message. Isolators that
+// install a system call filter themselves send none.
 type StartOptions struct {
 	Filter []unix.SockFilter // not empty
-	// OwnKernel: the sandbox has a kernel of its own, and the warden readies
-	// its file systems.
+	// OwnKernel is set if the sandbox has its own kernel. Init then sets up
+	// that kernel's file systems.
 	OwnKernel bool
 }
 
-// Carry carries the terms.
+// Fields encodes or decodes the options.
 func (t *StartOptions) Fields(c *Coder) {
 	FilterFields(c, &t.Filter)
 	c.Bool(&t.OwnKernel)
 }
 
-// CodeFilter carries a system call filter.
+// FilterFields encodes or decodes a system call filter.
 func FilterFields(c *Coder, p *[]unix.SockFilter) {
 	List(c, p, func(c *Coder, f *unix.SockFilter) {
 		n := int64(f.Code)<<16 | int64(f.Jt)<<8 | int64(f.Jf)
@@ -51,19 +51,20 @@ func FilterFields(c *Coder, p *[]unix.SockFilter) {
 	})
 }
 
-// An init function, in a package that needs little, runs before the packages of
-// a big program ready themselves.
+// In this package, which has few imports, an init function runs before the
+// packages of a large binary are initialized.
 func init() { MaybeRun() }
 
-// MaybeRun turns the process into a warden if it was started as one, and then
-// never returns. It waits for the server's go, with StartOptions or without, gives up
-// its rights, and says ready; from there on it serves. To import this package
-// is enough for it.
+// MaybeRun runs the process as init if it was started under Name, and then does
+// not return. It waits for the go message, applies the StartOptions, drops
+// privileges, sends ready, and serves the control socket. Importing the package
+// is sufficient.
 func MaybeRun() {
 	if len(os.Args) != 2 || path.Base(os.Args[0]) != Name {
 		return
 	}
-	// Descriptors and filters belong to threads; the command is forked from this one.
+	// Privileges and filters apply to threads. The command is forked from this
+	// thread.
 	runtime.LockOSThread()
 	os.Exit(run(os.Args[1]))
 }
@@ -78,11 +79,12 @@ func run(address string) int {
 		fmt.Fprintln(os.Stderr, Name+": "+err.Error())
 		return 1
 	}
-	// User 0 can become the agent; any other is the agent already.
+	// User 0 can switch to the agent's user. Any other user already is the
+	// agent.
 	userRange := os.Geteuid() == 0
 	w := &Init{Control: control, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
 	if err := w.waitForGo(); err != nil {
-		_ = w.Send(Message{Op: OpFailed, Text: err.Error()}) // nobody else to tell
+		_ = w.Send(Message{Op: OpFailed, Text: err.Error()}) // there is no other way to report it
 		return 1
 	}
 	if err := w.Send(Message{Op: OpReady}); err != nil {
@@ -98,7 +100,7 @@ func openControl(address string) (int, error) {
 	case "fd":
 		fd, err := strconv.Atoi(rest)
 		if err != nil || fd < 0 {
-			return -1, fmt.Errorf("%q is no descriptor", rest)
+			return -1, fmt.Errorf("%q is not a descriptor", rest)
 		}
 		unix.CloseOnExec(fd)
 		return fd, nil
@@ -113,10 +115,11 @@ func openControl(address string) (int, error) {
 		}
 		return fd, nil
 	}
-	return -1, fmt.Errorf("%q names no control socket", address)
+	return -1, fmt.Errorf("%q is not the address of a control socket", address)
 }
 
-// settle waits for go and gives up what the terms do not leave.
+// waitForGo waits for the go message and drops the privileges that are not
+// needed afterwards.
 func (in *Init) waitForGo() error {
 	IgnoreSignals(in.UserRange)
 	unix.Umask(0o022)
@@ -124,7 +127,7 @@ func (in *Init) waitForGo() error {
 		return err
 	}
 	if os.Getpid() != 1 {
-		// What loses its parent comes to us all the same.
+		// Orphaned processes are re-parented to this process.
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 			return fmt.Errorf("adopting orphans: %w", err)
 		}
@@ -153,9 +156,9 @@ func (in *Init) waitForGo() error {
 	return LockDown(in.UserRange, terms.Filter)
 }
 
-// readyKernel mounts /proc and takes away devices that no agent needs. A /proc
-// that had been there when the warden began would for ever show it as a process
-// of the user that it was then, who is the agent.
+// setUpKernel mounts /proc and removes devices that agents do not need. /proc
+// must be mounted by this process after it changed its user: an earlier mount
+// would keep showing it as a process of the agent's user.
 func setUpKernel() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mounting /proc: %w", err)

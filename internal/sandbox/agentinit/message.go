@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is a command; its three streams travel beside it.
+// Command is the command to start. Its three streams are passed as descriptors.
 type Command struct {
 	Argv, Env []string
 	Dir       string
-	// Processes is how many processes and threads the agent may have, where
-	// only the kernel inside can count them; 0 leaves it to the isolator.
+	// Processes is the limit of processes and threads if only init can enforce
+	// it; 0 if the isolator does.
 	Processes int64
 }
 
-// Carry carries the order.
+// Fields encodes or decodes the command.
 func (o *Command) Fields(c *Coder) {
 	c.Strings(&o.Argv)
 	c.Strings(&o.Env)
@@ -25,11 +25,12 @@ func (o *Command) Fields(c *Coder) {
 	c.Int64(&o.Processes)
 }
 
-// Op names a message. Server to init: go, start, term. Init to server: ready or
-// failed, then started or refused, then exit, then empty.
+// Op is the type of a message. The server sends go, start, and term. Init
+// answers with ready or failed, then with started or refused, then with exit,
+// then with empty.
 type Op string
 
-// The messages, in the order of a life.
+// The messages.
 const (
 	OpGo      Op = "go"
 	OpStart   Op = "start"
@@ -42,17 +43,17 @@ const (
 	OpEmpty   Op = "empty"
 )
 
-// Message is one packet of the control socket. Big things travel as memory
-// files beside it, so that no packet nears the socket's limit.
+// Message is one packet of the control socket. Large values are passed in
+// memory files, so that no packet reaches the socket's limit.
 type Message struct {
 	Op     Op
 	Text   string
 	Code   int
 	Signal int
-	Killed bool // the command ended after a term
+	Killed bool // the command ended after OpTerm
 }
 
-// Carry carries the message.
+// Fields encodes or decodes the message.
 func (m *Message) Fields(c *Coder) {
 	c.String((*string)(&m.Op))
 	c.String(&m.Text)
@@ -61,13 +62,14 @@ func (m *Message) Fields(c *Coder) {
 	c.Bool(&m.Killed)
 }
 
-// Bounds of one packet.
+// Limits of a packet.
 const (
 	MaxMessage     = 16 << 10 // bytes
 	MaxDescriptors = 64       // descriptors
 )
 
-// ReadMemoryFile reads what the server wrote; it does not care where the descriptor's offset stands.
+// ReadMemoryFile decodes a memory file that the server wrote. It ignores the
+// file offset.
 func ReadMemoryFile(fd int, into Value) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockDown gives up, for this process and all that it will start, what no
-// sandbox needs: core dumps, being looked into, capabilities but those that
-// starting an agent takes, new privileges, and the calls that the filter
-// refuses. Without a filter the isolator has one of its own.
+// LockDown drops everything that this process and its children do not need:
+// core dumps, ptrace access, capabilities other than those for starting an
+// agent, and new privileges. It then loads the system call filter. With a nil
+// filter, the isolator has installed one itself.
 func LockDown(userRange bool, filter []unix.SockFilter) error {
 	if err := Harden(userRange, 0); err != nil {
 		return err
@@ -27,14 +27,14 @@ func LockDown(userRange bool, filter []unix.SockFilter) error {
 	return loadFilter(filter)
 }
 
-// Harden is the part of LockDown that can be done early, where further rights
-// (bits of capabilities) are needed until LockDownThread.
+// Harden is the part of LockDown that can run early. The extra capabilities (a
+// bit mask) are kept until LockDownThread.
 func Harden(userRange bool, extra uint32) error {
 	if err := DisableCoreDumps(); err != nil {
 		return err
 	}
-	// Undumpable, nobody inside can trace us or read our memory, environment
-	// or descriptors.
+	// Prevents processes in the sandbox from tracing init and from reading its
+	// memory, environment, or descriptors.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("becoming undumpable: %w", err)
 	}
@@ -50,10 +50,10 @@ func Harden(userRange bool, extra uint32) error {
 	return nil
 }
 
-// DisableCoreDumps sees to it that no core of this process, and of those that it
-// starts, is dumped: neither to a file, which takes at least a page, nor to a
-// program of the host's, which the kernel starts whatever the limit is unless
-// it is 1. A server that may have none at all can only leave it at that.
+// DisableCoreDumps disables core dumps for this process and its children. A
+// limit of 1 byte prevents both a dump to a file, which needs at least a page,
+// and a dump to a host program, which the kernel starts for every other limit.
+// If the hard limit is 0 already, the limit stays 0.
 func DisableCoreDumps() error {
 	err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1})
 	if errors.Is(err, unix.EPERM) {
@@ -65,9 +65,10 @@ func DisableCoreDumps() error {
 	return nil
 }
 
-// LockDownThread is the rest of LockDown, after Harden, for the calling thread, from
-// which the command is forked. The other threads keep their further rights
-// until DropSetupPrivileges, but the filter, which binds all, leaves them no use for these.
+// LockDownThread completes LockDown after Harden, for the calling thread only.
+// The command is forked from this thread. Other threads keep their extra
+// capabilities until DropSetupPrivileges, but the filter applies to all threads
+// and makes these capabilities useless.
 func LockDownThread(userRange bool, filter []unix.SockFilter) error {
 	header, data := capabilities(startCapabilities(userRange))
 	if err := unix.Capset(header, &data[0]); err != nil {
@@ -76,8 +77,8 @@ func LockDownThread(userRange bool, filter []unix.SockFilter) error {
 	return loadFilter(filter)
 }
 
-// DropSetupPrivileges leaves all threads only the signalling, after Harden and LockDownThread; for
-// Init.Started.
+// DropSetupPrivileges leaves only CAP_KILL on all threads, after Harden and
+// LockDownThread. It is meant for Init.AfterStart.
 func DropSetupPrivileges(userRange bool) error {
 	if !userRange {
 		return keepCapabilities(0)
@@ -85,13 +86,14 @@ func DropSetupPrivileges(userRange bool) error {
 	return DropStartPrivileges(userRange)
 }
 
-// emptyBoundingSet sees to it that no program gives capabilities, whatever its
-// file says. It holds for this thread, from which the command is forked.
+// emptyBoundingSet empties the capability bounding set of this thread, so that
+// no executable gains capabilities from its file. The command is forked from
+// this thread.
 func emptyBoundingSet() error {
 	for c := uintptr(0); ; c++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
 		if err == unix.EINVAL && c > unix.CAP_AUDIT_READ {
-			return nil // past the last that this kernel knows
+			return nil // past the last capability of this kernel
 		}
 		if err == nil && held == 1 {
 			err = unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
@@ -102,9 +104,9 @@ func emptyBoundingSet() error {
 	}
 }
 
-// startRights are the capabilities that a warden needs to become the agent's
-// user, to find its program in folders of that user, and to signal it. A single
-// user needs none of them.
+// startCapabilities returns the capabilities that init needs to switch to the
+// agent's user, to find its program in folders of that user, and to signal it.
+// In a sandbox with a single user none are needed.
 func startCapabilities(userRange bool) uint32 {
 	if !userRange {
 		return 0
@@ -112,7 +114,7 @@ func startCapabilities(userRange bool) uint32 {
 	return 1<<unix.CAP_KILL | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_DAC_READ_SEARCH
 }
 
-// DropStartPrivileges leaves only the signalling; for Init.Started.
+// DropStartPrivileges leaves only CAP_KILL. It is meant for Init.AfterStart.
 func DropStartPrivileges(userRange bool) error {
 	if !userRange {
 		return nil
@@ -120,9 +122,9 @@ func DropStartPrivileges(userRange bool) error {
 	return keepCapabilities(1 << unix.CAP_KILL)
 }
 
-// keepCapabilities gives up all but those of the mask, on every thread. In
-// binaries with cgo Go cannot reach the others; there only this thread, from
-// which the command is forked, gives them up.
+// keepCapabilities drops all capabilities except those in mask, on every
+// thread. With cgo, Go cannot change the other threads; then only this thread,
+// from which the command is forked, drops them.
 func keepCapabilities(mask uint32) error {
 	header, data := capabilities(mask)
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0])), 0)
@@ -142,7 +144,7 @@ func capabilities(mask uint32) (*unix.CapUserHeader, *[2]unix.CapUserData) {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &[2]unix.CapUserData{{Effective: mask, Permitted: mask}}
 }
 
-// loadFilter binds every thread, and all that is forked from now on.
+// loadFilter installs the filter for all threads and future children.
 func loadFilter(filter []unix.SockFilter) error {
 	if len(filter) == 0 {
 		return errors.New("loading the system call filter: it is empty")
@@ -155,8 +157,8 @@ func loadFilter(filter []unix.SockFilter) error {
 	return nil
 }
 
-// IgnoreSignals makes signals harmless that an agent of the warden's own user may
-// send it; an agent of another user cannot send any.
+// IgnoreSignals handles signals that an agent with the same user ID could send
+// to init. An agent with another user ID cannot send any.
 func IgnoreSignals(userRange bool) {
 	if !userRange {
 		signal.Notify(make(chan os.Signal, 1), fatalSignals...)
@@ -164,24 +166,24 @@ func IgnoreSignals(userRange bool) {
 	}
 }
 
-// deadly are the signals on which the Go runtime ends a program that has no
-// handler for them; one with a handler it leaves alone. The kernel keeps what
-// cannot be handled from a PID namespace's first process.
+// fatalSignals are the signals on which the Go runtime exits unless a handler
+// is installed. The kernel does not deliver signals without a handler to the
+// first process of a PID namespace.
 var fatalSignals = []os.Signal{
 	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGILL, syscall.SIGTRAP, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGFPE,
 	syscall.SIGSEGV, syscall.SIGTERM, syscall.SIGSTKFLT, syscall.SIGSYS,
 }
 
-// rise makes this process user 0 where it has been given the right to be any: an
-// isolator whose own processes have one user only cannot start another.
+// becomeRoot switches to user 0 if the process may change its user. It serves
+// isolators that can only start processes as one user.
 func becomeRoot() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData
 	if err := unix.Capget(&header, &data[0]); err != nil {
 		return fmt.Errorf("reading capabilities: %w", err)
 	}
-	const anybody = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
-	if os.Geteuid() == 0 || data[0].Effective&anybody != anybody {
+	const anyUser = 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID
+	if os.Geteuid() == 0 || data[0].Effective&anyUser != anyUser {
 		return nil
 	}
 	if err := errors.Join(syscall.Setresgid(0, 0, 0), syscall.Setresuid(0, 0, 0)); err != nil {
@@ -190,7 +192,7 @@ func becomeRoot() error {
 	return nil
 }
 
-// limitProcesses holds for the warden's command; 0 is no limit.
+// limitProcesses limits the processes of the command; 0 is unlimited.
 func limitProcesses(n int64) error {
 	if n <= 0 {
 		return nil

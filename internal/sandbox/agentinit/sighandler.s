@@ -2,7 +2,8 @@
 
 #include "textflag.h"
 
-// noopHandler is a signal handler, called as C calls: it returns to the kernel.
+// noopHandler is a signal handler with the C calling convention. It returns to
+// the kernel.
 TEXT noopHandler<>(SB),NOSPLIT|NOFRAME,$0-0
 	RET
 

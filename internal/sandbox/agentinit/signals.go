@@ -22,19 +22,20 @@ const (
 	signals    = 64
 )
 
-// reserved are the signals that the Go runtime leaves to C libraries.
+// reservedSignals are the signals that the Go runtime leaves to C libraries.
 var reservedSignals = []uintptr{32, 33, 34}
 
-// unheard is the address of a handler that does nothing.
+// noopHandler is the address of a signal handler that does nothing.
 var noopHandler uintptr
 
-// handleReserved gives the reserved signals a handler where they have none. The
-// kernel drops what a PID namespace's first process does not handle, but not
-// while that is blocked, as everything is during a handler: then the default
-// action ends the process. To ignore them would not do, for a command inherits
-// that; the runtime's own handler dies of what it does not expect.
+// handleReservedSignals installs handlers for the reserved signals. The kernel
+// drops unhandled signals to the first process of a PID namespace, but not
+// while the signal is blocked, as all signals are during a handler: then the
+// default action ends the process. SIG_IGN is not an option, because the
+// command would inherit it, and the runtime's handler aborts on signals that it
+// does not expect.
 func handleReservedSignals() {
-	var heard action // its flags and what returns from it serve ours
+	var heard action // provides the flags and the restorer
 	if sigaction(uintptr(unix.SIGUSR1), nil, &heard) != 0 {
 		return
 	}
@@ -43,7 +44,7 @@ func handleReservedSignals() {
 		if sigaction(n, nil, &now) == 0 && now.handler <= sigIgnore {
 			now = heard
 			now.handler = noopHandler
-			_ = sigaction(n, &now, nil) // of no signal but SIGKILL and SIGSTOP it fails
+			_ = sigaction(n, &now, nil) // cannot fail for these signals
 		}
 	}
 }
@@ -53,16 +54,16 @@ func sigaction(n uintptr, set, was *action) unix.Errno {
 	return errno
 }
 
-// hearSignals ends the ignoring of signals that the server was started with, as
-// nohup does: a command would inherit it, and its signals to itself would be
-// lost.
+// resetIgnoredSignals restores the default action of ignored signals, such as
+// SIGHUP of a server that runs under nohup. The command would inherit them and
+// never receive these signals.
 func resetIgnoredSignals() {
 	for n := uintptr(1); n <= signals; n++ {
 		var now action
 		if sigaction(n, nil, &now) != 0 || now.handler != sigIgnore {
 			continue
 		}
-		// Only of SIGKILL and SIGSTOP this fails, and nobody ignores those.
+		// Fails only for SIGKILL and SIGSTOP, which cannot be ignored.
 		_ = sigaction(n, &action{handler: sigDefault}, nil)
 	}
 }

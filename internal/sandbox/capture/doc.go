@@ -1,14 +1,14 @@
-// Package capture answers: how does a sandbox's network end up in the server's
-// hands?
+// Package capture redirects all traffic of a network namespace to two sockets.
+// It runs inside the sandbox.
 //
-// Inside, Redirect turns a network namespace of its own into one where every IPv4
-// address is this machine, and where the kernel leads each TCP connection and
-// each DNS datagram, whatever its target, to one of two sockets. The sockets
-// are handed to the server, and package farend makes of them the far end of the
-// network: the server accepts the sandbox's connections itself and is told which address
-// the program asked for. Nothing else leaves: there is no other interface, no
-// IPv6 route, and no program inside has the right to change any of it.
+// Redirect adds a route that makes every IPv4 address local, and nftables rules
+// that redirect each TCP connection and each DNS datagram to one of two
+// sockets, whatever its destination. The sockets are passed to the server,
+// which accepts the sandbox's connections with package hostend and learns the
+// original destination address. There is no other way out: the namespace has no
+// other interface and no IPv6 route, and no program in the sandbox has the
+// privilege to change this.
 //
-// The inside half is nothing but system calls, as it is part of a sandbox's
+// The package uses only system calls, because it is part of every sandbox's
 // start.
 package capture

@@ -10,24 +10,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch collects netlink messages that are sent as one.
+// batch collects netlink messages for one send.
 type batch struct {
 	data   []byte
-	opened []int // where unfinished messages and attributes began
+	opened []int // offsets of unfinished messages and attributes
 	sent   uint32
-	acks   int // due
+	acks   int // expected acknowledgements
 }
 
 var native = binary.NativeEndian
 
-// message begins a message; done ends it. body is the family's own header.
+// message starts a message; done finishes it. body is the protocol's own
+// header.
 func (b *batch) message(kind, flags uint16, body ...byte) {
 	b.opened = append(b.opened, len(b.data))
 	if flags&unix.NLM_F_ACK != 0 {
 		b.acks++
 	}
 	b.sent++
-	b.data = native.AppendUint32(b.data, 0) // length, until done knows it
+	b.data = native.AppendUint32(b.data, 0) // length, set by done
 	b.data = native.AppendUint16(b.data, kind)
 	b.data = native.AppendUint16(b.data, flags|unix.NLM_F_REQUEST)
 	b.data = native.AppendUint32(b.data, b.sent)
@@ -41,7 +42,7 @@ func (b *batch) done() {
 	native.PutUint32(b.data[at:], uint32(len(b.data)-at))
 }
 
-// nest begins an attribute of attributes; end ends it.
+// nest starts a nested attribute; end finishes it.
 func (b *batch) nest(kind uint16) {
 	b.opened = append(b.opened, len(b.data))
 	b.data = native.AppendUint16(b.data, 0)
@@ -53,7 +54,8 @@ func (b *batch) end() {
 	native.PutUint16(b.data[at:], uint16(len(b.data)-at))
 }
 
-// open gives, and forgets, where the innermost unfinished thing began.
+// open removes and returns the offset of the innermost unfinished message or
+// attribute.
 func (b *batch) open() int {
 	last := len(b.opened) - 1
 	at := b.opened[last]
@@ -68,10 +70,10 @@ func (b *batch) bytes(kind uint16, value ...byte) {
 	b.pad()
 }
 
-// text carries the zero byte that the kernel's strings end with.
+// text appends a string with the trailing zero byte that the kernel expects.
 func (b *batch) text(kind uint16, value string) { b.bytes(kind, append([]byte(value), 0)...) }
 
-// network is a number as nftables wants it.
+// network appends an integer in network byte order, as nftables expects.
 func (b *batch) network(kind uint16, value uint32) {
 	b.bytes(kind, binary.BigEndian.AppendUint32(nil, value)...)
 }
@@ -82,8 +84,9 @@ func (b *batch) pad() {
 	}
 }
 
-// send gives the batch to the kernel, which works while it is sent: all answers
-// are there afterwards. The first that tells of an error is the result.
+// send sends the batch to the kernel and returns the first error of its
+// answers. The kernel processes netlink messages synchronously, so all answers
+// are available after the send.
 func (b *batch) send(protocol int) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 	if err != nil {
@@ -114,7 +117,7 @@ func (b *batch) send(protocol int) error {
 	return nil
 }
 
-// readAnswers counts the messages that were obeyed.
+// parseAcks returns the number of acknowledged messages.
 func parseAcks(b []byte) (int, error) {
 	acks := 0
 	for len(b) >= unix.SizeofNlMsghdr {

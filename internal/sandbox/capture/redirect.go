@@ -8,19 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of the two sockets, on 127.0.0.1. Programs rarely ask for a fixed
-// port this high, and the kernel gives none above 60999 by itself.
+// The ports of the two sockets on 127.0.0.1. Programs rarely use a fixed port
+// this high, and the kernel assigns none above 60999.
 const (
 	tcpPort = 65233
 	dnsPort = 65253
 )
 
-// waiting is how many connections the kernel holds until they are accepted.
+// backlog is the number of connections that the kernel queues until they are
+// accepted.
 const backlog = 1024
 
-// Redirect captures the network namespace of the calling thread, in which the caller
-// must have CAP_NET_ADMIN, and gives the descriptors of the two sockets. It is
-// done once in a namespace.
+// Redirect redirects the traffic of the calling thread's network namespace and
+// returns the descriptors of the two sockets. The caller needs CAP_NET_ADMIN in
+// the namespace. It can be called only once per namespace.
 func Redirect() (tcp, dns int, err error) {
 	if err := RaiseLoopback(); err != nil {
 		return -1, -1, err
@@ -47,7 +48,7 @@ func Redirect() (tcp, dns int, err error) {
 	return tcp, dns, nil
 }
 
-// RaiseLoopback makes 127.0.0.1 and ::1 work in the thread's network namespace.
+// RaiseLoopback enables 127.0.0.1 and ::1 in the thread's network namespace.
 func RaiseLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNoRules says that the kernel does not lead connections elsewhere:
+// ErrNoRules is returned if the kernel cannot redirect connections because
 // nf_tables, or a part of it, is missing.
 var ErrNoRules = errors.New("the kernel's nf_tables cannot redirect connections")
 
-// everyAddressIsOurs adds the route "local default dev lo src 127.0.0.1": the
-// kernel delivers whatever is sent to any address right here. The source keeps
-// programs that ask for their own address from getting their peer's.
+// addLocalRoute adds the route "local default dev lo src 127.0.0.1". The kernel
+// then delivers packets for every address locally. The source address keeps
+// programs from seeing the peer's address as their own.
 func addLocalRoute() error {
 	index, err := loopbackIndex()
 	if err != nil {
@@ -55,15 +55,15 @@ const (
 	chain = "out"
 )
 
-// redirect loads the rules
+// addRules adds the rules
 //
 //	table ip stint { chain out { type nat hook output priority dstnat
 //	  udp dport 53 redirect to :65253
 //	  ip daddr != 127.0.0.0/8 tcp redirect to :65233
 //	} }
 //
-// Other datagrams need no rule: nothing receives them, and the sender is told
-// so at once.
+// Other datagrams need no rule: no socket receives them, and the sender gets an
+// immediate error.
 func addRules() error {
 	b := &batch{}
 	b.mark(unix.NFNL_MSG_BATCH_BEGIN)
@@ -82,12 +82,12 @@ func addRules() error {
 	b.rule(func() {
 		b.meta(unix.NFT_META_L4PROTO)
 		b.compare(unix.NFT_CMP_EQ, unix.IPPROTO_UDP)
-		b.payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2) // the port that it is sent to
+		b.payload(unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2) // destination port
 		b.compare(unix.NFT_CMP_EQ, 0, 53)
 		b.redirectTo(dnsPort)
 	})
 	b.rule(func() {
-		b.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 16, 1) // the first byte of the address that it is sent to
+		b.payload(unix.NFT_PAYLOAD_NETWORK_HEADER, 16, 1) // first byte of the destination address
 		b.compare(unix.NFT_CMP_NEQ, loopback[0])
 		b.meta(unix.NFT_META_L4PROTO)
 		b.compare(unix.NFT_CMP_EQ, unix.IPPROTO_TCP)
@@ -100,10 +100,10 @@ func addRules() error {
 	return nil
 }
 
-// priority is that of destination address translation: -100.
+// priority is the priority of destination NAT: -100.
 const priority = 1<<32 - 100
 
-// mark begins or ends a transaction.
+// mark starts or ends a transaction.
 func (b *batch) mark(kind uint16) {
 	b.message(kind, 0, unix.AF_UNSPEC, unix.NFNETLINK_V0, 0, unix.NFNL_SUBSYS_NFTABLES)
 	b.done()
@@ -123,7 +123,8 @@ func (b *batch) rule(expressions func()) {
 	b.done()
 }
 
-// expression is one step of a rule. All of ours work on the first register.
+// expression appends one expression of a rule. All expressions use the first
+// register.
 func (b *batch) expression(name string, attributes func()) {
 	b.nest(unix.NFTA_LIST_ELEM)
 	b.text(unix.NFTA_EXPR_NAME, name)

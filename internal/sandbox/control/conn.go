@@ -16,37 +16,37 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// Config is what the isolator adds to a session.
+// Config contains the isolator's part of a connection.
 type Config struct {
-	// Owner is the user of the host that owns the command's pipes, which the
-	// agent may open anew by /dev/stdout; -1 leaves them to our own.
+	// Owner is the host user that owns the command's pipes, so that the agent
+	// can reopen them as /dev/stdout; -1 is the server's user.
 	Owner int
-	// Judge tells the cause of an end, of which the warden knows only the code
-	// and whether a term came before. killed: Refuse was called.
+	// Cause returns the cause of an exit. Init only knows the exit code and
+	// whether OpTerm was sent. killed is set if MarkKilled was called.
 	Cause func(e sandbox.Exit, killed bool) sandbox.Cause
-	// Processes, if there is one, tells at the command's start how many
-	// processes the warden is to allow; see warden.Order.
+	// Processes, if not nil, returns the process limit that init enforces; see
+	// agentinit.Command.
 	Processes func() int64
-	// Watch, if there is one, runs from the command's start on. It returns soon
+	// Watch, if not nil, runs from the command's start. It must return soon
 	// after Done or Gone is closed.
 	Watch func()
 }
 
-// Conn is one sandbox's. Listen runs for its whole life; the other methods
-// may be called from several goroutines.
+// Conn is the connection to one sandbox. Listen runs for the sandbox's whole
+// life. The other methods may be called from several goroutines.
 type Conn struct {
 	config Config
 	socket *socket
 
-	answers chan answer   // the warden's answers, each awaited by one call
-	empty   chan struct{} // closed when only the warden lives
-	gone    chan struct{} // closed when nothing lives
-	done    chan struct{} // closed when the command ended and its output was delivered
+	answers chan answer   // init's answers; one call waits for each
+	empty   chan struct{} // closed when only init is left
+	gone    chan struct{} // closed when no process is left
+	done    chan struct{} // closed when the command ended and its output was written
 
 	running    chan struct{} // closed when the command was started
 	goroutines sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	started bool       // Start was called
 	killed  bool
 	ended   bool
@@ -54,17 +54,17 @@ type Conn struct {
 	exit    sandbox.Exit
 }
 
-// answer is a message of the warden with what came beside it.
+// answer is a message from init with its descriptors.
 type answer struct {
 	agentinit.Message
 	files []*os.File
 }
 
-// New makes the session of a control socket.
+// New returns a connection for a control socket.
 func New(conn *net.UnixConn, c Config) *Conn {
 	return &Conn{
 		config: c, socket: &socket{conn},
-		answers: make(chan answer, 4), // no more answers are ever due
+		answers: make(chan answer, 4), // never more answers are pending
 		empty:   make(chan struct{}),
 		gone:    make(chan struct{}),
 		done:    make(chan struct{}),
@@ -73,16 +73,16 @@ func New(conn *net.UnixConn, c Config) *Conn {
 	}
 }
 
-// Done is closed when the command ended and its output was delivered.
+// Done is closed when the command ended and its output was written.
 func (c *Conn) Done() <-chan struct{} { return c.done }
 
-// Gone is closed when nothing lives inside.
+// Gone is closed when no process is left in the sandbox.
 func (c *Conn) Gone() <-chan struct{} { return c.gone }
 
-// Listen obeys the warden's messages until the socket closes, which is when the
-// warden has ended, or until the warden says what nobody asked for: the agent
-// may have taken its place. Then it calls bury, which sees to it that nothing
-// lives any more, and lets all go that wait for the end.
+// Listen handles messages from init until the socket closes because init ended,
+// or until init violates the protocol, as it may if an agent took control of
+// it. It then calls kill, which must end all processes of the sandbox, and
+// releases all waiting callers.
 func (c *Conn) Listen(kill func()) {
 	defer close(c.gone)
 	for {
@@ -97,11 +97,11 @@ func (c *Conn) Listen(kill func()) {
 	c.finish(sandbox.Exit{Code: 128 + int(syscall.SIGKILL), Signal: int(syscall.SIGKILL), Cause: sandbox.Lost})
 }
 
-// heed takes one message, and tells whether it was due.
+// handle processes one message and reports whether it was expected.
 func (c *Conn) handle(m agentinit.Message, files []*os.File) bool {
 	switch m.Op {
 	case agentinit.OpExit:
-		closeAll(files) // none are due
+		closeAll(files) // an exit message has none
 		c.finish(exitOf(m))
 	case agentinit.OpEmpty:
 		select {
@@ -132,8 +132,8 @@ func exitOf(m agentinit.Message) sandbox.Exit {
 	return e
 }
 
-// finish settles how the command ended; the first call counts. Then what it
-// wrote before is delivered, and Wait is let go.
+// finish records how the command ended; only the first call has an effect. Wait
+// returns after the remaining output was written.
 func (c *Conn) finish(e sandbox.Exit) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +158,9 @@ func (c *Conn) finish(e sandbox.Exit) {
 	})
 }
 
-// Ask sends a message and waits for the answer, which must be want; the text of
-// another is the error, or last gives one where the warden died without a word.
+// Request sends a message and waits for the answer, which must be of type want.
+// For any other answer its text is the error. If init ended without an answer,
+// last returns the error text.
 func (c *Conn) Request(ctx context.Context, m agentinit.Message, want agentinit.Op, last func() string, files ...*os.File) ([]*os.File, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -170,8 +171,8 @@ func (c *Conn) Request(ctx context.Context, m agentinit.Message, want agentinit.
 	return c.await(ctx, want, last)
 }
 
-// hungUp tells that there is nobody to hear: the warden has failed, and said
-// why, and Listen may have closed the socket since.
+// isClosedConn reports whether the peer closed the connection. Init may have
+// sent the reason before it ended, and Listen may have closed the socket since.
 func isClosedConn(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
@@ -182,7 +183,7 @@ func (c *Conn) await(ctx context.Context, want agentinit.Op, last func() string)
 	case a = <-c.answers:
 	case <-c.gone:
 		select {
-		case a = <-c.answers: // its last words
+		case a = <-c.answers: // sent before it ended
 		default:
 			return nil, fmt.Errorf("its first process ended: %s", last())
 		}
@@ -202,7 +203,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// Wait waits for the command's end.
+// Wait waits for the command to end.
 func (c *Conn) Wait(ctx context.Context) (sandbox.Exit, error) {
 	if !c.Started() {
 		return sandbox.Exit{}, errors.New("sandbox: Wait before Start")
@@ -224,18 +225,18 @@ func (c *Conn) Started() bool {
 	return c.started
 }
 
-// Refuse marks the sandbox as killed: nothing starts any more.
+// MarkKilled marks the sandbox as killed. Commands cannot be started any more.
 func (c *Conn) MarkKilled() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.killed = true
 }
 
-// Terminate asks all inside to end, and waits until they have or their time is
-// up.
+// Terminate sends SIGTERM to all processes in the sandbox and waits until they
+// have ended or the grace period is over.
 func (c *Conn) Terminate(ctx context.Context, grace time.Duration) {
 	if err := c.socket.send(agentinit.Message{Op: agentinit.OpTerm}); err != nil {
-		return // the warden has ended
+		return // init has ended
 	}
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -247,11 +248,11 @@ func (c *Conn) Terminate(ctx context.Context, grace time.Duration) {
 	}
 }
 
-// Close ends the socket, for a sandbox whose Listen never ran.
+// Close closes the socket of a connection whose Listen was never called.
 func (c *Conn) Close() { _ = c.socket.conn.Close() }
 
-// Settle waits for the goroutines of this session. Only a writer of the caller
-// that does not return can hold one up.
+// WaitOutput waits for the goroutines of this connection. They can only be
+// blocked by a caller's writer that does not return.
 func (c *Conn) WaitOutput(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() {

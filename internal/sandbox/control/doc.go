@@ -1,6 +1,7 @@
-// Package control answers: how does a server speak with the warden of a sandbox?
+// Package control is the server's side of the connection to a sandbox's init
+// process. It runs on the host.
 //
-// A Conn is the server's end of the control socket and of the command's
-// three streams. What built the sandbox, what its processes use and how all of
-// them are killed at once is the isolator's affair.
+// A Conn sends commands over the control socket and copies the command's three
+// streams. The isolator builds the sandbox, measures its usage, and kills its
+// processes.
 package control

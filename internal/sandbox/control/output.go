@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drain is how long after the command's end its output is waited for where a
-// process that it left keeps the pipe open.
+// drainTime is how long output is read after the command's end if a process
+// that it left behind keeps the pipe open.
 const drainTime = 100 * time.Millisecond
 
-// stream carries one output of the command to the caller's writer.
+// outputCopier copies one output stream of the command to the caller's writer.
 type outputCopier struct {
 	pipe      *os.File
 	dst       io.Writer
@@ -29,8 +29,8 @@ func newOutputCopier(pipe *os.File, to io.Writer) *outputCopier {
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// copy runs until the pipe ends or conclude's time is over. A writer that fails
-// gets no more, but the pipe is read on: the command must not hang on it.
+// copy copies until the pipe ends or the deadline passes. After a write error
+// the pipe is still read, so that the command does not block.
 func (s *outputCopier) copy() {
 	defer close(s.delivered)
 	defer s.pipe.Close()
@@ -57,8 +57,8 @@ func (s *outputCopier) copy() {
 	}
 }
 
-// rest delivers what stands in the pipe now, which is all that the command
-// wrote before it ended, even if the writer was slow to take it.
+// drain copies the bytes that are in the pipe now. This includes everything
+// that the command wrote before it ended, even if the writer was slow.
 func (s *outputCopier) drain(buf []byte, deliver func([]byte)) {
 	raw, err := s.pipe.SyscallConn()
 	if err != nil {
@@ -87,14 +87,14 @@ func (s *outputCopier) drain(buf []byte, deliver func([]byte)) {
 	}
 }
 
-// conclude gives the stream until drain to end.
+// startDeadline limits the copying to drainTime.
 func (s *outputCopier) startDeadline() {
-	// Only a pipe that has ended cannot be given a deadline.
+	// Fails only for a pipe that has ended.
 	_ = s.pipe.SetReadDeadline(time.Now().Add(drainTime))
 }
 
-// feed gives the command its input, and ends with either of them.
+// copyInput copies the command's input. It ends with either side.
 func copyInput(pipe *os.File, from io.Reader) {
 	defer pipe.Close()
-	_, _ = io.Copy(pipe, from) // a command need not read its input
+	_, _ = io.Copy(pipe, from) // the command may not read its input
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// link is the server's end of the control socket.
+// socket is the server's end of the control socket.
 type socket struct{ conn *net.UnixConn }
 
-// Pair makes the socket: our end, and the one that the warden is born with.
+// NewSocketPair returns the server's end of a new control socket, and the end
+// that init inherits.
 func NewSocketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -46,14 +47,14 @@ func (l *socket) send(m agentinit.Message, files ...*os.File) error {
 	return err
 }
 
-// receive gives a message and the descriptors that came with it.
+// receive returns a message and its descriptors.
 func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 	var m agentinit.Message
 	b, oob := make([]byte, agentinit.MaxMessage), make([]byte, unix.CmsgSpace(agentinit.MaxDescriptors*4))
 	n, oobn, _, _, err := l.conn.ReadMsgUnix(b, oob)
 	if errors.Is(err, unix.ECONNRESET) {
-		// It ended without having read all that was sent. The kernel tells that
-		// once, and before what it said itself.
+		// Init ended without reading all messages. The kernel reports this
+		// once, before the messages that init sent.
 		n, oobn, _, _, err = l.conn.ReadMsgUnix(b, oob)
 	}
 	if err == nil && n == 0 {
@@ -74,7 +75,8 @@ func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 	return m, files, agentinit.Decode(b[:n], &m)
 }
 
-// MemoryFile makes an unnamed file, for handing a warden more than a packet.
+// MemoryFile returns an unnamed file with the encoded content, for values that
+// are too large for a packet.
 func MemoryFile(name string, content agentinit.Value) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {

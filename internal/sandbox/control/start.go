@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// Start hands the command and its streams to the warden. When ctx ends first,
-// the command may have started or not: the caller kills the sandbox.
+// Start sends the command and its streams to init. If ctx ends first, the
+// command may or may not have been started; the caller must kill the sandbox.
 func (c *Conn) Start(ctx context.Context, cmd sandbox.Command) error {
 	if err := checkCommand(cmd); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (c *Conn) Start(ctx context.Context, cmd sandbox.Command) error {
 	if err := c.socket.send(agentinit.Message{Op: agentinit.OpStart}, append([]*os.File{order}, pipes.remote...)...); err != nil {
 		return fmt.Errorf("starting command: %w", err)
 	}
-	pipes.closeRemote() // else a command's end would not end its streams
+	pipes.closeRemote() // otherwise the streams would not end with the command
 	if err := c.awaitStart(ctx); err != nil {
 		return err
 	}
@@ -70,7 +70,8 @@ func checkCommand(cmd sandbox.Command) error {
 	return nil
 }
 
-// begin starts the copying; from here on the streams end by themselves.
+// startCopying starts the goroutines that copy the streams. They end with the
+// streams.
 func (c *Conn) startCopying(cmd sandbox.Command, p *pipes) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +84,7 @@ func (c *Conn) startCopying(cmd sandbox.Command, p *pipes) error {
 		c.goroutines.Go(st.copy)
 	}
 	if p.stdin != nil {
-		// Not waited for: the caller's reader may block as long as it likes.
+		// Not waited for: the caller's reader may block indefinitely.
 		go copyInput(p.stdin, cmd.Stdin)
 	}
 	if c.config.Watch != nil {
@@ -92,8 +93,8 @@ func (c *Conn) startCopying(cmd sandbox.Command, p *pipes) error {
 	return nil
 }
 
-// watch begins once the start is told: a command that is over its limits at once
-// has started all the same.
+// watch calls Watch after Start has returned, so that a command that exceeds
+// its limits immediately is still reported as started.
 func (c *Conn) watch() {
 	select {
 	case <-c.running:
@@ -108,7 +109,7 @@ func (c *Conn) awaitStart(ctx context.Context) error {
 	case a = <-c.answers:
 	case <-c.gone:
 		select {
-		case a = <-c.answers: // and ended at once; Wait tells how
+		case a = <-c.answers: // it ended immediately; Wait returns the exit
 		default:
 			return errors.New("starting command: the sandbox was killed")
 		}
@@ -121,20 +122,20 @@ func (c *Conn) awaitStart(ctx context.Context) error {
 	return nil
 }
 
-// pipes are a command's three streams.
+// pipes are the three streams of a command.
 type pipes struct {
-	remote  []*os.File // stdin, stdout, stderr for the warden
-	stdin   *os.File   // our end, nil without input
+	remote  []*os.File // stdin, stdout, and stderr for init
+	stdin   *os.File   // local end; nil without input
 	outputs []*outputCopier
 }
 
 func (p *pipes) closeRemote() {
 	for _, f := range p.remote {
-		f.Close() // the second close of a file is harmless
+		f.Close() // closing a file twice is harmless
 	}
 }
 
-// closeOurs is for streams that were never begun.
+// closeLocal closes streams whose copying was not started.
 func (p *pipes) closeLocal() {
 	if p.stdin != nil {
 		p.stdin.Close()
@@ -193,8 +194,9 @@ func (c *Conn) openInput(p *pipes, r io.Reader) error {
 	return nil
 }
 
-// pipe gives our end, which can be interrupted, and theirs, which blocks as
-// programs expect. The agent owns the pipe: it may open it by /dev/stdout.
+// pipe returns the local end, whose reads and writes can be interrupted, and
+// the remote end, which blocks as programs expect. The agent owns the pipe and
+// can reopen it as /dev/stdout.
 func (c *Conn) pipe(input bool) (ours, theirs *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held adds the deleted files that processes hold open, or mapped, on the
-// devices of the folders: they take room until they are let go. Whatever cannot
-// be looked at is of a process that has ended, or not ours to see.
+// addDeleted adds deleted files that processes keep open or mapped and that are
+// on the folders' devices. They use space until they are closed. Processes that
+// cannot be read have ended or belong to another user.
 func (w *walk) addDeleted(proc string) {
 	w.remaining = w.maxEntries
 	for _, process := range numericEntries(proc) {
@@ -27,7 +27,7 @@ func (w *walk) addDeleted(proc string) {
 	}
 }
 
-// numbers lists the entries of a folder that are numbers.
+// numericEntries returns the entries of a folder whose names are numbers.
 func numericEntries(dir string) []string {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -47,9 +47,9 @@ func numericEntries(dir string) []string {
 	return kept
 }
 
-// descriptors looks at the table of the first thread that has one: the first of
-// all may have ended. All share it, as the filter of calls refuses threads with
-// tables of their own.
+// descriptors counts the descriptor table of the first thread that has one,
+// because the main thread may have ended. All threads share one table: the
+// seccomp filter forbids separate tables.
 func (w *walk) descriptors(base string) {
 	for _, thread := range numericEntries(filepath.Join(base, "task")) {
 		w.countEntry()
@@ -59,7 +59,8 @@ func (w *walk) descriptors(base string) {
 	}
 }
 
-// table tells whether there is any descriptor in it.
+// addTable adds the files of a descriptor table and reports whether it has any
+// descriptor.
 func (w *walk) addTable(dir string) (some bool) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -80,7 +81,8 @@ func (w *walk) addTable(dir string) (some bool) {
 	return some
 }
 
-// mappings looks at those alone that the kernel calls deleted. Only root may.
+// mappings adds mapped files that the kernel marks as deleted. Only root can
+// read them.
 func (w *walk) mappings(base string) {
 	maps, err := os.Open(filepath.Join(base, "maps"))
 	if err != nil {
@@ -98,13 +100,13 @@ func (w *walk) mappings(base string) {
 		if !ok {
 			continue
 		}
-		// The folder's names have no leading zeros.
+		// The names in map_files have no leading zeros.
 		name := string(bytes.TrimLeft(from, "0")) + "-" + string(bytes.TrimLeft(to, "0"))
 		w.addIfDeleted(unix.AT_FDCWD, filepath.Join(base, "map_files", name))
 	}
 }
 
-// deleted adds a file without a name.
+// addIfDeleted adds a file that has no name.
 func (w *walk) addIfDeleted(dir int, name string) {
 	w.countEntry()
 	var st unix.Stat_t

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-// Package diskusage answers: how much do a sandbox's folders hold?
+// Package diskusage measures how much disk space a sandbox's folders use.
 package diskusage
 
 import (
@@ -14,54 +14,56 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scanner measures a sandbox's writable folders. Looking costs a call per file,
-// so it looks seldom, and more seldom the longer it took. The zero value is ready;
-// it is safe for concurrent use.
+// Scanner measures a sandbox's writable folders. A scan takes one system call
+// per file, so scans are rare, and rarer the longer they take. The zero value
+// is ready to use. It is safe for concurrent use.
 type Scanner struct {
-	// Proc is the proc file system that shows the sandbox's processes; what they
-	// hold of deleted files is counted too. Empty counts none. It is set before
-	// the first Read.
+	// Proc is a proc file system that shows the sandbox's processes. Deleted
+	// files that they keep open are counted too. If it is empty, none are
+	// counted. It must be set before the first Scan.
 	Proc string
 
-	clock      func() time.Time     // nil is time.Now
-	cpuTime    func() time.Duration // nil is threadTime
-	maxEntries int                  // entries of a look; 0 is tooMany
+	clock      func() time.Time     // time.Now if nil
+	cpuTime    func() time.Duration // threadCPUTime if nil
+	maxEntries int                  // entries of a scan; defaultMaxEntries if 0
 
-	scanMu sync.Mutex // held by the one who looks
-	mu     sync.Mutex // guards what follows
+	scanMu sync.Mutex // held during a scan
+	mu     sync.Mutex // guards the fields below
 
-	next           time.Time // not before
+	next           time.Time // earliest time of the next scan
 	bytes          int64
 	overlayDevices []uint64 // devices of overlays
 }
 
-// ScanOptions is what to measure, and how far.
+// ScanOptions select what to scan and how far.
 type ScanOptions struct {
 	Dirs     []string
-	Limit    int64         // what is more need not be told exactly; 0 wants all
-	Interval time.Duration // least time since the last look
-	Force    bool          // look at once, although none is due
-	// Stop, once closed, gives a look up; the one before it counts. Nil never is.
+	Limit    int64         // a scan may stop above this size; 0 scans everything
+	Interval time.Duration // minimum time between scans
+	Force    bool          // scan even if no scan is due
+	// Stop, when closed, aborts a scan; the previous result is kept. It may be
+	// nil.
 	Stop <-chan struct{}
 }
 
-// Count adds a device, that of an overlay whose upper folder is measured: its
-// deleted files count too while processes hold them.
+// AddDevice adds the device of an overlay whose upper folder is scanned, so
+// that its deleted files are counted too.
 func (m *Scanner) AddDevice(device uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.overlayDevices = append(m.overlayDevices, device)
 }
 
-// Between two looks lies costly times what one took, as the agent decides how
-// much there is to look at, but no more than longest.
+// The pause after a scan is pauseFactor times its CPU time, at most maxPause:
+// the agent decides how many files there are to scan.
 const (
 	pauseFactor = 20
 	maxPause    = 10 * time.Second
 )
 
-// Read gives the bytes of the folders as of the last look, and looks again when
-// that is due. While another looks it does not wait, unless it is to look now.
+// Scan returns the size of the folders in bytes as of the last scan, and scans
+// again if a scan is due. It does not wait for a concurrent scan unless Force
+// is set.
 func (m *Scanner) Scan(l ScanOptions) int64 {
 	if l.Force {
 		m.scanMu.Lock()
@@ -72,8 +74,8 @@ func (m *Scanner) Scan(l ScanOptions) int64 {
 	if !l.Force && m.untilNext() > 0 {
 		return m.lastBytes()
 	}
-	// The processor's time, not the clock's: a busy machine is no reason to look
-	// more seldom.
+	// CPU time is measured rather than wall time, so that a busy machine does
+	// not delay the next scan.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := m.cpuUsed()
@@ -108,7 +110,7 @@ func (m *Scanner) cpuUsed() time.Duration {
 	return threadCPUTime()
 }
 
-// threadTime is what the calling thread has used of a processor.
+// threadCPUTime returns the CPU time of the calling thread.
 func threadCPUTime() time.Duration {
 	var r unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_THREAD, &r); err != nil {
@@ -117,7 +119,7 @@ func threadCPUTime() time.Duration {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
-// Wait is how long until the next look is due.
+// Wait returns the time until the next scan is due, at least the given minimum.
 func (m *Scanner) Wait(least time.Duration) time.Duration { return max(least, m.untilNext()) }
 
 func (m *Scanner) untilNext() time.Duration {
@@ -126,26 +128,26 @@ func (m *Scanner) untilNext() time.Duration {
 	return m.next.Sub(m.currentTime())
 }
 
-// What no honest tree and no honest process has: a nesting that is so deep, and
-// so many entries, or descriptors and mappings. What hides behind them counts as
-// endless.
+// Limits on the nesting of folders and on the number of entries, descriptors,
+// and mappings. Legitimate programs do not reach them. A tree that exceeds them
+// counts as overAnyLimit.
 const (
 	maxDepth          = 256
 	defaultMaxEntries = 2 << 20
 	overAnyLimit      = int64(1) << 60
 )
 
-// least is what each file and folder counts: a file system has only so many,
-// and an empty one takes one of them. A further name of a file counts as much as
-// the longest takes of its folder.
+// minEntryBytes is the size that each file and folder counts at least, because
+// a file system has a limited number of inodes. linkBytes is the size of a
+// further name of a file: the largest possible folder entry.
 const (
 	minEntryBytes = 4096
 	linkBytes     = 264
 )
 
-// walk adds up the blocks of all files below the folders, and of deleted ones
-// that processes still hold. The agent may change them meanwhile, so links are
-// never followed, and files that vanish are no error.
+// walk adds up the blocks of all files below the folders and of deleted files
+// that processes keep open. Because the agent may change the folders
+// concurrently, links are never followed and files that disappear are ignored.
 func (m *Scanner) walk(l ScanOptions) *walk {
 	w := &walk{seen: map[[2]uint64]bool{}, devices: map[uint64]bool{}, limit: overAnyLimit - 1, maxEntries: cmp.Or(m.maxEntries, defaultMaxEntries), stop: l.Stop}
 	w.remaining = w.maxEntries
@@ -176,17 +178,17 @@ func (m *Scanner) walk(l ScanOptions) *walk {
 
 type walk struct {
 	bytes      int64
-	limit      int64              // beyond which nothing more need be known
-	maxEntries int                // looks, at the folders and again at the processes
-	remaining  int                // of them
-	seen       map[[2]uint64]bool // files with several names, and deleted ones
+	limit      int64              // the scan stops above it
+	maxEntries int                // for the folders, and again for the processes
+	remaining  int                // entries left to scan
+	seen       map[[2]uint64]bool // files with several names, and deleted files
 	devices    map[uint64]bool    // of the folders
 	stop       <-chan struct{}
 	stopped    bool
 }
 
-// done tells whether the walk is over: what is known suffices, or nobody asks
-// any more.
+// done reports whether the walk can stop because the limit is exceeded or Stop
+// is closed.
 func (w *walk) done() bool {
 	select {
 	case <-w.stop:
@@ -196,7 +198,7 @@ func (w *walk) done() bool {
 	return w.stopped || w.bytes > w.limit
 }
 
-// look charges one look.
+// countEntry counts one entry against the maximum.
 func (w *walk) countEntry() {
 	if w.remaining--; w.remaining < 0 {
 		w.bytes = overAnyLimit
@@ -251,10 +253,10 @@ func (w *walk) addEntry(dir int, name string, depth int) {
 	}
 }
 
-// unlock opens, until what it gives is called, a folder that its owner, who is
-// this user, has closed to everybody.
+// makeReadable makes a folder readable for its owner, the current user, until
+// the returned function is called.
 func makeReadable(dir int, name string) func() {
-	// The folder itself, whatever takes its name meanwhile.
+	// O_PATH keeps the folder even if its name is reused.
 	at, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return func() {}
@@ -262,16 +264,16 @@ func makeReadable(dir int, name string) func() {
 	var st unix.Stat_t
 	path := "/proc/self/fd/" + strconv.Itoa(at)
 	if err := unix.Fstat(at, &st); err == nil {
-		_ = unix.Chmod(path, st.Mode&0o7777|0o500) // else it cannot be looked into
+		_ = unix.Chmod(path, st.Mode&0o7777|0o500) // otherwise it cannot be read
 	}
 	return func() {
-		_ = unix.Chmod(path, st.Mode&0o7777) // only its owner is the worse for it
+		_ = unix.Chmod(path, st.Mode&0o7777) // an error only affects the folder's owner
 		unix.Close(at)
 	}
 }
 
-// FileSystemSize is the size in bytes of the file system that holds a folder; 0 when it cannot
-// be told.
+// FileSystemSize returns the size in bytes of the file system that contains
+// dir, or 0 if it is unknown.
 func FileSystemSize(dir string) int64 {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {

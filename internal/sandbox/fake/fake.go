@@ -1,8 +1,7 @@
-// Package fake answers: how is code above a sandbox tested without one?
-//
-// It is a sandbox.Driver whose commands are Go functions of the test: nothing
-// is started, nothing is isolated, everything happens at once. It keeps the
-// port's promises about order, output, kill and idempotence.
+// Package fake implements sandbox.Driver for tests of code that uses sandboxes.
+// Its commands are Go functions of the test: no process is started and nothing
+// is isolated. It keeps the port's guarantees about order, output, kill, and
+// idempotence.
 package fake
 
 import (
@@ -21,27 +20,27 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Script plays the command. It returns soon after ctx ends, which is the
-// SIGKILL; Proc.Term is the SIGTERM before it. An Exit without a Cause means
-// sandbox.Exited.
+// Script implements the command. It must return soon after ctx ends, which
+// simulates SIGKILL; Proc.Term simulates SIGTERM. An Exit without a Cause is
+// treated as sandbox.Exited.
 type Script func(ctx context.Context, p *Proc) sandbox.Exit
 
-// Proc is what a script sees of its sandbox.
+// Proc is a script's view of its sandbox.
 type Proc struct {
 	Spec    sandbox.Spec // Home and Workspace are the folders on the host
 	Command sandbox.Command
 	Stdin   io.Reader // never nil
 	Stdout  io.Writer // never nil
 	Stderr  io.Writer // never nil
-	// Term is closed when Kill asks the command to end; ctx ends when the
-	// grace is over.
+	// Term is closed when Kill asks the command to end. ctx ends after the
+	// grace period.
 	Term <-chan struct{}
 
 	instance *instance
 }
 
-// Host tells where a path inside the sandbox lies on the host. It fails for
-// paths that no folder of the spec covers.
+// Host returns the host path of a path inside the sandbox. It fails for paths
+// that are not in a folder of the spec.
 func (p *Proc) Host(inside string) (string, error) {
 	inside = path.Clean(inside)
 	best, source := "", ""
@@ -59,33 +58,33 @@ func (p *Proc) Host(inside string) (string, error) {
 		consider(m.Target, m.Source)
 	}
 	if best == "" {
-		return "", fmt.Errorf("fake: nothing of the host is mounted at %s", inside)
+		return "", fmt.Errorf("fake: no host folder is mounted at %s", inside)
 	}
 	return filepath.Join(source, strings.TrimPrefix(inside, best)), nil
 }
 
-// File gives the data of a file below sandbox.RunDir.
+// File returns the content of a file below sandbox.RunDir.
 func (p *Proc) File(name string) ([]byte, bool) {
 	data, err := os.ReadFile(filepath.Join(p.Spec.Run, name))
 	return data, err == nil
 }
 
-// SetUsage sets what Usage answers from now on.
+// SetUsage sets the values that Usage returns.
 func (p *Proc) SetUsage(u sandbox.Usage) {
 	p.instance.mu.Lock()
 	defer p.instance.mu.Unlock()
 	p.instance.usage = u
 }
 
-// Driver is the fake. Set its hooks before the first call.
+// Driver is the fake driver. Its fields must be set before the first call.
 type Driver struct {
-	// OnPrepare and OnStart run first in Prepare and Start; their error is the
-	// answer of the call.
+	// OnPrepare and OnStart are called first in Prepare and Start. Their errors
+	// are returned.
 	OnPrepare func(ctx context.Context, s sandbox.Spec) error
 	OnStart   func(ctx context.Context, s sandbox.Spec, c sandbox.Command) error
-	// Attaches: prepared sandboxes take mounts and limits; otherwise none.
+	// SupportsAttach enables Sandbox.Attach.
 	SupportsAttach bool
-	// Report is what Probe answers; New fills it.
+	// Report is returned by Probe. New sets it.
 	Report sandbox.Report
 
 	script Script
@@ -94,22 +93,22 @@ type Driver struct {
 	swept  int
 }
 
-// New makes a driver all of whose commands are played by script.
+// New returns a driver that runs script for each command.
 func New(script Script) *Driver {
 	return &Driver{
 		script: script,
 		live:   map[string]*instance{},
-		Report: sandbox.Report{Driver: "fake", Available: true, Rootless: true, Notes: []string{"Nothing is isolated: commands are functions of the test."}},
+		Report: sandbox.Report{Driver: "fake", Available: true, Rootless: true, Notes: []string{"Commands are functions of the test and are not isolated."}},
 	}
 }
 
-// Name is "fake".
+// Name returns "fake".
 func (d *Driver) Name() string { return "fake" }
 
-// Probe answers Report.
+// Probe returns Report.
 func (d *Driver) Probe(context.Context) sandbox.Report { return d.Report }
 
-// Sweep counts its calls; a fake leaves nothing behind.
+// Sweep counts its calls. There is nothing to remove.
 func (d *Driver) Sweep(context.Context) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -117,14 +116,14 @@ func (d *Driver) Sweep(context.Context) error {
 	return nil
 }
 
-// Swept tells how often Sweep was called.
+// Swept returns the number of calls of Sweep.
 func (d *Driver) Swept() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.swept
 }
 
-// Live gives the sorted IDs of the sandboxes that were prepared and not closed.
+// Live returns the sorted IDs of sandboxes that were prepared and not closed.
 func (d *Driver) Live() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,7 +135,7 @@ func (d *Driver) Live() []string {
 	return ids
 }
 
-// Prepare makes a sandbox of nothing.
+// Prepare returns a sandbox that runs the driver's script.
 func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -158,7 +157,7 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := d.live[s.ID]; ok {
-		return nil, fmt.Errorf("fake: sandbox %s lives already", s.ID)
+		return nil, fmt.Errorf("fake: sandbox %s exists already", s.ID)
 	}
 	d.live[s.ID] = b
 	return b, nil
@@ -166,7 +165,7 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 
 func rejectOverlays(mounts []sandbox.Mount) error {
 	if slices.ContainsFunc(mounts, sandbox.Mount.NeedsOverlay) {
-		return fmt.Errorf("%w: a fake mounts nothing", sandbox.ErrOverlay)
+		return fmt.Errorf("%w: the fake driver cannot mount", sandbox.ErrOverlay)
 	}
 	return nil
 }
@@ -179,8 +178,8 @@ func (d *Driver) remove(id string) {
 
 var errKilled = errors.New("fake: killed")
 
-// newProc gives what the script sees; the port allows nil streams, scripts
-// never see them.
+// newProc returns the script's view. Nil streams, which the port allows, are
+// replaced.
 func (sb *instance) newProc(c sandbox.Command) *Proc {
 	p := &Proc{Spec: sb.spec, Command: c, Stdin: c.Stdin, Stdout: &pipe{c.Stdout}, Stderr: &pipe{c.Stderr}, Term: sb.term, instance: sb}
 	if p.Command.Dir == "" {
@@ -198,7 +197,7 @@ func (sb *instance) newProc(c sandbox.Command) *Proc {
 	return p
 }
 
-// pipe is a command's end of a stream: it does not see the reader fail.
+// pipe is a command's end of a stream. It hides write errors of the reader.
 type pipe struct{ to io.Writer }
 
 func (p *pipe) Write(b []byte) (int, error) {

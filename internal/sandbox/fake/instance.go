@@ -13,26 +13,26 @@ import (
 type instance struct {
 	driver *Driver
 	spec   sandbox.Spec
-	ctx    context.Context // ends at SIGKILL; it is the sandbox's life, not a caller's
+	ctx    context.Context // ends at SIGKILL; it is the sandbox's lifetime, not a caller's
 	cancel context.CancelCauseFunc
 	term   chan struct{} // closed at SIGTERM
 	ended  chan struct{} // closed when the script has returned
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	started bool
-	killed  bool // Kill came before the script's end
+	killed  bool // Kill was called before the script ended
 	closed  bool
 	exit    sandbox.Exit // valid once ended is closed
 	usage   sandbox.Usage
 }
 
-// ID is the spec's.
+// ID returns the spec's ID.
 func (sb *instance) ID() string { return sb.spec.ID }
 
-// Network is none.
+// Network returns nil.
 func (sb *instance) Network() *sandbox.Network { return nil }
 
-// Attach takes all where the driver Attaches.
+// Attach accepts limits and mounts if the driver supports it.
 func (sb *instance) Attach(_ context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
 	if !sb.driver.SupportsAttach {
 		return sandbox.ErrAttach
@@ -46,7 +46,7 @@ func (sb *instance) Attach(_ context.Context, r sandbox.Resources, mounts []sand
 	return nil
 }
 
-// Start runs the script.
+// Start starts the script.
 func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	if len(c.Argv) == 0 {
 		return &sandbox.Error{Message: "The command is empty."}
@@ -87,7 +87,7 @@ func (sb *instance) runScript(p *Proc) {
 	close(sb.ended)
 }
 
-// Wait waits for the script.
+// Wait waits for the script to return.
 func (sb *instance) Wait(ctx context.Context) (sandbox.Exit, error) {
 	sb.mu.Lock()
 	started := sb.started
@@ -103,7 +103,7 @@ func (sb *instance) Wait(ctx context.Context) (sandbox.Exit, error) {
 	}
 }
 
-// Usage answers what the script set.
+// Usage returns the values that the script set.
 func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -113,7 +113,7 @@ func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	return sb.usage, nil
 }
 
-// Kill closes Term, and ends the script's context after grace.
+// Kill closes Term, and cancels the script's context after grace.
 func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	if !sb.terminate() {
 		return nil
@@ -136,7 +136,8 @@ func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// terminate is the SIGTERM; it tells whether there is somebody to wait for.
+// terminate simulates SIGTERM. It reports whether the script was started and
+// still runs.
 func (sb *instance) terminate() bool {
 	sb.mu.Lock()
 	defer sb.mu.Unlock()
@@ -155,7 +156,7 @@ func (sb *instance) terminate() bool {
 	return sb.started
 }
 
-// Close kills at once and forgets the sandbox.
+// Close kills immediately and removes the sandbox.
 func (sb *instance) Close(ctx context.Context) error {
 	err := sb.Kill(ctx, 0)
 	sb.cancel(errKilled)

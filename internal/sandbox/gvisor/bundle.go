@@ -19,8 +19,8 @@ const (
 	bundleDir = setup.KernelDir + "/bundle"
 )
 
-// command gives runsc's command line and its bundle. The processes show the
-// sandbox's ID as their last argument.
+// command returns runsc's command line and its bundle. All processes of the
+// sandbox show its ID as their last argument.
 func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.File, error) {
 	bundle, err := json.Marshal(bundle(mounts, shm))
 	if err != nil {
@@ -31,12 +31,12 @@ func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.Fil
 		"--root=" + stateDir,
 		"--log=" + setup.KernelLog,
 		"--rootless",
-		"--ignore-cgroups",               // the groups around it hold the limits
-		"--network=host",                 // the sandbox's own, which ends at the server
-		"--gofer-network-namespace=host", // the same, rather than one more to make
+		"--ignore-cgroups",               // the surrounding control groups enforce the limits
+		"--network=host",                 // the sandbox's network namespace, which the server captures
+		"--gofer-network-namespace=host", // do not create another one
 		"--platform=systrap",
 		"--overlay2=none",
-		"--file-access=exclusive",     // nobody changes the system meanwhile
+		"--file-access=exclusive",     // the system does not change while the sandbox runs
 		"--file-access-mounts=shared", // the server reads and adds files
 		"--host-uds=none",
 		"--host-settings=ignore",
@@ -49,15 +49,15 @@ func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.Fil
 	return argv, []layout.File{{Name: "bundle/config.json", Data: bundle}}, nil
 }
 
-// guestControl is the warden's descriptor of its socket.
+// initControlFD is the descriptor of init's control socket.
 const initControlFD = 3
 
-// wardenRights let the warden become user 0 of the user-space kernel, whom no agent
-// can signal, and from there start the agent.
+// initCapabilities let init become user 0 in gVisor, which the agent cannot
+// signal, and start the agent from there.
 var initCapabilities = []string{"CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL", "CAP_DAC_READ_SEARCH", "CAP_SYS_ADMIN"}
 
-// bundle describes the sandbox to runsc. Its own parts run as the one user that
-// there is around it, who is the agent on the files that they serve.
+// bundle returns runsc's description of the sandbox. gVisor's processes run as
+// the only user that is mapped, which is the agent's user on files.
 func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
 	user := []specs.LinuxIDMapping{{ContainerID: agentinit.AgentID, HostID: agentinit.AgentID, Size: 1}}
 	return &specs.Spec{
@@ -81,21 +81,21 @@ func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
 	}
 }
 
-// kernelMounts are the user-space kernel's own file systems. Nothing is shown of its
-// /sys.
+// kernelMounts are gVisor's own file systems. /sys is empty.
 func kernelMounts(shm int64) []specs.Mount {
 	options := []string{"nosuid", "nodev", "mode=1777"}
 	if shm > 0 {
 		options = append(options, "size="+strconv.FormatInt(shm, 10))
 	}
 	return []specs.Mount{
-		{Destination: "/proc", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}}, // the warden mounts it
+		{Destination: "/proc", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}}, // init mounts it
 		{Destination: "/sys", Type: "tmpfs", Source: "none", Options: []string{"ro", "mode=0555"}},
 		{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: options},
 	}
 }
 
-// folderMounts are apart from the root for their way of caching.
+// folderMounts are separate from the root because they use another caching
+// mode.
 func folderMounts(mounts []setup.Mount) []specs.Mount {
 	var list []specs.Mount
 	for _, m := range mounts {

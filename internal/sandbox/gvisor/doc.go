@@ -1,19 +1,15 @@
-// Package gvisor answers: how is an agent kept from the host's kernel?
+// Package gvisor implements sandboxes with gVisor, a kernel in user space
+// between the agent and the host's kernel. It is linked into this program
+// (package embedded), or an external runsc binary is used.
 //
-// By another kernel between them: gVisor's, which runs in user space, answers
-// the agent's system calls itself, and asks the host's for very little. It is
-// linked into this program (package embedded), or an external runsc.
+// A sandbox of this package is a sandbox of package namespace in which init
+// starts runsc instead of the agent. The root, limits, network, and cleanup of
+// package namespace therefore apply to the agent's kernel. Inside gVisor, the
+// first process is again agentinit's init: gVisor passes the control socket and
+// its descriptors through. The agent's user exists in gVisor only; on the host,
+// the kernel runs as a single user that is the agent's user on files.
 //
-// A sandbox of this package is one of package namespace in which init starts
-// runsc where the agent would have been. So all that holds there holds here, for
-// the agent's kernel: the root that it shows, the groups that limit it, the
-// network that ends at the server, and the end of everything with the server.
-// Inside, the first process is the warden again, with the same socket: gVisor
-// passes on its messages, and the descriptors with them. The agent's user exists
-// in gVisor only; around it there is one user alone, the agent on the host's
-// files.
-//
-// Where a kernel differs: the limit of processes is held inside, that of memory
-// holds for the agent and its kernel together, and mounts are taken at Prepare
-// only.
+// Differences to package namespace: the process limit is enforced inside, the
+// memory limit applies to the agent and its kernel together, and mounts can be
+// added at Prepare only.
 package gvisor

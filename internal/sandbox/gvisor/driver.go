@@ -18,7 +18,7 @@ import (
 
 // Config is what the driver needs from the server.
 type Config struct {
-	// The fields up to TrustBundle are those of the namespace driver. The two
+	// The fields up to TrustBundle are those of the namespace driver. Two
 	// drivers of a server must not share a state folder or an instance.
 	StateDir     string
 	Instance     string
@@ -27,10 +27,10 @@ type Config struct {
 	UIDBase      uint32
 	DiskInterval time.Duration
 	TrustBundle  string
-	// Binary is a program that becomes runsc and the warden under their names;
-	// this very program when empty.
+	// Binary is a program that runs as runsc and as agentinit under their
+	// names; this program if empty.
 	Binary string
-	// Runsc is an external runsc; Binary's own when empty.
+	// Runsc is an external runsc; Binary if empty.
 	Runsc string
 }
 
@@ -42,8 +42,8 @@ type Driver struct {
 	runsc string
 }
 
-// New readies the driver and starts one sandbox as a trial. Where the host or
-// the program lacks something the error wraps sandbox.ErrUnavailable and names
+// New returns the driver after preparing one sandbox as a trial. If the host or
+// the program lacks something, the error wraps sandbox.ErrUnavailable and names
 // it.
 func New(c Config) (*Driver, error) {
 	binary, runsc := c.Binary, c.Runsc
@@ -78,14 +78,14 @@ func New(c Config) (*Driver, error) {
 	return &Driver{Driver: d, runsc: runsc}, nil
 }
 
-// hasCgo tells whether this program was built with cgo, as Go does by itself
-// where it finds a C compiler.
+// hasCgo reports whether this program was built with cgo, which is Go's default
+// if a C compiler is installed.
 func hasCgo() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
 }
 
-// Probe starts one sandbox and throws it away.
+// Probe prepares one sandbox and closes it.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	r := d.Driver.Probe(ctx)
 	r.Notes = append(r.Notes, fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", version(d.runsc), d.source()))
@@ -95,14 +95,14 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 
 func (d *Driver) source() string {
 	if d.runsc == self {
-		return "this very program"
+		return "this program"
 	}
 	return d.runsc
 }
 
-// What the kernel takes itself of a limit of processes. Each process of an agent
-// is one of the host with a few threads; the agent's own limit is held inside.
-// Of memory nothing is added: the limit is the sandbox's, kernel and all.
+// The threads that gVisor itself needs within a process limit. Each process of
+// an agent is a host process with a few threads; the agent's own limit is
+// enforced inside. Memory has no overhead: the limit includes the kernel.
 const (
 	ownThreads     = 192
 	threadsProcess = 6

@@ -25,10 +25,10 @@ type Config struct {
 	Runsc        string
 }
 
-// Driver exists on Linux only.
+// Driver is not available on this platform.
 type Driver struct{ *namespace.Driver }
 
-// New fails: gVisor runs on Linux.
+// New returns an error: gVisor runs on Linux only.
 func New(Config) (*Driver, error) {
 	return nil, fmt.Errorf("%w: gVisor needs Linux on amd64 or arm64, this is %s on %s", sandbox.ErrUnavailable, runtime.GOOS, runtime.GOARCH)
 }

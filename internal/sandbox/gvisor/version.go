@@ -7,7 +7,7 @@ const module = "gvisor.dev/gvisor"
 
 const unknown = "of unknown version"
 
-// version tells which gVisor a program holds.
+// version returns the version of gVisor in a binary.
 func version(program string) string {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {

@@ -1,8 +1,7 @@
-//go:build linux && (amd64 || arm64)
-
-// Package idmap answers: how does a folder of the server belong to an agent?
+// Package idmap creates ID-mapped mounts.
 //
-// By a second mount of it in which the kernel shows the server's user as the
+// An ID-mapped mount shows files of the server's user as files of the agent's
+// user, and stores files that the agent creates as files of the server's user.
 // agent's, and stores what the agent makes as the server's.
 package idmap
 
@@ -15,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NewUserNamespace makes a user namespace that maps one user and group ID: owner of files is
-// shown as agent. It needs a process for a moment, one that is stopped before
-// its first instruction.
+// NewUserNamespace returns a user namespace that maps a single user and group
+// ID: files of owner are shown as files of agent. It briefly starts a process
+// that is stopped before its first instruction.
 func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	one := []syscall.SysProcIDMap{{ContainerID: int(owner), HostID: agent, Size: 1}}
 	p, err := os.StartProcess("/proc/self/exe", []string{"stint-view"}, &os.ProcAttr{
@@ -43,14 +42,14 @@ func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	return f, nil
 }
 
-// CloneTree clones the mounts at a path, without setuid and devices, mapped by a user
-// namespace unless its descriptor is -1. The descriptor that it gives is the
-// caller's to move somewhere and to close.
+// CloneTree clones the mounts at a path recursively, without setuid and
+// devices, and ID-mapped unless userns is -1. The caller moves the returned
+// mount and closes its descriptor.
 func CloneTree(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, unix.AT_RECURSIVE)
 }
 
-// CloneMount is CloneTree without what is mounted deeper.
+// CloneMount is like CloneTree without the mounts below the path.
 func CloneMount(source string, writable bool, userns int) (int, error) {
 	return clone(source, writable, userns, 0)
 }
@@ -60,7 +59,8 @@ func clone(source string, writable bool, userns int, recursive uint) (int, error
 	if err != nil {
 		return -1, fmt.Errorf("opening tree: %w", err)
 	}
-	// Private: what is mounted inside must not appear on the host, nor the reverse.
+	// Private propagation: mounts inside do not appear on the host, and vice
+	// versa.
 	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV, Propagation: unix.MS_PRIVATE}
 	if !writable {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY

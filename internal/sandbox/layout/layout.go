@@ -1,20 +1,20 @@
-// Package fixed answers: what do both sides of a sandbox's wall agree on?
+// Package layout defines the paths, attributes, and entries of a sandbox's file
+// system that both the server and programs inside use.
 //
-// It is the part of package sandbox that programs inside need too: they start
-// the faster the less they are made of, as all that a package imports readies
-// itself before it.
+// It is separate from package sandbox because programs inside start faster with
+// fewer imports.
 package layout
 
-// The fixed places inside every sandbox. Agent command lines refuse to resume a
-// conversation elsewhere than where it began.
+// The fixed paths inside every sandbox. Agent command lines refuse to resume a
+// conversation in another folder.
 const (
 	HomeDir      = "/home/agent"
 	WorkspaceDir = "/workspace"
 	RunDir       = "/run/stint" // read-only files for the agent, such as its prompt
 )
 
-// The extended attributes of folders that lie over each other.
+// The extended attributes of overlay folders.
 const (
 	OverlayAttrs = "user.overlay."
-	OpaqueAttr   = OverlayAttrs + "opaque" // "y" on a folder that hides those below
+	OpaqueAttr   = OverlayAttrs + "opaque" // "y" on a folder that hides the folders below it
 )

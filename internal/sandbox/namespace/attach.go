@@ -16,14 +16,14 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// Attach gives the sandbox its limits and further mounts. After an error other
-// than ErrAttach, ErrOverlay or a sentence for the user it may have got some of
-// them, and is to be closed.
+// Attach adds limits and mounts. After an error other than ErrAttach,
+// ErrOverlay, or *sandbox.Error, a part may have been applied, and the sandbox
+// must be closed.
 func (sb *instance) Attach(ctx context.Context, r sandbox.Resources, mounts []sandbox.Mount) error {
 	sb.attachMu.Lock()
 	defer sb.attachMu.Unlock()
 	if sb.attached || sb.conn.Started() {
-		return fmt.Errorf("%w: it was given more, or started, already", sandbox.ErrAttach)
+		return fmt.Errorf("%w: it has been attached or started already", sandbox.ErrAttach)
 	}
 	if sb.driver.kernel != nil {
 		return sb.attachKernel(r, mounts)
@@ -33,11 +33,11 @@ func (sb *instance) Attach(ctx context.Context, r sandbox.Resources, mounts []sa
 			return err
 		}
 	}
-	sb.mu.Lock()
-	before, uppers := sb.mounts, len(sb.uppers)
-	sb.mu.Unlock()
+	sb.state.mu.Lock()
+	before, uppers := sb.mounts, len(sb.state.uppers)
+	sb.state.mu.Unlock()
 	err := sb.attach(ctx, r, mounts)
-	if _, told := errors.AsType[*sandbox.Error](err); told || errors.Is(err, sandbox.ErrOverlay) {
+	if _, userError := errors.AsType[*sandbox.Error](err); userError || errors.Is(err, sandbox.ErrOverlay) {
 		sb.attached = false
 		sb.setMounts(before)
 		return errors.Join(err, sb.removeWorkDirs(uppers))
@@ -64,32 +64,33 @@ func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	}
 	sb.attached = true
 	if limits, _ := sb.limitsAndDirs(); r == limits && len(list) == 0 {
-		return nil // it has all that it is given, which is how most runs start
+		return nil // nothing changes, which is the case for most runs
 	}
 	if err := sb.group.Limit(sb.driver.groupLimits(r)); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
-	sb.mu.Lock()
-	sb.limits = r
-	sb.mu.Unlock()
+	sb.state.mu.Lock()
+	sb.state.limits = r
+	sb.state.mu.Unlock()
 	if err := sb.sendAttachments(ctx, r, list, trees); err != nil {
 		return err
 	}
 	return sb.addOverlayDevices()
 }
 
-// trees are the mounts' where init has no right to make them itself; each such
-// mount has the FD 1, as its place is told by the order.
+// mountTrees returns the ID-mapped trees of mounts if init does not have the
+// privilege to create them. It sets FD to 1 for each of them; the order of the
+// trees defines which one belongs to which mount.
 func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 	var trees []*os.File
-	if !sb.hasRange {
+	if !sb.ids.reserved {
 		return nil, nil
 	}
 	for i := range list {
 		if list[i].AliasOf != "" {
 			continue
 		}
-		tree, err := sb.mapMount(&list[i], sb.userns)
+		tree, err := sb.mapMount(&list[i], sb.ids.userns)
 		if err != nil {
 			return trees, err
 		}
@@ -99,7 +100,7 @@ func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 	return trees, nil
 }
 
-// handAll gives init all, in as many attachments as it takes.
+// sendAttachments sends the mounts to init in one or more attachments.
 func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, list []setup.Mount, trees []*os.File) error {
 	for first := true; first || len(list) > 0; first = false {
 		some := list[:min(len(list), setup.MaxAttached)]
@@ -121,7 +122,7 @@ func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, li
 	return nil
 }
 
-// hand gives init an attachment with its trees.
+// sendAttachment sends one attachment with its trees.
 func (sb *instance) sendAttachment(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
 	paper, err := control.MemoryFile("attachment", a)
 	if err != nil {

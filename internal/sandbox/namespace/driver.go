@@ -25,52 +25,53 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/seccomp"
 )
 
-// Config is what the driver needs from the server.
+// Config contains the driver's settings.
 type Config struct {
-	// StateDir is a folder of the server for what Sweep must find again; made
-	// when missing. One process at a time may use it.
+	// StateDir is a folder for the records that Sweep needs; it is created if
+	// missing. Only one process may use it at a time.
 	StateDir string
-	// Instance tells several servers on a host apart, 1 to 32 of a-z, 0-9, -;
-	// made from StateDir when empty.
+	// Instance distinguishes servers on one host: 1 to 32 characters of a-z,
+	// 0-9, and -; derived from StateDir if empty.
 	Instance string
 	Logger   *slog.Logger // silent when nil
-	// Private are folders of the server that no agent may see. New fails when
-	// one of them, or StateDir, lies in a part of the system that all see.
+	// Private are folders of the server that agents must not see. New fails if
+	// one of them, or StateDir, is in a part of the system that every sandbox
+	// shows.
 	Private []string
-	// UIDBase is the first of 2^27 user and group IDs of the host for the
-	// sandboxes of a server with root's rights; DefaultUIDBase when 0.
+	// UIDBase is the first of 2^27 user and group IDs that sandboxes use if the
+	// server runs as root; DefaultUIDBase if 0.
 	UIDBase uint32
-	// Kernel, if there is one, stands between the sandboxes and their agents.
+	// Kernel, if not nil, is a user-space kernel between sandboxes and agents.
 	Kernel *Kernel
-	// DiskInterval is the least time between two looks at the size of a
-	// sandbox's folders; 2 s when 0.
+	// DiskInterval is the minimum time between two scans of a sandbox's
+	// folders; 2 s if 0.
 	DiskInterval time.Duration
-	// TrustBundle is a file of the certificates, PEM, that programs inside are to
-	// trust: it is shown in place of the system's. Empty leaves those.
+	// TrustBundle is a PEM file of the certificate authorities that programs
+	// inside trust, in place of the system's; empty keeps the system's.
 	TrustBundle string
 }
 
-// Driver is a sandbox.Driver of namespaces. It is safe for concurrent use.
+// Driver is a sandbox.Driver with namespaces. It is safe for concurrent use.
 type Driver struct {
 	dir          string
-	trust        string // the trust bundle, absolute, or empty
+	trust        string // absolute path of the trust bundle, or empty
 	log          *slog.Logger
 	bootID       string
-	ranges       *userRanges // nil without root's rights
+	ranges       *userRanges // nil if the server does not run as root
 	groups       *cgroup.Parent
 	template     setup.Plan
 	diskInterval time.Duration
 	kernel       *Kernel // nil without one
 	memory       int64   // bytes of the host
-	// noOverlay is why folders cannot be laid over each other; nil where they can.
+	// noOverlay is the reason why overlays do not work; nil if they do.
 	noOverlay error
 
 	mu   sync.Mutex // guards live
 	live []string   // IDs of sandboxes not closed
 }
 
-// New readies the driver and makes one sandbox as a trial. Where the host
-// lacks something the error wraps sandbox.ErrUnavailable and names it.
+// New returns the driver after preparing one sandbox as a trial. If the host
+// lacks something, the error wraps sandbox.ErrUnavailable and names it.
 func New(c Config) (*Driver, error) {
 	d, err := newDriver(c)
 	if err != nil {
@@ -158,12 +159,12 @@ func (d *Driver) openGroups(instance string) error {
 	return nil
 }
 
-// MaybeInit turns the process into a sandbox's init if it was started as one,
-// and then never returns. Programs that make sandboxes call it first thing in
-// main, tests in TestMain.
+// MaybeInit runs the process as a sandbox's init if it was started as one, and
+// then does not return. Programs that create sandboxes call it first in main,
+// tests in TestMain.
 func MaybeInit() { setup.MaybeInit() }
 
-// Name is "namespace", or the user-space kernel's.
+// Name returns "namespace", or the name of the user-space kernel.
 func (d *Driver) Name() string {
 	if d.kernel != nil {
 		return d.kernel.Name
@@ -171,10 +172,10 @@ func (d *Driver) Name() string {
 	return "namespace"
 }
 
-// Probe makes a sandbox, and one with a network, and throws them away.
+// Probe prepares and closes a sandbox without and one with a network.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	can := d.groups.Enforced()
-	can.Pids = can.Pids || d.kernel != nil // which holds it itself
+	can.Pids = can.Pids || d.kernel != nil // the user-space kernel enforces it
 	r := sandbox.Report{
 		Driver:    d.Name(),
 		Available: true,
@@ -194,10 +195,10 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 		r.Network = true
 	}
 	if d.noOverlay != nil {
-		r.Notes = append(r.Notes, fmt.Sprintf("Folders cannot be laid over each other, so runs begin with copies: %v.", d.noOverlay))
+		r.Notes = append(r.Notes, fmt.Sprintf("Overlays do not work here, so runs start with copies: %v.", d.noOverlay))
 	}
 	if r.Rootless {
-		r.Notes = append(r.Notes, "Without root's rights agents run as the server's own user in a user namespace; with them each gets user IDs of its own.")
+		r.Notes = append(r.Notes, "Without root privileges agents run as the server's user in a user namespace; with root each sandbox has its own user IDs.")
 	}
 	for name, ok := range map[string]bool{"processor": can.CPU, "memory": can.Memory, "processes": can.Pids} {
 		if !ok {
@@ -213,24 +214,23 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	if d.kernel == nil {
 		r.Notes = append(r.Notes, landlockNote(setup.LandlockVersion()))
 	}
-	r.Notes = append(r.Notes, "The limit on disk is watched every few seconds, so it can be exceeded for a moment.")
+	r.Notes = append(r.Notes, "The disk limit is checked every few seconds, so it can be exceeded briefly.")
 	slices.Sort(r.Notes)
 	return r
 }
 
-// landlockNote tells what the second lock on files does here.
+// landlockNote returns a sentence about the host's Landlock support.
 func landlockNote(version int) string {
 	switch {
 	case version == 0:
-		return "The kernel's Landlock is missing, switched off or too old: mounts and modes alone keep agents from writing elsewhere than in their folders (Linux 5.19 has it)."
+		return "The kernel's Landlock is missing, disabled, or too old: only mounts and file modes keep agents from writing outside their folders (Linux 5.19 has it)."
 	case !setup.LandlockHasScopes(version):
-		return fmt.Sprintf("Landlock (version %d) keeps agents from writing elsewhere than in their folders, besides mounts and modes; for signals and abstract sockets namespaces alone do (Linux 6.12 adds it).", version)
+		return fmt.Sprintf("Landlock (version %d) keeps agents from writing outside their folders, in addition to mounts and file modes; signals and abstract sockets are isolated by namespaces only (Linux 6.12 adds them).", version)
 	}
-	return fmt.Sprintf("Landlock (version %d) keeps agents to their folders, signals and sockets, besides namespaces, mounts and modes.", version)
+	return fmt.Sprintf("Landlock (version %d) isolates files, signals, and sockets, in addition to namespaces, mounts, and file modes.", version)
 }
 
-// Close gives back what the driver itself holds of the host. Its sandboxes must
-// be closed.
+// Close releases the driver's own resources. Its sandboxes must be closed.
 func (d *Driver) Close() error {
 	if err := d.groups.Close(); err != nil {
 		return fmt.Errorf("namespace: %w", err)
@@ -245,7 +245,7 @@ func (d *Driver) register(id string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if slices.Contains(d.live, id) {
-		return fmt.Errorf("namespace: sandbox %s lives already", id)
+		return fmt.Errorf("namespace: sandbox %s exists already", id)
 	}
 	d.live = append(d.live, id)
 	return nil

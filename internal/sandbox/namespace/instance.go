@@ -19,103 +19,114 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
-// instance is one sandbox, seen from outside.
+// instance is the host's side of one sandbox.
 type instance struct {
 	driver     *Driver
 	spec       sandbox.Spec
-	slot       int
-	hasRange   bool     // slot is reserved
-	userns     *os.File // the driver's, which maps the server's user to the agent
+	ids        assignedIDs
 	system     []layout.Entry
-	process    *os.Process
+	process    *os.Process // init
 	conn       *control.Conn
 	group      *cgroup.Group
-	stderr     *os.File         // init's stderr
-	lifeline   *os.File         // init behind a user-space kernel ends with it; nil without one
+	stderr     *os.File         // of init
+	lifeline   *os.File         // init exits when it closes; nil without a user-space kernel
 	network    *sandbox.Network // nil without one
 	disk       diskusage.Scanner
 	goroutines sync.WaitGroup // the listener
 
-	attachMu sync.Mutex // held by Attach and Start, and guards what follows
+	attachMu sync.Mutex // held by Attach and Start; guards the fields below
 	attached bool
 	mounts   []setup.Mount // all of them
 
-	closeMu sync.Mutex // held by the one Close that works
+	closeMu sync.Mutex // held by Close; guards closed
 	closed  bool
 
-	mu             sync.Mutex // guards what follows
+	state instanceState
+}
+
+// assignedIDs is the range of user IDs of a sandbox.
+type assignedIDs struct {
+	slot     int
+	reserved bool
+	userns   *os.File // the driver's, which maps the server's user to the agent
+}
+
+// instanceState is the state of a sandbox that changes while it runs.
+type instanceState struct {
+	mu             sync.Mutex // guards the fields below
 	limits         sandbox.Resources
-	writable       []string     // folders of the host
-	uppers         []string     // whose work folders are ours
+	writable       []string     // host folders
+	uppers         []string     // upper folders with a work folder
 	diskExceeded   bool         // killed for its disk limit
-	memoryExceeded bool         // killed for its memory limit, where no group holds it
-	finalScanDone  bool         // the folders were measured after the end
-	lastSample     cgroup.Usage // latest sample by process, where groups do not count
+	memoryExceeded bool         // killed for its memory limit, if no control group enforces it
+	finalScanDone  bool         // the folders were scanned after the end
+	lastSample     cgroup.Usage // latest sum of the processes, without control groups
 	cpuAtExit      time.Duration
 }
 
-// ID is the spec's.
+// ID returns the spec's ID.
 func (sb *instance) ID() string { return sb.spec.ID }
 
-// Network is the far end of the network that the spec asked for.
+// Network returns the captured network, or nil if the spec did not ask for one.
 func (sb *instance) Network() *sandbox.Network { return sb.network }
 
-// now gives the limits and the writable folders.
+// limitsAndDirs returns the current limits and the writable folders on the
+// host.
 func (sb *instance) limitsAndDirs() (sandbox.Resources, []string) {
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	return sb.limits, sb.writable
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	return sb.state.limits, sb.state.writable
 }
 
-// bury ends init, which has closed its socket, and reaps it: an open socket
-// without init, or the reverse, cannot be; were it, this ends it.
+// killAndReap kills init, in case it is still running after its socket was
+// closed, and reaps it.
 func (sb *instance) killAndReap() {
 	if err := sb.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		sb.driver.log.Warn("killing a sandbox failed", "sandbox", sb.spec.ID, "error", err)
 	}
 	state, err := sb.process.Wait()
 	if err == nil {
-		sb.mu.Lock()
-		sb.cpuAtExit = state.UserTime() + state.SystemTime()
-		sb.mu.Unlock()
+		sb.state.mu.Lock()
+		sb.state.cpuAtExit = state.UserTime() + state.SystemTime()
+		sb.state.mu.Unlock()
 	}
 }
 
-// hangUp ends the network, for those who still accept from it and because its
-// sockets would keep its namespace.
+// closeNetwork closes the network. Otherwise its sockets would keep the network
+// namespace alive and Accept would block.
 func (sb *instance) closeNetwork() {
 	if sb.network != nil {
-		_ = sb.network.TCP.Close() // whoever took it may have closed it
+		_ = sb.network.TCP.Close() // its user may have closed it already
 		_ = sb.network.DNS.Close()
 	}
 }
 
-// judge knows what init cannot.
+// cause returns the cause of an exit, which init alone cannot determine.
 func (sb *instance) cause(e sandbox.Exit, killed bool) sandbox.Cause {
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
 	switch {
-	case sb.diskExceeded && e.Cause == sandbox.Lost:
+	case sb.state.diskExceeded && e.Cause == sandbox.Lost:
 		return sandbox.DiskFull
-	case sb.memoryExceeded && e.Cause == sandbox.Lost:
+	case sb.state.memoryExceeded && e.Cause == sandbox.Lost:
 		return sandbox.OOMKilled
 	case e.Cause == sandbox.Lost && killed:
 		return sandbox.Killed
 	case e.Cause == sandbox.Killed:
 		return e.Cause
 	case e.Code == 128+int(syscall.SIGKILL) && sb.group.OOMKills() > 0:
-		return sandbox.OOMKilled // the command itself, or the child for which it took this code
+		return sandbox.OOMKilled // the command itself, or a child whose exit code it returned
 	}
 	return e.Cause
 }
 
-// Start hands the command to init.
+// Start sends the command to init.
 func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	sb.attachMu.Lock()
 	defer sb.attachMu.Unlock()
 	err := sb.conn.Start(ctx, c)
 	if err != nil && ctx.Err() != nil {
-		// Whether it has started or not, it must not go on.
+		// Whether the command was started is unknown, so it must be killed.
 		if kerr := sb.process.Kill(); !errors.Is(kerr, os.ErrProcessDone) {
 			err = errors.Join(err, kerr)
 		}
@@ -123,10 +134,10 @@ func (sb *instance) Start(ctx context.Context, c sandbox.Command) error {
 	return err
 }
 
-// Wait waits for the command's end.
+// Wait waits for the command to end.
 func (sb *instance) Wait(ctx context.Context) (sandbox.Exit, error) { return sb.conn.Wait(ctx) }
 
-// Kill ends everything inside.
+// Kill ends all processes in the sandbox.
 func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 	if sb.process == nil {
 		return nil
@@ -139,14 +150,14 @@ func (sb *instance) Kill(ctx context.Context, grace time.Duration) error {
 		return fmt.Errorf("killing sandbox: %w", err)
 	}
 	select {
-	case <-sb.conn.Gone(): // the kernel lets a PID namespace's first process end last
+	case <-sb.conn.Gone(): // the first process of a PID namespace is reaped last
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("killing sandbox: %w", context.Cause(ctx))
 	}
 }
 
-// Close kills, and gives back all that Prepare took.
+// Close kills the sandbox and releases all resources of Prepare.
 func (sb *instance) Close(ctx context.Context) error {
 	sb.closeMu.Lock()
 	defer sb.closeMu.Unlock()
@@ -170,9 +181,9 @@ func (sb *instance) Close(ctx context.Context) error {
 	if sb.lifeline != nil {
 		sb.lifeline.Close()
 	}
-	if sb.hasRange {
-		sb.driver.ranges.release(sb.slot)
-		sb.hasRange = false
+	if sb.ids.reserved {
+		sb.driver.ranges.release(sb.ids.slot)
+		sb.ids.reserved = false
 	}
 	errs = append(errs, sb.driver.dropRecord(sb.spec.ID), sb.removeWorkDirs(0))
 	if sb.conn != nil {

@@ -16,22 +16,23 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
-// Kernel is a kernel that stands between a sandbox and its agent: what an
-// isolator adds that builds on this one. Init starts it where the agent would
-// have been; it shows the agent the sandbox's root, and runs the warden.
+// Kernel is a user-space kernel between a sandbox and its agent. An isolator
+// that builds on this package provides it. Init starts the kernel instead of
+// the agent; the kernel shows the agent the sandbox's root and runs agentinit.
 type Kernel struct {
 	Name       string // the driver's name
 	Binary     string // path of the kernel's program
-	InitBinary string // path of a program that is the warden under its name; it runs inside
-	// Command gives the kernel's command line and the files that it finds below
-	// inside.InnerDir. Mounts are the folders that change while it runs.
+	InitBinary string // path of a program that runs as agentinit under its name, inside the kernel
+	// Command returns the kernel's command line and the files that are created
+	// below setup.KernelDir. Mounts are the folders whose content changes while
+	// it runs.
 	Command func(id string, mounts []setup.Mount, shm int64) ([]string, []layout.File, error)
-	// Overhead gives what the kernel takes itself of limits that the sandbox's
-	// groups hold for both.
+	// Overhead returns what the kernel itself needs of limits that the control
+	// group enforces for the kernel and the agent together.
 	Overhead func(r sandbox.Resources) sandbox.Resources
 }
 
-// planKernel completes the plan, and gives the files that init inherits after
+// planKernel completes the plan and returns the files that init inherits after
 // the mounts' trees.
 func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 	in := sb.driver.kernel
@@ -44,7 +45,7 @@ func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
 	p.Kernel = setup.Kernel{Argv: argv, Files: written, First: setup.MountFD + trees}
-	p.ShmMax = 0 // the agent's is the kernel's
+	p.ShmMax = 0 // the kernel has its own /dev/shm
 	var files []*os.File
 	for _, path := range []string{in.Binary, in.InitBinary} {
 		f, err := os.Open(path)
@@ -61,7 +62,7 @@ func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 	return append(files, os.NewFile(uintptr(ends[0]), "lifeline")), nil
 }
 
-// awaitKernel waits for the warden behind the user-space kernel.
+// awaitKernel waits for agentinit inside the user-space kernel.
 func (sb *instance) awaitKernel(ctx context.Context) error {
 	if sb.driver.kernel == nil {
 		return nil
@@ -77,8 +78,8 @@ func (sb *instance) awaitKernel(ctx context.Context) error {
 	return nil
 }
 
-// processes is the limit that a user-space kernel holds itself: from outside its
-// processes cannot be told from its own.
+// pidLimit returns the process limit that a user-space kernel enforces: from
+// outside, the agent's processes cannot be distinguished from the kernel's own.
 func (sb *instance) pidLimit() int64 {
 	if sb.driver.kernel == nil {
 		return 0
@@ -87,17 +88,17 @@ func (sb *instance) pidLimit() int64 {
 	return limits.Pids
 }
 
-// attachKernel gives the sandbox its limits. Its kernel has taken all mounts.
+// attachKernel changes the limits. Mounts cannot be added.
 func (sb *instance) attachKernel(r sandbox.Resources, mounts []sandbox.Mount) error {
 	if len(mounts) > 0 {
-		return fmt.Errorf("%w: its kernel takes no mounts", sandbox.ErrAttach)
+		return fmt.Errorf("%w: its kernel cannot add mounts", sandbox.ErrAttach)
 	}
 	sb.attached = true
 	if err := sb.group.Limit(sb.driver.groupLimits(r)); err != nil {
 		return fmt.Errorf("attaching: %w", err)
 	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	sb.limits = r
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	sb.state.limits = r
 	return nil
 }

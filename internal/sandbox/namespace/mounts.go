@@ -20,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 )
 
-// planRoot plans what the sandbox shows. With root's rights it gives a mapped
-// tree of each folder of the server, which init inherits in that order.
+// planRoot plans the root. If the server runs as root, it returns an ID-mapped
+// tree of each folder; init inherits them in that order.
 func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
 	if sb.spec.Image != "" {
 		var err error
@@ -43,14 +43,14 @@ func (sb *instance) planRoot(p *setup.Plan) ([]*os.File, error) {
 	if sb.driver.ranges == nil {
 		return nil, nil
 	}
-	if sb.slot, sb.userns, err = sb.driver.ranges.acquire(); err != nil {
+	if sb.ids.slot, sb.ids.userns, err = sb.driver.ranges.acquire(); err != nil {
 		return nil, fmt.Errorf("preparing sandbox: %w", err)
 	}
-	sb.hasRange = true
+	sb.ids.reserved = true
 	return sb.mapMounts(p)
 }
 
-// callersMounts lists the folders of the spec.
+// specMounts returns the mounts of the spec.
 func (sb *instance) specMounts() ([]setup.Mount, error) {
 	more, err := sb.expand(sb.spec.Mounts)
 	if err != nil {
@@ -68,7 +68,7 @@ func (sb *instance) specMounts() ([]setup.Mount, error) {
 	list = append(list, more...)
 	if sb.spec.Scratch != "" {
 		// On disk rather than in memory, where an agent's builds and caches
-		// would count against its memory.
+		// would count towards its memory limit.
 		tmp := filepath.Join(sb.spec.Scratch, "tmp")
 		if err := errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(tmp, 0o777|os.ModeSticky)); err != nil {
 			return nil, fmt.Errorf("preparing sandbox: %w", err)
@@ -78,8 +78,8 @@ func (sb *instance) specMounts() ([]setup.Mount, error) {
 	return list, nil
 }
 
-// place sorts mounts, shorter targets first, and sees to it that each has
-// something to lie on; from then on they are the sandbox's.
+// placeMounts sorts mounts by the length of their targets, ensures that each
+// target exists, and adds them to the sandbox's mounts.
 func (sb *instance) placeMounts(list []setup.Mount) error {
 	slices.SortStableFunc(list, func(a, b setup.Mount) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	mounts := slices.Clone(sb.mounts)
@@ -103,7 +103,7 @@ func (sb *instance) placeMounts(list []setup.Mount) error {
 	return nil
 }
 
-// own makes mounts the sandbox's.
+// setMounts sets the sandbox's mounts and its writable folders.
 func (sb *instance) setMounts(mounts []setup.Mount) {
 	sb.mounts = mounts
 	var writable []string
@@ -116,12 +116,12 @@ func (sb *instance) setMounts(mounts []setup.Mount) {
 			writable = append(writable, m.Source)
 		}
 	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	sb.writable = writable
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	sb.state.writable = writable
 }
 
-// covers tells whether a mount may take the place of one that is there.
+// replacesDir reports whether a mount may replace an existing one.
 func replacesDir(m, before *setup.Mount) bool {
 	return before.Target == m.Target && sandbox.IsAgentDir(m.Target) && len(m.Layers) > 0 && len(before.Layers) == 0
 }
@@ -139,10 +139,11 @@ func checkSources(m *setup.Mount) error {
 	return nil
 }
 
-// makeTarget sees to it that a mount has a folder to lie on: inside another
-// mount's source, which only we may write, or on init's own root.
+// makeTarget creates the target folder of a mount inside another mount's
+// source, to which only the server can write, or lets init create it on its own
+// root.
 func (sb *instance) makeTarget(before []setup.Mount, m *setup.Mount) error {
-	for _, over := range slices.Backward(before) { // the longest is the nearest
+	for _, over := range slices.Backward(before) { // the longest target is the nearest
 		rel, ok := strings.CutPrefix(m.Target, over.Target+"/")
 		if !ok {
 			continue
@@ -171,7 +172,7 @@ func makeTargetIn(over *setup.Mount, rel string) error {
 	return root.MkdirAll(rel, 0o755)
 }
 
-// mapAll makes the trees of a plan.
+// mapMounts returns the trees of all mounts of a plan.
 func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
 	add := func(m *setup.Mount, view *os.File) error {
@@ -187,20 +188,21 @@ func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 		if p.Mounts[i].AliasOf != "" {
 			continue
 		}
-		if err := add(&p.Mounts[i], sb.userns); err != nil {
+		if err := add(&p.Mounts[i], sb.ids.userns); err != nil {
 			return trees, err
 		}
 	}
 	if p.Trust.Source != "" {
-		if err := add(&p.Trust, sb.userns); err != nil {
+		if err := add(&p.Trust, sb.ids.userns); err != nil {
 			return trees, err
 		}
 	}
 	if p.Image.Source == "" {
 		return trees, nil
 	}
-	// The image is root's inside, so its modes are what they are to others.
-	view, err := sb.driver.ranges.rootNamespace(sb.slot)
+	// The image belongs to root inside, so its modes apply to the agent as to
+	// any other user.
+	view, err := sb.driver.ranges.rootNamespace(sb.ids.slot)
 	if err != nil {
 		return trees, fmt.Errorf("preparing sandbox: %w", err)
 	}
@@ -209,7 +211,7 @@ func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 
 func (sb *instance) mapMount(m *setup.Mount, view *os.File) (*os.File, error) {
 	if len(m.Layers) > 0 {
-		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(view.Fd()), sb.driver.ranges.agentID(sb.slot))
+		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(view.Fd()), sb.driver.ranges.agentID(sb.ids.slot))
 		if err != nil {
 			return nil, fmt.Errorf("showing %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
 		}

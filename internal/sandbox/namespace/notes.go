@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryNote is for hosts where no group holds the limit on memory.
-const memoryNote = "The limit on memory is watched here, and does not hold against files in memory that no process has mapped (memfd_create, System V segments): let a control group be delegated (systemd: Delegate=yes)."
+// memoryNote is reported if no control group enforces the memory limit.
+const memoryNote = "The memory limit is checked at intervals here and does not include files in memory that no process has mapped (memfd_create, System V segments): delegate a control group (systemd: Delegate=yes)."
 
-// hostDumps tells whether the kernel starts a program of the host's for an
-// agent's core, "" if not.
+// coreDumpNote returns a sentence if the kernel starts a host program for core
+// dumps of agents, and "" otherwise.
 func coreDumpNote() string {
 	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
 	var l unix.Rlimit
@@ -23,8 +23,8 @@ func coreDumpNote() string {
 	return coreDumpNoteFor(string(pattern), l.Max)
 }
 
-// dumpsNote goes by the pattern, and by the server's limit, above which none of
-// a sandbox's can be: see warden.ForbidDumps.
+// coreDumpNoteFor checks the core pattern and the server's limit, which is the
+// upper bound of a sandbox's limit: see agentinit.DisableCoreDumps.
 func coreDumpNoteFor(pattern string, most uint64) string {
 	if !strings.HasPrefix(pattern, "|") || most > 0 {
 		return ""

@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// expand gives a mount for each target. What changes layers is made ready; the
-// work folders are the sandbox's until Close, or release.
+// expand returns one mount per target and creates the work folders of overlays,
+// which exist until Close or removeWorkDirs.
 func (sb *instance) expand(mounts []sandbox.Mount) ([]setup.Mount, error) {
 	var list []setup.Mount
 	for _, m := range sandbox.Flatten(mounts) {
@@ -29,7 +29,7 @@ func (sb *instance) expand(mounts []sandbox.Mount) ([]setup.Mount, error) {
 			return nil, err
 		}
 		targets := append([]string{m.Target}, m.Alias...)
-		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // as all will be
+		slices.SortStableFunc(targets, func(a, b string) int { return cmp.Compare(len(a), len(b)) }) // the order in which all mounts are made
 		for i, target := range targets {
 			one := setup.Mount{Target: target, Layers: m.Layers, Upper: m.Upper, Writable: m.Upper != ""}
 			if i > 0 {
@@ -56,22 +56,22 @@ func (sb *instance) makeWorkDir(m *sandbox.Mount) error {
 		return fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
 	}
 	if err != nil {
-		return fmt.Errorf("laying folders over each other at %s: %w", m.Target, err)
+		return fmt.Errorf("mounting an overlay at %s: %w", m.Target, err)
 	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	sb.uppers = append(sb.uppers, m.Upper)
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	sb.state.uppers = append(sb.state.uppers, m.Upper)
 	return nil
 }
 
-// release removes the work folders of all upper ones but the first, whose
-// overlays nobody uses any more.
+// removeWorkDirs removes the work folders of all upper folders after the first
+// keep ones. Their overlays must not be in use.
 func (sb *instance) removeWorkDirs(keep int) error {
-	sb.mu.Lock()
-	keep = min(keep, len(sb.uppers)) // Close may have been quicker
-	gone := sb.uppers[keep:]
-	sb.uppers = sb.uppers[:keep:keep]
-	sb.mu.Unlock()
+	sb.state.mu.Lock()
+	keep = min(keep, len(sb.state.uppers)) // Close may have run concurrently
+	gone := sb.state.uppers[keep:]
+	sb.state.uppers = sb.state.uppers[:keep:keep]
+	sb.state.mu.Unlock()
 	var errs []error
 	for _, upper := range gone {
 		errs = append(errs, overlay.RemoveWorkDir(upper))
@@ -79,8 +79,8 @@ func (sb *instance) removeWorkDirs(keep int) error {
 	return errors.Join(errs...)
 }
 
-// countOverlays lets the meter know the overlays' files by their device: a
-// process that holds a deleted one shows it so.
+// addOverlayDevices adds the devices of the overlays to the disk scanner,
+// because deleted files that processes keep open are on these devices.
 func (sb *instance) addOverlayDevices() error {
 	for _, m := range sb.mounts {
 		if m.Upper == "" || m.AliasOf != "" {
@@ -88,7 +88,7 @@ func (sb *instance) addOverlayDevices() error {
 		}
 		var st unix.Stat_t
 		if err := unix.Stat(fmt.Sprintf("/proc/%d/root%s", sb.process.Pid, m.Target), &st); err != nil {
-			return fmt.Errorf("looking at %s: %w", m.Target, err)
+			return fmt.Errorf("reading %s: %w", m.Target, err)
 		}
 		sb.disk.AddDevice(uint64(st.Dev))
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// initThreads is what init itself takes of a limit of processes.
+// initThreads is the number of threads that init needs within a process limit.
 const initThreads = 16
 
-// Prepare builds a sandbox whose init waits for the command.
+// Prepare creates a sandbox whose init waits for the command.
 func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -33,14 +33,14 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 	if err := d.register(s.ID); err != nil {
 		return nil, err
 	}
-	b := &instance{driver: d, spec: s, limits: s.Resources}
+	b := &instance{driver: d, spec: s, state: instanceState{limits: s.Resources}}
 	err := b.prepare(ctx)
 	if err == nil {
 		return b, nil
 	}
-	// What was made so far must go, even if the caller has no more patience.
+	// Resources must be released even if ctx has ended.
 	if cerr := b.Close(context.WithoutCancel(ctx)); cerr != nil {
-		d.log.Warn("a sandbox that could not be prepared was not removed", "sandbox", s.ID, "error", cerr)
+		d.log.Warn("removing a sandbox after a failed Prepare", "sandbox", s.ID, "error", cerr)
 	}
 	return nil, err
 }
@@ -48,7 +48,7 @@ func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, 
 func (sb *instance) prepare(ctx context.Context) error {
 	inherited, err := sb.newInit()
 	for _, f := range inherited {
-		f.Close() // the child has its own by now
+		f.Close() // the child has its own copies
 	}
 	if err != nil {
 		return err
@@ -72,10 +72,11 @@ func (sb *instance) prepare(ctx context.Context) error {
 	return sb.awaitKernel(ctx)
 }
 
-// explainSetUp makes a sentence of what only the host's operator can help.
+// setUpError returns a message for errors that only the host's operator can
+// fix.
 func (sb *instance) setUpError(err error) error {
 	if sb.spec.Network && strings.Contains(err.Error(), capture.ErrNoRules.Error()) {
-		return &sandbox.Error{Message: "The host's kernel cannot lead a sandbox's network to Stint: nf_tables with its nat chains and redirect is missing.", Err: err}
+		return &sandbox.Error{Message: "The host's kernel cannot redirect a sandbox's network to Stint: nf_tables with nat chains and redirect is missing.", Err: err}
 	}
 	if strings.Contains(err.Error(), overlay.ErrUnsupported.Error()) {
 		err = fmt.Errorf("%w: %w", sandbox.ErrOverlay, err)
@@ -93,7 +94,7 @@ func (sb *instance) takeNetwork(sockets []*os.File) error {
 		return nil
 	}
 	if len(sockets) != 2 {
-		return fmt.Errorf("preparing sandbox: its network came as %d sockets", len(sockets))
+		return fmt.Errorf("preparing sandbox: init sent %d network sockets", len(sockets))
 	}
 	n, err := hostend.Open(sockets[0], sockets[1])
 	if err != nil {
@@ -107,8 +108,8 @@ func (sb *instance) takeNetwork(sockets []*os.File) error {
 	return nil
 }
 
-// newInit starts init and the monitor. The files that it returns, also with an
-// error, are init's and to be closed.
+// newInit starts init. It returns the files that init inherits, also with an
+// error; the caller closes them.
 func (sb *instance) newInit() ([]*os.File, error) {
 	d, p := sb.driver, sb.driver.template
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -122,7 +123,7 @@ func (sb *instance) newInit() ([]*os.File, error) {
 		return files, err
 	}
 	p.Network = sb.spec.Network
-	p.ShmMax, p.TmpMax = sb.limits.Memory/2, sb.limits.Disk
+	p.ShmMax, p.TmpMax = sb.state.limits.Memory/2, sb.state.limits.Disk
 	if d.kernel != nil {
 		more, err := sb.planKernel(&p, len(trees))
 		trees = append(trees, more...)
@@ -144,28 +145,29 @@ func (sb *instance) newInit() ([]*os.File, error) {
 		return files, err
 	}
 	owner := -1
-	if sb.hasRange {
-		owner = d.ranges.agentID(sb.slot)
+	if sb.ids.reserved {
+		owner = d.ranges.agentID(sb.ids.slot)
 	}
 	sb.conn = control.New(conn, control.Config{Owner: owner, Cause: sb.cause, Watch: sb.watch, Processes: sb.pidLimit})
 	files = append(files, theirs)
-	if sb.group, err = d.groups.Create(sb.spec.ID, d.groupLimits(sb.limits)); err != nil {
+	if sb.group, err = d.groups.Create(sb.spec.ID, d.groupLimits(sb.state.limits)); err != nil {
 		return files, err
 	}
 	sb.process, err = os.StartProcess("/proc/self/exe", []string{setup.Name}, &os.ProcAttr{
-		Env:   []string{}, // not nil: nil would hand over the server's, secrets and all
+		Env:   []string{}, // not nil: nil would pass the server's environment with its secrets
 		Files: append([]*os.File{null, null, sb.stderr, theirs, paper}, trees...),
 		Sys:   sb.processAttr(),
 	})
 	if err != nil {
 		return files, startError(err)
 	}
-	sb.disk.Proc = fmt.Sprintf("/proc/%d/root/proc", sb.process.Pid) // init's own view: nobody else's processes
+	sb.disk.Proc = fmt.Sprintf("/proc/%d/root/proc", sb.process.Pid) // init's view, which shows only the sandbox's processes
 	sb.goroutines.Go(func() { sb.conn.Listen(sb.killAndReap) })
 	return files, nil
 }
 
-// groupLimits are the agent's, and what is ours within the same group.
+// groupLimits returns the agent's limits plus the needs of init or the kernel
+// in the same group.
 func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
 	own := sandbox.Resources{Pids: initThreads}
 	if d.kernel != nil {
@@ -181,12 +183,12 @@ func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
 	return l
 }
 
-// processAttr has no parent-death signal: that would follow the end of the
-// thread that happened to start init, which a program of many threads does not
-// control. The closed control socket tells init the same, reliably.
+// processAttr does not set a parent-death signal: it would be sent when the
+// thread that started init ends, which a multi-threaded program does not
+// control. Init exits when the control socket closes instead.
 func (sb *instance) processAttr() *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
-		Setsid:     true, // a terminal's Ctrl-C is the server's business
+		Setsid:     true, // a terminal's Ctrl-C is for the server only
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 	}
 	if fd, ok := sb.group.FD(); ok {
@@ -195,12 +197,12 @@ func (sb *instance) processAttr() *syscall.SysProcAttr {
 	user, group := os.Geteuid(), os.Getegid()
 	switch r := sb.driver.ranges; {
 	case r != nil && sb.driver.kernel != nil:
-		// One user is enough: the others are the user-space kernel's.
-		user, group = r.agentID(sb.slot), r.agentID(sb.slot)
+		// One user is sufficient: gVisor has its own users.
+		user, group = r.agentID(sb.ids.slot), r.agentID(sb.ids.slot)
 		attr.Credential = &syscall.Credential{Uid: agentinit.AgentID, Gid: agentinit.AgentID}
 		attr.GidMappingsEnableSetgroups = true
 	case r != nil:
-		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.firstID(sb.slot), Size: rangeSize}}
+		m := []syscall.SysProcIDMap{{ContainerID: 0, HostID: r.firstID(sb.ids.slot), Size: rangeSize}}
 		attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = m, m, true
 		attr.Credential = &syscall.Credential{Uid: 0, Gid: 0}
 		return attr
@@ -208,16 +210,16 @@ func (sb *instance) processAttr() *syscall.SysProcAttr {
 	attr.UidMappings = []syscall.SysProcIDMap{{ContainerID: agentinit.AgentID, HostID: user, Size: 1}}
 	attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: agentinit.AgentID, HostID: group, Size: 1}}
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		attr.AmbientCaps = append(attr.AmbientCaps, c) // a user other than 0 keeps no others over exec
+		attr.AmbientCaps = append(attr.AmbientCaps, c) // a user other than 0 keeps only ambient capabilities over exec
 	}
 	return attr
 }
 
-// explainStart names what usually forbids user namespaces.
+// startError adds the usual reason why user namespaces are not permitted.
 func startError(err error) error {
 	for _, hint := range []struct{ file, bad, text string }{
-		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are switched off (sysctl kernel.unprivileged_userns_clone=1 switches them on)"},
-		{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are switched off (sysctl user.max_user_namespaces)"},
+		{"/proc/sys/kernel/unprivileged_userns_clone", "0", "user namespaces are disabled (sysctl kernel.unprivileged_userns_clone=1 enables them)"},
+		{"/proc/sys/user/max_user_namespaces", "0", "user namespaces are disabled (sysctl user.max_user_namespaces)"},
 		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1", "AppArmor keeps user namespaces from unprivileged programs (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or a profile for stint)"},
 	} {
 		if b, rerr := os.ReadFile(hint.file); rerr == nil && strings.TrimSpace(string(b)) == hint.bad {
@@ -227,11 +229,11 @@ func startError(err error) error {
 	return fmt.Errorf("starting the sandbox's first process: %w", err)
 }
 
-// lastWords is what init wrote where only a crash writes.
+// initStderr returns init's stderr, to which it writes only if it crashes.
 func (sb *instance) initStderr() string {
 	text, err := io.ReadAll(io.NewSectionReader(sb.stderr, 0, 4<<10))
 	if err != nil || len(text) == 0 {
-		return "it said nothing"
+		return "it wrote no error message"
 	}
 	return strings.TrimSpace(string(text))
 }

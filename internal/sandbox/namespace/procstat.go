@@ -11,16 +11,16 @@ import (
 	"time"
 )
 
-// stat is what /proc/<pid>/stat tells about one process.
+// procStat contains fields of /proc/<pid>/stat.
 type procStat struct {
-	cpu        time.Duration // with that of children it has waited for
+	cpu        time.Duration // including children that it has waited for
 	threads    int64
 	rss        int64 // bytes
 	startTicks string
 }
 
-// tick is the unit of times in /proc: the kernel's interface fixes it at a
-// hundredth of a second on all machines that Go supports.
+// tick is the unit of times in /proc: 10 ms on all architectures that Go
+// supports.
 const tick = 10 * time.Millisecond
 
 func readStat(proc string, pid int) (procStat, error) {
@@ -31,14 +31,15 @@ func readStat(proc string, pid int) (procStat, error) {
 	return parseStat(b)
 }
 
-// parseStat skips the name, which may hold anything, by its last bracket.
+// parseStat finds the end of the process name, which may contain any character,
+// by its last bracket.
 func parseStat(b []byte) (procStat, error) {
 	i := bytes.LastIndexByte(b, ')')
 	f := bytes.Fields(b[i+1:])
 	if i < 0 || len(f) < 22 {
 		return procStat{}, fmt.Errorf("malformed stat %q", b)
 	}
-	var n [24]int64 // numbered from the state, which is field 3 of the manual
+	var n [24]int64 // indexed from the state, which is field 3 in the manual
 	for _, k := range []int{11, 12, 13, 14, 17, 21} {
 		v, err := strconv.ParseInt(string(f[k]), 10, 64)
 		if err != nil {
@@ -54,9 +55,9 @@ func parseStat(b []byte) (procStat, error) {
 	}, nil
 }
 
-// sumProcesses adds up all processes of a sandbox, for hosts without groups. It
-// looks through init's own view of its namespace. The processes of an kernel
-// kernel all show the one memory that the agent has, which counts once.
+// sumProcesses returns the total usage of a sandbox's processes, for hosts
+// without control groups. It reads init's proc file system. The processes of a
+// user-space kernel all map the agent's memory, which is counted once.
 func sumProcesses(init int, kernel bool) (cpu time.Duration, memory, pids int64) {
 	proc := filepath.Join("/proc", strconv.Itoa(init), "root/proc")
 	entries, err := os.ReadDir(proc)
@@ -85,8 +86,7 @@ func sumProcesses(init int, kernel bool) (cpu time.Duration, memory, pids int64)
 	return cpu, memory + once, pids
 }
 
-// sharedBytes is what of a process's memory others may hold too; 0 when it has
-// ended.
+// sharedBytes returns the shared memory of a process, or 0 if it has ended.
 func sharedBytes(proc string, pid int) int64 {
 	b, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "statm"))
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// record is what a later process needs to end a sandbox: the process, and the
-// time that tells it from another that got its number since.
+// record identifies a sandbox's init process for a later process. The start
+// time distinguishes it from another process with the same number.
 type record struct {
 	PID     int
 	Started string // clock ticks since boot
@@ -33,8 +33,8 @@ const (
 
 func (d *Driver) recordPath(id string) string { return filepath.Join(d.dir, id+recordSuffix) }
 
-// writeRecord is not synced: after a crash of the host there is no process to
-// end.
+// writeRecord does not sync: after a crash of the host the process does not
+// exist.
 func (d *Driver) writeRecord(id string, pid int) error {
 	st, err := readStat("/proc", pid)
 	if err != nil {
@@ -57,9 +57,9 @@ func (d *Driver) dropRecord(id string) error {
 	return nil
 }
 
-// recordGroups keeps the folders of groups of this and earlier processes until
-// Sweep has emptied them: a server's own group, below which they lie, may be
-// another after each start.
+// recordGroups stores the cgroup folders of this and earlier processes until
+// Sweep has emptied them: after a restart the server may be in another group,
+// and the folders are below the server's group.
 func (d *Driver) recordGroups(dirs []string) error {
 	path := filepath.Join(d.dir, groupsFile)
 	text := strings.Join(dirs, "\n")
@@ -80,9 +80,8 @@ func (d *Driver) recordedGroups() ([]string, error) {
 	return strings.FieldsFunc(string(b), func(r rune) bool { return r == '\n' }), nil
 }
 
-// Sweep ends what sandboxes of an earlier process with the same state folder
-// left. Their processes end by themselves when that process does; this waits
-// until they have.
+// Sweep ends and removes sandboxes of an earlier process with the same state
+// folder. Their processes exit with that process; Sweep waits for them.
 func (d *Driver) Sweep(ctx context.Context) error {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -120,7 +119,7 @@ func (d *Driver) killRecorded(ctx context.Context, path string) error {
 	}
 	var r record
 	if err := json.Unmarshal(b, &r); err != nil || r.Boot != d.bootID || r.PID <= 1 {
-		return nil // cut short by a crash, or of an earlier boot: nothing lives
+		return nil // truncated by a crash, or from an earlier boot: no process exists
 	}
 	fd, err := unix.PidfdOpen(r.PID, 0)
 	if errors.Is(err, syscall.ESRCH) {
@@ -131,7 +130,7 @@ func (d *Driver) killRecorded(ctx context.Context, path string) error {
 	}
 	defer unix.Close(fd)
 	if st, err := readStat("/proc", r.PID); err != nil || st.startTicks != r.Started {
-		return nil // another process by now
+		return nil // the number belongs to another process now
 	}
 	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, syscall.ESRCH) {
 		return err
@@ -139,11 +138,11 @@ func (d *Driver) killRecorded(ctx context.Context, path string) error {
 	return waitExit(ctx, fd)
 }
 
-// endPatience is for a busy machine, and for processes that have much memory to
-// give back before they are gone.
+// exitTimeout allows for a busy machine and for processes that release much
+// memory.
 const exitTimeout = 30 * time.Second
 
-// awaitEnd waits until the process of a descriptor, and so all of its PID
+// waitExit waits until the process of a descriptor, and therefore its whole PID
 // namespace, has ended.
 func waitExit(ctx context.Context, pidfd int) error {
 	deadline := time.Now().Add(exitTimeout)

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Config is what the driver needs from the server.
+// Config contains the driver's settings.
 type Config struct {
 	StateDir     string
 	Instance     string
@@ -23,21 +23,21 @@ type Config struct {
 	TrustBundle  string
 }
 
-// SecondUIDBase is for a second driver of a server.
+// SecondUIDBase is the UIDBase of a server's second driver.
 const SecondUIDBase = 0
 
-// Driver exists on Linux only.
+// Driver is not available on this platform.
 type Driver struct{}
 
-// MaybeInit does nothing here.
+// MaybeInit does nothing on this platform.
 func MaybeInit() {}
 
-// New fails: there are no namespaces here.
+// New returns an error on this platform.
 func New(Config) (*Driver, error) {
 	return nil, fmt.Errorf("%w: namespaces need Linux on amd64 or arm64, this is %s on %s", sandbox.ErrUnavailable, runtime.GOOS, runtime.GOARCH)
 }
 
-// Name is "namespace".
+// Name returns "namespace".
 func (*Driver) Name() string { return "namespace" }
 
 // Probe reports that nothing is available.
@@ -46,14 +46,14 @@ func (d *Driver) Probe(context.Context) sandbox.Report {
 	return sandbox.Report{Driver: d.Name(), Notes: []string{err.Error()}}
 }
 
-// Prepare fails.
+// Prepare returns an error.
 func (*Driver) Prepare(context.Context, sandbox.Spec) (sandbox.Sandbox, error) {
 	_, err := New(Config{})
 	return nil, err
 }
 
-// Sweep has nothing to do.
+// Sweep does nothing.
 func (*Driver) Sweep(context.Context) error { return nil }
 
-// Close has nothing to do.
+// Close does nothing.
 func (*Driver) Close() error { return nil }

@@ -12,8 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
-// Usage reads the groups' counters, or adds up the processes where there are
-// none. Disk is as of the last look, at most a few seconds ago.
+// Usage returns the counters of the control groups, or the sum of the processes
+// without groups. Disk is the result of the last scan, at most a few seconds
+// old.
 func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	s, err := sb.sampleOpen()
 	if err != nil {
@@ -34,7 +35,7 @@ func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 	return u, nil
 }
 
-// living samples a sandbox that is not closed.
+// sampleOpen samples a sandbox that is not closed.
 func (sb *instance) sampleOpen() (cgroup.Usage, error) {
 	sb.closeMu.Lock()
 	defer sb.closeMu.Unlock()
@@ -44,8 +45,9 @@ func (sb *instance) sampleOpen() (cgroup.Usage, error) {
 	return sb.sample()
 }
 
-// measure looks at the folders if that is due, or for the last time. It holds up
-// nobody: the agent decides how much there is to look at.
+// diskUsed scans the folders if a scan is due or if it is the final one. It
+// does not wait for a scan by another goroutine, because the agent decides how
+// long a scan takes.
 func (sb *instance) diskUsed(final bool) int64 {
 	limits, writable := sb.limitsAndDirs()
 	l := diskusage.ScanOptions{Dirs: writable, Limit: limits.Disk, Interval: sb.driver.diskInterval, Force: final, Stop: sb.conn.Gone()}
@@ -55,17 +57,17 @@ func (sb *instance) diskUsed(final bool) int64 {
 	return sb.disk.Scan(l)
 }
 
-// final tells, once, that nothing changes any more.
+// isFinalScan reports, once, that the folders do not change any more.
 func (sb *instance) isFinalScan() bool {
 	select {
 	case <-sb.conn.Gone():
 	default:
 		return false
 	}
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	first := !sb.finalScanDone
-	sb.finalScanDone = true
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	first := !sb.state.finalScanDone
+	sb.state.finalScanDone = true
 	return first
 }
 
@@ -78,20 +80,20 @@ func (sb *instance) sample() (cgroup.Usage, error) {
 		return u, nil
 	}
 	cpu, memory, pids := sumProcesses(sb.process.Pid, sb.driver.kernel != nil)
-	sb.mu.Lock()
-	defer sb.mu.Unlock()
-	sb.lastSample.CPU = max(sb.lastSample.CPU, cpu, sb.cpuAtExit)
-	sb.lastSample.MemoryPeak = max(sb.lastSample.MemoryPeak, memory)
+	sb.state.mu.Lock()
+	defer sb.state.mu.Unlock()
+	sb.state.lastSample.CPU = max(sb.state.lastSample.CPU, cpu, sb.state.cpuAtExit)
+	sb.state.lastSample.MemoryPeak = max(sb.state.lastSample.MemoryPeak, memory)
 	if !u.Known.CPU {
-		u.CPU = sb.lastSample.CPU
+		u.CPU = sb.state.lastSample.CPU
 	}
 	if !u.Known.Memory {
-		u.Memory, u.MemoryPeak = memory, sb.lastSample.MemoryPeak
+		u.Memory, u.MemoryPeak = memory, sb.state.lastSample.MemoryPeak
 	}
 	if !u.Known.Pids {
 		u.Pids = pids
 	}
-	if sb.memoryExceeded {
+	if sb.state.memoryExceeded {
 		u.OOMKills++
 	}
 	return u, nil

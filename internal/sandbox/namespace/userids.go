@@ -13,11 +13,11 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 )
 
-// DefaultUIDBase is the first of the host's user IDs that sandboxes get. The
-// numbers from here to the end of the 31 bit space are left free by
-// distributions (accounts lie far below, the ranges of useradd and of container
-// managers end where this begins) and make 4096 ranges of 65536, half of which
-// are left to a second driver of the same server.
+// DefaultUIDBase is the first host user ID that sandboxes use. Distributions
+// leave the range from here to the end of the 31-bit space free: accounts and
+// the ranges of useradd and of container managers end below it. It contains
+// 4096 ranges of 65536 IDs; half of them are reserved for a second driver of
+// the same server.
 const (
 	DefaultUIDBase = 0x7000_0000
 	SecondUIDBase  = DefaultUIDBase + maxRanges*rangeSize
@@ -27,19 +27,19 @@ const (
 
 var errNoRange = errors.New("all user ID ranges are in use")
 
-// ranges hands out ranges of user IDs, the lowest free one first. A range of
-// its own keeps a sandbox's processes and files from the others'. What the
-// kernel counts for each user it counts for the server's too, who made the user
-// namespace (Linux 5.14), so init limits that itself.
+// userRanges assigns ranges of user IDs, the lowest free one first. Separate
+// ranges isolate the processes and files of sandboxes from each other. Since
+// Linux 5.14 the kernel counts per-user resources of a user namespace also for
+// its creator, the server's user, so init limits them itself.
 type userRanges struct {
 	base, owner     uint32 // owner is the server's user, who owns the agent's files outside
 	mu              sync.Mutex
 	used            [maxRanges]bool
-	agentNamespaces [maxRanges]*os.File // user namespaces that map owner to the range's agent, kept for the next
-	rootNamespaces  [maxRanges]*os.File // the same, to the range's user 0
+	agentNamespaces [maxRanges]*os.File // user namespaces that map owner to the range's agent; reused
+	rootNamespaces  [maxRanges]*os.File // the same for the range's user 0
 }
 
-// take reserves a range, and gives the user namespace for its mounts.
+// acquire reserves a range and returns the user namespace for its mounts.
 func (r *userRanges) acquire() (int, *os.File, error) {
 	slot, err := r.reserve()
 	if err != nil {
@@ -53,13 +53,13 @@ func (r *userRanges) acquire() (int, *os.File, error) {
 	return slot, view, nil
 }
 
-// rootView gives the user namespace that shows what is the server's as user 0's.
-// The slot is the caller's.
+// rootNamespace returns the user namespace that shows files of the server as
+// files of user 0. The caller must have acquired the slot.
 func (r *userRanges) rootNamespace(slot int) (*os.File, error) {
 	return r.userNamespace(&r.rootNamespaces[slot], r.firstID(slot))
 }
 
-// keep makes a user namespace once.
+// userNamespace returns the cached user namespace or creates it.
 func (r *userRanges) userNamespace(at **os.File, user int) (*os.File, error) {
 	r.mu.Lock()
 	view := *at
@@ -67,7 +67,7 @@ func (r *userRanges) userNamespace(at **os.File, user int) (*os.File, error) {
 	if view != nil {
 		return view, nil
 	}
-	view, err := idmap.NewUserNamespace(r.owner, user) // not under the lock: it takes a millisecond
+	view, err := idmap.NewUserNamespace(r.owner, user) // outside the lock: it takes a millisecond
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r *userRanges) release(slot int) {
 	r.used[slot] = false
 }
 
-// forget closes the kept user namespaces.
+// closeNamespaces closes the cached user namespaces.
 func (r *userRanges) closeNamespaces() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,27 +109,27 @@ func (r *userRanges) closeNamespaces() {
 	}
 }
 
-// first is the host's user that is 0 in a slot's sandbox.
+// firstID returns the host user ID of user 0 in a slot's sandbox.
 func (r *userRanges) firstID(slot int) int { return int(r.base) + slot*rangeSize }
 
-// agent is the host's user that is the agent in a slot's sandbox.
+// agentID returns the host user ID of the agent in a slot's sandbox.
 func (r *userRanges) agentID(slot int) int { return r.firstID(slot) + agentinit.AgentID }
 
-// identity tells which kind of user mapping this process can give: a range of
-// its own to each sandbox, or its own user alone.
+// hasUserRange reports whether this process can map a separate range of user
+// IDs for each sandbox. Otherwise it can only map its own user.
 func hasUserRange(base uint32) (ok bool, err error) {
 	if os.Geteuid() != 0 {
 		return false, nil
 	}
 	b, err := os.ReadFile("/proc/self/uid_map")
 	if err != nil {
-		return false, fmt.Errorf("reading our user mapping: %w", err)
+		return false, fmt.Errorf("reading the user mapping: %w", err)
 	}
 	outside := uint32(0)
 	for line := range strings.Lines(string(b)) {
 		var inside, out, size uint64
 		if _, err := fmt.Sscan(line, &inside, &out, &size); err != nil {
-			return false, fmt.Errorf("reading our user mapping: %w", err)
+			return false, fmt.Errorf("reading the user mapping: %w", err)
 		}
 		if inside <= uint64(base) && inside+size >= uint64(base)+rangeSize*maxRanges {
 			return true, nil
@@ -139,7 +139,7 @@ func hasUserRange(base uint32) (ok bool, err error) {
 		}
 	}
 	if outside == 0 {
-		// The agent would be the host's root.
+		// The agent would have the host's root user ID.
 		return false, fmt.Errorf("the user IDs from %d to %d are not mapped in this container", base, base+rangeSize*maxRanges-1)
 	}
 	return false, nil

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// watchEvery bounds how late a limit that the kernel does not hold is noticed.
+// memoryInterval is the interval at which a memory limit that the kernel does
+// not enforce is checked.
 const memoryInterval = 250 * time.Millisecond
 
-// watch kills the sandbox when it is over a limit that no kernel enforces for
-// us, until the command has ended.
+// watch kills the sandbox when it exceeds a limit that the kernel does not
+// enforce. It returns when the command has ended.
 func (sb *instance) watch() {
 	r, _ := sb.limitsAndDirs()
 	memory := r.Memory > 0 && !sb.driver.groups.Enforced().Memory
@@ -35,23 +36,23 @@ func (sb *instance) watch() {
 		case <-timer.C:
 		}
 		if r.Disk > 0 && sb.diskUsed(false) > r.Disk {
-			sb.killFor(&sb.diskExceeded)
+			sb.killFor(&sb.state.diskExceeded)
 			return
 		}
 		if memory {
 			if u, err := sb.sample(); err == nil && u.Memory > r.Memory {
-				sb.killFor(&sb.memoryExceeded)
+				sb.killFor(&sb.state.memoryExceeded)
 				return
 			}
 		}
 	}
 }
 
-// end kills for a reason, unless the command ended by itself before.
+// killFor sets the reason and kills the sandbox, unless the command has ended.
 func (sb *instance) killFor(reason *bool) {
-	sb.mu.Lock()
+	sb.state.mu.Lock()
 	*reason = true
-	sb.mu.Unlock()
+	sb.state.mu.Unlock()
 	if err := sb.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		sb.driver.log.Warn("killing a sandbox failed", "sandbox", sb.spec.ID, "error", err)
 	}

@@ -1,11 +1,10 @@
-// Package overlay answers: how are folders laid over each other, so that what an
-// agent changes lies apart?
+// Package overlay mounts overlay file systems, so that changes of an agent are
+// stored in a separate folder.
 //
-// By the kernel's overlay file system, whose marks are kept in the attributes
-// that every user may have ("userxattr"), with root's rights and without: so the
-// layers and what was changed look the same everywhere. The kernel keeps these
-// attributes from whoever works in the mount. Nothing is synced ("volatile"):
-// what was changed is thrown away, or read and stored elsewhere, by the same
-// server. A rename of a folder that a layer holds fails with EXDEV, as between
-// two file systems; programs copy then.
+// Its marks are kept in user extended attributes ("userxattr"), with and
+// without root privileges, so layers and changes look the same everywhere. The
+// kernel hides these attributes from processes that use the mount. Nothing is
+// synced ("volatile"): changes are discarded, or read and stored elsewhere by
+// the same server. A rename of a folder that is in a layer fails with EXDEV, as
+// between two file systems; programs then copy.
 package overlay

@@ -12,15 +12,16 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 )
 
-// MountMapped is Tree for a server with root's rights: the folders, by paths, are
-// shown as a user namespace maps them, which maps the server's user to the
-// agent's of that number alone. An empty upper makes it read-only; else MakeWorkDir has
-// made it ready.
+// MountMapped returns an overlay as a detached mount, for a server with root
+// privileges. The folders are shown as mapped by the user namespace userns,
+// which must map only the server's user, to the user ID agent. With an empty
+// upper the overlay is read-only; otherwise MakeWorkDir must have been called.
 //
-// The kernel works in the folders as the user who mounted the overlay; of all
-// users only the agent's can be stored there. So a thread mounts it that takes
-// the agent's user for files, and ends: the process cannot be traced afterwards
-// by others than root, as ever when a thread changes its user.
+// The kernel accesses the folders as the user who mounted the overlay, and only
+// the agent's user can be stored in them. The overlay is therefore mounted by a
+// thread that switches to the agent's user for file access and then ends.
+// Afterwards only root can trace the process, as after any change of a thread's
+// user.
 func MountMapped(layers []string, upper string, userns, agent int) (int, error) {
 	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
@@ -38,10 +39,10 @@ func MountMapped(layers []string, upper string, userns, agent int) (int, error) 
 	})
 }
 
-// shown are folders in mapped trees that are mounted nowhere.
+// mappedFolders are folders in ID-mapped trees that are not mounted.
 type mappedFolders struct {
 	Folders
-	trees []int // the layers', and that of the folder that holds upper and work
+	trees []int // of the layers, and of the folder that contains upper and work
 	paths []string
 }
 
@@ -92,27 +93,27 @@ func (s *mappedFolders) close() {
 	}
 }
 
-// apart calls on a thread that ends afterwards.
+// onNewThread runs call on a thread that ends afterwards.
 func onNewThread(call func() (int, error)) (fd int, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
-			// The process's first thread must stay what it is. Held here, it is not
-			// the one that the next goroutine gets.
+			// The process's first thread must not be changed. While this
+			// goroutine holds it, the next goroutine runs on another thread.
 			fd, err = onNewThread(call)
 			runtime.UnlockOSThread()
 			return
 		}
-		fd, err = call() // not unlocked: the thread ends with the goroutine
+		fd, err = call() // not unlocked, so that the thread ends with the goroutine
 	}()
 	<-done
 	return fd, err
 }
 
-// takeUser makes a user the calling thread's for files. It keeps the rights that
-// the kernel drops then.
+// setFileUser sets the calling thread's user for file access. It restores the
+// capabilities that the kernel drops on this change.
 func setFileUser(user int) error {
 	for _, take := range []func(int) (int, error){unix.SetfsgidRetGid, unix.SetfsuidRetUid} {
 		if _, err := take(user); err != nil {
@@ -136,8 +137,9 @@ func setFileUser(user int) error {
 	return nil
 }
 
-// mounted is for kernels that want the folders mounted: each over itself in a
-// mount namespace that ends with the thread. The overlay keeps what it needs.
+// mountInNamespace is for kernels that require the folders to be mounted. It
+// mounts each over itself in a mount namespace that ends with the thread. The
+// overlay keeps its own references.
 func (s *mappedFolders) mountInNamespace() (int, error) {
 	if err := s.enterNamespace(); err != nil {
 		return -1, fmt.Errorf("%w: %w", ErrUnsupported, err)

@@ -11,27 +11,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnsupported says that the kernel does not lay these folders over each other.
-var ErrUnsupported = errors.New("the kernel does not lay these folders over each other")
+// ErrUnsupported is returned if the kernel cannot mount an overlay of these
+// folders.
+var ErrUnsupported = errors.New("the kernel cannot mount an overlay of these folders")
 
-// Folders are the parts of an overlay, by descriptors.
+// Folders are descriptors of an overlay's folders.
 type Folders struct {
 	Lower []int // topmost first
-	// Upper takes what is changed, and WorkDir is empty; both lie in one mount.
-	// -1: nothing can be changed, and Lower has two at least.
+	// Upper receives changes, and Work is empty. Both must be in one mount.
+	// Both are -1 for a read-only overlay, which needs at least two Lower
+	// folders.
 	Upper, Work int
 }
 
-// options are common to all overlays. Without index and inode numbers of its own
-// the kernel keeps nothing in the upper folder that a snapshot would not know.
+// options are the mount options of all overlays. Without index and inode
+// numbers the kernel stores nothing in the upper folder that a snapshot would
+// not understand.
 var options = []struct{ key, value string }{
 	{"userxattr", ""}, {"redirect_dir", "nofollow"}, {"metacopy", "off"}, {"index", "off"}, {"xino", "off"},
 }
 
-// Tree gives the overlay as a detached mount, without setuid and devices. The
-// caller has the right to mount, and a mount namespace of its own, in which the
-// overlay may lie on the folder at for a moment. The descriptor is the caller's
-// to move somewhere and to close.
+// Mount returns the overlay as a detached mount, without setuid and devices.
+// The caller needs the privilege to mount and its own mount namespace, in which
+// the overlay may be mounted on the folder at temporarily. The caller moves the
+// returned mount and closes its descriptor.
 func (f Folders) Mount(at string) (int, error) {
 	if fd, err := f.mountByDescriptor(); err == nil {
 		return fd, nil
@@ -39,7 +42,8 @@ func (f Folders) Mount(at string) (int, error) {
 	return f.mountAndDetach(at)
 }
 
-// detached mounts the overlay, and clones and takes away the mount.
+// mountAndDetach mounts the overlay at a folder, clones the mount, and unmounts
+// it.
 func (f Folders) mountAndDetach(at string) (int, error) {
 	if err := f.MountAt(at); err != nil {
 		return -1, err
@@ -51,7 +55,8 @@ func (f Folders) mountAndDetach(at string) (int, error) {
 	return fd, nil
 }
 
-// byDescriptor needs Linux 6.13, for folders that are mounted nowhere 6.15.
+// mountByDescriptor needs Linux 6.13, and 6.15 for folders that are not
+// mounted.
 func (f Folders) mountByDescriptor() (int, error) {
 	return f.newFilesystem(func(fs int) error {
 		for _, l := range f.Lower {
@@ -73,8 +78,8 @@ func (f Folders) mountByDescriptor() (int, error) {
 }
 
 // MountAt mounts the overlay on a folder. All folders must be mounted in the
-// caller's namespace. It works on every kernel, and where no namespaces may be
-// made, which detached mounts take one of.
+// caller's namespace. It works on every kernel, and also if no more mount
+// namespaces may be created, which detached mounts need.
 func (f Folders) MountAt(at string) error {
 	names := make([]string, len(f.Lower))
 	for i, l := range f.Lower {
@@ -100,11 +105,11 @@ func (f Folders) MountAt(at string) error {
 	return nil
 }
 
-// judge refuses an overlay that the kernel has made read-only because it cannot
-// work in the work folder.
+// checkWritable returns an error if the kernel has made the overlay read-only
+// because it cannot use the work folder.
 func (f Folders) checkWritable(st *unix.Statfs_t) error {
 	if f.Upper >= 0 && st.Flags&unix.ST_RDONLY != 0 {
-		return fmt.Errorf("%w: for reading only", ErrUnsupported)
+		return fmt.Errorf("%w: the overlay is read-only", ErrUnsupported)
 	}
 	return nil
 }

@@ -15,13 +15,13 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// ErrNotFolder says that a path leads over what is no folder.
-var ErrNotFolder = errors.New("it leads over what is no folder")
+// ErrNotFolder is returned if an element of the path is not a folder.
+var ErrNotFolder = errors.New("a part of the path is not a folder")
 
-// MakeTarget sees to it that a mount inside an overlay has a folder to lie on, before
-// the overlay is mounted: it makes the folders of a relative path that are
-// missing in all layers. It follows no link. Without an upper folder it makes
-// nothing, and fails with fs.ErrNotExist.
+// MakeTarget creates the target folder of a mount inside an overlay, before the
+// overlay is mounted. It creates the folders of a relative path that are
+// missing in all layers. It does not follow links. Without an upper folder it
+// creates nothing and returns fs.ErrNotExist.
 func MakeTarget(layers []string, upper, rel string) error {
 	var roots []*os.Root
 	defer func() {
@@ -57,11 +57,11 @@ func MakeTarget(layers []string, upper, rel string) error {
 	return nil
 }
 
-// level is what the overlay shows at the beginning of a path.
+// level is one prefix of a path as the overlay shows it.
 type level struct {
 	path string
-	info fs.FileInfo // a folder; nil is nothing
-	top  *os.Root    // the layer that it comes from
+	info fs.FileInfo // a folder, or nil if it does not exist
+	top  *os.Root    // the layer that provides it
 }
 
 func levelsOf(roots []*os.Root, rel string) ([]level, error) {
@@ -82,8 +82,8 @@ func levelsOf(roots []*os.Root, rel string) ([]level, error) {
 	return levels, nil
 }
 
-// shownAt gives what the overlay shows at a path, nil for nothing, and the roots
-// of those that hold a part of it.
+// lookUp returns the folder that the overlay shows at a path, or nil, and the
+// roots of the layers that contain a part of it.
 func lookUp(roots []*os.Root, path string) (shown fs.FileInfo, holding []*os.Root, err error) {
 	for _, r := range roots {
 		st, err := r.Lstat(path)
@@ -91,7 +91,7 @@ func lookUp(roots []*os.Root, path string) (shown fs.FileInfo, holding []*os.Roo
 			continue
 		}
 		if err != nil {
-			return nil, nil, fmt.Errorf("looking for %s: %w", path, err)
+			return nil, nil, fmt.Errorf("reading %s: %w", path, err)
 		}
 		if !st.IsDir() {
 			if shown == nil && !isWhiteout(st) {
@@ -131,13 +131,13 @@ func isOpaque(r *os.Root, path string) (bool, error) {
 	case errors.Is(err, unix.ENODATA), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ERANGE):
 		return false, nil
 	case err != nil:
-		return false, fmt.Errorf("reading what %s hides: %w", path, err)
+		return false, fmt.Errorf("reading the attributes of %s: %w", path, err)
 	}
 	return string(value[:n]) == "y", nil
 }
 
-// makeLike makes a folder in the upper layer. One that stands for another, which
-// it adds to, is as that one was.
+// makeDirLike creates a folder in the upper layer with the mode and time of the
+// folder that it extends, if any.
 func makeDirLike(upper *os.Root, path string, like fs.FileInfo) error {
 	if err := upper.Mkdir(path, 0o755); err != nil {
 		return err

@@ -15,19 +15,19 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// WorkDir is the path of an upper folder's work folder: beside it, as both must be
-// in one mount, and no agent may reach it.
+// WorkDir returns the path of an upper folder's work folder. It is next to the
+// upper folder, because both must be in one mount, and agents cannot access it.
 func WorkDir(upper string) string {
 	return filepath.Join(filepath.Dir(upper), "."+filepath.Base(upper)+".work")
 }
 
-// MakeWorkDir makes the work folder of an upper folder, on a file system that can mark
-// what hides.
+// MakeWorkDir creates the work folder of an upper folder. It returns
+// ErrUnsupported if the file system does not support the required attributes.
 func MakeWorkDir(upper string) error {
 	if err := checkEmpty(upper); err != nil {
 		return err
 	}
-	if err := RemoveWorkDir(upper); err != nil { // of a server that was killed
+	if err := RemoveWorkDir(upper); err != nil { // left by a server that was killed
 		return err
 	}
 	work := WorkDir(upper)
@@ -36,7 +36,7 @@ func MakeWorkDir(upper string) error {
 	}
 	err := unix.Setxattr(work, layout.OpaqueAttr, []byte("y"), 0)
 	if err != nil {
-		return errors.Join(fmt.Errorf("%w: their file system keeps no marks: %w", ErrUnsupported, err), RemoveWorkDir(upper))
+		return errors.Join(fmt.Errorf("%w: their file system does not support user extended attributes: %w", ErrUnsupported, err), RemoveWorkDir(upper))
 	}
 	if err := unix.Removexattr(work, layout.OpaqueAttr); err != nil {
 		return errors.Join(fmt.Errorf("clearing work folder: %w", err), RemoveWorkDir(upper))
@@ -44,13 +44,14 @@ func MakeWorkDir(upper string) error {
 	return nil
 }
 
-// CheckWhiteouts tells whether this process may make whiteouts in a folder, as the
-// kernel does in its name.
+// CheckWhiteouts returns an error if this process cannot create whiteouts in
+// dir. The kernel creates them with the privileges of the process that mounted
+// the overlay.
 func CheckWhiteouts(dir string) error {
 	mark := filepath.Join(dir, ".whiteout")
 	err := unix.Mknod(mark, unix.S_IFCHR, 0)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: no mark can be made of what is gone: %w", ErrUnsupported, err)
+		return fmt.Errorf("%w: whiteouts cannot be created: %w", ErrUnsupported, err)
 	}
 	return os.Remove(mark)
 }
@@ -67,12 +68,12 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// RemoveWorkDir removes the work folder of an upper folder, whose overlay nobody uses any
-// more. The kernel leaves folders in it that none may enter.
+// RemoveWorkDir removes the work folder of an upper folder whose overlay is not
+// mounted any more. The kernel leaves inaccessible folders in it.
 func RemoveWorkDir(upper string) error {
 	work := WorkDir(upper)
 	err := filepath.WalkDir(work, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && e.IsDir() { // not read yet
+		if err == nil && e.IsDir() { // called before the folder is read
 			return os.Chmod(path, 0o700) //nolint:gosec // about to be removed
 		}
 		return err

@@ -1,9 +1,8 @@
-// Package pool answers: how does a sandbox start before its run is known?
+// Package pool keeps prepared sandboxes for runs that are not known yet.
 //
-// A Pool keeps some sandboxes prepared, each with empty folders of its own. A
-// run takes one, puts its files into the folders, adds its limits and mounts,
-// and starts: what took milliseconds or, with a kernel of its own, tenths of a
-// second was done before.
+// Each sandbox has its own empty folders. A run takes one, adds its files,
+// limits, and mounts, and starts the command. This saves the time to prepare a
+// sandbox: milliseconds, or tenths of a second with a user-space kernel.
 package pool
 
 import (
@@ -19,13 +18,13 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Config is what a Pool is made of. Driver, Dir and NewID are required.
+// Config contains a pool's settings. Driver, Dir, and NewID are required.
 type Config struct {
 	Driver    sandbox.Driver
-	Dir       string            // of the folders of sandboxes; it exists
-	NewID     func() string     // names a sandbox, and its folder below Dir
-	Size      int               // sandboxes that wait; 0 keeps none
-	Resources sandbox.Resources // limits until a run brings its own
+	Dir       string            // contains the sandboxes' folders; it must exist
+	NewID     func() string     // returns the ID of a sandbox, which is also the name of its folder
+	Size      int               // number of prepared sandboxes; 0 disables the pool
+	Resources sandbox.Resources // limits until a run sets its own
 	Network   bool
 	Logger    *slog.Logger // silent when nil
 }
@@ -33,44 +32,45 @@ type Config struct {
 // Pool is safe for concurrent use.
 type Pool struct {
 	c    Config
-	wake chan struct{} // there is room; buffered, 1
+	wake chan struct{} // signals free capacity; buffered, 1
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	ready     []*Dirs
-	lastTaken time.Time // when one was taken last
+	lastTaken time.Time // time of the last Take
 }
 
-// Dirs is a sandbox, prepared or not yet, with the folders on the host that it
-// shows. They outlive it: who took the place removes Dir.
+// Dirs are the host folders of a sandbox, and the sandbox once it is prepared.
+// The folders exist until the owner removes Dir.
 type Dirs struct {
 	Sandbox                       sandbox.Sandbox // nil until it is prepared
 	Dir                           string
 	Home, Workspace, Scratch, Run string // below Dir
 }
 
-// MakeDirs makes the empty folders of a sandbox, and dir, which must not exist.
+// MakeDirs creates dir, which must not exist, and the empty folders of a
+// sandbox in it.
 func MakeDirs(dir string) (*Dirs, error) {
 	p := &Dirs{
 		Dir: dir, Home: filepath.Join(dir, "home"), Workspace: filepath.Join(dir, "workspace"),
 		Scratch: filepath.Join(dir, "scratch"), Run: filepath.Join(dir, "run"),
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("lay out a sandbox's folders: %w", err)
+		return nil, fmt.Errorf("creating a sandbox's folders: %w", err)
 	}
 	for folder, mode := range map[string]os.FileMode{p.Home: 0o755, p.Workspace: 0o755, p.Scratch: 0o700, p.Run: 0o755} {
 		if err := os.Mkdir(folder, mode); err != nil {
-			return nil, errors.Join(fmt.Errorf("lay out a sandbox's folders: %w", err), os.RemoveAll(dir))
+			return nil, errors.Join(fmt.Errorf("creating a sandbox's folders: %w", err), os.RemoveAll(dir))
 		}
 	}
 	return p, nil
 }
 
-// Spec is what a sandbox in this place is prepared with.
+// Spec returns the spec for a sandbox with these folders.
 func (p *Dirs) Spec(id string) sandbox.Spec {
 	return sandbox.Spec{ID: id, Home: p.Home, Workspace: p.Workspace, Scratch: p.Scratch, Run: p.Run}
 }
 
-// New makes a pool; Fill makes it useful.
+// New returns an empty pool. Fill fills it.
 func New(c Config) *Pool {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -78,8 +78,8 @@ func New(c Config) *Pool {
 	return &Pool{c: c, wake: make(chan struct{}, 1)}
 }
 
-// Take gives a prepared sandbox, nil when none waits. The caller closes it and
-// removes its folder.
+// Take returns a prepared sandbox, or nil if there is none. The caller closes
+// the sandbox and removes its folders.
 func (p *Pool) Take() *Dirs {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *Pool) Take() *Dirs {
 	if n == 0 {
 		return nil
 	}
-	l := p.ready[n-1] // the newest: its pages are the warmest
+	l := p.ready[n-1] // the newest is most likely still in memory
 	p.ready = p.ready[:n-1]
 	p.lastTaken = time.Now()
 	select {
@@ -97,20 +97,21 @@ func (p *Pool) Take() *Dirs {
 	return l
 }
 
-// Waiting is how many sandboxes wait.
+// Size returns the number of prepared sandboxes.
 func (p *Pool) Size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.ready)
 }
 
-// How long Fill waits after a failure, which may be of the host for now.
+// The backoff of Fill after failures.
 const (
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
 
-// Fill keeps the pool full until ctx ends, then empties it. Run it once.
+// Fill keeps the pool full until ctx ends, then closes all its sandboxes. It
+// must be called once.
 func (p *Pool) Fill(ctx context.Context) {
 	defer p.closeAll(context.WithoutCancel(ctx))
 	pause := minBackoff
@@ -131,7 +132,7 @@ func (p *Pool) Fill(ctx context.Context) {
 			continue
 		}
 		if ctx.Err() == nil {
-			p.c.Logger.Warn("a sandbox could not be prepared ahead; trying again", "error", err)
+			p.c.Logger.Warn("preparing a sandbox for the pool failed; trying again", "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -143,11 +144,13 @@ func (p *Pool) Fill(ctx context.Context) {
 	}
 }
 
-// settling is how long a run that took a sandbox is left alone before another
-// is prepared, which takes a processor for as long as its start does.
+// idleTime is the pause between a Take and the preparation of the next sandbox,
+// which would compete with the run's start for CPU time.
 const idleTime = 25 * time.Millisecond
 
-// calm waits until no run has just taken a sandbox, unless few are left.
+// waitForIdle waits until the last Take is idleTime ago. It reports true
+// without waiting if that is the case or if less than half of the sandboxes are
+// left.
 func (p *Pool) waitForIdle(ctx context.Context) bool {
 	p.mu.Lock()
 	wait := idleTime - time.Since(p.lastTaken)
@@ -162,7 +165,7 @@ func (p *Pool) waitForIdle(ctx context.Context) bool {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	return false // look again
+	return false // check again
 }
 
 func (p *Pool) add(ctx context.Context) error {
@@ -188,12 +191,12 @@ func (p *Pool) closeAll(ctx context.Context) {
 	defer cancel()
 	for l := p.Take(); l != nil; l = p.Take() {
 		if err := l.close(ctx); err != nil {
-			p.c.Logger.Warn("a prepared sandbox was not removed", "error", err)
+			p.c.Logger.Warn("removing a prepared sandbox failed", "error", err)
 		}
 	}
 }
 
-// discard closes a sandbox that nobody used, and removes its folder.
+// close closes an unused sandbox and removes its folders.
 func (p *Dirs) close(ctx context.Context) error {
 	err := p.Sandbox.Close(ctx)
 	if n := p.Sandbox.Network(); n != nil {

@@ -1,9 +1,10 @@
 //go:build linux && (amd64 || arm64)
 
-// Package hostview answers: what of the host's own system does a sandbox show?
+// Package rootfs selects the files of a sandbox's root file system.
 //
-// Programs and their libraries, and of /etc what they need and what tells
-// nothing about the host; the rest of /etc is made up.
+// From the host's system or an image it shows programs and libraries, and those
+// files of /etc that programs need and that reveal nothing about the host. The
+// rest of /etc is generated.
 package rootfs
 
 import (
@@ -16,11 +17,12 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// systemDirs hold programs and their libraries.
+// systemDirs contain programs and their libraries.
 var systemDirs = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store"}
 
-// CheckPrivate fails for folders that an agent would see with the system: where
-// the agent is the server's own user, it could read them.
+// CheckPrivate returns an error if a folder is below a system folder. Every
+// sandbox shows these, and an agent that runs as the server's user could read
+// them.
 func CheckPrivate(folders []string) error {
 	for _, f := range folders {
 		real, err := filepath.EvalSymlinks(f)
@@ -29,16 +31,16 @@ func CheckPrivate(folders []string) error {
 		}
 		for _, dir := range systemDirs {
 			if shown, err := filepath.EvalSymlinks(dir); err == nil && (real == shown || strings.HasPrefix(real, shown+"/")) {
-				return fmt.Errorf("the folder %s lies below %s, which every sandbox shows; keep Stint's data elsewhere", f, dir)
+				return fmt.Errorf("the folder %s is below %s, which every sandbox shows; keep Stint's data elsewhere", f, dir)
 			}
 		}
 	}
 	return nil
 }
 
-// etcFromHost are the parts of /etc without which programs of the host do not
-// work, and which tell nothing about it. Keys, passwords, accounts, mounts and
-// services stay out.
+// etcFromHost are the parts of /etc that host programs need and that reveal
+// nothing about the host. Keys, passwords, accounts, mounts, and services are
+// not included.
 var etcFromHost = []string{
 	"alternatives", "bash.bashrc", "bash_completion.d", "ca-certificates", "ca-certificates.conf", "crypto-policies", "debian_version",
 	"fonts", "host.conf", "inputrc", "java*", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime",
@@ -47,8 +49,8 @@ var etcFromHost = []string{
 	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
 }
 
-// HostEntries lists what of the host every sandbox shows, folders before what lies
-// in them.
+// HostEntries returns the entries of the host's system that every sandbox
+// shows. Parent folders come first.
 func HostEntries() []layout.Entry {
 	var list []layout.Entry
 	add := func(path string) {
@@ -70,7 +72,7 @@ func HostEntries() []layout.Entry {
 		add(dir)
 	}
 	for _, pattern := range etcFromHost {
-		found, _ := filepath.Glob("/etc/" + pattern) // only a malformed pattern is an error
+		found, _ := filepath.Glob("/etc/" + pattern) // fails only for a malformed pattern
 		for _, path := range found {
 			add(path)
 		}
@@ -78,7 +80,8 @@ func HostEntries() []layout.Entry {
 	return list
 }
 
-// HostShows tells whether HostEntries shows a path without links in it as it is.
+// HostShows reports whether HostEntries shows path unchanged. The path must not
+// contain symbolic links.
 func HostShows(path string) bool {
 	for _, e := range HostEntries() {
 		if e.Link == "" && (path == e.Path || !e.File && strings.HasPrefix(path, e.Path+"/")) {
@@ -93,12 +96,11 @@ func HostShows(path string) bool {
 // first is made where there is none.
 var CertificateFiles = layout.CertificateFiles
 
-// Nameserver is whom programs inside ask for names: an address that nobody has
-// (TEST-NET-1). Without a network it cannot be reached, and they are told so at
-// once.
+// Nameserver is the DNS server that programs inside use: an address that is not
+// assigned (TEST-NET-1). Without a network, requests fail immediately.
 const Nameserver = "192.0.2.53"
 
-// Etc is the rest of /etc.
+// Etc returns the generated files of /etc.
 func Etc() []layout.File {
 	if _, err := os.Stat("/bin/bash"); err == nil {
 		return EtcWith("/bin/bash")
@@ -106,7 +108,7 @@ func Etc() []layout.File {
 	return EtcWith("/bin/sh")
 }
 
-// EtcWith is Etc for a system whose shell is elsewhere.
+// EtcWith returns Etc with another shell for the agent.
 func EtcWith(shell string) []layout.File {
 	return []layout.File{
 		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +

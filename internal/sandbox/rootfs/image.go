@@ -16,25 +16,26 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// opened are folders of an image that are shown entry by entry, as some of
-// their entries are ours.
+// expandedDirs are folders of an image whose entries are shown one by one,
+// because the sandbox provides some of them itself.
 var expandedDirs = []string{"/", "/etc", "/etc/ssl", "/home", "/var"}
 
-// ours are the entries that the sandbox makes itself, besides the files of /etc.
+// ownEntries are the entries that the sandbox provides, besides the files of
+// /etc.
 var ownEntries = []string{
 	"/dev", "/proc", "/sys", "/tmp", "/run", "/var/tmp", "/lost+found", "/etc/mtab", layout.HomeDir, layout.WorkspaceDir,
 }
 
-// manyEntries is more than the opened folders of an honest image hold: each
-// becomes a mount.
+// maxEntries is the maximum number of entries in the expanded folders, because
+// each becomes a mount.
 const maxEntries = 4096
 
 var errTooManyEntries = &sandbox.Error{Message: fmt.Sprintf("The image has more than %d entries in its uppermost folders.", maxEntries)}
 
-// ImageEntries lists what of an unpacked image a sandbox shows, each with its Source,
-// a path below the image, and the files of /etc that it adds.
-// The image may be anybody's work, and is the server's own folder: nothing in
-// it changes meanwhile, and no link in it is followed.
+// ImageEntries returns the entries of an unpacked image that a sandbox shows,
+// with Source as a path below dir, and the generated files of /etc. The image
+// is untrusted, but its folder belongs to the server: it does not change
+// concurrently. Symbolic links in it are not followed.
 func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -51,7 +52,7 @@ func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
 		if list, err = appendDir(list, root, dir, skip); errors.Is(err, errTooManyEntries) {
 			return nil, nil, err
 		} else if err != nil {
-			return nil, nil, fmt.Errorf("looking into the image: %w", err)
+			return nil, nil, fmt.Errorf("reading the image: %w", err)
 		}
 		if len(list) > maxEntries {
 			return nil, nil, errTooManyEntries
@@ -70,8 +71,8 @@ func imageShell(root *os.Root) string {
 	return "/bin/sh"
 }
 
-// appendFolder appends the entries of one folder. A folder that is a link, or
-// not there, has none.
+// appendDir appends the entries of one folder. A folder that is missing or a
+// symbolic link has none.
 func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([]layout.Entry, error) {
 	name := strings.TrimPrefix(dir, "/")
 	if name == "" {
@@ -96,15 +97,15 @@ func appendDir(list []layout.Entry, root *os.Root, dir string, skip []string) ([
 				return list, err
 			}
 		case !e.IsDir() && !entry.File:
-			continue // a device or the like
+			continue // devices and other special files
 		}
 		list = append(list, entry)
 	}
 	return list, nil
 }
 
-// readFolder gives the entries of a folder by name. It stops reading where there
-// are too many, whatever they are.
+// readDir returns the sorted entries of a folder. It stops with an error if
+// there are too many.
 func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	d, err := root.Open(name)
 	if err != nil {
@@ -126,7 +127,8 @@ func readDir(root *os.Root, name string) ([]fs.DirEntry, error) {
 	return nil, errTooManyEntries
 }
 
-// realFolder tells whether a path is a folder, with no link on the way.
+// isRealDir reports whether a path is a folder without symbolic links on the
+// way.
 func isRealDir(root *os.Root, name string) bool {
 	for at := name; ; at = path.Dir(at) {
 		if st, err := root.Lstat(at); err != nil || !st.IsDir() {
@@ -138,9 +140,9 @@ func isRealDir(root *os.Root, name string) bool {
 	}
 }
 
-// CheckTarget tells why a mount cannot lie where nothing of the caller's does:
-// what is shown of the system is read-only, and its links lead anywhere. image
-// is the one whose entries these are, empty for the host's system.
+// CheckTarget returns an error if a mount target cannot be created in the
+// system: the entries are read-only, and links may lead anywhere. image is the
+// image of the entries, or empty for the host's system.
 func CheckTarget(target string, system []layout.Entry, image string) error {
 	whose := "the host's system"
 	if image != "" {
@@ -160,7 +162,7 @@ func CheckTarget(target string, system []layout.Entry, image string) error {
 		}
 		root, err := os.OpenRoot(path.Join("/", image, e.Path))
 		if err != nil {
-			return fmt.Errorf("looking for %s: %w", target, err)
+			return fmt.Errorf("reading %s: %w", target, err)
 		}
 		there := isRealDir(root, rel)
 		if err := root.Close(); err != nil && !errors.Is(err, fs.ErrClosed) {

@@ -1,9 +1,9 @@
 //go:build linux && (amd64 || arm64)
 
-// Package filter answers: which system calls may an agent make?
+// Package seccomp returns the system call filter for agents.
 //
-// It is one list for all sandboxes whose agents call this kernel. It goes by
-// what no agent needs, and refuses by errors that programs handle.
+// All sandboxes whose agents use the host's kernel share one filter. It refuses
+// the calls that agents do not need, with errors that programs handle.
 package seccomp
 
 import (
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forbidden are calls with which a process reaches past its own affairs, or
-// into parts of the kernel that fail often: no agent needs them.
+// forbidden are calls that affect other processes or use parts of the kernel
+// with many vulnerabilities. Agents do not need them.
 var forbidden = []uint32{
 	unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
 	unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
@@ -28,23 +28,25 @@ var forbidden = []uint32{
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MKNODAT,
 }
 
-// absent lists calls whose callers fall back to an older one: clone3 and
-// openat2 hide their flags from a filter, and io_uring works past it. The
-// contexts of io_setup come from one pool for the whole machine (fs.aio-max-nr),
-// which no control group bounds; libraries fall back to threads.
+// unimplemented are calls whose callers fall back to an older one. clone3 and
+// openat2 pass their flags in memory, where a filter cannot read them, and
+// io_uring bypasses filters. The contexts of io_setup come from one pool for
+// the whole machine (fs.aio-max-nr), which no control group limits; libraries
+// fall back to threads.
 var unimplemented = []uint32{unix.SYS_CLONE3, unix.SYS_OPENAT2, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_IO_SETUP}
 
-// newest is the last call that these lists know of. What comes after it is
-// absent too.
+// newestCall is the highest call number that these lists cover. Newer calls
+// fail with ENOSYS.
 const newestCall = unix.SYS_OPEN_TREE_ATTR
 
 const namespaceFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
 
-// creating are the flags with which opening takes a mode; without them it is
-// whatever stood in the register.
+// createFlags are the open flags that use the mode argument. Without them the
+// mode register has an undefined value.
 const createFlags = unix.O_CREAT | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-// masks refuse a call when each of its named arguments has one of the bits.
+// argMask refuses a call if each of the listed arguments has one of the given
+// bits set.
 type argMask struct {
 	call uint32
 	bits []argBits
@@ -52,15 +54,14 @@ type argMask struct {
 
 type argBits struct{ argument, bits uint32 }
 
-// raised are the bits that give a program its owner's or group's rights.
+// setidBits are the set-user-ID and set-group-ID bits.
 const setidBits = unix.S_ISUID | unix.S_ISGID
 
-// masked refuse marks that tell an overlay that a file is gone, and the setuid
-// and setgid bits on files: with ID-mapped mounts they belong to the server's
-// user and group outside. Folders inherit a group's bit all the same, from
-// folders that came with it.
+// maskedCalls refuses overlay whiteouts and the setuid and setgid bits: with
+// ID-mapped mounts such files belong to the server's user and group on the
+// host. Folders can still inherit the setgid bit from existing folders.
 var maskedCalls = []argMask{
-	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // as cloning
+	{unix.SYS_CLOSE_RANGE, []argBits{{2, unix.CLOSE_RANGE_UNSHARE}}}, // same as in cloneRules
 	{unix.SYS_FCHMOD, []argBits{{1, setidBits}}},
 	{unix.SYS_FCHMODAT, []argBits{{2, setidBits}}},
 	{unix.SYS_FCHMODAT2, []argBits{{2, setidBits}}},
@@ -71,24 +72,24 @@ var maskedCalls = []argMask{
 
 const anyBit = 1<<32 - 1
 
-// families are the sockets that there are. A virtual machine's vsock, which
-// reaches its host, knows no namespace.
+// allowedFamilies are the allowed socket families. Others, such as vsock, which
+// reaches the host of a virtual machine, are not restricted by namespaces.
 var allowedFamilies = []uint32{unix.AF_UNIX, unix.AF_INET, unix.AF_INET6, unix.AF_NETLINK}
 
 // Offsets into the kernel's struct seccomp_data.
 const (
 	numberOffset    = 0
 	archOffset      = 4
-	argumentsOffset = 16 // 8 bytes each, the lower half first: both machines are little-endian
+	argumentsOffset = 16 // 8 bytes each, the lower half first: both architectures are little-endian
 )
 
-// New makes the program that each call of an agent must pass. All that is
-// refused is refused by an error, which programs handle better than death.
+// New returns the filter program. Refused calls fail with an error, because
+// programs handle errors better than being killed.
 func New() ([]unix.SockFilter, error) {
 	program := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: archOffset, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: auditArch, SkipTrue: 1},
-		returnErrno(unix.ENOSYS), // the processor's other modes number calls otherwise
+		returnErrno(unix.ENOSYS), // other modes of the processor use other call numbers
 		bpf.LoadAbsolute{Off: numberOffset, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpGreaterThan, Val: newestCall, SkipFalse: 1},
 		returnErrno(unix.ENOSYS),
@@ -126,7 +127,7 @@ func returnErrno(errno unix.Errno) bpf.Instruction {
 func (m argMask) instructions() []bpf.Instruction {
 	var body []bpf.Instruction
 	for i, a := range m.bits {
-		after := 2*(len(m.bits)-i-1) + 1 // to the allowing end
+		after := 2*(len(m.bits)-i-1) + 1 // offset of the final allow
 		body = append(body,
 			loadArgument(a.argument),
 			bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: a.bits, SkipFalse: uint8(after)})
@@ -137,8 +138,8 @@ func (m argMask) instructions() []bpf.Instruction {
 
 var allow = bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
 
-// only settles the matter of one call. It expects the call's number in the
-// register, and leaves it there for others.
+// forCall returns rules for one call. The call number is in the register before
+// and after them.
 func forCall(call uint32, body ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: call, SkipTrue: uint8(len(body))}}, body...)
 }
@@ -147,9 +148,9 @@ func loadArgument(n uint32) bpf.Instruction {
 	return bpf.LoadAbsolute{Off: argumentsOffset + 8*n, Size: 4}
 }
 
-// cloning refuses new namespaces, and threads with descriptors of their own,
-// which no program makes: what one of thousands of threads holds would be found
-// by looking at each.
+// cloneRules refuses new namespaces and threads with their own descriptor
+// table. Programs do not create such threads, and diskusage reads only one
+// descriptor table per process.
 func cloneRules() []bpf.Instruction {
 	return forCall(unix.SYS_CLONE,
 		loadArgument(0),
@@ -161,11 +162,11 @@ func cloneRules() []bpf.Instruction {
 	)
 }
 
-// limits refuse the limits of other processes, of which the sandbox's first may
-// be one of the same user; 0 is one's own. That of core dumps stays what it is:
-// where dumps go to a program of the host's, 0 would not keep them from it. Who
-// sets it wants no dumps and gives up on an error, so it is told that all is
-// well.
+// limitRules refuses to change the limits of other processes, because init may
+// have the same user ID; PID 0 is the caller. The core dump limit cannot be
+// changed: a limit of 0 would not prevent dumps to a host program. Programs
+// that set it want no dumps and treat an error as fatal, so the call is ignored
+// and returns success.
 func limitRules() []bpf.Instruction {
 	well := returnErrno(0)
 	own := forCall(unix.SYS_PRLIMIT64,
@@ -173,7 +174,7 @@ func limitRules() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 7},
 		loadArgument(1),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 4},
-		loadArgument(2), // a new limit
+		loadArgument(2), // new limit
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 4},
 		bpf.LoadAbsolute{Off: argumentsOffset + 8*2 + 4, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 2},
@@ -189,13 +190,14 @@ func limitRules() []bpf.Instruction {
 	)...)
 }
 
-// attachments are the socket options that load a BPF program into the kernel.
+// attachOptions are the socket options that load a BPF program into the kernel.
 var attachOptions = []uint32{unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF}
 
-// socketPrograms refuses to attach BPF programs to sockets. Compiled programs
-// take memory that the whole machine shares (net.core.bpf_jit_limit), no control
-// group counts it, and releasing many at once deadlocks the kernel's work queue,
-// after which no process on the machine can install a seccomp filter.
+// socketFilterRules refuses to attach BPF programs to sockets. Compiled
+// programs use memory that the whole machine shares (net.core.bpf_jit_limit)
+// and that no control group counts. Releasing many at once deadlocks the
+// kernel's work queue, after which no process on the machine can install a
+// seccomp filter.
 func socketFilterRules() []bpf.Instruction {
 	body := []bpf.Instruction{
 		loadArgument(1),
@@ -208,9 +210,9 @@ func socketFilterRules() []bpf.Instruction {
 	return forCall(unix.SYS_SETSOCKOPT, append(body, allow, returnErrno(unix.ENOPROTOOPT))...)
 }
 
-// callFilters refuses to install seccomp filters, which take memory from the
-// same pool as the programs of sockets. The error is that of a kernel without
-// filters, with which programs run on.
+// seccompRules refuses to install seccomp filters, which use the same memory as
+// socket filters. The error is that of a kernel without seccomp filters, which
+// programs handle.
 func seccompRules() []bpf.Instruction {
 	install := forCall(unix.SYS_SECCOMP,
 		loadArgument(0),
@@ -228,7 +230,7 @@ func seccompRules() []bpf.Instruction {
 	)...)
 }
 
-// otherFamilies come last: a call that is not socket falls through to the end.
+// familyRules must be last: calls other than socket fall through to the end.
 func familyRules() []bpf.Instruction {
 	body := []bpf.Instruction{loadArgument(0)}
 	for i, f := range allowedFamilies {

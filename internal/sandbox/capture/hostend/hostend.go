@@ -1,9 +1,7 @@
 //go:build linux
 
-// Package farend answers: what does the server hold of a captured network?
-//
-// It is the outer half of package capture, apart from the inner one because a
-// sandbox's first process is to start without package net.
+// Package hostend opens the server's end of a captured network. It is separate
+// from package capture so that init does not have to import package net.
 package hostend
 
 import (
@@ -19,9 +17,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Open makes the far end of a network of the sockets that Set gave. The files
-// are the caller's to close, at any time. What it gives is safe for concurrent
-// use; it keeps the network namespace alive until it is closed.
+// Open returns the network for the sockets that capture.Redirect returned. The
+// caller may close the files at any time. The result is safe for concurrent use
+// and keeps the network namespace alive until it is closed.
 func Open(tcp, dns *os.File) (*sandbox.Network, error) {
 	l, err := net.FileListener(tcp)
 	if err != nil {
@@ -40,8 +38,8 @@ func Open(tcp, dns *os.File) (*sandbox.Network, error) {
 
 type listener struct{ *net.TCPListener }
 
-// Accept gives the next connection that was made to another than the sandbox
-// itself. Who asks for this very socket is sent away.
+// Accept returns the next connection and its original destination. Connections
+// to the socket's own loopback address are closed.
 func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
 	for {
 		c, err := l.AcceptTCP()
@@ -52,19 +50,19 @@ func (l *listener) Accept() (net.Conn, netip.AddrPort, error) {
 		if err == nil && !target.Addr().IsLoopback() {
 			return c, target, nil
 		}
-		_ = c.Close() // it led nowhere
+		_ = c.Close() // it has no destination
 	}
 }
 
-// originalTarget asks the kernel which address a connection was made to before
-// it was redirected.
+// originalTarget returns the destination address of a connection before the
+// redirect.
 func originalTarget(c *net.TCPConn) (netip.AddrPort, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	// The option gives a sockaddr_in; this call takes one of any 16 bytes: family
-	// and port, then the address.
+	// The option returns a sockaddr_in. This function returns any 16 bytes:
+	// family and port, then the address.
 	var answer *unix.IPv6Mreq
 	cerr := raw.Control(func(fd uintptr) {
 		answer, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)

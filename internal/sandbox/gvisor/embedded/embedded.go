@@ -10,14 +10,14 @@ import (
 	"gvisor.dev/gvisor/runsc/cli/maincli"
 )
 
-// MaybeRunsc turns the process into a part of gVisor if it was started as one,
-// and then never returns. Call it first thing in main.
+// MaybeRunsc runs the process as a part of gVisor if it was started as one, and
+// then does not return. It must be called first in main.
 func MaybeRunsc() {
 	if len(os.Args) == 0 {
 		return
 	}
-	// runsc starts itself under names of its own, and one helper under the path
-	// of its binary.
+	// Runsc starts itself under several names, and one helper under the path of
+	// its binary.
 	helper := len(os.Args) > 1 && os.Args[0] == "/proc/self/exe" && os.Args[1] == "umount"
 	if helper || strings.HasPrefix(filepath.Base(os.Args[0]), "runsc") {
 		useFilters()

@@ -2,5 +2,5 @@
 
 package embedded
 
-// MaybeRunsc does nothing here: gVisor runs on Linux.
+// MaybeRunsc does nothing: gVisor runs on Linux only.
 func MaybeRunsc() {}

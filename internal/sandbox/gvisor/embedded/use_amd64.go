@@ -13,9 +13,9 @@ import (
 
 //go:generate go run ../internal/filtergen
 
-// gVisor's own builds carry filters that were computed beforehand, in tables
-// that its Go module leaves empty and has no call to fill. Computing one takes
-// a third of a sandbox's start.
+// gVisor's own builds contain precomputed filters in tables that its Go module
+// leaves empty and does not allow to set. Computing a filter takes a third of a
+// sandbox's start.
 //
 //go:linkname kernelFilters gvisor.dev/gvisor/runsc/boot/filter.precompiledPrograms
 var kernelFilters map[string]precompiledseccomp.Program
@@ -23,8 +23,8 @@ var kernelFilters map[string]precompiledseccomp.Program
 //go:linkname filesFilters gvisor.dev/gvisor/runsc/fsgofer/filter.precompiledPrograms
 var filesFilters map[string]precompiledseccomp.Program
 
-// useFilters fills the tables, if ours are of the very gVisor that is linked
-// in; else the filters are computed.
+// useFilters sets the tables if the precomputed filters are for the linked
+// version of gVisor. Otherwise gVisor computes its filters.
 func useFilters() {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -32,7 +32,7 @@ func useFilters() {
 	}
 	for _, m := range info.Deps {
 		if m.Path == "gvisor.dev/gvisor" && m.Version == filtersVersion && m.Replace == nil {
-			boot.ListPrecompiled() // makes the tables
+			boot.ListPrecompiled() // allocates the tables
 			gofer.ListPrecompiled()
 			kernelFilters[kernelFilter.Name] = kernelFilter
 			filesFilters[filesFilter.Name] = filesFilter

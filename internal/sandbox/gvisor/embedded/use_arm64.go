@@ -2,5 +2,5 @@
 
 package embedded
 
-// useFilters has none: on this machine each sandbox computes its own.
+// useFilters does nothing: on arm64 each sandbox computes its filters.
 func useFilters() {}

@@ -1,14 +1,13 @@
-// Package cgroup answers: how are a sandbox's resources limited, counted and
-// ended?
+// Package cgroup limits, measures, and kills groups of processes.
 //
-// It hides three kinds of host behind one type: cgroup v2 with a delegated
-// subtree, cgroup v1 with a folder per controller (often beside a v2 hierarchy
-// that holds no controller but still kills and counts), and hosts where nothing
-// may be written, which get groups that limit nothing and say so.
+// It supports three kinds of host: cgroup v2 with a delegated subtree; cgroup
+// v1 with a folder per controller, often next to a v2 hierarchy that has no
+// controllers but can still kill and count; and hosts without write access,
+// where groups have no limits and report so.
 //
-// All groups of one installation lie below one folder, stint-<instance>, inside
-// the server's own group, so that the host's limits on the server hold for the
-// sandboxes too and a later process finds what an earlier one left.
+// All groups of an installation are in one folder, stint-<instance>, inside the
+// server's own group. The host's limits on the server therefore apply to
+// sandboxes too, and a later process finds the groups of an earlier one.
 package cgroup
 
 import (
@@ -23,44 +22,45 @@ import (
 	"time"
 )
 
-// Config says where groups are made.
+// Config contains the location of the groups.
 type Config struct {
-	// Instance tells installations on one host apart: 1 to 32 of a-z, 0-9, -.
+	// Instance distinguishes installations on one host: 1 to 32 characters of
+	// a-z, 0-9, and -.
 	Instance string
-	// Root is the folder that holds proc and sys; / when empty.
+	// Root is the folder that contains proc and sys; / if empty.
 	Root string
-	// Remove removes an empty group; rmdir when nil.
+	// Remove removes an empty group; os.Remove if nil.
 	Remove func(dir string) error
 }
 
-// Enforced tells which limits the host's kernel holds for us.
+// Enforced contains the limits that the kernel enforces.
 type Enforced struct{ CPU, Memory, Pids bool }
 
-// Limits of one group; a zero field is unlimited.
+// Limits are the limits of one group. A zero field is unlimited.
 type Limits struct {
 	CPU    float64 // cores
 	Memory int64   // bytes
 	Pids   int64
 }
 
-// Parent makes groups. It is safe for concurrent use.
+// Parent creates groups. It is safe for concurrent use.
 type Parent struct {
 	remove  func(string) error
-	v2      *controllerTree            // v2, nil when not usable
-	v1      map[string]*controllerTree // v1 by controller
-	v1Trees []*controllerTree          // v1, each once although several controllers may share it
+	v2      *controllerTree            // cgroup v2, nil if not usable
+	v1      map[string]*controllerTree // cgroup v1 by controller
+	v1Trees []*controllerTree          // cgroup v1; each once, as controllers can share one
 	notes   []string
 }
 
-// hierarchy is one mounted tree of groups, at our own parent folder.
+// controllerTree is the folder of this parent in one mounted hierarchy.
 type controllerTree struct {
 	dir         string
 	controllers []string
 }
 
-// Open finds what the host offers. It fails only on a bad config or an
-// unreadable proc: a host without usable groups gives a Parent that enforces
-// nothing.
+// Open detects the host's control groups. It fails only for an invalid
+// configuration or if proc cannot be read. On a host without usable groups the
+// Parent enforces nothing.
 func Open(c Config) (*Parent, error) {
 	if !validInstance(c.Instance) {
 		return nil, fmt.Errorf("cgroup: instance %q is not 1 to 32 of a-z, 0-9 and -", c.Instance)
@@ -87,7 +87,7 @@ func Open(c Config) (*Parent, error) {
 	return p, nil
 }
 
-// wanted are the controllers that limit or count something for us.
+// usedControllers are the controllers that are used for limits or usage.
 var usedControllers = []string{"cpu", "cpuacct", "memory", "pids"}
 
 func (p *Parent) openV1(o ownGroup, name string) {
@@ -112,7 +112,7 @@ func (p *Parent) openV1(o ownGroup, name string) {
 	}
 }
 
-// Enforced tells which limits hold.
+// Enforced returns the limits that are enforced.
 func (p *Parent) Enforced() Enforced {
 	return Enforced{CPU: p.has("cpu"), Memory: p.has("memory"), Pids: p.has("pids")}
 }
@@ -121,11 +121,11 @@ func (p *Parent) has(controller string) bool {
 	return p.v1[controller] != nil || p.v2 != nil && slices.Contains(p.v2.controllers, controller)
 }
 
-// Notes are sentences for the operator about what does not work here.
+// Notes returns sentences for the operator about missing features.
 func (p *Parent) Notes() []string { return slices.Clone(p.notes) }
 
-// Kind tells how this host keeps control groups, as far as we may use them: v2,
-// v1, hybrid (limits by v1, killing and some counts by v2) or none.
+// Kind returns the kind of control groups that can be used: v2, v1, hybrid
+// (limits by v1, killing and some counters by v2), or none.
 func (p *Parent) Kind() string {
 	switch {
 	case p.v2 != nil && len(p.v1Trees) > 0:
@@ -138,8 +138,8 @@ func (p *Parent) Kind() string {
 	return "none"
 }
 
-// Dirs are the folders that hold this parent's groups, for Sweep in a later
-// process, which may itself live in another group.
+// Dirs returns the folders that contain this parent's groups, for Sweep in a
+// later process that may be in another group.
 func (p *Parent) Dirs() []string {
 	var dirs []string
 	if p.v2 != nil {
@@ -151,8 +151,8 @@ func (p *Parent) Dirs() []string {
 	return dirs
 }
 
-// Close removes the parent's own folders, whose groups must be closed: no
-// process is awaited.
+// Close removes the parent's folders. All groups must be closed. It does not
+// wait for processes.
 func (p *Parent) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -163,8 +163,8 @@ func (p *Parent) Close() error {
 	return errors.Join(errs...)
 }
 
-// validInstance has no regular expression: compiling one would slow the start
-// of every sandbox, whose first process is this program.
+// validInstance does not use a regular expression: compiling one would delay
+// the start of every sandbox, because init runs this program.
 func validInstance(s string) bool {
 	return len(s) >= 1 && len(s) <= 32 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
 }
@@ -176,8 +176,8 @@ func makeDir(dir string) error {
 	return nil
 }
 
-// write sets a control file. Control files exist already; only a test's folder
-// lets one be made.
+// write writes a control file. Control files exist already; only in tests is a
+// file created.
 func write(dir, file, value string) error {
 	if err := os.WriteFile(filepath.Join(dir, file), []byte(value), 0o644); err != nil {
 		return fmt.Errorf("cgroup: setting %s: %w", file, err)

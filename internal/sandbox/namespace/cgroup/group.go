@@ -13,19 +13,20 @@ import (
 	"time"
 )
 
-// Group holds the processes of one sandbox. Its methods may be called from
+// Group contains the processes of one sandbox. Its methods may be called from
 // several goroutines, Close last.
 type Group struct {
 	parent *Parent
 	id     string
 	limits Limits
-	v2Dir  string   // in the unified hierarchy; empty without one
-	fd     *os.File // of dir, for starting a process inside
-	v1Dirs []string // folders in v1 hierarchies, once Join made them
+	v2Dir  string   // in the v2 hierarchy; empty without one
+	fd     *os.File // of v2Dir, for starting a process in it
+	v1Dirs []string // folders in v1 hierarchies, created by Join
 }
 
-// Create makes the group where a process can be born into it (version 2), with
-// its limits. Join does the rest, while the newborn process gets going.
+// Create creates the v2 group, if there is one, with its limits, so that a
+// process can be started in it. Join does the rest after the process was
+// started.
 func (p *Parent) Create(id string, l Limits) (*Group, error) {
 	g := &Group{parent: p, id: id, limits: l}
 	if p.v2 == nil {
@@ -45,8 +46,8 @@ func (p *Parent) Create(id string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// FD is the open folder into which a process can be born, and false where the
-// host has no such thing.
+// FD returns the descriptor of the v2 group's folder for starting a process in
+// it, and false without v2.
 func (g *Group) FD() (int, bool) {
 	if g.fd == nil {
 		return -1, false
@@ -54,8 +55,7 @@ func (g *Group) FD() (int, bool) {
 	return int(g.fd.Fd()), true
 }
 
-// period is the span of a processor quota, in microseconds: the kernel's own
-// default.
+// period is the period of CPU quotas in microseconds, the kernel's default.
 const period = 100_000
 
 func quota(cores float64) string {
@@ -64,8 +64,8 @@ func quota(cores float64) string {
 
 func (g *Group) limitV2(controllers []string) error {
 	if slices.Contains(controllers, "memory") {
-		// All of a sandbox dies with its greediest process: half an agent is
-		// worse than none, and the cause can be told.
+		// A sandbox that runs out of memory is killed as a whole: a partial
+		// agent is useless, and the cause can be reported.
 		if err := write(g.v2Dir, "memory.oom.group", "1"); err != nil {
 			return err
 		}
@@ -89,8 +89,9 @@ func (g *Group) limitV2(controllers []string) error {
 	return nil
 }
 
-// Join puts a process, born into FD where there is one, under the version 1
-// controllers. Its children follow; it must have none yet.
+// Join adds a process to the v1 groups. It must have been started in FD's
+// group, if there is one, and must not have children yet; they would not be
+// added.
 func (g *Group) Join(pid int) error {
 	for _, h := range g.parent.v1Trees {
 		dir := filepath.Join(h.dir, g.id)
@@ -117,7 +118,7 @@ func (g *Group) limitV1(dir, controller string) error {
 		if err := write(dir, "memory.limit_in_bytes", bytes); err != nil {
 			return err
 		}
-		return writeIfExists(dir, "memory.memsw.limit_in_bytes", bytes) // memory and swap: no swap
+		return writeIfExists(dir, "memory.memsw.limit_in_bytes", bytes) // limit of memory plus swap: no swap
 	case controller == "cpu" && g.limits.CPU > 0:
 		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
 			return err
@@ -129,7 +130,7 @@ func (g *Group) limitV1(dir, controller string) error {
 	return nil
 }
 
-// writeIfThere sets files that exist only on kernels that count swap.
+// writeIfExists writes a file that exists only on kernels with swap accounting.
 func writeIfExists(dir, file, value string) error {
 	if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -137,7 +138,7 @@ func writeIfExists(dir, file, value string) error {
 	return write(dir, file, value)
 }
 
-// folder gives the group's folder for a controller.
+// controllerDir returns the group's folder for a controller.
 func (g *Group) controllerDir(controller string) (dir string, unified, ok bool) {
 	if h := g.parent.v1[controller]; h != nil {
 		dir = filepath.Join(h.dir, g.id)
@@ -149,8 +150,8 @@ func (g *Group) controllerDir(controller string) (dir string, unified, ok bool) 
 	return "", false, false
 }
 
-// Close removes the group. Its processes must have ended; the kernel may need
-// a moment to see that, which ctx and removePatience bound.
+// Close removes the group. Its processes must have ended. The kernel may need
+// some time to notice; ctx and removeTimeout limit the wait.
 func (g *Group) Close(ctx context.Context) error {
 	if g.fd != nil {
 		g.fd.Close()
@@ -169,11 +170,11 @@ func (g *Group) dirs() []string {
 	return append([]string{g.v2Dir}, g.v1Dirs...)
 }
 
-// removePatience is for a busy machine, and for processes that have much memory
-// to give back before they are gone.
+// removeTimeout allows for a busy machine and for processes that release much
+// memory.
 const removeTimeout = 10 * time.Second
 
-// remove retries while the kernel still counts processes that are gone.
+// remove retries while the kernel still counts ended processes.
 func remove(ctx context.Context, rm func(string) error, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()

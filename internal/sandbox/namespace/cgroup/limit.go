@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Limit gives a joined group other limits than it was made with. A memory limit
-// below what is in use already is refused.
+// Limit changes the limits of a joined group. A memory limit below the current
+// usage is refused.
 func (g *Group) Limit(l Limits) error {
 	g.limits = l
 	if u := g.parent.v2; u != nil && g.v2Dir != "" {
@@ -72,8 +72,9 @@ func (g *Group) updateV1(dir, controller string) error {
 	return nil
 }
 
-// relimitMemory minds that memory with swap may never be less than memory: the
-// one goes up first and the other down first.
+// updateMemoryV1 sets both memory limits. The limit of memory plus swap must
+// never be below the limit of memory, so the order depends on the direction of
+// the change.
 func updateMemoryV1(dir, bytes string) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(dir, both)); errors.Is(err, fs.ErrNotExist) {

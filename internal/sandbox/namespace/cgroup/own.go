@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// ownGroup is the group that this process is in, in one hierarchy.
+// ownGroup is this process's group in one hierarchy.
 type ownGroup struct {
-	controllers []string // none: the unified hierarchy
-	dir         string   // on the file system, below the mount
+	controllers []string // empty for v2
+	dir         string   // path on the file system, below the mount
 }
 
 func (o ownGroup) isV2() bool { return len(o.controllers) == 0 }
 
-// mountPoint is one line of mountinfo that mounts groups.
+// mountPoint is a line of mountinfo for a control group mount.
 type mountPoint struct {
-	root    string // the group that is shown at path
+	root    string // the group that is mounted at path
 	path    string
 	isV2    bool
 	options []string
@@ -54,8 +54,8 @@ func readOwn(root string) ([]ownGroup, error) {
 	return own, nil
 }
 
-// locate finds a group below the mount of its hierarchy. A mount may show only
-// a part of the tree (in containers); groups outside of it cannot be reached.
+// locate returns a group's path below the mount of its hierarchy. In containers
+// a mount may show only a part of the tree; groups outside it are unreachable.
 func locate(mounts []mountPoint, controllers []string, group string) (string, bool) {
 	for _, m := range mounts {
 		if m.isV2 != (len(controllers) == 0) {
@@ -81,7 +81,7 @@ func readMounts(root string) ([]mountPoint, error) {
 	defer f.Close()
 	var mounts []mountPoint
 	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20) // an overlay's options name every layer
+	lines.Buffer(nil, 1<<20) // overlay mounts list every layer
 	for lines.Scan() {
 		if m, ok := parseMount(lines.Text()); ok {
 			mounts = append(mounts, m)
@@ -93,7 +93,7 @@ func readMounts(root string) ([]mountPoint, error) {
 	return mounts, nil
 }
 
-// parseMount reads a line such as
+// parseMount parses a line such as
 // "36 25 0:31 / /sys/fs/cgroup/cpu rw,nosuid shared:9 - cgroup cgroup rw,cpu".
 func parseMount(line string) (mountPoint, bool) {
 	left, right, ok := strings.Cut(line, " - ")

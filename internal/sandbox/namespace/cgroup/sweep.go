@@ -12,9 +12,9 @@ import (
 	"syscall"
 )
 
-// Sweep kills and removes every group below the given folders, which an earlier
-// process's Dirs named, and below this parent's. The folders of earlier
-// processes go too.
+// Sweep kills and removes all groups in the folders of earlier processes, which
+// their Dirs returned, and in this parent's folders. It also removes the
+// folders of earlier processes.
 func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
 	mine := map[string]bool{}
 	for _, dir := range p.Dirs() {
@@ -23,7 +23,7 @@ func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
 	var errs []error
 	for _, dir := range append(p.Dirs(), earlier...) {
 		if !strings.HasPrefix(filepath.Base(dir), "stint-") {
-			continue // a record that is not ours leads nowhere
+			continue // not one of our folders
 		}
 		errs = append(errs, p.sweepDir(ctx, dir))
 		if !mine[dir] {
@@ -56,9 +56,9 @@ func (p *Parent) sweepDir(ctx context.Context, dir string) error {
 	return errors.Join(errs...)
 }
 
-// kill ends every process of a group: at once where the kernel can, one by one
-// elsewhere. The first process of a sandbox takes all others along, so one
-// round is enough.
+// kill kills all processes of a group, at once if the kernel supports it and
+// one by one otherwise. One round is sufficient, because all processes of a
+// sandbox end with its first.
 func kill(dir string) error {
 	switch _, err := os.Stat(filepath.Join(dir, "cgroup.kill")); {
 	case err == nil:

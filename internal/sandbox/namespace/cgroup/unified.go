@@ -12,12 +12,12 @@ import (
 	"syscall"
 )
 
-// serverLeaf is the group into which the server moves itself where it must:
-// version 2 gives controllers only to groups without processes of their own.
+// serverLeaf is the group into which the server moves itself if necessary: in
+// v2 only groups without processes can delegate controllers.
 const serverLeaf = "stint-server"
 
-// openUnified prepares the version 2 hierarchy. Even without any controller a
-// group of it is of use: it kills all its processes at once.
+// openV2 prepares the v2 hierarchy. A group without controllers is still
+// useful, because all its processes can be killed at once.
 func (p *Parent) openV2(own, name string) {
 	if filepath.Base(own) == serverLeaf {
 		own = filepath.Dir(own)
@@ -40,7 +40,7 @@ func (p *Parent) openV2(own, name string) {
 	p.v2 = &controllerTree{dir: dir, controllers: use}
 }
 
-// delegate makes own give its controllers to its children, and tells which.
+// delegate enables the controllers for own's children and returns them.
 func delegate(own string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(own, "cgroup.controllers"))
 	if err != nil {
@@ -68,8 +68,8 @@ func delegate(own string) ([]string, error) {
 	return use, nil
 }
 
-// stepAside moves this process into a leaf of its own. It moves nobody else:
-// a group shared with other programs is not ours to rearrange.
+// moveToLeaf moves this process into a leaf group. It does not move other
+// processes: a group that is shared with other programs must not be changed.
 func moveToLeaf(own string) error {
 	b, err := os.ReadFile(filepath.Join(own, "cgroup.procs"))
 	if err != nil {

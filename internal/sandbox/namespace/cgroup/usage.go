@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Usage is what a group's processes have used. A zero field is unknown where
-// Known does not name it.
+// Usage contains a group's resource usage. Known lists the fields that are
+// available.
 type Usage struct {
 	CPU        time.Duration
-	Memory     int64 // bytes in use, without file cache that can be dropped
+	Memory     int64 // bytes in use, without reclaimable file cache
 	MemoryPeak int64
 	Pids       int64
 	OOMKills   int64
@@ -40,7 +40,7 @@ func (g *Group) readCPU(u *Usage) error {
 	if g.v2Dir == "" {
 		return nil
 	}
-	// Version 2 counts time without any controller.
+	// cgroup v2 counts CPU time without a controller.
 	n, err := readField(g.v2Dir, "cpu.stat", "usage_usec")
 	u.CPU, u.Known.CPU = time.Duration(n)*time.Microsecond, true
 	return err
@@ -85,7 +85,8 @@ func (g *Group) readPids(u *Usage) error {
 	return err
 }
 
-// OOMKills tells how many processes of the group the kernel killed for memory.
+// OOMKills returns the number of processes of the group that the kernel killed
+// for lack of memory.
 func (g *Group) OOMKills() int64 {
 	var u Usage
 	if err := g.readMemory(&u); err != nil {
@@ -106,8 +107,8 @@ func readNumber(dir, file string) (int64, error) {
 	return n, nil
 }
 
-// field reads one "name value" line; 0 where there is none, as on kernels that
-// do not count it yet.
+// readField reads the value of a "name value" line, or 0 if it does not exist,
+// as on older kernels.
 func readField(dir, file, name string) (int64, error) {
 	b, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

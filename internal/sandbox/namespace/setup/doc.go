@@ -1,7 +1,7 @@
-// Package setup answers: what does the first process of a sandbox do?
+// Package setup is the init process of a namespace sandbox. It runs inside the
+// sandbox.
 //
-// It is the part of package namespace that runs within: it builds the root, gives
-// up its rights, starts the command, and reaps. The two parts talk by the
-// messages of package warden. It imports little, as all of its program's start is part
-// of a sandbox's.
+// It builds the root, redirects the network, and drops privileges; package
+// agentinit then starts the command and reaps. It has few imports, because its
+// initialization is part of every sandbox's start.
 package setup

@@ -13,30 +13,31 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture"
 )
 
-// Name is the name under which a program is init.
+// Name is the program name (argv[0]) under which a binary runs as init.
 const Name = "stint-init"
 
-// An init function, in a package that needs little, runs before the packages of
-// a big program ready themselves, which would take as long as building a root.
+// In this package, which has few imports, an init function runs before the
+// packages of a large binary are initialized, which would take as long as
+// building a root.
 func init() { MaybeInit() }
 
-// MaybeInit turns the process into a sandbox's init if it was started as one,
-// and then never returns. To import this package is enough for it.
+// MaybeInit runs the process as a sandbox's init if it was started as one, and
+// then does not return. Importing the package is sufficient.
 func MaybeInit() {
 	if len(os.Args) == 0 || os.Args[0] != Name {
 		return
 	}
-	// Namespaces, rights and filters belong to threads; the command is forked
-	// from this one.
+	// Namespaces, privileges, and filters apply to threads. The command is
+	// forked from this thread.
 	runtime.LockOSThread()
 	os.Exit(initMain())
 }
 
-// process is init, the first process of a sandbox.
+// initProcess is the first process of a sandbox.
 type initProcess struct {
 	agentinit.Init
 	plan     Plan
-	landlock int // of Landlock, so far; -1 where there is none
+	landlock int // Landlock ruleset so far; -1 without Landlock
 }
 
 func initMain() int {
@@ -44,7 +45,7 @@ func initMain() int {
 	p.Control = ControlFD
 	sockets, err := p.setUpNamespaces()
 	if err != nil {
-		_ = p.Send(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // nobody else to tell
+		_ = p.Send(agentinit.Message{Op: agentinit.OpFailed, Text: err.Error()}) // there is no other way to report it
 		return 1
 	}
 	p.UserRange = p.plan.UserRange
@@ -55,7 +56,7 @@ func initMain() int {
 		return 1
 	}
 	for _, fd := range sockets {
-		unix.Close(fd) // the server has them
+		unix.Close(fd) // the server has its own copies
 	}
 	if len(p.plan.Kernel.Argv) > 0 {
 		return p.serveKernel()
@@ -64,7 +65,7 @@ func initMain() int {
 	return 0
 }
 
-// setUp gives the sockets of the network that the server is to have.
+// setUpNamespaces returns the sockets of the captured network for the server.
 func (p *initProcess) setUpNamespaces() ([]int, error) {
 	for fd := ControlFD; fd <= PlanFD; fd++ {
 		unix.CloseOnExec(fd)
@@ -85,8 +86,8 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The server says go once its groups hold us: only then does a cgroup
-	// namespace hide what lies above them.
+	// The server sends go after it has moved this process to its control
+	// groups. Only then does a cgroup namespace hide the groups above them.
 	if m, _, err := p.Receive(); err != nil || m.Op != agentinit.OpGo {
 		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
@@ -94,7 +95,7 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 		return nil, fmt.Errorf("making cgroup namespace: %w", err)
 	}
 	if len(p.plan.Kernel.Argv) > 0 {
-		return sockets, nil // the kernel needs these rights
+		return sockets, nil // the user-space kernel needs these privileges
 	}
 	if p.landlock, err = newRuleset(&p.plan); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 	return sockets, dropPrivileges(&p.plan)
 }
 
-// other obeys what the warden does not know.
+// handleExtra handles the messages that agentinit does not know.
 func (p *initProcess) handleExtra(m agentinit.Message, fds []int) error {
 	if m.Op != OpAttach {
 		return fmt.Errorf("unknown message %q", m.Op)
@@ -113,7 +114,8 @@ func (p *initProcess) handleExtra(m agentinit.Message, fds []int) error {
 	return p.Send(agentinit.Message{Op: OpAttached})
 }
 
-// makeNetwork makes 127.0.0.1 and ::1 work; there is no other interface.
+// makeNetwork enables 127.0.0.1 and ::1, and captures the network if requested.
+// There is no other interface.
 func makeNetwork(captured bool) ([]int, error) {
 	if !captured {
 		return nil, capture.RaiseLoopback()

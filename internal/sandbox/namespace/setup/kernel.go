@@ -18,28 +18,29 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// KernelDir holds a user-space kernel's files. It lies where the agent, whose kernel
-// gives it a /dev of its own, cannot see it.
+// KernelDir contains the files of a user-space kernel. The agent cannot see it,
+// because its kernel mounts another /dev.
 const KernelDir = "/dev/shm/inner"
 
-// KernelLog is where a user-space kernel may leave why it failed.
+// KernelLog is the file to which a user-space kernel may write why it failed.
 const KernelLog = KernelDir + "/log"
 
-// The descriptors that a user-space kernel is born with.
+// The descriptors that a user-space kernel inherits.
 const (
-	KernelControlFD = 3 // the warden's
-	KernelInitFD    = 4 // the warden's binary
+	KernelControlFD = 3 // control socket of agentinit
+	KernelInitFD    = 4 // binary of agentinit
 )
 
-// Kernel is a kernel that stands between init and the agent. Init starts it, and
-// hands it the control socket for the warden that it is to start in turn.
+// Kernel is a user-space kernel between init and the agent. Init starts it and
+// passes it the control socket for the agentinit process that it starts in
+// turn.
 type Kernel struct {
-	Argv  []string      // empty: there is none
+	Argv  []string      // empty if there is none
 	Files []layout.File // below KernelDir
-	First int           // init's descriptor of its binary; the warden's binary and the lifeline follow
+	First int           // init's descriptor of the kernel's binary; agentinit's binary and the lifeline follow
 }
 
-// Carry carries the user-space kernel.
+// Fields encodes or decodes the kernel.
 func (i *Kernel) Fields(c *agentinit.Coder) {
 	c.Strings(&i.Argv)
 	agentinit.List(c, &i.Files, fileFields)
@@ -51,7 +52,7 @@ func fileFields(c *agentinit.Coder, f *layout.File) {
 	c.Bytes(&f.Data)
 }
 
-// serveKernel runs the user-space kernel until it ends or the server does.
+// serveKernel runs the user-space kernel until it or the server ends.
 func (p *initProcess) serveKernel() int {
 	err := p.detachHost()
 	kernel := 0
@@ -68,13 +69,13 @@ func (p *initProcess) serveKernel() int {
 		pid, err := syscall.Wait4(-1, &ws, syscall.WALL, nil)
 		switch {
 		case err == syscall.EINTR:
-		case err != nil: // ECHILD: nothing lives
+		case err != nil: // ECHILD: there are no processes left
 			return 0
 		case pid != kernel:
 		case ws.ExitStatus() != 0:
 			explainKernel(ws)
 			return 1
-		default: // it has started all that it needs
+		default: // it has started all its processes
 			if err := p.dropKernelPrivileges(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
@@ -83,7 +84,7 @@ func (p *initProcess) serveKernel() int {
 	}
 }
 
-// closeRoot leaves no way to the host before another program than ours runs.
+// detachHost removes access to the host before another program runs.
 func (p *initProcess) detachHost() error {
 	if !p.plan.UserRange {
 		if err := unmountHost(); err != nil {
@@ -93,9 +94,9 @@ func (p *initProcess) detachHost() error {
 	return readOnly("/")
 }
 
-// retire gives up what starting the kernel needed. All that init still does is
-// to end. Until now it has held the control socket too, so that there is one
-// who tells why a kernel does not start.
+// dropKernelPrivileges drops the privileges for starting the kernel. Init only
+// waits afterwards. It also closes its copy of the control socket, which it
+// kept so that it could report a failed start.
 func (p *initProcess) dropKernelPrivileges() error {
 	unix.Close(p.Control)
 	if err := forbidNamespaces(); err != nil {
@@ -104,7 +105,8 @@ func (p *initProcess) dropKernelPrivileges() error {
 	return agentinit.LockDown(false, p.plan.Filter)
 }
 
-// placeKernel makes on the root what a user-space kernel needs there.
+// makeKernelDirs creates the folders that a user-space kernel needs on the
+// root.
 func makeKernelDirs(p *Plan) error {
 	if len(p.Kernel.Argv) == 0 {
 		return nil
@@ -115,15 +117,16 @@ func makeKernelDirs(p *Plan) error {
 	return nil
 }
 
-// kernelRights are the capabilities, over our namespaces, with which an kernel
-// kernel puts its parts in namespaces of their own and serves the folders. None
-// is over the network.
+// kernelRights are the capabilities in the sandbox's namespaces with which a
+// user-space kernel creates its own namespaces and serves the folders. They do
+// not include network capabilities.
 var kernelRights = []uintptr{
 	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_DAC_READ_SEARCH, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_SETUID, unix.CAP_SETGID,
 	unix.CAP_SETPCAP, unix.CAP_SYS_CHROOT, unix.CAP_SYS_ADMIN, unix.CAP_SYS_PTRACE,
 }
 
-// startKernel starts the user-space kernel and lets go of what is its own.
+// startKernel starts the user-space kernel and closes the descriptors that
+// belong to it.
 func (p *initProcess) startKernel() (int, error) {
 	in := &p.plan.Kernel
 	unix.CloseOnExec(in.First + 2)
@@ -152,7 +155,8 @@ func (p *initProcess) startKernel() (int, error) {
 	return pid, nil
 }
 
-// follow ends init, and so all, with the server: the lifeline ends with it.
+// exitWithServer exits when the lifeline closes, which it does with the server.
+// All other processes then end too.
 func exitWithServer(lifeline int) {
 	for {
 		n, err := unix.Read(lifeline, make([]byte, 1))
@@ -162,14 +166,14 @@ func exitWithServer(lifeline int) {
 	}
 }
 
-// explainKernel adds the kernel's own words to ours.
+// explainKernel writes the kernel's error message to stderr.
 func explainKernel(ws syscall.WaitStatus) {
 	fmt.Fprintf(os.Stderr, "\nthe sandbox's kernel ended: exit status %d, signal %d", ws.ExitStatus(), ws.Signal())
 	f, err := os.Open(KernelLog)
 	if err != nil {
-		return // it left none
+		return // there is no log
 	}
 	defer f.Close()
-	text, _ := io.ReadAll(io.LimitReader(f, 2<<10)) // what was read is what there is to say
+	text, _ := io.ReadAll(io.LimitReader(f, 2<<10)) // a partial log is still useful
 	fmt.Fprintf(os.Stderr, ": %s", strings.TrimSpace(string(text)))
 }

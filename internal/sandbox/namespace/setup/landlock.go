@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// What Landlock can hold since which version of its interface.
+// The first versions of Landlock's interface with a feature.
 const (
-	landlockRefer  = 2 // below, nothing could be moved between folders
+	landlockRefer  = 2 // before it, files could not be moved between folders
 	landlockTrunc  = 3
 	landlockDevice = 5
 	landlockScope  = 6
@@ -22,15 +22,16 @@ const (
 const (
 	accessRead  = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
 	accessWrite = unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
-	// mayAll leaves out devices, fifos apart, which the filter refuses anyway.
+	// accessAll excludes device files, which the seccomp filter refuses.
 	accessAll = accessRead | accessWrite | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE |
 		unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_REFER
 	accessHandled = accessAll | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
 
-// LandlockVersion is the kernel's, and 0 where it has none that is of use: below
-// the second version programs could not even move their own files.
+// LandlockVersion returns the kernel's Landlock version, or 0 if it has none or
+// an unusable one: before version 2 programs could not move their own files
+// between folders.
 func LandlockVersion() int {
 	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
 	if errno != 0 || v < landlockRefer {
@@ -39,14 +40,14 @@ func LandlockVersion() int {
 	return int(v)
 }
 
-// LandlockHasScopes tells whether a version keeps signals and abstract sockets
-// within the sandbox too.
+// LandlockHasScopes reports whether a version also restricts signals and
+// abstract sockets to the sandbox.
 func LandlockHasScopes(version int) bool { return version >= landlockScope }
 
-// newRules makes the rules of a second lock on what mounts and modes close
-// already: a sandbox may read and run all that is shown, and write only where
-// the caller's writable folders and temporary files are. It gives a descriptor,
-// or -1 where the kernel has no such rules.
+// newRuleset creates a ruleset that duplicates the protection by mounts and
+// modes: a sandbox may read and run everything that is shown, and write only to
+// the caller's writable folders and temporary files. It returns a descriptor,
+// or -1 if the kernel has no Landlock.
 func newRuleset(p *Plan) (int, error) {
 	version := LandlockVersion()
 	if version == 0 {
@@ -56,7 +57,7 @@ func newRuleset(p *Plan) (int, error) {
 	if LandlockHasScopes(version) {
 		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
 	}
-	size := unsafe.Offsetof(attr.Quiet_access_fs) // kernels that know less take zeros for the rest
+	size := unsafe.Offsetof(attr.Quiet_access_fs) // older kernels accept zeros for the rest
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
 		return -1, fmt.Errorf("making Landlock rules: %w", errno)
@@ -73,7 +74,7 @@ func newRuleset(p *Plan) (int, error) {
 	return rules, nil
 }
 
-// restrict binds the calling thread, and what it starts, to the rules.
+// restrict applies the rules to the calling thread and its children.
 func restrict(rules int) error {
 	if rules < 0 {
 		return nil
@@ -84,7 +85,7 @@ func restrict(rules int) error {
 	return unix.Close(rules)
 }
 
-// known leaves of what is handled what a version knows.
+// supportedAccess returns the access rights that a version supports.
 func supportedAccess(version int) uint64 {
 	access := uint64(accessHandled)
 	if version < landlockTrunc {
@@ -104,8 +105,8 @@ func allowSystemDirs(rules int, handled uint64) error {
 		{"/", accessRead},
 		{"/dev", accessWrite | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV},
 		{"/dev/shm", accessAll},
-		// Every process has its own folder in /proc/self; whose it may write the
-		// kernel minds.
+		// /proc/self is different for each process. The kernel checks which
+		// files in it a process may write.
 		{"/proc", accessWrite},
 		{agentinit.TmpDir, accessAll},
 	}
@@ -117,7 +118,8 @@ func allowSystemDirs(rules int, handled uint64) error {
 	return nil
 }
 
-// allowMounts adds the writable ones, which must be in their places.
+// allowMounts allows writing to the writable mounts, which must be mounted
+// already.
 func allowMounts(rules int, mounts []Mount) error {
 	if rules < 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// harden gives up, for init and all that it will start, what neither attaching
-// nor starting needs.
+// dropPrivileges drops the privileges of init and its children that are needed
+// neither for attaching mounts nor for starting the command.
 func dropPrivileges(p *Plan) error {
 	if err := forbidNamespaces(); err != nil {
 		return err
@@ -32,15 +32,16 @@ func dropPrivileges(p *Plan) error {
 	}
 	further := uint32(1 << unix.CAP_SYS_ADMIN)
 	if !p.UserRange {
-		// An overlay works with the rights of the process that mounted it, which
-		// must be able to write into folders that the agent has closed.
+		// An overlay uses the privileges of the process that mounted it. It
+		// must be able to write to folders that the agent has made
+		// inaccessible.
 		further |= 1 << unix.CAP_DAC_OVERRIDE
 	}
 	return agentinit.Harden(p.UserRange, further)
 }
 
-// seal comes just before the command's start: from here on nothing of what is
-// shown can be changed by anybody.
+// beforeStart is called just before the command's start. Afterwards the mounts
+// cannot be changed.
 func (p *initProcess) beforeStart() error {
 	if !p.plan.UserRange {
 		if err := unmountHost(); err != nil {
@@ -56,13 +57,14 @@ func (p *initProcess) beforeStart() error {
 	return agentinit.LockDownThread(p.plan.UserRange, p.plan.Filter)
 }
 
-// sharing is how many sandboxes the kernel's shares of the server's user are
-// for: what is used in a user namespace counts for the user who made it too.
+// sandboxesPerUser is the number of sandboxes that share the kernel's per-user
+// limits of the server's user: resources of a user namespace count for its
+// creator too.
 const sandboxesPerUser = 64
 
-// shareWatchers leaves to the server, and to other sandboxes, most of what the
-// kernel grants a user for watching files. It gives less than an eighth only
-// where that is more than programs need.
+// limitInotify limits the sandbox's inotify instances and watches, and so
+// leaves most of the per-user limit to the server and to other sandboxes. The
+// share is below an eighth only if that is more than programs need.
 func limitInotify() error {
 	for of, enough := range map[string]int{"instances": 16, "watches": 8192} {
 		host, err := os.ReadFile("/proc/sys/fs/inotify/max_user_" + of)
@@ -81,12 +83,12 @@ func limitInotify() error {
 	return nil
 }
 
-// shareQueues does the same with pending signals and message queues, for all
-// that init starts.
+// limitQueues does the same for pending signals and message queues of init's
+// children.
 func limitQueues() error {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_SIGPENDING: 1024,
-		unix.RLIMIT_MSGQUEUE:   128 << 10, // a queue of the usual size has 80 KiB
+		unix.RLIMIT_MSGQUEUE:   128 << 10, // a queue of the default size needs 80 KiB
 	} {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(resource, &l); err != nil {
@@ -100,9 +102,9 @@ func limitQueues() error {
 	return nil
 }
 
-// forbidNamespaces sets the number of further namespaces to none: a nested user
-// namespace would give the agent capabilities over kernel code that the rest of
-// this package keeps from it.
+// forbidNamespaces sets the limit of further namespaces to 0: a nested user
+// namespace would give the agent capabilities for kernel code that is otherwise
+// inaccessible.
 func forbidNamespaces() error {
 	for _, kind := range []string{"user", "mnt", "net", "pid", "ipc", "uts", "cgroup", "time"} {
 		err := os.WriteFile("/proc/sys/user/max_"+kind+"_namespaces", []byte("0"), 0)

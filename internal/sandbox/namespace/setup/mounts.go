@@ -13,8 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-// placeMounts puts the caller's folders where they belong. A link on the way is
-// refused: the agent of an earlier run may have made it.
+// placeMounts moves the caller's folders to their targets. Symbolic links on
+// the way are refused, because the agent of an earlier run may have created
+// them.
 func placeMounts(root int, mounts []Mount, trees []int) error {
 	for i, m := range mounts {
 		var err error
@@ -39,7 +40,7 @@ func placeTree(root int, m Mount, tree int) error {
 	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// placeTwin shows a mount that is in its place at another.
+// placeAlias bind-mounts an existing mount at another target.
 func placeAlias(root int, m Mount) error {
 	first, err := openBeneath(root, m.AliasOf, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
 	if err != nil {
@@ -54,7 +55,7 @@ func placeAlias(root int, m Mount) error {
 	return unix.Mount(fdPath(first), fdPath(at), "", unix.MS_BIND, "")
 }
 
-// openTarget opens, and where it must makes, the folder on which a mount lies.
+// openTarget opens a mount's target folder, and creates it if necessary.
 func openTarget(root int, m Mount) (int, error) {
 	if m.MakeTarget {
 		if err := makeFolder(root, m.Target); err != nil {
@@ -68,7 +69,7 @@ func openTarget(root int, m Mount) (int, error) {
 	return at, nil
 }
 
-// makeFolder makes the folders of a path that are missing. It follows no link.
+// makeFolder creates the missing folders of a path. It does not follow links.
 func makeFolder(root int, path string) error {
 	at, err := unix.Openat(root, ".", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -90,7 +91,7 @@ func makeFolder(root int, path string) error {
 	return err
 }
 
-// openBeneath opens a path as if root were /.
+// openBeneath opens a path with root as /.
 func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
 	return unix.Openat2(root, strings.TrimPrefix(path, "/"), &unix.OpenHow{
 		Flags:   unix.O_PATH | unix.O_CLOEXEC | flags,
@@ -98,11 +99,11 @@ func openBeneath(root int, path string, flags, resolve uint64) (int, error) {
 	})
 }
 
-// attach obeys the message that gives the sandbox more. It comes before the
-// command's start, while init still has the right.
+// attach handles the attach message. It is sent before the command's start,
+// while init has the privilege to mount.
 func (p *initProcess) attach(fds []int) error {
 	if len(fds) == 0 {
-		return errors.New("attaching: nothing came")
+		return errors.New("attaching: the descriptors are missing")
 	}
 	var a Attachment
 	if err := agentinit.ReadMemoryFile(fds[0], &a); err != nil {
@@ -113,7 +114,8 @@ func (p *initProcess) attach(fds []int) error {
 		return fmt.Errorf("attaching: %w", err)
 	}
 	defer unix.Close(root)
-	// First what the kernel may refuse: nothing has been placed then.
+	// Overlays come first, because the kernel may refuse them. No mount has
+	// been placed then.
 	trees, staged, err := attachedTrees(a.Mounts, fds[1:])
 	defer closeAll(staged)
 	if err != nil {
@@ -138,8 +140,8 @@ func (p *initProcess) attach(fds []int) error {
 	return p.resizeTmpfs(&a)
 }
 
-// attachedTrees gives a tree for each mount: one that came, or one that waits on
-// the stage, which is the caller's to close; -1 where there is none.
+// attachedTrees returns a tree for each mount: one that was received, or a
+// staged overlay, which the caller closes; -1 if there is neither.
 func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) {
 	trees = make([]int, len(mounts))
 	for i, m := range mounts {
@@ -160,7 +162,7 @@ func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) 
 	return trees, staged, nil
 }
 
-// bindFromHost binds a folder of the host's root, which waits for this.
+// bindFromHost binds a folder of the host's root, which is still mounted.
 func bindFromHost(root int, m Mount) error {
 	source, err := openOldRootDir(m.Source)
 	if err != nil {
@@ -189,7 +191,7 @@ func bindFromHost(root int, m Mount) error {
 
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
-// resize gives the file systems in memory the new limits.
+// resizeTmpfs applies the new limits to the file systems in memory.
 func (p *initProcess) resizeTmpfs(a *Attachment) error {
 	if err := remount("/dev/shm", a.ShmMax); err != nil {
 		return err
@@ -201,7 +203,7 @@ func (p *initProcess) resizeTmpfs(a *Attachment) error {
 }
 
 func remount(at string, bytes int64) error {
-	size := "size=50%" // the kernel's own choice
+	size := "size=50%" // the kernel's default
 	if bytes > 0 {
 		size = "size=" + strconv.FormatInt(bytes, 10)
 	}
@@ -211,7 +213,7 @@ func remount(at string, bytes int64) error {
 	return nil
 }
 
-// onDisk tells whether a folder of the host lies at a path.
+// hasMount reports whether a host folder is mounted at path.
 func (p *Plan) hasMount(path string) bool {
 	for _, m := range p.Mounts {
 		if m.Target == path {

@@ -14,12 +14,12 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
 
-// openOnHost opens a folder while the host's root is ours.
+// openHostDir opens a folder while the host's root is still the root.
 func openHostDir(path string) (int, error) {
 	return unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
-// openInHost opens a folder of the host's root, which waits for this.
+// openOldRootDir opens a folder of the host's root, which is still mounted.
 func openOldRootDir(path string) (int, error) {
 	host, err := openHostDir("/" + hostDir)
 	if err != nil {
@@ -29,7 +29,7 @@ func openOldRootDir(path string) (int, error) {
 	return openBeneath(host, path, unix.O_DIRECTORY, 0)
 }
 
-// layTree gives the layers of a mount as one, as a detached tree.
+// overlayTree returns an overlay as a detached mount.
 func overlayTree(m Mount) (int, error) {
 	f, opened, err := openLayers(m, openHostDir)
 	defer closeAll(opened)
@@ -39,8 +39,7 @@ func overlayTree(m Mount) (int, error) {
 	return f.Mount(m.Layers[0])
 }
 
-// openLayers opens the parts of an overlay. Init is the one user that they
-// belong to.
+// openLayers opens the folders of an overlay. They belong to init's user.
 func openLayers(m Mount, open func(path string) (int, error)) (f overlay.Folders, opened []int, err error) {
 	paths := m.Layers
 	if m.Upper != "" {
@@ -61,11 +60,12 @@ func openLayers(m Mount, open func(path string) (int, error)) (f overlay.Folders
 	return f, opened, nil
 }
 
-// stageDir is where overlays lie before all of them are known to be possible.
+// stageDir is where overlays are mounted until all of them have been mounted
+// successfully.
 const stageDir = ".stage"
 
-// stage mounts an overlay of folders of the host's root out of everybody's way,
-// and gives its descriptor, from which it is moved to its place.
+// stageOverlay mounts an overlay of folders of the host's root on stageDir and
+// returns its descriptor, for moving it to its target.
 func stageOverlay(m Mount) (int, error) {
 	f, opened, err := openLayers(m, openOldRootDir)
 	defer closeAll(opened)
@@ -82,15 +82,15 @@ func stageOverlay(m Mount) (int, error) {
 	return openHostDir(at)
 }
 
-// unstage takes away what has not been moved.
+// unstageOverlays unmounts overlays that have not been moved.
 func unstageOverlays(count int) error {
 	for range count {
 		if err := unix.Unmount("/"+stageDir, unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("taking mounts back: %w", err)
+			return fmt.Errorf("removing staged mounts: %w", err)
 		}
 	}
 	if err := os.Remove("/" + stageDir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("taking mounts back: %w", err)
+		return fmt.Errorf("removing staged mounts: %w", err)
 	}
 	return nil
 }

@@ -9,33 +9,33 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// The descriptors that init is born with; the mounts' follow.
+// The descriptors that init inherits; the trees of the mounts follow.
 const (
 	ControlFD = 3
 	PlanFD    = 4
 	MountFD   = 5
 )
 
-// Plan is all that init must know to build the root.
+// Plan contains all settings for building the root.
 type Plan struct {
-	UserRange bool // init is user 0 of a range; else it is user 1000, the only one
+	UserRange bool // init is user 0 of a range of user IDs; otherwise it is user 1000, the only one
 	Entries   []layout.Entry
 	Etc       []layout.File
 	Mounts    []Mount // shorter targets first
-	// Image, when it has a Source, is the tree whose parts System shows.
+	// Image, if it has a Source, is the tree whose parts Entries shows.
 	Image Mount
-	// Trust, when it has a Source, is a file of certificates that lies over the
-	// system's own.
+	// Trust, if it has a Source, is a file of certificates that is mounted over
+	// the system's.
 	Trust  Mount
 	Filter []unix.SockFilter
-	ShmMax int64 // bytes of /dev/shm; 0 leaves it to the kernel
-	TmpMax int64 // bytes of a /tmp in memory; 0 leaves it to the kernel
-	// Network asks for a captured network, whose sockets go out with ready.
+	ShmMax int64 // size of /dev/shm in bytes; 0 is the kernel's default
+	TmpMax int64 // size of a /tmp in memory in bytes; 0 is the kernel's default
+	// Network requests a captured network, whose sockets are sent with ready.
 	Network bool
 	Kernel  Kernel
 }
 
-// Carry carries the plan.
+// Fields encodes or decodes the plan.
 func (p *Plan) Fields(c *agentinit.Coder) {
 	c.Bool(&p.UserRange)
 	agentinit.List(c, &p.Entries, func(c *agentinit.Coder, e *layout.Entry) {
@@ -66,41 +66,41 @@ func mountFields(c *agentinit.Coder, m *Mount) {
 	c.String(&m.AliasOf)
 }
 
-// Attachment is what a sandbox is given after it was prepared. It travels as a
-// memory file, and behind it the trees of the mounts whose FD is not 0, in order.
+// Attachment contains what is added to a prepared sandbox. It is sent as a
+// memory file, followed by the trees of the mounts with FD != 0, in order.
 type Attachment struct {
 	Mounts         []Mount // shorter targets first
 	ShmMax, TmpMax int64   // as in Plan
 }
 
-// Carry carries the attachment.
+// Fields encodes or decodes the attachment.
 func (a *Attachment) Fields(c *agentinit.Coder) {
 	agentinit.List(c, &a.Mounts, mountFields)
 	c.Int64(&a.ShmMax)
 	c.Int64(&a.TmpMax)
 }
 
-// The messages of attaching; refused is the other answer.
+// The messages for attaching. Init answers with attached or refused.
 const (
 	OpAttach   agentinit.Op = "attach"
 	OpAttached agentinit.Op = "attached"
 )
 
-// MaxAttached is how many mounts one message attaches.
+// MaxAttached is the maximum number of mounts in one message.
 const MaxAttached = agentinit.MaxDescriptors - 1
 
-// Mount is a folder that is shown inside.
+// Mount is a host folder that is shown inside.
 type Mount struct {
 	Target     string
-	Source     string // bound by path when FD is 0
+	Source     string // bound by path if FD is 0
 	FD         int
 	Writable   bool
-	MakeTarget bool // Target lies on init's own root and must be made
-	// Layers, in place of Source, are folders that are laid over each other;
-	// Upper, when not empty, takes what is changed.
+	MakeTarget bool // Target is on init's own root and must be created
+	// Layers are the lower folders of an overlay, in place of Source. Upper, if
+	// not empty, is its upper folder.
 	Layers []string
 	Upper  string
-	// Twin, when not empty, is the target of an earlier mount, which this one
-	// shows again.
+	// AliasOf, if not empty, is the target of an earlier mount that is shown
+	// here again.
 	AliasOf string
 }

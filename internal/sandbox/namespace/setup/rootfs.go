@@ -17,19 +17,19 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// Where the image and the host's old root lie while init needs them. Both are
-// gone before the command starts.
+// Mount points of the image and of the host's root while init needs them. Both
+// are unmounted before the command starts.
 const (
 	imageDir = ".image"
 	hostDir  = ".host"
 )
 
-// buildRoot makes the sandbox's file system and moves into it. It runs in init,
-// in a mount namespace of its own. The old root stays, out of everybody's way,
-// where init itself must bind what is attached later.
+// buildRoot creates the sandbox's root and changes to it. It runs in init's
+// mount namespace. The host's root stays mounted if init itself must bind the
+// folders that are attached later.
 func buildRoot(p *Plan) error {
-	// A host's root that stays follows the host: what is unmounted there must
-	// not be held here.
+	// If the host's root stays mounted, unmounting on the host must take effect
+	// here too.
 	propagation := uintptr(unix.MS_PRIVATE)
 	if !p.UserRange {
 		propagation = unix.MS_SLAVE
@@ -37,7 +37,7 @@ func buildRoot(p *Plan) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	trees, err := openMounts(append([]Mount{p.Image, p.Trust}, p.Mounts...)) // before anything covers a source
+	trees, err := openMounts(append([]Mount{p.Image, p.Trust}, p.Mounts...)) // before a mount hides a source
 	if err != nil {
 		return err
 	}
@@ -69,8 +69,8 @@ func buildRoot(p *Plan) error {
 	return nil
 }
 
-// openMounts gives a detached tree for each mount: those that the server made
-// ready, and those that we may bind ourselves. One without a source is -1.
+// openMounts returns a detached tree for each mount: the tree that the server
+// created, or a bind mount. It is -1 for a mount without a source.
 func openMounts(mounts []Mount) ([]int, error) {
 	trees := make([]int, len(mounts))
 	for i, m := range mounts {
@@ -106,8 +106,8 @@ func closeAll(fds []int) {
 	}
 }
 
-// enterNewRoot mounts an empty file system somewhere and goes there. From here
-// on relative paths are the new root's, absolute ones the host's.
+// enterNewRoot mounts an empty file system and changes to it. Relative paths
+// now refer to the new root, absolute paths to the host's.
 func enterNewRoot() error {
 	var errs []error
 	for _, at := range []string{"/tmp", "/mnt", "/var"} {
@@ -120,8 +120,8 @@ func enterNewRoot() error {
 	return fmt.Errorf("mounting new root: %w", errors.Join(errs...))
 }
 
-// showSystem shows the host's system, or the image's, whose tree must be
-// mounted somewhere for parts of it to be.
+// mountSystem mounts the host's system, or the image's. The image's tree must
+// be mounted temporarily so that parts of it can be bound.
 func mountSystem(p *Plan, image int) error {
 	if image < 0 {
 		return bindSystem(p.Entries)
@@ -163,7 +163,7 @@ func bindSystem(entries []layout.Entry) error {
 func bindEntry(e layout.Entry, inside string) error {
 	fd, err := systemTree(e)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed from the host since the server looked
+		return nil // removed from the host in the meantime
 	}
 	if err != nil {
 		return err
@@ -180,9 +180,9 @@ func bindEntry(e layout.Entry, inside string) error {
 	return unix.MoveMount(fd, "", unix.AT_FDCWD, inside, unix.MOVE_MOUNT_F_EMPTY_PATH)
 }
 
-// systemTree clones a part of the host's system, or of the image's, whose
-// attributes it has already. The image may hold any link, and the server has
-// seen that this is none.
+// systemTree clones a part of the host's system or of the image. The image's
+// tree has the right attributes already. Links are not followed; the server has
+// checked that the source is not a link.
 func systemTree(e layout.Entry) (int, error) {
 	if e.Source == "" {
 		return idmap.CloneTree(e.Path, false, -1)
@@ -206,8 +206,8 @@ var devLinks = map[string]string{
 	"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
 }
 
-// makeDev gives the harmless devices, by binding the host's: a user namespace
-// cannot make any.
+// makeDev creates /dev with harmless devices by binding the host's: device
+// files cannot be created in a user namespace.
 func makeDev(shmMax int64) error {
 	if err := mountNew("tmpfs", "dev", unix.MS_NOSUID|unix.MS_NOEXEC, "size=64k,mode=755"); err != nil {
 		return err
@@ -226,14 +226,14 @@ func makeDev(shmMax int64) error {
 			return fmt.Errorf("linking /dev/%s: %w", name, err)
 		}
 	}
-	// All sandboxes share the terminals that the kernel has.
+	// All sandboxes share the kernel's limit of terminals.
 	if err := mountNew("devpts", "dev/pts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,max=64"); err != nil {
 		return err
 	}
 	return mountNew("tmpfs", "dev/shm", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"+sizeOption(shmMax))
 }
 
-// makeTmp makes /tmp in memory, unless the caller's scratch folder holds it.
+// makeTmp mounts /tmp in memory, unless it is in the caller's scratch folder.
 func makeTmp(p *Plan) error {
 	if err := os.MkdirAll("var", 0o755); err != nil {
 		return fmt.Errorf("making /var: %w", err)
@@ -276,8 +276,8 @@ func readOnly(at string) error {
 	return nil
 }
 
-// swapRoot makes the working directory the root. Where the host's is needed
-// again it waits in a folder, in which nobody looks before it is gone.
+// pivotRoot makes the working directory the root. If the host's root is needed
+// later, it stays mounted in hostDir.
 func pivotRoot(ranged bool) error {
 	if err := os.Mkdir(hostDir, 0o700); err != nil {
 		return fmt.Errorf("changing root: %w", err)

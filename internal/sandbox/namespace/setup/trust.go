@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// showTrust puts the installation's certificates over those of the system.
+// mountTrust mounts the trust bundle over the system's certificate files.
 func mountTrust(root int, trust Mount, tree int) error {
 	if trust.Source == "" {
 		return nil
@@ -24,7 +24,7 @@ func mountTrust(root int, trust Mount, tree int) error {
 		}
 	}
 	if err == nil && covered == 0 {
-		err = errors.New("the system takes none")
+		err = errors.New("the system has no certificate file")
 	}
 	if err != nil {
 		return fmt.Errorf("showing trusted certificates: %w", err)
@@ -32,13 +32,13 @@ func mountTrust(root int, trust Mount, tree int) error {
 	return nil
 }
 
-// coverStores tells how many of the files there are.
+// mountOverCertificates returns the number of certificate files that exist.
 func mountOverCertificates(root, tree int) (int, error) {
 	covered := 0
 	for _, s := range layout.CertificateFiles {
 		at, err := openBeneath(root, s, 0, 0)
 		if err != nil {
-			continue // the system has no such file
+			continue // the system does not have this file
 		}
 		err = mountOver(at, tree, covered > 0)
 		unix.Close(at)
@@ -50,7 +50,7 @@ func mountOverCertificates(root, tree int) (int, error) {
 	return covered, nil
 }
 
-// cover mounts the tree over a file, or a clone of it where it is mounted
+// mountOver mounts the tree over a file, or a clone of it if it is mounted
 // already.
 func mountOver(at, tree int, clone bool) error {
 	var there, ours unix.Stat_t
@@ -58,10 +58,10 @@ func mountOver(at, tree int, clone bool) error {
 		return err
 	}
 	if there.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.New("it is no file")
+		return errors.New("it is not a regular file")
 	}
 	if there.Dev == ours.Dev && there.Ino == ours.Ino {
-		return nil // another name of one that is covered
+		return nil // another name of a file that has been mounted over
 	}
 	if clone {
 		fd, err := unix.OpenTree(tree, "", unix.AT_EMPTY_PATH|unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -74,8 +74,9 @@ func mountOver(at, tree int, clone bool) error {
 	return unix.MoveMount(tree, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// makeStore makes an empty file. A folder of it that is read-only has nothing
-// that programs look for, and gives way to one of our own.
+// makeCertificateFile creates an empty file. If its folder is read-only, it
+// contains no file that programs look for, and a new file system is mounted
+// over it.
 func makeCertificateFile(root int, file string) error {
 	dir := path.Dir(file)
 	if err := makeFolder(root, dir); err != nil {

@@ -1,7 +1,6 @@
-// Command filtergen computes the system call filters of gVisor's own processes
-// for the one configuration that sandboxes have, so that none computes them at
-// its start. It computes those of all configurations, which takes a minute, and
-// picks.
+// Command filtergen precomputes the system call filters of gVisor's processes
+// for the one configuration that sandboxes use. It computes the filters of all
+// configurations, which takes a minute, and selects the right one.
 package main
 
 import (
@@ -20,8 +19,8 @@ import (
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter/config"
 )
 
-// What of a configuration's name is ours. Both kinds of program are built
-// without cgo and use the host's network, which is the sandbox's.
+// The parts of a configuration's name that must match. Both kinds of process
+// are built without cgo and use the network of their namespace.
 var (
 	kernelOptions = []string{
 		`Platform="systrap" `, " HostNetwork=true ", " HostNetworkRawSockets=false ", " HostFilesystem=true ", " ProfileEnable=false ", " NVProxy=false ",
@@ -97,7 +96,7 @@ func write(out *bytes.Buffer, name string, p precompiledseccomp.Program) {
 	out.WriteString("},\n}\n\n")
 }
 
-// literal is a list as an element of a composite literal.
+// literal returns a list as an element of a composite literal.
 func literal(list []int) string {
 	if list == nil {
 		return "nil"

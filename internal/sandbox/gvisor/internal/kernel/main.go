@@ -1,17 +1,17 @@
-// Command kernel is the least program that can be the kernel and the warden of
-// a sandbox. Tests, whose own binary may have been built with cgo, start it.
+// Command kernel is the smallest program that can run as gVisor's kernel and as
+// init. Tests start it, because the test binary may have been built with cgo.
 package main
 
 import (
 	"fmt"
 	"os"
 
-	_ "github.com/stint-dev/stint/internal/sandbox/agentinit" // it becomes one by its name
+	_ "github.com/stint-dev/stint/internal/sandbox/agentinit" // runs as init under its name
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
 )
 
 func main() {
 	embedded.MaybeRunsc()
-	fmt.Fprintln(os.Stderr, "kernel: started under no name that it knows")
+	fmt.Fprintln(os.Stderr, "kernel: started under an unknown name")
 	os.Exit(2)
 }
