@@ -5,48 +5,51 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
-// reportEach is how often a waiting caller hears of progress.
-const reportEach = 200 * time.Millisecond
+// progressInterval is the interval at which waiting callers get progress.
+const progressInterval = 200 * time.Millisecond
 
-// Acquire gives the root of an image, pulling it when it is not there. A tag
-// is asked for at its registry each time; while the registry does not answer,
-// the image that the tag was before stands in and Root.Note says so. A digest
-// that is there needs no registry.
+// Acquire returns the root of an image and pulls it if necessary. The digest of
+// a tag is requested from its registry each time. If the registry does not
+// answer, the last known image of the tag is returned with a Root.Note. A
+// digest that is in the store needs no registry.
 //
-// Callers of one image share one pull. It goes on while any of them waits; the
-// wait of each ends with its ctx. progress, which may be nil, is called from
-// this goroutine with bytes of compressed layers, of which one half counts
-// when it is fetched and one when it is unpacked.
+// Concurrent callers for one image share a pull, which is canceled when no
+// caller waits for it any more. progress, which may be nil, is called from this
+// goroutine with bytes of compressed layers; half of a layer counts when it was
+// fetched and half when it was unpacked.
 //
-// Errors that a user can act on are of *stint.Error with the parameter
-// "image". Release the root when its last user has ended.
+// Errors that a user can act on are of type *stint.Error with the parameter
+// "image". The caller releases the root when it is not in use any more.
 func (s *Store) Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*Root, error) {
 	r, err := ParseReference(ref)
 	if err != nil {
 		return nil, err
 	}
-	asked, note, err := s.resolve(ctx, r)
+	digest, note, err := s.resolveTag(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	found, err := s.obtain(ctx, r, asked, progress)
+	found, err := s.obtain(ctx, r, digest, progress)
 	if err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
-	s.saveName(r.key(), tagRecord{Asked: asked, Image: found.marker.Digest})
+	s.saveName(r.key(), tagRecord{Asked: digest, Image: found.marker.Digest})
 	s.mu.Unlock()
 	return s.newRoot(found, note), nil
 }
 
-// resolve gives the digest that r stands for.
-func (s *Store) resolve(ctx context.Context, r Reference) (digest, note string, err error) {
+// resolveTag returns the digest of a reference, and a note if the registry did
+// not answer.
+func (s *Store) resolveTag(ctx context.Context, r Reference) (digest, note string, err error) {
 	if r.Digest != "" {
 		return r.Digest, "", nil
 	}
-	digest, err = s.ask(ctx, r)
+	digest, err = s.requestTag(ctx, r)
 	if err == nil || ctx.Err() != nil || !isUnreachable(err) {
 		return digest, "", err
 	}
@@ -56,152 +59,146 @@ func (s *Store) resolve(ctx context.Context, r Reference) (digest, note string, 
 	if !ok || s.roots[before.Image] == nil {
 		return "", "", err
 	}
-	note = fmt.Sprintf("The registry %s did not answer; the image '%s' is the one that it was before, %s.", r.Registry, r, before.Image)
+	note = fmt.Sprintf("The registry %s did not answer; the image '%s' is the last known one, %s.", r.Registry, r, before.Image)
 	return before.Asked, note, nil
 }
 
-// ask has the registry asked in a goroutine, as the answer may also serve
-// others: it must not fail because this caller gave up.
-func (s *Store) ask(ctx context.Context, r Reference) (string, error) {
-	type answer struct {
-		digest string
-		err    error
-	}
-	got := make(chan answer, 1)
-	s.mu.Lock()
-	err := s.spawn(func() {
-		digest, err := s.head(r)
-		got <- answer{digest, err}
-	})
-	s.mu.Unlock()
-	if err != nil {
+// requestTag requests the digest of a tag in a goroutine, because the registry's
+// authorization is shared with other callers: it must not fail when ctx ends.
+func (s *Store) requestTag(ctx context.Context, r Reference) (string, error) {
+	if err := s.begin(); err != nil {
 		return "", err
 	}
+	var digest string
+	done := make(chan error, 1)
+	go func() {
+		defer s.work.Done()
+		d, err := s.head(r)
+		digest = d
+		done <- err
+	}()
 	select {
-	case a := <-got:
-		return a.digest, a.err
+	case err := <-done:
+		return digest, err
 	case <-ctx.Done():
 		return "", context.Cause(ctx)
 	}
 }
 
-// flight is one pull that callers wait for.
-type flight struct {
-	key    string
-	cancel context.CancelFunc
-	gauge  gauge
-	done   chan struct{}
+// pull is a pull with the callers that wait for it.
+type pull struct {
+	ctx      context.Context
+	cancel   context.CancelFunc
+	progress progress
 
-	// Guarded by Store.mu, and fixed once done is closed.
+	// Guarded by Store.mu.
 	waiters int
-	root    *root // with a use counted for each waiter
-	err     error
+	root    *root // used by the pull until the last caller has left
 }
 
-// gauge counts a pull's bytes.
-type gauge struct{ fetched, unpacked, total atomic.Int64 }
+// progress counts the bytes of a pull.
+type progress struct{ fetched, unpacked, total atomic.Int64 }
 
-func (g *gauge) read() (done, total int64) {
-	return (g.fetched.Load() + g.unpacked.Load()) / 2, g.total.Load()
+func (p *progress) report(to func(done, total int64)) {
+	if total := p.total.Load(); to != nil && total > 0 {
+		to((p.fetched.Load()+p.unpacked.Load())/2, total)
+	}
 }
 
-// obtain gives the root of the image with the digest asked, one use counted.
-func (s *Store) obtain(ctx context.Context, r Reference, asked string, progress func(done, total int64)) (*root, error) {
+// obtain returns the root of the image with a digest, with one use counted.
+func (s *Store) obtain(ctx context.Context, r Reference, digest string, report func(done, total int64)) (*root, error) {
 	s.mu.Lock()
-	if found := s.lookUp(asked); found != nil {
+	if found := s.lookUp(digest); found != nil {
 		found.refs++
 		s.touch(found)
 		s.mu.Unlock()
 		return found, nil
 	}
-	f, err := s.board(r, asked)
+	key := r.Registry + "/" + r.Repository + "@" + digest
+	p := s.pulls[key]
+	if p == nil {
+		p = &pull{}
+		p.ctx, p.cancel = context.WithCancel(s.life)
+		s.pulls[key] = p
+	}
+	p.waiters++
+	done := s.group.DoChan(key, func() (any, error) { return s.runPull(key, p, r, digest) })
 	s.mu.Unlock()
+	defer s.leavePull(key, p)
+	found, err := waitPull(ctx, p, done, report)
 	if err != nil {
 		return nil, err
 	}
-	return s.await(ctx, f, progress)
-}
-
-// board joins the flight for an image, or starts it. The caller holds mu.
-func (s *Store) board(r Reference, asked string) (*flight, error) {
-	key := r.Registry + "/" + r.Repository + "@" + asked
-	f := s.flights[key]
-	if f == nil {
-		ctx, cancel := context.WithCancel(s.life)
-		f = &flight{key: key, cancel: cancel, done: make(chan struct{})}
-		if err := s.spawn(func() { s.fly(ctx, f, r, asked) }); err != nil {
-			cancel()
-			return nil, err
-		}
-		s.flights[key] = f
-	}
-	f.waiters++
-	return f, nil
-}
-
-// fly pulls and hands the root to all who wait. The root has a user all the
-// time, so that it cannot be collected in between.
-func (s *Store) fly(ctx context.Context, f *flight, r Reference, asked string) {
-	defer f.cancel()
-	b, err := s.pull(ctx, r, asked, &f.gauge)
-	var landed *root
-	if err == nil {
-		landed, err = s.land(b)
-	}
-	s.clean(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.root, f.err = landed, err; err == nil {
-		landed.refs += f.waiters
-		s.unuse(landed)
-	}
-	if s.flights[f.key] == f {
-		delete(s.flights, f.key)
-	}
-	close(f.done)
+	found.refs++
+	return found, nil
 }
 
-func (s *Store) await(ctx context.Context, f *flight, progress func(done, total int64)) (*root, error) {
-	if progress == nil {
-		progress = func(int64, int64) {}
-	}
-	tick := time.NewTicker(reportEach)
+func waitPull(ctx context.Context, p *pull, done <-chan singleflight.Result, report func(done, total int64)) (*root, error) {
+	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if done, total := f.gauge.read(); total > 0 {
-				progress(done, total)
-			}
+			p.progress.report(report)
 		case <-ctx.Done():
-			s.getOff(f)
 			return nil, context.Cause(ctx)
-		case <-f.done:
-			if done, total := f.gauge.read(); f.err == nil && total > 0 {
-				progress(done, total)
+		case r := <-done:
+			if r.Err != nil {
+				return nil, r.Err
 			}
-			return f.root, f.err
+			p.progress.report(report)
+			return r.Val.(*root), nil
 		}
 	}
 }
 
-// getOff ends a wait early. A flight without waiters is called off.
-func (s *Store) getOff(f *flight) {
+// runPull pulls an image. The pull counts as a use of the root until the last
+// caller has left, so that the root is not collected before.
+func (s *Store) runPull(key string, p *pull, r Reference, digest string) (*root, error) {
+	if err := s.begin(); err != nil {
+		return nil, err
+	}
+	defer s.work.Done()
+	b, err := s.pull(p.ctx, r, digest, &p.progress)
+	var found *root
+	if err == nil {
+		found, err = s.install(b)
+	}
+	s.clean(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	select {
-	case <-f.done:
-		if f.err == nil {
-			s.unuse(f.root)
-		}
-		return
+	s.forgetPull(key, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.waiters == 0:
+		s.unuse(found)
 	default:
+		p.root = found
 	}
-	if f.waiters--; f.waiters > 0 {
+	return found, nil
+}
+
+// leavePull ends one wait. A pull without callers is canceled.
+func (s *Store) leavePull(key string, p *pull) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.waiters--; p.waiters > 0 {
 		return
 	}
-	f.cancel()
-	if s.flights[f.key] == f {
-		delete(s.flights, f.key)
+	p.cancel()
+	s.forgetPull(key, p)
+	if p.root != nil {
+		s.unuse(p.root)
+	}
+}
+
+// forgetPull makes later callers start another pull. The caller holds mu.
+func (s *Store) forgetPull(key string, p *pull) {
+	if s.pulls[key] == p {
+		delete(s.pulls, key)
+		s.group.Forget(key)
 	}
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// Collect removes roots that nobody uses: those whose tags have all moved on,
-// and, least recently used first, what is beyond Config.KeepBytes. It also
-// brings roots safely to the disk, so that they outlive the machine's end.
+// Collect removes unused roots: those that no known tag refers to, and then the
+// least recently used ones while their total size exceeds Config.KeepBytes. It
+// also syncs new roots to disk, so that they survive a crash of the machine.
 func (s *Store) Collect(ctx context.Context) error {
 	if err := s.syncRoots(); err != nil {
-		return fmt.Errorf("bringing images to the disk: %w", err)
+		return fmt.Errorf("syncing images to disk: %w", err)
 	}
 	var faults []error
 	for ctx.Err() == nil {
@@ -28,8 +28,8 @@ func (s *Store) Collect(ctx context.Context) error {
 	return errors.Join(append(faults, ctx.Err())...)
 }
 
-// collectOne removes the root that must go first. Only moving it out of the
-// way happens under the lock.
+// collectOne removes the next root, if any, and reports whether it did. Under
+// the lock the root is only renamed.
 func (s *Store) collectOne() (bool, error) {
 	s.mu.Lock()
 	victim := s.oldestUnused()
@@ -48,7 +48,7 @@ func (s *Store) collectOne() (bool, error) {
 	return true, nil
 }
 
-// victim gives the root that must go first, or nil. The caller holds mu.
+// oldestUnused returns the next root to remove, or nil. The caller holds mu.
 func (s *Store) oldestUnused() *root {
 	named := map[string]bool{}
 	for _, n := range s.names {
@@ -74,8 +74,8 @@ func (s *Store) oldestUnused() *root {
 	})
 }
 
-// setAside takes a root out of the store and gives what deletes its files.
-// The caller holds mu.
+// remove removes a root from the store and returns a function that deletes its
+// files. The caller holds mu.
 func (s *Store) remove(r *root) (func() error, error) {
 	remove, err := s.moveAside(s.path("roots", folderOf(r.marker.Digest)))
 	if err != nil {
@@ -96,7 +96,7 @@ func (s *Store) storeNames() error {
 	return s.saveNames()
 }
 
-// settle brings new roots to the disk and notes that they are there.
+// syncRoots syncs new roots to disk and records that they are complete.
 func (s *Store) syncRoots() error {
 	s.mu.Lock()
 	var fresh []*root

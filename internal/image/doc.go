@@ -1,27 +1,28 @@
-// Package image answers: where does a sandbox's root come from?
+// Package image provides root file systems from OCI images.
 //
-// A Store pulls OCI images from registries and unpacks each once into a folder
-// that all sandboxes of the image share, read-only. The folder
+// A Store pulls OCI images from registries and unpacks each into a folder that
+// all sandboxes with the image share, read-only. Its folder
 //
-//	roots/<digest>/rootfs       a root, complete since the rename that put it here
-//	roots/<digest>/image.json   what else the image says, and when it was used last
-//	work/…                      what is being unpacked or removed; cleared by Open
-//	names.json                  which reference was which image when last asked
+//	roots/<digest>/rootfs       a root file system; complete
+//	roots/<digest>/image.json   metadata of the image; the file's time is its last use
+//	work/…                      files that are being written or removed; emptied by Open
+//	names.json                  the last known digest of each reference
 //
-// belongs to one process at a time. A root appears by one rename and goes by
-// one, so a process that is killed leaves nothing half done but in work.
-// Nothing is synced while unpacking: a root that may not have reached the disk
-// when the machine went down is known by its boot and unpacked again.
+// must be used by one process at a time. Roots are added and removed by one
+// rename, so a killed process leaves incomplete files only in work. Unpacking
+// does not sync. Until a root is synced, its metadata contains the machine's
+// boot ID; after a reboot it is unpacked again.
 //
-// Layers are foreign bytes. Each is compared with its digest before it is
-// unpacked, and unpacking keeps inside the root whatever a layer holds:
+// Layers are untrusted. Each is verified against its digest before it is
+// unpacked, and unpacking cannot write outside the root:
 //
-//   - Names are cleaned and taken from the root; one that leads out is refused.
-//   - The last element of a name is never followed: it replaces what is there.
-//     A symbolic link in front of it is resolved as if the root were "/", the
-//     way it will look inside, and missing folders on that way are made.
-//   - Hard links join files of the root only.
-//   - Devices, pipes and sockets are left out. Owners, set-uid and set-gid bits
-//     and extended attributes are dropped; folders always let their owner in.
-//   - Bytes, entries, path lengths and the expansion of layers are bounded.
+//   - Names are cleaned and interpreted relative to the root. Names that lead out
+//     of it are refused.
+//   - The last element of a name is never followed; an existing entry is replaced.
+//     Symbolic links in other elements are resolved with the root as "/", as in a
+//     sandbox, and missing folders on the way are created.
+//   - Hard links can only refer to files of the root.
+//   - Devices, pipes, and sockets are skipped. Owners, setuid and setgid bits, and
+//     extended attributes are dropped. The owner can always access folders.
+//   - Bytes, entries, path lengths, and the expansion of layers are limited.
 package image

@@ -12,7 +12,7 @@ import (
 	stint "github.com/stint-dev/stint"
 )
 
-// Reasons that are told apart before they get their sentence.
+// Errors that are mapped to a message for the user.
 var (
 	errTooLarge    = errors.New("more bytes than allowed")
 	errTooMany     = errors.New("more entries than allowed")
@@ -22,12 +22,13 @@ var (
 	errClosed      = errors.New("the image store is closed")
 )
 
-// mismatch says that bytes are not those that their digest promised.
+// digestError is returned if content does not match its digest.
 type digestError struct{ want, got string }
 
 func (m *digestError) Error() string { return fmt.Sprintf("digest is %s, not %s", m.got, m.want) }
 
-// flaw is what is wrong with an image, as the end of a sentence about it.
+// imageError is a defect of an image, phrased as the end of a sentence about
+// it.
 type imageError struct {
 	why   string
 	cause error
@@ -40,8 +41,8 @@ func newImageError(format string, args ...any) error {
 	return &imageError{why: fmt.Sprintf(format, args...)}
 }
 
-// invalid and unavailable build errors about an image: the first asks for a
-// change, the second for patience.
+// invalid and unavailable return errors about an image. For an invalid image
+// the user must change something; for an unavailable one it helps to try again.
 func invalid(cause error, format string, args ...any) *stint.Error {
 	e := stint.InvalidParam(paramImage, format, args...)
 	e.Cause = cause
@@ -52,7 +53,7 @@ func unavailable(cause error, format string, args ...any) *stint.Error {
 	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Param: paramImage, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// askFault puts what a registry did in a sentence.
+// registryError returns the message for a registry's error.
 func registryError(r Reference, err error) error {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return statusError(r, answer)
@@ -80,8 +81,8 @@ func statusError(r Reference, answer *transport.Error) error {
 	return unavailable(answer, "The registry %s failed on the image '%s' with status %d. Try again later.", r.Registry, r, answer.StatusCode)
 }
 
-// unreachable tells whether there was no answer, or none of use, so that an
-// earlier answer may stand in for it.
+// isUnreachable reports whether the registry did not answer or was temporarily
+// unavailable, so that the last known digest may be used.
 func isUnreachable(err error) bool {
 	if answer, ok := errors.AsType[*transport.Error](err); ok {
 		return answer.StatusCode >= 500 || answer.StatusCode == http.StatusTooManyRequests
@@ -92,15 +93,15 @@ func isUnreachable(err error) bool {
 	return errors.Is(err, errStalled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// netError is what errors of connections have in common, *url.Error among them.
+// netError is implemented by network errors, including *url.Error.
 type netError interface {
 	error
 	Timeout() bool
 	Temporary() bool
 }
 
-// pullFault puts what went wrong with an image's content in a sentence. Errors
-// that are our own stay as they are.
+// pullError returns the message for an error of a pull. Errors of type
+// *stint.Error are returned unchanged.
 func (s *Store) pullError(r Reference, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err
@@ -117,7 +118,7 @@ func (s *Store) pullError(r Reference, err error) error {
 	case errors.Is(err, errTooMany):
 		return invalid(err, "The image '%s' holds more than %d files and folders, the most that this server takes. Use a smaller image.", r, s.config.MaxEntries)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return unavailable(err, "The server's disk has no room for the image '%s'. Ask its operator to free some, or use a smaller image.", r)
+		return unavailable(err, "The server's disk has no space for the image '%s'. Ask its operator to free some, or use a smaller image.", r)
 	}
 	return fmt.Errorf("pulling the image %s: %w", r, err)
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 )
 
-// Unpack puts plain or compressed layers into dir, an empty folder.
+// Unpack unpacks plain or compressed layers into dir, an empty folder.
 func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers ...[]byte) (err error) {
 	allowed := budget{bytes: maxBytes, entries: maxEntries}
 	t, err := newUnpacker(dir, &allowed)
@@ -26,24 +26,24 @@ func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers 
 	return nil
 }
 
-// ErrTooLarge and ErrTooMany are the bounds that an image can break.
+// Errors for images that exceed a limit.
 var (
 	ErrTooLarge = errTooLarge
 	ErrTooMany  = errTooMany
 )
 
-// Flawed tells whether err blames the image.
+// IsImageError reports whether err is a defect of the image.
 func IsImageError(err error) bool {
 	_, ok := err.(*imageError) //nolint:errorlint // unpack returns it as it is
 	return ok
 }
 
-// Waiting tells how many callers wait for pulls.
+// Waiting returns the number of callers that wait for pulls.
 func Waiting(s *Store) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, f := range s.flights {
-		n += f.waiters
+	for _, p := range s.pulls {
+		n += p.waiters
 	}
 	return n
 }

@@ -18,19 +18,19 @@ import (
 const (
 	maxLayers  = 512
 	maxConfig  = 8 << 20 // bytes of an image's configuration
-	fetchAhead = 3       // layers on their way at once
+	fetchAhead = 3       // layers that are downloaded concurrently
 )
 
-// build is an image on its way into the store.
+// build is an image that is being pulled.
 type build struct {
 	digest string
-	dir    string // below work; "" where the root turned out to be there
+	dir    string // below work; "" if the root exists already
 	marker rootMetadata
 }
 
-// pull fetches and unpacks the image with the digest asked into a folder of
-// its own. land and clean are due, also after an error.
-func (s *Store) pull(ctx context.Context, r Reference, asked string, g *gauge) (b *build, err error) {
+// pull downloads and unpacks the image with a digest into a new folder. The
+// caller calls install, and clean also after an error.
+func (s *Store) pull(ctx context.Context, r Reference, asked string, g *progress) (b *build, err error) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -54,17 +54,18 @@ func (s *Store) pull(ctx context.Context, r Reference, asked string, g *gauge) (
 	return b, nil
 }
 
-// land puts a build in its place, with its flight as the first user.
-func (s *Store) land(b *build) (*root, error) {
+// install moves a build to its final folder and returns its root with one use
+// counted.
+func (s *Store) install(b *build) (*root, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.roots[b.digest]
 	if r == nil {
 		if b.dir == "" {
-			return nil, unavailable(nil, "The image was removed while it was asked for. Try again.")
+			return nil, unavailable(nil, "The image was removed while it was requested. Try again.")
 		}
 		if err := os.Rename(b.dir, s.path("roots", folderOf(b.digest))); err != nil {
-			return nil, fmt.Errorf("putting an image in place: %w", err)
+			return nil, fmt.Errorf("installing an image: %w", err)
 		}
 		r = &root{marker: b.marker}
 		s.roots[b.digest] = r
@@ -74,17 +75,17 @@ func (s *Store) land(b *build) (*root, error) {
 	return r, nil
 }
 
-// clean removes what a build left outside of its place.
+// clean removes the files of a build that were not installed.
 func (s *Store) clean(b *build) {
 	if b == nil || b.dir == "" {
 		return
 	}
 	if err := os.RemoveAll(filepath.Dir(b.dir)); err != nil {
-		s.config.Logger.Warn("removing what a pull left", "image", b.digest, "error", err)
+		s.config.Logger.Warn("removing the files of a pull", "image", b.digest, "error", err)
 	}
 }
 
-// choose gives the manifest for this platform.
+// fetchManifest returns the manifest for the store's platform.
 func (s *Store) fetchManifest(r Reference, asked string) (digest string, m *v1.Manifest, err error) {
 	d, err := s.manifest(r, asked)
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Store) fetchManifest(r Reference, asked string) (digest string, m *v1.M
 		}
 	}
 	if !d.MediaType.IsImage() {
-		return "", nil, invalid(nil, "The image '%s' has the unknown form '%s'. Push it with a current tool.", r, clip(string(d.MediaType)))
+		return "", nil, invalid(nil, "The image '%s' has the unknown media type '%s'. Push it with a current tool.", r, clip(string(d.MediaType)))
 	}
 	m, err = v1.ParseManifest(bytes.NewReader(d.Manifest))
 	if err != nil {
@@ -160,8 +161,8 @@ func (s *Store) checkManifest(r Reference, m *v1.Manifest) error {
 	return nil
 }
 
-// build fetches and unpacks everything and writes the marker.
-func (s *Store) build(ctx context.Context, r Reference, m *v1.Manifest, b *build, g *gauge) error {
+// build downloads and unpacks the image and writes its metadata.
+func (s *Store) build(ctx context.Context, r Reference, m *v1.Manifest, b *build, g *progress) error {
 	work, err := os.MkdirTemp(s.path("work"), folderOf(b.digest)[:12]+"-")
 	if err != nil {
 		return err
@@ -200,8 +201,9 @@ func (s *Store) imageConfig(ctx context.Context, r Reference, d v1.Descriptor, f
 	return c.Config, nil
 }
 
-// layers fetches a few layers ahead while one goroutine unpacks in order.
-func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor, work, rootfs string, allowed *budget, g *gauge) error {
+// layers downloads several layers concurrently while one goroutine unpacks them
+// in order.
+func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor, work, rootfs string, allowed *budget, g *progress) error {
 	for _, d := range layers {
 		g.total.Add(d.Size)
 	}
@@ -237,15 +239,15 @@ func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor,
 	return group.Wait()
 }
 
-// unpackAll unpacks the files that next gives, until "", and removes each.
+// unpackAll unpacks the files that next returns, until "", and removes each.
 func unpackAll(ctx context.Context, rootfs string, allowed *budget, next func(int) (string, error), count func(int64)) (err error) {
 	t, err := newUnpacker(rootfs, allowed)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.close()) }()
-	// An archive has a header of 512 bytes for each entry and padding below
-	// that; the rest is for long names.
+	// Each entry has a header of 512 bytes and padding of less than 512. The
+	// rest is for long names.
 	left := allowed.bytes + allowed.entries*2048
 	for i := 0; ; i++ {
 		p, err := next(i)
@@ -278,6 +280,6 @@ func (t *unpacker) unpackFile(ctx context.Context, p string, left *int64, count 
 	if err := t.unpackLayer(ctx, counted, left); err != nil {
 		return err
 	}
-	count(rest) // padding after the archive's end
+	count(rest) // padding after the end of the archive
 	return os.Remove(p)
 }

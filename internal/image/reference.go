@@ -5,15 +5,16 @@ import (
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
+
 	stint "github.com/stint-dev/stint"
 )
 
-// Reference names an image: where it is kept and which one it is.
+// Reference identifies an image.
 type Reference struct {
-	Registry   string // "docker.io" when the text names none
+	Registry   string // "docker.io" if the reference has none
 	Repository string // "library/alpine"
-	Tag        string // "latest" when the text has neither tag nor digest
-	Digest     string // "sha256:…"; where it is set it decides and Tag is only for readers
+	Tag        string // "latest" if the reference has neither tag nor digest
+	Digest     string // "sha256:…"; if set, Tag is informational
 }
 
 const (
@@ -32,10 +33,10 @@ var (
 	digestForm    = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )
 
-// ParseReference reads "[registry/]name[:tag][@sha256:…]". A name without a
-// registry is one of Docker Hub, and there a name of one element is below
-// "library". It checks the form only. Its errors are of *stint.Error with the
-// parameter "image".
+// ParseReference parses "[registry/]name[:tag][@sha256:…]". A name without a
+// registry belongs to Docker Hub, and there a name with one element to
+// "library". It checks only the syntax. Errors are of type *stint.Error with
+// the parameter "image".
 func ParseReference(s string) (Reference, error) {
 	if err := checkText(s); err != nil {
 		return Reference{}, err
@@ -72,8 +73,8 @@ func checkText(s string) error {
 	return nil
 }
 
-// splitRegistry tells a registry from the first element of a path: it has a dot
-// or a port, or is "localhost".
+// splitRegistry splits a registry from a path. The first element is a registry
+// if it contains a dot or a port or is "localhost".
 func splitRegistry(s string) (registry, repository string) {
 	first, after, more := strings.Cut(s, "/")
 	if more && (first == "localhost" || strings.ContainsAny(first, ".:")) {
@@ -108,7 +109,7 @@ func (r Reference) check(s string) error {
 	return nil
 }
 
-// String gives the whole reference, with registry and tag.
+// String returns the complete reference, with registry and tag.
 func (r Reference) String() string {
 	s := r.Registry + "/" + r.Repository
 	if r.Tag != "" {
@@ -120,7 +121,7 @@ func (r Reference) String() string {
 	return s
 }
 
-// key is the same for references that mean the same.
+// key returns the same string for equivalent references.
 func (r Reference) key() string {
 	if r.Digest != "" {
 		r.Tag = ""
@@ -136,7 +137,7 @@ func (r Reference) repository(insecure bool) (name.Repository, error) {
 	return name.NewRepository(r.Registry+"/"+r.Repository, options...)
 }
 
-// clip makes foreign text fit for a message.
+// clip shortens untrusted text for a message.
 func clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -17,28 +16,23 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
 	stint "github.com/stint-dev/stint"
 )
 
 const (
-	pullerAge = 5 * time.Minute // after that credentials are read anew
-	stallTime = time.Minute     // a download may stand still
-	tries     = 3               // of a download that breaks off
+	pullerAge = 5 * time.Minute // then credentials are read again
+	stallTime = time.Minute     // maximum time without data of a download
+	tries     = 3               // attempts of an interrupted download
 )
 
 func newTransport() *http.Transport {
-	return &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
-		ForceAttemptHTTP2:     true,
-		MaxIdleConnsPerHost:   8,
-		IdleConnTimeout:       90 * time.Second,
-		TLSHandshakeTimeout:   10 * time.Second,
-		ResponseHeaderTimeout: 30 * time.Second,
-	}
+	t := remote.DefaultTransport.(*http.Transport).Clone()
+	t.ResponseHeaderTimeout = 30 * time.Second
+	return t
 }
 
-// guard lets plain http pass to the hosts only that may speak it.
+// insecureGuard allows plain HTTP only for configured registries.
 type insecureGuard struct {
 	inner    http.RoundTripper
 	insecure func(string) bool
@@ -51,10 +45,10 @@ func (g insecureGuard) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.inner.RoundTrip(r)
 }
 
-// keyring marks errors of reading credentials.
+// errorKeychain marks errors of reading credentials.
 type errorKeychain struct{ inner authn.Keychain }
 
-// Resolve gives the credentials for a registry.
+// Resolve returns the credentials for a registry.
 func (k errorKeychain) Resolve(target authn.Resource) (authn.Authenticator, error) {
 	a, err := authn.Resolve(context.Background(), k.inner, target)
 	if err != nil {
@@ -63,7 +57,7 @@ func (k errorKeychain) Resolve(target authn.Resource) (authn.Authenticator, erro
 	return a, nil
 }
 
-// puller talks to registries and keeps what they granted.
+// puller sends requests to registries and caches their authorization.
 type puller struct {
 	*remote.Puller
 	since time.Time
@@ -88,7 +82,7 @@ func (s *Store) registries() (*puller, error) {
 	return s.puller, nil
 }
 
-// forget makes the next question read credentials anew.
+// discardPuller makes the next request read credentials again.
 func (s *Store) discardPuller(p *puller) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,8 +91,9 @@ func (s *Store) discardPuller(p *puller) {
 	}
 }
 
-// question asks a registry within the time for one question. What it grants
-// is shared by later questions, so no caller's context ends it.
+// ask sends a request to a registry with the configured timeout. Its
+// authorization is shared with later requests, so the context of a caller does
+// not cancel it.
 func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Repository) (T, error)) (T, error) {
 	var none T
 	repository, err := r.repository(s.config.Insecure(r.Registry))
@@ -107,7 +102,7 @@ func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Rep
 	}
 	p, err := s.registries()
 	if err != nil {
-		return none, fmt.Errorf("talking to registries: %w", err)
+		return none, fmt.Errorf("connecting to registries: %w", err)
 	}
 	ctx, cancel := context.WithTimeout(s.life, s.config.AskTime)
 	defer cancel()
@@ -122,8 +117,8 @@ func ask[T any](s *Store, r Reference, f func(context.Context, *puller, name.Rep
 	return none, registryError(r, err)
 }
 
-// head asks what digest a tag has now. Registries that do not say it in a
-// header have it computed over what they give.
+// head returns the current digest of a tag. If the registry does not send it in
+// a header, it is computed from the manifest.
 func (s *Store) head(r Reference) (string, error) {
 	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (string, error) {
 		tag := in.Tag(r.Tag)
@@ -142,7 +137,7 @@ func (s *Store) head(r Reference) (string, error) {
 	})
 }
 
-// manifest fetches the manifest or index with a digest, verified.
+// manifest returns the manifest or index with a digest and verifies it.
 func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error) {
 	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
 		d, err := p.Get(ctx, in.Digest(digest))
@@ -153,7 +148,7 @@ func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error)
 	})
 }
 
-// blob opens the content with a digest; what it reads is not trusted.
+// blob opens the content with a digest. The caller verifies it.
 func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadCloser, error) {
 	repository, err := r.repository(s.config.Insecure(r.Registry))
 	if err != nil {
@@ -170,7 +165,7 @@ func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadC
 	return layer.Compressed()
 }
 
-// download fetches a blob into a file and verifies it.
+// download downloads a blob to a file and verifies it.
 func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to string, count func(int64)) error {
 	var got int64
 	for try := 1; ; try++ {
@@ -220,8 +215,8 @@ func (s *Store) downloadOnce(ctx context.Context, r Reference, d v1.Descriptor, 
 	if errors.Is(context.Cause(ctx), errStalled) {
 		return errStalled
 	}
-	// Whoever reads first notices: bytes that do not fit their digest end
-	// with an error of the reader, which is no reason to try again.
+	// The registry client also verifies the digest and returns an error. A
+	// wrong digest is not retried.
 	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); n >= d.Size && got != d.Digest.String() {
 		return &digestError{want: d.Digest.String(), got: got}
 	}

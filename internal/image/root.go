@@ -20,20 +20,20 @@ const (
 	namesName  = "names.json"
 )
 
-// Root is an unpacked image in use. Nobody may write below Dir.
+// Root is an unpacked image in use. Files below Dir must not be changed.
 type Root struct {
-	Dir             string // the root file system, on the server
+	Dir             string // root file system on the server
 	Digest          string // of the image's manifest, "sha256:…"
 	Env             []string
 	WorkingDir      string
 	User            string
 	Entrypoint, Cmd []string
-	Note            string // a sentence for the user, where the image may not be the newest; else empty
+	Note            string // sentence for the user if the image may be outdated; otherwise empty
 
 	release func()
 }
 
-// Release gives the root back. Further calls do nothing.
+// Release ends the use of the root. Further calls have no effect.
 func (r *Root) Release() { r.release() }
 
 // root is an image on disk.
@@ -43,24 +43,24 @@ type root struct {
 	used   time.Time
 }
 
-// marker is what image.json holds.
+// rootMetadata is the content of image.json.
 type rootMetadata struct {
 	Digest string    `json:"digest"`
-	Size   int64     `json:"size"`           // bytes on disk, about
-	Boot   string    `json:"boot,omitempty"` // of the machine, while the root may not have reached the disk
+	Size   int64     `json:"size"`           // approximate bytes on disk
+	Boot   string    `json:"boot,omitempty"` // boot ID of the machine until the root is synced
 	Config v1.Config `json:"config"`
 }
 
-// naming is what a reference was when it was last asked for.
+// tagRecord is the last known state of a reference.
 type tagRecord struct {
-	Asked string `json:"asked"` // the digest that the registry gave, which an index of platforms may have
-	Image string `json:"image"` // the digest of the image's manifest
+	Asked string `json:"asked"` // digest that the registry returned; it may be that of an index of platforms
+	Image string `json:"image"` // digest of the image's manifest
 }
 
-// load reads what is on disk and removes roots that are not whole.
+// load reads the roots on disk and removes incomplete ones.
 func (s *Store) load(ctx context.Context) error {
 	if err := readJSON(s.path(namesName), &s.names); err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.names = map[string]tagRecord{} // it saves asking again, no more
+		s.names = map[string]tagRecord{} // it is only a cache
 	}
 	entries, err := os.ReadDir(s.path("roots"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Store) load(ctx context.Context) error {
 		dir := s.path("roots", e.Name())
 		r, err := s.loadRoot(dir)
 		if err != nil {
-			s.config.Logger.Warn("removing an image that is not whole", "image", e.Name(), "reason", err)
+			s.config.Logger.Warn("removing an incomplete image", "image", e.Name(), "reason", err)
 			if err := s.discard(dir); err != nil {
 				return err
 			}
@@ -91,10 +91,10 @@ func (s *Store) loadRoot(dir string) (*root, error) {
 		return nil, err
 	}
 	if folderOf(r.marker.Digest) != filepath.Base(dir) {
-		return nil, fmt.Errorf("it says to be %q", r.marker.Digest)
+		return nil, fmt.Errorf("its digest is %q", r.marker.Digest)
 	}
 	if r.marker.Boot != "" && r.marker.Boot != s.boot {
-		return nil, errors.New("the machine went down before it was safely on disk")
+		return nil, errors.New("the machine was restarted before it was synced")
 	}
 	info, err := os.Stat(p)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) discard(dir string) error {
 	return remove()
 }
 
-// moveAside takes a folder away by one rename and gives what deletes it.
+// moveAside renames a folder to work and returns a function that deletes it.
 func (s *Store) moveAside(dir string) (remove func() error, err error) {
 	away, err := os.MkdirTemp(s.path("work"), "gone-")
 	if err != nil {
@@ -126,8 +126,8 @@ func (s *Store) moveAside(dir string) (remove func() error, err error) {
 	return func() error { return os.RemoveAll(away) }, nil
 }
 
-// find gives the root for a digest that a reference or a registry named. The
-// caller holds mu.
+// lookUp returns the root for the digest of an image or of an index. The caller
+// holds mu.
 func (s *Store) lookUp(asked string) *root {
 	if r := s.roots[asked]; r != nil {
 		return r
@@ -140,7 +140,7 @@ func (s *Store) lookUp(asked string) *root {
 	return nil
 }
 
-// lend hands out a root whose user was counted already.
+// newRoot returns a root whose use has been counted.
 func (s *Store) newRoot(r *root, note string) *Root {
 	c := r.marker.Config
 	return &Root{
@@ -154,13 +154,13 @@ func (s *Store) newRoot(r *root, note string) *Root {
 	}
 }
 
-// leave ends one use. The caller holds mu.
+// unuse ends one use. The caller holds mu.
 func (s *Store) unuse(r *root) {
 	r.refs--
 	s.touch(r)
 }
 
-// touch notes a use, also for later processes. The caller holds mu.
+// touch records the time of the last use on disk. The caller holds mu.
 func (s *Store) touch(r *root) {
 	s.touchAt(r, s.config.Now())
 }
@@ -169,11 +169,11 @@ func (s *Store) touchAt(r *root, at time.Time) {
 	r.used = at
 	p := s.path("roots", folderOf(r.marker.Digest), markerName)
 	if err := os.Chtimes(p, r.used, r.used); err != nil {
-		s.config.Logger.Warn("noting that an image was used", "image", r.marker.Digest, "error", err)
+		s.config.Logger.Warn("recording the use of an image", "image", r.marker.Digest, "error", err)
 	}
 }
 
-// remember notes what a reference is. The caller holds mu.
+// saveName stores the state of a reference. The caller holds mu.
 func (s *Store) saveName(key string, n tagRecord) {
 	if s.names[key] == n {
 		return
@@ -206,7 +206,7 @@ func writeJSON(p string, v any) error {
 	return os.WriteFile(p, b, 0o600)
 }
 
-// replaceJSON writes a file as a whole or not at all.
+// replaceJSON replaces a file atomically.
 func (s *Store) replaceJSON(p string, v any) error {
 	dir, err := os.MkdirTemp(s.path("work"), "file-")
 	if err != nil {

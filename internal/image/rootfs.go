@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	maxPath    = 4095 // bytes, as the kernel takes
-	maxLinks   = 40   // followed for one name, as the kernel does
-	block      = 4096 // bytes that the smallest entry is charged with
+	maxPath    = 4095 // bytes, as in the kernel
+	maxLinks   = 40   // followed for one name, as in the kernel
+	block      = 4096 // minimum size of an entry in bytes
 	keptPlaces = 4096
 	batch      = 1024
 )
 
-// room is what an image may still take, over all its layers.
+// budget is the space that an image may still use, for all its layers.
 type budget struct{ bytes, entries int64 }
 
-// take charges an entry and its bytes, in whole blocks.
+// take charges an entry with its size, rounded up to whole blocks.
 func (m *budget) take(size int64) error {
 	if m.entries--; m.entries < 0 {
 		return errTooMany
@@ -39,20 +39,20 @@ func (m *budget) take(size int64) error {
 	return nil
 }
 
-// tree is a root that layers are put into. Paths in it are relative to the
-// root, clean, and "" is the root itself; real ones lead through no link.
+// unpacker unpacks layers into a root. Its paths are relative to the root and
+// clean; "" is the root. Real paths contain no symbolic links.
 type unpacker struct {
 	top        *os.Root
 	budget     *budget
-	realPaths  map[string]string // a folder as layers name it → its real path
-	openDir    *dirHandle        // where the last entry went, nil for none
+	realPaths  map[string]string // real path of each folder name that layers used
+	openDir    *dirHandle        // folder of the last entry, or nil
 	layerPaths map[uint64]struct{}
 	seed       maphash.Seed
 	buffer     []byte
 }
 
-// folder is a folder that is held open while entries go into it. Its time is
-// put back when it is left, as what comes into it would change it.
+// dirHandle is a folder that is kept open while entries are added. Its
+// modification time is restored afterwards.
 type dirHandle struct {
 	path    string
 	root    *os.Root
@@ -69,11 +69,11 @@ func newUnpacker(dir string, m *budget) (*unpacker, error) {
 
 func (t *unpacker) close() error { return errors.Join(t.closeParent(), t.top.Close()) }
 
-// beginLayer forgets what was fresh: whiteouts hide what earlier layers
-// brought, never what their own does.
+// beginLayer forgets the entries of the previous layer: whiteouts hide entries
+// of earlier layers only.
 func (t *unpacker) beginLayer() { t.layerPaths = map[uint64]struct{}{} }
 
-// enter opens the folder that a layer calls asked.
+// openParent opens the folder with the name that a layer uses.
 func (t *unpacker) openParent(asked string) (*dirHandle, error) {
 	real, err := t.resolve(asked, true)
 	if err != nil {
@@ -106,8 +106,8 @@ func (t *unpacker) closeParent() error {
 	return errors.Join(f.root.Chtimes(".", time.Time{}, f.modTime), f.root.Close())
 }
 
-// locate gives the real path of a folder, making it where create says so.
-// Otherwise one that is missing gives fs.ErrNotExist.
+// resolve returns the real path of a folder. If create is set, missing folders
+// are created; otherwise it returns fs.ErrNotExist.
 func (t *unpacker) resolve(asked string, create bool) (string, error) {
 	if asked == "" {
 		return "", nil
@@ -131,8 +131,7 @@ func (t *unpacker) resolve(asked string, create bool) (string, error) {
 	return real, nil
 }
 
-// follow walks from the real path at over rest the way a process would whose
-// root is the tree's.
+// walk resolves rest from the real path at, as a process in the root would.
 func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 	links := 0
 	for queue := []string{rest}; len(queue) > 0; {
@@ -155,7 +154,7 @@ func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 			continue
 		}
 		if links++; links > maxLinks {
-			return "", newImageError("the way to %s leads through more than %d symbolic links", quote(next), maxLinks)
+			return "", newImageError("the path %s leads through more than %d symbolic links", quote(next), maxLinks)
 		}
 		if strings.HasPrefix(target, "/") {
 			at = ""
@@ -165,8 +164,9 @@ func (t *unpacker) walk(at, rest string, create bool) (string, error) {
 	return at, nil
 }
 
-// step looks at one element of a way: a folder, made when it is missing and
-// create says so, or a link, whose target it gives.
+// step handles one element of a path. For a folder, which is created if it is
+// missing and create is set, target is empty. For a link it is the link's
+// target.
 func (t *unpacker) step(p string, create bool) (target string, err error) {
 	if len(p) > maxPath {
 		return "", newImageError("it holds a path longer than %d bytes", maxPath)
@@ -193,7 +193,7 @@ func (t *unpacker) makeFolder(p string) error {
 	return errors.Join(t.top.Mkdir(p, 0o755), t.top.Chmod(p, 0o755))
 }
 
-// mark notes that the layer brought p, and with it all folders above.
+// mark records that the layer contains p and its parent folders.
 func (t *unpacker) mark(p string) {
 	for ; p != ""; p, _ = split(p) {
 		key := maphash.String(t.seed, p)
@@ -209,8 +209,7 @@ func (t *unpacker) isFromLayer(p string) bool {
 	return ok
 }
 
-// put makes an entry named base in f, and makes way for it where something
-// else is there.
+// replace creates an entry named base in f. An existing entry is removed.
 func (t *unpacker) replace(f *dirHandle, base string, create func() error) error {
 	err := create()
 	if errors.Is(err, fs.ErrExist) {
@@ -224,7 +223,7 @@ func (t *unpacker) replace(f *dirHandle, base string, create func() error) error
 	return err
 }
 
-// remove deletes what base is in f, with all below it.
+// remove deletes base in f recursively, if it exists.
 func (t *unpacker) remove(f *dirHandle, base string) error {
 	info, err := f.root.Lstat(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -270,8 +269,8 @@ func folderMode(h *tar.Header) fs.FileMode {
 	return h.FileInfo().Mode()&(fs.ModePerm|fs.ModeSticky) | 0o700
 }
 
-// rootFolder takes the mode of the root itself. Everybody inside must be able
-// to pass it.
+// rootFolder sets the mode of the root. All users inside must be able to enter
+// it.
 func (t *unpacker) rootFolder(h *tar.Header) error {
 	return t.top.Chmod(".", folderMode(h)|0o755)
 }
@@ -283,8 +282,9 @@ func (t *unpacker) symlink(f *dirHandle, base, target string) error {
 	return t.replace(f, base, func() error { return f.root.Symlink(target, base) })
 }
 
-// hardLink joins base to another file of the root. What the target's last
-// element is, is taken as it is: a link to a symbolic link is that link.
+// hardLink links base to another file of the root. The last element of the
+// target is not followed: a link to a symbolic link is a link to the link
+// itself.
 func (t *unpacker) hardLink(f *dirHandle, base, target string) error {
 	to := path.Join(f.path, base)
 	name, err := cleanName(target)
@@ -316,7 +316,7 @@ func linkError(p string, err error) error {
 	return err
 }
 
-// hide removes what earlier layers brought at the real path p.
+// whiteout removes entries of earlier layers at the real path p.
 func (t *unpacker) whiteout(p string) error {
 	if !t.isFromLayer(p) {
 		clear(t.realPaths)
@@ -367,15 +367,16 @@ func dotted(p string) string {
 
 func quote(p string) string { return "'" + clip(p) + "'" }
 
-// refusals are the errors of system calls that an entry brings on itself.
+// entryErrnos are errors of system calls that the entry itself causes.
 var entryErrnos = []error{
 	syscall.ENAMETOOLONG, syscall.EINVAL, syscall.EMLINK, syscall.ENOTDIR, syscall.EISDIR,
 	syscall.EEXIST, syscall.EPERM, syscall.EILSEQ, syscall.ELOOP, syscall.ENOENT, syscall.ENOTEMPTY,
 }
 
-// entryFault tells a fault of the entry from one of ours.
+// entryError distinguishes errors that the entry causes from errors of the
+// server.
 func entryError(name string, err error) error {
-	if _, told := errors.AsType[*imageError](err); told {
+	if _, ok := errors.AsType[*imageError](err); ok {
 		return err
 	}
 	for _, refusal := range entryErrnos {

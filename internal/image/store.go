@@ -16,20 +16,21 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/singleflight"
 )
 
-const maxPulls = 4 // at once; more wait for their turn
+const maxPulls = 4 // at a time
 
-// Config says where and how images are kept. Only Dir is required.
+// Config contains the store's settings. Only Dir is required.
 type Config struct {
-	Dir        string                     // belongs to the store; made with mode 0700
-	Keychain   authn.Keychain             // credentials of registries; default: the Docker configuration of the server's user
+	Dir        string                     // folder of the store; created with mode 0700
+	Keychain   authn.Keychain             // credentials for registries; default: the Docker configuration of the server's user
 	Platform   string                     // "linux/arm64"; default: linux on this machine's architecture
 	MaxBytes   int64                      // of one image unpacked, in blocks of 4 KiB; default 16 GiB
-	MaxEntries int64                      // of one image, over all layers; default 1,000,000
-	KeepBytes  int64                      // of roots that nobody uses; default 20 GiB
-	AskTime    time.Duration              // for one question to a registry, content aside; default 10 s
-	Insecure   func(registry string) bool // registries that may speak plain http; default: those of this machine
+	MaxEntries int64                      // of one image, in all layers; default 1,000,000
+	KeepBytes  int64                      // of unused roots; default 20 GiB
+	AskTime    time.Duration              // timeout of one request other than downloads; default 10 s
+	Insecure   func(registry string) bool // registries that may use plain HTTP; default: those on this machine
 	Now        func() time.Time
 	Logger     *slog.Logger
 }
@@ -64,28 +65,29 @@ func onThisMachine(registry string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// Store keeps the roots of images. It is safe for concurrent use.
+// Store pulls images and stores their roots. It is safe for concurrent use.
 type Store struct {
 	config    Config
 	platform  *v1.Platform
-	boot      string // of the machine; "" where it is unknown
+	boot      string // boot ID of the machine; "" if unknown
 	transport *http.Transport
-	slots     chan struct{} // held by each pull
+	slots     chan struct{} // held by running pulls
 
-	life context.Context // of pulls; ends with Close
-	end  context.CancelCauseFunc
-	work sync.WaitGroup
+	life  context.Context // context of requests and pulls; ends with Close
+	end   context.CancelCauseFunc
+	work  sync.WaitGroup // requests and pulls
+	group singleflight.Group
 
-	mu      sync.Mutex // guards what follows, all of roots and flights, and names.json
-	closed  bool
-	roots   map[string]*root     // by the digest of the image's manifest
-	names   map[string]tagRecord // by Reference.key
-	flights map[string]*flight
-	puller  *puller
+	mu     sync.Mutex // guards the fields below, the fields of roots and pulls, and names.json
+	closed bool
+	roots  map[string]*root     // by the digest of the image's manifest
+	names  map[string]tagRecord // by Reference.key
+	pulls  map[string]*pull     // running, by registry, repository, and digest
+	puller *puller
 }
 
-// Open opens the store below c.Dir and removes what an earlier process did not
-// finish. Close it.
+// Open opens the store in c.Dir and removes incomplete files of an earlier
+// process. The caller closes it.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	c = c.withDefaults()
 	platform, err := v1.ParsePlatform(c.Platform)
@@ -94,9 +96,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	}
 	s := &Store{
 		config: c, platform: platform, boot: bootID(), slots: make(chan struct{}, maxPulls),
-		roots: map[string]*root{}, names: map[string]tagRecord{}, flights: map[string]*flight{},
+		transport: newTransport(), roots: map[string]*root{}, names: map[string]tagRecord{}, pulls: map[string]*pull{},
 	}
-	s.transport = newTransport()
 	if err := s.openFolders(); err != nil {
 		return nil, fmt.Errorf("opening image store: %w", err)
 	}
@@ -107,8 +108,8 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// openFolders makes the store's folders, for nobody but the server, and
-// removes what was in the making.
+// openFolders creates the store's folders, accessible to the server only, and
+// empties work.
 func (s *Store) openFolders() error {
 	if err := os.RemoveAll(s.path("work")); err != nil {
 		return err
@@ -124,7 +125,7 @@ func (s *Store) openFolders() error {
 	return nil
 }
 
-// Close ends all pulls and waits for them. Roots stay.
+// Close cancels all pulls and waits for them. Roots are kept.
 func (s *Store) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -134,12 +135,15 @@ func (s *Store) Close() {
 	s.transport.CloseIdleConnections()
 }
 
-// spawn runs f in a goroutine that Close waits for. The caller holds mu.
-func (s *Store) spawn(f func()) error {
+// begin registers a goroutine for which Close waits. The goroutine calls
+// work.Done when it ends.
+func (s *Store) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.closed {
 		return errClosed
 	}
-	s.work.Go(f)
+	s.work.Add(1)
 	return nil
 }
 

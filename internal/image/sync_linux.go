@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bootID tells this start of the machine from others.
+// bootID identifies the current boot of the machine.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -16,7 +16,7 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// syncAll writes out the file system that holds dir.
+// syncAll syncs the file system that contains dir.
 func syncAll(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -2,7 +2,7 @@
 
 package image
 
-// bootID is unknown here, and with it whether a root reached the disk.
+// bootID is unknown on this platform.
 func bootID() string { return "" }
 
 func syncAll(string) error { return nil }

@@ -18,13 +18,13 @@ import (
 const (
 	whiteoutPrefix = ".wh."
 	opaqueWhiteout = ".wh..wh..opq"
-	aufsPrefix     = ".wh..wh." // of a storage driver of old; they hide nothing
+	aufsPrefix     = ".wh..wh." // of an old storage driver; they hide nothing
 
-	maxWindow = 128 << 20 // bytes of memory that a zstd layer may ask for
+	maxWindow = 128 << 20 // maximum window size of a zstd layer in bytes
 )
 
-// unpack puts one layer into the tree. left bounds what it and the layers
-// after it may expand to, headers and padding with it.
+// unpackLayer unpacks one layer. left limits the expanded size of it and the
+// following layers, including headers and padding.
 func (t *unpacker) unpackLayer(ctx context.Context, layer io.Reader, left *int64) error {
 	plain, err := decompress(bufio.NewReaderSize(layer, 256<<10))
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *unpacker) unpackLayer(ctx context.Context, layer io.Reader, left *int64
 	}
 }
 
-// source remembers that reading failed, to tell it from failing to write.
+// errorRecorder records a read error, to distinguish it from a write error.
 type errorRecorder struct {
 	r   io.Reader
 	err error
@@ -65,7 +65,8 @@ func (s *errorRecorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// archiveFault says that a layer cannot be read, unless it was us who stopped.
+// archiveError returns the error for an unreadable layer, unless the server
+// caused it.
 func archiveError(err error) error {
 	if _, ok := errors.AsType[*fs.PathError](err); ok {
 		return err
@@ -78,7 +79,8 @@ func archiveError(err error) error {
 	return &imageError{why: "one of its layers is not a readable archive", cause: err}
 }
 
-// expand undoes a layer's compression, which its first bytes tell.
+// decompress returns the uncompressed layer. The first bytes determine the
+// compression.
 func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	magic, err := r.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -97,7 +99,7 @@ func decompress(r *bufio.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(r), nil
 }
 
-// meter ends reading when ctx ends or too much came.
+// limitedReader stops reading when ctx ends or the limit is exceeded.
 type limitedReader struct {
 	ctx  context.Context
 	r    io.Reader
@@ -115,7 +117,7 @@ func (m *limitedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// entry puts one entry of an archive into the tree.
+// entry unpacks one entry of an archive.
 func (t *unpacker) entry(h *tar.Header, content io.Reader) error {
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
@@ -151,11 +153,12 @@ func (t *unpacker) entry(h *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return t.hardLink(f, base, h.Linkname)
 	}
-	// Devices and pipes have no use in a sandbox; what they replace goes.
+	// Devices and pipes are not needed in a sandbox. They still replace
+	// existing entries.
 	return t.remove(f, base)
 }
 
-// charged is the size of what an entry will write.
+// entrySize returns the number of bytes that an entry will write.
 func entrySize(h *tar.Header) int64 {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
@@ -164,8 +167,7 @@ func entrySize(h *tar.Header) int64 {
 	return 0
 }
 
-// cleanName gives the path that a layer means by name. One from "/" is taken
-// from the root.
+// cleanName returns the path of an entry relative to the root.
 func cleanName(name string) (string, error) {
 	if len(name) > maxPath {
 		return "", newImageError("it holds a path longer than %d bytes", maxPath)
@@ -180,7 +182,7 @@ func cleanName(name string) (string, error) {
 	return p, nil
 }
 
-// hideEntry does what a whiteout asks for.
+// applyWhiteout processes a whiteout entry.
 func (t *unpacker) applyWhiteout(dir, base string) error {
 	real, err := t.resolve(dir, false)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -189,7 +191,7 @@ func (t *unpacker) applyWhiteout(dir, base string) error {
 	if err != nil {
 		return err
 	}
-	if err := t.closeParent(); err != nil { // it may be what goes
+	if err := t.closeParent(); err != nil { // the folder may be removed
 		return err
 	}
 	if base == opaqueWhiteout {

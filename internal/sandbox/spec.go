@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Validate tells what of the spec no driver can accept. Drivers call it first
-// in Prepare, so that all of them refuse the same things.
+// Validate returns an error if no driver can accept the spec. Drivers call it
+// first in Prepare, so that all of them refuse the same specs.
 func (s Spec) Validate() error {
 	if !validID(s.ID) {
 		return fmt.Errorf("sandbox: ID %q is not 1 to 64 of a-z, 0-9, _ and -", s.ID)
@@ -33,11 +33,11 @@ func (s Spec) Validate() error {
 	return nil
 }
 
-// taken are the folders that a mount may lie below, where a driver allows it,
-// but never replace: the sandbox is built of them.
+// reservedTargets are folders that a mount cannot replace. Mounts below some of
+// them are possible if the driver supports it.
 var reservedTargets = []string{"/", "/proc", "/dev", "/sys", "/etc", "/usr", "/bin", "/sbin", "/lib", "/lib64", "/run", RunDir, "/tmp", "/home", HomeDir, WorkspaceDir}
 
-// Validate tells what of a mount no driver can accept.
+// Validate returns an error if no driver can accept the mount.
 func (m Mount) Validate() error {
 	if err := m.validateFolders(); err != nil {
 		return err
@@ -72,8 +72,7 @@ func (m Mount) validateFolders() error {
 	return nil
 }
 
-// validateTarget lets layers lie where the agent's own folders do: they take
-// their place.
+// validateTarget allows overlays to replace the agent's own folders.
 func validateTarget(target string, layered bool) error {
 	switch {
 	case !path.IsAbs(target) || path.Clean(target) != target || strings.ContainsRune(target, 0), !utf8.ValidString(target):
@@ -86,16 +85,17 @@ func validateTarget(target string, layered bool) error {
 	return nil
 }
 
-// OwnFolder tells whether a path inside is one of the agent's own folders, over
-// which layers may lie.
+// IsAgentDir reports whether target is one of the agent's own folders, which
+// overlays may replace.
 func IsAgentDir(target string) bool { return target == HomeDir || target == WorkspaceDir }
 
-// Layered tells whether a mount needs a driver that lays folders over each
-// other.
+// NeedsOverlay reports whether a mount requires a driver that supports
+// overlays.
 func (m Mount) NeedsOverlay() bool { return len(m.Layers) > 1 || m.Upper != "" }
 
-// Plain gives mounts that are not Layered as sources with one target each, which
-// is all that a driver must know of them; the others are as they were.
+// Flatten replaces each alias of mounts without an overlay by a separate mount
+// with a Source, so that drivers need not handle other forms. Mounts that need
+// an overlay are unchanged.
 func Flatten(mounts []Mount) []Mount {
 	plain := make([]Mount, 0, len(mounts))
 	for _, m := range mounts {

@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Try makes a sandbox in which nothing runs, in a folder of its own below dir,
-// and takes it down again. Drivers try themselves with it before they say that
-// they work.
+// Try prepares a sandbox in a new folder below dir and closes it. Drivers use
+// it to check that they work on this host.
 func Try(ctx context.Context, d Driver, dir string, network bool) error {
 	return try(ctx, d, dir, func(_ string, s *Spec) error {
 		s.Network = network
@@ -17,7 +16,7 @@ func Try(ctx context.Context, d Driver, dir string, network bool) error {
 	})
 }
 
-// TryOverlay is Try with a workspace of two layers.
+// TryOverlay is like Try with a workspace of two layers.
 func TryOverlay(ctx context.Context, d Driver, dir string) error {
 	return try(ctx, d, dir, func(own string, s *Spec) error {
 		m := Mount{Target: WorkspaceDir, Layers: []string{filepath.Join(own, "over"), filepath.Join(own, "under")}, Upper: filepath.Join(own, "upper")}

@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/control"
 )
 
-// guest starts this test program as a warden, in a PID namespace so that all
-// that it may signal is its own.
+// guest starts this test binary as agentinit in a new PID namespace, so that it
+// can only signal its own processes.
 func guest(t *testing.T, place string, files ...*os.File) *os.Process {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -40,7 +40,7 @@ func guest(t *testing.T, place string, files ...*os.File) *os.Process {
 	return p
 }
 
-// serve runs one command by a guest, to both ends.
+// serve runs one command in a guest and checks its exit and output.
 func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.StartOptions) {
 	t.Helper()
 	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})
@@ -58,11 +58,11 @@ func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.Sta
 		defer paper.Close()
 		papers = append(papers, paper)
 	}
-	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }, papers...); err != nil {
+	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, papers...); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	c := sandbox.Command{Argv: []string{"/bin/sh", "-c", "cat; exit 3"}, Dir: "/", Stdin: strings.NewReader("said"), Stdout: &out}
+	c := sandbox.Command{Argv: []string{"/bin/sh", "-c", "cat; exit 3"}, Dir: "/", Stdin: strings.NewReader("input"), Stdout: &out}
 	if err := s.Start(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.Sta
 	if diff := cmp.Diff(sandbox.Exit{Code: 3, Cause: sandbox.Exited}, e); diff != "" {
 		t.Errorf("exit (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff("said", out.String()); diff != "" {
+	if diff := cmp.Diff("input", out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	s.Close() // which ends the guest
@@ -109,7 +109,7 @@ func TestGuestByPath(t *testing.T) {
 	serve(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
 }
 
-// TestGuestRefusesTerms: a filter that was lost on the way is no filter.
+// TestGuestRefusesTerms checks that an empty filter is an error.
 func TestGuestRefusesTerms(t *testing.T) {
 	conn, theirs, err := control.NewSocketPair()
 	if err != nil {
@@ -128,7 +128,7 @@ func TestGuestRefusesTerms(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer paper.Close()
-	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }, paper)
+	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, paper)
 	if err == nil || !strings.Contains(err.Error(), "filter") {
 		t.Errorf("an empty filter: %v", err)
 	}

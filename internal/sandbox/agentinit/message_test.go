@@ -25,11 +25,11 @@ func TestOrder(t *testing.T) {
 	}
 	for n := range 200 {
 		if err := agentinit.Decode(b[:n], &agentinit.Command{}); err == nil {
-			t.Errorf("a command cut off after %d bytes is accepted", n)
+			t.Errorf("a command truncated after %d bytes is accepted", n)
 		}
 	}
 	if err := agentinit.Decode(append(b, 0), &agentinit.Command{}); err == nil {
-		t.Error("a command with more behind it is accepted")
+		t.Error("a command with trailing bytes is accepted")
 	}
 }
 
@@ -37,16 +37,16 @@ func FuzzDecode(f *testing.F) {
 	f.Add(agentinit.Encode(&agentinit.Command{Argv: []string{"a"}, Dir: "/"}))
 	f.Add([]byte(strconv.Itoa(1 << 40)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = agentinit.Decode(b, &agentinit.Message{}) // only must not panic, or allocate without measure
+		_ = agentinit.Decode(b, &agentinit.Message{}) // it must not panic or allocate without bound
 		var first, second agentinit.Command
 		if agentinit.Decode(b, &first) != nil {
 			return
 		}
 		if err := agentinit.Decode(agentinit.Encode(&first), &second); err != nil {
-			t.Fatalf("what was read cannot be written: %v", err)
+			t.Fatalf("the decoded command cannot be encoded and decoded: %v", err)
 		}
 		if diff := cmp.Diff(first, second); diff != "" {
-			t.Errorf("read twice (-first +second):\n%s", diff)
+			t.Errorf("decoded twice (-first +second):\n%s", diff)
 		}
 	})
 }

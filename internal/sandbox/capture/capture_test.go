@@ -23,8 +23,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 )
 
-// dialEnv makes the test binary a program in a captured network: it connects to
-// the addresses that are its arguments.
+// dialEnv makes the test binary connect to the addresses in its arguments.
 const dialEnv = "STINT_CAPTURE_DIAL"
 
 func TestMain(m *testing.M) {
@@ -37,7 +36,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// asRoot runs the tests again, as root of a user namespace.
+// asRoot runs the tests again as root of a user namespace.
 func asRoot() int {
 	one := func(id int) []syscall.SysProcIDMap { return []syscall.SysProcIDMap{{HostID: id, Size: 1}} }
 	c := exec.Command("/proc/self/exe", os.Args[1:]...)
@@ -57,20 +56,19 @@ func dial() int {
 			fmt.Printf("%s refused\n", a)
 			continue
 		}
-		said, _ := io.ReadAll(c) // an end is an answer
+		said, _ := io.ReadAll(c) // EOF is also an answer
 		fmt.Printf("%s %q\n", a, said)
 		c.Close()
 	}
 	return 0
 }
 
-// captured is a network namespace with a captured network, for as long as
-// work runs in it.
+// captured calls work in a network namespace with a captured network.
 func captured(t *testing.T, work func(n *sandbox.Network)) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its namespace
+		runtime.LockOSThread() // not unlocked, so that the thread and its namespace end
 		done <- func() error {
 			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 				return err
@@ -109,8 +107,8 @@ func inside(t *testing.T, addresses ...string) string {
 	return string(out)
 }
 
-// TestDirect connects to the very sockets, which must give nothing, and then
-// elsewhere.
+// TestDirect connects to the capture's own sockets, which must not accept, and
+// to other addresses.
 func TestDirect(t *testing.T) {
 	captured(t, func(n *sandbox.Network) {
 		targets := make(chan netip.AddrPort, 8)
@@ -137,28 +135,28 @@ func TestDirect(t *testing.T) {
 			arrived = append(arrived, a.String())
 		}
 		if diff := cmp.Diff(fmt.Sprintf("%s \"\"\n127.3.3.3:80 refused\n5.6.7.8:80 \"you\"\n", local), got); diff != "" {
-			t.Errorf("what the program saw (-want +got):\n%s", diff)
+			t.Errorf("output of the program (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"5.6.7.8:80"}, arrived); diff != "" {
-			t.Errorf("what arrived (-want +got):\n%s", diff)
+			t.Errorf("accepted connections (-want +got):\n%s", diff)
 		}
 	})
 }
 
-// TestTwice tells that a namespace is captured already.
+// TestTwice checks that a namespace cannot be captured twice.
 func TestTwice(t *testing.T) {
 	captured(t, func(*sandbox.Network) {
 		if _, _, err := capture.Redirect(); err == nil {
-			t.Error("a namespace is captured twice")
+			t.Error("a second Redirect succeeds")
 		}
 	})
 }
 
-// TestWithoutRights is refused.
+// TestWithoutRights checks that Redirect requires privileges.
 func TestWithoutRights(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: nobody else gets this thread
+		runtime.LockOSThread() // not unlocked, so that the thread ends
 		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var none [2]unix.CapUserData
 		if err := unix.Capset(&header, &none[0]); err != nil {
@@ -181,7 +179,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 	defer null.Close()
 	if _, err := hostend.Open(null, null); err == nil {
-		t.Error("a file is taken for a socket")
+		t.Error("a file is accepted as a socket")
 	}
 }
 
@@ -190,7 +188,7 @@ func FuzzAnswers(f *testing.F) {
 	f.Add([]byte{16, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if n, err := capture.ReadAnswers(b); err == nil && n*16 > len(b) {
-			t.Errorf("%d answers in %d bytes", n, len(b)) // and must end, and not panic
+			t.Errorf("%d answers in %d bytes", n, len(b)) // it must also end and not panic
 		}
 	})
 }

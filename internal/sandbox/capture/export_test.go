@@ -2,5 +2,5 @@
 
 package capture
 
-// ReadAnswers is what only these tests reach from outside.
+// ReadAnswers exports parseAcks for tests.
 var ReadAnswers = parseAcks

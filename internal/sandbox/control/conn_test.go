@@ -18,44 +18,44 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/control"
 )
 
-// TestOutOfTurn: a warden whose place the agent has taken may say anything. It
-// is buried, and the server lives on.
+// TestOutOfTurn checks that a protocol violation of init, which an agent may
+// control, kills the sandbox and does not block the server.
 func TestOutOfTurn(t *testing.T) {
 	t.Parallel()
-	for name, op := range map[string]agentinit.Op{"empty twice": agentinit.OpEmpty, "answers without questions": agentinit.OpStarted, "an unknown word": "hello"} {
+	for name, op := range map[string]agentinit.Op{"empty twice": agentinit.OpEmpty, "unexpected answers": agentinit.OpStarted, "unknown message": "hello"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, w := fake(t, nil)
-			buried := false
-			go s.Listen(func() { buried = true })
+			isKilled := false
+			go s.Listen(func() { isKilled = true })
 			read, write, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer read.Close()
 			for range 64 {
-				// With a descriptor, which nobody asked for either. Who is buried is
-				// not heard to the end.
+				// The message has a descriptor that must be closed. Sending
+				// fails once the connection is closed.
 				if err := w.Send(agentinit.Message{Op: op}, int(write.Fd())); err != nil {
 					break
 				}
 			}
-			<-s.Gone() // although the fake's end is open
-			if !buried {
-				t.Error("it was not buried")
+			<-s.Gone() // although the other end is still open
+			if !isKilled {
+				t.Error("the sandbox was not killed")
 			}
 			write.Close()
 			if op != agentinit.OpEmpty {
-				return // the first answers wait, with what came beside them
+				return // the first answers are queued with their descriptors
 			}
 			if n, err := read.Read(make([]byte, 1)); n > 0 || err == nil {
-				t.Errorf("its descriptors were not closed: %v", err)
+				t.Errorf("the descriptors were not closed: %v", err)
 			}
 		})
 	}
 }
 
-// TestLife: what is due is heeded.
+// TestLife checks that the expected messages are handled.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
@@ -65,11 +65,11 @@ func TestLife(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }); err != nil {
+	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }); err != nil {
 		t.Error(err)
 	}
 	if m, _, err := w.Receive(); err != nil || m.Op != agentinit.OpGo {
-		t.Errorf("it hears %q: %v", m.Op, err)
+		t.Errorf("init receives %q: %v", m.Op, err)
 	}
 	if err := unix.Shutdown(w.Control, unix.SHUT_RDWR); err != nil {
 		t.Error(err)
@@ -77,8 +77,8 @@ func TestLife(t *testing.T) {
 	<-s.Gone()
 }
 
-// TestAskingTheEnded: whoever asks late is told why the warden ended, and not
-// that a socket is closed.
+// TestAskingTheEnded checks that a request after init's exit returns the reason
+// of the exit rather than a closed socket.
 func TestAskingTheEnded(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
@@ -93,45 +93,45 @@ func TestAskingTheEnded(t *testing.T) {
 	}
 }
 
-// TestAskingTooLate: an answer that is there already is none for a caller who
-// had no more patience before he asked.
+// TestAskingTooLate checks that an available answer is not returned if the
+// caller's context has already ended.
 func TestAskingTooLate(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the caller's reason")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	for range 20 { // among what is ready any may be taken
+	for range 20 { // select chooses randomly among ready cases
 		s, w := fake(t, nil)
 		go s.Listen(func() {})
-		for _, op := range []agentinit.Op{agentinit.OpReady, agentinit.OpEmpty, agentinit.OpEmpty} { // the last is not due, and ends it
+		for _, op := range []agentinit.Op{agentinit.OpReady, agentinit.OpEmpty, agentinit.OpEmpty} { // the last one is unexpected and closes the connection
 			if err := w.Send(agentinit.Message{Op: op}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		<-s.Gone()
-		if _, err := s.Request(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "silence" }); !errors.Is(err, cause) {
+		if _, err := s.Request(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }); !errors.Is(err, cause) {
 			t.Fatalf("error %v, want the context's cause", err)
 		}
 	}
 }
 
-// TestWatchFollowsTheStart: what is watched may end the command, but not before
-// the caller knows that there is one.
+// TestWatchFollowsTheStart checks that Watch, which may kill the command, is
+// not called before Start returns.
 func TestWatchFollowsTheStart(t *testing.T) {
 	t.Parallel()
-	var told atomic.Bool
+	var isStarted atomic.Bool
 	watched := make(chan bool, 1)
-	s, w := fake(t, func() { watched <- told.Load() })
+	s, w := fake(t, func() { watched <- isStarted.Load() })
 	go s.Listen(func() {})
 	started := make(chan error, 1)
 	go func() { started <- s.Start(t.Context(), sandbox.Command{Argv: []string{"x"}}) }()
 	if m, _, err := w.Receive(); err != nil || m.Op != agentinit.OpStart {
-		t.Fatalf("it hears %q: %v", m.Op, err)
+		t.Fatalf("init receives %q: %v", m.Op, err)
 	}
 	for range 1000 {
-		runtime.Gosched() // who does not wait gets his turn
+		runtime.Gosched() // lets a Watch that does not wait run
 	}
-	told.Store(true)
+	isStarted.Store(true)
 	if err := w.Send(agentinit.Message{Op: agentinit.OpStarted}); err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestWatchFollowsTheStart(t *testing.T) {
 		t.Error(err)
 	}
 	if !<-watched {
-		t.Error("it is watched before it has started")
+		t.Error("Watch was called before the start")
 	}
 	if err := unix.Shutdown(w.Control, unix.SHUT_RDWR); err != nil {
 		t.Error(err)
@@ -147,7 +147,7 @@ func TestWatchFollowsTheStart(t *testing.T) {
 	<-s.Gone()
 }
 
-// fake is a session, and its other end for a test to speak from.
+// fake returns a connection, and its other end to send messages from.
 func fake(t *testing.T, watch func()) (*control.Conn, *agentinit.Init) {
 	t.Helper()
 	conn, theirs, err := control.NewSocketPair()

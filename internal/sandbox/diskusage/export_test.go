@@ -4,32 +4,32 @@ package diskusage
 
 import "time"
 
-// What only these tests reach from outside.
+// Constants for tests.
 var (
 	MaxDepth     = maxDepth
 	OverAnyLimit = overAnyLimit
 	MaxPause     = maxPause
 )
 
-// Folders looks once.
+// ScanDirs returns the result of one scan.
 func ScanDirs(dirs []string, proc string) int64 {
 	m := Scanner{Proc: proc}
 	return m.Scan(ScanOptions{Dirs: dirs})
 }
 
-// Looks is how many looks it takes, at the folders or, where there is a proc, at
-// the processes.
+// EntryCount returns the number of entries of a scan: those of the folders or,
+// with a proc, those of the processes.
 func EntryCount(l ScanOptions, proc string) int {
 	m := Scanner{Proc: proc}
 	return defaultMaxEntries - m.walk(l).remaining
 }
 
-// Clocked is a meter with clocks of the test's own.
+// WithClock returns a scanner with the given clocks.
 func WithClock(now func() time.Time, spent func() time.Duration) *Scanner {
 	return &Scanner{clock: now, cpuTime: spent}
 }
 
-// Bounded looks once, at so many entries at most.
+// ScanBounded returns the result of one scan with a maximum number of entries.
 func ScanBounded(most int, l ScanOptions, proc string) int64 {
 	m := Scanner{Proc: proc, maxEntries: most}
 	return m.Scan(l)

@@ -36,17 +36,17 @@ func TestFolders(t *testing.T) {
 	for _, err := range []error{
 		os.Symlink(outside, filepath.Join(dir, "link")),            // not followed
 		os.Link(filepath.Join(dir, "a"), filepath.Join(dir, "a2")), // counted once
-		os.Truncate(filepath.Join(dir, "sub", "b"), 1<<40),         // a hole takes no room
+		os.Truncate(filepath.Join(dir, "sub", "b"), 1<<40),         // holes use no space
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := diskusage.ScanDirs([]string{dir}, "") - empty; got < 2<<20 || got > 3<<20 {
-		t.Errorf("%d bytes, want a bit more than %d", got, 2<<20)
+		t.Errorf("%d bytes, want slightly more than %d", got, 2<<20)
 	}
 	if got := diskusage.ScanDirs([]string{filepath.Join(dir, "link"), filepath.Join(dir, "missing")}, ""); got != 0 {
-		t.Errorf("a link and a missing folder hold %d bytes", got)
+		t.Errorf("a link and a missing folder count %d bytes", got)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFoldersTooDeep(t *testing.T) {
 	}
 }
 
-// TestEmptyFiles: a thousand of them are worth a thousand blocks.
+// TestEmptyFiles checks that empty files count one block each.
 func TestEmptyFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-// TestDeleted holds files that have no name any more, open and mapped.
+// TestDeleted checks deleted files that are open or mapped.
 func TestDeleted(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), "/dev/shm"
@@ -99,7 +99,7 @@ func TestDeleted(t *testing.T) {
 		}
 		return f
 	}
-	// A proc with this process alone.
+	// A proc file system with only this process.
 	proc := t.TempDir()
 	if err := os.Symlink("/proc/self", filepath.Join(proc, strconv.Itoa(os.Getpid()))); err != nil {
 		t.Fatal(err)
@@ -107,7 +107,7 @@ func TestDeleted(t *testing.T) {
 	count := func() int64 { return diskusage.ScanDirs([]string{dir}, proc) }
 	before := count()
 	f := hold(dir, 1<<20)
-	hold(elsewhere, 8<<20) // another file system's
+	hold(elsewhere, 8<<20) // on another file system
 	if got := count() - before; got < 1<<20 || got > 2<<20 {
 		t.Errorf("a deleted file of %d bytes counts %d", 1<<20, got)
 	}
@@ -118,7 +118,7 @@ func TestDeleted(t *testing.T) {
 	f.Close()
 	want := int64(0)
 	if os.Geteuid() == 0 {
-		want = 1 << 20 // others may not look
+		want = 1 << 20 // other users cannot read it
 	}
 	if got := count() - before; got < want || got > want+1<<20 {
 		t.Errorf("a mapped deleted file of %d bytes counts %d", 1<<20, got)
@@ -128,7 +128,7 @@ func TestDeleted(t *testing.T) {
 	}
 }
 
-// files makes many empty files in a new folder.
+// files creates empty files in a new folder.
 func files(t *testing.T, n int) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -140,7 +140,7 @@ func files(t *testing.T, n int) string {
 	return dir
 }
 
-// TestEnough: who is over the limit is looked at no further.
+// TestEnough checks that a scan stops at the limit.
 func TestEnough(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 400)
@@ -151,7 +151,7 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// TestFurtherNames: they take room in folders, if not much.
+// TestFurtherNames checks that hard links count as folder entries.
 func TestFurtherNames(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 1)
@@ -161,7 +161,7 @@ func TestFurtherNames(t *testing.T) {
 		}
 	}
 	if got := diskusage.ScanDirs([]string{dir}, ""); got < 1000*256 || got > 1000*512 {
-		t.Errorf("1000 further names count %d bytes", got)
+		t.Errorf("1000 hard links count %d bytes", got)
 	}
 }
 
@@ -183,8 +183,8 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// process is a proc with one process, without mappings, whose threads have these
-// descriptors.
+// process returns a proc file system with one process, without mappings, whose
+// threads have the given descriptors.
 func process(t *testing.T, threads ...string) string {
 	t.Helper()
 	proc := t.TempDir()
@@ -200,8 +200,8 @@ func process(t *testing.T, threads ...string) string {
 	return proc
 }
 
-// TestThreads: their descriptors are the same, so one is asked; not one that has
-// ended.
+// TestThreads checks that only one descriptor table of a process is read, and
+// not that of a thread that has ended.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	table, none := files(t, 50), t.TempDir()
@@ -214,7 +214,8 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestPause: how long a look took tells when the next is due, up to a limit.
+// TestPause checks that the CPU time of a scan determines the pause, up to a
+// maximum.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	now, used := time.Now(), time.Duration(0)
@@ -232,7 +233,7 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestGivenUp: a look that nobody waits for any more ends, and does not count.
+// TestGivenUp checks that an aborted scan keeps the previous result.
 func TestGivenUp(t *testing.T) {
 	t.Parallel()
 	m, stop := diskusage.Scanner{}, make(chan struct{})
@@ -241,11 +242,11 @@ func TestGivenUp(t *testing.T) {
 	close(stop)
 	l.Dirs = []string{files(t, 20)}
 	if got := m.Scan(l); got != want || want < 10*4096 {
-		t.Errorf("a look that was given up gives %d, the one before %d", got, want)
+		t.Errorf("an aborted scan returns %d, the one before %d", got, want)
 	}
 }
 
-// TestNobodyWaits: while one looks, others get what is known.
+// TestNobodyWaits checks that a concurrent Scan returns the last result.
 func TestNobodyWaits(t *testing.T) {
 	t.Parallel()
 	looking, done := make(chan struct{}), make(chan struct{})
@@ -262,12 +263,12 @@ func TestNobodyWaits(t *testing.T) {
 	first.Go(func() { m.Scan(l) })
 	<-looking
 	if got := m.Scan(l); got != 0 {
-		t.Errorf("%d bytes before the first look is over", got)
+		t.Errorf("%d bytes before the end of the first scan", got)
 	}
 	close(done)
 	first.Wait()
 	l.Interval = time.Hour
 	if got := m.Scan(l); got < 4096 {
-		t.Errorf("%d bytes after it", got)
+		t.Errorf("%d bytes after the first scan", got)
 	}
 }
