@@ -34,6 +34,7 @@ import (
 	"github.com/stint-dev/stint/internal/telemetry"
 	"github.com/stint-dev/stint/internal/worker"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
+	"github.com/stint-dev/stint/internal/worker/run"
 )
 
 // Info tells a started server's addresses.
@@ -202,12 +203,13 @@ func (s *server) openWorker(ctx context.Context) error {
 	}
 	r := s.c.Resources
 	s.worker, err = worker.New(ctx, worker.Config{
-		Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, AgentCLIs: s.programs, Gate: out.gate, TrustBundle: out.trust, PoolSize: s.c.Parked,
-		RunToken: s.runToken,
-		Library:  s.library, IDs: s.ids, Now: time.Now,
-		Dir: s.data.join("worker"), Host: s.data.host, Logger: s.log, Capacity: s.c.Capacity,
-		Drain:     max(s.c.Drain, time.Nanosecond), // 0 is at once; to the engine it would be its default
-		Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
+		Config: run.Config{
+			Dispatcher: s.dispatch, Driver: driver, Isolator: isolators.named, Images: images, AgentCLIs: s.programs, Gate: out.gate, TrustBundle: out.trust,
+			RunToken: s.runToken, Library: s.library, IDs: s.ids, Now: time.Now, Logger: s.log,
+			Resources: sandbox.Resources{CPU: r.CPU, Memory: int64(r.Memory), Disk: int64(r.Disk), Pids: r.Pids},
+		},
+		Dir: s.data.join("worker"), Host: s.data.host, Capacity: s.c.Capacity, PoolSize: s.c.Parked,
+		Drain: max(s.c.Drain, time.Nanosecond), // 0 means at once here, and the default in the worker
 	})
 	if err != nil {
 		return fmt.Errorf("open worker: %w", err)

@@ -296,9 +296,9 @@ func TestResults(t *testing.T) {
 	}{
 		"text":            {"four", "", stint.Completed, `"four"`, ""},
 		"value":           {"```json\n{\"n\": 4}\n```", schema, stint.Completed, `{"n":4}`, ""},
-		"no JSON":         {"four", schema, stint.Failed, "", "no JSON"},
+		"no JSON":         {"four", schema, stint.Failed, "", "not a JSON value"},
 		"another value":   {`{"n":"four"}`, schema, stint.Failed, "", "integer"},
-		"nothing at all":  {"", schema, stint.Failed, "", "no JSON"},
+		"nothing at all":  {"", schema, stint.Failed, "", "not a JSON value"},
 		"nothing is fine": {"", "", stint.Completed, "", ""},
 	}
 	for name, tt := range tests {

@@ -26,6 +26,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"
 	"github.com/stint-dev/stint/internal/worker"
+	"github.com/stint-dev/stint/internal/worker/run"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -81,8 +82,11 @@ func newWorld(t *testing.T, script fake.Script, changes ...change) *world {
 func (w *world) work(script fake.Script, dir string, changes ...change) {
 	w.t.Helper()
 	c := worker.Config{
-		Dispatcher: w.local, Driver: fake.New(script), Library: w.library, IDs: w.ids, Now: time.Now,
-		Dir: filepath.Join(dir, "worker"), Host: "host", Capacity: 8, CancelGrace: 200 * time.Millisecond, TimeoutGrace: 200 * time.Millisecond, Drain: patience,
+		Config: run.Config{
+			Dispatcher: w.local, Driver: fake.New(script), Library: w.library, IDs: w.ids, Now: time.Now,
+			CancelGrace: 200 * time.Millisecond, TimeoutGrace: 200 * time.Millisecond,
+		},
+		Dir: filepath.Join(dir, "worker"), Host: "host", Capacity: 8, Drain: patience,
 	}
 	for _, change := range changes {
 		change(&c)

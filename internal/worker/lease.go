@@ -1,0 +1,124 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+	"github.com/stint-dev/stint/internal/worker/run"
+)
+
+// work registers the worker and executes runs until ctx ends or the lease is
+// lost. It returns after all runs have ended.
+func (w *Worker) work(ctx context.Context) error {
+	id := w.c.IDs.New(stint.PrefixWorker)
+	lease, err := w.c.Dispatcher.Register(ctx, store.Worker{ID: id, Host: w.c.Host, Capacity: w.c.Capacity, CreatedAt: stint.TimeOf(w.c.Now())})
+	if err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	taking, stopTaking := context.WithCancel(ctx)
+	defer stopTaking()
+	renewing, stopRenewing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopRenewing()
+	lost := make(chan error, 1)
+	go func() { lost <- w.renew(renewing, id, lease) }()
+
+	takeEnded := make(chan struct{})
+	go func() { defer close(takeEnded); w.take(taking, id) }()
+
+	var leaseErr error
+	select {
+	case <-ctx.Done():
+		stopTaking()
+		<-takeEnded
+		leaseErr = w.drain(lost)
+	case leaseErr = <-lost:
+		w.stopAll(run.ErrLeaseLost)
+		stopTaking()
+		<-takeEnded
+		w.stopAll(run.ErrLeaseLost) // runs that were taken in the meantime
+		w.wg.Wait()
+	}
+	if leaseErr != nil {
+		return leaseErr
+	}
+	stopRenewing()
+	if err := <-lost; err != nil {
+		return err
+	}
+	leave, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	return w.c.Dispatcher.Drain(leave, id)
+}
+
+// drain waits for the runs, at most for the drain time, and ends the rest. If
+// the lease is lost before, it returns the reason.
+func (w *Worker) drain(lost <-chan error) (err error) {
+	done := make(chan struct{})
+	go func() { w.wg.Wait(); close(done) }()
+	limit := time.NewTimer(w.c.Drain)
+	defer limit.Stop()
+	cause := run.ErrDrained
+	select {
+	case <-done:
+	case <-limit.C:
+	case err = <-lost:
+		cause = run.ErrLeaseLost
+	}
+	w.stopAll(cause)
+	<-done
+	return err
+}
+
+// renew renews the lease every third of its duration. It returns an error if
+// the lease is lost, or if renewing has failed for two thirds of its duration:
+// the runs are then given to other workers soon.
+func (w *Worker) renew(ctx context.Context, workerID string, lease time.Duration) error {
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	renewed := time.Now()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		attempt, cancel := context.WithTimeout(ctx, lease/3)
+		stop, err := w.c.Dispatcher.Renew(attempt, workerID, w.held())
+		cancel()
+		switch {
+		case err == nil:
+			renewed = time.Now()
+			w.stop(run.ErrStopped, stop...)
+		case errors.Is(err, store.ErrLeaseLost):
+			return err
+		case ctx.Err() == nil && time.Since(renewed) >= lease*2/3:
+			return fmt.Errorf("no answer for two thirds of the lease: %w", err)
+		}
+	}
+}
+
+// held returns the IDs of the runs that are being executed.
+func (w *Worker) held() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Keys(w.runs))
+}
+
+// stop ends runs without a result.
+func (w *Worker) stop(cause error, ids ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range ids {
+		if r := w.runs[id]; r != nil {
+			r.LoseOwnership(cause)
+		}
+	}
+}
+
+func (w *Worker) stopAll(cause error) { w.stop(cause, w.held()...) }

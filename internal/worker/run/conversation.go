@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// conversationFile is the record of a framework's conversation in the stored
+// home folder. Agents never see it.
+const conversationFile = ".stint-conversation.json"
+
+// Bounds of what is read of a conversation before a run.
+const (
+	maxRecord      = 1 << 20            // bytes of the record
+	maxCheckedFile = 64 << 20           // bytes of a file that the framework checks
+	maxChecked     = 4 * maxCheckedFile // bytes of all of them
+)
+
+// previous is the conversation that a run continues.
+type previous struct {
+	record framework.Conversation // zero for none
+	files  map[string]fileID      // nil: not known
+}
+
+// resume removes the record of the conversation from the home folder and returns
+// it. It returns nil for a new conversation, and for one of another framework.
+func (s *state) resume() (*framework.Conversation, error) {
+	root, err := os.OpenRoot(s.dirs.Home)
+	if err != nil {
+		return nil, fmt.Errorf("open home: %w", err)
+	}
+	defer root.Close()
+	b, err := readFile(root, conversationFile, maxRecord)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read conversation: %w", err)
+	}
+	var c framework.Conversation
+	if err := json.Unmarshal(b, &c); err != nil {
+		return nil, unreadable(conversationFile, err)
+	}
+	if err := root.Remove(conversationFile); err != nil {
+		return nil, fmt.Errorf("remove conversation: %w", err)
+	}
+	s.previous.record = c
+	if c.Framework != s.framework() {
+		return nil, nil
+	}
+	if c.Version != "" && s.cli.Version != "" && c.Version != s.cli.Version {
+		s.output.System("warn", fmt.Sprintf("The session was left by version %s of %s and goes on with %s.", c.Version, c.Framework, s.cli.Version), nil)
+	}
+	return &c, nil
+}
+
+// readFile reads a regular file of at most limit bytes.
+func readFile(root *os.Root, name string, limit int64) ([]byte, error) {
+	info, err := root.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > limit {
+		return nil, fmt.Errorf("%s is not a file of at most %d bytes", name, limit)
+	}
+	return root.ReadFile(name)
+}
+
+func unreadable(name string, reason error) error {
+	return stint.InvalidState("The conversation of this session cannot be read: %s, %s. Resume an earlier checkpoint (stint resume CHECKPOINT PROMPT) or start anew.",
+		name, strings.TrimSuffix(reason.Error(), "."))
+}
+
+// checkConversation lets the framework check the files of a resumed
+// conversation, and remembers their state.
+func (s *state) checkConversation(ctx context.Context, resumed bool) error {
+	selected := newHomeFiles(s.plan.State)
+	if s.a.Plan.Home == "" {
+		return nil
+	}
+	root, err := os.OpenRoot(s.dirs.Home)
+	if err != nil {
+		return fmt.Errorf("open home: %w", err)
+	}
+	defer root.Close()
+	if !selected.all() {
+		s.previous.files = selected.ids(root)
+	}
+	if !resumed || s.plan.State.Check == nil {
+		return nil
+	}
+	left := int64(maxChecked)
+	return selected.walk(root, func(name string, info fs.FileInfo) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !info.Mode().IsRegular() || info.Size() > min(maxCheckedFile, left) {
+			return nil
+		}
+		left -= info.Size()
+		b, err := readFile(root, name, maxCheckedFile)
+		if err == nil {
+			err = s.plan.State.Check(name, b)
+		}
+		if err != nil {
+			return unreadable(name, err)
+		}
+		return nil
+	})
+}
+
+// isUnchanged reports whether the conversation and its files are those that the
+// run began with.
+func (s *state) isUnchanged(now framework.Conversation) bool {
+	if s.previous.files == nil || now != s.previous.record {
+		return false
+	}
+	root, err := os.OpenRoot(s.dirs.Home)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	return maps.Equal(s.previous.files, newHomeFiles(s.plan.State).ids(root))
+}
+
+// conversation returns the record at the end of the run. If the agent did not
+// begin a conversation, it is the previous one.
+func (s *state) conversation() framework.Conversation {
+	c := s.output.Conversation()
+	switch {
+	case c != (framework.Conversation{}):
+		c.Framework, c.Version = s.framework(), s.cli.Version
+	case s.previous.record.Framework == s.framework():
+		c = s.previous.record
+	}
+	return c
+}
+
+// writeConversation writes the record into the home folder, in place of
+// anything that the agent left under its name. No process of the run is left.
+func (s *state) writeConversation(c framework.Conversation) error {
+	if err := sandbox.Remove(filepath.Join(s.dirs.Home, conversationFile)); err != nil {
+		return fmt.Errorf("remove the agent's file at the conversation's path: %w", err)
+	}
+	if c == (framework.Conversation{}) {
+		return nil
+	}
+	root, err := os.OpenRoot(s.dirs.Home)
+	if err != nil {
+		return fmt.Errorf("open home: %w", err)
+	}
+	defer root.Close()
+	b, err := json.Marshal(c)
+	if err != nil {
+		return fmt.Errorf("encode conversation: %w", err)
+	}
+	if err := root.WriteFile(conversationFile, b, 0o600); err != nil {
+		return fmt.Errorf("write conversation: %w", err)
+	}
+	// With a fixed time, equal conversations give equal snapshots.
+	if err := root.Chtimes(conversationFile, time.Unix(0, 0), time.Unix(0, 0)); err != nil {
+		return fmt.Errorf("set the time of the conversation: %w", err)
+	}
+	return nil
+}

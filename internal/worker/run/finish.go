@@ -1,0 +1,98 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// Bounds of the pause before a failed finish is repeated. If no attempt
+// succeeds, the worker's lease expires, which ends them.
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Second
+)
+
+// finish closes the output and stores the outcome. If the run is not owned any
+// more, it keeps the state if allowed and drops the outcome.
+func finish(_ context.Context, s *state) (undo, error) {
+	rest := s.output.Close()
+	if s.outcome.discard || rest.Fenced {
+		s.attachState(rest.Position)
+		return nil, nil
+	}
+	ctx, cancel := s.life.untilStateLost()
+	defer cancel()
+	o := s.storedOutcome(rest.Logs)
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		_, err := s.Dispatcher.Finish(ctx, rest.Position, o)
+		if err == nil {
+			return nil, nil
+		}
+		if errors.Is(err, store.ErrEpoch) {
+			if err := s.saved.renew(ctx, s.Library, s.a.OrgID); err != nil {
+				s.saveFailed(err)
+				s.saved = saved{}
+				o = s.storedOutcome(rest.Logs)
+			}
+			continue
+		}
+		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
+			s.attachState(rest.Position)
+			return nil, nil
+		}
+		if s.life.isLost() {
+			s.log.Error("finish run; giving up", "error", err)
+			s.attachState(rest.Position)
+			return nil, nil
+		}
+		s.log.Warn("finish run; trying again", "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// storedOutcome returns the outcome as the store takes it.
+func (s *state) storedOutcome(logs []stint.LogEntry) store.Outcome {
+	now := stint.TimeOf(s.Now())
+	o := store.Outcome{
+		Token: "finish", Status: s.outcome.status, Reason: s.outcome.reason, ExitCode: s.outcome.exitCode, At: now,
+		Version: s.saved.version, Checkpoint: s.saved.checkpoint,
+		Usage: s.meter.JSON(), Result: s.outcome.result, Logs: logs,
+	}
+	if started := s.a.Run.StartedAt; started != nil {
+		o.ExecutionTimeMs = max(0, now.Sub(started.Time).Milliseconds())
+	}
+	if text := s.outcome.message; text != "" {
+		if tail := s.output.StderrTail(); tail != "" {
+			text = strings.TrimRight(text, "\n") + "\n" + tail
+		}
+		text = s.masker.Mask(text)
+		o.Error, o.ErrorCode = &text, string(s.outcome.reason)
+	}
+	return o
+}
+
+// attachState attaches the state to a run that was ended by another process
+// while this worker owned it.
+func (s *state) attachState(at store.Position) {
+	if s.saved.checkpoint == nil || s.life.stateLost() {
+		return
+	}
+	ctx := context.WithoutCancel(s.life.ctx)
+	err := s.Dispatcher.AddCheckpoint(ctx, at, s.saved.version, *s.saved.checkpoint)
+	for errors.Is(err, store.ErrEpoch) {
+		if err = s.saved.renew(ctx, s.Library, s.a.OrgID); err == nil {
+			err = s.Dispatcher.AddCheckpoint(ctx, at, s.saved.version, *s.saved.checkpoint)
+		}
+	}
+	if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {
+		s.log.Warn("attach the state of a cancelled run", "error", err)
+	}
+}

@@ -1,0 +1,78 @@
+package run
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// sampleInterval is how often the sandbox is measured.
+const sampleInterval = time.Second
+
+// sampleUsage measures the sandbox now, every second, and when ctx ends.
+func (s *state) sampleUsage(ctx context.Context) {
+	var cpu cpuMeter
+	s.sample(ctx, &cpu)
+	tick := time.NewTicker(sampleInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			s.sample(ctx, &cpu)
+		case <-ctx.Done():
+			s.sample(ctx, &cpu)
+			return
+		}
+	}
+}
+
+// sample stores one measurement.
+func (s *state) sample(ctx context.Context, cpu *cpuMeter) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	now := s.Now()
+	u, err := s.sandbox.Usage(ctx)
+	if err != nil {
+		s.log.Debug("measure sandbox", "error", err)
+		return
+	}
+	sample := stint.MetricsSample{
+		Timestamp:    stint.TimeOf(now),
+		CPUPercent:   cpu.percent(u, now),
+		MemoryUsedMb: u.Memory >> 20, MemoryTotalMb: u.MemoryLimit >> 20,
+		DiskUsedMb: u.Disk >> 20, DiskTotalMb: u.DiskLimit >> 20,
+	}
+	if err := s.Dispatcher.Sample(ctx, s.a.Run.ID, []stint.MetricsSample{sample}); err != nil {
+		s.log.Warn("store metrics", "error", err)
+	}
+}
+
+// minInterval is the shortest interval over which CPU use is computed. In a
+// shorter one, the delay between a measurement and its time matters too much.
+const minInterval = 100 * time.Millisecond
+
+// cpuMeter computes CPU use from successive measurements.
+type cpuMeter struct {
+	used   time.Duration // at the beginning of the interval
+	at     time.Time     // beginning of the interval
+	latest float64       // of the interval before
+}
+
+// percent returns the CPU use since the measurement before; 100 is one core. A
+// measurement shortly after another has the same value.
+func (m *cpuMeter) percent(u sandbox.Usage, now time.Time) float64 {
+	wall := now.Sub(m.at)
+	switch {
+	case m.at.IsZero() || wall < 0:
+	case wall < minInterval:
+		return m.latest
+	default:
+		p := 100 * float64(u.CPU-m.used) / float64(wall)
+		m.latest = math.Round(max(0, p)*10) / 10
+	}
+	m.used, m.at = u.CPU, now
+	return m.latest
+}

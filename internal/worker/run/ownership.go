@@ -1,0 +1,100 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Causes for LoseOwnership.
+var (
+	ErrStopped   = errors.New("the run was ended by another process")
+	ErrLeaseLost = errors.New("the worker's lease was lost")
+	ErrDrained   = errors.New("the worker stops")
+)
+
+// lifetime is how long a run goes on. The agent's command ends with ctx; the
+// run's state is stored and finished as long as the run is owned.
+type lifetime struct {
+	ctx    context.Context // cancelled with a cause to end the command
+	cancel context.CancelCauseFunc
+	owned  context.Context // cancelled when this worker loses the run, whatever ended ctx before
+	lose   context.CancelCauseFunc
+}
+
+func newLifetime(ctx context.Context) *lifetime {
+	l := &lifetime{}
+	l.owned, l.lose = context.WithCancelCause(ctx)
+	l.ctx, l.cancel = context.WithCancelCause(l.owned)
+	return l
+}
+
+// endedBy reports whether ctx ended for one of the causes.
+func (l *lifetime) endedBy(causes ...error) bool {
+	cause := context.Cause(l.ctx)
+	return slices.ContainsFunc(causes, func(c error) bool { return errors.Is(cause, c) })
+}
+
+// isLost reports whether this worker does not own the run any more.
+func (l *lifetime) isLost() bool { return l.owned.Err() != nil }
+
+// stateLost reports whether the run's state must be dropped with it. The state
+// of a run that was ended by another process is kept.
+func (l *lifetime) stateLost() bool {
+	cause := context.Cause(l.owned)
+	return errors.Is(cause, ErrLeaseLost) || errors.Is(cause, ErrDrained)
+}
+
+// untilStateLost returns a context that is cancelled when the state is lost. A
+// finish is not given up when the run was ended by another process, because that
+// may be the finish itself.
+func (l *lifetime) untilStateLost() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(l.ctx))
+	stop := context.AfterFunc(l.owned, func() {
+		if l.stateLost() {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
+// checkInterval is how often ownership is checked if no notification arrives.
+const checkInterval = 5 * time.Second
+
+// watchOwnership ends the run when another process has ended it.
+func (s *state) watchOwnership() (stop func()) {
+	wake, cancel := s.Dispatcher.WatchStop(s.a.Run.ID)
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		check := time.NewTicker(checkInterval)
+		defer check.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-wake:
+			case <-check.C:
+			}
+			if !s.owns() {
+				s.life.lose(ErrStopped)
+				return
+			}
+		}
+	})
+	return func() { close(done); wg.Wait(); cancel() }
+}
+
+// owns reports whether the run is still this worker's. An error counts as yes.
+func (s *state) owns() bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.life.ctx), checkInterval)
+	defer cancel()
+	owns, err := s.Dispatcher.Owns(ctx, s.a.Position)
+	if err != nil {
+		s.log.Warn("check the ownership of the run", "error", err)
+		return true
+	}
+	return owns
+}

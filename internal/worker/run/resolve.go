@@ -1,0 +1,139 @@
+package run
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/image"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/worker/agentcli"
+)
+
+// target is what executes the run.
+type target struct {
+	driver   sandbox.Driver
+	image    string   // folder of the unpacked image; empty for the host's system
+	imageEnv []string // of the image's configuration
+	adapter  framework.Framework
+	cli      agentcli.CLI
+}
+
+// resolve chooses isolator, image, framework, and agent CLI. It refuses what
+// this worker cannot provide; a run never gets less isolation than requested.
+func resolve(ctx context.Context, s *state) (release undo, err error) {
+	if s.a.Err != nil {
+		return nil, s.a.Err
+	}
+	d := s.definition()
+	if d.Placement != nil && len(d.Placement.Labels) > 0 {
+		return nil, stint.InvalidParam("placement.labels", "The agent asks for a worker with labels, but the workers of this server have none. Leave 'placement' out of the agent's definition.")
+	}
+	if s.driver, err = s.driverOf(ctx, d.Sandbox); err != nil {
+		return nil, err
+	}
+	if release, err = s.acquireImage(ctx, d.Image); err != nil {
+		return release, err
+	}
+	return release, s.resolveFramework(ctx, d)
+}
+
+// resolveFramework sets the framework and finds its program.
+func (s *state) resolveFramework(ctx context.Context, d *stint.Definition) (err error) {
+	if s.adapter, err = s.Frameworks(d); err != nil {
+		return err
+	}
+	if err := s.adapter.Check(d); err != nil {
+		return err
+	}
+	info := s.adapter.Info()
+	if s.AgentCLIs != nil {
+		s.cli, err = s.AgentCLIs.Find(ctx, info, d)
+	} else if len(info.Programs) > 0 {
+		err = stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which this server does not look for.", info.Name, info.Programs[0])
+	}
+	return err
+}
+
+// driverOf returns the isolator with a definition's name for it.
+func (c *Config) driverOf(ctx context.Context, name string) (sandbox.Driver, error) {
+	if name == "" || name == "default" || name == c.Driver.Name() {
+		return c.Driver, nil
+	}
+	if c.Isolator == nil {
+		return nil, stint.InvalidParam("sandbox", "The agent asks for the sandbox '%s', but this server offers '%s' only. Change 'sandbox' in the agent's definition, or ask the operator.", name, c.Driver.Name())
+	}
+	return c.Isolator(ctx, name)
+}
+
+// acquireImage sets the image of a definition, if it has one.
+func (s *state) acquireImage(ctx context.Context, ref string) (release undo, err error) {
+	if ref == "" || ref == "host" {
+		return nil, nil
+	}
+	if s.Images == nil {
+		return nil, stint.InvalidParam("image", "The agent asks for the image '%s', but this server offers 'host' only. Leave 'image' out of the agent's definition.", ref)
+	}
+	begin := s.Now()
+	s.output.System("info", fmt.Sprintf("The image %s is looked up.", ref), nil)
+	root, err := s.Images.Acquire(ctx, ref, s.logProgress(ref))
+	if err != nil {
+		return nil, err
+	}
+	s.image, s.imageEnv = root.Dir, root.Env
+	if root.Note != "" {
+		s.output.System("warn", root.Note, nil)
+	}
+	metadata := s.since(begin)
+	metadata["image"], metadata["digest"] = ref, root.Digest
+	s.output.System("info", "The image is ready.", metadata)
+	return func(context.Context) error { root.Release(); return nil }, nil
+}
+
+// logProgress returns a function that logs each quarter of a long download.
+func (s *state) logProgress(ref string) func(done, total int64) {
+	logged := int64(0)
+	return func(done, total int64) {
+		if total <= 0 || total < 64<<20 || done*4/total <= logged || done >= total {
+			return
+		}
+		logged = done * 4 / total
+		s.output.System("info", fmt.Sprintf("The image %s is being pulled: %d %%.", ref, logged*25), map[string]any{"bytes": done, "totalBytes": total})
+	}
+}
+
+// Images provides unpacked images.
+type Images interface {
+	Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*image.Root, error)
+}
+
+// AgentCLIs finds installed agent CLIs.
+type AgentCLIs interface {
+	// Find returns the program that the framework needs for a definition; the
+	// zero CLI if it needs none. If the program is not installed, the error is a
+	// *stint.Error that says how to install it.
+	Find(ctx context.Context, info framework.Info, d *stint.Definition) (agentcli.CLI, error)
+}
+
+// framework returns the name of the definition's framework.
+func (s *state) framework() string {
+	if s.a.Plan == nil {
+		return ""
+	}
+	return s.a.Plan.Definition.Framework
+}
+
+// Networked reports whether a driver's sandboxes get a network.
+func (s *Shared) Networked(ctx context.Context, d sandbox.Driver) bool {
+	return s.Gate != nil && s.report(ctx, d).Network
+}
+
+// report returns what a driver can do on this host. Each driver is probed once.
+func (s *Shared) report(ctx context.Context, d sandbox.Driver) sandbox.Report {
+	known, ok := s.reports.Load(d.Name())
+	if !ok {
+		known, _ = s.reports.LoadOrStore(d.Name(), d.Probe(ctx))
+	}
+	return known.(sandbox.Report)
+}

@@ -1,0 +1,231 @@
+// Package run executes one run on a worker.
+//
+// A run is a list of steps, with a file for each of them. A step that acquires
+// something returns a function that releases it; these functions are called in
+// reverse order when the run ends. The database leads and the sandbox follows:
+// a cancel is committed first, then the run's context is cancelled, and the
+// loser of a race drops its result.
+package run
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/dispatch"
+	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/framework"
+	"github.com/stint-dev/stint/internal/framework/catalog"
+	"github.com/stint-dev/stint/internal/framework/registry"
+	"github.com/stint-dev/stint/internal/masking"
+	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/sandbox/pool"
+	"github.com/stint-dev/stint/internal/worker/checkout"
+	"github.com/stint-dev/stint/internal/worker/output"
+	"github.com/stint-dev/stint/internal/worker/usage"
+)
+
+// Defaults of a Config.
+const (
+	DefaultExitGrace    = 5 * time.Second
+	DefaultCancelGrace  = 800 * time.Millisecond
+	DefaultTimeoutGrace = 10 * time.Second
+)
+
+// Config configures the runs of a worker. Dispatcher, Driver, Library, IDs, and
+// Now are required.
+type Config struct {
+	Dispatcher dispatch.Dispatcher
+	Driver     sandbox.Driver // of definitions without a sandbox
+	// Isolator returns another driver by its name, or the reason why it is not
+	// available. If it is nil, there is none.
+	Isolator    func(ctx context.Context, name string) (sandbox.Driver, error)
+	Images      Images          // nil: only the host's own system
+	Gate        *egress.Gateway // nil: sandboxes have no network
+	TrustBundle string          // file with the certificates that sandboxes must trust for TLS interception
+	AgentCLIs   AgentCLIs       // nil: none is installed
+	// Frameworks returns the framework of a definition; nil is registry.Find.
+	Frameworks func(*stint.Definition) (framework.Framework, error)
+	// RunToken returns the token with which the agent may call the API; nil: no
+	// agent may.
+	RunToken     func(a *dispatch.Assignment) (string, error)
+	Library      *files.Library
+	IDs          *stint.IDs
+	Now          func() time.Time
+	Logger       *slog.Logger
+	ExitGrace    time.Duration     // between the agent's terminal event and SIGTERM
+	CancelGrace  time.Duration     // between SIGTERM and SIGKILL after a cancel
+	TimeoutGrace time.Duration     // the same after the time limit
+	Resources    sandbox.Resources // where the definition has no value
+}
+
+// SetDefaults sets the fields that are zero.
+func (c *Config) SetDefaults() {
+	if c.Frameworks == nil {
+		c.Frameworks = registry.Find
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.ExitGrace == 0 {
+		c.ExitGrace = DefaultExitGrace
+	}
+	if c.CancelGrace == 0 {
+		c.CancelGrace = DefaultCancelGrace
+	}
+	if c.TimeoutGrace == 0 {
+		c.TimeoutGrace = DefaultTimeoutGrace
+	}
+}
+
+// Shared is what the runs of a worker share. It is safe for concurrent use.
+type Shared struct {
+	Config
+	Cache   *checkout.Cache
+	Starts  *checkout.Starts
+	Pool    *pool.Pool
+	WorkDir string // contains the folders of the runs
+
+	reports sync.Map // sandbox.Report by the driver's name
+}
+
+// step is a part of a run. Its undo function, if it is not nil, is called at the
+// end of the run, even if the step failed.
+type step struct {
+	name   string // for messages
+	do     func(ctx context.Context, s *state) (undo, error)
+	always bool // even after a failed step
+}
+
+type undo func(ctx context.Context) error
+
+var steps = []step{
+	{"check the definition", resolve, false},
+	{"directories", directories, false},
+	{"sandbox", prepareSandbox, false},
+	{"network", connect, false},
+	{"start", start, false},
+	{"supervise", supervise, false},
+	{"snapshot", snapshot, true},
+	{"finish", finish, true},
+}
+
+// undoLimit bounds the time for all undo functions of a run.
+const undoLimit = time.Minute
+
+// Run is one run on this worker.
+type Run struct{ s *state }
+
+// state is what the steps of a run know.
+type state struct {
+	*Shared
+	a      dispatch.Assignment
+	log    *slog.Logger
+	life   *lifetime
+	masker *masking.Masker
+	output *output.Pipeline
+	stdin  *output.Stdin
+	meter  *usage.Meter
+	ended  chan struct{} // closed after the agent's terminal event
+
+	target     // set by resolve
+	layout     // set by directories
+	sandbox    sandbox.Sandbox
+	disconnect func() // ends the sandbox's network; idempotent
+	plan       framework.Plan
+	previous   previous
+	started    bool // the agent may have run, so there is something to store
+	outcome    outcome
+	saved      saved
+}
+
+// New returns a run. ctx must not end before the run does; use LoseOwnership to
+// end it.
+func New(ctx context.Context, shared *Shared, a dispatch.Assignment) *Run {
+	secrets := slices.AppendSeq(slices.Collect(maps.Values(a.Stored)), maps.Values(a.Given))
+	s := &state{
+		Shared: shared, a: a, log: shared.Logger.With("run", a.Run.ID), life: newLifetime(ctx), masker: masking.NewMasker(secrets),
+		stdin: output.NewStdin(), ended: make(chan struct{}), disconnect: func() {},
+	}
+	var outputLimit int64
+	s.meter = usage.NewMeter(stint.Limits{}, nil, false)
+	if spec := a.Plan; spec != nil {
+		f, _ := catalog.Find(spec.Definition.Framework)
+		outputLimit = spec.OutputBytes
+		s.meter = usage.NewMeter(spec.Limits, spec.Definition.Provider, f.ReportsCost)
+	}
+	s.output = output.Open(s.life.owned, output.Config{
+		Masker: s.masker, Journal: s.Dispatcher, Position: a.Position, Limit: outputLimit, Framework: s.framework(), Stdin: s.stdin,
+		Signals: signals{s.meter, s.Now, s.ended, s.life.cancel}, Fenced: func() { s.life.lose(ErrStopped) }, Now: s.Now, Logger: s.log,
+	})
+	return &Run{s}
+}
+
+// LoseOwnership ends the run without a result, because this worker does not own
+// it any more. The first cause counts.
+func (r *Run) LoseOwnership(cause error) { r.s.life.lose(cause) }
+
+// Execute executes the run to its end. It always finishes and cleans up.
+func (r *Run) Execute() {
+	s, ctx := r.s, r.s.life.ctx
+	defer s.life.lose(nil)
+	var undos []undo
+	defer func() {
+		if err := undoAll(ctx, undos); err != nil {
+			s.log.Error("clean up after run", "error", err)
+		}
+	}()
+	defer s.watchOwnership()()
+	defer s.limitTime()()
+	failed := false
+	for _, step := range steps {
+		if failed && !step.always {
+			continue
+		}
+		undo, err := step.do(ctx, s)
+		if undo != nil {
+			undos = append(undos, undo)
+		}
+		if err != nil {
+			failed = true
+			s.outcome = s.setupFailed(step.name, err)
+		}
+	}
+}
+
+// undoAll calls the functions in reverse order, whether or not ctx has ended.
+func undoAll(ctx context.Context, undos []undo) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	var errs []error
+	for _, undo := range slices.Backward(undos) {
+		errs = append(errs, undo(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// signals passes on what the agent's output means.
+type signals struct {
+	meter *usage.Meter
+	now   func() time.Time
+	ended chan struct{}
+	stop  context.CancelCauseFunc
+}
+
+func (s signals) Heard()                           { s.meter.Heard(s.now()) }
+func (s signals) Used(u *stint.Usage, turns int64) { s.meter.SetAgent(u, turns) }
+func (s signals) Ended()                           { close(s.ended) }
+func (s signals) Stop(reason error)                { s.stop(reason) }
+
+func (s *state) definition() *stint.Definition { return &s.a.Plan.Definition }
+
+// since returns log metadata with the time since t.
+func (s *state) since(t time.Time) map[string]any {
+	return map[string]any{"durationMs": stint.TimeOf(s.Now()).Sub(stint.TimeOf(t).Time).Milliseconds()}
+}

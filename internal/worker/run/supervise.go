@@ -1,0 +1,136 @@
+package run
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint/internal/framework/transcript"
+	"github.com/stint-dev/stint/internal/sandbox"
+)
+
+// maxInterrupt is the longest time that an agent has to react to an interrupt.
+const maxInterrupt = 5 * time.Second
+
+// supervise waits for the command, or ends it, and sets the outcome. No process
+// of the agent is left when it returns.
+func supervise(ctx context.Context, s *state) (undo, error) {
+	begin := s.Now()
+	s.meter.Heard(begin)
+	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var watchers sync.WaitGroup
+	for _, watch := range []func(context.Context){s.sampleUsage, s.limitIdle, s.watchBudget} {
+		watchers.Go(func() { watch(watching) })
+	}
+	exited := make(chan sandbox.Exit, 1)
+	go func() { exited <- s.wait(ctx) }()
+	exit := s.await(ctx, exited)
+	stop()
+	watchers.Wait()
+	s.stdin.CloseWrite()
+	s.disconnect()
+	s.checkBudget() // the last model call counts even if the agent ended before it was noticed
+	s.output.CloseOutput()
+	s.output.System("info", "The agent's command ended.", map[string]any{
+		"exitCode": exit.Code, "cause": string(exit.Cause), "durationMs": s.Now().Sub(begin).Milliseconds(),
+	})
+	s.outcome = decide(s.facts(ctx, exit))
+	return nil, nil
+}
+
+// wait returns how the command ended.
+func (s *state) wait(ctx context.Context) sandbox.Exit {
+	exit, err := s.sandbox.Wait(context.WithoutCancel(ctx))
+	if err != nil {
+		s.log.Error("wait for command", "error", err)
+		return sandbox.Exit{Code: -1, Cause: sandbox.Lost}
+	}
+	return exit
+}
+
+// await waits until the command ends, the run must end, or the agent does not
+// end after its terminal event, as some programs do. It leaves no process.
+func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
+	ended := (<-chan struct{})(s.ended)
+	var graceOver <-chan time.Time
+	for {
+		select {
+		case exit := <-exited:
+			s.kill(ctx, 0)
+			return exit
+		case <-ended:
+			ended = nil
+			graceOver = time.After(s.ExitGrace)
+		case <-graceOver:
+			s.output.System("warn", "The agent did not end after its last word and was killed.", nil)
+			s.kill(ctx, s.CancelGrace)
+			return <-exited
+		case <-ctx.Done():
+			return s.end(ctx, exited)
+		}
+	}
+}
+
+// end ends the command: with an interrupt, if the framework has one, then with
+// signals.
+func (s *state) end(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exit {
+	grace := s.killGrace()
+	if interrupt := s.output.Interrupt(); len(interrupt) > 0 && grace > 0 {
+		begin := time.Now()
+		s.stdin.Write(interrupt)
+		s.stdin.CloseWrite()
+		timer := time.NewTimer(min(grace/2, maxInterrupt))
+		defer timer.Stop()
+		select {
+		case exit := <-exited:
+			s.kill(ctx, 0)
+			return exit
+		case <-timer.C:
+		}
+		grace -= min(grace, time.Since(begin))
+	}
+	s.kill(ctx, grace)
+	return <-exited
+}
+
+// killGrace returns the time between SIGTERM and SIGKILL.
+func (s *state) killGrace() time.Duration {
+	switch {
+	case s.life.endedBy(errTimeLimit):
+		return s.TimeoutGrace
+	case s.life.endedBy(ErrLeaseLost):
+		return 0
+	}
+	return s.CancelGrace
+}
+
+func (s *state) kill(ctx context.Context, grace time.Duration) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace+10*time.Second)
+	defer cancel()
+	if err := s.sandbox.Kill(ctx, grace); err != nil {
+		s.log.Error("kill sandbox", "error", err)
+	}
+}
+
+// watchBudget checks the budget whenever usage was added, until ctx ends.
+func (s *state) watchBudget(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.meter.Changed():
+			s.checkBudget()
+		}
+	}
+}
+
+// checkBudget warns once for each limit, and ends a run that exceeds one.
+func (s *state) checkBudget() {
+	warning, err := s.meter.Check()
+	if warning != "" {
+		s.output.Notice(transcript.Notice("budget", warning))
+	}
+	if err != nil {
+		s.life.cancel(err)
+	}
+}

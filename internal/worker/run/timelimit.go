@@ -1,0 +1,56 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stint-dev/stint/internal/definition"
+)
+
+// Causes for the end of a run's context.
+var (
+	errTimeLimit = errors.New("time limit")
+	errIdle      = errors.New("idle limit")
+)
+
+// defaultIdle is the idle limit of agents that speak a protocol and whose
+// definition has none. Most of these programs are known to hang silently. The
+// longest tools that they run themselves end after ten minutes, and the built-in
+// assistant reports that a command is still running.
+const defaultIdle = 30 * time.Minute
+
+// limitTime ends the run after its time limit.
+func (s *state) limitTime() (stop func()) {
+	timer := time.AfterFunc(s.timeLeft(), func() { s.life.cancel(errTimeLimit) })
+	return func() { timer.Stop() }
+}
+
+// timeLeft returns the time limit less the time since the run's start.
+func (s *state) timeLeft() time.Duration {
+	if s.a.Plan == nil {
+		return definition.DefaultTimeout
+	}
+	if s.a.Run.StartedAt == nil {
+		return s.a.Plan.Timeout
+	}
+	return s.a.Plan.Timeout - s.Now().Sub(s.a.Run.StartedAt.Time)
+}
+
+// idleLimit returns how long the run may show no activity; 0 is unlimited.
+func (s *state) idleLimit() time.Duration {
+	if s.a.Plan == nil {
+		return 0
+	}
+	if limit := s.a.Plan.Limits.Idle(); limit > 0 || !s.plan.Protocol {
+		return limit
+	}
+	return defaultIdle
+}
+
+// limitIdle ends the run after its idle limit. It returns when ctx ends.
+func (s *state) limitIdle(ctx context.Context) {
+	if limit := s.idleLimit(); limit > 0 && s.meter.WaitIdle(ctx, limit, s.Now) {
+		s.life.cancel(errIdle)
+	}
+}

@@ -1,0 +1,80 @@
+package usage
+
+import "fmt"
+
+// warnAt is the share of a limit at which the run is warned.
+const warnAt = 0.8
+
+// limit is one limit and how much of it is used.
+type limit struct {
+	name      string // member of the definition's limits
+	used, max float64
+	text      string // such as "3 of 10 turns"
+}
+
+// BudgetError is the reason to end a run: a limit is exceeded, or cannot be
+// enforced because a model has no price. Its text is a message for users.
+type BudgetError struct{ message string }
+
+func (e *BudgetError) Error() string { return e.message }
+
+// Check compares the usage with the limits. It returns a warning once for each
+// limit that is nearly reached, and a *BudgetError if the run must end.
+func (m *Meter) Check() (warning string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.used() {
+		switch {
+		case l.used > l.max:
+			return "", &BudgetError{fmt.Sprintf("The run has used %s and was ended. Raise limits.%s in the agent's definition, or ask for less in one run.", l.text, l.name)}
+		case l.used >= warnAt*l.max && !m.warned[l.name]:
+			m.warned[l.name] = true
+			warning = fmt.Sprintf("The run has used %s (limits.%s).", l.text, l.name)
+		}
+	}
+	if model := m.unpriced(); model != nil {
+		return "", noPrice(*model)
+	}
+	return warning, nil
+}
+
+// unpriced returns a model without a price that makes the limit of the cost
+// unenforceable; nil if there is none. If the definition has no prices, the cost
+// that a framework reports is trusted. m.mu is held.
+func (m *Meter) unpriced() *string {
+	if m.limits.MaxCostUSD <= 0 || m.reportsCost && (m.provider == nil || len(m.provider.Prices) == 0) {
+		return nil
+	}
+	return m.priced().unpriced
+}
+
+func noPrice(model string) error {
+	name, price := fmt.Sprintf("the model '%s'", model), fmt.Sprintf("one for '%s', or for '*',", model)
+	if model == "" {
+		name, price = "a model whose name is unknown", "one for '*'"
+	}
+	return &BudgetError{fmt.Sprintf("The run asked %s, which has no price, so that limits.maxCostUsd cannot be held, and was ended. Add %s to provider.prices in the agent's definition, or bound limits.maxTokens instead.", name, price)}
+}
+
+// used returns the limits that apply. m.mu is held.
+func (m *Meter) used() []limit {
+	var out []limit
+	if most := m.limits.MaxTurns; most > 0 {
+		turns := max(m.turns, 0)
+		if turns == 0 {
+			turns = m.proxy.ModelCalls
+		}
+		out = append(out, limit{"maxTurns", float64(turns), float64(most), fmt.Sprintf("%d of %d turns", turns, most)})
+	}
+	u := m.sum()
+	if u == nil {
+		return out
+	}
+	if most := m.limits.MaxTokens; most > 0 {
+		out = append(out, limit{"maxTokens", float64(u.Total()), float64(most), fmt.Sprintf("%d of %d tokens", u.Total(), most)})
+	}
+	if most := m.limits.MaxCostUSD; most > 0 && u.CostUSD != nil {
+		out = append(out, limit{"maxCostUsd", *u.CostUSD, most, fmt.Sprintf("$%.4f of $%.4f", *u.CostUSD, most)})
+	}
+	return out
+}

@@ -1,0 +1,180 @@
+// Package usage meters what a run uses of models, and compares it with the
+// limits of its definition.
+package usage
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+// Meter adds up what a run uses of models. Counts of the model proxy are
+// preferred to those of the agent: they are correct even if the agent was
+// killed. It is safe for concurrent use.
+type Meter struct {
+	limits      stint.Limits
+	provider    *stint.Provider
+	reportsCost bool // the framework does
+	changed     chan struct{}
+
+	mu     sync.Mutex      // guards what follows
+	agent  *stint.Usage    // as the agent reported it; nil before
+	proxy  stint.Usage     // as the model proxy counted it
+	cost   cost            // of proxy
+	turns  int64           // as the agent reported them
+	active time.Time       // when the run last showed activity
+	warned map[string]bool // by limit
+}
+
+// NewMeter returns a meter. provider may be nil; reportsCost means that the
+// framework reports the cost of a run.
+func NewMeter(limits stint.Limits, provider *stint.Provider, reportsCost bool) *Meter {
+	return &Meter{limits: limits, provider: provider, reportsCost: reportsCost, changed: make(chan struct{}, 1), warned: map[string]bool{}}
+}
+
+// Changed receives after usage was added.
+func (m *Meter) Changed() <-chan struct{} { return m.changed }
+
+func (m *Meter) notify() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+// SetAgent stores the agent's own counts. A nil u leaves the usage unchanged.
+func (m *Meter) SetAgent(u *stint.Usage, turns int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if u != nil {
+		clone := u.Clone()
+		m.agent = &clone
+	}
+	m.turns = max(m.turns, turns)
+	m.notify()
+}
+
+// AddCall adds one call of a model as the proxy counted it. answered is the
+// model's name in the response, asked the one in the request.
+func (m *Meter) AddCall(answered, asked string, t stint.Tokens) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.proxy.Count(cmp.Or(answered, asked), t)
+	m.cost.add(m.provider, t, answered, asked)
+	m.notify()
+}
+
+// Heard records activity of the run.
+func (m *Meter) Heard(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.active = at
+}
+
+// WaitIdle waits until the run was inactive for the limit and returns true, or
+// false when ctx ends.
+func (m *Meter) WaitIdle(ctx context.Context, limit time.Duration, now func() time.Time) bool {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		m.mu.Lock()
+		left := limit - now().Sub(m.active)
+		m.mu.Unlock()
+		if left <= 0 {
+			return true
+		}
+		timer.Reset(left)
+	}
+}
+
+// JSON returns the usage as a run shows it; nil if no model was called.
+func (m *Meter) JSON() json.RawMessage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.sum()
+	if u == nil {
+		return nil
+	}
+	b, err := json.Marshal(u)
+	if err != nil {
+		return nil // numbers and names can be encoded
+	}
+	return b
+}
+
+// sum returns the usage so far; nil if no model was called. m.mu is held.
+func (m *Meter) sum() *stint.Usage {
+	var u stint.Usage
+	switch {
+	case m.prefersAgent():
+		u = m.agent.Clone()
+		u.ModelCalls = max(u.ModelCalls, m.proxy.ModelCalls)
+	case m.proxy.ModelCalls > 0:
+		u = m.proxy.Clone()
+	default:
+		return nil
+	}
+	u.CostUSD, u.CostSource = nil, ""
+	switch c := m.priced(); {
+	case c.any && c.unpriced == nil:
+		u.CostUSD, u.CostSource = &c.usd, stint.CostByPrices
+	case m.agent != nil && m.agent.CostUSD != nil:
+		usd := *m.agent.CostUSD
+		u.CostUSD, u.CostSource = &usd, stint.CostByAgent
+	}
+	return &u
+}
+
+// prefersAgent reports whether the agent's counts are more complete than the
+// proxy's. m.mu is held.
+func (m *Meter) prefersAgent() bool {
+	return m.agent != nil && (m.proxy.ModelCalls == 0 || m.proxy.Total() == 0 && m.agent.Total() > 0)
+}
+
+// cost is a cost by the definition's prices.
+type cost struct {
+	usd      float64
+	any      bool
+	unpriced *string // a model without a price; empty if its name is unknown
+}
+
+// add adds the price of what a model used. The first of the names that has a
+// price decides.
+func (c *cost) add(by *stint.Provider, t stint.Tokens, names ...string) {
+	c.any = true
+	if price, ok := by.Price(names...); ok {
+		c.usd += price.Cost(t)
+	} else if c.unpriced == nil {
+		name := cmp.Or(names...)
+		c.unpriced = &name
+	}
+}
+
+// priced returns the cost of what sum returns. m.mu is held.
+func (m *Meter) priced() cost {
+	if !m.prefersAgent() {
+		return m.cost
+	}
+	var c cost
+	rest := m.agent.Tokens
+	for _, model := range slices.Sorted(maps.Keys(m.agent.Models)) {
+		t := m.agent.Models[model]
+		rest = rest.Minus(t)
+		c.add(m.provider, t, model)
+	}
+	if rest.Total() > 0 {
+		c.add(m.provider, rest, "")
+	}
+	return c
+}
