@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/diff"
 )
 
 // Diff gathers all pages of changes.
@@ -22,12 +23,12 @@ func (l *Library) DiffAll(ctx context.Context, org, from, to string) ([]stint.Fi
 	return all, nil
 }
 
-const MaxRenames = maxRenames
+const MaxRenames = diff.MaxRenames
 
-// Comparing is as one who compares two texts for an organisation until done,
-// or who has waited for that in vain.
-func (l *Library) Comparing(org string) (done func()) {
-	if done, ok := l.comparing.take(context.Background(), org); ok {
+// OccupyComparison takes the slot of an organisation for text comparisons
+// until done is called.
+func (l *Library) OccupyComparison(org string) (done func()) {
+	if done, ok := l.Comparing.Acquire(context.Background(), org); ok {
 		return done
 	}
 	return func() {}

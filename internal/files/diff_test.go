@@ -303,7 +303,7 @@ func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
 		stop := make(chan struct{})
 		hold := func(org string) {
 			held.Go(func() {
-				done := l.Comparing(org)
+				done := l.OccupyComparison(org)
 				<-stop
 				done()
 			})

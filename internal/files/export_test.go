@@ -8,21 +8,25 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/scan"
 )
 
 // Parts that are worth a test of their own.
 var (
-	AppendRuns = appendRuns
-	CombineCRC = combineCRC
-	Cut        = cut
-	StreamEnd  = streamEnd
+	AppendRuns = format.AppendRuns
+	CombineCRC = format.CombineCRC
+	Cut        = format.Cut
+	StreamEnd  = format.StreamEnd
 )
 
 const (
-	MinChunk = minChunk
-	MaxChunk = maxChunk
-	MaxPack  = maxPack
-	FewNames = fewNames
+	MinChunk = format.MinChunk
+	MaxChunk = format.MaxChunk
+	MaxPack  = format.MaxPack
+	FewNames = scan.FewNames
 )
 
 // Segment is a record of a pack's footer.
@@ -34,28 +38,28 @@ type Segment struct {
 
 // PackFooter lists the segments of a pack.
 func (l *Library) PackFooter(ctx context.Context, org, id string) ([]Segment, error) {
-	segments, err := l.manifests.packs.footer(ctx, org, id)
+	segments, err := l.manifests.Packs.Footer(ctx, org, id)
 	return exported(segments), err
 }
 
-func exported(segments []segment) (out []Segment) {
+func exported(segments []format.Segment) (out []Segment) {
 	for _, s := range segments {
-		out = append(out, Segment{s.kind == pageSegment, s.hash, s.offset, s.stored, s.raw, s.crc})
+		out = append(out, Segment{s.Kind == format.PageSegment, s.Hash, s.Offset, s.Length, s.Size, s.CRC})
 	}
 	return out
 }
 
 // DecodeFooter reads the footer of a whole pack.
-func DecodeFooter(pack []byte) ([]Segment, error) {
-	segments, err := decodeFooter(int64(len(pack)), func(offset, n int64) ([]byte, error) { return pack[offset:][:n], nil })
+func DecodeFooter(packID []byte) ([]Segment, error) {
+	segments, err := format.DecodeFooter(int64(len(packID)), func(offset, n int64) ([]byte, error) { return packID[offset:][:n], nil })
 	return exported(segments), err
 }
 
 // ExpandSegment gives what a segment that is no page holds, from its bytes.
 func ExpandSegment(s Segment, b []byte) ([]byte, error) {
-	var x expander
+	var x format.Expander
 	out := make([]byte, s.Raw)
-	return out, x.chunk(out, b, &chunk{hash: s.Hash, raw: s.Raw})
+	return out, x.Expand(out, b, &format.Chunk{Hash: s.Hash, Size: s.Raw})
 }
 
 // Page is what a root says of a page.
@@ -66,34 +70,34 @@ type Page struct {
 
 // Pages lists the pages of a tree.
 func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error) {
-	m, err := l.manifests.open(ctx, org, digest)
+	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
 	var out []Page
-	for i := range m.root.pages {
-		p := &m.root.pages[i]
-		out = append(out, Page{p.first, m.root.packs[p.pack], p.offset, p.stored})
+	for i := range m.Root.Pages {
+		p := &m.Root.Pages[i]
+		out = append(out, Page{p.First, m.Root.Packs[p.Pack], p.Offset, p.Length})
 	}
 	return out, nil
 }
 
 // PacksOf lists the packs that a tree rests in.
 func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, error) {
-	m, err := l.manifests.open(ctx, org, digest)
+	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
-	return m.root.packs, nil
+	return m.Root.Packs, nil
 }
 
 // Reencoded reads a root without its checksum and writes it again.
 func Reencoded(body []byte) ([]byte, error) {
-	x, err := decodeRootBody(body)
+	x, err := format.DecodeRootBody(body)
 	if err != nil {
 		return nil, err
 	}
-	return x.appendBody(nil), nil
+	return x.AppendBody(nil), nil
 }
 
 // RootBody gives what is compressed in a root.
@@ -103,46 +107,46 @@ func RootBody(object []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer z.Close()
-	return z.DecodeAll(object[rootHead:], nil)
+	return z.DecodeAll(object[format.RootHead:], nil)
 }
 
 // DecodePage reads the entries of an expanded page, whatever their hash, and
 // encodes them again.
 func DecodePage(b []byte) ([]byte, error) {
-	entries, err := decodeEntries(b)
+	entries, err := format.DecodeEntries(b)
 	if err != nil {
 		return nil, err
 	}
-	return appendPage(nil, &packTable{}, entries), nil
+	return format.AppendPage(nil, &format.PackTable{}, entries), nil
 }
 
 // TarHeader is the header of a file, or of a link where there is a target.
 func TarHeader(path, target string, size int64, mtime time.Time) []byte {
-	e := &entry{path: path, kind: file, mode: 0o640, size: size}
+	e := &format.Entry{Path: path, Kind: format.File, Mode: 0o640, Size: size}
 	if target != "" {
-		e.kind, e.target = symlink, target
+		e.Kind, e.Target = format.Symlink, target
 	}
-	e.setTime(mtime)
-	return appendHeader(nil, e)
+	e.SetTime(mtime)
+	return format.AppendTarHeader(nil, e)
 }
 
 // LiveSegments lists the segments that a tree is made of, as pack and offset.
 func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]string, error) {
-	m, err := l.manifests.open(ctx, org, digest)
+	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {
 		return nil, err
 	}
 	var all []string
-	for i := range m.root.pages {
-		p := &m.root.pages[i]
-		all = append(all, fmt.Sprintf("%s@%d", m.root.packs[p.pack], p.offset))
+	for i := range m.Root.Pages {
+		p := &m.Root.Pages[i]
+		all = append(all, fmt.Sprintf("%s@%d", m.Root.Packs[p.Pack], p.Offset))
 	}
-	for e, err := range m.entries(ctx) {
+	for e, err := range m.Entries(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		for _, c := range e.chunks {
-			all = append(all, fmt.Sprintf("%s@%d", c.at.pack, c.at.offset))
+		for _, c := range e.Chunks {
+			all = append(all, fmt.Sprintf("%s@%d", c.Place.Pack, c.Place.Offset))
 		}
 	}
 	return all, nil
@@ -150,10 +154,10 @@ func (l *Library) LiveSegments(ctx context.Context, org, digest string) ([]strin
 
 // StoredSegments lists the segments of an object, as pack and offset.
 func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, error) {
-	segments, err := segmentsOf(ctx, l.manifests.packs.Store, key)
+	segments, err := pack.ReadSegments(ctx, l.manifests.Packs.Store, key)
 	var all []string
 	for _, s := range segments {
-		all = append(all, fmt.Sprintf("%s@%d", path.Base(firstKey(key)), s.offset))
+		all = append(all, fmt.Sprintf("%s@%d", path.Base(pack.FirstKey(key)), s.Offset))
 	}
 	return all, err
 }
@@ -161,8 +165,8 @@ func (l *Library) StoredSegments(ctx context.Context, key string) ([]string, err
 // AllSegments lists the segments of all packs, by their objects' keys.
 func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segment {
 	all := map[string][]Segment{}
-	for info := range l.manifests.packs.List(ctx, org+"/packs/") {
-		segments, _ := segmentsOf(ctx, l.manifests.packs.Store, info.Key)
+	for info := range l.manifests.Packs.List(ctx, org+"/packs/") {
+		segments, _ := pack.ReadSegments(ctx, l.manifests.Packs.Store, info.Key)
 		all[info.Key] = exported(segments)
 	}
 	return all
@@ -170,7 +174,7 @@ func (l *Library) AllSegments(ctx context.Context, org string) map[string][]Segm
 
 // ReadSegment gives the content of a chunk in a pack.
 func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byte, error) {
-	b, err := fetch(ctx, l.manifests.packs.Store, key, int64(s.Offset), int64(s.Stored))
+	b, err := pack.ReadRange(ctx, l.manifests.Packs.Store, key, int64(s.Offset), int64(s.Stored))
 	if err != nil {
 		return nil, err
 	}
@@ -180,16 +184,16 @@ func (l *Library) ReadSegment(ctx context.Context, key string, s Segment) ([]byt
 // CheckDotted judges a link whose target goes up after a name, in a tree
 // without other entries.
 func CheckDotted(ctx context.Context, tempDir, path, target string) error {
-	limits := &Limits{}
-	limits.setDefaults()
-	u := newEntrySet(limits, tempDir)
-	u.dotted = []*entry{{path: path, kind: symlink, target: target}}
-	return errors.Join(u.checkDotted(ctx), u.close())
+	limits := &limits.Limits{}
+	limits.SetDefaults()
+	u := scan.NewEntrySet(limits, tempDir)
+	u.Dotted = []*format.Entry{{Path: path, Kind: format.Symlink, Target: target}}
+	return errors.Join(u.CheckDotted(ctx), u.Close())
 }
 
 // DottedLookups counts what is looked up to judge such a link.
 func DottedLookups(path, target string) (n int) {
-	walkTarget(path, target, func(at []string, known int) bool {
+	limits.WalkTarget(path, target, func(at []string, known int) bool {
 		n += len(at) - known
 		return true
 	})

@@ -8,6 +8,15 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/archive"
+	"github.com/stint-dev/stint/internal/files/check"
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/diff"
+	"github.com/stint-dev/stint/internal/files/exchange"
+	"github.com/stint-dev/stint/internal/files/gc"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/scan"
 )
 
 // Options adjusts a Library; the zero value works.
@@ -39,14 +48,14 @@ type Options struct {
 // organisation has no snapshot with the digest. Faults of the input are
 // *stint.Error.
 type Library struct {
-	manifests *manifestStore
+	manifests *manifest.Store
+	collector *gc.Collector
+	checker   *check.Checker
 
-	*scanner   // CommitDir, CommitOverlay, CommitArchive
-	*exchanger // CommitEntries, PutChunks, MissingChunks, WriteTree, WriteChunks, SyncIndex
-	*downloads // Download, DownloadSum, DirectLink, …
-	*differ    // Diff, TextDiff
-	*collector // Collect, Renew
-	*checker   // Check
+	*scan.Scanner       // CommitDir, CommitOverlay, CommitArchive
+	*exchange.Exchanger // CommitEntries, PutChunks, MissingChunks, WriteTree, WriteChunks, SyncIndex
+	*archive.Downloads  // Download, DownloadSum, WriteZstd, DirectLink, CountDownload, StorePopularArchives
+	*diff.Differ        // Diff, TextDiff
 }
 
 // New returns a library that keeps its objects in b.
@@ -54,26 +63,26 @@ func New(b blob.Store, o Options) (*Library, error) {
 	if err := o.setDefaults(); err != nil {
 		return nil, err
 	}
-	packs := newPackStore(b, packOptions{tempDir: o.TempDir, ids: o.IDs, sealed: o.SealedStore})
-	manifests, err := newManifestStore(packs)
+	packs := pack.NewStore(b, pack.Options{TempDir: o.TempDir, IDs: o.IDs, Sealed: o.SealedStore})
+	manifests, err := manifest.NewStore(packs)
 	if err != nil {
 		return nil, err
 	}
-	gc := &collector{packs: packs, manifests: manifests, index: o.Index, marks: o.Marks}
-	commits := &committer{packs: packs, manifests: manifests, gc: gc, index: o.Index, rootBytes: o.Limits.RootBytes}
+	collector := &gc.Collector{Packs: packs, Manifests: manifests, Index: o.Index, Database: o.Marks}
+	commits := &commit.Committer{Packs: packs, Manifests: manifests, GC: collector, Index: o.Index, RootBytes: o.Limits.RootBytes}
 	return &Library{
 		manifests: manifests,
-		scanner:   &scanner{commits: commits, limits: o.Limits},
-		exchanger: newExchanger(commits, o.Limits, o.Now),
-		downloads: newDownloads(manifests),
-		differ:    newDiffer(manifests),
-		collector: gc,
-		checker:   &checker{packs: packs, manifests: manifests, index: o.Index, gc: gc},
+		collector: collector,
+		checker:   &check.Checker{Packs: packs, Manifests: manifests, Index: o.Index, GC: collector},
+		Scanner:   &scan.Scanner{Commits: commits, Limits: o.Limits},
+		Exchanger: exchange.New(commits, o.Limits, o.Now),
+		Downloads: archive.New(manifests),
+		Differ:    diff.New(manifests),
 	}, nil
 }
 
 func (o *Options) setDefaults() error {
-	o.Limits.setDefaults()
+	o.Limits.SetDefaults()
 	if o.Now == nil {
 		o.Now = time.Now
 	}

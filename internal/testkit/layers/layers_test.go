@@ -23,14 +23,14 @@ var (
 	// A run's way out and its root: what the engine is given of the network and
 	// of registries. They speak HTTP, so they are no use cases.
 	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/files", "internal/files/index", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/worker/output", "internal/worker/run", "internal/worker/usage", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
+	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/worker/output", "internal/worker/run", "internal/worker/usage", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/jsonscan", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
 )
 
 var rules = []rule{
 	{of: []string{""}},
 	{of: ports, may: []string{"", "internal/sandbox/layout"}},
 	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
-	{of: useCases, may: slices.Concat([]string{"", "internal/egress/log", "internal/egress/policy", "internal/masking", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
+	{of: useCases, may: slices.Concat([]string{"", "internal/egress/log", "internal/egress/policy", "internal/masking", "internal/files", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/masking", "internal/egress/dns", "internal/egress/policy"}, may: []string{""}, std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/dns", "internal/egress/llmproxy", "internal/egress/log", "internal/egress/policy", "internal/egress/proxy", "internal/egress/tlsca"}},
 	{of: []string{"internal/egress/llmproxy"}, may: []string{"", "internal/masking", "internal/egress/conntrack", "internal/egress/policy", "internal/egress/proxy"}},
@@ -38,6 +38,21 @@ var rules = []rule{
 	{of: []string{"internal/egress/conntrack", "internal/egress/log", "internal/egress/tlsca"}},
 	{of: []string{"internal/image"}, may: []string{""}},
 	{of: []string{"client/transfer"}, may: []string{"", "client", "internal/files/treewire", "internal/files", "internal/localdir"}},
+	// Parts of internal/files, from the encodings up to the use cases of a library.
+	{of: []string{"internal/files/lru", "internal/files/limiter", "internal/files/ordered"}},
+	{of: []string{"internal/files/index"}, may: []string{"internal/blob"}},
+	{of: []string{"internal/files/format"}, may: []string{""}},
+	{of: []string{"internal/files/limits", "internal/files/spool"}, may: []string{"", "internal/files/format"}},
+	{of: []string{"internal/files/pack"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/spool", "internal/files/index"}},
+	{of: []string{"internal/files/manifest"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/limits", "internal/files/pack", "internal/files/spool"}},
+	{of: []string{"internal/files/checkout"}, may: []string{"internal/files/format", "internal/files/manifest", "internal/files/ordered", "internal/files/pack"}},
+	{of: []string{"internal/files/archive", "internal/files/diff"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/limits", "internal/files/limiter", "internal/files/lru", "internal/files/manifest", "internal/files/pack"}},
+	{of: []string{"internal/files/gc"}, may: []string{"", "internal/blob", "internal/store", "internal/files/format", "internal/files/manifest", "internal/files/pack"}},
+	{of: []string{"internal/files/check"}, may: []string{"internal/blob", "internal/files/format", "internal/files/gc", "internal/files/manifest", "internal/files/pack"}},
+	{of: []string{"internal/files/commit"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/gc", "internal/files/manifest", "internal/files/ordered", "internal/files/pack", "internal/files/spool"}},
+	{of: []string{"internal/files/scan"}, may: []string{"", "internal/files/commit", "internal/files/format", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/spool"}},
+	{of: []string{"internal/files/exchange"}, may: []string{"", "internal/blob", "internal/files/commit", "internal/files/format", "internal/files/gc", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/scan", "internal/files/treewire"}},
+	{of: []string{"internal/files"}, may: []string{"", "internal/blob", "internal/files/archive", "internal/files/check", "internal/files/checkout", "internal/files/commit", "internal/files/diff", "internal/files/exchange", "internal/files/format", "internal/files/gc", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/scan"}, std: []string{"net/http", "database/sql"}},
 	{of: []string{"internal/files/treewire"}},
 	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/groupcommit"}},
 	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/groupcommit"}},
@@ -56,7 +71,7 @@ var rules = []rule{
 	{of: []string{"internal/sandbox/agentinit"}, may: []string{"internal/sandbox/layout"}, std: []string{"net", "net/http", "encoding/json"}},
 	// The tools are the API's client, whoever carries its requests.
 	{of: []string{"internal/mcp"}, may: []string{"", "client"}, std: []string{"database/sql"}},
-	{of: []string{"internal/http/api"}, may: slices.Concat([]string{"", "api", "internal/mcp", "internal/files/treewire"}, ports, useCases), std: []string{"database/sql"}},
+	{of: []string{"internal/http/api"}, may: slices.Concat([]string{"", "api", "internal/mcp", "internal/files", "internal/files/treewire"}, ports, useCases), std: []string{"database/sql"}},
 }
 
 type pkg struct {

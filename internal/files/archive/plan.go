@@ -1,0 +1,141 @@
+package archive
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/manifest"
+)
+
+// archiveShape defines how the entries of a tree become a file: the parts of
+// each page in order, then a directory with a line for each entry, then an
+// end. Its results depend on nothing but the arguments.
+type shape interface {
+	// parts appends the parts that hold entries, which are those of one page or
+	// a single one of them.
+	parts(to []part, entries []*format.Entry) []part
+	// line appends the directory's line for e, whose parts begin at offset.
+	line(to []byte, e *format.Entry, offset int64) []byte
+	// end returns the bytes after a directory of that size and position.
+	end(entries, directoryAt, directorySize int64) []byte
+}
+
+// archivePart is a piece of such a file.
+type part struct {
+	literal  []byte        // bytes made here; or else
+	chunk    *format.Chunk // a stored chunk:
+	expanded bool          // its content instead of its segment
+	length   int64
+}
+
+func literalPart(b []byte) part { return part{literal: b, length: int64(len(b))} }
+
+func total(parts []part) (n int64) {
+	for i := range parts {
+		n += parts[i].length
+	}
+	return n
+}
+
+// archivePlan holds the offsets of an archive's pages, so that any position is
+// reachable without reading the tree from its start.
+type plan struct {
+	head          []byte
+	pages         []pageOffsets
+	directoryAt   int64
+	directorySize int64
+	tail          []byte
+}
+
+type pageOffsets struct {
+	parts int64 // of the page's first part in the file
+	lines int64 // of its first line in the directory
+}
+
+func (p *plan) size() int64 { return p.directoryAt + p.directorySize + int64(len(p.tail)) }
+
+// planArchive measures a tree's file. It reads the whole manifest and no
+// content.
+func newPlan(ctx context.Context, m *manifest.Manifest, s shape) (*plan, error) {
+	p := &plan{}
+	var (
+		count int64
+		parts []part
+		line  []byte
+	)
+	pages := manifest.PageReader{M: m}
+	for i := range m.Root.Pages {
+		entries, err := pages.Page(ctx, i)
+		if err != nil {
+			return nil, err
+		}
+		p.pages = append(p.pages, pageOffsets{parts: p.directoryAt, lines: p.directorySize})
+		for j, e := range entries {
+			line = s.line(line[:0], e, p.directoryAt)
+			p.directorySize += int64(len(line))
+			parts = s.parts(parts[:0], entries[j:j+1])
+			p.directoryAt += total(parts)
+		}
+		count += int64(len(entries))
+	}
+	p.tail = s.end(count, p.directoryAt, p.directorySize)
+	return p, nil
+}
+
+// tarShape is a plain tar: the same headers as in the compressed archive, and
+// expanded contents.
+type tarShape struct{}
+
+func (tarShape) parts(to []part, entries []*format.Entry) []part {
+	for _, e := range entries {
+		to = append(to, literalPart(format.AppendTarHeader(nil, e)))
+		for i := range e.Chunks {
+			c := &e.Chunks[i]
+			to = append(to, part{chunk: c, expanded: true, length: int64(c.Size)})
+		}
+		if n := format.TarPadding(e.Size); n > 0 {
+			to = append(to, literalPart(zeroes[:n]))
+		}
+	}
+	return to
+}
+
+func (tarShape) line(to []byte, _ *format.Entry, _ int64) []byte { return to }
+
+func (tarShape) end(_, _, _ int64) []byte { return zeroes[:format.TarEnd] }
+
+var zeroes [format.TarEnd]byte
+
+// tarGzipShape is a gzip member of stored segments and deflated tar headers.
+type tarGzipShape struct{}
+
+func (tarGzipShape) parts(to []part, entries []*format.Entry) []part {
+	l := format.ArchiveLayout{Emit: func(p format.ArchivePart) {
+		to = append(to, part{literal: p.Literal, chunk: p.Chunk, length: p.Length})
+	}}
+	for _, e := range entries {
+		l.Add(e)
+	}
+	l.Flush()
+	return to
+}
+
+func (tarGzipShape) line(to []byte, _ *format.Entry, _ int64) []byte { return to }
+
+func (tarGzipShape) end(_, _, _ int64) []byte { return nil }
+
+// planTarGzip takes the plan of a tar.gz from a root, which records the length
+// and the checksum of each page's part.
+func planTarGzip(x *format.Root) *plan {
+	p := &plan{head: format.GzipHead, directoryAt: int64(len(format.GzipHead))}
+	for i := range x.Pages {
+		p.pages = append(p.pages, pageOffsets{parts: p.directoryAt})
+		p.directoryAt += x.Pages[i].Archive.Length
+	}
+	tar := x.Tar()
+	p.tail = append(append(p.tail, format.ArchiveEnd.Literal...), format.StreamEnd...)
+	p.tail = binary.LittleEndian.AppendUint32(p.tail, tar.Crc)
+	p.tail = binary.LittleEndian.AppendUint32(p.tail, uint32(tar.Raw))
+	return p
+}

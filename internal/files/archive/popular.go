@@ -1,0 +1,100 @@
+package archive
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// A store that clients can read themselves serves an archive better than we
+// do, once it has it whole. Archives that are asked for again are put there.
+const (
+	minCachedArchive = 8 << 20 // bytes of the smallest archive that is worth it
+	cacheAfter       = 2       // full downloads after which it is
+)
+
+type treeKey struct{ org, digest string }
+
+// NoteDownload tells that the whole archive, of size bytes, is being served.
+// It costs nothing; StorePopularArchives does what follows from it.
+func (d *Downloads) CountDownload(org, digest string, size int64) {
+	if _, direct := d.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
+		return
+	}
+	key := treeKey{org, digest}
+	if d.asks.Update(key, func(n int) int { return n + 1 }) != cacheAfter {
+		return
+	}
+	select {
+	case d.wanted <- key:
+	default: // enough is waiting: it will be asked for again
+		d.asks.Put(key, cacheAfter-1)
+	}
+}
+
+// StorePopularArchives puts the archives whole that were asked for often enough, one
+// after the other. It returns when none is left, or when ctx ends.
+func (d *Downloads) StorePopularArchives(ctx context.Context) error {
+	for {
+		select {
+		case key := <-d.wanted:
+			if err := d.putArchive(ctx, key.org, key.digest); err != nil {
+				d.asks.Put(key, 0)
+				if !errors.Is(err, blob.ErrNotFound) { // the tree may be gone by now
+					return err
+				}
+			}
+		default:
+			return nil
+		}
+	}
+}
+
+// putArchive stores an archive whole, and the hash that this gives for free.
+func (d *Downloads) putArchive(ctx context.Context, org, digest string) error {
+	a, err := d.Download(ctx, org, digest, format.TarGzip)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	err = d.packs.Put(ctx, pack.ArchiveKey(org, digest), io.TeeReader(a, h), a.Size())
+	err = errors.Join(err, a.Close())
+	if errors.Is(err, blob.ErrExists) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("putting an archive whole: %w", err)
+	}
+	return d.keepSum(ctx, pack.DigestKey(org, digest, format.TarGzip), downloadSum{format.Hash(h.Sum(nil)), a.Size()})
+}
+
+// DirectLink gives an address at which the store itself serves the tree's
+// tar.gz, under a file name and for some time. It gives false where the store
+// cannot do that or does not have the archive whole.
+func (d *Downloads) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
+	p, direct := d.packs.Store.(blob.Presigner)
+	if !direct || pack.CheckOrg(org) != nil || !pack.IsDigest(digest) {
+		return "", false, nil
+	}
+	key := pack.ArchiveKey(org, digest)
+	if _, err := d.packs.Stat(ctx, key); pack.IsDamage(err) {
+		return "", false, nil
+	} else if err != nil {
+		return "", false, fmt.Errorf("looking for an archive: %w", err)
+	}
+	address, err = p.PresignGet(ctx, key, name, "application/gzip", ttl)
+	if errors.Is(err, blob.ErrNotFound) { // it rests where there are no links
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("signing a link to an archive: %w", err)
+	}
+	return address, true, nil
+}

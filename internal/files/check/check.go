@@ -1,0 +1,283 @@
+package check
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/gc"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// Named is a tree and what its user calls it.
+type NamedTree struct {
+	Digest string
+	Name   string
+}
+
+// Options adjusts Check; the zero value looks at roots, pages and footers.
+type Options struct {
+	Read   bool // read every byte back, and hold it against its hash
+	Repair bool // restore what can be
+	// Limit is how many damaged objects, and uses of each, are told of one by
+	// one; 0 is 100.
+	Limit int
+	// Progress is told now and then what was looked at. It may be nil.
+	Progress func(Result)
+}
+
+// Checked is what Check found.
+type Result struct {
+	Trees    int64 // that are named, equal ones once
+	Pages    int64
+	Packs    int64
+	Segments int64 // that were read back
+	Bytes    int64 // of them
+	Orphans  int64 // objects that nothing names; the next collections take them
+	// Damaged and Repaired count objects, Damages tells of the first.
+	Damaged, Repaired int64
+	Damages           []Damage
+}
+
+// Damage is an object that is not what it should be.
+type Damage struct {
+	Key      string // of the object
+	Problem  string // what is wrong with it
+	Segments int64  // of a pack, that are named and lost; after a repair, still
+	Repaired bool   // nothing named is lost any more
+	Uses     int64  // files and folders in named trees that lack something
+	Used     []Use  // the first of them
+}
+
+// Use is where a damage shows.
+type Use struct {
+	Name string // of the tree
+	Path string // "" where all of the tree is meant
+	// AndOn says that the entries that follow Path lack something, too: the
+	// page that lists them is lost.
+	Following bool
+}
+
+const checkLimit = 100
+
+// Check looks at everything that the trees of live are made of. live is walked
+// several times. Damage is no error: it is told in the result.
+//
+// With Repair a segment that is lost is restored from any other pack that holds
+// the same, and what is left of its pack is stored anew, without what is lost
+// for good, so that nothing builds upon that. Those who see files lost can store
+// them again, in whatever tree, and repair once more: that heals the old
+// versions, too. No collection should run meanwhile.
+func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o Options) (Result, error) {
+	if err := pack.CheckOrg(org); err != nil {
+		return Result{}, err
+	}
+	if o.Limit == 0 {
+		o.Limit = checkLimit
+	}
+	c := newCheck(k, org, live, o)
+	err := c.run(ctx)
+	if err != nil || !c.again {
+		return c.done, err
+	}
+	// A restored page may name what could not be seen before.
+	before := c.done
+	c = newCheck(k, org, live, o)
+	err = c.run(ctx)
+	c.done.Damaged += before.Repaired
+	c.done.Repaired += before.Repaired
+	for _, d := range slices.Backward(before.Damages) {
+		if d.Repaired {
+			c.done.Damages = append([]Damage{d}, c.done.Damages...)
+		}
+	}
+	c.done.Damages = c.done.Damages[:min(len(c.done.Damages), o.Limit)]
+	return c.done, err
+}
+
+// check is a Check under way.
+type check struct {
+	packs     *pack.Store
+	manifests *manifest.Store
+	index     pack.ChunkIndex
+	gc        *gc.Collector
+	org       string
+	live      iter.Seq2[NamedTree, error]
+	o         Options
+	done      Result
+	marking   *gc.Marking
+	badRoots  map[string]string   // damaged ones: what is wrong, by digest
+	badPacks  map[string]*badPack // that hold what is damaged, or are
+	again     bool                // a page was restored
+}
+
+func newCheck(k *Checker, org string, live iter.Seq2[NamedTree, error], o Options) *check {
+	c := &check{packs: k.Packs, manifests: k.Manifests, index: k.Index, gc: k.GC, org: org, live: live, o: o, badRoots: map[string]string{}, badPacks: map[string]*badPack{}}
+	c.marking = &gc.Marking{
+		Manifests: k.Manifests, Org: org, Trees: map[format.Hash]bool{}, Pages: map[format.Hash]struct{}{}, Packs: map[string]*gc.MarkedPack{},
+		Found: func() { c.done.Pages++; c.progress() },
+	}
+	return c
+}
+
+func (c *check) progress() {
+	if c.o.Progress != nil {
+		c.o.Progress(c.done)
+	}
+}
+
+func (c *check) run(ctx context.Context) error {
+	if err := c.trees(ctx); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(c.marking.Packs)) {
+		if err := c.pack(ctx, id, c.marking.Packs[id]); err != nil {
+			return err
+		}
+		c.done.Packs++
+		c.progress()
+	}
+	if err := c.orphans(ctx); err != nil {
+		return err
+	}
+	if len(c.badRoots)+len(c.badPacks) == 0 {
+		return nil
+	}
+	if err := c.locate(ctx); err != nil {
+		return err
+	}
+	return c.finish(ctx)
+}
+
+// trees marks what the named trees are made of, as far as it can be read.
+func (c *check) trees(ctx context.Context) error {
+	for n, err := range c.live {
+		if err != nil {
+			return fmt.Errorf("finding what is named: %w", err)
+		}
+		d, ok := pack.ParseDigest(n.Digest)
+		if !ok || c.marking.Trees[d] {
+			continue
+		}
+		c.marking.Trees[d] = true
+		c.done.Trees++
+		m := &manifest.Manifest{Store: c.manifests, Org: c.org, Digest: n.Digest}
+		if err := m.ReadRoot(ctx); pack.IsDamage(err) {
+			c.badRoots[n.Digest] = wrong(err)
+		} else if err != nil {
+			return err
+		} else if err := c.tree(ctx, m); err != nil {
+			return fmt.Errorf("reading the tree %s: %w", n.Digest, err)
+		}
+	}
+	return nil
+}
+
+func wrong(err error) string {
+	if errors.Is(err, blob.ErrNotFound) {
+		return "missing"
+	}
+	return "damaged"
+}
+
+// tree marks a tree page by page: a page that cannot be read is no end.
+func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
+	for i := range m.Root.Pages {
+		one := &manifest.Manifest{Store: m.Store, Org: m.Org, Digest: m.Digest, Root: &format.Root{Packs: m.Root.Packs, Pages: m.Root.Pages[i : i+1]}}
+		err := c.marking.Root(ctx, one)
+		if pack.IsDamage(err) {
+			c.addDamaged(m.Root.Packs[m.Root.Pages[i].Pack], wrong(err))
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// suspect notes a pack to be looked into.
+func (c *check) addDamaged(id, what string) {
+	if c.badPacks[id] == nil {
+		c.badPacks[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
+	}
+}
+
+// pack looks at a pack that something names.
+func (c *check) pack(ctx context.Context, id string, p *gc.MarkedPack) error {
+	switch {
+	case p.Missing:
+		c.addDamaged(id, "missing")
+		return nil
+	case p.Whole:
+		c.addDamaged(id, "damaged") // its footer, or it lacks a segment
+		return nil
+	case !c.o.Read:
+		return nil
+	}
+	segments, err := c.packs.Footer(ctx, c.org, id)
+	if pack.IsDamage(err) {
+		c.addDamaged(id, wrong(err))
+		return nil
+	} else if err != nil {
+		return err
+	}
+	f := &pack.Reader{Store: c.packs, Org: c.org}
+	w := &pack.Compactor{Packs: c.packs, Org: c.org}
+	read := w.From(ctx, f, id)
+	for _, s := range segments {
+		b, err := read(s)
+		if err == nil {
+			err = w.Verify(s, b)
+		}
+		c.done.Segments++
+		c.done.Bytes += int64(s.Length)
+		if pack.IsDamage(err) {
+			c.addDamaged(id, "damaged")
+		} else if err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	return f.Close()
+}
+
+// orphans counts what nothing names.
+func (c *check) orphans(ctx context.Context) error {
+	for _, kind := range []string{"/manifests/", "/packs/"} {
+		for info, err := range c.packs.List(ctx, c.org+kind) {
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", kind, err)
+			}
+			name := strings.TrimPrefix(pack.FirstKey(info.Key), c.org+kind)
+			d, isTree := pack.ParseDigest(name)
+			if c.marking.Packs[name] == nil && (!isTree || !c.marking.Trees[d]) {
+				c.done.Orphans++
+			}
+		}
+	}
+	return nil
+}
+
+// note adds a damage to the result.
+func (c *check) note(d Damage) {
+	c.done.Damaged++
+	if d.Repaired {
+		c.done.Repaired++
+	}
+	if len(c.done.Damages) < c.o.Limit {
+		c.done.Damages = append(c.done.Damages, d)
+	}
+}
+
+// checker checks what an organisation stored.
+type Checker struct {
+	Packs     *pack.Store
+	Manifests *manifest.Store
+	Index     pack.ChunkIndex
+	GC        *gc.Collector
+}

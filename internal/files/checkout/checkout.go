@@ -1,0 +1,265 @@
+package checkout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"runtime"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/ordered"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// Checkout writes the tree into dir, an empty folder that exists, with modes,
+// modification times, links and empty folders. Every byte is verified. It
+// follows no link, so nothing outside dir is touched. After an error dir holds
+// a part of the tree.
+func Write(ctx context.Context, m *manifest.Manifest, dir string) error {
+	root, err := openFolder(dir)
+	if err != nil {
+		return fmt.Errorf("opening the folder to check out into: %w", err)
+	}
+	w := &treeWriter{folders: []*openedFolder{root}}
+	err = w.checkEmpty()
+	if err == nil {
+		err = writeTree(ctx, m, w)
+	}
+	return errors.Join(err, w.close())
+}
+
+// load is a chunk, or an entry without one, on its way out of the store.
+type checkoutJob struct {
+	entry   *format.Entry
+	chunk   *format.Chunk // nil where the entry has no content
+	last    bool
+	content []byte
+	segment []byte
+}
+
+// checkout reads segments in one goroutine, expands and verifies them in a
+// few, and writes in one: file systems slow down under more.
+func writeTree(ctx context.Context, m *manifest.Manifest, w *treeWriter) error {
+	workers := min(runtime.GOMAXPROCS(0), 4)
+	spare := make(chan *checkoutJob, 2*workers+2)
+	for range cap(spare) {
+		spare <- &checkoutJob{}
+	}
+	expand := func() func(*checkoutJob) error {
+		var x format.Expander
+		return func(j *checkoutJob) error { return x.Expand(j.content, j.segment, j.chunk) }
+	}
+	take := func(j *checkoutJob) error {
+		defer func() { spare <- j }()
+		return w.write(j)
+	}
+	s := &storedTree{m: m, spare: spare, fetch: pack.Reader{Store: m.Store.Packs, Org: m.Org}}
+	s.line = ordered.NewPool(ctx, workers, cap(spare), expand, take)
+	err := s.send()
+	if err != nil {
+		err = s.line.Abort(err)
+	} else {
+		err = s.line.Finish()
+	}
+	if err == nil {
+		err = w.leaveTo("")
+	}
+	return errors.Join(err, s.fetch.Close())
+}
+
+// storedTree reads the segments of a tree.
+type storedTree struct {
+	m     *manifest.Manifest
+	line  *ordered.Pool[*checkoutJob]
+	spare chan *checkoutJob
+	fetch pack.Reader
+}
+
+func (s *storedTree) send() error {
+	for e, err := range s.m.Entries(s.line.Ctx) {
+		if err != nil {
+			return err
+		}
+		if len(e.Chunks) == 0 {
+			if err := s.chunk(e, nil, true); err != nil {
+				return err
+			}
+		}
+		for i := range e.Chunks {
+			if err := s.chunk(e, &e.Chunks[i], i == len(e.Chunks)-1); err != nil {
+				return fmt.Errorf("reading %q: %w", e.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *storedTree) chunk(e *format.Entry, c *format.Chunk, last bool) error {
+	var j *checkoutJob
+	select {
+	case j = <-s.spare:
+	case <-s.line.Ctx.Done():
+		return context.Cause(s.line.Ctx)
+	}
+	*j = checkoutJob{entry: e, chunk: c, last: last, content: j.content[:0], segment: j.segment[:0]}
+	if c != nil {
+		j.content, j.segment = pack.Resize(j.content, int(c.Size)), pack.Resize(j.segment, int(c.Place.Length))
+		if err := s.fetch.Read(s.line.Ctx, c.Place.Pack, int64(c.Place.Offset), j.segment); err != nil {
+			return err
+		}
+	}
+	return s.line.Send(j, c != nil)
+}
+
+// tree writes entries in path order below a folder. A folder gets its mode and
+// times when it is left, as both would change or hinder what comes into it.
+type treeWriter struct {
+	folders []*openedFolder // from the top to where the next entry goes
+	file    *os.File        // the file being written
+}
+
+// openedFolder is a folder that entries go into.
+type openedFolder struct {
+	entry *format.Entry // nil for the top
+	root  *os.Root
+	dir   *os.File // the same folder, for calls that want a descriptor
+}
+
+func openFolder(dir string) (*openedFolder, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return newFolder(nil, root)
+}
+
+func newFolder(e *format.Entry, root *os.Root) (*openedFolder, error) {
+	f, err := root.Open(".")
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return &openedFolder{entry: e, root: root, dir: f}, nil
+}
+
+func (f *openedFolder) close() error { return errors.Join(f.dir.Close(), f.root.Close()) }
+
+func (w *treeWriter) checkEmpty() error {
+	names, err := w.folders[0].dir.Readdirnames(1)
+	if len(names) > 0 {
+		return fmt.Errorf("checking out into %s: it is not empty", w.folders[0].root.Name())
+	}
+	if err != nil && !pack.IsEOF(err) {
+		return fmt.Errorf("reading the folder to check out into: %w", err)
+	}
+	return nil
+}
+
+func (w *treeWriter) write(j *checkoutJob) error {
+	if err := w.writePart(j); err != nil {
+		return fmt.Errorf("writing %q: %w", j.entry.Path, err)
+	}
+	return nil
+}
+
+func (w *treeWriter) writePart(j *checkoutJob) error {
+	if w.file == nil {
+		if err := w.create(j.entry); err != nil {
+			return err
+		}
+	}
+	if j.entry.Kind != format.File {
+		return nil
+	}
+	if _, err := w.file.Write(j.content); err != nil {
+		return err
+	}
+	if !j.last {
+		return nil
+	}
+	f := w.file
+	w.file = nil
+	err := f.Chmod(fs.FileMode(j.entry.Mode))
+	if err == nil {
+		err = setTimes(w.top().dir, path.Base(j.entry.Path), j.entry)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (w *treeWriter) top() *openedFolder { return w.folders[len(w.folders)-1] }
+
+// create makes the file, folder or link of e, which must not exist.
+func (w *treeWriter) create(e *format.Entry) error {
+	dir, name := path.Split(e.Path)
+	dir = strings.TrimSuffix(dir, "/")
+	if err := w.leaveTo(dir); err != nil {
+		return err
+	}
+	if top := w.top().entry; top == nil && dir != "" || top != nil && top.Path != dir {
+		return format.ErrDamaged // its folder does not come before it
+	}
+	root := w.top().root
+	switch e.Kind {
+	case format.Symlink:
+		if err := root.Symlink(e.Target, name); err != nil {
+			return err
+		}
+		return setTimes(w.top().dir, name, e)
+	case format.Folder:
+		return w.enter(e, name)
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	w.file = f
+	return err
+}
+
+func (w *treeWriter) enter(e *format.Entry, name string) error {
+	if err := w.top().root.Mkdir(name, 0o700); err != nil {
+		return err
+	}
+	root, err := w.top().root.OpenRoot(name)
+	if err != nil {
+		return err
+	}
+	f, err := newFolder(e, root)
+	if err != nil {
+		return err
+	}
+	w.folders = append(w.folders, f)
+	return nil
+}
+
+// leaveTo completes the folders that dir is not in.
+func (w *treeWriter) leaveTo(dir string) error {
+	for len(w.folders) > 1 {
+		f := w.top()
+		if f.entry.Path == dir || format.IsUnder(dir, f.entry.Path) {
+			return nil
+		}
+		w.folders = w.folders[:len(w.folders)-1]
+		err := f.dir.Chmod(fs.FileMode(f.entry.Mode))
+		if err == nil {
+			err = setTimes(w.top().dir, path.Base(f.entry.Path), f.entry)
+		}
+		if err = errors.Join(err, f.close()); err != nil {
+			return fmt.Errorf("completing the folder %q: %w", f.entry.Path, err)
+		}
+	}
+	return nil
+}
+
+// close releases what is open, without completing it.
+func (w *treeWriter) close() error {
+	var errs []error
+	if w.file != nil {
+		errs = append(errs, w.file.Close())
+	}
+	for _, f := range w.folders {
+		errs = append(errs, f.close())
+	}
+	return errors.Join(errs...)
+}

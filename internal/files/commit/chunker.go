@@ -1,0 +1,227 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"hash/crc32"
+	"io"
+	"runtime"
+	"sync"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/ordered"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// intake turns the contents of files into chunks in packs: one goroutine
+// reads and cuts, a few hash and compress, one fills packs and hands complete
+// entries on, in the order in which they came.
+type Chunker struct {
+	Line         *ordered.Pool[*piece]
+	dedup        *dedup
+	packs        *pack.Writer
+	take         func(*format.Entry) error
+	buffers      chan *buffer
+	ParentChunks *parentChunks // the chunks that the next content may have had; set by the reading goroutine
+}
+
+// buffer holds a chunk and its segment.
+type buffer struct {
+	content []byte // one byte longer than a chunk may be, to see whether more comes
+	segment bytes.Buffer
+}
+
+// widen makes room for a chunk of a large file.
+func (b *buffer) widen() {
+	if len(b.content) <= format.MaxChunk {
+		b.content = append(b.content, make([]byte, format.MaxChunk+1-len(b.content))...)
+	}
+}
+
+// piece is a chunk on its way; the last one of an entry, or one without a
+// chunk, completes it.
+type piece struct {
+	entry  *format.Entry
+	last   bool
+	buffer *buffer // nil where there is no chunk
+	former *parentChunks
+	chunk  format.Chunk
+	stored bool // the store has it already
+}
+
+// newIntake starts the goroutines; finish or abort ends them. take is called
+// by one goroutine.
+func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format.Entry) error) *Chunker {
+	workers := min(runtime.GOMAXPROCS(0), 4)
+	in := &Chunker{dedup: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
+	for range cap(in.buffers) {
+		in.buffers <- nil // made when first used
+	}
+	in.Line = ordered.NewPool(ctx, workers, cap(in.buffers), in.worker, in.collect)
+	return in
+}
+
+func (in *Chunker) Finish() error {
+	defer in.recycle()
+	return in.Line.Finish()
+}
+
+// end finishes, or aborts where reading failed with err.
+func (in *Chunker) End(err error) error {
+	if err != nil {
+		return in.Abort(err)
+	}
+	return in.Finish()
+}
+
+func (in *Chunker) Abort(err error) error {
+	defer in.recycle()
+	return in.Line.Abort(err)
+}
+
+// idle holds what the next intake need not make anew.
+var idle = struct{ buffers, compressors sync.Pool }{
+	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, format.WholeFile+1)} }},
+	compressors: sync.Pool{New: func() any { return format.NewCompressor() }},
+}
+
+func (in *Chunker) recycle() {
+	for len(in.buffers) > 0 {
+		if b := <-in.buffers; b != nil {
+			idle.buffers.Put(b)
+		}
+	}
+}
+
+// bare hands on an entry without content.
+func (in *Chunker) AddEntry(e *format.Entry) error {
+	return in.Line.Send(&piece{entry: e, last: true}, false)
+}
+
+// content reads r to its end as the content of e, sets its size and sum and
+// hands it on.
+func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
+	b, err := in.buffer()
+	if err != nil {
+		return err
+	}
+	n, ended, err := format.Fill(r, b.content[:format.WholeFile+1])
+	switch {
+	case err != nil:
+		in.buffers <- b
+		return err
+	case !ended:
+		return in.large(e, r, b, n)
+	case n == 0:
+		e.SHA256 = format.EmptyHash
+		in.buffers <- b
+		return in.AddEntry(e)
+	}
+	e.Size = int64(n)
+	return in.send(e, b, n, true)
+}
+
+// large cuts a content whose first n bytes are in b.
+func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
+	sum := sha256.New()
+	for {
+		b.widen()
+		more, ended, err := format.Fill(r, b.content[n:])
+		if err != nil {
+			in.buffers <- b
+			return err
+		}
+		n += more
+		length := format.Cut(b.content[:n])
+		sum.Write(b.content[:length])
+		e.Size += int64(length)
+		if length == n && ended {
+			sum.Sum(e.SHA256[:0])
+			return in.send(e, b, length, true)
+		}
+		next, err := in.buffer()
+		if err != nil {
+			in.buffers <- b
+			return err
+		}
+		next.widen()
+		n = copy(next.content, b.content[length:n])
+		if err := in.send(e, b, length, false); err != nil {
+			in.buffers <- next
+			return err
+		}
+		b = next
+	}
+}
+
+func (in *Chunker) buffer() (*buffer, error) {
+	select {
+	case b := <-in.buffers:
+		if b == nil {
+			b = idle.buffers.Get().(*buffer)
+		}
+		return b, nil
+	case <-in.Line.Ctx.Done():
+		return nil, context.Cause(in.Line.Ctx)
+	}
+}
+
+func (in *Chunker) send(e *format.Entry, b *buffer, n int, last bool) error {
+	return in.Line.Send(&piece{entry: e, last: last, buffer: b, former: in.ParentChunks, chunk: format.Chunk{Size: uint32(n)}}, true)
+}
+
+// worker names a chunk and, when the store lacks it, makes its segment.
+func (in *Chunker) worker() func(*piece) error {
+	return func(p *piece) error {
+		content := p.buffer.content[:p.chunk.Size]
+		p.chunk.Hash = sha256.Sum256(content)
+		var err error
+		if p.chunk.Place, p.stored, err = in.dedup.Find(p.former, p.chunk.Hash, p.chunk.Size); err != nil || p.stored {
+			return err
+		}
+		p.chunk.Place.CRC = crc32.ChecksumIEEE(content)
+		c := idle.compressors.Get().(*format.Compressor)
+		defer idle.compressors.Put(c)
+		return c.Compress(&p.buffer.segment, content)
+	}
+}
+
+// collect stores a new chunk and hands on a complete entry.
+func (in *Chunker) collect(p *piece) error {
+	if p.buffer != nil {
+		if err := in.store(p); err != nil {
+			return err
+		}
+		in.buffers <- p.buffer
+		p.entry.Chunks = append(p.entry.Chunks, p.chunk)
+		if p.last && len(p.entry.Chunks) == 1 {
+			p.entry.SHA256 = p.chunk.Hash
+		}
+	}
+	if !p.last {
+		return nil
+	}
+	return in.take(p.entry)
+}
+
+func (in *Chunker) store(p *piece) error {
+	if p.stored {
+		return nil
+	}
+	at, stored, err := in.dedup.Chunks.find(p.chunk.Hash) // an equal chunk may have come just before
+	if err != nil {
+		return err
+	}
+	if !stored {
+		s := format.Segment{Kind: format.ChunkSegment, Hash: p.chunk.Hash, Size: p.chunk.Size, CRC: p.chunk.Place.CRC}
+		if at, err = in.packs.Add(s, p.buffer.segment.Bytes()); err != nil {
+			return err
+		}
+		if err := in.dedup.Chunks.add(p.chunk.Hash, at); err != nil {
+			return err
+		}
+	}
+	p.chunk.Place = at
+	return nil
+}

@@ -1,0 +1,286 @@
+package commit
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/gc"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// commit is a version in the making.
+type Commit struct {
+	*Committer
+	Org      string
+	Dedup    *dedup
+	Writer   *pack.Writer
+	Manifest *manifest.Writer
+	parent   string // the digest that is built upon, or ""
+	Verifies bool   // what it stored is read back before it counts
+}
+
+// begin prepares a commit. The caller closes it.
+func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*Commit, error) {
+	if err := pack.CheckOrg(org); err != nil {
+		return nil, err
+	}
+	prefix := ""
+	if confidential {
+		prefix = pack.SealedPrefix
+	}
+	marked, err := b.GC.Marked(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	c := &Commit{
+		Committer: b, Org: org, Writer: pack.NewWriter(ctx, b.Packs, org, prefix), Manifest: manifest.NewWriter(b.Manifests, b.Packs.TempDir, b.RootBytes),
+		Dedup: &dedup{
+			ctx: ctx, org: org, Index: b.Index, marked: marked, places: gc.NewPlaceChecker(b.Packs, org, marked),
+			Chunks: newChunkSet(b.Packs.TempDir), Borrowed: map[string][]string{},
+		},
+	}
+	if len(marked.Keys) > 0 {
+		c.Manifest.IsMarked = marked.IsPackMarked
+	}
+	return c, nil
+}
+
+// beginAfter prepares a commit that need not store what the parent holds. The
+// caller closes it.
+func (b *Committer) BeginAfter(ctx context.Context, org, parent string, confidential bool) (*Commit, error) {
+	for again := true; ; again = false {
+		c, err := b.Begin(ctx, org, confidential)
+		if err != nil || parent == "" {
+			return c, err
+		}
+		if err = c.inherit(ctx, parent); err == nil {
+			return c, nil
+		}
+		err = errors.Join(fmt.Errorf("reading the parent version: %w", err), c.Close())
+		if !again || !errors.Is(err, blob.ErrNotFound) {
+			return nil, err
+		}
+		// Another root of an equal tree may have come into the place of the one
+		// that was being read.
+	}
+}
+
+func (c *Commit) Close() error {
+	return errors.Join(c.Writer.Close(), c.Dedup.Chunks.Close(), c.Manifest.Close())
+}
+
+// inherit learns the pages and chunks of the parent version.
+func (c *Commit) inherit(ctx context.Context, parent string) error {
+	m, err := c.Manifests.Open(ctx, c.Org, parent)
+	if err != nil {
+		return err
+	}
+	if c.Dedup.marked.Keys[m.Key] {
+		// Nothing named it any more when it was condemned, so parts of it that had
+		// been condemned before it was named may be gone by now. A parent that is
+		// not condemned is whole but for what is: roots are condemned before packs
+		// are deleted.
+		return nil
+	}
+	c.parent = parent
+	c.Manifest.Base = m
+	for e, err := range m.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		for i := range e.Chunks {
+			at := e.Chunks[i].Place
+			holds, err := c.Dedup.places.Usable(ctx, &at)
+			if err == nil && holds {
+				err = c.Dedup.Chunks.add(e.Chunks[i].Hash, at)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rescue stores those chunks of e anew that rest in condemned packs, as they
+// are there.
+func (c *Commit) CopyEndangeredChunks(ctx context.Context, e *format.Entry) error {
+	var x format.Expander
+	for i := range e.Chunks {
+		k := &e.Chunks[i]
+		if holds, err := c.Dedup.places.Usable(ctx, &k.Place); err != nil {
+			return err
+		} else if holds {
+			continue
+		}
+		at, ok, err := c.Dedup.Chunks.find(k.Hash)
+		if !ok && err == nil {
+			at, err = c.copyChunk(ctx, &x, k)
+		}
+		if err != nil {
+			return fmt.Errorf("storing a part of %q anew: %w", e.Path, err)
+		}
+		k.Place = at
+	}
+	return nil
+}
+
+func (c *Commit) copyChunk(ctx context.Context, x *format.Expander, k *format.Chunk) (format.Place, error) {
+	b, err := pack.ReadRange(ctx, c.Packs, pack.PackKey(c.Org, k.Place.Pack), int64(k.Place.Offset), int64(k.Place.Length))
+	if err != nil {
+		return format.Place{}, err
+	}
+	if err := x.Expand(make([]byte, k.Size), b, k); err != nil {
+		return format.Place{}, err
+	}
+	at, err := c.Writer.Add(format.Segment{Kind: format.ChunkSegment, Hash: k.Hash, Size: k.Size, CRC: k.Place.CRC}, b)
+	if err != nil {
+		return format.Place{}, err
+	}
+	return at, c.Dedup.Chunks.add(k.Hash, at)
+}
+
+// finish stores the new packs, then the root. If the same tree is stored
+// already, the new packs are deleted.
+func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
+	digest, err := c.Manifest.Finish()
+	if err != nil {
+		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
+	}
+	root := &c.Manifest.Root
+	ref := manifest.Ref{Digest: digest, Size: root.Size, Files: root.Files}
+	at, err := c.locateRoot(ctx, digest)
+	switch {
+	case err != nil:
+		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
+	case at.Valid:
+		c.discard(ctx)
+		ref.Epoch = c.Dedup.marked.Epoch
+		if err := c.readBack(ctx, at.Key, digest); err != nil {
+			return manifest.Ref{}, err
+		}
+		return ref, c.GC.DeleteStaleRoots(ctx, c.Org, c.Dedup.marked, at.Refused)
+	}
+	err = c.checkBorrowed(ctx)
+	if err == nil {
+		err = c.Manifest.StorePages(c.Writer)
+	}
+	if err == nil {
+		err = c.Writer.Publish(ctx)
+	}
+	if err == nil {
+		err = c.revalidate(ctx, digest)
+	}
+	if err == nil && c.Verifies {
+		err = c.verify(ctx, &manifest.Manifest{Store: c.Manifests, Org: c.Org, Digest: digest, Root: root})
+	}
+	if err != nil {
+		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
+	}
+	ref.Epoch = c.Dedup.marked.Epoch
+	return ref, c.publish(ctx, digest, at)
+}
+
+// rootPlace looks for an equal tree that is stored already. The parent need not
+// be looked into: it was named, and is not condemned.
+func (c *Commit) locateRoot(ctx context.Context, digest string) (gc.RootLocation, error) {
+	key := pack.ManifestKey(c.Org, digest)
+	there, err := c.Packs.Exists(ctx, key)
+	if c.GC.Database == nil || err != nil {
+		return gc.RootLocation{Key: key, Valid: there}, err
+	}
+	if c.Dedup.marked.Keys[key] || there && digest != c.parent {
+		return c.GC.LocateRoot(ctx, c.Org, digest, c.Dedup.marked)
+	}
+	return gc.RootLocation{Key: key, Valid: there}, nil
+}
+
+// keepUp looks at the new tree again where a collection began since the commit
+// did: a root that lacks something must not come to be.
+func (c *Commit) revalidate(ctx context.Context, digest string) error {
+	now, err := c.GC.Marked(ctx, c.Org)
+	if err != nil || now.Epoch == c.Dedup.marked.Epoch {
+		return err
+	}
+	c.Dedup.marked = now
+	m := &manifest.Manifest{Store: c.Manifests, Org: c.Org, Digest: digest, Root: &c.Manifest.Root}
+	err = c.GC.Intact(ctx, m, now)
+	if errors.Is(err, gc.ErrMissingSegment) || pack.IsDamage(err) {
+		return fmt.Errorf("%w: %w", gc.ErrStale, err)
+	}
+	return err
+}
+
+// publish stores the root, after the packs that it names.
+func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation) error {
+	object := c.Manifest.Root.Encode(c.Manifests.ZstdOut)
+	err := c.Writer.Store.Put(ctx, at.Key, bytes.NewReader(object), int64(len(object)))
+	switch {
+	case err == nil:
+		if err := c.rootBack(ctx, at.Key, digest); err != nil {
+			return err
+		}
+		c.Writer.AddToIndex(c.Index)
+		return c.GC.DeleteStaleRoots(ctx, c.Org, c.Dedup.marked, at.Refused)
+	case errors.Is(err, blob.ErrExists):
+		return c.adoptExisting(ctx, digest)
+	}
+	err = fmt.Errorf("storing a manifest: %w", err)
+	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	// A store far away may have kept the manifest and lost the answer: the
+	// packs go only when it is known to be missing.
+	if exists, unclear := c.Packs.Exists(check, at.Key); exists || unclear != nil {
+		return errors.Join(err, unclear)
+	}
+	return errors.Join(err, c.Writer.Withdraw(ctx))
+}
+
+// yield gives way to an equal tree that was stored meanwhile.
+func (c *Commit) adoptExisting(ctx context.Context, digest string) error {
+	c.discard(ctx)
+	if c.GC.Database == nil {
+		return nil
+	}
+	at, err := c.GC.LocateRoot(ctx, c.Org, digest, c.Dedup.marked)
+	if err != nil {
+		return err
+	}
+	if !at.Valid {
+		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", gc.ErrStale)
+	}
+	return c.GC.DeleteStaleRoots(ctx, c.Org, c.Dedup.marked, at.Refused)
+}
+
+// discard withdraws packs that are not needed because an equal tree is stored.
+// What cannot be deleted is garbage, and no reason to fail the commit.
+func (c *Commit) discard(ctx context.Context) { _ = c.Writer.Withdraw(ctx) }
+
+// committer begins commits. It is safe for concurrent use.
+type Committer struct {
+	Packs     *pack.Store
+	Manifests *manifest.Store
+	GC        *gc.Collector
+	Index     pack.ChunkIndex
+	RootBytes int
+}
+
+// suspect prepares for a base that is condemned: see inherit. What of it is
+// left is copied.
+func (c *Commit) PrepareMarkedBase(ctx context.Context, base *manifest.Manifest) error {
+	if !c.Dedup.marked.Keys[base.Key] {
+		c.parent = base.Digest
+		return nil
+	}
+	gone, err := c.Packs.Missing(ctx, c.Org, base.Root.Packs)
+	for _, id := range gone {
+		c.Dedup.marked.Doubtful[pack.PackKey(c.Org, id)] = true
+	}
+	return err
+}

@@ -1,0 +1,57 @@
+package commit
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/gc"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// stock finds the chunks that a commit need not store. What is condemned does
+// not count. It is safe for concurrent use.
+type dedup struct {
+	ctx    context.Context // of the commit
+	org    string
+	Index  pack.ChunkIndex // nil = none
+	marked gc.Marks
+	places *gc.PlaceChecker
+	Chunks *chunkSet
+
+	mu       sync.Mutex          // guards what follows
+	Borrowed map[string][]string // packs that only the index knows to exist, and by which names
+}
+
+// find gives the place of a chunk of so many bytes, which may be one of f.
+func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, bool, error) {
+	if at, ok := f.find(h); ok {
+		if holds, err := s.places.Usable(s.ctx, &at); holds || err != nil {
+			return at, holds, err
+		}
+	}
+	at, ok, err := s.Chunks.find(h)
+	if ok || err != nil || s.Index == nil {
+		return at, ok, err
+	}
+	there, ok, err := s.Index.Find(s.org, h)
+	if !ok || err != nil || there.Raw != raw || s.marked.Keys[pack.PackKey(s.org, there.Pack)] {
+		return format.Place{}, false, nil // an index that fails only costs space
+	}
+	packID := pack.FirstKey(there.Pack)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if names := s.Borrowed[packID]; !slices.Contains(names, there.Pack) {
+		s.Borrowed[packID] = append(names, there.Pack)
+	}
+	return format.Place{Pack: packID, Offset: there.Offset, Length: there.Stored, CRC: there.CRC}, true, nil
+}
+
+// borrowedAs gives the names under which nothing but the index says that a pack
+// exists.
+func (s *dedup) borrowedAs(packID string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Borrowed[packID]
+}

@@ -1,0 +1,46 @@
+package commit
+
+import "github.com/stint-dev/stint/internal/files/format"
+
+// former are the chunks that a file had in the base. It is safe for
+// concurrent use, also where it is nil.
+type parentChunks struct {
+	chunks []format.Chunk
+	byHash map[format.Hash]int // nil where they are few
+}
+
+// fewChunks are searched one by one.
+const fewChunks = 8
+
+func NewParentChunks(e *format.Entry) *parentChunks {
+	if e == nil || len(e.Chunks) == 0 {
+		return nil
+	}
+	f := &parentChunks{chunks: e.Chunks}
+	if len(f.chunks) > fewChunks {
+		f.byHash = make(map[format.Hash]int, len(f.chunks))
+		for i := range f.chunks {
+			f.byHash[f.chunks[i].Hash] = i
+		}
+	}
+	return f
+}
+
+func (f *parentChunks) find(h format.Hash) (format.Place, bool) {
+	switch {
+	case f == nil:
+		return format.Place{}, false
+	case f.byHash != nil:
+		i, ok := f.byHash[h]
+		if !ok {
+			return format.Place{}, false
+		}
+		return f.chunks[i].Place, true
+	}
+	for i := range f.chunks {
+		if f.chunks[i].Hash == h {
+			return f.chunks[i].Place, true
+		}
+	}
+	return format.Place{}, false
+}

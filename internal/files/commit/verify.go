@@ -1,0 +1,120 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"golang.org/x/sync/errgroup"
+)
+
+// errUnread says that what was stored does not come back as it was.
+var ErrReadBack = errors.New("what was stored does not read back")
+
+// verify reads every file of a tree back, each chunk once. What is new is
+// expanded and held against its hash; so is what was there before, unless it
+// rests where reading alone finds damage.
+func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
+	group, ctx := errgroup.WithContext(ctx)
+	workers := min(runtime.GOMAXPROCS(0), 4)
+	chunks := make(chan *format.Chunk, 64)
+	group.Go(func() error {
+		defer close(chunks)
+		return distinctChunks(ctx, m, chunks)
+	})
+	for range workers {
+		group.Go(func() error {
+			f := &pack.Reader{Store: c.Packs, Org: c.Org}
+			return errors.Join(c.readChunks(ctx, f, chunks), f.Close())
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("%w: %w", ErrReadBack, err)
+	}
+	return nil
+}
+
+// distinctChunks sends the chunks of a tree, equal ones that follow each other
+// once.
+func distinctChunks(ctx context.Context, m *manifest.Manifest, to chan<- *format.Chunk) error {
+	var last format.Place
+	for e, err := range m.Entries(ctx) {
+		if err != nil {
+			return err
+		}
+		for i := range e.Chunks {
+			k := &e.Chunks[i]
+			if k.Place == last {
+				continue
+			}
+			last = k.Place
+			select {
+			case to <- k:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Commit) readChunks(ctx context.Context, f *pack.Reader, chunks <-chan *format.Chunk) error {
+	var expand format.Expander
+	var stored, plain []byte
+	for k := range chunks {
+		stored, plain = pack.Resize(stored, int(k.Place.Length)), pack.Resize(plain, int(k.Size))
+		if err := f.Read(ctx, k.Place.Pack, int64(k.Place.Offset), stored); err != nil {
+			return err
+		}
+		if c.isAuthenticated(k.Place.Pack) {
+			continue
+		}
+		if err := expand.Expand(plain, stored, k); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tells reports whether a pack of another commit tells of damage when it is
+// read.
+func (c *Commit) isAuthenticated(packID string) bool {
+	return c.Packs.Sealed != nil && strings.HasPrefix(packID, pack.SealedPrefix) && !slices.Contains(c.Writer.Uploaded, packID)
+}
+
+// rootBack reads the new root back, and deletes one that is not what it should
+// be.
+func (c *Commit) rootBack(ctx context.Context, key, digest string) error {
+	if !c.Verifies {
+		return nil
+	}
+	m := &manifest.Manifest{Store: c.Manifests, Org: c.Org, Digest: digest}
+	err := m.ReadRootAt(ctx, key)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%w: %w", ErrReadBack, err)
+	if pack.IsDamage(err) {
+		err = errors.Join(err, c.Packs.Delete(ctx, key), c.Writer.Withdraw(ctx))
+	}
+	return err
+}
+
+// readBack verifies an equal tree that was stored before, unless it is the one
+// that the commit began with.
+func (c *Commit) readBack(ctx context.Context, key, digest string) error {
+	if !c.Verifies || digest == c.parent {
+		return nil
+	}
+	m := &manifest.Manifest{Store: c.Manifests, Org: c.Org, Digest: digest}
+	if err := m.ReadRootAt(ctx, key); err != nil {
+		return fmt.Errorf("%w: %w", ErrReadBack, err)
+	}
+	return c.verify(ctx, m)
+}

@@ -1,0 +1,313 @@
+package exchange
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/scan"
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// CommitEntries stores a tree in the form of package wire, whose chunks the
+// organisation's storage has: a chunk that it lacks is a *stint.Error with the
+// code chunks_missing. parent is the digest of a version whose pages and
+// chunks can be taken over ("" = none).
+//
+// What the tree says of its files is checked: cut as the library cuts, lengths
+// as they are stored, and the sum of a file of several chunks by reading them,
+// unless the parent has the very file. So the tree's digest is as true as that
+// of an archive. Links must stay in the tree.
+func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (manifest.Ref, error) {
+	ref, err := x.fromEntries(ctx, org, parent, r)
+	if errors.Is(err, commit.ErrPackGone) {
+		err = chunksMissing("some")
+	}
+	return ref, err
+}
+
+// chunksMissing says that a tree names chunks which are not stored.
+func chunksMissing(how string) error {
+	return &stint.Error{
+		Kind: stint.KindConflict, Code: stint.CodeChunksMissing,
+		Message: "The server lacks " + how + " of the chunks that the tree names. Ask which, send them and push the tree again.",
+	}
+}
+
+func (x *Exchanger) fromEntries(ctx context.Context, org, parent string, r io.Reader) (ref manifest.Ref, err error) {
+	c, err := x.commits.Begin(ctx, org, false)
+	if err != nil {
+		return manifest.Ref{}, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	c.Writer.Stage()
+	a := &entriesCommit{
+		x: x, commit: c, EntrySet: scan.NewEntrySet(&x.limits, x.commits.Packs.TempDir),
+		summed: map[string]bool{},
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	if err := a.inherit(ctx, parent); err != nil {
+		return manifest.Ref{}, err
+	}
+	if err := x.scanPacks(ctx, org, false); err != nil {
+		return manifest.Ref{}, err
+	}
+	if err := a.read(ctx, r); err != nil {
+		return manifest.Ref{}, err
+	}
+	if err := a.write(ctx); err != nil {
+		return manifest.Ref{}, err
+	}
+	return c.Finish(ctx)
+}
+
+// composing makes a tree of chunks that are stored.
+type entriesCommit struct {
+	*scan.EntrySet
+	x      *Exchanger
+	commit *commit.Commit
+	next   func() (*format.Entry, error, bool) // the parent's entries
+	stop   func()
+	at     *format.Entry // where the walk through them stands; nil at its end
+
+	entries int64
+	missing int64
+	looked  bool            // at all packs, as a chunk was missing
+	summed  map[string]bool // paths of files whose sums need a check
+}
+
+func (a *entriesCommit) close() error {
+	if a.stop != nil {
+		a.stop()
+	}
+	return a.EntrySet.Close()
+}
+
+func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
+	if parent == "" {
+		return nil
+	}
+	m, err := a.x.commits.Manifests.Open(ctx, a.commit.Org, parent)
+	if err != nil {
+		return fmt.Errorf("reading the parent version: %w", err)
+	}
+	a.commit.Manifest.Base = m
+	a.next, a.stop = iter.Pull2(m.Entries(ctx))
+	return a.advance()
+}
+
+// advance moves on in the parent.
+func (a *entriesCommit) advance() error {
+	e, err, ok := a.next()
+	if err != nil {
+		return fmt.Errorf("reading the parent version: %w", err)
+	}
+	if a.at = e; !ok {
+		a.at = nil
+	}
+	return nil
+}
+
+// former gives the parent's entry at path. Paths ascend from call to call.
+func (a *entriesCommit) parentEntry(path string) (*format.Entry, error) {
+	for a.at != nil && format.ComparePaths(a.at.Path, path) < 0 {
+		if err := a.advance(); err != nil {
+			return nil, err
+		}
+	}
+	if a.at != nil && a.at.Path == path {
+		return a.at, nil
+	}
+	return nil, nil
+}
+
+// read spools the entries, with the places of their chunks.
+func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
+	tree, err := treewire.NewTreeReader(r)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for ctx.Err() == nil {
+		w, err := tree.Next()
+		if errors.Is(err, io.EOF) {
+			return a.complete(ctx)
+		} else if err != nil {
+			return malformed("The tree's entries", err)
+		}
+		e, err := a.entry(w)
+		if err == nil {
+			err = a.resolve(ctx, e)
+		}
+		if err == nil {
+			err = a.Add(e)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return context.Cause(ctx)
+}
+
+func (a *entriesCommit) complete(ctx context.Context) error {
+	if err := a.checkPacks(ctx); err != nil {
+		return err
+	}
+	if a.missing > 0 {
+		return chunksMissing(strconv.FormatInt(a.missing, 10))
+	}
+	return a.CheckDotted(ctx)
+}
+
+// checkPacks looks for the packs that nothing but the index says exist, before
+// they are read.
+func (a *entriesCommit) checkPacks(ctx context.Context) error {
+	packs := slices.Concat(slices.Collect(maps.Values(a.commit.Dedup.Borrowed))...)
+	gone, err := a.x.commits.Packs.Missing(ctx, a.commit.Org, packs)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	if err := a.x.commits.Index.Drop(a.commit.Org, gone); err != nil {
+		return fmt.Errorf("forgetting packs that are gone: %w", err)
+	}
+	return commit.ErrPackGone
+}
+
+// entry checks what can be checked without the store.
+func (a *entriesCommit) entry(w *treewire.Entry) (*format.Entry, error) {
+	if a.entries++; a.entries > a.Limits.Entries {
+		return nil, limits.TooLarge("The tree has more than %d entries.", a.Limits.Entries)
+	}
+	path, err := a.Limits.CleanPath(w.Path)
+	if err != nil {
+		return nil, err
+	}
+	e := &format.Entry{Path: path, Mode: w.Mode, Sec: w.Sec, Nsec: w.Nsec, Target: w.Target}
+	e.Sec = min(max(e.Sec, format.FirstSecond), format.LastSecond)
+	switch w.Kind {
+	case treewire.Folder:
+		e.Kind = format.Folder
+	case treewire.Link:
+		e.Kind, e.Mode = format.Symlink, 0o777
+	default:
+		e.Kind, e.Size, e.SHA256 = format.File, w.Size, w.Sum
+		for _, c := range w.Chunks {
+			e.Chunks = append(e.Chunks, format.Chunk{Hash: c.Hash, Size: c.Raw})
+		}
+		if !wellCut(e) {
+			return nil, limits.Invalid("The file '%s' is not cut into chunks as it must be.", limits.Printable(path))
+		}
+	}
+	return e, a.CheckSize(e, e.Size)
+}
+
+// wellCut holds the lengths of chunks to what cutting gives, which keeps
+// foreign trees from having far more chunks than others of their size.
+func wellCut(e *format.Entry) bool {
+	if e.Size <= format.WholeFile {
+		return len(e.Chunks) <= 1
+	}
+	for _, c := range e.Chunks[:len(e.Chunks)-1] {
+		if c.Size <= format.MinChunk {
+			return false
+		}
+	}
+	return true // also with one chunk: one of up to maxChunk may have no place for a cut
+}
+
+// resolve finds the places of a file's chunks.
+func (a *entriesCommit) resolve(ctx context.Context, e *format.Entry) error {
+	if len(e.Chunks) == 0 {
+		return nil
+	}
+	old, err := a.parentEntry(e.Path)
+	if err != nil {
+		return err
+	}
+	if old != nil && old.SHA256 == e.SHA256 && slices.EqualFunc(old.Chunks, e.Chunks, sameChunk) {
+		e.Chunks = old.Chunks
+		return nil
+	}
+	if len(e.Chunks) > 1 {
+		a.summed[e.Path] = true
+	}
+	for i := range e.Chunks {
+		if err := a.place(ctx, &e.Chunks[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sameChunk(a, b format.Chunk) bool { return a.Hash == b.Hash && a.Size == b.Size }
+
+func (a *entriesCommit) place(ctx context.Context, c *format.Chunk) error {
+	at, ok, err := a.commit.Dedup.Find(nil, c.Hash, c.Size)
+	if err == nil && !ok && !a.looked {
+		a.looked = true
+		if err = a.x.scanPacks(ctx, a.commit.Org, true); err == nil {
+			at, ok, err = a.commit.Dedup.Find(nil, c.Hash, c.Size)
+		}
+	}
+	if err == nil && !ok {
+		a.missing++
+	}
+	c.Place = at
+	return err
+}
+
+// write hands the entries to the manifest, and checks sums on the way.
+func (a *entriesCommit) write(ctx context.Context) error {
+	check := sumCheck{fetch: pack.Reader{Store: a.x.commits.Packs, Org: a.commit.Org}}
+	err := a.writeChecked(ctx, &check)
+	return errors.Join(err, check.fetch.Close())
+}
+
+func (a *entriesCommit) writeChecked(ctx context.Context, check *sumCheck) error {
+	return a.WriteTo(ctx, a.commit.Manifest.Add, func(e *format.Entry) error {
+		if a.summed[e.Path] {
+			if err := check.file(ctx, e); err != nil {
+				return err
+			}
+		}
+		return a.commit.CopyEndangeredChunks(ctx, e)
+	})
+}
+
+// sumCheck reads files back.
+type sumCheck struct {
+	fetch         pack.Reader
+	expander      format.Expander
+	stored, plain []byte
+}
+
+func (s *sumCheck) file(ctx context.Context, e *format.Entry) error {
+	sum := sha256.New()
+	for i := range e.Chunks {
+		c := &e.Chunks[i]
+		s.stored, s.plain = pack.Resize(s.stored, int(c.Place.Length)), pack.Resize(s.plain, int(c.Size))
+		if err := s.fetch.Read(ctx, c.Place.Pack, int64(c.Place.Offset), s.stored); err != nil {
+			return err
+		}
+		if err := s.expander.Expand(s.plain, s.stored, c); err != nil {
+			return err
+		}
+		sum.Write(s.plain)
+	}
+	if format.Hash(sum.Sum(nil)) != e.SHA256 {
+		return limits.Invalid("The file '%s' does not have the SHA-256 that the tree says.", limits.Printable(e.Path))
+	}
+	return nil
+}

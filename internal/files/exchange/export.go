@@ -1,0 +1,125 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// WriteTree writes the tree to w in the form of package wire. After an error
+// w has a part of it.
+func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writer) error {
+	m, err := x.commits.Manifests.Open(ctx, org, digest)
+	if err != nil {
+		return err
+	}
+	tree, err := treewire.NewTreeWriter(w)
+	if err != nil {
+		return err
+	}
+	for e, err := range m.Entries(ctx) {
+		if err == nil {
+			err = tree.Add(wireEntry(e))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return tree.Close()
+}
+
+// wire is the entry as it travels.
+func wireEntry(e *format.Entry) *treewire.Entry {
+	w := &treewire.Entry{Path: e.Path, Mode: e.Mode, Sec: e.Sec, Nsec: e.Nsec, Size: e.Size, Sum: e.SHA256, Target: e.Target}
+	switch e.Kind {
+	case format.Folder:
+		w.Kind = treewire.Folder
+	case format.Symlink:
+		w.Kind = treewire.Link
+	default:
+		w.Kind = treewire.File
+		w.Chunks = make([]treewire.Chunk, len(e.Chunks))
+		for i, c := range e.Chunks {
+			w.Chunks[i] = treewire.Chunk{Hash: c.Hash, Raw: c.Size}
+		}
+	}
+	return w
+}
+
+// WriteChunks writes the selected chunks of a tree to w as they are stored, in
+// the form of wire.Frame. A selection of chunks that the tree lacks is a
+// *stint.Error. After an error w has a part of them.
+func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error {
+	m, err := x.commits.Manifests.Open(ctx, org, digest)
+	if err != nil {
+		return err
+	}
+	g := &chunkExport{fetch: pack.Reader{Store: x.commits.Packs, Org: org}, w: w, ranges: s.Ranges}
+	return errors.Join(g.all(ctx, m, s.After), g.fetch.Close())
+}
+
+// give writes chunks.
+type chunkExport struct {
+	fetch   pack.Reader
+	w       io.Writer
+	ranges  []treewire.Range // that are not written yet
+	number  int64            // of the next chunk of the tree
+	started bool
+	frame   []byte
+	stored  []byte
+}
+
+func (g *chunkExport) all(ctx context.Context, m *manifest.Manifest, after string) error {
+	for e, err := range m.From(ctx, after) {
+		if err != nil {
+			return err
+		}
+		if err := g.file(ctx, e); err != nil {
+			return err
+		}
+		if len(g.ranges) == 0 {
+			_, err := g.w.Write(treewire.AppendFramesEnd(nil))
+			return err
+		}
+	}
+	return stint.InvalidParam("body", "The selection goes beyond the last chunk of the version.")
+}
+
+// file writes what is selected of a file.
+func (g *chunkExport) file(ctx context.Context, e *format.Entry) error {
+	n := int64(len(e.Chunks))
+	for len(g.ranges) > 0 && g.ranges[0].First < g.number+n {
+		r := &g.ranges[0]
+		if err := g.chunk(ctx, &e.Chunks[r.First-g.number]); err != nil {
+			return fmt.Errorf("reading %q: %w", e.Path, err)
+		}
+		r.First++
+		if r.Count--; r.Count == 0 {
+			g.ranges = g.ranges[1:]
+		}
+	}
+	g.number += n
+	return nil
+}
+
+func (g *chunkExport) chunk(ctx context.Context, c *format.Chunk) error {
+	g.stored = pack.Resize(g.stored, int(c.Place.Length))
+	if err := g.fetch.Read(ctx, c.Place.Pack, int64(c.Place.Offset), g.stored); err != nil {
+		return err
+	}
+	g.frame = g.frame[:0]
+	if !g.started {
+		g.started = true
+		g.frame = treewire.AppendFramesHead(g.frame)
+	}
+	g.frame = treewire.AppendFrame(g.frame, &treewire.Frame{Hash: c.Hash, Raw: c.Size, Segment: g.stored})
+	_, err := g.w.Write(g.frame)
+	return err
+}

@@ -1,0 +1,242 @@
+package exchange
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/gc"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/treewire"
+)
+
+// settledAge is the age after which a pack belongs to no commit that is still
+// going on.
+const settledAge = 24 * time.Hour
+
+// looks remembers when packs were looked for that the index does not know.
+type packScans struct {
+	now  func() time.Time
+	mu   sync.Mutex // guards last
+	last map[string]time.Time
+}
+
+// lookAgain is how long a look at the packs of an organisation counts.
+const packScanInterval = 10 * time.Second
+
+// due tells whether to look; urgent says that it must be.
+func (x *packScans) due(org string, urgent bool) bool {
+	now := x.now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !urgent && now.Sub(x.last[org]) < packScanInterval {
+		return false
+	}
+	x.last[org] = now
+	return true
+}
+
+// look tells the index about packs that it does not know: those that another
+// server stored and those that it has lost. Unless urgent, it does so now and
+// then only.
+func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) error {
+	if x.commits.Index == nil || !x.scans.due(org, urgent) {
+		return nil
+	}
+	for info, err := range x.commits.Packs.List(ctx, pack.PackKey(org, "")) {
+		if err != nil {
+			return fmt.Errorf("listing packs: %w", err)
+		}
+		id := strings.TrimPrefix(info.Key, pack.PackKey(org, ""))
+		if !x.settled(id) || x.commits.Index.Has(org, id) {
+			continue
+		}
+		if err := x.learn(ctx, org, id); err != nil && !pack.IsDamage(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled tells whether a pack belongs to no commit that is still going on, by
+// its name.
+func (x *Exchanger) settled(packID string) bool {
+	return strings.HasPrefix(packID, pack.SentPrefix) || pack.Minted(packID) < stint.ULIDAt(x.scans.now().Add(-settledAge))
+}
+
+// available tells whether a chunk rests in a pack that may be built upon.
+func (x *Exchanger) available(c *gc.Marks, h format.Hash) (bool, error) {
+	if x.commits.Index == nil {
+		return false, nil
+	}
+	at, ok, err := x.commits.Index.Find(c.Org, h)
+	if err != nil {
+		return false, fmt.Errorf("looking for a chunk: %w", err)
+	}
+	return ok && !c.Keys[pack.PackKey(c.Org, at.Pack)], nil
+}
+
+// Missing gives those of the chunks that the organisation's storage lacks, in
+// the order of the question.
+func (x *Exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
+	if err := pack.CheckOrg(org); err != nil {
+		return nil, err
+	}
+	if err := x.scanPacks(ctx, org, false); err != nil {
+		return nil, err
+	}
+	condemned, err := x.commits.GC.Marked(ctx, org)
+	if err != nil {
+		return nil, err
+	}
+	missing := make([][32]byte, 0, len(chunks))
+	for _, h := range chunks {
+		switch ok, err := x.available(&condemned, h); {
+		case err != nil:
+			return nil, err
+		case !ok:
+			missing = append(missing, h)
+		}
+	}
+	return missing, nil
+}
+
+// maxPut bounds the content that comes in one call of PutChunks, bytes.
+const maxPut = 256 << 20
+
+// Put tells what PutChunks did.
+type PutResult struct {
+	Received int64 `json:"received"` // chunks
+	Stored   int64 `json:"stored"`   // those that the storage lacked
+}
+
+// PutChunks stores the chunks in r, which are in the form of wire.Frame, for a
+// later CommitEntries. When it returns without an error they rest in the
+// storage; else nothing is stored.
+//
+// A segment that was made elsewhere is not believed: it would become a part of
+// archives, and there is no telling by its content alone that it ends where a
+// block does. What is stored is made here, of the content.
+func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
+	if err := pack.CheckOrg(org); err != nil {
+		return PutResult{}, err
+	}
+	condemned, err := x.commits.GC.Marked(ctx, org)
+	if err != nil {
+		return PutResult{}, err
+	}
+	packs := pack.NewWriter(ctx, x.commits.Packs, org, pack.SentPrefix)
+	defer func() { err = errors.Join(err, packs.Close()) }()
+	packs.Stage()
+	p := &chunkUpload{x: x, condemned: condemned, packs: packs, seen: map[format.Hash]struct{}{}}
+	frames := treewire.NewFrameReader(r)
+	for ctx.Err() == nil {
+		f, err := frames.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return PutResult{}, malformed("The chunks", err)
+		}
+		if err := p.chunk(&f); err != nil {
+			return PutResult{}, err
+		}
+	}
+	if ctx.Err() != nil {
+		return PutResult{}, context.Cause(ctx)
+	}
+	if err := packs.Publish(ctx); err != nil {
+		return PutResult{}, err
+	}
+	packs.AddToIndex(x.commits.Index)
+	return p.done, nil
+}
+
+// put is one PutChunks.
+type chunkUpload struct {
+	x         *Exchanger
+	condemned gc.Marks
+	packs     *pack.Writer
+	codec     format.Codec
+	plain     []byte
+	received  int64 // bytes of content
+	seen      map[format.Hash]struct{}
+	done      PutResult
+}
+
+func (p *chunkUpload) chunk(f *treewire.Frame) error {
+	if p.received += int64(f.Raw); p.received > maxPut {
+		return limits.TooLarge("The chunks have more than %d bytes. Send fewer at once.", maxPut)
+	}
+	if len(p.plain) < int(f.Raw) {
+		p.plain = make([]byte, max(f.Raw, 64<<10))
+	}
+	plain := p.plain[:f.Raw]
+	if err := p.codec.Chunk(plain, f.Segment, f.Hash); err != nil {
+		return limits.Invalid("The chunk %x is not what its name and its length say.", f.Hash)
+	}
+	p.done.Received++
+	if _, seen := p.seen[f.Hash]; seen {
+		return nil
+	}
+	p.seen[f.Hash] = struct{}{}
+	if stored, err := p.x.available(&p.condemned, f.Hash); err != nil || stored {
+		return err
+	}
+	b, err := p.codec.Segment(plain)
+	if err != nil {
+		return err
+	}
+	s := format.Segment{Kind: format.ChunkSegment, Hash: sha256.Sum256(plain), Size: f.Raw, CRC: crc32.ChecksumIEEE(plain)}
+	if _, err := p.packs.Add(s, b); err != nil {
+		return err
+	}
+	p.done.Stored++
+	return nil
+}
+
+// refuseForm says what is wrong with bytes that were received.
+func malformed(what string, err error) error {
+	var e *stint.Error
+	switch {
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		e = stint.InvalidParam("body", "%s are cut short.", what)
+	case errors.Is(err, treewire.ErrMalformed):
+		e = stint.InvalidParam("body", "%s cannot be understood: %s.", what, strings.TrimPrefix(reason(err), treewire.ErrMalformed.Error()+": "))
+	default:
+		return fmt.Errorf("receiving: %w", err)
+	}
+	e.Cause = err
+	return e
+}
+
+// reason is what a reader of package wire found, without where.
+func reason(err error) string {
+	text := err.Error()
+	if i := strings.Index(text, treewire.ErrMalformed.Error()); i >= 0 {
+		text = text[i:]
+	}
+	return limits.Printable(text)
+}
+
+// exchanger stores and sends single chunks. It is safe for concurrent use.
+type Exchanger struct {
+	commits *commit.Committer
+	limits  limits.Limits
+	scans   packScans
+}
+
+func New(c *commit.Committer, l limits.Limits, now func() time.Time) *Exchanger {
+	return &Exchanger{commits: c, limits: l, scans: packScans{now: now, last: map[string]time.Time{}}}
+}

@@ -1,0 +1,107 @@
+package format
+
+import (
+	"bytes"
+	"io"
+)
+
+// OneChunk is the size in bytes up to which a file is one chunk.
+const MaxSingleChunk = WholeFile
+
+// Cutter cuts a content into the chunks that a Library stores of it, for those
+// who want to name them elsewhere. It serves one goroutine.
+type Cutter struct {
+	r     io.Reader
+	b     []byte
+	n     int // bytes in b
+	taken int // of them, given away
+	begun bool
+	ended bool // r
+}
+
+// Reset makes c cut what r holds.
+func (c *Cutter) Reset(r io.Reader) {
+	if c.b == nil {
+		c.b = make([]byte, MaxChunk+1)
+	}
+	*c = Cutter{r: r, b: c.b}
+}
+
+// Next gives the content of the next chunk, io.EOF after the last one. It is
+// valid until the next call.
+func (c *Cutter) Next() ([]byte, error) {
+	c.n = copy(c.b, c.b[c.taken:c.n])
+	c.taken = 0
+	if !c.begun {
+		c.begun = true
+		if err := c.fill(WholeFile + 1); err != nil {
+			return nil, err
+		}
+		if c.ended {
+			return c.take(c.n)
+		}
+	}
+	if err := c.fill(len(c.b)); err != nil {
+		return nil, err
+	}
+	return c.take(Cut(c.b[:c.n]))
+}
+
+func (c *Cutter) fill(to int) error {
+	if c.ended {
+		return nil
+	}
+	n, ended, err := Fill(c.r, c.b[c.n:to])
+	c.n += n
+	c.ended = ended
+	return err
+}
+
+func (c *Cutter) take(n int) ([]byte, error) {
+	if n == 0 {
+		return nil, io.EOF
+	}
+	c.taken = n
+	return c.b[:n], nil
+}
+
+// Codec makes segments of chunks and chunks of segments, as they are stored.
+// The zero value is ready. It serves one goroutine.
+type Codec struct {
+	out      *Compressor
+	segment  bytes.Buffer
+	expander Expander
+}
+
+// Segment gives the segment of a chunk, valid until the next call.
+func (c *Codec) Segment(chunk []byte) ([]byte, error) {
+	if c.out == nil {
+		c.out = NewCompressor()
+	}
+	if err := c.out.Compress(&c.segment, chunk); err != nil {
+		return nil, err
+	}
+	return c.segment.Bytes(), nil
+}
+
+// Chunk fills b with the chunk of that SHA-256 from its segment. Anything else
+// in the segment is an error.
+func (c *Codec) Chunk(b, segment []byte, sum [32]byte) error {
+	return c.expander.Expand(b, segment, &Chunk{Hash: sum})
+}
+
+// fill reads until b is full or r has ended. Unlike io.ReadFull it keeps an
+// end apart from a reader that says io.ErrUnexpectedEOF.
+func Fill(r io.Reader, b []byte) (n int, ended bool, err error) {
+	for n < len(b) {
+		var more int
+		more, err = r.Read(b[n:])
+		n += more
+		if err == io.EOF {
+			return n, true, nil
+		} else if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}

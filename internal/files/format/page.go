@@ -1,0 +1,151 @@
+package format
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+)
+
+// A page is a run of entries: the packs that their places name, then the
+// entries. Where pages end follows from the entries alone, and in a way that
+// an edit shifts no ends but those around it.
+const (
+	minPage = 16 << 10  // logical bytes of a page before it may end by its paths
+	maxPage = 256 << 10 // where it ends whatever they are
+	// pageMask names the bits of a path's hash that are zero at an end.
+	pageMask = 1<<9 - 1
+	// maxPageBytes bounds what a damaged manifest can make us hold: of a page
+	// as it is stored and of one expanded.
+	maxPageBytes = 64 << 20
+)
+
+// endsPage tells whether a page of so many logical bytes ends after path.
+func EndsPage(path string, logical int) bool {
+	return logical >= maxPage || logical >= minPage && pathHash(path)&pageMask == 0
+}
+
+// pathHash is FNV-1a with a last step that spreads it over all bits. Changing
+// it changes every digest of trees with more than a page.
+func pathHash(path string) uint64 {
+	h := uint64(0xcbf29ce484222325)
+	for i := range len(path) {
+		h = (h ^ uint64(path[i])) * 0x100000001b3
+	}
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// page is what a root knows of a page.
+type Page struct {
+	First   string // path of its first entry
+	Logical Hash   // of its entries' logical form
+	Pack    uint32 // where it rests: the number of a pack in the root's list,
+	Offset  uint32 // bytes from the pack's start
+	Length  uint32 // and bytes there
+	Sum     Hash   // of the stored bytes
+	Entries int64
+	Files   int64
+	Size    int64      // of the files, bytes
+	Archive ArchiveSum // of its parts of the archive
+	Packs   []uint32   // that its entries' places name, by number
+}
+
+// pageRecord is about what a page takes in a root besides its first path and
+// its packs, packRecord what a pack does. Roots may be somewhat larger than
+// that sums up to: twice as large ones can be read.
+const (
+	PageRecord = 2*sha256.Size + 40
+	PackRecord = 40
+)
+
+// maxPageSum bounds each number that is summed over pages, so that no sum
+// overflows.
+const maxPageSum = 1 << 42
+
+func (p *Page) append(b []byte) []byte {
+	b = appendText(b, p.First)
+	b = append(b, p.Logical[:]...)
+	b = append(b, p.Sum[:]...)
+	for _, v := range []int64{
+		int64(p.Pack), int64(p.Offset), int64(p.Length), p.Entries, p.Files, p.Size,
+		p.Archive.Length, p.Archive.Raw, int64(p.Archive.Crc), int64(len(p.Packs)),
+	} {
+		b = binary.AppendUvarint(b, uint64(v))
+	}
+	for _, n := range p.Packs {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// decodePage reads what a root says of a page. It may name packs below limit.
+func decodePage(r *Decoder, limit int) (p Page) {
+	number := func() uint32 {
+		n := r.uint(1<<32 - 1)
+		if n >= uint64(limit) {
+			r.fail()
+		}
+		return uint32(n)
+	}
+	sum := func() int64 { return int64(r.uint(maxPageSum)) }
+	p.First, p.Logical, p.Sum = r.text(), r.Hash(), r.Hash()
+	p.Pack, p.Offset, p.Length = number(), uint32(r.uint(MaxPack)), uint32(r.uint(maxPageBytes))
+	p.Entries, p.Files, p.Size = sum(), sum(), sum()
+	if p.Entries == 0 {
+		r.fail()
+	}
+	p.Archive.Length, p.Archive.Raw, p.Archive.Crc = sum(), sum(), uint32(r.uint(1<<32-1))
+	n := r.uint(uint64(len(r.B)))
+	if n > 0 {
+		p.Packs = make([]uint32, 0, n)
+	}
+	for range n {
+		p.Packs = append(p.Packs, number())
+	}
+	return p
+}
+
+// appendPage encodes entries as a page. t is emptied and then holds the packs
+// that they name.
+func AppendPage(b []byte, t *PackTable, entries []*Entry) []byte {
+	t.reset()
+	var body []byte
+	for _, e := range entries {
+		body = e.AppendStored(body, t)
+	}
+	b = binary.AppendUvarint(b, uint64(len(t.IDs)))
+	for _, id := range t.IDs {
+		b = appendText(b, id)
+	}
+	return append(b, body...)
+}
+
+// decodeEntries reads a page.
+func DecodeEntries(b []byte) ([]*Entry, error) {
+	r := &Decoder{B: b}
+	var packs []string
+	for n := r.uint(uint64(len(b))); n > 0 && r.err == nil; n-- {
+		packs = append(packs, r.text())
+	}
+	var entries []*Entry
+	for len(r.B) > 0 {
+		e, err := DecodeEntry(r, packs)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, e)
+	}
+	return entries, r.err
+}
+
+// logicalHash is what a root and a digest know entries by.
+func LogicalHash(entries []*Entry) (h Hash) {
+	sum := sha256.New()
+	var b []byte
+	for _, e := range entries {
+		b = e.AppendLogical(b[:0])
+		sum.Write(b)
+	}
+	sum.Sum(h[:0])
+	return h
+}

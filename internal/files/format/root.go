@@ -1,0 +1,119 @@
+package format
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// A root is the object that names a tree: a magic word, the hash of what
+// follows, and, compressed, the packs that the tree rests in and its pages.
+
+const (
+	rootMagic = "stint-r2"
+	RootHead  = len(rootMagic) + sha256.Size
+	// maxRoot bounds what a damaged root can make us hold, compressed and
+	// expanded. What is written stays below half of it: see Limits.RootBytes.
+	MaxRoot = 64 << 20
+	// logicalHead opens what the digest covers.
+	logicalHead = "stint tree 2\n"
+)
+
+// root is what must be known of a tree to read parts of it.
+type Root struct {
+	Packs []string
+	Pages []Page
+	// What follows are sums over the pages.
+	entries, Files, Size int64
+	archive              int64 // bytes of the pages' parts of the archive
+}
+
+// sum adds the pages up.
+func (x *Root) Sum() {
+	for i := range x.Pages {
+		p := &x.Pages[i]
+		x.entries += p.Entries
+		x.Files += p.Files
+		x.Size += p.Size
+		x.archive += p.Archive.Length
+	}
+}
+
+// digest names the tree: it covers its entries, by way of the pages' hashes.
+func (x *Root) Digest() string {
+	h := sha256.New()
+	h.Write([]byte(logicalHead))
+	for i := range x.Pages {
+		h.Write(x.Pages[i].Logical[:])
+	}
+	var b []byte
+	for _, v := range []int64{int64(len(x.Pages)), x.entries, x.Files, x.Size} {
+		b = binary.LittleEndian.AppendUint64(b, uint64(v))
+	}
+	h.Write(b)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// tar measures the whole tar inside the archive.
+func (x *Root) Tar() ArchiveSum {
+	var m ArchiveSum
+	for i := range x.Pages {
+		m.join(x.Pages[i].Archive)
+	}
+	m.Add(ArchiveEnd)
+	return m
+}
+
+// encode gives the object.
+func (x *Root) Encode(z *zstd.Encoder) []byte {
+	b := x.AppendBody(nil)
+	object := z.EncodeAll(b, make([]byte, RootHead, RootHead+len(b)/2))
+	sum := sha256.Sum256(object[RootHead:])
+	copy(object, rootMagic)
+	copy(object[len(rootMagic):], sum[:])
+	return object
+}
+
+func (x *Root) AppendBody(b []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(len(x.Packs)))
+	for _, id := range x.Packs {
+		b = appendText(b, id)
+	}
+	b = binary.AppendUvarint(b, uint64(len(x.Pages)))
+	for i := range x.Pages {
+		b = x.Pages[i].append(b)
+	}
+	return b
+}
+
+// decodeRoot reads an object.
+func DecodeRoot(object []byte, z *zstd.Decoder) (*Root, error) {
+	head := &Decoder{B: object}
+	magic, sum := head.take(uint64(len(rootMagic))), head.Hash()
+	if string(magic) != rootMagic || head.err != nil || Hash(sha256.Sum256(head.B)) != sum {
+		return nil, ErrDamaged
+	}
+	b, err := z.DecodeAll(head.B, nil)
+	if err != nil {
+		return nil, Damaged(err)
+	}
+	return DecodeRootBody(b)
+}
+
+func DecodeRootBody(b []byte) (*Root, error) {
+	r := &Decoder{B: b}
+	x := &Root{}
+	for n := r.uint(uint64(len(b))); n > 0 && r.err == nil; n-- {
+		x.Packs = append(x.Packs, r.text())
+	}
+	for n := r.uint(uint64(len(b)) / sha256.Size); n > 0 && r.err == nil; n-- {
+		x.Pages = append(x.Pages, decodePage(r, len(x.Packs)))
+	}
+	if len(r.B) != 0 {
+		r.fail()
+	}
+	x.Sum()
+	return x, r.err
+}

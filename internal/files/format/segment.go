@@ -1,0 +1,212 @@
+package format
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress"
+	"github.com/klauspost/compress/flate"
+)
+
+// A segment is a piece of a raw deflate stream that begins and ends on a byte,
+// refers to nothing before itself and does not end the stream, so that
+// segments laid end to end are a stream again.
+
+// streamEnd is the final, empty block that completes a stream of segments.
+var StreamEnd = []byte{3, 0}
+
+const (
+	storedBlock = 1<<16 - 1 // the most content of a stored block
+	blockHead   = 5         // the bytes before it
+	maxSegment  = MaxChunk + blockHead*(MaxChunk/storedBlock+1)
+)
+
+// compressor makes segments. It serves one goroutine.
+type Compressor struct {
+	w *flate.Writer
+}
+
+func NewCompressor() *Compressor {
+	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
+	if err != nil {
+		panic("files: " + err.Error()) // a wrong level
+	}
+	return &Compressor{w: w}
+}
+
+// segment replaces what out holds by the segment of b: deflated, or stored
+// where that gains nothing.
+func (c *Compressor) Compress(out *bytes.Buffer, b []byte) error {
+	out.Reset()
+	if !looksRandom(b) {
+		c.w.Reset(out)
+		_, err := c.w.Write(b)
+		if err := errors.Join(err, c.w.Flush()); err != nil {
+			return fmt.Errorf("compressing a chunk: %w", err)
+		}
+		if out.Len() < storedLength(len(b)) {
+			return nil
+		}
+	}
+	out.Reset()
+	out.Grow(storedLength(len(b)))
+	for len(b) > 0 {
+		n := min(len(b), storedBlock)
+		out.Write([]byte{0, byte(n), byte(n >> 8), ^byte(n), ^byte(n >> 8)})
+		out.Write(b[:n])
+		b = b[n:]
+	}
+	return nil
+}
+
+func storedLength(n int) int { return n + blockHead*((n+storedBlock-1)/storedBlock) }
+
+// looksRandom judges by a sample whether deflating would be in vain.
+func looksRandom(b []byte) bool {
+	return len(b) > 4096 && compress.Estimate(b[:min(len(b), 64<<10)]) < 0.02
+}
+
+// expander turns segments back into chunks. It serves one goroutine.
+type Expander struct {
+	r io.ReadCloser
+}
+
+var ErrCorrupt = errors.New("a stored chunk is corrupt")
+
+// chunk fills b with the content of c from its segment and checks its hash.
+func (x *Expander) Expand(b, segment []byte, c *Chunk) error {
+	source := io.MultiReader(bytes.NewReader(segment), bytes.NewReader(StreamEnd))
+	if x.r == nil {
+		x.r = flate.NewReader(source)
+	} else if err := x.r.(flate.Resetter).Reset(source, nil); err != nil {
+		return fmt.Errorf("expanding a chunk: %w", err)
+	}
+	if _, err := io.ReadFull(x.r, b); err != nil {
+		return fmt.Errorf("%w: expanding it: %w", ErrCorrupt, err)
+	}
+	if Hash(sha256.Sum256(b)) != c.Hash {
+		return fmt.Errorf("%w: it does not have the hash %x", ErrCorrupt, c.Hash)
+	}
+	return nil
+}
+
+// appendRuns adds a segment that holds b. It is meant for tar headers, which
+// are mostly runs of one byte, and depends on nothing but b: the same version
+// must give the same archive whatever release of a compressor is linked in. So
+// it knows one trick, a repetition of the byte before, in the fixed code of
+// RFC 1951, 3.2.6.
+func AppendRuns(out, b []byte) []byte {
+	w := bitWriter{out: out}
+	w.write(1<<1, 3) // not final, fixed code
+	for i := 0; i < len(b); {
+		w.literal(b[i])
+		run := 1
+		for i+run < len(b) && b[i+run] == b[i] {
+			run++
+		}
+		w.repeat(run-1, b[i])
+		i += run
+	}
+	w.write(0, 7) // end of block
+	w.write(0, 3) // an empty stored block leads to a byte's end
+	w.align()
+	return append(w.out, 0, 0, 0xff, 0xff)
+}
+
+// bitWriter packs bits, the least significant first.
+type bitWriter struct {
+	out  []byte
+	bits uint64
+	n    uint
+}
+
+func (w *bitWriter) write(v uint64, n uint) {
+	w.bits |= v << w.n
+	w.n += n
+	for w.n >= 8 {
+		w.out = append(w.out, byte(w.bits))
+		w.bits >>= 8
+		w.n -= 8
+	}
+}
+
+func (w *bitWriter) align() {
+	if w.n > 0 {
+		w.out = append(w.out, byte(w.bits))
+		w.bits, w.n = 0, 0
+	}
+}
+
+func (w *bitWriter) literal(c byte) {
+	s := fixedCode[c]
+	w.write(uint64(s.bits), uint(s.n))
+}
+
+// repeat writes n copies of c, the byte that was written last.
+func (w *bitWriter) repeat(n int, c byte) {
+	for n > 2 {
+		length := min(n, len(runCode)-1)
+		s := runCode[length]
+		w.write(uint64(s.bits), uint(s.n))
+		n -= length
+	}
+	for range n {
+		w.literal(c)
+	}
+}
+
+// symbol is a code of n bits, ready for bitWriter.
+type symbol struct {
+	bits uint32
+	n    uint8
+}
+
+// fixedCode holds the codes of literals.
+var fixedCode = func() (t [256]symbol) {
+	for c := range t {
+		if c < 144 {
+			t[c] = symbol{mirrored(0x30+uint32(c), 8), 8}
+		} else {
+			t[c] = symbol{mirrored(0x190+uint32(c)-144, 9), 9}
+		}
+	}
+	return t
+}()
+
+// runCode holds, for lengths from 3 to 258, the code of repeating the last
+// byte so often: length code, extra bits, distance 1.
+var runCode = func() (t [259]symbol) {
+	length := 3
+	for code := range 28 { // 257 to 284
+		extra := uint8(max(0, code/4-1))
+		for i := range uint32(1) << extra {
+			if length < len(t) {
+				t[length] = runSymbol(257+uint32(code), i, extra)
+			}
+			length++
+		}
+	}
+	t[258] = runSymbol(285, 0, 0)
+	return t
+}()
+
+func runSymbol(code, extra uint32, extraBits uint8) symbol {
+	s := symbol{mirrored(code-256, 7), 7}
+	if code >= 280 {
+		s = symbol{mirrored(0xc0+code-280, 8), 8}
+	}
+	s.bits |= extra << s.n
+	s.n += extraBits + 5 // the code of distance 1 is five zeros
+	return s
+}
+
+func mirrored(v uint32, n int) (m uint32) {
+	for range n {
+		m = m<<1 | v&1
+		v >>= 1
+	}
+	return m
+}

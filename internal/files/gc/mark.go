@@ -1,0 +1,144 @@
+package gc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// marking is what of an organisation's storage something names: trees by their
+// digests, segments by a bit each. It costs some 4 bytes a segment of packs
+// that are named, 32 a page and 150 a pack.
+type Marking struct {
+	Manifests *manifest.Store
+	Org       string
+	Trees     map[format.Hash]bool
+	Pages     map[format.Hash]struct{} // that were walked, by their stored bytes
+	Packs     map[string]*MarkedPack
+	Found     func() // is called for each page
+}
+
+// markedPack is a pack that something names.
+type MarkedPack struct {
+	offsets []uint32 // of its segments
+	bits    []uint64 // of those that are named
+	Whole   bool     // its footer cannot be read: all of it stays
+	Missing bool
+}
+
+// mark finds what the trees name. A tree that is not there names nothing; one
+// that cannot be read ends it, as what it names would be deleted.
+func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*Marking, error) {
+	k := &Marking{Manifests: g.Manifests, Org: org, Trees: map[format.Hash]bool{}, Pages: map[format.Hash]struct{}{}, Packs: map[string]*MarkedPack{}, Found: found}
+	for digest, err := range live {
+		if err != nil {
+			return nil, fmt.Errorf("finding what is named: %w", err)
+		}
+		d, ok := pack.ParseDigest(digest)
+		if !ok || k.Trees[d] {
+			continue
+		}
+		if err := k.tree(ctx, digest); err != nil {
+			return nil, fmt.Errorf("marking what the tree %s names: %w", digest, err)
+		}
+		k.Trees[d] = true
+	}
+	return k, nil
+}
+
+// tree marks what the root of a tree names that readers find.
+func (k *Marking) tree(ctx context.Context, digest string) error {
+	m := &manifest.Manifest{Store: k.Manifests, Org: k.Org, Digest: digest}
+	err := m.ReadRoot(ctx)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return k.Root(ctx, m)
+}
+
+func (k *Marking) Root(ctx context.Context, m *manifest.Manifest) error {
+	r := manifest.PageReader{M: m}
+	for i := range m.Root.Pages {
+		p := &m.Root.Pages[i]
+		if err := k.segment(ctx, m.Root.Packs[p.Pack], p.Offset); err != nil {
+			return err
+		}
+		if _, walked := k.Pages[p.Sum]; walked {
+			continue
+		}
+		entries, err := r.Page(ctx, i)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			for j := range e.Chunks {
+				if err := k.segment(ctx, e.Chunks[j].Place.Pack, e.Chunks[j].Place.Offset); err != nil {
+					return err
+				}
+			}
+		}
+		k.Pages[p.Sum] = struct{}{}
+		k.Found()
+	}
+	return nil
+}
+
+// segment marks the segment of a pack at an offset.
+func (k *Marking) segment(ctx context.Context, packID string, offset uint32) error {
+	p := k.Packs[packID]
+	if p == nil {
+		var err error
+		if p, err = k.open(ctx, packID); err != nil {
+			return err
+		}
+		k.Packs[packID] = p
+	}
+	i, ok := slices.BinarySearch(p.offsets, offset)
+	if ok {
+		p.bits[i/64] |= 1 << (i % 64)
+	} else if !p.Missing {
+		p.Whole = true // its footer does not know what a tree does: nothing of it may go
+	}
+	return nil
+}
+
+func (k *Marking) open(ctx context.Context, packID string) (*MarkedPack, error) {
+	segments, err := k.Manifests.Packs.Footer(ctx, k.Org, packID)
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return &MarkedPack{Missing: true}, nil
+	case pack.IsDamage(err):
+		return &MarkedPack{Whole: true}, nil
+	case err != nil:
+		return nil, err
+	}
+	p := &MarkedPack{offsets: make([]uint32, len(segments)), bits: make([]uint64, (len(segments)+63)/64)}
+	for i, s := range segments {
+		p.offsets[i] = s.Offset
+	}
+	return p, nil
+}
+
+// named tells whether the segment at an offset is.
+func (p *MarkedPack) named(offset uint32) bool {
+	i, ok := slices.BinarySearch(p.offsets, offset)
+	return p.Whole || ok && p.bits[i/64]&(1<<(i%64)) != 0
+}
+
+// all tells whether every segment is named.
+func (p *MarkedPack) all() bool {
+	n := 0
+	for i := range p.offsets {
+		n += int(p.bits[i/64] >> (i % 64) & 1)
+	}
+	return p.Whole || n == len(p.offsets)
+}

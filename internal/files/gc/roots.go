@@ -1,0 +1,139 @@
+package gc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// rootPlace says where the root of a tree is, or goes. Readers look at the first
+// root of a tree where there is one, so those that may not be built upon have to
+// go before the tree is named.
+type RootLocation struct {
+	Key     string
+	Valid   bool     // one is there, and may be built upon
+	Refused []string // to be deleted
+}
+
+func (g *Collector) LocateRoot(ctx context.Context, org, digest string, c Marks) (at RootLocation, err error) {
+	first := pack.ManifestKey(org, digest)
+	all, err := g.rootGenerations(ctx, first)
+	if err != nil {
+		return at, err
+	}
+	next := 0
+	for _, r := range all {
+		next = max(next, r.N+1)
+		if !at.Valid && !c.Keys[r.Key] {
+			m, err := g.validRoot(ctx, org, digest, r.Key, c)
+			if err != nil {
+				return at, err
+			}
+			if m != nil {
+				at.Key, at.Valid = r.Key, true
+				continue
+			}
+		}
+		at.Refused = append(at.Refused, r.Key)
+	}
+	if !at.Valid {
+		for c.Keys[pack.GenerationKey(first, next)] {
+			next++
+		}
+		at.Key = pack.GenerationKey(first, next)
+	}
+	return at, nil
+}
+
+// rootGenerations lists the roots of a tree that exist, the newest first.
+func (g *Collector) rootGenerations(ctx context.Context, first string) ([]pack.Generation, error) {
+	all, err := pack.LaterGenerations(ctx, g.Packs.Store, first)
+	if err != nil {
+		return nil, err
+	}
+	there, err := g.Packs.Exists(ctx, first)
+	if there {
+		all = append(all, pack.Generation{Key: first})
+	}
+	return all, err
+}
+
+// soundRoot opens a root, nil where something that it names is gone, damaged or
+// condemned.
+func (g *Collector) validRoot(ctx context.Context, org, digest, key string, c Marks) (*manifest.Manifest, error) {
+	m := &manifest.Manifest{Store: g.Manifests, Org: org, Digest: digest}
+	err := m.ReadRootAt(ctx, key)
+	if err == nil {
+		err = g.Intact(ctx, m, c)
+	}
+	if pack.IsDamage(err) || errors.Is(err, ErrMissingSegment) {
+		return nil, nil //nolint:nilnil // as told
+	}
+	return m, err
+}
+
+// replant stores anew, at its place, the root of a tree of which nothing but
+// the root is condemned; false where there is no such tree. What the tree names
+// was there in the epoch of c and not condemned, so no collection deletes it
+// before one that sees whether the tree was named.
+func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Marks, at RootLocation) (bool, error) {
+	for _, key := range at.Refused {
+		if !c.Keys[key] {
+			continue // was looked into already
+		}
+		m, err := g.validRoot(ctx, org, digest, key, c)
+		if err != nil {
+			return false, err
+		}
+		if m != nil {
+			return g.writeRoot(ctx, m, at.Key)
+		}
+	}
+	return false, nil
+}
+
+// plant stores the root of m under another key; false where something is there
+// already.
+func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key string) (bool, error) {
+	to := blob.Store(g.Packs)
+	if i := slices.IndexFunc(m.Root.Packs, func(id string) bool { return strings.HasPrefix(id, pack.SealedPrefix) }); i >= 0 {
+		to = g.Packs.WriteTo(m.Root.Packs[i])
+	}
+	object := m.Root.Encode(g.Manifests.ZstdOut)
+	err := to.Put(ctx, key, bytes.NewReader(object), int64(len(object)))
+	if errors.Is(err, blob.ErrExists) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("storing a manifest anew: %w", err)
+	}
+	if err := (&manifest.Manifest{Store: g.Manifests, Org: m.Org, Digest: m.Digest}).ReadRootAt(ctx, key); err != nil {
+		return false, fmt.Errorf("reading a manifest that was stored anew: %w", err)
+	}
+	return true, nil
+}
+
+// retire deletes roots that may not be built upon. A list that is not of the
+// present epoch is no reason to: the tree cannot be named under it, and Renew
+// judges again.
+func (g *Collector) DeleteStaleRoots(ctx context.Context, org string, c Marks, keys []string) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	if now, err := g.Marked(ctx, org); err != nil || now.Epoch != c.Epoch {
+		return err
+	}
+	for _, k := range keys {
+		if err := g.Packs.Delete(ctx, k); err != nil {
+			return fmt.Errorf("deleting the former root of a tree: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package limiter
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// turns let few do what is dear, and of each organisation one. Whoever waits
+// too long for a turn goes without.
+type Limiter struct {
+	all chan struct{}
+
+	mu  sync.Mutex // guards what follows
+	org map[string]*orgSlot
+}
+
+// turn is that of an organisation.
+type orgSlot struct {
+	taken chan struct{}
+	users int // who have it or wait
+}
+
+const limiterTimeout = 10 * time.Second
+
+func New(atOnce int) *Limiter {
+	return &Limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
+}
+
+// take waits for a turn, which done ends.
+func (t *Limiter) Acquire(ctx context.Context, org string) (done func(), ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, limiterTimeout)
+	defer cancel()
+	own := t.enter(org)
+	select {
+	case own.taken <- struct{}{}:
+	case <-ctx.Done():
+		t.leave(org)
+		return nil, false
+	}
+	select {
+	case t.all <- struct{}{}:
+	case <-ctx.Done():
+		<-own.taken
+		t.leave(org)
+		return nil, false
+	}
+	return func() {
+		<-t.all
+		<-own.taken
+		t.leave(org)
+	}, true
+}
+
+func (t *Limiter) enter(org string) *orgSlot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	own := t.org[org]
+	if own == nil {
+		own = &orgSlot{taken: make(chan struct{}, 1)}
+		t.org[org] = own
+	}
+	own.users++
+	return own
+}
+
+func (t *Limiter) leave(org string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.org[org].users--; t.org[org].users == 0 {
+		delete(t.org, org)
+	}
+}

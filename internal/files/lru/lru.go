@@ -1,0 +1,60 @@
+package lru
+
+import (
+	"container/list"
+	"sync"
+)
+
+// recent keeps the values that were used last, at most a fixed number. It is
+// safe for concurrent use.
+type Cache[K comparable, V any] struct {
+	limit int
+
+	mu    sync.Mutex // guards what follows
+	order list.List  // of *kept[K, V], the last used first
+	byKey map[K]*list.Element
+}
+
+type kept[K comparable, V any] struct {
+	key   K
+	value V
+}
+
+func New[K comparable, V any](limit int) *Cache[K, V] {
+	return &Cache[K, V]{limit: limit, byKey: map[K]*list.Element{}}
+}
+
+func (r *Cache[K, V]) Get(key K) (value V, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.byKey[key]
+	if !ok {
+		return value, false
+	}
+	r.order.MoveToFront(e)
+	return e.Value.(*kept[K, V]).value, true
+}
+
+func (r *Cache[K, V]) Put(key K, value V) {
+	r.Update(key, func(V) V { return value })
+}
+
+// update replaces the value of key, the zero one where there is none, and
+// gives what it became.
+func (r *Cache[K, V]) Update(key K, change func(V) V) V {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e, ok := r.byKey[key]
+	if !ok {
+		e = r.order.PushFront(&kept[K, V]{key: key})
+		r.byKey[key] = e
+	}
+	r.order.MoveToFront(e)
+	k := e.Value.(*kept[K, V])
+	k.value = change(k.value)
+	for r.order.Len() > r.limit {
+		oldest := r.order.Back()
+		delete(r.byKey, r.order.Remove(oldest).(*kept[K, V]).key)
+	}
+	return k.value
+}

@@ -1,0 +1,178 @@
+package manifest
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"sort"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// manifest reads a stored tree. It is safe for concurrent use.
+type Manifest struct {
+	Store  *Store
+	Org    string
+	Digest string
+	Key    string // of the object
+	Root   *format.Root
+}
+
+// manifest opens the tree with the digest. A missing one is blob.ErrNotFound.
+func (s *Store) Open(ctx context.Context, org, digest string) (*Manifest, error) {
+	if err := pack.CheckOrg(org); err != nil {
+		return nil, err
+	}
+	if !pack.IsDigest(digest) {
+		return nil, fmt.Errorf("the digest of a tree is 64 hexadecimal digits: %w", blob.ErrNotFound)
+	}
+	m := &Manifest{Store: s, Org: org, Digest: digest}
+	if err := m.ReadRoot(ctx); err != nil {
+		return nil, fmt.Errorf("opening the manifest %s: %w", digest, err)
+	}
+	return m, nil
+}
+
+// open reads the root: the first, or the newest that stands for it.
+func (m *Manifest) ReadRoot(ctx context.Context) error {
+	first := pack.ManifestKey(m.Org, m.Digest)
+	err := m.ReadRootAt(ctx, first)
+	if !errors.Is(err, blob.ErrNotFound) {
+		return err
+	}
+	later, unclear := pack.LaterGenerations(ctx, m.Store.Packs.Store, first)
+	if unclear != nil {
+		return unclear
+	}
+	if len(later) == 0 {
+		return err
+	}
+	return m.ReadRootAt(ctx, later[0].Key)
+}
+
+func (m *Manifest) ReadRootAt(ctx context.Context, key string) error {
+	r, err := m.Store.Packs.Get(ctx, key, 0, -1)
+	if err != nil {
+		return err
+	}
+	object, err := io.ReadAll(io.LimitReader(r, format.MaxRoot+1))
+	if err := errors.Join(err, r.Close()); err != nil {
+		return err
+	}
+	if len(object) > format.MaxRoot {
+		return format.ErrDamaged
+	}
+	m.Key = key
+	if m.Root, err = format.DecodeRoot(object, m.Store.zstdIn); err != nil {
+		return err
+	}
+	if m.Root.Digest() != m.Digest {
+		return fmt.Errorf("%w: it is of another tree", format.ErrDamaged)
+	}
+	return nil
+}
+
+// pageReader reads pages. Those that lie one after the other in a pack come
+// in larger and larger pieces, as a request each would be slow in a store far
+// away. It serves one goroutine.
+type PageReader struct {
+	M     *Manifest
+	buf   []byte // a piece of a pack
+	pack  uint32
+	at    int64 // where it begins there
+	ahead int64 // how much the next piece has at least, as far as pages follow
+}
+
+// maxAhead bounds the pieces.
+const maxAhead = 1 << 20
+
+// page gives the entries of page i.
+func (r *PageReader) Page(ctx context.Context, i int) ([]*format.Entry, error) {
+	p := &r.M.Root.Pages[i]
+	b, err := r.stored(ctx, i)
+	if err == nil {
+		b, err = r.expand(p, b)
+	}
+	var entries []*format.Entry
+	if err == nil {
+		entries, err = format.DecodeEntries(b)
+	}
+	if err == nil && (int64(len(entries)) != p.Entries || format.LogicalHash(entries) != p.Logical) {
+		err = format.ErrDamaged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the manifest %s: %w", r.M.Digest, err)
+	}
+	return entries, nil
+}
+
+func (r *PageReader) expand(p *format.Page, b []byte) ([]byte, error) {
+	if format.Hash(sha256.Sum256(b)) != p.Sum {
+		return nil, format.ErrDamaged
+	}
+	b, err := r.M.Store.zstdIn.DecodeAll(b, nil)
+	if err != nil {
+		return nil, format.Damaged(err)
+	}
+	return b, nil
+}
+
+// stored gives the bytes of page i as they rest.
+func (r *PageReader) stored(ctx context.Context, i int) ([]byte, error) {
+	pages := r.M.Root.Pages
+	p := &pages[i]
+	offset, n := int64(p.Offset), int64(p.Length)
+	if r.pack == p.Pack && offset >= r.at && offset+n <= r.at+int64(len(r.buf)) {
+		return r.buf[offset-r.at:][:n], nil
+	}
+	end := offset + n
+	for _, next := range pages[i+1:] {
+		if next.Pack != p.Pack || int64(next.Offset) != end || end-offset >= r.ahead {
+			break
+		}
+		end += int64(next.Length)
+	}
+	r.ahead = min(max(2*(end-offset), 64<<10), maxAhead)
+	b, err := pack.ReadRange(ctx, r.M.Store.Packs, pack.PackKey(r.M.Org, r.M.Root.Packs[p.Pack]), offset, end-offset)
+	if err != nil {
+		return nil, err
+	}
+	r.buf, r.pack, r.at = b, p.Pack, offset
+	return b[:n], nil
+}
+
+// from walks the entries that follow path, in path order; all for "".
+func (m *Manifest) From(ctx context.Context, path string) iter.Seq2[*format.Entry, error] {
+	return func(yield func(*format.Entry, error) bool) {
+		r := PageReader{M: m}
+		for i := m.PageOf(path); i < len(m.Root.Pages); i++ {
+			entries, err := r.Page(ctx, i)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, e := range entries {
+				if format.ComparePaths(e.Path, path) > 0 && !yield(e, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// entries walks the whole tree.
+func (m *Manifest) Entries(ctx context.Context) iter.Seq2[*format.Entry, error] {
+	return m.From(ctx, "")
+}
+
+// pageOf gives the page that holds path, if any does.
+func (m *Manifest) PageOf(path string) int {
+	pages := m.Root.Pages
+	i := sort.Search(len(pages), func(i int) bool { return format.ComparePaths(pages[i].First, path) > 0 })
+	return max(0, i-1)
+}

@@ -1,0 +1,52 @@
+package manifest
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"runtime"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/pack"
+)
+
+// manifestStore opens the manifests of stored trees. It is safe for concurrent
+// use.
+type Store struct {
+	Packs   *pack.Store
+	ZstdOut *zstd.Encoder // of roots and pages
+	zstdIn  *zstd.Decoder
+}
+
+func NewStore(packs *pack.Store) (*Store, error) {
+	parallel := min(runtime.GOMAXPROCS(0), 4)
+	out, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(parallel), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the compressor of manifests: %w", err)
+	}
+	in, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(parallel), zstd.WithDecoderMaxMemory(format.MaxRoot))
+	if err != nil {
+		return nil, fmt.Errorf("preparing the expander of manifests: %w", err)
+	}
+	return &Store{Packs: packs, ZstdOut: out, zstdIn: in}, nil
+}
+
+// manifestOrEmpty opens a tree; that of "" is empty.
+func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest, error) {
+	if digest == "" {
+		return &Manifest{Store: s, Org: org, Root: &format.Root{}}, pack.CheckOrg(org)
+	}
+	return s.Open(ctx, org, digest)
+}
+
+// describePage completes the record of a page, of which roots know no more than
+// its stored form.
+func (s *Store) DescribePage(x format.Segment, b []byte) (format.Segment, error) {
+	plain, err := s.zstdIn.DecodeAll(b, nil)
+	if err != nil {
+		return x, format.Damaged(err)
+	}
+	x.Size, x.CRC = uint32(len(plain)), crc32.ChecksumIEEE(plain)
+	return x, nil
+}

@@ -1,0 +1,185 @@
+package manifest
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/pack"
+	"github.com/stint-dev/stint/internal/files/spool"
+)
+
+// manifestWriter makes pages and a root from entries in path order. Pages are
+// spooled until settle finds them their place, as their chunks come first. It
+// serves one goroutine.
+type Writer struct {
+	store     *Store
+	rootBytes int                      // the most that the list of pages may take, about
+	Base      *Manifest                // the tree whose pages can be taken over, or nil
+	out       *spool.Spool             // the new pages, in order
+	IsMarked  func(packID string) bool // whether a pack is about to be deleted; nil for never
+
+	entries []*format.Entry // of the open page
+	logical []byte          // their logical form
+	form    []byte          // of a page being ended
+	table   format.PackTable
+
+	Root      format.Root
+	listBytes int              // of the list of pages, about
+	Packs     format.PackTable // of the root
+	fresh     []newPage        // the new pages
+}
+
+// fresh is a page of the root that is spooled.
+type newPage struct {
+	page int
+	raw  uint32 // bytes when expanded
+	crc  uint32 // of them
+}
+
+func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
+	return &Writer{store: s, rootBytes: rootBytes, out: spool.New(tempDir)}
+}
+
+func (w *Writer) Close() error { return w.out.Close() }
+
+// add takes the next entry.
+func (w *Writer) Add(e *format.Entry) error {
+	w.entries = append(w.entries, e)
+	w.logical = e.AppendLogical(w.logical)
+	if !format.EndsPage(e.Path, len(w.logical)) {
+		return nil
+	}
+	return w.EndPage()
+}
+
+// atPage tells whether the writer stands between pages.
+func (w *Writer) AtPageStart() bool { return len(w.entries) == 0 }
+
+// endPage completes the open page, if there is one.
+func (w *Writer) EndPage() error {
+	if len(w.entries) == 0 {
+		return nil
+	}
+	p := format.Page{First: w.entries[0].Path, Logical: sha256.Sum256(w.logical), Entries: int64(len(w.entries))}
+	var err error
+	if i := w.basePage(&p); i >= 0 {
+		err = w.ReusePage(i)
+	} else {
+		err = w.spoolPage(p)
+	}
+	clear(w.entries)
+	w.entries, w.logical = w.entries[:0], w.logical[:0]
+	return err
+}
+
+// basePage gives the base's page that equals p, or -1.
+func (w *Writer) basePage(p *format.Page) int {
+	if w.Base == nil || len(w.Base.Root.Pages) == 0 {
+		return -1
+	}
+	i := w.Base.PageOf(p.First)
+	if w.Base.Root.Pages[i].Logical != p.Logical || !w.CanReuse(i) {
+		return -1
+	}
+	return i
+}
+
+// lasting tells whether page i of the base and the packs that it names may be
+// built upon.
+func (w *Writer) CanReuse(i int) bool {
+	if w.IsMarked == nil {
+		return true
+	}
+	from := w.Base.Root
+	p := &from.Pages[i]
+	if w.IsMarked(from.Packs[p.Pack]) {
+		return false
+	}
+	for _, n := range p.Packs {
+		if w.IsMarked(from.Packs[n]) {
+			return false
+		}
+	}
+	return true
+}
+
+// takeOver adds page i of the base, which must begin where the writer stands.
+func (w *Writer) ReusePage(i int) error {
+	from := w.Base.Root
+	p := from.Pages[i]
+	p.Pack = w.Packs.Number(from.Packs[p.Pack])
+	numbers := make([]uint32, len(p.Packs))
+	for j, n := range p.Packs {
+		numbers[j] = w.Packs.Number(from.Packs[n])
+	}
+	p.Packs = numbers
+	return w.list(p)
+}
+
+// list adds a page to the root, unless nobody would read that then.
+func (w *Writer) list(p format.Page) error {
+	w.Root.Pages = append(w.Root.Pages, p)
+	w.listBytes += len(p.First) + format.PageRecord + binary.MaxVarintLen32*len(p.Packs)
+	if w.listBytes+format.PackRecord*len(w.Packs.IDs) > w.rootBytes {
+		return limits.TooLarge("The tree has too many entries with long paths. Use shorter paths, or store it as several trees.")
+	}
+	return nil
+}
+
+// spoolPage adds p, which has the entries of the open page.
+func (w *Writer) spoolPage(p format.Page) error {
+	l := format.ArchiveLayout{Emit: p.Archive.Add}
+	for _, e := range w.entries {
+		l.Add(e)
+		if e.Kind == format.File {
+			p.Files++
+			p.Size += e.Size
+		}
+	}
+	l.Flush()
+	w.form = format.AppendPage(w.form[:0], &w.table, w.entries)
+	for _, id := range w.table.IDs {
+		p.Packs = append(p.Packs, w.Packs.Number(id))
+	}
+	b := w.store.ZstdOut.EncodeAll(w.form, nil)
+	p.Length, p.Sum = uint32(len(b)), sha256.Sum256(b)
+	w.fresh = append(w.fresh, newPage{page: len(w.Root.Pages), raw: uint32(len(w.form)), crc: crc32.ChecksumIEEE(w.form)})
+	if err := w.list(p); err != nil {
+		return err
+	}
+	_, err := w.out.Write(b)
+	return err
+}
+
+// finish ends the tree and names it.
+func (w *Writer) Finish() (digest string, err error) {
+	if err := w.EndPage(); err != nil {
+		return "", err
+	}
+	w.Root.Sum()
+	return w.Root.Digest(), nil
+}
+
+// settle moves the new pages into packs.
+func (w *Writer) StorePages(to *pack.Writer) error {
+	at := int64(0)
+	for _, f := range w.fresh {
+		p := &w.Root.Pages[f.page]
+		b := make([]byte, p.Length)
+		if _, err := io.ReadFull(w.out.Section(at, int64(len(b))), b); err != nil {
+			return err
+		}
+		at += int64(len(b))
+		rests, err := to.Add(format.Segment{Kind: format.PageSegment, Hash: p.Sum, Size: f.raw, CRC: f.crc}, b)
+		if err != nil {
+			return err
+		}
+		p.Pack, p.Offset = w.Packs.Number(rests.Pack), rests.Offset
+	}
+	w.Root.Packs = w.Packs.IDs
+	return nil
+}

@@ -1,0 +1,116 @@
+package ordered
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// line works on jobs with several goroutines and hands them on in the order
+// in which they came. The number of jobs between send and take is bounded.
+//
+// One goroutine sends and, at the end, calls finish or abort, exactly once.
+type Pool[J any] struct {
+	Ctx   context.Context
+	stop  context.CancelCauseFunc
+	group *errgroup.Group
+	order chan poolJob[J]
+	work  chan poolJob[J]
+}
+
+type poolJob[J any] struct {
+	job  J
+	done chan struct{}
+}
+
+// newLine starts workers goroutines, each with its own work function, and one
+// that calls take for every job.
+func NewPool[J any](ctx context.Context, workers, length int, work func() func(J) error, take func(J) error) *Pool[J] {
+	ctx, stop := context.WithCancelCause(ctx)
+	group, ctx := errgroup.WithContext(ctx)
+	l := &Pool[J]{
+		Ctx: ctx, stop: stop, group: group,
+		order: make(chan poolJob[J], length), work: make(chan poolJob[J], length),
+	}
+	for range workers {
+		f := work()
+		group.Go(func() error { return l.runWorker(f) })
+	}
+	group.Go(func() error { return l.runTaker(take) })
+	return l
+}
+
+func (l *Pool[J]) runWorker(work func(J) error) error {
+	for t := range l.work {
+		if l.Ctx.Err() != nil {
+			return context.Cause(l.Ctx)
+		}
+		if err := work(t.job); err != nil {
+			return err
+		}
+		close(t.done)
+	}
+	return nil
+}
+
+func (l *Pool[J]) runTaker(take func(J) error) error {
+	for t := range l.order {
+		select {
+		case <-t.done:
+		case <-l.Ctx.Done():
+			return context.Cause(l.Ctx)
+		}
+		if err := take(t.job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var alreadyDone = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// send queues a job. One that needs no work only keeps its turn.
+func (l *Pool[J]) Send(j J, needsWork bool) error {
+	t := poolJob[J]{job: j, done: alreadyDone}
+	if needsWork {
+		t.done = make(chan struct{})
+	}
+	select {
+	case l.order <- t:
+	case <-l.Ctx.Done():
+		return context.Cause(l.Ctx)
+	}
+	if !needsWork {
+		return nil
+	}
+	select {
+	case l.work <- t:
+	case <-l.Ctx.Done():
+		return context.Cause(l.Ctx)
+	}
+	return nil
+}
+
+// finish waits until every job was taken.
+func (l *Pool[J]) Finish() error {
+	defer l.stop(nil)
+	close(l.order)
+	close(l.work)
+	return l.group.Wait()
+}
+
+// abort drops what was not taken and waits for the goroutines. It returns the
+// error that ended them when that came first, else err.
+func (l *Pool[J]) Abort(err error) error {
+	l.stop(err)
+	close(l.order)
+	close(l.work)
+	if first := l.group.Wait(); first != nil {
+		return first
+	}
+	return err
+}

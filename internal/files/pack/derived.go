@@ -1,0 +1,43 @@
+package pack
+
+import (
+	"strings"
+
+	"github.com/stint-dev/stint/internal/files/format"
+)
+
+// What is made from a tree to serve it sooner rests beside it: the hashes of
+// its downloads, and its archive whole. Any of it may be deleted at any time,
+// and should be once the tree is.
+const (
+	digestsFolder  = "/digests/"
+	archivesFolder = "/archives/"
+)
+
+func DigestKey(org, digest string, f format.Format) string {
+	return org + digestsFolder + digest + "." + string(f)
+}
+
+func ArchiveKey(org, digest string) string {
+	return org + archivesFolder + digest + "." + string(format.TarGzip)
+}
+
+// DerivedPrefixes gives the prefixes of keys under which objects lie that are
+// made from trees and can be made again.
+func DerivedPrefixes(org string) []string {
+	return []string{org + archivesFolder, org + digestsFolder}
+}
+
+// ParseDerivedKey tells which tree an object under such a prefix was made from. A
+// key that is none of ours gives false.
+func ParseDerivedKey(key string) (org, digest string, ok bool) {
+	for _, dir := range []string{archivesFolder, digestsFolder} {
+		org, name, found := strings.Cut(key, dir)
+		if !found {
+			continue
+		}
+		digest, _, found = strings.Cut(name, ".")
+		return org, digest, found && CheckOrg(org) == nil && IsDigest(digest)
+	}
+	return "", "", false
+}

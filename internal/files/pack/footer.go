@@ -1,0 +1,133 @@
+package pack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+	"golang.org/x/sync/errgroup"
+)
+
+// packFooter lists the segments of a pack in the order in which they lie; of
+// one that is gone, those of what stands for it. A missing pack is
+// blob.ErrNotFound.
+func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, error) {
+	segments, err := ReadSegments(ctx, s.Store, PackKey(org, id))
+	if errors.Is(err, blob.ErrNotFound) {
+		var later []format.Segment
+		if later, err = s.compactedSegments(ctx, PackKey(org, id), err); err == nil {
+			return later, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the footer of pack %s: %w", id, err)
+	}
+	return segments, nil
+}
+
+// segmentsOf reads the footer of a pack, compacted or not.
+func ReadSegments(ctx context.Context, s blob.Store, key string) ([]format.Segment, error) {
+	info, err := s.Stat(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	read := func(offset, n int64) ([]byte, error) { return ReadRange(ctx, s, key, offset, n) }
+	if _, n, _ := SplitGeneration(key); n > 0 {
+		return format.DecodeCompacted(info.Size, read)
+	}
+	return format.DecodeFooter(info.Size, read)
+}
+
+// compactedSegments lists the segments of what stands for a pack that is gone;
+// missing is the error where nothing does.
+func (s *Store) compactedSegments(ctx context.Context, key string, missing error) ([]format.Segment, error) {
+	t, err := s.Compacted(ctx, key, nil)
+	if err != nil {
+		return nil, err
+	} else if t == nil {
+		return nil, missing
+	}
+	by := map[uint32]format.Segment{}
+	for _, o := range t.objects {
+		segments, err := ReadSegments(ctx, s.Store, o)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range segments {
+			by[s.Offset] = s
+		}
+	}
+	all := make([]format.Segment, 0, len(t.all))
+	for _, e := range t.all {
+		all = append(all, by[e.offset])
+	}
+	return all, nil
+}
+
+func ReadRange(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
+	r, err := s.Get(ctx, key, offset, n)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	if _, err = io.ReadFull(r, b); IsEOF(err) {
+		err = format.ErrDamaged
+	}
+	return b, errors.Join(err, r.Close())
+}
+
+// isDamage tells errors of the content from those of the way to it.
+func IsDamage(err error) bool {
+	return errors.Is(err, format.ErrDamaged) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
+}
+
+func IsEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
+// resized gives a buffer of n bytes, b where it is large enough.
+func Resize(b []byte, n int) []byte {
+	if cap(b) < n {
+		return make([]byte, n)
+	}
+	return b[:n]
+}
+
+func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
+	_, err := s.Stat(ctx, key)
+	switch {
+	case errors.Is(err, blob.ErrNotFound):
+		return false, nil
+	case err != nil && !errors.Is(err, blob.ErrDamaged):
+		return false, fmt.Errorf("looking for an object: %w", err)
+	}
+	return true, nil
+}
+
+// missing gives those of the packs that are not in the store.
+func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]string, error) {
+	gone := make([]bool, len(packs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(ParallelStats)
+	for i, id := range packs {
+		group.Go(func() error {
+			there, err := s.Exists(ctx, PackKey(org, id))
+			gone[i] = !there
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for i, id := range packs {
+		if gone[i] {
+			missing = append(missing, id)
+		}
+	}
+	return missing, nil
+}
+
+// parallelStats is how many packs are looked for at once.
+const ParallelStats = 16

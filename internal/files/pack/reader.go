@@ -1,0 +1,141 @@
+package pack
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+)
+
+// fetcher reads pieces of packs. Chunks that follow one another come from one
+// stream: a request each would be slow in a store far away. It serves one
+// goroutine; close ends the streams.
+type Reader struct {
+	Store blob.Store
+	Org   string
+	open  []*stream // the last one was used last
+}
+
+// stream is an open pack.
+type stream struct {
+	pack  string
+	r     io.ReadCloser
+	from  io.Reader // r, or a buffer of it
+	at    int64
+	reads int
+}
+
+const (
+	openStreams = 4
+	// skipMax is read and dropped rather than asked for anew.
+	skipMax = 64 << 10
+	// A stream that is read for the third time will be read on: small pieces
+	// then come out of a buffer of this size.
+	streamBuffer = 64 << 10
+)
+
+// read fills b from offset of a pack.
+func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte) error {
+	s, err := f.stream(ctx, packID, offset)
+	if err != nil {
+		return fmt.Errorf("reading a pack: %w", err)
+	}
+	if s.reads++; s.reads == 3 {
+		s.from = bufio.NewReaderSize(s.r, streamBuffer)
+	}
+	n, err := io.ReadFull(s.from, b)
+	s.at += int64(n)
+	if err == nil {
+		return nil
+	}
+	if IsEOF(err) {
+		err = fmt.Errorf("%w: its pack is cut short", format.ErrCorrupt)
+	}
+	return errors.Join(fmt.Errorf("reading a pack: %w", err), f.drop(s))
+}
+
+// stream gives a stream of the pack that stands at offset.
+func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*stream, error) {
+	for i, s := range f.open {
+		if s.pack != packID {
+			continue
+		}
+		if skip := offset - s.at; skip >= 0 && skip <= skipMax {
+			n, err := io.CopyN(io.Discard, s.from, skip)
+			s.at += n
+			if err == nil {
+				f.open = append(append(f.open[:i:i], f.open[i+1:]...), s)
+				return s, nil
+			}
+		}
+		if err := f.drop(s); err != nil {
+			return nil, err
+		}
+		break
+	}
+	if len(f.open) == openStreams {
+		if err := f.drop(f.open[0]); err != nil {
+			return nil, err
+		}
+	}
+	r, err := f.Store.Get(ctx, PackKey(f.Org, packID), offset, -1)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{pack: packID, r: r, from: r, at: offset}
+	f.open = append(f.open, s)
+	return s, nil
+}
+
+func (f *Reader) drop(s *stream) error {
+	kept := f.open[:0]
+	for _, o := range f.open {
+		if o != s {
+			kept = append(kept, o)
+		}
+	}
+	f.open = kept
+	return s.r.Close()
+}
+
+func (f *Reader) Close() error {
+	var errs []error
+	for _, s := range f.open {
+		errs = append(errs, s.r.Close())
+	}
+	f.open = nil
+	return errors.Join(errs...)
+}
+
+// sectionFile is a file whose content is read from packs. It serves one
+// goroutine.
+type File struct {
+	*io.SectionReader
+	packs  *Reader
+	closed bool
+}
+
+// newSectionFile returns a file of size bytes that r reads through p.
+func NewFile(r io.ReaderAt, size int64, p *Reader) *File {
+	return &File{SectionReader: io.NewSectionReader(r, 0, size), packs: p}
+}
+
+// Read implements io.Reader.
+func (f *File) Read(b []byte) (int, error) {
+	if f.closed {
+		return 0, errClosed
+	}
+	return f.SectionReader.Read(b)
+}
+
+// Close closes the streams that reading opened.
+func (f *File) Close() error {
+	f.closed = true
+	return f.packs.Close()
+}
+
+var errClosed = errors.New("the file is closed")

@@ -1,0 +1,279 @@
+package pack
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
+)
+
+// packStore reads packs wherever their segments rest now: a pack that is gone
+// is pieced together from the compacted ones that stand for it, each segment at
+// its old offset. So manifests need not change when packs do.
+type Store struct {
+	blob.Store
+	Options
+
+	mu     sync.Mutex // guards what follows
+	tables map[string]*list.Element
+	recent *list.List // of *extents, the last used in front
+	held   int        // extents in all of them
+}
+
+// maxExtents bounds what is remembered of compacted packs, some 16 bytes each.
+const maxExtents = 1 << 19
+
+// packOptions adjusts a packStore.
+type Options struct {
+	TempDir string
+	IDs     *stint.IDs
+	// sealed is where packs of what is confidential are written; nil for the
+	// store itself. Reads of what was written there fail if it is damaged.
+	Sealed blob.Store
+}
+
+func NewStore(b blob.Store, o Options) *Store {
+	return &Store{Store: b, Options: o, tables: map[string]*list.Element{}, recent: list.New()}
+}
+
+// extents says where the segments of a pack rest that is gone.
+type CompactedPack struct {
+	key     string // of the pack
+	objects []string
+	all     []extent // by offset
+}
+
+// extent is a segment in a compacted pack.
+type extent struct {
+	offset uint32 // in the pack that is gone
+	stored uint32
+	at     uint32 // in the object
+	object uint32 // index
+}
+
+// find gives the first extent that ends behind offset.
+func (t *CompactedPack) find(offset int64) int {
+	return sort.Search(len(t.all), func(i int) bool { return int64(t.all[i].offset)+int64(t.all[i].stored) > offset })
+}
+
+// holds tells whether a segment is there.
+func (t *CompactedPack) Holds(offset uint32) bool {
+	i := t.find(int64(offset))
+	return i < len(t.all) && t.all[i].offset == offset
+}
+
+// Get implements blob.Store.
+func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
+	if _, generation, ok := SplitGeneration(key); !ok || generation > 0 || !strings.Contains(key, "/packs/") {
+		return s.Store.Get(ctx, key, offset, n)
+	}
+	t := s.known(key)
+	if t == nil || !t.covers(offset) {
+		r, err := s.Store.Get(ctx, key, offset, n)
+		if !errors.Is(err, blob.ErrNotFound) {
+			return r, err
+		}
+		var unread error
+		if t, unread = s.load(ctx, key); unread != nil {
+			return nil, unread
+		} else if t == nil || !t.covers(offset) {
+			return nil, err
+		}
+	}
+	end := int64(format.MaxPackObject)
+	if n >= 0 {
+		end = min(end, offset+n)
+	}
+	return &compactedReader{ctx: ctx, store: s, table: t, at: offset, end: end}, nil
+}
+
+func (t *CompactedPack) covers(offset int64) bool {
+	i := t.find(offset)
+	return i < len(t.all) && int64(t.all[i].offset) <= offset
+}
+
+// known gives the table of a pack that was found gone before, or nil.
+func (s *Store) known(key string) *CompactedPack {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.tables[key]
+	if e == nil {
+		return nil
+	}
+	s.recent.MoveToFront(e)
+	return e.Value.(*CompactedPack)
+}
+
+// load reads the table of a pack that is gone, nil where nothing stands for it.
+func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
+	t, err := s.Compacted(ctx, key, nil)
+	if err != nil || t == nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(s.tables[key])
+	s.tables[key] = s.recent.PushFront(t)
+	for s.held += len(t.all); s.held > maxExtents && s.recent.Len() > 1; {
+		s.drop(s.recent.Back())
+	}
+	return t, nil
+}
+
+func (s *Store) drop(e *list.Element) {
+	if e == nil {
+		return
+	}
+	t := s.recent.Remove(e).(*CompactedPack)
+	s.held -= len(t.all)
+	delete(s.tables, t.key)
+}
+
+// table lays together what stands for a pack, but for the objects that are
+// refused; nil where there is nothing. A damaged object does not count where
+// another one does.
+func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bool) (*CompactedPack, error) {
+	later, err := LaterGenerations(ctx, s.Store, key)
+	if err != nil {
+		return nil, err
+	}
+	t := &CompactedPack{key: key}
+	seen := map[uint32]bool{}
+	var bad error
+	for _, g := range later {
+		if refused[g.Key] {
+			continue
+		}
+		segments, err := ReadSegments(ctx, s.Store, g.Key)
+		switch {
+		case errors.Is(err, blob.ErrNotFound): // deleted since, as a newer one has all
+			continue
+		case IsDamage(err):
+			bad = err
+			continue
+		case err != nil:
+			return nil, err
+		}
+		at := uint32(0)
+		for _, g := range segments {
+			if !seen[g.Offset] {
+				seen[g.Offset] = true
+				t.all = append(t.all, extent{g.Offset, g.Length, at, uint32(len(t.objects))})
+			}
+			at += g.Length
+		}
+		t.objects = append(t.objects, g.Key)
+	}
+	if len(t.objects) == 0 {
+		return nil, bad
+	}
+	slices.SortFunc(t.all, func(a, b extent) int { return cmp.Compare(a.offset, b.offset) })
+	return t, nil
+}
+
+// patchwork reads a pack that is gone. Where a segment is missing it gives
+// zeros, which have no chunk's hash.
+type compactedReader struct {
+	ctx     context.Context // of the Get
+	store   *Store
+	table   *CompactedPack
+	at, end int64
+	stale   int // how often the table was read anew
+
+	r      io.ReadCloser // stands at next of object
+	object uint32
+	next   uint32
+}
+
+// maxStale is how often in one reading objects may be replaced.
+const maxStale = 3
+
+func (p *compactedReader) Read(b []byte) (int, error) {
+	if p.at >= p.end {
+		return 0, io.EOF
+	}
+	b = b[:min(int64(len(b)), p.end-p.at)]
+	i := p.table.find(p.at)
+	if i == len(p.table.all) {
+		return 0, io.EOF
+	}
+	e := p.table.all[i]
+	if gap := int64(e.offset) - p.at; gap > 0 {
+		n := int(min(gap, int64(len(b))))
+		clear(b[:n])
+		p.at += int64(n)
+		return n, nil
+	}
+	skip := uint32(p.at) - e.offset
+	if err := p.stand(e.object, e.at+skip); errors.Is(err, blob.ErrNotFound) && p.stale < maxStale {
+		return 0, p.renew()
+	} else if err != nil {
+		return 0, err
+	}
+	n, err := p.r.Read(b[:min(len(b), int(e.stored-skip))])
+	p.at += int64(n)
+	p.next += uint32(n)
+	if IsEOF(err) && n > 0 {
+		err = nil
+	} else if IsEOF(err) {
+		err = fmt.Errorf("reading a compacted pack: %w", format.ErrDamaged)
+	}
+	return n, err
+}
+
+// stand opens an object at a place, or finds itself there.
+func (p *compactedReader) stand(object, at uint32) error {
+	if p.r != nil && p.object == object && p.next == at {
+		return nil
+	}
+	if err := p.Close(); err != nil {
+		return err
+	}
+	r, err := p.store.Store.Get(p.ctx, p.table.objects[object], int64(at), -1)
+	if err != nil {
+		return err
+	}
+	p.r, p.object, p.next = r, object, at
+	return nil
+}
+
+// renew reads the table again, as an object was replaced.
+func (p *compactedReader) renew() error {
+	p.stale++
+	t, err := p.store.load(p.ctx, p.table.key)
+	if err == nil && t == nil {
+		err = fmt.Errorf("reading a compacted pack: %w", blob.ErrNotFound)
+	}
+	if err != nil {
+		return err
+	}
+	p.table = t
+	return nil
+}
+
+func (p *compactedReader) Close() error {
+	if p.r == nil {
+		return nil
+	}
+	err := p.r.Close()
+	p.r = nil
+	return err
+}
+
+// writeTo returns the store that a pack of that name is written to.
+func (s *Store) WriteTo(id string) blob.Store {
+	if s.Sealed != nil && strings.HasPrefix(id, SealedPrefix) {
+		return s.Sealed
+	}
+	return s
+}

@@ -1,0 +1,135 @@
+package scan
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/spool"
+)
+
+// entrySet gathers the entries of a foreign tree in any order, and checks their
+// sizes and links.
+type EntrySet struct {
+	Limits *limits.Limits
+	sort   *spool.Sorter
+	total  atomic.Int64      // bytes of all files
+	grow   func(int64) error // is called with the size of each hard link; may be nil
+	Dotted []*format.Entry   // links whose targets go up again
+}
+
+func NewEntrySet(l *limits.Limits, tempDir string) *EntrySet {
+	return &EntrySet{Limits: l, sort: spool.NewSorter(tempDir)}
+}
+
+// close frees the disk space.
+func (u *EntrySet) Close() error { return u.sort.Close() }
+
+// writeTo adds the entries to a tree in path order, each after check, which may
+// be nil, and completes the tree.
+func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, check func(*format.Entry) error) error {
+	tree := treeBuilder{limits: u.Limits, take: take}
+	for e, err := range u.sort.Sorted() {
+		if err == nil && check != nil {
+			err = check(e)
+		}
+		if err == nil {
+			err = tree.add(e)
+		}
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return tree.flush()
+}
+
+// hardlink is the kind of entries that wait for the content of their target.
+const hardlink format.Kind = 0xff
+
+// maxDotted bounds the links whose targets go up again.
+const maxDotted = 20_000
+
+func (u *EntrySet) CheckSize(e *format.Entry, size int64) error {
+	if size > u.Limits.FileBytes {
+		return limits.TooLarge("The file '%s' has more than %d bytes.", limits.Printable(e.Path), u.Limits.FileBytes)
+	}
+	if u.total.Add(size) > u.Limits.TotalBytes {
+		return limits.TooLarge("The files have more than %d bytes together.", u.Limits.TotalBytes)
+	}
+	return nil
+}
+
+// add takes complete entries in the order of the archive.
+func (u *EntrySet) Add(e *format.Entry) error {
+	if e.Kind == hardlink {
+		if err := u.resolve(e); err != nil {
+			return err
+		}
+	}
+	if e.Kind == format.Symlink {
+		dots, err := u.Limits.CheckTarget(e.Path, e.Target)
+		if err != nil {
+			return err
+		}
+		if dots {
+			u.Dotted = append(u.Dotted, e)
+		}
+		if len(u.Dotted) > maxDotted {
+			return limits.Invalid("More than %d links have targets with '..' after a name.", maxDotted)
+		}
+	}
+	return u.sort.Add(e)
+}
+
+// resolve makes a hard link what its target is at this point of the archive.
+func (u *EntrySet) resolve(e *format.Entry) error {
+	target, err := u.sort.Find(e.Target)
+	if err != nil {
+		return err
+	}
+	if target == nil || target.Kind == format.Folder {
+		return limits.Invalid("The link '%s' refers to '%s', which is no file that comes before it.", limits.Printable(e.Path), limits.Printable(e.Target))
+	}
+	path := e.Path
+	*e = *target
+	e.Path = path
+	if err := u.CheckSize(e, e.Size); err != nil {
+		return err
+	}
+	if u.grow == nil {
+		return nil
+	}
+	return u.grow(e.Size)
+}
+
+// checkDotted looks at links such as a/../../b, which stay in the tree as
+// long as a is no link itself.
+func (u *EntrySet) CheckDotted(ctx context.Context) error {
+	for _, e := range u.Dotted {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		var failed error
+		inside := limits.WalkTarget(e.Path, e.Target, func(at []string, known int) bool {
+			for i := known; i < min(len(at), u.Limits.Depth); i++ { // nothing lies deeper
+				passed, err := u.sort.Find(strings.Join(at[:i+1], "/"))
+				if failed = err; err != nil || passed != nil && passed.Kind == format.Symlink {
+					return false
+				}
+			}
+			return true
+		})
+		switch {
+		case failed != nil:
+			return failed
+		case !inside:
+			return limits.Invalid("The link '%s' may leave the tree: its target '%s' goes up from a link.", limits.Printable(e.Path), limits.Printable(e.Target))
+		}
+	}
+	return nil
+}

@@ -1,0 +1,492 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/manifest"
+	"github.com/stint-dev/stint/internal/files/spool"
+)
+
+// DirOptions adjusts CommitDir; the zero value takes everything within the
+// library's limits and skips what is no file, folder or link.
+type DirOptions struct {
+	// Ignore leaves an entry out, a folder with everything in it. Paths are
+	// relative and slash-separated.
+	Ignore func(path string, isDir bool) bool
+	// MaxBytes and MaxFiles bound the files of the tree; 0 is the library's
+	// limit.
+	MaxBytes, MaxFiles int64
+	// Passage tells folders, of those that Ignore lets in, that are there for
+	// what lies in them: the tree has them where it has something of that, with
+	// the same mode and time whatever those of the folder are. nil is none.
+	KeepParents func(path string) bool
+	// Confidential writes what is new to Options.SealedStore.
+	Confidential bool
+	// Verify reads all files back, and stores all of it anew where something is
+	// not as it was. A tree equal to the parent is not looked at again.
+	Verify bool
+	// RefuseSpecials makes a socket, pipe or device an error.
+	RefuseSpecials bool
+	// Skipped is told of every socket, pipe and device that is left out, again
+	// when a commit had to begin anew.
+	OnSkip func(path string, mode fs.FileMode)
+	// Unlike is told of every entry that the tree does not hold as the folder
+	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777,
+	// a time that the API cannot write or an attribute that would mean something
+	// to an overlay over the folder.
+	OnMismatch func(path string)
+}
+
+// CommitDir stores the tree in dir, a folder that somebody else may have filled
+// and may still be changing. parent is the digest of the version that it grew
+// from ("" = none): what that holds is not stored again.
+//
+// Links are kept as they are, wherever they lead, and never followed. Bits
+// beyond 0777 and owners are dropped. Something unreadable or too large is a
+// *stint.Error that names it.
+func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (manifest.Ref, error) {
+	ref, err := commit.RetryOnce(func() (manifest.Ref, error) { return b.fromDir(ctx, org, parent, dir, o, false) })
+	if errors.Is(err, commit.ErrReadBack) && ctx.Err() == nil {
+		return commit.RetryOnce(func() (manifest.Ref, error) { return b.fromDir(ctx, org, "", dir, o, true) })
+	}
+	return ref, err
+}
+
+// fromDir takes nothing over from other trees where it stores all anew.
+func (b *Scanner) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref manifest.Ref, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return manifest.Ref{}, fmt.Errorf("opening the folder to store: %w", err)
+	}
+	c, err := b.Commits.BeginAfter(ctx, org, parent, o.Confidential)
+	if err != nil {
+		return manifest.Ref{}, errors.Join(err, root.Close())
+	}
+	if c.Verifies = o.Verify; anew {
+		c.Dedup.Index = nil
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	in := commit.NewChunker(ctx, c.Dedup, c.Writer, c.Manifest.Add)
+	s := newScan(b, in, o)
+	err = s.compareFolder("", root)
+	if err == nil {
+		err = s.folder(root, "", 1)
+	}
+	if err = in.End(errors.Join(err, root.Close())); err != nil {
+		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
+	}
+	return c.Finish(ctx)
+}
+
+// scan walks a folder in path order.
+type scan struct {
+	in       *commit.Chunker
+	options  DirOptions
+	limits   limits.Limits
+	tempDir  string
+	compares bool             // Unlike is asked for
+	base     *manifest.Finder // of the tree below an upper layer; nil where a whole tree is read
+	entries  int64
+	files    int64
+	bytes    int64
+	waiting  []*format.Entry // passages, the outer ones first, in which nothing was found yet
+}
+
+func newScan(b *Scanner, in *commit.Chunker, o DirOptions) *scan {
+	s := &scan{in: in, options: o, limits: b.Limits, tempDir: b.Commits.Packs.TempDir}
+	s.setLimits()
+	return s
+}
+
+func (s *scan) setLimits() {
+	if s.options.MaxBytes > 0 {
+		s.limits.TotalBytes = s.options.MaxBytes
+	}
+	if s.options.MaxFiles <= 0 {
+		s.options.MaxFiles = math.MaxInt64
+	}
+	if s.options.Ignore == nil {
+		s.options.Ignore = func(string, bool) bool { return false }
+	}
+	if s.options.OnSkip == nil {
+		s.options.OnSkip = func(string, fs.FileMode) {}
+	}
+	s.compares = s.options.OnMismatch != nil
+	if !s.compares {
+		s.options.OnMismatch = func(string) {}
+	}
+}
+
+// folder walks what is in root, whose path in the tree is dir. Each folder has
+// a root of its own, so that no link can lead from one to another.
+func (s *scan) folder(root *os.Root, dir string, depth int) error {
+	for name, err := range s.names(root) {
+		if err != nil {
+			return s.unreadable(dir, err)
+		}
+		path := name
+		if dir != "" {
+			path = dir + "/" + name
+		}
+		if err := s.entry(root, name, path, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fewNames is how many names of a folder are sorted in memory.
+const FewNames = 4 << 10
+
+// names gives the names in a folder, in order.
+func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		few, many, err := s.listed(root)
+		if many != nil {
+			defer func() { _ = many.Close() }() // only read by now
+		}
+		if err != nil {
+			yield("", err)
+			return
+		}
+		if many == nil {
+			slices.Sort(few)
+			for _, name := range few {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			return
+		}
+		for e, err := range many.Sorted() {
+			if err != nil {
+				yield("", err)
+				return
+			}
+			if !yield(e.Path, nil) {
+				return
+			}
+		}
+	}
+}
+
+// listed reads the names in a folder: few of them, or many, which go to disk
+// as paths of entries.
+func (s *scan) listed(root *os.Root) (few []string, many *spool.Sorter, err error) {
+	d, err := root.Open(".")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer d.Close()
+	for count := s.entries; ; {
+		some, err := d.Readdirnames(1024)
+		if count += int64(len(some)); count > s.limits.Entries {
+			return nil, many, s.tooMany()
+		}
+		few = append(few, some...)
+		ended := err == io.EOF
+		if err != nil && !ended {
+			return nil, many, err
+		}
+		if len(few) > FewNames || ended && many != nil {
+			if many == nil {
+				many = spool.NewSorter(s.tempDir)
+			}
+			for _, name := range few {
+				if err := many.Add(&format.Entry{Path: name, Kind: format.Folder}); err != nil {
+					return nil, many, err
+				}
+			}
+			few = few[:0]
+		}
+		if ended {
+			return few, many, nil
+		}
+	}
+}
+
+func (s *scan) tooMany() error {
+	return limits.TooLarge("The tree has more than %d entries.", s.limits.Entries)
+}
+
+func (s *scan) entry(root *os.Root, name, path string, depth int) error {
+	info, err := root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.options.OnMismatch(path) // gone meanwhile
+		return nil
+	} else if err != nil {
+		return s.unreadable(path, err)
+	}
+	if s.base != nil && isWhiteout(info) {
+		return s.nothing(path)
+	}
+	if s.options.Ignore(path, info.IsDir()) {
+		s.options.OnMismatch(path)
+		return s.nothing(path)
+	}
+	if err := s.limits.CheckPath(path, depth); err != nil {
+		return err
+	}
+	if s.entries++; s.entries > s.limits.Entries {
+		return s.tooMany()
+	}
+	if info.IsDir() && s.options.KeepParents != nil && s.options.KeepParents(path) {
+		return s.pass(root, name, path, info, depth)
+	}
+	if err := s.arrived(); err != nil {
+		return err
+	}
+	e := &format.Entry{Path: path, Mode: uint16(info.Mode().Perm())}
+	e.SetTime(info.ModTime())
+	if e.Sec < format.FirstSecond || e.Sec > format.LastSecond || info.Mode()&(fs.ModeSetuid|fs.ModeSetgid|fs.ModeSticky) != 0 {
+		s.options.OnMismatch(path)
+	}
+	e.Sec = min(max(e.Sec, format.FirstSecond), format.LastSecond)
+	switch info.Mode().Type() {
+	case 0:
+		e.Kind = format.File
+		return s.file(root, name, e, info)
+	case fs.ModeDir:
+		e.Kind = format.Folder
+		return s.enter(root, name, e, info, depth)
+	case fs.ModeSymlink:
+		e.Kind, e.Mode = format.Symlink, 0o777
+		if e.Target, err = root.Readlink(name); err != nil {
+			return s.unopened(path, err)
+		}
+		return s.in.AddEntry(e)
+	}
+	if s.options.RefuseSpecials {
+		return limits.Invalid("'%s' is a socket, named pipe or device.", limits.Printable(path))
+	}
+	s.entries--
+	s.options.OnMismatch(path)
+	s.options.OnSkip(path, info.Mode())
+	return s.nothing(path)
+}
+
+// nothing says that the tree holds nothing at path, whatever the base does.
+func (s *scan) nothing(path string) error {
+	if s.base == nil {
+		return nil
+	}
+	return s.in.AddEntry(&format.Entry{Path: path, Kind: whiteout})
+}
+
+// pass walks a passage.
+func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
+	e := &format.Entry{Path: path, Kind: format.Folder, Mode: 0o755}
+	s.waiting = append(s.waiting, e)
+	err := s.enter(root, name, e, info, depth)
+	if n := len(s.waiting); n > 0 && s.waiting[n-1] == e {
+		s.waiting = s.waiting[:n-1]
+	}
+	return err
+}
+
+// arrived hands on the passages that lead to what was found.
+func (s *scan) arrived() error {
+	for _, e := range s.waiting {
+		if err := s.in.AddEntry(e); err != nil {
+			return err
+		}
+	}
+	s.waiting = s.waiting[:0]
+	return nil
+}
+
+func (s *scan) enter(root *os.Root, name string, e *format.Entry, info fs.FileInfo, depth int) error {
+	inner, err := root.OpenRoot(name)
+	if err != nil {
+		return s.unopened(e.Path, err)
+	}
+	opened, err := inner.Stat(".")
+	switch {
+	case err != nil:
+		err = s.unreadable(e.Path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.Path)
+	case !slices.Contains(s.waiting, e):
+		err = s.openedFolder(inner, e)
+	}
+	if err == nil {
+		err = s.folder(inner, e.Path, depth+1)
+	}
+	return errors.Join(err, inner.Close())
+}
+
+// compare says so if a whole folder's file or folder would be something else to
+// an overlay. An upper layer's marks were made by an overlay, and are meant.
+func (s *scan) compare(path string, f *os.File) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	speaks, err := hasOverlayAttributes(f)
+	if speaks {
+		s.options.OnMismatch(path)
+	}
+	return err
+}
+
+func (s *scan) compareFolder(path string, root *os.Root) error {
+	if !s.compares || s.base != nil {
+		return nil
+	}
+	f, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.compare(path, f), f.Close())
+}
+
+// openedFolder hands a folder on, and before it what it hides.
+func (s *scan) openedFolder(inner *os.Root, e *format.Entry) error {
+	if err := s.compareFolder(e.Path, inner); err != nil {
+		return s.unreadable(e.Path, err)
+	}
+	if s.base != nil {
+		f, err := inner.Open(".")
+		if err != nil {
+			return s.unreadable(e.Path, err)
+		}
+		opaque, err := hides(e.Path, f)
+		if err = errors.Join(err, f.Close()); err != nil {
+			return s.unreadable(e.Path, err)
+		}
+		if opaque {
+			if err := s.nothing(e.Path); err != nil {
+				return err
+			}
+		}
+	}
+	return s.in.AddEntry(e)
+}
+
+func (s *scan) file(root *os.Root, name string, e *format.Entry, info fs.FileInfo) error {
+	if s.files++; s.files > s.options.MaxFiles {
+		return limits.TooLarge("The tree has more than %d files.", s.options.MaxFiles)
+	}
+	// What was a file may be a pipe by now: opening must not wait for a writer.
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return s.unopened(e.Path, err)
+	}
+	opened, err := f.Stat()
+	switch {
+	case err != nil:
+		err = s.unreadable(e.Path, err)
+	case !os.SameFile(info, opened):
+		err = changed(e.Path)
+	case opened.Size() > s.left():
+		err = s.fileTooLarge(e.Path) // at once, as a sparse file may be endless
+	default:
+		err = s.openedFile(f, e)
+	}
+	return errors.Join(err, f.Close())
+}
+
+// openedFile hands a file on, or says that it is a whiteout.
+func (s *scan) openedFile(f *os.File, e *format.Entry) error {
+	if err := s.compare(e.Path, f); err != nil {
+		return s.unreadable(e.Path, err)
+	}
+	if s.base != nil {
+		gone, err := hides(e.Path, f)
+		if err != nil {
+			return s.unreadable(e.Path, err)
+		}
+		if gone {
+			s.files--
+			s.entries--
+			return s.nothing(e.Path)
+		}
+		old, err := s.base.Find(s.in.Line.Ctx, e.Path)
+		if err != nil {
+			return err
+		}
+		s.in.ParentChunks = commit.NewParentChunks(old)
+	}
+	err := s.in.Content(e, &measured{s: s, f: f, path: e.Path, left: s.left()})
+	s.bytes += e.Size
+	return err
+}
+
+func (s *scan) left() int64 { return min(s.limits.FileBytes, s.limits.TotalBytes-s.bytes) }
+
+func (s *scan) fileTooLarge(path string) error {
+	return limits.TooLarge("The files have more than %d bytes together, or '%s' alone more than %d.", s.limits.TotalBytes, limits.Printable(path), s.limits.FileBytes)
+}
+
+func changed(path string) error {
+	return limits.Invalid("'%s' was replaced while it was being read.", limits.Printable(path))
+}
+
+// unopened says why an entry could not be opened as what it was a moment ago.
+// One that is gone is no fault.
+func (s *scan) unopened(path string, err error) error {
+	var code syscall.Errno
+	if !errors.As(err, &code) { // os.Root says so of a link that leads away
+		return changed(path)
+	}
+	switch code {
+	case syscall.ENOENT:
+		s.options.OnMismatch(path)
+		return nil
+	case syscall.ELOOP, syscall.ENOTDIR, syscall.EISDIR, syscall.EINVAL, syscall.ENXIO:
+		return changed(path)
+	}
+	return s.unreadable(path, err)
+}
+
+// unreadable says what cannot be read. Permissions are for the folder's owner
+// to mend; anything else is passed on.
+func (s *scan) unreadable(path string, err error) error {
+	if _, ok := errors.AsType[*stint.Error](err); ok {
+		return err
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		e := stint.InvalidParam("", "'%s' cannot be read: permission denied.", limits.Printable(path))
+		e.Cause = err
+		return e
+	}
+	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
+}
+
+// measured reads a file that may grow meanwhile.
+type measured struct {
+	s    *scan
+	f    *os.File
+	path string
+	left int64
+}
+
+func (m *measured) Read(b []byte) (int, error) {
+	n, err := m.f.Read(b)
+	if m.left -= int64(n); m.left < 0 {
+		return n, m.s.fileTooLarge(m.path)
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = m.s.unreadable(m.path, err)
+	}
+	return n, err
+}
+
+// scanner commits folders and archives.
+type Scanner struct {
+	Commits *commit.Committer
+	Limits  limits.Limits
+}

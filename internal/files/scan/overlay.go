@@ -1,0 +1,226 @@
+package scan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/manifest"
+)
+
+// whiteout is the kind of entries that stand for nothing: what the base holds
+// at their path and below it is gone.
+const whiteout format.Kind = 0xfe
+
+// CommitOverlay stores the tree that an overlay shows whose lower layers hold the
+// tree with the digest base ("" = the empty tree) and whose upper layer is the
+// folder upper. The result is that of CommitDir of the overlay, but only upper
+// is read, and what follows is the cost of the change.
+//
+// Whiteouts are character devices 0:0, and empty files marked as such; a
+// folder marked opaque hides what the base holds in it. Files that hold only a
+// part of their content, and folders that were renamed, as overlays make them
+// with metacopy and redirect_dir, are refused. Else upper may have been filled
+// by anybody: see CommitDir.
+func (b *Scanner) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (manifest.Ref, error) {
+	return commit.RetryOnce(func() (manifest.Ref, error) { return b.fromUpper(ctx, org, base, upper, o) })
+}
+
+func (b *Scanner) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref manifest.Ref, err error) {
+	root, err := os.OpenRoot(upper)
+	if err != nil {
+		return manifest.Ref{}, fmt.Errorf("opening the folder to store: %w", err)
+	}
+	c, err := b.Commits.Begin(ctx, org, false)
+	if err != nil {
+		return manifest.Ref{}, errors.Join(err, root.Close())
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	m, err := b.Commits.Manifests.OpenOrEmpty(ctx, org, base)
+	if err != nil {
+		return manifest.Ref{}, errors.Join(fmt.Errorf("reading the base version: %w", err), root.Close())
+	}
+	if err := c.PrepareMarkedBase(ctx, m); err != nil {
+		return manifest.Ref{}, errors.Join(err, root.Close())
+	}
+	c.Manifest.Base = m
+	g := &merger{ctx: ctx, base: m, pages: manifest.PageReader{M: m}, to: c.Manifest, commit: c}
+	in := commit.NewChunker(ctx, c.Dedup, c.Writer, g.change)
+	s := newScan(b, in, o)
+	s.base = &manifest.Finder{Pages: manifest.PageReader{M: m}}
+	err = in.End(errors.Join(s.folder(root, "", 1), root.Close()))
+	if err == nil {
+		err = g.rest()
+	}
+	if err == nil {
+		err = c.Manifest.EndPage()
+	}
+	if err == nil {
+		err = s.checkWhole(&c.Manifest.Root)
+	}
+	if err != nil {
+		return manifest.Ref{}, errors.Join(err, c.Writer.Withdraw(ctx))
+	}
+	return c.Finish(ctx)
+}
+
+// checkWhole holds a tree that was merged against the limits that scanning its
+// changes could not.
+func (s *scan) checkWhole(x *format.Root) error {
+	var entries, files, size int64
+	for i := range x.Pages {
+		p := &x.Pages[i]
+		entries, files, size = entries+p.Entries, files+p.Files, size+p.Size
+	}
+	switch {
+	case entries > s.limits.Entries:
+		return s.tooMany()
+	case files > s.options.MaxFiles:
+		return limits.TooLarge("The tree has more than %d files.", s.options.MaxFiles)
+	case size > s.limits.TotalBytes:
+		return limits.TooLarge("The files have more than %d bytes together.", s.limits.TotalBytes)
+	}
+	return nil
+}
+
+// merger makes a tree of a base and changes that come in path order. Pages
+// that no change touches are taken over unread. It serves one goroutine.
+type merger struct {
+	ctx     context.Context
+	base    *manifest.Manifest
+	pages   manifest.PageReader
+	to      *manifest.Writer
+	commit  *commit.Commit
+	page    int             // of the base, where the merger stands
+	read    bool            // whether it was read
+	entries []*format.Entry // what is left of it then
+}
+
+// change takes an entry in, or a whiteout.
+func (g *merger) change(e *format.Entry) error {
+	if err := g.copyBefore(e.Path); err != nil {
+		return err
+	}
+	// What was below a folder stays, unless a whiteout came before it.
+	if err := g.skip(e.Path, e.Kind != format.Folder); err != nil {
+		return err
+	}
+	if e.Kind == whiteout {
+		return nil
+	}
+	return g.to.Add(e)
+}
+
+// copyBefore takes over what the base holds before path.
+func (g *merger) copyBefore(path string) error {
+	before := func(p string) bool { return format.ComparePaths(p, path) < 0 }
+	// A page ends before the next begins. Where the last one ends is not known
+	// unread, and as something follows it, it may not end there any more.
+	whole := func() bool {
+		next := g.page + 1
+		return next < len(g.base.Root.Pages) && format.ComparePaths(g.base.Root.Pages[next].First, path) <= 0
+	}
+	return g.copy(before, whole)
+}
+
+// rest takes over what is left of the base.
+func (g *merger) rest() error {
+	return g.copy(func(string) bool { return true }, func() bool { return true })
+}
+
+// copy takes over entries for which one holds, and unread pages for which
+// whole does, as far as the writer stands between pages.
+func (g *merger) copy(one func(path string) bool, whole func() bool) error {
+	for {
+		first, ok := g.next()
+		if !ok || !one(first) {
+			return nil
+		}
+		if !g.read && g.to.AtPageStart() && g.to.CanReuse(g.page) && whole() {
+			if err := g.to.ReusePage(g.page); err != nil {
+				return err
+			}
+			g.page++
+			continue
+		}
+		e, err := g.pull()
+		if err != nil {
+			return err
+		}
+		if err := g.commit.CopyEndangeredChunks(g.ctx, e); err != nil {
+			return err
+		}
+		if err := g.to.Add(e); err != nil {
+			return err
+		}
+	}
+}
+
+// skip leaves out the base's entry at path, and what is below it if so wanted.
+func (g *merger) skip(path string, below bool) error {
+	for {
+		first, ok := g.next()
+		if !ok || first != path && (!below || !format.IsUnder(first, path)) {
+			return nil
+		}
+		if next := g.page + 1; !g.read && below && next < len(g.base.Root.Pages) && format.IsUnder(g.base.Root.Pages[next].First, path) {
+			g.page++
+			continue
+		}
+		if _, err := g.pull(); err != nil {
+			return err
+		}
+	}
+}
+
+// next gives the path of the base's next entry, without reading a page for it.
+func (g *merger) next() (path string, ok bool) {
+	if g.read && len(g.entries) == 0 {
+		g.page++
+		g.read = false
+	}
+	switch {
+	case g.page == len(g.base.Root.Pages):
+		return "", false
+	case g.read:
+		return g.entries[0].Path, true
+	}
+	return g.base.Root.Pages[g.page].First, true
+}
+
+// pull takes the base's next entry, which exists.
+func (g *merger) pull() (*format.Entry, error) {
+	if !g.read {
+		var err error
+		if g.entries, err = g.pages.Page(g.ctx, g.page); err != nil {
+			return nil, err
+		}
+		g.read = true
+	}
+	e := g.entries[0]
+	g.entries = g.entries[1:]
+	return e, nil
+}
+
+// hides tells whether a file or folder of an upper layer, which is open, is a
+// whiteout, or an opaque folder. One that is not what it shows is refused.
+func hides(path string, f *os.File) (bool, error) {
+	marks, err := overlayMarks(f)
+	if err != nil {
+		return false, err
+	}
+	if marks.partial {
+		return false, limits.Invalid("'%s' was written by an overlay with metacopy or redirect_dir, which cannot be stored from its upper layer.", limits.Printable(path))
+	}
+	return marks.hides, nil
+}
+
+// marks are the attributes of a file or folder that an overlay understands.
+type overlayFlags struct {
+	hides   bool // it is a whiteout, or opaque
+	partial bool // more of it lies elsewhere
+}

@@ -1,0 +1,107 @@
+package scan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// overlayPrefixes are those of the attributes of overlays that were mounted by
+// root and by users.
+var overlayPrefixes = [...]string{"trusted.overlay.", "user.overlay."}
+
+// isWhiteout tells whether an entry is the device that stands for nothing.
+func isWhiteout(info fs.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && info.Mode()&fs.ModeCharDevice != 0 && s.Rdev == 0
+}
+
+// overlayMarks reads the marks of an open file or folder.
+func overlayMarks(f *os.File) (m overlayFlags, err error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return overlayFlags{}, fmt.Errorf("reading attributes: %w", err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return overlayFlags{}, err
+	}
+	var failed error
+	err = c.Control(func(fd uintptr) { m, failed = marksOf(int(fd), info) })
+	if err = errors.Join(err, failed); err != nil {
+		return overlayFlags{}, fmt.Errorf("reading attributes: %w", err)
+	}
+	return m, nil
+}
+
+func marksOf(fd int, info fs.FileInfo) (m overlayFlags, err error) {
+	for _, prefix := range overlayPrefixes {
+		for _, name := range [...]string{"redirect", "metacopy"} {
+			_, ok, err := attribute(fd, prefix+name)
+			if err != nil {
+				return overlayFlags{}, err
+			}
+			m.partial = m.partial || ok
+		}
+		name := "opaque"
+		if !info.IsDir() {
+			if info.Size() > 0 {
+				continue
+			}
+			name = "whiteout"
+		}
+		value, ok, err := attribute(fd, prefix+name)
+		if err != nil {
+			return overlayFlags{}, err
+		}
+		m.hides = m.hides || ok && (!info.IsDir() || value == "y")
+	}
+	return m, nil
+}
+
+// attribute gives the beginning of an attribute's value.
+func attribute(fd int, name string) (value string, ok bool, err error) {
+	var b [4]byte
+	n, err := unix.Fgetxattr(fd, name, b[:])
+	switch {
+	case errors.Is(err, unix.ENODATA), errors.Is(err, errors.ErrUnsupported):
+		return "", false, nil
+	case errors.Is(err, unix.ERANGE):
+		return "", true, nil // longer than anything of meaning
+	case err != nil:
+		return "", false, os.NewSyscallError("fgetxattr", err)
+	}
+	return string(b[:n]), true, nil
+}
+
+// speaksToOverlays tells whether an open file or folder has an attribute that
+// would mean something to an overlay over it.
+func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
+	c, err := f.SyscallConn()
+	if err != nil {
+		return false, fmt.Errorf("reading attributes: %w", err)
+	}
+	names := make([]byte, 1024)
+	var n int
+	var failed error
+	err = c.Control(func(fd uintptr) { n, failed = unix.Flistxattr(int(fd), names) })
+	switch {
+	case errors.Is(failed, unix.ERANGE):
+		return true, nil // more than can be looked through: who knows
+	case errors.Is(failed, errors.ErrUnsupported):
+		return false, nil
+	case errors.Join(err, failed) != nil:
+		return false, fmt.Errorf("reading attributes: %w", errors.Join(err, failed))
+	}
+	for name := range strings.SplitSeq(string(names[:n]), "\x00") {
+		for _, prefix := range overlayPrefixes {
+			speaks = speaks || strings.HasPrefix(name, prefix)
+		}
+	}
+	return speaks, nil
+}

@@ -1,0 +1,186 @@
+package scan
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/stint-dev/stint/internal/files/commit"
+	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/files/limits"
+	"github.com/stint-dev/stint/internal/files/manifest"
+)
+
+// CommitArchive stores the tree in an archive from anybody. parent is the digest
+// of the version that it grew from ("" = none): what that holds is not stored
+// again. A wrong archive is refused with a *stint.Error, and until it was read
+// to its end and found good, nothing goes to the store.
+//
+// Folders that no entry names get mode 0755 and the Unix epoch. Hard links
+// become files of the same content. Of several entries of one path the last
+// one counts; they must be of one kind. Links must stay in the tree. Bits
+// beyond 0777 and owners are dropped.
+func (b *Scanner) CommitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (manifest.Ref, error) {
+	ref, err := b.fromArchive(ctx, org, parent, f, r)
+	return ref, commit.TryAgain(err)
+}
+
+func (b *Scanner) fromArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (ref manifest.Ref, err error) {
+	c, err := b.Commits.BeginAfter(ctx, org, parent, false)
+	if err != nil {
+		return manifest.Ref{}, err
+	}
+	defer func() { err = errors.Join(err, c.Close()) }()
+	c.Writer.Stage()
+	u := &unpacker{EntrySet: NewEntrySet(&b.Limits, b.Commits.Packs.TempDir)}
+	defer func() { err = errors.Join(err, u.Close()) }()
+	if err := u.unpack(ctx, c, f, r); err != nil {
+		return manifest.Ref{}, err
+	}
+	if err := c.Dedup.Chunks.Close(); err != nil { // sorting wants the memory
+		return manifest.Ref{}, err
+	}
+	if err := u.WriteTo(ctx, c.Manifest.Add, nil); err != nil {
+		return manifest.Ref{}, err
+	}
+	return c.Finish(ctx)
+}
+
+// unpacker reads the entries of a tar.
+type unpacker struct {
+	*EntrySet
+	archive *archiveReader
+	headers int64
+}
+
+func (u *unpacker) unpack(ctx context.Context, c *commit.Commit, f format.Format, r io.Reader) error {
+	in := commit.NewChunker(ctx, c.Dedup, c.Writer, u.Add)
+	s, err := newArchiveReader(in.Line.Ctx, f, r, u.Limits)
+	if err != nil {
+		return in.Abort(err)
+	}
+	defer s.stop()
+	u.archive, u.grow = s, s.grow
+	if err := u.read(in); err != nil {
+		return s.inputError(in.Abort(err))
+	}
+	if err := in.Finish(); err != nil {
+		return err
+	}
+	return u.CheckDotted(ctx)
+}
+
+// read hands the entries to in, and everything up to the archive's end to the
+// checks of its format.
+func (u *unpacker) read(in *commit.Chunker) error {
+	t := tar.NewReader(u.archive)
+	end := int64(0) // of what was understood so far
+	for {
+		h, err := t.Next()
+		if err == io.EOF {
+			break
+		} else if err != nil {
+			return &inputFault{err}
+		}
+		if u.headers++; u.headers > u.Limits.Entries {
+			return limits.TooLarge("The archive has more than %d entries.", u.Limits.Entries)
+		}
+		if err := u.entry(in, h, t); err != nil {
+			return err
+		}
+		end = u.archive.out
+	}
+	// archive/tar takes a missing end for an end. A tar that is cut between
+	// two headers lacks the two empty blocks.
+	if !u.archive.atEnd(end) {
+		return &inputFault{io.ErrUnexpectedEOF}
+	}
+	return u.archive.drain()
+}
+
+func (u *unpacker) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error {
+	if h.Typeflag == tar.TypeXGlobalHeader {
+		return nil
+	}
+	name, err := u.Limits.CleanPath(h.Name)
+	if err != nil {
+		return err
+	}
+	e := &format.Entry{Path: name, Kind: format.File}
+	if err := u.describe(e, h); err != nil {
+		return err
+	}
+	if e.Path == "" {
+		if e.Kind == format.Folder {
+			return nil // the tree's own
+		}
+		return limits.Invalid("The entry '%s' names the tree itself, but is no folder.", limits.Printable(h.Name))
+	}
+	if e.Kind != format.File {
+		return in.AddEntry(e)
+	}
+	if err := u.CheckSize(e, h.Size); err != nil {
+		return err
+	}
+	return in.Content(e, &entryReader{t: t, u: u})
+}
+
+// describe fills in everything but the content.
+func (u *unpacker) describe(e *format.Entry, h *tar.Header) error {
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives hold TypeRegA
+		if strings.HasSuffix(h.Name, "/") && h.Size == 0 {
+			e.Kind = format.Folder // as old archives write them
+		}
+	case tar.TypeDir:
+		e.Kind = format.Folder
+	case tar.TypeSymlink:
+		e.Kind, e.Target = format.Symlink, h.Linkname
+	case tar.TypeLink:
+		target, err := u.Limits.CleanPath(h.Linkname)
+		if err != nil || target == "" {
+			return limits.Invalid("The link '%s' leaves the tree: its target is '%s'.", limits.Printable(h.Name), limits.Printable(h.Linkname))
+		}
+		e.Kind, e.Target = hardlink, target
+	case tar.TypeChar, tar.TypeBlock:
+		return limits.Invalid("The entry '%s' is a device.", limits.Printable(h.Name))
+	case tar.TypeFifo:
+		return limits.Invalid("The entry '%s' is a named pipe.", limits.Printable(h.Name))
+	default:
+		return limits.Invalid("The entry '%s' is of the unknown type '%s'.", limits.Printable(h.Name), limits.Printable(string(rune(h.Typeflag))))
+	}
+	if h.Mode < 0 || h.Size < 0 {
+		return limits.Invalid("The entry '%s' has a negative mode or size.", limits.Printable(h.Name))
+	}
+	if s := h.ModTime.Unix(); s < format.FirstSecond || s > format.LastSecond {
+		return limits.Invalid("The entry '%s' has a modification time outside the years 1 to 9999.", limits.Printable(h.Name))
+	}
+	e.SetTime(h.ModTime)
+	if e.Mode = uint16(h.Mode & 0o777); e.Kind == format.Symlink {
+		e.Mode = 0o777
+	}
+	return nil
+}
+
+// entryReader reads the content of an entry.
+type entryReader struct {
+	t *tar.Reader
+	u *unpacker
+}
+
+func (r *entryReader) Read(b []byte) (int, error) {
+	before := r.u.archive.out
+	n, err := r.t.Read(b)
+	// A sparse file's holes grow the archive, too.
+	if hole := int64(n) - (r.u.archive.out - before); hole > 0 {
+		if err := r.u.archive.grow(hole); err != nil {
+			return n, err
+		}
+	}
+	if err != nil && err != io.EOF {
+		err = &inputFault{err}
+	}
+	return n, err
+}

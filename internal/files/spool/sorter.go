@@ -1,0 +1,239 @@
+package spool
+
+import (
+	"bufio"
+	"container/heap"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"iter"
+	"slices"
+
+	"github.com/stint-dev/stint/internal/files/format"
+)
+
+// arrivals keeps the entries of an archive as they come and gives them back in
+// path order; entries of one path in the order of their arrival. It spools
+// them, so that memory does not grow with the tree.
+type Sorter struct {
+	dir string
+	log *Spool // each entry with its length before it
+	// packs are those that spooled places name.
+	packs format.PackTable
+
+	seed    maphash.Seed
+	offsets map[uint64]int64 // hash of a path → its latest entry in log; nil until find is called
+}
+
+// runSize is how much of the log is sorted at once.
+const runSize = 8 << 20
+
+func NewSorter(dir string) *Sorter {
+	return &Sorter{dir: dir, log: New(dir), seed: maphash.MakeSeed()}
+}
+
+func (a *Sorter) Close() error { return a.log.Close() }
+
+func (a *Sorter) Add(e *format.Entry) error {
+	if a.offsets != nil {
+		a.offsets[maphash.String(a.seed, e.Path)] = a.log.Length()
+	}
+	return a.write(a.log, e)
+}
+
+// write spools an entry.
+func (a *Sorter) write(w io.Writer, e *format.Entry) error {
+	b := e.AppendStored(make([]byte, 8, 256), &a.packs)
+	binary.LittleEndian.PutUint64(b, uint64(len(b)-8))
+	_, err := w.Write(b)
+	return err
+}
+
+// read reads what write wrote; io.EOF at the end.
+func (a *Sorter) read(r io.Reader) (*format.Entry, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	b := make([]byte, binary.LittleEndian.Uint64(head[:]))
+	if _, err := io.ReadFull(r, b); err != nil {
+		return nil, fmt.Errorf("reading a spooled entry: %w", err)
+	}
+	return format.DecodeEntry(&format.Decoder{B: b}, a.packs.IDs)
+}
+
+// find gives the latest entry at path, or nil.
+func (a *Sorter) Find(path string) (*format.Entry, error) {
+	if a.offsets == nil {
+		if err := a.indexLog(); err != nil {
+			return nil, err
+		}
+	}
+	offset, ok := a.offsets[maphash.String(a.seed, path)]
+	if !ok {
+		return nil, nil
+	}
+	e, err := a.read(a.log.Section(offset, a.log.Length()-offset))
+	if err != nil || e.Path != path {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (a *Sorter) indexLog() error {
+	a.offsets = map[uint64]int64{}
+	for offset := int64(0); offset < a.log.Length(); {
+		var head [8]byte
+		if _, err := a.log.ReadAt(head[:], offset); err != nil {
+			return err
+		}
+		e, err := a.read(a.log.Section(offset, a.log.Length()-offset))
+		if err != nil {
+			return err
+		}
+		a.offsets[maphash.String(a.seed, e.Path)] = offset
+		offset += 8 + int64(binary.LittleEndian.Uint64(head[:]))
+	}
+	return nil
+}
+
+// sorted gives the entries in path order.
+func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
+	return func(yield func(*format.Entry, error) bool) {
+		runs := New(a.dir)
+		defer func() { _ = runs.Close() }() // read only by now
+		m, err := a.sortRuns(runs)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		for len(m) > 0 {
+			e := m[0].entry
+			if err := m.advance(); err != nil {
+				yield(nil, err)
+				return
+			}
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// sortRuns cuts the log into sorted runs and stands at their beginnings.
+func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
+	log := bufio.NewReaderSize(a.log.Section(0, a.log.Length()), 64<<10)
+	var bounds []int64
+	for more := true; more; {
+		batch, err := a.readBatch(log)
+		if more = err == nil; !more && !errors.Is(err, io.EOF) {
+			return nil, err
+		}
+		slices.SortStableFunc(batch, func(x, y *format.Entry) int { return format.ComparePaths(x.Path, y.Path) })
+		if !more && len(bounds) == 0 {
+			return newMerge([]nextEntry{fromSlice(batch)})
+		}
+		bounds = append(bounds, runs.Length())
+		for _, e := range batch {
+			if err := a.write(runs, e); err != nil {
+				return nil, err
+			}
+		}
+	}
+	sources := make([]nextEntry, len(bounds))
+	for i, start := range bounds {
+		end := runs.Length()
+		if i+1 < len(bounds) {
+			end = bounds[i+1]
+		}
+		r := bufio.NewReaderSize(runs.Section(start, end-start), 32<<10)
+		sources[i] = func() (*format.Entry, error) { return a.read(r) }
+	}
+	return newMerge(sources)
+}
+
+// readBatch reads about runSize bytes of entries; with io.EOF, the last ones.
+func (a *Sorter) readBatch(r io.Reader) (batch []*format.Entry, err error) {
+	for size := 0; size < runSize; {
+		e, err := a.read(r)
+		if err != nil {
+			return batch, err
+		}
+		batch = append(batch, e)
+		size += 200 + len(e.Path) + len(e.Target) + 64*len(e.Chunks)
+	}
+	return batch, nil
+}
+
+// nextEntry gives the next entry of a run, io.EOF at its end.
+type nextEntry func() (*format.Entry, error)
+
+func fromSlice(entries []*format.Entry) nextEntry {
+	return func() (*format.Entry, error) {
+		if len(entries) == 0 {
+			return nil, io.EOF
+		}
+		e := entries[0]
+		entries = entries[1:]
+		return e, nil
+	}
+}
+
+// merge is a heap of runs, the one with the next entry first. Of equal paths,
+// that of the earlier run comes first.
+type merge []*run
+
+type run struct {
+	number int
+	entry  *format.Entry
+	next   nextEntry
+}
+
+func newMerge(sources []nextEntry) (merge, error) {
+	var m merge
+	for i, next := range sources {
+		e, err := next()
+		if errors.Is(err, io.EOF) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		m = append(m, &run{number: i, entry: e, next: next})
+	}
+	heap.Init(&m)
+	return m, nil
+}
+
+// advance moves the first run on.
+func (m *merge) advance() error {
+	e, err := (*m)[0].next()
+	switch {
+	case errors.Is(err, io.EOF):
+		heap.Pop(m)
+		return nil
+	case err != nil:
+		return err
+	}
+	(*m)[0].entry = e
+	heap.Fix(m, 0)
+	return nil
+}
+
+func (m merge) Len() int      { return len(m) }
+func (m merge) Swap(i, j int) { m[i], m[j] = m[j], m[i] }
+func (m *merge) Push(x any)   { *m = append(*m, x.(*run)) }
+
+func (m merge) Less(i, j int) bool {
+	if c := format.ComparePaths(m[i].entry.Path, m[j].entry.Path); c != 0 {
+		return c < 0
+	}
+	return m[i].number < m[j].number
+}
+
+func (m *merge) Pop() any {
+	last := (*m)[len(*m)-1]
+	*m = (*m)[:len(*m)-1]
+	return last
+}
