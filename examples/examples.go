@@ -1,15 +1,12 @@
-// Package examples answers: what does a first agent look like?
+// Package examples contains example agents.
 //
-// The folders beside this file are agents to copy from; 'stint demo' carries
-// two of them inside the binary. Each folder holds a stint.yaml and what its
-// runs need.
+// Each directory has a stint.yaml and the files that its runs need. 'stint
+// demo' uses two of them, which are embedded in the binary.
 package examples
 
 import "embed"
 
-// Demo are an agent whose prompts are bash scripts, a prompt and a volume of
-// texts (quickstart/stint.yaml, quickstart/prompt.sh, quickstart/library), and
-// the assistant with its instructions (assistant).
-//
+// Demo contains the directories quickstart (a shell agent, a prompt, and a
+// volume of texts) and assistant (the assistant with instructions).
 //go:embed quickstart assistant
 var Demo embed.FS

@@ -12,7 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// Each definition is one, has its instructions beside it, and is told of.
+// Each example is a valid definition, has its instructions, and is listed in
+// the README.
 func TestExamplesAreDefinitions(t *testing.T) {
 	t.Parallel()
 	readme, err := os.ReadFile("README.md")

@@ -1,5 +1,5 @@
-// Command stint runs agents as a service: server, worker and command line in
-// one program.
+// Command stint runs agents as a service. It contains the server, the worker,
+// and the command line.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	// Sandboxes start as this program; these do not return there.
+	// Sandboxes start this binary; these calls do not return there.
 	embedded.MaybeRunsc()
 	namespace.MaybeInit()
 	if len(os.Args) > 1 && os.Args[1] == protocol.Verb {

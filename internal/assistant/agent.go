@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	maxCorrections = 2 // times that the model is told what is wrong with its result
-	maxExtensions  = 3 // times that it may go on with an answer that grew too long
+	maxCorrections = 2 // how often the model is asked to correct its result
+	maxExtensions  = 3 // how often the model may continue an answer that was cut
 )
 
-// model answers, as a model does.
+// model answers requests, as llm.Client does.
 type model interface {
 	Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error)
 }
@@ -26,25 +26,25 @@ type model interface {
 type agent struct {
 	c       *protocol.Config
 	out     *lineWriter
-	think   model
+	model   model
 	tools   *toolbox
 	session *session
 
-	prompt string
-	usage  stint.Usage
-	turns  int64
-	limit  int64 // tokens of a conversation that the model takes, as far as is known
-	told   int64 // tokens of the conversation at the last answer; 0 where it is not known
-	// unsummarised says that the model gave no summary. It is asked for one again
-	// where it takes no more without.
+	prompt  string
+	usage   stint.Usage
+	turns   int64
+	limit   int64 // context size of the model in tokens, as far as known
+	counted int64 // tokens of the conversation at the last answer; 0 if not known
+	// unsummarised says that the model returned no summary. It is asked again
+	// only if it refuses the conversation without one.
 	unsummarised bool
 
-	said                    string // the last message, as far as it goes: an answer that was cut and what followed it
+	message                 string // the last message so far, if it was continued
 	corrections, extensions int
 }
 
-// run works on the prompt until the model has said its last word, and returns
-// that.
+// run works on the prompt until the model sends its final message, and returns
+// that message.
 func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 	a.prompt = prompt
 	if err := a.add(record{Type: recordPrompt, Text: prompt}); err != nil {
@@ -56,7 +56,7 @@ func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 			return "", err
 		}
 		if uses := usesOf(answer.Parts); len(uses) > 0 {
-			a.said = ""
+			a.message = ""
 			if err := a.work(ctx, uses); err != nil {
 				return answer.Text(), err
 			}
@@ -72,7 +72,7 @@ func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// add appends a record that ends a turn.
+// add appends a record that headTail a turn.
 func (a *agent) add(r record) error {
 	if err := a.session.add(r); err != nil {
 		return err
@@ -80,8 +80,8 @@ func (a *agent) add(r record) error {
 	return a.session.sync()
 }
 
-// ask asks for the next answer and keeps it. A conversation that is too long is
-// made shorter first.
+// ask requests the next answer and stores it. If the conversation is too long,
+// it is summarised first.
 func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	if a.size() > a.limit*4/5 && !a.unsummarised {
 		switch _, err := a.compact(ctx); {
@@ -95,7 +95,7 @@ func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	answer, err := a.once(ctx)
 	if fault, ok := errors.AsType[*llm.Error](err); ok && fault.Fault() == llm.FaultContext {
 		a.limit = min(a.limit, a.size()*3/4)
-		a.told = 0
+		a.counted = 0
 		shorter, failed := a.compact(ctx)
 		switch {
 		case failed != nil:
@@ -108,7 +108,7 @@ func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 		return answer, err
 	}
 	a.turns++
-	a.told = answer.Usage.InputTokens + answer.Usage.OutputTokens
+	a.counted = answer.Usage.InputTokens + answer.Usage.OutputTokens
 	a.session.number(answer.Parts)
 	r := record{Type: recordAnswer, Parts: answer.Parts, Model: a.c.Model}
 	if answer.Usage.ModelCalls > 0 {
@@ -121,16 +121,16 @@ func (a *agent) ask(ctx context.Context) (llm.Answer, error) {
 	return answer, a.session.sync()
 }
 
-// once asks, and tells of the answer while it comes.
+// once sends one request and reports the answer while it arrives.
 func (a *agent) once(ctx context.Context) (llm.Answer, error) {
 	r := &relay{out: a.out, prefix: fmt.Sprintf("m%d", a.session.records)}
 	defer r.close()
-	return a.think.Ask(ctx, llm.Request{
+	return a.model.Ask(ctx, llm.Request{
 		Model: a.c.Model, Instructions: instructions(a.c), Messages: a.session.messages(), Tools: a.tools.list(),
 	}, r.event)
 }
 
-// count tells what was used so far.
+// count reports the usage so far.
 func (a *agent) count(t stint.Tokens) {
 	line := protocol.Line{Type: protocol.LineUsage, Turns: a.turns}
 	if t.ModelCalls > 0 {
@@ -140,11 +140,10 @@ func (a *agent) count(t stint.Tokens) {
 		usage := a.usage.Clone()
 		line.Usage = &usage
 	}
-	a.out.say(line)
+	a.out.write(line)
 }
 
-// work uses tools in their order. Each has a result when it returns, whatever
-// happens.
+// work runs tools in order. When it returns, each has a result.
 func (a *agent) work(ctx context.Context, uses []llm.Part) error {
 	spent := a.spent()
 	for _, p := range uses {
@@ -179,9 +178,9 @@ func (a *agent) overTurns() error {
 	return &failure{reason: stint.ReasonBudget, sentence: fmt.Sprintf("The run has used %d of %d turns and was ended. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", a.turns, a.c.MaxTurns)}
 }
 
-// use uses one tool, and tells of it.
+// use runs one tool and reports it.
 func (a *agent) use(ctx context.Context, p llm.Part) outcome {
-	a.out.say(protocol.Line{Type: protocol.LineCall, Tool: &stint.ToolItem{ID: p.ID, Name: p.Name, Input: p.Input}})
+	a.out.write(protocol.Line{Type: protocol.LineCall, Tool: &stint.ToolItem{ID: p.ID, Name: p.Name, Input: p.Input}})
 	o := a.tools.use(ctx, p)
 	if ctx.Err() != nil {
 		o.failed = true
@@ -191,17 +190,17 @@ func (a *agent) use(ctx context.Context, p llm.Part) outcome {
 	if o.failed || o.exitCode != nil && *o.exitCode != 0 {
 		status = stint.ToolFailed
 	}
-	a.out.say(protocol.Line{Type: protocol.LineResult, Text: o.text, Tool: &stint.ToolItem{
+	a.out.write(protocol.Line{Type: protocol.LineResult, Text: o.text, Tool: &stint.ToolItem{
 		ID: p.ID, Name: p.Name, Status: status, ExitCode: o.exitCode, Truncated: o.truncated,
 	}})
 	return o
 }
 
-// judge looks at an answer that asks for no tool. A note is what to tell the
-// model instead of ending.
+// judge examines an answer without tool calls. If note is not empty, it is sent
+// to the model, and the work continues.
 func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
-	a.said += answer.Text()
-	final = a.said
+	a.message += answer.Text()
+	final = a.message
 	switch {
 	case answer.Stop == llm.StopRefusal:
 		return final, "", &failure{sentence: "The model refused to go on. Change the prompt, or the agent's instructions."}
@@ -222,7 +221,7 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 		return final, "", nil
 	case a.corrections < maxCorrections && !a.spent():
 		a.corrections++
-		a.said = ""
+		a.message = ""
 		a.out.notice("schema", "The last message is not what output.schema asks for; the model is asked again.")
 		return final, fmt.Sprintf("Your last message is not what was asked for: %v Answer again with one JSON value that matches the JSON Schema, and nothing else.", fault), nil
 	}
@@ -238,8 +237,8 @@ func usesOf(parts []llm.Part) (uses []llm.Part) {
 	return uses
 }
 
-// instructions tell the model what it is and where, then what the definition
-// says.
+// instructions returns the system prompt: the environment, and then the
+// definition's instructions.
 func instructions(c *protocol.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, a Linux machine of its own. Nobody is there to answer questions while you work: decide what is reasonable and say what you assumed.

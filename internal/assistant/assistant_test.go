@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// One conversation goes on with another provider each time.
+// One conversation continues with a different provider in each run.
 func TestConversationWithThreeProviders(t *testing.T) {
 	t.Parallel()
 	server, w := modeltest.Start(t), newWorld(t)
@@ -59,8 +59,8 @@ func TestConversationWithThreeProviders(t *testing.T) {
 func TestToolsAreUsedInTheirOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b := newBrain(t, calls([2]string{"write", `{"path":"a","content":"1"}`}, [2]string{"bash", `{"command":"cat a"}`}, [2]string{"edit", `{"path":"a","old":"1","new":"2"}`}), says("Done."))
-	w.thinksWith(b)
+	b := newScriptedModel(t, calls([2]string{"write", `{"path":"a","content":"1"}`}, [2]string{"bash", `{"command":"cat a"}`}, [2]string{"edit", `{"path":"a","old":"1","new":"2"}`}), says("Done."))
+	w.useModel(b)
 	lines, code := w.run("go")
 	if end := last(lines); code != 0 || end.Text != "Done." {
 		t.Fatalf("exit %d, %+v", code, end)
@@ -82,12 +82,12 @@ func TestToolsAreUsedInTheirOrder(t *testing.T) {
 	}
 }
 
-// What was said of an answer that broke off is seen not to count.
+// The text of a broken answer is not sent again to the model.
 func TestAnswerThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b := newBrain(t, "cut|The answer is 4", says("The answer is 42."))
-	w.thinksWith(b)
+	b := newScriptedModel(t, "cut|The answer is 4", says("The answer is 42."))
+	w.useModel(b)
 	w.Tries = 2
 	lines, code := w.run("go")
 	var got []string
@@ -110,7 +110,7 @@ func TestAnswerThatBreaksOff(t *testing.T) {
 func TestTurnLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.thinksWith(newBrain(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"touch never"}`}), says("I go on.")))
+	w.useModel(newScriptedModel(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"touch never"}`}), says("I go on.")))
 	w.MaxTurns = 2
 	lines, code := w.run("go")
 	if end := last(lines); code != 1 || end.Reason != stint.ReasonBudget || !strings.Contains(end.Error, "limits.maxTurns") {
@@ -137,8 +137,8 @@ func TestSchemaIsAskedForAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			b := newBrain(t, c.answers...)
-			w.thinksWith(b)
+			b := newScriptedModel(t, c.answers...)
+			w.useModel(b)
 			w.Schema = []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer"}}}`)
 			lines, _ := w.run("How many?")
 			end := last(lines)
@@ -155,7 +155,7 @@ func TestSchemaIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// An answer that reached the bound of its length is whole with what follows it.
+// An answer that reached the length limit is continued and joined.
 func TestAnswersCutAtTheirLongest(t *testing.T) {
 	t.Parallel()
 	schema := []byte(`{"type":"object","required":["n"]}`)
@@ -180,8 +180,8 @@ func TestAnswersCutAtTheirLongest(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			b := newBrain(t, c.answers...)
-			w.thinksWith(b)
+			b := newScriptedModel(t, c.answers...)
+			w.useModel(b)
 			w.Schema, w.MaxTurns = c.schema, c.turns
 			lines, _ := w.run("go")
 			got := last(lines)
@@ -210,7 +210,7 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.thinksWith(newBrain(t, c.answer))
+			w.useModel(newScriptedModel(t, c.answer))
 			lines, code := w.run("go")
 			if end := last(lines); code != 1 || !strings.Contains(end.Error, c.want) || end.OK {
 				t.Errorf("exit %d, %+v", code, end)
@@ -228,14 +228,14 @@ func TestFailuresSayWhatToDo(t *testing.T) {
 	t.Run("refusal", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t)
-		w.thinksWith(newBrain(t, stops("No.", "content_filter")))
+		w.useModel(newScriptedModel(t, stops("No.", "content_filter")))
 		if lines, _ := w.run("go"); !strings.Contains(last(lines).Error, "refused") {
 			t.Errorf("%+v", last(lines))
 		}
 	})
 }
 
-// waitFor reads lines until one is of a type.
+// waitFor reads lines until one has a type.
 func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind string) {
 	w.t.Helper()
 	for {
@@ -249,8 +249,8 @@ func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind s
 	}
 }
 
-// A run that is ended in the middle of a tool leaves no process of the tool and
-// a conversation that goes on.
+// A run that is ended during a tool call leaves no process and a valid
+// conversation.
 func TestEndedInTheMiddleOfATool(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *os.Process, func(string)){
@@ -276,27 +276,27 @@ func TestEndedInTheMiddleOfATool(t *testing.T) {
 				}
 			})
 			lines := parsed(t, out)
-			_ = cmd.Wait() // its exit code is looked at below
+			_ = cmd.Wait() // the exit code is checked below
 			group, err := strconv.Atoi(strings.TrimSpace(string(pid)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if name == "SIGKILL" {
-				_ = syscall.Kill(-group, syscall.SIGKILL) // as the sandbox's end does
+				_ = syscall.Kill(-group, syscall.SIGKILL) // as at the end of a sandbox
 			} else {
 				if l := last(lines); cmd.ProcessState.ExitCode() != 130 || l.Reason != stint.ReasonCancelled {
 					t.Errorf("exit %d, last word %+v", cmd.ProcessState.ExitCode(), l)
 				}
 				limit := time.Now().Add(time.Minute)
-				for alive(group) && time.Now().Before(limit) { // what is killed takes a moment to end
+				for alive(group) && time.Now().Before(limit) { // a killed process takes a moment to end
 					runtime.Gosched()
 				}
 				if alive(group) {
 					t.Error("the tool's processes live")
 				}
 			}
-			b := newBrain(t, says("On we go."))
-			w.thinksWith(b)
+			b := newScriptedModel(t, says("On we go."))
+			w.useModel(b)
 			if lines, code := w.run("go on"); code != 0 || last(lines).Text != "On we go." || !lines[0].Resumed {
 				t.Errorf("exit %d, %+v", code, last(lines))
 			}
@@ -314,8 +314,7 @@ func signalled(t *testing.T, p *os.Process, s os.Signal) {
 	}
 }
 
-// alive reports whether a process of a group is more than a dead one that
-// nobody has waited for.
+// alive reports whether a process group has a process that is not a zombie.
 func alive(group int) bool {
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, name := range stats {
@@ -344,7 +343,7 @@ func TestInterruptWhileTheModelThinks(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := parsed(t, out)
-	_ = cmd.Wait() // its exit code is looked at
+	_ = cmd.Wait() // the exit code is checked
 	if cmd.ProcessState.ExitCode() != 130 || last(lines).Reason != stint.ReasonCancelled {
 		t.Errorf("exit %d, %+v", cmd.ProcessState.ExitCode(), last(lines))
 	}

@@ -17,11 +17,11 @@ import (
 const (
 	defaultCommandTime = 2 * time.Minute
 	maxCommandTime     = time.Hour
-	// commandGrace is how long a command that was told to end has for it, and how
-	// long its output is waited for once it ended.
+	// commandGrace is the time between SIGTERM and SIGKILL, and the time to
+	// wait for output after the command has ended.
 	commandGrace = 400 * time.Millisecond
-	keptHead     = 20 << 10 // bytes of the beginning of its output that are kept
-	keptTail     = 11 << 10 // and of its end
+	keptHead     = 20 << 10 // bytes kept from the start of the output
+	keptTail     = 11 << 10 // bytes kept from its end
 )
 
 func (b *toolbox) bash() tool {
@@ -33,7 +33,7 @@ func (b *toolbox) bash() tool {
 				[3]string{"command", "string", "what bash runs"},
 				[3]string{"timeout", "integer", "seconds after which it is ended; 120 unless told, 3600 at most"}),
 		},
-		run: reading(func(ctx context.Context, in struct {
+		run: typed(func(ctx context.Context, in struct {
 			Command string
 			Timeout int64
 		},
@@ -47,8 +47,8 @@ func (b *toolbox) bash() tool {
 	}
 }
 
-// command runs one in a process group of its own. When its time is over or ctx
-// ends the whole group is ended.
+// command runs a command in its own process group. When the time limit is
+// reached or ctx headTail, the whole group is ended.
 func (b *toolbox) command(ctx context.Context, command string, limit time.Duration) outcome {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -58,7 +58,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	} else if found, err := exec.LookPath("sh"); err == nil {
 		shell = found
 	}
-	var out ends
+	var out headTail
 	cmd := exec.CommandContext(limited, shell, "-c", command)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = b.dir, &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -67,11 +67,11 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	if err := cmd.Start(); err != nil {
 		return failed("The command could not be started: %v.", err)
 	}
-	quiet := b.aloud()
+	quiet := b.reportWorking()
 	err := cmd.Wait()
 	quiet()
 	if limited.Err() != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // who ended already cannot be killed
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // fails if the group has ended
 	}
 	text, cut := out.text()
 	o := outcome{text: text, truncated: cut}
@@ -81,7 +81,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
-		o.failed = true // the caller says why
+		o.failed = true // the caller adds the reason
 	case limited.Err() != nil:
 		o.failed = true
 		told("(ended after %s, its time limit)", limit)
@@ -92,7 +92,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	case exited:
 		o.failed = true
 		told("(%s)", exit)
-	case err == nil || errors.Is(err, exec.ErrWaitDelay): // something of it runs on
+	case err == nil || errors.Is(err, exec.ErrWaitDelay): // a background process may hold the output
 		code := 0
 		o.exitCode = &code
 	default:
@@ -102,10 +102,10 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	return o
 }
 
-// aloud says each minute that a command is at work: it may be silent for longer
-// than an agent may be. A tool of a server is not spoken for; nothing but that
-// limit ends one that hangs.
-func (b *toolbox) aloud() (quiet func()) {
+// reportWorking writes a "working" line each minute while a command runs, because a
+// silent run would reach its idle limit. Tools of MCP servers do not get this;
+// the idle limit headTail those that hang.
+func (b *toolbox) reportWorking() (quiet func()) {
 	ticks, stop := b.every(time.Minute)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -113,7 +113,7 @@ func (b *toolbox) aloud() (quiet func()) {
 		for {
 			select {
 			case <-ticks:
-				b.out.say(protocol.Line{Type: protocol.LineWorking})
+				b.out.write(protocol.Line{Type: protocol.LineWorking})
 			case <-done:
 				return
 			}
@@ -126,16 +126,16 @@ func (b *toolbox) aloud() (quiet func()) {
 	}
 }
 
-// ends keeps the beginning and the end of what is written to it. The zero value
-// is ready.
-type ends struct {
-	mu    sync.Mutex // guards the rest
+// headTail keeps the start and the end of the bytes written to it. The zero value
+// is ready to use.
+type headTail struct {
+	mu    sync.Mutex // guards the fields below
 	head  []byte
-	tail  []byte // the newest bytes, more than are shown of them
+	tail  []byte // newest bytes, at most 4 * keptTail
 	total int
 }
 
-func (e *ends) Write(p []byte) (int, error) {
+func (e *headTail) Write(p []byte) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := len(p)
@@ -154,7 +154,7 @@ func (e *ends) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (e *ends) text() (text string, cut bool) {
+func (e *headTail) text() (text string, cut bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.total <= keptHead+keptTail {

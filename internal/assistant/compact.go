@@ -13,17 +13,16 @@ import (
 )
 
 const (
-	// defaultContext is how many tokens a model is taken to read, unless it says
-	// otherwise.
+	// defaultContext is the assumed context size of a model in tokens.
 	defaultContext = 128_000
 	endless        = 1 << 60
-	bytesPerToken  = 4        // about
-	maxRepeated    = 16 << 10 // bytes of the prompt that a summary repeats
-	maxRetold      = 4 << 10  // bytes of one step that a summary is made of
+	bytesPerToken  = 4        // estimate
+	maxRepeated    = 16 << 10 // bytes of the prompt that are added to a summary
+	maxRetold      = 4 << 10  // bytes of one step that are summarised
 )
 
-// limitOf is how many tokens a conversation may have. Offline nothing reads them,
-// and a summary would hide which steps were done.
+// limitOf returns the maximum size of a conversation in tokens. Offline there
+// is none, because a summary would hide which steps are done.
 func limitOf(c *protocol.Config) int64 {
 	switch {
 	case c.Provider == stint.ProviderOffline:
@@ -34,21 +33,21 @@ func limitOf(c *protocol.Config) int64 {
 	return c.ContextTokens
 }
 
-// size is how many tokens the conversation has, about: as the model counted
-// them, and what came since.
+// size returns the estimated size of the conversation in tokens: the model's
+// own count, plus an estimate for what was added since.
 func (a *agent) size() int64 {
 	var since int
 	for i := len(a.session.visible) - 1; i >= 0; i-- {
 		e := &a.session.visible[i]
-		if e.Type == recordAnswer && a.told > 0 {
-			return a.told + int64(since/bytesPerToken)
+		if e.Type == recordAnswer && a.counted > 0 {
+			return a.counted + int64(since/bytesPerToken)
 		}
 		since += weight(e)
 	}
 	return int64(since / bytesPerToken)
 }
 
-// weight is how many bytes an contextRecord adds to a request, about.
+// weight returns about how many bytes a record adds to a request.
 func weight(e *contextRecord) int {
 	n := len(e.Text)
 	for _, p := range e.Parts {
@@ -57,12 +56,11 @@ func weight(e *contextRecord) int {
 	return n
 }
 
-// errNoSummary says that the model gave nothing that could stand for what it was
-// asked to summarise.
+// errNoSummary says that the model returned no usable summary.
 var errNoSummary = &failure{sentence: "The conversation is too long for the model, and the model gave no summary of it. Begin a new session, or set 'model' to one with a longer context."}
 
-// compact puts a summary in the place of the older part of the conversation. It
-// reports whether there was one. Without a summary nothing changes.
+// compact replaces the older part of the conversation by a summary. It returns
+// false if nothing could be replaced.
 func (a *agent) compact(ctx context.Context) (bool, error) {
 	cut := a.cut()
 	if cut == 0 {
@@ -70,11 +68,11 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 	}
 	old := a.session.visible[:cut]
 	r := &relay{out: a.out, prefix: "s"}
-	answer, err := a.think.Ask(ctx, llm.Request{
+	answer, err := a.model.Ask(ctx, llm.Request{
 		Model: a.c.Model, Instructions: summaryInstructions,
-		Messages: []llm.Message{{Role: llm.User, Parts: []llm.Part{{Kind: llm.Text, Text: a.retell(old)}}}},
+		Messages: []llm.Message{{Role: llm.User, Parts: []llm.Part{{Kind: llm.Text, Text: a.asText(old)}}}},
 	}, func(e llm.Event) {
-		if e.Retry != nil { // the text of it is not for the user
+		if e.Retry != nil { // the text of the summary is not shown
 			r.event(e)
 		}
 	})
@@ -93,16 +91,16 @@ func (a *agent) compact(ctx context.Context) (bool, error) {
 	if err := a.add(record{Type: recordCompaction, Through: old[len(old)-1].number, Text: summary, Usage: &answer.Usage}); err != nil {
 		return false, err
 	}
-	a.told = 0
+	a.counted = 0
 	a.out.notice("compaction", fmt.Sprintf("The conversation grew long; %d earlier steps were summarised.", len(old)))
 	return true, nil
 }
 
 const summaryInstructions = `You write down what an agent did so far, so that it can go on without the record of it. Tell: what the user wants, with all conditions; what was done, with paths, names, numbers and commands that matter; what was found out; what failed, and why; what is left to do. Be complete in facts and short in words. Write nothing but this.`
 
-// cut is how many visible a summary would stand for: all but the newest, as far
-// as they fit into a quarter of what the model reads. A request cannot begin
-// with a tool's result.
+// cut returns the number of records to summarise: all but the newest ones that
+// fit into a quarter of the context. A request must not start with a tool
+// result.
 func (a *agent) cut() int {
 	visible, room := a.session.visible, int(a.limit/4*bytesPerToken)
 	cut := 0
@@ -116,14 +114,13 @@ func (a *agent) cut() int {
 		}
 	}
 	if cut == 1 && visible[0].Type == recordCompaction {
-		return 0 // nothing would be shorter
+		return 0 // it would not get shorter
 	}
 	return cut
 }
 
-// retell is a part of the conversation as text, within half of what the model
-// reads.
-func (a *agent) retell(visible []contextRecord) string {
+// asText returns records as text, within half of the context.
+func (a *agent) asText(visible []contextRecord) string {
 	var b strings.Builder
 	step := func(who, text string) {
 		short, _ := transcript.Shorten(text, maxRetold)

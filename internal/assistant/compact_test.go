@@ -16,8 +16,8 @@ func TestLongConversationIsSummarised(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	long := calls([2]string{"bash", `{"command":"head -c 20000 /dev/zero | tr '\\0' x"}`})
-	b := newBrain(t, long, long, says("SUMMARY"), says("The end."), says("Still here."))
-	w.thinksWith(b)
+	b := newScriptedModel(t, long, long, says("SUMMARY"), says("The end."), says("Still here."))
+	w.useModel(b)
 	w.ContextTokens = 12_000
 	lines, code := w.run("the prompt, word for word")
 	if code != 0 || last(lines).Text != "The end." {
@@ -47,17 +47,16 @@ func TestLongConversationIsSummarised(t *testing.T) {
 func TestSummaryWhereTheModelSaysSo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	b := newBrain(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"echo 2"}`}),
+	b := newScriptedModel(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"echo 2"}`}),
 		`400|{"error":{"message":"the request exceeds the available context size"}}`, says("SUMMARY"), says("The end."))
-	w.thinksWith(b)
+	w.useModel(b)
 	lines, code := w.run("go")
 	if code != 0 || last(lines).Text != "The end." || !strings.Contains(b.asked(4), "SUMMARY") {
 		t.Errorf("exit %d, %+v", code, last(lines))
 	}
 }
 
-// Where the model gives no summary, what there is stays: the run goes on with it
-// for as long as the model takes it, and ends when it does not.
+// If the model returns no summary, the conversation continues unchanged.
 func TestNoSummaryIsGiven(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
@@ -76,8 +75,8 @@ func TestNoSummaryIsGiven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			b := newBrain(t, c.answers...)
-			w.thinksWith(b)
+			b := newScriptedModel(t, c.answers...)
+			w.useModel(b)
 			w.ContextTokens = c.limit
 			lines, _ := w.run("the prompt, word for word")
 			if got := last(lines); got.OK != c.want.OK || got.Text != c.want.Text || !strings.Contains(got.Error, c.want.Error) {
@@ -99,8 +98,7 @@ func TestNoSummaryIsGiven(t *testing.T) {
 	}
 }
 
-// There is one summary at any time, the newest, and what was not retold in it is
-// told behind it, also by the next run, which reads the file.
+// There is one summary at a time, and it stands for all records before it.
 func TestSummariesTakeEachOthersPlace(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
@@ -111,7 +109,7 @@ func TestSummariesTakeEachOthersPlace(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit   int64
 		answers []string
-		told    []string // at the end, and by the next run
+		told    []string // at the end, and in the next run
 	}{
 		"both by size": {12_000, []string{
 			gives("one", 20_000), gives("two", 20_000), says("OLDER"), gives("three", 20_000), says("NEWER"),
@@ -124,8 +122,8 @@ func TestSummariesTakeEachOthersPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			b := newBrain(t, append(c.answers, says("The end."), says("Still here."))...)
-			w.thinksWith(b)
+			b := newScriptedModel(t, append(c.answers, says("The end."), says("Still here."))...)
+			w.useModel(b)
 			w.ContextTokens = c.limit
 			lines, code := w.run("go")
 			if code != 0 || last(lines).Text != "The end." {

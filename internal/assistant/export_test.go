@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// Use uses a tool, with minutes that pass when they are sent.
+// Use runs a tool. Minutes pass when they are sent.
 func Use(ctx context.Context, dir string, out io.Writer, minutes <-chan time.Time, name, input string) string {
 	b := newToolbox(dir, newLineWriter(out))
 	b.every = func(d time.Duration) (<-chan time.Time, func()) {

@@ -11,16 +11,16 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// failure ends the run with a sentence for its user.
+// failure headTail the run with a message for the user.
 type failure struct {
-	reason   stint.Reason // empty is that of a failed program
+	reason   stint.Reason // empty for a failed program
 	sentence string
 }
 
 func (f *failure) Error() string { return f.sentence }
 
-// sentence tells a user what went wrong and what to do.
-func sentence(err error, c *protocol.Config) string {
+// messageFor returns the message for an error, with what to do.
+func messageFor(err error, c *protocol.Config) string {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f.sentence
 	}
@@ -33,7 +33,7 @@ func sentence(err error, c *protocol.Config) string {
 	return fmt.Sprintf("The assistant failed: %v.", err)
 }
 
-// explain tells what a failure of the model's endpoint means.
+// explain returns the message for an error of the model's endpoint.
 func explain(e *llm.Error, c *protocol.Config) string {
 	said := strings.TrimSuffix(e.Error(), ".")
 	switch e.Fault() {

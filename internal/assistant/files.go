@@ -18,7 +18,7 @@ const (
 	maxReadLines = 2000
 	maxReadBytes = 30 << 10
 	maxLineShown = 2000     // bytes of one line
-	maxEdited    = 16 << 20 // bytes of a file that is edited
+	maxEdited    = 16 << 20 // bytes of a file that can be edited
 )
 
 func (b *toolbox) read() tool {
@@ -31,7 +31,7 @@ func (b *toolbox) read() tool {
 				[3]string{"offset", "integer", "number of the first line to give; 1 unless told"},
 				[3]string{"limit", "integer", "how many lines to give"}),
 		},
-		run: reading(func(_ context.Context, in struct {
+		run: typed(func(_ context.Context, in struct {
 			Path          string
 			Offset, Limit int
 		},
@@ -60,12 +60,12 @@ func (b *toolbox) readFile(name string, first, limit int) outcome {
 	return shownLines(in, first, limit)
 }
 
-// plainFile fails for what is there and no file: a pipe or a device may have no
-// end, or block who opens it.
+// plainFile fails for a directory, a pipe, or a device. Opening a pipe could
+// block, and a device may have no end.
 func plainFile(name, path string) outcome {
 	switch info, err := os.Stat(path); {
 	case err != nil:
-		return outcome{} // who opens it says why it cannot be
+		return outcome{} // opening it returns the reason
 	case info.IsDir():
 		return failed("%s is a folder; use list.", name)
 	case !info.Mode().IsRegular():
@@ -74,7 +74,7 @@ func plainFile(name, path string) outcome {
 	return outcome{}
 }
 
-// shownLines gives lines of a text, numbered from 1, within bounds.
+// shownLines returns limit lines of a text, starting at line first.
 func shownLines(in *bufio.Reader, first, limit int) outcome {
 	var out strings.Builder
 	for number := 1; ; number++ {
@@ -96,7 +96,7 @@ func shownLines(in *bufio.Reader, first, limit int) outcome {
 	}
 }
 
-// boundedLine reads a line, of which it gives the beginning where it is long.
+// boundedLine reads a line and returns at most maxLineShown bytes of it.
 func boundedLine(in *bufio.Reader) (string, error) {
 	var line []byte
 	for {
@@ -123,7 +123,7 @@ func (b *toolbox) write() tool {
 				[3]string{"path", "string", "of the file"},
 				[3]string{"content", "string", "all that it will hold"}),
 		},
-		run: reading(func(_ context.Context, in struct{ Path, Content string }) outcome {
+		run: typed(func(_ context.Context, in struct{ Path, Content string }) outcome {
 			name := b.path(in.Path)
 			if o := plainFile(in.Path, name); o.failed {
 				return o
@@ -150,7 +150,7 @@ func (b *toolbox) edit() tool {
 				[3]string{"new", "string", "what to put there"},
 				[3]string{"all", "boolean", "replace it wherever it stands"}),
 		},
-		run: reading(func(_ context.Context, in struct {
+		run: typed(func(_ context.Context, in struct {
 			Path, Old, New string
 			All            bool
 		},

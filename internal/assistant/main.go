@@ -1,13 +1,12 @@
-// Package assistant answers: how does our own agent work?
+// Package assistant implements the built-in agent.
 //
-// It is a loop inside the sandbox: the conversation goes to a model, the tools
-// that the model asks for are used, what they give goes into the conversation,
-// until an answer asks for none. The sandbox is the boundary; in it the tools do
-// what they are told. Package protocol has what goes in and out.
+// The agent is a loop inside the sandbox: it sends the conversation to a model,
+// runs the tools that the model calls, adds their results, and headTail when an
+// answer calls no tool. Tools are not restricted, because the sandbox is the
+// boundary. Package protocol defines the input and output.
 //
-// The conversation is a file of JSON lines, to which each step is appended
-// before the next begins, so that a process that is killed at any time loses no
-// more than the step that it was at.
+// The conversation is a file of JSON lines. Each step is appended before the
+// next one starts, so a killed process loses at most the current step.
 package assistant
 
 import (
@@ -38,10 +37,10 @@ const (
 
 var errInterrupted = errors.New("interrupted")
 
-// Main is the assistant as a program: args is the path of its configuration. It
-// ends when its work is done, when it is told so on stdin, by SIGTERM or SIGINT,
-// or with ctx, and returns the exit code. Who calls it ends the process soon: a
-// goroutine that reads stdin lives as long as that is open.
+// Main runs the assistant and returns its exit code. args contains the path of
+// the configuration. Main returns when the work is done, after an interrupt on
+// stdin, after SIGTERM or SIGINT, or when ctx headTail. A goroutine that reads
+// stdin remains, so the caller must exit soon.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	config, err := readConfig(args)
 	if err != nil {
@@ -59,7 +58,7 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	out := newLineWriter(stdout)
 	final, err := work(ctx, config, prompt, out)
 	end, code := ending(final, err, &config)
-	out.say(end)
+	out.write(end)
 	return code
 }
 
@@ -77,7 +76,7 @@ func readConfig(args []string) (c protocol.Config, err error) {
 	return c, nil
 }
 
-// onSignal calls f when the process is told to end.
+// onSignal calls f when the process receives SIGTERM or SIGINT.
 func onSignal(f func()) (stop func()) {
 	signals := make(chan os.Signal, 1)
 	quit := make(chan struct{})
@@ -98,7 +97,8 @@ func onSignal(f func()) (stop func()) {
 	}
 }
 
-// listen waits for the prompt. An interrupt may come after it or before.
+// listen waits for the prompt and returns it. It calls interrupt for each
+// interrupt, before or after the prompt.
 func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, error) {
 	prompt := make(chan string, 1)
 	ended := make(chan struct{})
@@ -112,7 +112,7 @@ func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, err
 				case protocol.InputPrompt:
 					select {
 					case prompt <- input.Text:
-					default: // one is all that there is
+					default: // only the first prompt counts
 					}
 				case protocol.InputInterrupt:
 					interrupt()
@@ -138,18 +138,18 @@ func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, err
 	}
 }
 
-// work does what the prompt says and returns the last message.
+// work works on the prompt and returns the final message.
 func work(ctx context.Context, c protocol.Config, prompt string, out *lineWriter) (string, error) {
 	s, err := openSession(c.Session, c.NewID, time.Now)
 	if err != nil {
 		return "", err
 	}
 	defer s.close()
-	out.say(protocol.Line{Type: protocol.LineStarted, Session: s.id, Resumed: s.resumed})
+	out.write(protocol.Line{Type: protocol.LineStarted, Session: s.id, Resumed: s.resumed})
 	if c.Resume != "" && !s.resumed {
 		out.notice("conversation_lost", "The conversation of the runs before is not there. This run begins a new one.")
 	}
-	think, err := newModel(&c)
+	m, err := newModel(&c)
 	if err != nil {
 		return "", err
 	}
@@ -158,7 +158,7 @@ func work(ctx context.Context, c protocol.Config, prompt string, out *lineWriter
 		out.notice("offline", offlineNotice(s.resumed))
 	}
 	defer tools.connect(ctx, c.MCP, out)()
-	a := &agent{c: &c, out: out, think: think, tools: tools, session: s, limit: limitOf(&c)}
+	a := &agent{c: &c, out: out, model: m, tools: tools, session: s, limit: limitOf(&c)}
 	return a.run(ctx, prompt)
 }
 
@@ -166,18 +166,17 @@ func newModel(c *protocol.Config) (model, error) {
 	if c.Provider == stint.ProviderOffline {
 		return &offline{c: c}, nil
 	}
-	// The way to the model is the sandbox's own, whatever proxy its environment
-	// names for other things.
+	// Connect directly: proxies in the environment are not for the model.
 	direct := &http.Transport{ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}
 	return llm.New(llm.Options{Type: c.Provider, URL: c.URL, Key: c.Key, Tries: c.Tries, HTTP: &http.Client{Transport: direct}})
 }
 
-// ending is the last word and the exit code.
+// ending returns the last line of output and the exit code.
 func ending(final string, err error, c *protocol.Config) (protocol.Line, int) {
 	if err == nil {
 		return protocol.Line{Type: protocol.LineEnd, OK: true, Text: final}, exitDone
 	}
-	line := protocol.Line{Type: protocol.LineEnd, Text: final, Error: sentence(err, c)}
+	line := protocol.Line{Type: protocol.LineEnd, Text: final, Error: messageFor(err, c)}
 	if errors.Is(err, errInterrupted) || errors.Is(err, context.Canceled) {
 		line.Reason = stint.ReasonCancelled
 		return line, exitInterrupted

@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	connectTime = 20 * time.Second // that a server has to connect and list its tools
+	connectTime = 20 * time.Second // time limit for connecting and listing tools
 	partingTime = 300 * time.Millisecond
-	maxToolName = 64 // as providers bound them
+	maxToolName = 64 // limit of the providers
 	maxTools    = 512
 )
 
-// connect connects to the servers, all at once, and adds their tools. A server
-// that cannot be connected to is told of, and the work goes on without it.
+// connect connects to all servers concurrently and adds their tools. A server
+// that cannot be reached is reported and skipped.
 func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out *lineWriter) (disconnect func()) {
 	connected := make([]*server, len(servers))
 	var wg sync.WaitGroup
@@ -46,21 +46,21 @@ func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out
 	wg.Wait()
 	for _, s := range connected {
 		if s != nil {
-			b.adopt(s)
+			b.addServer(s)
 		}
 	}
 	return func() {
 		var wg sync.WaitGroup
 		for _, s := range connected {
 			if s != nil {
-				wg.Go(func() { _ = s.session.Close() }) // it ends with us in any case
+				wg.Go(func() { _ = s.session.Close() }) // the server headTail with this process anyway
 			}
 		}
 		wg.Wait()
 	}
 }
 
-// server is a connection, and the tools at its other end.
+// server is a connection to an MCP server, with its tools.
 type server struct {
 	name    string
 	session *mcp.ClientSession
@@ -74,13 +74,13 @@ func connect(ctx context.Context, c protocol.MCPServer, dir string) (*server, er
 	transport, said := transportOf(c, dir)
 	session, err := client.Connect(ctx, transport, nil)
 	if err != nil {
-		return nil, withWords(err, said)
+		return nil, withStderr(err, said)
 	}
 	s := &server{name: c.Name, session: session}
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
-			_ = session.Close() // the first error tells more
-			return nil, withWords(err, said)
+			_ = session.Close() // the first error is more useful
+			return nil, withStderr(err, said)
 		}
 		if len(s.tools) == maxTools {
 			break
@@ -90,14 +90,14 @@ func connect(ctx context.Context, c protocol.MCPServer, dir string) (*server, er
 	return s, nil
 }
 
-func transportOf(c protocol.MCPServer, dir string) (mcp.Transport, *ends) {
+func transportOf(c protocol.MCPServer, dir string) (mcp.Transport, *headTail) {
 	if c.URL != "" {
 		return &mcp.StreamableClientTransport{
 			Endpoint: c.URL, MaxRetries: 2, DisableStandaloneSSE: true,
-			HTTPClient: &http.Client{Transport: headed(c.Headers)},
+			HTTPClient: &http.Client{Transport: headerTransport(c.Headers)},
 		}, nil
 	}
-	said := &ends{}
+	said := &headTail{}
 	cmd := exec.Command(c.Command[0], c.Command[1:]...)
 	cmd.Dir, cmd.Stderr, cmd.Env = dir, said, os.Environ()
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
@@ -106,8 +106,8 @@ func transportOf(c protocol.MCPServer, dir string) (mcp.Transport, *ends) {
 	return &mcp.CommandTransport{Command: cmd, TerminateDuration: partingTime}, said
 }
 
-// withWords adds what a server's program complained of to an error.
-func withWords(err error, said *ends) error {
+// withStderr adds the standard error of the server's program to an error.
+func withStderr(err error, said *headTail) error {
 	if said == nil {
 		return err
 	}
@@ -121,12 +121,12 @@ func withWords(err error, said *ends) error {
 	return fmt.Errorf("%w; it said: %s", err, text)
 }
 
-// headed adds headers to each request.
-type headed map[string]string
+// headerTransport is a transport that adds headers to each request.
+type headerTransport map[string]string
 
-func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	if r.Method == http.MethodDelete { // of a session that is over: not worth waiting for
+	if r.Method == http.MethodDelete { // headTail the session: not worth waiting for
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ctx = limited
@@ -138,14 +138,14 @@ func (h headed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// adopt adds a server's tools.
-func (b *toolbox) adopt(s *server) {
+// addServer adds a server's tools.
+func (b *toolbox) addServer(s *server) {
 	for _, t := range s.tools {
 		schema, err := json.Marshal(t.InputSchema)
 		if err != nil || string(schema) == "null" {
 			schema = object(0)
 		}
-		name, session := b.free(toolName(s.name, t.Name)), s.session
+		name, session := b.uniqueName(toolName(s.name, t.Name)), s.session
 		b.tools = append(b.tools, tool{
 			Tool: llm.Tool{Name: name, Description: t.Description, Schema: schema},
 			run: func(ctx context.Context, input json.RawMessage) outcome {
@@ -155,7 +155,8 @@ func (b *toolbox) adopt(s *server) {
 	}
 }
 
-// toolName is a tool's name as providers take it.
+// toolName returns the name of a server's tool in a form that all providers
+// accept.
 func toolName(server, name string) string {
 	full := "mcp__" + server + "__" + name
 	plain := strings.Map(func(r rune) rune {
@@ -168,12 +169,12 @@ func toolName(server, name string) string {
 		return plain
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(full)) // it never fails
+	_, _ = h.Write([]byte(full)) // never fails
 	return fmt.Sprintf("%s_%08x", plain[:maxToolName-9], h.Sum32())
 }
 
-// free is the name, or one like it that no tool has.
-func (b *toolbox) free(name string) string {
+// uniqueName returns name, with a suffix if it is taken.
+func (b *toolbox) uniqueName(name string) string {
 	taken := func(n string) bool {
 		return slices.ContainsFunc(b.tools, func(t tool) bool { return t.Name == n })
 	}
@@ -195,7 +196,7 @@ func call(ctx context.Context, session *mcp.ClientSession, name string, input js
 	return outcome{text: contentText(result), failed: result.IsError}
 }
 
-// contentText is what a tool gave, as far as it is text.
+// contentText returns the result of a tool as text.
 func contentText(result *mcp.CallToolResult) string {
 	var parts []string
 	for _, c := range result.Content {

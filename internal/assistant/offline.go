@@ -18,17 +18,18 @@ import (
 
 const (
 	reportName   = "REPORT.md"
-	maxReported  = 500      // files that the report names
-	maxVisited   = 50_000   // files that it counts
-	maxCountable = 16 << 20 // bytes of a file whose lines it counts
+	maxReported  = 500      // files listed in the report
+	maxVisited   = 50_000   // files counted
+	maxCountable = 16 << 20 // bytes of a file whose lines are counted
 )
 
-// offline answers without a model: it does what the lines of a prompt say, one
-// after the other, or reports what files there are. It is deterministic, and
-// knows nothing but what it is asked with.
+// offline implements model without a model: it executes the steps in the lines
+// of a prompt, or writes a report of the files. It is deterministic and depends
+// only on its input.
 type offline struct{ c *protocol.Config }
 
-// offlineNotice says what to expect: all of it in a conversation's first run.
+// offlineNotice returns the notice for an offline run. Only the first run of a
+// conversation explains the syntax.
 func offlineNotice(again bool) string {
 	const notice = "Offline: no model is configured, so nothing thinks here."
 	if again {
@@ -37,15 +38,15 @@ func offlineNotice(again bool) string {
 	return notice + " Lines of the prompt that begin with 'run:', 'write FILE:' or 'read' are done; without any, the files are listed in REPORT.md. Set 'provider' and 'model' in the agent's definition for an assistant with a model."
 }
 
-// step is a tool's use that the plan has next.
+// step is the next tool call of a plan.
 type step struct {
 	name  string
 	input map[string]any
 }
 
-// Ask gives the next step that is left of the newest prompt, or the last word.
+// Ask returns the next step of the newest prompt, or the final message.
 func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (llm.Answer, error) {
-	prompts, done, failures := course(r.Messages)
+	prompts, done, failures := progressOf(r.Messages)
 	prompt := prompts[len(prompts)-1]
 	steps := planOf(prompt)
 	said := len(steps)
@@ -71,9 +72,9 @@ func (o *offline) Ask(ctx context.Context, r llm.Request, on func(llm.Event)) (l
 	return llm.Answer{Stop: llm.StopEnd, Parts: []llm.Part{{Kind: llm.Text, Text: text}}}, nil
 }
 
-// course tells what was asked so far, and how many steps of the newest prompt
-// were done, and how many of them failed.
-func course(messages []llm.Message) (prompts []string, done, failures int) {
+// progressOf returns the prompts so far, and the number of steps and of failed
+// steps since the newest prompt.
+func progressOf(messages []llm.Message) (prompts []string, done, failures int) {
 	for _, m := range messages {
 		for _, p := range m.Parts {
 			switch {
@@ -94,7 +95,7 @@ func course(messages []llm.Message) (prompts []string, done, failures int) {
 	return prompts, done, failures
 }
 
-// planOf reads the steps out of a prompt; none where no line is one.
+// planOf returns the steps in a prompt, or none if no line is a step.
 func planOf(prompt string) (steps []step) {
 	for line := range strings.Lines(prompt) {
 		line = strings.TrimSpace(line)
@@ -103,7 +104,7 @@ func planOf(prompt string) (steps []step) {
 			continue
 		}
 		if rest, ok := strings.CutPrefix(line, "write "); ok {
-			// Prose may begin with the word, too: a file's name is one word.
+			// Prose may start with the same word, but a file name is one word.
 			if name, text, ok := strings.Cut(rest, ":"); ok && len(strings.Fields(name)) == 1 {
 				steps = append(steps, step{"write", map[string]any{"path": strings.TrimSpace(name), "content": strings.TrimPrefix(text, " ") + "\n"}})
 			}
@@ -116,8 +117,8 @@ func planOf(prompt string) (steps []step) {
 	return steps
 }
 
-// inventory is the plan where the prompt says none: look into each folder, then
-// write the report. What it says is looked up when it is its turn.
+// inventory returns the plan for a prompt without steps: list each directory,
+// then write the report. The report is computed when its turn comes.
 func (o *offline) inventory(ctx context.Context, prompts []string, done int) ([]step, error) {
 	steps := []step{{"list", map[string]any{"path": o.c.WorkDir, "depth": 3}}}
 	for _, v := range o.c.Volumes {
@@ -158,8 +159,8 @@ func quoted(text string) string {
 	return "> " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n> ") + "\n"
 }
 
-// folderReport tells the files of a folder, with sizes and counts of lines, but
-// for the report itself.
+// folderReport writes the files of a directory with their sizes and line
+// counts, except for the report itself.
 func folderReport(ctx context.Context, b *strings.Builder, title, root string) error {
 	var rows strings.Builder
 	var files, bytes int64
@@ -168,9 +169,9 @@ func folderReport(ctx context.Context, b *strings.Builder, title, root string) e
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case err != nil || !e.Type().IsRegular() || name == filepath.Join(root, reportName):
-			return nil // what cannot be read is not told of
+			return nil // skip unreadable files
 		case files == maxVisited:
-			return errEnough
+			return errLimit
 		}
 		info, err := e.Info()
 		if err != nil {
@@ -179,12 +180,12 @@ func folderReport(ctx context.Context, b *strings.Builder, title, root string) e
 		files++
 		bytes += info.Size()
 		if files <= maxReported {
-			rel, _ := filepath.Rel(root, name) // it lies below
+			rel, _ := filepath.Rel(root, name) // name is below root
 			fmt.Fprintf(&rows, "| %s | %d | %s |\n", strings.ReplaceAll(rel, "|", `\|`), info.Size(), countLines(name, info.Size()))
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errLimit) {
 		return err
 	}
 	fmt.Fprintf(b, "\n## %s (%s)\n\n%s, %s.\n", title, root, counted(files, "file"), counted(bytes, "byte"))
@@ -207,8 +208,8 @@ func counted(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// countLines counts the lines of a text; it is "–" for what is none, or too
-// long.
+// countLines returns the number of lines of a text file, or "–" for other and
+// large files.
 func countLines(name string, size int64) string {
 	const none = "–"
 	if size > maxCountable {

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// lineWriter writes lines, each at once. It is for any number of goroutines.
+// lineWriter writes each line at once. It is safe for concurrent use.
 type lineWriter struct {
 	mu  sync.Mutex // guards the writing of one line
 	enc *json.Encoder
@@ -24,25 +24,25 @@ func newLineWriter(w io.Writer) *lineWriter {
 	return &lineWriter{enc: enc}
 }
 
-// say writes a line. Nobody is there to be told where that fails.
-func (v *lineWriter) say(l protocol.Line) {
+// write writes a line. Errors are ignored, because there is no other output.
+func (v *lineWriter) write(l protocol.Line) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	_ = v.enc.Encode(l)
 }
 
 func (v *lineWriter) notice(code, text string) {
-	v.say(protocol.Line{Type: protocol.LineNotice, Code: code, Text: text})
+	v.write(protocol.Line{Type: protocol.LineNotice, Code: code, Text: text})
 }
 
-// relay tells of one answer while it comes: each run of text or of reasoning is
-// a message.
+// relay writes an answer while it arrives. Each sequence of text or of
+// reasoning is a message.
 type relay struct {
 	out    *lineWriter
 	prefix string
 	count  int
-	kind   stint.ItemKind // of the open message; empty where none is
-	void   bool           // something was told since the request was sent
+	kind   stint.ItemKind // of the open message; empty if there is none
+	void   bool           // text was written since the request was sent
 }
 
 func (r *relay) event(e llm.Event) {
@@ -60,15 +60,15 @@ func (r *relay) event(e llm.Event) {
 		r.count++
 	}
 	r.void = true
-	r.out.say(protocol.Line{Type: protocol.LineDelta, Kind: kind, ID: r.id(), Text: e.Text})
+	r.out.write(protocol.Line{Type: protocol.LineDelta, Kind: kind, ID: r.id(), Text: e.Text})
 }
 
 func (r *relay) id() string { return fmt.Sprintf("%s_%d", r.prefix, r.count) }
 
-// close ends the open message.
+// close headTail the open message.
 func (r *relay) close() {
 	if r.kind != "" {
-		r.out.say(protocol.Line{Type: protocol.LineDone, Kind: r.kind, ID: r.id()})
+		r.out.write(protocol.Line{Type: protocol.LineDone, Kind: r.kind, ID: r.id()})
 		r.kind = ""
 	}
 }

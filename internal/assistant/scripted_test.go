@@ -21,7 +21,8 @@ import (
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 )
 
-// TestMain makes the test's own program the assistant, or a server of tools.
+// TestMain turns the test binary into the assistant, or into an MCP server, if
+// it is started as one.
 func TestMain(m *testing.M) {
 	switch os.Getenv("ASSISTANT_TEST") {
 	case "assistant":
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// world is a sandbox's folders and a configuration.
+// world has the directories of a sandbox and a configuration.
 type world struct {
 	protocol.Config
 	t *testing.T
@@ -66,7 +67,7 @@ func (w *world) config() string {
 	return path
 }
 
-// run works on a prompt and returns what was said.
+// run works on a prompt and returns the output.
 func (w *world) run(prompt string) (lines []protocol.Line, code int) {
 	w.t.Helper()
 	var out, errs bytes.Buffer
@@ -118,7 +119,7 @@ func (w *world) write(name, content string) {
 	}
 }
 
-// start starts the assistant as a process of its own.
+// start starts the assistant as a process.
 func (w *world) start(prompt string) (cmd *exec.Cmd, stdin io.WriteCloser, stdout *bufio.Reader) {
 	w.t.Helper()
 	cmd = exec.CommandContext(w.t.Context(), os.Args[0], w.config())
@@ -148,7 +149,7 @@ func last(lines []protocol.Line) protocol.Line {
 	return lines[len(lines)-1]
 }
 
-// of gives the lines of a type.
+// of returns the lines of a type.
 func of(lines []protocol.Line, kind string) (out []protocol.Line) {
 	for _, l := range lines {
 		if l.Type == kind {
@@ -165,25 +166,24 @@ func codes(lines []protocol.Line) (out []string) {
 	return out
 }
 
-// brain is a server of Chat Completions that gives the answers of a list. It
-// tells the usage of the request's own length, as one that counts would.
-type brain struct {
-	mu       sync.Mutex // guards the rest
+// scriptedModel is a Chat Completions server with scripted answers.
+type scriptedModel struct {
+	mu       sync.Mutex // guards the fields below
 	answers  []string   // a message, a status and a body, or what is said before it breaks off
 	requests []string
 	url      string
 }
 
-func newBrain(t *testing.T, answers ...string) *brain {
+func newScriptedModel(t *testing.T, answers ...string) *scriptedModel {
 	t.Helper()
-	b := &brain{answers: answers}
+	b := &scriptedModel{answers: answers}
 	s := httptest.NewServer(b)
 	t.Cleanup(s.Close)
 	b.url = s.URL + "/v1"
 	return b
 }
 
-func (b *brain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (b *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,7 +207,7 @@ func (b *brain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":%s,\"finish_reason\":\"stop\"}],\"usage\":{\"prompt_tokens\":%d,\"completion_tokens\":10}}\n\n", next, len(body)/4)
 }
 
-func (b *brain) asked(i int) string {
+func (b *scriptedModel) asked(i int) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if i >= len(b.requests) {
@@ -221,12 +221,12 @@ func says(text string) string {
 	return string(b)
 }
 
-// stops is an answer that ends for a reason of its own.
+// stops returns an answer with a finish reason.
 func stops(text, reason string) string {
 	return says(text) + fmt.Sprintf(`,"finish_reason":%q}],"usage":{}}`, reason) + "\n\ndata: [DONE]\n\n: "
 }
 
-// calls is an answer that uses tools; each is a name and its input.
+// calls returns an answer that calls tools, each given by name and input.
 func calls(uses ...[2]string) string {
 	type function struct {
 		Name      string `json:"name"`
@@ -244,4 +244,4 @@ func calls(uses ...[2]string) string {
 	return string(b)
 }
 
-func (w *world) thinksWith(b *brain) { w.Provider, w.URL, w.Key = "openai-chat", b.url, "k" }
+func (w *world) useModel(b *scriptedModel) { w.Provider, w.URL, w.Key = "openai-chat", b.url, "k" }

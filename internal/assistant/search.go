@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	maxListed   = 1000     // entries that list gives
-	maxDepth    = 10       // folders below each other that it goes into
-	maxMatches  = 200      // lines that search gives
+	maxListed   = 1000     // entries in a listing
+	maxDepth    = 10       // levels of a listing
+	maxMatches  = 200      // lines in a search result
 	maxSearched = 8 << 20  // bytes of a file that is searched
-	maxShown    = 300      // bytes of a line that search shows
-	maxFound    = 30 << 10 // bytes that search gives
+	maxShown    = 300      // bytes of a line that is shown
+	maxFound    = 30 << 10 // bytes of a search result
 )
 
-// errEnough ends a walk.
-var errEnough = errors.New("enough")
+// errLimit headTail a walk.
+var errLimit = errors.New("limit reached")
 
 func (b *toolbox) listing() tool {
 	return tool{
@@ -36,12 +36,12 @@ func (b *toolbox) listing() tool {
 				[3]string{"path", "string", "of the folder; the working directory unless told"},
 				[3]string{"depth", "integer", "how many folders below each other to go into; 1 unless told, 10 at most"}),
 		},
-		run: reading(func(ctx context.Context, in struct {
+		run: typed(func(ctx context.Context, in struct {
 			Path  string
 			Depth int
 		},
 		) outcome {
-			root, err := filepath.EvalSymlinks(b.path(in.Path)) // a walk does not follow the link that it begins at
+			root, err := filepath.EvalSymlinks(b.path(in.Path)) // WalkDir does not follow a link at its root
 			if err != nil {
 				return failed("%v", err)
 			}
@@ -66,17 +66,17 @@ func listFolder(ctx context.Context, root string, depth int) outcome {
 		}
 		if count == maxListed {
 			o.truncated = true
-			return errEnough
+			return errLimit
 		}
 		count++
-		rel, _ := filepath.Rel(root, name) // it lies below
+		rel, _ := filepath.Rel(root, name) // name is below root
 		out.WriteString(rel + sizeOf(e) + "\n")
 		if e.IsDir() && (err != nil || strings.Count(rel, "/")+1 >= depth) {
 			return fs.SkipDir
 		}
 		return nil
 	})
-	if err != nil && !errors.Is(err, errEnough) {
+	if err != nil && !errors.Is(err, errLimit) {
 		return failed("%v", err)
 	}
 	if o.truncated {
@@ -111,7 +111,7 @@ func (b *toolbox) search() tool {
 				[3]string{"path", "string", "of a folder or file; the working directory unless told"},
 				[3]string{"glob", "string", "only files whose name is like this, such as *.go"}),
 		},
-		run: reading(func(ctx context.Context, in struct{ Pattern, Path, Glob string }) outcome {
+		run: typed(func(ctx context.Context, in struct{ Pattern, Path, Glob string }) outcome {
 			re, err := regexp.Compile(in.Pattern)
 			if err != nil {
 				return failed("The pattern is no regular expression: %v.", err)
@@ -145,21 +145,21 @@ func (s *searching) walk(ctx context.Context) outcome {
 		case err != nil && name == s.root:
 			return err
 		case err != nil:
-			return nil // what cannot be read is not searched
+			return nil // skip unreadable files
 		case e.IsDir() && name != s.root && (e.Name() == ".git" || e.Name() == "node_modules"):
 			return fs.SkipDir
 		case !e.Type().IsRegular():
 			return nil
 		}
 		if s.glob != "" {
-			if ok, _ := filepath.Match(s.glob, e.Name()); !ok { // it was tried before
+			if ok, _ := filepath.Match(s.glob, e.Name()); !ok { // the pattern is valid
 				return nil
 			}
 		}
 		return s.file(name)
 	})
 	switch {
-	case errors.Is(err, errEnough):
+	case errors.Is(err, errLimit):
 		return outcome{text: s.out.String() + "(there is more)", truncated: true}
 	case err != nil:
 		return failed("%v", err)
@@ -169,7 +169,7 @@ func (s *searching) walk(ctx context.Context) outcome {
 	return outcome{text: s.out.String()}
 }
 
-// file searches one file; one that is no text, or cannot be read, has nothing.
+// file searches one file. Binary and unreadable files have no matches.
 func (s *searching) file(name string) error {
 	info, err := os.Stat(name)
 	if err != nil || info.Size() > maxSearched {
@@ -179,7 +179,7 @@ func (s *searching) file(name string) error {
 	if err != nil || bytes.IndexByte(content[:min(1024, len(content))], 0) >= 0 {
 		return nil
 	}
-	shown, _ := filepath.Rel(s.root, name) // it lies below
+	shown, _ := filepath.Rel(s.root, name) // name is below root
 	if shown == "." {
 		shown = filepath.Base(name)
 	}
@@ -190,7 +190,7 @@ func (s *searching) file(name string) error {
 			continue
 		}
 		if s.matches == maxMatches || s.out.Len() > maxFound {
-			return errEnough
+			return errLimit
 		}
 		s.matches++
 		line := in.Bytes()

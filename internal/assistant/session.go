@@ -18,51 +18,52 @@ import (
 // maxSession is the longest conversation that is read, in bytes.
 const maxSession = 1 << 30
 
-// The types of records. The first of a file is recordSession, and no other.
+// The types of records. Only the first record of a file is a recordSession.
 const (
 	recordSession    = "session"
-	recordPrompt     = "prompt"     // what the user asked
-	recordNote       = "note"       // what the assistant itself told the model
-	recordAnswer     = "answer"     // what the model said
-	recordResult     = "result"     // what a tool gave
-	recordCompaction = "compaction" // a summary that stands for the records through a number
+	recordPrompt     = "prompt"     // the user's prompt
+	recordNote       = "note"       // a message of the assistant to the model
+	recordAnswer     = "answer"     // an answer of the model
+	recordResult     = "result"     // the result of a tool
+	recordCompaction = "compaction" // a summary of the records up to a number
 )
 
 // record is a line of the conversation's file.
 type record struct {
 	Type    string        `json:"type"`
 	At      time.Time     `json:"at"`
-	ID      string        `json:"id,omitempty"`   // of the session, or of the tool's use
+	ID      string        `json:"id,omitempty"`   // of the session, or of the tool call
 	Name    string        `json:"name,omitempty"` // of the tool
 	Text    string        `json:"text,omitempty"`
 	Failed  bool          `json:"failed,omitempty"`
 	Parts   []llm.Part    `json:"parts,omitempty"`
 	Model   string        `json:"model,omitempty"`
 	Usage   *stint.Tokens `json:"usage,omitempty"`
-	Through int           `json:"through,omitempty"` // a number of records, from the first
+	Through int           `json:"through,omitempty"` // number of the last summarised record, from 1
 }
 
-// contextRecord is a record that the model is still told of.
+// contextRecord is a record that is still sent to the model.
 type contextRecord struct {
 	number int // of the record, from 1
 	record
 }
 
-// session is a conversation and its file. What is added is written first.
+// session is a conversation and its file. Records are written before they are
+// used.
 type session struct {
 	file    *os.File
 	now     func() time.Time
 	id      string
-	resumed bool // there was a conversation before
+	resumed bool // the file had records
 	records int
 	visible []contextRecord
-	pending []string        // uses of tools that have no result yet
-	uses    map[string]bool // IDs of all uses of tools
+	pending []string        // IDs of tool calls without a result
+	uses    map[string]bool // IDs of all tool calls
 }
 
-// openSession reads a conversation, or begins one with the ID. What a process
-// that was killed left unfinished is put in order: half a line is dropped, and a
-// tool that was at work is answered for.
+// openSession reads a conversation, or starts one with the given ID. It repairs
+// what a killed process left: an incomplete line is removed, and interrupted
+// tool calls get a result.
 func openSession(path, newID string, now func() time.Time) (*session, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the conversation's folder: %w", err)
@@ -79,7 +80,7 @@ func openSession(path, newID string, now func() time.Time) (*session, error) {
 	if s.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
 		return nil, fmt.Errorf("open the conversation: %w", err)
 	}
-	if err := s.mend(int64(good), newID); err != nil {
+	if err := s.repair(int64(good), newID); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -102,8 +103,8 @@ func readSession(path string) ([]byte, error) {
 	return b, nil
 }
 
-// load takes the records of a file and returns how much of it is good: all but
-// what was torn at its end.
+// load reads the records and returns the length of the valid part of the file,
+// without an incomplete last line.
 func (s *session) load(content []byte) (good int, err error) {
 	for good < len(content) {
 		line, rest, whole := bytes.Cut(content[good:], []byte("\n"))
@@ -114,7 +115,7 @@ func (s *session) load(content []byte) (good int, err error) {
 			}
 			return good, fmt.Errorf("line %d is no record", s.records+1)
 		}
-		if err := s.take(r); err != nil {
+		if err := s.apply(r); err != nil {
 			return good, fmt.Errorf("line %d: %w", s.records+1, err)
 		}
 		good += len(line) + 1
@@ -122,9 +123,9 @@ func (s *session) load(content []byte) (good int, err error) {
 	return good, nil
 }
 
-// mend cuts the file down to what is good of it, writes the first record where
-// there is none, and gives the tools a result that were at work.
-func (s *session) mend(good int64, newID string) error {
+// repair truncates the file to its valid part, writes the first record if it is
+// missing, and adds results for interrupted tool calls.
+func (s *session) repair(good int64, newID string) error {
 	if err := s.file.Truncate(good); err != nil {
 		return fmt.Errorf("mend the conversation: %w", err)
 	}
@@ -141,17 +142,17 @@ func (s *session) mend(good int64, newID string) error {
 	return s.sync()
 }
 
-// interruptedResult is what a tool gave that was ended at its work.
+// interruptedResult is the result of an interrupted tool call.
 const interruptedResult = "Interrupted: the tool was ended before it was done. What it had done by then stays."
 
-// add writes a record and takes it.
+// add writes a record and applies it.
 func (s *session) add(r record) error {
 	r.At = s.now().UTC()
 	line, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the conversation: %w", err)
 	}
-	if err := s.take(r); err != nil {
+	if err := s.apply(r); err != nil {
 		return fmt.Errorf("write the conversation: %w", err)
 	}
 	if _, err := s.file.Write(append(line, '\n')); err != nil {
@@ -160,8 +161,9 @@ func (s *session) add(r record) error {
 	return nil
 }
 
-// take puts a record into the conversation, where it belongs there.
-func (s *session) take(r record) error {
+// apply applies a record to the conversation. It returns an error if the record
+// is not valid at this position.
+func (s *session) apply(r record) error {
 	if (s.records == 0) != (r.Type == recordSession) {
 		return errors.New("a conversation begins with its name, and with nothing else")
 	}
@@ -202,18 +204,18 @@ func (s *session) take(r record) error {
 	return nil
 }
 
-// summarise puts a summary, the newest record, in the place of the one before
-// and of the visible through the one that it names.
+// summarise replaces the previous summary, and the records that the new summary
+// covers, by the new summary, which is the newest record.
 func (s *session) summarise(r record) {
 	through := r.Through
 	if !slices.ContainsFunc(s.visible, func(e contextRecord) bool { return e.number == through && e.Type != recordCompaction }) {
-		through = 0 // older files may name a summary, whose number says nothing of the visible behind it
+		through = 0 // older files may name a summary, whose number does not order the records after it
 	}
 	s.visible = slices.DeleteFunc(s.visible, func(e contextRecord) bool { return e.Type == recordCompaction || e.number <= through })
 	s.visible = append([]contextRecord{{s.records, r}}, s.visible...)
 }
 
-// messages is the conversation as the model is told it.
+// messages returns the conversation in the form for the model.
 func (s *session) messages() []llm.Message {
 	out := make([]llm.Message, 0, len(s.visible))
 	for _, e := range s.visible {
@@ -231,7 +233,7 @@ func (s *session) messages() []llm.Message {
 	return out
 }
 
-// number gives each use of a tool an ID that no other use has.
+// number gives each tool call a unique ID.
 func (s *session) number(parts []llm.Part) {
 	given := map[string]bool{}
 	for i := range parts {
@@ -253,4 +255,4 @@ func (s *session) sync() error {
 	return nil
 }
 
-func (s *session) close() { _ = s.file.Close() } // it was synced
+func (s *session) close() { _ = s.file.Close() } // the file is synced

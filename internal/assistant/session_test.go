@@ -24,7 +24,7 @@ const (
 	kept      = `{"type":"prompt","at":"2026-01-01T00:00:00Z","text":"the kept prompt"}` + "\n"
 )
 
-// summary is a record that stands for those through a number.
+// summary returns a record that summarises the records up to a number.
 func summary(text string, through int) string {
 	return fmt.Sprintf(`{"type":"compaction","at":"2026-01-01T00:00:00Z","text":%q,"through":%d}`+"\n", text, through)
 }
@@ -33,9 +33,9 @@ func TestConversationsAreRead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content string
-		damage  string   // what is said of it, where it is damaged
-		told    []string // what the model is told of
-		not     string   // and what not
+		damage  string   // error message of a damaged file
+		told    []string // sent to the model
+		not     string   // not sent
 	}{
 		"none":                    {"", "", []string{"on"}, "first prompt"},
 		"only its name":           {header, "", []string{"on"}, "first prompt"},
@@ -59,8 +59,8 @@ func TestConversationsAreRead(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			w.write(w.Session, c.content)
-			b := newBrain(t, says("Yes."))
-			w.thinksWith(b)
+			b := newScriptedModel(t, says("Yes."))
+			w.useModel(b)
 			lines, code := w.run("on")
 			if c.damage != "" {
 				if end := last(lines); code != 1 || !strings.Contains(end.Error, c.damage) || !strings.Contains(end.Error, "Begin a new session") {
@@ -82,7 +82,7 @@ func TestConversationsAreRead(t *testing.T) {
 			if c.not != "" && strings.Contains(b.asked(0), c.not) {
 				t.Errorf("the model is told %q: %s", c.not, b.asked(0))
 			}
-			if lines, code := w.run("run"); code != 1 || !lines[0].Resumed { // the list has ended; the file is good
+			if lines, code := w.run("run"); code != 1 || !lines[0].Resumed { // the list has ended; the file is valid
 				t.Errorf("the next run: exit %d, %+v", code, lines[0])
 			}
 		})
@@ -103,8 +103,7 @@ func TestLostConversationIsToldOf(t *testing.T) {
 	}
 }
 
-// FuzzSession reads whatever a conversation's file holds: it is either used, and
-// then good for the next run too, or refused with a sentence.
+// FuzzSession reads arbitrary files.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte(header + asked + using + gave))
 	f.Add([]byte(header + asked + answered + shortened + asked))
@@ -144,7 +143,7 @@ func TestOffline(t *testing.T) {
 	if d := cmp.Diff([]string{"offline"}, codes(lines)); d != "" || of(lines, protocol.LineUsage)[0].Usage != nil {
 		t.Error("no notice, or a usage:", d)
 	}
-	for range 2 { // the report does not tell of itself
+	for range 2 { // the report does not list itself
 		if lines, code := w.run("What is\nin here?"); code != 0 || len(of(lines, protocol.LineCall)) != 3 {
 			t.Fatalf("exit %d, %+v", code, last(lines))
 		}
@@ -159,7 +158,7 @@ func TestOffline(t *testing.T) {
 	}
 }
 
-// Offline each step is done once, however much all of them give.
+// Offline each step is executed once, even if the process is killed.
 func TestOfflineNeedsNoSummary(t *testing.T) {
 	t.Parallel()
 	const steps = 15
@@ -182,7 +181,7 @@ func TestOfflineNeedsNoSummary(t *testing.T) {
 	}
 }
 
-// What a run says offline is the same each time.
+// The output of an offline run is deterministic.
 func TestOfflineIsDeterministic(t *testing.T) {
 	t.Parallel()
 	var first []byte

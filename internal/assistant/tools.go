@@ -14,11 +14,11 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// maxResult is the most that a tool gives the model, in bytes.
+// maxResult is the longest tool result for the model, in bytes.
 const maxResult = 32 << 10
 
-// outcome is what a tool gave. Failed says that it did not do what it was asked;
-// a command that ran and ended with an exit code did.
+// outcome is the result of a tool. failed says that the tool did not do its
+// work; a command that ran and returned an exit code did.
 type outcome struct {
 	text      string
 	failed    bool
@@ -30,19 +30,18 @@ func failed(format string, args ...any) outcome {
 	return outcome{text: fmt.Sprintf(format, args...), failed: true}
 }
 
-// tool is one that the model may use. Its run gets a JSON object.
+// tool is a tool for the model. run gets a JSON object.
 type tool struct {
 	llm.Tool
 	run func(ctx context.Context, input json.RawMessage) outcome
 }
 
-// toolbox has the tools. Only connect and use are called beside each other, and
-// never at once.
+// toolbox contains the tools. connect and use must not be called concurrently.
 type toolbox struct {
-	dir   string // that relative paths begin in
+	dir   string // base of relative paths
 	out   *lineWriter
-	tools []tool // in the order in which the model is told of them
-	// every ticks until it is told to stop.
+	tools []tool // in the order of the request
+	// every returns a channel that ticks until stop is called.
 	every func(time.Duration) (ticks <-chan time.Time, stop func())
 }
 
@@ -52,7 +51,7 @@ func newToolbox(dir string, out *lineWriter) *toolbox {
 		return t.C, t.Stop
 	}}
 	for _, t := range []tool{b.bash(), b.read(), b.write(), b.edit(), b.listing(), b.search()} {
-		b.tools = append(b.tools, demanding(t))
+		b.tools = append(b.tools, requiring(t))
 	}
 	return b
 }
@@ -65,8 +64,8 @@ func (b *toolbox) list() []llm.Tool {
 	return out
 }
 
-// use uses the tool that a part of an answer names. What it gives is text of a
-// bounded length, and never empty.
+// use runs the tool that part p of an answer calls. The result has a bounded
+// length and is never empty.
 func (b *toolbox) use(ctx context.Context, p llm.Part) outcome {
 	i := slices.IndexFunc(b.tools, func(t tool) bool { return t.Name == p.Name })
 	if i < 0 {
@@ -84,7 +83,8 @@ func (b *toolbox) use(ctx context.Context, p llm.Part) outcome {
 	return o
 }
 
-// path makes a path absolute, as a shell in the working directory would.
+// path returns an absolute path, as a shell in the working directory resolves
+// it.
 func (b *toolbox) path(p string) string {
 	if rest, ok := strings.CutPrefix(p, "~/"); ok {
 		return filepath.Join(os.Getenv("HOME"), rest)
@@ -95,8 +95,8 @@ func (b *toolbox) path(p string) string {
 	return filepath.Join(b.dir, p)
 }
 
-// reading makes a tool's run of a function on its input.
-func reading[T any](f func(ctx context.Context, in T) outcome) func(context.Context, json.RawMessage) outcome {
+// typed converts a function on a typed input into a tool's run.
+func typed[T any](f func(ctx context.Context, in T) outcome) func(context.Context, json.RawMessage) outcome {
 	return func(ctx context.Context, raw json.RawMessage) outcome {
 		var in T
 		if err := json.Unmarshal(raw, &in); err != nil {
@@ -106,15 +106,15 @@ func reading[T any](f func(ctx context.Context, in T) outcome) func(context.Cont
 	}
 }
 
-// demanding makes a tool refuse an input without what its schema requires: a
-// text that was left out is not an empty one.
-func demanding(t tool) tool {
+// requiring makes a tool refuse an input that lacks a required member, because
+// a missing text is not an empty one.
+func requiring(t tool) tool {
 	var schema struct{ Required []string }
-	_ = json.Unmarshal(t.Schema, &schema) // it is our own
+	_ = json.Unmarshal(t.Schema, &schema) // the schema is valid
 	run := t.run
 	t.run = func(ctx context.Context, raw json.RawMessage) outcome {
 		var input map[string]json.RawMessage
-		_ = json.Unmarshal(raw, &input) // who reads it says what is wrong
+		_ = json.Unmarshal(raw, &input) // run reports the error
 		for _, name := range schema.Required {
 			if value := input[name]; value == nil || string(value) == "null" {
 				return failed("The input lacks '%s'.", name)
@@ -125,9 +125,9 @@ func demanding(t tool) tool {
 	return t
 }
 
-// object is the JSON Schema of a tool's input. The properties are given as
-// name, type and description, one behind the other; the first required of them
-// must be there.
+// object returns the JSON Schema of a tool's input. Each property has a name, a
+// type, and a description; the first of them, as many as required says, are
+// required.
 func object(required int, properties ...[3]string) json.RawMessage {
 	type property struct {
 		Type        string `json:"type"`
@@ -144,6 +144,6 @@ func object(required int, properties ...[3]string) json.RawMessage {
 			s.Required = append(s.Required, p[0])
 		}
 	}
-	raw, _ := json.Marshal(s) // strings marshal
+	raw, _ := json.Marshal(s) // strings can be encoded
 	return raw
 }

@@ -85,7 +85,7 @@ func TestTools(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			w.thinksWith(newBrain(t, calls([2]string{c.tool, c.input}), says("Done.")))
+			w.useModel(newScriptedModel(t, calls([2]string{c.tool, c.input}), says("Done.")))
 			lines, _ := w.run("go")
 			got := last(of(lines, protocol.LineResult))
 			if got.Tool == nil || got.Text != c.want || (got.Tool.Status == stint.ToolFailed) != c.failed {
@@ -114,7 +114,7 @@ func TestToolsGiveBoundedText(t *testing.T) {
 		{"list", `{"path":"many"}`},
 		{"search", `{"pattern":"word"}`},
 	}
-	w.thinksWith(newBrain(t, calls(uses...), says("Done.")))
+	w.useModel(newScriptedModel(t, calls(uses...), says("Done.")))
 	lines, _ := w.run("go")
 	results := of(lines, protocol.LineResult)
 	if len(results) != len(uses) {
@@ -127,8 +127,7 @@ func TestToolsGiveBoundedText(t *testing.T) {
 	}
 }
 
-// A command that says nothing is heard of each minute, so that nobody takes the
-// agent for one that hangs.
+// A silent command writes a line each minute, and the last one before it headTail.
 func TestSilentCommandIsHeardOf(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -209,8 +208,8 @@ func TestServersOfTools(t *testing.T) {
 		{Name: "locked", URL: web.URL},
 		{Name: "web", URL: web.URL, Headers: map[string]string{"Authorization": "Bearer it"}},
 	}
-	b := newBrain(t, calls([2]string{"mcp__here__greet", `{"name":"Ann"}`}, [2]string{"mcp__web__greet", `{"name":"Bob"}`}, [2]string{"mcp__web__greet", `{"name":""}`}), says("Done."))
-	w.thinksWith(b)
+	b := newScriptedModel(t, calls([2]string{"mcp__here__greet", `{"name":"Ann"}`}, [2]string{"mcp__web__greet", `{"name":"Bob"}`}, [2]string{"mcp__web__greet", `{"name":""}`}), says("Done."))
+	w.useModel(b)
 	lines, code := w.run("go")
 	if code != 0 {
 		t.Fatalf("%+v", last(lines))

@@ -9,12 +9,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// defaultMaxTokens bounds answers where the dialect wants a bound.
+// defaultMaxTokens limits answers if the dialect requires a limit.
 const defaultMaxTokens = 16384
 
-// anthropic is the dialect of Anthropic's Messages.
+// anthropic is the dialect of Anthropic's Messages API.
 type anthropic struct {
-	maxTokens int64 // what the server takes; 0 as long as it takes what is asked
+	maxTokens int64 // limit learned from a refusal; 0 if there is none
 }
 
 func (d *anthropic) path() string { return "/v1/messages" }
@@ -24,7 +24,7 @@ func (d *anthropic) header(h http.Header, key string) {
 	h.Set("Anthropic-Version", "2023-06-01")
 }
 
-// relax asks for shorter answers where a model has none as long.
+// relax lowers the limit if the model does not support such long answers.
 func (d *anthropic) relax(e *Error) bool {
 	if e.Status != http.StatusBadRequest || !strings.Contains(e.Message, "max_tokens") {
 		return false
@@ -51,7 +51,7 @@ type (
 	}
 	anthropicMessage struct {
 		Role    Role  `json:"role"`
-		Content []any `json:"content"` // anthropicBlock, or the provider's own
+		Content []any `json:"content"` // anthropicBlock, or native JSON
 	}
 	anthropicBlock struct {
 		Type      string          `json:"type"`
@@ -75,7 +75,7 @@ type (
 )
 
 // body marks the end of the instructions and of the conversation for the
-// provider's cache: the next request begins with the same.
+// provider's cache, because the next request starts with the same content.
 func (d *anthropic) body(r Request) any {
 	b := anthropicBody{Model: r.Model, MaxTokens: r.MaxTokens, Stream: true}
 	if b.MaxTokens == 0 {
@@ -128,7 +128,7 @@ func (d *anthropic) blocks(m Message, origin string) (out []any) {
 	return out
 }
 
-// plainID makes an ID of one that another provider gave.
+// plainID returns an ID that Anthropic accepts for the ID of another provider.
 func plainID(id string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -151,7 +151,7 @@ type anthropicReader struct {
 	usage  anthropicUsage
 }
 
-// openBlock is a block of an answer that is being written.
+// openBlock is a content block that is being received.
 type openBlock struct {
 	anthropicPiece
 	text, input, signature strings.Builder
@@ -164,7 +164,7 @@ type anthropicUsage struct {
 	CacheWrite int64 `json:"cache_creation_input_tokens"`
 }
 
-// anthropicPiece is a block, its beginning, or what is added to it.
+// anthropicPiece is a block, its start, or a delta.
 type anthropicPiece struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text"`
@@ -216,7 +216,7 @@ func (a *anthropicReader) event(data []byte) (last bool, err error) {
 	return false, nil
 }
 
-// count takes counters, which only grow in the course of an answer.
+// count updates the token counts, which only grow during an answer.
 func (a *anthropicReader) count(u anthropicUsage) {
 	a.usage.Input = max(a.usage.Input, u.Input)
 	a.usage.Output = max(a.usage.Output, u.Output)
@@ -309,11 +309,11 @@ func (a *anthropicReader) part(b *openBlock) (Part, bool) {
 	case "thinking":
 		p := Part{Kind: Reasoning, Text: b.text.String(), Origin: a.origin}
 		if b.signature.Len() > 0 {
-			p.Native, _ = json.Marshal(map[string]string{"type": "thinking", "thinking": p.Text, "signature": b.signature.String()}) // strings marshal
+			p.Native, _ = json.Marshal(map[string]string{"type": "thinking", "thinking": p.Text, "signature": b.signature.String()}) // strings can be encoded
 		}
 		return p, true
 	case "redacted_thinking":
-		native, _ := json.Marshal(map[string]string{"type": b.Type, "data": b.Data}) // strings marshal
+		native, _ := json.Marshal(map[string]string{"type": b.Type, "data": b.Data}) // strings can be encoded
 		return Part{Kind: Reasoning, Native: native, Origin: a.origin}, true
 	}
 	return Part{}, false

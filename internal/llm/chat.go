@@ -9,17 +9,17 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// chat is the dialect of OpenAI's Chat Completions, with the liberties that
-// other servers take.
+// chat is the dialect of OpenAI's Chat Completions API, with the deviations of
+// other servers.
 type chat struct {
-	uncounted bool // the server does not know stream_options
+	uncounted bool // the server does not support stream_options
 }
 
 func (d *chat) path() string { return "/chat/completions" }
 
 func (d *chat) header(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// relax asks for no usage where the server does not know how.
+// relax stops asking for usage if the server does not support it.
 func (d *chat) relax(e *Error) bool {
 	if d.uncounted || e.Status/100 != 4 || !strings.Contains(e.Message, "stream_options") && !strings.Contains(e.Message, "include_usage") {
 		return false
@@ -41,7 +41,7 @@ type (
 	}
 	chatMessage struct {
 		Role       string     `json:"role"`
-		Content    *string    `json:"content"` // null beside tool calls alone
+		Content    *string    `json:"content"` // null if there are only tool calls
 		ToolCalls  []chatCall `json:"tool_calls,omitempty"`
 		ToolCallID string     `json:"tool_call_id,omitempty"`
 	}
@@ -82,8 +82,7 @@ func (d *chat) body(r Request) any {
 	return b
 }
 
-// messages are what stands for one of ours: results of tools are messages of
-// their own here.
+// messages converts a message. Tool results become separate messages.
 func (d *chat) messages(m Message) (out []chatMessage) {
 	said := chatMessage{Role: string(m.Role)}
 	var text []string
@@ -94,7 +93,7 @@ func (d *chat) messages(m Message) (out []chatMessage) {
 		case ToolUse:
 			said.ToolCalls = append(said.ToolCalls, chatCall{p.ID, "function", chatFunction{p.Name, string(p.Input)}})
 		case ToolResult:
-			content := told(p)
+			content := resultText(p)
 			out = append(out, chatMessage{Role: "tool", Content: &content, ToolCallID: p.ID})
 		}
 	}
@@ -120,7 +119,7 @@ type chatReader struct {
 	usage        *chatUsage
 }
 
-// openCall is a tool's use that is being written.
+// openCall is a tool call that is being received.
 type openCall struct {
 	index    int
 	id, name string
@@ -156,7 +155,7 @@ type chatPiece struct {
 func (a *chatReader) event(data []byte) (last bool, err error) {
 	if string(data) == "[DONE]" {
 		if a.stop == "" {
-			a.stop = "stop" // not every server tells why
+			a.stop = "stop" // not every server sends a reason
 		}
 		return true, nil
 	}
@@ -218,8 +217,8 @@ func (a *chatReader) add(p *chatPiece) {
 	}
 }
 
-// call takes a piece of a tool's use. Servers that do not number them give each
-// whole, with its name.
+// call adds a piece of a tool call. Servers without indices send each call in
+// one piece, with its name.
 func (a *chatReader) call(index *int, id, name string, arguments json.RawMessage) {
 	var open *openCall
 	switch at := len(a.calls) - 1; {

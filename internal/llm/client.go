@@ -17,50 +17,50 @@ import (
 
 const (
 	defaultTries = 6
-	defaultIdle  = 10 * time.Minute // a model on a small machine reads a long prompt for minutes
+	defaultIdle  = 10 * time.Minute // slow machines need minutes for a long prompt
 	firstWait    = 500 * time.Millisecond
 	lastWait     = 30 * time.Second
-	maxRetryIn   = time.Minute // the longest that a server can make us wait
+	maxRetryIn   = time.Minute // longest Retry-After that is respected
 	maxWhole     = 32 << 20    // bytes of an answer that is not streamed
-	maxRefusal   = 64 << 10    // bytes that are read of a refusal
+	maxRefusal   = 64 << 10    // bytes of an error response
 )
 
-// Options say how a Client asks. Type is one of stint's provider types but
-// offline; URL has no slash at its end, OpenAI's ends in /v1.
+// Options configure a Client. Type is one of stint's provider types except
+// offline. URL has no slash at the end; OpenAI's ends in /v1.
 type Options struct {
 	Type, URL, Key string
-	HTTP           *http.Client                               // nil is http.DefaultClient
-	Tries          int                                        // of one request; 0 is 6
-	Idle           time.Duration                              // how long the server may be silent; 0 is ten minutes
-	Sleep          func(context.Context, time.Duration) error // nil is a timer
+	HTTP           *http.Client                               // nil means http.DefaultClient
+	Tries          int                                        // attempts per request; 0 means 6
+	Idle           time.Duration                              // longest silence of the server; 0 means ten minutes
+	Sleep          func(context.Context, time.Duration) error // nil means a timer
 }
 
-// Client asks the models of one endpoint. It is for one goroutine at a time:
-// it learns what the endpoint does not understand.
+// Client sends requests to one endpoint. It must not be used concurrently: it
+// remembers what the endpoint does not support.
 type Client struct {
 	o       Options
 	dialect dialect
 }
 
-// dialect is how requests and answers are written.
+// dialect encodes requests and decodes answers.
 type dialect interface {
 	path() string
 	header(h http.Header, key string)
 	body(r Request) any
 	reader(r Request, on func(Event)) reader
-	// relax leaves out of requests what the server refused and is not needed; it
-	// reports whether there was something new to leave out.
+	// relax removes an optional feature that the server refused from future
+	// requests. It returns false if there is nothing left to remove.
 	relax(e *Error) bool
 }
 
-// reader puts an answer together.
+// reader decodes an answer.
 type reader interface {
-	event(data []byte) (last bool, err error) // of a stream
-	whole(data []byte) error                  // instead of events, where the server does not stream
-	answer() (Answer, error)                  // fails where the end was not heard
+	event(data []byte) (last bool, err error) // an event of a stream
+	whole(data []byte) error                  // the answer of a server that does not stream
+	answer() (Answer, error)                  // fails if the answer is incomplete
 }
 
-// New makes a client. An unknown type is an error.
+// New returns a client. It returns an error for an unknown type.
 func New(o Options) (*Client, error) {
 	c := &Client{o: o}
 	switch o.Type {
@@ -88,9 +88,9 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// Ask asks and tells of the answer while it comes, in on. Failures that may
-// pass are tried again a bounded number of times; each try is told. The error
-// is an *Error, or the context's cause.
+// Ask sends a request and calls on while the answer arrives. Temporary failures
+// are retried a limited number of times, with an event for each. The error is
+// an *Error, or the context's cause.
 func (c *Client) Ask(ctx context.Context, r Request, on func(Event)) (Answer, error) {
 	for try := 1; ; try++ {
 		a, err := c.once(ctx, r, on)
@@ -118,9 +118,8 @@ func (c *Client) Ask(ctx context.Context, r Request, on func(Event)) (Answer, er
 	}
 }
 
-// pauseAfter is how long to wait after a failed try: what the server says
-// within reason, else longer each time, by chance so that many do not come back
-// together.
+// pauseAfter returns the time to wait after a failed attempt: the server's
+// Retry-After within a limit, or else a randomised exponential delay.
 func pauseAfter(try int, e *Error) time.Duration {
 	if e.RetryAfter > 0 {
 		return min(e.RetryAfter, maxRetryIn)
@@ -131,7 +130,7 @@ func pauseAfter(try int, e *Error) time.Duration {
 
 var errSilent = errors.New("the server was silent for too long")
 
-// once asks once.
+// once sends one request.
 func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -145,14 +144,14 @@ func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, e
 	if resp.StatusCode/100 != 2 {
 		return Answer{}, refusal(resp)
 	}
-	in := &heard{r: resp.Body, tell: func() { silence.Reset(c.o.Idle) }}
+	in := &watchedReader{r: resp.Body, tell: func() { silence.Reset(c.o.Idle) }}
 	answer := c.dialect.reader(r, on)
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
 	case "application/json":
 		err = readWhole(in, answer)
 	case "text/html":
 		err = &Error{Status: resp.StatusCode, Code: codeWebPage, Message: "What answers is a web page."}
-	default: // not every server says that it is a stream
+	default: // not every server declares a stream
 		err = readEvents(in, answer.event)
 	}
 	if err != nil {
@@ -176,7 +175,7 @@ func (c *Client) send(ctx context.Context, r Request) (*http.Response, error) {
 	return c.o.HTTP.Do(req)
 }
 
-// broken makes an *Error of what a connection failed with.
+// broken converts an error of a connection to an *Error.
 func broken(ctx context.Context, err error) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
@@ -198,13 +197,13 @@ func readWhole(in io.Reader, answer reader) error {
 	return answer.whole(b)
 }
 
-// heard tells of every read that gave something.
-type heard struct {
+// watchedReader calls tell for each read that returns data.
+type watchedReader struct {
 	r    io.Reader
 	tell func()
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *watchedReader) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
 	if n > 0 {
 		h.tell()

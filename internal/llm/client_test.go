@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// endpoint answers requests one after the other, without a network.
+// endpoint sends prepared answers, one after the other.
 type endpoint struct {
 	replies  []reply
 	requests []string // bodies
@@ -29,7 +29,7 @@ type endpoint struct {
 
 type reply struct {
 	status int
-	kind   string // of the content; empty is a stream of events
+	kind   string // content type; empty for an event stream
 	header map[string]string
 	body   io.Reader
 	err    error
@@ -86,7 +86,7 @@ func refused(status int, body string) reply {
 	return reply{status: status, kind: "application/json", body: strings.NewReader(body)}
 }
 
-// ask asks once and returns what was told on the way, as text.
+// ask sends a request and returns the events as text, and the answer.
 func ask(t *testing.T, e *endpoint, kind string, r llm.Request, o llm.Options) (llm.Answer, string, error) {
 	t.Helper()
 	o.Type, o.Key, o.HTTP, o.URL = kind, "the-key", &http.Client{Transport: e}, "http://model.example/v1"
@@ -97,15 +97,15 @@ func ask(t *testing.T, e *endpoint, kind string, r llm.Request, o llm.Options) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var events strings.Builder
 	a, err := c.Ask(t.Context(), r, func(ev llm.Event) {
 		if ev.Retry != nil {
-			fmt.Fprintf(&told, "[retry %d of %d]", ev.Retry.Try, ev.Retry.Of)
+			fmt.Fprintf(&events, "[retry %d of %d]", ev.Retry.Try, ev.Retry.Of)
 			return
 		}
-		fmt.Fprintf(&told, "[%s %s]", ev.Kind, ev.Text)
+		fmt.Fprintf(&events, "[%s %s]", ev.Kind, ev.Text)
 	})
-	return a, told.String(), err
+	return a, events.String(), err
 }
 
 var question = llm.Request{
@@ -195,7 +195,7 @@ func TestStreamsAreRead(t *testing.T) {
 			t.Parallel()
 			r := stream(c.lines...)
 			r.body = iotest.OneByteReader(r.body)
-			got, told, err := ask(t, &endpoint{replies: []reply{r}}, kind, question, llm.Options{})
+			got, events, err := ask(t, &endpoint{replies: []reply{r}}, kind, question, llm.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,8 +203,8 @@ func TestStreamsAreRead(t *testing.T) {
 			if d := cmp.Diff(want, got); d != "" {
 				t.Error(d)
 			}
-			if want := "[reasoning Hm.][text Grüß ][text dich.]"; told != want {
-				t.Errorf("told %q, want %q", told, want)
+			if want := "[reasoning Hm.][text Grüß ][text dich.]"; events != want {
+				t.Errorf("events %q, want %q", events, want)
 			}
 		})
 	}
@@ -261,8 +261,7 @@ func decoded(t *testing.T, s string) (v any) {
 	return v
 }
 
-// Servers take liberties with what they speak; an answer comes of it all the
-// same.
+// Servers deviate from the API; the answer must be the same.
 func TestLiberties(t *testing.T) {
 	t.Parallel()
 	calls := func(inputs ...string) (parts []llm.Part) {
@@ -313,15 +312,15 @@ func TestFailuresThatPassAreTriedAgain(t *testing.T) {
 	never.header = map[string]string{"Retry-After": "86400"}
 	var waits []time.Duration
 	e := &endpoint{replies: []reply{{err: io.ErrUnexpectedEOF}, later, refused(529, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`), never, half, good}}
-	a, told, err := ask(t, e, stint.ProviderChat, question, llm.Options{Sleep: func(_ context.Context, d time.Duration) error {
+	a, events, err := ask(t, e, stint.ProviderChat, question, llm.Options{Sleep: func(_ context.Context, d time.Duration) error {
 		waits = append(waits, d)
 		return nil
 	}})
 	if err != nil || a.Text() != "Hello." {
 		t.Fatalf("answer %+v, error %v", a, err)
 	}
-	if want := "[retry 1 of 6][retry 2 of 6][retry 3 of 6][retry 4 of 6][text Hel][retry 5 of 6][text Hello.]"; told != want {
-		t.Errorf("told %q, want %q", told, want)
+	if want := "[retry 1 of 6][retry 2 of 6][retry 3 of 6][retry 4 of 6][text Hel][retry 5 of 6][text Hello.]"; events != want {
+		t.Errorf("events %q, want %q", events, want)
 	}
 	if waits[0] <= 0 || waits[0] > time.Second || waits[1] != 7*time.Second || waits[3] != time.Minute {
 		t.Errorf("waited %v", waits)
@@ -331,7 +330,7 @@ func TestFailuresThatPassAreTriedAgain(t *testing.T) {
 func TestTriesAreBounded(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{replies: []reply{refused(500, `oh`), refused(500, `no`), refused(500, `{"error":"down"}`)}}
-	_, told, err := ask(t, e, stint.ProviderAnthropic, question, llm.Options{Tries: 3})
+	_, events, err := ask(t, e, stint.ProviderAnthropic, question, llm.Options{Tries: 3})
 	fault, ok := errors.AsType[*llm.Error](err)
 	if !ok {
 		t.Fatalf("error %v", err)
@@ -339,8 +338,8 @@ func TestTriesAreBounded(t *testing.T) {
 	if d := cmp.Diff(&llm.Error{Status: 500, Message: "down", Retryable: true}, fault); d != "" {
 		t.Error(d)
 	}
-	if told != "[retry 1 of 3][retry 2 of 3]" {
-		t.Errorf("told %q", told)
+	if events != "[retry 1 of 3][retry 2 of 3]" {
+		t.Errorf("events %q", events)
 	}
 }
 
@@ -399,7 +398,7 @@ func (endless) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What a server does not know is left out, once for all.
+// An unsupported feature is removed from all later requests.
 func TestRequestsAreRelaxed(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct {
@@ -413,9 +412,9 @@ func TestRequestsAreRelaxed(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			e := &endpoint{replies: []reply{refused(400, c.refusal), stream(c.lines...)}}
-			_, told, err := ask(t, e, kind, question, llm.Options{Tries: 1})
-			if err != nil || strings.Contains(told, "retry") {
-				t.Fatalf("told %q, error %v", told, err)
+			_, events, err := ask(t, e, kind, question, llm.Options{Tries: 1})
+			if err != nil || strings.Contains(events, "retry") {
+				t.Fatalf("events %q, error %v", events, err)
 			}
 			if !strings.Contains(e.requests[0], c.with) || strings.Contains(e.requests[1], c.with) {
 				t.Errorf("asked %s\nthen %s", e.requests[0], e.requests[1])

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Error is why a model gave no answer.
+// Error is the reason why a model did not answer.
 type Error struct {
-	Status    int    // of HTTP; 0 where none came
-	Code      string // as the server names it; empty where it does not
+	Status    int    // HTTP status; 0 without a response
+	Code      string // the server's error code, or empty
 	Message   string
 	Retryable bool // the same request may succeed later
-	// RetryAfter is when, as the server says; 0 where it does not.
+	// RetryAfter is the server's requested delay, or 0.
 	RetryAfter time.Duration
 }
 
-// Error tells the status, the code and the message.
+// Error returns the status, the code, and the message.
 func (e *Error) Error() string {
 	text := e.Message
 	if e.Code != "" {
@@ -33,33 +33,33 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Fault sorts errors by what to do about them.
+// Fault classifies errors by what to do about them.
 type Fault string
 
 // The faults.
 const (
 	FaultKey         Fault = "key"         // the key was refused
-	FaultModel       Fault = "model"       // there is no such model
-	FaultAddress     Fault = "address"     // nothing speaks the dialect at the URL
+	FaultModel       Fault = "model"       // the model does not exist
+	FaultAddress     Fault = "address"     // the endpoint does not implement the dialect
 	FaultContext     Fault = "context"     // the conversation is too long for the model
-	FaultRate        Fault = "rate"        // too much at once
-	FaultQuota       Fault = "quota"       // the account has nothing left
-	FaultRequest     Fault = "request"     // the server does not take the request
-	FaultServer      Fault = "server"      // it failed
-	FaultUnreachable Fault = "unreachable" // there was no connection, or it broke
+	FaultRate        Fault = "rate"        // too many requests
+	FaultQuota       Fault = "quota"       // the account has no credit
+	FaultRequest     Fault = "request"     // the request was refused
+	FaultServer      Fault = "server"      // the server failed
+	FaultUnreachable Fault = "unreachable" // no connection, or it broke
 )
 
-// codeWebPage is the code of an answer from something that is no API.
+// codeWebPage is the code for an HTML response.
 const codeWebPage = "web_page"
 
-// Fault tells what kind of error it is.
+// Fault returns the class of the error.
 func (e *Error) Fault() Fault {
 	text := strings.ToLower(e.Code + " " + e.Message)
 	says := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 	}
 	switch {
-	case says("cannot be reached", "out of reach"): // what stands before the endpoint says so
+	case says("cannot be reached", "out of reach"): // sent by the model proxy
 		return FaultUnreachable
 	case says("insufficient_quota", "billing_error", "credit balance is too low") || e.Status == http.StatusPaymentRequired:
 		return FaultQuota
@@ -81,9 +81,9 @@ func (e *Error) Fault() Fault {
 	return FaultServer
 }
 
-// refusal reads the error that a response is.
+// refusal returns the error in a response.
 func refusal(resp *http.Response) *Error {
-	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // what can be read
+	raw, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // the part that can be read
 	e := failure(raw)
 	e.Status = resp.StatusCode
 	if e.Message == "" {
@@ -105,7 +105,8 @@ func refusal(resp *http.Response) *Error {
 	return e
 }
 
-// failure reads an error out of JSON, in the forms that servers have for it.
+// failure returns the error in a JSON body, in any of the forms that servers
+// use.
 func failure(raw []byte) *Error {
 	e := &Error{}
 	var body struct {
@@ -144,7 +145,7 @@ func failure(raw []byte) *Error {
 	return e
 }
 
-// streamed is an error that came as an event.
+// streamed returns the error for an error event.
 func streamed(code, message string) *Error {
 	if message == "" {
 		message = "The model failed."
@@ -159,17 +160,17 @@ func streamed(code, message string) *Error {
 	}
 }
 
-// brokenOff is the error of a stream that ended before its answer did.
+// brokenOff returns the error for a stream that ended early.
 func brokenOff() *Error {
 	return &Error{Message: "the connection ended before the answer did", Retryable: true}
 }
 
-// unreadable is the error of an event that is not what it should be.
+// unreadable returns the error for an event that cannot be decoded.
 func unreadable(err error) *Error {
 	return &Error{Code: "unreadable", Message: fmt.Sprintf("The endpoint's answer cannot be read: %v.", err)}
 }
 
-// retryAfter reads how long to wait out of a response.
+// retryAfter returns the delay that a response asks for, or 0.
 func retryAfter(h http.Header) time.Duration {
 	if ms, err := strconv.ParseFloat(h.Get("Retry-After-Ms"), 64); err == nil && ms > 0 && ms < 1e9 {
 		return time.Duration(ms * float64(time.Millisecond))
@@ -186,7 +187,7 @@ func retryAfter(h http.Header) time.Duration {
 	return max(0, at.Sub(now))
 }
 
-// clip bounds a message of a server.
+// clip limits the length of a server's message.
 func clip(s string) string {
 	const most = 600
 	s = strings.ToValidUTF8(s, "\uFFFD")

@@ -1,9 +1,9 @@
-// Package llm answers: how is a model asked?
+// Package llm sends requests to language models.
 //
-// A Client asks over one of three dialects: Anthropic's Messages, OpenAI's
-// Responses and OpenAI's Chat Completions, which most other servers speak too.
-// What is asked and answered has one form for all of them, so that a
-// conversation may go on with another provider than it began with.
+// A Client supports three APIs, called dialects: Anthropic's Messages, OpenAI's
+// Responses, and OpenAI's Chat Completions, which most other servers support.
+// Requests and answers have one form for all, so a conversation can continue
+// with another provider.
 package llm
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Role says whose message it is.
+// Role is the author of a message.
 type Role string
 
-// The roles. What tools gave stands in messages of the user.
+// The roles. Tool results are in messages of the user.
 const (
 	User      Role = "user"
 	Assistant Role = "assistant"
 )
 
-// Kind says what a part of a message is.
+// Kind is the kind of a part.
 type Kind string
 
 // The kinds of parts.
@@ -37,63 +37,64 @@ const (
 // Part is a piece of a message.
 type Part struct {
 	Kind Kind `json:"kind"`
-	// Text is what was said, thought, or given by a tool. For a tool's use it is
-	// the input as it came where that is no JSON object.
+	// Text is the text of a message, of reasoning, or of a tool result. In a
+	// tool call it is the input, if that is not a JSON object.
 	Text  string          `json:"text,omitempty"`
-	ID    string          `json:"id,omitempty"`    // of the tool's use; a result has that of its use
+	ID    string          `json:"id,omitempty"`    // of the tool call
 	Name  string          `json:"name,omitempty"`  // of the tool
-	Input json.RawMessage `json:"input,omitempty"` // of the tool's use: a JSON object
-	// Failed says that the tool did not do it.
+	Input json.RawMessage `json:"input,omitempty"` // of the tool call: a JSON object
+	// Failed says that the tool failed.
 	Failed bool `json:"failed,omitempty"`
-	// Native is reasoning in the provider's form, signed or encrypted. It is given
-	// back to the model that it is from, which Origin tells, and to no other.
+	// Native is reasoning in the provider's form, signed or encrypted. It is
+	// sent back only to the model in Origin.
 	Native json.RawMessage `json:"native,omitempty"`
 	Origin string          `json:"origin,omitempty"`
 }
 
-// Message is what one side said.
+// Message is one message of a conversation.
 type Message struct {
 	Role  Role   `json:"role"`
 	Parts []Part `json:"parts"`
 }
 
-// Tool is what the model may use. Schema is the JSON Schema of its input, an
-// object.
+// Tool is a tool that the model may call. Schema is the JSON Schema of its
+// input, an object.
 type Tool struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage
 }
 
-// Request is what a model is asked.
+// Request is a request to a model.
 type Request struct {
 	Model        string
 	Instructions string
-	Messages     []Message // neighbours may have the same role
+	Messages     []Message // adjacent messages may have the same role
 	Tools        []Tool
-	// MaxTokens bounds the answer where the dialect wants a bound; 0 is 16384.
+	// MaxTokens limits the answer if the dialect requires a limit; 0 means
+	// 16384.
 	MaxTokens int64
 }
 
-// Stop says why an answer ended.
+// Stop is the reason why an answer ended.
 type Stop string
 
-// The ends of answers.
+// The reasons.
 const (
-	StopEnd     Stop = "end"     // it said all
-	StopTools   Stop = "tools"   // it waits for tools
-	StopLength  Stop = "length"  // it reached the bound of its length
-	StopRefusal Stop = "refusal" // it, or a filter, refused
+	StopEnd     Stop = "end"     // the answer is complete
+	StopTools   Stop = "tools"   // the model called tools
+	StopLength  Stop = "length"  // the answer reached its maximum length
+	StopRefusal Stop = "refusal" // the model or a filter refused
 )
 
-// Answer is what came of a request. Usage counts one call.
+// Answer is the answer to a request. Usage counts one call.
 type Answer struct {
 	Parts []Part
 	Stop  Stop
 	Usage stint.Tokens
 }
 
-// Text is what the answer says, without reasoning and tools.
+// Text returns the text of the answer, without reasoning and tool calls.
 func (a *Answer) Text() string {
 	var text strings.Builder
 	for _, p := range a.Parts {
@@ -104,23 +105,23 @@ func (a *Answer) Text() string {
 	return text.String()
 }
 
-// Event is something on the way to an answer: a piece of text or of reasoning
-// as Kind says, or the announcement of another try.
+// Event is a piece of an answer that is arriving, or the announcement of a
+// retry.
 type Event struct {
 	Kind  Kind
 	Text  string
-	Retry *Retry // nil unless the request is asked again
+	Retry *Retry // nil for text
 }
 
-// Retry tells that a request failed and is asked again. What came of the answer
-// so far is void.
+// Retry announces that a request failed and is sent again. Earlier events of
+// the answer are void.
 type Retry struct {
-	Try   int // that failed, from 1
+	Try   int // the failed attempt, from 1
 	Of    int
 	Cause *Error
 }
 
-// merged joins neighbours of the same role.
+// merged joins adjacent messages with the same role.
 func merged(messages []Message) []Message {
 	var out []Message
 	for _, m := range messages {
@@ -133,7 +134,7 @@ func merged(messages []Message) []Message {
 	return out
 }
 
-// use makes the part of a tool's use of what the model gave as its input.
+// use returns a tool call. An input that is not a JSON object is kept as text.
 func use(id, name, input string) Part {
 	p := Part{Kind: ToolUse, ID: id, Name: name, Input: json.RawMessage("{}")}
 	var object map[string]json.RawMessage

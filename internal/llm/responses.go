@@ -9,17 +9,17 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// responses is the dialect of OpenAI's Responses. Nothing is kept there:
-// reasoning comes encrypted and is given back.
+// responses is the dialect of OpenAI's Responses API. The server stores
+// nothing: reasoning is received encrypted and sent back.
 type responses struct {
-	plain bool // the model does not know encrypted reasoning
+	plain bool // the model does not support encrypted reasoning
 }
 
 func (d *responses) path() string { return "/responses" }
 
 func (d *responses) header(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) }
 
-// relax asks for no encrypted reasoning where a model has none.
+// relax stops asking for encrypted reasoning if the model does not support it.
 func (d *responses) relax(e *Error) bool {
 	text := strings.ToLower(e.Message)
 	if d.plain || e.Status != http.StatusBadRequest || !strings.Contains(text, "encrypted") && !strings.Contains(text, "include") {
@@ -98,14 +98,14 @@ func (d *responses) item(role Role, p Part, origin string) any {
 	case p.Kind == ToolUse:
 		return responsesCall{Type: "function_call", CallID: p.ID, Name: p.Name, Arguments: string(p.Input)}
 	case p.Kind == ToolResult:
-		output := told(p)
+		output := resultText(p)
 		return responsesCall{Type: "function_call_output", CallID: p.ID, Output: &output}
 	}
 	return nil
 }
 
-// told is a tool's result for dialects that cannot say that it failed.
-func told(p Part) string {
+// resultText returns a tool result for APIs without a failure flag.
+func resultText(p Part) string {
 	if p.Failed {
 		return "Error: " + p.Text
 	}
@@ -120,7 +120,7 @@ type responsesReader struct {
 	on     func(Event)
 	origin string
 	items  []responsesItem
-	text   strings.Builder // of the pieces, for servers that do not repeat them whole
+	text   strings.Builder // of the deltas, for servers that do not send the whole text
 	ended  bool
 	stop   Stop
 	usage  responsesUsage
@@ -174,15 +174,15 @@ func (a *responsesReader) event(data []byte) (last bool, err error) {
 		return false, unreadable(err)
 	}
 	var delta string
-	_ = json.Unmarshal(e.Delta, &delta) // others are no text
+	_ = json.Unmarshal(e.Delta, &delta) // other deltas are not text
 	switch e.Type {
 	case "response.output_text.delta", "response.refusal.delta":
 		a.text.WriteString(delta)
-		a.tell(Text, delta)
+		a.report(Text, delta)
 	case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-		a.tell(Reasoning, delta)
+		a.report(Reasoning, delta)
 	case "response.reasoning_summary_part.done":
-		a.tell(Reasoning, "\n")
+		a.report(Reasoning, "\n")
 	case "response.output_item.done":
 		if e.Item != nil {
 			a.items = append(a.items, *e.Item)
@@ -198,7 +198,7 @@ func (a *responsesReader) event(data []byte) (last bool, err error) {
 	return false, nil
 }
 
-func (a *responsesReader) tell(kind Kind, text string) {
+func (a *responsesReader) report(kind Kind, text string) {
 	if text != "" {
 		a.on(Event{Kind: kind, Text: text})
 	}
@@ -239,7 +239,7 @@ func (a *responsesReader) whole(data []byte) error {
 	for _, item := range a.items {
 		for _, p := range a.parts(item) {
 			if p.Kind == Text || p.Kind == Reasoning {
-				a.tell(p.Kind, p.Text)
+				a.report(p.Kind, p.Text)
 			}
 		}
 	}
@@ -284,16 +284,16 @@ func (a *responsesReader) parts(item responsesItem) []Part {
 	case "function_call":
 		return []Part{use(item.CallID, item.Name, item.Arguments)}
 	case "reasoning":
-		return []Part{a.thought(item)}
+		return []Part{a.reasoning(item)}
 	}
 	return nil
 }
 
-func (a *responsesReader) thought(item responsesItem) Part {
+func (a *responsesReader) reasoning(item responsesItem) Part {
 	p := Part{Kind: Reasoning, Origin: a.origin}
 	summary := item.Summary
 	if summary == nil {
-		summary = []responsesContent{} // it must be there, if empty
+		summary = []responsesContent{} // required, even if empty
 	}
 	for i, s := range summary {
 		if i > 0 {
@@ -302,7 +302,7 @@ func (a *responsesReader) thought(item responsesItem) Part {
 		p.Text += s.Text
 	}
 	if item.Encrypted != "" {
-		p.Native, _ = json.Marshal(struct { // strings marshal
+		p.Native, _ = json.Marshal(struct { // strings can be encoded
 			Type      string             `json:"type"`
 			ID        string             `json:"id,omitempty"`
 			Summary   []responsesContent `json:"summary"`

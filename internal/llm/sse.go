@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Bounds of a stream of events, in bytes.
+// Limits of an event stream, in bytes.
 const (
 	maxLine  = 16 << 20
 	maxEvent = 32 << 20
@@ -15,8 +15,8 @@ const (
 
 var errTooLong = errors.New("the answer is longer than any answer should be")
 
-// readEvents reads server-sent events and hands on the data of each, until it is
-// told that one was the last. The end of the stream is no error.
+// readEvents reads server-sent events and calls each with their data until it
+// returns last or an error. The end of the stream is not an error.
 func readEvents(r io.Reader, each func(data []byte) (last bool, err error)) error {
 	in := bufio.NewReaderSize(r, 32<<10)
 	var line, data []byte

@@ -1,9 +1,8 @@
-// Package mcp answers: what can a program do here that speaks the Model
-// Context Protocol?
+// Package mcp implements a server of the Model Context Protocol whose tools use
+// the API.
 //
-// The tools are written once, over the client of the API. A desktop program
-// starts them as a process on standard input and output; agents and programs
-// elsewhere reach them as POST /mcp, where the client's requests go to the API's
-// own handler, in process and with the caller's token. So what is allowed, what
-// is refused and how is decided in one position for all.
+// The tools call the API's client. Desktop programs start 'stint mcp' and use
+// standard input and output; agents and remote programs use POST /mcp, whose
+// tools call the API's handler in the same process with the caller's token. So
+// the API alone decides what is permitted.
 package mcp

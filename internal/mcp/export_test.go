@@ -2,7 +2,7 @@ package mcp
 
 import "github.com/stint-dev/stint"
 
-// Piece reads a piece of what events tell, as run_output does.
+// Piece returns a piece of the output in events, as run_output does.
 func Piece(events []stint.Event, after string, room int) (text, next string, more bool, err error) {
 	at, err := parsePosition(after)
 	if err != nil {
@@ -24,5 +24,5 @@ func Piece(events []stint.Event, after string, room int) (text, next string, mor
 	return t.text.String(), t.String(), t.more, nil
 }
 
-// TextOf tells whether a part of a file is text.
+// TextOf calls textOf.
 var TextOf = textOf

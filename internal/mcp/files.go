@@ -66,18 +66,18 @@ type readOut struct {
 
 func addFileTools(s *sdk.Server) {
 	add(s, &sdk.Tool{
-		Name: "list_artifacts", Annotations: looks("List artifacts"),
+		Name: "list_artifacts", Annotations: readOnly("List artifacts"),
 		Description: "List the artifacts, newest first: folders of files that runs made, kept in versions.",
 	}, schemaOf[pageIn](paged), func(ctx context.Context, c call, in pageIn) (artifactsOut, error) {
 		all, cursor, err := trees(ctx, c.Artifacts, in)
 		return artifactsOut{all, cursor}, err
 	})
 	add(s, &sdk.Tool{
-		Name: "list_artifact_files", Annotations: looks("List an artifact's files"),
+		Name: "list_artifact_files", Annotations: readOnly("List an artifact's files"),
 		Description: "List what is in a version of an artifact, in the order of the paths.",
 	}, schemaOf[filesIn](paged), listFiles)
 	add(s, &sdk.Tool{
-		Name: "read_artifact_file", Annotations: looks("Read a file of an artifact"),
+		Name: "read_artifact_file", Annotations: readOnly("Read a file of an artifact"),
 		Description: "Read a file of an artifact, or a part of a large one: text as text, anything else as base64.",
 	}, schemaOf[readIn](func(p properties) {
 		p.between("maxBytes", 1, maxText, maxText)
@@ -85,7 +85,7 @@ func addFileTools(s *sdk.Server) {
 		p["offset"].Minimum = &least
 	}), readFile)
 	add(s, &sdk.Tool{
-		Name: "list_volumes", Annotations: looks("List volumes"),
+		Name: "list_volumes", Annotations: readOnly("List volumes"),
 		Description: "List the volumes, newest first: folders of files that runs are given, kept in versions.",
 	}, schemaOf[pageIn](paged), func(ctx context.Context, c call, in pageIn) (volumesOut, error) {
 		all, cursor, err := trees(ctx, c.Volumes, in)
@@ -143,8 +143,8 @@ func readFile(ctx context.Context, c call, in readIn) (readOut, error) {
 	return out, nil
 }
 
-// textOf is a part of a file as text, without the beginning of a character that
-// its end cuts; false where it is no text.
+// textOf returns a part of a file as text, without an incomplete character at
+// its end. It returns false if the part is not text.
 func textOf(part []byte, goesOn bool) (string, bool) {
 	for cut := 0; goesOn && cut < utf8.UTFMax-1 && !utf8.Valid(part); cut++ {
 		if r, size := utf8.DecodeLastRune(part); r != utf8.RuneError || size != 1 {

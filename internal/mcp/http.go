@@ -17,40 +17,40 @@ import (
 )
 
 const (
-	// insideURL is the address of requests that never leave the process.
+	// insideURL is the address of requests inside the process.
 	insideURL = "http://api.stint.internal"
-	// maxInside bounds the answer to such a request, in bytes.
+	// maxInside is the largest response to such a request, in bytes.
 	maxInside = 64 << 20
-	// maxRefusal bounds what is kept of a refusal's text, in bytes.
+	// maxRefusal is the longest error text that is kept, in bytes.
 	maxRefusal = 1 << 10
 )
 
-// HTTP serves MCP over streamable HTTP, each request for itself: there are no
-// sessions. It is safe for concurrent use.
+// HTTP serves MCP over streamable HTTP without sessions. It is safe for
+// concurrent use.
 type HTTP struct {
 	api     http.Handler
 	streams http.Handler
 }
 
-// NewHTTP makes a handler whose tools ask api.
+// NewHTTP returns a handler whose tools call api.
 func NewHTTP(api http.Handler) *HTTP {
 	server := newServer()
 	return &HTTP{api: api, streams: sdk.NewStreamableHTTPHandler(
 		func(*http.Request) *sdk.Server { return server },
-		// Each request shows a token, which a page that rebinds a name does not
-		// have; and behind a proxy on this machine no name is a local one.
+		// Each request needs a token, so DNS rebinding is harmless; and behind
+		// a local proxy no host name is local.
 		&sdk.StreamableHTTPOptions{Stateless: true, DisableLocalhostProtection: true},
 	)}
 }
 
-// Serve answers a POST, whose token was found good, whose origin and type were
-// checked and whose body is bounded. What it returns is a refusal that is to be
-// answered: nothing was written then.
+// Serve answers a POST request. The caller has checked its token, origin, and
+// content type and has limited its body. If Serve returns an error, nothing was
+// written, and the caller must answer with the error.
 func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request) error {
 	_, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	c, err := client.New(client.Options{
 		URL: insideURL, Token: token, UserAgent: r.UserAgent(), Attempts: 1,
-		HTTP: &http.Client{Transport: &inside{h.api, w.Header().Get(headerRequestID)}},
+		HTTP: &http.Client{Transport: &localTransport{h.api, w.Header().Get(headerRequestID)}},
 	})
 	if err != nil {
 		return fmt.Errorf("reach the API: %w", err)
@@ -65,18 +65,18 @@ func (h *HTTP) Serve(w http.ResponseWriter, r *http.Request) error {
 
 const headerRequestID = "X-Request-Id"
 
-// answer passes an answer on, but for refusals in plain text: those are kept,
-// to be told as the API tells its own.
+// answer is a ResponseWriter that keeps refusals in plain text, so that they
+// can be answered in the form of the API.
 type answer struct {
 	http.ResponseWriter
-	refused int // the status of a refusal; 0 for none
+	refused int // status of the refusal; 0 if there is none
 	text    bytes.Buffer
 }
 
-// Unwrap lets http.ResponseController reach what is below.
+// Unwrap gives http.ResponseController access to the wrapped writer.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// WriteHeader passes the status on, or keeps it.
+// WriteHeader writes the status, or keeps it.
 func (a *answer) WriteHeader(status int) {
 	kind, _, _ := mime.ParseMediaType(a.Header().Get("Content-Type"))
 	if status >= http.StatusBadRequest && kind != "application/json" {
@@ -86,7 +86,7 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Write passes bytes on, or keeps them.
+// Write writes p, or keeps it.
 func (a *answer) Write(p []byte) (int, error) {
 	if a.refused != 0 {
 		a.text.Write(p[:min(len(p), maxRefusal-a.text.Len())])
@@ -109,10 +109,10 @@ func (a *answer) refusal() error {
 	return stint.InvalidParam("body", "This is no request of the Model Context Protocol that the server takes: %s.", strings.TrimSuffix(text, "."))
 }
 
-// inside sends requests to a handler of this process.
-type inside struct {
+// localTransport is a transport that calls a handler of this process.
+type localTransport struct {
 	to        http.Handler
-	requestID string // names them like the request that they are made for
+	requestID string // request ID of the outer request
 }
 
 var (
@@ -120,11 +120,10 @@ var (
 	errCutOff   = errors.New("the answer was cut off. Try again; if it stays, the server's log tells why")
 )
 
-// RoundTrip returns when the handler has. The answer is in memory, so it is for
-// requests whose answers are bounded. A handler gives up an answer that has
-// begun by a panic; there is no server around this one that expects it. What it
-// panicked with, the API has logged.
-func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
+// RoundTrip returns when the handler has returned. The response is kept in
+// memory, so it must be bounded. A handler aborts a response by a panic, which
+// the API has logged; RoundTrip returns errCutOff.
+func (t *localTransport) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	defer func() {
 		if recover() != nil {
 			err = errCutOff
@@ -149,7 +148,7 @@ func (t *inside) RoundTrip(r *http.Request) (_ *http.Response, err error) {
 	}, nil
 }
 
-// buffer keeps an answer.
+// buffer is a ResponseWriter that keeps the response.
 type buffer struct {
 	header http.Header
 	status int

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/mcp"
 )
 
-// journal is a run that wrote the texts.
+// journal returns the events of a run that wrote the texts.
 func journal(t *testing.T, texts ...string) []stint.Event {
 	t.Helper()
 	events := []stint.Event{{Seq: 1, Type: stint.EventStatus, Data: json.RawMessage(`{"status":"running"}`)}}
@@ -24,8 +24,8 @@ func journal(t *testing.T, texts ...string) []stint.Event {
 	return append(events, stint.Event{Seq: int64(len(texts) + 2), Type: stint.EventComplete, Data: json.RawMessage(`{}`)})
 }
 
-// Whatever the size of the pieces, they are the whole, cut between characters.
-func FuzzPiecesAreTheWhole(f *testing.F) {
+// The concatenated pieces are the whole output, whatever their size.
+func FuzzPieces(f *testing.F) {
 	f.Add("one\n", "zwölf", "", 3)
 	f.Add("", "", "", 1)
 	f.Add("日本語", "\x00", "🙂🙂", 1)
@@ -57,7 +57,7 @@ func FuzzPiecesAreTheWhole(f *testing.F) {
 	})
 }
 
-func FuzzPlaces(f *testing.F) {
+func FuzzPositions(f *testing.F) {
 	for _, s := range []string{"", "0.0", "3.5", "3", ".", "-1.0", "1.-1", "01.0", "1.0x", "9223372036854775807.9223372036854775807", "9223372036854775808.0"} {
 		f.Add(s)
 	}

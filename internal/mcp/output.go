@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// maxText bounds the text that one answer carries, in bytes.
+// maxText is the longest text in one result, in bytes.
 const maxText = 64 << 10
 
 type outputIn struct {
@@ -27,7 +27,7 @@ type outputOut struct {
 	Status stint.Status `json:"status" jsonschema:"of the run; it writes no more once it has ended"`
 }
 
-// position is a position in what a run wrote: after bytes of the text of the event
+// position is a position in the output of a run: after bytes bytes of the event
 // that follows seq.
 type position struct {
 	seq   int64
@@ -56,7 +56,7 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	if err != nil {
 		return outputOut{}, err
 	}
-	run, err := c.Runs.Get(ctx, in.ID) // before the events: of a run that has ended they are all there
+	run, err := c.Runs.Get(ctx, in.ID) // before the events: an ended run has all of them
 	if err != nil {
 		return outputOut{}, err
 	}
@@ -76,15 +76,15 @@ func runOutput(ctx context.Context, c call, in outputIn) (outputOut, error) {
 	return outputOut{t.text.String(), t.String(), t.more, run.Status}, nil
 }
 
-// outputPage gathers the text of events, up to a number of bytes.
+// outputPage collects the text of events, up to a number of bytes.
 type outputPage struct {
 	position
 	text strings.Builder
 	room int
-	more bool // there is text beyond the position
+	more bool // there is text after the position
 }
 
-// add takes an event; full says that there is no room for all of it.
+// add adds an event. full is true if not all of it fits.
 func (t *outputPage) add(e stint.Event) (full bool, err error) {
 	var data stint.OutputData
 	if e.Type == stint.EventOutput {
@@ -94,7 +94,7 @@ func (t *outputPage) add(e stint.Event) (full bool, err error) {
 	}
 	rest := data.Content[min(t.bytes, len(data.Content)):]
 	if taken := whole(rest, t.room); taken < len(rest) {
-		if taken == 0 && t.text.Len() == 0 { // a character larger than the whole room
+		if taken == 0 && t.text.Len() == 0 { // a character longer than the whole page
 			_, taken = utf8.DecodeRuneInString(rest)
 		}
 		t.text.WriteString(rest[:taken])
@@ -111,7 +111,8 @@ func (t *outputPage) add(e stint.Event) (full bool, err error) {
 	return false, nil
 }
 
-// whole is how many bytes of s, n at most, end with a character.
+// whole returns the largest length up to n at which s can be cut between
+// characters.
 func whole(s string, n int) int {
 	if len(s) <= n {
 		return len(s)

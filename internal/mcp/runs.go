@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	maxWait       = 60 // seconds of one wait_run
-	progressEvery = 5  // seconds between the notices of one that waits
+	maxWait       = 60 // seconds, for one wait_run
+	progressEvery = 5  // seconds between progress notifications
 	maxNotice     = 200
 )
 
@@ -90,7 +90,7 @@ type waitedOut struct {
 func addRunTools(s *sdk.Server) {
 	yes := true
 	add(s, &sdk.Tool{
-		Name: "list_agents", Annotations: looks("List agents"),
+		Name: "list_agents", Annotations: readOnly("List agents"),
 		Description: "List the agents that can be run, newest first, with what each is for.",
 	}, schemaOf[pageIn](paged), listAgents)
 	add(s, &sdk.Tool{
@@ -99,11 +99,11 @@ func addRunTools(s *sdk.Server) {
 			"Name one of agent, agentId, sessionId or checkpointId. Each call starts another run. Call wait_run to learn how it ended.",
 	}, schemaOf[runIn](nil), runAgent)
 	add(s, &sdk.Tool{
-		Name: "get_run", Annotations: looks("Get a run"),
+		Name: "get_run", Annotations: readOnly("Get a run"),
 		Description: "Read a run: its status, result, error, usage, and the versions of the files that it used and made.",
 	}, schemaOf[runID](nil), func(ctx context.Context, c call, in runID) (*stint.Run, error) { return c.Runs.Get(ctx, in.ID) })
 	add(s, &sdk.Tool{
-		Name: "wait_run", Annotations: looks("Wait for a run"),
+		Name: "wait_run", Annotations: readOnly("Wait for a run"),
 		Description: "Wait until a run has ended, or for timeoutSeconds, and read it. Where \"ended\" is false the run still goes on: call again.",
 	}, schemaOf[waitIn](func(p properties) { p.between("timeoutSeconds", 0, maxWait, 30) }), waitRun)
 	add(s, &sdk.Tool{
@@ -111,7 +111,7 @@ func addRunTools(s *sdk.Server) {
 		Description: "End a pending or running run. It is an error when the run has ended already.",
 	}, schemaOf[runID](nil), func(ctx context.Context, c call, in runID) (*stint.Run, error) { return c.Runs.Cancel(ctx, in.ID) })
 	add(s, &sdk.Tool{
-		Name: "run_output", Annotations: looks("Read a run's output"),
+		Name: "run_output", Annotations: readOnly("Read a run's output"),
 		Description: "Read what the agent of a run has written so far, from the beginning, or from \"next\" of the call before.",
 	}, schemaOf[outputIn](func(p properties) { p.between("maxBytes", 1, maxText, maxText) }), runOutput)
 }
@@ -124,7 +124,7 @@ func listAgents(ctx context.Context, c call, in pageIn) (agentsOut, error) {
 	out := agentsOut{Agents: make([]agentOut, len(page.Data)), pageOut: next(page.Pagination)}
 	for i, a := range page.Data {
 		v, err := c.Agents.Version(ctx, a.ID, a.CurrentVersionID)
-		if client.IsCode(err, stint.CodeResourceNotFound) { // deleted meanwhile
+		if client.IsCode(err, stint.CodeResourceNotFound) { // deleted in the meantime
 			v, err = &stint.AgentVersion{Definition: json.RawMessage("{}")}, nil
 		}
 		if err != nil {
@@ -151,8 +151,8 @@ func runAgent(ctx context.Context, c call, in runIn) (startedOut, error) {
 	return startedOut{run.ID, run.Status, run.SessionID}, nil
 }
 
-// waitRun waits in one piece, or in several where the client wants to hear how
-// it goes.
+// waitRun waits in one request, or in several if the client wants progress
+// notifications.
 func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	run, err := c.Runs.Get(ctx, in.ID)
 	piece := in.TimeoutSeconds
@@ -175,8 +175,8 @@ func waitRun(ctx context.Context, c call, in waitIn) (waitedOut, error) {
 	return waitedOut{}, err
 }
 
-// progress tells a client that asked for it how long the run was waited for,
-// and what its agent said last. A notice that does not arrive is no fault.
+// progress notifies a client that asked for it of the elapsed time and the
+// agent's last message. Errors are ignored.
 func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 	token := c.request.Params.GetProgressToken()
 	if token == nil {
@@ -191,7 +191,7 @@ func (c call) progress(ctx context.Context, waited, limit int, run *stint.Run) {
 	})
 }
 
-// lastLine is what the agent of a run said last; empty where that is not known.
+// lastLine returns the agent's last log line, or "".
 func (c call) lastLine(ctx context.Context, run string) string {
 	for entry, err := range c.Runs.Logs(ctx, run, client.LogFilter{Type: stint.LogAgent, Descending: true, PageSize: 1}) {
 		if err != nil {

@@ -14,12 +14,11 @@ import (
 // properties are the members of an object by name.
 type properties map[string]*jsonschema.Schema
 
-// anything is every type that JSON has. A schema without any would be written as
-// true, which clients that want an object in its position refuse with all tools.
+// anything lists all JSON types. A schema without a type would be encoded as
+// true, and some clients then refuse all tools.
 var anything = []string{"object", "array", "string", "number", "boolean", "null"}
 
-// schemaOf is the JSON Schema of a struct; refine adds what its fields cannot
-// tell.
+// schemaOf returns the JSON Schema of a struct, changed by refine.
 func schemaOf[T any](refine func(properties)) *jsonschema.Schema {
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[stint.Time]():      {Type: "string", Format: "date-time"},
@@ -27,9 +26,9 @@ func schemaOf[T any](refine func(properties)) *jsonschema.Schema {
 		reflect.TypeFor[stint.Status]():    {Type: "string", Enum: statuses()},
 	}})
 	if err != nil {
-		panic(fmt.Sprintf("mcp: %v", err)) // the types are ours
+		panic(fmt.Sprintf("mcp: %v", err)) // the types are constant
 	}
-	s.Type, s.Types = "object", nil // of a pointer, too: no answer is null
+	s.Type, s.Types = "object", nil // also for pointers, which are never null
 	if refine != nil {
 		refine(s.Properties)
 	}
@@ -44,18 +43,18 @@ func statuses() []any {
 	return all
 }
 
-// between bounds a whole number.
+// between limits an integer and sets its default.
 func (p properties) between(name string, least, most int, otherwise int) {
 	low, high := float64(least), float64(most)
 	p[name].Minimum, p[name].Maximum = &low, &high
 	p[name].Default = json.RawMessage(fmt.Sprint(otherwise))
 }
 
-// paged bounds the members by which a list is walked.
+// paged limits the page size.
 func paged(p properties) { p.between("limit", 1, stint.MaxLimit, stint.DefaultLimit) }
 
-// looks are the hints of a tool that changes nothing.
-func looks(title string) *sdk.ToolAnnotations {
+// readOnly returns the hints of a read-only tool.
+func readOnly(title string) *sdk.ToolAnnotations {
 	no := false
 	return &sdk.ToolAnnotations{Title: title, ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: &no}
 }

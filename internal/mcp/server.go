@@ -13,14 +13,14 @@ import (
 
 const instructions = `Stint runs agents in sandboxes. Start one with run_agent, then call wait_run until "ended" is true; run_output is what the agent wrote, and "result" of the run is its last word. Files that a run keeps are an artifact: name it with artifactName, read it with list_artifact_files and read_artifact_file. To go on with an earlier conversation give run_agent the run's sessionId.`
 
-// Serve speaks MCP on a pair of streams, one JSON message a line, until in ends
-// or ctx does, and works every call with c.
+// Serve implements MCP on a pair of streams, one JSON message per line, until
+// in or ctx ends. All calls use c.
 func Serve(ctx context.Context, c *client.Client, in io.ReadCloser, out io.WriteCloser) error {
 	ctx = context.WithValue(ctx, callerKey{}, &caller{c, ctx})
 	return newServer().Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
 }
 
-// caller is on whose behalf a call is worked, and until when.
+// caller is the client for calls, and the context that ends them.
 type caller struct {
 	client *client.Client
 	until  context.Context
@@ -28,8 +28,8 @@ type caller struct {
 
 type callerKey struct{}
 
-// newServer makes a server with all tools. It finds the caller of each call in
-// the context of the connection.
+// newServer returns a server with all tools. The caller is in the context of
+// the connection.
 func newServer() *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "stint", Title: "Stint", Version: version()}, &sdk.ServerOptions{
 		Instructions: instructions, Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
@@ -46,22 +46,22 @@ func version() string {
 	return "(devel)"
 }
 
-// call is one use of a tool.
+// call is one tool call.
 type call struct {
 	*client.Client
 	request *sdk.CallToolRequest
 }
 
-// add makes a tool of a function. What the function returns is the structured
-// answer, and its error a sentence for the model.
+// add adds a tool. The function's result is the structured answer, and its
+// error is a message for the model.
 func add[In, Out any](s *sdk.Server, t *sdk.Tool, input *jsonschema.Schema, f func(context.Context, call, In) (Out, error)) {
 	t.InputSchema, t.OutputSchema = input, schemaOf[Out](nil)
 	sdk.AddTool(s, t, func(ctx context.Context, r *sdk.CallToolRequest, in In) (*sdk.CallToolResult, Out, error) {
-		who := ctx.Value(callerKey{}).(*caller)
+		caller := ctx.Value(callerKey{}).(*caller)
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		defer context.AfterFunc(who.until, cancel)() // the connection lets calls go on when its client has gone
-		out, err := f(ctx, call{who.client, r}, in)
+		defer context.AfterFunc(caller.until, cancel)() // the SDK does not cancel calls when the connection ends
+		out, err := f(ctx, call{caller.client, r}, in)
 		return nil, out, err
 	})
 }

@@ -148,7 +148,7 @@ func (c *client) sendPrompt(fresh bool) framework.Step {
 	return c.request("session/prompt", map[string]any{"sessionId": c.session, "prompt": prompt(&c.in, fresh)}, c.promptAnswered)
 }
 
-// answered handles the response to the prompt, which is the agent's final
+// promptAnswered handles the response to the prompt, which is the agent's final
 // message.
 func (c *client) promptAnswered(m *message) framework.Step {
 	if m.Error != nil {

@@ -168,17 +168,17 @@ func TestSilence(t *testing.T) {
 
 func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, claudecode.Framework{}, input()) }
 
-// BenchmarkDecode reads a partialMessage as a long run gives it: pieces of messages,
+// BenchmarkDecode reads a stream as a long run gives it: pieces of messages,
 // files that are read, their results.
 func BenchmarkDecode(b *testing.B) {
-	var partialMessage strings.Builder
+	var stream strings.Builder
 	file := strings.Repeat("func f() error {\\n\\treturn fmt.Errorf(\\\"x: %w\\\", err)\\n}\\n", 300)
 	for i := range 20 {
 		for range 40 {
-			fmt.Fprintf(&partialMessage, `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"some words of it "}},"session_id":"11111111-1111-4111-8111-111111111111","parent_tool_use_id":null,"uuid":"347c4959-4cb6-4002-8fd6-ed3829cade62"}`+"\n")
+			fmt.Fprintf(&stream, `{"type":"stream_event","event":{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"some words of it "}},"session_id":"11111111-1111-4111-8111-111111111111","parent_tool_use_id":null,"uuid":"347c4959-4cb6-4002-8fd6-ed3829cade62"}`+"\n")
 		}
-		fmt.Fprintf(&partialMessage, `{"type":"assistant","message":{"id":"msg_%d","model":"m","content":[{"type":"tool_use","id":"toolu_%d","name":"Read","input":{"file_path":"/workspace/a.go"}}]},"parent_tool_use_id":null}`+"\n", i, i)
-		fmt.Fprintf(&partialMessage, `{"type":"user","message":{"role":"user","content":[{"tool_use_id":"toolu_%d","type":"tool_result","content":"%s"}]},"parent_tool_use_id":null,"tool_use_result":{"type":"text","file":{"filePath":"/workspace/a.go","content":"%s"}}}`+"\n", i, file, file)
+		fmt.Fprintf(&stream, `{"type":"assistant","message":{"id":"msg_%d","model":"m","content":[{"type":"tool_use","id":"toolu_%d","name":"Read","input":{"file_path":"/workspace/a.go"}}]},"parent_tool_use_id":null}`+"\n", i, i)
+		fmt.Fprintf(&stream, `{"type":"user","message":{"role":"user","content":[{"tool_use_id":"toolu_%d","type":"tool_result","content":"%s"}]},"parent_tool_use_id":null,"tool_use_result":{"type":"text","file":{"filePath":"/workspace/a.go","content":"%s"}}}`+"\n", i, file, file)
 	}
-	frameworktest.Bench(b, claudecode.Framework{}, input(), partialMessage.String())
+	frameworktest.Bench(b, claudecode.Framework{}, input(), stream.String())
 }

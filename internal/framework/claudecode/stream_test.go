@@ -19,7 +19,7 @@ func TestStreamsThatEndedCostNothing(t *testing.T) {
 	event := func(parent int, event string) framework.Step {
 		return say(`{"type":"stream_event","parent_tool_use_id":"p%d","event":%s}`, parent, event)
 	}
-	endIfReported := func() framework.Step {
+	next := func() framework.Step {
 		return say(`{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"x"}]}}`)
 	}
 	const streams = 100
@@ -28,7 +28,7 @@ func TestStreamsThatEndedCostNothing(t *testing.T) {
 		event(i, `{"type":"content_block_start","content_block":{"type":"text","text":""}}`)
 		event(i, `{"type":"content_block_delta","delta":{"type":"text_delta","text":"word"}}`)
 	}
-	if n := len(endIfReported().Events); n != streams+1 {
+	if n := len(next().Events); n != streams+1 {
 		t.Errorf("%d events end %d lines and tell one thing", n, streams)
 	}
 	if len(d.open) != 0 || len(d.streams) != streams {

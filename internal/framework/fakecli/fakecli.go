@@ -4,27 +4,27 @@
 // The test binary acts as an agent if it is started with the arguments that
 // Prepare returns. Add this to the test:
 //
-// \tfunc TestMain(m *testing.M) {
-// \t      fakecli.Main()
-// \t      os.Exit(m.Run())
-// \t}
+//	func TestMain(m *testing.M) {
+//	      fakecli.Main()
+//	      os.Exit(m.Run())
+//	}
 //
 // and use the test binary (os.Executable) as the framework's program. A worker
 // finds it in the variable STINT_CLAUDE_CODE_BIN or STINT_CODEX_BIN. The
 // arguments select the agent, a word in the prompt selects the behaviour:
 //
-// \tfake:silent    end at once with exit code 0 and without output
-// \tfake:crash     write a message, then end with exit code 3 and without a
-// result
-// \tfake:refused   report success, although the model refused the key (401)
-// \tfake:noise     write lines that are not JSON, and lines of unknown types
-// \tfake:longline  write a line of 50 MB before the answer
-// \tfake:retry     report retries forever
-// \tfake:wait      wait in the middle of the turn until asked to stop
-// \tfake:deaf      wait, and ignore everything but SIGKILL
-// \tfake:hang      write the result, but do not exit
-// \tfake:orphan    leave a process in its own session that ignores SIGTERM and
-// \t               keeps the output open; the answer contains "orphan PID"
+//	fake:silent    end at once with exit code 0 and without output
+//	fake:crash     write a message, then end with exit code 3 and without
+//	               a result
+//	fake:refused   report success, although the model refused the key (401)
+//	fake:noise     write lines that are not JSON, and lines of unknown types
+//	fake:longline  write a line of 50 MB before the answer
+//	fake:retry     report retries forever
+//	fake:wait      wait in the middle of the turn until asked to stop
+//	fake:deaf      wait, and ignore everything but SIGKILL
+//	fake:hang      write the result, but do not exit
+//	fake:orphan    leave a process in its own session that ignores SIGTERM and
+//	               keeps the output open; the answer contains "orphan PID"
 //
 // Without such a word the answer is "Hello. user_turns=N". N is counted over
 // the conversation, which is stored where the real agent stores it. --version
