@@ -1,6 +1,6 @@
-// Package blob answers: where do bytes rest?
+// Package blob is the port for object storage.
 //
-// It is a port: immutable objects under keys, written once, whole or not at
+// Objects are immutable, have a key, and are written once, as a whole or not at
 // all. The adapters localfs and s3 pass the suite in blobtest.
 package blob
 
@@ -16,8 +16,8 @@ import (
 var (
 	ErrNotFound = errors.New("blob: no such object")
 	ErrExists   = errors.New("blob: object exists")
-	// ErrDamaged says that an object is not what was put: what it held is lost.
-	// What may be read again some day is another error.
+	// ErrDamaged reports that an object is not the one that was stored and that
+	// its content is lost. Failures that may be temporary are other errors.
 	ErrDamaged = errors.New("blob: object is damaged")
 )
 
@@ -27,43 +27,43 @@ type Info struct {
 	Size int64 // bytes
 }
 
-// Usage is what an organisation keeps in a store.
+// Usage is the number and size of the objects that an organisation stores.
 type Usage struct {
 	Bytes   int64
 	Objects int64
 }
 
-// Store keeps immutable objects. Keys are slash-separated paths of
-// [a-z0-9._-] elements, none of them "." or ".." or longer than 200 bytes, at
-// most 512 bytes in all; another key is refused with an error and touches
-// nothing (CheckKey). An object may lie under another's key: "a" beside "a/b".
+// Store stores immutable objects. A key is a slash-separated path of at most 512
+// bytes. Its elements consist of [a-z0-9._-], have at most 200 bytes, and are not
+// "." or "..". Methods return an error for any other key and do nothing (see
+// CheckKey). The keys "a" and "a/b" can both exist.
 //
-// Every method is safe for concurrent use and stops when ctx ends.
+// Every method is safe for concurrent use and returns when ctx is done.
 type Store interface {
-	// Put stores the bytes of r under key, durably, or stores nothing: a
-	// failing r, a size that differs from size (when size >= 0), a cancelled
-	// ctx or a crash leave no object. A key that exists gives ErrExists and
-	// keeps what was there.
+	// Put stores the bytes of r under key, durably, or stores nothing: there is
+	// no object after r fails, ctx is done, the process crashes, or r has other
+	// than size bytes (if size >= 0). If key exists, Put returns ErrExists and
+	// does not change the object.
 	Put(ctx context.Context, key string, r io.Reader, size int64) error
-	// Get opens n bytes from offset; n < 0 reads to the end. The reader gives
-	// fewer bytes only where the object ends. The caller closes it.
+	// Get returns a reader of n bytes from offset; n < 0 reads to the end. The
+	// reader returns fewer bytes only if the object ends. The caller closes it.
 	Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error)
-	// Stat gives the object's size, or ErrNotFound. With ErrDamaged, where that
-	// shows already, it gives the bytes that the object takes.
+	// Stat returns the object's size, or ErrNotFound. If the damage of an object
+	// is visible without reading it, Stat returns ErrDamaged and the stored size.
 	Stat(ctx context.Context, key string) (Info, error)
-	// Delete removes the object; one that is not there is no error.
+	// Delete removes the object. It returns nil if there is none.
 	Delete(ctx context.Context, key string) error
-	// List walks the objects whose keys start with prefix, in key order, damaged
-	// ones too. An error ends it.
+	// List walks the objects whose keys start with prefix, including damaged
+	// ones, in key order. It ends after an error.
 	List(ctx context.Context, prefix string) iter.Seq2[Info, error]
 }
 
-// Presigner is what a Store may offer beyond: links by which anybody who has
-// them reads an object from the storage itself.
+// Presigner is an optional interface of a Store whose objects can be read by
+// signed links, without a request to this server.
 type Presigner interface {
-	// PresignGet gives a URL that answers GET, with and without Range, with the
-	// object's bytes for ttl, 1 second to 7 days. Where fileName and contentType
-	// are not empty, the answer has them in Content-Disposition, as an
-	// attachment, and Content-Type. Whether the object exists is not looked at.
+	// PresignGet returns a URL that serves the object by GET, with and without
+	// Range, for ttl, which is 1 second to 7 days. The response has fileName in
+	// Content-Disposition, as an attachment, and contentType in Content-Type,
+	// unless they are empty. PresignGet does not check that the object exists.
 	PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error)
 }

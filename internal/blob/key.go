@@ -6,15 +6,14 @@ import (
 	"strings"
 )
 
-// MaxKey and MaxElement bound keys, in bytes, so that every adapter can hold
-// every key: file systems end names at 255.
+// MaxKey and MaxElement bound keys and their elements, in bytes, so that every
+// adapter supports every key: file systems limit names to 255 bytes.
 const (
 	MaxKey     = 512
 	MaxElement = 200
 )
 
-// CheckKey tells what is wrong with a key. Adapters call it before they touch
-// anything.
+// CheckKey returns an error if key is not valid. Adapters call it first.
 func CheckKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("blob: a key has 1 to %d bytes, not %d", MaxKey, len(key))

@@ -1,7 +1,6 @@
-// Package blobtest answers: does an adapter keep the promises of blob.Store?
+// Package blobtest is the suite that every adapter of blob.Store passes.
 //
-// An adapter's test calls Run with a Harness; every case gets a store of its
-// own.
+// An adapter's test calls Run with a Harness. Every case has its own store.
 package blobtest
 
 import (
@@ -16,28 +15,28 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Harness tells the suite how to get at an adapter.
+// Harness creates stores of an adapter.
 type Harness struct {
-	// New gives an empty store that lives as long as t.
+	// New returns an empty store that is usable until t ends.
 	New func(t *testing.T) blob.Store
 }
 
-// Run checks the adapter.
+// Run runs the suite.
 func Run(t *testing.T, h Harness) {
 	cases := []struct {
 		name string
 		run  func(*testing.T, blob.Store)
 	}{
 		{"round trip", roundTrip},
-		{"nothing is there", absent},
+		{"missing object", missingObject},
 		{"ranges", ranges},
 		{"a failing reader leaves nothing", failingReader},
 		{"a wrong size leaves nothing", wrongSize},
 		{"create only", createOnly},
 		{"concurrent puts have one winner", oneWinner},
 		{"unknown length", unknownLength},
-		{"odd keys work", oddKeys},
-		{"hostile keys are refused", hostileKeys},
+		{"unusual keys", unusualKeys},
+		{"invalid keys are refused", invalidKeys},
 		{"list in key order", list},
 		{"list stops early", listStops},
 		{"delete is idempotent", deleteTwice},
@@ -53,7 +52,7 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// noise gives n bytes that do not compress, the same for the same seed.
+// noise returns n incompressible bytes that depend only on seed.
 func noise(seed uint64, n int) []byte {
 	b := make([]byte, n)
 	src := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
@@ -86,7 +85,7 @@ func get(t *testing.T, s blob.Store, key string, offset, n int64) []byte {
 func wantContent(t *testing.T, s blob.Store, key string, want []byte) {
 	t.Helper()
 	if got := get(t, s, key, 0, -1); !bytes.Equal(got, want) {
-		t.Errorf("%q holds %d bytes that differ from the %d that were put", key, len(got), len(want))
+		t.Errorf("%q has %d bytes that differ from the %d that were stored", key, len(got), len(want))
 	}
 	info, err := s.Stat(t.Context(), key)
 	if err != nil || info != (blob.Info{Key: key, Size: int64(len(want))}) {
@@ -132,7 +131,7 @@ func roundTrip(t *testing.T, s blob.Store) {
 	}
 }
 
-func absent(t *testing.T, s blob.Store) {
+func missingObject(t *testing.T, s blob.Store) {
 	wantAbsent(t, s, "a/b")
 	put(t, s, "a/b", nil)
 	for _, key := range []string{"a", "a/b/c", "a/c"} {
@@ -165,7 +164,7 @@ func ranges(t *testing.T, s blob.Store) {
 			end = start + c.n
 		}
 		if got := get(t, s, "k", c.offset, c.n); !bytes.Equal(got, content[start:end]) {
-			t.Errorf("Get(offset %d, n %d) gave %d bytes that differ from the %d at [%d:%d]", c.offset, c.n, len(got), end-start, start, end)
+			t.Errorf("Get(offset %d, n %d) returned %d bytes that differ from the %d at [%d:%d]", c.offset, c.n, len(got), end-start, start, end)
 		}
 	}
 	if r, err := s.Get(t.Context(), "k", -1, 1); err == nil {
@@ -174,7 +173,7 @@ func ranges(t *testing.T, s blob.Store) {
 	}
 }
 
-func oddKeys(t *testing.T, s blob.Store) {
+func unusualKeys(t *testing.T, s blob.Store) {
 	long := string(bytes.Repeat([]byte("x"), blob.MaxElement))
 	keys := []string{"a", "a/b", "a/b/c", "...", "-", "_", ".hidden", "a.b", "a..b", long, long + "/" + long, "org_01/packs/0.tmp", "tmp", "objects"}
 	for _, key := range keys {
@@ -185,7 +184,7 @@ func oddKeys(t *testing.T, s blob.Store) {
 	}
 }
 
-func hostileKeys(t *testing.T, s blob.Store) {
+func invalidKeys(t *testing.T, s blob.Store) {
 	keys := []string{
 		"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/./b", "a/..", "A", "a b", "a\x00b", "a\nb",
 		"ä", "a\\b", "a%2fb", "a~", "a@", "a=", "a?b", "a*b", "c:d",
@@ -222,7 +221,7 @@ func deleteTwice(t *testing.T, s blob.Store) {
 		}
 	}
 	if err := s.Delete(t.Context(), "never/was"); err != nil {
-		t.Errorf("Delete of what never was: %v", err)
+		t.Errorf("Delete of a missing object: %v", err)
 	}
 	wantContent(t, s, "a/c", []byte("y"))
 	put(t, s, "a/b", []byte("again"))
@@ -241,7 +240,7 @@ func readerOutlivesDelete(t *testing.T, s blob.Store) {
 		t.Fatal(err)
 	}
 	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("the open reader gave %d bytes and %v", len(got), err)
+		t.Errorf("the open reader returned %d bytes and %v", len(got), err)
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 
 func failingReader(t *testing.T, s blob.Store) {
 	for _, broken := range []error{
-		errors.New("the sender went away"),
-		io.ErrUnexpectedEOF, // of a reader that decodes
-		fmt.Errorf("the sender hung up: %w", io.EOF),
+		errors.New("the sender disconnected"),
+		io.ErrUnexpectedEOF, // as a decoder returns it
+		fmt.Errorf("the sender disconnected: %w", io.EOF),
 	} {
 		for _, size := range []int64{-1, 1 << 20, 2 << 20} {
 			r := io.MultiReader(bytes.NewReader(noise(1, 1<<20)), iotest.ErrReader(broken))
@@ -76,7 +76,7 @@ func oneWinner(t *testing.T, s blob.Store) {
 		}
 	}
 	if winner < 0 {
-		t.Fatal("nobody won")
+		t.Fatal("no writer won")
 	}
 	wantContent(t, s, "a/k", noise(uint64(winner), 300_000+winner))
 }
@@ -147,7 +147,7 @@ func list(t *testing.T, s blob.Store) {
 	}
 	for info, err := range s.List(t.Context(), "") {
 		if err != nil || info.Size != int64(len(info.Key)) {
-			t.Errorf("List gave %+v, %v", info, err)
+			t.Errorf("List returned %+v, %v", info, err)
 		}
 	}
 }

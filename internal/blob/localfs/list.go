@@ -12,8 +12,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// List implements blob.Store. Objects that come or go meanwhile may or may not
-// be seen.
+// List implements blob.Store. Objects that are created or deleted during the walk
+// may or may not be listed.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		if !couldStartKey(prefix) {
@@ -27,13 +27,13 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 	}
 }
 
-// couldStartKey keeps odd prefixes, such as "../", away from the file system:
-// no key starts with them.
+// couldStartKey reports whether a valid key can start with prefix. It keeps
+// prefixes such as "../" away from the file system.
 func couldStartKey(prefix string) bool {
 	return prefix == "" || blob.CheckKey(prefix) == nil || blob.CheckKey(prefix+"x") == nil
 }
 
-var errStopped = errors.New("the reader has seen enough")
+var errStopped = errors.New("the caller stopped")
 
 type walk struct {
 	ctx    context.Context
@@ -65,8 +65,8 @@ func (w *walk) folder(dir string) error {
 	return nil
 }
 
-// names gives what dir holds and the prefix admits, in key order, folders with
-// a slash at the end.
+// names returns the names in dir that match the prefix, in key order. Names of
+// folders end with a slash.
 func (w *walk) names(dir string) ([]string, error) {
 	d, err := w.s.root.Open(strings.TrimSuffix(objects+"/"+dir, "/"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func (w *walk) names(dir string) ([]string, error) {
 	for _, e := range entries {
 		n, isObject := strings.CutSuffix(e.Name(), suffix)
 		if isObject == e.IsDir() || blob.CheckKey(n) != nil {
-			continue // nothing of ours
+			continue // not an object
 		}
 		if e.IsDir() {
 			n += "/"
@@ -98,7 +98,7 @@ func (w *walk) names(dir string) ([]string, error) {
 func (w *walk) object(key string) error {
 	info, err := w.s.Stat(w.ctx, key)
 	if errors.Is(err, blob.ErrNotFound) {
-		return nil // deleted meanwhile
+		return nil // it was deleted
 	} else if err != nil {
 		return err
 	}

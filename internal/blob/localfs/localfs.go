@@ -1,8 +1,8 @@
-// Package localfs answers: how do objects rest in a folder of this machine?
+// Package localfs stores objects in a local folder.
 //
-// An object is written to a temporary file, synced, linked to its final name
-// (which fails where one exists) and its folder synced; so it is there whole
-// and durably, or not at all. Files have mode 0600, folders 0700.
+// An object is written to a temporary file, synced, and linked to its final name,
+// which fails if the name exists; then its folder is synced. So an object exists
+// as a whole and durably, or not at all. Files have mode 0600, folders 0700.
 package localfs
 
 import (
@@ -24,24 +24,24 @@ import (
 
 const (
 	objects   = "objects" // the folder of finished objects
-	temporary = "tmp"     // the folder of what is being written
-	// suffix ends the file names of objects. No key holds it, so "a" and "a/b"
-	// can both exist.
+	temporary = "tmp"     // the folder of unfinished objects
+	// suffix ends the file names of objects. It is not allowed in keys, so "a"
+	// and "a/b" can both exist.
 	suffix = "@"
 )
 
-// Store is a blob.Store in a folder. Several processes may open one folder.
+// Store is a blob.Store in a folder. Several processes can use the same folder.
 type Store struct {
 	root *os.Root
 
-	mu    sync.Mutex      // guards ready
-	ready map[string]bool // folders that exist durably
+	mu      sync.Mutex      // guards durable
+	durable map[string]bool // folders that exist durably
 }
 
 var _ blob.Store = (*Store)(nil)
 
-// Open uses dir, creating it where it is missing, and removes what crashed
-// writers left behind. Close releases it.
+// Open returns a store in dir. It creates dir if it is missing and removes
+// temporary files of crashed writers. The caller closes the store.
 func Open(dir string) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("creating the object folder: %w", err)
@@ -50,7 +50,7 @@ func Open(dir string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the object folder: %w", err)
 	}
-	s := &Store{root: root, ready: map[string]bool{}}
+	s := &Store{root: root, durable: map[string]bool{}}
 	if err := s.prepare(); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
@@ -66,10 +66,10 @@ func (s *Store) prepare() error {
 	return s.sweep()
 }
 
-// Close releases the folder. Readers that are open stay usable.
+// Close releases the folder. Open readers stay usable.
 func (s *Store) Close() error { return s.root.Close() }
 
-// name is where the object of a checked key lies.
+// name returns the file name of the object with a valid key.
 func name(key string) string { return objects + "/" + key + suffix }
 
 // Put implements blob.Store.
@@ -83,19 +83,19 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 		return err
 	}
 	if err := s.put(ctx, key, r, size); err != nil {
-		return fmt.Errorf("storing %s: %w", key, explained(err))
+		return fmt.Errorf("storing %s: %w", key, userError(err))
 	}
 	return nil
 }
 
-// explained tells the user of a disk that is full.
-func explained(err error) error {
+// userError returns a message for the user if the disk is full, else err.
+func userError(err error) error {
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
 	}
 	return &stint.Error{
 		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
-		Message: "The disk that files are stored on is full. Try again once the operator has made room.",
+		Message: "The disk that files are stored on is full. Try again after the operator has freed space.",
 	}
 }
 
@@ -137,7 +137,7 @@ func fill(ctx context.Context, f *os.File, r io.Reader, size int64) error {
 	return nil
 }
 
-// publish gives a synced file its final name, durably, unless that is taken.
+// publish durably links a synced file to its final name, unless that exists.
 func (s *Store) publish(temp, final string) error {
 	dir := path.Dir(final)
 	if err := s.ensureDir(dir); err != nil {
@@ -154,16 +154,16 @@ func (s *Store) publish(temp, final string) error {
 	return nil
 }
 
-// ensureDir makes dir and the folders above it exist durably: a folder whose
-// own entry is not synced would take its objects along in a power loss.
+// ensureDir durably creates dir and its parents. After a power loss, a folder
+// whose own entry was not synced would be lost with its objects.
 func (s *Store) ensureDir(dir string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if dir == "." || s.ready[dir] {
+	if dir == "." || s.durable[dir] {
 		return nil
 	}
 	for at, c := range dir + "/" {
-		if c != '/' || s.ready[dir[:at]] {
+		if c != '/' || s.durable[dir[:at]] {
 			continue
 		}
 		if err := s.root.Mkdir(dir[:at], 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -172,7 +172,7 @@ func (s *Store) ensureDir(dir string) error {
 		if err := s.syncDir(path.Dir(dir[:at])); err != nil {
 			return err
 		}
-		s.ready[dir[:at]] = true
+		s.durable[dir[:at]] = true
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	}
 	f, err := s.root.Open(name(key))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", key, found(err))
+		return nil, fmt.Errorf("reading %s: %w", key, storeError(err))
 	}
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", key, err), f.Close())
@@ -220,7 +220,7 @@ func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	}
 	info, err := s.root.Lstat(name(key))
 	if err != nil {
-		return blob.Info{}, fmt.Errorf("looking at %s: %w", key, found(err))
+		return blob.Info{}, fmt.Errorf("looking at %s: %w", key, storeError(err))
 	}
 	return blob.Info{Key: key, Size: info.Size()}, nil
 }
@@ -239,15 +239,15 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// found turns the file system's word for a missing object into the port's.
-func found(err error) error {
+// storeError replaces fs.ErrNotExist by blob.ErrNotFound.
+func storeError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return blob.ErrNotFound
 	}
 	return err
 }
 
-// reader ends when its context does.
+// reader fails when its context is done.
 type reader struct {
 	ctx context.Context
 	r   io.Reader

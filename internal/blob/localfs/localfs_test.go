@@ -60,7 +60,7 @@ func tree(t *testing.T, dir string) map[string]fs.FileMode {
 	return found
 }
 
-func TestOnlyTheOwnerReads(t *testing.T) {
+func TestFileModes(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data", "blobs")
 	s := open(t, dir)
@@ -92,8 +92,8 @@ func TestObjectsSurviveReopening(t *testing.T) {
 	}
 }
 
-// TestOpenSweeps checks that what a crashed writer left goes, and what a
-// living one is writing stays.
+// TestOpenSweeps checks that Open removes the temporary files of a crashed writer
+// and keeps those of a running one.
 func TestOpenSweeps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -107,10 +107,10 @@ func TestOpenSweeps(t *testing.T) {
 		return 0, io.EOF
 	}), bytes.NewReader([]byte("cd")))
 	if err := s.Put(t.Context(), "k", opensMidway, 4); err != nil {
-		t.Fatalf("Put while another opens the folder: %v", err)
+		t.Fatalf("Put while another store opens the folder: %v", err)
 	}
 	if _, err := os.Stat(leftover); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the leftover is still there: %v", err)
+		t.Errorf("the leftover still exists: %v", err)
 	}
 }
 
@@ -118,7 +118,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestRefusedPutLeavesNoTemporaryFile(t *testing.T) {
+func TestFailedPutLeavesNoTemporaryFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -131,8 +131,8 @@ func TestRefusedPutLeavesNoTemporaryFile(t *testing.T) {
 	}
 }
 
-// TestForeignFiles checks that what somebody else puts into the folder is
-// neither listed nor followed.
+// TestForeignFiles checks that other files in the folder are not listed and that
+// symbolic links are not followed.
 func TestForeignFiles(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()

@@ -4,5 +4,5 @@ package localfs
 
 import "os"
 
-// lock does nothing where files in use cannot be removed anyway.
+// lock does nothing: on other systems, open files cannot be removed.
 func lock(*os.File) error { return nil }

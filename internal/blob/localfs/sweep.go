@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// sweep removes the temporary files of writers that are gone. Those of a
-// living process are locked and stay.
+// sweep removes temporary files of ended processes. Files of running processes
+// are locked and kept.
 func (s *Store) sweep() error {
 	d, err := s.root.Open(temporary)
 	if err != nil {

@@ -9,32 +9,32 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// account is what is known of an organisation.
+// account is the usage of an organisation.
 type account struct {
-	mu      sync.Mutex     // guards what follows
-	kept    blob.Usage     // objects that are there
-	coming  blob.Usage     // what is being put
-	moving  map[string]int // how many put or delete each object just now
+	mu      sync.Mutex     // guards the fields below
+	stored  blob.Usage     // existing objects
+	pending blob.Usage     // objects that are being put
+	active  map[string]int // number of Put and Delete calls in progress, by key
 	counted time.Time      // zero: never
-	count   *count         // under way, or nil
+	count   *count         // the count in progress, or nil
 }
 
-// count is a listing of an organisation's objects beside those who put and
-// delete some. What is touched since it began is counted by what becomes of it,
-// whatever the list says.
+// count lists an organisation's objects while others are put and deleted. An
+// object that is touched after the count began is counted by the result of that
+// call, and not by the list.
 type count struct {
-	done    chan struct{} // closed in the end
-	err     error         // then
+	done    chan struct{} // closed at the end
+	err     error         // valid after done
 	listed  blob.Usage
-	last    string // key of the object that was listed last
+	last    string // the last listed key
 	changed blob.Usage
 	touched map[string]*touched
 }
 
-// touched is an object that was put or deleted since a count began, or is being.
+// touched is an object with a Put or Delete call since the count began.
 type touched struct {
-	known bool // if it was there, it is in listed or changed
-	seen  bool // the list has it, and did not count it
+	known bool // if the object existed, listed or changed includes it
+	seen  bool // the list contained the object, but did not count it
 	size  int64
 }
 
@@ -44,7 +44,7 @@ func (c *count) touch(key string) {
 	}
 }
 
-// list counts an object that the storage has.
+// list counts an object in the list.
 func (c *count) list(info blob.Info) {
 	c.last = info.Key
 	if t := c.touched[info.Key]; t != nil {
@@ -54,8 +54,8 @@ func (c *count) list(info blob.Info) {
 	add(&c.listed, info.Size, 1)
 }
 
-// stays counts an object that was touched in vain.
-func (c *count) stays(key string) {
+// unchanged counts a touched object that no call changed.
+func (c *count) unchanged(key string) {
 	switch t := c.touched[key]; {
 	case t.known:
 	case t.seen:
@@ -71,37 +71,38 @@ func add(u *blob.Usage, bytes, objects int64) {
 	u.Objects += objects
 }
 
-// begin tells that somebody is about to put or delete an object.
+// begin registers a Put or Delete call.
 func (a *account) begin(key string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.moving[key]++
+	a.active[key]++
 	if a.count != nil {
 		a.count.touch(key)
 	}
 }
 
-// end tells what became of it: so many bytes came, less than 0 went, or nothing
-// happened. The lock is held.
+// end registers the end of a Put or Delete call and the bytes and objects that it
+// added; they are negative if it deleted the object and 0 if it changed nothing.
+// The caller holds the lock.
 func (a *account) end(key string, bytes, objects int64) {
-	if a.moving[key]--; a.moving[key] == 0 {
-		delete(a.moving, key)
+	if a.active[key]--; a.active[key] == 0 {
+		delete(a.active, key)
 	}
-	add(&a.kept, bytes, objects)
+	add(&a.stored, bytes, objects)
 	c := a.count
 	switch {
 	case c == nil:
-	case objects == 0 && a.moving[key] > 0: // the last of them sees to it
+	case objects == 0 && a.active[key] > 0: // the last call decides
 	case objects == 0:
-		c.stays(key)
+		c.unchanged(key)
 	case objects > 0 || c.touched[key].known:
 		add(&c.changed, bytes, objects)
 		c.touched[key].known = objects > 0
 	}
 }
 
-// ready sees to a count that can be believed. Only the first one is waited for:
-// while another goes on the former serves.
+// ready starts a count if there is none or it is too old. It waits only for the
+// first one; during later ones the previous count stays in use.
 func (s *Store) ready(ctx context.Context, org string, a *account) error {
 	a.mu.Lock()
 	first := a.counted.IsZero()
@@ -112,7 +113,7 @@ func (s *Store) ready(ctx context.Context, org string, a *account) error {
 	c := a.count
 	if c == nil {
 		c = &count{done: make(chan struct{}), touched: map[string]*touched{}}
-		for key := range a.moving {
+		for key := range a.active {
 			c.touch(key)
 		}
 		a.count = c
@@ -134,13 +135,13 @@ func (s *Store) ready(ctx context.Context, org string, a *account) error {
 	}
 }
 
-// recount lists what the organisation keeps. Where that fails the former count
-// is believed on: it has all that happened through this store.
+// recount lists the organisation's objects. If that fails, the previous count
+// stays in use; it includes all changes through this store.
 func (s *Store) recount(ctx context.Context, org string, a *account, c *count) {
 	var err error
 	for info, failed := range s.List(ctx, org+"/") {
 		if failed != nil {
-			err = fmt.Errorf("counting what %s keeps: %w", org, failed)
+			err = fmt.Errorf("counting the objects of %s: %w", org, failed)
 			break
 		}
 		if !s.o.Uncounted(info.Key) {
@@ -153,8 +154,8 @@ func (s *Store) recount(ctx context.Context, org string, a *account, c *count) {
 	defer a.mu.Unlock()
 	c.err = err
 	if err == nil {
-		a.kept = c.listed
-		add(&a.kept, c.changed.Bytes, c.changed.Objects)
+		a.stored = c.listed
+		add(&a.stored, c.changed.Bytes, c.changed.Objects)
 	}
 	if err == nil || !a.counted.IsZero() {
 		a.counted = s.o.Now()

@@ -1,10 +1,9 @@
-// Package quota answers: how much does an organisation keep, and may it keep
-// more?
+// Package quota counts the stored bytes of each organisation and enforces a limit.
 //
-// A Store counts what another blob.Store holds for each organisation, which is
-// the first element of a key, and refuses what would exceed a limit. What
-// counts is what lies in the storage: every object, compressed, each chunk once
-// however many versions hold it, until a collection has deleted it.
+// A Store wraps another blob.Store. The first element of a key is the
+// organisation. The count is that of the storage: all objects in their stored
+// size, until garbage collection deletes them. A chunk counts once, regardless of
+// how many versions contain it.
 package quota
 
 import (
@@ -20,39 +19,39 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Options adjusts a Store; the zero value counts and refuses nothing.
+// Options configures a Store. The zero value counts and has no limit.
 type Options struct {
-	Limit int64 // bytes of an organisation; 0 is none
-	// Recount is how long a count is believed where other processes write to
-	// the same storage; 0 is for ever.
+	Limit int64 // bytes per organisation; 0 is unlimited
+	// Recount is the maximum age of a count if other processes write to the same
+	// storage; 0 is unlimited.
 	Recount time.Duration
 	Now     func() time.Time // defaults to the real clock
-	// Uncounted tells objects by their keys that the organisation is not
-	// charged for: those that we make for our own sake. nil is none.
+	// Uncounted reports whether an object does not count, such as one that the
+	// server stores for its own use. nil counts all objects.
 	Uncounted func(key string) bool
 }
 
-// Store is a blob.Store that counts. It is safe for concurrent use.
+// Store is a blob.Store with a quota. It is safe for concurrent use.
 type Store struct {
 	blob.Store
 	o Options
 	*accounts
 }
 
-// accounts are what is known of all organisations, and who counts.
+// accounts are the accounts of all organisations and the counts in progress.
 type accounts struct {
-	ctx    context.Context // of those who count, until Close
+	ctx    context.Context // of the counts, until Close
 	cancel context.CancelFunc
 	counts sync.WaitGroup
 
-	mu       sync.Mutex // guards what follows; taken after an account's
-	closed   bool
-	accounts map[string]*account
+	mu     sync.Mutex // guards the fields below; locked after account.mu
+	closed bool
+	byOrg  map[string]*account
 }
 
 var errClosed = errors.New("quota: the store is closed")
 
-// New makes a Store that keeps its objects in inner. The caller closes it.
+// New returns a Store that stores its objects in inner. The caller closes it.
 func New(inner blob.Store, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -61,37 +60,38 @@ func New(inner blob.Store, o Options) *Store {
 		o.Uncounted = func(string) bool { return false }
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Store{Store: inner, o: o, accounts: &accounts{ctx: ctx, cancel: cancel, accounts: map[string]*account{}}}
+	return &Store{Store: inner, o: o, accounts: &accounts{ctx: ctx, cancel: cancel, byOrg: map[string]*account{}}}
 }
 
-// Close ends what counts. What needs a first count fails from then on.
-func (b *accounts) Close() error {
-	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
-	b.cancel()
-	b.counts.Wait()
+// Close stops counting. Calls that need the first count of an organisation fail
+// afterwards.
+func (a *accounts) Close() error {
+	a.mu.Lock()
+	a.closed = true
+	a.mu.Unlock()
+	a.cancel()
+	a.counts.Wait()
 	return nil
 }
 
-// start runs f beside, for which Close waits; false after that.
-func (b *accounts) start(f func(context.Context)) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.counts.Go(func() { f(b.ctx) })
+// start runs f in a goroutine for which Close waits. It returns false after Close.
+func (a *accounts) start(f func(context.Context)) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.closed {
+		a.counts.Go(func() { f(a.ctx) })
 	}
-	return !b.closed
+	return !a.closed
 }
 
-// Wrap is a store that keeps its objects in inner and counts them with
-// those of s. Both must hold the same.
+// Wrap returns a store that stores its objects in inner and shares the accounts
+// of s. Both must contain the same objects.
 func (s *Store) Wrap(inner blob.Store) *Store {
 	return &Store{Store: inner, o: s.o, accounts: s.accounts}
 }
 
-// WithLinks is the store with what the one below offers beyond: links, where it
-// gives them.
+// WithLinks returns the store, which implements blob.Presigner if the inner store
+// does.
 func (s *Store) WithLinks() blob.Store {
 	if p, ok := s.Store.(blob.Presigner); ok {
 		return struct {
@@ -102,8 +102,8 @@ func (s *Store) WithLinks() blob.Store {
 	return s
 }
 
-// Usage tells what an organisation keeps. The first call waits until that is
-// counted, which lists the organisation's objects.
+// Usage returns the stored objects of an organisation. The first call lists them,
+// and waits for that.
 func (s *Store) Usage(ctx context.Context, org string) (blob.Usage, error) {
 	a := s.account(org)
 	if err := s.ready(ctx, org, a); err != nil {
@@ -111,27 +111,27 @@ func (s *Store) Usage(ctx context.Context, org string) (blob.Usage, error) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	used := a.kept
-	add(&used, a.coming.Bytes, a.coming.Objects)
+	used := a.stored
+	add(&used, a.pending.Bytes, a.pending.Objects)
 	return used, nil
 }
 
-// Limit is the bytes that an organisation may keep; 0 is no limit.
+// Limit returns the limit in bytes per organisation; 0 is unlimited.
 func (s *Store) Limit() int64 { return s.o.Limit }
 
-func (b *accounts) account(org string) *account {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	a := b.accounts[org]
-	if a == nil {
-		a = &account{moving: map[string]int{}}
-		b.accounts[org] = a
+func (a *accounts) account(org string) *account {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	of := a.byOrg[org]
+	if of == nil {
+		of = &account{active: map[string]int{}}
+		a.byOrg[org] = of
 	}
-	return a
+	return of
 }
 
-// Put implements blob.Store. What would exceed the limit is a Forbidden
-// *stint.Error.
+// Put implements blob.Store. It returns a Forbidden *stint.Error if the object
+// would exceed the limit.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) error {
 	org, _, ok := strings.Cut(key, "/")
 	if !ok || s.o.Uncounted(key) {
@@ -143,8 +143,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 			return err
 		}
 	}
-	m := &metered{r: r, a: a, limit: s.o.Limit}
-	if err := m.take(max(size, 0), 1); err != nil {
+	m := &meter{r: r, a: a, limit: s.o.Limit}
+	if err := m.add(max(size, 0), 1); err != nil {
 		return err
 	}
 	m.sized = size >= 0
@@ -152,50 +152,50 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	err := s.Store.Put(ctx, key, m, size)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	add(&a.coming, -m.taken, -1)
+	add(&a.pending, -m.counted, -1)
 	if err != nil {
 		a.end(key, 0, 0)
 		return err
 	}
-	a.end(key, m.taken, 1)
+	a.end(key, m.counted, 1)
 	return nil
 }
 
-// metered counts an object while it is read.
-type metered struct {
-	r     io.Reader
-	a     *account
-	limit int64
-	sized bool // its size is counted already
-	taken int64
+// meter counts the bytes of an object while it is read.
+type meter struct {
+	r       io.Reader
+	a       *account
+	limit   int64
+	sized   bool // the size was counted before reading
+	counted int64
 }
 
-func (m *metered) Read(b []byte) (int, error) {
+func (m *meter) Read(b []byte) (int, error) {
 	n, err := m.r.Read(b)
 	if !m.sized && n > 0 {
-		if full := m.take(int64(n), 0); full != nil {
-			return n, full
+		if exceeded := m.add(int64(n), 0); exceeded != nil {
+			return n, exceeded
 		}
 	}
 	return n, err
 }
 
-// take counts what comes, unless that is too much.
-func (m *metered) take(bytes, objects int64) error {
+// add counts pending bytes and objects, unless they exceed the limit.
+func (m *meter) add(bytes, objects int64) error {
 	m.a.mu.Lock()
 	defer m.a.mu.Unlock()
-	if m.limit > 0 && m.a.kept.Bytes+m.a.coming.Bytes+bytes > m.limit {
-		return full(m.limit)
+	if m.limit > 0 && m.a.stored.Bytes+m.a.pending.Bytes+bytes > m.limit {
+		return errExceeded(m.limit)
 	}
-	add(&m.a.coming, bytes, objects)
-	m.taken += bytes
+	add(&m.a.pending, bytes, objects)
+	m.counted += bytes
 	return nil
 }
 
-func full(limit int64) error {
+func errExceeded(limit int64) error {
 	return &stint.Error{
 		Kind: stint.KindForbidden, Code: stint.CodeQuotaExceeded,
-		Message: fmt.Sprintf("Your organisation may keep %s of files and this would be more. Delete artifacts, volumes or versions that are no longer needed, or ask the operator for more.", stint.Size(limit)),
+		Message: fmt.Sprintf("Your organisation may store %s of files and this would exceed it. Delete artifacts, volumes or versions that are no longer needed, or ask the operator for more.", stint.Size(limit)),
 	}
 }
 
@@ -208,18 +208,18 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	a := s.account(org)
 	a.begin(key)
 	info, err := s.Stat(ctx, key)
-	there := !errors.Is(err, blob.ErrNotFound)
+	exists := !errors.Is(err, blob.ErrNotFound)
 	if err == nil || errors.Is(err, blob.ErrDamaged) {
 		err = s.Store.Delete(ctx, key)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if there && err == nil {
+	if exists && err == nil {
 		a.end(key, -info.Size, -1)
 		return nil
 	}
 	a.end(key, 0, 0)
-	if !there {
+	if !exists {
 		return nil
 	}
 	return fmt.Errorf("deleting %q: %w", key, err)

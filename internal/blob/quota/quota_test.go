@@ -41,7 +41,7 @@ func TestSuite(t *testing.T) {
 	}})
 }
 
-type linking struct {
+type presigningStore struct {
 	blob.Store
 	blob.Presigner
 }
@@ -49,10 +49,10 @@ type linking struct {
 func TestLinksOfTheStoreBelow(t *testing.T) {
 	t.Parallel()
 	if _, ok := quota.New(folder(t), quota.Options{}).WithLinks().(blob.Presigner); ok {
-		t.Error("a folder gives links")
+		t.Error("a folder has links")
 	}
-	if _, ok := quota.New(linking{Store: folder(t)}, quota.Options{}).WithLinks().(blob.Presigner); !ok {
-		t.Error("a store that gives links gives none")
+	if _, ok := quota.New(presigningStore{Store: folder(t)}, quota.Options{}).WithLinks().(blob.Presigner); !ok {
+		t.Error("the links of the inner store are missing")
 	}
 }
 
@@ -61,7 +61,7 @@ func put(t *testing.T, s blob.Store, key, text string, size int64) error {
 	return s.Put(t.Context(), key, strings.NewReader(text), size)
 }
 
-func holds(t *testing.T, s *quota.Store, org string, want blob.Usage) {
+func wantUsage(t *testing.T, s *quota.Store, org string, want blob.Usage) {
 	t.Helper()
 	got, err := s.Usage(t.Context(), org)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := quota.New(inner, quota.Options{})
-	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 	for _, step := range []struct {
 		do   func() error
 		want blob.Usage
@@ -87,19 +87,19 @@ func TestCounts(t *testing.T) {
 		{func() error { return put(t, s, "a/one", "1234567", 7) }, blob.Usage{Bytes: 12, Objects: 2}},
 		{func() error { return put(t, s, "a/two", "123", -1) }, blob.Usage{Bytes: 15, Objects: 3}},
 		{func() error { return put(t, s, "b/one", "123", 3) }, blob.Usage{Bytes: 15, Objects: 3}},
-		{func() error { return ignoring(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Usage{Bytes: 15, Objects: 3}},
-		{func() error { return ignoring(put(t, s, "a/short", "12", 7), nil) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return expect(put(t, s, "a/one", "another", 7), blob.ErrExists) }, blob.Usage{Bytes: 15, Objects: 3}},
+		{func() error { return expect(put(t, s, "a/short", "12", 7), nil) }, blob.Usage{Bytes: 15, Objects: 3}},
 		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Usage{Bytes: 10, Objects: 2}},
 		{func() error { return s.Delete(t.Context(), "a/before") }, blob.Usage{Bytes: 10, Objects: 2}},
 	} {
 		if err := step.do(); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", step.want)
+		wantUsage(t, s, "a", step.want)
 	}
 }
 
-func TestThroughCountsTogether(t *testing.T) {
+func TestWrapSharesAccounts(t *testing.T) {
 	t.Parallel()
 	inner := folder(t)
 	s := quota.New(inner, quota.Options{Limit: 10})
@@ -107,18 +107,18 @@ func TestThroughCountsTogether(t *testing.T) {
 	if err := errors.Join(put(t, s, "a/one", "1234", 4), put(t, aside, "a/two", "1234", 4)); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
 	if err := put(t, aside, "a/three", "1234", 4); err == nil {
 		t.Error("more than the limit was stored")
 	}
 	if err := aside.Delete(t.Context(), "a/one"); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Usage{Bytes: 4, Objects: 1})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 4, Objects: 1})
 }
 
-// ignoring makes an error that must come none; any will do for nil.
-func ignoring(err, want error) error {
+// expect returns nil if err is want, or any error if want is nil.
+func expect(err, want error) error {
 	if err == nil {
 		return errors.New("it did not fail")
 	}
@@ -141,10 +141,10 @@ func TestLimit(t *testing.T) {
 			t.Errorf("six bytes more, announced as %d: %v", size, err)
 		}
 		if _, err := s.Stat(t.Context(), "a/large"); !errors.Is(err, blob.ErrNotFound) {
-			t.Errorf("what was refused is there: %v", err)
+			t.Errorf("the refused object exists: %v", err)
 		}
 	}
-	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 	if err := put(t, s, "a/fits", "12345", 5); err != nil {
 		t.Error(err)
 	}
@@ -152,7 +152,7 @@ func TestLimit(t *testing.T) {
 		t.Error(err)
 	}
 	if err := put(t, s, "a/more", "1", 1); err == nil {
-		t.Error("a byte over the limit was taken")
+		t.Error("a byte over the limit was accepted")
 	}
 	if err := s.Delete(t.Context(), "a/before"); err != nil {
 		t.Fatal(err)
@@ -162,7 +162,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-func TestLimitHoldsForManyAtOnce(t *testing.T) {
+func TestLimitUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	s := quota.New(folder(t), quota.Options{Limit: 50})
 	var group sync.WaitGroup
@@ -172,7 +172,7 @@ func TestLimitHoldsForManyAtOnce(t *testing.T) {
 		})
 	}
 	group.Wait()
-	holds(t, s, "a", blob.Usage{Bytes: 50, Objects: 5})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 50, Objects: 5})
 }
 
 func TestRecount(t *testing.T) {
@@ -180,36 +180,36 @@ func TestRecount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := folder(t)
 		s := quota.New(inner, quota.Options{Recount: time.Minute})
-		holds(t, s, "a", blob.Usage{})
+		wantUsage(t, s, "a", blob.Usage{})
 		if err := put(t, inner, "a/elsewhere", "123", 3); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Usage{})
+		wantUsage(t, s, "a", blob.Usage{})
 		time.Sleep(2 * time.Minute)                          // of the bubble's clock
-		if _, err := s.Usage(t.Context(), "a"); err != nil { // which has it counted
+		if _, err := s.Usage(t.Context(), "a"); err != nil { // which starts a count
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		holds(t, s, "a", blob.Usage{Bytes: 3, Objects: 1})
+		wantUsage(t, s, "a", blob.Usage{Bytes: 3, Objects: 1})
 	})
 }
 
-// listed is a store whose lists have what is there when they come to it. It
-// calls at before each object, and in the end.
-type listed struct {
+// steppedStore is a store whose lists contain the objects that exist when the
+// list reaches them. It calls at before each object and at the end.
+type steppedStore struct {
 	blob.Store
-	at    func(ctx context.Context, key string) error
-	stays func() error // where set, it deletes nothing
+	at         func(ctx context.Context, key string) error
+	failDelete func() error // if set, replaces the deletion of a/j
 }
 
-func (l *listed) Delete(ctx context.Context, key string) error {
-	if key == "a/j" && l.stays != nil {
-		return l.stays()
+func (l *steppedStore) Delete(ctx context.Context, key string) error {
+	if key == "a/j" && l.failDelete != nil {
+		return l.failDelete()
 	}
 	return l.Store.Delete(ctx, key)
 }
 
-func (l *listed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+func (l *steppedStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for last, more := "", true; more; {
 			next, err := l.after(ctx, prefix, last)
@@ -231,7 +231,7 @@ func (l *listed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, e
 	}
 }
 
-func (l *listed) after(ctx context.Context, prefix, last string) (string, error) {
+func (l *steppedStore) after(ctx context.Context, prefix, last string) (string, error) {
 	for info, err := range l.Store.List(ctx, prefix) {
 		if err != nil || info.Key > last {
 			return info.Key, err
@@ -240,19 +240,19 @@ func (l *listed) after(ctx context.Context, prefix, last string) (string, error)
 	return "", nil
 }
 
-// TestCountsBesideOthers puts and deletes objects before and behind where a
-// count stands. Nobody waits for it, and afterwards each counts once.
-func TestCountsBesideOthers(t *testing.T) {
+// TestCountDuringChanges puts and deletes objects before and after the position
+// of a count. No call waits for the count, and afterwards each object counts once.
+func TestCountDuringChanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		inner := &listed{Store: folder(t), at: func(context.Context, string) error { return nil }}
+		inner := &steppedStore{Store: folder(t), at: func(context.Context, string) error { return nil }}
 		s := quota.New(inner, quota.Options{Limit: 100, Recount: time.Minute})
 		for _, key := range []string{"a/b", "a/d", "a/f", "a/h", "a/j", "a/l"} {
 			if err := put(t, s, key, "1234567", 7); err != nil {
 				t.Fatal(err)
 			}
 		}
-		holds(t, s, "a", blob.Usage{Bytes: 42, Objects: 6})
+		wantUsage(t, s, "a", blob.Usage{Bytes: 42, Objects: 6})
 		if err := put(t, inner, "a/other", "123456789", 9); err != nil {
 			t.Fatal(err)
 		}
@@ -264,22 +264,22 @@ func TestCountsBesideOthers(t *testing.T) {
 		}
 		started, slow := make(chan struct{}), make(chan struct{})
 		var late sync.WaitGroup
-		late.Go(func() { // begins before the count and ends before that comes to it
-			step(s.Put(t.Context(), "a/m", io.MultiReader(strings.NewReader("12"), waiting{started, slow}), 2))
+		late.Go(func() { // begins before the count and ends before the count reaches it
+			step(s.Put(t.Context(), "a/m", io.MultiReader(strings.NewReader("12"), blockedReader{started, slow}), 2))
 		})
 		<-started
-		vainly, failed := make(chan struct{}), make(chan struct{})
-		var vain sync.WaitGroup
-		inner.stays = func() error {
-			close(vainly)
+		deleting, failed := make(chan struct{}), make(chan struct{})
+		var failing sync.WaitGroup
+		inner.failDelete = func() error {
+			close(deleting)
 			<-failed
-			return errors.New("the disk is on fire")
+			return errors.New("the disk is broken")
 		}
-		vain.Go(func() { // while the count comes to it
-			step(ignoring(s.Delete(t.Context(), "a/j"), nil))
-			inner.stays = nil
+		failing.Go(func() { // fails while the count reaches it
+			step(expect(s.Delete(t.Context(), "a/j"), nil))
+			inner.failDelete = nil
 		})
-		<-vainly
+		<-deleting
 		inner.at = func(_ context.Context, key string) error {
 			switch key {
 			case "a/f": // b and d are listed
@@ -290,14 +290,14 @@ func TestCountsBesideOthers(t *testing.T) {
 				step(s.Delete(t.Context(), "a/h"))
 				step(s.Delete(t.Context(), "a/a"))
 				step(s.Delete(t.Context(), "a/n"))
-				step(ignoring(put(t, s, "a/d", "1234567", 7), blob.ErrExists))
-				step(ignoring(put(t, s, "a/large", "", 100), nil))
-				holds(t, s, "a", blob.Usage{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
+				step(expect(put(t, s, "a/d", "1234567", 7), blob.ErrExists))
+				step(expect(put(t, s, "a/large", "", 100), nil))
+				wantUsage(t, s, "a", blob.Usage{Bytes: 42 + 2 + 1 - 14, Objects: 6 + 1 + 1 - 2})
 				close(slow)
 				late.Wait()
 			case "a/l":
 				close(failed)
-				vain.Wait()
+				failing.Wait()
 				step(s.Delete(t.Context(), "a/k"))
 				step(put(t, s, "a/i", "1", 1))
 			case "":
@@ -306,7 +306,7 @@ func TestCountsBesideOthers(t *testing.T) {
 			return nil
 		}
 		time.Sleep(2 * time.Minute) // of the bubble's clock
-		holds(t, s, "a", blob.Usage{Bytes: 42 + 2, Objects: 7})
+		wantUsage(t, s, "a", blob.Usage{Bytes: 42 + 2, Objects: 7})
 		synctest.Wait()
 		inner.at = func(context.Context, string) error { return nil }
 		want := blob.Usage{}
@@ -315,26 +315,26 @@ func TestCountsBesideOthers(t *testing.T) {
 			want.Bytes += info.Size
 			want.Objects++
 		}
-		holds(t, s, "a", want)
+		wantUsage(t, s, "a", want)
 		step(s.Close())
 	})
 }
 
-// waiting tells that it is read, and ends when it may.
-type waiting struct{ started, end chan struct{} }
+// blockedReader closes started when it is read, and ends when end is closed.
+type blockedReader struct{ started, end chan struct{} }
 
-func (w waiting) Read([]byte) (int, error) {
-	close(w.started)
-	<-w.end
+func (b blockedReader) Read([]byte) (int, error) {
+	close(b.started)
+	<-b.end
 	return 0, io.EOF
 }
 
-// TestOnlyTheFirstCountIsWaitedFor lets counts take until they are ended.
-func TestOnlyTheFirstCountIsWaitedFor(t *testing.T) {
+// TestOnlyFirstCountBlocks blocks counts until the test continues them.
+func TestOnlyFirstCountBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		goOn := make(chan struct{})
-		inner := &listed{Store: folder(t), at: func(ctx context.Context, _ string) error {
+		inner := &steppedStore{Store: folder(t), at: func(ctx context.Context, _ string) error {
 			select {
 			case <-goOn:
 				return nil
@@ -346,44 +346,44 @@ func TestOnlyTheFirstCountIsWaitedFor(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := s.Put(ctx, "a/x", strings.NewReader("1"), 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a put that waits for a count: %v", err)
+			t.Errorf("a put during the first count: %v", err)
 		}
 		goOn <- struct{}{}
-		holds(t, s, "a", blob.Usage{})
+		wantUsage(t, s, "a", blob.Usage{})
 		time.Sleep(2 * time.Minute) // of the bubble's clock
 		if err := put(t, s, "a/x", "1", 1); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
+		wantUsage(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		holds(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
+		wantUsage(t, s, "a", blob.Usage{Bytes: 1, Objects: 1})
 		if _, err := s.Usage(t.Context(), "b"); err == nil {
-			t.Error("what was never counted is known after Close")
+			t.Error("Usage without a count succeeded after Close")
 		}
 	})
 }
 
-type failing struct{ blob.Store }
+type failingStore struct{ blob.Store }
 
-func (failing) Put(_ context.Context, _ string, r io.Reader, _ int64) error {
+func (failingStore) Put(_ context.Context, _ string, r io.Reader, _ int64) error {
 	_, _ = io.Copy(io.Discard, r)
-	return errors.New("no room")
+	return errors.New("no space")
 }
 
-func TestAFailedPutCountsNothing(t *testing.T) {
+func TestFailedPutIsNotCounted(t *testing.T) {
 	t.Parallel()
-	s := quota.New(failing{folder(t)}, quota.Options{})
+	s := quota.New(failingStore{folder(t)}, quota.Options{})
 	for _, size := range []int64{3, -1} {
 		if err := put(t, s, "a/x", "123", size); err == nil {
 			t.Fatal("it did not fail")
 		}
 	}
-	holds(t, s, "a", blob.Usage{})
+	wantUsage(t, s, "a", blob.Usage{})
 }
 
-func TestWhatIsNotCounted(t *testing.T) {
+func TestUncounted(t *testing.T) {
 	t.Parallel()
 	inner := folder(t)
 	s := quota.New(inner, quota.Options{Limit: 10, Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})
@@ -392,7 +392,7 @@ func TestWhatIsNotCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, s := range map[string]*quota.Store{"as it was written": s, "as it is found": quota.New(inner, quota.Options{Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})} {
+	for name, s := range map[string]*quota.Store{"while writing": s, "by a new count": quota.New(inner, quota.Options{Uncounted: func(key string) bool { return strings.Contains(key, "/ours/") }})} {
 		if err := s.Delete(t.Context(), "org_a/ours/none"); err != nil {
 			t.Fatal(err)
 		}
@@ -406,29 +406,29 @@ func TestWhatIsNotCounted(t *testing.T) {
 	}
 }
 
-// hurt is a store one of whose objects is damaged.
-type hurt struct {
+// damagedStore is a store in which one object is damaged.
+type damagedStore struct {
 	blob.Store
 	key string
 }
 
-func (h hurt) Stat(ctx context.Context, key string) (blob.Info, error) {
-	info, err := h.Store.Stat(ctx, key)
-	if err == nil && key == h.key {
+func (d damagedStore) Stat(ctx context.Context, key string) (blob.Info, error) {
+	info, err := d.Store.Stat(ctx, key)
+	if err == nil && key == d.key {
 		err = blob.ErrDamaged
 	}
 	return info, err
 }
 
-func TestWhatIsDamagedCountsUntilItIsDeleted(t *testing.T) {
+func TestDamagedObjectCountsUntilDeleted(t *testing.T) {
 	t.Parallel()
-	s := quota.New(hurt{folder(t), "a/one"}, quota.Options{Limit: 10})
+	s := quota.New(damagedStore{folder(t), "a/one"}, quota.Options{Limit: 10})
 	if err := errors.Join(put(t, s, "a/one", "123", 3), put(t, s, "a/two", "12345", 5)); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 8, Objects: 2})
 	if err := s.Delete(t.Context(), "a/one"); err != nil {
 		t.Fatal(err)
 	}
-	holds(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
+	wantUsage(t, s, "a", blob.Usage{Bytes: 5, Objects: 1})
 }
