@@ -9,69 +9,73 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// ErrEpoch says that a tree of files was stored under an epoch of collection
-// that is over, so that some of it may be about to be deleted: it must be
-// looked at again before something names it.
-var ErrEpoch = errors.New("store: a collection began meanwhile")
+// ErrEpoch is returned when a snapshot was stored under an earlier collection
+// epoch. Some of its objects may be about to be deleted, so the caller must
+// check them again before the snapshot is referenced.
+var ErrEpoch = errors.New("store: a garbage collection has begun since")
 
-// Collections is the database's part in deleting files that nothing names.
+// Collections is the database's part of garbage collection.
 //
-// A collection has two steps, so that it can go on beside commits. It begins a
-// new epoch, after which a tree that was stored under an earlier one cannot be
-// named (ErrEpoch) without being looked at again. Objects that nothing names
-// are condemned; only the next collection deletes them, and only if nothing
-// came to name them in between. Who stores a tree builds upon nothing
-// condemned.
+// A collection marks and sweeps in two separate passes, so that commits can
+// continue meanwhile. It begins a new epoch: a snapshot stored under an earlier
+// epoch cannot be referenced (ErrEpoch) until it was checked again.
+// Unreferenced objects are marked. Only the next collection deletes them, and
+// only if they are still unreferenced. A new snapshot must not reuse marked
+// objects.
 type Collections interface {
-	// Orgs lists the identifiers of all organisations.
+	// Orgs returns the IDs of all organisations.
 	Orgs(ctx context.Context) ([]string, error)
-	// LeaseCollection gives the holder the organisation's storage to itself, as
-	// far as collections and repairs go, for the time d, or extends that; false
-	// when another has it. d of 0 gives it back.
+	// LeaseCollection acquires or extends the organisation's lease for
+	// collections and repairs for the duration d. It reports false if another
+	// holder has the lease. A d of 0 releases it.
 	LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error)
-	// BeginCollection begins a new epoch and returns it. What Live gives
-	// afterwards is complete but for trees named under the new epoch.
+	// BeginCollection begins a new epoch and returns it. LiveDigests then
+	// includes every snapshot that is not referenced under the new epoch.
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
-	// Live gives the digests of the trees that something names: versions,
-	// checkpoints and runs that have not ended, or were cancelled and still mount
-	// what they did. It may repeat some.
+	// LiveDigests returns the digests of all referenced snapshots: those of
+	// versions, of checkpoints, of unfinished runs, and of cancelled runs that
+	// still mount volumes. Digests may repeat.
 	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
-	// Named gives what Live gives but for runs, with what their users call them.
+	// NamedSnapshots returns the snapshots of versions and checkpoints with
+	// names for messages.
 	NamedSnapshots(ctx context.Context, org string) iter.Seq2[NamedSnapshot, error]
-	// Condemned reads the epoch and what is condemned, in order of the keys.
+	// MarkedObjects returns the current epoch and the marked objects in key
+	// order.
 	MarkedObjects(ctx context.Context, org string) (epoch int64, list []MarkedObject, err error)
-	// Condemn notes keys of the storage that nothing names. One that is
-	// condemned already stays as it is.
+	// MarkObjects marks the keys of unreferenced objects. An object that is
+	// already marked keeps its epoch and time.
 	MarkObjects(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error
-	// Pardon forgets keys: they are named again, or are no more.
+	// UnmarkObjects removes the marks of objects that are referenced again or
+	// were deleted.
 	UnmarkObjects(ctx context.Context, org string, keys []string) error
 }
 
-// Named is a tree of files and what its user calls it.
+// NamedSnapshot is a snapshot with a name for messages.
 type NamedSnapshot struct {
 	Digest string
 	Name   string // such as "volume data@v3_…" or "home of chk_…"
 }
 
-// Condemned is an object of the storage that nothing names.
+// MarkedObject is an unreferenced object of the object storage.
 type MarkedObject struct {
 	Key   string
-	Epoch int64 // of the collection that found it
+	Epoch int64 // of the collection that marked it
 	Since time.Time
 }
 
-// Retention says which versions of a tree go by themselves: those that are
-// neither among the newest Last nor younger than Since. The head stays, and
-// what a checkpoint names, a run mounts that has not ended, or somebody asked to
-// keep. Versions of a deleted tree go at once but for those that a checkpoint
-// names or a run mounts.
+// Retention is the rule by which old versions are removed: those that are
+// neither among the newest Last versions nor newer than Since. Heads, versions
+// with a user's keep request, and versions that a checkpoint references or an
+// unfinished run mounts are never removed. Versions of a deleted artifact or
+// volume are removed at once unless a checkpoint references or a run mounts
+// them.
 type Retention struct {
-	Last  int // 0 with Since zero keeps all versions of trees that exist
+	Last  int // if 0 and Since is zero, all versions are retained
 	Since stint.Time
 }
 
-// StorageUsage is what an organisation keeps.
+// StorageUsage counts what an organisation stores.
 type StorageUsage struct {
 	Artifacts, Volumes, Versions, Checkpoints int64
-	Bytes                                     int64 // sizes of all versions' files together, each counted in full
+	Bytes                                     int64 // sum of all versions' sizes, without deduplication
 }

@@ -7,65 +7,69 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// ErrLeaseLost says that the worker's lease has ended.
+// ErrLeaseLost is returned when the worker's lease has ended.
 var ErrLeaseLost = errors.New("store: lease lost")
 
-// MaxReadBytes is how many bytes of data one call of Events gives before it
-// leaves further batches to the next.
+// MaxReadBytes is the number of bytes of event data after which one call of
+// Events stops.
 const MaxReadBytes = 128 << 10
 
-// Journal keeps the events of runs and, beside them, the log entries that are
-// no events.
+// Journal stores the events of runs and, beside them, the log entries that are
+// not events (the side log).
 type Journal interface {
-	// Append stores the batch at the slots after at.After if they are free,
-	// and returns the new head. Slots taken by the same epoch and token are a
-	// retry and succeed; taken by anything else they are a *FencedError. A
-	// batch without events stores its logs while the run is running in that
-	// epoch, else it is fenced too; with the epoch and token of the logs stored
-	// last it is a retry and succeeds. Several appends may share a commit.
+	// Append stores the batch at the slots after at.After if they are free, and
+	// returns the new head. If the slots are taken by the same epoch and token,
+	// the call is a retry and succeeds. If they are taken otherwise, it returns
+	// a *FencedError.
+	//
+	// A batch without events stores its logs if the run is running in that
+	// epoch, and is fenced otherwise. It is a retry, and succeeds, if its epoch
+	// and token equal those of the logs stored last. Several appends may share
+	// a commit.
 	Append(ctx context.Context, at Position, b Batch) (head int64, err error)
-	// Events reads events after the given one, oldest first: at least one
-	// stored batch when there is any, and no further batch once limit or
-	// MaxReadBytes of data are reached, so a reader goes on from the last Seq
-	// until nothing comes. It reads whole batches and leaves out what the
-	// caller already has.
+	// Events returns events after the given one, oldest first. It reads whole
+	// batches: at least one if there is any, and no further batch once limit or
+	// MaxReadBytes is reached. A reader continues from the last Seq until the
+	// result is empty.
 	Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error)
-	// Head is the last event's number and the run's status; 0 for no run.
+	// Head returns the number of the last event and the run's status; 0 if the
+	// run does not exist.
 	Head(ctx context.Context, run string) (int64, stint.Status, error)
-	// LogSources reads what the unified log is merged from, beyond a position:
-	// events and entries with greater numbers in ascending order or, with desc,
-	// with smaller ones in descending order. Each sequence holds at least limit
-	// items unless it ends before.
+	// LogSources returns the two sequences of the unified log beyond a
+	// position: events and entries with greater numbers in ascending order or,
+	// with desc, with smaller numbers in descending order. Each sequence has at
+	// least limit items unless it ends before.
 	LogSources(ctx context.Context, run string, from LogPosition, desc bool, limit int) (LogSources, error)
-	// LogPositionAt finds the position before the first event and log entry
-	// whose time is not before t.
+	// LogPositionAt returns the position before the first event and the first
+	// log entry whose time is not before t.
 	LogPositionAt(ctx context.Context, run string, t stint.Time) (LogPosition, error)
 }
 
-// Batch is what a worker appends in one step. Token marks it, so that a retry
-// after a lost acknowledgement is known as such. Seq of the events is set by
-// the store.
+// Batch is what a worker appends in one call. Token identifies the batch, so
+// that a retry after a lost acknowledgement is recognised. The store sets the
+// Seq of the events.
 type Batch struct {
 	Token  string
 	Events []stint.Event
 	Logs   []stint.LogEntry
 }
 
-// LogPosition names one event and one log entry of a run. Reading onwards
-// begins after them, reading backwards before them; backwards, 0 means the end.
+// LogPosition refers to one event and one log entry of a run. Reading forwards
+// begins after them, reading backwards before them. When reading backwards, 0
+// means the end.
 type LogPosition struct {
-	Event int64 // a Seq of the journal
-	Entry int64 // a number of the side log
+	Event int64 // Seq of an event
+	Entry int64 // number of a side log entry
 }
 
-// LogSources are the two sequences that the unified log is merged from, each
+// LogSources are the two sequences that are merged into the unified log, each
 // in reading order.
 type LogSources struct {
 	Events  []stint.Event
 	Entries []NumberedEntry
 }
 
-// NumberedEntry is a log entry with its number, 1, 2, 3 … within the run.
+// NumberedEntry is a log entry with its number (1, 2, 3 …) within the run.
 type NumberedEntry struct {
 	Number int64
 	stint.LogEntry

@@ -1,8 +1,8 @@
-// Package group answers: how do many callers share one commit?
+// Package groupcommit commits the items of concurrent callers together.
 //
-// Callers hand in items and wait; a few goroutines take what is waiting,
-// commit it at once and tell each caller its own verdict. A lone caller is
-// served at once: nothing waits for company.
+// Callers submit items and wait. A few goroutines collect the waiting items,
+// commit them together, and return to each caller its own result. A single item
+// is committed at once, without waiting for others.
 package groupcommit
 
 import (
@@ -16,44 +16,44 @@ import (
 	"sync"
 )
 
-// ErrClosed says that the group takes no more items.
+// ErrClosed is returned by Do after Close.
 var ErrClosed = errors.New("groupcommit: closed")
 
-var errNothing = errors.New("groupcommit: commit took nothing")
+var errNotTaken = errors.New("groupcommit: commit took no item")
 
-// Commit makes the items durable together. It gets at least one item and
-// keeps getting those that arrive while it works, up to the group's bound. It
-// returns one verdict for each item that it took, in order; nil for all fine.
+// Commit makes the items durable together. The sequence has at least one item and
+// includes items that arrive meanwhile, up to the group's limit. Commit returns
+// one error for each item that it took, in order, or nil if all succeeded.
 type Commit[T any] func(items iter.Seq[T]) []error
 
 // Group collects items for a Commit. It is safe for concurrent use.
 type Group[T any] struct {
 	commit Commit[T]
-	most   int
+	limit  int
 	calls  chan *call[T]
 	loops  sync.WaitGroup
 
-	mu     sync.RWMutex // held for reading while sending to calls
+	mu     sync.RWMutex // read-locked while sending to calls
 	closed bool         // guarded by mu
 }
 
 type call[T any] struct {
 	ctx  context.Context
 	item T
-	done chan error // of capacity 1, so that nobody waits for a caller that left
+	done chan error // capacity 1, so that a caller that left does not block
 }
 
-// New starts n goroutines that commit up to most items at once.
-func New[T any](n, most int, commit Commit[T]) *Group[T] {
-	g := &Group[T]{commit: commit, most: most, calls: make(chan *call[T], most)}
+// New starts n goroutines that commit up to limit items at once.
+func New[T any](n, limit int, commit Commit[T]) *Group[T] {
+	g := &Group[T]{commit: commit, limit: limit, calls: make(chan *call[T], limit)}
 	for range n {
 		g.loops.Go(g.loop)
 	}
 	return g
 }
 
-// Do hands in an item and waits until it is committed. When ctx ends first,
-// the item may or may not be committed, and may still be in use.
+// Do submits an item and waits until it is committed. If ctx ends first, the item
+// may or may not be committed, and may still be in use.
 func (g *Group[T]) Do(ctx context.Context, item T) error {
 	c := &call[T]{ctx: ctx, item: item, done: make(chan error, 1)}
 	if err := g.send(c); err != nil {
@@ -81,7 +81,7 @@ func (g *Group[T]) send(c *call[T]) error {
 	}
 }
 
-// Close refuses further items and waits until those handed in are committed.
+// Close refuses further items and waits until the submitted ones are committed.
 func (g *Group[T]) Close() {
 	g.mu.Lock()
 	if !g.closed {
@@ -98,10 +98,10 @@ func (g *Group[T]) loop() {
 	}
 }
 
-// serve commits first and what is waiting, and answers each caller.
+// serve commits first and the waiting items, and returns each caller's result.
 func (g *Group[T]) serve(first *call[T]) {
 	var taken []*call[T]
-	verdicts, err := g.guarded(func(yield func(T) bool) {
+	results, err := g.commitSafely(func(yield func(T) bool) {
 		for c := first; c != nil; c = g.next(len(taken)) {
 			if c.ctx.Err() != nil {
 				c.done <- context.Cause(c.ctx)
@@ -115,33 +115,34 @@ func (g *Group[T]) serve(first *call[T]) {
 	})
 	if len(taken) == 0 {
 		select {
-		case first.done <- cmp.Or(err, errNothing):
-		default: // answered: its context had ended
+		case first.done <- cmp.Or(err, errNotTaken):
+		default: // already answered: its context had ended
 		}
 	}
 	for i, c := range taken {
 		switch {
 		case err != nil:
 			c.done <- err
-		case verdicts != nil:
-			c.done <- verdicts[i]
+		case results != nil:
+			c.done <- results[i]
 		default:
 			c.done <- nil
 		}
 	}
 }
 
-// guarded keeps a panic or a wrong count of verdicts from taking the loop down.
-func (g *Group[T]) guarded(items iter.Seq[T]) (verdicts []error, err error) {
+// commitSafely calls commit and converts a panic or a wrong number of results to
+// an error.
+func (g *Group[T]) commitSafely(items iter.Seq[T]) (results []error, err error) {
 	taken := 0
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("groupcommit: commit panicked: %v\n%s", p, debug.Stack())
-		} else if verdicts != nil && len(verdicts) != taken {
-			err = fmt.Errorf("groupcommit: %d verdicts for %d items", len(verdicts), taken)
+		} else if results != nil && len(results) != taken {
+			err = fmt.Errorf("groupcommit: %d results for %d items", len(results), taken)
 		}
 	}()
-	verdicts = g.commit(func(yield func(T) bool) {
+	results = g.commit(func(yield func(T) bool) {
 		for item := range items {
 			taken++
 			if !yield(item) {
@@ -149,19 +150,19 @@ func (g *Group[T]) guarded(items iter.Seq[T]) (verdicts []error, err error) {
 			}
 		}
 	})
-	return verdicts, nil
+	return results, nil
 }
 
-// next takes a waiting call, if there is one. It lets others run once before
-// it believes that there is none: callers that were just answered are about
-// to come back.
+// next returns a waiting call, or nil if there is none. It yields the processor
+// once before it gives up, because callers that just received a result often
+// submit another item.
 func (g *Group[T]) next(taken int) *call[T] {
-	if taken >= g.most {
+	if taken >= g.limit {
 		return nil
 	}
 	for range 2 {
 		select {
-		case c := <-g.calls: // nil when closed and empty
+		case c := <-g.calls: // nil if closed and empty
 			return c
 		default:
 			runtime.Gosched()

@@ -18,23 +18,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errOdd = errors.New("odd")
 
-// parity refuses odd numbers and records the sizes of the groups.
+// parity returns a Commit that refuses odd numbers and records the sizes of the
+// groups.
 func parity(sizes *[]int) groupcommit.Commit[int] {
 	return func(items iter.Seq[int]) []error {
-		var verdicts []error
+		var results []error
 		for n := range items {
 			var err error
 			if n%2 == 1 {
 				err = errOdd
 			}
-			verdicts = append(verdicts, err)
+			results = append(results, err)
 		}
-		*sizes = append(*sizes, len(verdicts))
-		return verdicts
+		*sizes = append(*sizes, len(results))
+		return results
 	}
 }
 
-func TestEachCallerGetsItsOwnVerdict(t *testing.T) {
+func TestEachCallerGetsItsResult(t *testing.T) {
 	t.Parallel()
 	var sizes []int
 	g := groupcommit.New(1, 8, parity(&sizes))
@@ -53,7 +54,7 @@ func TestEachCallerGetsItsOwnVerdict(t *testing.T) {
 	for _, size := range sizes {
 		sum += size
 		if size > 8 {
-			t.Errorf("a group of %d, want 8 at most", size)
+			t.Errorf("a group of %d items, want at most 8", size)
 		}
 	}
 	if sum != 200 {
@@ -73,7 +74,7 @@ func TestWaitingItemsShareACommit(t *testing.T) {
 			close(entered)
 			<-release
 			for range items {
-				return nil // takes one, leaves the rest
+				return nil // takes one item only
 			}
 		}
 		return count(items)
@@ -105,7 +106,7 @@ func TestWaitingItemsShareACommit(t *testing.T) {
 	}
 }
 
-func TestPanicAnswersEveryCallerAndTheGroupGoesOn(t *testing.T) {
+func TestPanicReachesCallers(t *testing.T) {
 	t.Parallel()
 	g := groupcommit.New(1, 8, func(items iter.Seq[string]) []error {
 		for item := range items {
@@ -124,7 +125,7 @@ func TestPanicAnswersEveryCallerAndTheGroupGoesOn(t *testing.T) {
 	}
 }
 
-func TestWrongNumberOfVerdictsIsAnError(t *testing.T) {
+func TestWrongNumberOfResults(t *testing.T) {
 	t.Parallel()
 	g := groupcommit.New(1, 8, func(items iter.Seq[int]) []error {
 		for range items {
@@ -137,7 +138,7 @@ func TestWrongNumberOfVerdictsIsAnError(t *testing.T) {
 	}
 }
 
-func TestCommitThatTakesNothingIsAnError(t *testing.T) {
+func TestCommitTakesNoItem(t *testing.T) {
 	t.Parallel()
 	g := groupcommit.New(1, 8, func(iter.Seq[int]) []error { return nil })
 	defer g.Close()

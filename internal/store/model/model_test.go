@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The bounds of the model. Every path fits into the journal: retries bound the
-// transitions and outputs are counted, so that no state is cut off.
+// The limits of the model. Retries limit the transitions and outputs are counted, so
+// every path fits into the journal and no state is left out.
 const (
 	workers    = 3
 	maxRetries = 2
@@ -38,32 +38,32 @@ const (
 	terminal
 )
 
-// event is what stands in a slot of the journal: a change to a status, an
-// output, or the end.
+// event is the content of a slot of the journal: a change of status, an output, or
+// the end.
 type event struct {
 	kind   kind
 	epoch  int8
 	status status // of changed and terminal
-	meant  int8   // of output: the slot that its writer meant; with the epoch it is the token
+	wanted int8   // of output: the slot that its writer requested; with the epoch it is the token
 }
 
 type phase int8
 
 const (
 	idle      phase = iota
-	working         // owns a run, as far as it knows
-	sending         // an append is out and its answer was lost
-	finishing       // a finish is out and its answer was lost
+	working         // believes that it owns the run
+	sending         // sent an append and the answer was lost
+	finishing       // sent a finish and the answer was lost
 )
 
-// worker is what one worker knows, which may be out of date.
+// worker is the state that one worker knows, which may be outdated.
 type worker struct {
 	phase phase
 	epoch int8
-	after int8 // the last event that it knows to be durable
+	after int8 // the last event that it knows to be stored
 }
 
-// state is one run, its workers and what the user was told. It is comparable.
+// state is one run, its workers, and the answer to the user. It is comparable.
 type state struct {
 	status   status
 	epoch    int8
@@ -71,29 +71,29 @@ type state struct {
 	outputs  int8
 	journal  [slots]event
 	workers  [workers]worker
-	versions int8 // published
-	told     bool // the user: your cancel is done
-	due      bool // a cancel that was answered waits to be written (a mutant)
+	versions int8 // committed
+	acked    bool // the user's cancel was acknowledged
+	due      bool // an acknowledged cancel is not written yet (a mutant)
 }
 
-// rules are the protocol. Each can be left out.
+// rules are the rules of the protocol. Each can be switched off.
 type rules struct {
 	fenceAppend   bool // an append must own the run
 	fenceFinish   bool // a finish must own the run
-	expect        bool // an append names its position
-	atomicCancel  bool // a cancel is written before it is answered
-	versionInside bool // the version is published by the finish
-	reaper        bool // runs of lost workers are taken from them
-	reapIsAnEvent bool // and that takes a slot
+	expect        bool // an append has an expected position
+	atomicCancel  bool // a cancel is written before it is acknowledged
+	versionInside bool // the finish commits the version
+	reaper        bool // runs of lost workers are reaped
+	reapIsAnEvent bool // reaping takes a slot
 }
 
 func protocol() rules { return rules{true, true, true, true, true, true, true} }
 
-// step is a state and how it was reached.
+// step is a state and the action that led to it.
 type step struct {
 	state  state
 	action string
-	byUser bool // nobody may rely on the user to end a run
+	byUser bool // the end of a run must not depend on the user
 }
 
 func (s *state) push(e event) bool {
@@ -105,14 +105,14 @@ func (s *state) push(e event) bool {
 	return true
 }
 
-// owns tells whether the slot after the position is free and belongs to the
-// epoch: the one fence of the protocol. It looks at the journal alone.
+// owns reports whether the slot after the position is free and belongs to the
+// epoch. This is the only fence of the protocol. It depends on the journal alone.
 func owns(s state, w worker) bool {
 	last := s.journal[s.head-1]
 	return w.after == s.head && last.epoch == w.epoch && (last.kind == output || last.kind == changed && last.status == running)
 }
 
-// next lists every step out of a state.
+// next returns every step from a state.
 func (r rules) next(s state) []step {
 	steps := r.serverSteps(s)
 	for i, w := range s.workers {
@@ -152,8 +152,8 @@ func (r rules) claim(s state, i int, who string) []step {
 	return []step{{s, who + " claims", false}}
 }
 
-// appends sends a batch for the first time or again. It is answered, fenced,
-// or its answer is lost on the way there or back.
+// appends returns the results of an append or its retry: acknowledged, fenced, or
+// the request or the answer is lost.
 func (r rules) appends(s state, w worker, who string, with func(state, phase, int8) state, gone state) []step {
 	lost := step{with(s, sending, w.after), who + " sends, lost on the way there", false}
 	if w.after < s.head && r.expect {
@@ -169,7 +169,7 @@ func (r rules) appends(s state, w worker, who string, with func(state, phase, in
 	}
 	t := s
 	t.outputs++
-	if !t.push(event{kind: output, epoch: w.epoch, meant: w.after}) {
+	if !t.push(event{kind: output, epoch: w.epoch, wanted: w.after}) {
 		return nil
 	}
 	return []step{
@@ -189,7 +189,7 @@ func (r rules) stores(s state, w worker) bool {
 	return owns(s, w)
 }
 
-// finishes ends the run, in one step with its version.
+// finishes returns the results of a finish, which also commits the version.
 func (r rules) finishes(s state, w worker, who string, with func(state, phase, int8) state, gone state) []step {
 	if w.phase == finishing && w.after < s.head {
 		if e := s.journal[w.after]; e.kind == terminal && e.epoch == w.epoch && e.status == completed {
@@ -213,7 +213,7 @@ func (r rules) finishes(s state, w worker, who string, with func(state, phase, i
 	return []step{{done, who + " finishes", false}, {with(t, finishing, w.after), who + " finishes, lost on the way back", false}, lost}
 }
 
-// publishes is what a worker does that publishes its version by itself.
+// publishes returns the step of a worker that commits its version separately.
 func (r rules) publishes(s state, who string) []step {
 	if r.versionInside || s.versions == 2 {
 		return nil
@@ -222,8 +222,8 @@ func (r rules) publishes(s state, who string) []step {
 	return []step{{s, who + " publishes", false}}
 }
 
-// serverSteps are the reaper's and the user's. A lease may run out at any
-// time: a paused worker looks like a dead one.
+// serverSteps returns the steps of the reaper and the user. A lease may expire at
+// any time, because a paused worker cannot be distinguished from a dead one.
 func (r rules) serverSteps(s state) (steps []step) {
 	if s.status == running && r.reaper {
 		steps = append(steps, r.reap(s))
@@ -231,7 +231,7 @@ func (r rules) serverSteps(s state) (steps []step) {
 	if !s.status.final() && r.atomicCancel {
 		t := s
 		t.end(cancelled)
-		t.told = true
+		t.acked = true
 		steps = append(steps, step{t, "the user cancels", true})
 	}
 	if !r.atomicCancel {
@@ -262,8 +262,8 @@ func cancelInTwo(s state) []step {
 		if s.status.final() {
 			return nil
 		}
-		s.due, s.told = true, true
-		return []step{{s, "the user is told that the run is cancelled", true}}
+		s.due, s.acked = true, true
+		return []step{{s, "the user is acked that the run is cancelled", true}}
 	}
 	s.due = false
 	if !s.status.final() {
@@ -272,8 +272,8 @@ func cancelInTwo(s state) []step {
 	return []step{{s, "the cancel is written", true}}
 }
 
-// promises hold in every state.
-var promises = []struct {
+// invariants hold in every state.
+var invariants = []struct {
 	name  string
 	holds func(s state) bool
 }{
@@ -289,7 +289,7 @@ var promises = []struct {
 		}
 		return false
 	}},
-	{"output stands where the run is running", func(s state) bool {
+	{"output is stored only while the run is running", func(s state) bool {
 		for i, e := range s.journal[:s.head] {
 			if e.kind == output && s.journal[i-1].kind == changed && s.journal[i-1].status != running {
 				return false
@@ -297,10 +297,10 @@ var promises = []struct {
 		}
 		return true
 	}},
-	{"epochs never step back", func(s state) bool {
+	{"epochs never decrease", func(s state) bool {
 		return slices.IsSortedFunc(s.journal[:s.head], func(a, b event) int { return int(a.epoch - b.epoch) })
 	}},
-	{"no output stands twice", func(s state) bool {
+	{"no output is stored twice", func(s state) bool {
 		for i, e := range s.journal[:s.head] {
 			if e.kind == output && slices.Contains(s.journal[i+1:s.head], e) {
 				return false
@@ -308,22 +308,23 @@ var promises = []struct {
 		}
 		return true
 	}},
-	{"an acknowledged cancel holds", func(s state) bool { return !s.told || s.due || s.status == cancelled }},
-	{"a version stands for a completed run, once", func(s state) bool {
+	{"an acknowledged cancel is stored", func(s state) bool { return !s.acked || s.due || s.status == cancelled }},
+	{"a version is committed once, by a completed run", func(s state) bool {
 		return s.versions == 0 || s.versions == 1 && s.status == completed
 	}},
 }
 
 const stuck = "an end is reachable"
 
-// result is what a visit of all states found.
+// result is the result of a search.
 type result struct {
 	states int
-	broken string   // the promise that does not hold
-	path   []string // to the state where it does not
+	broken string   // the invariant that does not hold
+	path   []string // to the state where it does not hold
 }
 
-// explore visits every state, nearest first, and stops where a promise breaks.
+// explore visits every state in breadth-first order and stops where an invariant does
+// not hold.
 func (r rules) explore() result {
 	start := state{head: 1}
 	start.journal[0] = event{kind: changed, status: pending}
@@ -331,7 +332,7 @@ func (r rules) explore() result {
 	all := []state{start}
 	from := []int{-1}
 	how := []string{"a run is created"}
-	back := [][]int{nil} // edges against their direction, without the user's
+	back := [][]int{nil} // reversed edges, without the user's steps
 	path := func(i int) (p []string) {
 		for ; i >= 0; i = from[i] {
 			p = append(p, how[i])
@@ -340,7 +341,7 @@ func (r rules) explore() result {
 		return p
 	}
 	for i := 0; i < len(all); i++ {
-		for _, p := range promises {
+		for _, p := range invariants {
 			if !p.holds(all[i]) {
 				return result{len(all), p.name, path(i)}
 			}
@@ -363,7 +364,7 @@ func (r rules) explore() result {
 	return result{states: len(all)}
 }
 
-// firstStuck finds a state from which no end can be reached without the user.
+// firstStuck returns a state from which no end can be reached without the user.
 func firstStuck(all []state, back [][]int) int {
 	good := make([]bool, len(all))
 	var todo []int
@@ -386,7 +387,7 @@ func firstStuck(all []state, back [][]int) int {
 	return slices.Index(good, false)
 }
 
-func TestProtocolKeepsItsPromises(t *testing.T) {
+func TestProtocolInvariants(t *testing.T) {
 	t.Parallel()
 	got := protocol().explore()
 	if got.broken != "" {
@@ -394,22 +395,22 @@ func TestProtocolKeepsItsPromises(t *testing.T) {
 	}
 	t.Logf("%d states", got.states)
 	if got.states < 10_000 {
-		t.Errorf("only %d states were visited; the model has lost its workers", got.states)
+		t.Errorf("only %d states were visited", got.states)
 	}
 }
 
-func TestMutantsAreFound(t *testing.T) {
+func TestMutantsBreakInvariants(t *testing.T) {
 	t.Parallel()
 	for _, m := range []struct {
 		name   string
 		breaks func(r *rules)
 		want   string
 	}{
-		{"no fence on append", func(r *rules) { r.fenceAppend = false }, "output stands where the run is running"},
+		{"no fence on append", func(r *rules) { r.fenceAppend = false }, "output is stored only while the run is running"},
 		{"no fence on finish", func(r *rules) { r.fenceFinish = false }, "nothing follows the terminal event"},
-		{"a cancel that answers before it writes", func(r *rules) { r.atomicCancel = false }, "an acknowledged cancel holds"},
-		{"an append without an expected position", func(r *rules) { r.expect = false }, "no output stands twice"},
-		{"a version published outside the finish", func(r *rules) { r.versionInside = false }, "a version stands for a completed run, once"},
+		{"a cancel that is acknowledged before it is written", func(r *rules) { r.atomicCancel = false }, "an acknowledged cancel is stored"},
+		{"an append without an expected position", func(r *rules) { r.expect = false }, "no output is stored twice"},
+		{"a version committed outside the finish", func(r *rules) { r.versionInside = false }, "a version is committed once, by a completed run"},
 		{"no reaper", func(r *rules) { r.reaper = false }, stuck},
 		{"a reaper that takes no slot", func(r *rules) { r.reapIsAnEvent = false }, "row and journal agree"},
 	} {
@@ -419,7 +420,7 @@ func TestMutantsAreFound(t *testing.T) {
 			m.breaks(&r)
 			got := r.explore()
 			if diff := cmp.Diff(m.want, got.broken); diff != "" {
-				t.Errorf("broken promise (-want +got):\n%s", diff)
+				t.Errorf("broken invariant (-want +got):\n%s", diff)
 			}
 			if len(got.path) < 2 {
 				t.Errorf("the path has %d steps", len(got.path))

@@ -17,34 +17,34 @@ import (
 )
 
 const (
-	appenders   = 2   // goroutines that commit appends: one waits for the disk while the other collects
-	mostAppends = 512 // batches that share a commit
+	appenders   = 2   // goroutines that commit appends: one collects while the other waits for the disk
+	maxAppends  = 512 // batches that share a commit
 	appendLimit = 30 * time.Second
-	logTries    = 1000 // for numbers of the side log; each loss means that another write went through
+	logTries    = 1000 // attempts to take numbers of the side log; each failure means that another write succeeded
 )
 
-// errSlow is why a commit of appends was given up.
-var errSlow = fmt.Errorf("%w: it took longer than %v", store.ErrUnavailable, appendLimit)
+// errTimeout is the cause of a commit of appends that takes too long.
+var errTimeout = fmt.Errorf("%w: it took longer than %v", store.ErrUnavailable, appendLimit)
 
-// appending is one batch on its way, and where its verdict goes.
-type appending struct {
+// pendingAppend is a batch to be stored and its result.
+type pendingAppend struct {
 	sqlstore.EncodedBatch
-	head   int64
-	err    error
-	judged bool
+	head    int64
+	err     error
+	settled bool
 }
 
-func (a *appending) settle(head int64, err error) {
-	a.head, a.err, a.judged = head, err, true
+func (a *pendingAppend) settle(head int64, err error) {
+	a.head, a.err, a.settled = head, err, true
 }
 
-// Append stores the batch together with those that arrive at the same time.
+// Append stores the batch together with concurrent ones.
 func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
-	packed, err := sqlstore.EncodeBatch(at, b)
+	encoded, err := sqlstore.EncodeBatch(at, b)
 	if err != nil {
 		return 0, err
 	}
-	a := &appending{EncodedBatch: packed}
+	a := &pendingAppend{EncodedBatch: encoded}
 	err = s.appends.Do(ctx, a)
 	if errors.Is(err, groupcommit.ErrClosed) {
 		err = s.Wrap("appending to a run", err)
@@ -56,27 +56,27 @@ func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (i
 }
 
 // commitAppends stores batches in as few transactions as possible: one, unless
-// several are of the same run and may build on one another.
-func (s *Store) commitAppends(waiting iter.Seq[*appending]) []error {
-	// A commit belongs to many callers, so none of their contexts ends it.
-	ctx, cancel := context.WithTimeoutCause(context.Background(), appendLimit, errSlow)
+// several belong to the same run, because these may follow one another.
+func (s *Store) commitAppends(waiting iter.Seq[*pendingAppend]) []error {
+	// A commit serves many callers, so none of their contexts cancels it.
+	ctx, cancel := context.WithTimeoutCause(context.Background(), appendLimit, errTimeout)
 	defer cancel()
 	all := slices.Collect(waiting)
 	for rest := all; len(rest) > 0; {
-		var wave []*appending
+		var wave []*pendingAppend
 		wave, rest = split(rest)
 		s.commitWave(ctx, wave)
 	}
-	verdicts := make([]error, len(all))
+	results := make([]error, len(all))
 	for i, a := range all {
-		verdicts[i] = a.err
+		results[i] = a.err
 	}
-	return verdicts
+	return results
 }
 
-// split takes the first batch of each run, sorted: slots are then taken in the
-// same order by everybody.
-func split(all []*appending) (wave, rest []*appending) {
+// split returns the first batch of each run, sorted by run, so that concurrent
+// transactions take slots in the same order, and the other batches.
+func split(all []*pendingAppend) (wave, rest []*pendingAppend) {
 	seen := make(map[string]bool, len(all))
 	for _, a := range all {
 		if seen[a.At.RunID] {
@@ -86,13 +86,13 @@ func split(all []*appending) (wave, rest []*appending) {
 		seen[a.At.RunID] = true
 		wave = append(wave, a)
 	}
-	slices.SortFunc(wave, func(a, b *appending) int { return strings.Compare(a.At.RunID, b.At.RunID) })
+	slices.SortFunc(wave, func(a, b *pendingAppend) int { return strings.Compare(a.At.RunID, b.At.RunID) })
 	return wave, rest
 }
 
-// commitWave settles each batch of a wave. When the database refuses the wave,
-// perhaps for the sake of one of them, each goes on its own.
-func (s *Store) commitWave(ctx context.Context, wave []*appending) {
+// commitWave stores and settles each batch of a wave. If the database refuses the
+// wave, possibly because of one batch, each is stored in its own transaction.
+func (s *Store) commitWave(ctx context.Context, wave []*pendingAppend) {
 	err := s.storeWave(ctx, wave)
 	if err == nil {
 		return
@@ -111,20 +111,20 @@ func (s *Store) commitWave(ctx context.Context, wave []*appending) {
 	}
 }
 
-// storeWave stores the batches in one transaction, or in one statement where
-// there are no log entries.
-func (s *Store) storeWave(ctx context.Context, wave []*appending) error {
-	plain := !slices.ContainsFunc(wave, func(a *appending) bool { return a.Events.Count == 0 || a.Entries.Count > 0 })
+// storeWave stores the batches in one transaction, or in one statement if there
+// are no log entries.
+func (s *Store) storeWave(ctx context.Context, wave []*pendingAppend) error {
+	plain := !slices.ContainsFunc(wave, func(a *pendingAppend) bool { return a.Events.Count == 0 || a.Entries.Count > 0 })
 	if plain {
 		return s.storeIn(ctx, s.db, wave)
 	}
 	return s.write(ctx, func(ctx context.Context, q sqlstore.Querier) error { return s.storeIn(ctx, q, wave) })
 }
 
-func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*appending) error {
-	var events []*appending
+func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
+	var events []*pendingAppend
 	for _, a := range wave {
-		a.judged = false
+		a.settled = false
 		if a.Events.Count > 0 {
 			events = append(events, a)
 			continue
@@ -142,7 +142,7 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*appendi
 		return err
 	}
 	for _, a := range events {
-		if a.judged {
+		if a.settled {
 			continue
 		}
 		head, err := s.ResolveConflict(ctx, q, a.EncodedBatch)
@@ -154,14 +154,14 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*appendi
 	return nil
 }
 
-// insertEvents takes the slots of a wave as far as they are free, and settles
-// those that it took. A slot is free when nobody has it and the batch before it
-// ends just there and belongs to the same epoch, whose worker was not ended.
-func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*appending) error {
+// insertEvents stores the batches of a wave whose slots are free, and settles them.
+// A slot is free if it is not taken and the preceding batch ends just before it and
+// belongs to the same epoch, whose worker's lease was not ended.
+func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
 	if len(wave) == 0 {
 		return nil
 	}
-	c := newColumns(wave, func(a *appending) sqlstore.EncodedRow { return a.Events })
+	c := newColumns(wave, func(a *pendingAppend) sqlstore.EncodedRow { return a.Events })
 	rows, err := q.QueryContext(ctx, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
 		select u.run, u.after + 1, u.after + u.n, u.epoch, u.token, p.at, greatest(p.at, u.at), u.body
 		from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bytea[])
@@ -194,11 +194,11 @@ func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*appending) er
 	return rows.Err()
 }
 
-// insertLogs stores the log entries of the batches that took their slots.
-func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*appending) error {
-	left := make(map[string]*appending)
+// insertLogs stores the log entries of the batches whose events were stored.
+func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
+	left := make(map[string]*pendingAppend)
 	for _, a := range wave {
-		if a.judged && a.Entries.Count > 0 {
+		if a.settled && a.Entries.Count > 0 {
 			left[a.At.RunID] = a
 		}
 	}
@@ -206,7 +206,7 @@ func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*appending) erro
 		if len(left) == 0 {
 			return nil
 		}
-		var now []*appending
+		var now []*pendingAppend
 		for _, a := range wave {
 			if left[a.At.RunID] == a {
 				now = append(now, a)
@@ -216,13 +216,13 @@ func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*appending) erro
 			return err
 		}
 	}
-	return errors.New("the side log does not come to rest")
+	return errors.New("too many concurrent writers to the side log")
 }
 
-// insertLogsOnce removes from left whose entries it stored; others lost their
-// numbers to somebody else and are tried again.
-func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*appending, left map[string]*appending) error {
-	c := newColumns(wave, func(a *appending) sqlstore.EncodedRow { return a.Entries })
+// insertLogsOnce stores log entries and removes their batches from left. Batches
+// whose numbers another writer took remain in left.
+func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend, left map[string]*pendingAppend) error {
+	c := newColumns(wave, func(a *pendingAppend) sqlstore.EncodedRow { return a.Entries })
 	for i, a := range wave {
 		c.tokens[i] = a.EntriesToken()
 	}
@@ -247,14 +247,14 @@ func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*appending, 
 	return rows.Err()
 }
 
-// columns are batches turned into arrays, a parameter each.
+// columns holds the columns of several batches; each is one array parameter.
 type columns struct {
 	runs, tokens                  []string
 	afters, counts, epochs, times []int64
 	bodies                        [][]byte
 }
 
-func newColumns(wave []*appending, part func(*appending) sqlstore.EncodedRow) columns {
+func newColumns(wave []*pendingAppend, part func(*pendingAppend) sqlstore.EncodedRow) columns {
 	var c columns
 	for _, a := range wave {
 		p := part(a)

@@ -12,7 +12,7 @@ import (
 func BenchmarkStore(b *testing.B) {
 	seed := func(t testing.TB, s store.Store, n int) {
 		numbers := fmt.Sprintf("with numbers (i) as (select generate_series(0, %d)) ", n-1)
-		execute(t, s.(*opened).url, numbers+sqltest.SeedRuns, numbers+sqltest.SeedSpecs, "vacuum analyze runs", "vacuum analyze run_specs")
+		execute(t, s.(*testStore).url, numbers+sqltest.SeedRuns, numbers+sqltest.SeedSpecs, "vacuum analyze runs", "vacuum analyze run_specs")
 	}
 	sqltest.Benchmarks(b, func(t testing.TB) store.Store { return openWith(t, pgtest.URL(t), 0) }, seed)
 }

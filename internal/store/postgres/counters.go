@@ -7,18 +7,18 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// counters keep the rows of load out of everybody's way. Whoever creates or
-// ends a run would hold its organisation's row until the disk has answered, and
-// an organisation would get no further than one run at a time. So they only add
-// a row to load_changes. Claims, which come in batches, hold the organisation
-// and fold its changes into load: what they see is never less than what runs.
-// Reap folds those that no claim came by for.
+// counters avoid contention on the rows of load. If the creation or the end of a
+// run updated its organisation's row, the row would be locked until the commit,
+// and an organisation could start or end only one run at a time. So they insert a
+// row into load_changes. A claim, which handles several runs, locks the
+// organisation and adds its changes to load, so that it never sees fewer runs than
+// are running. Reap adds the changes that no claim has added.
 var counters = sqlstore.Counters{
 	Add: `insert into load_changes (org_id, agent_id, running, ready)
 		select org_id, agent_id, $2, $3 from runs where id = $1 and ready = 1`,
 
-	// Organisations without changes in the order of their index, and all that
-	// have changes, which are few.
+	// Organisations without changes in index order, and all organisations with
+	// changes, which are few.
 	NextOrgs: `(select l.org_id, l.running, l.served from load l
 			where l.agent_id = '' and l.ready > 0 and l.running < $1
 				and not exists (select 1 from load_changes c where c.org_id = l.org_id)
@@ -30,11 +30,11 @@ var counters = sqlstore.Counters{
 			group by c.org_id, l.running, l.served, l.ready
 			having coalesce(l.ready, 0) + sum(c.ready) > 0 and coalesce(l.running, 0) + sum(c.running) < $1`,
 
-	Lock:    hold + ` for update` + holds,
-	TryLock: hold + ` for update skip locked` + holds,
+	Lock:    ensureRow + ` for update` + returnRow,
+	TryLock: ensureRow + ` for update skip locked` + returnRow,
 
-	// Does nothing when the organisation is somebody else's: it locks again
-	// what Lock has locked.
+	// Locks the row again, so it does nothing if another transaction has locked
+	// the organisation.
 	ApplyChanges: `with held as (
 			select 1 from load where org_id = $1 and agent_id = '' for update skip locked),
 		changes as (
@@ -46,7 +46,7 @@ var counters = sqlstore.Counters{
 		select $1, agent_id, running, ready, 0 from sums order by agent_id
 		on conflict (org_id, agent_id) do update set running = load.running + excluded.running, ready = load.ready + excluded.ready`,
 
-	// A run that is being cancelled is locked, and passed over.
+	// A run that is being cancelled is locked and skipped.
 	Candidates: `select r.id from load a cross join lateral (
 			select l.id, l.priority, l.created_at from runs l
 			where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
@@ -56,26 +56,27 @@ var counters = sqlstore.Counters{
 	MaxBatch: 1000,
 }
 
-// hold makes the row where it is missing, and locks it.
+// ensureRow and returnRow enclose the locking clause of a statement that inserts an
+// organisation's row if it does not exist, and locks it.
 const (
-	hold = `with made as (
+	ensureRow = `with made as (
 			insert into load (org_id, agent_id, running, ready, served) values ($1, '', 0, 0, 0) on conflict do nothing returning org_id),
 		locked as (
 			select org_id from load where org_id = $1 and agent_id = ''`
-	holds = `) select org_id from made union all select org_id from locked`
+	returnRow = `) select org_id from made union all select org_id from locked`
 )
 
-// Reap is that of sqlstore.Store, and keeps load_changes short.
+// Reap is like sqlstore.Store.Reap and also adds pending changes to the counters.
 func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
 	lost, err := s.Store.Reap(ctx, at, n)
 	if err != nil {
 		return lost, err
 	}
-	return lost, s.Wrap("counting what runs", s.settleAll(ctx))
+	return lost, s.Wrap("counting runs", s.applyAllChanges(ctx))
 }
 
-// settleAll folds the changes of every organisation that nobody holds.
-func (s *Store) settleAll(ctx context.Context) error {
+// applyAllChanges adds the changes of every organisation that is not locked.
+func (s *Store) applyAllChanges(ctx context.Context) error {
 	var changed bool
 	if err := s.db.QueryRowContext(ctx, `select exists (select 1 from load_changes)`).Scan(&changed); err != nil || !changed {
 		return err

@@ -13,19 +13,21 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// ahead is for how many months partitions are made before they begin.
-const ahead = 3
+// monthsAhead is the number of months, from the current one on, that have
+// partitions.
+const monthsAhead = 3
 
-// partitioned are the tables that are cut by month of the run's creation.
+// partitioned lists the tables that are partitioned by the month in which the run
+// was created.
 var partitioned = []string{"journal", "log_entries"}
 
-// EnsurePartitions makes the partitions for the month of now and those that
-// follow. Runs for which there is none go to a partition for the rest, so a
-// call that is late costs order, not data.
+// EnsurePartitions creates the partitions for the month of now and the following
+// ones. Rows without a partition go to the default partition, so a late call loses
+// no data.
 func (s *Store) EnsurePartitions(ctx context.Context, now time.Time) error {
 	first := time.Date(now.UTC().Year(), now.UTC().Month(), 1, 0, 0, 0, 0, time.UTC)
 	for _, table := range partitioned {
-		for n := range ahead {
+		for n := range monthsAhead {
 			if err := s.ensurePartition(ctx, table, first.AddDate(0, n, 0)); err != nil {
 				return err
 			}
@@ -34,21 +36,21 @@ func (s *Store) EnsurePartitions(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// ensurePartition makes a partition beside the table and attaches it then, so
-// that those who write to the table wait for the attaching only.
+// ensurePartition creates a partition as a separate table and then attaches it, so
+// that writers wait only while it is attached.
 func (s *Store) ensurePartition(ctx context.Context, table string, month time.Time) error {
 	name := table + month.Format("_2006_01")
 	low, high := stint.PrefixRun+stint.ULIDAt(month), stint.PrefixRun+stint.ULIDAt(month.AddDate(0, 1, 0))
 	var exists bool
 	if err := s.db.QueryRowContext(ctx, `select to_regclass($1) is not null`, name).Scan(&exists); err != nil {
-		return fmt.Errorf("looking for partition %s: %w", name, err)
+		return fmt.Errorf("finding partition %s: %w", name, err)
 	}
 	if exists {
 		return nil
 	}
 	err := s.write(ctx, func(ctx context.Context, q sqlstore.Querier) error {
 		for _, statement := range []string{
-			// Another server may be at it. The lock goes with the transaction.
+			// Another server may do the same. The lock ends with the transaction.
 			fmt.Sprintf(`select pg_advisory_xact_lock(%d)`, int64(migrationLock)),
 			fmt.Sprintf(`create table if not exists %s (like %s including all) with (toast_tuple_target = 8160)`, ident(name), ident(table)),
 			fmt.Sprintf(`do $$ begin
@@ -64,11 +66,11 @@ func (s *Store) ensurePartition(ctx context.Context, table string, month time.Ti
 		return nil
 	})
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && e.Code == "23514" { // check_violation
-		s.log.WarnContext(ctx, "a partition comes too late: its runs stay with the rest", "partition", name)
+		s.log.WarnContext(ctx, "partition not created: the default partition already has runs of its month", "partition", name)
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("making partition %s: %w", name, err)
+		return fmt.Errorf("creating partition %s: %w", name, err)
 	}
 	return nil
 }

@@ -1,10 +1,9 @@
-// Package postgres answers: how does the store live in PostgreSQL?
+// Package postgres implements the store port in PostgreSQL.
 //
-// Several servers may share the database. Transitions are transactions that
-// lock the run's row; appends touch only their slot and are committed many at
-// once. Claims skip what others hold. The journal is partitioned by ranges of
-// run identifiers, which sort by time. Nothing here notifies: wake-ups are
-// another port's matter.
+// Several servers may share the database. Transitions are transactions that lock
+// the run's row. Appends take only their slot and are committed in groups. Claims
+// skip locked rows. The journal is partitioned by ranges of run IDs, which sort by
+// creation time. The package sends no notifications; see package notify.
 package postgres
 
 import (
@@ -27,25 +26,25 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// Options are what Open may be told; the zero value works.
+// Options configures Open. The zero value is valid.
 type Options struct {
-	Logger   *slog.Logger // slog.Default() when nil
-	MaxConns int          // connections to the database; 16 when 0
+	Logger   *slog.Logger // slog.Default() if nil
+	MaxConns int          // 16 if 0
 }
 
-// Store is the store in PostgreSQL. It is safe for concurrent use.
+// Store is a store.Store in PostgreSQL. It is safe for concurrent use.
 type Store struct {
 	*sqlstore.Store
 	db      *sql.DB
 	log     *slog.Logger
-	appends *groupcommit.Group[*appending]
+	appends *groupcommit.Group[*pendingAppend]
 	close   func() error // once
 }
 
 const (
 	defaultConns = 16
-	// A server that freezes within a transaction holds what others wait for:
-	// so it is thrown out, and they do not wait for ever.
+	// A server that stops within a transaction keeps its locks. These limits
+	// end its session, so that other servers do not wait forever.
 	lockTimeout = 5 * time.Second
 	idleTimeout = 30 * time.Second
 )
@@ -53,13 +52,13 @@ const (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Open connects to the database and brings its schema up to date; of several
-// servers that start at once one does so and the others wait. The URL is one
-// of libpq's (postgres://user@host/database?…).
+// Open connects to the database and migrates its schema. If several servers start
+// at the same time, one migrates and the others wait. The URL has libpq's form
+// (postgres://user@host/database?…).
 func Open(ctx context.Context, url string, o Options) (*Store, error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, errors.New("opening the database: the URL is no postgres:// URL") // the cause may hold the password
+		return nil, errors.New("opening the database: the URL is not a valid postgres:// URL") // the cause may contain the password
 	}
 	c.MaxConns = int32(cmp.Or(o.MaxConns, defaultConns))
 	p := c.ConnConfig.RuntimeParams
@@ -83,7 +82,7 @@ func Open(ctx context.Context, url string, o Options) (*Store, error) {
 func newStore(pool *pgxpool.Pool, log *slog.Logger) *Store {
 	s := &Store{db: stdlib.OpenDBFromPool(pool), log: log}
 	s.Store = sqlstore.New(sqlstore.Engine{Read: s.db, Write: s.write, IsUnavailable: isUnavailable, Dialect: dialect})
-	s.appends = groupcommit.New(appenders, mostAppends, s.commitAppends)
+	s.appends = groupcommit.New(appenders, maxAppends, s.commitAppends)
 	s.close = sync.OnceValue(func() error {
 		s.appends.Close()
 		err := s.db.Close()
@@ -99,16 +98,16 @@ var dialect = sqlstore.Dialect{
 	Lock:      ` for update of l`,
 	Share:     ` for share of l`,
 	EagerRows: true,
-	// The first number keeps these locks apart from others of the database.
+	// The first number distinguishes these advisory locks from others.
 	ShareEpoch: `select pg_advisory_xact_lock_shared(1937009262, hashtext($1))`,
 	LockEpoch:  `select pg_advisory_xact_lock(1937009262, hashtext($1))`,
 	Counters:   counters,
 }
 
-// Close waits for what is being written, then closes the connections.
+// Close waits for writes in progress and closes the connections.
 func (s *Store) Close() error { return s.close() }
 
-// migrationLock is the advisory lock under which the schema changes.
+// migrationLock is the advisory lock that is held while the schema changes.
 const migrationLock = 0x7374696e74 // "stint"
 
 func (s *Store) migrate(ctx context.Context) error {
@@ -120,7 +119,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.alone(ctx, func() error {
+	return s.exclusively(ctx, func() error {
 		done, err := p.Up(ctx)
 		for _, m := range done {
 			s.log.InfoContext(ctx, "migrated the database", "version", m.Source.Version, "took", m.Duration)
@@ -129,8 +128,8 @@ func (s *Store) migrate(ctx context.Context) error {
 	})
 }
 
-// alone runs f while no other server does so with this database.
-func (s *Store) alone(ctx context.Context, f func() error) (err error) {
+// exclusively runs f while no other server does with this database.
+func (s *Store) exclusively(ctx context.Context, f func() error) (err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
@@ -140,15 +139,15 @@ func (s *Store) alone(ctx context.Context, f func() error) (err error) {
 		return err
 	}
 	defer func() {
-		_, undone := conn.ExecContext(context.WithoutCancel(ctx), `reset lock_timeout`)
-		err = errors.Join(err, undone)
+		_, resetErr := conn.ExecContext(context.WithoutCancel(ctx), `reset lock_timeout`)
+		err = errors.Join(err, resetErr)
 	}()
 	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1)`, migrationLock); err != nil {
 		return err
 	}
 	defer func() {
-		_, undone := conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, migrationLock)
-		err = errors.Join(err, undone)
+		_, resetErr := conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, migrationLock)
+		err = errors.Join(err, resetErr)
 	}()
 	return f()
 }

@@ -21,7 +21,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-func ask[T any](t testing.TB, url, query string, args ...any) []T {
+// queryColumn returns the values of a query with one column.
+func queryColumn[T any](t testing.TB, url, query string, args ...any) []T {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
@@ -39,7 +40,7 @@ func ask[T any](t testing.TB, url, query string, args ...any) []T {
 	return out
 }
 
-func TestServersThatOpenAtOnceAgree(t *testing.T) {
+func TestConcurrentOpenMigratesOnce(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	var servers sync.WaitGroup
@@ -59,7 +60,7 @@ func TestServersThatOpenAtOnceAgree(t *testing.T) {
 		})
 	}
 	servers.Wait()
-	applied := ask[int64](t, url, `select version_id from goose_db_version where version_id > 0`)
+	applied := queryColumn[int64](t, url, `select version_id from goose_db_version where version_id > 0`)
 	migrations, err := filepath.Glob("migrations/*.sql")
 	if err != nil || len(migrations) == 0 {
 		t.Fatalf("no migrations: %v", err)
@@ -71,18 +72,18 @@ func TestServersThatOpenAtOnceAgree(t *testing.T) {
 	if diff := cmp.Diff(want, applied); diff != "" {
 		t.Error(diff)
 	}
-	if held := ask[int64](t, url, `select count(*) from pg_locks
+	if held := queryColumn[int64](t, url, `select count(*) from pg_locks
 		where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`); held[0] != 0 {
 		t.Errorf("%d advisory locks are left", held[0])
 	}
 }
 
-func TestAnErrorDoesNotShowThePassword(t *testing.T) {
+func TestOpenErrorHidesPassword(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"postgres://user:hunter2@host:port/db", "postgres://user:hunter2@127.0.0.1:1/db?connect_timeout=1"} {
 		_, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler)})
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("Open gave %v", err)
+			t.Errorf("Open returned %v", err)
 		}
 	}
 }
@@ -90,7 +91,7 @@ func TestAnErrorDoesNotShowThePassword(t *testing.T) {
 func TestJournalIsPartitionedByMonth(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
-	at := sqltest.Start(t, s, 1)[0]
+	at := sqltest.StartRuns(t, s, 1)[0]
 	b := sqltest.Batch("x")
 	b.Logs = []stint.LogEntry{sqltest.Entry("y")}
 	if _, err := s.Append(t.Context(), at, b); err != nil {
@@ -98,17 +99,17 @@ func TestJournalIsPartitionedByMonth(t *testing.T) {
 	}
 	month := time.Now().UTC().Format("_2006_01")
 	for _, table := range []string{"journal", "log_entries"} {
-		got := ask[string](t, s.url, `select distinct tableoid::regclass::text from `+table)
+		got := queryColumn[string](t, s.url, `select distinct tableoid::regclass::text from `+table)
 		if diff := cmp.Diff([]string{table + month}, got); diff != "" {
 			t.Error(diff)
 		}
 	}
-	made := func() int64 {
-		return ask[int64](t, s.url, `select count(*) from pg_inherits where inhparent = 'journal'::regclass`)[0]
+	partitions := func() int64 {
+		return queryColumn[int64](t, s.url, `select count(*) from pg_inherits where inhparent = 'journal'::regclass`)[0]
 	}
-	before := made()
+	before := partitions()
 	now := time.Now().UTC()
-	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC) // a month after the 31st may be the month after that
+	next := time.Date(now.Year(), now.Month()+1, 1, 0, 0, 0, 0, time.UTC) // AddDate from the 31st could skip a month
 	var callers sync.WaitGroup
 	for range 4 {
 		callers.Go(func() {
@@ -118,12 +119,12 @@ func TestJournalIsPartitionedByMonth(t *testing.T) {
 		})
 	}
 	callers.Wait()
-	if after := made(); after != before+1 {
+	if after := partitions(); after != before+1 {
 		t.Errorf("%d partitions became %d, want one more", before, after)
 	}
 }
 
-func TestAPartitionThatComesTooLateCostsNothing(t *testing.T) {
+func TestLatePartitionLosesNoData(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
 	future := time.Date(2091, 6, 15, 0, 0, 0, 0, time.UTC)
@@ -138,17 +139,17 @@ func TestAPartitionThatComesTooLateCostsNothing(t *testing.T) {
 	if events, err := s.Events(t.Context(), n.ID, 0, 10); err != nil || len(events) != 1 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
-	if got := ask[bool](t, s.url, `select to_regclass('journal_2091_07') is not null and to_regclass('journal_2091_06') is null`); !got[0] {
-		t.Error("the next month has no partition, or the late one was half made")
+	if got := queryColumn[bool](t, s.url, `select to_regclass('journal_2091_07') is not null and to_regclass('journal_2091_06') is null`); !got[0] {
+		t.Error("the next month has no partition, or the late one was attached")
 	}
 }
 
-// Counters and rows tell the same after all kinds of transitions at once.
-func TestCountersTellWhatTheRowsTell(t *testing.T) {
+// Counters and rows agree after concurrent transitions of all kinds.
+func TestCountersMatchRows(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
 	at := stint.TimeOf(time.Now())
-	runs := sqltest.Start(t, s, 48)
+	runs := sqltest.StartRuns(t, s, 48)
 	var clients sync.WaitGroup
 	for i := range 6 {
 		clients.Go(func() {
@@ -180,30 +181,30 @@ func TestCountersTellWhatTheRowsTell(t *testing.T) {
 	const counted = `select format('%s: %s running, %s ready', agent_id, running, ready) from load order by agent_id`
 	const actual = `select format('%s: %s running, %s ready', agent, count(*) filter (where status = 'running'), count(*) filter (where status = 'pending'))
 		from (select agent_id as agent, status from runs union all select '', status from runs) r group by agent order by agent`
-	if diff := cmp.Diff(ask[string](t, s.url, actual), ask[string](t, s.url, counted)); diff != "" {
+	if diff := cmp.Diff(queryColumn[string](t, s.url, actual), queryColumn[string](t, s.url, counted)); diff != "" {
 		t.Error(diff)
 	}
-	if left := ask[int64](t, s.url, `select count(*) from load_changes`); left[0] != 0 {
-		t.Errorf("%d changes are not counted", left[0])
+	if left := queryColumn[int64](t, s.url, `select count(*) from load_changes`); left[0] != 0 {
+		t.Errorf("%d changes were not applied", left[0])
 	}
 }
 
-// Of many appends that share a statement the database refuses one: the others
-// stand.
-func TestAFailingAppendFailsAlone(t *testing.T) {
+// The database refuses one of many appends that share a statement; the others
+// succeed.
+func TestFailedAppendDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
-	runs := sqltest.Start(t, s, 24)
+	runs := sqltest.StartRuns(t, s, 24)
 	var callers sync.WaitGroup
 	for i, at := range runs {
 		callers.Go(func() {
 			for k := range 20 {
-				if i%4 == 3 { // the parameter itself is refused
+				if i%4 == 3 { // the database refuses the parameter
 					_, err := s.Append(t.Context(), store.Position{RunID: "run_\x00", Epoch: 1, After: 1}, sqltest.Batch("x"))
 					if err == nil {
-						t.Error("an append to no run succeeded")
+						t.Error("an append to a run that does not exist succeeded")
 					}
-					if err := sqltest.FailTwice(t, s, at.RunID); err == nil {
+					if err := sqltest.CreateDuplicate(t, s, at.RunID); err == nil {
 						t.Error("a run was stored twice")
 					}
 					continue
@@ -231,11 +232,12 @@ func TestAFailingAppendFailsAlone(t *testing.T) {
 	}
 }
 
-// A batch that builds on one that waits in the same group is stored after it.
-func TestAppendsOfOneRunKeepTheirOrder(t *testing.T) {
+// Of two batches of one run in the same group, the second is stored after the
+// first.
+func TestAppendsToOneRunKeepOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
-	at := sqltest.Start(t, s, 1)[0]
+	at := sqltest.StartRuns(t, s, 1)[0]
 	first, second := sqltest.Batch("one"), sqltest.Batch("two")
 	limit := time.Now().Add(2 * time.Minute)
 	var callers sync.WaitGroup
@@ -262,8 +264,8 @@ func TestAppendsOfOneRunKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// The server crashes under many writers, again and again: what was
-// acknowledged is there, without a gap.
+// The server crashes repeatedly while many writers append. Every acknowledged event
+// is stored, without a gap.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	c, err := pgtest.StartCluster("")
@@ -276,12 +278,12 @@ func TestCrash(t *testing.T) {
 		}
 	})
 	s := open(t, c.URL("postgres"))
-	runs := sqltest.Start(t, s, 16)
+	runs := sqltest.StartRuns(t, s, 16)
 	for life := range 3 {
 		enough := make(chan struct{}, 1000)
 		var writers sync.WaitGroup
 		for i := range runs {
-			writers.Go(func() { runs[i] = appendUntilItFails(t, s, runs[i], enough) })
+			writers.Go(func() { runs[i] = appendUntilError(t, s, runs[i], enough) })
 		}
 		for range 300 {
 			<-enough
@@ -292,7 +294,7 @@ func TestCrash(t *testing.T) {
 		writers.Wait()
 		for _, err := range []error{s.Ping(t.Context()), second(s.Run(t.Context(), "org", "run"))} {
 			if !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("while the server is away: %v", err)
+				t.Errorf("while the server is down: %v", err)
 			}
 		}
 		if err := c.Start(); err != nil {
@@ -307,19 +309,19 @@ func TestCrash(t *testing.T) {
 			if head > 0 && events[head-1].Seq != head {
 				t.Errorf("life %d: run %s has a gap", life, at.RunID)
 			}
-			runs[i].After = head // as a retry of the lost acknowledgement would tell
+			runs[i].After = head // as a retry of the unacknowledged append would return
 		}
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-func appendUntilItFails(t *testing.T, s store.Store, at store.Position, enough chan<- struct{}) store.Position {
+func appendUntilError(t *testing.T, s store.Store, at store.Position, enough chan<- struct{}) store.Position {
 	for {
 		head, err := s.Append(t.Context(), at, sqltest.Batch("x", "y"))
 		if err != nil {
 			if !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("while the server is away: %v", err)
+				t.Errorf("while the server is down: %v", err)
 			}
 			return at
 		}
@@ -331,7 +333,8 @@ func appendUntilItFails(t *testing.T, s store.Store, at store.Position, enough c
 	}
 }
 
-// eventsAfterRestart reads with connections of which some are dead.
+// eventsAfterRestart returns the events of a run. It retries, because some pooled
+// connections are broken.
 func eventsAfterRestart(t *testing.T, s store.Store, run string) []stint.Event {
 	t.Helper()
 	limit := time.Now().Add(2 * time.Minute)

@@ -20,19 +20,19 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// opened is a store with the database that it lives in.
-type opened struct {
+// testStore is a store with the URL of its database.
+type testStore struct {
 	*postgres.Store
 	url string
 }
 
-// open opens a store with few connections: the suite opens many at once.
-func open(t testing.TB, url string) *opened {
+// open opens a store with few connections, because the suite opens many stores.
+func open(t testing.TB, url string) *testStore {
 	t.Helper()
 	return openWith(t, url, 4)
 }
 
-func openWith(t testing.TB, url string, conns int) *opened {
+func openWith(t testing.TB, url string, conns int) *testStore {
 	t.Helper()
 	s, err := postgres.Open(t.Context(), url, postgres.Options{Logger: slog.New(slog.DiscardHandler), MaxConns: conns})
 	if err != nil {
@@ -43,10 +43,10 @@ func openWith(t testing.TB, url string, conns int) *opened {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return &opened{s, url}
+	return &testStore{s, url}
 }
 
-// template is a database with the schema, which is copied faster than made.
+// template is a migrated database. Copying it is faster than migrating a new one.
 type template string
 
 func newTemplate(t testing.TB) template {
@@ -58,8 +58,8 @@ func newTemplate(t testing.TB) template {
 	return template(u)
 }
 
-// fresh makes a database like the template and gives its URL.
-func (o template) fresh(t testing.TB) string {
+// copy creates a database from the template and returns its URL.
+func (o template) copy(t testing.TB) string {
 	t.Helper()
 	u, err := url.Parse(string(o))
 	if err != nil {
@@ -69,7 +69,7 @@ func (o template) fresh(t testing.TB) string {
 	name := "t_" + strings.ToLower(rand.Text())
 	u.Path = "/postgres"
 	execute(t, u.String(), "create database "+name+" template "+from)
-	if os.Getenv(pgtest.EnvServer) != "" { // a cluster of our own is thrown away as a whole
+	if os.Getenv(pgtest.EnvServer) != "" { // a cluster started by the test is removed as a whole
 		t.Cleanup(func() { execute(t, u.String(), "drop database "+name+" with (force)") })
 	}
 	c := *u
@@ -79,7 +79,7 @@ func (o template) fresh(t testing.TB) string {
 
 func execute(t testing.TB, url string, statements ...string) {
 	t.Helper()
-	ctx := context.WithoutCancel(t.Context()) // also while cleaning up
+	ctx := context.WithoutCancel(t.Context()) // also used by cleanups
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +96,12 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	base := newTemplate(t)
 	storetest.Run(t, storetest.Harness{
-		Open: func(t testing.TB) store.Store { return open(t, base.fresh(t)) },
+		Open: func(t testing.TB) store.Store { return open(t, base.copy(t)) },
 		Reopen: func(t testing.TB, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return open(t, s.(*opened).url)
+			return open(t, s.(*testStore).url)
 		},
 	})
 }
@@ -111,10 +111,10 @@ func TestLostClaims(t *testing.T) {
 	sqltest.LostClaims(t, open(t, pgtest.URL(t)))
 }
 
-func TestMountsOfEarlierRuns(t *testing.T) {
+func TestMigrateMounts(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.URL(t))
-	sqltest.MountsOfEarlierRuns(t, s, func(statements ...string) store.Store {
+	sqltest.MigrateMounts(t, s, func(statements ...string) store.Store {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

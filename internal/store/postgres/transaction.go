@@ -19,20 +19,20 @@ import (
 )
 
 const (
-	tries        = 8               // of a transaction that clashes with others
-	rollbackTime = 5 * time.Second // for giving a transaction up
+	maxTries      = 8 // of a transaction that conflicts with others
+	rollbackLimit = 5 * time.Second
 
-	commit = "commit" // what the server answers COMMIT to, unless it had to roll back
+	commit = "commit"
 )
 
-// write runs f in a transaction, again when it clashes with another one.
+// write runs f in a transaction, and repeats it after a conflict with another one.
 func (s *Store) write(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) (err error) {
-	for range tries {
-		if err = s.writeOnce(ctx, f); !clashed(err) {
+	for range maxTries {
+		if err = s.writeOnce(ctx, f); !isConflict(err) {
 			return err
 		}
 	}
-	return fmt.Errorf("after %d tries: %w", tries, err)
+	return fmt.Errorf("after %d attempts: %w", maxTries, err)
 }
 
 func (s *Store) writeOnce(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) (err error) {
@@ -55,19 +55,19 @@ func (s *Store) writeOnce(ctx context.Context, f func(ctx context.Context, q sql
 	return tx.commit(ctx)
 }
 
-// clashed reports whether a transaction was rolled back for the sake of others
-// and may succeed when it runs again.
-func clashed(err error) bool {
+// isConflict reports whether a transaction was rolled back because of a concurrent
+// one and may succeed if it runs again.
+func isConflict(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && (e.Code == "40001" || e.Code == "40P01") // serialization_failure, deadlock_detected
 }
 
-// isUnavailable tells errors of the connection, the server and its resources from those
-// of a statement.
+// isUnavailable reports whether an error comes from the connection, the server, or
+// its resources rather than from a statement.
 func isUnavailable(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code {
-		case "25006", "25P03", "40001", "40P01", "55P03", "57014": // read only, idle, clashes, lock not available, cancelled
+		case "25006", "25P03", "40001", "40P01", "55P03", "57014": // read only, idle, conflicts, lock not available, cancelled
 			return true
 		}
 		// Connection exceptions, insufficient resources, operator intervention.
@@ -83,10 +83,9 @@ func isUnavailable(err error) bool {
 	return network || connecting || pgconn.SafeToRetry(err)
 }
 
-// transaction is a transaction on a connection of its own. Its beginning goes
-// to the server together with the first statements and its end with the last
-// ones, so that a transition costs few round trips and holds the counters, for
-// which all wait, no longer than the commit takes.
+// transaction is a transaction on its own connection. BEGIN is sent together with
+// the first statements and COMMIT with the last ones. So a transition needs few
+// round trips and locks the counters only during the commit.
 type transaction struct {
 	*sql.Conn
 	begun     bool
@@ -94,7 +93,7 @@ type transaction struct {
 	last      []sqlstore.Step
 }
 
-// begin makes the transaction begin before a statement that goes alone.
+// begin begins the transaction before a statement that is not pipelined.
 func (t *transaction) begin(ctx context.Context) error {
 	if t.begun {
 		return nil
@@ -118,8 +117,8 @@ func (t *transaction) QueryContext(ctx context.Context, query string, args ...an
 	return t.Conn.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext runs a statement within the transaction. The row's error is
-// its own also when the transaction could not begin.
+// QueryRowContext runs a statement within the transaction. If the transaction
+// cannot begin, the row's Scan returns the error.
 func (t *transaction) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if err := t.begin(ctx); err != nil {
 		ended, cancel := context.WithCancelCause(ctx)
@@ -129,15 +128,15 @@ func (t *transaction) QueryRowContext(ctx context.Context, query string, args ..
 	return t.Conn.QueryRowContext(ctx, query, args...)
 }
 
-// AtEnd keeps steps for the commit.
+// AtEnd defers steps until the commit.
 func (t *transaction) AtEnd(steps ...sqlstore.Step) { t.last = append(t.last, steps...) }
 
-// Pipeline sends the steps in one go, behind the transaction's beginning.
+// Pipeline sends the steps in one round trip, after BEGIN if necessary.
 func (t *transaction) Pipeline(ctx context.Context, steps []sqlstore.Step) error {
 	if !t.begun {
 		steps = append([]sqlstore.Step{{Query: "begin"}}, steps...)
 	}
-	t.begun = true // or about to be, when it fails halfway
+	t.begun = true // even if sending fails
 	return t.send(ctx, steps)
 }
 
@@ -149,8 +148,8 @@ func (t *transaction) send(ctx context.Context, steps []sqlstore.Step) error {
 	return t.Raw(func(raw any) error {
 		results := raw.(*stdlib.Conn).Conn().SendBatch(ctx, b)
 		for _, s := range steps {
-			if err := take(results, s); err != nil {
-				_ = results.Close() // it says the same, or what came of it
+			if err := readResult(results, s); err != nil {
+				_ = results.Close() // returns the same error or one that it caused
 				return err
 			}
 		}
@@ -158,8 +157,8 @@ func (t *transaction) send(ctx context.Context, steps []sqlstore.Step) error {
 	})
 }
 
-// take reads the result of one step.
-func take(results pgx.BatchResults, s sqlstore.Step) error {
+// readResult reads the result of one step.
+func readResult(results pgx.BatchResults, s sqlstore.Step) error {
 	rows, err := results.Query()
 	if err != nil {
 		return err
@@ -186,7 +185,7 @@ func take(results pgx.BatchResults, s sqlstore.Step) error {
 	return nil
 }
 
-// commit sends what was kept for the end and the commit.
+// commit sends the deferred steps and COMMIT.
 func (t *transaction) commit(ctx context.Context) error {
 	if !t.begun {
 		if len(t.last) == 0 {
@@ -202,13 +201,13 @@ func (t *transaction) commit(ctx context.Context) error {
 	return err
 }
 
-// rollBack gives the transaction up, also when the caller has left.
+// rollBack rolls the transaction back, even if ctx has ended.
 func (t *transaction) rollBack(ctx context.Context) {
 	if !t.begun {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackLimit)
 	defer cancel()
-	// A connection that cannot even do this is broken, and so is dropped.
+	// If this fails, the connection is broken and will be dropped.
 	_, _ = t.Conn.ExecContext(ctx, "rollback")
 }

@@ -13,7 +13,7 @@ func BenchmarkStore(b *testing.B) {
 	seed := func(t testing.TB, s store.Store, n int) {
 		const numbers = `with recursive numbers (i) as (select 0 union all select i + 1 from numbers where i + 1 < $1) `
 		for _, insert := range []string{sqltest.SeedRuns, sqltest.SeedSpecs} {
-			err := s.(*opened).Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
+			err := s.(*testStore).Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 				_, err := q.ExecContext(ctx, numbers+insert, n)
 				return err
 			})
@@ -22,5 +22,5 @@ func BenchmarkStore(b *testing.B) {
 			}
 		}
 	}
-	sqltest.Benchmarks(b, func(t testing.TB) store.Store { return fresh(t) }, seed)
+	sqltest.Benchmarks(b, func(t testing.TB) store.Store { return newStore(t) }, seed)
 }

@@ -13,10 +13,10 @@ func (s *Store) Do(ctx context.Context, f func(ctx context.Context, q sqlstore.Q
 	return s.writer.do(ctx, f)
 }
 
-// Written lists the texts of the statements that went through the writer.
-func (s *Store) Written() []string {
-	kept := s.writer.stmts
-	kept.mu.RLock()
-	defer kept.mu.RUnlock()
-	return slices.Sorted(maps.Keys(kept.kept))
+// WriterStatements returns the texts of the statements that the writer has run.
+func (s *Store) WriterStatements() []string {
+	stmts := s.writer.stmts
+	stmts.mu.RLock()
+	defer stmts.mu.RUnlock()
+	return slices.Sorted(maps.Keys(stmts.cached))
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 )
 
-// TestTheWriterScansNoTable: what goes through the one connection that writes
-// finds its rows by an index. Here it is what removes versions of trees, and
-// keeps those that runs mount.
-func TestTheWriterScansNoTable(t *testing.T) {
+// TestWriterUsesIndexes checks that no statement of the writer scans a table. It
+// runs the statements that remove versions and that record mounts.
+func TestWriterUsesIndexes(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
+	s := newStore(t)
 	at := stint.TimeOf(time.Now())
 	check := func(err error) {
 		t.Helper()
@@ -61,26 +60,26 @@ func TestTheWriterScansNoTable(t *testing.T) {
 	db, err := sql.Open("sqlite", "file:"+s.path)
 	check(err)
 	defer db.Close()
-	seen := 0
-	for _, query := range s.Written() {
+	checked := 0
+	for _, query := range s.WriterStatements() {
 		if !strings.HasPrefix(query, "delete") && !strings.HasPrefix(query, "insert") && !strings.HasPrefix(query, "update") {
 			continue
 		}
-		seen++
+		checked++
 		for _, step := range plan(t, db, query) {
 			if strings.HasPrefix(step, "SCAN") && step != "SCAN CONSTANT ROW" {
 				t.Errorf("%s\n%s", step, query)
 			}
 		}
 	}
-	if seen < 10 {
-		t.Errorf("only %d statements were seen", seen)
+	if checked < 10 {
+		t.Errorf("only %d statements were checked", checked)
 	}
 }
 
 var parameter = regexp.MustCompile(`\$[0-9]+`)
 
-// plan is how SQLite works a statement.
+// plan returns SQLite's query plan of a statement.
 func plan(t *testing.T, db *sql.DB, query string) []string {
 	t.Helper()
 	numbers := map[string]bool{}

@@ -1,10 +1,9 @@
-// Package sqlite answers: how does the store live in one file?
+// Package sqlite implements the store port in one SQLite file.
 //
-// One goroutine writes: it takes the transactions that wait, runs each in a
-// savepoint, so that one that fails fails alone, and commits them together
-// with one sync of the disk (WAL, synchronous=FULL). What was acknowledged
-// survives a loss of power. Readers have connections of their own and never
-// wait for the writer.
+// One goroutine writes. It runs each waiting transaction in a savepoint, so that a
+// failed one does not affect the others, and commits them together with one sync
+// of the disk (WAL, synchronous=FULL). Acknowledged writes survive a loss of
+// power. Readers have their own connections and never wait for the writer.
 package sqlite
 
 import (
@@ -28,12 +27,12 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// Options are what Open may be told; the zero value works.
+// Options configures Open. The zero value is valid.
 type Options struct {
-	Logger *slog.Logger // slog.Default() when nil
+	Logger *slog.Logger // slog.Default() if nil
 }
 
-// Store is the store in a file. It is safe for concurrent use.
+// Store is a store.Store in a file. It is safe for concurrent use.
 type Store struct {
 	*sqlstore.Store
 	path    string
@@ -42,25 +41,25 @@ type Store struct {
 	close   func() error // once
 }
 
-// readers is how many reads go on at once.
-const readers = 4
+// maxReaders is the number of concurrent reads.
+const maxReaders = 4
 
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Open opens the database file, which it creates with mode 0600, and brings
-// its schema up to date. The folder must exist. The file belongs to one
-// process; a second one that writes to it is made to wait.
+// Open opens the database file and migrates its schema. If the file does not exist,
+// it is created with mode 0600; its folder must exist. Only one process may use the
+// file; writes of a second one wait.
 func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	log := cmp.Or(o.Logger, slog.Default())
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	if err := claimFile(path); err != nil {
+	if err := ensureFile(path); err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
-	db, err := sql.Open("sqlite", source(path, "cache_size(-8192)", "journal_size_limit(67108864)", "wal_autocheckpoint(4000)"))
+	db, err := sql.Open("sqlite", dataSource(path, "cache_size(-8192)", "journal_size_limit(67108864)", "wal_autocheckpoint(4000)"))
 	if err != nil {
 		return nil, fmt.Errorf("opening the database: %w", err)
 	}
@@ -72,12 +71,12 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), db.Close())
 	}
-	r, err := sql.Open("sqlite", source(path, "cache_size(-2048)", "query_only(1)"))
+	r, err := sql.Open("sqlite", dataSource(path, "cache_size(-2048)", "query_only(1)"))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("opening the database: %w", err), w.close())
 	}
-	r.SetMaxOpenConns(readers)
-	r.SetMaxIdleConns(readers)
+	r.SetMaxOpenConns(maxReaders)
+	r.SetMaxIdleConns(maxReaders)
 	return newStore(path, w, r), nil
 }
 
@@ -86,7 +85,7 @@ func newStore(path string, w *writer, r *sql.DB) *Store {
 	s.Store = sqlstore.New(sqlstore.Engine{Read: newStatements(r), Write: w.do, IsUnavailable: isUnavailable, Dialect: dialect})
 	s.close = sync.OnceValue(func() error {
 		w.group.Close()
-		// The writer goes last: the last connection moves the log into the file.
+		// The writer closes last: the last connection moves the log into the file.
 		return errors.Join(r.Close(), w.close())
 	})
 	return s
@@ -102,7 +101,7 @@ var dialect = sqlstore.Dialect{
 			on conflict (org_id, agent_id) do update set running = running + excluded.running, ready = ready + excluded.ready`,
 		NextOrgs: `select org_id, running, served from load
 			where agent_id = '' and ready > 0 and running < $1 order by running, served, org_id limit $2 offset $3`,
-		// The first of each agent that may run another; of these the first.
+		// The first run of each agent below its limit; of these the first.
 		Candidates: `select r.id from load a join runs r on r.id = (
 				select l.id from runs l where l.agent_id = a.agent_id and l.status = 'pending' and l.ready = 1
 				order by l.priority desc, l.created_at, l.id limit 1)
@@ -112,23 +111,23 @@ var dialect = sqlstore.Dialect{
 	},
 }
 
-// isUnavailable tells errors of the file, the disk and the locks from those of a
-// statement.
+// isUnavailable reports whether an error comes from the file, the disk, or a lock
+// rather than from a statement.
 func isUnavailable(err error) bool {
 	e, ok := errors.AsType[*driver.Error](err)
 	if !ok {
 		return errors.Is(err, sql.ErrConnDone)
 	}
-	switch e.Code() & 0xff { // the rest tells it finer
+	switch e.Code() & 0xff { // the primary result code
 	case lib.SQLITE_BUSY, lib.SQLITE_LOCKED, lib.SQLITE_NOMEM, lib.SQLITE_READONLY, lib.SQLITE_IOERR, lib.SQLITE_FULL, lib.SQLITE_CANTOPEN:
 		return true
 	}
 	return false
 }
 
-// claimFile makes the file where it is missing and keeps others out of it; the
-// log beside it gets the same mode from SQLite.
-func claimFile(path string) error {
+// ensureFile creates the file if it does not exist and sets its mode to 0600.
+// SQLite gives the same mode to the log.
+func ensureFile(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
@@ -136,8 +135,8 @@ func claimFile(path string) error {
 	return errors.Join(f.Chmod(0o600), f.Close())
 }
 
-// source is the driver's name for the file with the settings of a connection.
-func source(path string, pragmas ...string) string {
+// dataSource returns the data source name of the file with connection settings.
+func dataSource(path string, pragmas ...string) string {
 	q := url.Values{"_txlock": {"immediate"}}
 	q["_pragma"] = append([]string{"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)"}, pragmas...)
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + q.Encode()
@@ -159,31 +158,31 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	return err
 }
 
-// Close waits for what is being written, then closes the file.
+// Close waits for writes in progress and closes the file.
 func (s *Store) Close() error { return s.close() }
 
-// IntegrityCheck reads the whole file and tells what is damaged.
+// IntegrityCheck reads the whole file and returns an error for each damage.
 func (s *Store) IntegrityCheck(ctx context.Context) error {
 	rows, err := s.readers.QueryContext(ctx, `pragma integrity_check`)
 	if err != nil {
 		return fmt.Errorf("checking the database: %w", err)
 	}
 	defer rows.Close()
-	var faults []error
+	var errs []error
 	for rows.Next() {
 		var line string
 		if err := rows.Scan(&line); err != nil {
 			return fmt.Errorf("checking the database: %w", err)
 		}
 		if line != "ok" {
-			faults = append(faults, errors.New(line))
+			errs = append(errs, errors.New(line))
 		}
 	}
-	return errors.Join(append(faults, rows.Err())...)
+	return errors.Join(append(errs, rows.Err())...)
 }
 
-// Backup writes a whole and consistent copy to a new file, with mode 0600,
-// while others read and write. The file must not exist.
+// Backup writes a consistent copy to a new file with mode 0600. Other calls may read
+// and write meanwhile. The file must not exist.
 func (s *Store) Backup(ctx context.Context, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err == nil {
@@ -199,7 +198,7 @@ func (s *Store) Backup(ctx context.Context, path string) error {
 }
 
 func (s *Store) copyTo(ctx context.Context, path string) error {
-	db, err := sql.Open("sqlite", source(s.path))
+	db, err := sql.Open("sqlite", dataSource(s.path))
 	if err != nil {
 		return err
 	}

@@ -22,10 +22,10 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore/sqltest"
 )
 
-func TestOpenTwiceKeepsEverything(t *testing.T) {
+func TestReopenKeepsData(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	runs := sqltest.Start(t, s, 1)
+	s := newStore(t)
+	runs := sqltest.StartRuns(t, s, 1)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -36,14 +36,14 @@ func TestOpenTwiceKeepsEverything(t *testing.T) {
 	}
 }
 
-func TestFilesBelongToTheirOwner(t *testing.T) {
+func TestFileModes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "odd ?#%41 name.db")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := open(t, path)
-	sqltest.Start(t, s, 1)
+	sqltest.StartRuns(t, s, 1)
 	for _, p := range []string{path, path + "-wal", path + "-shm"} {
 		info, err := os.Stat(p)
 		if err != nil {
@@ -57,7 +57,7 @@ func TestFilesBelongToTheirOwner(t *testing.T) {
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
+	s := newStore(t)
 	db, err := sql.Open("sqlite", "file:"+s.path)
 	if err != nil {
 		t.Fatal(err)
@@ -69,35 +69,35 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestNoFolderIsAnError(t *testing.T) {
+func TestOpenInMissingFolder(t *testing.T) {
 	t.Parallel()
 	if _, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "no", "such.db"), sqlite.Options{}); err == nil {
-		t.Error("opened a file in a folder that does not exist")
+		t.Error("Open accepted a file in a folder that does not exist")
 	}
 }
 
-func TestADamagedFileIsAnError(t *testing.T) {
+func TestOpenInvalidFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := sqlite.Open(t.Context(), path, sqlite.Options{}); err == nil {
-		t.Error("opened a file that is no database")
+		t.Error("Open accepted a file that is not a database")
 	}
 }
 
-// One of many transactions that share a commit fails: the others stand.
-func TestAFailingTransactionFailsAlone(t *testing.T) {
+// One of many transactions that share a commit fails; the others succeed.
+func TestFailedTransactionDoesNotAffectOthers(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	runs := sqltest.Start(t, s, 32)
+	s := newStore(t)
+	runs := sqltest.StartRuns(t, s, 32)
 	var callers sync.WaitGroup
 	for i, at := range runs {
 		callers.Go(func() {
 			for k := range 20 {
-				if i%4 == 3 { // fails late: after the session was stored
-					if err := sqltest.FailTwice(t, s, at.RunID); err == nil {
+				if i%4 == 3 { // fails after the session was stored
+					if err := sqltest.CreateDuplicate(t, s, at.RunID); err == nil {
 						t.Error("a run was stored twice")
 					}
 					continue
@@ -123,14 +123,14 @@ func TestAFailingTransactionFailsAlone(t *testing.T) {
 	}
 	list, err := s.Sessions(t.Context(), sqltest.Org, store.Range{Limit: 1000})
 	if err != nil || len(list) != len(runs) {
-		t.Errorf("%d sessions, want %d: a failed transaction left its own (%v)", len(list), len(runs), err)
+		t.Errorf("%d sessions, want %d: a failed transaction was not rolled back (%v)", len(list), len(runs), err)
 	}
 }
 
-func TestAPanicFailsAlone(t *testing.T) {
+func TestPanicRollsBack(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	at := sqltest.Start(t, s, 1)[0]
+	s := newStore(t)
+	at := sqltest.StartRuns(t, s, 1)[0]
 	err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 		if _, err := q.ExecContext(ctx, `update runs set priority = 9`); err != nil {
 			return err
@@ -138,30 +138,30 @@ func TestAPanicFailsAlone(t *testing.T) {
 		panic("boom")
 	})
 	if err == nil || !strings.Contains(err.Error(), "boom") {
-		t.Errorf("the panic gave %v", err)
+		t.Errorf("Do returned %v, want the panic", err)
 	}
 	r, err := s.Run(t.Context(), sqltest.Org, at.RunID)
 	if err != nil || r.Priority != 0 {
-		t.Errorf("priority %d, %v: the transaction that panicked left its traces", r.Priority, err)
+		t.Errorf("priority %d, %v: the transaction that panicked was not rolled back", r.Priority, err)
 	}
 	if _, err := s.Append(t.Context(), at, sqltest.Batch("x")); err != nil {
 		t.Errorf("after the panic: %v", err)
 	}
 }
 
-// A commit that fails takes all that shared it with it, says so to each of
-// them, and the writer goes on.
-func TestAFailedCommitIsToldToEveryone(t *testing.T) {
+// A commit that fails rolls back all transactions that share it and returns the
+// error to each caller. The writer continues.
+func TestFailedCommitFailsAllTransactions(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	at := sqltest.Start(t, s, 1)[0]
+	s := newStore(t)
+	at := sqltest.StartRuns(t, s, 1)[0]
 	entered, release := make(chan struct{}), make(chan struct{})
 	var callers sync.WaitGroup
 	callers.Go(func() {
 		err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 			close(entered)
 			<-release
-			// Checked at the commit, not here.
+			// The constraint is checked at the commit.
 			if _, err := q.ExecContext(ctx, `pragma defer_foreign_keys = on`); err != nil {
 				return err
 			}
@@ -169,7 +169,7 @@ func TestAFailedCommitIsToldToEveryone(t *testing.T) {
 			return err
 		})
 		if err == nil {
-			t.Error("a member of no organisation was stored")
+			t.Error("a member without an organisation was stored")
 		}
 	})
 	<-entered
@@ -181,7 +181,7 @@ func TestAFailedCommitIsToldToEveryone(t *testing.T) {
 	close(release)
 	callers.Wait()
 	want := int64(2)
-	if err := <-appended; err == nil { // it came late, to a commit of its own
+	if err := <-appended; err == nil { // the append was part of the next commit
 		want = 3
 	}
 	if head, _, err := s.Head(t.Context(), at.RunID); err != nil || head != want {
@@ -193,25 +193,25 @@ func TestAFailedCommitIsToldToEveryone(t *testing.T) {
 	}
 }
 
-func TestAClosedStoreIsUnavailable(t *testing.T) {
+func TestClosedStoreIsUnavailable(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	at := sqltest.Start(t, s, 1)[0]
+	s := newStore(t)
+	at := sqltest.StartRuns(t, s, 1)[0]
 	for range 2 {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if _, err := s.Append(t.Context(), at, sqltest.Batch("x")); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("Append gave %v", err)
+		t.Errorf("Append returned %v", err)
 	}
 }
 
-func TestAFullDiskIsUnavailable(t *testing.T) {
+func TestFullDiskIsUnavailable(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	at := sqltest.Start(t, s, 1)[0]
-	// A full disk, as far as SQLite can tell.
+	s := newStore(t)
+	at := sqltest.StartRuns(t, s, 1)[0]
+	// SQLite reports a full disk when the limit is reached.
 	err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 		_, err := q.ExecContext(ctx, `pragma max_page_count = 1`)
 		return err
@@ -226,7 +226,7 @@ func TestAFullDiskIsUnavailable(t *testing.T) {
 			continue
 		}
 		if !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("Append gave %v", err)
+			t.Errorf("Append returned %v", err)
 		}
 		break
 	}
@@ -235,10 +235,10 @@ func TestAFullDiskIsUnavailable(t *testing.T) {
 	}
 }
 
-func TestBackupIsWhole(t *testing.T) {
+func TestBackup(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	runs := sqltest.Start(t, s, 5)
+	s := newStore(t)
+	runs := sqltest.StartRuns(t, s, 5)
 	path := filepath.Join(t.TempDir(), "copy.db")
 	if err := s.Backup(t.Context(), path); err != nil {
 		t.Fatal(err)
@@ -262,8 +262,8 @@ func TestBackupIsWhole(t *testing.T) {
 
 func TestIntegrityCheckFindsDamage(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	sqltest.Start(t, s, 200)
+	s := newStore(t)
+	sqltest.StartRuns(t, s, 200)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestIntegrityCheckFindsDamage(t *testing.T) {
 	}
 	again, err := sqlite.Open(t.Context(), s.path, sqlite.Options{})
 	if err != nil {
-		return // found at once
+		return // Open found the damage
 	}
 	defer again.Close()
 	if err := again.IntegrityCheck(t.Context()); err == nil {
@@ -295,11 +295,11 @@ func TestIntegrityCheckFindsDamage(t *testing.T) {
 
 const crashFile = "STINT_TEST_CRASH_FILE"
 
-// TestCrash kills a process that appends, again and again. What it was told to
-// be stored is there, in order, and the file is sound.
+// TestCrash repeatedly kills a process that appends. Every acknowledged event is
+// stored, in order, and the file is not damaged.
 func TestCrash(t *testing.T) {
 	if path := os.Getenv(crashFile); path != "" {
-		appendForEver(t, path)
+		appendForever(t, path)
 		return
 	}
 	t.Parallel()
@@ -323,7 +323,7 @@ func TestCrash(t *testing.T) {
 				}
 				for _, e := range events {
 					if read++; e.Seq != read {
-						t.Fatalf("life %d: run %s has event %d at place %d", life, run, e.Seq, read)
+						t.Fatalf("life %d: run %s has event %d at position %d", life, run, e.Seq, read)
 					}
 				}
 			}
@@ -336,11 +336,12 @@ func TestCrash(t *testing.T) {
 		}
 	}
 	if len(acked) == 0 {
-		t.Error("nothing was ever acknowledged")
+		t.Error("nothing was acknowledged")
 	}
 }
 
-// crash lets a child append until it has acknowledged n events more, and kills it.
+// crash starts a child that appends, and kills it after n further
+// acknowledgements.
 func crash(t *testing.T, path string, n int, acked map[string]int64) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestCrash$")
@@ -358,7 +359,7 @@ func crash(t *testing.T, path string, n int, acked map[string]int64) {
 		run, head, ok := strings.Cut(lines.Text(), " ")
 		number, err := strconv.ParseInt(head, 10, 64)
 		if !ok || err != nil || !strings.HasPrefix(run, stint.PrefixRun) {
-			t.Errorf("the child says: %s", lines.Text())
+			t.Errorf("unexpected output of the child: %s", lines.Text())
 			continue
 		}
 		acked[run] = number
@@ -369,13 +370,13 @@ func crash(t *testing.T, path string, n int, acked map[string]int64) {
 		}
 	}
 	if err := cmd.Wait(); err == nil {
-		t.Error("the child ended by itself")
+		t.Error("the child exited before it was killed")
 	}
 }
 
-func appendForEver(t *testing.T, path string) {
+func appendForever(t *testing.T, path string) {
 	s := open(t, path)
-	runs := sqltest.Start(t, s, 16)
+	runs := sqltest.StartRuns(t, s, 16)
 	var out sync.Mutex // guards standard output
 	var callers sync.WaitGroup
 	for _, at := range runs {

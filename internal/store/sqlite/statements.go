@@ -9,52 +9,52 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// maxStatements bounds what is kept. The texts are few, but for lists by
-// combinations of filters.
+// maxStatements is the greatest number of cached statements. Only lists with
+// combinations of filters have many different texts.
 const maxStatements = 256
 
-// source of statements: a database or a connection.
+// preparer is a database or a connection.
 type preparer interface {
 	sqlstore.Querier
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
-// statements prepares each text once. It is safe for concurrent use where its
-// source is.
+// statements is a Querier that prepares each text once. It is safe for concurrent
+// use if its preparer is.
 type statements struct {
 	from preparer
 
-	mu   sync.RWMutex // guards kept
-	kept map[string]*sql.Stmt
+	mu     sync.RWMutex // guards cached
+	cached map[string]*sql.Stmt
 }
 
 func newStatements(from preparer) *statements {
-	return &statements{from: from, kept: make(map[string]*sql.Stmt)}
+	return &statements{from: from, cached: make(map[string]*sql.Stmt)}
 }
 
-// get is the prepared statement, or nil where the source must be asked itself:
-// the text is wrong, or too many are kept.
+// get returns the prepared statement, or nil if the query must be run unprepared,
+// because the text is invalid or too many statements are cached.
 func (s *statements) get(ctx context.Context, query string) *sql.Stmt {
 	s.mu.RLock()
-	stmt := s.kept[query]
+	stmt := s.cached[query]
 	s.mu.RUnlock()
 	if stmt != nil {
 		return stmt
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if stmt := s.kept[query]; stmt != nil || len(s.kept) >= maxStatements {
+	if stmt := s.cached[query]; stmt != nil || len(s.cached) >= maxStatements {
 		return stmt
 	}
 	stmt, err := s.from.PrepareContext(ctx, query)
 	if err != nil {
-		return nil // the source will say the same
+		return nil // running the query returns the same error
 	}
-	s.kept[query] = stmt
+	s.cached[query] = stmt
 	return stmt
 }
 
-// ExecContext is that of the source.
+// ExecContext executes a prepared statement.
 func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.ExecContext(ctx, args...)
@@ -62,7 +62,7 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 	return s.from.ExecContext(ctx, query, args...)
 }
 
-// QueryContext is that of the source.
+// QueryContext runs a prepared query.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.QueryContext(ctx, args...)
@@ -70,7 +70,7 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 	return s.from.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext is that of the source.
+// QueryRowContext runs a prepared query.
 func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt := s.get(ctx, query); stmt != nil {
 		return stmt.QueryRowContext(ctx, args...)
@@ -82,9 +82,9 @@ func (s *statements) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	for _, stmt := range s.kept {
+	for _, stmt := range s.cached {
 		errs = append(errs, stmt.Close())
 	}
-	clear(s.kept)
+	clear(s.cached)
 	return errors.Join(errs...)
 }

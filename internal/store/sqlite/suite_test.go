@@ -17,13 +17,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// opened is a store with the file that it lives in.
-type opened struct {
+// testStore is a store with the path of its file.
+type testStore struct {
 	*sqlite.Store
 	path string
 }
 
-func open(t testing.TB, path string) *opened {
+func open(t testing.TB, path string) *testStore {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), path, sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -34,10 +34,10 @@ func open(t testing.TB, path string) *opened {
 			t.Errorf("Close: %v", err)
 		}
 	})
-	return &opened{s, path}
+	return &testStore{s, path}
 }
 
-func fresh(t testing.TB) *opened {
+func newStore(t testing.TB) *testStore {
 	t.Helper()
 	return open(t, filepath.Join(t.TempDir(), "stint.db"))
 }
@@ -45,25 +45,25 @@ func fresh(t testing.TB) *opened {
 func TestStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
-		Open: func(t testing.TB) store.Store { return fresh(t) },
+		Open: func(t testing.TB) store.Store { return newStore(t) },
 		Reopen: func(t testing.TB, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			return open(t, s.(*opened).path)
+			return open(t, s.(*testStore).path)
 		},
 	})
 }
 
 func TestLostClaims(t *testing.T) {
 	t.Parallel()
-	sqltest.LostClaims(t, fresh(t))
+	sqltest.LostClaims(t, newStore(t))
 }
 
-func TestMountsOfEarlierRuns(t *testing.T) {
+func TestMigrateMounts(t *testing.T) {
 	t.Parallel()
-	s := fresh(t)
-	sqltest.MountsOfEarlierRuns(t, s, func(statements ...string) store.Store {
+	s := newStore(t)
+	sqltest.MigrateMounts(t, s, func(statements ...string) store.Store {
 		for _, text := range statements {
 			err := s.Do(t.Context(), func(ctx context.Context, q sqlstore.Querier) error {
 				_, err := q.ExecContext(ctx, text)

@@ -12,11 +12,11 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlstore"
 )
 
-// most is how many transactions share a commit.
-const most = 512
+// maxCommit is the greatest number of transactions that share a commit.
+const maxCommit = 512
 
-// writer owns the one connection that writes. Only the group's goroutine uses
-// it once newWriter has returned.
+// writer owns the only connection that writes. After newWriter, only the group's
+// goroutine uses it.
 type writer struct {
 	db    *sql.DB
 	conn  *sql.Conn
@@ -24,9 +24,9 @@ type writer struct {
 	group *groupcommit.Group[operation]
 }
 
-// operation is one transaction of a caller.
+// operation is a caller's transaction.
 type operation struct {
-	ctx context.Context // carries values only: what has begun is not interrupted
+	ctx context.Context // without cancellation: a transaction that has begun is not interrupted
 	f   func(ctx context.Context, q sqlstore.Querier) error
 }
 
@@ -36,65 +36,62 @@ func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 		return nil, err
 	}
 	w := &writer{db: db, conn: conn, stmts: newStatements(conn)}
-	w.group = groupcommit.New(1, most, w.commit)
+	w.group = groupcommit.New(1, maxCommit, w.commit)
 	return w, nil
 }
 
-// do runs f as one transaction. When ctx ends, f may still run: SQLite would
-// roll back the whole commit if it were interrupted within a statement.
+// do runs f as one transaction. f may continue after ctx has ended, because SQLite
+// rolls back the whole commit if a statement is interrupted.
 func (w *writer) do(ctx context.Context, f func(ctx context.Context, q sqlstore.Querier) error) error {
 	return w.group.Do(ctx, operation{ctx: context.WithoutCancel(ctx), f: f})
 }
 
-// commit runs the operations that wait and makes them durable together.
+// commit runs the waiting operations and makes them durable together.
 func (w *writer) commit(ops iter.Seq[operation]) []error {
-	ctx := context.Background() // a commit belongs to many callers
-	var verdicts []error
-	var broken error // the transaction is lost, with all that was done in it
+	ctx := context.Background() // a commit serves many callers
+	var results []error
+	var failed error // the whole transaction must be rolled back
 	for op := range ops {
-		if len(verdicts) == 0 {
-			broken = w.exec(ctx, `begin immediate`)
+		if len(results) == 0 {
+			failed = w.exec(ctx, `begin immediate`)
 		}
-		var verdict error
-		if broken == nil {
-			verdict, broken = w.run(op)
+		var err error
+		if failed == nil {
+			err, failed = w.run(op)
 		}
-		verdicts = append(verdicts, verdict)
-		if broken != nil {
+		results = append(results, err)
+		if failed != nil {
 			break
 		}
 	}
-	if broken == nil {
-		broken = w.exec(ctx, `commit`)
+	if failed == nil {
+		failed = w.exec(ctx, `commit`)
 	}
-	if broken != nil {
-		_ = w.exec(ctx, `rollback`) // fails where SQLite has rolled back by itself
-		for i := range verdicts {
-			verdicts[i] = broken
+	if failed != nil {
+		_ = w.exec(ctx, `rollback`) // fails if SQLite has already rolled back
+		for i := range results {
+			results[i] = failed
 		}
 	}
-	return verdicts
+	return results
 }
 
-// run runs one operation in a savepoint. Its error is the caller's; broken
-// says that the whole transaction cannot go on.
-func (w *writer) run(op operation) (verdict, broken error) {
-	if err := w.exec(op.ctx, `savepoint operation`); err != nil {
-		return nil, err
+// run runs one operation in a savepoint. It returns the operation's error, and
+// failed if the whole transaction cannot continue.
+func (w *writer) run(op operation) (err, failed error) {
+	if failed := w.exec(op.ctx, `savepoint operation`); failed != nil {
+		return nil, failed
 	}
-	verdict = w.guarded(op)
-	if verdict != nil {
-		if err := w.exec(op.ctx, `rollback to operation`); err != nil {
-			return verdict, fmt.Errorf("%w: undoing it: %w", verdict, err)
+	if err = w.call(op); err != nil {
+		if failed := w.exec(op.ctx, `rollback to operation`); failed != nil {
+			return err, fmt.Errorf("%w: rolling back: %w", err, failed)
 		}
 	}
-	if err := w.exec(op.ctx, `release operation`); err != nil {
-		return verdict, err
-	}
-	return verdict, nil
+	return err, w.exec(op.ctx, `release operation`)
 }
 
-func (w *writer) guarded(op operation) (err error) {
+// call runs the operation and converts a panic to an error.
+func (w *writer) call(op operation) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("sqlite: a transaction panicked: %v\n%s", p, debug.Stack())
@@ -108,7 +105,7 @@ func (w *writer) exec(ctx context.Context, statement string) error {
 	return err
 }
 
-// close ends the connection. The group must be closed before.
+// close waits for the group and closes the connection.
 func (w *writer) close() error {
 	w.group.Close()
 	return errors.Join(w.stmts.close(), w.conn.Close(), w.db.Close())

@@ -34,7 +34,7 @@ func insertAgentVersion(ctx context.Context, q Querier, org string, v store.Agen
 		v.ID, org, v.AgentID, v.VersionNumber, v.Digest, string(v.Definition), v.CreatedBy, micros(v.CreatedAt))
 }
 
-// AddAgentVersion appends a version unless it equals the current one.
+// AddAgentVersion appends a version unless its digest equals the current one's.
 func (s *Store) AddAgentVersion(ctx context.Context, org string, v store.AgentVersion) (store.AgentVersion, bool, error) {
 	type answer struct {
 		head  store.AgentVersion
@@ -65,19 +65,19 @@ func (s *Store) AddAgentVersion(ctx context.Context, org string, v store.AgentVe
 	return a.head, a.added, err
 }
 
-// Agent reads an agent by its identifier.
+// Agent returns an agent by its ID.
 func (s *Store) Agent(ctx context.Context, org, id string) (store.Agent, error) {
 	a, err := one(ctx, s.db.Read, scanAgent, selectAgents+` where id = $1 and org_id = $2 and deleted_at is null`, id, org)
 	return a, s.Wrap("reading an agent", err)
 }
 
-// AgentByName reads an agent by its name.
+// AgentByName returns an agent by its name.
 func (s *Store) AgentByName(ctx context.Context, org, name string) (store.Agent, error) {
 	a, err := one(ctx, s.db.Read, scanAgent, selectAgents+` where org_id = $1 and name = $2 and deleted_at is null`, org, name)
 	return a, s.Wrap("finding an agent", err)
 }
 
-// Agents lists agents, newest first.
+// Agents returns agents, newest first.
 func (s *Store) Agents(ctx context.Context, org string, r store.Range) ([]store.Agent, error) {
 	page := newQuery(selectAgents).and("org_id = ?", org).and("deleted_at is null").page(r)
 	list, err := all(ctx, s.db.Read, scanAgent, page.text.String(), page.args...)
@@ -87,15 +87,15 @@ func (s *Store) Agents(ctx context.Context, org string, r store.Range) ([]store.
 const (
 	agentVersionColumns = `id, agent_id, number, created_at, digest, created_by`
 	selectAgentVersions = `select ` + agentVersionColumns + `, definition from agent_versions`
-	listAgentVersions   = `select ` + agentVersionColumns + `, null from agent_versions` // without what lists do not show
+	listAgentVersions   = `select ` + agentVersionColumns + `, null from agent_versions` // lists do not show the definition
 )
 
 func scanAgentVersion(r row) (v store.AgentVersion, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.VersionNumber, timeAt{&v.CreatedAt}, &v.Digest, &v.CreatedBy, rawJSON{&v.Definition})
 }
 
-// AgentVersion finds a version, also of an agent that was deleted: what runs
-// and checkpoints were made with stays readable.
+// AgentVersion returns a version, even of a deleted agent, because its runs and
+// checkpoints stay readable.
 func (s *Store) AgentVersion(ctx context.Context, org, agent, id string, number int64) (store.AgentVersion, error) {
 	q := newQuery(selectAgentVersions).and("agent_id = ?", agent).and("org_id = ?", org)
 	if id != "" {
@@ -107,7 +107,7 @@ func (s *Store) AgentVersion(ctx context.Context, org, agent, id string, number 
 	return v, s.Wrap("reading an agent version", err)
 }
 
-// AgentVersions lists versions without their definitions, newest first.
+// AgentVersions returns versions without their definitions, newest first.
 func (s *Store) AgentVersions(ctx context.Context, org, agent string, r store.Range) ([]store.AgentVersion, error) {
 	page := newQuery(listAgentVersions).and("agent_id = ?", agent).and("org_id = ?", org).page(r)
 	list, err := all(ctx, s.db.Read, scanAgentVersion, page.text.String(), page.args...)

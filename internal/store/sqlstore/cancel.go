@@ -21,34 +21,34 @@ func (s *Store) Cancel(ctx context.Context, org, id string, at stint.Time) (stor
 		if err != nil {
 			return r, err
 		}
-		o := store.Outcome{Status: stint.Cancelled, Reason: stint.ReasonCancelled, At: at, ExecutionTimeMs: ranFor(r, at)}
+		o := store.Outcome{Status: stint.Cancelled, Reason: stint.ReasonCancelled, At: at, ExecutionTimeMs: executionMs(r, at)}
 		err = s.end(ctx, q, &r, o, nil)
 		return r, err
 	})
 }
 
-// ranFor is how long a run has run, in milliseconds.
-func ranFor(r store.Run, at stint.Time) int64 {
+// executionMs returns how long a run has run, in milliseconds.
+func executionMs(r store.Run, at stint.Time) int64 {
 	if r.StartedAt == nil {
 		return 0
 	}
 	return max(0, at.Sub(r.StartedAt.Time).Milliseconds())
 }
 
-// failure is the end of a run that failed by no doing of its own.
+// failure returns the outcome of a run that failed for an external reason.
 func failure(r store.Run, reason stint.Reason, message string, at stint.Time) store.Outcome {
 	return store.Outcome{
-		Status: stint.Failed, Reason: reason, Error: &message, ErrorCode: string(reason), At: at, ExecutionTimeMs: ranFor(r, at),
+		Status: stint.Failed, Reason: reason, Error: &message, ErrorCode: string(reason), At: at, ExecutionTimeMs: executionMs(r, at),
 	}
 }
 
-// Expire ends pending runs that were created before the limit, each in a
-// transaction of its own.
+// Expire ends pending runs that were created before the given time, each in its
+// own transaction.
 func (s *Store) Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error) {
 	ids, err := all(ctx, s.db.Read, value[string], `select id from runs where status = 'pending' and created_at < $1
 		order by created_at, id limit $2`, micros(before), n)
 	if err != nil {
-		return nil, s.Wrap("looking for runs that waited too long", err)
+		return nil, s.Wrap("finding expired runs", err)
 	}
 	return s.each(ctx, ids, "expiring a run", func(ctx context.Context, q Querier, id string) (bool, error) {
 		r, err := s.lockRun(ctx, q, id)
@@ -56,12 +56,12 @@ func (s *Store) Expire(ctx context.Context, before, at stint.Time, n int) ([]str
 			return false, err
 		}
 		return true, s.end(ctx, q, &r, failure(r, stint.ReasonQueueExpired,
-			"The run waited in the queue longer than is allowed and was not started.", at), nil)
+			"The run waited in the queue longer than allowed and was not started.", at), nil)
 	})
 }
 
-// each runs f for every run in a transaction of its own, so that locks are few
-// and a failure costs one run, and returns those for which f was true.
+// each calls f for every run in its own transaction, so that few locks are held
+// and a failure affects one run. It returns the runs for which f returned true.
 func (s *Store) each(ctx context.Context, ids []string, doing string, f func(ctx context.Context, q Querier, id string) (bool, error)) ([]string, error) {
 	var done []string
 	for _, id := range ids {

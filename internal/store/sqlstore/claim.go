@@ -10,19 +10,19 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// count counts a run as so many running and ready runs more, if its turn in the
-// session has come.
+// count adds running and ready to the counters of a run's organisation and agent,
+// unless the run waits for its session.
 func (s *Store) count(run string, running, ready int) Step {
 	return step(s.d.Counters.Add, run, running, ready)
 }
 
-// holdWorker keeps the lease of a worker from being ended while it claims, and
-// tells whether it has one.
+// holdWorker locks a worker's row while it claims, so that its lease cannot be
+// ended, and sets alive if the lease is valid.
 func (s *Store) holdWorker(id string, worker *string, alive *bool) Step {
 	return into(worker, alive, value[string], `select l.id from workers l where l.id = $1 and l.lease_until > `+s.d.Now+s.d.Share, id)
 }
 
-// Claim gives ready runs to a worker.
+// Claim assigns ready runs to a worker.
 func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error) {
 	if c.Max <= 0 {
 		return nil, nil
@@ -30,8 +30,8 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 	return change(ctx, s, "claiming runs", func(ctx context.Context, q Querier) ([]store.Claim, error) {
 		var alive bool
 		var worker string
-		work := &claiming{s: s, ClaimRequest: c, wait: true}
-		if err := run(ctx, q, s.holdWorker(c.WorkerID, &worker, &alive), work.nextTurns()); err != nil {
+		work := &claimer{s: s, ClaimRequest: c, wait: true}
+		if err := run(ctx, q, s.holdWorker(c.WorkerID, &worker, &alive), work.readOrgs()); err != nil {
 			return nil, err
 		}
 		if !alive {
@@ -41,75 +41,76 @@ func (s *Store) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim,
 	})
 }
 
-// claiming gives out runs, each to the organisation whose turn it is.
-type claiming struct {
+// claimer claims runs of the organisations in fair order.
+type claimer struct {
 	s *Store
 	store.ClaimRequest
-	wait bool // for the counters of the first organisation, while none are held
+	wait bool // wait for the counters of the first organisation, while none are locked
 
-	turns  []turn
+	orgs   []orgLoad
 	offset int
 	claims []store.Claim
 }
 
-// turn is an organisation that waits for its turn, and how it fares.
-type turn struct {
+// orgLoad is an organisation with ready runs and its counters.
+type orgLoad struct {
 	org             string
 	running, served int64
 }
 
-func scanTurn(r row) (t turn, err error) { return t, r.Scan(&t.org, &t.running, &t.served) }
+func scanOrgLoad(r row) (o orgLoad, err error) { return o, r.Scan(&o.org, &o.running, &o.served) }
 
-// compare puts those who run least first, then those who were served longest ago.
-func (t turn) compare(o turn) int {
-	return cmp.Or(cmp.Compare(t.running, o.running), cmp.Compare(t.served, o.served), cmp.Compare(t.org, o.org))
+// compare orders organisations by running runs, then by the time they were last
+// served.
+func (o orgLoad) compare(p orgLoad) int {
+	return cmp.Or(cmp.Compare(o.running, p.running), cmp.Compare(o.served, p.served), cmp.Compare(o.org, p.org))
 }
 
-// turnsPage is how many organisations are looked at in one go.
-const turnsPage = 64
+// orgsPage is the number of organisations that are read at once.
+const orgsPage = 64
 
-func (c *claiming) nextTurns() Step {
+func (c *claimer) readOrgs() Step {
 	offset := c.offset
-	c.turns, c.offset = nil, c.offset+turnsPage
-	return collect(&c.turns, scanTurn, c.s.d.Counters.NextOrgs, limitOf(c.PerOrg), turnsPage, offset)
+	c.orgs, c.offset = nil, c.offset+orgsPage
+	return collect(&c.orgs, scanOrgLoad, c.s.d.Counters.NextOrgs, limitOf(c.PerOrg), orgsPage, offset)
 }
 
-// claim works off the turns that were read, and reads more while there are any.
-func (c *claiming) claim(ctx context.Context, q Querier) ([]store.Claim, error) {
+// claim claims runs of the organisations that were read, and reads further ones.
+func (c *claimer) claim(ctx context.Context, q Querier) ([]store.Claim, error) {
 	for {
-		full := len(c.turns) >= turnsPage
-		for len(c.turns) > 0 {
+		full := len(c.orgs) >= orgsPage
+		for len(c.orgs) > 0 {
 			if len(c.claims) == c.Max {
 				return c.claims, nil
 			}
-			slices.SortFunc(c.turns, turn.compare)
+			slices.SortFunc(c.orgs, orgLoad.compare)
 			want := c.share()
-			if got, err := c.claimFrom(ctx, q, &c.turns[0], want); err != nil {
+			if got, err := c.claimFrom(ctx, q, &c.orgs[0], want); err != nil {
 				return nil, err
 			} else if got < want {
-				c.turns = c.turns[1:]
+				c.orgs = c.orgs[1:]
 			}
 		}
 		if !full {
 			return c.claims, nil
 		}
-		if err := run(ctx, q, c.nextTurns()); err != nil {
+		if err := run(ctx, q, c.readOrgs()); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// share is how many runs the first organisation gets before it is another's
-// turn.
-func (c *claiming) share() int {
+// share returns the number of runs that the first organisation gets before the
+// order of the organisations changes.
+func (c *claimer) share() int {
 	n := min(c.Max-len(c.claims), c.s.d.Counters.MaxBatch)
-	if len(c.turns) > 1 {
-		n = int(min(int64(n), max(1, c.turns[1].running-c.turns[0].running)))
+	if len(c.orgs) > 1 {
+		n = int(min(int64(n), max(1, c.orgs[1].running-c.orgs[0].running)))
 	}
 	return n
 }
 
-// limitOf reads a limit, of which 0 is none.
+// limitOf returns a limit; 0 means none.
 func limitOf(n int) int64 {
 	if n <= 0 {
 		return math.MaxInt32
@@ -117,29 +118,29 @@ func limitOf(n int) int64 {
 	return int64(n)
 }
 
-// claimFrom claims up to n runs of an organisation, whose counters it holds:
-// they are the lock under which limits are kept. It claims none when somebody
-// else holds them and it does not wait.
-func (c *claiming) claimFrom(ctx context.Context, q Querier, t *turn, n int) (int, error) {
+// claimFrom claims up to n runs of an organisation and returns their number. It
+// locks the organisation's counters, which protects the limits. If another
+// transaction holds the lock and c.wait is not set, it claims none.
+func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (int, error) {
 	counters := c.s.d.Counters
-	hold := counters.TryLock
+	lock := counters.TryLock
 	if c.wait {
-		hold = counters.Lock
+		lock = counters.Lock
 	}
 	c.wait = false
 	var steps []Step
 	var holder string
 	held, open := true, false
-	if hold != "" {
-		steps = append(steps, into(&holder, &held, value[string], hold, t.org))
+	if lock != "" {
+		steps = append(steps, into(&holder, &held, value[string], lock, t.org))
 	}
 	if counters.ApplyChanges != "" {
 		steps = append(steps, step(counters.ApplyChanges, t.org))
 	}
-	var now turn
+	var now orgLoad
 	var ids []string
 	err := run(ctx, q, append(steps,
-		into(&now, &open, scanTurn, `select org_id, running, served from load
+		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),
 		collect(&ids, value[string], counters.Candidates, t.org, limitOf(c.PerAgent), n))...)
 	if err != nil || !held || !open {
@@ -153,8 +154,8 @@ func (c *claiming) claimFrom(ctx context.Context, q Querier, t *turn, n int) (in
 	return len(ids), c.start(ctx, q, ids, *t)
 }
 
-// start makes runs that are locked and ready running ones.
-func (c *claiming) start(ctx context.Context, q Querier, ids []string, t turn) error {
+// start changes locked, ready runs to running.
+func (c *claimer) start(ctx context.Context, q Querier, ids []string, t orgLoad) error {
 	runs := make([]store.Run, len(ids))
 	events := make([]*transition, len(ids))
 	found := false

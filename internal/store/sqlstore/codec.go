@@ -13,19 +13,19 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// A body is how a batch lies in one row: a byte that tells the form, then the
-// records, each of them fields with their lengths in front. Bodies from
-// packedFrom bytes on are compressed when that saves an eighth or more; S2 does
-// it at a gigabyte a second and keeps no state between batches.
+// A body is the encoding of a batch in one row: a byte for the form, then the
+// records, which are length-prefixed fields. A body of at least compressFrom
+// bytes is compressed if that saves an eighth or more. S2 compresses a gigabyte
+// per second and keeps no state between batches.
 const (
-	formPlain  = 1
-	formPacked = 2
+	formPlain      = 1
+	formCompressed = 2
 
-	packedFrom = 1 << 10
-	maxBody    = 64 << 20 // bytes of records; more is damage
+	compressFrom = 1 << 10
+	maxBody      = 64 << 20 // bytes of records; a longer body is damaged
 )
 
-// The milliseconds that the years 1 to 9999 span.
+// The range of times in milliseconds: the years 1 to 9999.
 const (
 	firstMilli = -62135596800_000
 	lastMilli  = 253402300799_999
@@ -33,22 +33,24 @@ const (
 
 var errDamaged = errors.New("the body of a batch is damaged")
 
-// Words that are stored as one byte; the place in the list is the code, so
-// lists only grow at their end. Code 0 is followed by the word itself.
+// Words that are stored as one byte, their index in the list. New words are
+// appended, so that the codes do not change. Code 0 is followed by the word
+// itself.
 var (
 	eventTypes = []string{"", string(stint.EventStatus), string(stint.EventOutput), string(stint.EventError), string(stint.EventComplete)}
 	logTypes   = []string{"", string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork)}
 	logLevels  = []string{"", "debug", "info", "warn", "error"}
 )
 
-// EncodedRow is a batch as it is stored.
+// EncodedRow holds the encoded events or log entries of a batch.
 type EncodedRow struct {
-	Count int64 // slots that it takes
-	At    int64 // time of its last record in microseconds
+	Count int64 // number of slots
+	At    int64 // time of the last record in microseconds
 	Body  []byte
 }
 
-// EncodeEvents encodes events; their times are made not to step back.
+// EncodeEvents encodes events. A time that is before its predecessor becomes
+// equal to it.
 func EncodeEvents(events []stint.Event) EncodedRow {
 	var w writer
 	for _, e := range events {
@@ -56,11 +58,11 @@ func EncodeEvents(events []stint.Event) EncodedRow {
 		w.word(eventTypes, string(e.Type))
 		w.bytes(e.Data)
 	}
-	return w.packed(len(events))
+	return w.encoded(len(events))
 }
 
-// EncodeEntries encodes log entries like EncodeEvents. Metadata that has no JSON
-// is an error.
+// EncodeEntries encodes log entries like EncodeEvents. It fails if metadata
+// cannot be encoded as JSON.
 func EncodeEntries(entries []stint.LogEntry) (EncodedRow, error) {
 	var w writer
 	for i, e := range entries {
@@ -77,11 +79,11 @@ func EncodeEntries(entries []stint.LogEntry) (EncodedRow, error) {
 		}
 		w.bytes(metadata)
 	}
-	return w.packed(len(entries)), nil
+	return w.encoded(len(entries)), nil
 }
 
-// DecodeEvents decodes a body whose first event has number seq. No event is
-// older than floor, in microseconds.
+// DecodeEvents decodes a body whose first event has number seq. Times before
+// floor, in microseconds, become floor.
 func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
@@ -94,7 +96,8 @@ func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	return events, r.err
 }
 
-// DecodeEntries decodes a body whose first entry has number n.
+// DecodeEntries decodes a body of log entries. Times before floor, in
+// microseconds, become floor.
 func DecodeEntries(body []byte, floor int64) ([]stint.LogEntry, error) {
 	r, err := newReader(body, floor)
 	if err != nil {
@@ -113,14 +116,14 @@ func DecodeEntries(body []byte, floor int64) ([]stint.LogEntry, error) {
 	return entries, r.err
 }
 
-// writer builds a body; its first byte is kept free for the form.
+// writer encodes a body. Its first byte is the form.
 type writer struct {
 	buf  []byte
-	last int64 // time of the record before, in milliseconds
+	last int64 // time of the previous record in milliseconds
 	any  bool  // a record was written
 }
 
-// time writes the milliseconds since the record before.
+// time writes the milliseconds since the previous record.
 func (w *writer) time(t stint.Time) {
 	ms := min(max(micros(t)/1000, firstMilli), lastMilli)
 	if w.any {
@@ -145,22 +148,21 @@ func (w *writer) bytes(b []byte) {
 	w.buf = append(w.buf, b...)
 }
 
-func (w *writer) packed(count int) EncodedRow {
+func (w *writer) encoded(count int) EncodedRow {
 	if !w.any {
 		return EncodedRow{}
 	}
 	p := EncodedRow{Count: int64(count), At: w.last * 1000, Body: w.buf}
-	if n := len(w.buf); n >= packedFrom && n <= maxBody {
+	if n := len(w.buf); n >= compressFrom && n <= maxBody {
 		small := s2.Encode(make([]byte, s2.MaxEncodedLen(n)), w.buf[1:])
 		if len(small) < n-n/8 {
-			p.Body = append([]byte{formPacked}, small...)
+			p.Body = append([]byte{formCompressed}, small...)
 		}
 	}
 	return p
 }
 
-// reader takes a body apart. After the first damage it gives zero values and
-// keeps the error.
+// reader decodes a body. After the first error its methods return zero values.
 type reader struct {
 	buf   []byte
 	last  int64 // milliseconds
@@ -177,7 +179,7 @@ func newReader(body []byte, floor int64) (*reader, error) {
 	switch form {
 	case formPlain:
 		return &reader{buf: rest, floor: floor / 1000}, nil
-	case formPacked:
+	case formCompressed:
 		n, err := s2.DecodedLen(rest)
 		if err != nil || n > maxBody {
 			return nil, errDamaged
@@ -224,7 +226,7 @@ func (r *reader) word(known []string) string {
 	return known[code]
 }
 
-// bytes gives a copy that shares nothing with the body; nil for none.
+// bytes returns a copy of the next field; nil if it is empty.
 func (r *reader) bytes() []byte {
 	size, n := binary.Uvarint(r.buf)
 	if n <= 0 || size > uint64(len(r.buf)-n) {

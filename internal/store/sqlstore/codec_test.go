@@ -25,7 +25,7 @@ func event(ms int, kind stint.EventType, data string) stint.Event {
 	return stint.Event{Type: kind, At: after(ms), Data: json.RawMessage(data)}
 }
 
-// numbered gives events the numbers that the store would.
+// numbered sets the Seq of events as the store does.
 func numbered(first int64, events []stint.Event) []stint.Event {
 	events = slices.Clone(events)
 	for i := range events {
@@ -34,7 +34,7 @@ func numbered(first int64, events []stint.Event) []stint.Event {
 	return events
 }
 
-func TestEventsComeBack(t *testing.T) {
+func TestDecodeEvents(t *testing.T) {
 	t.Parallel()
 	noise := make([]byte, 5000)
 	for i := range noise {
@@ -66,15 +66,15 @@ func TestEventsComeBack(t *testing.T) {
 	}
 }
 
-func TestCompressionSavesRoom(t *testing.T) {
+func TestLargeBodyIsCompressed(t *testing.T) {
 	t.Parallel()
 	data := `"` + strings.Repeat("all work and no play ", 500) + `"`
 	if n := len(sqlstore.EncodeEvents([]stint.Event{event(0, stint.EventOutput, data)}).Body); n > len(data)/4 {
-		t.Errorf("%d bytes are stored as %d", len(data), n)
+		t.Errorf("%d bytes were encoded as %d", len(data), n)
 	}
 }
 
-func TestTimesDoNotStepBack(t *testing.T) {
+func TestTimesDoNotDecrease(t *testing.T) {
 	t.Parallel()
 	events := []stint.Event{event(10, "a", ""), event(5, "b", ""), event(30, "c", ""), event(20, "d", "")}
 	p := sqlstore.EncodeEvents(events)
@@ -91,7 +91,7 @@ func TestTimesDoNotStepBack(t *testing.T) {
 	}
 }
 
-func TestEntriesComeBack(t *testing.T) {
+func TestDecodeEntries(t *testing.T) {
 	t.Parallel()
 	entries := []stint.LogEntry{
 		{Timestamp: after(0), Type: stint.LogAgent, Level: "info", Message: "plain", Metadata: map[string]any{}},
@@ -114,23 +114,23 @@ func TestEntriesComeBack(t *testing.T) {
 	}
 }
 
-func TestDamageIsAnError(t *testing.T) {
+func TestDecodeDamagedBody(t *testing.T) {
 	t.Parallel()
 	whole := sqlstore.EncodeEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body
 	for n := range len(whole) {
 		got, err := sqlstore.DecodeEvents(whole[:n], 1, 0)
 		if err == nil && len(got) == 2 {
-			t.Errorf("%d of %d bytes were decoded as if they were whole", n, len(whole))
+			t.Errorf("%d of %d bytes were decoded without an error", n, len(whole))
 		}
 	}
 	for name, body := range map[string][]byte{
 		"nothing": nil, "no form": {9, 1, 1}, "unknown word": {1, 0, 200, 0}, "length beyond the end": {1, 0, 1, 200, 1}, "bomb": {2, 0xff, 0xff, 0xff, 0xff, 0x0f, 0},
 	} {
 		if _, err := sqlstore.DecodeEvents(body, 1, 0); err == nil {
-			t.Errorf("%s: decoded", name)
+			t.Errorf("%s: decoded without an error", name)
 		}
 		if _, err := sqlstore.DecodeEntries(body, 0); err == nil {
-			t.Errorf("%s: decoded as entries", name)
+			t.Errorf("%s: decoded as entries without an error", name)
 		}
 	}
 }

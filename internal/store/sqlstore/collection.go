@@ -11,34 +11,34 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// nameable checks that trees stored under an epoch of collection may still be
-// named, and that no collection begins before the transaction has ended.
-func (s *Store) nameable(ctx context.Context, q Querier, org string, epoch int64) error {
+// checkEpoch returns store.ErrEpoch if the collection epoch is not the given one.
+// No collection can begin before the transaction ends.
+func (s *Store) checkEpoch(ctx context.Context, q Querier, org string, epoch int64) error {
 	var steps []Step
 	if s.d.ShareEpoch != "" {
 		steps = append(steps, step(s.d.ShareEpoch, org))
 	}
-	now := int64(0)
+	current := int64(0)
 	read := step(`select epoch from collections where org_id = $1`, org)
-	read.Row = func(r Row) error { return r.Scan(&now) }
+	read.Row = func(r Row) error { return r.Scan(&current) }
 	if err := run(ctx, q, append(steps, read)...); err != nil {
 		return err
 	}
-	if now != epoch {
+	if current != epoch {
 		return store.ErrEpoch
 	}
 	return nil
 }
 
-// Orgs lists the identifiers of all organisations.
+// Orgs returns the IDs of all organisations.
 func (s *Store) Orgs(ctx context.Context) ([]string, error) {
 	orgs, err := all(ctx, s.db.Read, value[string], `select id from orgs order by id`)
 	return orgs, s.Wrap("listing organisations", err)
 }
 
-// LeaseCollection takes, extends or gives back the turn of one who collects.
+// LeaseCollection acquires, extends, or releases the collection lease.
 func (s *Store) LeaseCollection(ctx context.Context, org, holder string, d time.Duration) (bool, error) {
-	return change(ctx, s, "taking the turn to collect", func(ctx context.Context, q Querier) (bool, error) {
+	return change(ctx, s, "leasing the collection", func(ctx context.Context, q Querier) (bool, error) {
 		n, err := exec(ctx, q, `insert into collections (org_id, epoch, holder, until) values ($1, 0, $2, `+s.d.Now+` + $3)
 			on conflict (org_id) do update set holder = excluded.holder, until = excluded.until
 			where collections.until <= `+s.d.Now+` or collections.holder = excluded.holder`, org, holder, d.Microseconds())
@@ -59,15 +59,16 @@ func (s *Store) BeginCollection(ctx context.Context, org string) (int64, error) 
 	})
 }
 
-// live finds every digest but those in the plans of runs.
-const live = `
+// liveDigests selects every referenced digest except those in the plans of runs.
+const liveDigests = `
 	select distinct v.digest from tree_versions v join trees t on t.id = v.tree_id
 		where t.org_id = $1 and (t.deleted_at is null or exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id))
 	union all select home_digest from checkpoints where org_id = $1
 	union all select workspace_digest from checkpoints where org_id = $1`
 
-// A plan is not for the store to understand; what looks like a digest in it is
-// taken for one, which keeps rather too much than too little.
+// livePlans selects the plans of runs. The store does not parse a plan: every text
+// in it that looks like a digest counts as one. That may keep too much, but never
+// too little.
 const (
 	livePlans = `select coalesce(s.spec, '') from runs r join run_specs s on s.run_id = r.id
 		where r.org_id = $1 and r.status in ('pending', 'running')
@@ -77,14 +78,14 @@ const (
 
 var digest = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// Live gives the digests of the trees that something names.
+// LiveDigests returns the digests of all referenced snapshots.
 func (s *Store) LiveDigests(ctx context.Context, org string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		// Plans first: a run that ends in between has left a checkpoint by then.
-		for _, query := range []string{livePlans, live} {
-			for text, err := range each(ctx, s, value[string], query, org) {
+		// Plans first: a run that ends in between has its checkpoint by then.
+		for _, query := range []string{livePlans, liveDigests} {
+			for text, err := range rows(ctx, s, value[string], query, org) {
 				if err != nil {
-					yield("", s.Wrap("finding what is named", err))
+					yield("", s.Wrap("finding referenced snapshots", err))
 					return
 				}
 				for _, d := range digest.FindAllString(text, -1) {
@@ -97,56 +98,56 @@ func (s *Store) LiveDigests(ctx context.Context, org string) iter.Seq2[string, e
 	}
 }
 
-const named = `
+const namedSnapshots = `
 	select v.digest, t.kind || ' ' || t.name || '@' || v.id from tree_versions v join trees t on t.id = v.tree_id
 		where t.org_id = $1 and (t.deleted_at is null or exists (select 1 from pins p where p.org_id = t.org_id and p.version_id = v.id))
 	union all select home_digest, 'home of ' || id from checkpoints where org_id = $1 and home_digest <> ''
 	union all select workspace_digest, 'workspace of ' || id from checkpoints where org_id = $1 and workspace_digest <> ''
 	order by 2`
 
-// Named gives the named trees with their names.
+// NamedSnapshots returns the snapshots of versions and checkpoints with names.
 func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.NamedSnapshot, error] {
 	return func(yield func(store.NamedSnapshot, error) bool) {
 		scan := func(r row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
-		for n, err := range each(ctx, s, scan, named, org) {
-			if !yield(n, s.Wrap("listing what is named", err)) || err != nil {
+		for n, err := range rows(ctx, s, scan, namedSnapshots, org) {
+			if !yield(n, s.Wrap("listing snapshots", err)) || err != nil {
 				return
 			}
 		}
 	}
 }
 
-// each gives the rows of a query one by one.
-func each[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) iter.Seq2[T, error] {
+// rows iterates over the rows of a query.
+func rows[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		rows, err := queryRows(ctx, s.db.Read, query, args...)
+		found, err := queryRows(ctx, s.db.Read, query, args...)
 		if err != nil {
 			yield(none, err)
 			return
 		}
-		defer rows.Close()
-		for rows.Next() {
-			v, err := scan(rows)
+		defer found.Close()
+		for found.Next() {
+			v, err := scan(found)
 			if !yield(v, err) || err != nil {
 				return
 			}
 		}
-		if err := rows.Err(); err != nil {
+		if err := found.Err(); err != nil {
 			yield(none, err)
 		}
 	}
 }
 
-// Condemned reads the epoch and what is condemned. The epoch is read first: a
-// list that is newer than its epoch only says more.
+// MarkedObjects returns the epoch and the marked objects. The epoch is read first,
+// so the list may be newer than the epoch, which only adds objects.
 func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.MarkedObject, error) {
 	epoch, err := one(ctx, s.db.Read, value[int64], `select epoch from collections where org_id = $1`, org)
 	if errors.Is(err, store.ErrNotFound) {
-		return 0, nil, nil // nothing was ever condemned
+		return 0, nil, nil // no collection has begun yet
 	}
 	if err != nil {
-		return 0, nil, s.Wrap("reading the epoch of collection", err)
+		return 0, nil, s.Wrap("reading the collection epoch", err)
 	}
 	list, err := all(ctx, s.db.Read, func(r row) (c store.MarkedObject, err error) {
 		var since int64
@@ -154,33 +155,33 @@ func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.M
 		c.Since = time.UnixMicro(since).UTC()
 		return c, err
 	}, `select key, epoch, since from condemned where org_id = $1 order by key`, org)
-	return epoch, list, s.Wrap("reading what is condemned", err)
+	return epoch, list, s.Wrap("reading marked objects", err)
 }
 
-// keysAtOnce bounds the keys that one transaction writes.
-const keysAtOnce = 1000
+// keyBatch is the greatest number of keys that one transaction writes.
+const keyBatch = 1000
 
-// Condemn notes keys of the storage that nothing names.
+// MarkObjects marks unreferenced objects.
 func (s *Store) MarkObjects(ctx context.Context, org string, epoch int64, keys []string, at stint.Time) error {
-	return s.eachKey(ctx, "condemning objects", keys, func(key string) Step {
+	return s.eachKey(ctx, "marking objects", keys, func(key string) Step {
 		return step(`insert into condemned (org_id, key, epoch, since) values ($1, $2, $3, $4) on conflict do nothing`, org, key, epoch, micros(at))
 	})
 }
 
-// Pardon forgets condemned keys.
+// UnmarkObjects removes marks.
 func (s *Store) UnmarkObjects(ctx context.Context, org string, keys []string) error {
-	return s.eachKey(ctx, "pardoning objects", keys, func(key string) Step {
+	return s.eachKey(ctx, "unmarking objects", keys, func(key string) Step {
 		return step(`delete from condemned where org_id = $1 and key = $2`, org, key)
 	})
 }
 
 func (s *Store) eachKey(ctx context.Context, doing string, keys []string, change func(key string) Step) error {
 	for len(keys) > 0 {
-		some := keys[:min(len(keys), keysAtOnce)]
-		keys = keys[len(some):]
+		batch := keys[:min(len(keys), keyBatch)]
+		keys = keys[len(batch):]
 		err := s.write(ctx, doing, func(ctx context.Context, q Querier) error {
-			steps := make([]Step, len(some))
-			for i, key := range some {
+			steps := make([]Step, len(batch))
+			for i, key := range batch {
 				steps[i] = change(key)
 			}
 			return run(ctx, q, steps...)

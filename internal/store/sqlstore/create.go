@@ -7,11 +7,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// CreateRun stores a pending run, and claims in the same transaction what a
-// claimer would get.
-func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.ClaimRequest) ([]store.Claim, error) {
+// CreateRun stores a pending run. If claim is not nil, it claims ready runs in the
+// same transaction.
+func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claim *store.ClaimRequest) ([]store.Claim, error) {
 	return change(ctx, s, "creating a run", func(ctx context.Context, q Querier) ([]store.Claim, error) {
-		if claimer == nil || claimer.Max <= 0 {
+		if claim == nil || claim.Max <= 0 {
 			if err := run(ctx, q, s.insertPending(n)...); err != nil {
 				return nil, err
 			}
@@ -19,11 +19,11 @@ func (s *Store) CreateRun(ctx context.Context, n store.NewRun, claimer *store.Cl
 		}
 		var alive bool
 		var worker string
-		steps := append([]Step{s.holdWorker(claimer.WorkerID, &worker, &alive)}, s.insertPending(n)...)
-		// Who creates runs does not wait for those who claim: where somebody
-		// else is at it, this run is for the next claim.
-		c := &claiming{s: s, ClaimRequest: *claimer}
-		if err := run(ctx, q, append(steps, s.count(n.ID, 0, 1), c.nextTurns())...); err != nil || !alive {
+		steps := append([]Step{s.holdWorker(claim.WorkerID, &worker, &alive)}, s.insertPending(n)...)
+		// Creation does not wait for concurrent claims. If another claim holds
+		// the counters, a later claim gets this run.
+		c := &claimer{s: s, ClaimRequest: *claim}
+		if err := run(ctx, q, append(steps, s.count(n.ID, 0, 1), c.readOrgs())...); err != nil || !alive {
 			return nil, err
 		}
 		return c.claim(ctx, q)

@@ -1,20 +1,19 @@
-// Package sqlstore answers: how is the store told in SQL?
+// Package sqlstore implements the store port in SQL for SQLite and PostgreSQL.
 //
-// It holds every statement that SQLite and PostgreSQL understand alike, over a
-// minimal interface of database/sql. The adapters add how a database is opened
-// and migrated, how a write transaction runs, and what their engine does best.
+// It contains every statement that is the same in both, over a minimal
+// interface of database/sql. The adapters open and migrate the database, run
+// write transactions, and supply the statements that differ.
 //
-// Times are integer microseconds, JSON is text, truth is 0 or 1, parameters
-// are $1, $2 …. Text that comes from users may hold what PostgreSQL's text
-// cannot, so it is escaped; see escape.
+// Times are integer microseconds, JSON is text, booleans are 0 or 1, and
+// parameters are $1, $2 …. Text from users may contain bytes that PostgreSQL
+// does not accept, so it is escaped; see escape.
 //
-// # Order of locks
+// # Lock order
 //
-// Where rows are locked (PostgreSQL), every transaction takes them in one
-// order: worker, session, run, slot of the journal or the side log, artifact.
-// The session comes before its runs because whoever ends one run makes another
-// of them ready. Claims hold an organisation's counters before its runs, but
-// pass over runs that are locked, and nobody else locks counters. Transactions
-// that touch several runs are of one run each, or take them sorted. So there is
-// no circle.
+// Where rows are locked (PostgreSQL), every transaction takes locks in this
+// order: worker, session, run, slot of the journal or the side log, file set.
+// The session comes before its runs because the end of one run makes another of
+// them ready. Claims lock an organisation's counters before its runs, but skip
+// locked runs, and no other transaction locks counters. A transaction that
+// changes several runs takes them in sorted order. So there is no deadlock.
 package sqlstore

@@ -11,54 +11,54 @@ import (
 )
 
 const (
-	treeColumns = `select t.id, t.org_id, t.kind, t.name, v.id, coalesce(v.size, 0), coalesce(v.file_count, 0), t.created_at, t.updated_at`
-	treeHeads   = ` left join tree_versions v on v.tree_id = t.id and v.number = t.head`
-	selectTrees = treeColumns + ` from trees t` + treeHeads
+	fileSetColumns = `select t.id, t.org_id, t.kind, t.name, v.id, coalesce(v.size, 0), coalesce(v.file_count, 0), t.created_at, t.updated_at`
+	fileSetHeads   = ` left join tree_versions v on v.tree_id = t.id and v.number = t.head`
+	selectFileSets = fileSetColumns + ` from trees t` + fileSetHeads
 )
 
-func scanTree(r row) (t store.FileSet, err error) {
+func scanFileSet(r row) (t store.FileSet, err error) {
 	return t, r.Scan(&t.ID, &t.OrgID, &t.Kind, &t.Name, &t.CurrentVersionID, &t.Size, &t.FileCount, timeAt{&t.CreatedAt}, timeAt{&t.UpdatedAt})
 }
 
-// CreateFileSet stores an empty tree.
+// CreateFileSet stores a file set without versions.
 func (s *Store) CreateFileSet(ctx context.Context, t store.FileSet) error {
-	return s.write(ctx, "creating a tree", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrExists, insertTree, treeValues(t)...)
+	return s.write(ctx, "creating a file set", func(ctx context.Context, q Querier) error {
+		return execOne(ctx, q, store.ErrExists, insertFileSet, fileSetValues(t)...)
 	})
 }
 
-const insertTree = `insert into trees (id, org_id, kind, name, newest, created_at, updated_at)
+const insertFileSet = `insert into trees (id, org_id, kind, name, newest, created_at, updated_at)
 	values ($1, $2, $3, $4, 0, $5, $6) on conflict do nothing`
 
-func treeValues(t store.FileSet) []any {
+func fileSetValues(t store.FileSet) []any {
 	return []any{t.ID, t.OrgID, string(t.Kind), t.Name, micros(t.CreatedAt), micros(t.UpdatedAt)}
 }
 
-// FileSet reads a tree by its identifier.
+// FileSet returns a file set by its ID.
 func (s *Store) FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (store.FileSet, error) {
-	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
+	t, err := one(ctx, s.db.Read, scanFileSet, selectFileSets+`
 		where t.id = $1 and t.org_id = $2 and t.kind = $3 and t.deleted_at is null`, id, org, string(kind))
-	return t, s.Wrap("reading a tree", err)
+	return t, s.Wrap("reading a file set", err)
 }
 
-// FileSetByName reads a tree by its name.
+// FileSetByName returns a file set by its name.
 func (s *Store) FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (store.FileSet, error) {
-	t, err := one(ctx, s.db.Read, scanTree, selectTrees+`
+	t, err := one(ctx, s.db.Read, scanFileSet, selectFileSets+`
 		where t.org_id = $1 and t.kind = $2 and t.name = $3 and t.deleted_at is null`, org, string(kind), name)
-	return t, s.Wrap("finding a tree", err)
+	return t, s.Wrap("finding a file set", err)
 }
 
-// FileSets lists trees, newest first.
+// FileSets returns file sets, newest first.
 func (s *Store) FileSets(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]store.FileSet, error) {
 	page := newQuery(`select * from trees`).and("org_id = ?", org).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
-	list, err := all(ctx, s.db.Read, scanTree, `with t as (`+page.text.String()+`) `+treeColumns+` from t`+treeHeads+
+	list, err := all(ctx, s.db.Read, scanFileSet, `with t as (`+page.text.String()+`) `+fileSetColumns+` from t`+fileSetHeads+
 		` order by t.created_at desc, t.id desc`, page.args...)
-	return list, s.Wrap("listing trees", err)
+	return list, s.Wrap("listing file sets", err)
 }
 
-// DeleteFileSet hides a tree and its versions.
+// DeleteFileSet hides a file set and its versions.
 func (s *Store) DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error {
-	return s.write(ctx, "deleting a tree", func(ctx context.Context, q Querier) error {
+	return s.write(ctx, "deleting a file set", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrNotFound, `update trees set deleted_at = $4
 			where id = $1 and org_id = $2 and kind = $3 and deleted_at is null`, id, org, string(kind), micros(at))
 	})
@@ -70,7 +70,7 @@ const (
 	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
 )
 
-func scanTreeVersion(r row) (v store.FileSetVersion, err error) {
+func scanVersion(r row) (v store.FileSetVersion, err error) {
 	var kind stint.FileSetKind
 	err = r.Scan(&v.FileSetID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
 	if kind == stint.Artifacts {
@@ -81,10 +81,10 @@ func scanTreeVersion(r row) (v store.FileSetVersion, err error) {
 	return v, err
 }
 
-// FileSetVersion finds a version. Of a deleted tree only those stay that a
-// checkpoint names, by identifier.
-func (s *Store) FileSetVersion(ctx context.Context, org, tree, id string, number int64) (store.FileSetVersion, error) {
-	q := newQuery(selectVersions).and("v.tree_id = ?", tree).and("t.org_id = ?", org)
+// FileSetVersion returns a version. Versions of a deleted file set are found only
+// by ID and only if a checkpoint references them.
+func (s *Store) FileSetVersion(ctx context.Context, org, set, id string, number int64) (store.FileSetVersion, error) {
+	q := newQuery(selectVersions).and("v.tree_id = ?", set).and("t.org_id = ?", org)
 	switch {
 	case id != "":
 		q.and("v.id = ?", id)
@@ -94,40 +94,39 @@ func (s *Store) FileSetVersion(ctx context.Context, org, tree, id string, number
 	default:
 		q.and("v.number = t.head").and("t.deleted_at is null")
 	}
-	v, err := one(ctx, s.db.Read, scanTreeVersion, q.text.String(), q.args...)
-	return v, s.Wrap("reading a tree version", err)
+	v, err := one(ctx, s.db.Read, scanVersion, q.text.String(), q.args...)
+	return v, s.Wrap("reading a version", err)
 }
 
-// FileSetVersions lists versions, newest first. Of those made in the same
-// millisecond the greater number is the newer, which their identifiers as text
-// do not tell.
-func (s *Store) FileSetVersions(ctx context.Context, org, tree string, r store.Range) ([]store.FileSetVersion, error) {
-	page := newQuery(`select * from tree_versions`).and("tree_id = ?", tree).pageBy("number", versionNumber(r.After.ID), r)
-	list, err := all(ctx, s.db.Read, scanTreeVersion, `with v as (`+page.text.String()+`) `+versionColumns+
+// FileSetVersions returns versions, newest first. Versions of the same
+// millisecond are sorted by number, because their IDs do not sort by number.
+func (s *Store) FileSetVersions(ctx context.Context, org, set string, r store.Range) ([]store.FileSetVersion, error) {
+	page := newQuery(`select * from tree_versions`).and("tree_id = ?", set).pageBy("number", versionNumber(r.After.ID), r)
+	list, err := all(ctx, s.db.Read, scanVersion, `with v as (`+page.text.String()+`) `+versionColumns+
 		` from v join trees t on t.id = v.tree_id and t.org_id = $`+strconv.Itoa(len(page.args)+1)+` and t.deleted_at is null
 		order by v.created_at desc, v.number desc`, append(page.args, org)...)
-	return list, s.Wrap("listing tree versions", err)
+	return list, s.Wrap("listing versions", err)
 }
 
-// versionNumber reads N from vN_….
+// versionNumber returns N of the ID vN_….
 func versionNumber(id string) int64 {
 	number, _, _ := strings.Cut(strings.TrimPrefix(id, "v"), "_")
 	n, _ := strconv.ParseInt(number, 10, 64)
 	return n
 }
 
-// CommitVersion appends a version to a tree.
+// CommitVersion appends a version to a file set.
 func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.FileSetVersion, bool, error) {
 	type answer struct {
 		head  store.FileSetVersion
 		added bool
 	}
 	a, err := change(ctx, s, "committing a version", func(ctx context.Context, q Querier) (a answer, err error) {
-		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, c.FileSetID, c.OrgID)
+		t, err := s.lockFileSet(ctx, q, `l.id = $1 and l.org_id = $2`, c.FileSetID, c.OrgID)
 		if err != nil {
 			return a, err
 		}
-		if err := s.nameable(ctx, q, c.OrgID, c.Epoch); err != nil {
+		if err := s.checkEpoch(ctx, q, c.OrgID, c.Epoch); err != nil {
 			return a, err
 		}
 		a.head, a.added, err = commit(ctx, q, t, c)
@@ -136,25 +135,26 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.FileSe
 	return a.head, a.added, err
 }
 
-// lockedTree is what a commit needs to know of a tree.
-type lockedTree struct {
+// lockedFileSet is a file set whose row is locked for a commit.
+type lockedFileSet struct {
 	id     string
 	kind   stint.FileSetKind
 	head   *int64
 	newest int64
 }
 
-func (s *Store) lockTree(ctx context.Context, q Querier, which string, args ...any) (lockedTree, error) {
-	return one(ctx, q, func(r row) (t lockedTree, err error) { return t, r.Scan(&t.id, &t.kind, &t.head, &t.newest) },
+func (s *Store) lockFileSet(ctx context.Context, q Querier, which string, args ...any) (lockedFileSet, error) {
+	return one(ctx, q, func(r row) (t lockedFileSet, err error) { return t, r.Scan(&t.id, &t.kind, &t.head, &t.newest) },
 		`select l.id, l.kind, l.head, l.newest from trees l where l.deleted_at is null and `+which+s.d.Lock, args...)
 }
 
-// commit appends a version to the locked tree, unless the head has the content.
-func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store.FileSetVersion, bool, error) {
+// commit appends a version to the locked file set, unless the head has the same
+// digest.
+func commit(ctx context.Context, q Querier, t lockedFileSet, c store.Commit) (store.FileSetVersion, bool, error) {
 	var head store.FileSetVersion
 	if t.head != nil {
 		var err error
-		if head, err = one(ctx, q, scanTreeVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, *t.head); err != nil {
+		if head, err = one(ctx, q, scanVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, *t.head); err != nil {
 			return head, false, err
 		}
 	}
@@ -165,7 +165,7 @@ func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store
 		return head, false, nil
 	}
 	number := t.newest + 1
-	err := execOne(ctx, q, errors.New("the version exists"), `insert into tree_versions
+	err := execOne(ctx, q, errors.New("the version number is already in use"), `insert into tree_versions
 			(tree_id, number, id, digest, size, file_count, message, created_by, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict do nothing`,
 		t.id, number, stint.FormatVersionID(number, c.Suffix), c.Digest, c.Size, c.FileCount, c.Message, c.CreatedBy, micros(c.CreatedAt))
@@ -180,6 +180,6 @@ func commit(ctx context.Context, q Querier, t lockedTree, c store.Commit) (store
 	if err != nil {
 		return head, false, err
 	}
-	v, err := one(ctx, q, scanTreeVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, number)
+	v, err := one(ctx, q, scanVersion, selectVersions+` where v.tree_id = $1 and v.number = $2`, t.id, number)
 	return v, true, err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// claimedKey is what is stored of a request.
+// claimedKey is the row of a request.
 type claimedKey struct {
 	fingerprint        []byte
 	startedAt, expires stint.Time
@@ -34,25 +34,25 @@ func (s *Store) BeginRequest(ctx context.Context, org, key string, fingerprint [
 			k, err := one(ctx, q, scanKey, `select l.fingerprint, l.started_at, l.expires_at, l.status, l.header, l.body from idempotency l
 				where l.org_id = $1 and l.key = $2`+s.d.Lock, org, key)
 			if errors.Is(err, store.ErrNotFound) {
-				continue // given up in between
+				continue // released in between
 			}
 			if err != nil {
 				return nil, err
 			}
-			if a, err := k.judge(fingerprint, now, stale); a != nil || err != nil {
+			if a, err := k.answerTo(fingerprint, now, stale); a != nil || err != nil {
 				return a, err
 			}
 			_, err = exec(ctx, q, `update idempotency set fingerprint = $3, started_at = $4, expires_at = $5, status = null, header = null, body = null
 				where org_id = $1 and key = $2`, org, key, fingerprint, micros(now), micros(expires))
 			return nil, err
 		}
-		return nil, errUnsettled
+		return nil, errContention
 	})
 }
 
-// judge tells what a request gets that finds the key taken: an answer, an
-// error, or neither when it may take the key over.
-func (k *claimedKey) judge(fingerprint []byte, now, stale stint.Time) (*store.Answer, error) {
+// answerTo returns the answer or the error for a request that finds the key in
+// use, or neither if the request may take the key over.
+func (k *claimedKey) answerTo(fingerprint []byte, now, stale stint.Time) (*store.Answer, error) {
 	switch {
 	case k.expires.Before(now.Time):
 		return nil, nil
@@ -67,7 +67,7 @@ func (k *claimedKey) judge(fingerprint []byte, now, stale stint.Time) (*store.An
 	return nil, nil
 }
 
-// EndRequest stores the answer, or gives up a key that has none.
+// EndRequest stores the answer. If a is nil, it releases the key.
 func (s *Store) EndRequest(ctx context.Context, org, key string, claimed stint.Time, a *store.Answer) error {
 	return s.write(ctx, "ending a request", func(ctx context.Context, q Querier) error {
 		if a != nil {
@@ -78,14 +78,14 @@ func (s *Store) EndRequest(ctx context.Context, org, key string, claimed stint.T
 	})
 }
 
-// storeAnswer stores an answer while the key is still that of the request. A
-// claim that was taken over began at another time: earlier than the limit.
+// storeAnswer stores an answer if the request still owns the key. After a
+// takeover, started_at differs.
 func storeAnswer(org, key string, claimed stint.Time, a store.Answer) Step {
 	return stepOne(store.ErrKeyInUse, `update idempotency set status = $3, header = $4, body = $5 where org_id = $1 and key = $2 and started_at = $6`,
 		org, key, a.Status, asJSON(a.Header), a.Body, micros(claimed))
 }
 
-// PurgeRequests removes what expired before now.
+// PurgeRequests removes the answers that expired before now.
 func (s *Store) PurgeRequests(ctx context.Context, now stint.Time) (int64, error) {
 	return change(ctx, s, "purging idempotency keys", func(ctx context.Context, q Querier) (int64, error) {
 		return exec(ctx, q, `delete from idempotency where expires_at < $1`, micros(now))

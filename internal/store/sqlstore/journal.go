@@ -12,18 +12,18 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// errUnsettled says that somebody else keeps taking the slot that is wanted.
-var errUnsettled = errors.New("the journal does not come to rest")
+// errContention means that other writers took the slot maxTries times.
+var errContention = errors.New("too many concurrent writers to the journal")
 
-// errSlotTaken says that an owned position is no longer the head.
+// errSlotTaken means that an owned position is no longer the head.
 var errSlotTaken = errors.New("the slot is taken")
 
-// maxTries bounds how often a slot is tried that others may take. Each loss
-// means that another write went through, so a few are many.
+// maxTries limits the attempts to take a slot. Each failed attempt means that
+// another write succeeded, so few are needed.
 const maxTries = 1000
 
-// alive is the condition that the worker of run $1 has not been ended. Whether
-// its lease ran out is left to Reap, which then takes the next slot.
+// alive is the condition that the lease of run $1's worker was not ended. An
+// expired lease is left to Reap, which takes the next slot.
 const alive = `exists (select 1 from runs r join workers w on w.id = r.worker_id where r.id = $1 and w.lease_until > 0)`
 
 // Append stores a batch in a transaction of its own.
@@ -35,7 +35,7 @@ func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (i
 	return s.AppendEncoded(ctx, p)
 }
 
-// EncodedBatch is a batch that is ready to be stored.
+// EncodedBatch is a batch that is ready to be stored at a position.
 type EncodedBatch struct {
 	At      store.Position
 	Token   string
@@ -43,8 +43,9 @@ type EncodedBatch struct {
 	Entries EncodedRow
 }
 
-// EntriesToken marks the log entries of the batch. A worker's tokens may begin
-// anew with each epoch, which the rows of entries do not tell otherwise.
+// EntriesToken returns the token of the log entries. It includes the epoch,
+// because a worker's tokens may repeat in another epoch and the rows of log
+// entries have no epoch.
 func (a EncodedBatch) EntriesToken() string {
 	if a.Token == "" {
 		return ""
@@ -84,8 +85,9 @@ func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error
 	})
 }
 
-// ResolveConflict judges a batch of events that found no free slot: the head after it
-// when the batch itself is there, else a *store.FencedError.
+// ResolveConflict handles a batch of events whose slot is taken. If the batch
+// itself is stored there, it returns the head after it. Otherwise it returns a
+// *store.FencedError.
 func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	last, err := one(ctx, q, value[int64], `select last from journal
 		where run_id = $1 and seq = $2 and owner = $3 and owner > 0 and token = $4 and token <> ''`, a.At.RunID, a.At.After+1, a.At.Epoch, a.Token)
@@ -95,7 +97,7 @@ func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) 
 	return last, err
 }
 
-// fence tells where a run stands to someone who does not own it.
+// fence returns a *store.FencedError with the state of a run.
 func fence(ctx context.Context, q Querier, run string) error {
 	f := new(store.FencedError)
 	err := queryRow(ctx, q, `select r.status, r.epoch, (select last from journal where run_id = r.id order by seq desc limit 1)
@@ -106,8 +108,8 @@ func fence(ctx context.Context, q Querier, run string) error {
 	return f
 }
 
-// AppendEntries stores log entries that come without events, while the run is
-// running in that epoch. A retry of the batch stored last succeeds.
+// AppendEntries stores log entries without events if the run is running in that
+// epoch. A retry of the last stored batch succeeds.
 func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
 	_, err := one(ctx, q, value[string], `select l.id from runs l join workers w on w.id = l.worker_id
 		where l.id = $1 and l.status = 'running' and l.epoch = $2 and w.lease_until > 0`+s.d.Share, a.At.RunID, a.At.Epoch)
@@ -127,7 +129,7 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (i
 			return a.At.After, err
 		}
 	}
-	return 0, errUnsettled
+	return 0, errContention
 }
 
 // insertEntries appends log entries to the side log of a run.
@@ -137,10 +139,10 @@ func insertEntries(ctx context.Context, q Querier, run, token string, p EncodedR
 			return err
 		}
 	}
-	return errUnsettled
+	return errContention
 }
 
-// insertEntriesOnce is false when somebody else took the numbers.
+// insertEntriesOnce reports false if another writer took the numbers.
 func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p EncodedRow) (bool, error) {
 	n, err := exec(ctx, q, `insert into log_entries (run_id, seq, last, token, floor, at, body)
 		select $1, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + $2, $3, coalesce(p.at, 0), case when p.at > $4 then p.at else $4 end, $5
@@ -157,18 +159,18 @@ func insertFirst(run string, p EncodedRow) Step {
 		values ($1, 1, $2, 0, '', $3, $3, $4) on conflict do nothing`, run, p.Count, p.At, p.Body)
 }
 
-// transition is a change of a run that becomes its next events. The run's row
-// is locked; its appends are not.
+// transition is a change of a run's status, stored as its next events. The run's
+// row is locked, but appends can still take slots.
 type transition struct {
 	run    string
-	owned  *int64 // the event that it must follow; nil for wherever the head is
+	owned  *int64 // the event that it must follow; nil for the head
 	token  string
-	starts bool // what follows belongs to the run's epoch, else to nobody
+	starts bool // the slots after it belong to the run's epoch; otherwise to no epoch
 	events EncodedRow
-	head   int64 // after it; 0 when the slot was taken
+	head   int64 // after the transition; 0 if the slot was taken
 }
 
-// insert takes the slot. It may lose it to an append that is under way.
+// insert takes the slot, unless a concurrent append takes it first.
 func (t *transition) insert() Step {
 	after := int64(-1)
 	if t.owned != nil {
@@ -183,8 +185,8 @@ func (t *transition) insert() Step {
 		returning last`, t.run, t.events.Count, bit(t.starts), t.token, t.events.At, t.events.Body, after)
 }
 
-// settle tries again while an append took the slot. A position that was owned
-// is lost then.
+// settle repeats insert until it took a slot. If the transition must follow an
+// owned position, it returns errSlotTaken instead.
 func (t *transition) settle(ctx context.Context, q Querier) error {
 	for range maxTries {
 		if t.head > 0 {
@@ -197,10 +199,10 @@ func (t *transition) settle(ctx context.Context, q Querier) error {
 			return err
 		}
 	}
-	return errUnsettled
+	return errContention
 }
 
-// Head is the last event's number and the run's status.
+// Head returns the number of the last event and the run's status.
 func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.Status, err error) {
 	err = queryRow(ctx, s.db.Read, `select (select last from journal where run_id = r.id order by seq desc limit 1), r.status
 		from runs r where r.id = $1`, run).Scan(&head, &status)
@@ -210,23 +212,23 @@ func (s *Store) Head(ctx context.Context, run string) (head int64, status stint.
 	return head, status, s.Wrap("reading a journal's head", err)
 }
 
-// Events reads events after the given one.
+// Events returns events after the given one.
 func (s *Store) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
 	events, err := s.eventsBetween(ctx, run, after, upTo(after, limit), store.MaxReadBytes)
 	return events, s.Wrap("reading events", err)
 }
 
-// upTo is after + limit, and never wraps.
+// upTo returns after + limit without overflow.
 func upTo(after int64, limit int) int64 {
 	return after + min(int64(max(limit, 1)), math.MaxInt64-max(after, 0))
 }
 
-// errEnough ends the reading of batches.
-var errEnough = errors.New("enough was read")
+// errStop ends the reading of batches.
+var errStop = errors.New("stop reading")
 
-// eventsBetween reads the events after a number, to the end of the batch that
-// holds the number to, or of the one with which so many bytes of data are
-// reached. Numbers have no gap, so they bound what is read without counting.
+// eventsBetween returns the events after a number, up to the end of the batch that
+// contains the number to, or of the batch that reaches the given bytes of data.
+// Numbers have no gaps, so the range also limits the count.
 func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes int64) ([]stint.Event, error) {
 	var events []stint.Event
 	err := s.batches(ctx, `journal`, run, after, to, bytes, func(seq, floor int64, body []byte) error {
@@ -242,15 +244,16 @@ func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes 
 			bytes -= int64(len(e.Data))
 		}
 		if bytes <= 0 {
-			return errEnough
+			return errStop
 		}
 		return nil
 	})
 	return events, err
 }
 
-// batches reads the rows that hold the numbers after … to of a sequence, up to
-// the one with which their bodies reach so many bytes, or use has enough.
+// batches calls use for each row that contains numbers in (after, to] of a
+// sequence. It stops after the row whose body reaches the given bytes, or when use
+// returns errStop.
 func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64, use func(seq, floor int64, body []byte) error) error {
 	if to <= after {
 		return nil
@@ -273,7 +276,7 @@ func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes
 			return err
 		}
 		if err := use(seq, floor, body); err != nil {
-			if errors.Is(err, errEnough) {
+			if errors.Is(err, errStop) {
 				return nil
 			}
 			return err

@@ -13,7 +13,7 @@ func scanOrgKey(r row) (k store.OrgKey, err error) {
 	return k, r.Scan(&k.OrgID, &k.OrgName, &k.Number, &k.Sealed, timeAt{&k.CreatedAt})
 }
 
-// AddOrgKey stores a key, unless there is one of that number.
+// AddOrgKey stores a key unless there is one with its number.
 func (s *Store) AddOrgKey(ctx context.Context, k store.OrgKey) (store.OrgKey, error) {
 	return change(ctx, s, "storing a key", func(ctx context.Context, q Querier) (store.OrgKey, error) {
 		if _, err := exec(ctx, q, `insert into org_keys (org_id, number, sealed, created_at) values ($1, $2, $3, $4) on conflict do nothing`,
@@ -24,22 +24,22 @@ func (s *Store) AddOrgKey(ctx context.Context, k store.OrgKey) (store.OrgKey, er
 	})
 }
 
-// OrgKey finds a key by its number, or the newest for 0.
+// OrgKey returns a key by its number; 0 means the greatest number.
 func (s *Store) OrgKey(ctx context.Context, org string, number uint32) (store.OrgKey, error) {
 	k, err := one(ctx, s.db.Read, scanOrgKey, selectOrgKeys+` where k.org_id = $1 and ($2 = 0 or k.number = $2)
 		order by k.number desc limit 1`, org, int64(number))
 	return k, s.Wrap("reading a key", err)
 }
 
-// OrgKeys lists keys by organisation and number.
+// OrgKeys returns keys ordered by organisation and number.
 func (s *Store) OrgKeys(ctx context.Context, org string, number uint32, limit int) ([]store.OrgKey, error) {
 	list, err := all(ctx, s.db.Read, scanOrgKey, selectOrgKeys+` where (k.org_id, k.number) > ($1, $2)
 		order by k.org_id, k.number limit $3`, org, int64(number), limit)
 	return list, s.Wrap("listing keys", err)
 }
 
-// sealedTexts are the statements on a kind of sealed texts: to list those
-// after ($1, $2, $3), and to put $4 in the place of $5.
+// sealedTexts holds the statements for each kind of sealed text: one lists the
+// texts after ($1, $2, $3), one replaces $5 by $4.
 var sealedTexts = map[store.SealedKind]struct{ list, replace string }{
 	store.SealedOrgKey: {
 		`select org_id, '', number, sealed from org_keys where (org_id, number) > ($1, $3) and $2 = '' order by org_id, number limit $4`,
@@ -55,7 +55,7 @@ var sealedTexts = map[store.SealedKind]struct{ list, replace string }{
 	},
 }
 
-// SealedTexts lists what is sealed of a kind.
+// SealedTexts returns sealed texts of one kind.
 func (s *Store) SealedTexts(ctx context.Context, after store.SealedText, limit int) ([]store.SealedText, error) {
 	scan := func(r row) (store.SealedText, error) {
 		t := store.SealedText{Kind: after.Kind}
@@ -65,9 +65,9 @@ func (s *Store) SealedTexts(ctx context.Context, after store.SealedText, limit i
 	return list, s.Wrap("listing sealed texts", err)
 }
 
-// Reseal puts a text in the place of one that is still there.
+// Reseal replaces a sealed text if it has not changed.
 func (s *Store) Reseal(ctx context.Context, old store.SealedText, sealed []byte) (bool, error) {
-	return change(ctx, s, "sealing anew", func(ctx context.Context, q Querier) (bool, error) {
+	return change(ctx, s, "resealing", func(ctx context.Context, q Querier) (bool, error) {
 		n, err := exec(ctx, q, sealedTexts[old.Kind].replace, old.Org, old.Name, int64(old.Number), sealed, old.Sealed)
 		return n > 0, err
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Register opens an incarnation of a worker.
+// Register adds an incarnation of a worker.
 func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration) error {
 	return s.write(ctx, "registering a worker", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrExists, `insert into workers (id, host, capacity, created_at, lease_until)
@@ -17,9 +17,9 @@ func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration)
 	})
 }
 
-// Renew extends a lease, names the runs that are not the worker's, and takes
-// those from it that it never learned of, or that were cancelled and that it has
-// let go.
+// Renew extends a lease and returns the held runs that the worker no longer owns.
+// It takes away runs whose claim the worker never received, and cancelled runs
+// that the worker no longer holds.
 func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.Duration) ([]string, error) {
 	return change(ctx, s, "renewing a lease", func(ctx context.Context, q Querier) ([]string, error) {
 		var mine, late, leaving []string
@@ -38,7 +38,7 @@ func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.D
 	})
 }
 
-// takeAway leaves runs that are still the worker's to nobody, as Reap finds them.
+// takeAway clears the worker of runs, so that the next Reap handles them.
 func (s *Store) takeAway(worker string, ids, leaving []string) []Step {
 	var steps []Step
 	for _, id := range leaving {
@@ -50,7 +50,7 @@ func (s *Store) takeAway(worker string, ids, leaving []string) []Step {
 	return steps
 }
 
-// without is what of list is not in others.
+// without returns the elements of list that are not in others.
 func without(list, others []string) []string {
 	known := make(map[string]bool, len(others))
 	for _, id := range others {
@@ -64,7 +64,7 @@ func (s *Store) EndWorker(ctx context.Context, id string) error {
 	return s.endLeases(ctx, `id = $1`, id)
 }
 
-// EndWorkersOnHost ends the leases of a host.
+// EndWorkersOnHost ends the leases of all incarnations on a host.
 func (s *Store) EndWorkersOnHost(ctx context.Context, host string) error {
 	return s.endLeases(ctx, `host = $1`, host)
 }
@@ -76,25 +76,25 @@ func (s *Store) endLeases(ctx context.Context, which, arg string) error {
 	})
 }
 
-// orphaned is the condition that a run r is held by nobody.
+// orphaned is the condition that no worker with a lease runs r.
 const orphaned = `r.status = 'running' and not exists (select 1 from workers w where w.id = r.worker_id and w.lease_until <> 0)`
 
-// Reap ends the leases that ran out and the runs of workers without a lease. A
-// lease is ended before its runs are looked at, so that a clock that steps
-// back cannot bring it back to life in between.
+// Reap ends expired leases, then the runs of workers without a lease. A lease is
+// ended before its runs are read, so that a clock that moves backwards cannot make
+// it valid again in between.
 func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
 	if err := s.endExpired(ctx); err != nil {
 		return nil, err
 	}
 	ids, err := all(ctx, s.db.Read, value[string], `select r.id from runs r where `+orphaned+` order by r.id limit $1`, n)
 	if err != nil {
-		return nil, s.Wrap("looking for lost runs", err)
+		return nil, s.Wrap("finding lost runs", err)
 	}
 	lost, err := s.each(ctx, ids, "reaping a run", func(ctx context.Context, q Querier, id string) (bool, error) {
 		return s.reap(ctx, q, id, at)
 	})
 	if err == nil {
-		err = s.letLeave(ctx)
+		err = s.releaseAbandoned(ctx)
 	}
 	if err == nil {
 		err = s.removeWorkers(ctx)
@@ -102,12 +102,12 @@ func (s *Store) Reap(ctx context.Context, at stint.Time, n int) ([]string, error
 	return lost, err
 }
 
-// endExpired ends the leases that ran out. It writes only when there are any,
-// so that nothing is written while nothing happens.
+// endExpired ends expired leases. It writes only if there are any, so that an idle
+// server writes nothing.
 func (s *Store) endExpired(ctx context.Context) error {
 	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where lease_until > 0 and lease_until <= `+s.d.Now+` order by id`)
 	if err != nil {
-		return s.Wrap("looking for leases that ran out", err)
+		return s.Wrap("finding expired leases", err)
 	}
 	for _, id := range ids {
 		if err := s.endLeases(ctx, `lease_until <= `+s.d.Now+` and id = $1`, id); err != nil {
@@ -117,12 +117,12 @@ func (s *Store) endExpired(ctx context.Context) error {
 	return nil
 }
 
-// removeWorkers removes the workers that have neither lease nor runs.
+// removeWorkers removes the workers that have neither a lease nor runs.
 func (s *Store) removeWorkers(ctx context.Context) error {
 	const idle = `lease_until = 0 and not exists (select 1 from runs where worker_id = workers.id and status = 'running')`
 	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where `+idle+` order by id`)
 	if err != nil || len(ids) == 0 {
-		return s.Wrap("looking for idle workers", err)
+		return s.Wrap("finding idle workers", err)
 	}
 	return s.write(ctx, "removing workers", func(ctx context.Context, q Querier) error {
 		for _, id := range ids {
@@ -134,7 +134,7 @@ func (s *Store) removeWorkers(ctx context.Context) error {
 	})
 }
 
-// reap ends or requeues one run, if it is still lost.
+// reap ends or requeues one run if it is still orphaned.
 func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (bool, error) {
 	var lost string
 	var still bool
@@ -144,7 +144,7 @@ func (s *Store) reap(ctx context.Context, q Querier, id string, at stint.Time) (
 	}
 	if r.Epoch > int64(r.MaxRetries) {
 		return true, s.end(ctx, q, &r, failure(r, stint.ReasonWorkerLost,
-			"The worker that ran this was lost: it did not report in time. Start the run again.", at), nil)
+			"The worker of this run was lost: it did not renew its lease in time. Start the run again.", at), nil)
 	}
 	e := transition{run: id, events: EncodeEvents([]stint.Event{statusEvent(stint.Pending, at)})}
 	err = run(ctx, q, step(`update runs set status = 'pending', started_at = null where id = $1`, id), e.insert())

@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// LogSources reads events and log entries beyond a position. Both heads are
-// read at once; what lies below them never changes, so the two sequences fit
-// together although they are read one after the other.
+// LogSources returns events and log entries beyond a position. Both heads are read
+// in one statement. Rows up to the heads never change, so the two sequences are
+// consistent although they are read one after the other.
 func (s *Store) LogSources(ctx context.Context, run string, from store.LogPosition, desc bool, limit int) (store.LogSources, error) {
 	var out store.LogSources
 	heads, err := s.heads(ctx, run)
@@ -31,7 +31,7 @@ func (s *Store) LogSources(ctx context.Context, run string, from store.LogPositi
 	return out, s.Wrap("reading a log", err)
 }
 
-// window bounds what is read of a sequence: the numbers after low, to high.
+// window returns the range (low, high] of numbers to read from a sequence.
 func window(from, head int64, desc bool, limit int) (low, high int64) {
 	if !desc {
 		return from, min(upTo(from, limit), head)
@@ -43,8 +43,8 @@ func window(from, head int64, desc bool, limit int) (low, high int64) {
 	return max(0, high-int64(max(limit, 1))), high
 }
 
-// clip drops the end of the last batch that lies beyond the window, and turns
-// the order round where asked.
+// clip removes the items of the last batch that are beyond the window, and
+// reverses the order if desc is set.
 func clip[T any](items []T, desc bool, within func(T) bool) []T {
 	items = items[:sort.Search(len(items), func(i int) bool { return !within(items[i]) })]
 	if desc {
@@ -77,8 +77,8 @@ func (s *Store) entriesBetween(ctx context.Context, run string, after, to int64)
 	return out, err
 }
 
-// LogPositionAt finds the position before the first event and the first entry
-// that are not older than t.
+// LogPositionAt returns the position before the first event and the first entry
+// that are not before t.
 func (s *Store) LogPositionAt(ctx context.Context, run string, t stint.Time) (store.LogPosition, error) {
 	var p store.LogPosition
 	heads, err := s.heads(ctx, run)
@@ -91,11 +91,11 @@ func (s *Store) LogPositionAt(ctx context.Context, run string, t stint.Time) (st
 	return p, s.Wrap("finding a time in a log", err)
 }
 
-// lastBefore is the greatest number in a sequence, up to head, whose time is
-// before t. Times never step back, so it halves the range instead of asking
-// for an index on times, which every append would have to pay for.
+// lastBefore returns the greatest number in a sequence, up to head, whose time is
+// before t. Times never decrease, so it uses binary search over the batches. An
+// index on times would make every append slower.
 func (s *Store) lastBefore(ctx context.Context, table, run string, head int64, t stint.Time) (int64, error) {
-	low, high := int64(0), head // all up to low are before t; none after high is
+	low, high := int64(0), head // numbers up to low are before t, numbers above high are not
 	for low < high {
 		seq, last, times, err := s.batchAt(ctx, table, run, low+(high-low+1)/2)
 		if err != nil {
@@ -114,7 +114,7 @@ func (s *Store) lastBefore(ctx context.Context, table, run string, head int64, t
 	return low, nil
 }
 
-// batchAt reads the times of the batch that holds number n.
+// batchAt returns the times of the batch that contains number n.
 func (s *Store) batchAt(ctx context.Context, table, run string, n int64) (seq, last int64, times []stint.Time, err error) {
 	var floor int64
 	var body []byte
@@ -128,17 +128,17 @@ func (s *Store) batchAt(ctx context.Context, table, run string, n int64) (seq, l
 		for _, e := range events {
 			times = append(times, e.At)
 		}
-		return seq, last, times, sound(times, seq, last, err)
+		return seq, last, times, checkCount(times, seq, last, err)
 	}
 	entries, err := DecodeEntries(body, floor)
 	for _, e := range entries {
 		times = append(times, e.Timestamp)
 	}
-	return seq, last, times, sound(times, seq, last, err)
+	return seq, last, times, checkCount(times, seq, last, err)
 }
 
-// sound checks that a batch holds as many records as its row says.
-func sound(times []stint.Time, seq, last int64, err error) error {
+// checkCount checks that a batch has as many records as its row has slots.
+func checkCount(times []stint.Time, seq, last int64, err error) error {
 	if err == nil && int64(len(times)) != last-seq+1 {
 		err = errors.Join(errDamaged, fmt.Errorf("%d records in the slots %d to %d", len(times), seq, last))
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// AddMetrics stores samples of a run; one of the same time replaces.
+// AddMetrics stores samples of a run. A sample replaces one with the same time.
 func (s *Store) AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error {
 	if len(samples) == 0 {
 		return nil
 	}
 	samples = slices.Clone(samples)
-	// Sorted, so that two calls take the rows in one order.
+	// Sorted, so that concurrent calls lock rows in the same order.
 	slices.SortStableFunc(samples, func(a, b stint.MetricsSample) int { return a.Timestamp.Compare(b.Timestamp.Time) })
 	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
 		for _, m := range samples {
@@ -29,7 +29,7 @@ func (s *Store) AddMetrics(ctx context.Context, run string, samples []stint.Metr
 	})
 }
 
-// Metrics reads the samples of a run, oldest first.
+// Metrics returns the samples of a run, oldest first.
 func (s *Store) Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error) {
 	list, err := all(ctx, s.db.Read, scanSample, `select at, cpu, mem_used, mem_total, disk_used, disk_total
 		from metrics where run_id = $1 order by at`, run)

@@ -10,10 +10,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// mount keeps the versions that a new run mounts from being removed until it
-// has ended and left; store.ErrNotFound when one is gone. It locks their volumes, as who
-// removes versions does: one comes first and the other sees it. Of a deleted
-// volume, or another than has the name now, a checkpoint names the version.
+// mount records the versions that a new run mounts, so that they are not removed
+// until the run releases them. If one no longer exists, the error is
+// store.ErrNotFound. Mounting and removal both lock the volume, so one of them
+// sees the other. A version of a deleted volume, or of another volume than the one
+// that now has the name, can be mounted if a checkpoint references it.
 func (s *Store) mount(n store.NewRun) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
@@ -33,16 +34,17 @@ func (s *Store) mount(n store.NewRun) []Step {
 	return steps
 }
 
-// letGo is what the end of a run does with what it mounts. A worker whose run is
-// cancelled has yet to keep its state, which names the same versions.
-func letGo(r *store.Run, cancelled bool) []Step {
+// release releases the mounts at the end of a run. If the run was cancelled, it
+// adds the run to the table leaving instead: the worker has yet to save the run's
+// state, which references the same versions.
+func release(r *store.Run, cancelled bool) []Step {
 	if cancelled {
 		return []Step{step(`insert into leaving (run_id, worker_id) values ($1, $2)`, r.ID, r.WorkerID)}
 	}
 	return unmount(r)
 }
 
-// unmount lets the versions go that a run mounted.
+// unmount removes the mounts of a run.
 func unmount(r *store.Run) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(r.Volumes)) {
@@ -51,9 +53,9 @@ func unmount(r *store.Run) []Step {
 	return steps
 }
 
-// leaving sees to it that a run that has ended mounts what it did, also where it
-// was let go; store.ErrNotFound when some of that is gone.
-func (s *Store) leaving(ctx context.Context, q Querier, r *store.Run) error {
+// ensureMounted mounts the versions of an ended run again, unless it still mounts
+// them. If one no longer exists, the error is store.ErrNotFound.
+func (s *Store) ensureMounted(ctx context.Context, q Querier, r *store.Run) error {
 	_, err := one(ctx, q, value[string], `select run_id from leaving where run_id = $1`, r.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return run(ctx, q, s.mount(store.NewRun{Run: *r})...)
@@ -61,25 +63,26 @@ func (s *Store) leaving(ctx context.Context, q Querier, r *store.Run) error {
 	return err
 }
 
-// left ends the leaving of a run: its state is kept, or nobody will.
-func left(r *store.Run) []Step {
+// endLeaving releases the mounts of an ended run whose state is saved or will
+// never be.
+func endLeaving(r *store.Run) []Step {
 	return append(unmount(r), step(`delete from leaving where run_id = $1`, r.ID))
 }
 
-// letLeave ends the leaving of the runs whose worker is none any more, or has
-// let them go.
-func (s *Store) letLeave(ctx context.Context) error {
-	const nobodys = `not exists (select 1 from workers w where w.id = l.worker_id and w.lease_until <> 0)`
-	ids, err := all(ctx, s.db.Read, value[string], `select l.run_id from leaving l where `+nobodys+` order by l.run_id`)
+// releaseAbandoned releases the mounts of ended runs whose worker has no lease or
+// no longer holds them.
+func (s *Store) releaseAbandoned(ctx context.Context) error {
+	const abandoned = `not exists (select 1 from workers w where w.id = l.worker_id and w.lease_until <> 0)`
+	ids, err := all(ctx, s.db.Read, value[string], `select l.run_id from leaving l where `+abandoned+` order by l.run_id`)
 	if err != nil {
-		return s.Wrap("looking for runs that nobody leaves", err)
+		return s.Wrap("finding abandoned runs", err)
 	}
-	_, err = s.each(ctx, ids, "letting a cancelled run go", func(ctx context.Context, q Querier, id string) (bool, error) {
+	_, err = s.each(ctx, ids, "releasing the mounts of a cancelled run", func(ctx context.Context, q Querier, id string) (bool, error) {
 		r, err := s.lockRun(ctx, q, id)
 		if err != nil {
 			return false, err
 		}
-		return true, run(ctx, q, left(&r)...)
+		return true, run(ctx, q, endLeaving(&r)...)
 	})
 	return err
 }

@@ -1,34 +1,32 @@
 package sqlstore
 
-import (
-	"context"
-)
+import "context"
 
-// Step is a statement whose text and values do not depend on the results of
-// those before it, so that several go to the database in one go.
+// Step is a statement whose text and arguments do not depend on the results of
+// earlier statements, so that several can be sent in one round trip.
 type Step struct {
 	Query string
 	Args  []any
-	Row   func(Row) error   // takes each row that it returns; nil when it returns none
-	Done  func(int64) error // judges how many rows it returned or changed; may be nil
+	Row   func(Row) error   // called for each row; nil if the statement returns no rows
+	Done  func(int64) error // called with the number of returned or changed rows; may be nil
 }
 
-// Row is what a scanner reads one row of.
+// Row is one row of a result.
 type Row interface{ Scan(dest ...any) error }
 
-// Pipeliner is a Querier that may send steps together, and the last ones
-// together with the commit.
+// Pipeliner is a Querier that can send steps in one round trip, and the last
+// ones together with the commit.
 type Pipeliner interface {
 	Querier
-	// Pipeline runs the steps in order and stops at the first error. Steps
-	// after it may have run; they are undone with the transaction.
+	// Pipeline runs the steps in order and returns the first error. Later steps
+	// may have run; they are rolled back with the transaction.
 	Pipeline(ctx context.Context, steps []Step) error
-	// AtEnd keeps steps that nothing depends on for the commit, so that the
-	// locks that they take are held no longer than that.
+	// AtEnd defers steps until the commit, so that their locks are held only
+	// during the commit. No other step may depend on them.
 	AtEnd(steps ...Step)
 }
 
-// run runs steps in order, in one go where the engine can.
+// run runs steps in order, in one round trip if the engine supports it.
 func run(ctx context.Context, q Querier, steps ...Step) error {
 	if len(steps) == 0 {
 		return nil
@@ -47,7 +45,7 @@ func run(ctx context.Context, q Querier, steps ...Step) error {
 	return nil
 }
 
-// runAtEnd runs a step before the commit.
+// runAtEnd runs a step together with the commit if the engine supports it.
 func runAtEnd(ctx context.Context, q Querier, s Step) error {
 	if p, ok := q.(Pipeliner); ok {
 		s.Args = clean(s.Args)
@@ -82,11 +80,11 @@ func (s Step) send(ctx context.Context, q Querier) (n int64, err error) {
 	return n, rows.Err()
 }
 
-// step is a statement that may change any number of rows.
+// step returns a statement that may change any number of rows.
 func step(query string, args ...any) Step { return Step{Query: query, Args: args} }
 
-// stepOne is a statement that must change a row: missing is the error when it
-// changes none.
+// stepOne returns a statement that must change a row. If it changes none, the
+// error is missing.
 func stepOne(missing error, query string, args ...any) Step {
 	return Step{Query: query, Args: args, Done: func(n int64) error {
 		if n == 0 {
@@ -96,8 +94,8 @@ func stepOne(missing error, query string, args ...any) Step {
 	}}
 }
 
-// into reads the row that a statement returns, if it returns one, and found
-// tells whether it did.
+// into returns a step that scans the row of a statement into v and sets found if
+// there was one.
 func into[T any](v *T, found *bool, scan func(row) (T, error), query string, args ...any) Step {
 	return Step{
 		Query: query, Args: args,
@@ -106,7 +104,7 @@ func into[T any](v *T, found *bool, scan func(row) (T, error), query string, arg
 	}
 }
 
-// collect reads every row that a statement returns.
+// collect returns a step that appends every row of a statement to list.
 func collect[T any](list *[]T, scan func(row) (T, error), query string, args ...any) Step {
 	return Step{Query: query, Args: args, Row: func(r Row) error {
 		v, err := scan(r)

@@ -7,14 +7,14 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// query is a select that grows by conditions. Values are never part of its
-// text, so there are as many texts as there are combinations of conditions.
+// query builds a select from conditions. Values are parameters, so the number of
+// different texts is the number of combinations of conditions.
 type query struct {
 	text strings.Builder
 	args []any
 }
 
-// newQuery begins with a select whose where clause has no condition yet.
+// newQuery returns a select without conditions.
 func newQuery(selectFrom string) *query {
 	q := new(query)
 	q.text.WriteString(selectFrom)
@@ -36,13 +36,13 @@ func (q *query) and(condition string, values ...any) *query {
 	return q
 }
 
-// page ends the query with a page of a list that is sorted newest first by
-// (created_at, id).
+// page limits the query to a page of a list that is sorted by (created_at, id),
+// newest first.
 func (q *query) page(r store.Range) *query {
 	return q.pageBy("id", r.After.ID, r)
 }
 
-// pageBy is page for a list whose second column is another one.
+// pageBy is like page for a list with another second sort column.
 func (q *query) pageBy(column string, after any, r store.Range) *query {
 	if r.After.ID != "" {
 		q.and("(created_at, "+column+") < (?, ?)", micros(r.After.At), after)

@@ -16,29 +16,29 @@ const (
 	isKept    = `exists (select 1 from kept k where k.org_id = t.org_id and k.version_id = v.id)`
 )
 
-// DeleteVersion removes a version that nothing needs.
-func (s *Store) DeleteVersion(ctx context.Context, org, tree, id string) error {
+// DeleteVersion removes a version that is not in use.
+func (s *Store) DeleteVersion(ctx context.Context, org, set, id string) error {
 	return s.write(ctx, "deleting a version", func(ctx context.Context, q Querier) error {
-		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, tree, org)
+		t, err := s.lockFileSet(ctx, q, `l.id = $1 and l.org_id = $2`, set, org)
 		if err != nil {
 			return err
 		}
-		needed, err := one(ctx, q, value[int], `select case when `+isHead+` or `+isPinned+` or `+isMounted+` or `+isKept+` then 1 else 0 end
+		inUse, err := one(ctx, q, value[int], `select case when `+isHead+` or `+isPinned+` or `+isMounted+` or `+isKept+` then 1 else 0 end
 			from tree_versions v join trees t on t.id = v.tree_id where v.tree_id = $1 and v.id = $2`, t.id, id)
 		switch {
 		case err != nil:
 			return err
-		case needed == 1:
+		case inUse == 1:
 			return store.ErrInUse
 		}
 		return execOne(ctx, q, store.ErrNotFound, `delete from tree_versions where tree_id = $1 and id = $2`, t.id, id)
 	})
 }
 
-// KeepVersion asks that rules leave a version alone, or takes that back.
-func (s *Store) KeepVersion(ctx context.Context, org, tree, id string, keep bool, at stint.Time) error {
+// KeepVersion excludes a version from PruneVersions, or includes it again.
+func (s *Store) KeepVersion(ctx context.Context, org, set, id string, keep bool, at stint.Time) error {
 	return s.write(ctx, "keeping a version", func(ctx context.Context, q Querier) error {
-		t, err := s.lockTree(ctx, q, `l.id = $1 and l.org_id = $2`, tree, org)
+		t, err := s.lockFileSet(ctx, q, `l.id = $1 and l.org_id = $2`, set, org)
 		if err != nil {
 			return err
 		}
@@ -54,26 +54,26 @@ func (s *Store) KeepVersion(ctx context.Context, org, tree, id string, keep bool
 	})
 }
 
-// versionsAtOnce bounds the versions that one transaction removes.
-const versionsAtOnce = 100
+// pruneBatch is the greatest number of versions that one transaction removes.
+const pruneBatch = 100
 
-// numbered names a version.
-type numbered struct {
-	tree   string
+// versionKey is the primary key of a version.
+type versionKey struct {
+	set    string
 	number int64
 }
 
-func scanNumbered(r row) (n numbered, err error) { return n, r.Scan(&n.tree, &n.number) }
+func scanVersionKey(r row) (k versionKey, err error) { return k, r.Scan(&k.set, &k.number) }
 
-// PruneVersions removes what the rule lets go. What that may be is looked for
-// beside those who write; who removes it looks again, a few at a time.
+// PruneVersions removes the versions that the rule does not retain. It reads
+// candidates without locks; each transaction checks a batch of them again.
 func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, error) {
 	const doing = "removing old versions"
-	list, err := all(ctx, s.db.Read, scanNumbered, `select v.tree_id, v.number from trees t join tree_versions v on v.tree_id = t.id
+	list, err := all(ctx, s.db.Read, scanVersionKey, `select v.tree_id, v.number from trees t join tree_versions v on v.tree_id = t.id
 		where t.deleted_at is not null and not `+isPinned+` and not `+isMounted+` order by v.tree_id, v.number`)
 	if err == nil && (r.Last > 0 || !r.Since.IsZero()) {
-		var old []numbered
-		old, err = all(ctx, s.db.Read, scanNumbered, `select v.tree_id, v.number
+		var old []versionKey
+		old, err = all(ctx, s.db.Read, scanVersionKey, `select v.tree_id, v.number
 			from (select tree_id, number, id, created_at, row_number() over (partition by tree_id order by number desc) as place from tree_versions) v
 			join trees t on t.id = v.tree_id
 			where v.place > $1 and v.created_at < $2 and t.deleted_at is null
@@ -87,52 +87,52 @@ func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, er
 	var removed int64
 	for len(list) > 0 {
 		n := 1
-		for n < min(len(list), versionsAtOnce) && list[n].tree == list[0].tree {
+		for n < min(len(list), pruneBatch) && list[n].set == list[0].set {
 			n++
 		}
-		gone, err := change(ctx, s, doing, func(ctx context.Context, q Querier) (int64, error) { return s.prune(ctx, q, r, list[:n]) })
-		if removed += gone; err != nil {
+		count, err := change(ctx, s, doing, func(ctx context.Context, q Querier) (int64, error) { return s.prune(ctx, q, r, list[:n]) })
+		if removed += count; err != nil {
 			return removed, err
 		}
 		list = list[n:]
 	}
-	return removed, s.removeTrees(ctx)
+	return removed, s.removeFileSets(ctx)
 }
 
-// prune removes those versions of a tree that the rule still lets go. It holds
-// the tree, so that no run comes to mount one meanwhile.
-func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []numbered) (gone int64, err error) {
+// prune removes those versions of a file set that the rule still does not retain.
+// It locks the file set, so that no run can mount one of them meanwhile.
+func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []versionKey) (removed int64, err error) {
 	var steps []Step
 	if s.d.Lock != "" {
-		steps = append(steps, Step{Query: `select l.id from trees l where l.id = $1` + s.d.Lock, Args: []any{list[0].tree}, Row: func(Row) error { return nil }})
+		steps = append(steps, Step{Query: `select l.id from trees l where l.id = $1` + s.d.Lock, Args: []any{list[0].set}, Row: func(Row) error { return nil }})
 	}
 	for _, v := range list {
 		remove := step(`delete from tree_versions as v where v.tree_id = $1 and v.number = $2 and exists (
 			select 1 from trees t where t.id = v.tree_id and not `+isPinned+` and not `+isMounted+` and (t.deleted_at is not null
 				or v.created_at < $3 and not `+isHead+` and not `+isKept+` and exists (
 					select 1 from tree_versions n where n.tree_id = v.tree_id and n.number >= v.number limit 1 offset $4)))`,
-			v.tree, v.number, pruneBefore(r), r.Last)
-		remove.Done = func(n int64) error { gone += n; return nil }
+			v.set, v.number, pruneBefore(r), r.Last)
+		remove.Done = func(n int64) error { removed += n; return nil }
 		steps = append(steps, remove)
 	}
-	return gone, run(ctx, q, steps...)
+	return removed, run(ctx, q, steps...)
 }
 
-// removeTrees removes deleted trees of which no version is left; nothing comes
-// to them any more.
-func (s *Store) removeTrees(ctx context.Context) error {
+// removeFileSets removes deleted file sets without versions. They cannot get new
+// ones.
+func (s *Store) removeFileSets(ctx context.Context) error {
 	empty, err := all(ctx, s.db.Read, value[string], `select t.id from trees t
 		where t.deleted_at is not null and not exists (select 1 from tree_versions v where v.tree_id = t.id)`)
 	if err != nil {
-		return s.Wrap("looking for deleted trees", err)
+		return s.Wrap("finding deleted file sets", err)
 	}
-	return s.eachKey(ctx, "removing deleted trees", empty, func(id string) Step {
+	return s.eachKey(ctx, "removing deleted file sets", empty, func(id string) Step {
 		return step(`delete from trees where id = $1 and deleted_at is not null`, id)
 	})
 }
 
-// pruneBefore is the time before which a version is old; without a rule of age
-// every version is, and without any rule none.
+// pruneBefore returns the time before which a version is old, in microseconds.
+// Without Since every version is old; without any rule none is.
 func pruneBefore(r store.Retention) int64 {
 	switch {
 	case !r.Since.IsZero():
@@ -143,7 +143,7 @@ func pruneBefore(r store.Retention) int64 {
 	return math.MinInt64
 }
 
-// StorageUsage counts what an organisation keeps.
+// StorageUsage returns what an organisation stores.
 func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsage, error) {
 	u, err := one(ctx, s.db.Read, func(r row) (u store.StorageUsage, err error) {
 		return u, r.Scan(&u.Artifacts, &u.Volumes, &u.Versions, &u.Bytes, &u.Checkpoints)
@@ -153,5 +153,5 @@ func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsag
 			count(v.id), cast(coalesce(sum(v.size), 0) as bigint),
 			(select count(*) from checkpoints where org_id = $1)
 		from tree_versions v join trees t on t.id = v.tree_id where t.org_id = $1 and t.deleted_at is null`, org)
-	return u, s.Wrap("counting what is kept", err)
+	return u, s.Wrap("counting stored versions", err)
 }

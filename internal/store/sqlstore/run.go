@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// selectRuns names runs l and what is frozen of them p.
+// selectRuns selects from runs as l and run_specs as p.
 const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_version_id, l.session_id, l.status, l.priority, l.epoch,
 		l.worker_id, l.timeout_us, l.max_retries, l.created_at, l.started_at, l.completed_at, l.execution_ms, l.reason, l.exit_code,
 		l.checkpoint_id, l.artifact_name, l.artifact_version, l.parent_run_id, l.trace_id, l.volumes, l.metadata, l.usage, l.result, l.error,
@@ -28,8 +28,8 @@ func scanRun(r row) (v store.Run, err error) {
 	return v, err
 }
 
-// insertRun stores the row of a pending run and what is frozen of it. It is
-// ready unless a run of its session, whose row is locked, is unfinished.
+// insertRun stores the rows of a pending run. It is ready unless its session,
+// whose row is locked, has an unfinished run.
 func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs
@@ -46,13 +46,13 @@ func insertRun(n store.NewRun) []Step {
 	}
 }
 
-// Run reads a run.
+// Run returns a run.
 func (s *Store) Run(ctx context.Context, org, id string) (store.Run, error) {
 	r, err := one(ctx, s.db.Read, scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
 	return r, s.Wrap("reading a run", err)
 }
 
-// RunState reads status and epoch, whosever run it is.
+// RunState returns the status and the epoch of a run of any organisation.
 func (s *Store) RunState(ctx context.Context, id string) (status stint.Status, epoch int64, err error) {
 	err = queryRow(ctx, s.db.Read, `select status, epoch from runs where id = $1`, id).Scan(&status, &epoch)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -61,8 +61,8 @@ func (s *Store) RunState(ctx context.Context, id string) (status stint.Status, e
 	return status, epoch, s.Wrap("reading a run's state", err)
 }
 
-// RunSummaries lists runs, newest first. The page is found among the rows of
-// runs alone; what lists show beside is fetched for its few rows.
+// RunSummaries returns runs, newest first. The page is selected from the table
+// runs alone; the prompt is then joined for the rows of the page.
 func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error) {
 	q := newQuery(`select * from runs`).and("org_id = ?", org)
 	if f.Status != "" {
@@ -91,14 +91,14 @@ func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter,
 	return list, s.Wrap("listing runs", err)
 }
 
-// metadataPair is how a pair stands in stored metadata, which encoding/json
-// wrote as {"k":"v","k2":"v2"}. Within a string every quote follows a
-// backslash, so a pair with the brace or comma before it and the quotes around
-// it is found only where it is a member.
+// metadataPair returns a pair as it appears in stored metadata, which
+// encoding/json wrote as {"k":"v","k2":"v2"}. Within a string every quote is
+// preceded by a backslash, so a pair with its quotes and the brace or comma
+// before it is found only as a member.
 func metadataPair(key, value string) string {
 	pair, err := json.Marshal(map[string]string{key: value})
 	if err != nil {
-		panic("sqlstore: " + err.Error()) // strings always have JSON
+		panic("sqlstore: " + err.Error()) // strings can always be encoded
 	}
 	return string(pair[1 : len(pair)-1])
 }
@@ -107,8 +107,8 @@ func scanSummary(r row) (v stint.RunSummary, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.Status, freeText{&v.Prompt}, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt})
 }
 
-// lockRun locks a run's session, then the run, and reads it, and takes more
-// steps with it.
+// lockRun locks a run's session, then the run, and returns it. It runs more steps
+// in the same round trip.
 func (s *Store) lockRun(ctx context.Context, q Querier, id string, more ...Step) (r store.Run, err error) {
 	var found bool
 	var steps []Step

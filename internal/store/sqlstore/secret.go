@@ -7,18 +7,18 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// PutSecret creates or replaces a secret. What is beyond the bounds of an
-// organisation's secrets is refused with an error fit for the user.
+// PutSecret creates or replaces a secret. If it exceeds the organisation's limits,
+// the error has a message for the user.
 func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 	return change(ctx, s, "storing a secret", func(ctx context.Context, q Querier) (bool, error) {
-		// The organisation's row is the lock under which secrets are counted.
+		// Locking the organisation's row serialises the counting of secrets.
 		if _, err := all(ctx, q, value[string], `select l.id from orgs l where l.id = $1`+s.d.Lock, sec.OrgID); err != nil {
 			return false, err
 		}
-		h, err := one(ctx, q, scanHeld, `select count(*), coalesce(sum(length(sealed)), 0), coalesce(max(case when name = $2 then length(sealed) end), 0)
+		u, err := one(ctx, q, scanSecretUsage, `select count(*), coalesce(sum(length(sealed)), 0), coalesce(max(case when name = $2 then length(sealed) end), 0)
 			from secrets where org_id = $1`, sec.OrgID, sec.Name)
 		if err == nil {
-			err = h.room(int64(len(sec.Sealed)))
+			err = u.check(int64(len(sec.Sealed)))
 		}
 		if err != nil {
 			return false, err
@@ -34,29 +34,31 @@ func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 	})
 }
 
-// held is what an organisation stores: so many secrets, with so many sealed
-// bytes, of which so many are to be replaced.
-type held struct{ count, size, replaced int64 }
+// secretUsage is the number of an organisation's secrets, their sealed bytes, and
+// the sealed bytes of the secret to be replaced.
+type secretUsage struct{ count, size, replaced int64 }
 
-func scanHeld(r row) (h held, err error) { return h, r.Scan(&h.count, &h.size, &h.replaced) }
+func scanSecretUsage(r row) (u secretUsage, err error) {
+	return u, r.Scan(&u.count, &u.size, &u.replaced)
+}
 
-// room refuses a secret of so many sealed bytes that the others leave no room
-// for. One that replaces a larger one is taken in any case.
-func (h held) room(size int64) error {
-	after := h.count
-	if h.replaced == 0 {
+// check returns an error if a secret of the given sealed size would exceed the
+// limits. A secret that replaces a larger one is always accepted.
+func (u secretUsage) check(size int64) error {
+	after := u.count
+	if u.replaced == 0 {
 		after++
 	}
 	switch {
-	case after > max(store.MaxSecrets, h.count):
-		return stint.InvalidState("An organisation keeps %d secrets at most. Delete one that is no longer used.", store.MaxSecrets)
-	case size > h.replaced && h.size-h.replaced+size-after*store.SealOverhead > store.MaxSecretBytes:
-		return stint.InvalidState("An organisation's secrets may have %d bytes together. Delete one that is no longer used, or make this one shorter.", store.MaxSecretBytes)
+	case after > max(store.MaxSecrets, u.count):
+		return stint.InvalidState("An organisation can store at most %d secrets. Delete one that is no longer used.", store.MaxSecrets)
+	case size > u.replaced && u.size-u.replaced+size-after*store.SealOverhead > store.MaxSecretBytes:
+		return stint.InvalidState("An organisation's secrets can have at most %d bytes together. Delete one that is no longer used, or make this one shorter.", store.MaxSecretBytes)
 	}
 	return nil
 }
 
-// Secrets lists the secrets of an organisation by name.
+// Secrets returns the secrets of an organisation by name.
 func (s *Store) Secrets(ctx context.Context, org string) ([]store.Secret, error) {
 	list, err := all(ctx, s.db.Read, scanSecret, `select name, created_at, updated_at, org_id, sealed from secrets
 		where org_id = $1 order by name`, org)

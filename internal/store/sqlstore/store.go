@@ -12,87 +12,89 @@ import (
 	"github.com/stint-dev/stint/internal/store/groupcommit"
 )
 
-// Querier is what statements are sent through: a database, a connection or a
-// transaction of database/sql.
+// Querier executes statements: a database, a connection, or a transaction of
+// database/sql.
 type Querier interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Engine is what an adapter supplies.
+// Engine is the part of a store that an adapter supplies.
 type Engine struct {
-	Read Querier // for single statements that change nothing
-	// Write runs f in one transaction and makes it durable, or leaves no trace
-	// of it when f or the commit fails. It may run f again after a clash with
-	// another transaction. The context that f gets is the one to use in it.
+	Read Querier // for single statements that only read
+	// Write runs f in one transaction and makes it durable, or rolls it back if
+	// f or the commit fails. It may run f again after a conflict with another
+	// transaction. f must use the context that it receives.
 	Write func(ctx context.Context, f func(ctx context.Context, q Querier) error) error
-	// IsUnavailable tells errors that say nothing about the statement but that the
-	// database cannot be reached, or takes no work now.
+	// IsUnavailable reports whether an error means that the database cannot be
+	// reached or cannot accept work, rather than that the statement is wrong.
 	IsUnavailable func(error) bool
 	Dialect       Dialect
 }
 
-// Dialect is where the two languages differ.
+// Dialect holds the expressions and clauses in which the engines differ.
 type Dialect struct {
 	Now      string // the database's clock in microseconds, an expression
-	Position string // the function that finds a text within another
-	// What a select of rows named l ends with to lock them: to change them, or
-	// to keep them as they are. Empty where there is one writer.
+	Position string // the function that returns the position of a text in another
+	// Lock and Share end a select of rows named l: Lock locks the rows for
+	// changes, Share against changes by others. Empty if there is one writer.
 	Lock, Share string
-	// Statements with an organisation as $1 by which transactions that name
-	// trees go on together, and the beginning of a collection alone. Empty
-	// where there is one writer.
+	// ShareEpoch and LockEpoch lock the collection epoch of the organisation
+	// $1: shared by transactions that reference snapshots, exclusive for the
+	// beginning of a collection. Empty if there is one writer.
 	ShareEpoch, LockEpoch string
-	// EagerRows: rows that a query finds are sent all, also those that nobody reads.
+	// EagerRows is set if the server sends all rows of a query, including those
+	// that are not read.
 	EagerRows bool
 	Counters  Counters
 }
 
-// Counters are the statements by which it is counted how much each
-// organisation and each agent runs and has ready, and by which claims choose.
+// Counters are the statements that count the running and the ready runs of each
+// organisation and agent, and that select runs to claim.
 type Counters struct {
-	// Add counts the run $1 as $2 running and $3 ready runs more, if its turn
-	// in the session has come.
+	// Add adds $2 to the running and $3 to the ready runs of the organisation
+	// and the agent of run $1, unless the run waits for its session.
 	Add string
-	// NextOrgs lists organisations that run less than $1 and have runs ready, as
-	// (org_id, running, served): $2 of them from $3 on, those first that run
-	// least, then those served longest ago.
+	// NextOrgs returns organisations with ready runs and fewer than $1 running
+	// runs, as (org_id, running, served): up to $2 of them from offset $3. Those
+	// with the fewest running runs come first, then those served longest ago.
 	NextOrgs string
-	// Lock makes the counters of the organisation $1 this transaction's alone,
-	// waiting for others or not, and returns a row if it did. Empty where
-	// there is one writer.
+	// Lock and TryLock lock the counters of the organisation $1 and return a
+	// row if they did. Lock waits for other transactions, TryLock does not.
+	// Empty if there is one writer.
 	Lock, TryLock string
-	// ApplyChanges brings the held counters up to date. Empty where they always are.
+	// ApplyChanges adds pending changes to the locked counters. Empty if there
+	// are never any.
 	ApplyChanges string
 	// Candidates finds and locks the runs of the organisation $1 to be claimed
-	// next, best first: at most $3, of agents that run less than $2. It may
-	// find fewer than there are, but at most MaxBatch are asked for.
+	// next, in order: at most $3, of agents with fewer than $2 running runs. It
+	// may return fewer than there are.
 	Candidates string
-	MaxBatch   int
+	MaxBatch   int // greatest $3 of Candidates
 }
 
-// Store implements store.Store but for Close. It is safe for concurrent use.
+// Store implements store.Store without Close. It is safe for concurrent use.
 type Store struct {
 	db Engine
 	d  Dialect
 }
 
-// New makes a store on an open and migrated database.
+// New returns a store for an open and migrated database.
 func New(e Engine) *Store { return &Store{db: e, d: e.Dialect} }
 
-// Ping checks that the database answers a read and accepts writes.
+// Ping checks that the database answers a read and accepts a write.
 func (s *Store) Ping(ctx context.Context) error {
 	if _, err := s.Now(ctx); err != nil {
 		return err
 	}
-	return s.write(ctx, "probing for writes", func(ctx context.Context, q Querier) error {
+	return s.write(ctx, "testing a write", func(ctx context.Context, q Querier) error {
 		_, err := exec(ctx, q, `insert into pulse (id, at) values (1, `+s.d.Now+`) on conflict (id) do update set at = excluded.at`)
 		return err
 	})
 }
 
-// Now is the database's clock.
+// Now returns the time of the database's clock.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	var us int64
 	if err := queryRow(ctx, s.db.Read, `select `+s.d.Now).Scan(&us); err != nil {
@@ -101,13 +103,13 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	return time.UnixMicro(us).UTC(), nil
 }
 
-// write runs f as one transaction; doing tells what for, in errors.
+// write runs f as one transaction. Errors begin with doing.
 func (s *Store) write(ctx context.Context, doing string, f func(ctx context.Context, q Querier) error) error {
 	return s.Wrap(doing, s.db.Write(ctx, f))
 }
 
-// change is write for a transaction with a result. When it fails f may still
-// be at work, so nothing of what f made is looked at.
+// change is like write for a transaction with a result. If it fails, f may still
+// be running, so the result is not read.
 func change[T any](ctx context.Context, s *Store, doing string, f func(ctx context.Context, q Querier) (T, error)) (T, error) {
 	var out T
 	err := s.write(ctx, doing, func(ctx context.Context, q Querier) (err error) {
@@ -123,7 +125,7 @@ func change[T any](ctx context.Context, s *Store, doing string, f func(ctx conte
 
 type row = Row
 
-// queryRow and queryRows are the Querier's, with text that fits every engine.
+// queryRow and queryRows call the Querier with escaped texts.
 func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Row {
 	return q.QueryRowContext(ctx, query, clean(args)...)
 }
@@ -132,7 +134,7 @@ func queryRows(ctx context.Context, q Querier, query string, args ...any) (*sql.
 	return q.QueryContext(ctx, query, clean(args)...)
 }
 
-// one reads the row that a query finds, or gives store.ErrNotFound.
+// one returns the row of a query, or store.ErrNotFound.
 func one[T any](ctx context.Context, q Querier, scan func(row) (T, error), query string, args ...any) (T, error) {
 	v, err := scan(queryRow(ctx, q, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -141,7 +143,7 @@ func one[T any](ctx context.Context, q Querier, scan func(row) (T, error), query
 	return v, err
 }
 
-// all reads every row that a query finds.
+// all returns every row of a query.
 func all[T any](ctx context.Context, q Querier, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := queryRows(ctx, q, query, args...)
 	if err != nil {
@@ -159,10 +161,10 @@ func all[T any](ctx context.Context, q Querier, scan func(row) (T, error), query
 	return out, rows.Err()
 }
 
-// value scans a row of one column.
+// value scans a row with one column.
 func value[T any](r row) (v T, err error) { return v, r.Scan(&v) }
 
-// exec returns how many rows a statement changed.
+// exec returns the number of rows that a statement changed.
 func exec(ctx context.Context, q Querier, query string, args ...any) (int64, error) {
 	r, err := q.ExecContext(ctx, query, clean(args)...)
 	if err != nil {
@@ -171,8 +173,8 @@ func exec(ctx context.Context, q Querier, query string, args ...any) (int64, err
 	return r.RowsAffected()
 }
 
-// execOne is exec for a statement that must change a row: missing is the error
-// when it changes none.
+// execOne executes a statement that must change a row. If it changes none, it
+// returns missing.
 func execOne(ctx context.Context, q Querier, missing error, query string, args ...any) error {
 	n, err := exec(ctx, q, query, args...)
 	if err == nil && n == 0 {
@@ -181,11 +183,11 @@ func execOne(ctx context.Context, q Querier, missing error, query string, args .
 	return err
 }
 
-// Wrap tells what was being done, and whether the database is away; the
-// port's own errors stay bare.
+// Wrap adds the failed operation to an error, and store.ErrUnavailable if the
+// database is unavailable. Errors of the port are returned unchanged.
 func (s *Store) Wrap(doing string, err error) error {
 	switch {
-	case err == nil || isVerdict(err):
+	case err == nil || isPortError(err):
 		return err
 	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
@@ -195,12 +197,12 @@ func (s *Store) Wrap(doing string, err error) error {
 	return fmt.Errorf("%s: %w", doing, err)
 }
 
-// isVerdict tells the port's errors from faults.
-func isVerdict(err error) bool {
+// isPortError reports whether err is an error that the port defines.
+func isPortError(err error) bool {
 	if slices.Contains([]error{store.ErrNotFound, store.ErrExists, store.ErrLeaseLost, store.ErrKeyReused, store.ErrKeyInUse}, err) {
 		return true
 	}
-	switch err.(type) { //nolint:errorlint // same
+	switch err.(type) { //nolint:errorlint // the port's errors are not wrapped
 	case *store.FencedError, *store.StateError, *store.ConflictError:
 		return true
 	}

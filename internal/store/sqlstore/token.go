@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// EnsureMember finds or creates organisation, user and membership.
+// EnsureMember finds or creates an organisation, a user, and the membership.
 func (s *Store) EnsureMember(ctx context.Context, m store.Member) (store.Member, error) {
 	return change(ctx, s, "ensuring a member", func(ctx context.Context, q Querier) (store.Member, error) {
 		at := micros(m.CreatedAt)
@@ -50,7 +50,7 @@ func scanToken(r row) (t store.Token, err error) {
 		&t.Hash, &t.OrgID, &t.OrgName, &t.UserID, &t.UserName, &t.Role, timeOr{&t.RevokedAt})
 }
 
-// CreateToken stores a token; ErrExists when its hash or identifier is taken.
+// CreateToken stores a token. If its hash or ID is in use, the error is ErrExists.
 func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
 	return s.write(ctx, "creating a token", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrExists, `insert into tokens
@@ -61,19 +61,19 @@ func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
 	})
 }
 
-// TokenByHash finds a token, revoked and expired ones included.
+// TokenByHash returns a token, even if it was revoked or has expired.
 func (s *Store) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
 	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.hash = $1`, hash)
 	return t, s.Wrap("finding a token", err)
 }
 
-// Token reads a token that is not revoked.
+// Token returns a token that is not revoked.
 func (s *Store) Token(ctx context.Context, org, id string) (store.Token, error) {
 	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.id = $1 and t.org_id = $2 and t.revoked_at is null`, id, org)
 	return t, s.Wrap("reading a token", err)
 }
 
-// Tokens lists the tokens that are not revoked.
+// Tokens returns the tokens that are not revoked.
 func (s *Store) Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error) {
 	page := newQuery(`select * from tokens`).and("org_id = ?", org).and("revoked_at is null").page(r)
 	list, err := all(ctx, s.db.Read, scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
@@ -98,7 +98,7 @@ func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) err
 	})
 }
 
-// RevokeToken ends a token.
+// RevokeToken revokes a token.
 func (s *Store) RevokeToken(ctx context.Context, org, id string, at stint.Time) error {
 	return s.write(ctx, "revoking a token", func(ctx context.Context, q Querier) error {
 		return execOne(ctx, q, store.ErrNotFound, `update tokens set revoked_at = $3

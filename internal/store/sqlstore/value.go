@@ -10,7 +10,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// micros is how a time is stored: cut to milliseconds, in microseconds.
+// micros returns a time as it is stored: in microseconds, truncated to
+// milliseconds.
 func micros(t stint.Time) int64 { return stint.TimeOf(t.Time).UnixMicro() }
 
 func microsOrNil(t *stint.Time) any {
@@ -20,7 +21,7 @@ func microsOrNil(t *stint.Time) any {
 	return micros(*t)
 }
 
-// textOrNil stores text that names something or is nil.
+// textOrNil returns the column value of an optional text.
 func textOrNil(s *string) any {
 	if s == nil {
 		return nil
@@ -35,7 +36,7 @@ func bit(b bool) int {
 	return 0
 }
 
-// raw stores JSON as it is; none is null.
+// raw returns the column value of JSON; nil is null.
 func raw(j json.RawMessage) any {
 	if j == nil {
 		return nil
@@ -43,21 +44,21 @@ func raw(j json.RawMessage) any {
 	return string(j)
 }
 
-// asJSON stores v as JSON; a nil map or slice is null.
+// asJSON encodes v as the column value; a nil map or slice is null.
 func asJSON(v any) any {
 	if reflect.ValueOf(v).IsNil() {
 		return nil
 	}
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic("sqlstore: " + err.Error()) // maps and slices of strings always have JSON
+		panic("sqlstore: " + err.Error()) // maps and slices of strings can always be encoded
 	}
 	return string(text)
 }
 
-// escape makes any text fit for a column: PostgreSQL takes no U+0000 and no
-// invalid UTF-8, but users and agents write both. U+0000 becomes \x01 0 and
-// \x01 becomes \x01 1; broken bytes become U+FFFD, as they do in JSON.
+// escape converts any text for a column. PostgreSQL refuses U+0000 and invalid
+// UTF-8, but users and agents write both. U+0000 becomes \x01 0, \x01 becomes
+// \x01 1, and invalid bytes become U+FFFD, as in JSON.
 func escape(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsAny(s, "\x00\x01") {
@@ -71,7 +72,7 @@ var (
 	unescaper = strings.NewReplacer("\x010", "\x00", "\x011", "\x01")
 )
 
-// clean escapes the texts among the values of a statement.
+// clean escapes the texts among the arguments of a statement.
 func clean(args []any) []any {
 	for i, a := range args {
 		text, ok := a.(string)
@@ -86,8 +87,9 @@ func clean(args []any) []any {
 	return args
 }
 
-// timeAt, freeText and jsonOf are destinations of Scan that undo the above.
-// They leave what they point to alone when the column is null.
+// These types are destinations of Scan that reverse the conversions above. If
+// the column is null, timeOr, freeOr, jsonOf, and rawJSON leave their target
+// unchanged.
 type (
 	timeAt   struct{ to *stint.Time }
 	timeOr   struct{ to **stint.Time }
@@ -100,7 +102,7 @@ type (
 func (d timeAt) Scan(src any) error {
 	us, ok := src.(int64)
 	if !ok {
-		return fmt.Errorf("a time is stored as %T", src)
+		return fmt.Errorf("time column has type %T", src)
 	}
 	*d.to = stint.TimeOfMicros(us)
 	return nil
@@ -159,5 +161,5 @@ func textOf(src any) (string, error) {
 	case []byte:
 		return string(v), nil
 	}
-	return "", fmt.Errorf("a text is stored as %T", src)
+	return "", fmt.Errorf("text column has type %T", src)
 }

@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Benchmarks measures a store. Open makes an empty one; seed fills one with n
-// runs of Org that have ended, at once and past the port.
+// Benchmarks measures a store. open creates an empty store; seed adds n ended runs
+// of Org with a single SQL statement.
 func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testing.TB, store.Store, int)) {
 	b.Run("append/writers=64/events=1", func(b *testing.B) { appends(b, open(b), 64, 1) })
 	b.Run("append/writers=64/events=16", func(b *testing.B) { appends(b, open(b), 64, 16) })
 	b.Run("append/writers=1/events=1", func(b *testing.B) { appends(b, open(b), 1, 1) })
 	b.Run("start/one-commit", func(b *testing.B) { starts(b, open(b), true) })
 	b.Run("start/create-then-claim", func(b *testing.B) { starts(b, open(b), false) })
-	b.Run("lives/callers=32", func(b *testing.B) { lives(b, open(b), 32) })
+	b.Run("lifecycle/callers=32", func(b *testing.B) { lifecycles(b, open(b), 32) })
 	for _, n := range []int{1_000, 1_000_000} {
 		b.Run(fmt.Sprintf("list/runs=%d", n), func(b *testing.B) {
 			s := open(b)
@@ -31,12 +31,12 @@ func Benchmarks(b *testing.B, open func(testing.TB) store.Store, seed func(testi
 	}
 }
 
-// appends lets writers append to a run each; every call waits for the disk.
+// appends measures concurrent appends, each writer to its own run.
 func appends(b *testing.B, s store.Store, writers, events int) {
-	runs := Start(b, s, writers)
+	runs := StartRuns(b, s, writers)
 	texts := make([]string, events)
 	for i := range texts {
-		texts[i] = prose() // an event of about 256 bytes
+		texts[i] = randomText() // an event of about 256 bytes
 	}
 	took := make([][]time.Duration, writers)
 	share := b.N/writers + 1
@@ -62,8 +62,8 @@ func appends(b *testing.B, s store.Store, writers, events int) {
 	percentiles(b, slices.Concat(took...))
 }
 
-// prose is text that compresses no better than an agent's does.
-func prose() string {
+// randomText returns text that compresses about as well as an agent's output.
+func randomText() string {
 	var b strings.Builder
 	for b.Len() < 200 {
 		b.WriteString(rand.Text()[:7] + " the file ")
@@ -78,7 +78,7 @@ func percentiles(b *testing.B, took []time.Duration) {
 	}
 }
 
-// starts measures from the creation of a run to its claim, one at a time.
+// starts measures the time from the creation of a run to its claim, one at a time.
 func starts(b *testing.B, s store.Store, fused bool) {
 	worker := Worker(b, s)
 	var took []time.Duration
@@ -108,9 +108,9 @@ func finish(b *testing.B, s store.Store, c store.Claim) {
 	}
 }
 
-// lives lets callers create runs while a dispatcher claims what is ready and
-// up to 200 workers finish it: durable from end to end.
-func lives(b *testing.B, s store.Store, callers int) {
+// lifecycles measures complete runs: callers create runs, a dispatcher claims them,
+// and up to 200 workers finish them.
+func lifecycles(b *testing.B, s store.Store, callers int) {
 	c := store.ClaimRequest{WorkerID: Worker(b, s), Max: 100}
 	share := b.N/callers + 1
 	wake, slots := make(chan struct{}, 1), make(chan struct{}, 200)
@@ -150,8 +150,7 @@ func lives(b *testing.B, s store.Store, callers int) {
 	b.ReportMetric(float64(share*callers)/time.Since(start).Seconds(), "runs/s")
 }
 
-// pages reads the first page of a list and one from its middle, plain and with
-// a filter.
+// pages measures the first and a middle page of a list, with and without filters.
 func pages(b *testing.B, s store.Store, n int) {
 	middle := store.Cursor{At: SeedTime(n / 2), ID: SeedID(n / 2)}
 	for name, f := range map[string]store.RunFilter{"all": {}, "status": {Status: stint.Failed}, "agent": {AgentID: "ag_7"}} {
@@ -168,15 +167,15 @@ func pages(b *testing.B, s store.Store, n int) {
 	}
 }
 
-// SeedTime and SeedID are those of the run number i that a seed makes; of ten
-// runs one failed, and they belong to ten agents, ag_0 to ag_9.
+// SeedTime returns the creation time of seeded run number i. One in ten seeded runs
+// failed. They belong to ten agents, ag_0 to ag_9.
 func SeedTime(i int) stint.Time { return stint.TimeOfMicros(1_700_000_000_000_000 + int64(i)*1000) }
 
-// SeedID is the identifier of run number i.
+// SeedID returns the ID of seeded run number i.
 func SeedID(i int) string { return fmt.Sprintf("run_%026d", i) }
 
-// SeedRuns and SeedSpecs insert the runs numbered below $1, given a table
-// numbers (i) and the functions that both engines have.
+// SeedRuns and SeedSpecs insert a run for each i of a table numbers (i). They use
+// only functions that both engines have.
 const (
 	seedID   = `'run_' || substr('00000000000000000000000000' || i, length('00000000000000000000000000' || i) - 25)`
 	SeedRuns = `insert into runs (id, org_id, agent_id, agent_name, agent_version_id, session_id, status, ready, priority, epoch, worker_id,

@@ -1,7 +1,5 @@
-// Package sqltest answers: what do the tests of the SQL stores share?
-//
-// Fixtures for the tests that an adapter has beside the suite, and benchmarks
-// that give comparable numbers for both engines.
+// Package sqltest provides fixtures for the tests that the SQL adapters have
+// beside the suite, and benchmarks with comparable numbers for both engines.
 package sqltest
 
 import (
@@ -15,32 +13,32 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Org is the organisation that fixtures belong to.
+// Org is the organisation of the fixtures.
 const Org = "org_1"
 
 var ids = stint.NewIDs(time.Now, rand.Reader)
 
 func now() stint.Time { return stint.TimeOf(time.Now()) }
 
-// Batch holds an output event for each text, under a token of its own.
+// Batch returns a batch with a new token and an output event for each text.
 func Batch(texts ...string) store.Batch {
 	b := store.Batch{Token: ids.New("")}
 	for _, text := range texts {
 		data, err := json.Marshal(stint.OutputData{Content: text})
 		if err != nil {
-			panic(err) // strings have JSON
+			panic(err) // strings can always be encoded
 		}
 		b.Events = append(b.Events, stint.Event{Type: stint.EventOutput, At: now(), Data: data})
 	}
 	return b
 }
 
-// Entry is a log entry of now.
+// Entry returns a log entry with the current time.
 func Entry(message string) stint.LogEntry {
 	return stint.LogEntry{Timestamp: now(), Type: stint.LogSystem, Level: "info", Message: message}
 }
 
-// NewRun describes a run of agent number i that opens a session of its own.
+// NewRun returns a run of agent number i with its own session.
 func NewRun(i int) store.NewRun {
 	var n store.NewRun
 	n.ID, n.SessionID, n.OpenSession = ids.New(stint.PrefixRun), ids.New(stint.PrefixSession), true
@@ -50,7 +48,7 @@ func NewRun(i int) store.NewRun {
 	return n
 }
 
-// Worker registers a worker with a long lease.
+// Worker registers a worker with a long lease and returns its ID.
 func Worker(t testing.TB, s store.Store) string {
 	t.Helper()
 	w := store.Worker{ID: ids.New(stint.PrefixWorker), Host: "here", Capacity: 1000, CreatedAt: now()}
@@ -60,8 +58,8 @@ func Worker(t testing.TB, s store.Store) string {
 	return w.ID
 }
 
-// Start makes n running runs.
-func Start(t testing.TB, s store.Store, n int) []store.Position {
+// StartRuns creates and claims n runs.
+func StartRuns(t testing.TB, s store.Store, n int) []store.Position {
 	t.Helper()
 	worker := Worker(t, s)
 	var out []store.Position
@@ -75,9 +73,9 @@ func Start(t testing.TB, s store.Store, n int) []store.Position {
 	return out
 }
 
-// FailTwice stores a run whose identifier is taken, in a session that is new,
-// and returns the error.
-func FailTwice(t testing.TB, s store.Store, run string) error {
+// CreateDuplicate creates a run with an existing ID in a new session, and returns
+// the error.
+func CreateDuplicate(t testing.TB, s store.Store, run string) error {
 	n := NewRun(0)
 	n.ID = run
 	_, err := s.CreateRun(t.Context(), n, nil)

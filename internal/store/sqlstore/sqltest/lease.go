@@ -11,32 +11,32 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// LostClaims checks what becomes of a run whose worker never learned that it
-// was given to it, since the answer to the claim was lost.
+// LostClaims checks that a run is taken from its worker if the worker never
+// received the claim.
 func LostClaims(t *testing.T, s store.Store) {
-	for range 10 { // a slow machine may let the short lease run out
+	for range 10 { // on a slow machine the short lease may expire
 		worker := Worker(t, s)
 		known, lost := claim(t, s, worker), claim(t, s, worker)
 		if stop, err := s.Renew(t.Context(), worker, []string{known.Run.ID}, time.Hour); err != nil || len(stop) > 0 {
-			t.Fatalf("Renew while the answer may be on its way: stop %v, %v", stop, err)
+			t.Fatalf("Renew while the claim may still arrive: stop %v, %v", stop, err)
 		}
 		reap(t, s)
 		if !takenAway(t, s, worker, known) {
 			continue
 		}
 		if _, err := s.Append(t.Context(), lost.Position, Batch("x")); !isFence(err) {
-			t.Errorf("Append to the run that was taken away: %v", err)
+			t.Errorf("Append to the lost run: %v", err)
 		}
 		reap(t, s, lost.Run.ID)
 		if r, err := s.Run(t.Context(), Org, lost.Run.ID); err != nil || r.Status != stint.Failed || *r.StatusReason != stint.ReasonWorkerLost {
 			t.Errorf("the lost run is %s, %v", r.Status, err)
 		}
 		if _, err := s.Append(t.Context(), known.Position, Batch("x")); err != nil {
-			t.Errorf("Append to the run that is held: %v", err)
+			t.Errorf("Append to the held run: %v", err)
 		}
 		return
 	}
-	t.Error("the lease ran out each time")
+	t.Error("the lease expired each time")
 }
 
 func claim(t *testing.T, s store.Store, worker string) store.Claim {
@@ -48,8 +48,8 @@ func claim(t *testing.T, s store.Store, worker string) store.Claim {
 	return claims[0]
 }
 
-// takenAway renews for a time shorter than the claims are old, and then for
-// long; false when the lease ran out in between.
+// takenAway renews the lease with a ttl shorter than the age of the claims, then
+// with a long one. It reports false if the lease expired in between.
 func takenAway(t *testing.T, s store.Store, worker string, known store.Claim) bool {
 	t.Helper()
 	const ttl = 100 * time.Millisecond

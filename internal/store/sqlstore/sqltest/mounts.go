@@ -9,10 +9,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// MountsOfEarlierRuns checks that runs which wait when the database learns of
-// mounts hold theirs from then on. Earlier closes the store, runs statements
-// and opens the database again.
-func MountsOfEarlierRuns(t testing.TB, s store.Store, earlier func(statements ...string) store.Store) {
+// MigrateMounts checks that the migration that adds mounts records those of
+// pending runs. downgrade closes the store, runs statements, and opens the database
+// again.
+func MigrateMounts(t testing.TB, s store.Store, downgrade func(statements ...string) store.Store) {
 	t.Helper()
 	tree := store.FileSet{OrgID: Org, FileSet: stint.FileSet{ID: ids.New(stint.PrefixVolume), Name: "data", Kind: stint.Volumes, CreatedAt: now(), UpdatedAt: now()}}
 	if err := s.CreateFileSet(t.Context(), tree); err != nil {
@@ -36,11 +36,11 @@ func MountsOfEarlierRuns(t testing.TB, s store.Store, earlier func(statements ..
 	if _, err := s.Cancel(t.Context(), Org, runs[1].ID, now()); err != nil {
 		t.Fatal(err)
 	}
-	s = earlier(`drop table mounts`, `drop table leaving`, `drop index trees_deleted`, `delete from goose_db_version where version_id >= 5`)
+	s = downgrade(`drop table mounts`, `drop table leaving`, `drop index trees_deleted`, `delete from goose_db_version where version_id >= 5`)
 	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[0]); !errors.Is(err, store.ErrInUse) {
-		t.Errorf("the version of a run that waits: %v", err)
+		t.Errorf("deleting the version of a pending run: %v", err)
 	}
 	if err := s.DeleteVersion(t.Context(), Org, tree.ID, versions[1]); err != nil {
-		t.Errorf("the version of a run that has ended: %v", err)
+		t.Errorf("deleting the version of an ended run: %v", err)
 	}
 }

@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+
+	"github.com/stint-dev/stint"
+)
+
+// Access stores organisations, users, tokens, and secrets.
+type Access interface {
+	// EnsureMember finds or creates the organisation and the user by name, and
+	// makes the user a member. An existing member keeps its role. The given IDs
+	// are used for rows that are created.
+	EnsureMember(ctx context.Context, m Member) (Member, error)
+	CreateToken(ctx context.Context, t Token) error
+	// TokenByHash returns a token with its organisation and user, even if it
+	// was revoked or has expired.
+	TokenByHash(ctx context.Context, hash []byte) (Token, error)
+	// TouchTokens records when tokens were last used; earlier times are
+	// ignored.
+	TouchTokens(ctx context.Context, used map[string]stint.Time) error
+	// Tokens returns the organisation's tokens that are not revoked.
+	Tokens(ctx context.Context, org string, r Range) ([]Token, error)
+	Token(ctx context.Context, org, id string) (Token, error)
+	// RevokeToken revokes a token. If it is already revoked, the error is
+	// ErrNotFound.
+	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
+
+	// PutSecret creates or replaces a stored secret and reports whether it was
+	// created. It refuses a secret that would exceed MaxSecrets or
+	// MaxSecretBytes.
+	PutSecret(ctx context.Context, s Secret) (created bool, err error)
+	Secrets(ctx context.Context, org string) ([]Secret, error) // by name
+	DeleteSecret(ctx context.Context, org, name string) error
+}
+
+// Limits of the stored secrets of an organisation. Every run masks all of them,
+// so they equal the limits of a masker.
+const (
+	MaxSecrets     = 256
+	MaxSecretBytes = 32 << 10 // of all values together, before sealing
+	SealOverhead   = 37       // bytes by which a sealed value is longer
+)
+
+// Member is a user in an organisation.
+type Member struct {
+	OrgID, OrgName   string
+	UserID, UserName string
+	Role             string // owner, member, viewer
+	CreatedAt        stint.Time
+}
+
+// Token is a stored API token: its hash, never the token itself.
+type Token struct {
+	stint.Token
+	Hash      []byte // SHA-256
+	OrgID     string
+	OrgName   string // read only
+	UserID    string
+	UserName  string // read only
+	Role      string // read only
+	RevokedAt *stint.Time
+}
+
+// Secret is a sealed secret of an organisation.
+type Secret struct {
+	stint.Secret
+	OrgID  string
+	Sealed []byte // with AssociatedData
+}
+
+// AssociatedData returns the data that the sealed value is authenticated with,
+// so that it cannot be opened in another place.
+func (s *Secret) AssociatedData() []byte { return []byte("secret\x00" + s.OrgID + "\x00" + s.Name) }

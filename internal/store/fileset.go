@@ -1,0 +1,74 @@
+package store
+
+import (
+	"context"
+
+	"github.com/stint-dev/stint"
+)
+
+// FileSets stores artifacts and volumes (both are file sets) and their
+// versions.
+type FileSets interface {
+	CreateFileSet(ctx context.Context, t FileSet) error // ErrExists if the name is in use
+	FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (FileSet, error)
+	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (FileSet, error)
+	FileSets(ctx context.Context, org string, kind stint.FileSetKind, r Range) ([]FileSet, error)
+	// CommitVersion appends a version and moves the head. If IfHead is not nil
+	// and is not the head (empty: no version), it returns a *ConflictError. If
+	// the head has the same Digest, nothing changes and added is false.
+	CommitVersion(ctx context.Context, c Commit) (head FileSetVersion, added bool, err error)
+	// FileSetVersion returns a version by its ID, by its number if id is empty,
+	// or the head if both are zero.
+	FileSetVersion(ctx context.Context, org, set, id string, number int64) (FileSetVersion, error)
+	FileSetVersions(ctx context.Context, org, set string, r Range) ([]FileSetVersion, error)
+	// DeleteFileSet hides the file set and its versions; the name can be used
+	// again. Versions that a checkpoint references stay readable by ID. Those
+	// that runs mount remain until the runs have ended.
+	DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error
+	// DeleteVersion removes a version. The error is ErrInUse for the head, for
+	// a version with a keep request, and for one that a checkpoint references
+	// or an unfinished run mounts.
+	DeleteVersion(ctx context.Context, org, set, id string) error
+	// KeepVersion sets or clears the request to exclude a version from
+	// PruneVersions.
+	KeepVersion(ctx context.Context, org, set, id string, keep bool, at stint.Time) error
+	// PruneVersions removes the versions of all organisations that the rule
+	// does not retain, and deleted file sets without versions. It returns the
+	// number of removed versions.
+	PruneVersions(ctx context.Context, r Retention) (int64, error)
+	// StorageUsage returns what an organisation stores.
+	StorageUsage(ctx context.Context, org string) (StorageUsage, error)
+}
+
+// FileSet is a stored artifact or volume.
+type FileSet struct {
+	stint.FileSet
+	OrgID string
+}
+
+// FileSetVersion is a stored version with the digest of its snapshot.
+type FileSetVersion struct {
+	stint.FileSetVersion
+	FileSetID string
+	Number    int64
+	Digest    string
+}
+
+// Commit is a request for a new version. The store sets the number, which is
+// part of the ID v<number>_<Suffix>.
+type Commit struct {
+	OrgID     string
+	FileSetID string
+	Suffix    string // 20 characters of lower-case base32
+	Digest    string
+	Size      int64
+	FileCount int64
+	Message   string
+	CreatedBy string
+	CreatedAt stint.Time
+	IfHead    *string
+	// Epoch is the collection epoch under which the files were stored. If it is
+	// not the current one, the error is ErrEpoch.
+	Epoch    int64
+	KeepHead bool // store the version but do not move the head
+}

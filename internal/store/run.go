@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+// Runs stores runs, sessions, and checkpoints.
+type Runs interface {
+	// CreateRun stores a pending run with event 1 (status pending). If
+	// OpenSession is set, it creates the run's session. Otherwise the run joins
+	// its session and becomes ready when every earlier run of the session has
+	// ended.
+	//
+	// The volume versions that the run mounts are not removed until it ends. If
+	// it is cancelled while a worker runs it, they are not removed until
+	// AddCheckpoint succeeds or the worker stops holding the run. If one is
+	// already removed, the error is ErrNotFound.
+	//
+	// If Answer is set, it is stored under the idempotency key in the same
+	// transaction, which ErrKeyInUse rolls back. If claim is not nil, the
+	// transaction also does what Claim does. The claimed runs need not include
+	// this one.
+	CreateRun(ctx context.Context, n NewRun, claim *ClaimRequest) ([]Claim, error)
+	Run(ctx context.Context, org, id string) (Run, error)
+	// RunState returns the status and the epoch of a run of any organisation.
+	RunState(ctx context.Context, id string) (stint.Status, int64, error)
+	RunSummaries(ctx context.Context, org string, f RunFilter, r Range) ([]stint.RunSummary, error)
+
+	// Claim assigns up to c.Max ready runs to a worker: each becomes running
+	// with the next epoch and a status event. Organisations with the fewest
+	// running runs come first, then higher priority, then age, within the
+	// limits of c. It returns nothing if no run is ready.
+	Claim(ctx context.Context, c ClaimRequest) ([]Claim, error)
+	// Finish ends a run that the position still owns: status, error event,
+	// complete event, version, checkpoint, counters, and the next run of the
+	// session. Otherwise it returns a *FencedError. A retry after a lost
+	// acknowledgement succeeds. The last batch of a run holds the events error
+	// (if there is one), status, and complete.
+	Finish(ctx context.Context, at Position, o Outcome) (Run, error)
+	// Cancel ends a pending or running run as cancelled. If the run has already
+	// ended, it returns a *StateError.
+	Cancel(ctx context.Context, org, id string, at stint.Time) (Run, error)
+	// AddCheckpoint attaches the state that a worker saved of a run that ended
+	// without its Finish (cancelled or reaped): the version, which never moves
+	// the artifact's head, and the checkpoint, which becomes the session's
+	// newest unless a later run of the session already has one.
+	//
+	// It succeeds only for the run's last epoch, only once, and only if the
+	// versions that the run mounted still exist. Otherwise it returns a
+	// *FencedError. A call with the checkpoint that is already attached is a
+	// retry and succeeds.
+	//
+	// AddCheckpoint is the only change of an ended run, and it adds no event:
+	// the complete event of such a run names no version and no checkpoint.
+	// Readers may rely on this: after the terminal event, the journal and every
+	// field of the run but CheckpointID, ArtifactName, and ArtifactVersion are
+	// final. These three change at most once, together, from unset to their
+	// final values (the artifact stays unset if v is nil). A reader that needs
+	// them must read the run again; following the journal is not enough. For a
+	// run that Finish ended, they are final and equal the complete event.
+	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
+	// Expire ends up to n pending runs that were created before the given time,
+	// as failed with queue_expired, and returns their IDs.
+	Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error)
+
+	Session(ctx context.Context, org, id string) (Session, error)
+	Sessions(ctx context.Context, org string, r Range) ([]Session, error)
+	Checkpoint(ctx context.Context, org, id string) (Checkpoint, error)
+
+	// AddMetrics stores samples of a run. A sample replaces one with the same
+	// time.
+	AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error
+	Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error)
+}
+
+// Run is a stored run with the fields that only the server sees.
+type Run struct {
+	stint.Run
+	OrgID          string
+	AgentVersionID string
+	Spec           json.RawMessage // the plan, frozen at creation
+	Sealed         []byte          // secrets of the request; nil after the end
+	Priority       int
+	Epoch          int64
+	WorkerID       string // of the current or last claim
+	Timeout        time.Duration
+	MaxRetries     int // how often the run starts again after its worker was lost
+}
+
+// NewRun is a run to be stored. The caller sets all IDs and CreatedAt; the
+// status is pending.
+type NewRun struct {
+	Run
+	OpenSession bool
+	// Key, Claimed, and Answer store the answer of a request with an
+	// Idempotency-Key, as EndRequest does.
+	Key     string
+	Claimed stint.Time
+	Answer  *Answer
+}
+
+// RunFilter narrows a list of runs. Zero fields are ignored.
+type RunFilter struct {
+	Status       stint.Status
+	AgentID      string
+	SessionID    string
+	Since, Until *stint.Time // of createdAt, inclusive
+	Metadata     map[string]string
+}
+
+// ClaimRequest is a worker's request for runs.
+type ClaimRequest struct {
+	WorkerID string // registered with Register
+	Max      int
+	PerOrg   int // limit of running runs per organisation; 0 means none
+	PerAgent int // limit of running runs per agent; 0 means none
+	At       stint.Time
+}
+
+// Claim is a run that a worker now owns at Position.
+type Claim struct {
+	Run      Run
+	Position Position
+}
+
+// Position is the fencing token of a run's owner: its epoch and the last event
+// that it knows to be stored.
+type Position struct {
+	RunID string
+	Epoch int64
+	After int64
+}
+
+// Outcome is the result of a run.
+type Outcome struct {
+	Token           string // identifies this finish; a retry has the same
+	Status          stint.Status
+	Reason          stint.Reason // empty for a plain success
+	Error           *string
+	ErrorCode       string // of the error event; used if Error is set
+	ExitCode        *int
+	Usage           json.RawMessage
+	Result          json.RawMessage // the agent's last message as JSON; nil if there is none
+	At              stint.Time
+	ExecutionTimeMs int64
+	Version         *RunVersion
+	Checkpoint      *Checkpoint // nil if none was taken
+	Logs            []stint.LogEntry
+}
+
+// RunVersion is the workspace that becomes a version of the run's artifact. If
+// no artifact has the name of Artifact, it is created. The head moves only if
+// the run completed.
+type RunVersion struct {
+	Artifact FileSet // found by name; ID is used if it must be created
+	Commit   Commit
+}
+
+// Session is a stored session.
+type Session struct {
+	stint.Session
+	OrgID string
+}
+
+// Checkpoint is a stored checkpoint. HomeDigest and WorkspaceDigest refer to
+// snapshots; "" is the empty snapshot. Finish sets ArtifactVersion to the
+// version that it committed.
+type Checkpoint struct {
+	stint.Checkpoint
+	OrgID           string
+	HomeDigest      string
+	WorkspaceDigest string
+	// Epoch is the earlier of the collection epochs under which the two
+	// snapshots were stored. If it is not the current one, the error is
+	// ErrEpoch. It is not stored.
+	Epoch int64
+}
