@@ -41,7 +41,7 @@ func (c *connection) finishForward(err error) {
 func (c *connection) proxyHandler() *proxy.Handler {
 	u := c.uplink
 	return &proxy.Handler{
-		Scheme: "http", Roots: u.gateway.config.Roots, Secrets: u.config.Secrets, Now: u.gateway.config.Now,
+		Scheme: "http", Roots: u.gateway.config.Roots, Secrets: u.config.Secrets, Redactors: &u.redactors, Now: u.gateway.config.Now,
 		Begin: c.beginRequest, Record: c.logRequest, HeaderBytes: &u.headerBytes,
 	}
 }

@@ -85,7 +85,7 @@ func TestUnreachableHTTPSaysSo(t *testing.T) {
 	w.at(taken.LocalAddr().String(), site+":80", site+":9")
 	b := w.open(t, options{})
 	status, body, err := b.get("http://gone.example/")
-	if err != nil || status != 502 || body != "gone.example gave no answer: connection refused.\n" {
+	if err != nil || status != 502 || body != "gone.example did not respond: connection refused.\n" {
 		t.Errorf("%d %s, %v", status, body, err)
 	}
 	b.await("of the failure", func(e log.Entry) bool {

@@ -13,6 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/proxy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -72,6 +73,7 @@ type Uplink struct {
 
 	sent, received atomic.Int64
 	headerBytes    atomic.Int64 // of requests in progress
+	redactors      proxy.Redactors
 
 	mu       sync.Mutex // guards closed and networks, and the start of Serve against Close
 	closed   bool

@@ -1,44 +1,50 @@
 package masking
 
 // automaton finds all occurrences of many patterns in one pass (Aho and
-// Corasick, 1975). Its states are the prefixes of the patterns, numbered
-// breadth first: 0 is the empty prefix, the children of a state are
-// neighbours, and a shorter prefix has a smaller number. After a text it is
-// in the state of the longest suffix of the text that is a prefix of a
-// pattern. It is immutable.
+// Corasick, 1975). Its states are the prefixes of the patterns, numbered breadth
+// first: 0 is the empty prefix, the children of a state have consecutive numbers,
+// and a shorter prefix has a smaller number. After a text, the state is the
+// longest suffix of the text that is a prefix of a pattern. It is immutable.
 //
-// The shortest prefixes, where nearly all of a text is spent, have their
-// transitions spelled out; the others have what they need to find them. So a
-// step costs a look-up or two, and a state some twenty bytes.
+// The states of the shortest prefixes, which are visited most, have a row of
+// transitions. The others have their children and a fail state. A step takes one
+// or two look-ups, and a state about twenty bytes.
 type automaton struct {
-	class  [256]uint8 // bytes that no pattern has are of one class, the others of one each
-	stride int32      // classes
-	dense  int32      // states with a row
+	starts [256]bool  // bytes that patterns begin with
+	class  [256]uint8 // class 0 contains the bytes that are in no pattern; each other byte has its own class
+	stride int32      // number of classes
+	dense  int32      // number of states with a row
 	rows   []int32    // rows[stride*state+class] is the next state, for state < dense
 
-	label []byte  // the last byte of the prefix
-	first []int32 // the first child; the children end where those of the next state begin
-	fail  []int32 // the longest proper suffix of the prefix that is a state
-	match []int32 // length of the longest pattern that the prefix ends with, or 0
-	hold  []int32 // length of the prefix if some pattern continues it; or 0, since then it is a match
+	label   []byte  // the last byte of the prefix
+	first   []int32 // the first child; the children end where those of the next state begin
+	fail    []int32 // the longest proper suffix of the prefix that is a state
+	match   []int32 // 1 + the longest pattern that the prefix ends with, or 0
+	hold    []int32 // length of the prefix if a longer pattern begins with it, or 0
+	lengths []int32 // of the patterns
 }
 
 // denseStates bounds the rows, which take up to 1 KiB each.
 const denseStates = 512
 
-// compile makes the automaton of patterns, which are sorted, distinct and not
+// compile returns the automaton of patterns, which are sorted, distinct, and not
 // empty.
 func compile(patterns []string) *automaton {
 	states := 1
 	for i, p := range patterns {
 		states += len(p)
 		if i > 0 {
-			states -= common(p, patterns[i-1])
+			states -= commonPrefix(p, patterns[i-1])
 		}
 	}
 	a := &automaton{
 		label: make([]byte, 1, states), first: make([]int32, 0, states+1),
 		fail: make([]int32, states), match: make([]int32, states), hold: make([]int32, states),
+		lengths: make([]int32, len(patterns)),
+	}
+	for i, p := range patterns {
+		a.starts[p[0]] = true
+		a.lengths[i] = int32(len(p))
 	}
 	a.number(patterns)
 	a.classify()
@@ -46,8 +52,8 @@ func compile(patterns []string) *automaton {
 	return a
 }
 
-// common is the length of the longest common prefix.
-func common(a, b string) int {
+// commonPrefix returns the length of the longest common prefix.
+func commonPrefix(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
 		n++
@@ -55,11 +61,11 @@ func common(a, b string) int {
 	return n
 }
 
-// group is a state under construction: the patterns from lo up to hi are
-// those that begin with its prefix.
+// group is a state under construction: patterns[lo:hi] are those that begin with
+// its prefix.
 type group struct{ lo, hi int32 }
 
-// number makes the states and their children, one length after the other.
+// number assigns the states and their children, in the order of their length.
 func (a *automaton) number(patterns []string) {
 	level := []group{{hi: int32(len(patterns))}}
 	for depth := int32(0); len(level) > 0; depth++ {
@@ -68,7 +74,7 @@ func (a *automaton) number(patterns []string) {
 			state := len(a.first)
 			a.first = append(a.first, int32(len(a.label)))
 			if g.lo < g.hi && len(patterns[g.lo]) == int(depth) { // sorted: the shortest comes first
-				a.match[state] = depth
+				a.match[state] = g.lo + 1
 				g.lo++
 			}
 			if g.lo < g.hi {
@@ -89,8 +95,8 @@ func (a *automaton) number(patterns []string) {
 	a.first = append(a.first, int32(len(a.label)))
 }
 
-// classify gives each byte that occurs a class of its own. When all do, none
-// is left for the others, and none is needed.
+// classify assigns a class to each byte that occurs. If all 256 occur, the last
+// one has class 0.
 func (a *automaton) classify() {
 	var occurs [256]bool
 	for _, c := range a.label[1:] {
@@ -105,8 +111,7 @@ func (a *automaton) classify() {
 	}
 }
 
-// link finds, from short prefixes to long ones, where each goes on when no
-// child fits.
+// link computes the fail states, from short prefixes to long ones.
 func (a *automaton) link() {
 	states := int32(len(a.label))
 	rows := min(states, denseStates)
@@ -120,14 +125,14 @@ func (a *automaton) link() {
 			a.fail[child] = a.next(f, a.label[child])
 		}
 		if s < rows {
-			a.spellOut(s)
+			a.fillRow(s)
 			a.dense = s + 1
 		}
 	}
 }
 
-// spellOut fills the row of s; that of its fail state is filled.
-func (a *automaton) spellOut(s int32) {
+// fillRow fills the row of s. The row of its fail state is complete.
+func (a *automaton) fillRow(s int32) {
 	row := a.rows[a.stride*s : a.stride*(s+1)]
 	if f := a.fail[s]; s != 0 {
 		copy(row, a.rows[a.stride*f:a.stride*(f+1)])
@@ -137,7 +142,7 @@ func (a *automaton) spellOut(s int32) {
 	}
 }
 
-// next is the state after one more byte.
+// next returns the state after another byte.
 func (a *automaton) next(s int32, c byte) int32 {
 	for s >= a.dense {
 		for child, end := a.first[s], a.first[s+1]; child < end; child++ {
@@ -150,28 +155,44 @@ func (a *automaton) next(s int32, c byte) int32 {
 	return a.rows[a.stride*s+int32(a.class[c])]
 }
 
-// span is a stretch of text that is to be masked.
-type span struct{ start, end int }
+// span is a range of text that is replaced.
+type span struct {
+	start, end int // start is -1 if the range begins before the text
+	pattern    int // the first occurrence in the range, the longest of those
+}
 
-// scan runs over text from the state s and adds what it finds to spans, which
-// stay in order and apart: what overlaps or touches is joined. Positions
-// count from at, that of the first byte of text; what begins before 0 is
-// taken to begin there.
-func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span) (int32, []span) {
-	for i := range len(text) {
+// scan processes text from the state s and adds the ranges of occurrences to
+// spans, in order. Overlapping occurrences are one range, and touching ones too
+// if joinTouching is set. at is the position of the first byte of text.
+func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span, joinTouching bool) (int32, []span) {
+	for i := 0; i < len(text); i++ {
+		if s == 0 {
+			for i < len(text) && !a.starts[text[i]] {
+				i++
+			}
+			if i == len(text) {
+				break
+			}
+		}
 		s = a.next(s, text[i])
-		if a.match[s] != 0 {
+		if m := a.match[s]; m != 0 {
 			end := at + i + 1
-			spans = join(spans, span{max(0, end-int(a.match[s])), end})
+			spans = join(spans, span{max(-1, end-int(a.lengths[m-1])), end, int(m - 1)}, joinTouching)
 		}
 	}
 	return s, spans
 }
 
 // join adds a span that ends after all others.
-func join(spans []span, n span) []span {
-	for len(spans) > 0 && spans[len(spans)-1].end >= n.start {
-		n.start = min(n.start, spans[len(spans)-1].start)
+func join(spans []span, n span, touching bool) []span {
+	for len(spans) > 0 {
+		last := spans[len(spans)-1]
+		if last.end < n.start || last.end == n.start && !touching {
+			break
+		}
+		if last.start < n.start {
+			n.start, n.pattern = last.start, last.pattern
+		}
 		spans = spans[:len(spans)-1]
 	}
 	return append(spans, n)

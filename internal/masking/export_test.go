@@ -1,4 +1,9 @@
 package masking
 
-// Spellings lets the tests compare with a masker that knows nothing clever.
-var Spellings = spellings
+// Patterns returns the encodings that a masker of values finds, for tests that
+// compare it with a simple implementation.
+var Patterns = maskPatterns
+
+// RedactPatterns returns the encodings that a redactor finds and their
+// replacements.
+var RedactPatterns = redactPatterns

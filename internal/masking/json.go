@@ -11,47 +11,70 @@ import (
 	"unicode/utf8"
 )
 
-// jsonStyle is a way in which libraries write strings in JSON. Quotation
-// marks, backslashes and control characters are always escaped.
+// jsonStyle is a way in which libraries encode JSON strings. Quotation marks,
+// backslashes, and control characters are always escaped.
 type jsonStyle struct {
-	also  string // further characters written \uXXXX
-	slash bool   // "/" is written \/
-	ascii bool   // what is no ASCII is written \uXXXX
-	long  bool   // \u000a and \u0022 instead of \n and \"
-	upper bool   // hexadecimal digits in upper case
+	also  string // other characters that are escaped as \uXXXX
+	slash bool   // escape "/" as \/
+	ascii bool   // escape non-ASCII characters as \uXXXX
+	long  bool   // write \u000a and \u0022 instead of \n and \"
+	upper bool   // write hexadecimal digits in upper case
 }
 
 var jsonStyles = []jsonStyle{
-	{},                         // JavaScript, Rust, Go without HTML escapes
-	{also: "<>&\u2028\u2029"},  // Go
+	{},                        // JavaScript, Rust
+	{also: "<>&\u2028\u2029"}, // Go
+	{also: "\u2028\u2029"},    // Go without HTML escapes
+	{also: "<>&\u2028\u2029", slash: true},
+	{also: "\u2028\u2029", slash: true},
 	{ascii: true},              // Python
 	{ascii: true, slash: true}, // PHP
 	{slash: true},              // PHP, Swift
 	{ascii: true, upper: true}, // Java
-	{long: true},               // simple writers
-	{long: true, upper: true},  // and more of them
+	{long: true},               // simple encoders
+	{long: true, upper: true},  // the same in upper case
 	{also: "<>&'\u2028\u2029"}, // Ruby on Rails
 	{also: "\"<>&'+`\x7f", ascii: true, upper: true}, // .NET
 }
 
-// appendJSON adds how s is written in JSON. What is no UTF-8 cannot be.
-func appendJSON(all []string, s string) []string {
-	if !utf8.ValidString(s) || !strings.ContainsFunc(s, escapedBySome) {
+// appendJSON appends the JSON encodings of s if one of them differs from s. Text
+// that is not UTF-8 is encoded with replacement characters.
+func appendJSON(all []pattern, s string) []pattern {
+	if !utf8.ValidString(s) {
+		return append(all, marshaled(s, false, false), marshaled(s, true, false), marshaled(s, false, true), marshaled(s, true, true))
+	}
+	if !strings.ContainsFunc(s, isEscaped) {
 		return all
 	}
 	for _, style := range jsonStyles {
-		all = append(all, style.escape(s))
+		all = append(all, pattern{style.escape(s), style.escape, false})
 	}
-	plain := jsonStyles[0]
-	return append(all, plain.escape(plain.escape(s)))
+	twice := func(s string) string { return jsonStyles[0].escape(jsonStyles[0].escape(s)) }
+	return append(all, pattern{twice(s), twice, false})
 }
 
-// escapedBySome reports whether one of the styles changes r.
-func escapedBySome(r rune) bool {
+// marshaled returns the encoding of encoding/json, with "/" as \/ if slash is set.
+func marshaled(s string, escapeHTML, slash bool) pattern {
+	encode := func(s string) string {
+		var b strings.Builder
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(escapeHTML)
+		_ = e.Encode(s) // a string can be encoded
+		text := strings.TrimSuffix(b.String(), "\n")
+		if text = text[1 : len(text)-1]; slash {
+			text = strings.ReplaceAll(text, "/", `\/`)
+		}
+		return text
+	}
+	return pattern{encode(s), encode, false}
+}
+
+// isEscaped reports whether one of the styles escapes r.
+func isEscaped(r rune) bool {
 	return r < ' ' || r > '~' || strings.IndexByte("\"\\/<>&'+`", byte(r)) >= 0
 }
 
-// escape writes s without quotation marks around it.
+// escape returns the JSON string of s without quotation marks around it.
 func (j jsonStyle) escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -86,10 +109,10 @@ func (j jsonStyle) unicode(b *strings.Builder, r rune) {
 	}
 }
 
-// MaskJSON gives v with secrets replaced in all strings and keys, and with a
-// mask for numbers that show one. v is what encoding/json makes of JSON, or
-// anything that it can write; what it cannot becomes a mask. v is not changed
-// and may be shared with the result.
+// MaskJSON returns v with secrets replaced in all strings and keys, and with a
+// mask in place of numbers that contain one. v is a value that encoding/json can
+// decode or encode; any other value becomes a mask. v is not changed and may be
+// shared with the result.
 func (m *Masker) MaskJSON(v any) any {
 	switch v := v.(type) {
 	case nil, bool:
@@ -110,20 +133,20 @@ func (m *Masker) MaskJSON(v any) any {
 		}
 		return masked
 	}
-	generic, err := throughJSON(v)
+	generic, err := toGeneric(v)
 	if err != nil {
 		return Mask
 	}
 	return m.MaskJSON(generic)
 }
 
-// maskMap keeps every member, also where two keys become the same.
+// maskMap keeps every member, also if the masked keys of two are equal.
 func (m *Masker) maskMap(v map[string]any) map[string]any {
 	masked := make(map[string]any, len(v))
 	for _, key := range slices.Sorted(maps.Keys(v)) {
 		name := m.Mask(key)
 		for n := 2; ; n++ {
-			if _, taken := masked[name]; !taken {
+			if _, exists := masked[name]; !exists {
 				break
 			}
 			name = fmt.Sprintf("%s %d", m.Mask(key), n)
@@ -133,7 +156,7 @@ func (m *Masker) maskMap(v map[string]any) map[string]any {
 	return masked
 }
 
-func throughJSON(v any) (generic any, err error) {
+func toGeneric(v any) (generic any, err error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err

@@ -1,27 +1,30 @@
 package masking
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
 )
 
-// Mask is what stands where a secret was.
+// Mask replaces a secret.
 const Mask = "***"
 
-// Limits of what a run may have masked. They bound the masker's memory: some
-// 400 bytes for each byte of a token, 1.4 KB of a key in lines, and 4 KB at
-// worst, of control characters.
+// Limits of the secrets of a run. They bound the memory of a masker: about
+// 400 bytes for each byte of a token, 1.4 KB for each byte of a key in lines,
+// and 4 KB at worst, for control characters.
 const (
 	MaxValues    = 256      // secrets
 	MaxTotalSize = 32 << 10 // bytes of all secrets
-	minLength    = 4        // characters; shorter values would mask half the text
+	minLength    = 4        // characters, or bytes for a redactor
 	minLine      = 8        // characters of a line of a longer secret
+	minBase64    = 8        // bytes for a redactor
 )
 
-// CheckLimits refuses more or larger secrets than a masker should hold; param
-// is the request member that they came in.
+// CheckLimits returns an error if there are more or larger secrets than a masker
+// should hold. param is the request member that contains them.
 func CheckLimits(param string, values []string) error {
 	if len(values) > MaxValues {
 		return stint.InvalidParam(param, "There are %d secrets; %d are allowed.", len(values), MaxValues)
@@ -36,62 +39,96 @@ func CheckLimits(param string, values []string) error {
 	return nil
 }
 
-// Masker replaces a set of secrets. It is immutable and safe for concurrent
-// use.
+// Masker replaces a set of secrets. It is immutable and safe for concurrent use.
 type Masker struct {
-	automaton *automaton // nil when there is nothing to mask
+	automaton    *automaton // nil if there is nothing to replace
+	replacements []string   // by pattern; nil if all are Mask
 }
 
-// NewMasker masks values and their other spellings; see the package's
-// description. Values of less than four characters are left alone. It takes
-// what it gets: who takes secrets from strangers asks CheckLimits first.
+// Secret is a value with its replacement.
+type Secret struct{ Value, Replacement string }
+
+// NewMasker returns a masker that replaces values and their encodings by ***;
+// see the package's description. Values of less than four characters are not
+// replaced. There are no limits: a caller with secrets from requests calls
+// CheckLimits first.
 func NewMasker(values []string) *Masker {
-	patterns := spellings(values)
+	patterns := maskPatterns(values)
 	if len(patterns) == 0 {
 		return &Masker{}
 	}
 	return &Masker{automaton: compile(patterns)}
 }
 
-// Mask gives the whole text with secrets replaced.
+// NewRedactor returns a masker that replaces each secret by its own replacement,
+// which is not empty. Secrets of less than four bytes are not replaced.
+func NewRedactor(secrets []Secret) *Masker {
+	patterns, replacements := redactPatterns(secrets)
+	if len(patterns) == 0 {
+		return &Masker{}
+	}
+	return &Masker{automaton: compile(patterns), replacements: replacements}
+}
+
+// Mask returns text with secrets replaced.
 func (m *Masker) Mask(text string) string {
-	if spans := m.find(text); len(spans) > 0 {
-		return string(replace([]byte(nil), text, spans))
+	if spans := find(m, text); len(spans) > 0 {
+		return string(replace(m, text, spans))
 	}
 	return text
 }
 
-// MaskBytes does as Mask. It returns text itself where nothing is replaced.
+// MaskBytes is Mask for bytes. It returns text itself if nothing is replaced.
 func (m *Masker) MaskBytes(text []byte) []byte {
-	if m.automaton == nil {
-		return text
-	}
-	if _, spans := scan(m.automaton, 0, text, 0, nil); len(spans) > 0 {
-		return replace(nil, text, spans)
+	if spans := find(m, text); len(spans) > 0 {
+		return replace(m, text, spans)
 	}
 	return text
 }
 
-func (m *Masker) find(text string) []span {
+// MaskError returns an error with the masked text of err, or err itself if
+// nothing is replaced.
+func (m *Masker) MaskError(err error) error {
+	if text := m.Mask(err.Error()); text != err.Error() {
+		return errors.New(text)
+	}
+	return err
+}
+
+// Writer returns a writer that masks what is written to it and passes it on to
+// w, except for an end that may be the beginning of a secret. Close passes on
+// the rest; it does not close w.
+func (m *Masker) Writer(w io.Writer) io.WriteCloser {
+	return &writer{stream: m.Stream(), w: w}
+}
+
+func find[T string | []byte](m *Masker, text T) []span {
 	if m.automaton == nil {
 		return nil
 	}
-	_, spans := scan(m.automaton, 0, text, 0, nil)
+	_, spans := scan(m.automaton, 0, text, 0, nil, m.replacements == nil)
 	return spans
 }
 
-// replace appends text to out with a mask for each span.
-func replace[T string | []byte](out []byte, text T, spans []span) []byte {
+// replace returns text with a replacement for each span.
+func replace[T string | []byte](m *Masker, text T, spans []span) (out []byte) {
 	at := 0
 	for _, s := range spans {
 		out = append(out, text[at:s.start]...)
-		out = append(out, Mask...)
+		out = append(out, m.replacement(s)...)
 		at = s.end
 	}
 	return append(out, text[at:]...)
 }
 
-// Format tells nothing, whatever the verb.
-func (m *Masker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("secret.Masker")) }
+func (m *Masker) replacement(s span) string {
+	if m.replacements == nil {
+		return Mask
+	}
+	return m.replacements[s.pattern]
+}
 
-func longEnough(s string, characters int) bool { return utf8.RuneCountInString(s) >= characters }
+// Format hides the secrets, whatever the verb.
+func (m *Masker) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("masking.Masker")) }
+
+func hasLength(s string, characters int) bool { return utf8.RuneCountInString(s) >= characters }

@@ -17,7 +17,7 @@ import (
 // spelling is covered, and each run of covered bytes becomes one mask.
 func naive(values []string, text string) string {
 	covered := make([]bool, len(text)+1)
-	for _, p := range masking.Spellings(values) {
+	for _, p := range masking.Patterns(values) {
 		for at := 0; at+len(p) <= len(text); at++ {
 			if text[at:at+len(p)] == p {
 				for i := range len(p) {
@@ -42,7 +42,7 @@ func naive(values []string, text string) string {
 // being one to the end.
 func longestBeginning(values []string, text string) int {
 	longest := 0
-	for _, p := range masking.Spellings(values) {
+	for _, p := range masking.Patterns(values) {
 		for n := min(len(p)-1, len(text)); n > longest; n-- {
 			if strings.HasSuffix(text, p[:n]) {
 				longest = n
@@ -80,7 +80,7 @@ func TestMaskerAgreesWithTheDefinition(t *testing.T) {
 		word := rapid.StringOfN(rapid.RuneFrom([]rune(letters)), 0, 24, -1)
 		values := rapid.SliceOfN(word, 0, 4).Draw(t, "values")
 		pieces := []*rapid.Generator[string]{word}
-		if known := masking.Spellings(values); len(known) > 0 {
+		if known := masking.Patterns(values); len(known) > 0 {
 			pieces = append(pieces, rapid.SampledFrom(known), rapid.Map(rapid.SampledFrom(known), func(s string) string { return s[:len(s)/2+1] }))
 		}
 		text := strings.Join(rapid.SliceOfN(rapid.OneOf(pieces...), 0, 12).Draw(t, "text"), "")
@@ -120,7 +120,7 @@ func FuzzStream(f *testing.F) {
 		}
 		values := []string{one, two}
 		random := rand.New(rand.NewPCG(seed, 0))
-		known := append(masking.Spellings(values), "")
+		known := append(masking.Patterns(values), "")
 		text += known[random.IntN(len(known))] + known[random.IntN(len(known))] + text
 		want := naive(values, text)
 		got := stream(t, values, text, func(left int) int { return 1 + random.IntN(min(left, 20)) })
@@ -134,7 +134,7 @@ func TestManyLongSecretsAgreeWithTheDefinition(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(7, 7))
 	values := append(tokens(random, 20, 40), pem(random, 24))
-	known := masking.Spellings(values)
+	known := masking.Patterns(values)
 	var text strings.Builder
 	for range 100 {
 		p := known[random.IntN(len(known))]
@@ -221,7 +221,7 @@ func TestAMaskerPrintsNoSecret(t *testing.T) {
 	t.Parallel()
 	m := masking.NewMasker([]string{"hunter2hunter2"})
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x"} {
-		if diff := cmp.Diff("secret.Masker", fmt.Sprintf(verb, m)); diff != "" {
+		if diff := cmp.Diff("masking.Masker", fmt.Sprintf(verb, m)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", verb, diff)
 		}
 	}

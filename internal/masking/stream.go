@@ -1,31 +1,34 @@
 package masking
 
-// Stream masks a text that comes in pieces; put together, what it gives is
-// what Mask gives for the whole. It holds back the end of the text only while
-// that is the beginning of a secret, and never more than the longest spelling
-// of one. It is not safe for concurrent use.
+import "io"
+
+// Stream masks a text that arrives in pieces. The concatenated results equal the
+// result of Mask for the whole text. A stream retains the end of the text only
+// while it may be the beginning of a secret, and never more than the longest
+// encoding of a secret. It is not safe for concurrent use.
 type Stream struct {
-	automaton *automaton
-	state     int32
-	held      []byte // not given yet, since it may turn out to be a secret
-	spans     []span // to be masked, within held
-	joined    bool   // what was given last is a mask that ends where held begins
-	out       []byte // what the last call gave
+	m        *Masker
+	state    int32
+	held     []byte // not returned yet, as it may be a part of a secret
+	spans    []span // of secrets, within held
+	replaced bool   // the last output is a replacement that ends where held begins
+	out      []byte // the result of the last call
 }
 
-// Stream begins a text.
-func (m *Masker) Stream() *Stream { return &Stream{automaton: m.automaton} }
+// Stream returns a stream for a new text.
+func (m *Masker) Stream() *Stream { return &Stream{m: m} }
 
-// Write takes the next piece and gives what is certain by now. The result may
-// share memory with p and is good until the next call.
+// Write appends p to the text and returns the output that is certain. The result
+// may share memory with p and is valid until the next call.
 func (s *Stream) Write(p []byte) []byte {
-	if s.automaton == nil || len(p) == 0 {
+	a := s.m.automaton
+	if a == nil || len(p) == 0 {
 		return p
 	}
-	s.state, s.spans = scan(s.automaton, s.state, p, len(s.held), s.spans)
-	certain := len(s.held) + len(p) - int(s.automaton.hold[s.state])
+	s.state, s.spans = scan(a, s.state, p, len(s.held), s.spans, s.m.replacements == nil)
+	certain := len(s.held) + len(p) - int(a.hold[s.state])
 	if len(s.held) == 0 && len(s.spans) == 0 && certain == len(p) {
-		s.joined = false
+		s.replaced = false
 		return p
 	}
 	text := p
@@ -33,39 +36,44 @@ func (s *Stream) Write(p []byte) []byte {
 		s.held = append(s.held, p...)
 		text = s.held
 	}
-	rest := s.give(text, certain)
+	rest := s.emit(text, certain)
 	s.held = append(s.held[:0], text[rest:]...)
 	return s.out
 }
 
-// Flush gives what is held back and begins a new text. It is for the end of
-// the stream; in its midst, say to show a prompt that happens to look like
-// the beginning of a secret, it lets a secret pass that is cut there.
+// Flush returns the retained output and begins a new text. It is meant for the
+// end of a text; a secret that is split by an earlier Flush is not found.
 func (s *Stream) Flush() []byte {
-	if s.automaton == nil {
+	if s.m.automaton == nil {
 		return nil
 	}
-	s.give(s.held, len(s.held))
-	s.state, s.held, s.spans, s.joined = 0, s.held[:0], s.spans[:0], false
+	s.emit(s.held, len(s.held))
+	s.state, s.held, s.spans, s.replaced = 0, s.held[:0], s.spans[:0], false
 	return s.out
 }
 
-// Pending is the number of bytes held back.
+// Pending returns the number of retained bytes.
 func (s *Stream) Pending() int { return len(s.held) }
 
-// give puts into out what can be said of text when no secret that is yet to
-// be found begins before certain, and returns where the unsaid begins. A
-// secret that is found is masked even if it reaches beyond: whatever is found
-// later there only makes the same mask longer.
-func (s *Stream) give(text []byte, certain int) (rest int) {
+// emit writes the masked beginning of text to out. No secret that is found later
+// begins before certain. emit returns the length of the text that is processed.
+//
+// A secret that begins at certain may be a prefix of a longer one. With ***,
+// it is replaced at once, since the longer one has the same replacement.
+func (s *Stream) emit(text []byte, certain int) (rest int) {
 	s.out = s.out[:0]
+	last := certain
+	if s.m.replacements != nil && certain < len(text) {
+		last--
+	}
 	done := 0
-	for ; done < len(s.spans) && s.spans[done].start <= certain; done++ {
+	for ; done < len(s.spans) && s.spans[done].start <= last; done++ {
 		next := s.spans[done]
-		s.plain(text[rest:next.start])
-		if !s.joined {
-			s.out = append(s.out, Mask...)
-			s.joined = true
+		s.plain(text[rest:max(rest, next.start)])
+		continues := s.replaced && (next.start < 0 || s.m.replacements == nil)
+		if !continues {
+			s.out = append(s.out, s.m.replacement(next)...)
+			s.replaced = true
 		}
 		rest = next.end
 	}
@@ -84,6 +92,29 @@ func (s *Stream) give(text []byte, certain int) (rest int) {
 func (s *Stream) plain(text []byte) {
 	if len(text) > 0 {
 		s.out = append(s.out, text...)
-		s.joined = false
+		s.replaced = false
 	}
+}
+
+// writer passes the output of a stream on.
+type writer struct {
+	stream *Stream
+	w      io.Writer
+}
+
+func (w *writer) Write(p []byte) (int, error) {
+	if err := w.pass(w.stream.Write(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (w *writer) Close() error { return w.pass(w.stream.Flush()) }
+
+func (w *writer) pass(p []byte) error {
+	if len(p) == 0 {
+		return nil
+	}
+	_, err := w.w.Write(p)
+	return err
 }

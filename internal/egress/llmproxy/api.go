@@ -59,7 +59,7 @@ func (a API) request(r *http.Request) *http.Request {
 	out := r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, name(stint.APIAlias)))
 	out.Header = make(http.Header, len(r.Header))
 	for n, values := range r.Header {
-		if !hopByHop(n, r.Header["Connection"]) && (!dropped[n] || n == "Content-Length") && !strings.HasPrefix(n, "X-Forwarded-") && !strings.HasPrefix(n, "Proxy-") {
+		if !proxy.IsHopByHop(n, r.Header["Connection"]) && (!dropped[n] || n == "Content-Length") && !strings.HasPrefix(n, "X-Forwarded-") && !strings.HasPrefix(n, "Proxy-") {
 			out.Header[n] = values
 		}
 	}

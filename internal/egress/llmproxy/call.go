@@ -147,8 +147,8 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	encoding := res.Header.Get("Content-Encoding")
 	plain := encoding == "" || strings.EqualFold(encoding, "identity")
 	to := io.Writer(w)
-	if c.m.veil != nil && plain && r.Method != http.MethodHead {
-		veiled := c.m.veil.Writer(w)
+	if c.m.redactor != nil && plain && r.Method != http.MethodHead {
+		veiled := c.m.redactor.Writer(w)
 		defer func() {
 			if whole && veiled.Close() != nil {
 				whole = false
@@ -210,12 +210,12 @@ func (c *call) count(m *meter, cut bool) {
 // copyHeader adds what is for the client, the key concealed.
 func (c *call) copyHeader(to, from http.Header, unsized bool) {
 	for name, values := range from {
-		if hopByHop(name, from["Connection"]) || name == "Set-Cookie" || unsized && name == "Content-Length" {
+		if proxy.IsHopByHop(name, from["Connection"]) || name == "Set-Cookie" || unsized && name == "Content-Length" {
 			continue
 		}
 		for _, v := range values {
-			if c.m.veil != nil {
-				v = c.m.veil.Text(v)
+			if c.m.redactor != nil {
+				v = c.m.redactor.Mask(v)
 			}
 			to.Add(name, v)
 		}

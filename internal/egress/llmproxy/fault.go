@@ -70,10 +70,10 @@ func (m *Proxy) reason(err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		err = e.Err
 	}
-	if m.veil == nil {
+	if m.redactor == nil {
 		return err.Error()
 	}
-	return m.veil.Text(err.Error())
+	return m.redactor.Mask(err.Error())
 }
 
 // refuse answers a request that is not passed on, or in place of the provider.

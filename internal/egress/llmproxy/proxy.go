@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
+	"github.com/stint-dev/stint/internal/masking"
 )
 
 const (
@@ -53,7 +53,7 @@ type Proxy struct {
 	base      *url.URL
 	port      uint16
 	anthropic bool
-	veil      *proxy.Veil // nil without a key
+	redactor  *masking.Masker // nil without a key
 	pool      *pool
 }
 
@@ -77,7 +77,7 @@ func New(c Config) (*Proxy, error) {
 		m.c.Heard = func() {}
 	}
 	if c.Key != "" {
-		m.veil = proxy.NewVeil(policy.Secret{Value: c.Key, Placeholder: keyName})
+		m.redactor = masking.NewRedactor([]masking.Secret{{Value: c.Key, Replacement: keyName}})
 	}
 	m.pool = newPool(c.Dial, c.Roots)
 	return m, nil

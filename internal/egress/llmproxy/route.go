@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
 // way is what becomes of a request.
@@ -115,7 +117,7 @@ var dropped = map[string]bool{
 func (m *Proxy) header(in http.Header) http.Header {
 	out := make(http.Header, len(in)+2)
 	for name, values := range in {
-		if !hopByHop(name, in["Connection"]) && !dropped[name] && !strings.HasPrefix(name, "X-Forwarded-") && !strings.HasPrefix(name, "Proxy-") {
+		if !proxy.IsHopByHop(name, in["Connection"]) && !dropped[name] && !strings.HasPrefix(name, "X-Forwarded-") && !strings.HasPrefix(name, "Proxy-") {
 			out[name] = values
 		}
 	}
@@ -144,14 +146,4 @@ func withBeta(values []string) []string {
 		return values
 	}
 	return []string{strings.Join(append([]string{oauthBeta}, values...), ",")}
-}
-
-// hopByHop tells whether a header is about one connection and not about the
-// message.
-func hopByHop(name string, connection []string) bool {
-	switch name {
-	case "Connection", "Proxy-Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return len(connection) > 0 && httpguts.HeaderValuesContainsToken(connection, name)
 }

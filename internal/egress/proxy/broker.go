@@ -11,65 +11,102 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/masking"
 )
 
 const ruleSecret = "secret value"
 
-// broker puts secrets in where their placeholders stand, for one host.
+// broker replaces placeholders by secrets in requests to one host.
 type broker struct {
-	secrets []policy.Secret // longer placeholders first
-	replace *strings.Replacer
-	conceal func() *concealer // made when the first answer comes
+	secrets  []policy.Secret // longest placeholder first
+	replacer *strings.Replacer
+	redactor func() *masking.Masker // created for the first response
 }
 
-// newBroker gives the broker for a host, nil where no secret is for it.
-func newBroker(secrets []policy.Secret, scheme, host string, port uint16) *broker {
-	if scheme != "https" && host != stint.HostAlias {
+// newBroker returns the broker for a host, or nil if no secret is for it.
+func newBroker(h *Handler, host string, port uint16) *broker {
+	if h.Scheme != "https" && host != stint.HostAlias {
 		return nil
 	}
-	var mine []policy.Secret
-	for _, s := range secrets {
+	var secrets []policy.Secret
+	for _, s := range h.Secrets {
 		if s.Placeholder != "" && s.Placeholder != s.Value && policy.HostMatches(s.Hosts, host, port) {
-			mine = append(mine, s)
+			secrets = append(secrets, s)
 		}
 	}
-	if len(mine) == 0 {
+	if len(secrets) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(mine, func(a, b policy.Secret) int { return cmp.Compare(len(b.Placeholder), len(a.Placeholder)) })
-	pairs := make([]string, 0, 2*len(mine))
-	for _, s := range mine {
+	slices.SortStableFunc(secrets, func(a, b policy.Secret) int { return cmp.Compare(len(b.Placeholder), len(a.Placeholder)) })
+	pairs := make([]string, 0, 2*len(secrets))
+	for _, s := range secrets {
 		pairs = append(pairs, s.Placeholder, s.Value)
 	}
 	return &broker{
-		secrets: mine, replace: strings.NewReplacer(pairs...),
-		conceal: sync.OnceValue(func() *concealer { return newConcealer(mine) }),
+		secrets: secrets, replacer: strings.NewReplacer(pairs...),
+		redactor: sync.OnceValue(func() *masking.Masker { return h.Redactors.of(secrets) }),
 	}
 }
 
-// header gives a header's value with secrets in it, and whether there are any.
-func (b *broker) header(name, value string) (string, bool, *fault) {
-	if name == "Authorization" {
-		if out, put, f := b.basic(value); put || f != nil {
-			return out, put, f
+// Redactors caches the redactors of a run's secrets, so that connections to the
+// same host share one. It is safe for concurrent use. A nil *Redactors caches
+// nothing.
+type Redactors struct {
+	mu        sync.Mutex // guards redactors
+	redactors map[string]*masking.Masker
+}
+
+// of returns the redactor of secrets, which their placeholders identify.
+func (c *Redactors) of(secrets []policy.Secret) *masking.Masker {
+	var key strings.Builder
+	var values []masking.Secret
+	for _, s := range secrets {
+		key.WriteString(s.Placeholder + "\x00")
+		// A value that cannot be sent cannot be in a response.
+		if httpguts.ValidHeaderFieldValue(s.Value) {
+			values = append(values, masking.Secret{Value: s.Value, Replacement: s.Placeholder})
 		}
 	}
-	put := false
-	for _, s := range b.secrets {
-		if strings.Contains(value, s.Placeholder) {
-			put = true
-			if f := checkSecret(&s); f != nil {
+	if c == nil {
+		return masking.NewRedactor(values)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.redactors[key.String()]
+	if r == nil {
+		if c.redactors == nil {
+			c.redactors = map[string]*masking.Masker{}
+		}
+		r = masking.NewRedactor(values)
+		c.redactors[key.String()] = r
+	}
+	return r
+}
+
+// header returns a header's value with secrets inserted, and whether there are
+// any.
+func (b *broker) header(name, value string) (string, bool, *fault) {
+	if name == "Authorization" {
+		if out, inserted, f := b.basic(value); inserted || f != nil {
+			return out, inserted, f
+		}
+	}
+	inserted := false
+	for i := range b.secrets {
+		if strings.Contains(value, b.secrets[i].Placeholder) {
+			inserted = true
+			if f := checkSecret(&b.secrets[i]); f != nil {
 				return "", false, f
 			}
 		}
 	}
-	if !put {
+	if !inserted {
 		return value, false, nil
 	}
-	return b.replace.Replace(value), true, nil
+	return b.replacer.Replace(value), true, nil
 }
 
-// basic looks into the base64 of "Basic …".
+// basic inserts secrets into the base64 of Basic authorization.
 func (b *broker) basic(value string) (string, bool, *fault) {
 	scheme, encoded, ok := strings.Cut(value, " ")
 	if !ok || !strings.EqualFold(scheme, "Basic") {
@@ -79,14 +116,14 @@ func (b *broker) basic(value string) (string, bool, *fault) {
 	if err != nil {
 		return value, false, nil
 	}
-	out, put, f := b.header("", string(plain))
-	if !put {
+	out, inserted, f := b.header("", string(plain))
+	if !inserted {
 		return value, false, f
 	}
 	return scheme + " " + base64.StdEncoding.EncodeToString([]byte(out)), true, nil
 }
 
-// query gives a URL's query with secrets in it, percent-encoded.
+// query returns a URL's query with percent-encoded secrets inserted.
 func (b *broker) query(q string) (string, bool, *fault) {
 	var out strings.Builder
 	done := 0
@@ -99,7 +136,7 @@ func (b *broker) query(q string) (string, bool, *fault) {
 			return "", false, f
 		}
 		out.WriteString(q[done:i])
-		out.WriteString(escape(s.Value, "-_.~", "0123456789ABCDEF"))
+		out.WriteString(escapeQuery(s.Value))
 		done = i + n
 		i = done - 1
 	}
@@ -110,8 +147,8 @@ func (b *broker) query(q string) (string, bool, *fault) {
 	return out.String(), true, nil
 }
 
-// placeholderAt finds the longest placeholder that q begins with, each byte of
-// it as it is or percent-encoded, and how many bytes it takes there.
+// placeholderAt returns the secret whose placeholder q begins with, and the
+// length of the placeholder in q. Each byte of it may be percent-encoded.
 func (b *broker) placeholderAt(q string) (*policy.Secret, int) {
 	for i := range b.secrets {
 		if n := encodedPrefix(q, b.secrets[i].Placeholder); n > 0 {
@@ -130,7 +167,7 @@ func encodedPrefix(q, placeholder string) int {
 			at++
 		case at+2 < len(q) && q[at] == '%' && unhex(q[at+1])<<4|unhex(q[at+2]) == int(c):
 			at += 3
-		case at < len(q) && q[at] == c: // a % that encodes nothing
+		case at < len(q) && q[at] == c: // a % that is not an escape
 			at++
 		default:
 			return 0
@@ -139,7 +176,7 @@ func encodedPrefix(q, placeholder string) int {
 	return at
 }
 
-// unhex gives the value of a hexadecimal digit, far too much for others.
+// unhex returns the value of a hexadecimal digit, or a number above any byte.
 func unhex(c byte) int {
 	switch {
 	case '0' <= c && c <= '9':
@@ -152,12 +189,13 @@ func unhex(c byte) int {
 	return 1 << 16
 }
 
-// escape percent-encodes all but letters, digits and safe.
-func escape(s, safe, digits string) string {
+// escapeQuery percent-encodes all bytes except unreserved characters.
+func escapeQuery(s string) string {
+	const digits = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {
 		c := s[i]
-		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte(safe, c) >= 0 {
+		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("-_.~", c) >= 0 {
 			b.WriteByte(c)
 		} else {
 			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
@@ -166,10 +204,10 @@ func escape(s, safe, digits string) string {
 	return b.String()
 }
 
-// check refuses a value that would be more than part of a header's value.
+// checkSecret refuses a value that is not a valid header value.
 func checkSecret(s *policy.Secret) *fault {
 	if httpguts.ValidHeaderFieldValue(s.Value) {
 		return nil
 	}
-	return &fault{status: 400, rule: ruleSecret, message: "The secret " + s.Name + " cannot be sent: its value has a line end or another character that no header may have."}
+	return &fault{status: 400, rule: ruleSecret, message: "The secret " + s.Name + " cannot be sent: its value contains a line end or another character that is invalid in headers."}
 }

@@ -1,14 +1,11 @@
 package proxy_test
 
 import (
-	"bytes"
 	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -272,120 +269,5 @@ func TestErrorsTellNoValue(t *testing.T) {
 	e := w.next()
 	if res.StatusCode != 502 || e.Err == nil || strings.Contains(body+e.Err.Error(), plain) || !strings.Contains(body, place) {
 		t.Errorf("got %d %q, %v", res.StatusCode, body, e.Err)
-	}
-}
-
-// naive is the definition: at each place the longest spelling, from the left.
-func naive(pairs [][2]string, text string) string {
-	var out strings.Builder
-next:
-	for len(text) > 0 {
-		for _, p := range pairs {
-			if rest, ok := strings.CutPrefix(text, p[0]); ok {
-				out.WriteString(p[1])
-				text = rest
-				continue next
-			}
-		}
-		out.WriteByte(text[0])
-		text = text[1:]
-	}
-	return out.String()
-}
-
-func conceal(t testing.TB, all []policy.Secret, text []byte, cut func() int) string {
-	t.Helper()
-	var b bytes.Buffer
-	w := proxy.Conceal(all, &b)
-	for len(text) > 0 {
-		n := min(len(text), max(1, cut()))
-		if _, err := w.Write(text[:n]); err != nil {
-			t.Fatal(err)
-		}
-		text = text[n:]
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.String()
-}
-
-func FuzzConceal(f *testing.F) {
-	f.Add("abcd", "abca", "xxabcabcdabcaabc", uint64(1))
-	f.Add("aaaa", "aaaaa", "aaaaaaaaaaaaaaaa", uint64(2))
-	f.Add(plain, value, "x"+plain+value+plain[:9], uint64(3))
-	f.Add("ab/cd ef\"gh", "%41%42", "ab%2Fcd+ef%22gh ab\\/cd ef\\\"gh", uint64(4))
-	f.Fuzz(func(t *testing.T, a, b, text string, seed uint64) {
-		all := []policy.Secret{{Placeholder: "PLACE-A", Value: a}, {Placeholder: "PLACE-B", Value: b}}
-		r := rand.New(rand.NewPCG(seed, 0))
-		got := conceal(t, all, []byte(text), func() int { return r.IntN(6) })
-		if diff := cmp.Diff(naive(proxy.Spellings(all), text), got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
-func TestConcealingAgreesWithTheDefinition(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	word := func(n int) string {
-		b := make([]byte, n)
-		for i := range b {
-			b[i] = "ab"[r.IntN(2)]
-		}
-		return string(b)
-	}
-	for range 3000 {
-		all := []policy.Secret{{Placeholder: "1", Value: word(4 + r.IntN(4))}, {Placeholder: "22222222222", Value: word(4 + r.IntN(9))}, {Placeholder: "", Value: "aaaa"}}[:2]
-		text := word(r.IntN(60))
-		got := conceal(t, all, []byte(text), func() int { return r.IntN(9) })
-		if want := naive(proxy.Spellings(all), text); got != want {
-			t.Fatalf("%v in %s: got %s, want %s", all, text, got, want)
-		}
-	}
-}
-
-func TestOnlyBeginningsWait(t *testing.T) {
-	t.Parallel()
-	var b strings.Builder
-	w := proxy.Conceal([]policy.Secret{token()}, &b)
-	for _, c := range []struct{ write, want string }{
-		{"data: 1\n\n", "data: 1\n\n"}, {"xsk-", "x"}, {"mart", "sk-mart"}, {plain, place}, {plain[:20], ""}, {"\n", plain[:20] + "\n"},
-	} {
-		b.Reset()
-		_, _ = io.WriteString(w, c.write)
-		if diff := cmp.Diff(c.want, b.String()); diff != "" {
-			t.Errorf("after %q (-want +got):\n%s", c.write, diff)
-		}
-	}
-}
-
-func TestConcealingTellsOfErrors(t *testing.T) {
-	t.Parallel()
-	w := proxy.Conceal([]policy.Secret{token()}, failing{})
-	if _, err := io.WriteString(w, "text "+plain); err == nil {
-		t.Error("a failing writer was not noticed")
-	}
-}
-
-type failing struct{}
-
-func (failing) Write([]byte) (int, error) { return 0, errors.New("full") }
-
-func TestShortValuesAreNotLookedFor(t *testing.T) {
-	t.Parallel()
-	all := []policy.Secret{{Placeholder: place, Value: "abc"}}
-	if got := conceal(t, all, []byte("abcabc"), func() int { return 2 }); got != "abcabc" {
-		t.Errorf("got %q", got)
-	}
-}
-
-func BenchmarkConceal(b *testing.B) {
-	all := []policy.Secret{token(), odd(), {Placeholder: place2, Value: value2}}
-	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. sk-"), 700)[:32<<10]
-	b.SetBytes(int64(len(text)))
-	w := proxy.Conceal(all, io.Discard)
-	for b.Loop() {
-		_, _ = w.Write(text)
 	}
 }

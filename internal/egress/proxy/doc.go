@@ -85,6 +85,8 @@ type Handler struct {
 
 	Roots   *x509.CertPool // of servers; the default is the system's
 	Secrets []policy.Secret
+	// Redactors, if not nil, caches the redactors of Secrets between handlers.
+	Redactors *Redactors
 
 	// Record, if not nil, is called at the end of each request, from several
 	// goroutines but one at a time.

@@ -13,56 +13,56 @@ import (
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// maxURL bounds the recorded URL, in bytes.
+// maxURL is the maximum length of a logged URL in bytes.
 const maxURL = 2048
 
-// exchange is a request while it is passed on.
+// exchange is a request that is being forwarded.
 type exchange struct {
-	s        *session
+	conn     *clientConn
 	w        http.ResponseWriter
 	r        *http.Request
-	rec      Exchange
-	target   string // path and query as the client wrote them
+	record   Exchange
+	target   string // path and query as the client sent them
 	broker   *broker
-	upgrade  string // the protocol that the client asks for
-	crowded  bool   // the headers of requests under way are too large together
+	upgrade  string // the protocol that the client requests
+	overload bool   // the headers of all requests in progress are too large
 	sent     atomic.Int64
 	received atomic.Int64
 
-	mu       sync.Mutex // guards quiet and answered; held while early hints are written, by another goroutine
-	quiet    bool       // the server may be writing 100 by itself, so nothing else is written
-	answered bool       // no early hints any more
+	mu       sync.Mutex // guards reading and answered; held while another goroutine writes early hints
+	reading  bool       // net/http may be writing 100 Continue, so hints are dropped
+	answered bool       // the response has begun
 }
 
-// ServeHTTP passes on a request. It panics with http.ErrAbortHandler, and
-// nothing else, where an answer that has begun cannot be ended well: that is
-// how the server is told to let the client see it.
-func (s *session) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP forwards a request. It panics with http.ErrAbortHandler, and no other
+// value, if a response is incomplete: net/http then closes the connection or the
+// stream.
+func (s *clientConn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.handlers.begin() {
 		return
 	}
 	defer s.handlers.done()
-	x := &exchange{s: s, w: w, r: r}
-	x.rec = Exchange{Method: r.Method, Protocol: protocol(r), Host: policy.CanonicalHost(s.h.Host), Port: s.h.Port, Begin: s.h.Now()}
-	whole := x.counted()
-	x.record()
-	if !whole {
+	x := &exchange{conn: s, w: w, r: r}
+	x.record = Exchange{Method: r.Method, Protocol: protocol(r), Host: policy.CanonicalHost(s.h.Host), Port: s.h.Port, Begin: s.h.Now()}
+	complete := x.serve()
+	x.finish()
+	if !complete {
 		panic(http.ErrAbortHandler)
 	}
 }
 
-// counted passes the request on, its headers counted as long.
-func (x *exchange) counted() (whole bool) {
-	if heads := x.s.h.HeaderBytes; heads != nil {
-		size := headSize(x.r)
-		x.crowded = heads.Add(size) > maxHeaderBytes
+// serve forwards the request. Its headers are counted during this time.
+func (x *exchange) serve() (complete bool) {
+	if heads := x.conn.h.HeaderBytes; heads != nil {
+		size := headerSize(x.r)
+		x.overload = heads.Add(size) > maxHeaderBytes
 		defer heads.Add(-size)
 	}
-	return x.pass()
+	return x.forward()
 }
 
-// headSize is about what the headers of a request take.
-func headSize(r *http.Request) int64 {
+// headerSize estimates the memory of a request's headers.
+func headerSize(r *http.Request) int64 {
 	size := len(r.RequestURI)
 	for name, values := range r.Header {
 		for _, v := range values {
@@ -82,18 +82,18 @@ func protocol(r *http.Request) string {
 	return "http/1.0"
 }
 
-// pass is false where the client was given only part of an answer.
-func (x *exchange) pass() (whole bool) {
-	if x.s.wire != nil {
-		x.s.requests++
-		// Bodies stream both ways at once. It fails for no connection of ours.
+// forward returns false if the client received only a part of a response.
+func (x *exchange) forward() (complete bool) {
+	if x.conn.reader != nil {
+		x.conn.requests++
+		// Bodies are streamed in both directions at once. This cannot fail here.
 		_ = http.NewResponseController(x.w).EnableFullDuplex()
 	}
 	f := x.check()
 	var out *http.Request
 	if f == nil {
-		if answer := x.local(); answer != nil {
-			return x.answerHere(answer)
+		if h := x.localHandler(); h != nil {
+			return x.serveLocal(h)
 		}
 		out, f = x.outgoing()
 	}
@@ -101,8 +101,8 @@ func (x *exchange) pass() (whole bool) {
 		return x.refuse(f)
 	}
 	defer out.Body.Close()
-	if begun := x.s.h.Begin; begun != nil {
-		defer begun(x.rec)()
+	if begin := x.conn.h.Begin; begin != nil {
+		defer begin(x.record)()
 	}
 	res, err := x.roundTrip(out)
 	if err != nil {
@@ -116,12 +116,12 @@ func (x *exchange) pass() (whole bool) {
 }
 
 func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
-	t := x.s.up.any
+	t := x.conn.up.any
 	if x.upgrade != "" {
-		t = x.s.up.upgrades()
+		t = x.conn.up.upgrades()
 	}
 	ctx := httptrace.WithClientTrace(x.r.Context(), &httptrace.ClientTrace{
-		GotConn:        func(i httptrace.GotConnInfo) { x.rec.Rule = ruleOf(i.Conn) }, // within RoundTrip
+		GotConn:        func(i httptrace.GotConnInfo) { x.record.Rule = ruleOf(i.Conn) }, // called within RoundTrip
 		Got1xxResponse: x.hint,
 	})
 	res, err := t.RoundTrip(out.WithContext(ctx))
@@ -131,13 +131,12 @@ func (x *exchange) roundTrip(out *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// hint passes on an answer before the answer. 100 is not: the server sends it
-// when the body is read, which the transport does when it is asked to; a hint
-// that comes while it does is left out.
+// hint forwards an informational response, except 100 Continue, which net/http
+// writes when the body is read. A hint that arrives at that time is dropped.
 func (x *exchange) hint(code int, header textproto.MIMEHeader) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if code == http.StatusContinue || x.quiet || x.answered || !x.r.ProtoAtLeast(1, 1) {
+	if code == http.StatusContinue || x.reading || x.answered || !x.r.ProtoAtLeast(1, 1) {
 		return nil
 	}
 	x.copyHeader(http.Header(header))
@@ -146,73 +145,74 @@ func (x *exchange) hint(code int, header textproto.MIMEHeader) error {
 	return nil
 }
 
-// refuse answers instead of a server.
+// refuse responds to a request that is not forwarded.
 func (x *exchange) refuse(f *fault) bool {
 	if f.method != "" {
-		x.rec.Method = f.method
+		x.record.Method = f.method
 	}
-	x.rec.Refused, x.rec.Rule = true, f.rule
-	if x.rec.Err == nil {
-		x.rec.Err = errors.New(f.message)
+	x.record.Refused, x.record.Rule = true, f.rule
+	if x.record.Err == nil {
+		x.record.Err = errors.New(f.message)
 	}
 	return x.answer(f.status, f.message)
 }
 
-// fail answers when the server gave no answer.
+// fail responds if the server sent no response.
 func (x *exchange) fail(err error) bool {
-	if f := x.s.fault(); f != nil { // its body was no good
+	if f := x.conn.fault(); f != nil { // the body was malformed
 		return x.refuse(f)
 	}
-	if r, ok := refusal(err); ok {
-		x.rec.Err = err
+	if r, ok := asRefusal(err); ok {
+		x.record.Err = err
 		return x.refuse(&fault{status: http.StatusForbidden, rule: r.Rule, message: r.Message})
 	}
 	if cause := x.cause(); cause != nil {
-		x.rec.Err = cause
+		x.record.Err = cause
 		return false
 	}
 	if x.broker != nil {
-		err = x.broker.conceal().err(err)
+		err = x.broker.redactor().MaskError(err)
 	}
-	x.rec.Err = err
-	return x.answer(http.StatusBadGateway, sentence(x.rec.Host, err))
+	x.record.Err = err
+	return x.answer(http.StatusBadGateway, failureMessage(x.record.Host, err))
 }
 
-// fault is why the request that is being handled was refused by the wire.
-func (s *session) fault() *fault {
-	if s.wire == nil {
+// fault returns why the reader refused the current request, or nil.
+func (s *clientConn) fault() *fault {
+	if s.reader == nil {
 		return nil
 	}
-	if f := s.wire.fault.Load(); f != nil && f.request == s.requests {
+	if f := s.reader.fault.Load(); f != nil && f.request == s.requests {
 		return f
 	}
 	return nil
 }
 
-// answer is a sentence of our own.
+// answer writes a response with a message of the proxy.
 func (x *exchange) answer(status int, message string) bool {
-	x.rec.Status = status
+	x.record.Status = status
 	body := message + "\n"
 	h := x.w.Header()
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	h.Set("X-Content-Type-Options", "nosniff")
-	if x.s.wire != nil {
-		h.Set("Connection", "close") // what follows on it may not be what it seems
+	if x.conn.reader != nil {
+		h.Set("Connection", "close") // further bytes may be misinterpreted
 	}
 	x.w.WriteHeader(status)
 	if x.r.Method != http.MethodHead {
-		_, _ = io.WriteString(x.w, body) // a client that left does not need it
+		_, _ = io.WriteString(x.w, body) // the client may have left
 	}
 	return true
 }
 
-func (x *exchange) record() {
-	h := x.s.h
+// finish calls Record.
+func (x *exchange) finish() {
+	h := x.conn.h
 	if h.Record == nil {
 		return
 	}
-	rec := x.rec
+	rec := x.record
 	rec.RequestBytes, rec.ResponseBytes = x.sent.Load(), x.received.Load()
 	rec.Duration = h.Now().Sub(rec.Begin)
 	h.recording.Lock()

@@ -4,35 +4,19 @@ import (
 	"errors"
 	"io"
 	"net"
-
-	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// Conceal gives a writer that conceals the secrets' values in what it passes
-// on to w.
-func Conceal(secrets []policy.Secret, w io.Writer) io.WriteCloser {
-	return &concealed{c: newConcealer(secrets), w: w}
+// ReadStrict passes in through a strict reader. It returns the bytes for net/http,
+// the number of requests, and whether the last of them was refused for its head
+// and for its body.
+func ReadStrict(in io.Reader) (passed []byte, requests int, head, body bool) {
+	r := newStrictReader(&readOnly{Reader: in})
+	passed, err := io.ReadAll(r)
+	return passed, r.requests, r.fault.Load() != nil && err == nil, errors.Is(err, errChunk)
 }
 
-// Spellings gives what is looked for and what stands for it, longest first.
-func Spellings(secrets []policy.Secret) (pairs [][2]string) {
-	for _, p := range newConcealer(secrets).pairs {
-		pairs = append(pairs, [2]string{p.from, p.to})
-	}
-	return pairs
-}
-
-// ReadWire reads in as a client's requests: what the HTTP server would be
-// given, how many requests were found in it, and whether the last of them was
-// refused for its head and for its body.
-func ReadWire(in io.Reader) (given []byte, requests int, head, body bool) {
-	w := newWire(&readOnly{Reader: in})
-	given, err := io.ReadAll(w)
-	return given, w.heads, w.fault.Load() != nil && err == nil, errors.Is(err, errChunk)
-}
-
-// StandIn is what the HTTP server is given for a request that is refused.
-var StandIn = standIn
+// EmptyRequest is the request that net/http receives instead of a refused one.
+var EmptyRequest = emptyRequest
 
 type readOnly struct {
 	net.Conn

@@ -34,10 +34,10 @@ func TestInCleartextThePolicyIsAskedAboutTheRequestsHost(t *testing.T) {
 		{"API.test:80", 200, "API.test:80 /x", "allow api.test"},
 		{"more.test", 200, "more.test /x", "allow more.test"},
 		{"denied.test", 403, "Connections to denied.test are not allowed.\n", "deny all"},
-		{"down.test", 502, "down.test gave no answer: connection refused.\n", ""},
-		{"api.test:8080", 421, "The request is for another port than the connection.\n", "host mismatch"},
+		{"down.test", 502, "down.test did not respond: connection refused.\n", ""},
+		{"api.test:8080", 421, "The request is for a port other than the connection's.\n", "host mismatch"},
 		{"api.test:x", 400, "The request's host has a malformed port.\n", "http framing"},
-		{"a..b", 400, "The request's host is no host name.\n", "http framing"},
+		{"a..b", 400, "The request's host is not a host name.\n", "http framing"},
 	} {
 		res, body := w.exchange("GET /x HTTP/1.1\r\nHost: " + c.host + "\r\n\r\n")
 		if res.StatusCode != c.status || body != c.body {
@@ -109,14 +109,14 @@ func TestAProxyReadsTheURL(t *testing.T) {
 		"GET http://more.test:8080/a HTTP/1.1\r\nHost: more.test:8080":   "200 more.test:8080 /a",
 		"GET http://more.test?b HTTP/1.1\r\nHost: more.test":             "200 more.test /?b",
 		"GET http://more.test HTTP/1.1\r\nHost: more.test:80":            "200 more.test /",
-		"GET http://more.test/a HTTP/1.1\r\nHost: api.test":              "400 The request names one host in its address and another in its Host header.\n",
+		"GET http://more.test/a HTTP/1.1\r\nHost: api.test":              "400 The URL and the Host header of the request have different hosts.\n",
 		"GET http://denied.test/a HTTP/1.1\r\nHost: denied.test":         "403 Connections to denied.test are not allowed.\n",
-		"GET https://more.test/a HTTP/1.1\r\nHost: more.test":            "400 A request with this address is not passed on.\n",
+		"GET https://more.test/a HTTP/1.1\r\nHost: more.test":            "400 Requests with this form of URL are not forwarded.\n",
 		"GET http://user@more.test/a HTTP/1.1\r\nHost: user@more.test":   "400 ",
-		"GET /a HTTP/1.1\r\nHost: more.test":                             "400 This is a proxy; it needs the whole address in the request's first line.\n",
-		"CONNECT more.test:443 HTTP/1.1\r\nHost: more.test:443":          "405 Tunnels are not opened here.\n",
-		"GET ftp://more.test/a HTTP/1.1\r\nHost: more.test":              "400 A request with this address is not passed on.\n",
-		"GET http://more.test/%zz HTTP/1.1\r\nHost: more.test":           "400 The request's address is malformed.\n",
+		"GET /a HTTP/1.1\r\nHost: more.test":                             "400 A request to the proxy needs an absolute URL in its first line.\n",
+		"CONNECT more.test:443 HTTP/1.1\r\nHost: more.test:443":          "405 CONNECT is not supported on this connection.\n",
+		"GET ftp://more.test/a HTTP/1.1\r\nHost: more.test":              "400 Requests with this form of URL are not forwarded.\n",
+		"GET http://more.test/%zz HTTP/1.1\r\nHost: more.test":           "400 The request's URL is malformed.\n",
 		"GET http://more.test//two//slashes HTTP/1.1\r\nHost: more.test": "200 more.test //two//slashes",
 	} {
 		res, body := w.exchange(first + "\r\n\r\n")
@@ -171,7 +171,7 @@ func TestServersAreVerified(t *testing.T) {
 		edit option
 		want string
 	}{
-		"not trusted": {stranger, "nobody who is trusted vouches for it. If the host is right, the operator can add its issuer with --egress-ca."},
+		"not trusted": {stranger, "was issued by an unknown authority. If the host is correct, the operator can add its issuer with --egress-ca."},
 		"other name":  {misnamed, "The certificate of elsewhere.test is invalid: "},
 	} {
 		w := newWorld(t, "https", echoHost, c.edit)

@@ -8,37 +8,38 @@ import (
 	"sync/atomic"
 )
 
-// LocalHandler answers a request in this process. It is false where the client was
-// given only part of an answer.
-type LocalHandler func(w http.ResponseWriter, r *http.Request) (whole bool)
+// LocalHandler serves a request in this process. It returns false if the client
+// received only a part of the response.
+type LocalHandler func(w http.ResponseWriter, r *http.Request) (complete bool)
 
-// local gives what answers the request here, nil where it is passed on.
-func (x *exchange) local() LocalHandler {
-	if x.s.h.Local == nil || x.s.h.Scheme != "http" {
+// localHandler returns the handler of a request that is served in this process,
+// or nil if it is forwarded.
+func (x *exchange) localHandler() LocalHandler {
+	if x.conn.h.Local == nil || x.conn.h.Scheme != "http" {
 		return nil
 	}
-	return x.s.h.Local(x.r, &x.rec)
+	return x.conn.h.Local(x.r, &x.record)
 }
 
-// answerHere lets a request be answered in this process, and counts its bytes.
-func (x *exchange) answerHere(answer LocalHandler) (whole bool) {
-	if begun := x.s.h.Begin; begun != nil {
-		defer begun(x.rec)()
+// serveLocal calls the handler and counts the bytes of both bodies.
+func (x *exchange) serveLocal(handle LocalHandler) (complete bool) {
+	if begin := x.conn.h.Begin; begin != nil {
+		defer begin(x.record)()
 	}
 	x.r.Body = &countedBody{ReadCloser: x.r.Body, sent: &x.sent}
 	w := &countedWriter{ResponseWriter: x.w, received: &x.received}
-	whole = answer(w, x.r)
-	x.rec.Status = w.status
-	if cause := context.Cause(x.s.above); cause != nil && !whole {
-		x.rec.Err = cause // of which the answer may not have heard when it met its closed connection
+	complete = handle(w, x.r)
+	x.record.Status = w.status
+	if cause := context.Cause(x.conn.parent); cause != nil && !complete {
+		x.record.Err = cause // the handler may know only that its connection was closed
 	}
-	if f := x.s.fault(); f != nil {
-		x.rec.Refused, x.rec.Rule, x.rec.Err = true, f.rule, errors.New(f.message)
+	if f := x.conn.fault(); f != nil {
+		x.record.Refused, x.record.Rule, x.record.Err = true, f.rule, errors.New(f.message)
 	}
-	return whole
+	return complete
 }
 
-// countedBody is a client's body, counted as it is read.
+// countedBody counts the bytes of a client's body.
 type countedBody struct {
 	io.ReadCloser
 	sent *atomic.Int64
@@ -50,7 +51,7 @@ func (b *countedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// countedWriter is an answer of this process, counted as it is written.
+// countedWriter counts the bytes of a local response.
 type countedWriter struct {
 	http.ResponseWriter
 	received *atomic.Int64
@@ -73,13 +74,13 @@ func (w *countedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Flush sends what was written so far.
+// Flush sends buffered bytes.
 func (w *countedWriter) Flush() {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
-	_ = http.NewResponseController(w.ResponseWriter).Flush() // what fails shows when more is written
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // a later Write reports the error
 }
 
-// Unwrap lets http.ResponseController find the rest.
+// Unwrap is used by http.ResponseController.
 func (w *countedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }

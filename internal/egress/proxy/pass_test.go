@@ -19,6 +19,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
@@ -436,7 +437,7 @@ func TestServeTellsWhyItEnded(t *testing.T) {
 	if _, err := io.WriteString(client, "GET / HTTP/1.1\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.h.ServeTLS(t.Context(), server, w.ca); err == nil || !strings.Contains(err.Error(), "ending TLS for api.test") {
-		t.Errorf("a client that speaks no TLS: %v", err)
+	if err := w.h.ServeTLS(t.Context(), server, w.ca); err == nil || !strings.Contains(err.Error(), "terminating TLS for api.test") {
+		t.Errorf("a client without TLS: %v", err)
 	}
 }

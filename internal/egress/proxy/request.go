@@ -10,58 +10,56 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
-// ruleHost is the rule of requests for another host than the connection's.
+// ruleHost is the rule of requests for a host other than the connection's.
 const ruleHost = "host mismatch"
 
-// check finds out what the request is for, or why it is not passed on.
+// check determines the host and URL of the request. It returns a fault if the
+// request is not forwarded.
 func (x *exchange) check() *fault {
-	if f := x.s.fault(); f != nil {
+	if f := x.conn.fault(); f != nil {
 		return f
 	}
 	if x.r.Method == http.MethodConnect {
-		return &fault{status: http.StatusMethodNotAllowed, rule: ruleFraming, message: "Tunnels are not opened here."}
+		return &fault{status: http.StatusMethodNotAllowed, rule: ruleFraming, message: "CONNECT is not supported on this connection."}
 	}
 	host, port, f := x.findTarget()
 	if f != nil {
 		return f
 	}
-	x.rec.Host, x.rec.Port = host, port
-	x.rec.URL = clip(x.s.h.Scheme + "://" + hostPort(x.s.h.Scheme, host, port) + x.target)
+	x.record.Host, x.record.Port = host, port
+	x.record.URL = clip(x.conn.h.Scheme + "://" + hostPort(x.conn.h.Scheme, host, port) + x.target)
 	if !isTarget(x.target) {
-		return badFraming("The request's address has characters that do not belong there.")
+		return badFraming("The request's address has invalid characters.")
 	}
-	if x.crowded {
-		return &fault{status: http.StatusRequestHeaderFieldsTooLarge, rule: ruleFraming, message: "The headers of all requests under way are larger than 64 MiB. Wait until some have ended."}
+	if x.overload {
+		return &fault{status: http.StatusRequestHeaderFieldsTooLarge, rule: ruleFraming, message: "The headers of all requests in progress exceed 64 MiB. Wait until some have ended."}
 	}
 	if f := x.checkHTTP2(); f != nil {
 		return f
 	}
-	if x.s.h.Scheme == "https" && host != policy.CanonicalHost(x.s.h.Host) {
+	if x.conn.h.Scheme == "https" && host != policy.CanonicalHost(x.conn.h.Host) {
 		return &fault{
 			status: http.StatusMisdirectedRequest, rule: ruleHost,
-			message: "This connection is for " + x.s.h.Host + " and the request for another host. Open a connection for that.",
+			message: "This connection is for " + x.conn.h.Host + ", but the request is for another host. Open another connection.",
 		}
 	}
 	return nil
 }
 
-// findTarget reads the host and port that the request is for, and what is
-// wanted of it.
+// findTarget returns the host and port of the request, and sets its target.
 func (x *exchange) findTarget() (host string, port uint16, f *fault) {
-	h, uri := x.s.h, x.r.RequestURI
+	h, uri := x.conn.h, x.r.RequestURI
 	x.target, port = uri, h.Port
 	switch {
 	case strings.HasPrefix(uri, "/"), uri == "*" && x.r.Method == http.MethodOptions:
 		if h.Host == "" {
-			return "", 0, badFraming("This is a proxy; it needs the whole address in the request's first line.")
+			return "", 0, badFraming("A request to the proxy needs an absolute URL in its first line.")
 		}
 	case !h.Proxy || x.r.ProtoMajor != 1 || x.r.URL.Scheme != h.Scheme || x.r.URL.User != nil:
-		return "", 0, badFraming("A request with this address is not passed on.")
+		return "", 0, badFraming("Requests with this form of URL are not forwarded.")
 	default:
 		x.target = afterAuthority(uri)
 		port = 80
@@ -71,7 +69,7 @@ func (x *exchange) findTarget() (host string, port uint16, f *fault) {
 		name = h.Host
 	}
 	if host = policy.CanonicalHost(name); host == "" {
-		return "", 0, badFraming("The request's host is no host name.")
+		return "", 0, badFraming("The request's host is not a host name.")
 	}
 	if !hasPort {
 		return host, port, nil
@@ -81,12 +79,12 @@ func (x *exchange) findTarget() (host string, port uint16, f *fault) {
 		return "", 0, badFraming("The request's host has a malformed port.")
 	}
 	if uint16(n) != port && x.target == uri {
-		return "", 0, &fault{status: http.StatusMisdirectedRequest, rule: ruleHost, message: "The request is for another port than the connection."}
+		return "", 0, &fault{status: http.StatusMisdirectedRequest, rule: ruleHost, message: "The request is for a port other than the connection's."}
 	}
 	return host, uint16(n), nil
 }
 
-// afterAuthority gives path and query of an absolute URL.
+// afterAuthority returns path and query of an absolute URL.
 func afterAuthority(uri string) string {
 	_, rest, _ := strings.Cut(uri, "://")
 	at := strings.IndexAny(rest, "/?#")
@@ -99,7 +97,7 @@ func afterAuthority(uri string) string {
 	return rest[at:]
 }
 
-// checkHTTP2 looks for headers that say again what HTTP/2 says by itself.
+// checkHTTP2 checks headers that repeat information of the HTTP/2 framing.
 func (x *exchange) checkHTTP2() *fault {
 	if x.r.ProtoMajor != 2 {
 		return nil
@@ -115,29 +113,29 @@ func (x *exchange) checkHTTP2() *fault {
 	}
 	if len(lengths) == 1 {
 		if _, ok := decimal(lengths[0]); !ok {
-			return badFraming("The request's Content-Length is no number.")
+			return badFraming("The request's Content-Length is not a number.")
 		}
 	}
 	return nil
 }
 
-// outgoing makes the request for the server.
+// outgoing returns the request to the server.
 func (x *exchange) outgoing() (*http.Request, *fault) {
-	x.broker = x.s.brokerOf(x.rec.Host, x.rec.Port)
+	x.broker = x.conn.brokerOf(x.record.Host, x.record.Port)
 	path, query, hasQuery := strings.Cut(x.target, "?")
-	header, put, f := x.outgoingHeader()
+	header, inserted, f := x.outgoingHeaders()
 	if f != nil {
 		return nil, f
 	}
 	if x.broker != nil && hasQuery {
-		var inQuery bool
-		if query, inQuery, f = x.broker.query(query); f != nil {
+		var found bool
+		if query, found, f = x.broker.query(query); f != nil {
 			return nil, f
 		}
-		put = put || inQuery
+		inserted = inserted || found
 	}
-	if put {
-		header["Accept-Encoding"] = []string{"identity"} // so that the value is seen if it comes back
+	if inserted {
+		header["Accept-Encoding"] = []string{"identity"} // the value can be redacted in plain text only
 	}
 	out := &http.Request{
 		Method: x.r.Method, URL: x.outgoingURL(path, query, hasQuery), Host: x.r.Host, Header: header,
@@ -145,7 +143,7 @@ func (x *exchange) outgoing() (*http.Request, *fault) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 	}
 	if out.Host == "" {
-		out.Host = hostPort(x.s.h.Scheme, x.rec.Host, x.rec.Port)
+		out.Host = hostPort(x.conn.h.Scheme, x.record.Host, x.record.Port)
 	}
 	if x.r.ContentLength != 0 && x.r.Body != nil && x.r.Body != http.NoBody {
 		x.addBody(out)
@@ -153,130 +151,63 @@ func (x *exchange) outgoing() (*http.Request, *fault) {
 	return out, nil
 }
 
-// outgoingURL has the path byte by byte as the client wrote it.
+// outgoingURL returns the URL with exactly the path that the client sent.
 func (x *exchange) outgoingURL(path, query string, hasQuery bool) *url.URL {
 	u := &url.URL{
-		Scheme: x.s.h.Scheme, Host: hostPort(x.s.h.Scheme, x.rec.Host, x.rec.Port),
+		Scheme: x.conn.h.Scheme, Host: hostPort(x.conn.h.Scheme, x.record.Host, x.record.Port),
 		Opaque: path, RawQuery: query, ForceQuery: hasQuery && query == "",
 	}
-	if strings.HasPrefix(path, "//") { // as Opaque it would name a host
+	if strings.HasPrefix(path, "//") { // as Opaque it would be read as a host
 		u.Opaque, u.Path, u.RawPath = "", x.r.URL.Path, x.r.URL.RawPath
 	}
 	return u
 }
 
-// outgoingHeader copies what is for the server, with secrets put in.
-func (x *exchange) outgoingHeader() (header http.Header, put bool, f *fault) {
-	in := x.r.Header
-	header = make(http.Header, len(in)+2)
-	for name, values := range in {
-		if hopByHop(name, in["Connection"]) || name == "Host" || name == "Content-Length" {
-			continue
-		}
-		if x.broker != nil {
-			var here bool
-			if values, here, f = x.brokered(name, values); f != nil {
-				return nil, false, f
-			}
-			put = put || here
-		}
-		header[name] = values
-	}
-	if httpguts.HeaderValuesContainsToken(in["Te"], "trailers") {
-		header["Te"] = []string{"trailers"}
-	}
-	if _, ok := header["User-Agent"]; !ok {
-		header["User-Agent"] = []string{""} // none is added
-	}
-	if x.s.wire != nil && httpguts.HeaderValuesContainsToken(in["Connection"], "upgrade") {
-		x.upgrade = in.Get("Upgrade")
-		if x.upgrade == "" || strings.EqualFold(x.upgrade, "h2c") {
-			x.upgrade = "" // HTTP/2 in cleartext: the client goes on without
-			delete(header, "Http2-Settings")
-		} else {
-			header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{x.upgrade}
-		}
-	}
-	return header, put, nil
-}
-
-// brokered gives the values of a header with secrets put in.
-func (x *exchange) brokered(name string, values []string) ([]string, bool, *fault) {
-	var out []string
-	for i, v := range values {
-		with, put, f := x.broker.header(name, v)
-		if f != nil {
-			return nil, false, f
-		}
-		if put {
-			if out == nil {
-				out = append(out, values...)
-			}
-			out[i] = with
-		}
-	}
-	if out == nil {
-		return values, false, nil
-	}
-	return out, true, nil
-}
-
-// hopByHop tells whether a header is about one connection and not about the
-// message; connection has the names that the sender listed.
-func hopByHop(name string, connection []string) bool {
-	switch name {
-	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return len(connection) > 0 && httpguts.HeaderValuesContainsToken(connection, name)
-}
-
-// addBody lets the transport read the client's body.
+// addBody sets the body to the client's.
 func (x *exchange) addBody(out *http.Request) {
 	b := &requestBody{x: x}
 	out.Body = b
 	if x.r.ContentLength < 0 {
 		out.TransferEncoding = []string{"chunked"}
 	}
-	// A server may close a pooled connection just before it is used again; the
-	// transport then takes another if the body can still be had.
+	// A server may close a pooled connection just before it is reused. The
+	// transport then dials again if the body was not read yet.
 	out.GetBody = func() (io.ReadCloser, error) {
-		if b.begun.Load() {
-			return nil, errors.New("the request's body was sent already")
+		if b.started.Load() {
+			return nil, errors.New("the request's body was read already")
 		}
 		return b, nil
 	}
 }
 
-// requestBody is the client's body, counted. The HTTP server closes it.
+// requestBody counts the bytes of the client's body. The HTTP server closes it.
 type requestBody struct {
-	x     *exchange
-	begun atomic.Bool
+	x       *exchange
+	started atomic.Bool
 }
 
 func (b *requestBody) Read(p []byte) (int, error) {
-	first := !b.begun.Swap(true)
+	first := !b.started.Swap(true)
 	if first {
-		b.x.setQuiet(b.x.r.Header.Get("Expect") != "")
+		b.x.setReading(b.x.r.Header.Get("Expect") != "")
 	}
 	n, err := b.x.r.Body.Read(p)
 	if first {
-		b.x.setQuiet(false)
+		b.x.setReading(false)
 	}
 	b.x.sent.Add(int64(n))
 	return n, err
 }
 
-func (x *exchange) setQuiet(quiet bool) {
+func (x *exchange) setReading(reading bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.quiet = quiet
+	x.reading = reading
 }
 
 func (b *requestBody) Close() error { return nil }
 
-// clip shortens a URL for the record.
+// clip shortens a URL for the log.
 func clip(s string) string {
 	if len(s) > maxURL {
 		return strings.ToValidUTF8(s[:maxURL], "")

@@ -333,7 +333,7 @@ func TestCurl(t *testing.T) {
 		{"https", []string{"--http2", "-d", "abc", "https://api.test/"}, "POST  3 200 2 0"},
 		{"http", []string{"--http2", "-d", "abc", "http://api.test/"}, "POST  3 200 1.1 0"}, // offers h2c
 		{"http", []string{"--http1.0", "http://api.test/"}, "GET  0 200 1 0"},
-		{"https", []string{"--http2", "-H", "Host: denied.test", "https://api.test/"}, "This connection is for api.test and the request for another host. Open a connection for that.\n 421 2 0"},
+		{"https", []string{"--http2", "-H", "Host: denied.test", "https://api.test/"}, "This connection is for api.test, but the request is for another host. Open another connection.\n 421 2 0"},
 	} {
 		w := newWorld(t, c.scheme, echo, secrets(token("api.test")))
 		if got, _ := w.curl(append(append(format, "--connect-to", "::"+w.addr), c.arguments...)...); got != c.want {

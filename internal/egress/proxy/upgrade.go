@@ -11,41 +11,41 @@ import (
 	"sync/atomic"
 )
 
-// switchProtocols passes on the answer to an upgrade, then bytes both ways
-// until both sides have ended.
-func (x *exchange) switchProtocols(res *http.Response) (whole bool) {
+// switchProtocols forwards the response to an upgrade, and then bytes in both
+// directions until both sides have closed theirs.
+func (x *exchange) switchProtocols(res *http.Response) (complete bool) {
 	server, ok := res.Body.(io.ReadWriteCloser)
 	if !ok || x.upgrade == "" {
-		x.rec.Err = errors.New("the server switched protocols and was not asked to")
-		return x.answer(http.StatusBadGateway, x.rec.Host+" switched protocols and was not asked to.")
+		x.record.Err = errors.New("the server switched protocols without a request to do so")
+		return x.answer(http.StatusBadGateway, x.record.Host+" switched protocols without a request to do so.")
 	}
-	x.rec.Status, x.rec.Protocol = res.StatusCode, strings.ToLower(x.upgrade)
+	x.record.Status, x.record.Protocol = res.StatusCode, strings.ToLower(x.upgrade)
 	x.copyHeader(res.Header)
 	header := x.w.Header()
-	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, x.concealed(res.Header["Upgrade"])
+	header["Connection"], header["Upgrade"] = []string{"Upgrade"}, x.redact(res.Header["Upgrade"])
 	client, early, err := x.hijack()
 	if err == nil {
 		defer client.Close()
-		defer context.AfterFunc(x.s.ctx, func() { client.Close(); server.Close() })()
+		defer context.AfterFunc(x.conn.ctx, func() { client.Close(); server.Close() })()
 		err = writeSwitch(client, header)
 	}
 	if err != nil {
-		x.rec.Err = err
-		return true // the connection is closed; there is nobody to tell
+		x.record.Err = err
+		return true // the connection is closed, so there is no response
 	}
-	if err := x.shuttle(client, early, server); err != nil {
-		x.rec.Err = x.ended(err)
+	if err := x.copyBoth(client, early, server); err != nil {
+		x.record.Err = x.endError(err)
 	}
 	return true
 }
 
-// hijack takes the client's connection and what was read of it already.
+// hijack returns the client's connection and the bytes that were read ahead.
 func (x *exchange) hijack() (net.Conn, []byte, error) {
 	client, buffered, err := http.NewResponseController(x.w).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
-	if !x.s.wire.raw() {
+	if !x.conn.reader.setRaw() {
 		client.Close()
 		return nil, nil, errors.New("the client sent another request before the upgrade")
 	}
@@ -55,29 +55,29 @@ func (x *exchange) hijack() (net.Conn, []byte, error) {
 
 func writeSwitch(client net.Conn, header http.Header) error {
 	w := bufio.NewWriter(client)
-	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n") // Flush tells of errors
+	_, _ = w.WriteString("HTTP/1.1 101 Switching Protocols\r\n") // Flush reports the error
 	_ = header.Write(w)
 	_, _ = w.WriteString("\r\n")
 	return w.Flush()
 }
 
-// shuttle copies both ways. The end of one direction ends that direction on
-// the other side; a failure ends both.
-func (x *exchange) shuttle(client net.Conn, early []byte, server io.ReadWriteCloser) error {
+// copyBoth copies bytes in both directions. The end of one direction is
+// forwarded; an error closes both connections.
+func (x *exchange) copyBoth(client net.Conn, early []byte, server io.ReadWriteCloser) error {
 	if _, err := server.Write(early); err != nil {
 		return err
 	}
 	x.sent.Add(int64(len(early)))
 	failed := make(chan error, 1)
 	go func() {
-		err := stream(server, client, &x.sent)
+		err := copyStream(server, client, &x.sent)
 		if err != nil {
 			client.Close()
 			server.Close()
 		}
 		failed <- err
 	}()
-	err := stream(client, server, &x.received)
+	err := copyStream(client, server, &x.received)
 	if err != nil {
 		client.Close()
 		server.Close()
@@ -88,8 +88,8 @@ func (x *exchange) shuttle(client net.Conn, early []byte, server io.ReadWriteClo
 	return err
 }
 
-// stream copies to the end, then says so.
-func stream(to io.Writer, from io.Reader, count *atomic.Int64) error {
+// copyStream copies to the end and closes that direction.
+func copyStream(to io.Writer, from io.Reader, count *atomic.Int64) error {
 	buf := buffers.Get().(*[copySize]byte)
 	defer buffers.Put(buf)
 	for {

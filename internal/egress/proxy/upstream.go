@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	maxIdle      = 32 // connections to servers that wait for another request
+	maxIdle      = 32 // idle connections to servers
 	idleUpstream = 90 * time.Second
-	continueTime = 2 * time.Second // for a server to say that it wants the body
+	continueTime = 2 * time.Second // for a server to request the body
 )
 
-// upstream is the server's side of a session: the connections that it opened.
+// upstream holds the connections to servers of one client connection.
 type upstream struct {
-	s     *session
+	conn  *clientConn
 	any   *http.Transport // HTTP/2 where the server offers it
-	one   *http.Transport // HTTP/1.1 only, for upgrades; made when needed
+	one   *http.Transport // HTTP/1.1 only, for upgrades; created when needed
 	conns *conntrack.Set
 }
 
-func (u *upstream) init(s *session) {
-	u.s, u.conns = s, conntrack.New(s.ctx)
+func (u *upstream) init(s *clientConn) {
+	u.conn, u.conns = s, conntrack.New(s.ctx)
 	u.any = u.transport(true)
 }
 
-// upgrades gives the transport of requests for another protocol, of which an
-// HTTP/1 connection has one at a time.
+// upgrades returns the transport for upgrade requests. It is called from one
+// goroutine, as upgrades are limited to HTTP/1.
 func (u *upstream) upgrades() *http.Transport {
 	if u.one == nil {
 		u.one = u.transport(false)
@@ -48,14 +48,14 @@ func (u *upstream) transport(h2 bool) *http.Transport {
 	protocols.SetHTTP2(h2)
 	return &http.Transport{
 		DialContext:            u.dial,
-		TLSClientConfig:        &tls.Config{RootCAs: u.s.h.Roots, MinVersion: tls.VersionTLS12},
+		TLSClientConfig:        &tls.Config{RootCAs: u.conn.h.Roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,
 		MaxIdleConns:           maxIdle,
 		MaxIdleConnsPerHost:    maxIdle,
 		IdleConnTimeout:        idleUpstream,
 		ExpectContinueTimeout:  continueTime,
-		MaxResponseHeaderBytes: maxAnswerHead,
+		MaxResponseHeaderBytes: maxResponseHead,
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow},
 	}
@@ -65,16 +65,16 @@ func (u *upstream) dial(ctx context.Context, _, address string) (net.Conn, error
 	return u.conns.Dial(ctx, address, u.open)
 }
 
-// open asks the handler for a connection.
+// open dials with the handler's Dial.
 func (u *upstream) open(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	c, rule, err := u.s.h.Dial(ctx, host, port)
+	c, rule, err := u.conn.h.Dial(ctx, host, port)
 	if err != nil {
 		return nil, err
 	}
 	return &serverConn{c, rule}, nil
 }
 
-// close ends all connections and waits for those that are being opened.
+// close closes all connections and waits for dials in progress.
 func (u *upstream) close() {
 	u.any.CloseIdleConnections()
 	if u.one != nil {
@@ -89,7 +89,7 @@ type serverConn struct {
 	rule string
 }
 
-// CloseWrite ends what is sent, where the connection can.
+// CloseWrite closes the direction to the server, if the connection supports it.
 func (c *serverConn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
@@ -97,7 +97,7 @@ func (c *serverConn) CloseWrite() error {
 	return nil
 }
 
-// ruleOf gives the rule that allowed a transport's connection.
+// ruleOf returns the rule that allowed a transport's connection.
 func ruleOf(c net.Conn) string {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -111,21 +111,21 @@ func ruleOf(c net.Conn) string {
 	return ""
 }
 
-// refusal reads the policy's word from an error of a dial.
-func refusal(err error) (policy.Refusal, bool) {
+// asRefusal returns the policy's refusal if err is one.
+func asRefusal(err error) (policy.Refusal, bool) {
 	if r, ok := errors.AsType[*policy.Refusal](err); ok {
 		return *r, true
 	}
 	return errors.AsType[policy.Refusal](err)
 }
 
-// sentence says to the client's user why there is no answer.
-func sentence(host string, err error) string {
+// failureMessage explains to the user why there is no response.
+func failureMessage(host string, err error) string {
 	if bad, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-			return fmt.Sprintf("The certificate of %s is invalid here: nobody who is trusted vouches for it. If the host is right, the operator can add its issuer with --egress-ca.", host)
+			return fmt.Sprintf("The certificate of %s was issued by an unknown authority. If the host is correct, the operator can add its issuer with --egress-ca.", host)
 		}
 		return fmt.Sprintf("The certificate of %s is invalid: %v.", host, bad.Err)
 	}
-	return fmt.Sprintf("%s gave no answer: %v.", host, err)
+	return fmt.Sprintf("%s did not respond: %v.", host, err)
 }

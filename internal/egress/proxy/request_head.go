@@ -10,27 +10,27 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ruleFraming is the rule of requests that are refused for their form.
+// ruleFraming is the rule of malformed requests.
 const ruleFraming = "http framing"
 
 func badFraming(message string) *fault {
 	return &fault{status: http.StatusBadRequest, rule: ruleFraming, message: message}
 }
 
-// framing is how the body of a request is delimited.
+// framing is the length of a request's body.
 type framing struct {
 	length  int64
 	chunked bool
 }
 
-// fields are the headers of a request that decide what it means.
+// fields are the headers of a request that determine its host and length.
 type fields struct {
 	hosts, lengths, encodings int
 	host, length, encoding    string
 }
 
-// checkHead reads a request's line and headers, whose lines end in CR LF and
-// whose last one is empty.
+// checkHead checks a request's first line and headers. Each line ends with CR LF;
+// the last one is empty.
 func checkHead(head []byte) (framing, *fault) {
 	line, rest, _ := bytes.Cut(head, []byte("\r\n"))
 	target, minor, f := checkRequestLine(line)
@@ -47,7 +47,7 @@ func checkHead(head []byte) (framing, *fault) {
 		if f != nil {
 			return framing{}, f
 		}
-		seen.note(name, value)
+		seen.add(name, value)
 	}
 	if f := seen.checkHost(target, minor); f != nil {
 		return framing{}, f
@@ -63,7 +63,7 @@ func checkRequestLine(line []byte) (target string, minor byte, f *fault) {
 	}
 	if bytes.ContainsRune(uri, '%') && string(method) != http.MethodConnect {
 		if _, err := url.ParseRequestURI(string(uri)); err != nil {
-			return "", 0, badFraming("The request's address is malformed.")
+			return "", 0, badFraming("The request's URL is malformed.")
 		}
 	}
 	switch string(version) {
@@ -73,23 +73,23 @@ func checkRequestLine(line []byte) (target string, minor byte, f *fault) {
 	if !bytes.HasPrefix(version, []byte("HTTP/")) || bytes.ContainsRune(version, ' ') {
 		return "", 0, badFraming("The request's first line is malformed.")
 	}
-	return "", 0, &fault{status: http.StatusHTTPVersionNotSupported, rule: ruleFraming, message: "Only HTTP/1.0 and HTTP/1.1 are spoken on this connection."}
+	return "", 0, &fault{status: http.StatusHTTPVersionNotSupported, rule: ruleFraming, message: "Only HTTP/1.0 and HTTP/1.1 are supported on this connection."}
 }
 
-// checkField cuts a header's line into its name and its value.
+// checkField splits a header line into name and value.
 func checkField(line []byte) (name, value string, f *fault) {
 	n, v, ok := bytes.Cut(line, []byte(":"))
-	if !ok || !isToken(n) { // a folded line begins with white space, which no name has
+	if !ok || !isToken(n) { // a folded line begins with white space, which is invalid in a name
 		return "", "", badFraming("A header of the request is malformed.")
 	}
 	value = strings.Trim(string(v), " \t")
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return "", "", badFraming("A header of the request has characters that do not belong there.")
+		return "", "", badFraming("A header of the request contains invalid characters.")
 	}
 	return string(n), value, nil
 }
 
-func (s *fields) note(name, value string) {
+func (s *fields) add(name, value string) {
 	switch {
 	case strings.EqualFold(name, "Host"):
 		s.hosts++
@@ -103,10 +103,10 @@ func (s *fields) note(name, value string) {
 	}
 }
 
-// checkHost sees that one host is named, also where the target names it too.
+// checkHost requires one host, which must equal the host of an absolute URL.
 func (s *fields) checkHost(target string, minor byte) *fault {
 	if s.hosts > 1 || s.hosts == 0 && minor == '1' {
-		return badFraming("The request must name its host once.")
+		return badFraming("The request must have one Host header.")
 	}
 	_, rest, absolute := strings.Cut(target, "://")
 	if !absolute || target[0] == '/' || s.hosts == 0 {
@@ -116,7 +116,7 @@ func (s *fields) checkHost(target string, minor byte) *fault {
 		rest = rest[:end]
 	}
 	if !strings.EqualFold(strings.TrimSuffix(rest, ":80"), strings.TrimSuffix(s.host, ":80")) {
-		return badFraming("The request names one host in its address and another in its Host header.")
+		return badFraming("The URL and the Host header of the request have different hosts.")
 	}
 	return nil
 }
@@ -132,20 +132,20 @@ func (s *fields) framing(minor byte) (framing, *fault) {
 	case s.lengths == 1:
 		n, ok := decimal(s.length)
 		if !ok {
-			return framing{}, badFraming("The request's Content-Length is no number.")
+			return framing{}, badFraming("The request's Content-Length is not a number.")
 		}
 		return framing{length: n}, nil
 	}
 	return framing{}, nil
 }
 
-// decimal reads digits and nothing else.
+// decimal parses a number of digits only.
 func decimal(s string) (int64, bool) {
 	n, err := strconv.ParseUint(s, 10, 63) // refuses signs and underscores
 	return int64(n), err == nil
 }
 
-// chunkSize reads the line before a chunk: hexadecimal digits, extensions.
+// chunkSize parses the line before a chunk: hexadecimal digits and extensions.
 func chunkSize(line []byte) (int64, bool) {
 	digits, extensions, _ := bytes.Cut(line, []byte(";"))
 	digits = bytes.TrimRight(digits, " \t")
@@ -153,7 +153,7 @@ func chunkSize(line []byte) (int64, bool) {
 	return int64(n), err == nil && len(digits) <= 16 && httpguts.ValidHeaderFieldValue(string(extensions))
 }
 
-// methodOf is the method of a request of which nothing else is certain.
+// methodOf returns the method of a malformed request, or "".
 func methodOf(head []byte) string {
 	method, _, ok := bytes.Cut(head[:min(len(head), 32)], []byte(" "))
 	if !ok || !isToken(method) {
@@ -171,7 +171,7 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// isTarget tells whether s can stand in a request's first line.
+// isTarget reports whether s is valid in a request's first line.
 func isTarget(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] == 0x7f {

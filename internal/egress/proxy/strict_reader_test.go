@@ -21,14 +21,14 @@ func FuzzWire(f *testing.F) {
 	}
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.0\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		given, requests, head, body := proxy.ReadWire(bytes.NewReader(raw))
-		slow, again, _, _ := proxy.ReadWire(iotest.OneByteReader(bytes.NewReader(raw)))
+		given, requests, head, body := proxy.ReadStrict(bytes.NewReader(raw))
+		slow, again, _, _ := proxy.ReadStrict(iotest.OneByteReader(bytes.NewReader(raw)))
 		if !bytes.Equal(given, slow) || requests != again {
 			t.Fatalf("read byte by byte it is %q, %d requests, not %q, %d", slow, again, given, requests)
 		}
 		verbatim := given
 		if head {
-			verbatim = bytes.TrimSuffix(given, proxy.StandIn)
+			verbatim = bytes.TrimSuffix(given, proxy.EmptyRequest)
 		}
 		if !bytes.HasPrefix(raw, verbatim) {
 			t.Fatalf("%q was changed to %q", raw, given)

@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
+	"github.com/stint-dev/stint/internal/egress/tlsca"
+)
+
+const (
+	handshakeTime = 15 * time.Second
+	headTime      = 30 * time.Second // for a request's headers
+	idleTime      = 3 * time.Minute  // without a request
+	maxStreams    = 32               // requests at once on an HTTP/2 connection
+	streamWindow  = 512 << 10        // buffered bytes of a body
+	connWindow    = 4<<20 - 1        // buffered bytes of all bodies on a connection
+)
+
+// Serve forwards the HTTP/1 requests of c and closes it. It returns nil when the
+// client has closed the connection, or the cause of ctx. All its goroutines have
+// ended then.
+func (h *Handler) Serve(ctx context.Context, c net.Conn) error {
+	s := newClientConn(ctx, h)
+	return s.serve(ctx, newStrictReader(c))
+}
+
+// ServeTLS terminates TLS with a certificate for Host, issued by a, and forwards
+// requests of HTTP/1.1 or HTTP/2, whichever the client prefers. If the client
+// requests another host's certificate or does not trust a, ServeTLS returns an
+// error, and there is no Exchange.
+func (h *Handler) ServeTLS(ctx context.Context, c net.Conn, a *tlsca.Authority) error {
+	t := tls.Server(c, &tls.Config{
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if hello.ServerName != "" && policy.CanonicalHost(hello.ServerName) != policy.CanonicalHost(h.Host) {
+				return nil, fmt.Errorf("the client requested %.80q on a connection to %s", hello.ServerName, h.Host)
+			}
+			return a.Certificate(h.Host)
+		},
+		NextProtos:             []string{"h2", "http/1.1"},
+		MinVersion:             tls.VersionTLS12,
+		SessionTicketsDisabled: true, // the key is not kept between connections
+	})
+	shake, cancel := context.WithTimeout(ctx, handshakeTime)
+	err := t.HandshakeContext(shake)
+	cancel()
+	if err != nil {
+		c.Close()
+		return fmt.Errorf("terminating TLS for %s: %w", h.Host, err)
+	}
+	s := newClientConn(ctx, h)
+	if t.ConnectionState().NegotiatedProtocol == "h2" {
+		return s.serve(ctx, t)
+	}
+	return s.serve(ctx, newStrictReader(t))
+}
+
+// clientConn is one connection of a client.
+type clientConn struct {
+	h          *Handler
+	parent     context.Context //nolint:containedctx // ends the connection from outside
+	ctx        context.Context //nolint:containedctx // ends with the connection
+	cancel     context.CancelFunc
+	reader     *strictReader // nil for HTTP/2
+	requests   int           // from reader, one after the other
+	secretHost string        // the only host that may receive secrets
+	broker     *broker
+	brokerPort uint16
+	handlers   tracker
+	up         upstream
+}
+
+func newClientConn(ctx context.Context, h *Handler) *clientConn {
+	s := &clientConn{h: h, parent: ctx}
+	s.ctx, s.cancel = context.WithCancel(ctx)
+	s.secretHost = stint.HostAlias
+	if h.Scheme == "https" {
+		s.secretHost = policy.CanonicalHost(h.Host)
+	}
+	s.broker, s.brokerPort = newBroker(h, s.secretHost, h.Port), h.Port
+	s.up.init(s)
+	return s
+}
+
+// brokerOf returns the broker for a request, or nil if no secret is for its
+// host. The port differs between requests in cleartext only, where requests
+// arrive one after the other.
+func (s *clientConn) brokerOf(host string, port uint16) *broker {
+	if host != s.secretHost {
+		return nil
+	}
+	if port != s.brokerPort {
+		s.broker, s.brokerPort = newBroker(s.h, host, port), port
+	}
+	return s.broker
+}
+
+// serve handles the requests of c, which is a *strictReader or a *tls.Conn that
+// negotiated HTTP/2, and waits for all goroutines of them.
+func (s *clientConn) serve(ctx context.Context, c net.Conn) error {
+	defer s.cancel()
+	stop := context.AfterFunc(ctx, func() { c.Close() })
+	l := &singleListener{conn: c, done: make(chan struct{})}
+	server := s.server(l)
+	if w, ok := c.(*strictReader); ok {
+		s.reader = w
+	}
+	_ = server.Serve(l) // returns that the listener was closed
+	s.handlers.end()
+	stop()
+	s.cancel()
+	s.up.close()
+	c.Close()
+	return context.Cause(ctx)
+}
+
+func (s *clientConn) server(l *singleListener) *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	limit := maxHead
+	if _, ok := l.conn.(*strictReader); ok {
+		limit += 64 << 10 // the reader has the lower limit, which is logged
+		protocols.SetHTTP2(false)
+	}
+	return &http.Server{
+		Handler: s, Protocols: protocols,
+		ReadHeaderTimeout: headTime, IdleTimeout: idleTime, MaxHeaderBytes: limit,
+		DisableGeneralOptionsHandler: true,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connWindow,
+		},
+		BaseContext: func(net.Listener) context.Context { return s.ctx },
+		ErrorLog:    log.New(io.Discard, "", 0), // errors of clients are recorded instead
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			if state == http.StateClosed || state == http.StateHijacked {
+				_ = l.Close() // cannot fail
+			}
+		},
+	}
+}
+
+// singleListener is a listener with one connection.
+type singleListener struct {
+	conn net.Conn
+	done chan struct{} // closed when the connection has ended
+
+	mu       sync.Mutex // guards all below
+	accepted bool
+	closed   bool
+}
+
+func (l *singleListener) Accept() (net.Conn, error) {
+	l.mu.Lock()
+	first := !l.accepted
+	l.accepted = true
+	l.mu.Unlock()
+	if first {
+		return l.conn, nil
+	}
+	<-l.done
+	return nil, net.ErrClosed
+}
+
+func (l *singleListener) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.closed = true
+		close(l.done)
+	}
+	return nil
+}
+
+func (l *singleListener) Addr() net.Addr { return l.conn.LocalAddr() }
+
+// tracker counts handlers. After end, none begins.
+type tracker struct {
+	mu    sync.Mutex // guards ended; held while wg grows
+	ended bool
+	wg    sync.WaitGroup
+}
+
+func (t *tracker) begin() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.ended {
+		t.wg.Add(1)
+	}
+	return !t.ended
+}
+
+func (t *tracker) done() { t.wg.Done() }
+
+func (t *tracker) end() {
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.wg.Wait()
+}

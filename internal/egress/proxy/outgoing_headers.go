@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// outgoingHeaders returns the headers of the request to the server: the client's
+// without hop-by-hop headers, and with secrets inserted. All changes of outgoing
+// headers are made here.
+func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *fault) {
+	in := x.r.Header
+	header = make(http.Header, len(in)+2)
+	for name, values := range in {
+		if IsHopByHop(name, in["Connection"]) || name == "Host" || name == "Content-Length" {
+			continue
+		}
+		if x.broker != nil {
+			var found bool
+			if values, found, f = x.insertSecrets(name, values); f != nil {
+				return nil, false, f
+			}
+			inserted = inserted || found
+		}
+		header[name] = values
+	}
+	if httpguts.HeaderValuesContainsToken(in["Te"], "trailers") {
+		header["Te"] = []string{"trailers"}
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header["User-Agent"] = []string{""} // the transport adds none
+	}
+	if x.conn.reader != nil && httpguts.HeaderValuesContainsToken(in["Connection"], "upgrade") {
+		x.upgrade = in.Get("Upgrade")
+		if x.upgrade == "" || strings.EqualFold(x.upgrade, "h2c") {
+			x.upgrade = "" // cleartext HTTP/2 is optional for the client
+			delete(header, "Http2-Settings")
+		} else {
+			header["Connection"], header["Upgrade"] = []string{"Upgrade"}, []string{x.upgrade}
+		}
+	}
+	return header, inserted, nil
+}
+
+// insertSecrets returns the values of a header with secrets inserted.
+func (x *exchange) insertSecrets(name string, values []string) ([]string, bool, *fault) {
+	var out []string
+	for i, v := range values {
+		value, inserted, f := x.broker.header(name, v)
+		if f != nil {
+			return nil, false, f
+		}
+		if inserted {
+			if out == nil {
+				out = append(out, values...)
+			}
+			out[i] = value
+		}
+	}
+	if out == nil {
+		return values, false, nil
+	}
+	return out, true, nil
+}
+
+// IsHopByHop reports whether a header applies to one connection and is not
+// forwarded. connection contains the values of the Connection header.
+func IsHopByHop(name string, connection []string) bool {
+	switch name {
+	case "Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+		"Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return len(connection) > 0 && httpguts.HeaderValuesContainsToken(connection, name)
+}

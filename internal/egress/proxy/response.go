@@ -1,0 +1,156 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+const copySize = 32 << 10
+
+var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
+
+// respond forwards the server's response. It returns false if the client
+// received only a part.
+func (x *exchange) respond(res *http.Response) (complete bool) {
+	h := x.w.Header()
+	x.copyHeader(res.Header)
+	for _, name := range []string{"Date", "Content-Type"} { // net/http does not add what the server omitted
+		if _, ok := h[name]; !ok {
+			h[name] = nil
+		}
+	}
+	redacted := x.redactsBody(res)
+	if redacted || len(res.Trailer) > 0 { // only HTTP/2 has trailers after a known length
+		delete(h, "Content-Length")
+	}
+	for name := range res.Trailer {
+		h.Add("Trailer", name)
+	}
+	announced := len(res.Trailer)
+	x.record.Status = res.StatusCode
+	x.w.WriteHeader(res.StatusCode)
+	control := http.NewResponseController(x.w)
+	if res.ContentLength < 0 && x.r.Method != http.MethodHead {
+		_ = control.Flush() // the headers of a stream are sent at once; an error recurs below
+	}
+	if err := x.copyBody(res.Body, control, redacted); err != nil {
+		x.record.Err = x.endError(err)
+		return false
+	}
+	x.copyTrailer(res.Trailer, announced, control)
+	return true
+}
+
+// redactsBody reports whether secrets are redacted in the body.
+func (x *exchange) redactsBody(res *http.Response) bool {
+	if x.broker == nil || x.r.Method == http.MethodHead || res.ContentLength == 0 || res.StatusCode == http.StatusNotModified {
+		return false
+	}
+	for _, v := range res.Header["Content-Encoding"] {
+		if v != "" && !strings.EqualFold(v, "identity") {
+			return false
+		}
+	}
+	return true
+}
+
+// copyHeader adds the redacted headers for the client.
+func (x *exchange) copyHeader(from http.Header) {
+	to := x.w.Header()
+	for name, values := range from {
+		if !IsHopByHop(name, from["Connection"]) {
+			to[name] = x.redact(values)
+		}
+	}
+}
+
+// redact changes values, which the transport made for this exchange only.
+func (x *exchange) redact(values []string) []string {
+	if x.broker == nil {
+		return values
+	}
+	r := x.broker.redactor()
+	for i, v := range values {
+		values[i] = r.Mask(v)
+	}
+	return values
+}
+
+// copyBody forwards each piece as soon as it arrives.
+func (x *exchange) copyBody(body io.Reader, control *http.ResponseController, redacted bool) error {
+	to := io.Writer(x.w)
+	var redactor io.WriteCloser
+	if redacted {
+		redactor = x.broker.redactor().Writer(x.w)
+		to = redactor
+	}
+	buf := buffers.Get().(*[copySize]byte)
+	defer buffers.Put(buf)
+	for {
+		n, rerr := body.Read(buf[:])
+		if n > 0 {
+			x.received.Add(int64(n))
+			if _, err := to.Write(buf[:n]); err != nil {
+				return err
+			}
+			if rerr == nil {
+				if err := control.Flush(); err != nil {
+					return err
+				}
+			}
+		}
+		switch {
+		case rerr == io.EOF && redactor != nil:
+			return redactor.Close()
+		case rerr == io.EOF:
+			return nil
+		case rerr != nil:
+			return rerr
+		}
+	}
+}
+
+// copyTrailer forwards the trailers.
+func (x *exchange) copyTrailer(trailer http.Header, announced int, control *http.ResponseController) {
+	if len(trailer) == 0 {
+		return
+	}
+	_ = control.Flush() // trailers need a body, even if it is empty
+	prefix := ""
+	if len(trailer) != announced {
+		prefix = http.TrailerPrefix
+	}
+	for name, values := range trailer {
+		x.w.Header()[prefix+name] = x.redact(values)
+	}
+}
+
+// endError returns the error to record for a copy that failed: the cause if the
+// client left or the connection ended, else err without secrets.
+func (x *exchange) endError(err error) error {
+	if f := x.conn.fault(); f != nil {
+		x.record.Refused, x.record.Rule = true, f.rule
+		return errors.New(f.message)
+	}
+	if cause := x.cause(); cause != nil {
+		return cause
+	}
+	if x.broker != nil {
+		return x.broker.redactor().MaskError(err)
+	}
+	return err
+}
+
+// cause returns why the exchange must end, or nil. The outer context is checked
+// first: when it ends, contexts are cancelled and connections closed in any
+// order, so a closed connection can be noticed before the request's context ends.
+func (x *exchange) cause() error {
+	if cause := context.Cause(x.conn.parent); cause != nil {
+		return cause
+	}
+	return context.Cause(x.r.Context())
+}
