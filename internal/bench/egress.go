@@ -14,9 +14,9 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
 	egresslog "github.com/stint-dev/stint/internal/egress/log"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
@@ -183,7 +183,7 @@ func (l *lab) addEgress(measure func(kind, amount string) (direct, through reach
 
 // gateTo opens the way out to one address.
 func gateTo(rule string) (func(*sandbox.Network) (func(), error), error) {
-	allowed, err := definition.ParseRule(rule)
+	allowed, err := policy.ParseRule(rule)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +192,7 @@ func gateTo(rule string) (func(*sandbox.Network) (func(), error), error) {
 		return nil, err
 	}
 	return func(n *sandbox.Network) (func(), error) {
-		s, err := gate.Open(egress.RunConfig{Mode: "restricted", Allow: []definition.Rule{allowed}, Record: func(egresslog.Entry) {}})
+		s, err := gate.Open(egress.RunConfig{Mode: "restricted", Allow: []policy.Rule{allowed}, Record: func(egresslog.Entry) {}})
 		if err != nil {
 			return nil, err
 		}

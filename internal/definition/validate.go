@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/framework/catalog"
 )
 
@@ -109,7 +110,7 @@ func (l *errorList) network(d *stint.Definition) {
 func (l *errorList) rules(at string, entries []string, hostsOnly bool) {
 	for i, entry := range entries {
 		param := fmt.Sprintf("%s[%d]", at, i)
-		r, err := ParseRule(entry)
+		r, err := policy.ParseRule(entry)
 		switch {
 		case err != nil:
 			l.invalid(param, "%v", err)
@@ -171,7 +172,7 @@ func (l *errorList) headerSecrets(at string, s stint.MCPServer) {
 	if err != nil {
 		return // reported by url
 	}
-	name, err := CanonicalDomain(u.Hostname())
+	name, err := policy.CanonicalDomain(u.Hostname())
 	if err == nil && (u.Scheme == "https" || name == stint.HostAlias) {
 		return
 	}

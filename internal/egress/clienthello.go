@@ -5,7 +5,7 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 var (
@@ -145,7 +145,7 @@ func parseServerName(data []byte) (string, error) {
 	if !r.ok || !names.ok || len(r.b) > 0 || len(names.b) > 0 || kind != 0 {
 		return "", errMalformed
 	}
-	canonical, err := definition.CanonicalDomain(string(name))
+	canonical, err := policy.CanonicalDomain(string(name))
 	if err != nil || strings.HasSuffix(string(name), "..") {
 		return "", errMalformed
 	}

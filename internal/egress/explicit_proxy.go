@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
 )
@@ -101,7 +100,7 @@ func connectTarget(r *http.Request) (policy.Destination, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return policy.Destination{Addr: a.Unmap().WithZone(""), Port: uint16(port)}, nil
 	}
-	name, err := definition.CanonicalDomain(host)
+	name, err := policy.CanonicalDomain(host)
 	if err != nil {
 		return policy.Destination{}, errors.New("the host is not a name or an address")
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/egress/proxy"
@@ -92,7 +91,7 @@ func (u *Uplink) requested(host string, port uint16) (policy.Destination, *polic
 	if a, err := netip.ParseAddr(host); err == nil {
 		return u.destination(netip.AddrPortFrom(a, port))
 	}
-	name, err := definition.CanonicalDomain(host)
+	name, err := policy.CanonicalDomain(host)
 	if err != nil {
 		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name.", host)
 	}

@@ -6,8 +6,8 @@ import (
 
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 // plainHello is a small ClientHello, always the same.
@@ -38,7 +38,7 @@ func FuzzClientHello(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, cut int) {
 		name, hidden, more, err := egress.ServerName(b)
 		if name != "" {
-			if again, bad := definition.CanonicalDomain(name); bad != nil || again != name || err != nil {
+			if again, bad := policy.CanonicalDomain(name); bad != nil || again != name || err != nil {
 				t.Errorf("name %q, %v, %v", name, bad, err)
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
@@ -91,7 +90,7 @@ func (u *Uplink) provider(host string, port uint16) (policy.Destination, *policy
 		_, refused := u.policy.DecideAddr(d.Addr, port, policy.Destination{Name: d.Addr.String(), Port: port})
 		return d, refused
 	}
-	name, err := definition.CanonicalDomain(host)
+	name, err := policy.CanonicalDomain(host)
 	switch {
 	case err != nil:
 		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name. Correct provider.baseUrl.", host)

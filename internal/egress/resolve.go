@@ -8,7 +8,6 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/dns"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
@@ -17,7 +16,7 @@ import (
 // resolve answers a DNS question of the sandbox. It logs refusals and failures.
 func (u *Uplink) resolve(ctx context.Context, q dnsmessage.Question) dns.Reply {
 	began := u.gateway.config.Now()
-	name, err := definition.CanonicalDomain(q.Name.String())
+	name, err := policy.CanonicalDomain(q.Name.String())
 	if err != nil {
 		name = q.Name.String()
 	}

@@ -18,7 +18,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/log"
 	"github.com/stint-dev/stint/internal/egress/policy"
@@ -238,10 +237,10 @@ func (w *world) open(t testing.TB, o options) *box {
 	return b
 }
 
-func rules(t testing.TB, entries ...string) (all []definition.Rule) {
+func rules(t testing.TB, entries ...string) (all []policy.Rule) {
 	t.Helper()
 	for _, e := range entries {
-		r, err := definition.ParseRule(e)
+		r, err := policy.ParseRule(e)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress/dns"
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 	"github.com/stint-dev/stint/internal/egress/log"
@@ -20,7 +19,7 @@ import (
 // RunConfig is the egress configuration of one run.
 type RunConfig struct {
 	Mode  policy.Mode // Public if empty
-	Allow []definition.Rule
+	Allow []policy.Rule
 	// Inspect are hosts (domain or *.domain, optional :port) whose TLS connections
 	// are intercepted, so that each request is logged.
 	Inspect []string

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 )
 
 // Mode is a definition's network.mode.
@@ -37,7 +36,7 @@ const (
 // are not changed after the first decision.
 type Policy struct {
 	Mode     Mode
-	Allow    []definition.Rule
+	Allow    []Rule
 	Deny     []netip.Prefix        // refused by the operator, whatever Allow contains
 	DenyHost bool                  // refuse the worker's loopback and own addresses
 	IsWorker func(netip.Addr) bool // reports whether an address is one of the worker's
@@ -163,7 +162,7 @@ func (p *Policy) decideWorkerAddr(a, target netip.Addr, port uint16, d Destinati
 // allows reports whether a matching rule applies to an address of block b. For
 // a special address, the rule's range must be within the block, and loopback
 // needs a port. A special address embedded in another address is never allowed.
-func allows(r definition.Rule, a, target netip.Addr, b addressBlock) bool {
+func allows(r Rule, a, target netip.Addr, b addressBlock) bool {
 	if b.kind == "" {
 		return true
 	}
@@ -184,7 +183,7 @@ func (p *Policy) denied(a netip.Addr) bool {
 }
 
 // portFor returns the port to compare with r's port: r's own if any port will do.
-func portFor(r definition.Rule, port uint16) uint16 {
+func portFor(r Rule, port uint16) uint16 {
 	if port == 0 {
 		return r.Port
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/egress/policy"
 	"github.com/stint-dev/stint/internal/sandbox"
@@ -49,7 +48,7 @@ func (s *state) egressRun() (egress.RunConfig, error) {
 	if d.Network != nil {
 		run.Inspect = d.Network.Inspect
 		for _, text := range d.Network.Allow {
-			rule, err := definition.ParseRule(text)
+			rule, err := policy.ParseRule(text)
 			if err != nil {
 				return run, err
 			}

@@ -1,4 +1,4 @@
-package definition
+package policy
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ func ParseRule(s string) (Rule, error) {
 	if strings.Contains(s, "://") {
 		return Rule{}, fmt.Errorf("'%s' is a URL: write only its host, with the port if needed.", stint.Excerpt(s, 128))
 	}
-	host, port, err := cutPort(s)
+	host, port, err := cutRulePort(s)
 	if err != nil {
 		return Rule{}, err
 	}
@@ -45,9 +45,9 @@ func ParseRule(s string) (Rule, error) {
 	return r, r.checkOwnNames(s)
 }
 
-// cutPort splits s into host and port and removes the brackets of an IPv6
+// cutRulePort splits s into host and port and removes the brackets of an IPv6
 // address. Without a port, port is 0.
-func cutPort(s string) (host string, port uint16, err error) {
+func cutRulePort(s string) (host string, port uint16, err error) {
 	host, digits, named := s, "", false
 	if inner, bracketed := strings.CutPrefix(s, "["); bracketed {
 		var rest string

@@ -1,15 +1,11 @@
-package definition_test
+package policy_test
 
 import (
-	"errors"
 	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 func TestParseRule(t *testing.T) {
@@ -37,11 +33,11 @@ func TestParseRule(t *testing.T) {
 		"0.0.0.0/0":                 "0.0.0.0/0",
 		"host.stint.internal:11434": "host.stint.internal:11434",
 	} {
-		r, err := definition.ParseRule(in)
+		r, err := policy.ParseRule(in)
 		if err != nil || r.String() != want {
 			t.Errorf("%q is %q, %v, want %q", in, r, err, want)
 		}
-		again, err := definition.ParseRule(r.String())
+		again, err := policy.ParseRule(r.String())
 		if err != nil || again != r {
 			t.Errorf("%q is parsed again as %+v, %v, want %+v", r, again, err, r)
 		}
@@ -96,7 +92,7 @@ func TestParseRuleErrors(t *testing.T) {
 		"proxy.stint.internal:1":   "cannot be allowed",
 		strings.Repeat("a.", 130):  "253",
 	} {
-		r, err := definition.ParseRule(in)
+		r, err := policy.ParseRule(in)
 		if err == nil || !strings.Contains(err.Error(), says) || !strings.HasSuffix(err.Error(), ".") {
 			t.Errorf("%q is %+v, %v, want an error with %q", in, r, err, says)
 		}
@@ -128,7 +124,7 @@ func TestRuleMatches(t *testing.T) {
 		{"fd00::/8", "[fe80::1]:22", false},
 		{"0.0.0.0/0", "example.com:1", false},
 	} {
-		r, err := definition.ParseRule(c.rule)
+		r, err := policy.ParseRule(c.rule)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,24 +141,6 @@ func TestRuleMatches(t *testing.T) {
 	}
 }
 
-func TestParseChecksNetwork(t *testing.T) {
-	t.Parallel()
-	_, err := definition.Parse([]byte(`{"framework":"shell",
-		"network":{"mode":"restricted","allow":["example.com","*.a.test:443","10.0.0.1/8"],"inspect":["*.b.test","10.0.0.0/8"]},
-		"secrets":{"KEY":{"hosts":["api.example.com","https://x.test"]}}}`))
-	e, ok := errors.AsType[*stint.Error](err)
-	if !ok {
-		t.Fatalf("%v is not a public error", err)
-	}
-	var params []string
-	for _, d := range e.Details {
-		params = append(params, d.Param)
-	}
-	if diff := cmp.Diff([]string{"network.allow[2]", "network.inspect[1]", "secrets.KEY.hosts[1]"}, params); diff != "" {
-		t.Error(diff)
-	}
-}
-
 // FuzzParseRule checks that the result is a rule that round-trips or an error
 // that is a sentence.
 func FuzzParseRule(f *testing.F) {
@@ -170,14 +148,14 @@ func FuzzParseRule(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		r, err := definition.ParseRule(s)
+		r, err := policy.ParseRule(s)
 		if err != nil {
 			if !strings.HasSuffix(err.Error(), ".") {
 				t.Errorf("%q has an error that is not a sentence: %v", s, err)
 			}
 			return
 		}
-		if again, err := definition.ParseRule(r.String()); err != nil || again != r {
+		if again, err := policy.ParseRule(r.String()); err != nil || again != r {
 			t.Errorf("%q is %+v, which is parsed again as %+v, %v", s, r, again, err)
 		}
 		if r.Domain == "" != r.Prefix.IsValid() {
