@@ -24,7 +24,7 @@ import (
 // Library keeps the files of versions; *files.Library is one.
 type Library interface {
 	CommitArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
-	Renew(ctx context.Context, org string, ref files.Ref) (files.Ref, error)
+	Publish(ctx context.Context, org string, refs []files.Ref, write func(epoch int64) error) error
 	Open(ctx context.Context, org, digest, path string) (files.File, stint.FileEntry, error)
 	ListPrefix(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
 	Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)

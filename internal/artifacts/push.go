@@ -52,7 +52,7 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKin
 		return stint.FileSetVersion{}, false, err
 	}
 	commit := store.Commit{
-		OrgID: c.OrgID, FileSetID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files, Epoch: ref.Epoch,
+		OrgID: c.OrgID, FileSetID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files,
 		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.now()),
 	}
 	if p.IfMatch != "" {
@@ -74,13 +74,15 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 	if c.Suffix, err = s.suffix(); err != nil {
 		return stint.FileSetVersion{}, false, err
 	}
-	head, added, err := s.store.CommitVersion(ctx, c)
-	for errors.Is(err, store.ErrEpoch) {
-		if ref, err = s.library.Renew(ctx, c.OrgID, ref); err != nil {
-			return stint.FileSetVersion{}, false, gone(err)
-		}
-		c.Epoch = ref.Epoch
+	var head store.FileSetVersion
+	var added bool
+	err = s.library.Publish(ctx, c.OrgID, []files.Ref{ref}, func(epoch int64) (err error) {
+		c.Epoch = epoch
 		head, added, err = s.store.CommitVersion(ctx, c)
+		return err
+	})
+	if errors.Is(err, files.ErrNotPublished) {
+		return stint.FileSetVersion{}, false, gone(err)
 	}
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return stint.FileSetVersion{}, false, headIsAnother(t, conflict.Head)

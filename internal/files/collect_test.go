@@ -248,12 +248,7 @@ func newWorld(t *testing.T, rt fataler) *world {
 func (w *world) commit(l *files.Library, parent string, items []item) {
 	for range 20 {
 		named := slices.Contains(w.names.list(), parent)
-		ref, err := w.tree(l, parent, items)
-		for errors.Is(err, store.ErrEpoch) {
-			if ref, err = l.Renew(w.ctx, org, ref); err == nil {
-				err = w.names.name(ref)
-			}
-		}
+		err := w.tree(l, parent, items)
 		var refused *stint.Error // an index names a pack that another process has deleted
 		if errors.Is(err, files.ErrStale) || errors.As(err, &refused) && refused.Kind == stint.KindUnavailable {
 			continue
@@ -270,11 +265,11 @@ func (w *world) commit(l *files.Library, parent string, items []item) {
 	w.t.Fatal("a commit is overtaken again and again")
 }
 
-func (w *world) tree(l *files.Library, parent string, items []item) (files.Ref, error) {
+func (w *world) tree(l *files.Library, parent string, items []item) error {
 	archive := plainTar(w.t, items)
 	ref, err := l.CommitArchive(w.ctx, org, parent, files.Tar, bytes.NewReader(archive))
 	if err != nil {
-		return ref, err
+		return err
 	}
 	if _, known := w.bodies[ref.Digest]; !known {
 		same, err := w.whole.CommitArchive(w.ctx, org, "", files.Tar, bytes.NewReader(archive))
@@ -283,7 +278,11 @@ func (w *world) tree(l *files.Library, parent string, items []item) (files.Ref, 
 		}
 		w.bodies[ref.Digest] = w.archive(w.whole, ref.Digest)
 	}
-	return ref, w.names.name(ref)
+	return l.Publish(w.ctx, org, []files.Ref{ref}, func(epoch int64) error {
+		named := ref
+		named.Epoch = epoch
+		return w.names.name(named)
+	})
 }
 
 func plainTar(t fataler, items []item) []byte {

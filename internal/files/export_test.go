@@ -199,3 +199,8 @@ func DottedLookups(path, target string) (n int) {
 	})
 	return n
 }
+
+// Renew returns ref with the current epoch, as Publish does.
+func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
+	return l.collector.Renew(ctx, org, ref)
+}

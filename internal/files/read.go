@@ -104,9 +104,19 @@ func (l *Library) Collect(ctx context.Context, org string, r Roots, o CollectOpt
 	return l.collector.Collect(ctx, org, r, o)
 }
 
-// Renew returns ref with the current epoch. See gc.Collector.
-func (l *Library) Renew(ctx context.Context, org string, ref Ref) (Ref, error) {
-	return l.collector.Renew(ctx, org, ref)
+// Publish makes the database refer to snapshots: it calls write with the epoch
+// that belongs to them, and again after validating them if a collection began
+// meanwhile. The error wraps ErrNotPublished if that fails, and ErrStale if the
+// snapshots were deleted and must be committed again. Other errors are those of
+// write.
+func (l *Library) Publish(ctx context.Context, org string, refs []Ref, write func(epoch int64) error) error {
+	return l.collector.Publish(ctx, org, refs, write)
+}
+
+// Reuse returns a reference to a stored snapshot for Publish. The error wraps
+// ErrStale if the snapshot is incomplete or being deleted.
+func (l *Library) Reuse(ctx context.Context, org, digest string) (Ref, error) {
+	return l.collector.Renew(ctx, org, Ref{Digest: digest})
 }
 
 // Check verifies, and repairs if asked to, everything that the snapshots of

@@ -51,8 +51,9 @@ const MaxSingleChunk = format.MaxSingleChunk
 
 // Errors that callers handle.
 var (
-	ErrStale      = gc.ErrStale
-	ErrCollecting = gc.ErrCollecting
+	ErrStale        = gc.ErrStale
+	ErrNotPublished = gc.ErrNotPublished
+	ErrCollecting   = gc.ErrCollecting
 )
 
 // ComparePaths orders paths as a walk visits them: a folder, its content, its

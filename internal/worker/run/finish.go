@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -29,16 +30,17 @@ func finish(_ context.Context, s *state) (undo, error) {
 	defer cancel()
 	o := s.storedOutcome(rest.Logs)
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
-		_, err := s.Dispatcher.Finish(ctx, rest.Position, o)
+		err := s.publish(ctx, func() error {
+			_, err := s.Dispatcher.Finish(ctx, rest.Position, o)
+			return err
+		})
 		if err == nil {
 			return nil, nil
 		}
-		if errors.Is(err, store.ErrEpoch) {
-			if err := s.saved.renew(ctx, s.Library, s.a.OrgID); err != nil {
-				s.saveFailed(err)
-				s.saved = saved{}
-				o = s.storedOutcome(rest.Logs)
-			}
+		if errors.Is(err, files.ErrNotPublished) {
+			s.saveFailed(err)
+			s.saved = saved{}
+			o = s.storedOutcome(rest.Logs)
 			continue
 		}
 		if _, fenced := errors.AsType[*store.FencedError](err); fenced {
@@ -86,13 +88,18 @@ func (s *state) attachState(at store.Position) {
 		return
 	}
 	ctx := context.WithoutCancel(s.life.ctx)
-	err := s.Dispatcher.AddCheckpoint(ctx, at, s.saved.version, *s.saved.checkpoint)
-	for errors.Is(err, store.ErrEpoch) {
-		if err = s.saved.renew(ctx, s.Library, s.a.OrgID); err == nil {
-			err = s.Dispatcher.AddCheckpoint(ctx, at, s.saved.version, *s.saved.checkpoint)
-		}
-	}
+	err := s.publish(ctx, func() error {
+		return s.Dispatcher.AddCheckpoint(ctx, at, s.saved.version, *s.saved.checkpoint)
+	})
 	if _, fenced := errors.AsType[*store.FencedError](err); err != nil && !fenced {
 		s.log.Warn("attach the state of a cancelled run", "error", err)
 	}
+}
+
+// publish calls write, which makes the database refer to the saved snapshots.
+func (s *state) publish(ctx context.Context, write func() error) error {
+	return s.Library.Publish(ctx, s.a.OrgID, s.saved.snapshots, func(epoch int64) error {
+		s.saved.setEpoch(epoch)
+		return write()
+	})
 }

@@ -56,9 +56,7 @@ func (s *state) saveState(ctx context.Context) (saved, error) {
 	if exact {
 		s.cacheWorkspace(ctx, workspace)
 	}
-	state := saved{s.checkpoint(home, workspace), s.version(workspace), []files.Ref{home, workspace}}
-	state.setEpoch()
-	return state, nil
+	return saved{s.checkpoint(home, workspace), s.version(workspace), []files.Ref{home, workspace}}, nil
 }
 
 // saveFailed logs the error, turns a completed run into a failed one, and
@@ -75,27 +73,10 @@ func (s *state) saveFailed(err error) (message string) {
 	return message
 }
 
-// renew makes the snapshots usable after a garbage collection has begun.
-func (v *saved) renew(ctx context.Context, l *files.Library, org string) error {
-	for i, ref := range v.snapshots {
-		ref, err := l.Renew(ctx, org, ref)
-		if err != nil {
-			return fmt.Errorf("renew a snapshot: %w", err)
-		}
-		v.snapshots[i] = ref
-	}
-	v.setEpoch()
-	return nil
-}
-
-// setEpoch sets the epoch under which the snapshots were stored.
-func (v *saved) setEpoch() {
-	if len(v.snapshots) == 0 {
+// setEpoch sets the epoch of collection that belongs to the snapshots.
+func (v *saved) setEpoch(epoch int64) {
+	if v.checkpoint == nil {
 		return
-	}
-	epoch := v.snapshots[0].Epoch
-	for _, ref := range v.snapshots {
-		epoch = min(epoch, ref.Epoch)
 	}
 	v.checkpoint.Epoch = epoch
 	if v.version != nil {
@@ -108,7 +89,7 @@ func (v *saved) setEpoch() {
 func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
 	c := s.conversation()
 	if s.isUnchanged(c) {
-		if ref, err := s.Library.Renew(ctx, s.a.OrgID, files.Ref{Digest: s.a.Plan.Home}); err == nil {
+		if ref, err := s.Library.Reuse(ctx, s.a.OrgID, s.a.Plan.Home); err == nil {
 			return ref, nil
 		}
 	}
