@@ -1,8 +1,6 @@
-// Package dispatch answers: how do servers and workers talk?
-//
-// Five verbs: Next gives a worker runs to work, Append and Finish take what it
-// has to say of them, Renew keeps its lease and tells it what to stop, Drain
-// ends its life. A worker in the same process calls them as functions.
+// Package dispatch implements the server side of workers: it registers workers,
+// assigns runs to them, accepts their output and results, and ends the runs of
+// workers whose lease expired.
 package dispatch
 
 import (
@@ -15,52 +13,55 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Dispatcher is the server as a worker sees it. It is safe for concurrent use.
+// Dispatcher is the interface of the server to its workers. It is safe for
+// concurrent use.
 //
-// Append, Finish and Keep end within a bounded time. An error of theirs that is
-// no *store.FencedError leaves open what was written: the same call again, as
-// long as the run is held, settles it.
+// Append, Finish, and AddCheckpoint return within a bounded time. If they return
+// an error other than *store.FencedError, it is unknown whether the write was
+// committed. The worker may repeat the call while it owns the run.
 type Dispatcher interface {
-	// Join opens a life of the worker; its lease runs for the returned time
-	// unless renewed.
+	// Register adds a worker. Its lease expires after the returned time unless it
+	// is renewed.
 	Register(ctx context.Context, w store.Worker) (lease time.Duration, err error)
-	// Next waits until there is work and returns up to free assignments. When
-	// ctx ends it returns what was claimed by then, or none.
+	// Next waits for runs and returns up to free assignments. When ctx ends, it
+	// returns the runs that were claimed by then, or none.
 	Next(ctx context.Context, workerID string, free int) ([]Assignment, error)
-	// Append adds to the journal; see store.Journal.
+	// Append appends to the journal; see store.Journal.
 	Append(ctx context.Context, at store.Position, b store.Batch) (head int64, err error)
 	// Sample stores metrics of a run.
 	Sample(ctx context.Context, runID string, samples []stint.MetricsSample) error
-	// Keep attaches what was saved of a run that ended by other hands; see
-	// store.Runs.AddCheckpoint.
+	// AddCheckpoint attaches a checkpoint to a run that has already ended, for
+	// example because it was cancelled; see store.Runs.AddCheckpoint.
 	AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error
 	// Finish ends a run; see store.Runs.
 	Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error)
-	// Renew extends the lease and returns which of the held runs to stop.
+	// Renew extends the lease and returns the runs among holds that the worker
+	// must stop.
 	Renew(ctx context.Context, workerID string, holds []string) (stop []string, err error)
-	// Stopped returns a channel that receives when a held run may have ended
-	// by other hands; Owns tells whether it did. cancel ends the watch.
+	// WatchStop returns a channel that receives when a run may have been ended by
+	// the server; Owns reports whether it was. cancel ends the watch.
 	WatchStop(runID string) (wake <-chan struct{}, cancel func())
-	// Owns reports whether the run is still running under that epoch.
+	// Owns reports whether the run is still running in the epoch of the position.
 	Owns(ctx context.Context, at store.Position) (bool, error)
-	// Drain ends the worker's life: what it still holds is up for others at
-	// once, or lost.
+	// Drain removes the worker. Its remaining runs are queued again or end as
+	// lost.
 	Drain(ctx context.Context, workerID string) error
 }
 
-// Assignment is a run that a worker is to execute.
+// Assignment is a run that a worker has to execute.
 type Assignment struct {
 	Run            stint.Run
 	OrgID          string
 	AgentVersionID string
 	Position       store.Position
 	Plan           *definition.Plan
-	Stored         map[string]string // the organisation's secrets; in memory only
-	Given          map[string]string // the request's secrets; in memory only
-	Err            error             // why it cannot be worked: the worker ends it as setup_failed
+	Stored         map[string]string // secrets of the organisation; only in memory
+	Given          map[string]string // secrets of the request; only in memory
+	Err            error             // set if the run cannot be executed; it ends as setup_failed
 }
 
-// Secrets are all secrets of the run; the request's win over stored ones.
+// Secrets returns all secrets of the run. Those of the request override stored
+// ones.
 func (a *Assignment) Secrets() map[string]string {
 	all := make(map[string]string, len(a.Stored)+len(a.Given))
 	maps.Copy(all, a.Stored)

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Append adds to the journal and hands the events to those who watch.
+// Append appends to the journal and passes the events to the feed.
 func (l *Local) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, appendLimit)
 	defer cancel()
@@ -35,40 +35,41 @@ func (l *Local) Sample(ctx context.Context, runID string, samples []stint.Metric
 	return nil
 }
 
-// Finish ends the run and wakes whom it may concern: its readers, and workers,
-// since a place and perhaps the session's next run became free.
+// Finish ends the run and wakes its readers, and workers, because a slot and
+// possibly the session's next run became available.
 func (l *Local) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
-	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	ctx, cancel := context.WithTimeout(ctx, store.CommitLimit)
 	defer cancel()
 	r, err := l.c.Store.Finish(ctx, at, o)
 	if err != nil {
 		if ctx.Err() != nil {
-			l.Ended(at.RunID) // perhaps; who is woken looks
+			l.NotifyEnded(at.RunID) // it may have ended; receivers read its state
 		}
 		return stint.Run{}, fmt.Errorf("finish %s: %w", at.RunID, err)
 	}
-	l.Ended(at.RunID)
+	l.NotifyEnded(at.RunID)
 	return r.Run, nil
 }
 
-// AddCheckpoint attaches what was saved of a run that ended by other hands.
+// AddCheckpoint attaches a checkpoint to a run that has already ended.
 func (l *Local) AddCheckpoint(ctx context.Context, at store.Position, v *store.RunVersion, c store.Checkpoint) error {
-	ctx, cancel := context.WithTimeout(ctx, commitLimit)
+	ctx, cancel := context.WithTimeout(ctx, store.CommitLimit)
 	defer cancel()
 	if _, err := l.c.Store.AddCheckpoint(ctx, at, v, c); err != nil {
-		return fmt.Errorf("keep checkpoint of %s: %w", at.RunID, err)
+		return fmt.Errorf("add checkpoint of %s: %w", at.RunID, err)
 	}
 	return nil
 }
 
-// Ended wakes whom the end of a run may concern.
-func (l *Local) Ended(runID string) {
+// NotifyEnded wakes the readers and the worker of a run that ended, and workers
+// that wait for runs.
+func (l *Local) NotifyEnded(runID string) {
 	l.c.Feed.Wake(runID)
 	l.c.Bus.Publish(notify.TopicStop(runID))
 	l.c.Bus.Publish(notify.TopicQueue)
 }
 
-// Renew extends the lease.
+// Renew extends the lease of a worker.
 func (l *Local) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
 	stop, err := l.c.Store.Renew(ctx, workerID, holds, l.c.Lease)
 	if err != nil {
@@ -77,12 +78,12 @@ func (l *Local) Renew(ctx context.Context, workerID string, holds []string) ([]s
 	return stop, nil
 }
 
-// WatchStop watches for the end of a held run by other hands.
+// WatchStop returns a channel that receives when the run may have ended.
 func (l *Local) WatchStop(runID string) (<-chan struct{}, func()) {
 	return l.c.Bus.Subscribe(notify.TopicStop(runID))
 }
 
-// Owns reports whether the run is still running under that epoch.
+// Owns reports whether the run is still running in the epoch of the position.
 func (l *Local) Owns(ctx context.Context, at store.Position) (bool, error) {
 	status, epoch, err := l.c.Store.RunState(ctx, at.RunID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -94,7 +95,7 @@ func (l *Local) Owns(ctx context.Context, at store.Position) (bool, error) {
 	return status == stint.Running && epoch == at.Epoch, nil
 }
 
-// Drain ends the worker's life and reaps what it held.
+// Drain removes a worker and reaps its runs.
 func (l *Local) Drain(ctx context.Context, workerID string) error {
 	if err := l.c.Store.EndWorker(ctx, workerID); err != nil {
 		return fmt.Errorf("end worker %s: %w", workerID, err)
@@ -103,11 +104,11 @@ func (l *Local) Drain(ctx context.Context, workerID string) error {
 	return err
 }
 
-// reapBatch is how many runs one transaction of the reaper ends.
+// reapBatch is the maximum number of runs that the reaper ends in a transaction.
 const reapBatch = 100
 
-// Reap ends, or gives back, the runs of workers whose lease ran out, and
-// returns how many there were.
+// Reap ends, or queues again, the runs of workers whose lease expired, and
+// returns their number.
 func (l *Local) Reap(ctx context.Context) (int, error) {
 	for total := 0; ; {
 		n, err := l.end(ctx, "reap lost workers", func(ctx context.Context) ([]string, error) {
@@ -119,23 +120,25 @@ func (l *Local) Reap(ctx context.Context) (int, error) {
 	}
 }
 
-// Expire ends runs that waited longer than allowed.
+// Expire ends runs that were created before the given time and are still
+// pending, and returns their number.
 func (l *Local) Expire(ctx context.Context, before stint.Time) (int, error) {
 	return l.end(ctx, "expire queued runs", func(ctx context.Context) ([]string, error) {
 		return l.c.Store.Expire(ctx, before, stint.TimeOf(l.c.Now()), reapBatch)
 	})
 }
 
-// end tells of the runs that some ended, also when others could not be.
-func (l *Local) end(ctx context.Context, doing string, some func(context.Context) ([]string, error)) (int, error) {
+// end calls f, which returns the runs that it ended, and notifies their readers
+// even if f also returns an error.
+func (l *Local) end(ctx context.Context, doing string, f func(context.Context) ([]string, error)) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, fmt.Errorf("%s: %w", doing, err)
 	}
-	ctx, cancel := CommitContext(ctx)
+	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
-	ids, err := some(ctx)
+	ids, err := f(ctx)
 	for _, id := range ids {
-		l.Ended(id)
+		l.NotifyEnded(id)
 	}
 	if err != nil {
 		err = fmt.Errorf("%s: %w", doing, err)
@@ -143,9 +146,9 @@ func (l *Local) end(ctx context.Context, doing string, some func(context.Context
 	return len(ids), err
 }
 
-// Created wakes whom a new run may concern: its readers, and workers when
-// nobody claimed it yet.
-func (l *Local) Created(runID string, unclaimed bool) {
+// NotifyCreated wakes the readers of a new run, and workers if no worker has
+// claimed it.
+func (l *Local) NotifyCreated(runID string, unclaimed bool) {
 	l.c.Feed.Wake(runID)
 	if unclaimed {
 		l.c.Bus.Publish(notify.TopicQueue)

@@ -9,34 +9,34 @@ import (
 	"github.com/stint-dev/stint/internal/definition"
 )
 
-// chain is where a new run stands below the runs that started one another down
-// to it. A run that a user creates has the zero value.
-type chain struct {
-	starter  *string // the run whose agent creates this one
+// ancestry describes the runs that started one another down to a new run. It is
+// zero for a run that a user creates.
+type ancestry struct {
+	parent   *string // the run whose agent creates the new one
 	depth    int
-	sessions []string // of the runs above
+	sessions []string // of all ancestors
 }
 
-// below finds the chain of a run that the caller creates, and refuses one that
-// is too long, or whose runs would wait for one another for ever.
-func (s *Service) below(ctx context.Context, c auth.Caller, n *stint.NewRun) (chain, error) {
+// checkDepth returns the ancestry of a run that the caller creates. It refuses
+// a run that is too deep, and one that would wait for its own ancestors.
+func (s *Service) checkDepth(ctx context.Context, c auth.Caller, n *stint.NewRun) (ancestry, error) {
 	if c.RunID == "" {
-		return chain{}, nil
+		return ancestry{}, nil
 	}
 	if c.Depth >= s.c.MaxDepth {
-		return chain{}, stint.InvalidParam("agent", "The chain of runs is too deep: this run stands %d below the one that a user started, and %d is the most. Let it do the work itself, or ask the operator for a higher 'max-depth'.", c.Depth, s.c.MaxDepth)
+		return ancestry{}, stint.InvalidParam("agent", "Too many runs started one another: this run is %d levels below the run that a user started, and the limit is %d. Let it do the work itself, or ask the operator for a higher 'max-depth'.", c.Depth, s.c.MaxDepth)
 	}
-	starter, err := s.c.Store.Run(ctx, c.OrgID, c.RunID)
+	parent, err := s.c.Store.Run(ctx, c.OrgID, c.RunID)
 	if err != nil {
-		return chain{}, notFound(err, "run", c.RunID)
+		return ancestry{}, notFound(err, "run", c.RunID)
 	}
-	frozen, err := definition.DecodePlan(starter.Spec)
+	plan, err := definition.DecodePlan(parent.Spec)
 	if err != nil {
-		return chain{}, err
+		return ancestry{}, err
 	}
-	sessions := append(slices.Clone(frozen.Above), starter.SessionID)
+	sessions := append(slices.Clone(plan.Above), parent.SessionID)
 	if n.CheckpointID == "" && slices.Contains(sessions, n.SessionID) {
-		return chain{}, stint.InvalidParam("sessionId", "The session '%s' is that of this run, or of a run that led to it. Runs of a session wait for one another, so the new run would never start. Start it without 'sessionId', or resume a checkpoint.", n.SessionID)
+		return ancestry{}, stint.InvalidParam("sessionId", "The session '%s' belongs to this run or to a run that led to it. Runs of a session wait for one another, so the new run would never start. Omit 'sessionId', or resume a checkpoint.", n.SessionID)
 	}
-	return chain{&c.RunID, c.Depth + 1, sessions}, nil
+	return ancestry{&c.RunID, c.Depth + 1, sessions}, nil
 }

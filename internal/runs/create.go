@@ -11,21 +11,20 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/definition"
-	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// CreateOptions adds to a creation. With a Key, what Answer makes of the new
-// run is stored for the idempotency key in the same transaction; when the key
-// that was claimed then is another's by now, it is store.ErrKeyInUse.
+// CreateOptions contains the idempotency key of a creation. If Key is set,
+// Create stores the result of Answer for it in the same transaction. The error
+// is store.ErrKeyInUse if another request has taken over the key since Claimed.
 type CreateOptions struct {
 	Key     string
 	Claimed stint.Time
 	Answer  func(stint.Run) (*store.Answer, error)
 }
 
-// Create stores a pending run and returns it; it is worked afterwards. What it
-// will use is resolved and frozen now.
+// Create resolves and freezes the plan of a new run, stores the run as pending,
+// and returns it. A worker executes it afterwards.
 func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o CreateOptions) (stint.Run, error) {
 	if err := definition.CheckRequest(&n); err != nil {
 		return stint.Run{}, err
@@ -34,10 +33,10 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 	if err != nil {
 		return stint.Run{}, err
 	}
-	shown := row.Run.Run
-	shown.Volumes = nil // the answer to a creation does not tell them
+	created := row.Run.Run
+	created.Volumes = nil // the response to a creation omits them
 	if o.Key != "" {
-		answer, err := o.Answer(shown)
+		answer, err := o.Answer(created)
 		if err != nil {
 			return stint.Run{}, fmt.Errorf("prepare answer: %w", err)
 		}
@@ -46,13 +45,13 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 	if err := s.store(ctx, row); err != nil {
 		return stint.Run{}, err
 	}
-	return shown, nil
+	return created, nil
 }
 
-// store writes the run and, when a worker is idle, claims for it in the same
-// commit. The worker hears of it although the caller has left.
+// store writes the run and, if a worker is idle, claims for it in the same
+// transaction. It notifies workers even if the caller has left.
 func (s *Service) store(ctx context.Context, row store.NewRun) error {
-	ctx, cancel := dispatch.CommitContext(ctx)
+	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
 	claimer, deliver := s.c.Dispatch.TakeIdle()
 	claims, err := s.c.Store.CreateRun(ctx, row, claimer)
@@ -62,43 +61,44 @@ func (s *Service) store(ctx context.Context, row store.NewRun) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return &stint.Error{
 			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound, Param: "volumes",
-			Message: "A version of a volume that this run would mount was deleted just now. Create the run again.",
+			Message: "A version of a volume that this run would mount was just deleted. Create the run again.",
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("create run: %w", err)
 	}
 	claimed := slices.ContainsFunc(claims, func(c store.Claim) bool { return c.Run.ID == row.ID })
-	s.c.Dispatch.Created(row.ID, !claimed)
+	s.c.Dispatch.NotifyCreated(row.ID, !claimed)
 	return nil
 }
 
-// prepare resolves everything that the request names.
+// prepare resolves all names in the request.
 func (s *Service) prepare(ctx context.Context, c auth.Caller, n *stint.NewRun) (store.NewRun, error) {
-	chain, err := s.below(ctx, c, n)
+	above, err := s.checkDepth(ctx, c, n)
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	from, err := s.origin(ctx, c.OrgID, n)
+	from, err := s.resolveSource(ctx, c.OrgID, n)
 	if err != nil {
 		return store.NewRun{}, err
 	}
 	if from.parentRunID == nil {
-		from.parentRunID = chain.starter
+		from.parentRunID = above.parent
 	}
-	definition, err := s.definitions.of(ctx, s.c.Store, c.OrgID, from.agent.ID, from.versionID)
+	d, err := s.definitions.get(ctx, s.c.Store, c.OrgID, from.agent.ID, from.versionID)
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	frozen, err := s.freeze(ctx, c.OrgID, n, from, definition)
+	plan, err := s.plan(ctx, c.OrgID, n, from, d)
 	if err != nil {
 		return store.NewRun{}, err
 	}
-	frozen.Depth, frozen.Above = chain.depth, chain.sessions
-	return s.row(c, n, from, frozen)
+	plan.Depth, plan.Above = above.depth, above.sessions
+	return s.row(c, n, from, plan)
 }
 
-func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from *origin, d *stint.Definition) (*definition.Plan, error) {
+// plan returns the frozen plan of the run.
+func (s *Service) plan(ctx context.Context, org string, n *stint.NewRun, from *source, d *stint.Definition) (*definition.Plan, error) {
 	timeout, err := definition.RunTimeout(n, d)
 	if err != nil {
 		return nil, err
@@ -107,68 +107,60 @@ func (s *Service) freeze(ctx context.Context, org string, n *stint.NewRun, from 
 	if err != nil {
 		return nil, err
 	}
-	frozen := &definition.Plan{
+	p := &definition.Plan{
 		Definition: *d, Timeout: timeout, OutputBytes: int64(limits.OutputBytes), Limits: limits,
 		Variables:   from.variables(n.Variables),
 		SecretNames: slices.Sorted(maps.Keys(n.Secrets)),
 		Home:        from.home, Workspace: from.workspace, FromSession: from.continues,
 	}
-	if err := s.requireInputs(ctx, org, n, frozen); err != nil {
+	if err := s.checkInputs(ctx, org, n, p); err != nil {
 		return nil, err
 	}
-	if frozen.Volumes, err = s.volumes(ctx, org, n, from, frozen); err != nil {
+	if p.Volumes, err = s.resolveVolumes(ctx, org, n, from, p); err != nil {
 		return nil, err
 	}
-	if err := s.artifact(ctx, org, n, from, frozen); err != nil {
+	if err := s.resolveArtifact(ctx, org, n, from, p); err != nil {
 		return nil, err
 	}
-	return frozen, nil
+	return p, nil
 }
 
-// requireInputs tells every variable and secret that the definition refers to
-// and nobody gave.
-func (s *Service) requireInputs(ctx context.Context, org string, n *stint.NewRun, f *definition.Plan) error {
-	var stored map[string]bool
-	given := func(r definition.Reference) (bool, error) {
-		if r.Source == "vars" {
-			_, ok := f.Variables[r.Name]
-			return ok, nil
+// checkInputs returns an error that lists every variable and secret that the
+// definition refers to and that has no value.
+func (s *Service) checkInputs(ctx context.Context, org string, n *stint.NewRun, p *definition.Plan) error {
+	var stored map[string]bool // names; nil until they are needed
+	var errs []*stint.Error
+	for _, r := range referencesOf(&p.Definition) {
+		member, values := "variables", p.Variables
+		if r.Source == "secrets" {
+			member, values = "secrets", n.Secrets
 		}
-		if _, ok := n.Secrets[r.Name]; ok {
-			return true, nil
+		if _, ok := values[r.Name]; ok {
+			continue
 		}
-		if stored == nil {
-			rows, err := s.c.Store.Secrets(ctx, org)
-			if err != nil {
-				return false, fmt.Errorf("list secrets: %w", err)
+		if r.Source == "secrets" {
+			if stored == nil {
+				rows, err := s.c.Store.Secrets(ctx, org)
+				if err != nil {
+					return fmt.Errorf("list secrets: %w", err)
+				}
+				stored = make(map[string]bool, len(rows))
+				for _, row := range rows {
+					stored[row.Name] = true
+				}
 			}
-			stored = make(map[string]bool, len(rows))
-			for _, row := range rows {
-				stored[row.Name] = true
+			if stored[r.Name] {
+				continue
 			}
 		}
-		return stored[r.Name], nil
+		errs = append(errs, stint.MissingParam(member+"."+r.Name, "The agent needs '%s.%s', which the request does not contain.", member, r.Name))
 	}
-	var faults []*stint.Error
-	for _, r := range needs(&f.Definition) {
-		ok, err := given(r)
-		if err != nil {
-			return err
-		}
-		if !ok {
-			faults = append(faults, missingInput(r))
-		}
-	}
-	return stint.JoinErrors(faults)
+	return stint.JoinErrors(errs)
 }
 
-func missingInput(r definition.Reference) *stint.Error {
-	member := map[string]string{"vars": "variables", "secrets": "secrets"}[r.Source]
-	return stint.MissingParam(member+"."+r.Name, "The agent needs '%s.%s', which was not given.", member, r.Name)
-}
-
-// needs lists what a definition refers to, each once, in a fixed order.
-func needs(d *stint.Definition) []definition.Reference {
+// referencesOf returns the variables and secrets that a definition refers to,
+// each once, in a fixed order.
+func referencesOf(d *stint.Definition) []definition.Reference {
 	var out []definition.Reference
 	add := func(refs ...definition.Reference) {
 		for _, r := range refs {
@@ -201,8 +193,9 @@ func needs(d *stint.Definition) []definition.Reference {
 	return out
 }
 
-func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definition.Plan) (store.NewRun, error) {
-	raw, err := f.Encode()
+// row returns the row of a new run.
+func (s *Service) row(c auth.Caller, n *stint.NewRun, from *source, p *definition.Plan) (store.NewRun, error) {
+	raw, err := p.Encode()
 	if err != nil {
 		return store.NewRun{}, err
 	}
@@ -213,7 +206,7 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definitio
 	}
 	row := store.NewRun{OpenSession: !from.continues, Run: store.Run{
 		OrgID: c.OrgID, AgentVersionID: from.versionID, Spec: raw, Sealed: sealed,
-		Priority: n.Priority, Timeout: f.Timeout,
+		Priority: n.Priority, Timeout: p.Timeout,
 	}}
 	row.Run.Run = stint.Run{
 		RunSummary: stint.RunSummary{
@@ -221,9 +214,9 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definitio
 			Prompt: n.Prompt, CreatedAt: stint.TimeOf(s.c.Now()),
 		},
 		SessionID: from.sessionID, ParentRunID: from.parentRunID, Metadata: maps.Clone(n.Metadata),
-		Volumes: make(map[string]string, len(f.Volumes)),
+		Volumes: make(map[string]string, len(p.Volumes)),
 	}
-	for _, v := range f.Volumes {
+	for _, v := range p.Volumes {
 		row.Volumes[v.Name] = v.Version
 	}
 	if row.SessionID == "" {
@@ -232,7 +225,7 @@ func (s *Service) row(c auth.Caller, n *stint.NewRun, from *origin, f *definitio
 	if row.Metadata == nil {
 		row.Metadata = map[string]string{}
 	}
-	if r := f.Definition.Retries; r != nil {
+	if r := p.Definition.Retries; r != nil {
 		row.MaxRetries = r.Max
 	}
 	return row, nil
@@ -248,7 +241,7 @@ func (s *Service) seal(runID string, secrets map[string]string) ([]byte, error) 
 	}
 	sealed, err := s.c.Sealer.Seal(plain, []byte(runID))
 	if err != nil {
-		return nil, errors.New("seal secrets") // the cause might quote what it could not seal
+		return nil, errors.New("seal secrets") // the cause could quote a secret
 	}
 	return sealed, nil
 }

@@ -7,41 +7,42 @@ import (
 	"sync"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/store"
 )
 
-// keptDefinitions bounds the parsed definitions that are kept in memory.
-const keptDefinitions = 1024
+// maxDefinitions is the capacity of a definitionCache.
+const maxDefinitions = 1024
 
-// definitions keeps parsed definitions by version. Versions never change, so
-// neither do they; whoever gets one must not write to it.
-type definitions struct {
-	mu   sync.Mutex // guards kept
-	kept map[string]*stint.Definition
+// definitionCache caches decoded definitions by version. Versions are
+// immutable, and callers must not modify the definitions.
+type definitionCache struct {
+	mu        sync.Mutex // guards byVersion
+	byVersion map[string]*stint.Definition
 }
 
-func newDefinitions() *definitions { return &definitions{kept: map[string]*stint.Definition{}} }
+func newDefinitionCache() *definitionCache {
+	return &definitionCache{byVersion: map[string]*stint.Definition{}}
+}
 
-func (d *definitions) of(ctx context.Context, s store.Agents, org, agent, version string) (*stint.Definition, error) {
+func (d *definitionCache) get(ctx context.Context, s Store, org, agent, version string) (*stint.Definition, error) {
 	d.mu.Lock()
-	known := d.kept[version]
+	cached := d.byVersion[version]
 	d.mu.Unlock()
-	if known != nil {
-		return known, nil
+	if cached != nil {
+		return cached, nil
 	}
 	v, err := s.AgentVersion(ctx, org, agent, version, 0)
 	if err != nil {
 		return nil, notFound(err, "agent version", version)
 	}
-	parsed := new(stint.Definition)
-	if err := json.Unmarshal(v.Definition, parsed); err != nil {
-		return nil, fmt.Errorf("read definition %s: %w", version, err)
+	decoded := new(stint.Definition) // validated when it was stored
+	if err := json.Unmarshal(v.Definition, decoded); err != nil {
+		return nil, fmt.Errorf("decode definition %s: %w", version, err)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.kept) >= keptDefinitions {
-		clear(d.kept)
+	if len(d.byVersion) >= maxDefinitions {
+		clear(d.byVersion)
 	}
-	d.kept[version] = parsed
-	return parsed, nil
+	d.byVersion[version] = decoded
+	return decoded, nil
 }

@@ -1,7 +1,5 @@
-// Package runs answers: what may happen to a run?
-//
-// It creates runs, resolving and freezing what they will use, reads them and
-// cancels them. Executing them is the engine's.
+// Package runs creates runs, resolves and freezes what they use, reads them, and
+// cancels them. Package worker executes them.
 package runs
 
 import (
@@ -12,48 +10,78 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
-	"github.com/stint-dev/stint/internal/dispatch"
 	"github.com/stint-dev/stint/internal/notify"
-	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config is what a Service is made of; all members but MaxDepth are required.
+// Config contains the dependencies of a Service. All members except MaxDepth
+// are required.
 type Config struct {
-	Store    store.Store
-	Dispatch *dispatch.Local
+	Store    Store
+	Dispatch Dispatcher
 	Bus      notify.Bus
-	Sealer   *sealing.Sealer
+	Sealer   Sealer
 	IDs      *stint.IDs
 	Now      func() time.Time
-	// MaxDepth is how many runs may start one another below one that a user
-	// started; 0: agents start none.
+	// MaxDepth is how many runs may start one another below a run that a user
+	// started. If it is 0, agents cannot start runs.
 	MaxDepth int
 }
 
-// Service is the use cases of runs, sessions and checkpoints. It is safe for
-// concurrent use.
+// Store is the part of store.Store that a Service needs.
+type Store interface {
+	Agent(ctx context.Context, org, id string) (store.Agent, error)
+	AgentByName(ctx context.Context, org, name string) (store.Agent, error)
+	AgentVersion(ctx context.Context, org, agent, id string, number int64) (store.AgentVersion, error)
+	FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (store.FileSet, error)
+	FileSetVersion(ctx context.Context, org, fileSet, id string, number int64) (store.FileSetVersion, error)
+	Secrets(ctx context.Context, org string) ([]store.Secret, error)
+	Metrics(ctx context.Context, runID string) ([]stint.MetricsSample, error)
+
+	CreateRun(ctx context.Context, n store.NewRun, c *store.ClaimRequest) ([]store.Claim, error)
+	Run(ctx context.Context, org, id string) (store.Run, error)
+	RunSummaries(ctx context.Context, org string, f store.RunFilter, r store.Range) ([]stint.RunSummary, error)
+	Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error)
+	Session(ctx context.Context, org, id string) (store.Session, error)
+	Sessions(ctx context.Context, org string, r store.Range) ([]store.Session, error)
+	Checkpoint(ctx context.Context, org, id string) (store.Checkpoint, error)
+}
+
+// Dispatcher is the part of the dispatcher that a Service needs.
+type Dispatcher interface {
+	// TakeIdle returns an idle worker for which the creation of a run may claim
+	// runs. deliver must be called once with the claims. Both are nil if no
+	// worker is idle.
+	TakeIdle() (claimer *store.ClaimRequest, deliver func([]store.Claim))
+	// NotifyCreated wakes the readers of a new run, and workers if no worker has
+	// claimed it.
+	NotifyCreated(runID string, unclaimed bool)
+	// NotifyEnded wakes the readers and the worker of a run that ended.
+	NotifyEnded(runID string)
+}
+
+// Sealer encrypts the secrets of a run.
+type Sealer interface {
+	Seal(plain, owner []byte) ([]byte, error)
+}
+
+// Service implements the use cases of runs, sessions, and checkpoints. It is
+// safe for concurrent use.
 type Service struct {
 	c           Config
-	definitions *definitions
+	definitions *definitionCache
 }
 
-// New makes the service.
-func New(c Config) *Service { return &Service{c: c, definitions: newDefinitions()} }
+// New returns a Service.
+func New(c Config) *Service { return &Service{c: c, definitions: newDefinitionCache()} }
 
-// Get reads a run.
+// Get returns a run.
 func (s *Service) Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
-	if !stint.IsID(stint.PrefixRun, id) {
-		return stint.Run{}, stint.NotFound("run", id)
-	}
-	r, err := s.c.Store.Run(ctx, c.OrgID, id)
-	if err != nil {
-		return stint.Run{}, notFound(err, "run", id)
-	}
-	return r.Run, nil
+	r, err := lookup(ctx, s.c.Store.Run, runKind, c.OrgID, id)
+	return r.Run, err
 }
 
-// List reads a page of runs, newest first.
+// List returns a page of runs, newest first.
 func (s *Service) List(ctx context.Context, c auth.Caller, f store.RunFilter, r store.Range) ([]stint.RunSummary, error) {
 	page, err := s.c.Store.RunSummaries(ctx, c.OrgID, f, r)
 	if err != nil {
@@ -62,26 +90,25 @@ func (s *Service) List(ctx context.Context, c auth.Caller, f store.RunFilter, r 
 	return page, nil
 }
 
-// Cancel ends a pending or running run. The answer is final: whoever reads the
-// run from now on sees it cancelled; its worker obeys after.
+// Cancel cancels a pending or running run. When it returns, every reader sees
+// the run as cancelled; its worker stops it afterwards.
 func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
-	if !stint.IsID(stint.PrefixRun, id) {
-		return stint.Run{}, stint.NotFound("run", id)
-	}
-	ctx, done := dispatch.CommitContext(ctx)
+	ctx, done := store.CommitContext(ctx)
 	defer done()
-	r, err := s.c.Store.Cancel(ctx, c.OrgID, id, stint.TimeOf(s.c.Now()))
+	r, err := lookup(ctx, func(ctx context.Context, org, id string) (store.Run, error) {
+		return s.c.Store.Cancel(ctx, org, id, stint.TimeOf(s.c.Now()))
+	}, runKind, c.OrgID, id)
 	if state, ok := errors.AsType[*store.StateError](err); ok {
 		return stint.Run{}, stint.InvalidState("The run '%s' is %s and cannot be cancelled. Only pending and running runs can.", id, state.Status)
 	}
 	if err != nil {
-		return stint.Run{}, notFound(err, "run", id)
+		return stint.Run{}, err
 	}
-	s.c.Dispatch.Ended(id)
+	s.c.Dispatch.NotifyEnded(id)
 	return r.Run, nil
 }
 
-// Wait reads the run once it is final, or after d as it then stands.
+// Wait returns the run when it has ended, or its current state after d.
 func (s *Service) Wait(ctx context.Context, c auth.Caller, id string, d time.Duration) (stint.Run, error) {
 	wake, cancel := s.c.Bus.Subscribe(notify.TopicStop(id))
 	defer cancel()
@@ -105,7 +132,7 @@ func (s *Service) Wait(ctx context.Context, c auth.Caller, id string, d time.Dur
 	}
 }
 
-// Metrics reads the samples of a run and their summary.
+// Metrics returns the samples of a run and their summary.
 func (s *Service) Metrics(ctx context.Context, c auth.Caller, id string) (stint.Metrics, error) {
 	r, err := s.Get(ctx, c, id)
 	if err != nil {
@@ -121,21 +148,13 @@ func (s *Service) Metrics(ctx context.Context, c auth.Caller, id string) (stint.
 	return stint.Metrics{Data: samples, Summary: stint.Summarize(samples, r.ExecutionTimeMs)}, nil
 }
 
-// Session reads a session.
+// Session returns a session.
 func (s *Service) Session(ctx context.Context, c auth.Caller, id string) (stint.Session, error) {
-	session, err := s.session(ctx, c.OrgID, id)
+	session, err := lookup(ctx, s.c.Store.Session, sessionKind, c.OrgID, id)
 	return session.Session, err
 }
 
-func (s *Service) session(ctx context.Context, org, id string) (store.Session, error) {
-	if !stint.IsID(stint.PrefixSession, id) {
-		return store.Session{}, stint.NotFound("session", id)
-	}
-	session, err := s.c.Store.Session(ctx, org, id)
-	return session, notFound(err, "session", id)
-}
-
-// Sessions reads a page of sessions, newest first.
+// Sessions returns a page of sessions, newest first.
 func (s *Service) Sessions(ctx context.Context, c auth.Caller, r store.Range) ([]stint.Session, error) {
 	rows, err := s.c.Store.Sessions(ctx, c.OrgID, r)
 	if err != nil {
@@ -148,27 +167,8 @@ func (s *Service) Sessions(ctx context.Context, c auth.Caller, r store.Range) ([
 	return page, nil
 }
 
-// Checkpoint reads a checkpoint.
+// Checkpoint returns a checkpoint.
 func (s *Service) Checkpoint(ctx context.Context, c auth.Caller, id string) (stint.Checkpoint, error) {
-	checkpoint, err := s.checkpoint(ctx, c.OrgID, id)
+	checkpoint, err := lookup(ctx, s.c.Store.Checkpoint, checkpointKind, c.OrgID, id)
 	return checkpoint.Checkpoint, err
-}
-
-func (s *Service) checkpoint(ctx context.Context, org, id string) (store.Checkpoint, error) {
-	if !stint.IsID(stint.PrefixCheckpoint, id) {
-		return store.Checkpoint{}, stint.NotFound("checkpoint", id)
-	}
-	checkpoint, err := s.c.Store.Checkpoint(ctx, org, id)
-	return checkpoint, notFound(err, "checkpoint", id)
-}
-
-// notFound turns the store's word for a missing row into the public error.
-func notFound(err error, noun, asked string) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, store.ErrNotFound):
-		return stint.NotFound(noun, asked)
-	}
-	return fmt.Errorf("read %s %s: %w", noun, asked, err)
 }

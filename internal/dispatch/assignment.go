@@ -1,0 +1,123 @@
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/masking"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// assign returns an assignment for each claim, even if ctx ends: it decrypts the
+// secrets and completes the plans.
+func (l *Local) assign(ctx context.Context, claims []store.Claim) []Assignment {
+	ctx, cancel := store.CommitContext(ctx)
+	defer cancel()
+	out := make([]Assignment, len(claims))
+	for i, c := range claims {
+		l.c.Feed.Wake(c.Run.ID)
+		a := Assignment{Run: c.Run.Run, OrgID: c.Run.OrgID, AgentVersionID: c.Run.AgentVersionID, Position: c.Position}
+		a.Plan, a.Err = definition.DecodePlan(c.Run.Spec)
+		if a.Err == nil {
+			a.Given, a.Err = l.openGiven(&c.Run)
+		}
+		if a.Err == nil {
+			a.Stored, a.Err = l.openStored(ctx, c.Run.OrgID, a.Given)
+		}
+		if a.Err == nil {
+			a.Err = l.completePlan(ctx, &c.Run, a.Plan)
+		}
+		out[i] = a
+	}
+	return out
+}
+
+// openStored returns the organisation's current secrets. It is an error if they
+// and those of the request are too many to be masked.
+func (l *Local) openStored(ctx context.Context, org string, given map[string]string) (map[string]string, error) {
+	rows, err := l.c.Store.Secrets(ctx, org)
+	if err != nil {
+		return nil, fmt.Errorf("read stored secrets: %w", err)
+	}
+	secrets := make(map[string]string, len(rows))
+	for _, row := range rows {
+		value, err := l.c.Sealer.Open(row.Sealed, row.AssociatedData())
+		if err != nil {
+			return nil, fmt.Errorf("open stored secret %s: %w", row.Name, err)
+		}
+		secrets[row.Name] = string(value)
+	}
+	if masking.CheckLimits("secrets", slices.Concat(slices.Collect(maps.Values(secrets)), slices.Collect(maps.Values(given)))) != nil {
+		return nil, stint.InvalidState("The organisation's stored secrets and those of the run exceed the limit of %d secrets with %d bytes in total. Delete stored secrets that are no longer used.",
+			masking.MaxValues, masking.MaxTotalSize)
+	}
+	return secrets, nil
+}
+
+// openGiven returns the secrets of the request.
+func (l *Local) openGiven(r *store.Run) (map[string]string, error) {
+	if len(r.Sealed) == 0 {
+		return nil, nil
+	}
+	plain, err := l.c.Sealer.Open(r.Sealed, []byte(r.ID))
+	if err != nil {
+		return nil, fmt.Errorf("open the secrets of %s: %w", r.ID, err)
+	}
+	var secrets map[string]string
+	if err := json.Unmarshal(plain, &secrets); err != nil {
+		return nil, fmt.Errorf("read the secrets of %s: %w", r.ID, err)
+	}
+	return secrets, nil
+}
+
+// completePlan sets the members of the plan that depend on the present: the
+// session's newest state and the artifact's head.
+func (l *Local) completePlan(ctx context.Context, r *store.Run, p *definition.Plan) error {
+	if p.FromSession {
+		if err := l.completeFromSession(ctx, r, p); err != nil {
+			return err
+		}
+	}
+	if p.Artifact == nil || !p.Artifact.Latest {
+		return nil
+	}
+	p.Workspace = ""
+	artifact, err := l.c.Store.FileSetByName(ctx, r.OrgID, stint.Artifacts, p.Artifact.Name)
+	if errors.Is(err, store.ErrNotFound) || err == nil && artifact.CurrentVersionID == nil {
+		return nil // it is created when the run ends
+	}
+	if err != nil {
+		return fmt.Errorf("find artifact %s: %w", p.Artifact.Name, err)
+	}
+	head, err := l.c.Store.FileSetVersion(ctx, r.OrgID, artifact.ID, "", 0)
+	if err != nil {
+		return fmt.Errorf("find head of artifact %s: %w", p.Artifact.Name, err)
+	}
+	p.Workspace = head.Digest
+	return nil
+}
+
+func (l *Local) completeFromSession(ctx context.Context, r *store.Run, p *definition.Plan) error {
+	session, err := l.c.Store.Session(ctx, r.OrgID, r.SessionID)
+	if err != nil {
+		return fmt.Errorf("find session %s: %w", r.SessionID, err)
+	}
+	if session.CheckpointID == nil {
+		return nil
+	}
+	c, err := l.c.Store.Checkpoint(ctx, r.OrgID, *session.CheckpointID)
+	if err != nil {
+		return fmt.Errorf("find checkpoint %s: %w", *session.CheckpointID, err)
+	}
+	p.Home = c.HomeDigest
+	if p.Artifact == nil {
+		p.Workspace = c.WorkspaceDigest
+	}
+	return nil
+}

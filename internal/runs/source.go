@@ -1,0 +1,169 @@
+package runs
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// source is what a run starts from: an agent alone, a session, or a checkpoint.
+type source struct {
+	agent       store.Agent
+	versionID   string
+	sessionID   string // empty: a new session
+	continues   bool   // the run joins the session
+	resumes     bool   // the run starts from a checkpoint
+	parentRunID *string
+	parent      *definition.Plan // of the previous run; nil without one
+	home        string           // digest
+	workspace   string           // digest
+}
+
+// variables returns those of the previous run, overridden by requested.
+func (f *source) variables(requested map[string]string) map[string]string {
+	all := map[string]string{}
+	if f.parent != nil {
+		maps.Copy(all, f.parent.Variables)
+	}
+	maps.Copy(all, requested)
+	return all
+}
+
+// artifactName returns the name of the previous run's artifact, or an empty
+// string.
+func (f *source) artifactName() string {
+	if f.parent == nil || f.parent.Artifact == nil {
+		return ""
+	}
+	return f.parent.Artifact.Name
+}
+
+// resolveSource resolves the agent, version, session, and checkpoint of a
+// request. It refuses a request whose members contradict one another.
+func (s *Service) resolveSource(ctx context.Context, org string, n *stint.NewRun) (*source, error) {
+	from := &source{}
+	agentID, err := s.resolveState(ctx, org, n, from)
+	if err != nil {
+		return nil, err
+	}
+	if from.agent, err = s.resolveAgent(ctx, org, n, agentID); err != nil {
+		return nil, err
+	}
+	if n.AgentVersion != "" {
+		if from.versionID, err = s.resolveAgentVersion(ctx, org, from.agent, n.AgentVersion); err != nil {
+			return nil, err
+		}
+	}
+	if from.versionID == "" {
+		from.versionID = from.agent.CurrentVersionID
+	}
+	return from, nil
+}
+
+// resolveState resolves checkpointId and sessionId and returns the identifier of
+// their agent. It is empty if the request has neither.
+func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun, from *source) (agentID string, err error) {
+	if n.SessionID != "" {
+		session, err := lookup(ctx, s.c.Store.Session, sessionKind, org, n.SessionID)
+		if err != nil {
+			return "", err
+		}
+		if n.CheckpointID == "" {
+			from.continues, from.sessionID, from.parentRunID = true, session.ID, &session.LastRunID
+			from.parent, err = s.planOf(ctx, org, session.LastRunID)
+			return session.AgentID, err
+		}
+	}
+	if n.CheckpointID == "" {
+		return "", nil
+	}
+	c, err := lookup(ctx, s.c.Store.Checkpoint, checkpointKind, org, n.CheckpointID)
+	if err != nil {
+		return "", err
+	}
+	if n.SessionID != "" && n.SessionID != c.SessionID {
+		return "", contradiction("checkpointId", "sessionId", "sessions")
+	}
+	from.resumes, from.versionID, from.parentRunID = true, c.AgentVersionID, &c.RunID
+	from.home, from.workspace = c.HomeDigest, c.WorkspaceDigest
+	from.parent, err = s.planOf(ctx, org, c.RunID)
+	return c.AgentID, err
+}
+
+func (s *Service) planOf(ctx context.Context, org, runID string) (*definition.Plan, error) {
+	r, err := s.c.Store.Run(ctx, org, runID)
+	if err != nil {
+		return nil, notFound(err, "run", runID)
+	}
+	return definition.DecodePlan(r.Spec)
+}
+
+// resolveAgent returns the agent of a session or checkpoint (implied), or the
+// one with the requested identifier or name. All must agree.
+func (s *Service) resolveAgent(ctx context.Context, org string, n *stint.NewRun, implied string) (store.Agent, error) {
+	state := "sessionId" // the member that implies the agent
+	if n.CheckpointID != "" {
+		state = "checkpointId"
+	}
+	id := implied
+	if n.AgentID != "" {
+		if !stint.IsID(stint.PrefixAgent, n.AgentID) {
+			return store.Agent{}, stint.NotFound("agent", n.AgentID)
+		}
+		if implied != "" && implied != n.AgentID {
+			return store.Agent{}, contradiction("agentId", state, "agents")
+		}
+		id, state = n.AgentID, "agentId"
+	}
+	if id == "" {
+		a, err := s.c.Store.AgentByName(ctx, org, n.Agent)
+		return a, notFound(err, "agent", n.Agent)
+	}
+	a, err := lookup(ctx, s.c.Store.Agent, agentKind, org, id)
+	if err != nil || n.Agent == "" || n.Agent == a.Name {
+		return a, err
+	}
+	if _, err := s.c.Store.AgentByName(ctx, org, n.Agent); err != nil {
+		return store.Agent{}, notFound(err, "agent", n.Agent)
+	}
+	return store.Agent{}, contradiction("agent", state, "agents")
+}
+
+// resolveAgentVersion returns the identifier of the version that the request
+// specifies as latest, an identifier, v<N>, or <N>.
+func (s *Service) resolveAgentVersion(ctx context.Context, org string, a store.Agent, requested string) (string, error) {
+	id, number, ok := parseVersion(requested, func(v string) bool { return stint.IsID(stint.PrefixAgentVersion, v) })
+	if !ok {
+		return "", stint.NotFound("agent version", requested)
+	}
+	if id == "" && number == 0 {
+		return a.CurrentVersionID, nil
+	}
+	v, err := s.c.Store.AgentVersion(ctx, org, a.ID, id, number)
+	return v.ID, notFound(err, "agent version", requested)
+}
+
+// parseVersion parses latest, v<N>, <N>, or an identifier for which isID returns
+// true. For latest, id and number are zero.
+func parseVersion(requested string, isID func(string) bool) (id string, number int64, ok bool) {
+	if requested == "latest" {
+		return "", 0, true
+	}
+	if isID(requested) {
+		return requested, 0, true
+	}
+	digits := strings.TrimPrefix(requested, "v")
+	n, err := strconv.ParseInt(digits, 10, 64)
+	return "", n, err == nil && n > 0 && strconv.FormatInt(n, 10) == digits
+}
+
+// contradiction returns the error of two parameters that refer to different
+// things.
+func contradiction(a, b, noun string) error {
+	return stint.InvalidParam(a, "'%s' and '%s' refer to different %s. Use only one of them, or make them agree.", a, b, noun)
+}

@@ -1,0 +1,157 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// mount is a volume of a run before its version is resolved.
+type mount struct {
+	name, version, path string
+	requested           bool // the request contains the version
+	optional, writable  bool
+}
+
+// resolveVolumes returns the volumes of the definition and of the request, each
+// at the requested version.
+func (s *Service) resolveVolumes(ctx context.Context, org string, n *stint.NewRun, from *source, p *definition.Plan) ([]definition.Volume, error) {
+	mounts, err := mountsOf(n, from, p)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]definition.Volume, 0, len(mounts))
+	for _, m := range mounts {
+		if resumed, ok := m.resume(from); ok {
+			out = append(out, resumed)
+			continue
+		}
+		v, err := s.resolveVersion(ctx, org, stint.Volumes, m.name, m.version)
+		if m.optional && stint.KindOf(err) == stint.KindNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, withParam(err, "volumes."+m.name)
+		}
+		out = append(out, definition.Volume{Name: m.name, Version: v.ID, Digest: v.Digest, Path: m.path, Writable: m.writable})
+	}
+	return out, nil
+}
+
+// resume returns the version that the checkpoint's run had, unless the request
+// contains another one.
+func (m mount) resume(from *source) (definition.Volume, bool) {
+	if !from.resumes || m.requested {
+		return definition.Volume{}, false
+	}
+	i := slices.IndexFunc(from.parent.Volumes, func(v definition.Volume) bool { return v.Name == m.name })
+	if i < 0 {
+		return definition.Volume{}, false
+	}
+	v := from.parent.Volumes[i]
+	v.Path, v.Writable = m.path, m.writable
+	return v, true
+}
+
+// mountsOf returns the volumes of the definition, then those that earlier
+// requests of the session added, then those that the request adds.
+func mountsOf(n *stint.NewRun, from *source, p *definition.Plan) ([]mount, error) {
+	var out []mount
+	seen := map[string]bool{}
+	add := func(m mount) {
+		m.path = definition.VolumePath(m.name, m.path)
+		if m.version == "" {
+			m.version = "latest"
+		}
+		out, seen[m.name] = append(out, m), true
+	}
+	for _, key := range slices.Sorted(maps.Keys(p.Definition.Volumes)) {
+		d := p.Definition.Volumes[key]
+		m := mount{name: definition.Interpolate(key, p.Variables, nil), version: definition.Interpolate(d.Version, p.Variables, nil), path: d.Path, optional: d.Optional, writable: d.Writable}
+		if e := stint.CheckName("volumes."+key, m.name); e != nil {
+			return nil, e
+		}
+		if requested, ok := n.Volumes[m.name]; ok {
+			m.version, m.requested, m.optional = requested, true, false
+		}
+		add(m)
+	}
+	if from.parent != nil {
+		for _, v := range from.parent.Volumes {
+			if _, ok := n.Volumes[v.Name]; !ok && !seen[v.Name] && v.Path == definition.VolumePath(v.Name, "") {
+				add(mount{name: v.Name})
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
+		if !seen[name] {
+			add(mount{name: name, version: n.Volumes[name], requested: true})
+		}
+	}
+	return out, nil
+}
+
+// resolveVersion returns a version of an artifact or a volume.
+func (s *Service) resolveVersion(ctx context.Context, org string, kind stint.FileSetKind, name, requested string) (store.FileSetVersion, error) {
+	set, err := s.c.Store.FileSetByName(ctx, org, kind, name)
+	if err != nil {
+		return store.FileSetVersion{}, notFound(err, string(kind), name)
+	}
+	noun := string(kind) + " version"
+	id, number, ok := parseVersion(requested, stint.IsFileSetVersion)
+	if !ok {
+		return store.FileSetVersion{}, stint.NotFound(noun, requested)
+	}
+	v, err := s.c.Store.FileSetVersion(ctx, org, set.ID, id, number)
+	if errors.Is(err, store.ErrNotFound) && requested == "latest" {
+		return v, &stint.Error{
+			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
+			Message: fmt.Sprintf("The %s '%s' has no version yet. Push one first.", kind, name),
+		}
+	}
+	return v, notFound(err, noun, requested)
+}
+
+// resolveArtifact sets the plan's artifact and the digest of the workspace.
+func (s *Service) resolveArtifact(ctx context.Context, org string, n *stint.NewRun, from *source, p *definition.Plan) error {
+	name := n.ArtifactName
+	if name == "" {
+		name = from.artifactName()
+	}
+	if name == "" {
+		if n.ArtifactVersion != "" {
+			return stint.MissingParam("artifactName", "'artifactVersion' needs 'artifactName'.")
+		}
+		return nil
+	}
+	p.Artifact = &definition.Artifact{Name: name}
+	switch {
+	case n.ArtifactVersion != "" && n.ArtifactVersion != "latest":
+		v, err := s.resolveVersion(ctx, org, stint.Artifacts, name, n.ArtifactVersion)
+		if err != nil {
+			return withParam(err, "artifactVersion")
+		}
+		p.Artifact.Digest, p.Workspace = v.Digest, v.Digest
+	case from.resumes && name == from.artifactName() && n.ArtifactVersion == "":
+		p.Artifact.Digest = from.workspace
+	default:
+		p.Artifact.Latest = true
+	}
+	return nil
+}
+
+// withParam sets the parameter of a public error that does not have one.
+func withParam(err error, param string) error {
+	if e, ok := errors.AsType[*stint.Error](err); ok && e.Param == "" {
+		located := *e
+		located.Param = param
+		return &located
+	}
+	return err
+}

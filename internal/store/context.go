@@ -1,0 +1,16 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// CommitLimit is how long a transaction may take before the caller gives up.
+// The transaction may still commit afterwards.
+const CommitLimit = 30 * time.Second
+
+// CommitContext returns a context for a transaction whose result must be
+// handled even if the caller leaves meanwhile. It ends after CommitLimit.
+func CommitContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), CommitLimit)
+}
