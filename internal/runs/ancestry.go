@@ -24,7 +24,7 @@ func (s *Service) checkDepth(ctx context.Context, c auth.Caller, n *stint.NewRun
 		return ancestry{}, nil
 	}
 	if c.Depth >= s.c.MaxDepth {
-		return ancestry{}, stint.InvalidParam("agent", "Too many runs started one another: this run is %d levels below the run that a user started, and the limit is %d. Let it do the work itself, or ask the operator for a higher 'max-depth'.", c.Depth, s.c.MaxDepth)
+		return ancestry{}, stint.InvalidParam("agent", "The chain of runs is too deep: this run is %d levels below the run that a user started, and the limit is %d. Let it do the work itself, or ask the operator for a higher 'max-depth'.", c.Depth, s.c.MaxDepth)
 	}
 	parent, err := s.c.Store.Run(ctx, c.OrgID, c.RunID)
 	if err != nil {
