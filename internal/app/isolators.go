@@ -92,8 +92,8 @@ func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 // of volumes can still be mounted below it.
 func (h hostParts) reportDockerState() {
 	folder := h.c.DockerState()
-	if _, err := os.Lstat(folder); err != nil {
-		return // never used
+	if folder == "" {
+		return
 	}
 	h.log.Warn("the Docker isolation was removed: its folder may be removed if nothing is mounted below it, and so may the containers and images with its label",
 		"folder", folder, "label", "dev.stint.instance="+h.instance)

@@ -170,7 +170,7 @@ func (a *app) checkServerConfig(data string) []finding {
 	}
 	out := []finding{{Check: "configuration", Result: "ok", Message: fmt.Sprintf("valid, %s; would listen on %s", source, c.Listen)}}
 	out = append(out, checkData(c.Data))
-	if folder := c.DockerState(); exists(folder) {
+	if folder := c.DockerState(); folder != "" {
 		out = append(out, finding{Check: "data", Result: "warn", Message: folder + " is left of the Docker isolation, which was removed. Remove it if nothing is mounted below it (findmnt), and the containers and images with the label dev.stint.instance."})
 	}
 	disk := existing(c.Data)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -30,6 +31,20 @@ func CheckFlag(name string) error {
 	return nil
 }
 
-// DockerState returns the folder in which earlier releases kept the state of
-// the Docker isolation. It usually does not exist.
-func (c *Config) DockerState() string { return filepath.Join(c.Data, "sandbox", dockerIsolation) }
+// DockerState returns the folder in which an earlier release kept the state of
+// the Docker isolation. It returns "" if that isolation was never used:
+// the folder does not exist, or holds nothing but empty folders, which earlier
+// releases created at every start.
+func (c *Config) DockerState() string {
+	dir := filepath.Join(c.Data, "sandbox", dockerIsolation)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if inside, err := os.ReadDir(filepath.Join(dir, e.Name())); err != nil || len(inside) > 0 {
+			return dir // a file, or a folder with content
+		}
+	}
+	return ""
+}
