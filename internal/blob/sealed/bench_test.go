@@ -38,7 +38,7 @@ func BenchmarkRead5KB(b *testing.B) {
 	}
 }
 
-// discard is a store that reads and keeps nothing.
+// discard is a store that reads objects and does not store them.
 type discard struct{ *memory }
 
 func (discard) Put(_ context.Context, _ string, r io.Reader, _ int64) error {

@@ -7,69 +7,69 @@ import (
 	"io"
 )
 
-// errPastEnd says that there is no block where reading began.
+// errPastEnd reports that the object has no block at the requested position.
 var errPastEnd = errors.New("sealed: past the end")
 
-// opener reads blocks of an object, each with one byte of the next, which
-// tells that there is a next, and gives the content of a range.
-type opener struct {
+// decrypter decrypts a range of an object. With each block it reads one byte of
+// the next, to know whether the block is the last.
+type decrypter struct {
 	io.Closer
 	name  string
 	r     io.Reader
 	aead  cipher.AEAD
-	place place
-	block int64  // the next one's number
-	ahead bool   // the last byte of sealed belongs to the next block
-	last  bool   // the last block was opened
+	nonce nonce
+	block int64  // number of the next block
+	ahead bool   // the last byte of buf belongs to the next block
+	last  bool   // the last block was decrypted
 	skip  int    // bytes before the range in the first block
-	left  int64  // bytes that may still be given; less than 0 is all
-	ready []byte // opened, not given yet
+	left  int64  // remaining bytes of the range; negative means all
+	ready []byte // decrypted bytes that were not returned yet
 	err   error
-	seal  [sealedBlock + 1]byte
+	buf   [sealedBlock + 1]byte
 }
 
-// Read gives the next bytes of the range.
-func (o *opener) Read(p []byte) (int, error) {
+// Read implements io.Reader.
+func (d *decrypter) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	for len(o.ready) == 0 && o.err == nil {
-		o.err = o.next()
+	for len(d.ready) == 0 && d.err == nil {
+		d.err = d.next()
 	}
-	if len(o.ready) == 0 {
-		return 0, o.err
+	if len(d.ready) == 0 {
+		return 0, d.err
 	}
-	n := copy(p, o.ready)
-	o.ready = o.ready[n:]
+	n := copy(p, d.ready)
+	d.ready = d.ready[n:]
 	return n, nil
 }
 
-// next opens the next block. It fails with io.EOF where the range has ended,
-// or the object, for which its last block stands.
-func (o *opener) next() error {
-	if o.left == 0 || o.last {
+// next decrypts the next block into ready. It returns io.EOF at the end of the
+// range and after the last block.
+func (d *decrypter) next() error {
+	if d.left == 0 || d.last {
 		return io.EOF
 	}
-	plain, err := o.open()
+	plain, err := d.decrypt()
 	if err != nil {
 		return err
 	}
-	plain = plain[min(o.skip, len(plain)):]
-	o.skip = 0
-	if o.left >= 0 {
-		plain = plain[:min(o.left, int64(len(plain)))]
-		o.left -= int64(len(plain))
+	plain = plain[min(d.skip, len(plain)):]
+	d.skip = 0
+	if d.left >= 0 {
+		plain = plain[:min(d.left, int64(len(plain)))]
+		d.left -= int64(len(plain))
 	}
-	o.ready = plain
+	d.ready = plain
 	return nil
 }
 
-func (o *opener) open() ([]byte, error) {
+func (d *decrypter) decrypt() ([]byte, error) {
 	have := 0
-	if o.ahead {
-		o.seal[0], have = o.seal[sealedBlock], 1
+	if d.ahead {
+		d.buf[0], have = d.buf[sealedBlock], 1
 	}
-	n, err := fill(o.r, o.seal[have:])
+	n, err := fill(d.r, d.buf[have:])
 	n += have
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -77,27 +77,27 @@ func (o *opener) open() ([]byte, error) {
 	case n == 0:
 		return nil, errPastEnd
 	}
-	o.ahead = n == len(o.seal)
-	o.last = !o.ahead
-	o.place.set(o.block, o.last)
-	plain, err := o.aead.Open(o.seal[:0], o.place[:], o.seal[:min(n, sealedBlock)], nil)
+	d.ahead = n == len(d.buf)
+	d.last = !d.ahead
+	d.nonce.set(d.block, d.last)
+	plain, err := d.aead.Open(d.buf[:0], d.nonce[:], d.buf[:min(n, sealedBlock)], nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: block %d does not open", o.name, ErrTampered, o.block)
+		return nil, fmt.Errorf("%s: %w: block %d cannot be decrypted", d.name, ErrTampered, d.block)
 	}
-	o.block++
+	d.block++
 	return plain, nil
 }
 
-// fill reads until p is full, or fails. The error is io.EOF only where r ended;
-// one that r calls unexpected stays an error.
+// fill reads until p is full or r fails. The error is io.EOF only at the end of r;
+// an io.ErrUnexpectedEOF of r is returned as such.
 func fill(r io.Reader, p []byte) (n int, err error) {
-	for idle := 0; n < len(p) && err == nil; {
+	for empty := 0; n < len(p) && err == nil; {
 		var c int
 		c, err = r.Read(p[n:])
 		n += c
-		if idle++; c > 0 {
-			idle = 0
-		} else if idle == 100 && err == nil {
+		if empty++; c > 0 {
+			empty = 0
+		} else if empty == 100 && err == nil {
 			err = io.ErrNoProgress
 		}
 	}

@@ -14,8 +14,9 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// byHand makes an object of a version from the package's documentation alone.
-func byHand(version byte, key sealing.DataKey, name string, content []byte) []byte {
+// encode returns an object of the given version, following only the package's
+// documentation.
+func encode(version byte, key sealing.DataKey, name string, content []byte) []byte {
 	object := append([]byte("\x89STINTe\n"), version, 14, 0, 0)
 	object = binary.BigEndian.AppendUint32(object, key.Number)
 	salt := bytes.Repeat([]byte{7}, 32)
@@ -37,27 +38,26 @@ func byHand(version byte, key sealing.DataKey, name string, content []byte) []by
 	}
 }
 
-// TestEveryVersionIsRead reads ranges of objects that were put by hand, and
-// holds what Put makes to the documentation.
-func TestEveryVersionIsRead(t *testing.T) {
+// TestReadAllVersions reads ranges of objects of each version.
+func TestReadAllVersions(t *testing.T) {
 	t.Parallel()
 	keys := newRing()
 	key := must(keys.Key(t.Context(), "org_1", 0))
 	for _, version := range []byte{1, 2} {
 		for _, size := range []int{0, 1, block, 2*block + 9} {
 			inner, content := newMemory(), noise(size)
-			inner.objects["org_1/a"] = byHand(version, key, "org_1/a", content)
-			isRead(t, fmt.Sprintf("version %d, %d bytes", version, size), inner, keys, content)
+			inner.objects["org_1/a"] = encode(version, key, "org_1/a", content)
+			checkRanges(t, fmt.Sprintf("version %d, %d bytes", version, size), inner, keys, content)
 		}
 	}
 }
 
-// isRead reads ranges of org_1/a, with its header known and not.
-func isRead(t *testing.T, what string, inner *memory, keys *ring, content []byte) {
+// checkRanges reads ranges of org_1/a, with and without a cached cipher.
+func checkRanges(t *testing.T, what string, inner *memory, keys *ring, content []byte) {
 	t.Helper()
 	warm := sealed.New(inner, keys)
 	if got, err := warm.Stat(t.Context(), "org_1/a"); err != nil || got.Size != int64(len(content)) {
-		t.Errorf("%s: Stat gives %+v, %v", what, got, err)
+		t.Errorf("%s: Stat returned %+v, %v", what, got, err)
 	}
 	get(t, warm, "org_1/a")
 	for _, offset := range []int{0, 1, block - 1, block, 2 * block, 2*block + 8, 3 * block} {
@@ -65,17 +65,17 @@ func isRead(t *testing.T, what string, inner *memory, keys *ring, content []byte
 		want = want[:min(5000, len(want))]
 		for _, s := range []*sealed.Store{warm, sealed.New(inner, keys)} {
 			if got, err := read(t.Context(), s, "org_1/a", int64(offset), 5000); err != nil || !bytes.Equal(want, got) {
-				t.Errorf("%s: Get(%d) gives %d bytes, %v; want %d", what, offset, len(got), err, len(want))
+				t.Errorf("%s: Get(%d) returned %d bytes, %v; want %d", what, offset, len(got), err, len(want))
 			}
 		}
 	}
 }
 
-func TestPutMakesTheNewestVersion(t *testing.T) {
+func TestPutWritesNewestVersion(t *testing.T) {
 	t.Parallel()
 	inner, keys := newMemory(), newRing()
 	put(t, sealed.New(inner, keys), "org_1/a", noise(2*block+9))
-	want := byHand(2, must(keys.Key(t.Context(), "org_1", 0)), "org_1/a", noise(2*block+9))
+	want := encode(2, must(keys.Key(t.Context(), "org_1", 0)), "org_1/a", noise(2*block+9))
 	got := inner.objects["org_1/a"]
 	if len(got) != len(want) || !bytes.Equal(got[:24], want[:24]) {
 		t.Errorf("the object has %d bytes and begins with %x, want %d and %x", len(got), got[:24], len(want), want[:24])

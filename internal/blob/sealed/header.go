@@ -15,32 +15,33 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ErrOtherKey says that the key of an object's number is not the one that the
-// object is sealed under. It is no damage: the object opens with its own key.
+// ErrOtherKey reports that an object is encrypted under another key of the same
+// number. The object is not damaged and can be read with its own key.
 var ErrOtherKey = errors.New("sealed: it is sealed under another key of the same number: restore the database that holds that key")
 
-// ErrTampered says that an object is not what was put under its name: changed,
-// cut, moved, or not sealed at all. It is a blob.ErrDamaged.
+// ErrTampered reports that an object is not the one that was stored under its
+// name: it was changed, truncated, moved, or never encrypted. It wraps
+// blob.ErrDamaged.
 var ErrTampered = fmt.Errorf("sealed: this is not the object that was stored: %w", blob.ErrDamaged)
 
 const (
 	magic      = "\x89STINTe\n"
-	version    = 2 // 1 has a longer salt in the place of the key's check value
+	version    = 2 // 1 has a longer salt in place of the key's check value
 	blockPower = 14
 	numberAt   = len(magic) + 4
 	checkAt    = numberAt + 4
 	checkSize  = 8
-	headerSize = 48 // of every version, so that sizes tell each other
+	headerSize = 48 // the same in every version, so that sizes can be computed
 
 	blockSize   = 1 << blockPower // bytes of content in a block
 	tagSize     = 16
 	sealedBlock = blockSize + tagSize
 )
 
-// header begins an object.
+// header is the beginning of an object.
 type header [headerSize]byte
 
-// newHeader is a header with a salt of its own.
+// newHeader returns a header with a random salt.
 func newHeader(key sealing.DataKey) (h header, err error) {
 	copy(h[:], magic)
 	h[len(magic)], h[len(magic)+1] = version, blockPower
@@ -54,10 +55,9 @@ func newHeader(key sealing.DataKey) (h header, err error) {
 	return h, nil
 }
 
-// checkValue tells a key from others of its number, and nothing of the key. It
-// is what PKCS #11 has as CKA_CHECK_VALUE; here it is derived as keys of objects
-// are, but under an info of its own, which makes the two independent (RFC 5869,
-// 3.2).
+// checkValue returns a value that distinguishes keys of the same number without
+// revealing them, like CKA_CHECK_VALUE of PKCS #11. It is derived like the keys of
+// objects, but with its own info, so the two are independent (RFC 5869, 3.2).
 func checkValue(key sealing.DataKey) ([]byte, error) {
 	check, err := hkdf.Key(sha256.New, key.Secret[:], nil, "stint key check", checkSize)
 	if err != nil {
@@ -68,7 +68,7 @@ func checkValue(key sealing.DataKey) ([]byte, error) {
 
 func (h *header) version() byte { return h[len(magic)] }
 
-// saltAt is where the salt begins, which reaches to the end.
+// saltAt returns the offset of the salt, which extends to the end of the header.
 func (h *header) saltAt() int {
 	if h.version() == 1 {
 		return checkAt
@@ -76,15 +76,15 @@ func (h *header) saltAt() int {
 	return checkAt + checkSize
 }
 
-// number is the number of the key that the object is sealed under, after check.
+// number returns the number of the object's key. The header must be valid.
 func (h *header) number() uint32 { return binary.BigEndian.Uint32(h[numberAt:]) }
 
-// check refuses what newHeader does not make. That the rest is true shows when
-// a block opens.
+// check returns an error if newHeader cannot have created the header. The values
+// are authenticated when a block is decrypted.
 func (h *header) check() error {
 	switch {
 	case string(h[:len(magic)]) != magic:
-		return fmt.Errorf("%w: it is not sealed", ErrTampered)
+		return fmt.Errorf("%w: it is not encrypted", ErrTampered)
 	case h.version() == 0 || h.version() > version || !bytes.Equal(h[len(magic)+1:numberAt], []byte{blockPower, 0, 0}):
 		return fmt.Errorf("%w: its format is unknown", ErrTampered)
 	case h.number() == 0:
@@ -93,7 +93,7 @@ func (h *header) check() error {
 	return nil
 }
 
-// checkKey holds a key to the check value, where the version has one.
+// checkKey compares a key with the check value, if the version has one.
 func (h *header) checkKey(key sealing.DataKey) error {
 	if h.version() == 1 {
 		return nil
@@ -105,7 +105,7 @@ func (h *header) checkKey(key sealing.DataKey) error {
 	return err
 }
 
-// cipher makes the object's own cipher.
+// cipher returns the cipher of the object.
 func (h *header) cipher(key sealing.DataKey, name string) (cipher.AEAD, error) {
 	saltAt := h.saltAt()
 	info := fmt.Sprintf("stint object v%d\x00%s%s", h.version(), h[:saltAt], name)
@@ -120,13 +120,13 @@ func (h *header) cipher(key sealing.DataKey, name string) (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// place is a nonce: the place of a block, and whether it is the last.
-type place [12]byte
+// nonce contains the position of a block and whether it is the last.
+type nonce [12]byte
 
-func (p *place) set(block int64, last bool) {
-	binary.BigEndian.PutUint64(p[3:], uint64(block))
-	p[11] = 0
+func (n *nonce) set(block int64, last bool) {
+	binary.BigEndian.PutUint64(n[3:], uint64(block))
+	n[11] = 0
 	if last {
-		p[11] = 1
+		n[11] = 1
 	}
 }

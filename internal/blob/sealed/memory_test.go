@@ -13,7 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// memory is a store whose objects a test can change. It is for one goroutine.
+// memory is a store whose objects a test can change. It is not safe for concurrent
+// use.
 type memory struct{ objects map[string][]byte }
 
 func newMemory() *memory { return &memory{map[string][]byte{}} }

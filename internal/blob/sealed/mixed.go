@@ -11,41 +11,43 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Mixed is one store of two: what is put goes to Primary, what Secondary holds stays
-// readable. With it encryption is switched on, or off, for an installation that
-// has objects already, and with the two the other way round some objects are
-// encrypted and others are not. An object is looked for in Primary first. It is
-// safe for concurrent use; two that disagree on which is which may put one key
-// into both, and both are then one object.
+// Mixed combines an encrypted and a plain store. New objects are stored in
+// Primary, and existing objects in Secondary stay readable. Reads try Primary
+// first. It allows an installation with objects to enable or disable encryption,
+// and to encrypt only some objects.
+//
+// Mixed is safe for concurrent use. If two instances with exchanged stores put the
+// same key, both stores contain it, and it counts as one object.
 type Mixed struct {
 	Primary, Secondary blob.Store
-	// Unique tells keys that are never used twice: Put does not look for them in
-	// Secondary. nil is none.
+	// Unique reports whether a key is used only once, so that Put need not look
+	// for it in Secondary. nil means that no key is.
 	Unique func(key string) bool
 }
 
 var _ blob.Store = Mixed{}
 
-// WithLinks is the store with the links that Primary gives, where it gives any, to
-// what Primary holds.
+// WithLinks returns the store, which implements blob.Presigner for the objects in
+// Primary if Primary does.
 func (m Mixed) WithLinks() blob.Store {
 	if p, ok := m.Primary.(blob.Presigner); ok {
-		return linked{m, p}
+		return presigning{m, p}
 	}
 	return m
 }
 
-type linked struct {
+type presigning struct {
 	Mixed
-	links blob.Presigner
+	presigner blob.Presigner
 }
 
-// PresignGet implements blob.Presigner. What Primary lacks is blob.ErrNotFound.
-func (l linked) PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error) {
-	if _, err := l.Primary.Stat(ctx, key); err != nil {
+// PresignGet implements blob.Presigner. It returns blob.ErrNotFound for an object
+// that is not in Primary.
+func (p presigning) PresignGet(ctx context.Context, key, fileName, contentType string, ttl time.Duration) (string, error) {
+	if _, err := p.Primary.Stat(ctx, key); err != nil {
 		return "", err
 	}
-	return l.links.PresignGet(ctx, key, fileName, contentType, ttl)
+	return p.presigner.PresignGet(ctx, key, fileName, contentType, ttl)
 }
 
 // Put implements blob.Store.
@@ -95,26 +97,26 @@ func (m Mixed) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, err
 	return func(yield func(blob.Info, error) bool) {
 		next, stop := iter.Pull2(m.Secondary.List(ctx, prefix))
 		defer stop()
-		older, olderErr, more := next()
+		secondary, secondaryErr, more := next()
 		for info, err := range m.Primary.List(ctx, prefix) {
-			for more && (olderErr != nil || err == nil && older.Key < info.Key) {
-				if !yield(older, olderErr) {
+			for more && (secondaryErr != nil || err == nil && secondary.Key < info.Key) {
+				if !yield(secondary, secondaryErr) {
 					return
 				}
-				older, olderErr, more = next()
+				secondary, secondaryErr, more = next()
 			}
-			if more && err == nil && older.Key == info.Key {
-				older, olderErr, more = next()
+			if more && err == nil && secondary.Key == info.Key {
+				secondary, secondaryErr, more = next()
 			}
 			if !yield(info, err) {
 				return
 			}
 		}
 		for more {
-			if !yield(older, olderErr) {
+			if !yield(secondary, secondaryErr) {
 				return
 			}
-			older, olderErr, more = next()
+			secondary, secondaryErr, more = next()
 		}
 	}
 }

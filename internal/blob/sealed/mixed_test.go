@@ -21,20 +21,20 @@ func TestMixedStore(t *testing.T) {
 	}})
 }
 
-// linking gives links.
-type linking struct{ blob.Store }
+// presigningStore returns links.
+type presigningStore struct{ blob.Store }
 
-func (linking) PresignGet(_ context.Context, key, _, _ string, _ time.Duration) (string, error) {
+func (presigningStore) PresignGet(_ context.Context, key, _, _ string, _ time.Duration) (string, error) {
 	return "https://example.com/" + key, nil
 }
 
-func TestMixedLinksToWhatIsNotSealed(t *testing.T) {
+func TestMixedPresignsOnlyPrimary(t *testing.T) {
 	t.Parallel()
 	plain, secret := folder(t), sealed.New(folder(t), newRing())
 	if _, ok := (sealed.Mixed{Primary: plain, Secondary: secret}).WithLinks().(blob.Presigner); ok {
-		t.Error("links of a store that gives none")
+		t.Error("Mixed has links, but Primary has none")
 	}
-	m := sealed.Mixed{Primary: linking{plain}, Secondary: secret}.WithLinks()
+	m := sealed.Mixed{Primary: presigningStore{plain}, Secondary: secret}.WithLinks()
 	put(t, plain, "a", []byte("a"))
 	put(t, secret, "b", []byte("b"))
 	links := m.(blob.Presigner)
@@ -42,15 +42,15 @@ func TestMixedLinksToWhatIsNotSealed(t *testing.T) {
 		t.Errorf("the link is %q, %v", got, err)
 	}
 	if got, err := links.PresignGet(t.Context(), "b", "", "", time.Minute); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("the link to what is sealed is %q, %v", got, err)
+		t.Errorf("the link to an encrypted object is %q, %v", got, err)
 	}
 	if got := get(t, m, "b"); string(got) != "b" {
 		t.Errorf("got %q", got)
 	}
 }
 
-// A key that is made up for one object is not looked for before it is put.
-func TestMixedTrustsFreshKeys(t *testing.T) {
+// TestMixedUnique checks that Put does not look for a unique key in Secondary.
+func TestMixedUnique(t *testing.T) {
 	t.Parallel()
 	older := folder(t)
 	m := sealed.Mixed{Primary: folder(t), Secondary: older, Unique: func(key string) bool { return key == "fresh" }}
@@ -75,9 +75,9 @@ func TestMixed(t *testing.T) {
 		put(t, m, key, []byte("new "+key))
 	}
 	if err := m.Put(ctx, "a", bytes.NewReader(nil), 0); !errors.Is(err, blob.ErrExists) {
-		t.Errorf("putting what is there: %v", err)
+		t.Errorf("putting an existing object: %v", err)
 	}
-	put(t, below, "e", get(t, below, "d")) // in both: the writing one's counts
+	put(t, below, "e", get(t, below, "d")) // in both: Primary wins
 	var got []blob.Info
 	for info, err := range m.List(ctx, "") {
 		if err != nil {

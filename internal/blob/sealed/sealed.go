@@ -15,37 +15,36 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// Keys gives the keys that objects are sealed under.
+// Keys provides the keys that objects are encrypted under.
 type Keys interface {
-	// Key gives an owner's key of that number, or the current one for 0, made
-	// at first use. An owner is an organisation, or "" for what belongs to
-	// none. secret.ErrNoDataKey says that there is no key of that number: what
-	// is sealed under it cannot be opened, and is not ErrTampered. Nor is what a
-	// key of that number was for that is lost, which is ErrOtherKey.
+	// Key returns the owner's key of that number. For 0 it returns the current
+	// key and creates it at first use. The owner is an organisation, or "" for
+	// objects without one. If there is no key of that number, Key returns
+	// sealing.ErrNoDataKey.
 	Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error)
 }
 
-// Store is a blob.Store whose objects rest encrypted in another. It is safe
-// for concurrent use. An object that was never sealed is ErrTampered.
+// Store is a blob.Store that stores its objects encrypted in another. It is safe
+// for concurrent use. Reading an object that is not encrypted returns ErrTampered.
 type Store struct {
 	inner blob.Store
 	keys  Keys
 
 	mu      sync.Mutex             // guards ciphers
-	ciphers map[string]cipher.AEAD // of objects that were read lately
+	ciphers map[string]cipher.AEAD // of recently read objects, by key
 }
 
 var _ blob.Store = (*Store)(nil)
 
-// maxCiphers bounds what is remembered of objects: about 1.5 KB each.
+// maxCiphers bounds the cached ciphers, about 1.5 KB each.
 const maxCiphers = 4096
 
-// New encrypts what is put into inner.
+// New returns a Store that stores its objects in inner.
 func New(inner blob.Store, keys Keys) *Store {
 	return &Store{inner: inner, keys: keys, ciphers: map[string]cipher.AEAD{}}
 }
 
-// owner is the organisation that a key names first, or "".
+// owner returns the organisation that is the first element of key, or "".
 func owner(key string) string {
 	first, _, _ := strings.Cut(key, "/")
 	if strings.HasPrefix(first, stint.PrefixOrg) {
@@ -65,20 +64,20 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	}
 	current, err := s.keys.Key(ctx, owner(key), 0)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", key, err)
+		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
 	h, err := newHeader(current)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", key, err)
+		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
 	aead, err := h.cipher(current, key)
 	if err != nil {
-		return fmt.Errorf("sealing %s: %w", key, err)
+		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
-	return s.inner.Put(ctx, key, newSealer(&h, aead, reader{ctx, r}), sealed)
+	return s.inner.Put(ctx, key, newEncrypter(&h, aead, reader{ctx, r}), sealed)
 }
 
-// reader ends when its context does, also within a block.
+// reader fails when its context is done, also within a block.
 type reader struct {
 	ctx context.Context
 	r   io.Reader
@@ -91,7 +90,7 @@ func (r reader) Read(p []byte) (int, error) {
 	return r.r.Read(p)
 }
 
-// Get implements blob.Store. The first block of the range is opened before it
+// Get implements blob.Store. It decrypts the first block of the range before it
 // returns.
 func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCloser, error) {
 	if err := blob.CheckKey(key); err != nil {
@@ -107,8 +106,8 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 		return io.NopCloser(strings.NewReader("")), nil
 	}
 	r, err := s.get(ctx, key, offset, n)
-	if errors.Is(err, ErrTampered) && s.forget(key) {
-		// The object may have been deleted and put again since its cipher was made.
+	if errors.Is(err, ErrTampered) && s.dropCipher(key) {
+		// The object may have been deleted and put again since its cipher was cached.
 		r, err = s.get(ctx, key, offset, n)
 	}
 	return r, err
@@ -119,34 +118,34 @@ func (s *Store) get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	if n > 0 && n <= maxSize && offset <= maxSize {
 		span = ((offset+n-1)/blockSize-first+1)*sealedBlock + 1
 	}
-	o := &opener{name: key, block: first, skip: int(offset % blockSize), left: n}
-	if err := s.begin(ctx, key, o, span); err != nil {
+	d := &decrypter{name: key, block: first, skip: int(offset % blockSize), left: n}
+	if err := s.begin(ctx, key, d, span); err != nil {
 		return nil, err
 	}
-	switch err := o.next(); {
+	switch err := d.next(); {
 	case errors.Is(err, errPastEnd):
-		o.err, o.last = io.EOF, true
-		if err := s.checkEnd(ctx, key, o.aead, offset); err != nil {
-			return nil, errors.Join(err, o.Close())
+		d.err, d.last = io.EOF, true
+		if err := s.checkEnd(ctx, key, d.aead, offset); err != nil {
+			return nil, errors.Join(err, d.Close())
 		}
 	case err != nil:
-		return nil, errors.Join(err, o.Close())
+		return nil, errors.Join(err, d.Close())
 	}
-	return o, nil
+	return d, nil
 }
 
-// begin finds the object's cipher and its blocks from the opener's first on,
-// span bytes of them. Where the range begins with the object one request
-// reads both.
-func (s *Store) begin(ctx context.Context, key string, o *opener, span int64) (err error) {
+// begin sets the decrypter's cipher and opens span bytes of the object from the
+// decrypter's first block on. If that is the first block of the object, one
+// request reads both.
+func (s *Store) begin(ctx context.Context, key string, d *decrypter, span int64) (err error) {
 	var known bool
-	if o.aead, known = s.remembered(key); !known && o.block > 0 {
-		if o.aead, err = s.readHeader(ctx, key); err != nil {
+	if d.aead, known = s.cachedCipher(key); !known && d.block > 0 {
+		if d.aead, err = s.readHeader(ctx, key); err != nil {
 			return err
 		}
 		known = true
 	}
-	from := start(o.block)
+	from := start(d.block)
 	if !known {
 		from = 0
 		if span > 0 {
@@ -157,9 +156,9 @@ func (s *Store) begin(ctx context.Context, key string, o *opener, span int64) (e
 	if err != nil {
 		return err
 	}
-	o.r, o.Closer = r, r
+	d.r, d.Closer = r, r
 	if !known {
-		if o.aead, err = s.readCipher(ctx, key, r); err != nil {
+		if d.aead, err = s.readCipher(ctx, key, r); err != nil {
 			return errors.Join(err, r.Close())
 		}
 	}
@@ -175,7 +174,7 @@ func (s *Store) readHeader(ctx context.Context, key string) (cipher.AEAD, error)
 	return aead, errors.Join(err, r.Close())
 }
 
-// readCipher makes the cipher of the object that r begins, and remembers it.
+// readCipher reads the header of an object from r and caches the cipher.
 func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher.AEAD, error) {
 	var h header
 	if n, err := fill(r, h[:]); err != nil && !errors.Is(err, io.EOF) {
@@ -191,18 +190,18 @@ func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher
 		err = h.checkKey(k)
 	}
 	if err != nil {
-		// Without its key the object may be as sound as ever: the database may be
-		// older than it is, or have a newer key under that number since.
-		return nil, fmt.Errorf("opening %s: %w", key, err)
+		// Without its key the object may still be intact: the database may be older
+		// than the object, or contain a newer key of that number.
+		return nil, fmt.Errorf("decrypting %s: %w", key, err)
 	}
 	aead, err := h.cipher(k, key)
 	if err == nil {
-		s.remember(key, aead)
+		s.cacheCipher(key, aead)
 	}
 	return aead, err
 }
 
-// checkEnd holds an object that has nothing at offset to its last block.
+// checkEnd authenticates the end of an object that has no content at offset.
 func (s *Store) checkEnd(ctx context.Context, key string, aead cipher.AEAD, offset int64) error {
 	info, err := s.Stat(ctx, key)
 	if err != nil {
@@ -213,15 +212,15 @@ func (s *Store) checkEnd(ctx context.Context, key string, aead cipher.AEAD, offs
 	if err != nil {
 		return err
 	}
-	o := &opener{name: key, r: r, aead: aead, block: block, left: -1}
-	_, err = o.open()
-	if err == nil && (!o.last || info.Size > offset) || errors.Is(err, errPastEnd) {
+	d := &decrypter{name: key, r: r, aead: aead, block: block, left: -1}
+	_, err = d.decrypt()
+	if err == nil && (!d.last || info.Size > offset) || errors.Is(err, errPastEnd) {
 		err = fmt.Errorf("%s: %w: its end moved", key, ErrTampered)
 	}
 	return errors.Join(err, r.Close())
 }
 
-// Stat implements blob.Store. It reads nothing of the object.
+// Stat implements blob.Store. It does not read the object.
 func (s *Store) Stat(ctx context.Context, key string) (blob.Info, error) {
 	info, err := s.inner.Stat(ctx, key)
 	if err != nil {
@@ -240,16 +239,17 @@ func plainInfo(info blob.Info) (blob.Info, error) {
 
 // Delete implements blob.Store.
 func (s *Store) Delete(ctx context.Context, key string) error {
-	s.forget(key)
+	s.dropCipher(key)
 	return s.inner.Delete(ctx, key)
 }
 
-// List implements blob.Store. An object whose size cannot be is listed with it.
+// List implements blob.Store. An object of an impossible size is listed with that
+// size.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
 		for info, err := range s.inner.List(ctx, prefix) {
 			if err == nil {
-				info, _ = plainInfo(info) // who reads it learns that it is damaged
+				info, _ = plainInfo(info) // reading it reports the damage
 			}
 			if !yield(info, err) {
 				return
@@ -258,15 +258,15 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 	}
 }
 
-func (s *Store) remembered(key string) (cipher.AEAD, bool) {
+func (s *Store) cachedCipher(key string) (cipher.AEAD, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	aead, ok := s.ciphers[key]
 	return aead, ok
 }
 
-// remember makes room by forgetting any other.
-func (s *Store) remember(key string, aead cipher.AEAD) {
+// cacheCipher removes another cipher if the cache is full.
+func (s *Store) cacheCipher(key string, aead cipher.AEAD) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for other := range s.ciphers {
@@ -278,8 +278,8 @@ func (s *Store) remember(key string, aead cipher.AEAD) {
 	s.ciphers[key] = aead
 }
 
-// forget reports whether there was something to forget.
-func (s *Store) forget(key string) bool {
+// dropCipher reports whether a cipher was cached.
+func (s *Store) dropCipher(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.ciphers[key]

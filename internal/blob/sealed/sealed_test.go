@@ -22,8 +22,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// ring makes keys of an owner's name; current is the number of the newest. Keys
-// of another life have the same numbers.
+// ring derives keys from the owner's name; current is the newest number. A ring
+// with another life has other keys of the same numbers.
 type ring struct {
 	current atomic.Uint32
 	life    string
@@ -93,8 +93,8 @@ func TestStore(t *testing.T) {
 
 const block = 16 << 10
 
-// TestRanges reads around every border, with the header known and not, and
-// holds the sizes below to the arithmetic above.
+// TestRanges reads around every block border, with and without a cached cipher,
+// and checks the sizes.
 func TestRanges(t *testing.T) {
 	t.Parallel()
 	inner, keys := folder(t), newRing()
@@ -103,7 +103,7 @@ func TestRanges(t *testing.T) {
 		key, content := fmt.Sprintf("org_1/packs/%d", size), noise(int(size))
 		put(t, s, key, content)
 		if got, err := s.Stat(t.Context(), key); err != nil || got.Size != size {
-			t.Errorf("Stat of %d bytes gave %+v, %v", size, got, err)
+			t.Errorf("Stat of %d bytes returned %+v, %v", size, got, err)
 		}
 		for _, offset := range []int64{0, 1, block - 1, block, block + 1, 2 * block, 3 * block, 3*block + 6, 3*block + 7, 9 * block} {
 			for _, n := range []int64{-1, 0, 1, 5000, block, block + 1, 1 << 62} {
@@ -113,7 +113,7 @@ func TestRanges(t *testing.T) {
 				}
 				for name, s := range map[string]*sealed.Store{"warm": s, "cold": sealed.New(inner, keys)} {
 					if got, err := read(t.Context(), s, key, offset, n); err != nil || !bytes.Equal(want, got) {
-						t.Errorf("%s, %d bytes, Get(%d, %d) gave %d bytes, %v; want %d", name, size, offset, n, len(got), err, len(want))
+						t.Errorf("%s, %d bytes, Get(%d, %d) returned %d bytes, %v; want %d", name, size, offset, n, len(got), err, len(want))
 					}
 				}
 			}
@@ -130,12 +130,13 @@ func TestContentIsUnreadable(t *testing.T) {
 	put(t, s, "org_1/packs/b", content)
 	a, b := get(t, inner, "org_1/packs/a"), get(t, inner, "org_1/packs/b")
 	if bytes.Contains(a, []byte("attack")) || bytes.Equal(a[48:], b[48:]) {
-		t.Error("the content shows")
+		t.Error("the stored object contains the content")
 	}
 }
 
-// TestEveryFlippedBit changes each byte of a small object, and each length.
-func TestEveryFlippedBit(t *testing.T) {
+// TestEveryChange changes each byte of a small object, and truncates it to each
+// length.
+func TestEveryChange(t *testing.T) {
 	t.Parallel()
 	inner, keys := newMemory(), newRing()
 	put(t, sealed.New(inner, keys), "org_1/packs/a", []byte("attack at dawn"))
@@ -143,9 +144,9 @@ func TestEveryFlippedBit(t *testing.T) {
 	refused := func(what string, object []byte) {
 		inner.objects["org_1/packs/a"] = object
 		got, err := read(t.Context(), sealed.New(inner, keys), "org_1/packs/a", 0, -1)
-		lost := errors.Is(err, sealing.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // what names its key is another
+		lost := errors.Is(err, sealing.ErrNoDataKey) || errors.Is(err, sealed.ErrOtherKey) // the change was in the key's number or check value
 		if !lost && !errors.Is(err, sealed.ErrTampered) || lost == errors.Is(err, blob.ErrDamaged) {
-			t.Errorf("%s: gave %q, %v", what, got, err)
+			t.Errorf("%s: returned %q, %v", what, got, err)
 		}
 	}
 	for i := range good {
@@ -159,8 +160,7 @@ func TestEveryFlippedBit(t *testing.T) {
 	refused("one byte more", append(bytes.Clone(good), 0))
 }
 
-// TestForgeries does what somebody can who writes to the storage and reads
-// all of it.
+// TestForgeries makes changes that an attacker with access to the storage can make.
 func TestForgeries(t *testing.T) {
 	t.Parallel()
 	const head, rest = 48, block + 16
@@ -201,16 +201,16 @@ func TestForgeries(t *testing.T) {
 					t.Errorf("%s: reading all: %v", which, err)
 				}
 				if got, err := read(t.Context(), s, "org_1/packs/a", 9*block, 1); !errors.Is(err, want) && name != "another's block" && name != "blocks swapped" {
-					t.Errorf("%s: reading past the end gave %q, %v", which, got, err)
+					t.Errorf("%s: reading past the end returned %q, %v", which, got, err)
 				}
 			}
 		})
 	}
 }
 
-// TestWhatCannotBeIsListed cuts an object to a size that none has: it is seen
-// with what it takes, can be deleted, and is known to be damaged.
-func TestWhatCannotBeIsListed(t *testing.T) {
+// TestImpossibleSize truncates an object to a size that no object has. It is
+// listed with that size, can be deleted, and is reported as damaged.
+func TestImpossibleSize(t *testing.T) {
 	t.Parallel()
 	inner := newMemory()
 	s := sealed.New(inner, newRing())
@@ -236,15 +236,15 @@ func TestWhatCannotBeIsListed(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 		if info, err := list.Stat(t.Context(), "org_1/b"); !errors.Is(err, blob.ErrDamaged) || info.Size != 50 {
-			t.Errorf("%s: Stat gives %+v, %v", name, info, err)
+			t.Errorf("%s: Stat returned %+v, %v", name, info, err)
 		}
 	}
 	if err := (sealed.Mixed{Primary: newMemory(), Secondary: s}).Put(t.Context(), "org_1/b", strings.NewReader("x"), 1); !errors.Is(err, blob.ErrExists) {
-		t.Errorf("Put over it gives %v", err)
+		t.Errorf("Put over it returned %v", err)
 	}
 }
 
-// TestPutAgain reads an object that was deleted and put again since.
+// TestPutAgain reads an object that was deleted and put again.
 func TestPutAgain(t *testing.T) {
 	t.Parallel()
 	inner, keys := folder(t), newRing()
@@ -279,15 +279,15 @@ func TestKeysRotate(t *testing.T) {
 	put(t, s, "org_1/new", noise(11))
 	for key, want := range map[string]byte{"org_1/old": 1, "org_1/new": 2} {
 		if got := inner.objects[key][15]; got != want {
-			t.Errorf("%s is sealed under the key %d, want %d", key, got, want)
+			t.Errorf("%s is encrypted under the key %d, want %d", key, got, want)
 		}
 		get(t, sealed.New(inner, keys), key)
 	}
 }
 
-// TestAnotherKeyOfTheNumber reads with keys that were made anew under the
-// numbers of lost ones: what is sealed under those is as sound as ever.
-func TestAnotherKeyOfTheNumber(t *testing.T) {
+// TestOtherKey reads with new keys that have the numbers of lost ones. Objects
+// under the lost keys are not damaged.
+func TestOtherKey(t *testing.T) {
 	t.Parallel()
 	inner, anew := newMemory(), newRing()
 	anew.life = "anew "
@@ -300,30 +300,30 @@ func TestAnotherKeyOfTheNumber(t *testing.T) {
 		}
 	}
 	if !bytes.Equal(get(t, s, "org_1/a"), noise(3*block)) {
-		t.Error("with its key it differs")
+		t.Error("with its own key the content differs")
 	}
 	old := byHand(1, must(newRing().Key(t.Context(), "org_1", 1)), "org_1/a", noise(10))
-	inner.objects["org_1/a"] = old // of a version that cannot tell
+	inner.objects["org_1/a"] = old // version 1 has no check value
 	if _, err := read(t.Context(), sealed.New(inner, anew), "org_1/a", 0, 1); !errors.Is(err, sealed.ErrTampered) {
 		t.Errorf("the first version: %v", err)
 	}
 }
 
-// TestABrokenSenderIsNoEnd: a sender whose connection broke says "unexpected
-// end", which is no end.
-func TestABrokenSenderIsNoEnd(t *testing.T) {
+// TestUnexpectedEOFIsAnError checks that io.ErrUnexpectedEOF of a reader does not
+// count as the end of the content.
+func TestUnexpectedEOFIsAnError(t *testing.T) {
 	t.Parallel()
 	s := sealed.New(folder(t), newRing())
 	r := io.MultiReader(bytes.NewReader(noise(100)), iotest.ErrReader(io.ErrUnexpectedEOF))
 	if err := s.Put(t.Context(), "a", r, -1); !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("Put gave %v", err)
+		t.Errorf("Put returned %v", err)
 	}
 	if _, err := s.Stat(t.Context(), "a"); !errors.Is(err, blob.ErrNotFound) {
-		t.Errorf("Stat gave %v", err)
+		t.Errorf("Stat returned %v", err)
 	}
 }
 
-func TestBlocksCostNoMemory(t *testing.T) {
+func TestReadAllocations(t *testing.T) {
 	s := sealed.New(newMemory(), newRing())
 	buf := make([]byte, 64<<10)
 	cost := func(blocks int) float64 {
@@ -344,7 +344,7 @@ func TestBlocksCostNoMemory(t *testing.T) {
 	}
 }
 
-// FuzzHeader opens what never was sealed: nothing of it may open or panic.
+// FuzzHeader reads arbitrary bytes: nothing may be decrypted or panic.
 func FuzzHeader(f *testing.F) {
 	keys := newRing()
 	seeds := newMemory()
@@ -357,7 +357,7 @@ func FuzzHeader(f *testing.F) {
 		inner.objects["org_1/a"] = object
 		if got, err := read(t.Context(), sealed.New(inner, keys), "org_1/a", offset&0xfffff, n); n != 0 && !errors.Is(err, sealed.ErrTampered) &&
 			!errors.Is(err, sealing.ErrNoDataKey) && !errors.Is(err, sealed.ErrOtherKey) {
-			t.Errorf("gave %q, %v", got, err)
+			t.Errorf("returned %q, %v", got, err)
 		}
 	})
 }
