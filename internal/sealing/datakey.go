@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// ErrNoDataKey says that an owner has no data key of a number.
+// ErrNoDataKey reports that an owner has no data key of the requested number.
 var ErrNoDataKey = errors.New("sealing: there is no data key of that number")
 
-// DataKey is a key that data is encrypted under. An owner's keys are numbered
+// DataKey is a key for the encryption of objects. The keys of an owner are numbered
 // from 1; the one with the greatest number is current.
 type DataKey struct {
 	Number uint32
 	Secret [KeySize]byte
 }
 
-// Format tells the number, whatever the verb.
+// Format writes only the number, for every verb.
 func (k DataKey) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "sealing.DataKey(%d)", k.Number) }

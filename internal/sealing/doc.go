@@ -1,6 +1,6 @@
 // Package sealing encrypts secrets at rest.
 //
-// A Sealer encrypts small values with AES-256-GCM under the keys of an
-// installation, which LoadOrCreateKeys reads from a file that only its owner
-// can read. Data keys of organisations are in package keyring.
+// A Sealer encrypts small values with AES-256-GCM under the keys of the
+// installation. LoadOrCreateKeys reads these keys from a file that only its owner
+// can access. Package keyring manages the data keys of organisations.
 package sealing

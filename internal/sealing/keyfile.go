@@ -13,21 +13,22 @@ import (
 	"syscall"
 )
 
-// MaxKeys bounds the keys of a file, and keyFileLimit what is read of it.
+// MaxKeys is the maximum number of keys in a file, and keyFileLimit its maximum
+// size in bytes.
 const (
 	MaxKeys      = 8
 	keyFileLimit = MaxKeys*(2*KeySize+2) + KeySize
 )
 
-// aside is the pattern of files that are written before they get their name.
-const aside = ".key-*"
+// tempPattern is the name pattern of temporary files.
+const tempPattern = ".key-*"
 
-// LoadOrCreateKeys reads the keys in the file path, newest first, or makes a
-// random one where there is no such file; it is on disk before
-// LoadOrCreateKeys returns. Of several callers that find no file, all get the
-// key of the first. A file that others than its owner can touch, a symbolic
-// link, or one that holds anything but keys is refused and left as it is. The
-// file holds a key a line, as hexadecimal digits.
+// LoadOrCreateKeys returns the keys in the file path, newest first. If the file
+// does not exist, it durably creates one with a random key; concurrent callers all
+// return the key of the first. The file contains one key per line in hexadecimal
+// digits. LoadOrCreateKeys returns an error, and does not change the file, if users
+// other than its owner can access it, if it is a symbolic link, or if it contains
+// anything but keys.
 func LoadOrCreateKeys(path string) ([][]byte, error) {
 	keys, err := loadKeys(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -39,23 +40,22 @@ func LoadOrCreateKeys(path string) ([][]byte, error) {
 	return loadKeys(path)
 }
 
-// AddKey puts a new key before those of an existing file and gives all of
-// them, newest first. After a crash the file has the key or has not. The
-// caller keeps others from changing the file meanwhile.
+// AddKey adds a new key to an existing file and returns all keys, newest first.
+// The change is atomic. The caller prevents concurrent changes of the file.
 func AddKey(path string) ([][]byte, error) {
 	keys, err := loadKeys(path)
 	if err != nil {
 		return nil, err
 	}
 	if len(keys) == MaxKeys {
-		return nil, fmt.Errorf("the key file %s holds %d keys, which is the most", path, MaxKeys)
+		return nil, fmt.Errorf("the key file %s has %d keys, which is the limit", path, MaxKeys)
 	}
 	keys = append([][]byte{randomKey()}, keys...)
 	return keys, replaceKeys(path, keys)
 }
 
-// DropOlderKeys leaves the newest key alone, in the file and in what a crash
-// left beside it. The caller keeps others from changing the file meanwhile.
+// DropOlderKeys removes all keys but the newest from the file, and removes
+// temporary files of a crash. The caller prevents concurrent changes of the file.
 func DropOlderKeys(path string) error {
 	keys, err := loadKeys(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func DropOlderKeys(path string) error {
 	if err := replaceKeys(path, keys[:1]); err != nil {
 		return err
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), aside))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), tempPattern))
 	for _, name := range left {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -82,10 +82,10 @@ func loadKeys(path string) ([][]byte, error) {
 		return nil, fmt.Errorf("reading the key file: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("the key file %s is no regular file", path)
+		return nil, fmt.Errorf("the key file %s is not a regular file", path)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("the key file %s is open to others (mode %04o): whoever can read it can open every stored secret; run: chmod 600 %s",
+		return nil, fmt.Errorf("the key file %s is open to others (mode %04o): anyone who can read it can decrypt every stored secret; run: chmod 600 %s",
 			path, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, keyFileLimit))
@@ -94,12 +94,12 @@ func loadKeys(path string) ([][]byte, error) {
 	}
 	keys, ok := parseKeys(string(text))
 	if !ok {
-		return nil, fmt.Errorf("the key file %s holds no key of %d hexadecimal digits, or something else; restore it from a backup", path, 2*KeySize)
+		return nil, fmt.Errorf("the key file %s does not hold 1 to %d keys of %d hexadecimal digits; restore it from a backup", path, MaxKeys, 2*KeySize)
 	}
 	return keys, nil
 }
 
-// parseKeys reads 1 to MaxKeys keys.
+// parseKeys parses 1 to MaxKeys keys.
 func parseKeys(text string) (keys [][]byte, ok bool) {
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 		key, err := hex.DecodeString(strings.TrimSpace(line))
@@ -117,8 +117,8 @@ func randomKey() []byte {
 	return key
 }
 
-// createKey writes a whole file aside, then gives it its name in one step
-// that fails where the name is taken.
+// createKey writes a temporary file and links it to path, which fails if path
+// exists.
 func createKey(path string) (err error) {
 	written, err := writeKeys(path, [][]byte{randomKey()})
 	if err != nil {
@@ -131,7 +131,7 @@ func createKey(path string) (err error) {
 	return syncDir(filepath.Dir(path))
 }
 
-// replaceKeys changes the file in one step.
+// replaceKeys replaces the file atomically.
 func replaceKeys(path string, keys [][]byte) error {
 	written, err := writeKeys(path, keys)
 	if err != nil {
@@ -143,9 +143,9 @@ func replaceKeys(path string, keys [][]byte) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// writeKeys writes a file beside path, durably, and gives its name.
+// writeKeys durably writes a temporary file next to path and returns its name.
 func writeKeys(path string, keys [][]byte) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), aside) // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), tempPattern) // mode 0600
 	if err != nil {
 		return "", err
 	}

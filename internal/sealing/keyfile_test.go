@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-func TestAKeyIsMadeOnce(t *testing.T) {
+func TestLoadOrCreateCreatesOneKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")
@@ -57,11 +57,11 @@ func TestAKeyIsMadeOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cmp.Equal(keys[0], other) {
-		t.Error("two files hold the same key")
+		t.Error("two files have the same key")
 	}
 }
 
-func TestBadKeyFilesAreRefused(t *testing.T) {
+func TestInvalidKeyFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := strings.Repeat("ab", sealing.KeySize) + "\n"
 	for name, c := range map[string]struct {
@@ -71,17 +71,17 @@ func TestBadKeyFilesAreRefused(t *testing.T) {
 	}{
 		"good":              {good, 0o600, ""},
 		"two keys":          {good + good, 0o600, ""},
-		"too many keys":     {strings.Repeat(good, sealing.MaxKeys+1), 0o600, "holds no key"},
-		"a line between":    {good + "\n" + good, 0o600, "holds no key"},
+		"too many keys":     {strings.Repeat(good, sealing.MaxKeys+1), 0o600, "does not hold 1 to 8 keys"},
+		"a line between":    {good + "\n" + good, 0o600, "does not hold 1 to 8 keys"},
 		"read-only":         {good, 0o400, ""},
 		"readable by group": {good, 0o640, "chmod 600"},
 		"readable by all":   {good, 0o604, "chmod 600"},
 		"writable by all":   {good, 0o602, "chmod 600"},
-		"empty":             {"", 0o600, "holds no key"},
-		"short":             {good[2:], 0o600, "holds no key"},
-		"long":              {"ab" + good, 0o600, "holds no key"},
-		"no digits":         {strings.Repeat("zz", sealing.KeySize), 0o600, "holds no key"},
-		"huge":              {strings.Repeat(good, 1000), 0o600, "holds no key"},
+		"empty":             {"", 0o600, "does not hold 1 to 8 keys"},
+		"short":             {good[2:], 0o600, "does not hold 1 to 8 keys"},
+		"long":              {"ab" + good, 0o600, "does not hold 1 to 8 keys"},
+		"no digits":         {strings.Repeat("zz", sealing.KeySize), 0o600, "does not hold 1 to 8 keys"},
+		"huge":              {strings.Repeat(good, 1000), 0o600, "does not hold 1 to 8 keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +107,7 @@ func TestBadKeyFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAKeyFileIsAFile(t *testing.T) {
+func TestKeyFileMustBeRegular(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "link")); err != nil {
@@ -115,12 +115,12 @@ func TestAKeyFileIsAFile(t *testing.T) {
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "link"), filepath.Join(dir, "missing", "key")} {
 		if _, err := sealing.LoadOrCreateKeys(path); err == nil {
-			t.Errorf("%s is taken for a key file", path)
+			t.Errorf("%s was accepted as a key file", path)
 		}
 	}
 }
 
-// only is the key of a file that holds one.
+// only returns the key of a file with one key.
 func only(keys [][]byte, err error) ([]byte, error) {
 	if err != nil || len(keys) != 1 {
 		return nil, fmt.Errorf("%d keys, %w", len(keys), err)
@@ -128,7 +128,7 @@ func only(keys [][]byte, err error) ([]byte, error) {
 	return keys[0], nil
 }
 
-func TestKeysAreAddedAndDropped(t *testing.T) {
+func TestAddAndDropKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "key")

@@ -16,7 +16,7 @@ const KeySize = 32
 //
 //	version (1 byte) | key's name (8 bytes) | nonce (12 bytes) | ciphertext | tag (16 bytes)
 //
-// where the first two are authenticated along with the owner.
+// where the version and the name are authenticated together with the owner.
 const (
 	sealVersion = 1
 	nameSize    = 8
@@ -25,14 +25,16 @@ const (
 
 // Errors of Open.
 var (
-	// ErrUnknownKey: sealed under a key that the Sealer was not given.
-	ErrUnknownKey = errors.New("sealing: sealed under a key that is not here")
-	// ErrDamaged: no sealed text, a changed one, or one of another owner.
+	// ErrUnknownKey reports that a text is sealed under a key that the Sealer does
+	// not have.
+	ErrUnknownKey = errors.New("sealing: sealed under an unknown key")
+	// ErrDamaged reports that a text is not sealed, was changed, or belongs to
+	// another owner.
 	ErrDamaged = errors.New("sealing: damaged, or sealed for another owner")
 )
 
-// Sealer encrypts small texts with AES-256-GCM under a random nonce. One key
-// is good for 2³² texts. It is safe for concurrent use.
+// Sealer encrypts small texts with AES-256-GCM and random nonces. A key must not
+// encrypt more than 2³² texts. It is safe for concurrent use.
 type Sealer struct {
 	primary sealKey
 	keys    map[[nameSize]byte]sealKey
@@ -43,9 +45,9 @@ type sealKey struct {
 	aead cipher.AEAD
 }
 
-// NewSealer seals under primary and opens what was sealed under primary or
-// one of the older keys; each is KeySize bytes. To rotate, make a new key the
-// primary and keep the former among the older until all is sealed anew.
+// NewSealer returns a Sealer that seals under primary and opens texts that were
+// sealed under primary or an older key. Each key has KeySize bytes. To rotate,
+// pass a new primary and the previous one as older, until all texts were resealed.
 func NewSealer(primary []byte, older ...[]byte) (*Sealer, error) {
 	s := &Sealer{keys: map[[nameSize]byte]sealKey{}}
 	for i, key := range append([][]byte{primary}, older...) {
@@ -77,15 +79,14 @@ func newSealKey(key []byte) (sealKey, error) {
 	return sealKey{name: [nameSize]byte(digest[:nameSize]), aead: aead}, nil
 }
 
-// Seal encrypts plain for the owner that aad names; only who names the same
-// owner can open it.
+// Seal encrypts plain for the owner aad. Open requires the same aad.
 func (s *Sealer) Seal(plain, aad []byte) ([]byte, error) {
 	header := append([]byte{sealVersion}, s.primary.name[:]...)
 	sealed := s.primary.aead.Seal(nil, nil, plain, append(bytes.Clone(header), aad...))
 	return append(header, sealed...), nil
 }
 
-// Open decrypts what Seal gave. Its errors are ErrUnknownKey and ErrDamaged.
+// Open decrypts the result of Seal. Its errors are ErrUnknownKey and ErrDamaged.
 func (s *Sealer) Open(sealed, aad []byte) ([]byte, error) {
 	if len(sealed) < headerSize || sealed[0] != sealVersion {
 		return nil, ErrDamaged
@@ -102,11 +103,11 @@ func (s *Sealer) Open(sealed, aad []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// IsCurrent reports whether sealed is sealed under the primary key, so that a
-// rotation knows what it has to seal anew.
+// IsCurrent reports whether sealed is sealed under the primary key. A rotation
+// reseals all other texts.
 func (s *Sealer) IsCurrent(sealed []byte) bool {
 	return len(sealed) >= headerSize && sealed[0] == sealVersion && bytes.Equal(sealed[1:headerSize], s.primary.name[:])
 }
 
-// Format tells nothing, whatever the verb.
+// Format writes no key, for every verb.
 func (s *Sealer) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("sealing.Sealer")) }

@@ -31,7 +31,7 @@ func seal(t testing.TB, s *sealing.Sealer, plain, owner string) []byte {
 	return sealed
 }
 
-func TestSealedTextsOpen(t *testing.T) {
+func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	s := sealer(t, key(1))
 	for _, plain := range []string{"", "x", string(make([]byte, 1<<16))} {
@@ -44,12 +44,12 @@ func TestSealedTextsOpen(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if bytes.Equal(sealed, seal(t, s, plain, "run_1")) {
-			t.Error("the same text is sealed alike twice")
+			t.Error("sealing the same text twice returned the same bytes")
 		}
 	}
 }
 
-func TestOthersCannotOpen(t *testing.T) {
+func TestOtherOwnersCannotOpen(t *testing.T) {
 	t.Parallel()
 	s := sealer(t, key(1))
 	sealed := seal(t, s, "hunter2", "run_1")
@@ -74,7 +74,7 @@ func TestOthersCannotOpen(t *testing.T) {
 	}
 }
 
-func TestKeysRotate(t *testing.T) {
+func TestKeyRotation(t *testing.T) {
 	t.Parallel()
 	before, after := sealer(t, key(1)), sealer(t, key(2), key(1))
 	old := seal(t, before, "hunter2", "run_1")
@@ -82,21 +82,21 @@ func TestKeysRotate(t *testing.T) {
 		t.Errorf("after the rotation: %q, %v", got, err)
 	}
 	if after.IsCurrent(old) || !after.IsCurrent(seal(t, after, "x", "y")) || after.IsCurrent(nil) {
-		t.Error("Current does not tell old from new")
+		t.Error("IsCurrent does not distinguish old from new")
 	}
 	if _, err := before.Open(seal(t, after, "x", "y"), []byte("y")); !errors.Is(err, sealing.ErrUnknownKey) {
 		t.Errorf("sealed under the new key: %v", err)
 	}
 }
 
-func TestKeysHaveOneLength(t *testing.T) {
+func TestKeyLength(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{0, 16, 31, 33} {
 		if _, err := sealing.NewSealer(make([]byte, n)); err == nil {
-			t.Errorf("a key of %d bytes is taken", n)
+			t.Errorf("a key of %d bytes was accepted", n)
 		}
 		if _, err := sealing.NewSealer(key(1), make([]byte, n)); err == nil {
-			t.Errorf("an older key of %d bytes is taken", n)
+			t.Errorf("an older key of %d bytes was accepted", n)
 		}
 	}
 	if got := fmt.Sprintf("%+v", sealer(t, key(1))); got != "sealing.Sealer" {

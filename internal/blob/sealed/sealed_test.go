@@ -302,7 +302,7 @@ func TestOtherKey(t *testing.T) {
 	if !bytes.Equal(get(t, s, "org_1/a"), noise(3*block)) {
 		t.Error("with its own key the content differs")
 	}
-	old := byHand(1, must(newRing().Key(t.Context(), "org_1", 1)), "org_1/a", noise(10))
+	old := encode(1, must(newRing().Key(t.Context(), "org_1", 1)), "org_1/a", noise(10))
 	inner.objects["org_1/a"] = old // version 1 has no check value
 	if _, err := read(t.Context(), sealed.New(inner, anew), "org_1/a", 0, 1); !errors.Is(err, sealed.ErrTampered) {
 		t.Errorf("the first version: %v", err)
@@ -350,7 +350,7 @@ func FuzzHeader(f *testing.F) {
 	seeds := newMemory()
 	put(f, sealed.New(seeds, keys), "org_1/seed", noise(100))
 	f.Add(seeds.objects["org_1/seed"], int64(0), int64(-1))
-	f.Add(byHand(1, must(keys.Key(f.Context(), "org_1", 1)), "org_1/seed", noise(100)), int64(0), int64(-1))
+	f.Add(encode(1, must(keys.Key(f.Context(), "org_1", 1)), "org_1/seed", noise(100)), int64(0), int64(-1))
 	f.Add([]byte("\x89STINTe\n\x01\x0e\x00\x00\x00\x00\x00\x01"), int64(1), int64(10))
 	f.Fuzz(func(t *testing.T, object []byte, offset, n int64) {
 		inner := newMemory()

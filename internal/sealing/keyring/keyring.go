@@ -1,11 +1,10 @@
-// Package keyring answers: which keys are files encrypted under?
+// Package keyring manages the data keys under which objects are encrypted.
 //
-// Each organisation has keys of its own, numbered from 1, made at first use.
-// The newest is current: what is written now is encrypted under it. Older ones
-// stay for what was written before, so a rotation writes no file anew. The keys
-// stand in the database, sealed under the installation's key, which never
-// touches a file: when that one changes, the keys are sealed anew (Reseal) and
-// the files stay as they are.
+// Each organisation has its own keys, numbered from 1 and created at first use.
+// New objects are encrypted under the newest, current key. Older keys are kept to
+// read older objects, so a rotation does not rewrite objects. The keys are stored
+// in the database, sealed under the installation's key. If that key changes, the
+// data keys are resealed (see Reseal), and the objects do not change.
 package keyring
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Sealer encrypts keys for their owner under the installation's key;
-// *secret.Sealer is one.
+// Sealer encrypts keys for their owner under the installation's key.
+// *sealing.Sealer implements it.
 type Sealer interface {
 	Seal(plain, owner []byte) ([]byte, error)
 	Open(sealed, owner []byte) ([]byte, error)
@@ -30,8 +29,8 @@ type Sealer interface {
 	IsCurrent(sealed []byte) bool
 }
 
-// Config is what a Keyring needs. Now defaults to the real clock. Fresh is how
-// long another server's rotation may stay unseen; it defaults to a minute.
+// Config configures a Keyring. Now defaults to time.Now. Fresh is the maximum time
+// until a rotation by another server is noticed; it defaults to a minute.
 type Config struct {
 	Store  store.Keys
 	Sealer Sealer
@@ -39,17 +38,17 @@ type Config struct {
 	Fresh  time.Duration
 }
 
-// Keyring keeps keys. It is safe for concurrent use, also by several servers
-// that share a database.
+// Keyring creates, caches, and rotates keys. It is safe for concurrent use, also by
+// several servers that share a database.
 type Keyring struct {
 	c Config
 
 	mu      sync.Mutex // guards the maps
-	keys    map[name]sealing.DataKey
+	keys    map[keyID]sealing.DataKey
 	current map[string]current // by owner
 }
 
-type name struct {
+type keyID struct {
 	owner  string
 	number uint32
 }
@@ -59,10 +58,10 @@ type current struct {
 	until  time.Time
 }
 
-// maxRemembered bounds what is kept of keys in memory.
-const maxRemembered = 10_000
+// maxCached bounds the keys that are cached in memory.
+const maxCached = 10_000
 
-// New makes a keyring.
+// New returns a keyring.
 func New(c Config) *Keyring {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -70,13 +69,14 @@ func New(c Config) *Keyring {
 	if c.Fresh == 0 {
 		c.Fresh = time.Minute
 	}
-	return &Keyring{c: c, keys: map[name]sealing.DataKey{}, current: map[string]current{}}
+	return &Keyring{c: c, keys: map[keyID]sealing.DataKey{}, current: map[string]current{}}
 }
 
-// Key gives an owner's key of that number, or the current one for 0, which is
-// made at first use. secret.ErrNoDataKey says that there is none.
+// Key returns the owner's key of that number. For 0 it returns the current key and
+// creates it at first use. If there is no such key, it returns
+// sealing.ErrNoDataKey.
 func (k *Keyring) Key(ctx context.Context, owner string, number uint32) (sealing.DataKey, error) {
-	if key, ok := k.remembered(owner, number); ok {
+	if key, ok := k.cached(owner, number); ok {
 		return key, nil
 	}
 	row, err := k.c.Store.OrgKey(ctx, owner, number)
@@ -92,9 +92,9 @@ func (k *Keyring) Key(ctx context.Context, owner string, number uint32) (sealing
 	return k.open(row, number == 0)
 }
 
-// Rotate makes a new key the owner's current one and tells of it. Servers that
-// share the database use it after Config.Fresh at the latest. Of two rotations
-// at once one may do for both.
+// Rotate creates a new current key of the owner and returns its row. Other servers
+// that share the database use it within Config.Fresh. Two concurrent rotations can
+// create one key.
 func (k *Keyring) Rotate(ctx context.Context, owner string) (store.OrgKey, error) {
 	newest, err := k.c.Store.OrgKey(ctx, owner, 0)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
@@ -108,7 +108,7 @@ func (k *Keyring) Rotate(ctx context.Context, owner string) (store.OrgKey, error
 	return row, err
 }
 
-// add stores a new key, and gives the one that was first under that number.
+// add stores a new key. If that number exists already, it returns the stored key.
 func (k *Keyring) add(ctx context.Context, owner string, number uint32) (store.OrgKey, error) {
 	row := store.OrgKey{OrgID: owner, Number: number, CreatedAt: stint.TimeOf(k.c.Now())}
 	key := make([]byte, sealing.KeySize)
@@ -129,11 +129,11 @@ func (k *Keyring) open(row store.OrgKey, isCurrent bool) (sealing.DataKey, error
 		return sealing.DataKey{}, fmt.Errorf("open the key %d of %s: %w", row.Number, title(row.OrgID), err)
 	}
 	key := sealing.DataKey{Number: row.Number, Secret: [sealing.KeySize]byte(plain)}
-	k.remember(row.OrgID, key, isCurrent)
+	k.cache(row.OrgID, key, isCurrent)
 	return key, nil
 }
 
-func (k *Keyring) remembered(owner string, number uint32) (sealing.DataKey, bool) {
+func (k *Keyring) cached(owner string, number uint32) (sealing.DataKey, bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if number == 0 {
@@ -143,17 +143,17 @@ func (k *Keyring) remembered(owner string, number uint32) (sealing.DataKey, bool
 		}
 		number = c.number
 	}
-	key, ok := k.keys[name{owner, number}]
+	key, ok := k.keys[keyID{owner, number}]
 	return key, ok
 }
 
-// remember makes room by forgetting any other. An older current key does not
-// replace a newer one: two reads may end in either order.
-func (k *Keyring) remember(owner string, key sealing.DataKey, isCurrent bool) {
+// cache adds a key and removes others if the cache is full. An older current key
+// does not replace a newer one, because two reads can end in either order.
+func (k *Keyring) cache(owner string, key sealing.DataKey, isCurrent bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	makeRoom(k.keys)
-	k.keys[name{owner, key.Number}] = key
+	k.keys[keyID{owner, key.Number}] = key
 	if isCurrent && k.current[owner].number <= key.Number {
 		makeRoom(k.current)
 		k.current[owner] = current{key.Number, k.c.Now().Add(k.c.Fresh)}
@@ -162,14 +162,14 @@ func (k *Keyring) remember(owner string, key sealing.DataKey, isCurrent bool) {
 
 func makeRoom[K comparable, V any](m map[K]V) {
 	for other := range m {
-		if len(m) < maxRemembered {
+		if len(m) < maxCached {
 			return
 		}
 		delete(m, other)
 	}
 }
 
-// title names an owner in errors.
+// title returns the name of an owner for messages.
 func title(owner string) string {
 	if owner == "" {
 		return "the installation"

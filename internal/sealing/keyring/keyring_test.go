@@ -44,7 +44,7 @@ func sealer(t *testing.T, fills ...byte) *sealing.Sealer {
 	return s
 }
 
-// clock stands until it is moved.
+// clock is a clock that tests advance.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
@@ -60,7 +60,7 @@ func key(t *testing.T, k *keyring.Keyring, owner string, number uint32) sealing.
 	return got
 }
 
-func TestTheFirstUseMakesOneKey(t *testing.T) {
+func TestFirstUseCreatesOneKey(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	got := make([]sealing.DataKey, 8)
@@ -72,7 +72,7 @@ func TestTheFirstUseMakesOneKey(t *testing.T) {
 	using.Wait()
 	for _, k := range got {
 		if k != got[0] || k.Number != 1 || k.Secret == [sealing.KeySize]byte{} {
-			t.Errorf("the first use gave several keys: %v", got)
+			t.Errorf("the first use created several keys: %v", got)
 		}
 	}
 	other := key(t, keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 1)}), "org_2", 0)
@@ -84,32 +84,32 @@ func TestTheFirstUseMakesOneKey(t *testing.T) {
 	}
 }
 
-func TestRotationIsSeenByOthersInTime(t *testing.T) {
+func TestRotationIsNoticedByOtherServers(t *testing.T) {
 	t.Parallel()
 	db, c := open(t), newClock()
 	config := keyring.Config{Store: db, Sealer: sealer(t, 1), Now: c.now, Fresh: time.Minute}
 	here, there := keyring.New(config), keyring.New(config)
 	old := key(t, there, "org_1", 0)
 	if row, err := here.Rotate(t.Context(), "org_1"); err != nil || row.Number != 2 {
-		t.Fatalf("Rotate gave number %d, %v", row.Number, err)
+		t.Fatalf("Rotate returned number %d, %v", row.Number, err)
 	}
 	if got := key(t, here, "org_1", 0); got.Number != 2 || got.Secret == old.Secret {
-		t.Errorf("here the current key is %v", got)
+		t.Errorf("the current key of the rotating server is %v", got)
 	}
 	c.at = c.at.Add(time.Minute - 1)
 	if got := key(t, there, "org_1", 0); got != old {
-		t.Errorf("there the current key is %v, which was not read again", got)
+		t.Errorf("the other server read its current key %v too early", got)
 	}
 	c.at = c.at.Add(1)
 	if got := key(t, there, "org_1", 0); got.Number != 2 {
-		t.Errorf("after a minute the current key there is still %v", got)
+		t.Errorf("after a minute the other server still has the current key %v", got)
 	}
 	if got := key(t, keyring.New(config), "org_1", 1); got != old {
-		t.Error("the old key does not open what was written under it")
+		t.Error("the old key has changed")
 	}
 }
 
-func TestAKeyThatNeverWas(t *testing.T) {
+func TestMissingKey(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	k := keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 1)})
@@ -119,11 +119,11 @@ func TestAKeyThatNeverWas(t *testing.T) {
 			t.Errorf("key 7 of %s: %v", owner, err)
 		}
 	}
-	// Without the installation's key, that is the fault, and not the number.
+	// Without the installation's key, the error is not about the number.
 	if _, err := keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 2)}).Key(t.Context(), "org_1", 1); !errors.Is(err, sealing.ErrUnknownKey) || errors.Is(err, sealing.ErrNoDataKey) {
 		t.Errorf("with another key of the installation: %v", err)
 	}
-	// A key of one organisation opens as no other's.
+	// The key of one organisation cannot be opened as that of another.
 	row, err := db.OrgKey(t.Context(), "org_1", 1)
 	if err != nil {
 		t.Fatal(err)
@@ -152,13 +152,13 @@ func TestRotateAll(t *testing.T) {
 	}
 	acme := keyring.Info{Org: m.OrgID, OrgName: "acme", Number: 2, Current: true, CreatedAt: at}
 	if got, err := k.RotateAll(ctx, "acme"); err != nil || cmp.Diff([]keyring.Info{acme}, got) != "" {
-		t.Errorf("RotateAll(acme) gave %+v, %v", got, err)
+		t.Errorf("RotateAll(acme) returned %+v, %v", got, err)
 	}
 	if got, err := k.RotateAll(ctx, ""); err != nil || len(got) != 3 {
-		t.Errorf("RotateAll gave %+v, %v", got, err)
+		t.Errorf("RotateAll returned %+v, %v", got, err)
 	}
 	if _, err := k.RotateAll(ctx, "nobody"); err == nil {
-		t.Error("the keys of nobody were rotated")
+		t.Error("RotateAll of an unknown organisation succeeded")
 	}
 	list, err := k.List(ctx)
 	if err != nil {
@@ -174,25 +174,24 @@ func TestRotateAll(t *testing.T) {
 	}
 }
 
-// breaking is a store that fails after some texts were sealed anew.
-type breaking struct {
+// failingStore fails after some texts were resealed.
+type failingStore struct {
 	store.Keys
 	left int
 }
 
-var errBroken = errors.New("the power went")
+var errBroken = errors.New("the connection broke")
 
-func (b *breaking) Reseal(ctx context.Context, old store.SealedText, sealed []byte) (bool, error) {
-	if b.left--; b.left < 0 {
+func (f *failingStore) Reseal(ctx context.Context, old store.SealedText, sealed []byte) (bool, error) {
+	if f.left--; f.left < 0 {
 		return false, errBroken
 	}
-	return b.Keys.Reseal(ctx, old, sealed)
+	return f.Keys.Reseal(ctx, old, sealed)
 }
 
-// TestResealGoesOnWhereItStood interrupts a change of the installation's key
-// after each step: everything opens all the time, and at last under the new
-// key alone.
-func TestResealGoesOnWhereItStood(t *testing.T) {
+// TestResealContinues interrupts a change of the installation's key after each
+// step. Both keys together always open everything; at the end the new key does.
+func TestResealContinues(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), open(t)
 	was, both, now := sealer(t, 1), sealer(t, 2, 1), sealer(t, 2)
@@ -221,19 +220,20 @@ func TestResealGoesOnWhereItStood(t *testing.T) {
 		}
 	}
 	for total, want := 0, 3; total < want; total++ {
-		if _, err := keyring.Reseal(ctx, &breaking{db, 1}, both); total < want-1 && !errors.Is(err, errBroken) {
+		if _, err := keyring.Reseal(ctx, &failingStore{db, 1}, both); total < want-1 && !errors.Is(err, errBroken) {
 			t.Fatalf("interrupted: %v", err)
 		}
 		holds(both)
 	}
 	if n, err := keyring.Reseal(ctx, db, both); n != 0 || err != nil {
-		t.Errorf("at last %d were sealed anew, %v", n, err)
+		t.Errorf("at the end %d were resealed, %v", n, err)
 	}
 	holds(now)
 }
 
-// TestResealRefusesWhatItCannotOpen: then the older key must stay.
-func TestResealRefusesWhatItCannotOpen(t *testing.T) {
+// TestResealReportsUnreadableTexts checks the error if the older key is still
+// needed.
+func TestResealReportsUnreadableTexts(t *testing.T) {
 	t.Parallel()
 	ctx, db := t.Context(), open(t)
 	k := keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 1)})
@@ -241,6 +241,6 @@ func TestResealRefusesWhatItCannotOpen(t *testing.T) {
 	key(t, keyring.New(keyring.Config{Store: db, Sealer: sealer(t, 3)}), "org_0", 0)
 	n, err := keyring.Reseal(ctx, db, sealer(t, 2, 1))
 	if n != 1 || !errors.Is(err, sealing.ErrUnknownKey) {
-		t.Errorf("sealed %d anew, %v", n, err)
+		t.Errorf("resealed %d, %v", n, err)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Info tells of a key, and never the key.
+// Info describes a key without its secret.
 type Info struct {
-	Org       string     `json:"org"` // empty for what belongs to no organisation
+	Org       string     `json:"org"` // empty for the key of the installation
 	OrgName   string     `json:"orgName,omitempty"`
 	Number    uint32     `json:"number"`
 	Current   bool       `json:"current"`
 	CreatedAt stint.Time `json:"createdAt"`
 }
 
-// pageSize is how many rows are asked for at once.
+// pageSize is the number of rows per query.
 const pageSize = 500
 
-// List tells of all keys, by organisation and number.
+// List returns all keys, ordered by organisation and number.
 func (k *Keyring) List(ctx context.Context) ([]Info, error) {
 	list := []Info{}
 	for at := (store.OrgKey{}); ; {
@@ -46,9 +46,9 @@ func info(row store.OrgKey) Info {
 	return Info{Org: row.OrgID, OrgName: row.OrgName, Number: row.Number, Current: true, CreatedAt: row.CreatedAt}
 }
 
-// RotateAll rotates the keys of an organisation, told by its identifier or
-// name, or of all that have one and of the installation for "". It tells of the
-// new ones.
+// RotateAll rotates the key of an organisation, given by its identifier or name,
+// and returns the new key. For "" it rotates the keys of the installation and of
+// all organisations that have one.
 func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 	all, err := k.List(ctx)
 	if err != nil {
@@ -71,10 +71,10 @@ func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 	return rotated, nil
 }
 
-// Reseal seals everything in the database that is not sealed under the
-// sealer's newest key under that one, and tells how much that was. When it
-// returns without an error, older keys are needed no more, provided that
-// nobody sealed anything under one meanwhile. It may be run again at any time.
+// Reseal seals all texts in the database under the sealer's newest key, and returns
+// the number of texts that it changed. After it succeeds, older keys are no longer
+// needed, unless another process sealed a text under one in the meantime. It can
+// be repeated at any time.
 func Reseal(ctx context.Context, s store.Keys, sealer Sealer) (count int, err error) {
 	for _, kind := range store.SealedKinds {
 		n, err := resealKind(ctx, s, sealer, kind)
@@ -85,13 +85,14 @@ func Reseal(ctx context.Context, s store.Keys, sealer Sealer) (count int, err er
 	return count, nil
 }
 
-// resealKind goes on after a text that does not open and tells of it at last.
+// resealKind continues after a text that cannot be opened and returns the error at
+// the end.
 func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.SealedKind) (count int, err error) {
-	var faults []error
+	var errs []error
 	for at := (store.SealedText{Kind: kind}); ; {
 		page, err := s.SealedTexts(ctx, at, pageSize)
 		if err != nil {
-			return count, fmt.Errorf("list what is sealed: %w", err)
+			return count, fmt.Errorf("list sealed texts: %w", err)
 		}
 		for _, t := range page {
 			at = t
@@ -102,12 +103,12 @@ func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.Sea
 			if done {
 				count++
 			}
-			if err != nil && len(faults) < 10 {
-				faults = append(faults, err)
+			if err != nil && len(errs) < 10 {
+				errs = append(errs, err)
 			}
 		}
 		if len(page) < pageSize {
-			return count, errors.Join(faults...)
+			return count, errors.Join(errs...)
 		}
 	}
 }
@@ -119,11 +120,11 @@ func reseal(ctx context.Context, s store.Keys, sealer Sealer, t store.SealedText
 	}
 	sealed, err := sealer.Seal(plain, t.AssociatedData())
 	if err != nil {
-		return false, errors.New("seal anew") // the cause might quote the text
+		return false, errors.New("seal again") // the cause could contain the text
 	}
 	done, err := s.Reseal(ctx, t, sealed)
 	if err == nil && !done {
-		return false, nil // it was replaced or deleted meanwhile
+		return false, nil // it was replaced or deleted concurrently
 	}
 	return done, err
 }
