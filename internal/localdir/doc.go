@@ -1,5 +1,5 @@
-// Package localdir answers: what of a folder is to be kept on a server?
+// Package localdir lists and packs the files of a local folder.
 //
-// Open and Walk list a folder, leaving out what its .stintignore files name.
-// Pack writes it as a tar.gz stream that is the same for the same folder.
+// Open and Walk list a folder without the entries that its .stintignore files
+// exclude. Pack writes a tar.gz stream that depends only on the folder's content.
 package localdir

@@ -8,20 +8,20 @@ import (
 	"strings"
 )
 
-// FS is what root holds, for fs.WalkDir. Unlike that of root.FS its names may
-// have any bytes.
-func FS(root *os.Root) fs.ReadDirFS { return files{root} }
+// FS returns the files of root for fs.WalkDir. Unlike with root.FS, names can
+// contain any bytes.
+func FS(root *os.Root) fs.ReadDirFS { return rootFS{root} }
 
-type files struct{ root *os.Root }
+type rootFS struct{ root *os.Root }
 
 // Open implements fs.FS.
-func (f files) Open(name string) (fs.File, error) { return f.root.Open(name) }
+func (f rootFS) Open(name string) (fs.File, error) { return f.root.Open(name) }
 
 // Stat implements fs.StatFS.
-func (f files) Stat(name string) (fs.FileInfo, error) { return f.root.Stat(name) }
+func (f rootFS) Stat(name string) (fs.FileInfo, error) { return f.root.Stat(name) }
 
 // ReadDir implements fs.ReadDirFS.
-func (f files) ReadDir(name string) ([]fs.DirEntry, error) {
+func (f rootFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	d, err := f.root.Open(name)
 	if err != nil {
 		return nil, err

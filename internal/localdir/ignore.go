@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// IgnoreFile is the name of the files that say what Pack leaves out, in the
-// language of .gitignore. Each rules its own folder and what lies below.
+// IgnoreFile is the name of the files that exclude entries, in the syntax of
+// .gitignore. Each applies to its folder and everything below.
 const IgnoreFile = ".stintignore"
 
-// maxIgnoreFile bounds one ignore file, in bytes.
+// maxIgnoreFile is the maximum size of an ignore file, in bytes.
 const maxIgnoreFile = 1 << 20
 
 // rule is one line of an ignore file.
 type rule struct {
-	keep    bool // the line began with '!'
+	keep    bool // the line begins with '!'
 	dirOnly bool
-	pattern *regexp.Regexp // of the path relative to the file's folder
+	pattern *regexp.Regexp // matches paths relative to the file's folder
 }
 
-// Ignore decides what is left out. The zero value keeps everything.
+// Ignore decides which entries are excluded. The zero value excludes none.
 type Ignore struct {
-	rules map[string][]rule // by the folder of the file, "." for the root
+	rules map[string][]rule // by folder, "." for the root
 }
 
-// Add reads the ignore file of a folder, whose slash-separated path is
+// Add parses the ignore file of the folder dir, which is slash-separated and
 // relative to the root ("." for the root itself).
 func (g *Ignore) Add(dir string, content []byte) error {
 	var rules []rule
@@ -54,9 +54,9 @@ func (g *Ignore) Add(dir string, content []byte) error {
 	return nil
 }
 
-// Ignores reports whether the entry is left out. Folders above it are asked
-// for first by the caller: what lies in an ignored folder is never reached.
-// The file nearest to the entry rules, and in it the last line that matches.
+// Ignores reports whether the entry is excluded. The caller must not pass entries
+// of excluded folders. The last matching line decides, in the nearest ignore file
+// with a match.
 func (g *Ignore) Ignores(name string, isDir bool) bool {
 	for dir := path.Dir(name); ; dir = path.Dir(dir) {
 		rules := g.rules[dir]
@@ -97,12 +97,12 @@ func parseRule(line string) (r rule, ok bool, err error) {
 	}
 	r.pattern, err = regexp.Compile("(?s)^" + expression + "$")
 	if err != nil {
-		return rule{}, false, fmt.Errorf("'%s' is no pattern", line)
+		return rule{}, false, fmt.Errorf("'%s' is not a valid pattern", line)
 	}
 	return r, true, nil
 }
 
-// trimSpaces drops spaces at the end unless a backslash protects them.
+// trimSpaces removes trailing spaces that are not escaped by a backslash.
 func trimSpaces(line string) string {
 	for strings.HasSuffix(line, " ") && !strings.HasSuffix(line, `\ `) {
 		line = line[:len(line)-1]
@@ -110,7 +110,7 @@ func trimSpaces(line string) string {
 	return line
 }
 
-// translate writes a pattern as a regular expression.
+// translate returns a pattern as a regular expression.
 func translate(p string) string {
 	var b strings.Builder
 	for i := 0; i < len(p); {
@@ -145,8 +145,8 @@ func translate(p string) string {
 	return b.String()
 }
 
-// class translates a bracket expression at the beginning of p and tells its
-// length; one that never ends is a plain bracket.
+// class translates the bracket expression at the beginning of p and returns its
+// length. Without a closing bracket, it is a literal bracket.
 func class(p string) (expression string, length int) {
 	body := p[1:]
 	negated := strings.HasPrefix(body, "!") || strings.HasPrefix(body, "^")

@@ -74,7 +74,7 @@ func TestIgnores(t *testing.T) {
 	}
 }
 
-func TestNearerFilesRule(t *testing.T) {
+func TestNearestFileDecides(t *testing.T) {
 	t.Parallel()
 	var g localdir.Ignore
 	for dir, rules := range map[string]string{".": "*.log\n/only", "a": "!x.log\n/y", "a/b": "*"} {
@@ -92,8 +92,8 @@ func TestNearerFilesRule(t *testing.T) {
 	}
 }
 
-// FuzzIgnore holds the reader to: any file is read or refused, and a last line
-// that matches everything rules whatever stands before it.
+// FuzzIgnore checks that any file is parsed or refused, and that a last line that
+// matches everything overrides the lines before it.
 func FuzzIgnore(f *testing.F) {
 	f.Add("*.log\n!x\n/a/**/b/\n[a-", "a/b/x.log")
 	f.Fuzz(func(t *testing.T, rules, name string) {

@@ -17,35 +17,34 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Folder is a folder whose entries were listed. Close it after use.
+// Folder is an open folder with its list of entries. The caller closes it.
 type Folder struct {
 	Files   int64    // regular files
 	Size    int64    // bytes in them
-	Skipped []string // entries that are no file, folder or link
+	Skipped []string // entries that are not files, folders, or links
 
 	root    *os.Root
 	entries []Entry
 }
 
-// Entry is a file, a folder or a link of a Folder.
+// Entry is a file, folder, or link in a Folder.
 type Entry struct {
 	Path   string // slash-separated, relative
 	Info   fs.FileInfo
-	Target string // of links
+	Target string // of a link
 }
 
-// Entries are in the order of a walk: a folder, what is in it, its next
-// sibling; siblings by name.
+// Entries returns the entries in depth-first order; siblings are sorted by name.
 func (f *Folder) Entries() []Entry { return f.entries }
 
-// OpenFile opens a file of the folder. It never waits, whatever the file has
-// become since it was listed.
+// OpenFile opens a file of the folder. It does not block, even if the file was
+// replaced by a named pipe.
 func (f *Folder) OpenFile(path string) (*os.File, error) {
 	return f.root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
-// Open lists what Pack is going to write. A link that leaves the folder is an
-// error that names it.
+// Open opens dir and lists its entries. It returns an error if a link leads out of
+// the folder.
 func Open(ctx context.Context, dir string) (*Folder, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -70,11 +69,11 @@ func (f *Folder) list(ctx context.Context) error {
 	})
 }
 
-// Walk visits from and what lies below it, in the order of Entries, and tells
-// what ignore files of root leave out; what lies in a folder that they do is
-// not visited. An error of visit ends it.
+// Walk visits from and everything below it, in the order of Entries. ignored
+// reports whether ignore files exclude the entry. Walk does not descend into
+// excluded folders. It ends after an error of visit.
 func Walk(ctx context.Context, root *os.Root, from string, visit func(path string, d fs.DirEntry, ignored bool) error) error {
-	ignore, out, err := ignoreAbove(root, from)
+	ignore, excluded, err := readIgnoreFiles(root, from)
 	if err != nil {
 		return err
 	}
@@ -86,7 +85,7 @@ func Walk(ctx context.Context, root *os.Root, from string, visit func(path strin
 			return fmt.Errorf("list the folder: %w", err)
 		}
 		if name != "." {
-			ignored := out || ignore.Ignores(name, d.IsDir())
+			ignored := excluded || ignore.Ignores(name, d.IsDir())
 			if err := visit(name, d, ignored); err != nil {
 				return err
 			}
@@ -101,23 +100,23 @@ func Walk(ctx context.Context, root *os.Root, from string, visit func(path strin
 	})
 }
 
-// ignoreAbove reads the ignore files of the folders that name lies in. out says
-// that one of these folders is left out itself.
-func ignoreAbove(root *os.Root, name string) (ignore Ignore, out bool, err error) {
+// readIgnoreFiles reads the ignore files of the parents of name. excluded reports
+// whether one of the parents is itself excluded.
+func readIgnoreFiles(root *os.Root, name string) (ignore Ignore, excluded bool, err error) {
 	if name == "." {
 		return ignore, false, nil
 	}
 	err = ignore.read(root, ".")
 	for i, c := range name {
 		if err == nil && c == '/' {
-			out = out || ignore.Ignores(name[:i], true)
+			excluded = excluded || ignore.Ignores(name[:i], true)
 			err = ignore.read(root, name[:i])
 		}
 	}
-	return ignore, out, err
+	return ignore, excluded, err
 }
 
-// read adds the ignore file of a folder, where there is one.
+// read adds the ignore file of a folder, if it exists.
 func (g *Ignore) read(root *os.Root, dir string) error {
 	name := path.Join(dir, IgnoreFile)
 	info, err := root.Lstat(name)
@@ -173,9 +172,9 @@ func leaves(name, target string) bool {
 	return to == ".." || strings.HasPrefix(to, "../")
 }
 
-// Pack writes the folder as tar.gz. The same folder gives the same bytes:
-// sorted, without owners, times to the second. progress, which may be nil, is
-// told about each piece of file content that was read.
+// Pack writes the folder as tar.gz. The result depends only on the content:
+// entries are sorted, have no owners, and times in seconds. progress, which may be
+// nil, is called after each write with the number of bytes.
 func (f *Folder) Pack(ctx context.Context, w io.Writer, progress func(bytes int)) error {
 	zip := gzip.NewWriter(w)
 	out := tar.NewWriter(zip)
@@ -219,8 +218,8 @@ func (f *Folder) write(out *tar.Writer, e Entry, buffer []byte, progress func(in
 	return f.copy(out, e, buffer, progress)
 }
 
-// copy writes exactly the announced length, so that a file which grows while
-// it is read does not spoil the archive.
+// copy writes exactly the length in the header, so that a growing file does not
+// damage the archive.
 func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int)) error {
 	in, err := f.root.Open(e.Path)
 	if err != nil {
@@ -230,7 +229,7 @@ func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int
 	if progress == nil {
 		progress = func(int) {}
 	}
-	n, err := io.CopyBuffer(counted{out, progress}, io.LimitReader(in, e.Info.Size()), buffer)
+	n, err := io.CopyBuffer(progressWriter{out, progress}, io.LimitReader(in, e.Info.Size()), buffer)
 	if err != nil {
 		return err
 	}
@@ -240,19 +239,20 @@ func (f *Folder) copy(out *tar.Writer, e Entry, buffer []byte, progress func(int
 	return nil
 }
 
-// counted hides the writer's other methods, so that the buffer is used.
-type counted struct {
-	w    io.Writer
-	tell func(int)
+// progressWriter reports written bytes. It hides the writer's other methods, so
+// that io.CopyBuffer uses the buffer.
+type progressWriter struct {
+	w        io.Writer
+	progress func(int)
 }
 
-func (c counted) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.tell(n)
+func (p progressWriter) Write(b []byte) (int, error) {
+	n, err := p.w.Write(b)
+	p.progress(n)
 	return n, err
 }
 
-// PackBytes packs files that are not on disk: a map from path to content.
+// PackBytes returns the files of a file system as tar.gz.
 func PackBytes(files fs.FS) ([]byte, error) {
 	var b bytes.Buffer
 	zip := gzip.NewWriter(&b)

@@ -23,10 +23,10 @@ import (
 
 var moment = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// tree is a folder as a map: "dir/" for folders, "-> target" for links.
+// tree maps names to contents: "dir/" is a folder, "-> target" a link.
 type tree map[string]string
 
-func plant(t *testing.T, files tree) string {
+func writeTree(t *testing.T, files tree) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, content := range files {
@@ -46,10 +46,10 @@ func plant(t *testing.T, files tree) string {
 	return dir
 }
 
-// TestAnyNames: also folders may have names that are no UTF-8.
-func TestAnyNames(t *testing.T) {
+// TestInvalidUTF8 checks names of files and folders that are not UTF-8.
+func TestInvalidUTF8(t *testing.T) {
 	t.Parallel()
-	f, err := localdir.Open(t.Context(), plant(t, tree{"\xff\xfe/\xfd": "x", "a\nb/c\\d": "y", "z": "z"}))
+	f, err := localdir.Open(t.Context(), writeTree(t, tree{"\xff\xfe/\xfd": "x", "a\nb/c\\d": "y", "z": "z"}))
 	must(t, err)
 	defer f.Close()
 	var got []string
@@ -61,7 +61,7 @@ func TestAnyNames(t *testing.T) {
 	}
 }
 
-// unpack reads an archive as such a map, and the headers by their names.
+// unpack returns the tree in an archive and the headers by name.
 func unpack(t *testing.T, b []byte) (tree, map[string]*tar.Header) {
 	t.Helper()
 	zip, err := gzip.NewReader(bytes.NewReader(b))
@@ -95,10 +95,10 @@ func pack(t *testing.T, dir string) []byte {
 	must(t, err)
 	defer f.Close()
 	var b bytes.Buffer
-	var told int64
-	must(t, f.Pack(t.Context(), &b, func(n int) { told += int64(n) }))
-	if told != f.Size {
-		t.Errorf("progress told of %d bytes, the folder has %d", told, f.Size)
+	var reported int64
+	must(t, f.Pack(t.Context(), &b, func(n int) { reported += int64(n) }))
+	if reported != f.Size {
+		t.Errorf("progress reported %d bytes, the folder has %d", reported, f.Size)
 	}
 	return b.Bytes()
 }
@@ -110,7 +110,7 @@ func TestPack(t *testing.T) {
 		"hollow/": "", "link": "-> d/deep", "d/up": "-> ../a.txt", "d/deep/": "", "d/deep/er/": "", "broken": "-> nowhere",
 		"with\nnewline": "odd", strings.Repeat("n", 200): "long name",
 	}
-	dir := plant(t, files)
+	dir := writeTree(t, files)
 	must(t, os.Chmod(filepath.Join(dir, "hollow"), 0o511))
 	archive := pack(t, dir)
 	got, headers := unpack(t, archive)
@@ -122,13 +122,13 @@ func TestPack(t *testing.T) {
 		t.Errorf("modes %o and %o, time %v", info.Mode, hollow.Mode, info.ModTime)
 	}
 	if !bytes.Equal(archive, pack(t, dir)) {
-		t.Error("the same folder gave other bytes")
+		t.Error("packing the same folder twice returned different bytes")
 	}
 }
 
-func TestPackLeavesOutWhatIsIgnored(t *testing.T) {
+func TestPackExcludesIgnored(t *testing.T) {
 	t.Parallel()
-	dir := plant(t, tree{
+	dir := writeTree(t, tree{
 		".stintignore": "*.tmp\n/build/\n", "a.txt": "a", "x.tmp": "", "build/out": "", "sub/build/out": "s",
 		"sub/.stintignore": "!x.tmp\nsecret", "sub/x.tmp": "kept", "sub/secret": "", "sub/more/secret": "",
 	})
@@ -160,7 +160,7 @@ func TestOpenRefuses(t *testing.T) {
 		"bad pattern":   {tree{"d/.stintignore": "ok\n[z-a]"}, "d/.stintignore, line 2"},
 		"large ignore":  {tree{".stintignore": strings.Repeat("#", 1<<20+1)}, "more than"},
 	} {
-		if _, err := localdir.Open(t.Context(), plant(t, tt.files)); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := localdir.Open(t.Context(), writeTree(t, tt.files)); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error is %v, want one with %q", name, err, tt.want)
 		}
 	}
@@ -169,9 +169,9 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func TestPackTellsThatAFileShrank(t *testing.T) {
+func TestPackReportsShrunkFile(t *testing.T) {
 	t.Parallel()
-	dir := plant(t, tree{"f": "0123456789"})
+	dir := writeTree(t, tree{"f": "0123456789"})
 	f, err := localdir.Open(t.Context(), dir)
 	must(t, err)
 	defer f.Close()
@@ -184,7 +184,7 @@ func TestPackTellsThatAFileShrank(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	dir := plant(t, tree{"f": "x"})
+	dir := writeTree(t, tree{"f": "x"})
 	f, err := localdir.Open(ctx, dir)
 	must(t, err)
 	defer f.Close()

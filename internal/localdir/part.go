@@ -11,14 +11,14 @@ const (
 	partSum    = 12 // bytes of a checksum
 )
 
-// PartName is the name under which a pull writes a file of the given checksum
-// until it is whole.
+// PartName returns the name under which a pull writes a file with the given
+// checksum until it is complete.
 func PartName(sum [32]byte) string {
 	return partPrefix + hex.EncodeToString(sum[:partSum]) + partSuffix
 }
 
-// IsPart reports whether name, without its folder, is one that PartName gives.
-// What has it is the remains of a pull that was interrupted.
+// IsPart reports whether name, without its folder, is a result of PartName. Such a
+// file was left by an interrupted pull.
 func IsPart(name string) bool {
 	name, begins := strings.CutPrefix(name, partPrefix)
 	name, ends := strings.CutSuffix(name, partSuffix)

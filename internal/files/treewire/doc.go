@@ -1,14 +1,14 @@
-// Package treewire answers: in what form do trees and chunks travel?
+// Package treewire encodes the trees and chunks that clients exchange with the
+// server.
 //
-// There are four forms. A tree is the list of a version's entries in path
-// order, compressed as a whole. Frames carry chunks, each with its name and
-// its length before it. Names are SHA-256 sums laid end to end, and a
-// selection says which of a version's chunks are meant.
+// There are four encodings. A tree is the compressed list of a version's entries
+// in path order. Frames are chunks, each preceded by its lengths and hash. Hashes
+// are concatenated SHA-256 sums. A selection identifies chunks of a version.
 //
-// Readers take foreign bytes: they hold no more of them than one entry or one
-// chunk, refuse what is out of bounds, and what ends before its end mark is an
-// error. Integers are little-endian where they have a fixed size and
-// variable-length (as in encoding/binary) elsewhere.
+// Readers accept untrusted bytes. They hold at most one entry or chunk in memory,
+// refuse values that are out of range, and return an error if the input ends
+// before its end mark. Integers of fixed size are little-endian; all others are
+// varints of encoding/binary.
 package treewire
 
 import (
@@ -17,7 +17,7 @@ import (
 	"fmt"
 )
 
-// The media types of the forms.
+// The media types of the encodings.
 const (
 	TreeType      = "application/vnd.stint.tree+zstd"
 	FramesType    = "application/vnd.stint.chunks"
@@ -25,13 +25,13 @@ const (
 	SelectionType = "application/octet-stream"
 )
 
-// Hash is the SHA-256 of a chunk's content: its name.
+// Hash is the SHA-256 of a chunk's content, by which the chunk is named.
 type Hash = [sha256.Size]byte
 
-// MaxChunk is the most content of a chunk, in bytes.
+// MaxChunk is the maximum content of a chunk, in bytes.
 const MaxChunk = 2 << 20
 
-// ErrMalformed is wrapped by the errors about bytes that break a form.
+// ErrMalformed is wrapped by errors about invalid input.
 var ErrMalformed = errors.New("malformed transfer")
 
 func malformed(format string, args ...any) error {

@@ -8,12 +8,12 @@ import (
 	"io"
 )
 
-// Frame is a chunk on its way.
+// Frame is a transferred chunk.
 type Frame struct {
 	Hash Hash
 	Raw  uint32 // bytes of content, 1 to MaxChunk
-	// Segment is the content as a raw deflate stream that ends on a byte and
-	// has no final block; incompressible content as stored blocks.
+	// Segment is the content as a raw deflate stream that ends at a byte boundary
+	// and has no final block. Incompressible content is in stored blocks.
 	Segment []byte
 }
 
@@ -23,14 +23,14 @@ const (
 	maxSegment = MaxChunk + 5*(MaxChunk/(1<<16-1)+1)
 )
 
-// frameHead is the length of what comes before a segment: the two lengths and
-// the hash. Frames end with two lengths of zero.
+// frameHead is the size of the bytes before a segment: two lengths and the hash.
+// Two lengths of zero are the end mark.
 const frameHead = 4 + 4 + len(Hash{})
 
-// AppendFramesHead begins frames.
+// AppendFramesHead appends the beginning of frames to b.
 func AppendFramesHead(b []byte) []byte { return append(b, framesMagic...) }
 
-// AppendFrame adds f to frames that were begun.
+// AppendFrame appends f to b.
 func AppendFrame(b []byte, f *Frame) []byte {
 	b = binary.LittleEndian.AppendUint32(b, f.Raw)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(f.Segment)))
@@ -38,10 +38,10 @@ func AppendFrame(b []byte, f *Frame) []byte {
 	return append(b, f.Segment...)
 }
 
-// AppendFramesEnd ends frames.
+// AppendFramesEnd appends the end mark to b.
 func AppendFramesEnd(b []byte) []byte { return append(b, make([]byte, 8)...) }
 
-// FrameReader reads frames. It serves one goroutine.
+// FrameReader reads frames. It is not safe for concurrent use.
 type FrameReader struct {
 	r       *bufio.Reader
 	begun   bool
@@ -49,18 +49,18 @@ type FrameReader struct {
 	segment []byte
 }
 
-// NewFrameReader reads frames from r, and possibly bytes beyond their end.
+// NewFrameReader returns a reader of the frames in r. It can read beyond their end.
 func NewFrameReader(r io.Reader) *FrameReader {
 	return &FrameReader{r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// Next gives the next frame, io.EOF after the last one. Its segment is valid
-// until the next call. Frames that break off are io.ErrUnexpectedEOF.
+// Next returns the next frame, or io.EOF after the last one. The segment is valid
+// until the next call. Next returns io.ErrUnexpectedEOF if the end mark is missing.
 func (f *FrameReader) Next() (Frame, error) {
 	if f.ended {
 		return Frame{}, io.EOF
 	}
-	if err := f.begin(); err != nil {
+	if err := f.readMagic(); err != nil {
 		return Frame{}, err
 	}
 	var head [frameHead]byte
@@ -73,9 +73,9 @@ func (f *FrameReader) Next() (Frame, error) {
 		f.ended = true
 		return Frame{}, io.EOF
 	case raw == 0 || raw > MaxChunk:
-		return Frame{}, malformed("a chunk has %d bytes; 1 to %d are possible", raw, MaxChunk)
+		return Frame{}, malformed("a chunk has %d bytes; 1 to %d are allowed", raw, MaxChunk)
 	case stored == 0 || stored > maxSegment:
-		return Frame{}, malformed("a chunk's segment has %d bytes; 1 to %d are possible", stored, maxSegment)
+		return Frame{}, malformed("a chunk's segment has %d bytes; 1 to %d are allowed", stored, maxSegment)
 	}
 	if err := f.fill(head[8:]); err != nil {
 		return Frame{}, err
@@ -90,7 +90,7 @@ func (f *FrameReader) Next() (Frame, error) {
 	return Frame{Hash: Hash(head[8:]), Raw: raw, Segment: f.segment}, nil
 }
 
-func (f *FrameReader) begin() error {
+func (f *FrameReader) readMagic() error {
 	if f.begun {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (f *FrameReader) begin() error {
 		return err
 	}
 	if string(magic[:]) != framesMagic {
-		return malformed("these are no chunks: they do not begin with %q", framesMagic)
+		return malformed("chunks must begin with %q", framesMagic)
 	}
 	return nil
 }

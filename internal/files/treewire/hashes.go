@@ -2,18 +2,18 @@ package treewire
 
 import "io"
 
-// MaxHashes is how many names one question may hold.
+// MaxHashes is the maximum number of hashes in one request.
 const MaxHashes = 8192
 
-// AppendHashes adds names.
-func AppendHashes(b []byte, names []Hash) []byte {
-	for i := range names {
-		b = append(b, names[i][:]...)
+// AppendHashes appends hashes to b.
+func AppendHashes(b []byte, hashes []Hash) []byte {
+	for i := range hashes {
+		b = append(b, hashes[i][:]...)
 	}
 	return b
 }
 
-// ReadHashes reads at most MaxHashes names to the end of r.
+// ReadHashes reads at most MaxHashes hashes until the end of r.
 func ReadHashes(r io.Reader) ([]Hash, error) {
 	const size = len(Hash{})
 	b, err := io.ReadAll(io.LimitReader(r, MaxHashes*int64(size)+1))
@@ -21,13 +21,13 @@ func ReadHashes(r io.Reader) ([]Hash, error) {
 	case err != nil:
 		return nil, err
 	case len(b)%size != 0 && len(b) <= MaxHashes*size:
-		return nil, malformed("names of chunks have %d bytes each; %d bytes are no whole number of them", size, len(b))
+		return nil, malformed("hashes have %d bytes each; %d bytes are not a multiple", size, len(b))
 	case len(b) > MaxHashes*size:
-		return nil, malformed("more than %d names of chunks come at once", MaxHashes)
+		return nil, malformed("there are more than %d hashes in one request", MaxHashes)
 	}
-	names := make([]Hash, len(b)/size)
-	for i := range names {
-		names[i] = Hash(b[i*size:])
+	hashes := make([]Hash, len(b)/size)
+	for i := range hashes {
+		hashes[i] = Hash(b[i*size:])
 	}
-	return names, nil
+	return hashes, nil
 }

@@ -6,23 +6,22 @@ import (
 	"math"
 )
 
-// Selection says which of a version's chunks are meant. Chunks are numbered
-// from 0 in the order of a walk through the tree, each file's in their order,
-// a chunk that occurs again with a number of its own. The walk begins after
-// the entry After, from the start where that is empty, so that a server need
-// not count what comes before.
+// Selection identifies chunks of a version. Chunks are numbered from 0 in the order
+// of the tree's entries and of the chunks within each file. Repeated chunks have
+// their own numbers. Counting begins after the entry After, or at the first entry
+// if it is empty, so that the server need not read the entries before it.
 type Selection struct {
 	After  string
-	Ranges []Range // ascending, none touches another
+	Ranges []Range // ascending, with gaps between them
 }
 
-// Range is the chunks from First on, Count of them.
+// Range is Count chunks from First on.
 type Range struct{ First, Count int64 }
 
-// MaxSelection is how many bytes a selection may have.
+// MaxSelection is the maximum size of a selection, in bytes.
 const MaxSelection = 1 << 20
 
-// Add selects one more chunk, whose number is greater than those before.
+// Add adds a chunk, whose number must be greater than all previous ones.
 func (s *Selection) Add(number int64) {
 	if n := len(s.Ranges); n > 0 && s.Ranges[n-1].First+s.Ranges[n-1].Count == number {
 		s.Ranges[n-1].Count++
@@ -31,8 +30,8 @@ func (s *Selection) Add(number int64) {
 	s.Ranges = append(s.Ranges, Range{number, 1})
 }
 
-// Append adds the form of s to b: the path, then for each range how many
-// chunks are left out before it and how many it has.
+// Append appends the encoding of s to b: the path, then for each range the number
+// of chunks between it and the previous one, and its own number of chunks.
 func (s *Selection) Append(b []byte) []byte {
 	b = appendText(b, s.After)
 	var at int64
@@ -44,7 +43,7 @@ func (s *Selection) Append(b []byte) []byte {
 	return b
 }
 
-// ReadSelection reads a selection of one chunk or more to the end of r.
+// ReadSelection reads a selection until the end of r.
 func ReadSelection(r io.Reader) (Selection, error) {
 	b, err := io.ReadAll(io.LimitReader(r, MaxSelection+1))
 	if err != nil {
@@ -53,7 +52,7 @@ func ReadSelection(r io.Reader) (Selection, error) {
 	var s Selection
 	n, m := binary.Uvarint(b)
 	if m <= 0 || n > maxText || n >= uint64(len(b)-m) || len(b) > MaxSelection {
-		return Selection{}, malformed("a selection is a path and ranges, in at most %d bytes", MaxSelection)
+		return Selection{}, malformed("a selection must be a path and ranges of at most %d bytes", MaxSelection)
 	}
 	s.After, b = string(b[m:][:n]), b[m+int(n):]
 	var at int64
@@ -61,10 +60,10 @@ func ReadSelection(r io.Reader) (Selection, error) {
 		gap, n := binary.Uvarint(b)
 		count, m := binary.Uvarint(b[max(n, 0):])
 		if n <= 0 || m <= 0 {
-			return Selection{}, malformed("a selection breaks off or holds no number")
+			return Selection{}, malformed("a selection is incomplete or contains an invalid number")
 		}
 		if gap == 0 && len(s.Ranges) > 0 || count == 0 || gap > math.MaxInt32 || count > math.MaxInt32 {
-			return Selection{}, malformed("the ranges of a selection must ascend and have chunks")
+			return Selection{}, malformed("the ranges of a selection must be ascending and not empty")
 		}
 		s.Ranges = append(s.Ranges, Range{at + int64(gap), int64(count)})
 		at += int64(gap) + int64(count)

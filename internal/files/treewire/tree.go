@@ -13,27 +13,27 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Kind is what an entry is.
+// Kind is the kind of an entry.
 type Kind byte
 
-// The kinds of entry.
+// The kinds of entries.
 const (
 	File Kind = 1 + iota
 	Folder
 	Link
 )
 
-// Entry is a file, a folder or a link of a tree.
+// Entry is a file, folder, or link of a tree.
 type Entry struct {
-	Path   string // relative, slash-separated, clean; any bytes but NUL
+	Path   string // relative, slash-separated, clean; any bytes except NUL
 	Kind   Kind
 	Mode   uint16 // permission bits
-	Sec    int64  // modification time: Unix seconds, which may be negative,
-	Nsec   int32  // and nanoseconds within them
-	Size   int64  // of files: the sum of their chunks, bytes
-	Sum    Hash   // of files: SHA-256 of the whole content
+	Sec    int64  // modification time in Unix seconds, which may be negative
+	Nsec   int32  // nanoseconds within Sec
+	Size   int64  // bytes of a file: the sum of its chunks
+	Sum    Hash   // SHA-256 of a file's content
 	Chunks []Chunk
-	Target string // of links
+	Target string // of a link
 }
 
 // Chunk is a piece of a file's content.
@@ -42,7 +42,7 @@ type Chunk struct {
 	Raw  uint32 // bytes of content
 }
 
-// Time is the modification time.
+// Time returns the modification time.
 func (e *Entry) Time() time.Time { return time.Unix(e.Sec, int64(e.Nsec)) }
 
 const (
@@ -51,14 +51,14 @@ const (
 	maxText = 64 << 10
 	// maxChunks bounds the chunks of one file.
 	maxChunks = 1 << 18
-	// treeWindow bounds the memory that reading a tree takes.
+	// treeWindow bounds the memory for decompressing a tree, in bytes.
 	treeWindow = 8 << 20
 )
 
 var emptySum = Hash(sha256.Sum256(nil))
 
-// append adds the form of e. A file of one chunk has its sum and size from
-// that, an empty one none.
+// append appends the encoding of e to b. The sum is encoded only for files of
+// several chunks; otherwise it follows from the chunk.
 func (e *Entry) append(b []byte) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Path)
@@ -85,13 +85,13 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-// TreeWriter writes a tree. It serves one goroutine.
+// TreeWriter writes a tree. It is not safe for concurrent use.
 type TreeWriter struct {
 	z *zstd.Encoder
 	b []byte
 }
 
-// NewTreeWriter begins a tree on w.
+// NewTreeWriter returns a writer of a tree to w.
 func NewTreeWriter(w io.Writer) (*TreeWriter, error) {
 	z, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
 	if err != nil {
@@ -100,7 +100,7 @@ func NewTreeWriter(w io.Writer) (*TreeWriter, error) {
 	return &TreeWriter{z: z, b: []byte(treeMagic)}, nil
 }
 
-// Add writes the next entry in path order.
+// Add writes the next entry. Entries must be in path order.
 func (w *TreeWriter) Add(e *Entry) error {
 	w.b = e.append(w.b)
 	if len(w.b) < 32<<10 {
@@ -118,7 +118,7 @@ func (w *TreeWriter) flush() error {
 	return nil
 }
 
-// Close ends the tree. It leaves the writer below open.
+// Close ends the tree. It does not close the underlying writer.
 func (w *TreeWriter) Close() error {
 	w.b = append(w.b, 0)
 	if err := w.flush(); err != nil {
@@ -130,37 +130,37 @@ func (w *TreeWriter) Close() error {
 	return nil
 }
 
-// TreeReader reads a tree and holds it to its form: paths are clean, relative
-// and in path order, none comes twice, what is in a folder comes after it and
-// nothing lies below a file or a link. It serves one goroutine; Close it.
+// TreeReader reads and validates a tree: paths are clean, relative, unique, and in
+// path order; an entry follows its folder, and files and links have no entries
+// below them. It is not safe for concurrent use. The caller closes it.
 type TreeReader struct {
-	z     *zstd.Decoder
-	r     *bufio.Reader
-	begun bool
-	ended bool
-	above []level
+	z       *zstd.Decoder
+	r       *bufio.Reader
+	begun   bool
+	ended   bool
+	parents []parent // of the last entry, outermost first
 }
 
-// level is a folder that the entry read last lies in.
-type level struct {
-	path string // with a slash at its end; empty for the top
-	last string // the name of the entry in it that was read last
+// parent is a folder that contains the last entry.
+type parent struct {
+	path string // with a slash at the end; empty for the root
+	last string // name of the last entry in the folder
 }
 
-// NewTreeReader reads a tree from r.
+// NewTreeReader returns a reader of the tree in r.
 func NewTreeReader(r io.Reader) (*TreeReader, error) {
 	z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(treeWindow))
 	if err != nil {
 		return nil, fmt.Errorf("reading a tree: %w", err)
 	}
-	return &TreeReader{z: z, r: bufio.NewReader(z), above: []level{{}}}, nil
+	return &TreeReader{z: z, r: bufio.NewReader(z), parents: []parent{{}}}, nil
 }
 
-// Close gives memory back.
+// Close releases memory.
 func (t *TreeReader) Close() { t.z.Close() }
 
-// Next gives the next entry, io.EOF after the last one. A tree that breaks
-// off is io.ErrUnexpectedEOF.
+// Next returns the next entry, or io.EOF after the last one. It returns
+// io.ErrUnexpectedEOF if the tree is incomplete.
 func (t *TreeReader) Next() (*Entry, error) {
 	if t.ended {
 		return nil, io.EOF
@@ -169,7 +169,7 @@ func (t *TreeReader) Next() (*Entry, error) {
 	if !t.begun {
 		t.begun = true
 		if magic := string(r.bytes(len(treeMagic))); r.err == nil && magic != treeMagic {
-			return nil, malformed("this is no tree: it does not begin with %q", treeMagic)
+			return nil, malformed("a tree must begin with %q", treeMagic)
 		}
 	}
 	e := &Entry{Kind: Kind(r.byte())}
@@ -180,17 +180,17 @@ func (t *TreeReader) Next() (*Entry, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("reading a tree: %w", r.err)
 	}
-	return e, t.place(e)
+	return e, t.checkPath(e)
 }
 
-// end looks for bytes after the end mark, which also has the checksum read.
+// end checks that nothing follows the end mark. Reading also verifies the checksum.
 func (t *TreeReader) end() error {
 	t.ended = true
 	switch _, err := t.r.ReadByte(); {
 	case errors.Is(err, io.EOF):
 		return io.EOF
 	case err == nil:
-		return malformed("a tree goes on after its end")
+		return malformed("a tree continues after its end")
 	default:
 		return fmt.Errorf("reading a tree: %w", err)
 	}
@@ -210,7 +210,7 @@ func (e *Entry) read(r *fields) {
 	case File:
 		e.readContent(r)
 	default:
-		r.fail("an entry is of kind %d", e.Kind)
+		r.fail("an entry has the unknown kind %d", e.Kind)
 	}
 }
 
@@ -234,12 +234,12 @@ func (e *Entry) readContent(r *fields) {
 	}
 }
 
-// place checks where e stands.
-func (t *TreeReader) place(e *Entry) error {
-	for len(t.above) > 1 && !strings.HasPrefix(e.Path, t.above[len(t.above)-1].path) {
-		t.above = t.above[:len(t.above)-1]
+// checkPath validates the path of e and its position in the tree.
+func (t *TreeReader) checkPath(e *Entry) error {
+	for len(t.parents) > 1 && !strings.HasPrefix(e.Path, t.parents[len(t.parents)-1].path) {
+		t.parents = t.parents[:len(t.parents)-1]
 	}
-	in := &t.above[len(t.above)-1]
+	in := &t.parents[len(t.parents)-1]
 	name := e.Path[len(in.path):]
 	switch {
 	case name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0:
@@ -249,16 +249,16 @@ func (t *TreeReader) place(e *Entry) error {
 	case strings.IndexByte(name, '/') >= 0:
 		return malformed("the entry '%s' does not follow its folder", shown(e.Path))
 	case name <= in.last:
-		return malformed("the entry '%s' comes twice or out of order", shown(e.Path))
+		return malformed("the entry '%s' is repeated or out of order", shown(e.Path))
 	}
 	in.last = name
 	if e.Kind == Folder {
-		t.above = append(t.above, level{path: e.Path + "/"})
+		t.parents = append(t.parents, parent{path: e.Path + "/"})
 	}
 	return nil
 }
 
-// shown is a path fit for a message.
+// shown returns path in a form for messages.
 func shown(path string) string {
 	const most = 200
 	s := strings.Map(func(r rune) rune {
@@ -273,7 +273,7 @@ func shown(path string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// fields reads the parts of an entry; after the first fault it gives zeros.
+// fields reads the fields of an entry. After the first error it returns zeros.
 type fields struct {
 	r   *bufio.Reader
 	err error
@@ -285,7 +285,7 @@ func (f *fields) fail(format string, args ...any) {
 	}
 }
 
-func (f *fields) broken(err error) {
+func (f *fields) setErr(err error) {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
@@ -300,19 +300,19 @@ func (f *fields) byte() byte {
 	}
 	b, err := f.r.ReadByte()
 	if err != nil {
-		f.broken(err)
+		f.setErr(err)
 	}
 	return b
 }
 
-// bytes gives n bytes, all zero after a fault. n is small.
+// bytes returns n bytes, which are zero after an error. n is small.
 func (f *fields) bytes(n int) []byte {
 	b := make([]byte, n)
 	if f.err != nil {
 		return b
 	}
 	if _, err := io.ReadFull(f.r, b); err != nil {
-		f.broken(err)
+		f.setErr(err)
 		clear(b)
 	}
 	return b
@@ -325,10 +325,10 @@ func (f *fields) uint(limit uint64) uint64 {
 	v, err := binary.ReadUvarint(f.r)
 	switch {
 	case err != nil:
-		f.number(err)
+		f.setNumberErr(err)
 		return 0
 	case v > limit:
-		f.fail("a number is %d where %d is the most", v, limit)
+		f.fail("a number is %d; the maximum is %d", v, limit)
 		return 0
 	}
 	return v
@@ -340,20 +340,20 @@ func (f *fields) int() int64 {
 	}
 	v, err := binary.ReadVarint(f.r)
 	if err != nil {
-		f.number(err)
+		f.setNumberErr(err)
 		return 0
 	}
 	return v
 }
 
-// number keeps what failed while a number was read. One that never ends is
-// the only error that comes from no reader, and has no name.
-func (f *fields) number(err error) {
+// setNumberErr records an error of reading a varint. The error for a varint that is
+// too long is recognized by its text, because encoding/binary does not export it.
+func (f *fields) setNumberErr(err error) {
 	if strings.HasPrefix(err.Error(), "binary: ") {
 		f.fail("a number has too many bytes")
 		return
 	}
-	f.broken(err)
+	f.setErr(err)
 }
 
 func (f *fields) text() string { return string(f.bytes(int(f.uint(maxText)))) }

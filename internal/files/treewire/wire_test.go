@@ -70,7 +70,7 @@ func readTree(b []byte) (entries []*treewire.Entry, err error) {
 	}
 }
 
-func TestTreeComesBack(t *testing.T) {
+func TestTreeRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := []*treewire.Entry{
 		folder("a"), file("a/empty"), file("a/one", "1"), file("a-b", "x", "yy"), folder("b"), folder("b/c"),
@@ -84,11 +84,11 @@ func TestTreeComesBack(t *testing.T) {
 		t.Error(d)
 	}
 	if got, err := readTree(tree(t)); len(got) != 0 || err != nil {
-		t.Errorf("the empty tree gave %v, %v", got, err)
+		t.Errorf("the empty tree returned %v, %v", got, err)
 	}
 }
 
-func TestHostileTreesAreRefused(t *testing.T) {
+func TestInvalidTreesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, entries := range map[string][]*treewire.Entry{
 		"comes twice":       {file("a", "1"), file("a", "2")},
@@ -120,12 +120,12 @@ func TestHostileTreesAreRefused(t *testing.T) {
 	}
 }
 
-func TestBrokenTreesAreTold(t *testing.T) {
+func TestIncompleteTreesAreRefused(t *testing.T) {
 	t.Parallel()
 	whole := tree(t, folder("a"), file("a/b", "1", "2"))
 	for n := range whole {
 		if _, err := readTree(whole[:n]); err == nil {
-			t.Errorf("the first %d of %d bytes pass for a tree", n, len(whole))
+			t.Errorf("the first %d of %d bytes were accepted as a tree", n, len(whole))
 		}
 	}
 	plain := func(s string) []byte {
@@ -134,7 +134,7 @@ func TestBrokenTreesAreTold(t *testing.T) {
 	}
 	for _, s := range []string{"", "stint-t2", "stint-t1", "stint-t1\x02", "stint-t1\x00more", "stint-t1\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"} {
 		if _, err := readTree(plain(s)); err == nil || errors.Is(err, io.EOF) {
-			t.Errorf("%q gave %v", s, err)
+			t.Errorf("%q returned %v", s, err)
 		}
 	}
 }
@@ -161,21 +161,21 @@ func readFrames(b []byte) (got []treewire.Frame, err error) {
 	}
 }
 
-func TestFramesComeBack(t *testing.T) {
+func TestFramesRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := []treewire.Frame{{sum("a"), 1, []byte("segment")}, {sum("b"), treewire.MaxChunk, bytes.Repeat([]byte("x"), treewire.MaxChunk)}}
 	b := frames(want...)
 	got, err := readFrames(b)
-	if err != nil || len(got) != 2 || !reflect.DeepEqual(want, got) { // cmp takes long for large slices
-		t.Errorf("%d frames came back, or others, %v", len(got), err)
+	if err != nil || len(got) != 2 || !reflect.DeepEqual(want, got) { // cmp is slow for large slices
+		t.Errorf("read %d frames, or other frames, %v", len(got), err)
 	}
 	if want := len("stint-c1") + 40 + 7 + 40 + treewire.MaxChunk + 8; len(b) != want {
-		t.Errorf("they have %d bytes, not %d", len(b), want)
+		t.Errorf("the frames have %d bytes, not %d", len(b), want)
 	}
 	short := frames(want[0])
 	for n := range short {
 		if _, err := readFrames(short[:n]); !errors.Is(err, io.ErrUnexpectedEOF) {
-			t.Errorf("the first %d of %d bytes gave %v", n, len(short), err)
+			t.Errorf("the first %d of %d bytes returned %v", n, len(short), err)
 		}
 	}
 	for name, bad := range map[string][]byte{
@@ -189,7 +189,7 @@ func TestFramesComeBack(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestHashes(t *testing.T) {
 	t.Parallel()
 	want := []treewire.Hash{sum("a"), sum("b")}
 	got, err := treewire.ReadHashes(bytes.NewReader(treewire.AppendHashes(nil, want)))
@@ -223,13 +223,13 @@ func TestSelection(t *testing.T) {
 		"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 	} {
 		if got, err := treewire.ReadSelection(strings.NewReader(bad)); !errors.Is(err, treewire.ErrMalformed) {
-			t.Errorf("%q gave %v, %v", bad, got, err)
+			t.Errorf("%q returned %v, %v", bad, got, err)
 		}
 	}
 }
 
-// FuzzReaders lets every reader take foreign bytes. What it accepts, written
-// again and read again, is the same.
+// FuzzReaders passes arbitrary bytes to every reader. Accepted input must survive
+// encoding and reading it again.
 func FuzzReaders(f *testing.F) {
 	f.Add(tree(f, folder("a"), file("a/b", "1", "2"), link("c", "a")))
 	f.Add(frames(treewire.Frame{Hash: sum("a"), Raw: 1, Segment: []byte("segment")}))
