@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // guest plays the suite's programs.
 func guest(ctx context.Context, p *fake.Proc) sandbox.Exit {
-	code := sandboxtest.Play(sandboxtest.Guest{
+	code := sandboxtest.RunProgram(sandboxtest.Program{
 		Argv: p.Command.Argv, Env: p.Command.Env, Dir: p.Command.Dir,
 		Stdin: p.Stdin, Stdout: p.Stdout, Stderr: p.Stderr,
 		Term: p.Term, Done: ctx.Done(),
@@ -42,7 +42,7 @@ func TestSuite(t *testing.T) {
 	sandboxtest.Run(t, sandboxtest.Harness{New: func(string) (sandbox.Driver, error) {
 		d := fake.New(guest)
 		d.OnStart = func(_ context.Context, _ sandbox.Spec, c sandbox.Command) error {
-			if !strings.HasSuffix(c.Argv[0], "stint-guest") {
+			if !strings.HasSuffix(c.Argv[0], "stint-testprogram") {
 				return &sandbox.Error{Message: "There is no such program."}
 			}
 			return nil

@@ -12,26 +12,26 @@ import (
 
 // attachCases are about what a prepared sandbox is given later.
 var attachCases = map[string]func(*world){
-	"mounts are attached":               mountsAttached,
-	"nothing is attached":               nothingAttached,
-	"limits are attached":               limitsAttached,
-	"attached memory is a limit":        attachedMemory,
-	"attached processes are a limit":    attachedPids,
-	"attached disk is a limit":          attachedDisk,
-	"attached shared memory":            attachedShared,
-	"attaching twice":                   attachTwice,
-	"attaching after Start":             attachAfterStart,
-	"attaching what cannot be mounted":  attachRefused,
-	"a link where an attached one goes": attachOverLink,
-	"many mounts are attached":          manyAttached,
-	"attached to an image":              attachedToImage,
+	"attach mounts":                mountsAttached,
+	"attach nothing":               nothingAttached,
+	"attach limits":                limitsAttached,
+	"attached memory limit":        attachedMemory,
+	"attached process limit":       attachedPids,
+	"attached disk limit":          attachedDisk,
+	"attached shared memory limit": attachedShared,
+	"attach twice":                 attachTwice,
+	"attach after Start":           attachAfterStart,
+	"attach invalid mounts":        attachRefused,
+	"attach over a symbolic link":  attachOverLink,
+	"attach many mounts":           manyAttached,
+	"attach to an image":           attachedToImage,
 }
 
 // unattachedCases hold for drivers that cannot attach.
-var unattachedCases = map[string]func(*world){"attaching is refused": attachUnsupported}
+var noAttachCases = map[string]func(*world){"attach is not supported": attachUnsupported}
 
 // given makes a folder with one file, f, that holds a text.
-func (w *world) given(name, text string) string {
+func (w *world) dirWithFile(name, text string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
 	w.must(os.Mkdir(dir, 0o700))
@@ -42,7 +42,7 @@ func (w *world) given(name, text string) string {
 func mountsAttached(w *world) {
 	s := w.spec()
 	b := w.prepare(s)
-	data, out, nested := w.given("data", "data,"), w.given("out", "out,"), w.given("nested", "nested,")
+	data, out, nested := w.dirWithFile("data", "data,"), w.dirWithFile("out", "out,"), w.dirWithFile("nested", "nested,")
 	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{
 		{Source: data, Target: "/data"},
 		{Source: nested, Target: sandbox.WorkspaceDir + "/in/put"},
@@ -50,12 +50,12 @@ func mountsAttached(w *world) {
 		{Source: nested, Target: "/mnt/out/deep/again"},
 	}))
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "later"), []byte("later"), 0o600))
-	r := w.start(b, program("attached"))
+	r := w.start(b, command("attached"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("read inside", "data,nested,out,nested,later", r.stdout.String())
 	w.kill(r, 0)
 	w.want("written inside", "made", w.hostFile(out, "x"))
-	w.wantOurs(out)
+	w.wantOwnedByServer(out)
 	for _, dir := range []string{data, nested} {
 		if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 			w.Errorf("%s holds %v, %v", dir, entries, err)
@@ -69,7 +69,7 @@ func mountsAttached(w *world) {
 func nothingAttached(w *world) {
 	b := w.prepare(w.spec())
 	w.must(b.Attach(w.Context(), sandbox.Resources{}, nil))
-	r := w.start(b, program("args", "x"))
+	r := w.start(b, command("args", "x"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("output", "x\x00", r.stdout.String())
 }
@@ -86,13 +86,13 @@ func limitsAttached(w *world) {
 }
 
 // limited prepares with one limit and attaches another.
-func (w *world) limited(before, after sandbox.Resources, args ...string) *running {
+func (w *world) startLimited(before, after sandbox.Resources, args ...string) *running {
 	w.Helper()
 	s := w.spec()
 	s.Resources = before
 	b := w.prepare(s)
 	w.must(b.Attach(w.Context(), after, nil))
-	return w.start(b, program(args...))
+	return w.start(b, command(args...))
 }
 
 func attachedMemory(w *world) {
@@ -100,12 +100,12 @@ func attachedMemory(w *world) {
 		return // as declared
 	}
 	for _, before := range []int64{0, 64 << 20, 1 << 30} {
-		r := w.limited(sandbox.Resources{Memory: before}, sandbox.Resources{Memory: 128 << 20}, "eat", "512")
+		r := w.startLimited(sandbox.Resources{Memory: before}, sandbox.Resources{Memory: 128 << 20}, "allocate", "512")
 		if e := w.wait(r); e.Cause != sandbox.OOMKilled {
 			w.Errorf("after %d bytes: exit %+v, want cause %s", before, e, sandbox.OOMKilled)
 		}
 	}
-	r := w.limited(sandbox.Resources{Memory: 64 << 20}, sandbox.Resources{}, "eat", "128")
+	r := w.startLimited(sandbox.Resources{Memory: 64 << 20}, sandbox.Resources{}, "allocate", "128")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
 
@@ -113,7 +113,7 @@ func attachedPids(w *world) {
 	if !w.suite.Limits.Pids {
 		return // as declared
 	}
-	r := w.limited(sandbox.Resources{}, sandbox.Resources{Pids: 64}, "bomb", "200")
+	r := w.startLimited(sandbox.Resources{}, sandbox.Resources{Pids: 64}, "fork", "200")
 	w.wait(r)
 	if got := r.stdout.String(); got == "200" {
 		w.Error("200 processes were made under a limit of 64")
@@ -125,7 +125,7 @@ func attachedDisk(w *world) {
 	if !w.suite.Limits.Disk {
 		return // as declared
 	}
-	r := w.limited(sandbox.Resources{}, sandbox.Resources{Disk: 8 << 20}, "fill", sandbox.WorkspaceDir, "24")
+	r := w.startLimited(sandbox.Resources{}, sandbox.Resources{Disk: 8 << 20}, "fill", sandbox.WorkspaceDir, "24")
 	if e := w.wait(r); e.Cause != sandbox.DiskFull {
 		w.Errorf("exit %+v, want cause %s", e, sandbox.DiskFull)
 	}
@@ -133,19 +133,19 @@ func attachedDisk(w *world) {
 
 // attachedShared fills memory that is a file system.
 func attachedShared(w *world) {
-	r := w.limited(sandbox.Resources{Memory: 1 << 30}, sandbox.Resources{Memory: 256 << 20}, "shm", "129")
+	r := w.startLimited(sandbox.Resources{Memory: 1 << 30}, sandbox.Resources{Memory: 256 << 20}, "shm", "129")
 	w.wantExit(r, sandbox.Exit{Code: 9, Cause: sandbox.Exited})
-	r = w.limited(sandbox.Resources{Memory: 256 << 20}, sandbox.Resources{Memory: 1 << 30}, "shm", "129")
+	r = w.startLimited(sandbox.Resources{Memory: 256 << 20}, sandbox.Resources{Memory: 1 << 30}, "shm", "129")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
 
 func attachTwice(w *world) {
 	b := w.prepare(w.spec())
-	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("data", "data"), Target: "/data"}}))
 	if err := b.Attach(w.Context(), sandbox.Resources{}, nil); !errors.Is(err, sandbox.ErrAttach) {
 		w.Errorf("attaching twice: %v, want %v", err, sandbox.ErrAttach)
 	}
-	r := w.start(b, program("read", "/data/f"))
+	r := w.start(b, command("read", "/data/f"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("read inside", "data", r.stdout.String())
 }
@@ -172,8 +172,8 @@ func attachRefused(w *world) {
 		err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{m})
 		w.wantSentence(err)
 	}
-	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
-	r := w.start(b, program("read", "/data/f"))
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("data", "data"), Target: "/data"}}))
+	r := w.start(b, command("read", "/data/f"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("read inside", "data", r.stdout.String())
 }
@@ -187,7 +187,7 @@ func attachOverLink(w *world) {
 		w.must(os.MkdirAll(filepath.Join(s.Workspace, "elsewhere", "put"), 0o700))
 		w.must(os.Symlink(target, filepath.Join(s.Workspace, "in")))
 		b := w.prepare(s)
-		mount := sandbox.Mount{Source: w.given(fmt.Sprint("given", i), "x"), Target: sandbox.WorkspaceDir + "/in/put"}
+		mount := sandbox.Mount{Source: w.dirWithFile(fmt.Sprint("given", i), "x"), Target: sandbox.WorkspaceDir + "/in/put"}
 		if err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{mount}); err == nil {
 			w.Errorf("a mount over a link to %s is accepted", target)
 		}
@@ -201,7 +201,7 @@ func attachOverLink(w *world) {
 
 func manyAttached(w *world) {
 	b := w.prepare(w.spec())
-	data := w.given("data", "x")
+	data := w.dirWithFile("data", "x")
 	var list []sandbox.Mount
 	args := []string{"read"}
 	for i := range 150 {
@@ -210,7 +210,7 @@ func manyAttached(w *world) {
 		args = append(args, target+"/f")
 	}
 	w.must(b.Attach(w.Context(), sandbox.Resources{}, list))
-	r := w.start(b, program(args...))
+	r := w.start(b, command(args...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("read inside", strings.Repeat("x", len(list)), r.stdout.String())
 }
@@ -221,19 +221,19 @@ func attachedToImage(w *world) {
 	}
 	s := w.imageSpec()
 	b := w.prepare(s)
-	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("given", "given"), Target: "/new/data"}}))
-	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + guestName, "read", "/new/data/f"}})
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("given", "given"), Target: "/new/data"}}))
+	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + programName, "read", "/new/data/f"}})
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("read inside", "given", r.stdout.String())
 }
 
 func attachUnsupported(w *world) {
 	b := w.prepare(w.spec())
-	err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}})
+	err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("data", "data"), Target: "/data"}})
 	if !errors.Is(err, sandbox.ErrAttach) {
 		w.Errorf("Attach: %v, want %v", err, sandbox.ErrAttach)
 	}
-	r := w.start(b, program("args", "x"))
+	r := w.start(b, command("args", "x"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("output", "x\x00", r.stdout.String())
 }

@@ -20,7 +20,7 @@ import (
 // when it got what it wanted.
 type attempt struct {
 	name string
-	do   func() error
+	run  func() error
 	kind kind
 }
 
@@ -30,17 +30,17 @@ type kind int
 const (
 	// free succeeds in namespaces alone, without locks. The controls hold it to
 	// that, so it cannot pass for a reason of its own.
-	free kind = 1 << iota
+	allowedInNamespaces kind = 1 << iota
 	// rooted succeeds for the host's root, and does no harm.
-	rooted
+	allowedForRoot
 	// within may be granted by a kernel of the sandbox's own, which it concerns
 	// alone.
-	within
+	allowedByOwnKernel
 )
 
 // target is the process that the attempts on init are made on: in a control it
 // is another of the same user.
-var target = 1
+var attackedPID = 1
 
 // attacks are attempts by group.
 var attacks = map[string]func() []attempt{
@@ -48,22 +48,22 @@ var attacks = map[string]func() []attempt{
 	"files":   fileAttempts,
 	"machine": machineAttempts,
 	"sockets": socketAttempts,
-	"links":   linkAttempts,
+	"network": linkAttempts,
 	"limits":  limitAttempts,
 	"init":    initAttempts,
 }
 
 func init() {
-	programs["attack"] = attackProgram
+	programsByName["attack"] = attackProgram
 	for group := range attacks {
-		hostileCases["attack on "+group] = func(w *world) { w.repels(group) }
-		controls["attack on "+group] = func(w *world) { w.grants(group) }
+		hostileCases["attack on "+group] = func(w *world) { w.expectRefused(group) }
+		controls["attack on "+group] = func(w *world) { w.expectAllowed(group) }
 	}
 }
 
 // attackProgram tries all of a group and writes the names of those that
 // succeeded; after the number of a kind only those of that kind.
-func attackProgram(g Guest, args []string) error {
+func attackProgram(g Program, args []string) error {
 	runtime.LockOSThread() // namespaces and rights are a thread's
 	only := 0
 	if len(args) > 1 {
@@ -71,13 +71,13 @@ func attackProgram(g Guest, args []string) error {
 		if only, err = strconv.Atoi(args[1]); err != nil {
 			return err
 		}
-		target = os.Getppid()
+		attackedPID = os.Getppid()
 	}
 	for _, a := range attacks[args[0]]() {
 		if a.kind&kind(only) != kind(only) {
 			continue
 		}
-		err := a.do()
+		err := a.run()
 		if err == nil {
 			fmt.Fprintln(g.Stdout, a.name)
 		} else {
@@ -88,13 +88,13 @@ func attackProgram(g Guest, args []string) error {
 }
 
 // repels demands that nothing of a group succeeds inside.
-func (w *world) repels(group string) {
+func (w *world) expectRefused(group string) {
 	w.Helper()
 	host, err := os.Hostname()
 	w.must(err)
 	got := strings.Split(w.succeed(w.spec(), "attack", group), "\n")
 	for _, a := range attacks[group]() {
-		if slices.Contains(got, a.name) && (!w.suite.OwnKernel || a.kind&within == 0) {
+		if slices.Contains(got, a.name) && (!w.suite.OwnKernel || a.kind&allowedByOwnKernel == 0) {
 			w.Errorf("%s is allowed", a.name)
 		}
 	}
@@ -105,10 +105,10 @@ func (w *world) repels(group string) {
 
 // bare runs a program of the suite in namespaces of its own, as their root, and
 // without any other lock. It gives the output.
-func (w *world) bare(args ...string) (string, error) {
+func (w *world) runInNamespaces(args ...string) (string, error) {
 	w.Helper()
-	c := exec.Command(filepath.Join(w.suite.tools, guestName), args...)
-	w.place(c)
+	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
+	w.setDir(c)
 	user := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 	group := []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	c.SysProcAttr = &syscall.SysProcAttr{
@@ -121,15 +121,15 @@ func (w *world) bare(args ...string) (string, error) {
 }
 
 // unhindered runs a program of the suite as any other of the host.
-func (w *world) unhindered(args ...string) (string, error) {
+func (w *world) runOnHost(args ...string) (string, error) {
 	w.Helper()
-	c := exec.Command(filepath.Join(w.suite.tools, guestName), args...)
-	w.place(c)
+	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
+	w.setDir(c)
 	return output2(c)
 }
 
 // place has a program leave what it makes in the folder of its case.
-func (w *world) place(c *exec.Cmd) { c.Dir, c.Env = w.dir, append(os.Environ(), "TMPDIR="+w.dir) }
+func (w *world) setDir(c *exec.Cmd) { c.Dir, c.Env = w.dir, append(os.Environ(), "TMPDIR="+w.dir) }
 
 func output2(c *exec.Cmd) (string, error) {
 	var out, stderr bytes.Buffer
@@ -141,11 +141,11 @@ func output2(c *exec.Cmd) (string, error) {
 }
 
 // grants demands that the attempts of a group succeed where they can.
-func (w *world) grants(group string) {
+func (w *world) expectAllowed(group string) {
 	w.Helper()
-	kinds := map[kind]func(...string) (string, error){free: w.bare}
+	kinds := map[kind]func(...string) (string, error){allowedInNamespaces: w.runInNamespaces}
 	if os.Geteuid() == 0 {
-		kinds[rooted] = w.unhindered
+		kinds[allowedForRoot] = w.runOnHost
 	}
 	for k, run := range kinds {
 		got, err := run("attack", group, strconv.Itoa(int(k)))
@@ -162,16 +162,16 @@ func (w *world) grants(group string) {
 
 // betrays demands that a program which looks for something of the host finds it
 // when it is not in a sandbox.
-func (w *world) betrays(words string, args ...string) {
+func (w *world) expectFoundOnHost(words string, args ...string) {
 	w.Helper()
-	got, err := w.unhindered(args...)
+	got, err := w.runOnHost(args...)
 	if err == nil || !strings.Contains(err.Error(), words) {
 		w.Errorf("%v on the host gives %q, %v", args, got, err)
 	}
 }
 
 // raw makes a system call.
-func raw(number uintptr, args ...uintptr) func() error {
+func syscallAttempt(number uintptr, args ...uintptr) func() error {
 	var a [6]uintptr
 	copy(a[:], args)
 	return func() error {
@@ -184,7 +184,7 @@ func raw(number uintptr, args ...uintptr) func() error {
 
 // heard makes an attempt of a call with arguments that make no sense: one that
 // was let through as far as to see that has succeeded.
-func heard(do func() error) func() error {
+func reaches(do func() error) func() error {
 	return func() error {
 		err := do()
 		for _, nonsense := range []error{unix.EINVAL, unix.EFAULT, unix.EBADF, unix.EBUSY, unix.E2BIG, unix.ENOEXEC} {
@@ -198,7 +198,7 @@ func heard(do func() error) func() error {
 
 // child starts this program once more in a way of the caller's, and waits.
 func child(attr *syscall.SysProcAttr) error {
-	p, err := os.StartProcess("/proc/self/exe", []string{guestName, "exit", "0"}, &os.ProcAttr{Sys: attr})
+	p, err := os.StartProcess("/proc/self/exe", []string{programName, "exit", "0"}, &os.ProcAttr{Sys: attr})
 	if err != nil {
 		return err
 	}
@@ -209,4 +209,4 @@ func child(attr *syscall.SysProcAttr) error {
 	return errors.Join(err, werr)
 }
 
-func spawn(flags uintptr) error { return child(&syscall.SysProcAttr{Cloneflags: flags}) }
+func cloneWith(flags uintptr) error { return child(&syscall.SysProcAttr{Cloneflags: flags}) }

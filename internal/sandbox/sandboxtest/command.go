@@ -14,30 +14,30 @@ import (
 
 // commandCases are about what a command is given and what it gives.
 var commandCases = map[string]func(*world){
-	"exit code":             exitCodes,
-	"environment":           environment,
-	"arguments":             arguments,
-	"standard input":        standardInput,
-	"no input":              noInput,
-	"input nobody reads":    inputNobodyReads,
-	"output of 10 MB":       bigOutput,
-	"slow reader":           slowReader,
-	"failing reader":        failingReader,
-	"output and errors":     outputAndErrors,
-	"one writer for both":   oneWriter,
-	"no writers":            noWriters,
-	"working directory":     workingDirectory,
-	"no such program":       noSuchProgram,
-	"empty command":         emptyCommand,
-	"start twice":           startTwice,
-	"wait before start":     waitBeforeStart,
-	"prepare is bounded":    prepareBounded,
-	"refused specs":         refusedSpecs,
-	"ID":                    identity,
-	"two at once":           twoAtOnce,
-	"large command":         largeCommand,
-	"many small in a row":   manyInARow,
-	"usage while and after": usageWorks,
+	"exit code":                       exitCodes,
+	"environment":                     environment,
+	"arguments":                       arguments,
+	"standard input":                  standardInput,
+	"no standard input":               noInput,
+	"input that is not read":          inputNotRead,
+	"output of 10 MB":                 bigOutput,
+	"slow writer":                     slowReader,
+	"failing writer":                  failingReader,
+	"output and errors":               outputAndErrors,
+	"one writer for both streams":     oneWriter,
+	"no writers":                      noWriters,
+	"working directory":               workingDirectory,
+	"no such program":                 noSuchProgram,
+	"empty command":                   emptyCommand,
+	"start twice":                     startTwice,
+	"wait before start":               waitBeforeStart,
+	"prepare with a canceled context": prepareBounded,
+	"invalid specs":                   refusedSpecs,
+	"ID":                              identity,
+	"two sandboxes at once":           twoAtOnce,
+	"large command":                   largeCommand,
+	"several sandboxes in sequence":   manyInARow,
+	"usage during and after a run":    usageWorks,
 }
 
 func exitCodes(w *world) {
@@ -48,7 +48,7 @@ func exitCodes(w *world) {
 }
 
 func environment(w *world) {
-	c := program("env")
+	c := command("env")
 	c.Env = []string{"A=1", "EMPTY=", "PATH=" + toolsDir, "TEXT=with spaces, = and\ttab ü"}
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -63,7 +63,7 @@ func arguments(w *world) {
 
 func standardInput(w *world) {
 	text := string(floodText(1 << 20))
-	c := program("cat")
+	c := command("cat")
 	c.Stdin = strings.NewReader(text)
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -74,10 +74,10 @@ func standardInput(w *world) {
 
 func noInput(w *world) { w.want("input", "", w.succeed(w.spec(), "cat")) }
 
-func inputNobodyReads(w *world) {
+func inputNotRead(w *world) {
 	ours, theirs := io.Pipe()
 	defer theirs.Close()
-	c := program("exit", "0")
+	c := command("exit", "0")
 	c.Stdin = ours // blocks for as long as the test runs
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -108,7 +108,7 @@ func slowReader(w *world) {
 	const size = 60 << 10 // fits into the pipe and one read
 	g := &gate{open: make(chan struct{})}
 	g.grown = make(chan struct{}, 1)
-	c := program("flood", strconv.Itoa(size))
+	c := command("flood", strconv.Itoa(size))
 	c.Stdout = g
 	r := w.start(w.prepare(w.spec()), c)
 	ctx, cancel := context.WithTimeout(w.Context(), 400*time.Millisecond)
@@ -123,13 +123,13 @@ func slowReader(w *world) {
 	}
 }
 
-type broken struct{}
+type failingWriter struct{}
 
-func (broken) Write([]byte) (int, error) { return 0, errors.New("broken") }
+func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("broken") }
 
 func failingReader(w *world) {
-	c := program("flood", "300000")
-	c.Stdout = broken{}
+	c := command("flood", "300000")
+	c.Stdout = failingWriter{}
 	w.wantExit(w.start(w.prepare(w.spec()), c), sandbox.Exit{Cause: sandbox.Exited})
 }
 
@@ -142,7 +142,7 @@ func outputAndErrors(w *world) {
 
 func oneWriter(w *world) {
 	both := newOutput()
-	c := program("say", "out1 ", "err1 ", "out2 ", "err2")
+	c := command("say", "out1 ", "err1 ", "out2 ", "err2")
 	c.Stdout, c.Stderr = both, both
 	w.wantExit(w.start(w.prepare(w.spec()), c), sandbox.Exit{Cause: sandbox.Exited})
 	w.want("both, in the order of writes", "out1 err1 out2 err2", both.String())
@@ -150,13 +150,13 @@ func oneWriter(w *world) {
 
 func noWriters(w *world) {
 	b := w.prepare(w.spec())
-	w.must(b.Start(w.Context(), program("say", "out", "err")))
+	w.must(b.Start(w.Context(), command("say", "out", "err")))
 	w.wantExit(&running{b, newOutput(), newOutput()}, sandbox.Exit{Cause: sandbox.Exited})
 }
 
 func workingDirectory(w *world) {
 	w.want("default", sandbox.WorkspaceDir, w.succeed(w.spec(), "pwd"))
-	c := program("pwd")
+	c := command("pwd")
 	c.Dir = sandbox.HomeDir
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -187,7 +187,7 @@ func emptyCommand(w *world) {
 
 func startTwice(w *world) {
 	r := w.launch(w.spec(), "exit", "0")
-	if err := r.Start(w.Context(), program("exit", "1")); err == nil {
+	if err := r.Start(w.Context(), command("exit", "1")); err == nil {
 		w.Error("a second Start is accepted")
 	}
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -249,7 +249,7 @@ func twoAtOnce(w *world) {
 	one, two := w.spec(), w.spec()
 	path := sandbox.WorkspaceDir + "/who"
 	first, second := w.prepare(one), w.prepare(two)
-	a, b := w.start(first, program("write", path, "one")), w.start(second, program("write", path, "two"))
+	a, b := w.start(first, command("write", path, "one")), w.start(second, command("write", path, "two"))
 	w.wantExit(a, sandbox.Exit{Cause: sandbox.Exited})
 	w.wantExit(b, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("first", "one", w.hostFile(one.Workspace, "who"))

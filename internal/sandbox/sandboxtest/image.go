@@ -12,16 +12,16 @@ import (
 
 // imageCases are about a root that is not the host's.
 var imageCases = map[string]func(*world){
-	"an image is shown":                imageShown,
-	"an image hides the host":          imageHidesHost,
-	"an image is read-only":            imageReadOnly,
-	"an image's accounts are ours":     imageAccounts,
-	"an image gives no rights":         imageGivesNoRights,
-	"an image's links stay inside":     imageLinks,
-	"mounts in an image":               mountsInImage,
-	"mounts that an image cannot hold": mountsImageCannotHold,
-	"an image that is missing":         imageMissing,
-	"an image with a network":          imageWithNetwork,
+	"image files are visible":     imageShown,
+	"an image hides host files":   imageHidesHost,
+	"an image is read-only":       imageReadOnly,
+	"accounts in an image":        imageAccounts,
+	"setuid programs in an image": imageGivesNoRights,
+	"symbolic links in an image":  imageLinks,
+	"mounts in an image":          mountsInImage,
+	"mounts over image files":     mountsImageCannotHold,
+	"a missing image":             imageMissing,
+	"an image with a network":     imageWithNetwork,
 }
 
 // image makes a small root with the suite's program in it.
@@ -44,7 +44,7 @@ func (w *world) image() string {
 		w.must(os.WriteFile(full, []byte(text), 0o644))
 	}
 	w.must(os.MkdirAll(filepath.Join(dir, "usr/bin"), 0o755))
-	w.must(os.Link(filepath.Join(w.suite.tools, guestName), filepath.Join(dir, "usr/bin", guestName)))
+	w.must(os.Link(filepath.Join(w.suite.tools, programName), filepath.Join(dir, "usr/bin", programName)))
 	w.must(os.Symlink("usr/bin", filepath.Join(dir, "bin")))
 	w.addLibraries(dir)
 	return dir
@@ -54,7 +54,7 @@ func (w *world) image() string {
 // cgo.
 func (w *world) addLibraries(image string) {
 	w.Helper()
-	f, err := elf.Open(filepath.Join(w.suite.tools, guestName))
+	f, err := elf.Open(filepath.Join(w.suite.tools, programName))
 	w.must(err)
 	defer f.Close()
 	needed, err := f.ImportedLibraries()
@@ -69,7 +69,7 @@ func (w *world) addLibraries(image string) {
 	libraries := filepath.Join(image, "usr/lib")
 	w.must(os.MkdirAll(libraries, 0o755))
 	w.must(os.MkdirAll(filepath.Join(image, filepath.Dir(loader)), 0o755))
-	w.plant(filepath.Join(image, loader), w.hostFile(loader))
+	w.writeProgram(filepath.Join(image, loader), w.hostFile(loader))
 	real, err := filepath.EvalSymlinks(loader)
 	w.must(err)
 	for _, name := range needed {
@@ -85,9 +85,9 @@ func (w *world) imageSpec() sandbox.Spec {
 }
 
 // inImage runs the program that the image itself holds.
-func (w *world) inImage(s sandbox.Spec, args ...string) string {
+func (w *world) runInImage(s sandbox.Spec, args ...string) string {
 	w.Helper()
-	c := sandbox.Command{Argv: append([]string{guestName}, args...), Env: []string{"PATH=/bin", atOnce}}
+	c := sandbox.Command{Argv: append([]string{programName}, args...), Env: []string{"PATH=/bin", noExitDelay}}
 	r := w.start(w.prepare(s), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	return r.stdout.String()
@@ -95,7 +95,7 @@ func (w *world) inImage(s sandbox.Spec, args ...string) string {
 
 func imageShown(w *world) {
 	w.want("files of the image", "NAME=Suite\nentrystatehomeopt",
-		w.inImage(w.imageSpec(), "read", "/etc/os-release", "/entry", "/var/lib/state", "/home/node/f", "/opt/have/inside/f"))
+		w.runInImage(w.imageSpec(), "read", "/etc/os-release", "/entry", "/var/lib/state", "/home/node/f", "/opt/have/inside/f"))
 }
 
 // imageHidesHost looks for whatever the host has and the image has not.
@@ -109,7 +109,7 @@ func imageHidesHost(w *world) {
 	for _, o := range own {
 		made[o] = true
 	}
-	args := []string{"exists", "/.image", "/.host", "/tmp/f"}
+	args := []string{"try-open", "/.image", "/.host", "/tmp/f"}
 	for _, dir := range []string{".", "etc", "usr", "usr/bin", "var", "opt", "home"} {
 		entries, err := os.ReadDir(filepath.Join("/", dir))
 		if err != nil {
@@ -125,15 +125,15 @@ func imageHidesHost(w *world) {
 	if len(args) < 50 {
 		w.Fatalf("this host has but %d files that could be seen", len(args))
 	}
-	w.inImage(s, args...)
+	w.runInImage(s, args...)
 }
 
 func imageReadOnly(w *world) {
-	w.inImage(w.imageSpec(), "deny", "/x", "/usr/x", "/usr/bin/"+guestName, "/etc/x", "/etc/os-release", "/etc/passwd", "/home/x", "/home/node/f", "/var/x", "/var/lib/x", "/opt/x", "/entry", "/run/x", "/dev/x")
+	w.runInImage(w.imageSpec(), "try-write", "/x", "/usr/x", "/usr/bin/"+programName, "/etc/x", "/etc/os-release", "/etc/passwd", "/home/x", "/home/node/f", "/var/x", "/var/lib/x", "/opt/x", "/entry", "/run/x", "/dev/x")
 }
 
 func imageAccounts(w *world) {
-	got := w.inImage(w.imageSpec(), "read", "/etc/passwd")
+	got := w.runInImage(w.imageSpec(), "read", "/etc/passwd")
 	if !strings.Contains(got, "\nagent:x:1000:1000:agent:"+sandbox.HomeDir+":/bin/sh\n") || strings.Contains(got, "root::0") {
 		w.Errorf("accounts are %q", got)
 	}
@@ -144,9 +144,9 @@ func imageGivesNoRights(w *world) {
 	s := w.imageSpec()
 	raised := filepath.Join(s.Image, "raised")
 	w.must(os.Mkdir(raised, 0o755))
-	w.plant(filepath.Join(raised, guestName), w.hostFile(w.suite.tools, guestName))
-	w.must(os.Chmod(filepath.Join(raised, guestName), 0o755|fs.ModeSetuid|fs.ModeSetgid))
-	r := w.start(w.prepare(s), sandbox.Command{Argv: []string{"/raised/" + guestName, "rights"}})
+	w.writeProgram(filepath.Join(raised, programName), w.hostFile(w.suite.tools, programName))
+	w.must(os.Chmod(filepath.Join(raised, programName), 0o755|fs.ModeSetuid|fs.ModeSetgid))
+	r := w.start(w.prepare(s), sandbox.Command{Argv: []string{"/raised/" + programName, "print-status"}})
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if got := r.stdout.String(); !strings.HasPrefix(got, "Uid:1000 1000 1000 1000\nGid:1000 1000 1000 1000\n") || !strings.Contains(got, "CapEff:0000000000000000\n") {
 		w.Errorf("rights are %q", got)
@@ -160,7 +160,7 @@ func imageLinks(w *world) {
 	secret := filepath.Join(w.dir, "secret")
 	w.must(os.Mkdir(secret, 0o755))
 	w.must(os.WriteFile(filepath.Join(secret, "key"), []byte("key"), 0o644))
-	args := []string{"exists", secret, "/etc/shadow"}
+	args := []string{"try-open", secret, "/etc/shadow"}
 	for _, name := range []string{"etc", "var", "home", "tmp", "dev", "proc", "run", "workspace", "opt"} {
 		w.must(os.RemoveAll(filepath.Join(s.Image, name)))
 		w.must(os.Symlink(secret, filepath.Join(s.Image, name)))
@@ -168,7 +168,7 @@ func imageLinks(w *world) {
 	}
 	w.must(os.Symlink("/", filepath.Join(s.Image, "all")))
 	args = append(args, "/all/etc/shadow", "/all"+secret)
-	w.inImage(s, args...)
+	w.runInImage(s, args...)
 }
 
 func mountsInImage(w *world) {
@@ -180,7 +180,7 @@ func mountsInImage(w *world) {
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: given, Target: target})
 	}
 	w.want("mounts", "data,data,data,data,data,",
-		w.inImage(s, "read", "/data/f", "/new/deep/f", "/opt/have/f", "/home/other/f", "/var/cache/new/f"))
+		w.runInImage(s, "read", "/data/f", "/new/deep/f", "/opt/have/f", "/home/other/f", "/var/cache/new/f"))
 	if _, err := os.Lstat(filepath.Join(s.Image, "new")); err == nil {
 		w.Error("a mount's folder was made in the image itself")
 	}
@@ -212,9 +212,9 @@ func imageWithNetwork(w *world) {
 	if !w.suite.Network {
 		return // nothing that could be asked for
 	}
-	b, f := w.served(w.imageSpec())
-	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + guestName, "dial", "api.example.test:443"}})
+	b, f := w.serveNetwork(w.imageSpec())
+	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + programName, "dial", "api.example.test:443"}})
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	targets, _ := f.arrived()
+	targets, _ := f.seen()
 	w.want("what arrived", "198.18.0.7:443", strings.Join(targets, "\n"))
 }

@@ -17,23 +17,23 @@ import (
 
 // networkCases are about what leaves a sandbox, and where it arrives.
 var networkCases = map[string]func(*world){
-	"every connection arrives":      connectionsArrive,
-	"the host's own addresses":      hostAddressesAreCaught,
-	"names are asked here":          namesAreAsked,
-	"datagrams to port 53":          datagramsArrive,
-	"nothing else answers":          othersFail,
-	"loopback is its own":           loopbackIsOwn,
-	"another sandbox is far":        anotherSandboxIsFar,
-	"the network cannot be changed": networkIsFixed,
-	"many connections at once":      manyConnections,
-	"both ways, to the end":         bothWays,
-	"the network ends":              networkEnds,
-	"no network asked for":          func(w *world) { noneAsked(w) },
+	"every connection is captured":       connectionsCaptured,
+	"the host's addresses are captured":  hostAddressesCaptured,
+	"DNS names are captured":             namesCaptured,
+	"datagrams to port 53 are captured":  datagramsCaptured,
+	"other traffic is refused":           otherTrafficRefused,
+	"loopback is private":                loopbackPrivate,
+	"other sandboxes are unreachable":    otherSandboxUnreachable,
+	"the network cannot be changed":      networkUnchangeable,
+	"many connections at once":           manyConnections,
+	"large transfers in both directions": largeTransfers,
+	"the network closes":                 networkEnds,
+	"no network requested":               func(w *world) { noNetworkRequested(w) },
 }
 
 // farEnd serves a sandbox's network: it tells each program where its connection
 // arrived, and answers each datagram.
-type farEnd struct {
+type trafficServer struct {
 	net     *sandbox.Network
 	mu      sync.Mutex // guards what follows
 	targets []string
@@ -41,7 +41,7 @@ type farEnd struct {
 }
 
 // served prepares a sandbox with a network, and serves it until the end.
-func (w *world) served(s sandbox.Spec) (sandbox.Sandbox, *farEnd) {
+func (w *world) serveNetwork(s sandbox.Spec) (sandbox.Sandbox, *trafficServer) {
 	w.Helper()
 	s.Network = true
 	b := w.prepare(s)
@@ -49,7 +49,7 @@ func (w *world) served(s sandbox.Spec) (sandbox.Sandbox, *farEnd) {
 	if n == nil {
 		w.Fatal("a network was asked for, and there is none")
 	}
-	f := &farEnd{net: n}
+	f := &trafficServer{net: n}
 	var work sync.WaitGroup
 	work.Go(func() { f.accept(&work) })
 	work.Go(f.answer)
@@ -61,7 +61,7 @@ func (w *world) served(s sandbox.Spec) (sandbox.Sandbox, *farEnd) {
 	return b, f
 }
 
-func (f *farEnd) accept(work *sync.WaitGroup) {
+func (f *trafficServer) accept(work *sync.WaitGroup) {
 	for {
 		c, target, err := f.net.TCP.Accept()
 		if err != nil {
@@ -80,7 +80,7 @@ func (f *farEnd) accept(work *sync.WaitGroup) {
 	}
 }
 
-func (f *farEnd) answer() {
+func (f *trafficServer) answer() {
 	b := make([]byte, 1500)
 	for {
 		n, from, err := f.net.DNS.ReadFrom(b)
@@ -118,7 +118,7 @@ func answerTo(b []byte) (answer []byte, asked string) {
 	return packed, q.Name.String()
 }
 
-func (f *farEnd) arrived() (targets, asked []string) {
+func (f *trafficServer) seen() (targets, asked []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.targets), slices.Clone(f.asked)
@@ -126,10 +126,10 @@ func (f *farEnd) arrived() (targets, asked []string) {
 
 // dialled runs the program that connects to each address in turn, and compares
 // what came of it and what arrived.
-func (w *world) dialled(s sandbox.Spec, addresses ...string) {
+func (w *world) checkDial(s sandbox.Spec, addresses ...string) {
 	w.Helper()
-	b, f := w.served(s)
-	r := w.start(b, program(append([]string{"dial"}, addresses...)...))
+	b, f := w.serveNetwork(s)
+	r := w.start(b, command(append([]string{"dial"}, addresses...)...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	var said strings.Builder
 	var want []string
@@ -140,20 +140,20 @@ func (w *world) dialled(s sandbox.Spec, addresses ...string) {
 		fmt.Fprintf(&said, "hello %s to %s\n", a, to)
 	}
 	w.want("what the program was told", said.String(), r.stdout.String())
-	targets, asked := f.arrived()
+	targets, asked := f.seen()
 	w.want("what arrived", strings.Join(want, "\n"), strings.Join(targets, "\n"))
 	w.want("datagrams", "", strings.Join(asked, "\n"))
 }
 
-func connectionsArrive(w *world) {
-	w.dialled(w.spec(),
+func connectionsCaptured(w *world) {
+	w.checkDial(w.spec(),
 		"1.1.1.1:443", "1.1.1.1:1", "93.184.216.34:65535", "169.254.169.254:80", "169.254.170.2:80", "100.100.100.200:80",
 		"10.0.0.1:22", "172.17.0.1:2375", "192.168.1.1:8700", "100.64.0.1:53", "192.0.2.53:53", "198.18.0.7:80", "126.255.255.255:9", "128.0.0.1:9",
 		"[::ffff:8.8.8.8]:853", "[::ffff:169.254.169.254]:80")
 }
 
 // hostAddressesAreCaught listens on each of them, where nothing may arrive.
-func hostAddressesAreCaught(w *world) {
+func hostAddressesCaptured(w *world) {
 	addresses := []string{"1.1.1.1:443"} // a host may have none of its own
 	for _, a := range hostAddresses(w) {
 		if netip.MustParseAddr(a).Is6() {
@@ -166,99 +166,99 @@ func hostAddressesAreCaught(w *world) {
 		defer l.Close()
 		addresses = append(addresses, l.Addr().String())
 	}
-	w.dialled(w.spec(), addresses...)
+	w.checkDial(w.spec(), addresses...)
 }
 
 // namesAreAsked lets the program resolve as programs do.
-func namesAreAsked(w *world) {
-	b, f := w.served(w.spec())
-	r := w.start(b, program("dial", "api.example.test:8443", "other.example.test:80"))
+func namesCaptured(w *world) {
+	b, f := w.serveNetwork(w.spec())
+	r := w.start(b, command("dial", "api.example.test:8443", "other.example.test:80"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("what the program was told", "hello api.example.test:8443 to 198.18.0.7:8443\nhello other.example.test:80 to 198.18.0.7:80\n", r.stdout.String())
-	_, asked := f.arrived()
+	_, asked := f.seen()
 	slices.Sort(asked)
 	w.want("names asked", "api.example.test.\nother.example.test.", strings.Join(slices.Compact(asked), "\n"))
 }
 
-func datagramsArrive(w *world) {
-	b, f := w.served(w.spec())
+func datagramsCaptured(w *world) {
+	b, f := w.serveNetwork(w.spec())
 	servers := []string{"8.8.8.8:53", "192.168.1.1:53", "169.254.169.253:53", "192.0.2.53:53"}
-	r := w.start(b, program(append([]string{"ask"}, servers...)...))
+	r := w.start(b, command(append([]string{"ask"}, servers...)...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("answers", strings.Join(servers, "\n")+"\n", r.stdout.String())
-	targets, asked := f.arrived()
+	targets, asked := f.seen()
 	w.want("datagrams", strings.Join(servers, "\n"), strings.Join(asked, "\n"))
 	w.want("connections", "", strings.Join(targets, "\n"))
 }
 
 // othersFail needs refusals, not silence: a program that waits for an answer
 // over QUIC or IPv6 would not try what works.
-func othersFail(w *world) {
-	b, f := w.served(w.spec())
-	r := w.start(b, program("refuse",
+func otherTrafficRefused(w *world) {
+	b, f := w.serveNetwork(w.spec())
+	r := w.start(b, command("refuse",
 		"udp 1.1.1.1:443", "udp 8.8.8.8:123", "udp 10.0.0.1:5353", "udp 169.254.169.254:80",
 		"tcp [2606:4700:4700::1111]:443", "udp [2606:4700:4700::1111]:443", "udp [2606:4700:4700::1111]:53", "tcp [fe80::1]:80", "tcp [fd00:ec2::254]:80"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	targets, asked := f.arrived()
+	targets, asked := f.seen()
 	w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
 }
 
-func loopbackIsOwn(w *world) {
-	b, f := w.served(w.spec())
+func loopbackPrivate(w *world) {
+	b, f := w.serveNetwork(w.spec())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
 	defer l.Close()
-	r := w.start(b, program("inner", l.Addr().String()))
+	r := w.start(b, command("loopback-only", l.Addr().String()))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	targets, asked := f.arrived()
+	targets, asked := f.seen()
 	w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
 }
 
 // anotherSandboxIsFar listens in one sandbox on all addresses and knocks from
 // another one.
-func anotherSandboxIsFar(w *world) {
-	first, f1 := w.served(w.spec())
-	second, f2 := w.served(w.spec())
-	r1 := w.start(first, program("serve", "0.0.0.0:17777"))
+func otherSandboxUnreachable(w *world) {
+	first, f1 := w.serveNetwork(w.spec())
+	second, f2 := w.serveNetwork(w.spec())
+	r1 := w.start(first, command("serve", "0.0.0.0:17777"))
 	w.awaitText(r1.stdout, "ready")
-	r2 := w.start(second, program("refuse", "tcp 127.0.0.1:17777", "udp 127.0.0.1:17777"))
+	r2 := w.start(second, command("refuse", "tcp 127.0.0.1:17777", "udp 127.0.0.1:17777"))
 	w.wantExit(r2, sandbox.Exit{Cause: sandbox.Exited})
 	w.kill(r1, 0)
-	for _, f := range []*farEnd{f1, f2} {
-		targets, asked := f.arrived()
+	for _, f := range []*trafficServer{f1, f2} {
+		targets, asked := f.seen()
 		w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
 	}
 }
 
 // networkIsFixed has a program attack it, which then connects as before.
-func networkIsFixed(w *world) {
-	b, f := w.served(w.spec())
-	args := []string{"unroute", "1.1.1.1:443"}
+func networkUnchangeable(w *world) {
+	b, f := w.serveNetwork(w.spec())
+	args := []string{"change-network", "1.1.1.1:443"}
 	if w.suite.OwnKernel {
 		args = append(args, "a socket has a mark", "any address is transparent") // which the host is not told
 	}
-	r := w.start(b, program(args...))
+	r := w.start(b, command(args...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	targets, _ := f.arrived()
+	targets, _ := f.seen()
 	w.want("what arrived", "1.1.1.1:443", strings.Join(targets, "\n"))
 }
 
 func manyConnections(w *world) {
-	b, f := w.served(w.spec())
+	b, f := w.serveNetwork(w.spec())
 	const n = 200
-	r := w.start(b, program("crowd", "203.0.113.5:443", fmt.Sprint(n)))
+	r := w.start(b, command("dial-many", "203.0.113.5:443", fmt.Sprint(n)))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	if targets, _ := f.arrived(); len(targets) != n || len(slices.Compact(targets)) != 1 {
+	if targets, _ := f.seen(); len(targets) != n || len(slices.Compact(targets)) != 1 {
 		w.Errorf("%d connections arrived, want %d", len(targets), n)
 	}
 }
 
 // bothWays sends more than any buffer holds.
-func bothWays(w *world) {
+func largeTransfers(w *world) {
 	s := w.spec()
 	s.Network = true
 	b := w.prepare(s)
-	r := w.start(b, program("echo", "203.0.113.5:443", fmt.Sprint(8<<20)))
+	r := w.start(b, command("echo", "203.0.113.5:443", fmt.Sprint(8<<20)))
 	c, target, err := b.Network().TCP.Accept()
 	w.must(err)
 	w.want("target", "203.0.113.5:443", target.String())
@@ -298,7 +298,7 @@ func networkEnds(w *world) {
 	}
 }
 
-func noneAsked(w *world) {
+func noNetworkRequested(w *world) {
 	if n := w.prepare(w.spec()).Network(); n != nil {
 		w.Errorf("no network was asked for, and there is %v", n)
 	}

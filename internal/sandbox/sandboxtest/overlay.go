@@ -9,17 +9,17 @@ import (
 )
 
 // layerCases are about mounts of layers that every driver takes.
-var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "mounts that mix": mixedMounts}
+var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "invalid mounts": mixedMounts}
 
 // unlaidCases hold for drivers that cannot lay folders over each other.
-var unlaidCases = map[string]func(*world){"laying folders over each other is refused": layingRefused}
+var noOverlayCases = map[string]func(*world){"overlays are not supported": overlayRefused}
 
 // overlayCases are about folders laid over each other. Each runs with mounts
 // that are given at Prepare, and where that works with attached ones.
-var overlayCases = map[string]func(w *world, with laying){}
+var overlayCases = map[string]func(w *world, with mountFunc){}
 
 // laying gives a sandbox with mounts.
-type laying func(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error)
+type mountFunc func(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error)
 
 func (w *world) prepareWith(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error) {
 	s.Mounts = append(s.Mounts, mounts...)
@@ -38,7 +38,7 @@ func (w *world) attachTo(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandb
 }
 
 // layings are the cases of overlays, by name.
-func (s *suite) layings() map[string]func(*world) {
+func (s *suite) overlayTests() map[string]func(*world) {
 	all := map[string]func(*world){}
 	for name, run := range overlayCases {
 		all["layers: "+name] = func(w *world) { run(w, w.prepareWith) }
@@ -51,7 +51,7 @@ func (s *suite) layings() map[string]func(*world) {
 
 func oneLayer(w *world) {
 	s := w.spec()
-	s.Mounts = append(s.Mounts, sandbox.Mount{Layers: []string{w.given("data", "data")}, Target: "/data", Alias: []string{"/mnt/again"}})
+	s.Mounts = append(s.Mounts, sandbox.Mount{Layers: []string{w.dirWithFile("data", "data")}, Target: "/data", Alias: []string{"/mnt/again"}})
 	w.want("read inside", "datadata", w.succeed(s, "read", "/data/f", "/mnt/again/f"))
 	if !w.suite.Isolates {
 		return
@@ -64,7 +64,7 @@ func oneLayer(w *world) {
 
 func aliasedSource(w *world) {
 	s := w.spec()
-	out := w.given("out", "out")
+	out := w.dirWithFile("out", "out")
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: out, Target: "/data", Alias: []string{"/mnt/out"}, Writable: true})
 	w.want("read inside", "out", w.succeed(s, "read", "/mnt/out/f"))
 	next := w.spec()
@@ -74,7 +74,7 @@ func aliasedSource(w *world) {
 }
 
 func mixedMounts(w *world) {
-	dir := w.given("data", "data")
+	dir := w.dirWithFile("data", "data")
 	for what, m := range map[string]sandbox.Mount{
 		"nothing":               {Target: "/data"},
 		"a source and layers":   {Target: "/data", Source: dir, Layers: []string{dir}},
@@ -94,19 +94,19 @@ func mixedMounts(w *world) {
 }
 
 // layered is a mount of two layers, with an upper folder.
-func (w *world) layered() sandbox.Mount {
+func (w *world) twoLayers() sandbox.Mount {
 	w.Helper()
 	upper := filepath.Join(w.dir, "changes", "upper")
 	w.must(os.MkdirAll(upper, 0o700))
-	return sandbox.Mount{Target: sandbox.WorkspaceDir, Layers: []string{w.given("over", "over"), w.given("under", "under")}, Upper: upper}
+	return sandbox.Mount{Target: sandbox.WorkspaceDir, Layers: []string{w.dirWithFile("over", "over"), w.dirWithFile("under", "under")}, Upper: upper}
 }
 
 // layingRefused: before anything has run, and the sandbox takes other mounts.
-func layingRefused(w *world) {
+func overlayRefused(w *world) {
 	if w.driver.Probe(w.Context()).Overlay {
 		w.Fatal("it says that it can")
 	}
-	m := w.layered()
+	m := w.twoLayers()
 	if _, err := w.prepareWith(w.spec(), m); !errors.Is(err, sandbox.ErrOverlay) {
 		w.Errorf("Prepare: %v, want %v", err, sandbox.ErrOverlay)
 	}
@@ -117,5 +117,5 @@ func layingRefused(w *world) {
 	if err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{m}); !errors.Is(err, sandbox.ErrOverlay) {
 		w.Errorf("Attach: %v, want %v", err, sandbox.ErrOverlay)
 	}
-	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
+	w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("data", "data"), Target: "/data"}}))
 }

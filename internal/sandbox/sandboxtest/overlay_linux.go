@@ -17,51 +17,51 @@ import (
 )
 
 func init() {
-	maps.Copy(overlayCases, map[string]func(*world, laying){
-		"what is read":            layersRead,
-		"what is changed":         layersChanged,
-		"changes are a layer":     changesAsLayer,
-		"not for writing":         layersReadOnly,
-		"the same at two places":  layersAliased,
-		"the agent's own folders": layersAsFolders,
-		"mounts inside":           mountsInLayers,
-		"links on the way":        linksInLayers,
-		"as many as there may be": manyLayers,
-		"folders without rights":  lockedLayers,
-		"what cannot be laid":     layersMissing,
-		"marks are not forged":    marksForged,
-		"disk: new files":         func(w *world, with laying) { layersFull(w, with, "waste", "the workspace", "24") },
-		"disk: a deleted file":    func(w *world, with laying) { layersFull(w, with, "waste", "a deleted file", "24") },
-		"disk: a mapped file":     func(w *world, with laying) { layersFull(w, with, "waste", "a mapped file", "24") },
-		"disk: a big file's copy": func(w *world, with laying) { layersFull(w, with, "append", "big") },
-		"disk: what is only read": layersNotCounted,
+	maps.Copy(overlayCases, map[string]func(*world, mountFunc){
+		"reading":                            layersRead,
+		"changing":                           layersChanged,
+		"changes as a layer of the next run": changesAsLayer,
+		"read-only":                          layersReadOnly,
+		"aliases":                            layersAliased,
+		"home and workspace":                 layersAsFolders,
+		"mounts inside an overlay":           mountsInLayers,
+		"symbolic links in layers":           linksInLayers,
+		"maximum number of layers":           manyLayers,
+		"inaccessible folders":               lockedLayers,
+		"invalid layers":                     layersMissing,
+		"forged marks are ignored":           forgedMarksIgnored,
+		"disk: new files":                    func(w *world, with mountFunc) { overlayDiskLimit(w, with, "use-disk", "the workspace", "24") },
+		"disk: a deleted file":               func(w *world, with mountFunc) { overlayDiskLimit(w, with, "use-disk", "a deleted file", "24") },
+		"disk: a mapped file":                func(w *world, with mountFunc) { overlayDiskLimit(w, with, "use-disk", "a mapped file", "24") },
+		"disk: copy of a large file":         func(w *world, with mountFunc) { overlayDiskLimit(w, with, "append", "big") },
+		"disk: reading does not count":       layersNotCounted,
 	})
-	controls["marks are found"] = marksControl
+	controls["overlay marks can be forged"] = marksCanBeForged
 }
 
-func layersRead(w *world, with laying) {
+func layersRead(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
-	before := w.digest(m.Layers...)
-	got := w.runWith(w.with(with, s, m), "show", sandbox.WorkspaceDir)
+	before := w.hashDirs(m.Layers...)
+	got := w.runToEnd(w.mountWith(with, s, m), "show", sandbox.WorkspaceDir)
 	want := "a a0\nclosed/f f0\ndeep/er/f f0\ndir/x x0\ndir/y y2\nhidden/new new\nkeep keep0\nlink -> a\nreplaced/f f0\nreplaced/g g0\nt t2\n"
 	w.want("read inside", want, got)
-	w.want("the layers", before, w.digest(m.Layers...))
+	w.want("the layers", before, w.hashDirs(m.Layers...))
 	w.want("changes", "[]", fmt.Sprint(w.changes(m.Upper)))
 }
 
 // layersChanged is what snapshots live on.
-func layersChanged(w *world, with laying) {
+func layersChanged(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
-	before := w.digest(m.Layers...)
-	got := w.runWith(w.with(with, s, m), "change")
+	before := w.hashDirs(m.Layers...)
+	got := w.runToEnd(w.mountWith(with, s, m), "change")
 	w.want("read inside", "closed/f f0+\ndir/w y2\ndir/x x0+\nhidden/new new\nkeep changed\nlink -> a\nnewer/file new\nreplaced/h h\nt t2\n", got)
-	w.want("the layers", before, w.digest(m.Layers...))
+	w.want("the layers", before, w.hashDirs(m.Layers...))
 	want := []string{
 		"a gone", "closed folder", "closed/f f0+", "deep gone", "dir folder", "dir/w y2", "dir/x x0+", "dir/y gone", "keep changed",
 		"newer hides", "newer/file new", "replaced hides", "replaced/h h",
 	}
 	w.want("changes", strings.Join(want, "\n"), strings.Join(w.changes(m.Upper), "\n"))
-	w.wantOurs(m.Upper)
+	w.wantOwnedByServer(m.Upper)
 	var st unix.Stat_t
 	w.must(unix.Stat(filepath.Join(m.Upper, "closed"), &st))
 	if st.Mode&0o777 != 0o555 {
@@ -71,15 +71,15 @@ func layersChanged(w *world, with laying) {
 }
 
 // changesAsLayer: what one run changed lies over the next one's layers.
-func changesAsLayer(w *world, with laying) {
+func changesAsLayer(w *world, with mountFunc) {
 	m := w.threeLayers()
-	want := w.runWith(w.with(with, w.spec(), m), "change")
+	want := w.runToEnd(w.mountWith(with, w.spec(), m), "change")
 	next := m
 	next.Layers, next.Upper = append([]string{m.Upper}, m.Layers...), filepath.Join(w.dir, "changes", "next")
 	w.must(os.Mkdir(next.Upper, 0o700))
-	before := w.digest(next.Layers...)
-	w.want("the next run sees", want, w.runWith(w.with(with, w.spec(), next), "show", sandbox.WorkspaceDir))
-	w.want("the layers", before, w.digest(next.Layers...))
+	before := w.hashDirs(next.Layers...)
+	w.want("the next run sees", want, w.runToEnd(w.mountWith(with, w.spec(), next), "show", sandbox.WorkspaceDir))
+	w.want("the layers", before, w.hashDirs(next.Layers...))
 	w.must(sandbox.Remove(filepath.Dir(m.Upper)))
 }
 
@@ -99,35 +99,35 @@ func (w *world) wantNothingLeft(upper string) {
 	w.must(sandbox.Remove(filepath.Dir(upper)))
 }
 
-func layersReadOnly(w *world, with laying) {
+func layersReadOnly(w *world, with mountFunc) {
 	m := w.threeLayers()
 	m.Upper, m.Target, m.Alias = "", "/data", []string{"/mnt/again"}
-	before := w.digest(m.Layers...)
-	got := w.runWith(w.with(with, w.spec(), m), "refused", "/data", "/mnt/again")
+	before := w.hashDirs(m.Layers...)
+	got := w.runToEnd(w.mountWith(with, w.spec(), m), "try-change", "/data", "/mnt/again")
 	w.want("inside", "refused", got)
-	w.want("the layers", before, w.digest(m.Layers...))
+	w.want("the layers", before, w.hashDirs(m.Layers...))
 	again := m
 	again.Target, again.Alias = sandbox.WorkspaceDir, nil
-	w.want("inside", "refused", w.runWith(w.with(with, w.spec(), again), "refused", sandbox.WorkspaceDir))
+	w.want("inside", "refused", w.runToEnd(w.mountWith(with, w.spec(), again), "try-change", sandbox.WorkspaceDir))
 }
 
-func layersAliased(w *world, with laying) {
+func layersAliased(w *world, with mountFunc) {
 	m := w.threeLayers()
 	m.Alias = []string{"/d", "/mnt/a/longer/place"}
-	w.runWith(w.with(with, w.spec(), m), "aliases", sandbox.WorkspaceDir, "/d", "/mnt/a/longer/place")
+	w.runToEnd(w.mountWith(with, w.spec(), m), "aliases", sandbox.WorkspaceDir, "/d", "/mnt/a/longer/place")
 	want := "0 from /workspace\n1 from /d\n2 from /mnt/a/longer/place"
 	w.want("changes", want, strings.Join(w.changes(m.Upper), "\n"))
 }
 
 // layersAsFolders are both of the agent's own folders; what was shown there
 // before is not seen.
-func layersAsFolders(w *world, with laying) {
+func layersAsFolders(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
-	home := sandbox.Mount{Target: sandbox.HomeDir, Layers: []string{w.layer("home", map[string]string{".state": "s0"})}, Upper: filepath.Join(w.dir, "changes", "home")}
+	home := sandbox.Mount{Target: sandbox.HomeDir, Layers: []string{w.makeLayer("home", map[string]string{".state": "s0"})}, Upper: filepath.Join(w.dir, "changes", "home")}
 	w.must(os.Mkdir(home.Upper, 0o700))
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "under"), []byte("x"), 0o600))
-	b := w.with(with, s, m, home)
-	got := w.runWith(b, "write", "t", "changed", sandbox.HomeDir+"/.state", "s1")
+	b := w.mountWith(with, s, m, home)
+	got := w.runToEnd(b, "write", "t", "changed", sandbox.HomeDir+"/.state", "s1")
 	w.want("output", "", got)
 	w.want("the workspace's changes", "[t changed]", fmt.Sprint(w.changes(m.Upper)))
 	w.want("the home's changes", "[.state s1]", fmt.Sprint(w.changes(home.Upper)))
@@ -138,21 +138,21 @@ func layersAsFolders(w *world, with laying) {
 
 // mountsInLayers: what the folders of a mount need is made without hiding any
 // of the layers.
-func mountsInLayers(w *world, with laying) {
+func mountsInLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
-	given := w.given("given", "given")
-	b := w.with(with, w.spec(), m, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/deep/in/put"}, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/gone/put"}, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/dir"})
-	got := w.runWith(b, "read", "deep/in/put/f", "gone/put/f", "dir/f", "deep/er/f")
+	given := w.dirWithFile("given", "given")
+	b := w.mountWith(with, w.spec(), m, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/deep/in/put"}, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/gone/put"}, sandbox.Mount{Source: given, Target: sandbox.WorkspaceDir + "/dir"})
+	got := w.runToEnd(b, "read", "deep/in/put/f", "gone/put/f", "dir/f", "deep/er/f")
 	w.want("read inside", "givengivengivenf0", got)
 	w.want("changes", "[deep folder deep/in folder deep/in/put folder gone folder gone/put folder]", strings.ReplaceAll(fmt.Sprint(w.changes(m.Upper)), "hides", "folder"))
 }
 
 // linksInLayers lead nowhere.
-func linksInLayers(w *world, with laying) {
+func linksInLayers(w *world, with mountFunc) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
 	m := w.threeLayers()
-	m.Layers = append(m.Layers, w.layer("links", map[string]string{"abs": "->" + victim, "up": "->../victim", "in": "->dir", "file": "x"}))
+	m.Layers = append(m.Layers, w.makeLayer("links", map[string]string{"abs": "->" + victim, "up": "->../victim", "in": "->dir", "file": "x"}))
 	for _, at := range []string{"abs/put", "up/put", "in/put", "abs", "file/put", "file"} {
 		_, err := with(w.spec(), m, sandbox.Mount{Source: w.suite.tools, Target: sandbox.WorkspaceDir + "/" + at})
 		w.wantSentence(err)
@@ -164,28 +164,28 @@ func linksInLayers(w *world, with laying) {
 	}
 }
 
-func manyLayers(w *world, with laying) {
+func manyLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
 	m.Layers = nil
 	var want strings.Builder
 	for i := range sandbox.MaxLayers {
 		text := fmt.Sprintf("%03d", i)
-		m.Layers = append(m.Layers, w.layer("layer"+text, map[string]string{text: text, "top": text}))
+		m.Layers = append(m.Layers, w.makeLayer("layer"+text, map[string]string{text: text, "top": text}))
 		want.WriteString(text + " " + text + "\n")
 	}
-	w.want("read inside", want.String()+"top 000\n", w.runWith(w.with(with, w.spec(), m), "show", sandbox.WorkspaceDir))
+	w.want("read inside", want.String()+"top 000\n", w.runToEnd(w.mountWith(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
 // lockedLayers: what the agent locks is its own, and a snapshot's, as ever.
-func lockedLayers(w *world, with laying) {
+func lockedLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
-	w.runWith(w.with(with, w.spec(), m), "lock")
+	w.runToEnd(w.mountWith(with, w.spec(), m), "remove-permissions")
 	w.wantHarmless(m.Upper)
 	w.wantNothingLeft(m.Upper)
 }
 
 // layersMissing leaves nothing behind, and a sandbox that can be given others.
-func layersMissing(w *world, with laying) {
+func layersMissing(w *world, with mountFunc) {
 	m := w.threeLayers()
 	missing := filepath.Join(w.dir, "missing")
 	for _, bad := range []sandbox.Mount{
@@ -203,8 +203,8 @@ func layersMissing(w *world, with laying) {
 		w.Errorf("a layer twice: %v, want %v", err, sandbox.ErrOverlay)
 	}
 	if b != nil {
-		w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.given("data", "data"), Target: "/data"}}))
-		w.want("read inside", "data", w.runWith(b, "read", "/data/f"))
+		w.must(b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{{Source: w.dirWithFile("data", "data"), Target: "/data"}}))
+		w.want("read inside", "data", w.runToEnd(b, "read", "/data/f"))
 	}
 	w.must(os.WriteFile(filepath.Join(m.Upper, "x"), nil, 0o600))
 	if _, err := with(w.spec(), m); err == nil {
@@ -215,24 +215,24 @@ func layersMissing(w *world, with laying) {
 
 // marksForged: an agent that makes marks itself deletes nothing and hides
 // nothing in a snapshot, and cannot take back what it did.
-func marksForged(w *world, with laying) {
+func forgedMarksIgnored(w *world, with mountFunc) {
 	m := w.threeLayers()
 	for _, l := range m.Layers { // in the agent's sight
 		w.must(os.MkdirAll(filepath.Join(l, "victim", "sub"), 0o755))
 		w.must(os.WriteFile(filepath.Join(l, "victim", "file"), []byte("x"), 0o644))
 	}
-	before := w.digest(m.Layers...)
-	got := w.runWith(w.with(with, w.spec(), m), "forge")
+	before := w.hashDirs(m.Layers...)
+	got := w.runToEnd(w.mountWith(with, w.spec(), m), "forge-marks")
 	w.want("forged marks seen inside", "", got)
-	w.want("forged marks", "", strings.Join(w.marks(m.Upper), "\n"))
+	w.want("forged marks", "", strings.Join(w.forgedMarks(m.Upper), "\n"))
 	if !isOpaque(filepath.Join(m.Upper, "replaced")) {
 		w.Error("the agent took a mark away")
 	}
-	w.want("the layers", before, w.digest(m.Layers...))
+	w.want("the layers", before, w.hashDirs(m.Layers...))
 }
 
 // marks lists those that tell of what was never done.
-func (w *world) marks(upper string) []string {
+func (w *world) forgedMarks(upper string) []string {
 	w.Helper()
 	var found []string
 	w.must(filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
@@ -243,7 +243,7 @@ func (w *world) marks(upper string) []string {
 		if isWhiteout(path) {
 			found = append(found, rel+" is gone")
 		}
-		for _, attr := range marksOfOverlays {
+		for _, attr := range overlayAttributes {
 			value := make([]byte, 256)
 			if n, err := unix.Lgetxattr(path, attr, value); err == nil && strings.Contains(string(value[:n]), "forged") || attr == sandbox.OpaqueAttr && isOpaque(path) {
 				found = append(found, rel+" has "+attr)
@@ -255,12 +255,12 @@ func (w *world) marks(upper string) []string {
 }
 
 // marksControl: where nobody hinders it, the program makes them.
-func marksControl(w *world) {
-	w.layer("", map[string]string{"victim/sub/": "", "victim/file": "x", "replaced/f": "x"})
-	if _, err := w.bare("forge"); err != nil {
+func marksCanBeForged(w *world) {
+	w.makeLayer("", map[string]string{"victim/sub/": "", "victim/file": "x", "replaced/f": "x"})
+	if _, err := w.runInNamespaces("forge-marks"); err != nil {
 		w.Fatal(err)
 	}
-	found := strings.Join(w.marks(w.dir), "\n")
+	found := strings.Join(w.forgedMarks(w.dir), "\n")
 	for _, want := range []string{"victim has " + sandbox.OpaqueAttr, "victim/file has " + sandbox.OverlayAttrs + "redirect", "whiteout is gone", "moved is gone"} {
 		if !strings.Contains(found, want) {
 			w.Errorf("%q is not among\n%s", want, found)
@@ -269,7 +269,7 @@ func marksControl(w *world) {
 }
 
 // layersFull fills the disk. The limit may be passed for a moment.
-func layersFull(w *world, with laying, args ...string) {
+func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 	if !w.suite.Limits.Disk {
 		return // as declared
 	}
@@ -277,8 +277,8 @@ func layersFull(w *world, with laying, args ...string) {
 	s.Resources.Disk = bombDisk
 	m.Alias = []string{"/again"}
 	w.must(os.WriteFile(filepath.Join(m.Layers[2], "big"), bytes.Repeat([]byte("x"), excess<<20), 0o644))
-	b := w.with(with, s, m)
-	r := w.start(b, program(args...))
+	b := w.mountWith(with, s, m)
+	r := w.start(b, command(args...))
 	if e := w.wait(r); e.Cause != sandbox.DiskFull {
 		w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.DiskFull, r.stderr)
 	}
@@ -288,7 +288,7 @@ func layersFull(w *world, with laying, args ...string) {
 
 // layersNotCounted: what is read of layers takes no room, what is written is
 // counted once, however many places show it.
-func layersNotCounted(w *world, with laying) {
+func layersNotCounted(w *world, with mountFunc) {
 	if !w.suite.Limits.Disk {
 		return // as declared
 	}
@@ -296,8 +296,8 @@ func layersNotCounted(w *world, with laying) {
 	s.Resources.Disk = bombDisk
 	m.Alias = []string{"/again"}
 	w.must(os.WriteFile(filepath.Join(m.Layers[1], "big"), bytes.Repeat([]byte("x"), 2*bombDisk), 0o644))
-	b := w.with(with, s, m)
-	r := w.start(b, program("write", "x", strings.Repeat("x", 100_000)))
+	b := w.mountWith(with, s, m)
+	r := w.start(b, command("write", "x", strings.Repeat("x", 100_000)))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.kill(r, 0)
 	u, err := r.Usage(w.Context())

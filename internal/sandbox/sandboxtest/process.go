@@ -12,18 +12,18 @@ import (
 
 // processCases need commands that are processes.
 var processCases = map[string]func(*world){
-	"signals":                  signals,
-	"search path":              searchPath,
-	"not a program":            notAProgram,
-	"missing directory":        missingDirectory,
-	"streams by name":          streamsByName,
-	"orphan holds output":      orphanHoldsOutput,
-	"the whole tree is killed": wholeTree,
-	"the tree ends by itself":  treeAtClose,
-	"usage grows":              usageGrows,
-	"files for the agent":      agentFiles,
-	"read-only mount":          readOnlyMount,
-	"exit under load":          exitUnderLoad,
+	"signals":                         signals,
+	"search path":                     searchPath,
+	"not a program":                   notAProgram,
+	"missing directory":               missingDirectory,
+	"streams reopened by name":        streamsByName,
+	"an orphan keeps the output open": orphanKeepsOutputOpen,
+	"all child processes are killed":  childProcessesKilled,
+	"child processes end on Close":    childProcessesEndOnClose,
+	"usage grows":                     usageGrows,
+	"files for the agent":             agentFiles,
+	"read-only mount":                 readOnlyMount,
+	"exit under load":                 exitUnderLoad,
 }
 
 func signals(w *world) {
@@ -34,14 +34,14 @@ func signals(w *world) {
 }
 
 func searchPath(w *world) {
-	c := sandbox.Command{Argv: []string{guestName, "args", "found"}, Env: []string{"PATH=/nowhere:" + toolsDir, atOnce}}
+	c := sandbox.Command{Argv: []string{programName, "args", "found"}, Env: []string{"PATH=/nowhere:" + toolsDir, noExitDelay}}
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.want("output", "found\x00", r.stdout.String())
 	home := w.spec()
 	w.must(os.MkdirAll(filepath.Join(home.Home, ".local/bin"), 0o700))
-	w.plant(filepath.Join(home.Home, ".local/bin/mine"), "#!"+toolsDir+"/"+guestName+" args\n")
-	c = sandbox.Command{Argv: []string{"mine", "x"}, Env: []string{"PATH=" + sandbox.HomeDir + "/.local/bin", atOnce}}
+	w.writeProgram(filepath.Join(home.Home, ".local/bin/mine"), "#!"+toolsDir+"/"+programName+" args\n")
+	c = sandbox.Command{Argv: []string{"mine", "x"}, Env: []string{"PATH=" + sandbox.HomeDir + "/.local/bin", noExitDelay}}
 	r = w.start(w.prepare(home), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
@@ -59,7 +59,7 @@ func notAProgram(w *world) {
 }
 
 func missingDirectory(w *world) {
-	c := program("pwd")
+	c := command("pwd")
 	c.Dir = "/no/such/folder"
 	w.wantSentence(w.prepare(w.spec()).Start(w.Context(), c))
 }
@@ -71,34 +71,34 @@ func streamsByName(w *world) {
 	w.want("stderr", "/dev/stderr", r.stderr.String())
 }
 
-func mark() string { return fmt.Sprintf("stint-mark-%d", time.Now().UnixNano()) }
+func newMarker() string { return fmt.Sprintf("stint-mark-%d", time.Now().UnixNano()) }
 
 func (w *world) wantGone(mark string) {
 	w.Helper()
-	if left := marked(mark); len(left) > 0 {
+	if left := processesWithMarker(mark); len(left) > 0 {
 		w.Errorf("processes live on: %v", left)
 	}
 }
 
-func orphanHoldsOutput(w *world) {
-	m := mark()
-	r := w.launch(w.spec(), "orphan", m)
+func orphanKeepsOutputOpen(w *world) {
+	m := newMarker()
+	r := w.launch(w.spec(), "leave-child", m)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if !strings.Contains(r.stdout.String(), "last words") {
 		w.Errorf("what was written before the end is lost: %q", r.stdout)
 	}
-	if len(marked(m)) == 0 && !w.suite.OwnKernel {
+	if len(processesWithMarker(m)) == 0 && !w.suite.OwnKernel {
 		w.Error("the orphan is gone before anybody asked")
 	}
 	w.kill(r, 20*time.Millisecond)
 	w.wantGone(m)
 }
 
-func wholeTree(w *world) {
-	m := mark()
-	r := w.launch(w.spec(), "tree", m)
+func childProcessesKilled(w *world) {
+	m := newMarker()
+	r := w.launch(w.spec(), "process-tree", m)
 	w.awaitText(r.stdout, "ready")
-	if n := len(marked(m)); n < 9 && !w.suite.OwnKernel {
+	if n := len(processesWithMarker(m)); n < 9 && !w.suite.OwnKernel {
 		w.Errorf("%d processes of the tree are seen from outside, want 9", n)
 	}
 	w.kill(r, 20*time.Millisecond)
@@ -106,9 +106,9 @@ func wholeTree(w *world) {
 	w.wantExit(r, killedExit)
 }
 
-func treeAtClose(w *world) {
-	m := mark()
-	r := w.launch(w.spec(), "orphan", m)
+func childProcessesEndOnClose(w *world) {
+	m := newMarker()
+	r := w.launch(w.spec(), "leave-child", m)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.must(r.Close(w.Context()))
 	w.wantGone(m)
@@ -121,7 +121,7 @@ func usageGrows(w *world) {
 	w.awaitText(r.stdout, "ready")
 	first, err := r.Usage(w.Context())
 	w.must(err)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for u := first; u.CPU <= first.CPU; {
 		if time.Now().After(deadline) {
 			w.Fatalf("the processor time stays %v", u.CPU)
@@ -133,7 +133,7 @@ func usageGrows(w *world) {
 	if first.Memory <= 0 || first.MemoryLimit != 512<<20 || first.DiskLimit != 1<<30 || first.Pids < 1 {
 		w.Errorf("usage %+v", first)
 	}
-	w.kill(r, patience)
+	w.kill(r, testTimeout)
 	after, err := r.Usage(w.Context())
 	w.must(err)
 	if after.CPU < first.CPU {
@@ -149,7 +149,7 @@ func agentFiles(w *world) {
 	w.want("file", "do it", w.succeed(s, "read", path, sandbox.RunDir+"/empty"))
 	again := w.spec()
 	again.Run = s.Run
-	w.succeed(again, "deny", path, sandbox.RunDir+"/new")
+	w.succeed(again, "try-write", path, sandbox.RunDir+"/new")
 }
 
 func readOnlyMount(w *world) {
@@ -158,7 +158,7 @@ func readOnlyMount(w *world) {
 	w.must(os.Mkdir(given, 0o777))
 	w.must(os.WriteFile(filepath.Join(given, "f"), []byte("data"), 0o666))
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: given, Target: "/data"})
-	w.succeed(s, "deny", "/data/f", "/data/new")
+	w.succeed(s, "try-write", "/data/f", "/data/new")
 	w.want("on the host", "data", w.hostFile(given, "f"))
 }
 

@@ -41,33 +41,33 @@ type Harness struct {
 }
 
 const (
-	toolsDir   = "/suite"       // where the test binary is inside
-	hijackWord = "stint-hijack" // the first argument of this binary where a script has started it
-	serverEnv  = "STINT_SANDBOXTEST_SERVER"
-	secretEnv  = "STINT_SANDBOXTEST_SECRET"
-	secret     = "the-servers-own-secret"
-	patience   = 90 * time.Second // for what takes milliseconds; no test waits it out
+	toolsDir       = "/suite"       // where the test binary is inside
+	scriptArgument = "stint-hijack" // the first argument of this binary where a script has started it
+	serverEnv      = "STINT_SANDBOXTEST_SERVER"
+	secretEnv      = "STINT_SANDBOXTEST_SECRET"
+	secret         = "the-servers-own-secret"
+	testTimeout    = 90 * time.Second // for what takes milliseconds; no test waits it out
 )
 
 // Init turns the process into a program of the suite if it was started as one,
 // and then does not return. TestMain calls it first, after the driver's own.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
-	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == guestName {
-		os.Exit(playProcess())
+	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == programName {
+		os.Exit(runProgramProcess())
 	}
-	if len(os.Args) > 1 && os.Args[1] == hijackWord {
-		os.Args = []string{guestName, "hijack"}
-		os.Exit(playProcess())
+	if len(os.Args) > 1 && os.Args[1] == scriptArgument {
+		os.Args = []string{programName, "modify-parent"}
+		os.Exit(runProgramProcess())
 	}
 	if dir := os.Getenv(serverEnv); dir != "" {
-		os.Exit(playServer(dir, newDriver))
+		os.Exit(runCrashServer(dir, newDriver))
 	}
 }
 
 // Run holds a driver to the port.
 func Run(t *testing.T, h Harness) {
 	t.Setenv(secretEnv, secret) // in this process's environment, and in no sandbox
-	s := &suite{Harness: h, tools: toolsFolder(t, h)}
+	s := &suite{Harness: h, tools: toolsDirFor(t, h)}
 	d, err := h.New(t.TempDir())
 	if err != nil {
 		t.Fatalf("New: %v", err)
@@ -93,7 +93,7 @@ func Run(t *testing.T, h Harness) {
 			}
 		})
 		t.Run("crash", func(t *testing.T) { s.crash(t, func(int) {}) })
-		t.Run("crash of the stopped", func(t *testing.T) { s.crash(t, stopDescendants) })
+		t.Run("crash with stopped processes", func(t *testing.T) { s.crash(t, stopDescendants) })
 	}
 }
 
@@ -118,14 +118,14 @@ func (s *suite) cases() map[string]func(*world) {
 		groups = append(groups, imageCases)
 	}
 	if s.Overlay {
-		groups = append(groups, s.layings())
+		groups = append(groups, s.overlayTests())
 	} else {
-		groups = append(groups, unlaidCases)
+		groups = append(groups, noOverlayCases)
 	}
 	if s.Attach {
 		groups = append(groups, attachCases)
 	} else {
-		groups = append(groups, unattachedCases)
+		groups = append(groups, noAttachCases)
 	}
 	for _, g := range groups {
 		maps.Copy(all, g)
@@ -167,7 +167,7 @@ func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 }
 
 // toolsFolder is a folder with the test binary, as sandboxes see it.
-func toolsFolder(t *testing.T, h Harness) string {
+func toolsDirFor(t *testing.T, h Harness) string {
 	dir := t.TempDir()
 	if !h.Isolates {
 		return dir
@@ -180,7 +180,7 @@ func toolsFolder(t *testing.T, h Harness) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, guestName), b, 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, programName), b, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -209,7 +209,7 @@ func (w *world) must(err error) {
 
 // plant writes a program that is about to be run. No process that starts
 // meanwhile inherits the open file: it could not be run while one has it.
-func (w *world) plant(path, program string) {
+func (w *world) writeProgram(path, program string) {
 	w.Helper()
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -247,7 +247,7 @@ func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
 
 func (w *world) closeLater(b sandbox.Sandbox) {
 	w.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			w.Errorf("Close: %v", err)
@@ -257,11 +257,11 @@ func (w *world) closeLater(b sandbox.Sandbox) {
 
 // atOnce keeps programs with a race detector from sleeping for a second before
 // they end.
-const atOnce = "GORACE=atexit_sleep_ms=0"
+const noExitDelay = "GORACE=atexit_sleep_ms=0"
 
 // program is the command that runs one of the suite's programs.
-func program(args ...string) sandbox.Command {
-	return sandbox.Command{Argv: append([]string{toolsDir + "/" + guestName}, args...), Env: []string{"PATH=" + toolsDir, atOnce}}
+func command(args ...string) sandbox.Command {
+	return sandbox.Command{Argv: append([]string{toolsDir + "/" + programName}, args...), Env: []string{"PATH=" + toolsDir, noExitDelay}}
 }
 
 // output collects what a command writes.
@@ -292,7 +292,7 @@ func (o *output) String() string {
 // awaitText waits for a command to have written something.
 func (w *world) awaitText(o *output, text string) {
 	w.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for !strings.Contains(o.String(), text) {
 		select {
 		case <-o.grown:
@@ -326,12 +326,12 @@ func (w *world) start(b sandbox.Sandbox, c sandbox.Command) *running {
 // launch prepares a sandbox and starts a program.
 func (w *world) launch(s sandbox.Spec, args ...string) *running {
 	w.Helper()
-	return w.start(w.prepare(s), program(args...))
+	return w.start(w.prepare(s), command(args...))
 }
 
 func (w *world) wait(r *running) sandbox.Exit {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
 	defer cancel()
 	e, err := r.Wait(ctx)
 	if err != nil {
@@ -342,7 +342,7 @@ func (w *world) wait(r *running) sandbox.Exit {
 
 func (w *world) kill(r *running, grace time.Duration) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
 	defer cancel()
 	if err := r.Kill(ctx, grace); err != nil {
 		w.Fatalf("Kill: %v", err)
@@ -373,7 +373,7 @@ func (w *world) want(what, want, got string) {
 
 // playServer is a server that prepares a sandbox, runs a tree of processes in
 // it, and never cleans up.
-func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int {
+func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) int {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -402,7 +402,7 @@ func playServer(dir string, newDriver func(string) (sandbox.Driver, error)) int 
 	if _, err := d.Prepare(context.Background(), parked); err != nil {
 		return fail(err)
 	}
-	c := program("tree", filepath.Base(dir))
+	c := command("process-tree", filepath.Base(dir))
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	if err := b.Start(context.Background(), c); err != nil {
 		return fail(err)
@@ -433,12 +433,12 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	c.Stdout, c.Stderr = out, out
 	w.must(c.Start())
 	w.awaitText(out, "ready")
-	if n := len(marked(mark)); n < 9 && !s.OwnKernel { // its own command line does not show it
+	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // its own command line does not show it
 		t.Errorf("%d processes of the tree are seen, want 9", n)
 	}
 	if s.OwnKernel {
 		mark = "\x00" + crashID(dir) + "\x00" // what is seen of it from outside
-		if len(marked(mark)) == 0 {
+		if len(processesWithMarker(mark)) == 0 {
 			t.Error("the sandbox's kernel is not seen")
 		}
 	}
@@ -452,7 +452,7 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	w.must(err)
 	t.Cleanup(func() { s.closeDriver(t, d) })
 	w.must(d.Sweep(t.Context()))
-	if left := marked(mark); len(left) > 0 {
+	if left := processesWithMarker(mark); len(left) > 0 {
 		t.Errorf("after Sweep processes live: %v", left)
 	}
 	w.must(d.Sweep(t.Context()))

@@ -18,34 +18,34 @@ import (
 
 func init() {
 	maps.Copy(hostileCases, map[string]func(*world){
-		"the kernel's files":              kernelFiles,
-		"devices":                         devices,
-		"the server's folder":             serverFolder,
-		"two strangers":                   strangers,
-		"the host's shared memory":        hostSegment,
-		"the host's processes":            hostProcesses,
-		"working directories":             workingDirectories,
-		"the program that starts others":  hijacked,
-		"litter":                          litter,
-		"too much to start":               tooMuch,
-		"an environment is the command's": environmentOnly,
+		"kernel files are read-only":               kernelFiles,
+		"only harmless devices":                    devices,
+		"the server's folder is hidden":            serverFolder,
+		"sandboxes are isolated from each other":   sandboxesIsolated,
+		"the host's shared memory is hidden":       hostSegment,
+		"the host's processes cannot be signaled":  hostProcesses,
+		"working directories outside the sandbox":  workingDirectories,
+		"the init program cannot be changed":       initUnchanged,
+		"left files are harmless":                  leftFiles,
+		"arguments that are too long":              argumentsTooLong,
+		"the environment affects the command only": environmentOnly,
 	})
-	controls["the kernel's files are found"] = kernelFilesControl
-	controls["the canary is found"] = canaryControl
-	controls["connections are made"] = connectControl
-	controls["secrets are found"] = func(w *world) { w.betrays("holds it", "secrets", secret) }
-	controls["paths are found"] = func(w *world) { w.betrays("is there", "exists", w.dir) }
-	controls["files can be written"] = func(w *world) { w.betrays("can be written", "deny", filepath.Join(w.dir, "x")) }
-	controls["segments are found"] = segmentControl
-	controls["processes are hit"] = func(w *world) { w.betrays("is hit", "shoot", strconv.Itoa(os.Getpid())) }
-	controls["folders are reached"] = func(w *world) { w.betrays("lies beyond", "stray", w.dir) }
-	controls["a program can be changed"] = func(w *world) {
+	controls["kernel files can be written"] = kernelFilesControl
+	controls["canary files are found"] = canaryControl
+	controls["connections succeed"] = connectControl
+	controls["secrets are found"] = func(w *world) { w.expectFoundOnHost("holds it", "secrets", secret) }
+	controls["paths are found"] = func(w *world) { w.expectFoundOnHost("is there", "try-open", w.dir) }
+	controls["files can be written"] = func(w *world) { w.expectFoundOnHost("can be written", "try-write", filepath.Join(w.dir, "x")) }
+	controls["shared memory is found"] = segmentControl
+	controls["processes can be signaled"] = func(w *world) { w.expectFoundOnHost("is hit", "signal-processes", strconv.Itoa(os.Getpid())) }
+	controls["folders can be reached"] = func(w *world) { w.expectFoundOnHost("lies beyond", "leave-directory", w.dir) }
+	controls["the program can be changed"] = func(w *world) {
 		if os.Geteuid() != 0 || !aliveOnHost(os.Getpid()) {
 			return // a test binary may belong to another
 		}
-		w.betrays("can be given", "hijack")
+		w.expectFoundOnHost("can be given", "modify-parent")
 	}
-	controls["litter is found"] = litterControl
+	controls["left files are found"] = leftFilesControl
 }
 
 func kernelFiles(w *world) {
@@ -59,7 +59,7 @@ func kernelFiles(w *world) {
 }
 
 func kernelFilesControl(w *world) {
-	got, err := w.bare("writable", "/proc/sys/user", "/proc/sys/kernel")
+	got, err := w.runInNamespaces("writable", "/proc/sys/user", "/proc/sys/kernel")
 	w.must(err)
 	if !strings.Contains(got, "/proc/sys/user/max_user_namespaces") {
 		w.Errorf("without locks only these can be written: %q", got)
@@ -67,12 +67,12 @@ func kernelFilesControl(w *world) {
 }
 
 // harmless are the devices that every program may have, by number.
-var harmless = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
+var harmlessDevices = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
 
 func devices(w *world) {
 	for line := range strings.Lines(w.succeed(w.spec(), "devices")) {
 		f := strings.Fields(line)
-		if f[0] == "char" && (slices.Contains(harmless, f[1]) || strings.HasPrefix(f[1], "136:")) || w.suite.OwnKernel && f[0] == "char" {
+		if f[0] == "char" && (slices.Contains(harmlessDevices, f[1]) || strings.HasPrefix(f[1], "136:")) || w.suite.OwnKernel && f[0] == "char" {
 			continue
 		}
 		w.Errorf("there is a device: %s", line)
@@ -80,9 +80,9 @@ func devices(w *world) {
 }
 
 // canaries lie where a server and its neighbours keep what is theirs.
-func (w *world) canaries() (name string, paths []string) {
+func (w *world) makeCanaries() (name string, paths []string) {
 	w.Helper()
-	name = "canary-" + mark()
+	name = "canary-" + newMarker()
 	for _, dir := range []string{w.dir, os.TempDir(), "/tmp", "/var/tmp", "/dev/shm", "/root", "/run", "/home", "/srv", "/mnt"} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(name), 0o644); err == nil {
@@ -98,7 +98,7 @@ func (w *world) canaries() (name string, paths []string) {
 
 // serverFolder is a folder as a server has it: a database, keys, a socket.
 func serverFolder(w *world) {
-	name, paths := w.canaries()
+	name, paths := w.makeCanaries()
 	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
 		path := filepath.Join(w.dir, f)
 		w.must(os.WriteFile(path, []byte(secret), 0o600))
@@ -108,32 +108,32 @@ func serverFolder(w *world) {
 	w.must(err)
 	defer l.Close()
 	paths = append(paths, l.Addr().String(), w.dir)
-	w.succeed(w.spec(), append([]string{"canary", name}, paths...)...)
-	w.succeed(w.spec(), append([]string{"exists"}, paths...)...)
+	w.succeed(w.spec(), append([]string{"find-canary", name}, paths...)...)
+	w.succeed(w.spec(), append([]string{"try-open"}, paths...)...)
 	w.succeed(w.spec(), "connect", "unix="+l.Addr().String())
 }
 
 func canaryControl(w *world) {
-	name, paths := w.canaries()
-	w.betrays("the canary is seen", "canary", name, paths[0])
+	name, paths := w.makeCanaries()
+	w.expectFoundOnHost("the canary is seen", "find-canary", name, paths[0])
 }
 
 // strangers are two sandboxes at once, one of which has much to take.
-func strangers(w *world) {
-	name, key := mark(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
+func sandboxesIsolated(w *world) {
+	name, key := newMarker(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
 	s := w.spec()
-	c := program("guard", name, key)
+	c := command("victim", name, key)
 	c.Env = append(c.Env, "OTHERS_SECRET="+name)
 	r := w.start(w.prepare(s), c)
 	w.awaitText(r.stdout, "\n")
 	address, _, _ := strings.Cut(r.stdout.String(), "\n") // it says more then
 	attacker := w.spec()
-	w.succeed(attacker, "exists", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
+	w.succeed(attacker, "try-open", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
 	w.succeed(w.spec(), "connect", "unix=@"+name, "tcp="+address)
-	w.succeed(w.spec(), "segment", key)
+	w.succeed(w.spec(), "find-segment", key)
 	w.succeed(w.spec(), "secrets", name)
-	w.succeed(w.spec(), "canary", name)
-	if got := w.succeed(w.spec(), "processes"); strings.Contains(got, "guard") {
+	w.succeed(w.spec(), "find-canary", name)
+	if got := w.succeed(w.spec(), "processes"); strings.Contains(got, "victim") {
 		w.Errorf("the other's processes are seen: %q", got)
 	}
 	if got := w.succeed(w.spec(), "interfaces"); got != "lo\n" {
@@ -146,14 +146,14 @@ func connectControl(w *world) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
 	defer l.Close()
-	w.betrays("answers", "connect", "tcp="+l.Addr().String())
-	abstract, err := net.Listen("unix", "@"+mark())
+	w.expectFoundOnHost("answers", "connect", "tcp="+l.Addr().String())
+	abstract, err := net.Listen("unix", "@"+newMarker())
 	w.must(err)
 	defer abstract.Close()
-	w.betrays("answers", "connect", "unix="+abstract.Addr().String())
+	w.expectFoundOnHost("answers", "connect", "unix="+abstract.Addr().String())
 }
 
-func (w *world) segment() string {
+func (w *world) makeHostSegment() string {
 	w.Helper()
 	key := strconv.Itoa(0x5718_0000 + int(time.Now().UnixNano()%0x10000))
 	w.must(makeSegment(key))
@@ -161,9 +161,11 @@ func (w *world) segment() string {
 	return key
 }
 
-func hostSegment(w *world) { w.succeed(w.spec(), "segment", w.segment()) }
+func hostSegment(w *world) { w.succeed(w.spec(), "find-segment", w.makeHostSegment()) }
 
-func segmentControl(w *world) { w.betrays("the segment", "segment", w.segment()) }
+func segmentControl(w *world) {
+	w.expectFoundOnHost("the segment", "find-segment", w.makeHostSegment())
+}
 
 // hostProcesses are called by their numbers, as the host knows them.
 func hostProcesses(w *world) {
@@ -174,7 +176,7 @@ func hostProcesses(w *world) {
 		_ = victim.Wait() // killed, as it says
 	}()
 	numbers := []string{strconv.Itoa(victim.Process.Pid), strconv.Itoa(os.Getpid()), strconv.Itoa(os.Getppid())}
-	r := w.launch(w.spec(), append([]string{"shoot"}, numbers...)...)
+	r := w.launch(w.spec(), append([]string{"signal-processes"}, numbers...)...)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if !aliveOnHost(victim.Process.Pid) {
 		w.Error("a process of the host was hit")
@@ -194,7 +196,7 @@ func workingDirectories(w *world) {
 	started := 0
 	for _, dir := range dirs {
 		b := w.prepare(w.spec())
-		c := program("stray", w.dir)
+		c := command("leave-directory", w.dir)
 		c.Dir = dir
 		r := &running{b, newOutput(), newOutput()}
 		c.Stdout, c.Stderr = r.stdout, r.stderr
@@ -210,12 +212,12 @@ func workingDirectories(w *world) {
 }
 
 // hijacked starts a script whose interpreter is the program that starts it.
-func hijacked(w *world) {
+func initUnchanged(w *world) {
 	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
 		s := w.spec()
 		name := fmt.Sprintf("script%d", i)
-		w.must(os.WriteFile(filepath.Join(s.Workspace, name), []byte("#!"+link+" "+hijackWord+"\n"), 0o755))
-		c := sandbox.Command{Argv: []string{"./" + name}, Env: []string{"PATH=" + toolsDir, atOnce, hijackWord + "=1"}}
+		w.must(os.WriteFile(filepath.Join(s.Workspace, name), []byte("#!"+link+" "+scriptArgument+"\n"), 0o755))
+		c := sandbox.Command{Argv: []string{"./" + name}, Env: []string{"PATH=" + toolsDir, noExitDelay, scriptArgument + "=1"}}
 		b := w.prepare(s)
 		r := &running{b, newOutput(), newOutput()}
 		c.Stdout, c.Stderr = r.stdout, r.stderr
@@ -233,9 +235,9 @@ func hijacked(w *world) {
 
 // litter is what a hostile agent leaves for its snapshot, the next run and the
 // one who removes it.
-func litter(w *world) {
+func leftFiles(w *world) {
 	s := w.spec()
-	r := w.launch(s, "litter")
+	r := w.launch(s, "leave-files")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.kill(r, 0)
 	w.must(r.Close(w.Context()))
@@ -247,10 +249,10 @@ func litter(w *world) {
 }
 
 // litterControl: the program leaves all of it where nobody hinders it.
-func litterControl(w *world) {
-	_, err := w.bare("litter")
+func leftFilesControl(w *world) {
+	_, err := w.runInNamespaces("leave-files")
 	w.must(err)
-	for _, name := range append([]string{"link-to-shadow", "loop", "hard-2", "fifo", "socket", "sparse", "setuid", "setgid", "closed", "deep/d/d/d"}, oddNamesOfFiles...) {
+	for _, name := range append([]string{"link-to-shadow", "loop", "hard-2", "fifo", "socket", "sparse", "setuid", "setgid", "closed", "deep/d/d/d"}, unusualNames...) {
 		if _, err := os.Lstat(filepath.Join(w.dir, name)); err != nil {
 			w.Errorf("not left: %v", err)
 		}
@@ -264,7 +266,7 @@ func litterControl(w *world) {
 }
 
 // tooMuch is more than the kernel starts a program with. It is told, in words.
-func tooMuch(w *world) {
+func argumentsTooLong(w *world) {
 	long, many := strings.Repeat("x", 256<<10), make([]string, 40_000)
 	for i := range many { // more than a quarter of the largest stack
 		many[i] = strings.Repeat("y", 200)
@@ -279,9 +281,9 @@ func tooMuch(w *world) {
 		"a long directory":       func(c *sandbox.Command) { c.Dir = "/" + long },
 	} {
 		b := w.prepare(w.spec())
-		c := program("exit", "0")
+		c := command("exit", "0")
 		change(&c)
-		ctx, cancel := context.WithTimeout(w.Context(), patience)
+		ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
 		err := b.Start(ctx, c)
 		cancel()
 		if err == nil || ctx.Err() == context.DeadlineExceeded {
@@ -301,7 +303,7 @@ func tooMuch(w *world) {
 func environmentOnly(w *world) {
 	s := w.spec()
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "evil.so"), []byte("no library"), 0o755))
-	c := program("env")
+	c := command("env")
 	c.Env = []string{
 		"BASH_ENV=/workspace/evil", "GOCOVERDIR=/workspace", "GODEBUG=inittrace=1", "GOMAXPROCS=1", "GOTRACEBACK=crash", "HOME=/proc/1/root",
 		"LD_AUDIT=/workspace/evil.so", "LD_LIBRARY_PATH=/workspace", "LD_PRELOAD=/workspace/evil.so", "PATH=" + toolsDir,

@@ -20,28 +20,28 @@ import (
 )
 
 func init() {
-	programs["signal"] = signalProgram
-	programs["connect"] = connectProgram
-	programs["loopback"] = loopbackProgram
-	programs["interfaces"] = interfacesProgram
-	programs["processes"] = processesProgram
-	programs["secrets"] = secretsProgram
-	programs["exists"] = existsProgram
-	programs["rights"] = rightsProgram
-	programs["tree"] = treeProgram
-	programs["orphan"] = orphanProgram
-	programs["massacre"] = massacreProgram
-	programs["assault"] = assaultProgram
-	programs["eat"] = eatProgram
-	programs["bomb"] = bombProgram
-	programs["fill"] = fillProgram
-	programs["spin"] = spinProgram
-	programs["deny"] = denyProgram
-	programs["reopen"] = reopenProgram
-	programs["descriptors"] = descriptorsProgram
+	programsByName["signal"] = signalProgram
+	programsByName["connect"] = connectProgram
+	programsByName["loopback"] = loopbackProgram
+	programsByName["interfaces"] = interfacesProgram
+	programsByName["processes"] = processesProgram
+	programsByName["secrets"] = secretsProgram
+	programsByName["try-open"] = tryOpenProgram
+	programsByName["print-status"] = printStatusProgram
+	programsByName["process-tree"] = processTreeProgram
+	programsByName["leave-child"] = leaveChildProgram
+	programsByName["kill-all"] = killAllProgram
+	programsByName["signal-init"] = signalInitProgram
+	programsByName["allocate"] = allocateProgram
+	programsByName["fork"] = forkProgram
+	programsByName["fill"] = fillProgram
+	programsByName["spin"] = spinProgram
+	programsByName["try-write"] = tryWriteProgram
+	programsByName["reopen"] = reopenProgram
+	programsByName["descriptors"] = descriptorsProgram
 }
 
-func signalProgram(_ Guest, args []string) error {
+func signalProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ func signalProgram(_ Guest, args []string) error {
 }
 
 // connectProgram succeeds when none of the addresses answers.
-func connectProgram(_ Guest, args []string) error {
+func connectProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, "=")
 		c, err := net.DialTimeout(network, address, 3*time.Second)
@@ -71,7 +71,7 @@ func connectProgram(_ Guest, args []string) error {
 	return nil
 }
 
-func loopbackProgram(_ Guest, _ []string) error {
+func loopbackProgram(_ Program, _ []string) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func loopbackProgram(_ Guest, _ []string) error {
 	return c.Close()
 }
 
-func interfacesProgram(g Guest, _ []string) error {
+func interfacesProgram(g Program, _ []string) error {
 	list, err := net.Interfaces()
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func interfacesProgram(g Guest, _ []string) error {
 }
 
 // processesProgram lists the command lines that it can see.
-func processesProgram(g Guest, _ []string) error {
+func processesProgram(g Program, _ []string) error {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func processesProgram(g Guest, _ []string) error {
 }
 
 // secretsProgram looks for a text wherever processes keep theirs.
-func secretsProgram(_ Guest, args []string) error {
+func secretsProgram(_ Program, args []string) error {
 	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/cmdline"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
@@ -138,7 +138,7 @@ func secretsProgram(_ Guest, args []string) error {
 }
 
 // existsProgram succeeds when none of the paths can be looked into.
-func existsProgram(_ Guest, args []string) error {
+func tryOpenProgram(_ Program, args []string) error {
 	for _, a := range args {
 		if _, err := os.Lstat(a); err == nil {
 			return fmt.Errorf("%s is there", a)
@@ -148,7 +148,7 @@ func existsProgram(_ Guest, args []string) error {
 }
 
 // denyProgram succeeds when none of the paths can be written to.
-func denyProgram(_ Guest, args []string) error {
+func tryWriteProgram(_ Program, args []string) error {
 	for _, a := range args {
 		f, err := os.OpenFile(a, os.O_WRONLY|os.O_CREATE, 0o644)
 		if err == nil {
@@ -166,7 +166,7 @@ func denyProgram(_ Guest, args []string) error {
 }
 
 // reopenProgram writes to its streams by name, as shell scripts do.
-func reopenProgram(_ Guest, _ []string) error {
+func reopenProgram(_ Program, _ []string) error {
 	for _, name := range []string{"/dev/stdout", "/dev/stderr"} {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
 		if err != nil {
@@ -183,7 +183,7 @@ func reopenProgram(_ Guest, _ []string) error {
 }
 
 // rightsProgram writes the lines of its status that tell what it may.
-func rightsProgram(g Guest, _ []string) error {
+func printStatusProgram(g Program, _ []string) error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
 		return err
@@ -198,9 +198,9 @@ func rightsProgram(g Guest, _ []string) error {
 }
 
 // again starts this program once more, with its output unless alone.
-func again(g Guest, alone bool, args ...string) (*exec.Cmd, error) {
+func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	c := exec.Command("/proc/self/exe")
-	c.Args = append([]string{guestName}, args...)
+	c.Args = append([]string{programName}, args...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: alone}
 	if !alone {
 		c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -211,7 +211,7 @@ func again(g Guest, alone bool, args ...string) (*exec.Cmd, error) {
 // treeProgram makes processes that do all they can to survive: in sessions of
 // their own, without parents, deaf to SIGTERM. args[0] marks their command
 // lines.
-func treeProgram(g Guest, args []string) error {
+func processTreeProgram(g Program, args []string) error {
 	depth := 3
 	if len(args) > 1 {
 		n, err := strconv.Atoi(args[1])
@@ -221,35 +221,35 @@ func treeProgram(g Guest, args []string) error {
 		depth = n
 	}
 	if depth == 0 {
-		return stubbornProgram(Guest{Stdout: io.Discard}, nil)
+		return ignoreTermProgram(Program{Stdout: io.Discard}, nil)
 	}
 	for range 2 {
-		if _, err := again(g, true, "tree", args[0], strconv.Itoa(depth-1)); err != nil {
+		if _, err := startAgain(g, true, "process-tree", args[0], strconv.Itoa(depth-1)); err != nil {
 			return err
 		}
 	}
 	if depth < 3 {
 		return nil // leaves its children orphans
 	}
-	if err := await(args[0]+"\x000", 8); err != nil { // the leaves: all others of the tree have ended
+	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the leaves: all others of the tree have ended
 		return err
 	}
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 // await waits until so many processes show the mark.
-func await(mark string, n int) error {
-	for end := time.Now().Add(silence); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if len(marked(mark)) >= n {
+func awaitProcesses(mark string, n int) error {
+	for end := time.Now().Add(programTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if len(processesWithMarker(mark)) >= n {
 			return nil
 		}
 	}
-	return fmt.Errorf("only %d processes of %d have come up", len(marked(mark)), n)
+	return fmt.Errorf("only %d processes of %d have come up", len(processesWithMarker(mark)), n)
 }
 
 // marked gives the processes, among those that can be seen, whose command line
 // holds the mark and which have not ended.
-func marked(mark string) []int {
+func processesWithMarker(mark string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
 	var pids []int
 	for _, f := range files {
@@ -266,11 +266,11 @@ func marked(mark string) []int {
 
 // orphanProgram leaves behind a process that holds its output open, and never
 // writes to it: it would end with a pipe that nobody reads any more.
-func orphanProgram(g Guest, args []string) error {
-	if _, err := again(g, false, "tree", args[0], "0"); err != nil {
+func leaveChildProgram(g Program, args []string) error {
+	if _, err := startAgain(g, false, "process-tree", args[0], "0"); err != nil {
 		return err
 	}
-	if err := await(args[0]+"\x000", 1); err != nil {
+	if err := awaitProcesses(args[0]+"\x000", 1); err != nil {
 		return err
 	}
 	_, err := io.WriteString(g.Stdout, "last words")
@@ -279,8 +279,8 @@ func orphanProgram(g Guest, args []string) error {
 
 // massacreProgram kills everything that it can and those it is told of, itself
 // last.
-func massacreProgram(_ Guest, args []string) error {
-	if _, err := again(Guest{}, true, "stubborn"); err != nil {
+func killAllProgram(_ Program, args []string) error {
+	if _, err := startAgain(Program{}, true, "ignore-term"); err != nil {
 		return err
 	}
 	_ = unix.Kill(-1, unix.SIGKILL)
@@ -300,7 +300,7 @@ func massacreProgram(_ Guest, args []string) error {
 // assaultProgram sends init every signal that there is, often enough to hit it
 // while it handles others, and takes from it what a process of the same user can
 // take.
-func assaultProgram(_ Guest, _ []string) error {
+func signalInitProgram(_ Program, _ []string) error {
 	for resource := range 16 {
 		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
 	}
@@ -312,7 +312,7 @@ func assaultProgram(_ Guest, _ []string) error {
 	return nil
 }
 
-func eatProgram(g Guest, args []string) error {
+func allocateProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -332,14 +332,14 @@ func eatProgram(g Guest, args []string) error {
 }
 
 // bombProgram tells how many processes it could make of those it was asked for.
-func bombProgram(g Guest, args []string) error {
+func forkProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
 	made := 0
 	for ; made < n; made++ {
-		if _, err := again(g, true, "stubborn"); err != nil {
+		if _, err := startAgain(g, true, "ignore-term"); err != nil {
 			break
 		}
 	}
@@ -348,7 +348,7 @@ func bombProgram(g Guest, args []string) error {
 }
 
 // fillProgram fills a folder with so many megabytes, and stays.
-func fillProgram(g Guest, args []string) error {
+func fillProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
@@ -358,11 +358,11 @@ func fillProgram(g Guest, args []string) error {
 			return err
 		}
 	}
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 // spinProgram uses the processor until it is asked to leave.
-func spinProgram(g Guest, _ []string) error {
+func spinProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
 	}
@@ -377,7 +377,7 @@ func spinProgram(g Guest, _ []string) error {
 }
 
 // descriptorsProgram tells what its open files are.
-func descriptorsProgram(g Guest, _ []string) error {
+func descriptorsProgram(g Program, _ []string) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err

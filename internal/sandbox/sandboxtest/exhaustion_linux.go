@@ -25,31 +25,31 @@ const (
 
 func init() {
 	memory := func(e sandbox.Enforced) bool { return e.Memory }
-	for _, kind := range []string{"shared memory", "memory files", "a shared map", "a segment", "many processes"} {
-		limitCases["hoarding "+kind] = limitCase{memory, func(w *world) { hoarding(w, kind) }}
+	for _, kind := range []string{"shared memory", "memfd files", "a shared mapping", "a System V segment", "many processes"} {
+		limitCases["memory limit: "+kind] = limitCase{memory, func(w *world) { memoryExhaustion(w, kind) }}
 	}
 	disk := func(e sandbox.Enforced) bool { return e.Disk }
-	for _, kind := range []string{"the workspace", "the home", "tmp", "room ahead", "a hole that is filled", "a mapped file", "a deleted file", "a file without a name", "a locked folder", "many files"} {
-		limitCases["wasting disk: "+kind] = limitCase{disk, func(w *world) { wasting(w, kind) }}
+	for _, kind := range []string{"the workspace", "the home", "tmp", "preallocated space", "a sparse file", "a mapped file", "a deleted file", "an unnamed file", "an inaccessible folder", "many files"} {
+		limitCases["disk limit: "+kind] = limitCase{disk, func(w *world) { diskExhaustion(w, kind) }}
 	}
 	pids := func(e sandbox.Enforced) bool { return e.Pids }
-	limitCases["breeding processes"] = limitCase{pids, breeding}
-	limitCases["ten thousand threads"] = limitCase{pids, threads}
-	limitCases["measuring is not led astray"] = limitCase{disk, astray}
-	hostileCases["output nobody takes"] = outputNobodyTakes
-	hostileCases["output that goes on after the end"] = outputAfterEnd
-	for _, thing := range []string{"watchers", "pipes", "segments", "ports"} {
-		hostileCases["a share of one's own: "+thing] = func(w *world) { shareOfUser(w, thing) }
+	limitCases["process tree bomb"] = limitCase{pids, processTreeBomb}
+	limitCases["many threads"] = limitCase{pids, manyThreads}
+	limitCases["disk usage follows no links"] = limitCase{disk, diskUsageFollowsNoLinks}
+	hostileCases["output that is not read"] = outputNotRead
+	hostileCases["output after the exit"] = outputAfterExit
+	for _, thing := range []string{"inotify instances", "pipes", "segments", "ports"} {
+		hostileCases["per-user limit: "+thing] = func(w *world) { perUserLimit(w, thing) }
 	}
 }
 
 // beside runs an attack while an honest sandbox works next to it.
-func (w *world) beside(attack func()) {
+func (w *world) withNeighbor(attack func()) {
 	w.Helper()
 	in, until := io.Pipe()
 	s := w.spec()
 	s.Resources = sandbox.Resources{Memory: 2 * bombMemory, Disk: 64 << 20, Pids: 128}
-	c := program("bystand")
+	c := command("neighbor")
 	c.Stdin = in
 	r := w.start(w.prepare(s), c)
 	w.awaitText(r.stdout, "ready")
@@ -58,11 +58,11 @@ func (w *world) beside(attack func()) {
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
 
-func hoarding(w *world, kind string) {
+func memoryExhaustion(w *world, kind string) {
 	s := w.spec()
 	s.Resources.Memory = bombMemory
-	w.beside(func() {
-		r := w.launch(s, "hoard", kind, "384")
+	w.withNeighbor(func() {
+		r := w.launch(s, "use-memory", kind, "384")
 		e := w.wait(r)
 		if e.Code == 0 || strings.Contains(r.stdout.String(), "hoarded") {
 			w.Errorf("384 MB of %s under a limit of 128: exit %+v", kind, e)
@@ -80,12 +80,12 @@ func hoarding(w *world, kind string) {
 }
 
 // wasting fills the disk in one way. The limit may be passed for a moment.
-func wasting(w *world, kind string) {
+func diskExhaustion(w *world, kind string) {
 	s := w.spec()
 	s.Resources.Disk = bombDisk
-	w.beside(func() {
-		r := w.launch(s, "waste", kind, strconv.Itoa(excess))
-		ctx, cancel := context.WithTimeout(w.Context(), patience)
+	w.withNeighbor(func() {
+		r := w.launch(s, "use-disk", kind, strconv.Itoa(excess))
+		ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
 		defer cancel()
 		e, err := r.Wait(ctx)
 		if err != nil {
@@ -101,13 +101,13 @@ func wasting(w *world, kind string) {
 }
 
 // breeding is a fork bomb: 511 processes, were there room.
-func breeding(w *world) {
-	m := mark()
+func processTreeBomb(w *world) {
+	m := newMarker()
 	s := w.spec()
 	s.Resources.Pids = bombPids
-	w.beside(func() {
-		r := w.launch(s, "breed", m, "8")
-		deadline := time.Now().Add(patience)
+	w.withNeighbor(func() {
+		r := w.launch(s, "fork-tree", m, "8")
+		deadline := time.Now().Add(testTimeout)
 		most := int64(0)
 		for full := 0; full < 5; { // it is at its limit for a while
 			u, err := r.Usage(w.Context())
@@ -129,10 +129,10 @@ func breeding(w *world) {
 	w.wantGone(m)
 }
 
-func threads(w *world) {
+func manyThreads(w *world) {
 	s := w.spec()
 	s.Resources.Pids = bombPids
-	w.beside(func() {
+	w.withNeighbor(func() {
 		r := w.launch(s, "threads", "10000")
 		if e := w.wait(r); e.Code == 0 || strings.Contains(r.stdout.String(), "threads") {
 			w.Errorf("exit %+v: %s", e, r.stdout)
@@ -144,15 +144,15 @@ func threads(w *world) {
 
 // outputNobodyTakes holds back the reader of a flood: the writer must wait, so
 // what it writes does not pile up in our memory.
-func outputNobodyTakes(w *world) {
+func outputNotRead(w *world) {
 	const mb = 256
 	s := w.spec()
-	g := &tap{open: make(chan struct{})}
-	c := program("torrent", strconv.Itoa(mb))
+	g := &gatedCounter{open: make(chan struct{})}
+	c := command("write-output", strconv.Itoa(mb))
 	c.Stdout = g
 	r := w.start(w.prepare(s), c)
-	w.until("the flood", func() bool { return progress(s.Workspace) > 0 })
-	w.beside(func() {})
+	w.awaitCondition("the flood", func() bool { return progress(s.Workspace) > 0 })
+	w.withNeighbor(func() {})
 	if at := progress(s.Workspace); at > 8<<20 {
 		w.Errorf("%d MB were written though nobody reads", at>>20)
 	}
@@ -164,12 +164,12 @@ func outputNobodyTakes(w *world) {
 }
 
 // tap counts what it takes, once it is open.
-type tap struct {
+type gatedCounter struct {
 	open  chan struct{}
 	taken atomic.Int64
 }
 
-func (g *tap) Write(p []byte) (int, error) {
+func (g *gatedCounter) Write(p []byte) (int, error) {
 	<-g.open
 	g.taken.Add(int64(len(p)))
 	return len(p), nil
@@ -188,11 +188,11 @@ func progress(workspace string) int64 {
 }
 
 // until repeats until done says so.
-func (w *world) until(what string, done func() bool) {
+func (w *world) awaitCondition(what string, done func() bool) {
 	w.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !done(); <-tick.C {
+	for deadline := time.Now().Add(testTimeout); !done(); <-tick.C {
 		if time.Now().After(deadline) {
 			w.Fatalf("%s does not happen", what)
 		}
@@ -201,15 +201,15 @@ func (w *world) until(what string, done func() bool) {
 
 // outputAfterEnd is a command that leaves a writer of its output behind: Wait
 // returns all the same, and the caller's writer is left alone from then on.
-func outputAfterEnd(w *world) {
-	g := &tap{open: make(chan struct{})}
+func outputAfterExit(w *world) {
+	g := &gatedCounter{open: make(chan struct{})}
 	close(g.open)
-	c := program("babble", mark())
+	c := command("keep-writing", newMarker())
 	c.Stdout = g
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	at := g.taken.Load()
-	w.beside(func() {})
+	w.withNeighbor(func() {})
 	w.want("bytes after the end", fmt.Sprint(at), fmt.Sprint(g.taken.Load()))
 	w.kill(r, 0)
 	w.must(r.Close(w.Context()))
@@ -217,15 +217,15 @@ func outputAfterEnd(w *world) {
 
 // shareOfUser is a sandbox that uses up what the kernel grants a user, which
 // must not be what another sandbox lives of, or the server.
-func shareOfUser(w *world, thing string) {
+func perUserLimit(w *world, thing string) {
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
 		return // all are one user of the host, whose room for pipes it is; they get small ones then
 	}
 	r := w.launch(w.spec(), "exhaust", thing)
 	w.awaitText(r.stdout, "ready")
-	other := w.launch(w.spec(), "take one", thing)
+	other := w.launch(w.spec(), "allocate-one", thing)
 	w.wantExit(other, sandbox.Exit{Cause: sandbox.Exited})
-	if out, err := w.unhindered("take one", thing); err != nil {
+	if out, err := w.runOnHost("allocate-one", thing); err != nil {
 		w.Errorf("the server itself gets none: %v, %s", err, out)
 	}
 	w.kill(r, 0)
@@ -233,7 +233,7 @@ func shareOfUser(w *world, thing string) {
 
 // astray swaps a folder for a link to one of the host's, again and again, while
 // it is measured.
-func astray(w *world) {
+func diskUsageFollowsNoLinks(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o755))
 	w.must(os.WriteFile(filepath.Join(victim, "big"), make([]byte, 4*bombDisk), 0o644))

@@ -17,7 +17,7 @@ import (
 
 // layer makes a folder of the host: a text is a file's, "->x" a link, "-" tells
 // that the file is gone, "" a folder, "!" a folder that hides.
-func (w *world) layer(name string, files map[string]string) string {
+func (w *world) makeLayer(name string, files map[string]string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
 	w.must(os.MkdirAll(dir, 0o700))
@@ -50,9 +50,9 @@ func (w *world) threeLayers() sandbox.Mount {
 	return sandbox.Mount{
 		Target: sandbox.WorkspaceDir, Upper: upper,
 		Layers: []string{
-			w.layer("top", map[string]string{"t": "t2", "dir/y": "y2"}),
-			w.layer("middle", map[string]string{"gone": "-", "dir/z": "-", "hidden": "!", "hidden/new": "new", "link": "->a"}),
-			w.layer("bottom", map[string]string{
+			w.makeLayer("top", map[string]string{"t": "t2", "dir/y": "y2"}),
+			w.makeLayer("middle", map[string]string{"gone": "-", "dir/z": "-", "hidden": "!", "hidden/new": "new", "link": "->a"}),
+			w.makeLayer("bottom", map[string]string{
 				"a": "a0", "keep": "keep0", "gone": "x", "dir/x": "x0", "dir/y": "y0", "dir/z": "z0", "hidden/old": "old",
 				"replaced/f": "f0", "replaced/g": "g0", "deep/er/f": "f0", "closed/f": "f0",
 			}),
@@ -61,7 +61,7 @@ func (w *world) threeLayers() sandbox.Mount {
 }
 
 // with gives the sandbox of a case.
-func (w *world) with(give laying, s sandbox.Spec, mounts ...sandbox.Mount) sandbox.Sandbox {
+func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Mount) sandbox.Sandbox {
 	w.Helper()
 	b, err := give(s, mounts...)
 	if err != nil {
@@ -71,16 +71,16 @@ func (w *world) with(give laying, s sandbox.Spec, mounts ...sandbox.Mount) sandb
 }
 
 // runWith runs a program to its end, and closes the sandbox.
-func (w *world) runWith(b sandbox.Sandbox, args ...string) string {
+func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	w.Helper()
-	r := w.start(b, program(args...))
+	r := w.start(b, command(args...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.must(r.Close(w.Context()))
 	return r.stdout.String()
 }
 
 // digest tells all that a folder of the host holds.
-func (w *world) digest(dirs ...string) string {
+func (w *world) hashDirs(dirs ...string) string {
 	w.Helper()
 	sum := sha256.New()
 	for _, dir := range dirs {

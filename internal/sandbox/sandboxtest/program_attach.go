@@ -11,13 +11,13 @@ import (
 )
 
 func init() {
-	programs["attached"] = attachedProgram
-	programs["shm"] = shmProgram
+	programsByName["attached"] = attachedProgram
+	programsByName["shm"] = shmProgram
 }
 
 // attachedProgram reads what was attached, and writes where it may and where it
 // may not.
-func attachedProgram(g Guest, _ []string) error {
+func attachedProgram(g Program, _ []string) error {
 	read := []string{"/data/f", sandbox.WorkspaceDir + "/in/put/f", "/mnt/out/deep/f", "/mnt/out/deep/again/f", sandbox.WorkspaceDir + "/later"}
 	if err := readProgram(g, read); err != nil {
 		return err
@@ -31,7 +31,7 @@ func attachedProgram(g Guest, _ []string) error {
 }
 
 // shmProgram writes so many megabytes into /dev/shm; 9 says that it is full.
-func shmProgram(_ Guest, args []string) error {
+func shmProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err

@@ -18,20 +18,20 @@ import (
 )
 
 func init() {
-	programs["writable"] = writableProgram
-	programs["devices"] = devicesProgram
-	programs["canary"] = canaryProgram
-	programs["guard"] = guardProgram
-	programs["segment"] = segmentProgram
-	programs["shoot"] = shootProgram
-	programs["stray"] = strayProgram
-	programs["hijack"] = hijackProgram
-	programs["litter"] = litterProgram
+	programsByName["writable"] = writableProgram
+	programsByName["devices"] = devicesProgram
+	programsByName["find-canary"] = findCanaryProgram
+	programsByName["victim"] = victimProgram
+	programsByName["find-segment"] = findSegmentProgram
+	programsByName["signal-processes"] = signalProcessesProgram
+	programsByName["leave-directory"] = leaveDirectoryProgram
+	programsByName["modify-parent"] = modifyParentProgram
+	programsByName["leave-files"] = leaveFilesProgram
 }
 
 // writableProgram lists the kernel's files that it may write, but for those of
 // its own process.
-func writableProgram(g Guest, args []string) error {
+func writableProgram(g Program, args []string) error {
 	for _, root := range args {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
@@ -85,7 +85,7 @@ func isOwn(name string) bool {
 }
 
 // devicesProgram lists the numbers of all devices that there are.
-func devicesProgram(g Guest, _ []string) error {
+func devicesProgram(g Program, _ []string) error {
 	return filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeDevice == 0 {
 			return nil
@@ -105,7 +105,7 @@ func devicesProgram(g Guest, _ []string) error {
 
 // canaryProgram looks for a name in every folder that is not the system's own,
 // from wherever one might get out.
-func canaryProgram(_ Guest, args []string) error {
+func findCanaryProgram(_ Program, args []string) error {
 	for _, path := range args[1:] {
 		for _, from := range []string{"", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root"} {
 			if _, err := os.Stat(from + path); err == nil {
@@ -136,7 +136,7 @@ func canaryProgram(_ Guest, args []string) error {
 
 // guardProgram is a sandbox with things to take: files, sockets, memory, an
 // environment. It tells its port and waits.
-func guardProgram(g Guest, args []string) error {
+func victimProgram(g Program, args []string) error {
 	name := args[0]
 	for _, dir := range []string{".", "/tmp", "/dev/shm", "/home/agent"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o666); err != nil {
@@ -154,7 +154,7 @@ func guardProgram(g Guest, args []string) error {
 		return err
 	}
 	fmt.Fprintf(g.Stdout, "%s\n", l.Addr())
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 func makeSegment(key string) error {
@@ -179,7 +179,7 @@ func dropSegment(key string) {
 
 // segmentProgram succeeds when nobody's memory is found under a key, nor any
 // listed.
-func segmentProgram(_ Guest, args []string) error {
+func findSegmentProgram(_ Program, args []string) error {
 	key, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func segmentProgram(_ Guest, args []string) error {
 }
 
 // shootProgram succeeds when no process has one of the numbers.
-func shootProgram(_ Guest, args []string) error {
+func signalProcessesProgram(_ Program, args []string) error {
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
 		if err != nil {
@@ -226,7 +226,7 @@ func shootProgram(_ Guest, args []string) error {
 
 // strayProgram succeeds when its working directory and all that it was given
 // open lies inside, and none of the paths can be reached from there.
-func strayProgram(_ Guest, args []string) error {
+func leaveDirectoryProgram(_ Program, args []string) error {
 	dir, err := unix.Getwd()
 	if err != nil || !strings.HasPrefix(dir, "/") {
 		return fmt.Errorf("the working directory %q lies outside: %w", dir, err)
@@ -256,11 +256,11 @@ func strayProgram(_ Guest, args []string) error {
 // hijackProgram was started by a script that names as its interpreter whatever
 // program is about to start it: where that was the server's own, it can now be
 // reached by its process. It succeeds when nothing can be done to it.
-func hijackProgram(g Guest, _ []string) error {
+func modifyParentProgram(g Program, _ []string) error {
 	const path = "/proc/self/exe"
 	for name, try := range map[string]func() error{
-		"written": opens(path, unix.O_WRONLY),
-		"changed": opens(path, unix.O_RDWR),
+		"written": openAttempt(path, unix.O_WRONLY),
+		"changed": openAttempt(path, unix.O_RDWR),
 		"given another mode": func() error {
 			st, err := os.Stat(path)
 			if err != nil {
@@ -284,7 +284,7 @@ func hijackProgram(g Guest, _ []string) error {
 
 // litterProgram leaves a tree behind that is hard to read, to keep and to
 // remove. What the system refuses is left out.
-func litterProgram(g Guest, _ []string) error {
+func leaveFilesProgram(g Program, _ []string) error {
 	type step = func() error
 	file := func(name string) string {
 		_ = os.WriteFile(name, []byte("litter"), 0o600)
@@ -310,25 +310,25 @@ func litterProgram(g Guest, _ []string) error {
 		},
 		func() error { return errors.Join(os.MkdirAll("closed/below", 0o700), os.Chmod("closed", 0)) },
 		func() error { return errors.Join(os.MkdirAll("unlisted/below", 0o700), os.Chmod("unlisted", 0o300)) },
-		func() error { return deep("deep", 2200) },
+		func() error { return makeDeepDir("deep", 2200) },
 	} {
 		if err := try(); err != nil {
 			fmt.Fprintln(g.Stderr, err)
 		}
 	}
-	for _, name := range oddNamesOfFiles {
+	for _, name := range unusualNames {
 		file(name)
 	}
 	return nil
 }
 
 // oddNamesOfFiles are names that programs trip over.
-var oddNamesOfFiles = []string{
+var unusualNames = []string{
 	"new\nline", "\xff\xfe\x80", "-rf", "--", "...", " ", "\x1b[31mred\x1b[0m", "\r", "$(id)", "`id`", "'\"", "a\\b", "\u202egpj.exe", "CON", strings.Repeat("ü", 127), ".stint", "%2e%2e%2f",
 }
 
 // deep makes a folder so many levels deep: further than a path can name.
-func deep(name string, levels int) error {
+func makeDeepDir(name string, levels int) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
 	}
@@ -356,10 +356,10 @@ func (w *world) wantHarmless(dir string) {
 	w.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	w.must(err)
-	w.harmlessAt(fd, dir, 0)
+	w.wantHarmlessAt(fd, dir, 0)
 }
 
-func (w *world) harmlessAt(fd int, path string, depth int) {
+func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
 	names, _ := f.Readdirnames(-1) // what cannot be listed cannot be run
@@ -390,7 +390,7 @@ func (w *world) harmlessAt(fd int, path string, depth int) {
 			continue
 		}
 		if below, err := unix.Openat(fd, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0); err == nil {
-			w.harmlessAt(below, at, depth+1)
+			w.wantHarmlessAt(below, at, depth+1)
 		}
 	}
 }

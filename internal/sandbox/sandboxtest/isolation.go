@@ -14,19 +14,19 @@ import (
 
 // hostileCases are attacks.
 var hostileCases = map[string]func(*world){
-	"the system is read-only":   systemReadOnly,
-	"the host cannot be seen":   hostHidden,
-	"tmp is private":            tmpPrivate,
-	"no network":                noNetwork,
-	"loopback works":            func(w *world) { w.succeed(w.spec(), "loopback") },
-	"only loopback":             func(w *world) { w.want("interfaces", "lo\n", w.succeed(w.spec(), "interfaces")) },
-	"no host process is seen":   noHostProcesses,
-	"the server's secrets":      serverSecrets,
-	"no rights":                 noRights,
-	"killing everybody":         killingEverybody,
-	"signals to init":           signalsToInit,
-	"a link where a mount goes": linkForMount,
-	"left descriptors":          leftDescriptors,
+	"the system is read-only":         systemReadOnly,
+	"host files are hidden":           hostHidden,
+	"/tmp is private":                 tmpPrivate,
+	"no network access":               noNetwork,
+	"loopback works":                  func(w *world) { w.succeed(w.spec(), "loopback") },
+	"only the loopback interface":     func(w *world) { w.want("interfaces", "lo\n", w.succeed(w.spec(), "interfaces")) },
+	"host processes are hidden":       noHostProcesses,
+	"the server's secrets are hidden": serverSecrets,
+	"no privileges":                   noRights,
+	"kill all processes":              killAllProcesses,
+	"signals to init":                 signalsToInit,
+	"mount over a symbolic link":      linkForMount,
+	"no inherited descriptors":        noInheritedDescriptors,
 }
 
 // controls show that attacks can succeed where nothing hinders them: a test of
@@ -34,7 +34,7 @@ var hostileCases = map[string]func(*world){
 var controls = map[string]func(*world){}
 
 func systemReadOnly(w *world) {
-	w.succeed(w.spec(), "deny", "/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/home/x", "/run/x", "/dev/x", "/opt/x", "/var/x", "/proc/x")
+	w.succeed(w.spec(), "try-write", "/x", "/usr/x", "/usr/bin/env", "/etc/x", "/etc/passwd", "/home/x", "/run/x", "/dev/x", "/opt/x", "/var/x", "/proc/x")
 }
 
 func hostHidden(w *world) {
@@ -44,15 +44,15 @@ func hostHidden(w *world) {
 			hidden = append(hidden, filepath.Join("/home", u.Name()))
 		}
 	}
-	w.succeed(w.spec(), append([]string{"exists"}, hidden...)...)
+	w.succeed(w.spec(), append([]string{"try-open"}, hidden...)...)
 }
 
 func tmpPrivate(w *world) {
-	name := "/tmp/" + mark()
+	name := "/tmp/" + newMarker()
 	first := w.spec()
 	r := w.launch(first, "write", name, "x")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	w.succeed(w.spec(), "exists", name)
+	w.succeed(w.spec(), "try-open", name)
 	if _, err := os.Lstat(name); err == nil {
 		w.Errorf("%s is on the host", name)
 	}
@@ -69,7 +69,7 @@ func noNetwork(w *world) {
 		defer l.Close()
 		targets = append(targets, "tcp="+l.Addr().String())
 	}
-	abstract, err := net.Listen("unix", "@"+mark())
+	abstract, err := net.Listen("unix", "@"+newMarker())
 	w.must(err)
 	defer abstract.Close()
 	path := filepath.Join(w.dir, "s")
@@ -95,7 +95,7 @@ func hostAddresses(w *world) []string {
 func noHostProcesses(w *world) {
 	got := w.succeed(w.spec(), "processes")
 	lines := strings.Split(strings.TrimSpace(got), "\n")
-	if len(lines) > 2 || !strings.Contains(got, guestName+" processes") {
+	if len(lines) > 2 || !strings.Contains(got, programName+" processes") {
 		w.Errorf("processes are seen: %q", lines)
 	}
 }
@@ -111,13 +111,13 @@ func noRights(w *world) {
 	want := "Uid:1000 1000 1000 1000\nGid:1000 1000 1000 1000\n" +
 		"CapInh:0000000000000000\nCapPrm:0000000000000000\nCapEff:0000000000000000\nCapBnd:0000000000000000\nCapAmb:0000000000000000\n" +
 		"NoNewPrivs:1\nSeccomp:2\n"
-	w.want("rights", want, w.succeed(w.spec(), "rights"))
+	w.want("status", want, w.succeed(w.spec(), "print-status"))
 }
 
-func killingEverybody(w *world) {
+func killAllProcesses(w *world) {
 	outside := exec.Command("sleep", "600")
 	w.must(outside.Start())
-	r := w.launch(w.spec(), "massacre", strconv.Itoa(outside.Process.Pid), strconv.Itoa(os.Getpid()))
+	r := w.launch(w.spec(), "kill-all", strconv.Itoa(outside.Process.Pid), strconv.Itoa(os.Getpid()))
 	w.wantExit(r, sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Signalled})
 	if err := outside.Process.Signal(syscall.Signal(0)); err != nil {
 		w.Errorf("a process outside was hit: %v", err)
@@ -127,7 +127,7 @@ func killingEverybody(w *world) {
 }
 
 func signalsToInit(w *world) {
-	w.wantExit(w.launch(w.spec(), "assault"), sandbox.Exit{Cause: sandbox.Exited})
+	w.wantExit(w.launch(w.spec(), "signal-init"), sandbox.Exit{Cause: sandbox.Exited})
 }
 
 // linkForMount is a workspace in which an earlier run has put a link where a
@@ -153,7 +153,7 @@ func linkForMount(w *world) {
 }
 
 // leftDescriptors looks for files of the server that came along.
-func leftDescriptors(w *world) {
+func noInheritedDescriptors(w *world) {
 	f, err := os.Open(w.dir)
 	w.must(err)
 	defer f.Close()
@@ -177,16 +177,16 @@ type limitCase struct {
 
 // limitCases hold where the harness declares the limit.
 var limitCases = map[string]limitCase{
-	"out of memory": {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
-	"fork bomb":     {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},
-	"disk full":     {func(e sandbox.Enforced) bool { return e.Disk }, diskFull},
-	"disk full tmp": {func(e sandbox.Enforced) bool { return e.Disk }, diskFullTmp},
+	"memory limit":       {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
+	"fork bomb":          {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},
+	"disk limit":         {func(e sandbox.Enforced) bool { return e.Disk }, diskFull},
+	"disk limit of /tmp": {func(e sandbox.Enforced) bool { return e.Disk }, diskFullTmp},
 }
 
 func outOfMemory(w *world) {
 	s := w.spec()
 	s.Resources.Memory = 128 << 20
-	r := w.launch(s, "eat", "512")
+	r := w.launch(s, "allocate", "512")
 	e := w.wait(r)
 	if e.Cause != sandbox.OOMKilled || e.Code != 137 {
 		w.Errorf("exit %+v, want cause %s; stderr %s", e, sandbox.OOMKilled, r.stderr)
@@ -198,13 +198,13 @@ func outOfMemory(w *world) {
 	}
 	ok := w.spec()
 	ok.Resources.Memory = 128 << 20
-	w.want("within the limit", "ate 16 MB\n", w.succeed(ok, "eat", "16"))
+	w.want("within the limit", "ate 16 MB\n", w.succeed(ok, "allocate", "16"))
 }
 
 func forkBomb(w *world) {
 	s := w.spec()
 	s.Resources.Pids = 64
-	r := w.launch(s, "bomb", "200")
+	r := w.launch(s, "fork", "200")
 	w.wait(r)
 	if got := r.stdout.String(); got == "200" {
 		w.Error("200 processes were made under a limit of 64")

@@ -13,15 +13,15 @@ import (
 
 // folderCases are about what is seen from both sides.
 var folderCases = map[string]func(*world){
-	"files go in":        filesGoIn,
-	"files come out":     filesComeOut,
-	"odd names":          oddNames,
-	"links":              links,
-	"mounts":             mounts,
-	"mounts in folders":  mountsInFolders,
-	"missing folders":    missingFolders,
-	"folders outlive":    foldersOutlive,
-	"bytes are measured": bytesAreMeasured,
+	"files are visible inside":     filesVisibleInside,
+	"files are visible outside":    filesVisibleOutside,
+	"unusual file names":           unusualFileNames,
+	"symbolic links":               links,
+	"mounts":                       mounts,
+	"mounts inside folders":        mountsInFolders,
+	"missing mount source":         missingFolders,
+	"folders are kept after Close": foldersKept,
+	"disk usage":                   diskUsage,
 }
 
 func (w *world) hostFile(elem ...string) string {
@@ -39,7 +39,7 @@ func cancelled(w *world) (context.Context, context.CancelFunc) {
 
 // wantOurs walks a folder that an agent wrote to, as a snapshot does: all of
 // it is readable, belongs to this user and holds no setuid bit.
-func (w *world) wantOurs(dir string) {
+func (w *world) wantOwnedByServer(dir string) {
 	w.Helper()
 	w.must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -59,7 +59,7 @@ func (w *world) wantOurs(dir string) {
 	}))
 }
 
-func filesGoIn(w *world) {
+func filesVisibleInside(w *world) {
 	s := w.spec()
 	w.must(os.WriteFile(filepath.Join(s.Home, "private"), []byte("home,"), 0o600))
 	w.must(os.MkdirAll(filepath.Join(s.Workspace, "sub"), 0o700))
@@ -74,20 +74,20 @@ func filesGoIn(w *world) {
 	w.want("changed inside", "changed", w.hostFile(s.Workspace, "sub", "given"))
 }
 
-func filesComeOut(w *world) {
+func filesVisibleOutside(w *world) {
 	s := w.spec()
 	r := w.launch(s, "write", sandbox.WorkspaceDir+"/a/b/c", "deep", sandbox.HomeDir+"/.state/x", "hidden")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.kill(r, 0)
 	w.want("workspace", "deep", w.hostFile(s.Workspace, "a/b/c"))
 	w.want("home", "hidden", w.hostFile(s.Home, ".state/x"))
-	w.wantOurs(s.Workspace)
-	w.wantOurs(s.Home)
+	w.wantOwnedByServer(s.Workspace)
+	w.wantOwnedByServer(s.Home)
 	w.must(os.RemoveAll(s.Workspace))
 	w.must(os.RemoveAll(s.Home))
 }
 
-func oddNames(w *world) {
+func unusualFileNames(w *world) {
 	s := w.spec()
 	names := []string{"with space", "-dash", "new\nline", "ü€😀", "\xff\xfe", strings.Repeat("n", 255), "*?[", ".hidden", "tab\t"}
 	args := []string{"write"}
@@ -98,7 +98,7 @@ func oddNames(w *world) {
 	for _, n := range names {
 		w.want("content", n, w.hostFile(s.Workspace, n))
 	}
-	w.wantOurs(s.Workspace)
+	w.wantOwnedByServer(s.Workspace)
 }
 
 func links(w *world) {
@@ -125,7 +125,7 @@ func mounts(w *world) {
 	next.Mounts = s.Mounts
 	w.succeed(next, "write", "/mnt/out/deep/x", "made")
 	w.want("writable mount", "made", w.hostFile(taken, "x"))
-	w.wantOurs(taken)
+	w.wantOwnedByServer(taken)
 }
 
 func mountsInFolders(w *world) {
@@ -148,7 +148,7 @@ func missingFolders(w *world) {
 	w.wantSentence(err)
 }
 
-func foldersOutlive(w *world) {
+func foldersKept(w *world) {
 	s := w.spec()
 	r := w.launch(s, "write", sandbox.WorkspaceDir+"/x", "kept")
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -156,7 +156,7 @@ func foldersOutlive(w *world) {
 	w.want("after Close", "kept", w.hostFile(s.Workspace, "x"))
 }
 
-func bytesAreMeasured(w *world) {
+func diskUsage(w *world) {
 	if !w.suite.Limits.Disk {
 		return // only drivers that limit disk must measure it
 	}

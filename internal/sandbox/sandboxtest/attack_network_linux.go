@@ -15,20 +15,20 @@ import (
 // given, or into parts of the kernel that few use and few look after.
 func socketAttempts() []attempt {
 	all := []attempt{
-		{"a raw socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP), free},
-		{"a raw socket of version 6", socketOf(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6), free},
-		{"a raw socket with headers", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW), free},
-		{"packets", socketOf(unix.AF_PACKET, unix.SOCK_RAW, 0), free},
-		{"packets without headers", socketOf(unix.AF_PACKET, unix.SOCK_DGRAM, 0), free},
-		{"the virtual machine's host", socketOf(unix.AF_VSOCK, unix.SOCK_STREAM, 0), 0},
-		{"the kernel's cryptography", socketOf(unix.AF_ALG, unix.SOCK_SEQPACKET, 0), 0},
+		{"a raw socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP), allowedInNamespaces},
+		{"a raw IPv6 socket", socketOf(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6), allowedInNamespaces},
+		{"a raw IP socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW), allowedInNamespaces},
+		{"a raw packet socket", socketOf(unix.AF_PACKET, unix.SOCK_RAW, 0), allowedInNamespaces},
+		{"a datagram packet socket", socketOf(unix.AF_PACKET, unix.SOCK_DGRAM, 0), allowedInNamespaces},
+		{"a vsock socket", socketOf(unix.AF_VSOCK, unix.SOCK_STREAM, 0), 0},
+		{"an AF_ALG socket", socketOf(unix.AF_ALG, unix.SOCK_SEQPACKET, 0), 0},
 	}
 	for name, family := range map[string]int{
 		"key": unix.AF_KEY, "xdp": unix.AF_XDP, "can": unix.AF_CAN, "tipc": unix.AF_TIPC, "rds": unix.AF_RDS, "bluetooth": unix.AF_BLUETOOTH,
 		"nfc": unix.AF_NFC, "kcm": unix.AF_KCM, "smc": unix.AF_SMC, "ax25": unix.AF_AX25, "x25": unix.AF_X25, "llc": unix.AF_LLC, "rxrpc": unix.AF_RXRPC,
 		"qipcrtr": unix.AF_QIPCRTR, "phonet": unix.AF_PHONET, "caif": unix.AF_CAIF, "mctp": unix.AF_MCTP, "pppox": unix.AF_PPPOX,
 	} {
-		all = append(all, attempt{"the family " + name, anySocket(family), 0})
+		all = append(all, attempt{"the family " + name, anySocketKind(family), 0})
 	}
 	return all
 }
@@ -43,7 +43,7 @@ func socketOf(family, kind, protocol int) func() error {
 	}
 }
 
-func anySocket(family int) func() error {
+func anySocketKind(family int) func() error {
 	return func() (err error) {
 		for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET, unix.SOCK_RAW} {
 			if err = socketOf(family, kind, 0)(); err == nil {
@@ -86,15 +86,15 @@ func linkAttempts() []attempt {
 		Flags                                      uint32
 	}{Family: unix.AF_INET, Table: unix.RT_TABLE_MAIN, Action: unix.FR_ACT_TO_TBL})
 	return []attempt{
-		{"ending the loopback", ask(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, 0, link), free},
-		{"ending the loopback by ioctl", endLoopback, free},
-		{"another address", ask(unix.NETLINK_ROUTE, unix.RTM_NEWADDR, unix.NLM_F_CREATE, address), free},
-		{"another route", ask(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route), 0},
-		{"a rule of routes", ask(unix.NETLINK_ROUTE, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rule), free},
-		{"flushing the filter", ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELTABLE, 0, []byte{0, 0, 0, 0}), 0},
-		{"reading the filter", ask(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, []byte{0, 0, 0, 0}), 0},
-		{"a network device", func() error { return attachTun() }, 0},
-		{"the network's settings", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0) }, 0},
+		{"disabling loopback", netlinkAttempt(unix.NETLINK_ROUTE, unix.RTM_NEWLINK, 0, link), allowedInNamespaces},
+		{"disabling loopback by ioctl", disableLoopback, allowedInNamespaces},
+		{"adding an address", netlinkAttempt(unix.NETLINK_ROUTE, unix.RTM_NEWADDR, unix.NLM_F_CREATE, address), allowedInNamespaces},
+		{"adding a route", netlinkAttempt(unix.NETLINK_ROUTE, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route), 0},
+		{"adding a routing rule", netlinkAttempt(unix.NETLINK_ROUTE, unix.RTM_NEWRULE, unix.NLM_F_CREATE, rule), allowedInNamespaces},
+		{"deleting the nftables rules", netlinkAttempt(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELTABLE, 0, []byte{0, 0, 0, 0}), 0},
+		{"reading the nftables rules", netlinkAttempt(unix.NETLINK_NETFILTER, unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETTABLE, unix.NLM_F_DUMP, []byte{0, 0, 0, 0}), 0},
+		{"a tun device", func() error { return createTun() }, 0},
+		{"changing a network sysctl", func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_unprivileged_port_start", []byte("0"), 0) }, 0},
 	}
 }
 
@@ -108,7 +108,7 @@ func netlinkBody(v any) []byte {
 }
 
 // ask sends one request and gives the kernel's answer.
-func ask(protocol int, kind, flags uint16, body []byte) func() error {
+func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error {
 	return func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
 		if err != nil {
@@ -137,7 +137,7 @@ func ask(protocol int, kind, flags uint16, body []byte) func() error {
 	}
 }
 
-func endLoopback() error {
+func disableLoopback() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -150,7 +150,7 @@ func endLoopback() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }
 
-func attachTun() error {
+func createTun() error {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -168,38 +168,38 @@ func attachTun() error {
 // kernel of its own may schedule as it likes: what it gets is bounded outside.
 func limitAttempts() []attempt {
 	all := []attempt{
-		{"the priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, rooted | within},
-		{"real time", schedule(struct {
+		{"a higher priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, allowedForRoot | allowedByOwnKernel},
+		{"real-time scheduling", schedulerAttempt(struct {
 			Size, Policy   uint32
 			Flags          uint64
 			Nice           int32
 			Priority       uint32
 			Run, Deadline_ uint64
 			Period         uint64
-		}{Size: 48, Policy: unix.SCHED_FIFO, Priority: 1}), within},
-		{"a deadline", schedule(struct {
+		}{Size: 48, Policy: unix.SCHED_FIFO, Priority: 1}), allowedByOwnKernel},
+		{"deadline scheduling", schedulerAttempt(struct {
 			Size, Policy  uint32
 			Flags         uint64
 			Nice          int32
 			Priority      uint32
 			Run, Deadline uint64
 			Period        uint64
-		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), within},
-		{"the disk before others", raw(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), rooted | within},
-		{"escaping the hunt for memory", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, within},
+		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), allowedByOwnKernel},
+		{"real-time disk priority", syscallAttempt(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), allowedForRoot | allowedByOwnKernel},
+		{"a lower OOM score", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, allowedByOwnKernel},
 		// Not 0, with which the kernel would hand the core to a program of the host's.
-		{"another limit of core dumps", func() error { return limit(unix.RLIMIT_CORE, unix.Rlimit{}) }, free},
-		{"sending init to the hunt for memory", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, within},
+		{"changing the core dump limit", func() error { return setLimit(unix.RLIMIT_CORE, unix.Rlimit{}) }, allowedInNamespaces},
+		{"raising init's OOM score", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, allowedByOwnKernel},
 	}
-	for name, resource := range map[string]int{"files": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "locked": unix.RLIMIT_MEMLOCK, "nice": unix.RLIMIT_NICE, "real time": unix.RLIMIT_RTPRIO} {
+	for name, resource := range map[string]int{"files": unix.RLIMIT_NOFILE, "processes": unix.RLIMIT_NPROC, "core": unix.RLIMIT_CORE, "locked": unix.RLIMIT_MEMLOCK, "nice": unix.RLIMIT_NICE, "real-time priority": unix.RLIMIT_RTPRIO} {
 		all = append(all,
-			attempt{"the limit " + name, func() error { return raise(resource) }, within},
+			attempt{"the limit " + name, func() error { return raiseLimit(resource) }, allowedByOwnKernel},
 			attempt{"init's limit " + name, func() error { return unix.Prlimit(1, resource, &unix.Rlimit{}, nil) }, 0})
 	}
 	return all
 }
 
-func schedule(v any) func() error {
+func schedulerAttempt(v any) func() error {
 	b := netlinkBody(v)
 	return func() error {
 		_, _, errno := unix.Syscall(unix.SYS_SCHED_SETATTR, 0, uintptr(unsafe.Pointer(&b[0])), 0)
@@ -210,7 +210,7 @@ func schedule(v any) func() error {
 	}
 }
 
-func raise(resource int) error {
+func raiseLimit(resource int) error {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(resource, &l); err != nil {
 		return err
@@ -219,11 +219,11 @@ func raise(resource int) error {
 		return errors.New("there is none to raise")
 	}
 	l.Max++
-	return limit(resource, l)
+	return setLimit(resource, l)
 }
 
 // limit does not believe that all is well.
-func limit(resource int, l unix.Rlimit) error {
+func setLimit(resource int, l unix.Rlimit) error {
 	var is unix.Rlimit
 	if err := errors.Join(unix.Setrlimit(resource, &l), unix.Getrlimit(resource, &is)); err != nil {
 		return err
@@ -237,27 +237,27 @@ func limit(resource int, l unix.Rlimit) error {
 // initAttempts look at the first process and the program that it is: whoever
 // can write that program owns the server's next start.
 func initAttempts() []attempt {
-	at := fmt.Sprintf("/proc/%d/", target)
+	at := fmt.Sprintf("/proc/%d/", attackedPID)
 	return []attempt{
-		{"its program to read", opens(at+"exe", unix.O_RDONLY), rooted},
-		{"its program to hold", opens(at+"exe", unix.O_PATH), rooted},
-		{"its program to write", opens(at+"exe", unix.O_WRONLY), 0},
-		{"its program's mode", func() error { return unix.Chmod(at+"exe", 0o777) }, 0},
-		{"its memory", opens(at+"mem", unix.O_RDWR), rooted},
-		{"its map", reads(at + "maps"), rooted},
-		{"its environment", reads(at + "environ"), rooted},
-		{"its calls", reads(at + "syscall"), rooted},
-		{"its root", opens(at+"root", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
-		{"its directory", opens(at+"cwd", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
-		{"its descriptors", opens(at+"fd", unix.O_RDONLY|unix.O_DIRECTORY), rooted},
-		{"its first descriptors", anyOf(at + "fd/"), rooted},
-		{"its namespaces", opens(at+"ns/mnt", unix.O_RDONLY), rooted | within},
-		{"its mapping of users", opens(at+"uid_map", unix.O_WRONLY), rooted},
-		{"its coredump", opens(at+"coredump_filter", unix.O_WRONLY), rooted},
+		{"reading its executable", openAttempt(at+"exe", unix.O_RDONLY), allowedForRoot},
+		{"opening its executable", openAttempt(at+"exe", unix.O_PATH), allowedForRoot},
+		{"writing its executable", openAttempt(at+"exe", unix.O_WRONLY), 0},
+		{"changing its executable's mode", func() error { return unix.Chmod(at+"exe", 0o777) }, 0},
+		{"opening its memory", openAttempt(at+"mem", unix.O_RDWR), allowedForRoot},
+		{"reading its memory map", readAttempt(at + "maps"), allowedForRoot},
+		{"reading its environment", readAttempt(at + "environ"), allowedForRoot},
+		{"reading its system call", readAttempt(at + "syscall"), allowedForRoot},
+		{"opening its root", openAttempt(at+"root", unix.O_RDONLY|unix.O_DIRECTORY), allowedForRoot},
+		{"opening its working directory", openAttempt(at+"cwd", unix.O_RDONLY|unix.O_DIRECTORY), allowedForRoot},
+		{"listing its descriptors", openAttempt(at+"fd", unix.O_RDONLY|unix.O_DIRECTORY), allowedForRoot},
+		{"opening its descriptors", openAnyDescriptor(at + "fd/"), allowedForRoot},
+		{"opening its namespaces", openAttempt(at+"ns/mnt", unix.O_RDONLY), allowedForRoot | allowedByOwnKernel},
+		{"writing its user mapping", openAttempt(at+"uid_map", unix.O_WRONLY), allowedForRoot},
+		{"writing its core dump filter", openAttempt(at+"coredump_filter", unix.O_WRONLY), allowedForRoot},
 	}
 }
 
-func opens(path string, how int) func() error {
+func openAttempt(path string, how int) func() error {
 	return func() error {
 		fd, err := unix.Open(path, how|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -267,7 +267,7 @@ func opens(path string, how int) func() error {
 	}
 }
 
-func reads(path string) func() error {
+func readAttempt(path string) func() error {
 	return func() error {
 		b, err := os.ReadFile(path)
 		if err == nil && len(b) == 0 {
@@ -277,10 +277,10 @@ func reads(path string) func() error {
 	}
 }
 
-func anyOf(folder string) func() error {
+func openAnyDescriptor(folder string) func() error {
 	return func() (err error) {
 		for i := range 64 {
-			if err = opens(filepath.Join(folder, fmt.Sprint(i)), unix.O_PATH)(); err == nil {
+			if err = openAttempt(filepath.Join(folder, fmt.Sprint(i)), unix.O_PATH)(); err == nil {
 				return nil
 			}
 		}

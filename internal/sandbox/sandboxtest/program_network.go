@@ -14,17 +14,17 @@ import (
 )
 
 func init() {
-	programs["dial"] = dialProgram
-	programs["ask"] = askProgram
-	programs["refuse"] = refuseProgram
-	programs["inner"] = innerProgram
-	programs["serve"] = serveProgram
-	programs["crowd"] = crowdProgram
-	programs["echo"] = echoProgram
+	programsByName["dial"] = dialProgram
+	programsByName["ask"] = askProgram
+	programsByName["refuse"] = refuseProgram
+	programsByName["loopback-only"] = loopbackOnlyProgram
+	programsByName["serve"] = serveProgram
+	programsByName["dial-many"] = dialManyProgram
+	programsByName["echo"] = echoProgram
 }
 
 // dialProgram says hello to each address and writes what it is told.
-func dialProgram(g Guest, args []string) error {
+func dialProgram(g Program, args []string) error {
 	for _, a := range args {
 		said, err := greet(a)
 		if err != nil {
@@ -36,12 +36,12 @@ func dialProgram(g Guest, args []string) error {
 }
 
 func greet(address string) ([]byte, error) {
-	c, err := net.DialTimeout("tcp4", address, silence)
+	c, err := net.DialTimeout("tcp4", address, programTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(silence)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(programTimeout)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(c, "hello "+address); err != nil {
@@ -59,7 +59,7 @@ func greet(address string) ([]byte, error) {
 
 // askProgram sends each server a datagram and writes the answer, which must
 // come from that very server.
-func askProgram(g Guest, args []string) error {
+func askProgram(g Program, args []string) error {
 	for _, a := range args {
 		answer, err := exchange("udp", a)
 		if err != nil {
@@ -71,12 +71,12 @@ func askProgram(g Guest, args []string) error {
 }
 
 func exchange(network, address string) ([]byte, error) {
-	c, err := net.DialTimeout(network, address, silence)
+	c, err := net.DialTimeout(network, address, programTimeout)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(silence)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(programTimeout)); err != nil {
 		return nil, err
 	}
 	if _, err := io.WriteString(c, address); err != nil {
@@ -92,7 +92,7 @@ func exchange(network, address string) ([]byte, error) {
 
 // refuseProgram succeeds when each "network address" is refused, and not just
 // silent.
-func refuseProgram(_ Guest, args []string) error {
+func refuseProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, " ")
 		answer, err := exchange(network, address)
@@ -109,8 +109,8 @@ func refuseProgram(_ Guest, args []string) error {
 
 // innerProgram speaks with itself by each loopback, and with nobody at the
 // address given, which is the host's.
-func innerProgram(_ Guest, args []string) error {
-	if err := refuseProgram(Guest{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
+func loopbackOnlyProgram(_ Program, args []string) error {
+	if err := refuseProgram(Program{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
 		return err
 	}
 	for _, listen := range []string{"127.0.0.1:0", "127.9.9.9:0", "0.0.0.0:0", "[::1]:0"} {
@@ -130,7 +130,7 @@ func selfTalk(listen string) error {
 		return err
 	}
 	defer l.Close()
-	c, err := net.DialTimeout("tcp", strings.Replace(l.Addr().String(), "0.0.0.0", "127.0.0.1", 1), silence)
+	c, err := net.DialTimeout("tcp", strings.Replace(l.Addr().String(), "0.0.0.0", "127.0.0.1", 1), programTimeout)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func selfTalk(listen string) error {
 }
 
 // serveProgram answers until it is killed.
-func serveProgram(g Guest, args []string) error {
+func serveProgram(g Program, args []string) error {
 	l, err := net.Listen("tcp4", args[0])
 	if err != nil {
 		return err
@@ -181,7 +181,7 @@ func serveProgram(g Guest, args []string) error {
 }
 
 // crowdProgram greets one address many times at once.
-func crowdProgram(_ Guest, args []string) error {
+func dialManyProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
@@ -201,12 +201,12 @@ func crowdProgram(_ Guest, args []string) error {
 }
 
 // echoProgram sends so many bytes and must get them back.
-func echoProgram(_ Guest, args []string) error {
+func echoProgram(_ Program, args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
-	c, err := net.DialTimeout("tcp4", args[0], silence)
+	c, err := net.DialTimeout("tcp4", args[0], programTimeout)
 	if err != nil {
 		return err
 	}

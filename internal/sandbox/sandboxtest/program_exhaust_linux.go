@@ -18,28 +18,28 @@ import (
 )
 
 func init() {
-	programs["bystand"] = bystandProgram
-	programs["hoard"] = hoardProgram
-	programs["waste"] = wasteProgram
-	programs["breed"] = breedProgram
-	programs["threads"] = threadsProgram
-	programs["torrent"] = torrentProgram
-	programs["exhaust"] = exhaustProgram
-	programs["take one"] = takesOne
-	programs["babble"] = babbleProgram
-	programs["swap"] = swapProgram
+	programsByName["neighbor"] = neighborProgram
+	programsByName["use-memory"] = useMemoryProgram
+	programsByName["use-disk"] = useDiskProgram
+	programsByName["fork-tree"] = forkTreeProgram
+	programsByName["threads"] = threadsProgram
+	programsByName["write-output"] = writeOutputProgram
+	programsByName["exhaust"] = exhaustPerUserProgram
+	programsByName["allocate-one"] = allocateOneProgram
+	programsByName["keep-writing"] = keepWritingProgram
+	programsByName["swap"] = swapProgram
 }
 
 // bystandProgram does what an honest agent does, over and over until its input
 // ends, and fails with the first thing that does not work.
-func bystandProgram(g Guest, _ []string) error {
+func neighborProgram(g Program, _ []string) error {
 	end := make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, g.Stdin)
 		close(end)
 	}()
 	for last := false; ; {
-		if err := honestWork(); err != nil {
+		if err := normalWork(); err != nil {
 			return fmt.Errorf("a bystander is hurt: %w", err)
 		}
 		if last {
@@ -57,7 +57,7 @@ func bystandProgram(g Guest, _ []string) error {
 	}
 }
 
-func honestWork() error {
+func normalWork() error {
 	page := bytes.Repeat([]byte("x"), 256<<10)
 	for _, dir := range []string{".", "/tmp", "/dev/shm"} {
 		path := filepath.Join(dir, "honest")
@@ -71,52 +71,52 @@ func honestWork() error {
 	if err := child(&syscall.SysProcAttr{}); err != nil {
 		return err
 	}
-	return loopbackProgram(Guest{}, nil)
+	return loopbackProgram(Program{}, nil)
 }
 
 // hoardProgram takes so many megabytes of one kind of memory, and tells if it
 // got them.
-func hoardProgram(g Guest, args []string) error {
+func useMemoryProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
-	if err := hoards[args[0]](mb); err != nil {
+	if err := memoryUses[args[0]](mb); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(g.Stdout, "hoarded %d\n", mb)
 	return err
 }
 
-var hoards = map[string]func(mb int) error{
-	"shared memory": func(mb int) error { return pour("/dev/shm/hoard", mb) },
-	"memory files": func(mb int) error {
-		fd, err := unix.MemfdCreate("hoard", 0)
+var memoryUses = map[string]func(mb int) error{
+	"shared memory": func(mb int) error { return writeMegabytes("/dev/shm/hoard", mb) },
+	"memfd files": func(mb int) error {
+		fd, err := unix.MemfdCreate("use-memory", 0)
 		if err != nil {
 			return err
 		}
-		return pour(fmt.Sprintf("/proc/self/fd/%d", fd), mb)
+		return writeMegabytes(fmt.Sprintf("/proc/self/fd/%d", fd), mb)
 	},
-	"a shared map": func(mb int) error {
+	"a shared mapping": func(mb int) error {
 		m, err := unix.Mmap(-1, 0, mb<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_SHARED)
-		touch(m)
+		touchPages(m)
 		return err
 	},
-	"a segment": func(mb int) error {
+	"a System V segment": func(mb int) error {
 		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, mb<<20, unix.IPC_CREAT|0o600)
 		if err != nil {
 			return err
 		}
 		m, err := unix.SysvShmAttach(id, 0, 0)
-		touch(m)
+		touchPages(m)
 		return err
 	},
-	"many processes": crowdEats,
+	"many processes": allocateInChildren,
 }
 
 // crowdEats has eight processes eat their share, none of which ends before all
 // have eaten.
-func crowdEats(mb int) error {
+func allocateInChildren(mb int) error {
 	until, stay, err := os.Pipe()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func crowdEats(mb int) error {
 	fed := make(chan error, 8)
 	for range cap(fed) {
 		c := exec.Command("/proc/self/exe")
-		c.Args, c.Stdin, c.Stderr = []string{guestName, "eat", strconv.Itoa(mb / cap(fed))}, until, os.Stderr
+		c.Args, c.Stdin, c.Stderr = []string{programName, "allocate", strconv.Itoa(mb / cap(fed))}, until, os.Stderr
 		said, err := c.StdoutPipe()
 		if err != nil {
 			return err
@@ -145,22 +145,22 @@ func crowdEats(mb int) error {
 	return stay.Close()
 }
 
-func touch(m []byte) {
+func touchPages(m []byte) {
 	for i := 0; i < len(m); i += 4096 {
 		m[i] = 1
 	}
 }
 
 // pour writes so many megabytes into a file.
-func pour(path string, mb int) error {
+func writeMegabytes(path string, mb int) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	return pourInto(f, mb)
+	return writeMegabytesTo(f, mb)
 }
 
-func pourInto(f *os.File, mb int) error {
+func writeMegabytesTo(f *os.File, mb int) error {
 	block := bytes.Repeat([]byte("x"), 1<<20)
 	for range mb {
 		if _, err := f.Write(block); err != nil {
@@ -171,29 +171,29 @@ func pourInto(f *os.File, mb int) error {
 }
 
 // wasteProgram fills the disk in one way, beyond so many megabytes, and stays.
-func wasteProgram(g Guest, args []string) error {
+func useDiskProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
-	if err := wastes[args[0]](mb); err != nil {
+	if err := diskUses[args[0]](mb); err != nil {
 		return err
 	}
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
-var wastes = map[string]func(mb int) error{
-	"the workspace": func(mb int) error { return pour("waste", mb) },
-	"the home":      func(mb int) error { return pour("/home/agent/waste", mb) },
-	"tmp":           func(mb int) error { return pour("/tmp/waste", mb) },
-	"room ahead": func(mb int) error {
+var diskUses = map[string]func(mb int) error{
+	"the workspace": func(mb int) error { return writeMegabytes("waste", mb) },
+	"the home":      func(mb int) error { return writeMegabytes("/home/agent/waste", mb) },
+	"tmp":           func(mb int) error { return writeMegabytes("/tmp/waste", mb) },
+	"preallocated space": func(mb int) error {
 		f, err := os.Create("ahead")
 		if err != nil {
 			return err
 		}
 		return unix.Fallocate(int(f.Fd()), 0, 0, int64(mb)<<20)
 	},
-	"a hole that is filled": func(mb int) error {
+	"a sparse file": func(mb int) error {
 		f, err := os.Create("hole")
 		if err != nil {
 			return err
@@ -204,7 +204,7 @@ var wastes = map[string]func(mb int) error{
 		if _, err := f.Seek(1<<39, io.SeekStart); err != nil {
 			return err
 		}
-		return pourInto(f, mb)
+		return writeMegabytesTo(f, mb)
 	},
 	"a mapped file": func(mb int) error {
 		f, err := os.Create("mapped")
@@ -215,7 +215,7 @@ var wastes = map[string]func(mb int) error{
 			return err
 		}
 		m, err := unix.Mmap(int(f.Fd()), 0, mb<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		touch(m)
+		touchPages(m)
 		return err
 	},
 	"a deleted file": func(mb int) error {
@@ -226,18 +226,18 @@ var wastes = map[string]func(mb int) error{
 		if err := os.Remove("deleted"); err != nil {
 			return err
 		}
-		held = f
-		return pourInto(f, mb)
+		keptFile = f
+		return writeMegabytesTo(f, mb)
 	},
-	"a file without a name": func(mb int) error {
+	"an unnamed file": func(mb int) error {
 		fd, err := unix.Open("/tmp", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 		if err != nil {
-			return pour("/tmp/waste", mb) // not every file system has them
+			return writeMegabytes("/tmp/waste", mb) // not every file system has them
 		}
-		held = os.NewFile(uintptr(fd), "nameless")
-		return pourInto(held, mb)
+		keptFile = os.NewFile(uintptr(fd), "nameless")
+		return writeMegabytesTo(keptFile, mb)
 	},
-	"a locked folder": func(mb int) error {
+	"an inaccessible folder": func(mb int) error {
 		if err := os.MkdirAll("locked/below", 0o700); err != nil {
 			return err
 		}
@@ -248,7 +248,7 @@ var wastes = map[string]func(mb int) error{
 		if err := errors.Join(os.Chmod("locked/below", 0), os.Chmod("locked", 0)); err != nil {
 			return err
 		}
-		return pourInto(f, mb)
+		return writeMegabytesTo(f, mb)
 	},
 	"many files": func(mb int) error { // each takes a file of the host's, of which there are only so many
 		for i := range mb << 8 {
@@ -266,32 +266,32 @@ var wastes = map[string]func(mb int) error{
 }
 
 // held keeps a file open for as long as the process lives.
-var held *os.File
+var keptFile *os.File
 
 // breedProgram makes two of itself, which make two of themselves, so many
 // times, as soon as they are let; none of them leaves when asked. args[0] marks
 // their command lines.
-func breedProgram(g Guest, args []string) error {
+func forkTreeProgram(g Program, args []string) error {
 	depth, err := strconv.Atoi(args[1])
 	if err != nil {
 		return err
 	}
 	if depth == 0 {
-		return stubbornProgram(g, nil)
+		return ignoreTermProgram(g, nil)
 	}
 	end := time.Now().Add(20 * time.Second) // a bomb is not to outlive its test by much
 	for made := 0; made < 2 && time.Now().Before(end); {
-		if _, err := again(g, true, "breed", args[0], strconv.Itoa(depth-1)); err != nil {
+		if _, err := startAgain(g, true, "fork-tree", args[0], strconv.Itoa(depth-1)); err != nil {
 			time.Sleep(time.Millisecond)
 			continue
 		}
 		made++
 	}
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 // threadsProgram makes so many threads and tells each hundredth.
-func threadsProgram(g Guest, args []string) error {
+func threadsProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -313,7 +313,7 @@ func threadsProgram(g Guest, args []string) error {
 
 // torrentProgram writes as fast as it can, so many megabytes, and notes in a
 // file how far it has come.
-func torrentProgram(g Guest, args []string) error {
+func writeOutputProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -336,17 +336,17 @@ func torrentProgram(g Guest, args []string) error {
 
 // exhaustProgram takes all of one thing that the kernel gives each user only so
 // much of, and stays.
-func exhaustProgram(g Guest, args []string) error {
-	take, n := shares[args[0]], 0
+func exhaustPerUserProgram(g Program, args []string) error {
+	take, n := perUserResources[args[0]], 0
 	for ; n < 8192 && take() == nil; n++ {
 	}
 	fmt.Fprintf(g.Stderr, "%d\n", n)
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 // shares take one more of each thing, and keep it.
-var shares = map[string]func() error{
-	"watchers": func() error { _, err := unix.InotifyInit1(unix.IN_CLOEXEC); return err },
+var perUserResources = map[string]func() error{
+	"inotify instances": func() error { _, err := unix.InotifyInit1(unix.IN_CLOEXEC); return err },
 	"pipes": func() error {
 		var p [2]int
 		if err := unix.Pipe2(p[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
@@ -370,9 +370,9 @@ var shares = map[string]func() error{
 
 // takesOne succeeds when one more of a thing can be had. It ends with the
 // program, also where that is the host's.
-func takesOne(_ Guest, args []string) error {
+func allocateOneProgram(_ Program, args []string) error {
 	if args[0] != "segments" {
-		return shares[args[0]]()
+		return perUserResources[args[0]]()
 	}
 	id, err := newSegment()
 	if err == nil {
@@ -386,7 +386,7 @@ func newSegment() (int, error) {
 }
 
 // babbleProgram leaves behind a process that fills its output without end.
-func babbleProgram(g Guest, args []string) error {
+func keepWritingProgram(g Program, args []string) error {
 	if len(args) > 1 {
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 			if _, err := io.WriteString(g.Stdout, strings.Repeat("babble\n", 1000)); err != nil {
@@ -395,12 +395,12 @@ func babbleProgram(g Guest, args []string) error {
 		}
 		return nil
 	}
-	_, err := again(g, false, "babble", args[0], "on")
+	_, err := startAgain(g, false, "keep-writing", args[0], "on")
 	return err
 }
 
 // swapProgram makes of one name a folder and a link to another in turn.
-func swapProgram(g Guest, args []string) error {
+func swapProgram(g Program, args []string) error {
 	for _, dir := range []string{"d/sub", "other"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err

@@ -12,44 +12,44 @@ import (
 
 // endCases are about how a sandbox ends.
 var endCases = map[string]func(*world){
-	"kill asks first":     killAsksFirst,
-	"kill insists":        killInsists,
-	"kill at once":        killAtOnce,
-	"kill before start":   killBeforeStart,
-	"kill after the end":  killAfterEnd,
-	"kill during start":   killDuringStart,
-	"kill twice":          killTwice,
-	"close while running": closeWhileRunning,
-	"close twice":         closeTwice,
-	"close without start": func(w *world) { w.must(w.prepare(w.spec()).Close(w.Context())) },
-	"wait is bounded":     waitBounded,
-	"several wait":        severalWait,
-	"start is bounded":    startBounded,
+	"kill sends SIGTERM":                        killSendsTerm,
+	"kill sends SIGKILL after the grace period": killAfterGrace,
+	"kill without a grace period":               killAtOnce,
+	"kill before start":                         killBeforeStart,
+	"kill after the exit":                       killAfterEnd,
+	"kill during start":                         killDuringStart,
+	"kill twice":                                killTwice,
+	"close while running":                       closeWhileRunning,
+	"close twice":                               closeTwice,
+	"close without start":                       func(w *world) { w.must(w.prepare(w.spec()).Close(w.Context())) },
+	"wait with a canceled context":              waitBounded,
+	"several callers wait":                      severalCallersWait,
+	"start with a canceled context":             startBounded,
 }
 
-func (w *world) hanging(args ...string) *running {
+func (w *world) startReady(args ...string) *running {
 	w.Helper()
 	r := w.launch(w.spec(), args...)
 	w.awaitText(r.stdout, "ready")
 	return r
 }
 
-func killAsksFirst(w *world) {
-	r := w.hanging("hang")
-	w.kill(r, patience)
+func killSendsTerm(w *world) {
+	r := w.startReady("hang")
+	w.kill(r, testTimeout)
 	w.wantExit(r, sandbox.Exit{Code: 7, Cause: sandbox.Killed})
 }
 
 var killedExit = sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
 
-func killInsists(w *world) {
-	r := w.hanging("stubborn")
+func killAfterGrace(w *world) {
+	r := w.startReady("ignore-term")
 	w.kill(r, 20*time.Millisecond)
 	w.wantExit(r, killedExit)
 }
 
 func killAtOnce(w *world) {
-	r := w.hanging("stubborn")
+	r := w.startReady("ignore-term")
 	w.kill(r, 0)
 	w.wantExit(r, killedExit)
 }
@@ -57,7 +57,7 @@ func killAtOnce(w *world) {
 func killBeforeStart(w *world) {
 	b := w.prepare(w.spec())
 	w.must(b.Kill(w.Context(), time.Second))
-	if err := b.Start(w.Context(), program("exit", "0")); err == nil {
+	if err := b.Start(w.Context(), command("exit", "0")); err == nil {
 		w.Error("Start after Kill is accepted")
 	}
 }
@@ -65,7 +65,7 @@ func killBeforeStart(w *world) {
 func killAfterEnd(w *world) {
 	r := w.launch(w.spec(), "exit", "3")
 	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
-	w.kill(r, patience)
+	w.kill(r, testTimeout)
 	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
 }
 
@@ -76,7 +76,7 @@ func killDuringStart(w *world) {
 		b := w.prepare(w.spec())
 		var started error
 		var both sync.WaitGroup
-		both.Go(func() { started = b.Start(w.Context(), program("stubborn")) })
+		both.Go(func() { started = b.Start(w.Context(), command("ignore-term")) })
 		both.Go(func() { w.kill(&running{Sandbox: b}, 0) })
 		both.Wait()
 		if started != nil {
@@ -87,9 +87,9 @@ func killDuringStart(w *world) {
 }
 
 func killTwice(w *world) {
-	r := w.hanging("stubborn")
+	r := w.startReady("ignore-term")
 	var both sync.WaitGroup
-	both.Go(func() { w.kill(r, patience) })
+	both.Go(func() { w.kill(r, testTimeout) })
 	both.Go(func() { w.kill(r, 0) }) // does not wait for the other's grace
 	both.Wait()
 	w.kill(r, 0)
@@ -97,7 +97,7 @@ func killTwice(w *world) {
 }
 
 func closeWhileRunning(w *world) {
-	r := w.hanging("stubborn")
+	r := w.startReady("ignore-term")
 	w.must(r.Close(w.Context()))
 	w.wantExit(r, killedExit)
 }
@@ -119,7 +119,7 @@ func closeTwice(w *world) {
 }
 
 func waitBounded(w *world) {
-	r := w.hanging("hang")
+	r := w.startReady("hang")
 	cause := errors.New("the caller's reason")
 	ctx, cancel := context.WithCancelCause(w.Context())
 	cancel(cause)
@@ -129,13 +129,13 @@ func waitBounded(w *world) {
 	w.kill(r, 0)
 }
 
-func severalWait(w *world) {
-	r := w.hanging("hang")
+func severalCallersWait(w *world) {
+	r := w.startReady("hang")
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() { w.wantExit(r, sandbox.Exit{Code: 7, Cause: sandbox.Killed}) })
 	}
-	w.kill(r, patience)
+	w.kill(r, testTimeout)
 	all.Wait()
 }
 
@@ -143,7 +143,7 @@ func startBounded(w *world) {
 	ctx, cancel := cancelled(w)
 	defer cancel()
 	r := &running{w.prepare(w.spec()), newOutput(), newOutput()}
-	c := program("stubborn")
+	c := command("ignore-term")
 	c.Stdout = r.stdout
 	if err := r.Start(ctx, c); err == nil {
 		w.Error("Start succeeds under a cancelled context")

@@ -15,15 +15,15 @@ import (
 )
 
 // guestName is the name under which the test binary is a program inside.
-const guestName = "stint-guest"
+const programName = "stint-testprogram"
 
 // silence is how long a program waits for what must come at once; no test waits
 // it out.
-const silence = time.Minute
+const programTimeout = time.Minute
 
 // Guest is what a program inside sees. Drivers that run no processes let their
 // script Play it.
-type Guest struct {
+type Program struct {
 	Argv   []string // Argv[1] names the program
 	Env    []string
 	Dir    string
@@ -36,12 +36,12 @@ type Guest struct {
 }
 
 // Play runs a program and gives its exit code.
-func Play(g Guest) int {
+func RunProgram(g Program) int {
 	if len(g.Argv) < 2 {
 		fmt.Fprintln(g.Stderr, "no program is named")
 		return 2
 	}
-	program, ok := programs[g.Argv[1]]
+	program, ok := programsByName[g.Argv[1]]
 	if !ok {
 		fmt.Fprintf(g.Stderr, "no program %q\n", g.Argv[1])
 		return 2
@@ -62,22 +62,22 @@ func (c exitCode) Error() string { return "exit code " + strconv.Itoa(int(c)) }
 
 // programs are those that a function can play as well as a process; those that
 // attack are added where the system has what they need.
-var programs = map[string]func(g Guest, args []string) error{
-	"exit":     exitProgram,
-	"args":     argsProgram,
-	"env":      envProgram,
-	"pwd":      func(g Guest, _ []string) error { _, err := fmt.Fprint(g.Stdout, g.Dir); return err },
-	"cat":      func(g Guest, _ []string) error { _, err := io.Copy(g.Stdout, g.Stdin); return err },
-	"say":      sayProgram,
-	"flood":    floodProgram,
-	"write":    writeProgram,
-	"read":     readProgram,
-	"link":     func(g Guest, a []string) error { return os.Symlink(a[0], g.Path(a[1])) },
-	"hang":     hangProgram,
-	"stubborn": stubbornProgram,
+var programsByName = map[string]func(g Program, args []string) error{
+	"exit":        exitProgram,
+	"args":        argsProgram,
+	"env":         envProgram,
+	"pwd":         func(g Program, _ []string) error { _, err := fmt.Fprint(g.Stdout, g.Dir); return err },
+	"cat":         func(g Program, _ []string) error { _, err := io.Copy(g.Stdout, g.Stdin); return err },
+	"say":         sayProgram,
+	"flood":       floodProgram,
+	"write":       writeProgram,
+	"read":        readProgram,
+	"link":        func(g Program, a []string) error { return os.Symlink(a[0], g.Path(a[1])) },
+	"hang":        hangProgram,
+	"ignore-term": ignoreTermProgram,
 }
 
-func exitProgram(_ Guest, args []string) error {
+func exitProgram(_ Program, args []string) error {
 	code, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func exitProgram(_ Guest, args []string) error {
 }
 
 // argsProgram writes each argument followed by a zero byte, which none holds.
-func argsProgram(g Guest, args []string) error {
+func argsProgram(g Program, args []string) error {
 	for _, a := range args {
 		if _, err := io.WriteString(g.Stdout, a+"\x00"); err != nil {
 			return err
@@ -95,7 +95,7 @@ func argsProgram(g Guest, args []string) error {
 	return nil
 }
 
-func envProgram(g Guest, _ []string) error {
+func envProgram(g Program, _ []string) error {
 	env := slices.Clone(g.Env)
 	slices.Sort(env)
 	_, err := io.WriteString(g.Stdout, strings.Join(env, "\n"))
@@ -103,7 +103,7 @@ func envProgram(g Guest, _ []string) error {
 }
 
 // sayProgram writes to the two streams in turn.
-func sayProgram(g Guest, args []string) error {
+func sayProgram(g Program, args []string) error {
 	for i, a := range args {
 		w := g.Stdout
 		if i%2 == 1 {
@@ -117,7 +117,7 @@ func sayProgram(g Guest, args []string) error {
 }
 
 // floodProgram writes numbered lines until it has written so many bytes.
-func floodProgram(g Guest, args []string) error {
+func floodProgram(g Program, args []string) error {
 	size, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
@@ -135,7 +135,7 @@ func floodText(size int) []byte {
 }
 
 // writeProgram writes a file for each pair of path and text.
-func writeProgram(g Guest, args []string) error {
+func writeProgram(g Program, args []string) error {
 	for pair := range slices.Chunk(args, 2) {
 		path := g.Path(pair[0])
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -148,7 +148,7 @@ func writeProgram(g Guest, args []string) error {
 	return nil
 }
 
-func readProgram(g Guest, args []string) error {
+func readProgram(g Program, args []string) error {
 	for _, a := range args {
 		b, err := os.ReadFile(g.Path(a))
 		if err != nil {
@@ -162,7 +162,7 @@ func readProgram(g Guest, args []string) error {
 }
 
 // hangProgram says that it is there, and leaves with code 7 when asked.
-func hangProgram(g Guest, _ []string) error {
+func hangProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func hangProgram(g Guest, _ []string) error {
 }
 
 // stubbornProgram does not leave when asked.
-func stubbornProgram(g Guest, _ []string) error {
+func ignoreTermProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func stubbornProgram(g Guest, _ []string) error {
 }
 
 // playProcess is the guest as a process of its own.
-func playProcess() int {
+func runProgramProcess() int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	closed := make(chan struct{})
@@ -197,7 +197,7 @@ func playProcess() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return Play(Guest{
+	return RunProgram(Program{
 		Argv: os.Args, Env: os.Environ(), Dir: dir,
 		Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Term: closed, Path: func(p string) string { return p },

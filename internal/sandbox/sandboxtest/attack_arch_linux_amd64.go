@@ -9,26 +9,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { programs["old mode"] = oldModeProgram }
+func init() { programsByName["call-32bit"] = call32BitProgram }
 
 // machineAttempts are those of this machine's other modes, which number calls
 // otherwise and so might slip through a filter of numbers.
 func machineAttempts() []attempt {
-	p := uintptr(unsafe.Pointer(&scrap))
+	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{
-		{"the table of segments", raw(unix.SYS_MODIFY_LDT, 0, p, 64), free | within},
-		{"ports", raw(unix.SYS_IOPL, 3), 0},
-		{"a range of ports", raw(unix.SYS_IOPERM, 0x80, 1, 1), 0},
-		{"a namespace in the mode of long numbers", raw(0x4000_0000|unix.SYS_UNSHARE, unix.CLONE_NEWNS), within},
-		{"a namespace in the mode of 32 bits", oldMode, within},
+		{"modify_ldt", syscallAttempt(unix.SYS_MODIFY_LDT, 0, p, 64), allowedInNamespaces | allowedByOwnKernel},
+		{"iopl", syscallAttempt(unix.SYS_IOPL, 3), 0},
+		{"ioperm", syscallAttempt(unix.SYS_IOPERM, 0x80, 1, 1), 0},
+		{"unshare in x32 mode", syscallAttempt(0x4000_0000|unix.SYS_UNSHARE, unix.CLONE_NEWNS), allowedByOwnKernel},
+		{"unshare in 32-bit mode", call32Bit, allowedByOwnKernel},
 	}
 }
 
 // oldMode makes a 32 bit call in a child: where the kernel knows none, the
 // processor kills it.
-func oldMode() error {
+func call32Bit() error {
 	c := exec.Command("/proc/self/exe")
-	c.Args = []string{guestName, "old mode"}
+	c.Args = []string{programName, "call-32bit"}
 	out, err := c.CombinedOutput()
 	if err != nil {
 		return errors.New("the call was answered by death")
@@ -40,7 +40,7 @@ func oldMode() error {
 }
 
 // oldModeProgram asks for a mount namespace by the gate of 32 bit programs.
-func oldModeProgram(g Guest, _ []string) error {
+func call32BitProgram(g Program, _ []string) error {
 	code := []byte{
 		0x53,                         // push rbx
 		0xbb, 0x00, 0x00, 0x02, 0x00, // mov ebx, CLONE_NEWNS

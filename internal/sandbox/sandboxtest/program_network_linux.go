@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func init() { programs["unroute"] = unrouteProgram }
+func init() { programsByName["change-network"] = changeNetworkProgram }
 
 // unrouteProgram tries to lead its connections elsewhere, and then makes one to
 // args[0]. What else is named may succeed.
-func unrouteProgram(g Guest, args []string) error {
+func changeNetworkProgram(g Program, args []string) error {
 	for name, attack := range map[string]func() error{
 		"loopback goes down":   loopbackDown,
 		"the route is deleted": func() error { return netlinkRequest(unix.NETLINK_ROUTE, unix.RTM_DELROUTE, 0, localDefault()) },

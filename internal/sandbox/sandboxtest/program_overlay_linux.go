@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-var marksOfOverlays = func() []string {
+var overlayAttributes = func() []string {
 	var list []string
 	for _, prefix := range []string{sandbox.OverlayAttrs, "trusted.overlay."} {
 		for _, name := range []string{"opaque", "whiteout", "redirect", "metacopy", "origin", "impure", "nlink", "upper", "xwhiteouts", "protattr", "uuid"} {
@@ -25,17 +25,17 @@ var marksOfOverlays = func() []string {
 }()
 
 func init() {
-	programs["show"] = showProgram
-	programs["change"] = changeProgram
-	programs["append"] = appendProgram
-	programs["refused"] = refusedProgram
-	programs["aliases"] = aliasesProgram
-	programs["lock"] = lockProgram
-	programs["forge"] = forgeProgram
+	programsByName["show"] = showProgram
+	programsByName["change"] = changeProgram
+	programsByName["append"] = appendProgram
+	programsByName["try-change"] = tryChangeProgram
+	programsByName["aliases"] = aliasesProgram
+	programsByName["remove-permissions"] = removePermissionsProgram
+	programsByName["forge-marks"] = forgeMarksProgram
 }
 
 // showProgram tells all files below a folder.
-func showProgram(g Guest, args []string) error {
+func showProgram(g Program, args []string) error {
 	return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -62,7 +62,7 @@ func appendTo(name, text string) error {
 }
 
 // changeProgram does to layers all that can be done, and tells what it sees.
-func changeProgram(g Guest, _ []string) error {
+func changeProgram(g Program, _ []string) error {
 	for i, step := range []func() error{
 		func() error { return os.WriteFile("keep", []byte("changed"), 0o644) },
 		func() error { return appendTo("dir/x", "+") },
@@ -92,15 +92,15 @@ func changeProgram(g Guest, _ []string) error {
 }
 
 // appendProgram adds a byte to a file, and stays.
-func appendProgram(g Guest, args []string) error {
+func appendProgram(g Program, args []string) error {
 	if err := appendTo(args[0], "+"); err != nil {
 		return err
 	}
-	return stubbornProgram(g, nil)
+	return ignoreTermProgram(g, nil)
 }
 
 // refusedProgram changes what cannot be changed.
-func refusedProgram(g Guest, args []string) error {
+func tryChangeProgram(g Program, args []string) error {
 	for _, dir := range args {
 		for what, err := range map[string]error{
 			"written":  os.WriteFile(dir+"/keep", nil, 0o644),
@@ -120,7 +120,7 @@ func refusedProgram(g Guest, args []string) error {
 }
 
 // aliasesProgram writes at each place and reads it at all.
-func aliasesProgram(_ Guest, args []string) error {
+func aliasesProgram(_ Program, args []string) error {
 	for i, from := range args {
 		text := "from " + from
 		if err := os.WriteFile(fmt.Sprintf("%s/%d", from, i), []byte(text), 0o644); err != nil {
@@ -136,7 +136,7 @@ func aliasesProgram(_ Guest, args []string) error {
 }
 
 // lockProgram takes the rights from what it changed, and from what it did not.
-func lockProgram(_ Guest, _ []string) error {
+func removePermissionsProgram(_ Program, _ []string) error {
 	return errors.Join(
 		appendTo("dir/x", "+"), os.Chmod("dir/x", 0), os.Chmod("dir", 0),
 		os.MkdirAll("new/below", 0o755), os.Chmod("new/below", 0), os.Chmod("new", 0),
@@ -146,12 +146,12 @@ func lockProgram(_ Guest, _ []string) error {
 
 // forgeProgram makes the marks of overlays, as far as it is let, and takes away
 // those that are there. It tells which the overlay obeys.
-func forgeProgram(g Guest, _ []string) error {
+func forgeMarksProgram(g Program, _ []string) error {
 	if err := errors.Join(os.RemoveAll("replaced"), os.MkdirAll("replaced", 0o755), os.MkdirAll("own/folder", 0o755), os.WriteFile("own/file", nil, 0o644)); err != nil {
 		return err
 	}
 	for _, name := range []string{".", "victim", "victim/sub", "victim/file", "own", "own/folder", "own/file", "replaced"} {
-		for _, attr := range marksOfOverlays {
+		for _, attr := range overlayAttributes {
 			if name == "replaced" {
 				_ = unix.Removexattr(name, attr)
 				continue
