@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// sample is a layer like those of a distribution: many small files, a few
+// sample returns a layer like those of a distribution: many small files, a few
 // large ones, half of it compressible.
 func sample(t testing.TB) (plain, gz []byte) {
 	t.Helper()
@@ -34,7 +34,7 @@ func sample(t testing.TB) (plain, gz []byte) {
 		all = append(all, file(fmt.Sprintf("usr/lib/part%d/sub%d/file%d", i/1000, i/50, i), string(data)))
 	}
 	plain = layer(t, all...)
-	return plain, pressed(t, plain)
+	return plain, gzipped(t, plain)
 }
 
 func BenchmarkUnpack(b *testing.B) {
@@ -55,7 +55,7 @@ func BenchmarkUnpack(b *testing.B) {
 	}
 }
 
-// BenchmarkTar is what the system's own tar does with the same layer.
+// BenchmarkTar measures the system's tar with the same layer.
 func BenchmarkTar(b *testing.B) {
 	plain, gz := sample(b)
 	for flags, content := range map[string][]byte{"-xf": plain, "-xzf": gz} {

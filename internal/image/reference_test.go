@@ -40,7 +40,7 @@ func TestParseReference(t *testing.T) {
 	}
 }
 
-func TestParseReferenceSaysWhatToChange(t *testing.T) {
+func TestParseReferenceErrors(t *testing.T) {
 	t.Parallel()
 	for s, want := range map[string]string{
 		"":                                     "The image is empty.",
@@ -87,16 +87,16 @@ func FuzzParseReference(f *testing.F) {
 		r, err := image.ParseReference(s)
 		if err != nil {
 			if _, ok := errors.AsType[*stint.Error](err); !ok {
-				t.Fatalf("%q: %v is no sentence", s, err)
+				t.Fatalf("%q: %v is not a *stint.Error", s, err)
 			}
 			return
 		}
 		again, err := image.ParseReference(r.String())
 		if err != nil || again != r {
-			t.Errorf("%q is %+v, and written out %+v, %v", s, r, again, err)
+			t.Errorf("%q is %+v, and its string parses as %+v, %v", s, r, again, err)
 		}
 		if _, err := name.ParseReference(r.String()); err != nil {
-			t.Errorf("%q: registries do not understand it: %v", s, err)
+			t.Errorf("%q: the registry client cannot parse it: %v", s, err)
 		}
 	})
 }

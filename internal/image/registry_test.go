@@ -23,7 +23,7 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// private lets only "robot" with the word "secret" pass.
+// private requires user "robot" with password "secret".
 func private(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, word, _ := r.BasicAuth(); user != "robot" || word != "secret" {
@@ -35,7 +35,7 @@ func private(h http.Handler) http.Handler {
 	})
 }
 
-func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
+func TestCredentialsFromDockerConfiguration(t *testing.T) {
 	folder := t.TempDir()
 	t.Setenv("DOCKER_CONFIG", folder)
 	t.Setenv("HOME", folder)
@@ -54,7 +54,7 @@ func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
 		_, err := s.Acquire(t.Context(), tag.String(), nil)
 		wantFault(t, err, stint.KindInvalid, "refused access", host, "credentials")
 		if err != nil && strings.Contains(err.Error(), "wrong-word") {
-			t.Errorf("%v tells the password", err)
+			t.Errorf("%v contains the password", err)
 		}
 	}
 	login := func(word string) {
@@ -81,8 +81,8 @@ func TestCredentialsComeFromTheDockerConfiguration(t *testing.T) {
 	wantFault(t, err, stint.KindUnavailable, "cannot read its credentials")
 }
 
-// bending changes what the registry gives for paths that hold a text.
-func bending(part string, times int64, bend func([]byte) []byte) (func(http.Handler) http.Handler, *atomic.Int64) {
+// changeResponses changes responses of the registry for paths that contain part.
+func changeResponses(part string, times int64, bend func([]byte) []byte) (func(http.Handler) http.Handler, *atomic.Int64) {
 	var seen atomic.Int64
 	return func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func bending(part string, times int64, bend func([]byte) []byte) (func(http.Hand
 			kept := &keptAnswer{ResponseWriter: w}
 			h.ServeHTTP(kept, r)
 			b := bend(kept.body)
-			if len(b) < len(kept.body) { // cut off, as a lost connection does
+			if len(b) < len(kept.body) { // cut off, like a lost connection
 				_, _ = w.Write(b)
 				panic(http.ErrAbortHandler)
 			}
@@ -112,13 +112,13 @@ func (k *keptAnswer) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func flip(b []byte) []byte {
+func flipBit(b []byte) []byte {
 	b = append([]byte(nil), b...)
 	b[len(b)/2] ^= 1
 	return b
 }
 
-func TestBytesThatAreNotTheirDigest(t *testing.T) {
+func TestWrongDigest(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ part, want string }{
 		"content":  {"/blobs/", "other bytes than its digest promises"},
@@ -126,28 +126,28 @@ func TestBytesThatAreNotTheirDigest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wrap, seen := bending(c.part, 1<<40, flip)
+			wrap, seen := changeResponses(c.part, 1<<40, flipBit)
 			host := imagetest.Serve(t, wrap)
-			ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+			ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 			dir := filepath.Join(t.TempDir(), "images")
 			_, err := open(t, image.Config{Dir: dir}).Acquire(t.Context(), ref, nil)
 			wantFault(t, err, stint.KindUnavailable, c.want)
-			if left := append(inside(t, dir, "work"), inside(t, dir, "roots")...); len(left) > 0 || seen.Load() == 0 {
-				t.Errorf("left on disk: %v; %d answers were bent", left, seen.Load())
+			if left := append(list(t, dir, "work"), list(t, dir, "roots")...); len(left) > 0 || seen.Load() == 0 {
+				t.Errorf("left on disk: %v; %d responses were changed", left, seen.Load())
 			}
 		})
 	}
 }
 
-func TestDownloadsThatBreakOffAreTriedAgain(t *testing.T) {
+func TestInterruptedDownloadsAreRetried(t *testing.T) {
 	t.Parallel()
-	wrap, seen := bending("/blobs/", 2, func(b []byte) []byte { return b[:len(b)/2] })
+	wrap, seen := changeResponses("/blobs/", 2, func(b []byte) []byte { return b[:len(b)/2] })
 	host := imagetest.Serve(t, wrap)
-	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	if r := acquire(t, open(t, image.Config{}), ref); text(t, r) != "one" {
 		t.Errorf("got %q", text(t, r))
 	}
 	if seen.Load() < 3 {
-		t.Errorf("%d downloads, want some to break off", seen.Load())
+		t.Errorf("%d downloads, want some interrupted", seen.Load())
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// gate holds back layers until it opens, and counts them.
+// gate blocks requests for blobs until it is opened, and counts them.
 type gate struct {
 	open    chan struct{}
 	arrived chan struct{}
@@ -45,7 +45,7 @@ func TestCallersShareOnePull(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	host := imagetest.Serve(t, g.wrap)
-	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir, KeepBytes: 1})
 	impatient, giveUp := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestCallersShareOnePull(t *testing.T) {
 	}
 	giveUp()
 	if err := <-gone; !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the wait to end", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 	close(g.open)
 	wg.Wait()
@@ -88,16 +88,16 @@ func TestCallersShareOnePull(t *testing.T) {
 	if err := s.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if left := inside(t, dir, "roots"); len(left) > 0 {
+	if left := list(t, dir, "roots"); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
 }
 
-func TestPullsEndWithTheLastWho(t *testing.T) {
+func TestPullEndsWithLastCaller(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	host := imagetest.Serve(t, g.wrap)
-	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -116,11 +116,11 @@ func TestPullsEndWithTheLastWho(t *testing.T) {
 		t.Errorf("got %q", text(t, r))
 	}
 	s.Close()
-	if left := inside(t, dir, "work"); len(left) > 0 {
+	if left := list(t, dir, "work"); len(left) > 0 {
 		t.Errorf("left in work: %v", left)
 	}
 	if _, err := s.Acquire(t.Context(), ref, nil); err == nil {
-		t.Error("a closed store gave an image")
+		t.Error("a closed store returned an image")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestCloseEndsPulls(t *testing.T) {
 	t.Parallel()
 	g := newGate()
 	host := imagetest.Serve(t, g.wrap)
-	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	s := open(t, image.Config{})
 	gone := make(chan error, 1)
 	go func() {
@@ -138,6 +138,6 @@ func TestCloseEndsPulls(t *testing.T) {
 	<-g.arrived
 	s.Close()
 	if err := <-gone; err == nil {
-		t.Error("the pull went on")
+		t.Error("the pull continued")
 	}
 }

@@ -32,7 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// anonymous keeps tests apart from the credentials of whoever runs them.
+// anonymous keeps tests independent of the user's credentials.
 type anonymous struct{}
 
 func (anonymous) Resolve(authn.Resource) (authn.Authenticator, error) { return authn.Anonymous, nil }
@@ -62,7 +62,7 @@ func acquire(t testing.TB, s *image.Store, ref string) *image.Root {
 	return r
 }
 
-// wantFault checks that err is a sentence about the image.
+// wantFault checks that err is a *stint.Error about the image.
 func wantFault(t testing.TB, err error, kind stint.Kind, words ...string) {
 	t.Helper()
 	e, ok := errors.AsType[*stint.Error](err)
@@ -79,11 +79,11 @@ func wantFault(t testing.TB, err error, kind stint.Kind, words ...string) {
 		}
 	}
 	if strings.Contains(e.Message, os.TempDir()) {
-		t.Errorf("%q tells a path of this machine", e.Message)
+		t.Errorf("%q contains a path of this machine", e.Message)
 	}
 }
 
-func some(text string) map[string]imagetest.File {
+func textFile(text string) map[string]imagetest.File {
 	return map[string]imagetest.File{"etc/text": {Data: []byte(text)}}
 }
 
@@ -96,8 +96,8 @@ func text(t testing.TB, r *image.Root) string {
 	return string(b)
 }
 
-// inside lists what lies in a folder of the store.
-func inside(t testing.TB, dir, name string) (names []string) {
+// list lists a folder of the store.
+func list(t testing.TB, dir, name string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(dir, name))
 	if err != nil {
@@ -109,7 +109,7 @@ func inside(t testing.TB, dir, name string) (names []string) {
 	return names
 }
 
-func TestAcquireGivesTheImage(t *testing.T) {
+func TestAcquire(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
 	config := v1.Config{Env: []string{"PATH=/bin"}, WorkingDir: "/srv", User: "1000:1000", Entrypoint: []string{"/bin/tool"}, Cmd: []string{"serve"}}
@@ -139,21 +139,21 @@ func TestAcquireGivesTheImage(t *testing.T) {
 			t.Errorf("%s has mode %v, %v, want %v", p, info.Mode(), err, want)
 		}
 	}
-	if left := inside(t, dir, "work"); len(left) > 0 {
+	if left := list(t, dir, "work"); len(left) > 0 {
 		t.Errorf("left in work: %v", left)
 	}
 	r.Release()
 	r.Release()
 }
 
-func TestTagsMoveAndDigestsStay(t *testing.T) {
+func TestTagsMoveDigestsStay(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir})
-	ref, first := imagetest.Push(t, host, "a:x", some("one"), v1.Config{})
+	ref, first := imagetest.Push(t, host, "a:x", textFile("one"), v1.Config{})
 	old := acquire(t, s, ref)
-	_, second := imagetest.Push(t, host, "a:x", some("two"), v1.Config{})
+	_, second := imagetest.Push(t, host, "a:x", textFile("two"), v1.Config{})
 	current := acquire(t, s, ref)
 	pinned := acquire(t, s, ref+"@"+first)
 	if text(t, old) != "one" || text(t, current) != "two" || text(t, pinned) != "one" || current.Digest != second {
@@ -165,12 +165,12 @@ func TestTagsMoveAndDigestsStay(t *testing.T) {
 	if err := s.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := inside(t, dir, "roots"); len(got) != 2 {
+	if got := list(t, dir, "roots"); len(got) != 2 {
 		t.Errorf("roots are %v, want those of the tag and of the pin", got)
 	}
 }
 
-func TestRegistryThatIsDown(t *testing.T) {
+func TestUnavailableRegistry(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	host := imagetest.Serve(t, func(h http.Handler) http.Handler {
@@ -181,7 +181,7 @@ func TestRegistryThatIsDown(t *testing.T) {
 			h.ServeHTTP(w, r)
 		})
 	})
-	ref, digest := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, digest := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	dir := filepath.Join(t.TempDir(), "images")
 	s, err := image.Open(t.Context(), image.Config{Dir: dir, Keychain: anonymous{}})
 	if err != nil {
@@ -192,7 +192,7 @@ func TestRegistryThatIsDown(t *testing.T) {
 	down.Store(true)
 	s = open(t, image.Config{Dir: dir})
 	if r := acquire(t, s, ref+"@"+digest); r.Note != "" || text(t, r) != "one" {
-		t.Errorf("pinned: %+v", r)
+		t.Errorf("digest: %+v", r)
 	}
 	if r := acquire(t, s, ref); !strings.Contains(r.Note, "did not answer") || text(t, r) != "one" {
 		t.Errorf("tag: %+v", r)
@@ -203,7 +203,7 @@ func TestRegistryThatIsDown(t *testing.T) {
 	wantFault(t, err, stint.KindUnavailable, "could not be reached")
 }
 
-func TestQuestionsAreBounded(t *testing.T) {
+func TestRequestTimeout(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Serve(t, func(http.Handler) http.Handler {
 		return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -215,17 +215,17 @@ func TestQuestionsAreBounded(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := patient.Acquire(ctx, host+"/a", nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("got %v, want the caller's time to be up", err)
+		t.Errorf("got %v, want context.DeadlineExceeded", err)
 	}
 }
 
-func TestImagesThatCannotBeHad(t *testing.T) {
+func TestInvalidImages(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
 	raw := func(b []byte) v1.Layer { return static.NewLayer(b, types.OCIUncompressedLayer) }
 	hostile, _ := imagetest.PushLayers(t, host, "hostile", v1.Config{}, raw(layer(t, file("../x", "1"))))
 	broken, _ := imagetest.PushLayers(t, host, "broken", v1.Config{}, raw([]byte(strings.Repeat("x", 2000))))
-	large, _ := imagetest.PushLayers(t, host, "large", v1.Config{}, raw(pressed(t, layer(t, file("x", strings.Repeat("x", 2<<20))))))
+	large, _ := imagetest.PushLayers(t, host, "large", v1.Config{}, raw(gzipped(t, layer(t, file("x", strings.Repeat("x", 2<<20))))))
 	wide, _ := imagetest.PushLayers(t, host, "wide", v1.Config{}, raw(layer(t, file("a", ""), file("b", ""), file("c", ""), file("d", ""))))
 	foreign, _ := imagetest.PushImage(t, host, "foreign", imagetest.Build(t, "plan9", "mips", v1.Config{}))
 	chart, _ := imagetest.PushImage(t, host, "chart", mutate.ConfigMediaType(empty.Image, "application/vnd.cncf.helm.config.v1+json"))
@@ -251,7 +251,7 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 		_, err := s.Acquire(t.Context(), ref, nil)
 		wantFault(t, err, stint.KindInvalid, want)
 	}
-	if left := append(inside(t, dir, "work"), inside(t, dir, "roots")...); len(left) > 0 {
+	if left := append(list(t, dir, "work"), list(t, dir, "roots")...); len(left) > 0 {
 		t.Errorf("left on disk: %v", left)
 	}
 }
@@ -259,13 +259,13 @@ func TestImagesThatCannotBeHad(t *testing.T) {
 func TestPlainHTTPNeedsPermission(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
-	ref, _ := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	s := open(t, image.Config{Insecure: func(string) bool { return false }})
 	_, err := s.Acquire(t.Context(), ref, nil)
 	wantFault(t, err, stint.KindUnavailable, "could not be reached")
 }
 
-func TestIndexGivesThisPlatform(t *testing.T) {
+func TestIndexSelectsPlatform(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
 	raw := func(b []byte) v1.Layer { return static.NewLayer(b, types.OCIUncompressedLayer) }
@@ -298,12 +298,12 @@ func TestIndexGivesThisPlatform(t *testing.T) {
 	wantFault(t, err, stint.KindInvalid, "linux/s390x", "only for linux/arm64/v8, linux/riscv64")
 }
 
-// clock is a time that tests set.
+// clock is a clock that tests set.
 type clock struct{ at atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Unix(c.at.Add(60), 0) }
 
-func TestCollectRemovesWhatWasUsedLongestAgo(t *testing.T) {
+func TestCollectRemovesLeastRecentlyUsed(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
 	dir := filepath.Join(t.TempDir(), "images")
@@ -316,39 +316,39 @@ func TestCollectRemovesWhatWasUsedLongestAgo(t *testing.T) {
 	}
 	digests := map[string]string{}
 	for _, n := range []string{"a", "b", "c", "d"} {
-		ref, digest := imagetest.Push(t, host, n, some(strings.Repeat(n, 10<<10)), v1.Config{})
+		ref, digest := imagetest.Push(t, host, n, textFile(strings.Repeat(n, 10<<10)), v1.Config{})
 		digests[n] = strings.TrimPrefix(digest, "sha256:")
 		acquire(t, s, ref).Release()
 	}
 	s.Close()
-	s = open(t, config)                // what was used when outlives the process
-	acquire(t, s, host+"/a").Release() // now b is the oldest
+	s = open(t, config)                // the time of use is stored on disk
+	acquire(t, s, host+"/a").Release() // b is now the oldest
 	kept := acquire(t, s, host+"/b")   // but in use
 	if err := s.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{digests["a"], digests["b"], digests["d"]}
 	slices.Sort(want)
-	if diff := cmp.Diff(want, inside(t, dir, "roots")); diff != "" {
+	if diff := cmp.Diff(want, list(t, dir, "roots")); diff != "" {
 		t.Errorf("roots (-want +got):\n%s", diff)
 	}
 	kept.Release()
-	moved, _ := imagetest.Push(t, host, "a", some("moved"), v1.Config{})
+	moved, _ := imagetest.Push(t, host, "a", textFile("moved"), v1.Config{})
 	acquire(t, s, moved).Release()
 	if err := s.Collect(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range inside(t, dir, "roots") {
+	for _, name := range list(t, dir, "roots") {
 		if name == digests["a"] {
-			t.Error("the root that no tag is any more was kept")
+			t.Error("a root without a tag was kept")
 		}
 	}
 }
 
-func TestOpenRemovesWhatACrashLeft(t *testing.T) {
+func TestOpenAfterCrash(t *testing.T) {
 	t.Parallel()
 	host := imagetest.Registry(t)
-	ref, digest := imagetest.Push(t, host, "a", some("one"), v1.Config{})
+	ref, digest := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 	dir := filepath.Join(t.TempDir(), "images")
 	s := open(t, image.Config{Dir: dir})
 	acquire(t, s, ref).Release()
@@ -358,7 +358,7 @@ func TestOpenRemovesWhatACrashLeft(t *testing.T) {
 	s.Close()
 	marker, err := os.ReadFile(filepath.Join(dir, "roots", strings.TrimPrefix(digest, "sha256:"), "image.json"))
 	if err != nil || strings.Contains(string(marker), "boot") {
-		t.Errorf("after collecting, the marker is %s, %v; want the root to outlive the machine's end", marker, err)
+		t.Errorf("after collecting, the marker is %s, %v; want no boot ID", marker, err)
 	}
 	other := strings.Repeat("ab", 32)
 	for p, content := range map[string]string{
@@ -380,10 +380,10 @@ func TestOpenRemovesWhatACrashLeft(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = open(t, image.Config{Dir: dir})
-	if left := inside(t, dir, "work"); len(left) > 0 {
+	if left := list(t, dir, "work"); len(left) > 0 {
 		t.Errorf("left in work: %v", left)
 	}
-	if diff := cmp.Diff([]string{strings.TrimPrefix(digest, "sha256:")}, inside(t, dir, "roots")); diff != "" {
+	if diff := cmp.Diff([]string{strings.TrimPrefix(digest, "sha256:")}, list(t, dir, "roots")); diff != "" {
 		t.Errorf("roots (-want +got):\n%s", diff)
 	}
 	if r := acquire(t, s, ref); text(t, r) != "one" {

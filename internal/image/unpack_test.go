@@ -48,7 +48,7 @@ func special(name string, kind byte) entry {
 
 func layer(t testing.TB, entries ...entry) []byte { return imagetest.Archive(t, entries...) }
 
-// listing shows a tree: mode and content, or target, of each path.
+// listing returns mode and content, or link target, of each path.
 func listing(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -84,9 +84,9 @@ func listing(t testing.TB, dir string) map[string]string {
 	return found
 }
 
-// bounded gives a root inside a folder with a canary beside it, and a check
-// that nothing outside of the root changed.
-func bounded(t testing.TB) (root string, check func()) {
+// rootWithCanary returns a root next to a canary file, and a function that checks that
+// files outside the root are unchanged.
+func rootWithCanary(t testing.TB) (root string, check func()) {
 	t.Helper()
 	around := t.TempDir()
 	root = filepath.Join(around, "root")
@@ -102,20 +102,20 @@ func bounded(t testing.TB) (root string, check func()) {
 		t.Helper()
 		after, err := os.Stat(canary)
 		if err != nil || !os.SameFile(before, after) || after.Mode() != before.Mode() || after.Sys().(*syscall.Stat_t).Nlink != 1 {
-			t.Errorf("the file beside the root was touched: %v %v", after, err)
+			t.Errorf("the file next to the root was changed: %v %v", after, err)
 		}
 		b, err := os.ReadFile(canary)
 		if err != nil || string(b) != "alive" {
-			t.Errorf("the file beside the root holds %q, %v", b, err)
+			t.Errorf("the file next to the root contains %q, %v", b, err)
 		}
 		beside, err := os.ReadDir(around)
 		if err != nil || len(beside) != 2 {
-			t.Errorf("beside the root is %v, %v", beside, err)
+			t.Errorf("files next to the root: %v, %v", beside, err)
 		}
 	}
 }
 
-func TestUnpackGivesWhatLayersMean(t *testing.T) {
+func TestUnpackLayers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		layers [][]entry
@@ -129,11 +129,11 @@ func TestUnpackGivesWhatLayersMean(t *testing.T) {
 			[][]entry{{file("a", "1"), dirHandle("d", 0o755), file("d/x", "1"), symlink("l", "a"), file("f", "1")}, {file("a", "2"), file("d", "now a file"), dirHandle("l", 0o755), dirHandle("f", 0o755), file("f/in", "2")}},
 			map[string]string{"a": "-rw-r--r-- 2", "d": "-rw-r--r-- now a file", "l": "drwxr-xr-x", "f": "drwxr-xr-x", "f/in": "-rw-r--r-- 2"},
 		},
-		"a later folder keeps what is in it": {
+		"a later folder keeps its entries": {
 			[][]entry{{dirHandle("d", 0o755), file("d/x", "1")}, {dirHandle("d", 0o711)}},
 			map[string]string{"d": "drwx--x--x", "d/x": "-rw-r--r-- 1"},
 		},
-		"a hard link is broken by replacing one name": {
+		"replacing a file keeps its hard links": {
 			[][]entry{{file("a", "1"), hardLink("b", "a")}, {file("a", "2")}},
 			map[string]string{"a": "-rw-r--r-- 2", "b": "-rw-r--r-- 1"},
 		},
@@ -141,42 +141,42 @@ func TestUnpackGivesWhatLayersMean(t *testing.T) {
 			[][]entry{{file("d/x", "1"), file("d/y", "1"), file("e/z", "1"), symlink("l", "d")}, {file("d/.wh.x", ""), file(".wh.e", ""), file(".wh.l", ""), file("no/.wh.such", ""), file("d/.wh.none", "")}},
 			map[string]string{"d": "drwxr-xr-x", "d/y": "-rw-r--r-- 1"},
 		},
-		"a whiteout hides nothing of its own layer": {
+		"a whiteout does not hide entries of its own layer": {
 			[][]entry{{file("d/x", "1"), file("d/old", "1"), file("f", "1")}, {file("d/x", "2"), file(".wh.d", ""), file(".wh.f", ""), file("f", "2")}},
 			map[string]string{"d": "drwxr-xr-x", "d/x": "-rw-r--r-- 2", "f": "-rw-r--r-- 2"},
 		},
-		"an opaque folder, before or after what comes into it": {
+		"an opaque folder, before or after its entries": {
 			[][]entry{{file("d/x", "1"), file("d/sub/y", "1"), file("e/x", "1")}, {file("d/new", "2"), file("d/sub/new", "2"), file("d/.wh..wh..opq", ""), file("e/.wh..wh..opq", ""), file("e/new", "2")}},
 			map[string]string{"d": "drwxr-xr-x", "d/new": "-rw-r--r-- 2", "d/sub": "drwxr-xr-x", "d/sub/new": "-rw-r--r-- 2", "e": "drwxr-xr-x", "e/new": "-rw-r--r-- 2"},
 		},
-		"marks of old storage drivers": {
+		"entries of old storage drivers": {
 			[][]entry{{file(".wh..wh.plnk/x", ""), file(".wh..wh.aufs", "")}},
 			map[string]string{".wh..wh.plnk": "drwxr-xr-x", ".wh..wh.plnk/x": "-rw-r--r-- "},
 		},
-		"entries below a link come where it leads inside": {
+		"entries below a symbolic link": {
 			[][]entry{
 				{dirHandle("usr/lib", 0o755), symlink("lib", "usr/lib"), dirHandle("run", 0o755), symlink("var/run", "/run"), symlink("up", "../../../run")},
 				{file("lib/libc", "c"), file("var/run/pid", "1"), file("up/too", "2"), file("lib/.wh.gone", "")},
 			},
 			map[string]string{"usr": "drwxr-xr-x", "usr/lib": "drwxr-xr-x", "usr/lib/libc": "-rw-r--r-- c", "lib": "-> usr/lib", "run": "drwxr-xr-x", "run/pid": "-rw-r--r-- 1", "run/too": "-rw-r--r-- 2", "var": "drwxr-xr-x", "var/run": "-> /run", "up": "-> ../../../run"},
 		},
-		"a whiteout through a link": {
+		"a whiteout through a symbolic link": {
 			[][]entry{{file("usr/lib/a", "1"), symlink("lib", "usr/lib")}, {file("lib/.wh.a", "")}},
 			map[string]string{"usr": "drwxr-xr-x", "usr/lib": "drwxr-xr-x", "lib": "-> usr/lib"},
 		},
-		"a link that changes its mind": {
+		"a symbolic link that is replaced": {
 			[][]entry{{dirHandle("a", 0o755), dirHandle("b", 0o755), symlink("l", "a"), file("l/1", "1"), symlink("l", "b"), file("l/2", "2")}},
 			map[string]string{"a": "drwxr-xr-x", "a/1": "-rw-r--r-- 1", "b": "drwxr-xr-x", "b/2": "-rw-r--r-- 2", "l": "-> b"},
 		},
-		"names from the root": {
+		"absolute names": {
 			[][]entry{{file("/etc/a", "1"), file("//etc//b", "1"), file("etc/../c", "1")}},
 			map[string]string{"etc": "drwxr-xr-x", "etc/a": "-rw-r--r-- 1", "etc/b": "-rw-r--r-- 1", "c": "-rw-r--r-- 1"},
 		},
-		"odd names": {
+		"unusual names": {
 			[][]entry{{file("new\nline", "1"), file("bad\xff\xfe", "2"), file(" ", "3"), file("-rf", "4"), file("back\\slash", "5")}},
 			map[string]string{"new\nline": "-rw-r--r-- 1", "bad\xff\xfe": "-rw-r--r-- 2", " ": "-rw-r--r-- 3", "-rf": "-rw-r--r-- 4", "back\\slash": "-rw-r--r-- 5"},
 		},
-		"bits and kinds that are dropped": {
+		"modes and types that are dropped": {
 			[][]entry{{fileMode("su", "x", 0o6755), dirHandle("tmp", 0o1777), dirHandle("sg", 0o2755), dirHandle("shut", 0), special("null", tar.TypeChar), special("sda", tar.TypeBlock), special("pipe", tar.TypeFifo)}},
 			map[string]string{"su": "-rwxr-xr-x x", "tmp": "dtrwxrwxrwx", "sg": "drwxr-xr-x", "shut": "drwx------"},
 		},
@@ -188,11 +188,11 @@ func TestUnpackGivesWhatLayersMean(t *testing.T) {
 			[][]entry{{symlink("l", "/etc/passwd"), hardLink("m", "l"), hardLink("m", "./m")}},
 			map[string]string{"l": "-> /etc/passwd", "m": "-> /etc/passwd"},
 		},
-		"a hard link from the root, through a link": {
+		"an absolute hard link through a symbolic link": {
 			[][]entry{{file("usr/a", "1"), symlink("l", "/usr"), hardLink("b", "/l/a")}},
 			map[string]string{"usr": "drwxr-xr-x", "usr/a": "-rw-r--r-- 1", "l": "-> /usr", "b": "-rw-r--r-- 1"},
 		},
-		"a folder that a link promised": {
+		"a missing folder that a symbolic link refers to": {
 			[][]entry{{symlink("l", "/not/there"), file("l/x", "1")}},
 			map[string]string{"l": "-> /not/there", "not": "drwxr-xr-x", "not/there": "drwxr-xr-x", "not/there/x": "-rw-r--r-- 1"},
 		},
@@ -200,7 +200,7 @@ func TestUnpackGivesWhatLayersMean(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root, check := bounded(t)
+			root, check := rootWithCanary(t)
 			var layers [][]byte
 			for _, entries := range c.layers {
 				layers = append(layers, layer(t, entries...))
@@ -216,7 +216,7 @@ func TestUnpackGivesWhatLayersMean(t *testing.T) {
 	}
 }
 
-func TestUnpackRefusesWhatLeadsOut(t *testing.T) {
+func TestUnpackRefusesEscapes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("d/", 2100)
 	for name, entries := range map[string][]entry{
@@ -244,23 +244,24 @@ func TestUnpackRefusesWhatLeadsOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root, check := bounded(t)
+			root, check := rootWithCanary(t)
 			err := image.Unpack(t.Context(), root, 1<<20, 1000, layer(t, entries...))
 			if !image.IsImageError(err) {
-				t.Errorf("got %v, want the image to be blamed", err)
+				t.Errorf("got %v, want an image error", err)
 			}
 			if err != nil && strings.Contains(err.Error(), filepath.Dir(root)) {
-				t.Errorf("%q tells a path of this machine", err)
+				t.Errorf("%q contains a path of this machine", err)
 			}
 			check()
 		})
 	}
 }
 
-// Links that lead out are kept, and what follows them stays inside.
-func TestUnpackFollowsNoLinkOut(t *testing.T) {
+// Links that lead out of the root are kept, and names that use them stay
+// inside.
+func TestUnpackFollowsNoLinksOut(t *testing.T) {
 	t.Parallel()
-	root, check := bounded(t)
+	root, check := rootWithCanary(t)
 	outside := filepath.Dir(root)
 	err := image.Unpack(t.Context(), root, 1<<20, 1000,
 		layer(t, symlink("out", outside), file("out/canary", "dead"), symlink("dot", ".."), file("dot/canary", "dead"), symlink("f", outside+"/canary"), file("f", "dead")),
@@ -270,17 +271,17 @@ func TestUnpackFollowsNoLinkOut(t *testing.T) {
 	}
 	check()
 	if b, err := os.ReadFile(filepath.Join(root, "canary")); err != nil || string(b) != "dead" {
-		t.Errorf("the file went elsewhere: %q, %v", b, err)
+		t.Errorf("the file is missing in the root: %q, %v", b, err)
 	}
 }
 
-func TestUnpackKeepsToItsBounds(t *testing.T) {
+func TestUnpackLimits(t *testing.T) {
 	t.Parallel()
 	many := make([]entry, 101)
 	for i := range many {
 		many[i] = file(fmt.Sprint("f", i), "")
 	}
-	bomb := pressed(t, layer(t, file("zeros", strings.Repeat("\x00", 4<<20))))
+	bomb := gzipped(t, layer(t, file("zeros", strings.Repeat("\x00", 4<<20))))
 	huge := layer(t, entry{Header: tar.Header{Name: "huge", Typeflag: tar.TypeReg, Size: 5}, Data: []byte("12345")})
 	copy(huge[124:], "\x80\x00\x00\x00\x7f\xff\xff\xff\xff\xff\xff\xff") // base-256
 	resum(huge)
@@ -292,13 +293,13 @@ func TestUnpackKeepsToItsBounds(t *testing.T) {
 		"a bomb":               {bomb, image.ErrTooLarge},
 		"a huge claim":         {huge, image.ErrTooLarge},
 		"too many entries":     {layer(t, many...), image.ErrTooMany},
-		"long headers":         {pressed(t, longHeaders(t)), image.ErrTooLarge},
+		"long headers":         {gzipped(t, longHeaders(t)), image.ErrTooLarge},
 		"folders never listed": {layer(t, file(strings.Repeat("d/", 150)+"x", "")), image.ErrTooMany},
 		"many blocks":          {layer(t, file("a", strings.Repeat("a", 1<<20-4096)), file("b", "b"), file("c", "c")), image.ErrTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			root, check := bounded(t)
+			root, check := rootWithCanary(t)
 			if err := image.Unpack(t.Context(), root, 1<<20, 100, c.layer); !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
@@ -307,7 +308,7 @@ func TestUnpackKeepsToItsBounds(t *testing.T) {
 	}
 }
 
-// longHeaders is an archive whose names take far more than its files.
+// longHeaders returns an archive whose headers are much larger than its files.
 func longHeaders(t testing.TB) []byte {
 	t.Helper()
 	var all []entry
@@ -327,7 +328,7 @@ func resum(h []byte) {
 	copy(h[148:156], fmt.Sprintf("%06o\x00 ", sum))
 }
 
-func pressed(t testing.TB, b []byte) []byte {
+func gzipped(t testing.TB, b []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -338,16 +339,16 @@ func pressed(t testing.TB, b []byte) []byte {
 	return out.Bytes()
 }
 
-func TestUnpackReadsEachCompression(t *testing.T) {
+func TestUnpackCompression(t *testing.T) {
 	t.Parallel()
 	plain := layer(t, file("a", "1"))
 	z, err := zstd.NewWriter(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	gz := pressed(t, plain)
-	for name, b := range map[string][]byte{"plain": plain, "gzip": gz, "gzip in two members": append(pressed(t, plain[:700]), pressed(t, plain[700:])...), "zstd": z.EncodeAll(plain, nil)} {
-		root, _ := bounded(t)
+	gz := gzipped(t, plain)
+	for name, b := range map[string][]byte{"plain": plain, "gzip": gz, "gzip in two members": append(gzipped(t, plain[:700]), gzipped(t, plain[700:])...), "zstd": z.EncodeAll(plain, nil)} {
+		root, _ := rootWithCanary(t)
 		if err := image.Unpack(t.Context(), root, 1<<20, 10, b); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -356,9 +357,9 @@ func TestUnpackReadsEachCompression(t *testing.T) {
 		}
 	}
 	for name, b := range map[string][]byte{"cut": gz[:len(gz)/2], "cut plain": plain[:512], "text": []byte(strings.Repeat("no archive ", 100)), "half a magic": {0x1f, 0x8b}} {
-		root, check := bounded(t)
+		root, check := rootWithCanary(t)
 		if err := image.Unpack(t.Context(), root, 1<<20, 10, b); !image.IsImageError(err) {
-			t.Errorf("%s: got %v, want the image to be blamed", name, err)
+			t.Errorf("%s: got %v, want an image error", name, err)
 		}
 		check()
 	}
@@ -366,7 +367,7 @@ func TestUnpackReadsEachCompression(t *testing.T) {
 
 func TestUnpackKeepsTimesAndDropsAttributes(t *testing.T) {
 	t.Parallel()
-	root, _ := bounded(t)
+	root, _ := rootWithCanary(t)
 	at := time.Unix(1_600_000_000, 0)
 	d, f := dirHandle("d", 0o755), file("d/f", "1")
 	d.ModTime, f.ModTime = at, at
@@ -382,7 +383,7 @@ func TestUnpackKeepsTimesAndDropsAttributes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !info.ModTime().Equal(at) {
-			t.Errorf("%s is of %v, want %v", name, info.ModTime(), at)
+			t.Errorf("%s has time %v, want %v", name, info.ModTime(), at)
 		}
 		if owner := info.Sys().(*syscall.Stat_t).Uid; int(owner) != os.Getuid() {
 			t.Errorf("%s belongs to %d", name, owner)
@@ -393,13 +394,13 @@ func TestUnpackKeepsTimesAndDropsAttributes(t *testing.T) {
 	}
 }
 
-func TestUnpackStops(t *testing.T) {
+func TestUnpackCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	root, _ := bounded(t)
+	root, _ := rootWithCanary(t)
 	if err := image.Unpack(ctx, root, 1<<20, 10, layer(t, file("a", "1"))); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want it to be cancelled", err)
+		t.Errorf("got %v, want context.Canceled", err)
 	}
 }
 
@@ -414,10 +415,10 @@ func FuzzUnpack(f *testing.F) {
 		{entry{Header: tar.Header{Name: "pax", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{"GNU.sparse.major": "1"}}}},
 	} {
 		f.Add(layer(f, entries...))
-		f.Add(pressed(f, layer(f, entries...)))
+		f.Add(gzipped(f, layer(f, entries...)))
 	}
 	f.Fuzz(func(t *testing.T, upper []byte) {
-		root, check := bounded(t)
+		root, check := rootWithCanary(t)
 		_ = image.Unpack(t.Context(), root, 1<<20, 200, lower, upper)
 		check()
 	})

@@ -18,29 +18,31 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// apart marks the process in which the cases run, with few descriptors.
-const apart = "STINT_TEST_REMOVE"
+// childEnv is set in the process that runs the cases with a low limit of open
+// files.
+const childEnv = "STINT_TEST_REMOVE"
 
-// TestRemove runs the cases as the tests' user, and as one whom modes bind.
+// TestRemove runs the cases as the current user, and as root also as an
+// unprivileged user.
 func TestRemove(t *testing.T) {
-	if os.Getenv(apart) != "" {
-		for name, build := range traps {
-			t.Run(name, func(t *testing.T) { removed(t, build) })
+	if os.Getenv(childEnv) != "" {
+		for name, build := range hardFolders {
+			t.Run(name, func(t *testing.T) { checkRemove(t, build) })
 		}
 		return
 	}
-	users := map[string]*syscall.Credential{"as we are": nil}
+	users := map[string]*syscall.Credential{"current user": nil}
 	if os.Geteuid() == 0 {
-		users["as nobody"] = &syscall.Credential{Uid: 65534, Gid: 65534}
+		users["unprivileged user"] = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
 	for name, user := range users {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir, err := os.MkdirTemp("/tmp", "remove-") // t.TempDir's parents may be closed to others
+			dir, err := os.MkdirTemp("/tmp", "remove-") // the parents of t.TempDir may be inaccessible
 			must(t, err, os.Chmod(dir, 0o777))
 			t.Cleanup(func() { must(t, sandbox.Remove(dir)) })
 			c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestRemove$")
-			c.Env = append(os.Environ(), apart+"=1", "TMPDIR="+dir)
+			c.Env = append(os.Environ(), childEnv+"=1", "TMPDIR="+dir)
 			c.SysProcAttr = &syscall.SysProcAttr{Credential: user, Pdeathsig: syscall.SIGKILL}
 			if out, err := c.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -49,7 +51,7 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-func removed(t *testing.T, build func(t *testing.T, dir string)) {
+func checkRemove(t *testing.T, build func(t *testing.T, dir string)) {
 	was := unix.Rlimit{}
 	must(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &was))
 	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 128, Max: was.Max}))
@@ -60,12 +62,12 @@ func removed(t *testing.T, build func(t *testing.T, dir string)) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("it is still there: %v", err)
+		t.Errorf("the folder still exists: %v", err)
 	}
 }
 
-// traps fill a folder as an agent may.
-var traps = map[string]func(t *testing.T, dir string){
+// hardFolders create folders that are hard to remove.
+var hardFolders = map[string]func(t *testing.T, dir string){
 	"longer than any path, closed at the bottom": func(t *testing.T, dir string) {
 		bottom := nest(t, dir, 17, strings.Repeat("n", 255))
 		defer unix.Close(bottom)
@@ -119,11 +121,11 @@ func TestRemoveOther(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	must(t, os.WriteFile(file, nil, 0o600), sandbox.Remove(file), sandbox.Remove(file), sandbox.Remove(filepath.Join(file, "below")))
 	if err := sandbox.Remove("/proc/self"); err == nil {
-		t.Error("what cannot be removed is no error")
+		t.Error("removing /proc/self succeeds")
 	}
 }
 
-// nest makes folders in each other, and gives the innermost.
+// nest creates nested folders and returns the innermost.
 func nest(t *testing.T, dir string, depth int, name string) int {
 	t.Helper()
 	fd := open(t, unix.AT_FDCWD, dir)

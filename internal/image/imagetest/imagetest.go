@@ -1,7 +1,4 @@
-// Package imagetest answers: how does a test get an image of its own?
-//
-// It runs a registry on this machine and pushes images built from what the
-// test hands in.
+// Package imagetest runs a registry and pushes images to it for tests.
 package imagetest
 
 import (
@@ -30,14 +27,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Registry runs an empty registry until the test ends and gives its
-// "host:port". It speaks plain http on a loopback address.
+// Registry runs an empty registry until the test ends and returns its
+// "host:port". It uses plain HTTP on a loopback address.
 func Registry(t testing.TB) (host string) {
 	t.Helper()
 	return Serve(t, func(h http.Handler) http.Handler { return h })
 }
 
-// Serve is as Registry, with what answers wrapped.
+// Serve is like Registry with a wrapper around the registry's handler.
 func Serve(t testing.TB, wrap func(http.Handler) http.Handler) (host string) {
 	t.Helper()
 	server := httptest.NewServer(wrap(registry.New(registry.Logger(log.New(io.Discard, "", 0)))))
@@ -48,26 +45,26 @@ func Serve(t testing.TB, wrap func(http.Handler) http.Handler) (host string) {
 // File is one entry of an image.
 type File struct {
 	Data []byte
-	Mode fs.FileMode // fs.ModeDir and fs.ModeSymlink say what it is; without permissions 0644 or 0755
+	Mode fs.FileMode // fs.ModeDir and fs.ModeSymlink set the type; without permissions 0644 or 0755
 	Link string      // target of a symbolic link
 }
 
-// Push builds an image of one layer for this machine and pushes it as
-// "name" or "name:tag". Keys of files are paths from the root, such as
-// "bin/sh"; folders on the way are made. It gives a reference that Acquire
-// takes, and the digest of the image's manifest.
+// Push builds an image with one layer for this platform and pushes it as "name"
+// or "name:tag". Keys of files are paths relative to the root, such as
+// "bin/sh"; parent folders are created. It returns a reference for Acquire and
+// the digest of the image's manifest.
 func Push(t testing.TB, host, name string, files map[string]File, config v1.Config) (ref, digest string) {
 	t.Helper()
 	return PushLayers(t, host, name, config, static.NewLayer(Archive(t, entries(files)...), types.OCIUncompressedLayer))
 }
 
-// PushLayers is as Push, with layers of any content.
+// PushLayers is like Push with any layers.
 func PushLayers(t testing.TB, host, name string, config v1.Config, layers ...v1.Layer) (ref, digest string) {
 	t.Helper()
 	return PushImage(t, host, name, Build(t, "linux", runtime.GOARCH, config, layers...))
 }
 
-// Build makes an image for a platform.
+// Build returns an image for a platform.
 func Build(t testing.TB, system, architecture string, config v1.Config, layers ...v1.Layer) v1.Image {
 	t.Helper()
 	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
@@ -101,14 +98,14 @@ func PushImage(t testing.TB, host, named string, image v1.Image) (ref, digest st
 	return ref, h.String()
 }
 
-// Entry is one entry of an archive, as it stands there.
+// Entry is one entry of an archive.
 type Entry struct {
 	tar.Header
 	Data []byte
 }
 
-// Archive writes entries to a tar archive as they are. A size of zero is set
-// from the data.
+// Archive returns a tar archive with the entries unchanged, except that a size
+// of zero is set to that of the data.
 func Archive(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	var b bytes.Buffer

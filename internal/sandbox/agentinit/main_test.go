@@ -18,9 +18,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/control"
 )
 
-// guest starts this test binary as agentinit in a new PID namespace, so that it
+// startInit starts this test binary as agentinit in a new PID namespace, so that it
 // can only signal its own processes.
-func guest(t *testing.T, place string, files ...*os.File) *os.Process {
+func startInit(t *testing.T, place string, files ...*os.File) *os.Process {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -40,8 +40,8 @@ func guest(t *testing.T, place string, files ...*os.File) *os.Process {
 	return p
 }
 
-// serve runs one command in a guest and checks its exit and output.
-func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.StartOptions) {
+// checkCommand runs one command in a guest and checks its exit and output.
+func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.StartOptions) {
 	t.Helper()
 	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})
 	go s.Listen(func() {
@@ -83,39 +83,39 @@ func serve(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.Sta
 	}
 }
 
-func TestGuestByDescriptor(t *testing.T) {
+func TestInitWithInheritedSocket(t *testing.T) {
 	conn, theirs, err := control.NewSocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := guest(t, "fd:3", theirs)
+	p := startInit(t, "fd:3", theirs)
 	theirs.Close()
-	serve(t, conn, p, nil)
+	checkCommand(t, conn, p, nil)
 }
 
-func TestGuestByPath(t *testing.T) {
+func TestInitWithSocketPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	p := guest(t, "unix:"+path)
+	p := startInit(t, "unix:"+path)
 	conn, err := l.AcceptUnix()
 	if err != nil {
 		t.Fatal(err)
 	}
 	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	serve(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
+	checkCommand(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
 }
 
-// TestGuestRefusesTerms checks that an empty filter is an error.
-func TestGuestRefusesTerms(t *testing.T) {
+// TestInitRefusesEmptyFilter checks that an empty filter is an error.
+func TestInitRefusesEmptyFilter(t *testing.T) {
 	conn, theirs, err := control.NewSocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := guest(t, "fd:3", theirs)
+	p := startInit(t, "fd:3", theirs)
 	theirs.Close()
 	s := control.New(conn, control.Config{Owner: -1})
 	go s.Listen(func() {
@@ -135,9 +135,9 @@ func TestGuestRefusesTerms(t *testing.T) {
 	<-s.Gone()
 }
 
-func TestGuestWithoutPlace(t *testing.T) {
+func TestInitRefusesInvalidAddress(t *testing.T) {
 	for _, place := range []string{"", "fd:x", "fd:-1", "unix:/no/such/socket", "tcp:1.2.3.4"} {
-		p := guest(t, place)
+		p := startInit(t, place)
 		st, err := p.Wait()
 		if err != nil {
 			t.Fatal(err)

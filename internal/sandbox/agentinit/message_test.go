@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 )
 
-func TestOrder(t *testing.T) {
+func TestCommandRoundTrip(t *testing.T) {
 	t.Parallel()
 	want := agentinit.Command{Argv: []string{"", "\xff\xfe", "a\nb", strings.Repeat("x", 100_000)}, Env: []string{"A=ü", "B="}, Dir: "/dir"}
 	b := agentinit.Encode(&want)

@@ -96,7 +96,7 @@ func captured(t *testing.T, work func(n *sandbox.Network)) {
 	}
 }
 
-// inside runs the test binary in the namespace of the calling thread.
+// list runs the test binary in the namespace of the calling thread.
 func inside(t *testing.T, addresses ...string) string {
 	c := exec.Command("/proc/self/exe", addresses...)
 	c.Env = []string{dialEnv + "=1"}
@@ -107,9 +107,9 @@ func inside(t *testing.T, addresses ...string) string {
 	return string(out)
 }
 
-// TestDirect connects to the capture's own sockets, which must not accept, and
+// TestRedirectedConnections connects to the capture's own sockets, which must not accept, and
 // to other addresses.
-func TestDirect(t *testing.T) {
+func TestRedirectedConnections(t *testing.T) {
 	captured(t, func(n *sandbox.Network) {
 		targets := make(chan netip.AddrPort, 8)
 		ended := make(chan struct{})
@@ -143,8 +143,8 @@ func TestDirect(t *testing.T) {
 	})
 }
 
-// TestTwice checks that a namespace cannot be captured twice.
-func TestTwice(t *testing.T) {
+// TestRedirectTwice checks that a namespace cannot be captured twice.
+func TestRedirectTwice(t *testing.T) {
 	captured(t, func(*sandbox.Network) {
 		if _, _, err := capture.Redirect(); err == nil {
 			t.Error("a second Redirect succeeds")
@@ -152,8 +152,8 @@ func TestTwice(t *testing.T) {
 	})
 }
 
-// TestWithoutRights checks that Redirect requires privileges.
-func TestWithoutRights(t *testing.T) {
+// TestRedirectWithoutPrivileges checks that Redirect requires privileges.
+func TestRedirectWithoutPrivileges(t *testing.T) {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // not unlocked, so that the thread ends
@@ -171,7 +171,7 @@ func TestWithoutRights(t *testing.T) {
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenRefusesFile(t *testing.T) {
 	t.Parallel()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
@@ -183,7 +183,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-func FuzzAnswers(f *testing.F) {
+func FuzzParseAcks(f *testing.F) {
 	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255})
 	f.Add([]byte{16, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {

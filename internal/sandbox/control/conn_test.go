@@ -18,9 +18,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/control"
 )
 
-// TestOutOfTurn checks that a protocol violation of init, which an agent may
+// TestProtocolViolationKills checks that a protocol violation of init, which an agent may
 // control, kills the sandbox and does not block the server.
-func TestOutOfTurn(t *testing.T) {
+func TestProtocolViolationKills(t *testing.T) {
 	t.Parallel()
 	for name, op := range map[string]agentinit.Op{"empty twice": agentinit.OpEmpty, "unexpected answers": agentinit.OpStarted, "unknown message": "hello"} {
 		t.Run(name, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestOutOfTurn(t *testing.T) {
 	}
 }
 
-// TestLife checks that the expected messages are handled.
-func TestLife(t *testing.T) {
+// TestExpectedMessages checks that the expected messages are handled.
+func TestExpectedMessages(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
 	go s.Listen(func() {})
@@ -77,9 +77,9 @@ func TestLife(t *testing.T) {
 	<-s.Gone()
 }
 
-// TestAskingTheEnded checks that a request after init's exit returns the reason
+// TestRequestAfterExit checks that a request after init's exit returns the reason
 // of the exit rather than a closed socket.
-func TestAskingTheEnded(t *testing.T) {
+func TestRequestAfterExit(t *testing.T) {
 	t.Parallel()
 	s, w := fake(t, nil)
 	go s.Listen(func() {})
@@ -93,9 +93,9 @@ func TestAskingTheEnded(t *testing.T) {
 	}
 }
 
-// TestAskingTooLate checks that an available answer is not returned if the
+// TestRequestWithCanceledContext checks that an available answer is not returned if the
 // caller's context has already ended.
-func TestAskingTooLate(t *testing.T) {
+func TestRequestWithCanceledContext(t *testing.T) {
 	t.Parallel()
 	cause := errors.New("the caller's reason")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -115,9 +115,9 @@ func TestAskingTooLate(t *testing.T) {
 	}
 }
 
-// TestWatchFollowsTheStart checks that Watch, which may kill the command, is
+// TestWatchRunsAfterStart checks that Watch, which may kill the command, is
 // not called before Start returns.
-func TestWatchFollowsTheStart(t *testing.T) {
+func TestWatchRunsAfterStart(t *testing.T) {
 	t.Parallel()
 	var isStarted atomic.Bool
 	watched := make(chan bool, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/diskusage"
 )
 
-func TestFolders(t *testing.T) {
+func TestScan(t *testing.T) {
 	t.Parallel()
 	dir, outside := t.TempDir(), t.TempDir()
 	write := func(size int, elem ...string) {
@@ -50,7 +50,7 @@ func TestFolders(t *testing.T) {
 	}
 }
 
-func TestFoldersTooDeep(t *testing.T) {
+func TestScanTooDeep(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -80,8 +80,8 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-// TestDeleted checks deleted files that are open or mapped.
-func TestDeleted(t *testing.T) {
+// TestDeletedFiles checks deleted files that are open or mapped.
+func TestDeletedFiles(t *testing.T) {
 	t.Parallel()
 	dir, elsewhere := t.TempDir(), "/dev/shm"
 	hold := func(dir string, size int) *os.File {
@@ -140,8 +140,8 @@ func files(t *testing.T, n int) string {
 	return dir
 }
 
-// TestEnough checks that a scan stops at the limit.
-func TestEnough(t *testing.T) {
+// TestScanStopsAtLimit checks that a scan stops at the limit.
+func TestScanStopsAtLimit(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 400)
 	for limit, want := range map[int64]int{0: 400, 100 * 4096: 101, 1 << 30: 400} {
@@ -151,8 +151,8 @@ func TestEnough(t *testing.T) {
 	}
 }
 
-// TestFurtherNames checks that hard links count as folder entries.
-func TestFurtherNames(t *testing.T) {
+// TestHardLinks checks that hard links count as folder entries.
+func TestHardLinks(t *testing.T) {
 	t.Parallel()
 	dir := files(t, 1)
 	for i := range 1000 {
@@ -165,7 +165,7 @@ func TestFurtherNames(t *testing.T) {
 	}
 }
 
-func TestTooMany(t *testing.T) {
+func TestMaxEntries(t *testing.T) {
 	t.Parallel()
 	l := diskusage.ScanOptions{Dirs: []string{files(t, 20)}}
 	if got := diskusage.ScanBounded(20, l, ""); got >= diskusage.OverAnyLimit {
@@ -200,9 +200,9 @@ func process(t *testing.T, threads ...string) string {
 	return proc
 }
 
-// TestThreads checks that only one descriptor table of a process is read, and
+// TestThreadsShareTable checks that only one descriptor table of a process is read, and
 // not that of a thread that has ended.
-func TestThreads(t *testing.T) {
+func TestThreadsShareTable(t *testing.T) {
 	t.Parallel()
 	table, none := files(t, 50), t.TempDir()
 	threads := []string{none}
@@ -214,9 +214,9 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// TestPause checks that the CPU time of a scan determines the pause, up to a
+// TestPauseAfterScan checks that the CPU time of a scan determines the pause, up to a
 // maximum.
-func TestPause(t *testing.T) {
+func TestPauseAfterScan(t *testing.T) {
 	t.Parallel()
 	now, used := time.Now(), time.Duration(0)
 	for _, c := range []struct{ took, interval, want time.Duration }{
@@ -233,8 +233,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestGivenUp checks that an aborted scan keeps the previous result.
-func TestGivenUp(t *testing.T) {
+// TestAbortedScan checks that an aborted scan keeps the previous result.
+func TestAbortedScan(t *testing.T) {
 	t.Parallel()
 	m, stop := diskusage.Scanner{}, make(chan struct{})
 	l := diskusage.ScanOptions{Dirs: []string{files(t, 10)}, Force: true, Stop: stop}
@@ -246,8 +246,8 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits checks that a concurrent Scan returns the last result.
-func TestNobodyWaits(t *testing.T) {
+// TestConcurrentScan checks that a concurrent Scan returns the last result.
+func TestConcurrentScan(t *testing.T) {
 	t.Parallel()
 	looking, done := make(chan struct{}), make(chan struct{})
 	var once sync.Once

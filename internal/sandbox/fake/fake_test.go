@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// guest plays the suite's programs.
+// startInit runs the suite's programs as functions.
 func guest(ctx context.Context, p *fake.Proc) sandbox.Exit {
 	code := sandboxtest.RunProgram(sandboxtest.Program{
 		Argv: p.Command.Argv, Env: p.Command.Env, Dir: p.Command.Dir,
@@ -86,7 +86,7 @@ func TestProc(t *testing.T) {
 		"/workspace": "/ws", "/workspace/x": "/ws/x", "/workspace/data/y": "/data/y", "/home/agent/.z": "/home/.z", "/etc/passwd": "none", "/run/stint/prompt": "/run/prompt",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what the script saw (-want +got):\n%s", diff)
+		t.Errorf("paths that the script saw (-want +got):\n%s", diff)
 	}
 	if u, err := b.Usage(t.Context()); err != nil || u.Memory != 42 {
 		t.Errorf("Usage: %+v, %v", u, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// world is a driver and folders for a benchmark or a test.
+// world is a driver with folders for a benchmark or a test.
 type world struct {
 	testing.TB
 	driver sandbox.Driver
@@ -81,22 +81,23 @@ func (w *world) close(b sandbox.Sandbox) {
 	}
 }
 
-// BenchmarkCold is a whole life: prepare, run /bin/true, close.
+// BenchmarkCold measures a complete run: prepare, run /bin/true, close.
 func BenchmarkCold(b *testing.B) {
 	w := newWorld(b)
 	measure(b, func() func() {
 		s := w.spec()
 		return func() {
-			box := w.prepare(s)
-			if e := w.run(box, "/bin/true"); e.Code != 0 {
+			sb := w.prepare(s)
+			if e := w.run(sb, "/bin/true"); e.Code != 0 {
 				b.Fatalf("exit %+v", e)
 			}
-			w.close(box)
+			w.close(sb)
 		}
 	})
 }
 
-// BenchmarkFirstByte is from nothing to the command's first byte.
+// BenchmarkFirstByte measures the time from Prepare to the command's first
+// byte.
 func BenchmarkFirstByte(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -113,7 +114,8 @@ func BenchmarkFirstByte(b *testing.B) {
 	w.close(last)
 }
 
-// BenchmarkWarm is from a prepared sandbox to the command's first byte.
+// BenchmarkWarm measures the time from a prepared sandbox to the command's
+// first byte.
 func BenchmarkWarm(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -129,7 +131,8 @@ func BenchmarkWarm(b *testing.B) {
 	w.close(last)
 }
 
-// settle waits for the end of what only starts a sandbox, as a pool does.
+// settle waits until the processes that only start a sandbox have ended, as in
+// a pool.
 func (w *world) settle(id string) {
 	for range time.Tick(time.Millisecond) {
 		if !slices.Contains(parts(w, id), "runsc") {
@@ -138,7 +141,7 @@ func (w *world) settle(id string) {
 	}
 }
 
-// firstByte starts a command and waits for what it writes.
+// firstByte starts a command and waits for its first output.
 func (w *world) firstByte(b sandbox.Sandbox) {
 	seen := make(signal, 1)
 	if err := b.Start(context.Background(), sandbox.Command{Argv: []string{"/bin/echo", "x"}, Stdout: seen}); err != nil {
@@ -157,7 +160,8 @@ func (s signal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// measure reports the least and the median too: the mean is the machine's mood.
+// measure also reports the minimum and the median, because the mean depends on
+// the machine's load.
 func measure(b *testing.B, ready func() func()) {
 	var all []time.Duration
 	for b.Loop() {

@@ -21,8 +21,8 @@ import (
 
 const diskInterval = 20 * time.Millisecond
 
-// kernelEnv names the program that is the kernel: the binary of the tests may
-// have been built with cgo, which runsc cannot be.
+// kernelEnv contains the path of the kernel's program: the test binary may have
+// been built with cgo, with which runsc does not work.
 const kernelEnv = "STINT_GVISORTEST_KERNEL"
 
 func TestMain(m *testing.M) {
@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// buildKernel builds it once, for this process and those that it starts.
+// buildKernel builds the kernel once, for this process and its children.
 func buildKernel() (remove func() error, err error) {
 	if os.Getenv(kernelEnv) != "" {
 		return func() error { return nil }, nil
@@ -67,9 +67,9 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 	return gvisor.New(gvisor.Config{StateDir: stateDir, DiskInterval: diskInterval, Binary: os.Getenv(kernelEnv)})
 }
 
-// TestSuite runs as whoever runs the tests: as root with limits, otherwise
-// without, since nobody has delegated a control group to us. The limit of
-// processes is the agents' kernel's own.
+// TestSuite runs as the current user: as root with limits, otherwise without,
+// because no control group is delegated. The process limit is enforced by
+// gVisor.
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{
@@ -78,13 +78,13 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// nobody is a user that this machine does not know.
-const nobody = 12345
+// unprivilegedUser is a user ID without an account.
+const unprivilegedUser = 12345
 
-// TestSuiteWithoutRoot runs the tests again, as a user without rights.
+// TestSuiteWithoutRoot runs the tests again as an unprivileged user.
 func TestSuiteWithoutRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // they are running as one already
+		return // this process is unprivileged already
 	}
 	dir, err := os.MkdirTemp("", "stint-rootless-")
 	if err != nil {
@@ -100,7 +100,7 @@ func TestSuiteWithoutRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary, home := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
-	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
+	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Mkdir(home, 0o755), os.Chown(home, unprivilegedUser, unprivilegedUser)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,10 +112,10 @@ func TestSuiteWithoutRoot(t *testing.T) {
 	c := exec.Command(binary, args...)
 	c.Dir = home
 	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH"), kernelEnv + "=" + os.Getenv(kernelEnv)}
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivilegedUser, Gid: unprivilegedUser}}
 	out, err := c.CombinedOutput()
 	if err != nil {
-		t.Fatalf("as user %d: %v\n%s", nobody, err, out)
+		t.Fatalf("as user %d: %v\n%s", unprivilegedUser, err, out)
 	}
-	t.Logf("as user %d:\n%s", nobody, out)
+	t.Logf("as user %d:\n%s", unprivilegedUser, out)
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/gvisor"
 )
 
-// parts are the processes of the host that make up a sandbox's kernel: they
-// show its ID as an argument.
+// parts returns the names of the host processes of a sandbox's kernel. They
+// have its ID as an argument.
 func parts(t testing.TB, id string) []string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -37,7 +37,7 @@ func parts(t testing.TB, id string) []string {
 	return names
 }
 
-// output is what a command writes.
+// output runs a command and returns its output.
 func (w *world) output(b sandbox.Sandbox, argv ...string) string {
 	w.Helper()
 	var out bytes.Buffer
@@ -50,8 +50,8 @@ func (w *world) output(b sandbox.Sandbox, argv ...string) string {
 	return out.String()
 }
 
-// TestNothingIsLeft looks for the kernel's parts after sandboxes that ended in
-// various ways.
+// TestNothingIsLeft checks that no process of the kernel is left after
+// sandboxes ended in various ways.
 func TestNothingIsLeft(t *testing.T) {
 	w := newWorld(t)
 	for name, end := range map[string]func(b sandbox.Sandbox) error{
@@ -68,23 +68,23 @@ func TestNothingIsLeft(t *testing.T) {
 		},
 	} {
 		s := w.spec()
-		s.ID = fmt.Sprintf("left-%s-%d", name, os.Getpid()) // no other process's on this machine
+		s.ID = fmt.Sprintf("left-%s-%d", name, os.Getpid()) // unique on this machine
 		b := w.prepare(s)
 		if got := parts(t, s.ID); len(got) < 2 {
-			t.Errorf("%s: while it lives these are seen: %q", name, got)
+			t.Errorf("%s: running kernel processes: %q", name, got)
 		}
 		if err := end(b); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		w.close(b)
 		if got := parts(t, s.ID); len(got) > 0 {
-			t.Errorf("%s: after Close these are seen: %q", name, got)
+			t.Errorf("%s: kernel processes after Close: %q", name, got)
 		}
 	}
 }
 
-// TestLateFiles adds to the folders of a sandbox that is prepared, and to what
-// its kernel may have looked at.
+// TestLateFiles checks that files added to the folders of a prepared sandbox
+// are visible, although the kernel may have read the folders before.
 func TestLateFiles(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec()
@@ -105,8 +105,8 @@ func TestLateFiles(t *testing.T) {
 	}
 }
 
-// TestKernel sees that the agent's calls reach another kernel than the host's,
-// and that it starts as it does elsewhere.
+// TestKernel checks that the agent runs on gVisor's kernel and that init runs
+// inside.
 func TestKernel(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())
@@ -117,14 +117,14 @@ func TestKernel(t *testing.T) {
 	}
 	got := w.output(b, "sh", "-c", "cat /proc/version; hostname; id -u; tr '\\0' ' ' </proc/1/cmdline")
 	if strings.Contains(got, strings.TrimSpace(string(host))) {
-		t.Errorf("it is the host's kernel: %s", got)
+		t.Errorf("the agent sees the host's kernel: %s", got)
 	}
 	if !strings.HasSuffix(got, "\nstint\n1000\nstint-agentinit fd:3 ") {
 		t.Errorf("inside: %s", got)
 	}
 }
 
-// TestAttach raises limits, and refuses what the kernel cannot take any more.
+// TestAttach checks that limits can be changed and that mounts are refused.
 func TestAttach(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())
@@ -152,11 +152,11 @@ func TestProbe(t *testing.T) {
 		t.Errorf("report %+v", r)
 	}
 	if notes := strings.Join(r.Notes, " "); !strings.Contains(notes, "gVisor v0.") || !strings.Contains(notes, "systrap") {
-		t.Errorf("the notes do not tell of the kernel: %q", r.Notes)
+		t.Errorf("the notes do not mention the kernel: %q", r.Notes)
 	}
 }
 
-// TestUnavailable holds the driver to failing closed, with the reason.
+// TestUnavailable checks that New fails with the reason.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	program := func(text string) string {
@@ -183,8 +183,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestFilters holds the filters that were computed beforehand to the gVisor
-// that is linked in: with another they are computed at each start.
+// TestFilters checks that the precomputed filters are for the linked version of
+// gVisor. Otherwise each start would compute them.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	info, err := buildinfo.ReadFile(os.Getenv(kernelEnv))
@@ -202,8 +202,8 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestMemory holds the limit on memory where no group does too: many small
-// processes are no large one.
+// TestMemory checks the memory limit, also without a control group: the shared
+// memory of many small processes is counted once.
 func TestMemory(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec()
@@ -218,15 +218,15 @@ func TestMemory(t *testing.T) {
 	s.Resources.Memory = 256 << 20
 	glutton := w.prepare(s)
 	defer w.close(glutton)
-	// It stays so until somebody looks.
+	// the process stays until its usage is measured
 	if e := w.run(glutton, "sh", "-c", "{ head -c 600000000 /dev/zero; sleep 60; } | tail"); e.Cause != sandbox.OOMKilled {
 		t.Errorf("600 MB under a limit of 256: exit %+v", e)
 	}
 }
 
-// TestAProgramWithoutIt cannot be its own kernel, and says so before it starts
-// anything; the program of these tests is one.
-func TestAProgramWithoutIt(t *testing.T) {
+// TestProgramWithoutGVisor checks that a program without gVisor is refused before
+// it is started. This test binary is one.
+func TestProgramWithoutGVisor(t *testing.T) {
 	t.Parallel()
 	_, err := gvisor.New(gvisor.Config{StateDir: t.TempDir()})
 	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "built without it") {

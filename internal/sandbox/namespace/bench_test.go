@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// world is a driver and folders for a benchmark or a test.
+// world is a driver with folders for a benchmark or a test.
 type world struct {
 	testing.TB
 	driver *namespace.Driver
@@ -39,8 +39,8 @@ func newWorld(tb testing.TB) *world {
 	return w
 }
 
-// id is that of a world's nth sandbox: no other process's on this machine, as
-// tests look for groups of that name.
+// id returns the ID of a world's nth sandbox. It is unique on this machine,
+// because tests look for groups with that name.
 func id(n int) string { return fmt.Sprintf("run_%d_%d", os.Getpid(), n) }
 
 func (w *world) spec() sandbox.Spec {
@@ -84,10 +84,10 @@ func (w *world) close(b sandbox.Sandbox) {
 	}
 }
 
-// BenchmarkCold is a whole life: prepare, run /bin/true, close.
+// BenchmarkCold measures a complete run: prepare, run /bin/true, close.
 func BenchmarkCold(b *testing.B) { cold(b, false) }
 
-// BenchmarkColdNetwork has a network besides.
+// BenchmarkColdNetwork does the same with a network.
 func BenchmarkColdNetwork(b *testing.B) { cold(b, true) }
 
 func cold(b *testing.B, network bool) {
@@ -96,16 +96,16 @@ func cold(b *testing.B, network bool) {
 		s := w.spec()
 		s.Network = network
 		return func() {
-			box := w.prepare(s)
-			if e := w.run(box, "/bin/true"); e.Code != 0 {
+			sb := w.prepare(s)
+			if e := w.run(sb, "/bin/true"); e.Code != 0 {
 				b.Fatalf("exit %+v", e)
 			}
-			w.close(box)
+			w.close(sb)
 		}
 	})
 }
 
-// BenchmarkWarm is from a prepared sandbox to the command's end.
+// BenchmarkWarm measures the time from a prepared sandbox to the command's end.
 func BenchmarkWarm(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -123,7 +123,7 @@ func BenchmarkWarm(b *testing.B) {
 	w.close(last)
 }
 
-// firstByte tells when it came.
+// firstByte records the time of the first write.
 type firstByte chan time.Time
 
 func (f firstByte) Write(p []byte) (int, error) {
@@ -134,8 +134,8 @@ func (f firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkParked is from a job to its first byte: a parked sandbox with a
-// network is given limits and two folders, and starts a command.
+// BenchmarkParked measures the time from a run's limits and mounts to its first
+// byte, with a prepared sandbox that has a network.
 func BenchmarkParked(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
@@ -162,8 +162,8 @@ func BenchmarkParked(b *testing.B) {
 	w.close(last)
 }
 
-// BenchmarkAttachLayers is what it takes to give a prepared sandbox a workspace
-// of one layer with few files or many, and another that says what is gone.
+// BenchmarkAttachLayers measures attaching a workspace overlay with few or many
+// files to a prepared sandbox.
 func BenchmarkAttachLayers(b *testing.B) {
 	for _, files := range []int{10, 100_000} {
 		b.Run(fmt.Sprint(files), func(b *testing.B) { attachLayers(b, files) })
@@ -203,7 +203,7 @@ func attachLayers(b *testing.B, files int) {
 	w.close(last)
 }
 
-// BenchmarkRate is whole lives, as many at once as there are processors.
+// BenchmarkRate measures complete runs, as many in parallel as there are CPUs.
 func BenchmarkRate(b *testing.B) {
 	w := newWorld(b)
 	specs := make(chan sandbox.Spec, b.N)
@@ -213,38 +213,38 @@ func BenchmarkRate(b *testing.B) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			box := w.prepare(<-specs)
-			if e := w.run(box, "/bin/true"); e.Code != 0 {
+			sb := w.prepare(<-specs)
+			if e := w.run(sb, "/bin/true"); e.Code != 0 {
 				b.Errorf("exit %+v", e)
 			}
-			w.close(box)
+			w.close(sb)
 		}
 	})
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "sandboxes/s")
 }
 
-// BenchmarkIdle is what parked sandboxes take of the host's memory, each its
-// share of what they share.
+// BenchmarkIdle measures the memory of prepared sandboxes, with shared memory
+// divided among them.
 func BenchmarkIdle(b *testing.B) {
 	const parked = 20
 	w := newWorld(b)
 	for b.Loop() {
 		total := 0
-		var boxes []sandbox.Sandbox
+		var sandboxes []sandbox.Sandbox
 		for range parked {
 			s := w.spec()
 			s.Network = true
-			boxes = append(boxes, w.prepare(s))
+			sandboxes = append(sandboxes, w.prepare(s))
 		}
-		for _, box := range boxes {
-			total += proportional(b, w.pid(box))
-			w.close(box)
+		for _, sb := range sandboxes {
+			total += proportional(b, w.pid(sb))
+			w.close(sb)
 		}
 		b.ReportMetric(float64(total)/parked/1024, "MiB")
 	}
 }
 
-// proportional is a process's share of memory, in KiB.
+// proportional returns a process's proportional set size in KiB.
 func proportional(b *testing.B, pid int) int {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -256,7 +256,7 @@ func proportional(b *testing.B, pid int) int {
 			return kib
 		}
 	}
-	b.Fatalf("no share is told: %s", text)
+	b.Fatalf("no Pss line: %s", text)
 	return 0
 }
 
@@ -270,7 +270,8 @@ func measure(b *testing.B, ready func() func()) {
 	})
 }
 
-// measureTo reports the least and the median too: the mean is the machine's mood.
+// measureTo also reports the minimum and the median, because the mean depends
+// on the machine's load.
 func measureTo(b *testing.B, ready func() func() time.Time) {
 	var all []time.Duration
 	for b.Loop() {

@@ -2,7 +2,7 @@
 
 package namespace
 
-// What only these tests reach from outside.
+// Internals for tests.
 var (
 	ParseStat = func(b []byte) error { _, err := parseStat(b); return err }
 	DumpsNote = coreDumpNoteFor

@@ -18,13 +18,14 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// groupFiles reads one file of a sandbox's group, wherever this host has it.
+// groupFiles returns the content of a file of a sandbox's groups, in all
+// hierarchies.
 func groupFiles(t *testing.T, id, file string) []string {
 	t.Helper()
 	var values []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // groups of others come and go
+			return nil // groups of other programs may disappear
 		}
 		if e.Name() == file && filepath.Base(filepath.Dir(path)) == id {
 			b, err := os.ReadFile(path)
@@ -39,7 +40,7 @@ func groupFiles(t *testing.T, id, file string) []string {
 	return values
 }
 
-// TestLimits looks at what was told to the kernel.
+// TestLimits checks the limits in the control groups.
 func TestLimits(t *testing.T) {
 	w := newWorld(t)
 	s := w.spec()
@@ -51,18 +52,18 @@ func TestLimits(t *testing.T) {
 		got = append(got, groupFiles(t, s.ID, file)...)
 	}
 	want := map[bool][]string{
-		true:  {"150000", "268435456", "116"}, // 16 for init's own threads
+		true:  {"150000", "268435456", "116"}, // 16 for init's threads
 		false: nil,
 	}[os.Geteuid() == 0]
 	for i := range got {
-		got[i] = strings.TrimSuffix(got[i], " 100000") // version 2 adds the period
+		got[i] = strings.TrimSuffix(got[i], " 100000") // cgroup v2 adds the period
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
 }
 
-// TestAttachedLimits looks at what was told to the kernel later.
+// TestAttachedLimits checks the limits in the control groups after Attach.
 func TestAttachedLimits(t *testing.T) {
 	w := newWorld(t)
 	for name, c := range map[string]struct {
@@ -84,7 +85,7 @@ func TestAttachedLimits(t *testing.T) {
 			got = append(got, groupFiles(t, s.ID, file)...)
 		}
 		for i := range got {
-			got[i] = strings.TrimSuffix(got[i], " 100000") // version 2 adds the period
+			got[i] = strings.TrimSuffix(got[i], " 100000") // cgroup v2 adds the period
 		}
 		if os.Geteuid() != 0 {
 			c.want = nil
@@ -96,9 +97,8 @@ func TestAttachedLimits(t *testing.T) {
 	}
 }
 
-// TestShares looks at what a sandbox may take of what the kernel grants all of a
-// user's together, or of a host's.
-func TestShares(t *testing.T) {
+// TestUserLimits checks a sandbox's share of per-user and per-host kernel limits.
+func TestUserLimits(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())
 	defer w.close(b)
@@ -112,7 +112,7 @@ func TestShares(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 5 {
-		t.Fatalf("it says %q", out.String())
+		t.Fatalf("output %q", out.String())
 	}
 	if !strings.Contains(lines[0], "max=64") {
 		t.Errorf("terminals: %s", lines[0])
@@ -135,11 +135,11 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft compares what the host holds before and after sandboxes
-// that ended in various ways.
+// TestNothingIsLeft compares open files, records, children, and groups before
+// and after sandboxes that ended in various ways.
 func TestNothingIsLeft(t *testing.T) {
 	w := newWorld(t)
-	w.close(w.prepare(w.spec())) // what is made once, is made
+	w.close(w.prepare(w.spec())) // creates what is created only once
 	before := holdings(t, w.state)
 	for range 3 {
 		w.close(w.prepare(w.spec()))
@@ -181,7 +181,7 @@ func holdings(t *testing.T, state string) map[string]int {
 				}
 			default:
 				if target, err := os.Readlink(f); err != nil || !strings.HasPrefix(target, "anon_inode:") {
-					count[name]++ // the runtime opens its own poller when it likes
+					count[name]++ // the runtime may open its poller at any time
 				}
 			}
 		}
@@ -192,7 +192,7 @@ func holdings(t *testing.T, state string) map[string]int {
 
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
-	// A range that ends past the last user that there can be cannot be had.
+	// The range ends after the largest possible user ID.
 	_, err := namespace.New(namespace.Config{StateDir: t.TempDir(), UIDBase: 0xF800_0001})
 	if os.Geteuid() != 0 {
 		if err != nil {
@@ -208,10 +208,10 @@ func TestUnavailable(t *testing.T) {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]namespace.Config{
-		"no folder":       {},
-		"bad instance":    {StateDir: t.TempDir(), Instance: "Not Good"},
-		"file for folder": {StateDir: "/dev/null/x"},
-		"seen by agents":  {StateDir: t.TempDir(), Private: []string{"/usr/bin"}},
+		"no folder":              {},
+		"bad instance":           {StateDir: t.TempDir(), Instance: "Not Good"},
+		"file for folder":        {StateDir: "/dev/null/x"},
+		"private folder in /usr": {StateDir: t.TempDir(), Private: []string{"/usr/bin"}},
 	} {
 		if d, err := namespace.New(c); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -222,7 +222,8 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestProbe leaves nothing behind and says what an operator needs to know.
+// TestProbe checks that Probe leaves nothing behind and reports the notes that
+// an operator needs.
 func TestProbe(t *testing.T) {
 	w := newWorld(t)
 	before := holdings(t, w.state)
@@ -230,18 +231,19 @@ func TestProbe(t *testing.T) {
 	if !r.Available || r.Driver != "namespace" || r.Rootless != (os.Geteuid() != 0) || len(r.Notes) == 0 {
 		t.Errorf("report %+v", r)
 	}
-	if told := strings.Contains(strings.Join(r.Notes, " "), "memfd_create"); told == r.Limits.Memory {
-		t.Errorf("the limit on memory holds: %v; what escapes it is told: %v", r.Limits.Memory, told)
+	if hasNote := strings.Contains(strings.Join(r.Notes, " "), "memfd_create"); hasNote == r.Limits.Memory {
+		t.Errorf("memory limit enforced: %v; note about its gaps: %v", r.Limits.Memory, hasNote)
 	}
 	if diff := cmp.Diff(before, holdings(t, w.state)); diff != "" {
 		t.Errorf("left behind (-before +after):\n%s", diff)
 	}
 }
 
-// TestInitEnvironment looks at init from outside, as nobody inside can.
+// TestInitEnvironment checks init's environment from outside; it cannot be read
+// inside.
 func TestInitEnvironment(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // neither can its own user
+		return // an unprivileged user cannot read it
 	}
 	w := newWorld(t)
 	b := w.prepare(w.spec())
@@ -254,7 +256,7 @@ func TestInitEnvironment(t *testing.T) {
 	for _, l := range lists {
 		pids, err := os.ReadFile(l)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has ended
 		}
 		for pid := range strings.FieldsSeq(string(pids)) {
 			name, _ := os.ReadFile("/proc/" + pid + "/cmdline")
@@ -268,12 +270,12 @@ func TestInitEnvironment(t *testing.T) {
 		}
 	}
 	if seen != 1 {
-		t.Errorf("%d inits are seen, want 1", seen)
+		t.Errorf("%d init processes, want 1", seen)
 	}
 }
 
-// TestNoFurtherNamespaces looks at the second of two locks: the filter alone
-// would refuse them too.
+// TestNoFurtherNamespaces checks the limits of further namespaces, which the
+// system call filter refuses too.
 func TestNoFurtherNamespaces(t *testing.T) {
 	w := newWorld(t)
 	b := w.prepare(w.spec())
@@ -287,6 +289,6 @@ func TestNoFurtherNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("0\n", out.String()); diff != "" {
-		t.Errorf("namespaces that may be made (-want +got):\n%s", diff)
+		t.Errorf("namespace limits (-want +got):\n%s", diff)
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// TestPropagation keeps a folder on a mount that is shared, as all are under
-// systemd: what a sandbox mounts in it must not appear on the host.
+// TestPropagation checks with a shared mount, the default under systemd, that
+// mounts of a sandbox do not appear on the host.
 func TestPropagation(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // who may not mount cannot make the case, and a sandbox of his has only copies
+		return // an unprivileged user cannot create a shared mount, and its sandboxes see private copies
 	}
 	w := newWorld(t)
 	s := w.spec()
@@ -73,16 +73,16 @@ func TestPropagation(t *testing.T) {
 	}
 }
 
-// TestImageOwner: what the server unpacked is root's inside, and its modes say
-// what others may.
+// TestImageOwner checks that an image's files belong to root inside with their
+// modes.
 func TestImageOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // there is but one user then, and he owns the image
+		return // with a single user, the image belongs to the agent's user
 	}
 	w := newWorld(t)
 	s := w.spec()
 	s.Image = filepath.Join(t.TempDir(), "image")
-	plant(t, s.Image, map[string]string{"bin/tool": "x", "etc/public": "public", "etc/private": "private", "data/f": "f"})
+	writeFiles(t, s.Image, map[string]string{"bin/tool": "x", "etc/public": "public", "etc/private": "private", "data/f": "f"})
 	for name, mode := range map[string]os.FileMode{"bin/tool": 0o755, "etc/private": 0o600, "data": 0o700} {
 		if err := os.Chmod(filepath.Join(s.Image, name), mode); err != nil {
 			t.Fatal(err)
@@ -109,7 +109,8 @@ func TestImageOwner(t *testing.T) {
 	}
 }
 
-// namespaceFirst is the host's user that is 0 in a process's user namespace.
+// namespaceFirst returns the host user ID of user 0 in a process's user
+// namespace.
 func namespaceFirst(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid))

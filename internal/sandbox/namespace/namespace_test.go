@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
 	sandboxtest.Init(newDriver)
-	signal.Ignore(syscall.SIGHUP) // as a server under nohup: agents hear it all the same
+	signal.Ignore(syscall.SIGHUP) // like a server under nohup; agents must receive it nevertheless
 	goleak.VerifyTestMain(m)
 }
 
@@ -28,8 +28,8 @@ func newDriver(stateDir string) (sandbox.Driver, error) {
 	return namespace.New(namespace.Config{StateDir: stateDir, DiskInterval: diskInterval})
 }
 
-// TestSuite runs as whoever runs the tests: as root with limits, otherwise
-// without, since nobody has delegated a control group to us.
+// TestSuite runs as the current user: as root with limits, otherwise without,
+// because no control group is delegated.
 func TestSuite(t *testing.T) {
 	root := os.Geteuid() == 0
 	sandboxtest.Run(t, sandboxtest.Harness{
@@ -38,13 +38,13 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// nobody is a user that this machine does not know.
-const nobody = 12345
+// unprivilegedUser is a user ID without an account.
+const unprivilegedUser = 12345
 
-// TestSuiteWithoutRoot runs the tests again, as a user without rights.
+// TestSuiteWithoutRoot runs the tests again as an unprivileged user.
 func TestSuiteWithoutRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // they are running as one already
+		return // this process is unprivileged already
 	}
 	dir, err := os.MkdirTemp("", "stint-rootless-")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestSuiteWithoutRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary, home := filepath.Join(dir, "tests"), filepath.Join(dir, "tmp")
-	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Chown(binary, nobody, nobody), os.Mkdir(home, 0o755), os.Chown(home, nobody, nobody)} {
+	for _, err := range []error{os.Chmod(dir, 0o755), os.WriteFile(binary, self, 0o755), os.Chown(binary, unprivilegedUser, unprivilegedUser), os.Mkdir(home, 0o755), os.Chown(home, unprivilegedUser, unprivilegedUser)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,10 +72,10 @@ func TestSuiteWithoutRoot(t *testing.T) {
 	c := exec.Command(binary, args...)
 	c.Dir = home
 	c.Env = []string{"TMPDIR=" + home, "HOME=" + home, "PATH=" + os.Getenv("PATH")}
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivilegedUser, Gid: unprivilegedUser}}
 	out, err := c.CombinedOutput()
 	if err != nil {
-		t.Fatalf("as user %d: %v\n%s", nobody, err, out)
+		t.Fatalf("as user %d: %v\n%s", unprivilegedUser, err, out)
 	}
-	t.Logf("as user %d:\n%s", nobody, out)
+	t.Logf("as user %d:\n%s", unprivilegedUser, out)
 }

@@ -51,6 +51,6 @@ func TestDumpsNote(t *testing.T) {
 func FuzzParseStat(f *testing.F) {
 	f.Add([]byte("1 (x) R" + strings.Repeat(" 1", 40)))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = namespace.ParseStat(b) // only must not panic
+		_ = namespace.ParseStat(b) // it must not panic
 	})
 }

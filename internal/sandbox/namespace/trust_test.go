@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// output runs a shell command in a new sandbox.
+// output runs a shell command in a new sandbox and returns its output.
 func (w *world) output(s sandbox.Spec, script string) string {
 	w.Helper()
 	b := w.prepare(s)
@@ -34,9 +34,8 @@ func (w *world) output(s sandbox.Spec, script string) string {
 	return out.String()
 }
 
-// trusting is a driver whose sandboxes trust one file that only the server may
-// read.
-func trusting(t *testing.T) *world {
+// newTrustWorld returns a driver with a trust bundle that only the server may read.
+func newTrustWorld(t *testing.T) *world {
 	w := &world{TB: t, state: filepath.Join(t.TempDir(), "state")}
 	bundle := filepath.Join(t.TempDir(), "bundle.pem")
 	if err := os.WriteFile(bundle, []byte("the bundle\n"), 0o600); err != nil {
@@ -56,16 +55,17 @@ func trusting(t *testing.T) *world {
 }
 
 func TestTrustBundle(t *testing.T) {
-	w := trusting(t)
+	w := newTrustWorld(t)
 	got := w.output(w.spec(), "for f in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem /etc/ssl/ca-bundle.pem; do [ -e $f ] && cat $f; done; echo x 2>/dev/null >> /etc/ssl/certs/ca-certificates.crt || echo read-only")
 	if strings.Count(got, "the bundle\n") == 0 || strings.Trim(strings.ReplaceAll(got, "the bundle", ""), "\n") != "read-only" {
 		t.Errorf("the trusted certificates are %q", got)
 	}
 }
 
-// TestTrustBundleInImage has images with stores of all kinds, and without any.
+// TestTrustBundleInImage checks images with various certificate files and
+// without any.
 func TestTrustBundleInImage(t *testing.T) {
-	w := trusting(t)
+	w := newTrustWorld(t)
 	for name, files := range map[string]map[string]string{
 		"none":          {},
 		"no store":      {"etc/ssl/certs/one.pem": "x", "etc/ssl/openssl.cnf": "x"},
@@ -77,7 +77,7 @@ func TestTrustBundleInImage(t *testing.T) {
 	} {
 		s := w.spec()
 		s.Image = filepath.Join(t.TempDir(), "image")
-		plant(t, s.Image, files)
+		writeFiles(t, s.Image, files)
 		b := w.prepare(s)
 		root := w.root(b)
 		found := 0
@@ -92,15 +92,15 @@ func TestTrustBundleInImage(t *testing.T) {
 			}
 		}
 		if found == 0 {
-			t.Errorf("%s: no store holds the bundle", name)
+			t.Errorf("%s: no certificate file has the content of the bundle", name)
 		}
 		unix.Close(root)
 		w.close(b)
 	}
 }
 
-// plant makes files, and links where a text begins with an arrow.
-func plant(t *testing.T, dir string, files map[string]string) {
+// writeFiles creates files, and symbolic links if a text starts with "->".
+func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func plant(t *testing.T, dir string, files map[string]string) {
 	}
 }
 
-// pid is a sandbox's first process, by its record.
+// pid returns the process ID of a sandbox's init from its record.
 func (w *world) pid(b sandbox.Sandbox) int {
 	w.Helper()
 	text, err := os.ReadFile(filepath.Join(w.state, b.ID()+".sandbox"))
@@ -145,7 +145,7 @@ func (w *world) root(b sandbox.Sandbox) int {
 	return fd
 }
 
-// readInRoot follows links as a process inside does.
+// readInRoot reads a file and resolves links like a process inside.
 func readInRoot(t *testing.T, root int, name string) (string, bool) {
 	t.Helper()
 	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})

@@ -2,7 +2,8 @@
 
 package overlay
 
-// MappedBefore is MountMapped as kernels do it that want all folders mounted.
+// MountMappedInNamespace is MountMapped for kernels that require all folders to
+// be mounted.
 func MountMappedInNamespace(layers []string, upper string, userns, agent int) (int, error) {
 	s := &mappedFolders{Folders: Folders{Upper: -1, Work: -1}}
 	defer s.close()
@@ -17,7 +18,7 @@ func MountMappedInNamespace(layers []string, upper string, userns, agent int) (i
 	})
 }
 
-// As calls as a user of the host's files.
+// AsUser calls a function as another user for file access.
 func AsUser(user int, call func() error) error {
 	_, err := onNewThread(func() (int, error) {
 		if err := setFileUser(user); err != nil {

@@ -30,8 +30,8 @@ func must(t *testing.T, errs ...error) {
 	}
 }
 
-// layer makes a folder: "-" tells that a file is gone, "!" is a folder that
-// hides, "/" one that does not, ">" a link, all else a file.
+// layer creates a folder: "-" is a whiteout, "!" an opaque folder, "/" a
+// folder, ">" a symbolic link; every other text is a file's content.
 func layer(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o700))
@@ -54,7 +54,7 @@ func layer(t *testing.T, dir string, files map[string]string) string {
 	return dir
 }
 
-func TestPlace(t *testing.T) {
+func TestMakeTarget(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		layers []map[string]string
@@ -105,8 +105,9 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceKeepsModes: a folder that adds to another looks as that one.
-func TestPlaceKeepsModes(t *testing.T) {
+// TestMakeTargetKeepsModes checks that a created folder has the mode of the folder
+// that it extends.
+func TestMakeTargetKeepsModes(t *testing.T) {
 	t.Parallel()
 	below, upper := layer(t, t.TempDir(), map[string]string{"a": "/"}), t.TempDir()
 	must(t, overlay.MakeTarget([]string{below}, upper, "a/b"))
@@ -117,7 +118,7 @@ func TestPlaceKeepsModes(t *testing.T) {
 	}
 }
 
-func TestReady(t *testing.T) {
+func TestMakeWorkDir(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	upper := filepath.Join(dir, "upper")
@@ -126,7 +127,7 @@ func TestReady(t *testing.T) {
 	}
 	must(t, os.Mkdir(upper, 0o700))
 	must(t, overlay.MakeWorkDir(upper))
-	// What a kernel leaves there, and a server that was killed.
+	// The content that the kernel and a killed server leave there.
 	left := filepath.Join(overlay.WorkDir(upper), "work", "incompat", "volatile")
 	must(t, os.MkdirAll(left, 0o700), os.Chmod(filepath.Dir(left), 0), os.Chmod(filepath.Dir(filepath.Dir(left)), 0))
 	must(t, overlay.MakeWorkDir(upper))
@@ -145,10 +146,10 @@ func TestReady(t *testing.T) {
 
 const agent = 0x7fff_0000
 
-// TestMapped has the way of new kernels and that of old ones, many at once.
-func TestMapped(t *testing.T) {
+// TestMountMapped tests both ways to mount an overlay, several times in parallel.
+func TestMountMapped(t *testing.T) {
 	if os.Geteuid() != 0 {
-		return // without root's rights nothing is mapped; the sandboxes' tests lay folders in their own way
+		return // unprivileged servers do not map users; package sandboxtest tests their overlays
 	}
 	view, err := idmap.NewUserNamespace(0, agent)
 	must(t, err)
@@ -161,7 +162,7 @@ func TestMapped(t *testing.T) {
 			for range 8 {
 				dir := t.TempDir()
 				all.Go(func() {
-					mapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) })
+					checkMapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) })
 				})
 			}
 			all.Wait()
@@ -175,7 +176,7 @@ func TestMapped(t *testing.T) {
 	}
 }
 
-func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
+func checkMapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
 	check := func(errs ...error) {
 		if err := errors.Join(errs...); err != nil {
 			t.Error(err)
@@ -220,7 +221,7 @@ func mapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
 	check(overlay.RemoveWorkDir(upper))
 }
 
-func TestMappedRefused(t *testing.T) {
+func TestMountMappedUnsupported(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if _, err := overlay.MountMapped([]string{dir, dir}, "", -1, agent); !errors.Is(err, overlay.ErrUnsupported) {

@@ -22,9 +22,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-// filled runs a pool of the driver's sandboxes; the folder's entries and
-// emptied, which ends it, tell what is on disk.
-func filled(t *testing.T, d *fake.Driver, size int) (p *pool.Pool, dir string, emptied func()) {
+// startPool runs a pool. The function emptied stops it.
+func startPool(t *testing.T, d *fake.Driver, size int) (p *pool.Pool, dir string, emptied func()) {
 	t.Helper()
 	dir = t.TempDir()
 	var n atomic.Int64
@@ -56,10 +55,10 @@ func TestTakenSandboxesAreReplaced(t *testing.T) {
 	d := fake.New(script)
 	specs := make(chan sandbox.Spec, 16)
 	d.OnPrepare = func(_ context.Context, s sandbox.Spec) error { specs <- s; return nil }
-	p, dir, emptied := filled(t, d, 2)
-	await(t, "two wait", func() bool { return p.Size() == 2 })
+	p, dir, emptied := startPool(t, d, 2)
+	await(t, "two sandboxes are ready", func() bool { return p.Size() == 2 })
 	taken := p.Take()
-	await(t, "two wait again", func() bool { return p.Size() == 2 })
+	await(t, "two sandboxes are ready again", func() bool { return p.Size() == 2 })
 	for _, folder := range []string{taken.Home, taken.Workspace, taken.Scratch, taken.Run} {
 		if entries, err := os.ReadDir(folder); err != nil || len(entries) != 0 {
 			t.Errorf("%s: %v, %v", folder, entries, err)
@@ -78,17 +77,17 @@ func TestTakenSandboxesAreReplaced(t *testing.T) {
 	}
 	emptied()
 	if left, err := filepath.Glob(dir + "/*"); err != nil || len(left) != 1 || left[0] != taken.Dir {
-		t.Errorf("left after the end: %v, %v; want the taken one alone", left, err)
+		t.Errorf("folders after the end: %v, %v; want only that of the taken sandbox", left, err)
 	}
 	if p.Take() != nil {
-		t.Error("an emptied pool gives a sandbox")
+		t.Error("a closed pool returns a sandbox")
 	}
 	if err := taken.Sandbox.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestFailuresLeaveNothingAndAreTriedAgain(t *testing.T) {
+func TestFailuresAreRetried(t *testing.T) {
 	t.Parallel()
 	d := fake.New(script)
 	var tries atomic.Int64
@@ -98,23 +97,23 @@ func TestFailuresLeaveNothingAndAreTriedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	p, dir, _ := filled(t, d, 1)
-	await(t, "one waits", func() bool { return p.Size() == 1 })
+	p, dir, _ := startPool(t, d, 1)
+	await(t, "one sandbox is ready", func() bool { return p.Size() == 1 })
 	if left, err := filepath.Glob(dir + "/*"); err != nil || len(left) != 1 {
-		t.Errorf("folders: %v, %v; want that of the one that waits", left, err)
+		t.Errorf("folders: %v, %v; want that of the ready sandbox", left, err)
 	}
 }
 
-func TestNoneWaitsInAPoolOfNone(t *testing.T) {
+func TestEmptyPool(t *testing.T) {
 	t.Parallel()
-	p, dir, emptied := filled(t, fake.New(script), 0)
+	p, dir, emptied := startPool(t, fake.New(script), 0)
 	emptied()
 	if left, _ := filepath.Glob(dir + "/*"); p.Take() != nil || len(left) != 0 {
 		t.Errorf("something was prepared: %v", left)
 	}
 }
 
-func TestLayRefusesAFolderInUse(t *testing.T) {
+func TestMakeDirsRefusesExistingFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "run")
 	if _, err := pool.MakeDirs(dir); err != nil {
@@ -124,9 +123,9 @@ func TestLayRefusesAFolderInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := pool.MakeDirs(dir); err == nil {
-		t.Error("the folders of a living sandbox are laid out again")
+		t.Error("MakeDirs succeeds for an existing folder")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "home", "kept")); err != nil {
-		t.Errorf("the refusal removed what was there: %v", err)
+		t.Errorf("MakeDirs removed existing files: %v", err)
 	}
 }

@@ -12,8 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 )
 
-// TestManyEntries: what is not shown counts too, as it has to be read.
-func TestManyEntries(t *testing.T) {
+// TestMaxEntries checks that hidden entries count too, because they must be
+// read.
+func TestMaxEntries(t *testing.T) {
 	t.Parallel()
 	image := t.TempDir()
 	etc := filepath.Join(image, "etc")

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// attachCases are about what a prepared sandbox is given later.
+// attachCases test Sandbox.Attach.
 var attachCases = map[string]func(*world){
 	"attach mounts":                mountsAttached,
 	"attach nothing":               nothingAttached,
@@ -27,10 +27,10 @@ var attachCases = map[string]func(*world){
 	"attach to an image":           attachedToImage,
 }
 
-// unattachedCases hold for drivers that cannot attach.
+// noAttachCases test drivers that cannot attach.
 var noAttachCases = map[string]func(*world){"attach is not supported": attachUnsupported}
 
-// given makes a folder with one file, f, that holds a text.
+// dirWithFile creates a folder with one file, f.
 func (w *world) dirWithFile(name, text string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
@@ -62,7 +62,7 @@ func mountsAttached(w *world) {
 		}
 	}
 	if entries, err := os.ReadDir(filepath.Join(s.Workspace, "in", "put")); err != nil || len(entries) > 0 {
-		w.Errorf("on the host the mounted folder is seen: %v, %v", entries, err)
+		w.Errorf("the mount point on the host contains %v, %v", entries, err)
 	}
 }
 
@@ -81,11 +81,12 @@ func limitsAttached(w *world) {
 	u, err := b.Usage(w.Context())
 	w.must(err)
 	if u.MemoryLimit != want.Memory || w.suite.Limits.Disk && u.DiskLimit != want.Disk {
-		w.Errorf("usage tells of limits %d and %d", u.MemoryLimit, u.DiskLimit)
+		w.Errorf("limits in Usage are %d and %d", u.MemoryLimit, u.DiskLimit)
 	}
 }
 
-// limited prepares with one limit and attaches another.
+// startLimited prepares a sandbox with some limits, attaches others, and starts
+// a command.
 func (w *world) startLimited(before, after sandbox.Resources, args ...string) *running {
 	w.Helper()
 	s := w.spec()
@@ -131,7 +132,7 @@ func attachedDisk(w *world) {
 	}
 }
 
-// attachedShared fills memory that is a file system.
+// attachedShared checks the limit of /dev/shm.
 func attachedShared(w *world) {
 	r := w.startLimited(sandbox.Resources{Memory: 1 << 30}, sandbox.Resources{Memory: 256 << 20}, "shm", "129")
 	w.wantExit(r, sandbox.Exit{Code: 9, Cause: sandbox.Exited})
@@ -159,7 +160,7 @@ func attachAfterStart(w *world) {
 	w.kill(r, 0)
 }
 
-// attachRefused leaves the sandbox as it was.
+// attachRefused checks that the sandbox can be used after a failed Attach.
 func attachRefused(w *world) {
 	b := w.prepare(w.spec())
 	for _, m := range []sandbox.Mount{
@@ -178,7 +179,8 @@ func attachRefused(w *world) {
 	w.want("read inside", "data", r.stdout.String())
 }
 
-// attachOverLink is a workspace in which an earlier run has put links.
+// attachOverLink checks a workspace in which an earlier run has created
+// symbolic links.
 func attachOverLink(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -189,7 +191,7 @@ func attachOverLink(w *world) {
 		b := w.prepare(s)
 		mount := sandbox.Mount{Source: w.dirWithFile(fmt.Sprint("given", i), "x"), Target: sandbox.WorkspaceDir + "/in/put"}
 		if err := b.Attach(w.Context(), sandbox.Resources{}, []sandbox.Mount{mount}); err == nil {
-			w.Errorf("a mount over a link to %s is accepted", target)
+			w.Errorf("a mount over a symbolic link to %s succeeds", target)
 		}
 	}
 	entries, err := os.ReadDir(victim)

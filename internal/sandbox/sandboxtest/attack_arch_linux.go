@@ -2,6 +2,5 @@
 
 package sandboxtest
 
-// machineAttempts are none: the other modes of other machines need programs of
-// their own.
+// machineAttempts is empty: other architectures need their own programs.
 func machineAttempts() []attempt { return nil }

@@ -11,8 +11,8 @@ import (
 
 func init() { programsByName["call-32bit"] = call32BitProgram }
 
-// machineAttempts are those of this machine's other modes, which number calls
-// otherwise and so might slip through a filter of numbers.
+// machineAttempts use other modes of the processor, whose different call
+// numbers could bypass a filter.
 func machineAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{
@@ -24,14 +24,14 @@ func machineAttempts() []attempt {
 	}
 }
 
-// oldMode makes a 32 bit call in a child: where the kernel knows none, the
-// processor kills it.
+// call32Bit makes a 32-bit call in a child process, which is killed if the
+// kernel does not support such calls.
 func call32Bit() error {
 	c := exec.Command("/proc/self/exe")
 	c.Args = []string{programName, "call-32bit"}
 	out, err := c.CombinedOutput()
 	if err != nil {
-		return errors.New("the call was answered by death")
+		return errors.New("the call killed the process")
 	}
 	if string(out) != "through" {
 		return errors.New(string(out))
@@ -39,7 +39,8 @@ func call32Bit() error {
 	return nil
 }
 
-// oldModeProgram asks for a mount namespace by the gate of 32 bit programs.
+// call32BitProgram creates a mount namespace by the interface of 32-bit
+// programs.
 func call32BitProgram(g Program, _ []string) error {
 	code := []byte{
 		0x53,                         // push rbx
@@ -56,7 +57,7 @@ func call32BitProgram(g Program, _ []string) error {
 	}
 	copy(page, code)
 	entry := unsafe.Pointer(&page[0])
-	function := unsafe.Pointer(&entry) // a function value points to where its code's address stands
+	function := unsafe.Pointer(&entry) // a function value points to the address of its code
 	call := *(*func() int)(unsafe.Pointer(&function))
 	answer := "through"
 	if errno := call(); errno < 0 {

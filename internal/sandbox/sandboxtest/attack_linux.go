@@ -16,33 +16,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempt is one thing that nobody inside may do. It succeeds, with no error,
-// when it got what it wanted.
+// attempt is an action that must fail inside. It returns nil if it succeeded.
 type attempt struct {
 	name string
 	run  func() error
 	kind kind
 }
 
-// kind tells who may be granted an attempt.
+// kind describes where an attempt may succeed.
 type kind int
 
 const (
-	// free succeeds in namespaces alone, without locks. The controls hold it to
-	// that, so it cannot pass for a reason of its own.
+	// allowedInNamespaces: it succeeds in namespaces without further
+	// restrictions. The control cases check this, so that it cannot fail for
+	// another reason.
 	allowedInNamespaces kind = 1 << iota
-	// rooted succeeds for the host's root, and does no harm.
+	// allowedForRoot: it succeeds for the host's root without harm.
 	allowedForRoot
-	// within may be granted by a kernel of the sandbox's own, which it concerns
-	// alone.
+	// allowedByOwnKernel: a sandbox's own kernel may allow it, because it only
+	// affects that kernel.
 	allowedByOwnKernel
 )
 
-// target is the process that the attempts on init are made on: in a control it
-// is another of the same user.
+// attackedPID is the process for attempts on init. In control cases it is
+// another process of the same user.
 var attackedPID = 1
 
-// attacks are attempts by group.
+// attacks are the attempts by group.
 var attacks = map[string]func() []attempt{
 	"calls":   callAttempts,
 	"files":   fileAttempts,
@@ -61,10 +61,10 @@ func init() {
 	}
 }
 
-// attackProgram tries all of a group and writes the names of those that
-// succeeded; after the number of a kind only those of that kind.
+// attackProgram runs the attempts of a group and writes the names of those that
+// succeeded. A second argument selects a kind.
 func attackProgram(g Program, args []string) error {
-	runtime.LockOSThread() // namespaces and rights are a thread's
+	runtime.LockOSThread() // namespaces and privileges apply to threads
 	only := 0
 	if len(args) > 1 {
 		var err error
@@ -87,7 +87,7 @@ func attackProgram(g Program, args []string) error {
 	return nil
 }
 
-// repels demands that nothing of a group succeeds inside.
+// expectRefused checks that no attempt of a group succeeds inside.
 func (w *world) expectRefused(group string) {
 	w.Helper()
 	host, err := os.Hostname()
@@ -95,7 +95,7 @@ func (w *world) expectRefused(group string) {
 	got := strings.Split(w.succeed(w.spec(), "attack", group), "\n")
 	for _, a := range attacks[group]() {
 		if slices.Contains(got, a.name) && (!w.suite.OwnKernel || a.kind&allowedByOwnKernel == 0) {
-			w.Errorf("%s is allowed", a.name)
+			w.Errorf("%s succeeds", a.name)
 		}
 	}
 	after, err := os.Hostname()
@@ -103,8 +103,8 @@ func (w *world) expectRefused(group string) {
 	w.want("the host's name", host, after)
 }
 
-// bare runs a program of the suite in namespaces of its own, as their root, and
-// without any other lock. It gives the output.
+// runInNamespaces runs a program as root of new namespaces without further
+// restrictions and returns its output.
 func (w *world) runInNamespaces(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
@@ -120,7 +120,7 @@ func (w *world) runInNamespaces(args ...string) (string, error) {
 	return output2(c)
 }
 
-// unhindered runs a program of the suite as any other of the host.
+// runOnHost runs a program without a sandbox.
 func (w *world) runOnHost(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
@@ -128,7 +128,7 @@ func (w *world) runOnHost(args ...string) (string, error) {
 	return output2(c)
 }
 
-// place has a program leave what it makes in the folder of its case.
+// setDir makes a program create its files in the folder of the test case.
 func (w *world) setDir(c *exec.Cmd) { c.Dir, c.Env = w.dir, append(os.Environ(), "TMPDIR="+w.dir) }
 
 func output2(c *exec.Cmd) (string, error) {
@@ -140,7 +140,8 @@ func output2(c *exec.Cmd) (string, error) {
 	return out.String() + stderr.String(), nil
 }
 
-// grants demands that the attempts of a group succeed where they can.
+// expectAllowed checks that the attempts of a group succeed without
+// restrictions.
 func (w *world) expectAllowed(group string) {
 	w.Helper()
 	kinds := map[kind]func(...string) (string, error){allowedInNamespaces: w.runInNamespaces}
@@ -154,14 +155,14 @@ func (w *world) expectAllowed(group string) {
 			if a.kind&k != 0 && !strings.Contains("\n"+got, "\n"+a.name+"\n") {
 				_, why, _ := strings.Cut("\n"+got, "\n"+a.name+": ")
 				why, _, _ = strings.Cut(why, "\n")
-				w.Errorf("%s fails even without locks: %s", a.name, why)
+				w.Errorf("%s fails without restrictions: %s", a.name, why)
 			}
 		}
 	}
 }
 
-// betrays demands that a program which looks for something of the host finds it
-// when it is not in a sandbox.
+// expectFoundOnHost checks that a program which searches for something of the
+// host finds it when it runs without a sandbox.
 func (w *world) expectFoundOnHost(words string, args ...string) {
 	w.Helper()
 	got, err := w.runOnHost(args...)
@@ -170,7 +171,7 @@ func (w *world) expectFoundOnHost(words string, args ...string) {
 	}
 }
 
-// raw makes a system call.
+// syscallAttempt returns an attempt of a system call.
 func syscallAttempt(number uintptr, args ...uintptr) func() error {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -182,8 +183,8 @@ func syscallAttempt(number uintptr, args ...uintptr) func() error {
 	}
 }
 
-// heard makes an attempt of a call with arguments that make no sense: one that
-// was let through as far as to see that has succeeded.
+// reaches returns an attempt with invalid arguments. It succeeds if the kernel
+// reports the arguments rather than a lack of permission.
 func reaches(do func() error) func() error {
 	return func() error {
 		err := do()
@@ -196,7 +197,7 @@ func reaches(do func() error) func() error {
 	}
 }
 
-// child starts this program once more in a way of the caller's, and waits.
+// child runs this binary with the given attributes and waits for it.
 func child(attr *syscall.SysProcAttr) error {
 	p, err := os.StartProcess("/proc/self/exe", []string{programName, "exit", "0"}, &os.ProcAttr{Sys: attr})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketAttempts are sockets that reach past the network that a program is
-// given, or into parts of the kernel that few use and few look after.
+// socketAttempts are sockets that bypass the sandbox's network or use rare
+// parts of the kernel.
 func socketAttempts() []attempt {
 	all := []attempt{
 		{"a raw socket", socketOf(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP), allowedInNamespaces},
@@ -54,10 +54,10 @@ func anySocketKind(family int) func() error {
 	}
 }
 
-// linkAttempts change the network that the sandbox was given. A kernel of the
-// sandbox's own has one of its own, and may have none of these.
+// linkAttempts change the sandbox's network. A sandbox's own kernel has its own
+// network stack and may allow none of them.
 func linkAttempts() []attempt {
-	lo := uint32(1) // the index of the loopback in every network namespace
+	lo := uint32(1) // index of the loopback interface in every network namespace
 	link := netlinkBody(struct {
 		Family, _     uint8
 		Type          uint16
@@ -98,16 +98,16 @@ func linkAttempts() []attempt {
 	}
 }
 
-// netlinkBody gives a fixed structure's bytes.
+// netlinkBody returns the bytes of a structure of fixed size.
 func netlinkBody(v any) []byte {
 	b, err := binary.Append(nil, binary.NativeEndian, v)
 	if err != nil {
-		panic(err) // the structures above are fixed
+		panic(err) // cannot fail for these structures
 	}
 	return b
 }
 
-// ask sends one request and gives the kernel's answer.
+// netlinkAttempt sends one request and returns the kernel's error.
 func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error {
 	return func() error {
 		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -128,7 +128,7 @@ func netlinkAttempt(protocol int, kind, flags uint16, body []byte) func() error 
 			return err
 		}
 		if n < unix.SizeofNlMsghdr+4 || binary.NativeEndian.Uint16(answer[4:]) != unix.NLMSG_ERROR {
-			return nil // an answer with content, or an empty end of one
+			return nil // an answer with content, or the end of an empty one
 		}
 		if errno := int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])); errno != 0 {
 			return unix.Errno(-errno)
@@ -164,8 +164,8 @@ func createTun() error {
 	return unix.IoctlIfreq(fd, unix.TUNSETIFF, req)
 }
 
-// limitAttempts raise what bounds a process, or take more than its share. A
-// kernel of its own may schedule as it likes: what it gets is bounded outside.
+// limitAttempts raise limits of a process or take more than its share. A
+// sandbox's own kernel may schedule freely: its total is limited outside.
 func limitAttempts() []attempt {
 	all := []attempt{
 		{"a higher priority", func() error { return unix.Setpriority(unix.PRIO_PROCESS, 0, -10) }, allowedForRoot | allowedByOwnKernel},
@@ -187,7 +187,7 @@ func limitAttempts() []attempt {
 		}{Size: 48, Policy: unix.SCHED_DEADLINE, Run: 10_000_000, Deadline: 20_000_000, Period: 20_000_000}), allowedByOwnKernel},
 		{"real-time disk priority", syscallAttempt(unix.SYS_IOPRIO_SET, 1, 0, 1<<13), allowedForRoot | allowedByOwnKernel},
 		{"a lower OOM score", func() error { return os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0) }, allowedByOwnKernel},
-		// Not 0, with which the kernel would hand the core to a program of the host's.
+		// Not 0, with which the kernel would pass the core to a host program.
 		{"changing the core dump limit", func() error { return setLimit(unix.RLIMIT_CORE, unix.Rlimit{}) }, allowedInNamespaces},
 		{"raising init's OOM score", func() error { return os.WriteFile("/proc/1/oom_score_adj", []byte("1000"), 0) }, allowedByOwnKernel},
 	}
@@ -216,26 +216,26 @@ func raiseLimit(resource int) error {
 		return err
 	}
 	if l.Max == unix.RLIM_INFINITY {
-		return errors.New("there is none to raise")
+		return errors.New("there is no limit to raise")
 	}
 	l.Max++
 	return setLimit(resource, l)
 }
 
-// limit does not believe that all is well.
+// setLimit sets a limit and checks the result.
 func setLimit(resource int, l unix.Rlimit) error {
 	var is unix.Rlimit
 	if err := errors.Join(unix.Setrlimit(resource, &l), unix.Getrlimit(resource, &is)); err != nil {
 		return err
 	}
 	if is != l {
-		return errors.New("it is what it was")
+		return errors.New("the limit is unchanged")
 	}
 	return nil
 }
 
-// initAttempts look at the first process and the program that it is: whoever
-// can write that program owns the server's next start.
+// initAttempts access init's process and executable. An agent that can write to
+// the executable would control the server after its next start.
 func initAttempts() []attempt {
 	at := fmt.Sprintf("/proc/%d/", attackedPID)
 	return []attempt{
@@ -271,7 +271,7 @@ func readAttempt(path string) func() error {
 	return func() error {
 		b, err := os.ReadFile(path)
 		if err == nil && len(b) == 0 {
-			return errors.New("it is empty")
+			return errors.New("the file is empty")
 		}
 		return err
 	}

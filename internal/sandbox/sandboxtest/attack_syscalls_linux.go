@@ -11,16 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespaces are all kinds of them.
+// namespaceKinds are all kinds of namespaces except user namespaces.
 var namespaceKinds = map[string]uintptr{
 	"mount": unix.CLONE_NEWNS, "network": unix.CLONE_NEWNET, "uts": unix.CLONE_NEWUTS, "ipc": unix.CLONE_NEWIPC,
 	"cgroup": unix.CLONE_NEWCGROUP, "pid": unix.CLONE_NEWPID, "time": unix.CLONE_NEWTIME,
 }
 
-// scrap is memory, all zero, that calls may read and write.
+// scratchMemory is zeroed memory that system calls may read and write.
 var scratchMemory [4096]byte
 
-// callAttempts are calls with which a process leaves its place.
+// callAttempts are system calls that affect the system outside the process.
 func callAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	all := []attempt{
@@ -28,7 +28,7 @@ func callAttempts() []attempt {
 		{"a user namespace by unshare", func() error { return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER}) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a network namespace by clone", func() error { return cloneWith(unix.CLONE_NEWNET) }, allowedInNamespaces | allowedByOwnKernel},
 		{"a user namespace with another personality", func() error {
-			_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0x0400008, 0, 0) // 32 bits, executable memory; whether it takes it or not
+			_, _, _ = unix.Syscall(unix.SYS_PERSONALITY, 0x0400008, 0, 0) // 32 bits, executable memory; the result does not matter
 			defer unix.Syscall(unix.SYS_PERSONALITY, 0, 0, 0)
 			return child(&syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWUSER})
 		}, allowedInNamespaces | allowedByOwnKernel},
@@ -94,11 +94,11 @@ func callAttempts() []attempt {
 	return all
 }
 
-// pass is the shortest BPF program: it lets everything through.
+// allowAll is the shortest BPF program. It allows every call.
 var allowAll = []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}}
 
-// socketFilter attaches one program to one socket. Never attach many: they use
-// up memory of the kernel that the whole machine needs.
+// socketFilter attaches one filter to one socket. Never attach many: they use
+// kernel memory that the whole machine shares.
 func socketFilter() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -108,7 +108,7 @@ func socketFilter() error {
 	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(allowAll)), Filter: &allowAll[0]})
 }
 
-// callFilter installs one seccomp filter, on this thread alone.
+// callFilter installs one seccomp filter, on this thread only.
 func callFilter(call, operation, mode uintptr) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -139,7 +139,7 @@ func joinNamespace(path string) error {
 	return unix.Setns(fd, 0)
 }
 
-// descriptor makes a call that gives one.
+// syscallReturningFD makes a call that returns a descriptor, and closes it.
 func syscallReturningFD(number uintptr, args ...uintptr) error {
 	var a [3]uintptr
 	copy(a[:], args)
@@ -150,14 +150,14 @@ func syscallReturningFD(number uintptr, args ...uintptr) error {
 	return unix.Close(int(fd))
 }
 
-// peek reads a byte of a process, where a byte of ours is.
+// readMemory reads a byte of another process at an address of this process.
 func readMemory(pid int) error {
 	from, to := []byte("x"), make([]byte, 1)
 	local := []unix.Iovec{{Base: &to[0], Len: 1}}
 	remote := []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&from[0])), Len: 1}}
 	_, err := unix.ProcessVMReadv(pid, local, remote, 0)
 	if errors.Is(err, unix.EFAULT) {
-		return nil // nothing is there, but we may look
+		return nil // the address is not mapped, but reading is permitted
 	}
 	return err
 }
@@ -190,7 +190,7 @@ func bpfMap() error {
 	return syscallReturningFD(unix.SYS_BPF, 0, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 }
 
-// setClock sets the time that it is: were it allowed, nobody would notice.
+// setClock sets the clock to the current time, so that a success has no effect.
 func setClock() error {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &now); err != nil {
@@ -204,17 +204,17 @@ func adjustClock() error {
 	if _, err := unix.Adjtimex(&t); err != nil {
 		return err
 	}
-	t.Modes = unix.ADJ_FREQUENCY // to what it is
+	t.Modes = unix.ADJ_FREQUENCY // to its current value
 	_, err := unix.Adjtimex(&t)
 	return err
 }
 
-// typeIntoTerminal puts a key into the terminal of whoever started the server.
+// typeIntoTerminal inserts a character into the terminal of the server.
 func typeIntoTerminal() error {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
 	if err == nil {
 		defer tty.Close()
-		return nil // to have one is enough
+		return nil // opening it is sufficient
 	}
 	key := []byte("x")
 	for fd := range uintptr(3) {
@@ -225,18 +225,17 @@ func typeIntoTerminal() error {
 	return err
 }
 
-// fileAttempts leave something on the host that is more than a file, or reach
-// for files that are not shown.
+// fileAttempts create special files on the host or access hidden files.
 func fileAttempts() []attempt {
 	dir := filepath.Join(os.TempDir(), fmt.Sprintf("hostile-%d", os.Getpid()))
 	made := func(name string) string {
 		path := filepath.Join(dir, name)
 		_ = os.MkdirAll(dir, 0o777)
-		_ = os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700) // what fails here fails the control
+		_ = os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700) // an error makes the control case fail
 		return path
 	}
-	// Inside a kernel of its own they show nothing; what lies on the host is
-	// looked at in another case.
+	// With its own kernel, success inside has no meaning; the files on the host
+	// are checked by another case.
 	return []attempt{
 		{"a block device", func() error { return unix.Mknod(dir+"/sda", unix.S_IFBLK|0o600, 8<<8) }, allowedByOwnKernel},
 		{"a character device", func() error { return unix.Mknod(dir+"/mem", unix.S_IFCHR|0o600, 1<<8|1) }, allowedByOwnKernel},
@@ -283,7 +282,7 @@ func createSetuid(path string, how int) error {
 func isSetuid(path string) error {
 	st, err := os.Stat(path)
 	if err == nil && st.Mode()&os.ModeSetuid == 0 {
-		return errors.New("the bit was dropped")
+		return errors.New("the setuid bit was dropped")
 	}
 	return err
 }
@@ -297,8 +296,8 @@ func setImmutable(path string) error {
 	return unix.IoctlSetPointerInt(int(f.Fd()), unix.FS_IOC_SETFLAGS, unix.STATX_ATTR_IMMUTABLE)
 }
 
-// openByHandle goes from a file that it sees to the root of the file system
-// that holds it, whatever is mounted from there.
+// openByHandle opens the root of the file system that contains the current
+// folder by a file handle.
 func openByHandle() error {
 	mount, err := unix.Open(".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

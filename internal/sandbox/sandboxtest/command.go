@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// commandCases are about what a command is given and what it gives.
+// commandCases test a command's input, output, and start.
 var commandCases = map[string]func(*world){
 	"exit code":                       exitCodes,
 	"environment":                     environment,
@@ -68,7 +68,7 @@ func standardInput(w *world) {
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if r.stdout.String() != text {
-		w.Errorf("%d bytes came back, of %d", len(r.stdout.String()), len(text))
+		w.Errorf("%d bytes were returned of %d", len(r.stdout.String()), len(text))
 	}
 }
 
@@ -78,7 +78,7 @@ func inputNotRead(w *world) {
 	ours, theirs := io.Pipe()
 	defer theirs.Close()
 	c := command("exit", "0")
-	c.Stdin = ours // blocks for as long as the test runs
+	c.Stdin = ours // blocks during the whole test
 	r := w.start(w.prepare(w.spec()), c)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
@@ -87,11 +87,11 @@ func bigOutput(w *world) {
 	const size = 10 << 20
 	got := w.succeed(w.spec(), "flood", strconv.Itoa(size))
 	if want := string(floodText(size)); got != want {
-		w.Errorf("%d bytes came, of %d, or others", len(got), len(want))
+		w.Errorf("%d bytes were read of %d, or different bytes", len(got), len(want))
 	}
 }
 
-// gate is a writer that takes nothing until it is opened.
+// gate is a writer that blocks until it is opened.
 type gate struct {
 	output
 	open chan struct{}
@@ -102,8 +102,8 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.output.Write(p)
 }
 
-// slowReader takes what the command wrote only long after its end; until then
-// Wait must not return.
+// slowReader reads the output long after the command's end. Wait must not
+// return before.
 func slowReader(w *world) {
 	const size = 60 << 10 // fits into the pipe and one read
 	g := &gate{open: make(chan struct{})}
@@ -114,12 +114,12 @@ func slowReader(w *world) {
 	ctx, cancel := context.WithTimeout(w.Context(), 400*time.Millisecond)
 	defer cancel()
 	if e, err := r.Wait(ctx); err == nil {
-		w.Errorf("Wait returns %+v before the output was taken", e)
+		w.Errorf("Wait returns %+v before the output was written", e)
 	}
 	close(g.open)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if g.String() != string(floodText(size)) {
-		w.Errorf("%d bytes came, of %d, or others", len(g.String()), size)
+		w.Errorf("%d bytes were read of %d, or different bytes", len(g.String()), size)
 	}
 }
 
@@ -188,14 +188,14 @@ func emptyCommand(w *world) {
 func startTwice(w *world) {
 	r := w.launch(w.spec(), "exit", "0")
 	if err := r.Start(w.Context(), command("exit", "1")); err == nil {
-		w.Error("a second Start is accepted")
+		w.Error("a second Start succeeds")
 	}
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 }
 
 func waitBeforeStart(w *world) {
 	if _, err := w.prepare(w.spec()).Wait(w.Context()); err == nil {
-		w.Error("Wait before Start is accepted")
+		w.Error("Wait before Start succeeds")
 	}
 }
 
@@ -204,12 +204,12 @@ func prepareBounded(w *world) {
 	defer cancel()
 	s := w.spec()
 	if b, err := w.driver.Prepare(ctx, s); err == nil {
-		w.Error("Prepare succeeds under a cancelled context")
+		w.Error("Prepare succeeds with a canceled context")
 		w.must(b.Close(w.Context()))
 	}
 	w.must(os.RemoveAll(s.Scratch))
 	w.must(os.Mkdir(s.Scratch, 0o700))
-	w.prepare(s) // nothing of the failed one is in the way
+	w.prepare(s) // the failed attempt left nothing behind
 }
 
 func refusedSpecs(w *world) {
@@ -228,7 +228,7 @@ func refusedSpecs(w *world) {
 		s := w.spec()
 		spoil(&s)
 		if b, err := w.driver.Prepare(w.Context(), s); err == nil {
-			w.Errorf("%s is accepted", name)
+			w.Errorf("a spec with %s is valid", name)
 			w.must(b.Close(w.Context()))
 		}
 	}
@@ -240,7 +240,7 @@ func identity(w *world) {
 	twin := w.spec()
 	twin.ID = s.ID
 	if b, err := w.driver.Prepare(w.Context(), twin); err == nil {
-		w.Error("an ID that lives is accepted again")
+		w.Error("a second sandbox with the same ID is prepared")
 		w.must(b.Close(w.Context()))
 	}
 }
@@ -256,7 +256,8 @@ func twoAtOnce(w *world) {
 	w.want("second", "two", w.hostFile(two.Workspace, "who"))
 }
 
-// largeCommand is near what the kernel takes: prompts go in as arguments.
+// largeCommand is close to the kernel's limit, because prompts are passed as
+// arguments.
 func largeCommand(w *world) {
 	args := make([]string, 12)
 	for i := range args {
@@ -264,7 +265,7 @@ func largeCommand(w *world) {
 	}
 	got := w.succeed(w.spec(), append([]string{"args"}, args...)...)
 	if got != strings.Join(args, "\x00")+"\x00" {
-		w.Errorf("%d bytes of arguments came back", len(got))
+		w.Errorf("%d bytes of arguments were returned", len(got))
 	}
 }
 
@@ -279,15 +280,15 @@ func usageWorks(w *world) {
 	r := w.launch(w.spec(), "hang")
 	w.awaitText(r.stdout, "ready")
 	if _, err := r.Usage(w.Context()); err != nil {
-		w.Errorf("Usage while it runs: %v", err)
+		w.Errorf("Usage while the command runs: %v", err)
 	}
 	w.kill(r, 0)
 	w.wait(r)
 	if _, err := r.Usage(w.Context()); err != nil {
-		w.Errorf("Usage after its end: %v", err)
+		w.Errorf("Usage after the command's end: %v", err)
 	}
 	w.must(r.Close(w.Context()))
 	if _, err := r.Usage(w.Context()); err == nil {
-		w.Error("Usage after Close is answered")
+		w.Error("Usage after Close succeeds")
 	}
 }

@@ -1,11 +1,14 @@
-// Package sandboxtest answers: does a driver keep the promises of the sandbox
-// port?
+// Package sandboxtest is the test suite of the sandbox port.
 //
-// Run is the suite that every driver passes. What a kind of driver cannot do it
-// declares in its Harness, and the suite holds it to the declaration: nothing
-// is skipped because it happened not to work.
+// Run is the suite that every driver passes. A driver declares in its Harness
+// what it does not support, and the suite checks the declaration: no test is
+// skipped because it happens to fail.
 //
-// The programs that run inside are this package's own: the test binary itself
-// is shown to the sandbox and started under another name, so that nothing but
-// a kernel is needed. A test package calls Init first thing in TestMain.
+// The programs that run inside sandboxes are part of this package. The test
+// binary is mounted into the sandbox and started under another name, so only a
+// kernel is needed. A test package calls Init first in TestMain.
+//
+// Files named program_* contain code that runs inside a sandbox, files named
+// attack_* the attempts that must fail there. The other files contain test
+// cases.
 package sandboxtest

@@ -14,13 +14,13 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Bombs are small, and what they would take of the host were there no limit is
-// bounded by themselves.
+// Resource limits of the exhaustion tests are small, and the programs limit
+// themselves in case a limit does not work.
 const (
 	bombMemory = 128 << 20
 	bombPids   = 64
 	bombDisk   = 8 << 20
-	excess     = 24 // MB that a disk bomb writes
+	excess     = 24 // MB that a disk test writes
 )
 
 func init() {
@@ -43,7 +43,7 @@ func init() {
 	}
 }
 
-// beside runs an attack while an honest sandbox works next to it.
+// withNeighbor runs an attack while a normal sandbox runs next to it.
 func (w *world) withNeighbor(attack func()) {
 	w.Helper()
 	in, until := io.Pipe()
@@ -64,22 +64,22 @@ func memoryExhaustion(w *world, kind string) {
 	w.withNeighbor(func() {
 		r := w.launch(s, "use-memory", kind, "384")
 		e := w.wait(r)
-		if e.Code == 0 || strings.Contains(r.stdout.String(), "hoarded") {
-			w.Errorf("384 MB of %s under a limit of 128: exit %+v", kind, e)
+		if e.Code == 0 || strings.Contains(r.stdout.String(), "allocated") {
+			w.Errorf("384 MB of %s with a limit of 128: exit %+v", kind, e)
 		}
 		u, err := r.Usage(w.Context())
 		w.must(err)
 		full := strings.Contains(r.stderr.String(), "no space left") || strings.Contains(r.stderr.String(), "cannot allocate")
 		if !full && e.Cause != sandbox.OOMKilled && u.OOMKills == 0 {
-			w.Errorf("exit %+v with usage %+v: not for its memory; stderr %s", e, u, r.stderr)
+			w.Errorf("exit %+v with usage %+v: not because of memory; stderr %s", e, u, r.stderr)
 		}
 		if u.MemoryPeak > bombMemory+bombMemory/8 {
-			w.Errorf("it had %d MB", u.MemoryPeak>>20)
+			w.Errorf("peak usage is %d MB", u.MemoryPeak>>20)
 		}
 	})
 }
 
-// wasting fills the disk in one way. The limit may be passed for a moment.
+// diskExhaustion uses disk space in one way. The limit may be exceeded briefly.
 func diskExhaustion(w *world, kind string) {
 	s := w.spec()
 	s.Resources.Disk = bombDisk
@@ -89,7 +89,7 @@ func diskExhaustion(w *world, kind string) {
 		defer cancel()
 		e, err := r.Wait(ctx)
 		if err != nil {
-			w.Errorf("%d MB of disk under a limit of 8 go on: %s", excess, kind)
+			w.Errorf("%d MB of disk with a limit of 8: the command still runs: %s", excess, kind)
 			w.kill(r, 0)
 			return
 		}
@@ -100,7 +100,7 @@ func diskExhaustion(w *world, kind string) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// breeding is a fork bomb: 511 processes, were there room.
+// processTreeBomb would start 511 processes without a limit.
 func processTreeBomb(w *world) {
 	m := newMarker()
 	s := w.spec()
@@ -109,7 +109,7 @@ func processTreeBomb(w *world) {
 		r := w.launch(s, "fork-tree", m, "8")
 		deadline := time.Now().Add(testTimeout)
 		most := int64(0)
-		for full := 0; full < 5; { // it is at its limit for a while
+		for full := 0; full < 5; { // it stays at its limit for a while
 			u, err := r.Usage(w.Context())
 			w.must(err)
 			most = max(most, u.Pids)
@@ -117,11 +117,11 @@ func processTreeBomb(w *world) {
 				full++
 			}
 			if time.Now().After(deadline) {
-				w.Fatalf("the bomb stays at %d processes", most)
+				w.Fatalf("only %d processes were started", most)
 			}
 		}
-		if most > bombPids+32 { // what the driver itself needs counts too
-			w.Errorf("%d processes and threads under a limit of %d", most, bombPids)
+		if most > bombPids+32 { // includes the driver's own threads
+			w.Errorf("%d processes and threads with a limit of %d", most, bombPids)
 		}
 		w.kill(r, 0)
 		w.wantExit(r, killedExit)
@@ -142,8 +142,8 @@ func manyThreads(w *world) {
 	w.want("without a limit", "100 threads\n200 threads\n", w.succeed(free, "threads", "200"))
 }
 
-// outputNobodyTakes holds back the reader of a flood: the writer must wait, so
-// what it writes does not pile up in our memory.
+// outputNotRead blocks the reader of a large output: the writer must block, so
+// that the output does not fill the server's memory.
 func outputNotRead(w *world) {
 	const mb = 256
 	s := w.spec()
@@ -154,16 +154,16 @@ func outputNotRead(w *world) {
 	w.awaitCondition("the flood", func() bool { return progress(s.Workspace) > 0 })
 	w.withNeighbor(func() {})
 	if at := progress(s.Workspace); at > 8<<20 {
-		w.Errorf("%d MB were written though nobody reads", at>>20)
+		w.Errorf("%d MB were written without a reader", at>>20)
 	}
 	close(g.open)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if g.taken.Load() != mb<<20 {
-		w.Errorf("%d bytes came of %d", g.taken.Load(), mb<<20)
+		w.Errorf("%d bytes were read of %d", g.taken.Load(), mb<<20)
 	}
 }
 
-// tap counts what it takes, once it is open.
+// gatedCounter counts bytes once it is open.
 type gatedCounter struct {
 	open  chan struct{}
 	taken atomic.Int64
@@ -187,7 +187,7 @@ func progress(workspace string) int64 {
 	return n
 }
 
-// until repeats until done says so.
+// awaitCondition waits until done returns true.
 func (w *world) awaitCondition(what string, done func() bool) {
 	w.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -199,8 +199,8 @@ func (w *world) awaitCondition(what string, done func() bool) {
 	}
 }
 
-// outputAfterEnd is a command that leaves a writer of its output behind: Wait
-// returns all the same, and the caller's writer is left alone from then on.
+// outputAfterExit checks a command that leaves a process with its output
+// behind: Wait returns, and the caller's writer is not called any more.
 func outputAfterExit(w *world) {
 	g := &gatedCounter{open: make(chan struct{})}
 	close(g.open)
@@ -215,8 +215,8 @@ func outputAfterExit(w *world) {
 	w.must(r.Close(w.Context()))
 }
 
-// shareOfUser is a sandbox that uses up what the kernel grants a user, which
-// must not be what another sandbox lives of, or the server.
+// perUserLimit checks that a sandbox that exhausts a per-user resource of the
+// kernel does not affect other sandboxes or the server.
 func perUserLimit(w *world, thing string) {
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
 		return // all are one user of the host, whose room for pipes it is; they get small ones then
@@ -226,13 +226,13 @@ func perUserLimit(w *world, thing string) {
 	other := w.launch(w.spec(), "allocate-one", thing)
 	w.wantExit(other, sandbox.Exit{Cause: sandbox.Exited})
 	if out, err := w.runOnHost("allocate-one", thing); err != nil {
-		w.Errorf("the server itself gets none: %v, %s", err, out)
+		w.Errorf("the server cannot allocate one: %v, %s", err, out)
 	}
 	w.kill(r, 0)
 }
 
-// astray swaps a folder for a link to one of the host's, again and again, while
-// it is measured.
+// diskUsageFollowsNoLinks exchanges a folder with a link to a host folder while
+// disk usage is measured.
 func diskUsageFollowsNoLinks(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o755))
@@ -245,7 +245,7 @@ func diskUsageFollowsNoLinks(w *world) {
 		u, err := r.Usage(w.Context())
 		w.must(err)
 		if u.Disk > bombDisk {
-			w.Fatalf("%d bytes are measured of a sandbox that holds none", u.Disk)
+			w.Fatalf("%d bytes are measured in an empty sandbox", u.Disk)
 		}
 		if strings.Contains(r.stdout.String(), "done") {
 			break

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// folderCases are about what is seen from both sides.
+// folderCases test folders that are shared between the host and the sandbox.
 var folderCases = map[string]func(*world){
 	"files are visible inside":     filesVisibleInside,
 	"files are visible outside":    filesVisibleOutside,
@@ -37,8 +37,8 @@ func cancelled(w *world) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// wantOurs walks a folder that an agent wrote to, as a snapshot does: all of
-// it is readable, belongs to this user and holds no setuid bit.
+// wantOwnedByServer checks a folder that an agent wrote to: all files are
+// readable, belong to the current user, and have no setuid bit.
 func (w *world) wantOwnedByServer(dir string) {
 	w.Helper()
 	w.must(filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
@@ -142,7 +142,7 @@ func missingFolders(w *world) {
 	s := w.spec()
 	s.Mounts = append(s.Mounts, sandbox.Mount{Source: filepath.Join(w.dir, "missing"), Target: "/data"})
 	if !w.suite.Isolates {
-		return // nothing is mounted, so nothing is missed
+		return // nothing is mounted
 	}
 	_, err := w.driver.Prepare(w.Context(), s)
 	w.wantSentence(err)
@@ -158,7 +158,7 @@ func foldersKept(w *world) {
 
 func diskUsage(w *world) {
 	if !w.suite.Limits.Disk {
-		return // only drivers that limit disk must measure it
+		return // only drivers with a disk limit must measure it
 	}
 	s := w.spec()
 	s.Resources.Disk = 1 << 30
@@ -168,6 +168,6 @@ func diskUsage(w *world) {
 	u, err := r.Usage(w.Context())
 	w.must(err)
 	if u.Disk < 100_000 || u.Disk > 10<<20 || u.DiskLimit != 1<<30 {
-		w.Errorf("usage tells %d of %d bytes on disk", u.Disk, u.DiskLimit)
+		w.Errorf("disk usage is %d of %d bytes", u.Disk, u.DiskLimit)
 	}
 }

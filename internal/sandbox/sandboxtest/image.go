@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// imageCases are about a root that is not the host's.
+// imageCases test a root file system from an image.
 var imageCases = map[string]func(*world){
 	"image files are visible":     imageShown,
 	"an image hides host files":   imageHidesHost,
@@ -24,7 +24,7 @@ var imageCases = map[string]func(*world){
 	"an image with a network":     imageWithNetwork,
 }
 
-// image makes a small root with the suite's program in it.
+// image creates a small root with the suite's program.
 func (w *world) image() string {
 	w.Helper()
 	dir := filepath.Join(w.dir, "image")
@@ -50,8 +50,7 @@ func (w *world) image() string {
 	return dir
 }
 
-// addLibraries adds what the program is linked to, where tests are built with
-// cgo.
+// addLibraries adds the libraries of the test binary if it was built with cgo.
 func (w *world) addLibraries(image string) {
 	w.Helper()
 	f, err := elf.Open(filepath.Join(w.suite.tools, programName))
@@ -84,7 +83,7 @@ func (w *world) imageSpec() sandbox.Spec {
 	return s
 }
 
-// inImage runs the program that the image itself holds.
+// runInImage runs the program in the image.
 func (w *world) runInImage(s sandbox.Spec, args ...string) string {
 	w.Helper()
 	c := sandbox.Command{Argv: append([]string{programName}, args...), Env: []string{"PATH=/bin", noExitDelay}}
@@ -98,7 +97,7 @@ func imageShown(w *world) {
 		w.runInImage(w.imageSpec(), "read", "/etc/os-release", "/entry", "/var/lib/state", "/home/node/f", "/opt/have/inside/f"))
 }
 
-// imageHidesHost looks for whatever the host has and the image has not.
+// imageHidesHost looks for files that exist on the host but not in the image.
 func imageHidesHost(w *world) {
 	s := w.imageSpec()
 	own := []string{"dev", "proc", "tmp", "run", "sys", "home", "var", "var/tmp", "etc", "usr", "bin"}
@@ -113,7 +112,7 @@ func imageHidesHost(w *world) {
 	for _, dir := range []string{".", "etc", "usr", "usr/bin", "var", "opt", "home"} {
 		entries, err := os.ReadDir(filepath.Join("/", dir))
 		if err != nil {
-			continue // this host has none
+			continue // this host does not have the folder
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())
@@ -123,7 +122,7 @@ func imageHidesHost(w *world) {
 		}
 	}
 	if len(args) < 50 {
-		w.Fatalf("this host has but %d files that could be seen", len(args))
+		w.Fatalf("this host has only %d files that could be visible", len(args))
 	}
 	w.runInImage(s, args...)
 }
@@ -139,7 +138,7 @@ func imageAccounts(w *world) {
 	}
 }
 
-// imageGivesNoRights runs a program that belongs to root and has its bits set.
+// imageGivesNoRights runs a setuid program of root.
 func imageGivesNoRights(w *world) {
 	s := w.imageSpec()
 	raised := filepath.Join(s.Image, "raised")
@@ -153,8 +152,8 @@ func imageGivesNoRights(w *world) {
 	}
 }
 
-// imageLinks is an image that was made to reach the host while its root is
-// built.
+// imageLinks checks an image whose symbolic links lead to the host while its
+// root is built.
 func imageLinks(w *world) {
 	s := w.imageSpec()
 	secret := filepath.Join(w.dir, "secret")
@@ -182,7 +181,7 @@ func mountsInImage(w *world) {
 	w.want("mounts", "data,data,data,data,data,",
 		w.runInImage(s, "read", "/data/f", "/new/deep/f", "/opt/have/f", "/home/other/f", "/var/cache/new/f"))
 	if _, err := os.Lstat(filepath.Join(s.Image, "new")); err == nil {
-		w.Error("a mount's folder was made in the image itself")
+		w.Error("a mount's folder was created in the image")
 	}
 }
 
@@ -195,7 +194,7 @@ func mountsImageCannotHold(w *world) {
 		b, err := w.driver.Prepare(w.Context(), s)
 		w.wantSentence(err)
 		if err == nil {
-			w.Errorf("a mount at %s is accepted", target)
+			w.Errorf("a mount at %s succeeds", target)
 			w.must(b.Close(w.Context()))
 		}
 	}
@@ -210,11 +209,11 @@ func imageMissing(w *world) {
 
 func imageWithNetwork(w *world) {
 	if !w.suite.Network {
-		return // nothing that could be asked for
+		return // not supported
 	}
 	b, f := w.serveNetwork(w.imageSpec())
 	r := w.start(b, sandbox.Command{Argv: []string{"/bin/" + programName, "dial", "api.example.test:443"}})
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	targets, _ := f.seen()
-	w.want("what arrived", "198.18.0.7:443", strings.Join(targets, "\n"))
+	w.want("connections", "198.18.0.7:443", strings.Join(targets, "\n"))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// hostileCases are attacks.
+// hostileCases are attacks on the host and on other sandboxes.
 var hostileCases = map[string]func(*world){
 	"the system is read-only":         systemReadOnly,
 	"host files are hidden":           hostHidden,
@@ -29,8 +29,8 @@ var hostileCases = map[string]func(*world){
 	"no inherited descriptors":        noInheritedDescriptors,
 }
 
-// controls show that attacks can succeed where nothing hinders them: a test of
-// the tests. They need no sandbox.
+// controls check that attacks succeed without a sandbox, so that their failure
+// inside is meaningful.
 var controls = map[string]func(*world){}
 
 func systemReadOnly(w *world) {
@@ -54,17 +54,17 @@ func tmpPrivate(w *world) {
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	w.succeed(w.spec(), "try-open", name)
 	if _, err := os.Lstat(name); err == nil {
-		w.Errorf("%s is on the host", name)
+		w.Errorf("%s exists on the host", name)
 	}
 }
 
-// noNetwork listens in every way that the sandbox might reach.
+// noNetwork listens on all addresses that the sandbox might reach.
 func noNetwork(w *world) {
 	targets := []string{"tcp=1.1.1.1:53", "tcp=169.254.169.254:80", "tcp=[2606:4700:4700::1111]:53"}
 	for _, address := range append([]string{"127.0.0.1", "::1"}, hostAddresses(w)...) {
 		l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 		if err != nil {
-			continue // this host has no such address after all
+			continue // the address is not available
 		}
 		defer l.Close()
 		targets = append(targets, "tcp="+l.Addr().String())
@@ -96,13 +96,13 @@ func noHostProcesses(w *world) {
 	got := w.succeed(w.spec(), "processes")
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	if len(lines) > 2 || !strings.Contains(got, programName+" processes") {
-		w.Errorf("processes are seen: %q", lines)
+		w.Errorf("visible processes: %q", lines)
 	}
 }
 
 func serverSecrets(w *world) {
 	if os.Getenv(secretEnv) != secret {
-		w.Fatal("the suite's process has no secret to find")
+		w.Fatal("the suite's environment has no secret")
 	}
 	w.succeed(w.spec(), "secrets", secret)
 }
@@ -120,18 +120,18 @@ func killAllProcesses(w *world) {
 	r := w.launch(w.spec(), "kill-all", strconv.Itoa(outside.Process.Pid), strconv.Itoa(os.Getpid()))
 	w.wantExit(r, sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Signalled})
 	if err := outside.Process.Signal(syscall.Signal(0)); err != nil {
-		w.Errorf("a process outside was hit: %v", err)
+		w.Errorf("a process outside was killed: %v", err)
 	}
 	w.must(outside.Process.Kill())
-	_ = outside.Wait() // killed, as it says
+	_ = outside.Wait() // killed above
 }
 
 func signalsToInit(w *world) {
 	w.wantExit(w.launch(w.spec(), "signal-init"), sandbox.Exit{Cause: sandbox.Exited})
 }
 
-// linkForMount is a workspace in which an earlier run has put a link where a
-// later one mounts something.
+// linkForMount checks a workspace in which an earlier run has created a
+// symbolic link at a mount's target.
 func linkForMount(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -141,7 +141,7 @@ func linkForMount(w *world) {
 		w.must(os.Symlink(target, filepath.Join(s.Workspace, "in")))
 		s.Mounts = append(s.Mounts, sandbox.Mount{Source: w.suite.tools, Target: sandbox.WorkspaceDir + "/in/put"})
 		if b, err := w.driver.Prepare(w.Context(), s); err == nil {
-			w.Errorf("a mount over a link to %s is accepted", target)
+			w.Errorf("a mount over a symbolic link to %s succeeds", target)
 			w.must(b.Close(w.Context()))
 		}
 	}
@@ -152,20 +152,21 @@ func linkForMount(w *world) {
 	}
 }
 
-// leftDescriptors looks for files of the server that came along.
+// noInheritedDescriptors checks that no file of the server is open in the
+// command.
 func noInheritedDescriptors(w *world) {
 	f, err := os.Open(w.dir)
 	w.must(err)
 	defer f.Close()
 	got := w.succeed(w.spec(), "descriptors")
-	streams := 0 // a kernel of one's own shows the host's pipes so
+	streams := 0 // gVisor shows the host's pipes like this
 	for line := range strings.Lines(got) {
 		if w.suite.OwnKernel && strings.HasPrefix(line, "host:") && streams < 3 {
 			streams++
 			continue
 		}
 		if !strings.HasPrefix(line, "pipe:") && !strings.HasPrefix(line, "/dev/null") && !strings.HasPrefix(line, "anon_inode:") && !strings.HasPrefix(line, "/proc/") {
-			w.Errorf("an open file came along: %s", line)
+			w.Errorf("an open file was inherited: %s", line)
 		}
 	}
 }
@@ -175,7 +176,7 @@ type limitCase struct {
 	run   func(*world)
 }
 
-// limitCases hold where the harness declares the limit.
+// limitCases run if the harness declares the limit.
 var limitCases = map[string]limitCase{
 	"memory limit":       {func(e sandbox.Enforced) bool { return e.Memory }, outOfMemory},
 	"fork bomb":          {func(e sandbox.Enforced) bool { return e.Pids }, forkBomb},
@@ -194,7 +195,7 @@ func outOfMemory(w *world) {
 	u, err := r.Usage(w.Context())
 	w.must(err)
 	if u.OOMKills < 1 || u.MemoryPeak < 64<<20 {
-		w.Errorf("usage %+v tells of no kill", u)
+		w.Errorf("usage %+v has no OOM kill", u)
 	}
 	ok := w.spec()
 	ok.Resources.Memory = 128 << 20
@@ -207,7 +208,7 @@ func forkBomb(w *world) {
 	r := w.launch(s, "fork", "200")
 	w.wait(r)
 	if got := r.stdout.String(); got == "200" {
-		w.Error("200 processes were made under a limit of 64")
+		w.Error("200 processes were started with a limit of 64")
 	}
 	w.kill(r, 0)
 }

@@ -33,15 +33,15 @@ func init() {
 	controls["kernel files can be written"] = kernelFilesControl
 	controls["canary files are found"] = canaryControl
 	controls["connections succeed"] = connectControl
-	controls["secrets are found"] = func(w *world) { w.expectFoundOnHost("holds it", "secrets", secret) }
-	controls["paths are found"] = func(w *world) { w.expectFoundOnHost("is there", "try-open", w.dir) }
+	controls["secrets are found"] = func(w *world) { w.expectFoundOnHost("contains it", "secrets", secret) }
+	controls["paths are found"] = func(w *world) { w.expectFoundOnHost("exists", "try-open", w.dir) }
 	controls["files can be written"] = func(w *world) { w.expectFoundOnHost("can be written", "try-write", filepath.Join(w.dir, "x")) }
 	controls["shared memory is found"] = segmentControl
-	controls["processes can be signaled"] = func(w *world) { w.expectFoundOnHost("is hit", "signal-processes", strconv.Itoa(os.Getpid())) }
-	controls["folders can be reached"] = func(w *world) { w.expectFoundOnHost("lies beyond", "leave-directory", w.dir) }
+	controls["processes can be signaled"] = func(w *world) { w.expectFoundOnHost("can be reached", "signal-processes", strconv.Itoa(os.Getpid())) }
+	controls["folders can be reached"] = func(w *world) { w.expectFoundOnHost("can be reached", "leave-directory", w.dir) }
 	controls["the program can be changed"] = func(w *world) {
 		if os.Geteuid() != 0 || !aliveOnHost(os.Getpid()) {
-			return // a test binary may belong to another
+			return // the test binary may belong to another user
 		}
 		w.expectFoundOnHost("can be given", "modify-parent")
 	}
@@ -51,10 +51,10 @@ func init() {
 func kernelFiles(w *world) {
 	got := w.succeed(w.spec(), "writable", "/proc", "/sys")
 	if w.suite.OwnKernel {
-		return // they are the settings of that kernel; that those of the host stay is looked at below
+		return // these are the settings of gVisor; the host's are checked by the control
 	}
 	for path := range strings.Lines(got) {
-		w.Errorf("%s can be written", strings.TrimSpace(path))
+		w.Errorf("%s is writable", strings.TrimSpace(path))
 	}
 }
 
@@ -62,11 +62,11 @@ func kernelFilesControl(w *world) {
 	got, err := w.runInNamespaces("writable", "/proc/sys/user", "/proc/sys/kernel")
 	w.must(err)
 	if !strings.Contains(got, "/proc/sys/user/max_user_namespaces") {
-		w.Errorf("without locks only these can be written: %q", got)
+		w.Errorf("without restrictions only these are writable: %q", got)
 	}
 }
 
-// harmless are the devices that every program may have, by number.
+// harmlessDevices are the numbers of allowed devices.
 var harmlessDevices = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
 
 func devices(w *world) {
@@ -75,11 +75,11 @@ func devices(w *world) {
 		if f[0] == "char" && (slices.Contains(harmlessDevices, f[1]) || strings.HasPrefix(f[1], "136:")) || w.suite.OwnKernel && f[0] == "char" {
 			continue
 		}
-		w.Errorf("there is a device: %s", line)
+		w.Errorf("unexpected device: %s", line)
 	}
 }
 
-// canaries lie where a server and its neighbours keep what is theirs.
+// makeCanaries creates files where a server and other programs store data.
 func (w *world) makeCanaries() (name string, paths []string) {
 	w.Helper()
 	name = "canary-" + newMarker()
@@ -91,12 +91,12 @@ func (w *world) makeCanaries() (name string, paths []string) {
 		}
 	}
 	if len(paths) < 2 {
-		w.Fatalf("canaries only at %q", paths)
+		w.Fatalf("canary files could only be created at %q", paths)
 	}
 	return name, paths
 }
 
-// serverFolder is a folder as a server has it: a database, keys, a socket.
+// serverFolder checks a folder with a server's database, keys, and socket.
 func serverFolder(w *world) {
 	name, paths := w.makeCanaries()
 	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
@@ -115,10 +115,11 @@ func serverFolder(w *world) {
 
 func canaryControl(w *world) {
 	name, paths := w.makeCanaries()
-	w.expectFoundOnHost("the canary is seen", "find-canary", name, paths[0])
+	w.expectFoundOnHost("the canary is visible", "find-canary", name, paths[0])
 }
 
-// strangers are two sandboxes at once, one of which has much to take.
+// sandboxesIsolated runs two sandboxes, one of which has resources that the
+// other tries to access.
 func sandboxesIsolated(w *world) {
 	name, key := newMarker(), strconv.Itoa(0x5717_0000+os.Getpid()%0x8000)
 	s := w.spec()
@@ -126,7 +127,7 @@ func sandboxesIsolated(w *world) {
 	c.Env = append(c.Env, "OTHERS_SECRET="+name)
 	r := w.start(w.prepare(s), c)
 	w.awaitText(r.stdout, "\n")
-	address, _, _ := strings.Cut(r.stdout.String(), "\n") // it says more then
+	address, _, _ := strings.Cut(r.stdout.String(), "\n") // more output follows
 	attacker := w.spec()
 	w.succeed(attacker, "try-open", "/tmp/"+name, "/dev/shm/"+name, "/home/agent/"+name, sandbox.WorkspaceDir+"/"+name, s.Workspace, s.Home, filepath.Join(s.Workspace, name))
 	w.succeed(w.spec(), "connect", "unix=@"+name, "tcp="+address)
@@ -134,7 +135,7 @@ func sandboxesIsolated(w *world) {
 	w.succeed(w.spec(), "secrets", name)
 	w.succeed(w.spec(), "find-canary", name)
 	if got := w.succeed(w.spec(), "processes"); strings.Contains(got, "victim") {
-		w.Errorf("the other's processes are seen: %q", got)
+		w.Errorf("the other sandbox's processes are visible: %q", got)
 	}
 	if got := w.succeed(w.spec(), "interfaces"); got != "lo\n" {
 		w.Errorf("interfaces %q", got)
@@ -167,30 +168,30 @@ func segmentControl(w *world) {
 	w.expectFoundOnHost("the segment", "find-segment", w.makeHostSegment())
 }
 
-// hostProcesses are called by their numbers, as the host knows them.
+// hostProcesses checks processes by their process IDs on the host.
 func hostProcesses(w *world) {
 	victim := exec.Command("sleep", "600")
 	w.must(victim.Start())
 	defer func() {
 		w.must(victim.Process.Kill())
-		_ = victim.Wait() // killed, as it says
+		_ = victim.Wait() // killed above
 	}()
 	numbers := []string{strconv.Itoa(victim.Process.Pid), strconv.Itoa(os.Getpid()), strconv.Itoa(os.Getppid())}
 	r := w.launch(w.spec(), append([]string{"signal-processes"}, numbers...)...)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	if !aliveOnHost(victim.Process.Pid) {
-		w.Error("a process of the host was hit")
+		w.Error("a process of the host was killed")
 	}
 }
 
-// workingDirectories names folders by what the program that starts the command
-// may have open. It starts inside or not at all.
+// workingDirectories uses folders that init may have open. The command either
+// runs inside the sandbox or is not started.
 func workingDirectories(w *world) {
 	dirs := []string{"/proc/1/cwd", "/proc/1/root", "/proc/self/cwd", "/proc/self/root", "/proc/self/root/../..", "/proc/thread-self/root"}
 	for fd := range 24 {
 		dirs = append(dirs, fmt.Sprintf("/proc/self/fd/%d", fd), fmt.Sprintf("/proc/self/fd/%d/../../..", fd))
 	}
-	f, err := os.Open(w.dir) // one that must not come along
+	f, err := os.Open(w.dir) // a descriptor that must not be inherited
 	w.must(err)
 	defer f.Close()
 	started := 0
@@ -207,11 +208,12 @@ func workingDirectories(w *world) {
 		w.must(b.Close(w.Context()))
 	}
 	if started == 0 {
-		w.Error("not even the root is a working directory")
+		w.Error("no working directory was accepted")
 	}
 }
 
-// hijacked starts a script whose interpreter is the program that starts it.
+// initUnchanged starts a script whose interpreter is the program that starts
+// it.
 func initUnchanged(w *world) {
 	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
 		s := w.spec()
@@ -227,14 +229,14 @@ func initUnchanged(w *world) {
 		}
 		e := w.wait(r)
 		if w.suite.OwnKernel {
-			e.Code = 0 // what starts programs there is another program than this
+			e.Code = 0 // the program that starts commands is not this binary
 		}
-		w.want("how it ended", fmt.Sprint(sandbox.Exit{Cause: sandbox.Exited}), fmt.Sprint(e))
+		w.want("exit", fmt.Sprint(sandbox.Exit{Cause: sandbox.Exited}), fmt.Sprint(e))
 	}
 }
 
-// litter is what a hostile agent leaves for its snapshot, the next run and the
-// one who removes it.
+// leftFiles checks files that a hostile agent leaves for the snapshot, the next
+// run, and the clean-up.
 func leftFiles(w *world) {
 	s := w.spec()
 	r := w.launch(s, "leave-files")
@@ -248,13 +250,13 @@ func leftFiles(w *world) {
 	w.must(sandbox.Remove(s.Workspace))
 }
 
-// litterControl: the program leaves all of it where nobody hinders it.
+// leftFilesControl checks that the program creates all files without a sandbox.
 func leftFilesControl(w *world) {
 	_, err := w.runInNamespaces("leave-files")
 	w.must(err)
 	for _, name := range append([]string{"link-to-shadow", "loop", "hard-2", "fifo", "socket", "sparse", "setuid", "setgid", "closed", "deep/d/d/d"}, unusualNames...) {
 		if _, err := os.Lstat(filepath.Join(w.dir, name)); err != nil {
-			w.Errorf("not left: %v", err)
+			w.Errorf("not created: %v", err)
 		}
 	}
 	st, err := os.Stat(filepath.Join(w.dir, "setuid"))
@@ -265,7 +267,8 @@ func leftFilesControl(w *world) {
 	w.must(sandbox.Remove(w.dir))
 }
 
-// tooMuch is more than the kernel starts a program with. It is told, in words.
+// argumentsTooLong checks that a command with arguments above the kernel's
+// limits fails with a message.
 func argumentsTooLong(w *world) {
 	long, many := strings.Repeat("x", 256<<10), make([]string, 40_000)
 	for i := range many { // more than a quarter of the largest stack
@@ -292,14 +295,14 @@ func argumentsTooLong(w *world) {
 		}
 		w.wantSentence(err)
 		if len(err.Error()) > 4<<10 {
-			w.Errorf("%s: the sentence has %d bytes", name, len(err.Error()))
+			w.Errorf("%s: the message has %d bytes", name, len(err.Error()))
 		}
 		w.must(b.Close(w.Context()))
 	}
 }
 
-// environmentOnly: what steers programs at their start steers the command, and
-// nothing that runs before it.
+// environmentOnly checks that variables which affect the start of programs
+// affect only the command.
 func environmentOnly(w *world) {
 	s := w.spec()
 	w.must(os.WriteFile(filepath.Join(s.Workspace, "evil.so"), []byte("no library"), 0o755))

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// endCases are about how a sandbox ends.
+// endCases test how a sandbox ends.
 var endCases = map[string]func(*world){
 	"kill sends SIGTERM":                        killSendsTerm,
 	"kill sends SIGKILL after the grace period": killAfterGrace,
@@ -58,7 +58,7 @@ func killBeforeStart(w *world) {
 	b := w.prepare(w.spec())
 	w.must(b.Kill(w.Context(), time.Second))
 	if err := b.Start(w.Context(), command("exit", "0")); err == nil {
-		w.Error("Start after Kill is accepted")
+		w.Error("Start after Kill succeeds")
 	}
 }
 
@@ -69,8 +69,8 @@ func killAfterEnd(w *world) {
 	w.wantExit(r, sandbox.Exit{Code: 3, Cause: sandbox.Exited})
 }
 
-// killDuringStart may find the command not started, running or ended; whatever
-// it finds, nothing is left and nobody hangs.
+// killDuringStart may kill the sandbox before, during, or after the start. In
+// each case no process is left and no call blocks.
 func killDuringStart(w *world) {
 	for range 10 {
 		b := w.prepare(w.spec())
@@ -90,7 +90,7 @@ func killTwice(w *world) {
 	r := w.startReady("ignore-term")
 	var both sync.WaitGroup
 	both.Go(func() { w.kill(r, testTimeout) })
-	both.Go(func() { w.kill(r, 0) }) // does not wait for the other's grace
+	both.Go(func() { w.kill(r, 0) }) // does not wait for the other call's grace period
 	both.Wait()
 	w.kill(r, 0)
 	w.wantExit(r, killedExit)
@@ -146,8 +146,8 @@ func startBounded(w *world) {
 	c := command("ignore-term")
 	c.Stdout = r.stdout
 	if err := r.Start(ctx, c); err == nil {
-		w.Error("Start succeeds under a cancelled context")
+		w.Error("Start succeeds with a canceled context")
 	} else if strings.TrimSpace(err.Error()) == "" {
-		w.Error("the error says nothing")
+		w.Error("the error is empty")
 	}
 }

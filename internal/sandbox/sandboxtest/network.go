@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// networkCases are about what leaves a sandbox, and where it arrives.
+// networkCases test which packets leave a sandbox, and where they arrive.
 var networkCases = map[string]func(*world){
 	"every connection is captured":       connectionsCaptured,
 	"the host's addresses are captured":  hostAddressesCaptured,
@@ -31,8 +31,8 @@ var networkCases = map[string]func(*world){
 	"no network requested":               func(w *world) { noNetworkRequested(w) },
 }
 
-// farEnd serves a sandbox's network: it tells each program where its connection
-// arrived, and answers each datagram.
+// trafficServer serves a sandbox's network: it answers each connection with its
+// destination, and each datagram.
 type trafficServer struct {
 	net     *sandbox.Network
 	mu      sync.Mutex // guards what follows
@@ -40,14 +40,15 @@ type trafficServer struct {
 	asked   []string
 }
 
-// served prepares a sandbox with a network, and serves it until the end.
+// serveNetwork prepares a sandbox with a network and serves it until the test
+// ends.
 func (w *world) serveNetwork(s sandbox.Spec) (sandbox.Sandbox, *trafficServer) {
 	w.Helper()
 	s.Network = true
 	b := w.prepare(s)
 	n := b.Network()
 	if n == nil {
-		w.Fatal("a network was asked for, and there is none")
+		w.Fatal("the sandbox has no network")
 	}
 	f := &trafficServer{net: n}
 	var work sync.WaitGroup
@@ -55,7 +56,7 @@ func (w *world) serveNetwork(s sandbox.Spec) (sandbox.Sandbox, *trafficServer) {
 	work.Go(f.answer)
 	w.Cleanup(work.Wait)
 	w.Cleanup(func() {
-		_ = n.TCP.Close() // the sandbox's end may have been first
+		_ = n.TCP.Close() // the sandbox may have closed it
 		_ = n.DNS.Close()
 	})
 	return b, f
@@ -97,7 +98,8 @@ func (f *trafficServer) answer() {
 	}
 }
 
-// answerTo gives every name one address, and gives back whatever is no question.
+// answerTo answers every DNS question with one address, and returns other
+// datagrams unchanged.
 func answerTo(b []byte) (answer []byte, asked string) {
 	var m dnsmessage.Message
 	if m.Unpack(b) != nil || len(m.Questions) != 1 {
@@ -124,8 +126,8 @@ func (f *trafficServer) seen() (targets, asked []string) {
 	return slices.Clone(f.targets), slices.Clone(f.asked)
 }
 
-// dialled runs the program that connects to each address in turn, and compares
-// what came of it and what arrived.
+// checkDial runs a program that connects to each address and checks its output
+// and the connections.
 func (w *world) checkDial(s sandbox.Spec, addresses ...string) {
 	w.Helper()
 	b, f := w.serveNetwork(s)
@@ -139,9 +141,9 @@ func (w *world) checkDial(s sandbox.Spec, addresses ...string) {
 		want = append(want, to.String())
 		fmt.Fprintf(&said, "hello %s to %s\n", a, to)
 	}
-	w.want("what the program was told", said.String(), r.stdout.String())
+	w.want("output of the program", said.String(), r.stdout.String())
 	targets, asked := f.seen()
-	w.want("what arrived", strings.Join(want, "\n"), strings.Join(targets, "\n"))
+	w.want("connections", strings.Join(want, "\n"), strings.Join(targets, "\n"))
 	w.want("datagrams", "", strings.Join(asked, "\n"))
 }
 
@@ -152,16 +154,17 @@ func connectionsCaptured(w *world) {
 		"[::ffff:8.8.8.8]:853", "[::ffff:169.254.169.254]:80")
 }
 
-// hostAddressesAreCaught listens on each of them, where nothing may arrive.
+// hostAddressesCaptured listens on the host's addresses, where no connection
+// may arrive.
 func hostAddressesCaptured(w *world) {
-	addresses := []string{"1.1.1.1:443"} // a host may have none of its own
+	addresses := []string{"1.1.1.1:443"} // the host may have no address
 	for _, a := range hostAddresses(w) {
 		if netip.MustParseAddr(a).Is6() {
 			continue
 		}
 		l, err := net.Listen("tcp4", net.JoinHostPort(a, "0"))
 		if err != nil {
-			continue // this host has no such address after all
+			continue // the address is not available
 		}
 		defer l.Close()
 		addresses = append(addresses, l.Addr().String())
@@ -169,15 +172,15 @@ func hostAddressesCaptured(w *world) {
 	w.checkDial(w.spec(), addresses...)
 }
 
-// namesAreAsked lets the program resolve as programs do.
+// namesCaptured lets the program resolve names as usual.
 func namesCaptured(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("dial", "api.example.test:8443", "other.example.test:80"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	w.want("what the program was told", "hello api.example.test:8443 to 198.18.0.7:8443\nhello other.example.test:80 to 198.18.0.7:80\n", r.stdout.String())
+	w.want("output of the program", "hello api.example.test:8443 to 198.18.0.7:8443\nhello other.example.test:80 to 198.18.0.7:80\n", r.stdout.String())
 	_, asked := f.seen()
 	slices.Sort(asked)
-	w.want("names asked", "api.example.test.\nother.example.test.", strings.Join(slices.Compact(asked), "\n"))
+	w.want("requested names", "api.example.test.\nother.example.test.", strings.Join(slices.Compact(asked), "\n"))
 }
 
 func datagramsCaptured(w *world) {
@@ -191,8 +194,8 @@ func datagramsCaptured(w *world) {
 	w.want("connections", "", strings.Join(targets, "\n"))
 }
 
-// othersFail needs refusals, not silence: a program that waits for an answer
-// over QUIC or IPv6 would not try what works.
+// otherTrafficRefused requires refusals rather than silence: a program that
+// waits for an answer over QUIC or IPv6 would not fall back.
 func otherTrafficRefused(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	r := w.start(b, command("refuse",
@@ -200,7 +203,7 @@ func otherTrafficRefused(w *world) {
 		"tcp [2606:4700:4700::1111]:443", "udp [2606:4700:4700::1111]:443", "udp [2606:4700:4700::1111]:53", "tcp [fe80::1]:80", "tcp [fd00:ec2::254]:80"))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	targets, asked := f.seen()
-	w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
+	w.want("connections and datagrams", "", strings.Join(slices.Concat(targets, asked), "\n"))
 }
 
 func loopbackPrivate(w *world) {
@@ -211,11 +214,11 @@ func loopbackPrivate(w *world) {
 	r := w.start(b, command("loopback-only", l.Addr().String()))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	targets, asked := f.seen()
-	w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
+	w.want("connections and datagrams", "", strings.Join(slices.Concat(targets, asked), "\n"))
 }
 
-// anotherSandboxIsFar listens in one sandbox on all addresses and knocks from
-// another one.
+// otherSandboxUnreachable listens on all addresses in one sandbox and connects
+// from another.
 func otherSandboxUnreachable(w *world) {
 	first, f1 := w.serveNetwork(w.spec())
 	second, f2 := w.serveNetwork(w.spec())
@@ -226,21 +229,22 @@ func otherSandboxUnreachable(w *world) {
 	w.kill(r1, 0)
 	for _, f := range []*trafficServer{f1, f2} {
 		targets, asked := f.seen()
-		w.want("what arrived", "", strings.Join(slices.Concat(targets, asked), "\n"))
+		w.want("connections and datagrams", "", strings.Join(slices.Concat(targets, asked), "\n"))
 	}
 }
 
-// networkIsFixed has a program attack it, which then connects as before.
+// networkUnchangeable runs a program that attacks the network and then connects
+// as usual.
 func networkUnchangeable(w *world) {
 	b, f := w.serveNetwork(w.spec())
 	args := []string{"change-network", "1.1.1.1:443"}
 	if w.suite.OwnKernel {
-		args = append(args, "a socket has a mark", "any address is transparent") // which the host is not told
+		args = append(args, "a socket has a mark", "any address is transparent") // gVisor does not forward these options to the host
 	}
 	r := w.start(b, command(args...))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
 	targets, _ := f.seen()
-	w.want("what arrived", "1.1.1.1:443", strings.Join(targets, "\n"))
+	w.want("connections", "1.1.1.1:443", strings.Join(targets, "\n"))
 }
 
 func manyConnections(w *world) {
@@ -253,7 +257,7 @@ func manyConnections(w *world) {
 	}
 }
 
-// bothWays sends more than any buffer holds.
+// largeTransfers sends more than any buffer holds.
 func largeTransfers(w *world) {
 	s := w.spec()
 	s.Network = true
@@ -264,7 +268,7 @@ func largeTransfers(w *world) {
 	w.want("target", "203.0.113.5:443", target.String())
 	n, err := io.Copy(c, c)
 	if err != nil || n != 8<<20 {
-		w.Errorf("%d bytes arrived: %v", n, err)
+		w.Errorf("%d bytes were copied: %v", n, err)
 	}
 	w.must(c.Close())
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
@@ -292,7 +296,7 @@ func networkEnds(w *world) {
 		w.must(end(b))
 		for range 2 {
 			if err := <-failed; !errors.Is(err, net.ErrClosed) {
-				w.Errorf("after the end: %v, want %v", err, net.ErrClosed)
+				w.Errorf("after the sandbox's end: %v, want %v", err, net.ErrClosed)
 			}
 		}
 	}
@@ -300,6 +304,6 @@ func networkEnds(w *world) {
 
 func noNetworkRequested(w *world) {
 	if n := w.prepare(w.spec()).Network(); n != nil {
-		w.Errorf("no network was asked for, and there is %v", n)
+		w.Errorf("unexpected network: %v", n)
 	}
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// layerCases are about mounts of layers that every driver takes.
+// layerCases test mounts of layers that every driver supports.
 var layerCases = map[string]func(*world){"one layer": oneLayer, "aliases of a source": aliasedSource, "invalid mounts": mixedMounts}
 
-// unlaidCases hold for drivers that cannot lay folders over each other.
+// noOverlayCases test drivers without overlays.
 var noOverlayCases = map[string]func(*world){"overlays are not supported": overlayRefused}
 
-// overlayCases are about folders laid over each other. Each runs with mounts
-// that are given at Prepare, and where that works with attached ones.
+// overlayCases test overlays. Each runs with mounts in the spec and, if
+// supported, with attached mounts.
 var overlayCases = map[string]func(w *world, with mountFunc){}
 
-// laying gives a sandbox with mounts.
+// mountFunc returns a sandbox with mounts.
 type mountFunc func(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error)
 
 func (w *world) prepareWith(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandbox, error) {
@@ -37,7 +37,7 @@ func (w *world) attachTo(s sandbox.Spec, mounts ...sandbox.Mount) (sandbox.Sandb
 	return b, b.Attach(w.Context(), limits, mounts)
 }
 
-// layings are the cases of overlays, by name.
+// overlayTests returns the overlay tests by name.
 func (s *suite) overlayTests() map[string]func(*world) {
 	all := map[string]func(*world){}
 	for name, run := range overlayCases {
@@ -88,12 +88,12 @@ func mixedMounts(w *world) {
 		"layers as root":        {Target: "/", Layers: []string{dir, dir}},
 	} {
 		if _, err := w.prepareWith(w.spec(), m); err == nil {
-			w.Errorf("a mount of %s is accepted", what)
+			w.Errorf("a mount with %s succeeds", what)
 		}
 	}
 }
 
-// layered is a mount of two layers, with an upper folder.
+// twoLayers returns a mount of two layers with an upper folder.
 func (w *world) twoLayers() sandbox.Mount {
 	w.Helper()
 	upper := filepath.Join(w.dir, "changes", "upper")
@@ -101,10 +101,11 @@ func (w *world) twoLayers() sandbox.Mount {
 	return sandbox.Mount{Target: sandbox.WorkspaceDir, Layers: []string{w.dirWithFile("over", "over"), w.dirWithFile("under", "under")}, Upper: upper}
 }
 
-// layingRefused: before anything has run, and the sandbox takes other mounts.
+// overlayRefused checks that no command has run and that the sandbox accepts
+// other mounts.
 func overlayRefused(w *world) {
 	if w.driver.Probe(w.Context()).Overlay {
-		w.Fatal("it says that it can")
+		w.Fatal("Probe reports that overlays work")
 	}
 	m := w.twoLayers()
 	if _, err := w.prepareWith(w.spec(), m); !errors.Is(err, sandbox.ErrOverlay) {

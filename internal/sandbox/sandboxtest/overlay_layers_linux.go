@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// layer makes a folder of the host: a text is a file's, "->x" a link, "-" tells
-// that the file is gone, "" a folder, "!" a folder that hides.
+// makeLayer creates a host folder: "->x" is a symbolic link, "-" a whiteout, ""
+// a folder, "!" an opaque folder; every other text is a file's content.
 func (w *world) makeLayer(name string, files map[string]string) string {
 	w.Helper()
 	dir := filepath.Join(w.dir, name)
@@ -42,7 +42,7 @@ func (w *world) makeLayer(name string, files map[string]string) string {
 	return dir
 }
 
-// threeLayers is a mount in which each has something to say.
+// threeLayers returns a mount of three layers that hide and extend each other.
 func (w *world) threeLayers() sandbox.Mount {
 	w.Helper()
 	upper := filepath.Join(w.dir, "changes", "upper")
@@ -60,7 +60,7 @@ func (w *world) threeLayers() sandbox.Mount {
 	}
 }
 
-// with gives the sandbox of a case.
+// mountWith returns the sandbox of a test case.
 func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Mount) sandbox.Sandbox {
 	w.Helper()
 	b, err := give(s, mounts...)
@@ -70,7 +70,7 @@ func (w *world) mountWith(give mountFunc, s sandbox.Spec, mounts ...sandbox.Moun
 	return b
 }
 
-// runWith runs a program to its end, and closes the sandbox.
+// runToEnd runs a program to its end and closes the sandbox.
 func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	w.Helper()
 	r := w.start(b, command(args...))
@@ -79,7 +79,7 @@ func (w *world) runToEnd(b sandbox.Sandbox, args ...string) string {
 	return r.stdout.String()
 }
 
-// digest tells all that a folder of the host holds.
+// hashDirs returns a hash of all files, metadata, and attributes in folders.
 func (w *world) hashDirs(dirs ...string) string {
 	w.Helper()
 	sum := sha256.New()
@@ -109,7 +109,7 @@ func (w *world) hashDirs(dirs ...string) string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// changes tells what an upper folder holds.
+// changes lists the content of an upper folder.
 func (w *world) changes(upper string) []string {
 	w.Helper()
 	var list []string

@@ -49,7 +49,7 @@ func layersRead(w *world, with mountFunc) {
 	w.want("changes", "[]", fmt.Sprint(w.changes(m.Upper)))
 }
 
-// layersChanged is what snapshots live on.
+// layersChanged checks the upper folder, from which snapshots are made.
 func layersChanged(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
 	before := w.hashDirs(m.Layers...)
@@ -70,7 +70,7 @@ func layersChanged(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// changesAsLayer: what one run changed lies over the next one's layers.
+// changesAsLayer uses the changes of one run as a layer of the next.
 func changesAsLayer(w *world, with mountFunc) {
 	m := w.threeLayers()
 	want := w.runToEnd(w.mountWith(with, w.spec(), m), "change")
@@ -78,23 +78,24 @@ func changesAsLayer(w *world, with mountFunc) {
 	next.Layers, next.Upper = append([]string{m.Upper}, m.Layers...), filepath.Join(w.dir, "changes", "next")
 	w.must(os.Mkdir(next.Upper, 0o700))
 	before := w.hashDirs(next.Layers...)
-	w.want("the next run sees", want, w.runToEnd(w.mountWith(with, w.spec(), next), "show", sandbox.WorkspaceDir))
+	w.want("output of the next run", want, w.runToEnd(w.mountWith(with, w.spec(), next), "show", sandbox.WorkspaceDir))
 	w.want("the layers", before, w.hashDirs(next.Layers...))
 	w.must(sandbox.Remove(filepath.Dir(m.Upper)))
 }
 
-// wantNothingLeft looks at what is left beside an upper folder, and removes all.
+// wantNothingLeft checks the folder next to an upper folder and removes
+// everything.
 func (w *world) wantNothingLeft(upper string) {
 	w.Helper()
 	entries, err := os.ReadDir(filepath.Dir(upper))
 	w.must(err)
 	if len(entries) != 1 {
-		w.Errorf("beside the changes there is left: %v", entries)
+		w.Errorf("files next to the upper folder: %v", entries)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	w.must(err)
 	if bytes.Contains(mounts, []byte(w.dir)) {
-		w.Errorf("it is mounted on the host:\n%s", mounts)
+		w.Errorf("an overlay is mounted on the host:\n%s", mounts)
 	}
 	w.must(sandbox.Remove(filepath.Dir(upper)))
 }
@@ -119,8 +120,8 @@ func layersAliased(w *world, with mountFunc) {
 	w.want("changes", want, strings.Join(w.changes(m.Upper), "\n"))
 }
 
-// layersAsFolders are both of the agent's own folders; what was shown there
-// before is not seen.
+// layersAsFolders replaces both of the agent's own folders; their previous
+// content is hidden.
 func layersAsFolders(w *world, with mountFunc) {
 	m, s := w.threeLayers(), w.spec()
 	home := sandbox.Mount{Target: sandbox.HomeDir, Layers: []string{w.makeLayer("home", map[string]string{".state": "s0"})}, Upper: filepath.Join(w.dir, "changes", "home")}
@@ -136,7 +137,7 @@ func layersAsFolders(w *world, with mountFunc) {
 	}
 }
 
-// mountsInLayers: what the folders of a mount need is made without hiding any
+// mountsInLayers checks that creating the target of a mount does not hide files
 // of the layers.
 func mountsInLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
@@ -147,7 +148,7 @@ func mountsInLayers(w *world, with mountFunc) {
 	w.want("changes", "[deep folder deep/in folder deep/in/put folder gone folder gone/put folder]", strings.ReplaceAll(fmt.Sprint(w.changes(m.Upper)), "hides", "folder"))
 }
 
-// linksInLayers lead nowhere.
+// linksInLayers checks that symbolic links on the way to a target are refused.
 func linksInLayers(w *world, with mountFunc) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o700))
@@ -176,7 +177,8 @@ func manyLayers(w *world, with mountFunc) {
 	w.want("read inside", want.String()+"top 000\n", w.runToEnd(w.mountWith(with, w.spec(), m), "show", sandbox.WorkspaceDir))
 }
 
-// lockedLayers: what the agent locks is its own, and a snapshot's, as ever.
+// lockedLayers checks that inaccessible folders of the agent can be read for a
+// snapshot.
 func lockedLayers(w *world, with mountFunc) {
 	m := w.threeLayers()
 	w.runToEnd(w.mountWith(with, w.spec(), m), "remove-permissions")
@@ -184,7 +186,8 @@ func lockedLayers(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// layersMissing leaves nothing behind, and a sandbox that can be given others.
+// layersMissing checks that nothing is left behind and that the sandbox accepts
+// other mounts.
 func layersMissing(w *world, with mountFunc) {
 	m := w.threeLayers()
 	missing := filepath.Join(w.dir, "missing")
@@ -213,11 +216,11 @@ func layersMissing(w *world, with mountFunc) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// marksForged: an agent that makes marks itself deletes nothing and hides
-// nothing in a snapshot, and cannot take back what it did.
+// forgedMarksIgnored checks that marks created by an agent neither remove nor
+// hide files in a snapshot, and that the agent cannot remove existing marks.
 func forgedMarksIgnored(w *world, with mountFunc) {
 	m := w.threeLayers()
-	for _, l := range m.Layers { // in the agent's sight
+	for _, l := range m.Layers { // visible to the agent
 		w.must(os.MkdirAll(filepath.Join(l, "victim", "sub"), 0o755))
 		w.must(os.WriteFile(filepath.Join(l, "victim", "file"), []byte("x"), 0o644))
 	}
@@ -226,19 +229,20 @@ func forgedMarksIgnored(w *world, with mountFunc) {
 	w.want("forged marks seen inside", "", got)
 	w.want("forged marks", "", strings.Join(w.forgedMarks(m.Upper), "\n"))
 	if !isOpaque(filepath.Join(m.Upper, "replaced")) {
-		w.Error("the agent took a mark away")
+		w.Error("the agent removed a mark")
 	}
 	w.want("the layers", before, w.hashDirs(m.Layers...))
 }
 
-// marks lists those that tell of what was never done.
+// forgedMarks returns the marks in an upper folder that do not result from a
+// change.
 func (w *world) forgedMarks(upper string) []string {
 	w.Helper()
 	var found []string
 	w.must(filepath.WalkDir(upper, func(path string, _ fs.DirEntry, err error) error {
 		rel := strings.TrimPrefix(path, upper+"/")
 		if err != nil || strings.HasPrefix(rel, "replaced") || strings.HasPrefix(rel, "own") && isOpaque(path) {
-			return err // "own" is new: there is nothing that it could hide
+			return err // "own" is new and hides nothing
 		}
 		if isWhiteout(path) {
 			found = append(found, rel+" is gone")
@@ -254,7 +258,7 @@ func (w *world) forgedMarks(upper string) []string {
 	return found
 }
 
-// marksControl: where nobody hinders it, the program makes them.
+// marksCanBeForged checks that the program creates the marks without a sandbox.
 func marksCanBeForged(w *world) {
 	w.makeLayer("", map[string]string{"victim/sub/": "", "victim/file": "x", "replaced/f": "x"})
 	if _, err := w.runInNamespaces("forge-marks"); err != nil {
@@ -268,7 +272,7 @@ func marksCanBeForged(w *world) {
 	}
 }
 
-// layersFull fills the disk. The limit may be passed for a moment.
+// overlayDiskLimit fills the disk. The limit may be exceeded briefly.
 func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 	if !w.suite.Limits.Disk {
 		return // as declared
@@ -286,8 +290,8 @@ func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 	w.wantNothingLeft(m.Upper)
 }
 
-// layersNotCounted: what is read of layers takes no room, what is written is
-// counted once, however many places show it.
+// layersNotCounted checks that reading layers uses no disk space, and that
+// written files are counted once for all aliases.
 func layersNotCounted(w *world, with mountFunc) {
 	if !w.suite.Limits.Disk {
 		return // as declared
@@ -303,6 +307,6 @@ func layersNotCounted(w *world, with mountFunc) {
 	u, err := r.Usage(w.Context())
 	w.must(err)
 	if u.Disk < 100_000 || u.Disk > 200_000 {
-		w.Errorf("usage tells %d bytes on disk", u.Disk)
+		w.Errorf("disk usage is %d bytes", u.Disk)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// processCases need commands that are processes.
+// processCases need commands that run as processes.
 var processCases = map[string]func(*world){
 	"signals":                         signals,
 	"search path":                     searchPath,
@@ -76,7 +76,7 @@ func newMarker() string { return fmt.Sprintf("stint-mark-%d", time.Now().UnixNan
 func (w *world) wantGone(mark string) {
 	w.Helper()
 	if left := processesWithMarker(mark); len(left) > 0 {
-		w.Errorf("processes live on: %v", left)
+		w.Errorf("processes are still running: %v", left)
 	}
 }
 
@@ -84,11 +84,11 @@ func orphanKeepsOutputOpen(w *world) {
 	m := newMarker()
 	r := w.launch(w.spec(), "leave-child", m)
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})
-	if !strings.Contains(r.stdout.String(), "last words") {
-		w.Errorf("what was written before the end is lost: %q", r.stdout)
+	if !strings.Contains(r.stdout.String(), "final output") {
+		w.Errorf("the output before the exit is missing: %q", r.stdout)
 	}
 	if len(processesWithMarker(m)) == 0 && !w.suite.OwnKernel {
-		w.Error("the orphan is gone before anybody asked")
+		w.Error("the orphan ended by itself")
 	}
 	w.kill(r, 20*time.Millisecond)
 	w.wantGone(m)
@@ -99,7 +99,7 @@ func childProcessesKilled(w *world) {
 	r := w.launch(w.spec(), "process-tree", m)
 	w.awaitText(r.stdout, "ready")
 	if n := len(processesWithMarker(m)); n < 9 && !w.suite.OwnKernel {
-		w.Errorf("%d processes of the tree are seen from outside, want 9", n)
+		w.Errorf("%d processes of the tree are visible on the host, want 9", n)
 	}
 	w.kill(r, 20*time.Millisecond)
 	w.wantGone(m)
@@ -124,7 +124,7 @@ func usageGrows(w *world) {
 	deadline := time.Now().Add(testTimeout)
 	for u := first; u.CPU <= first.CPU; {
 		if time.Now().After(deadline) {
-			w.Fatalf("the processor time stays %v", u.CPU)
+			w.Fatalf("the CPU time stays %v", u.CPU)
 		}
 		if u, err = r.Usage(w.Context()); err != nil {
 			w.Fatal(err)
@@ -137,7 +137,7 @@ func usageGrows(w *world) {
 	after, err := r.Usage(w.Context())
 	w.must(err)
 	if after.CPU < first.CPU {
-		w.Errorf("the processor time falls from %v to %v at the end", first.CPU, after.CPU)
+		w.Errorf("the CPU time decreases from %v to %v at the end", first.CPU, after.CPU)
 	}
 }
 
@@ -162,7 +162,7 @@ func readOnlyMount(w *world) {
 	w.want("on the host", "data", w.hostFile(given, "f"))
 }
 
-// exitUnderLoad is many sandboxes at once, as a busy server has them.
+// exitUnderLoad runs many sandboxes in parallel.
 func exitUnderLoad(w *world) {
 	var list []*running
 	for i := range 12 {

@@ -14,28 +14,29 @@ import (
 	"time"
 )
 
-// guestName is the name under which the test binary is a program inside.
+// guestName is the program name under which the test binary runs the suite's
+// programs.
 const programName = "stint-testprogram"
 
-// silence is how long a program waits for what must come at once; no test waits
-// it out.
+// programTimeout is how long a program waits for an immediate result. Only
+// failing tests wait that long.
 const programTimeout = time.Minute
 
-// Guest is what a program inside sees. Drivers that run no processes let their
-// script Play it.
+// Program is the environment of a program of the suite. Drivers without
+// processes call RunProgram from their script.
 type Program struct {
-	Argv   []string // Argv[1] names the program
+	Argv   []string // Argv[1] is the name of the program
 	Env    []string
 	Dir    string
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
 	Term   <-chan struct{}            // closed at SIGTERM
-	Done   <-chan struct{}            // closed at SIGKILL; nil for a real process
-	Path   func(inside string) string // where a path inside really is
+	Done   <-chan struct{}            // closed at SIGKILL; nil in a process
+	Path   func(inside string) string // returns the real path of a path inside
 }
 
-// Play runs a program and gives its exit code.
+// RunProgram runs a program and returns its exit code.
 func RunProgram(g Program) int {
 	if len(g.Argv) < 2 {
 		fmt.Fprintln(g.Stderr, "no program is named")
@@ -60,8 +61,8 @@ type exitCode int
 
 func (c exitCode) Error() string { return "exit code " + strconv.Itoa(int(c)) }
 
-// programs are those that a function can play as well as a process; those that
-// attack are added where the system has what they need.
+// programsByName are programs that can run as functions and as processes.
+// Hostile programs are added on systems that support them.
 var programsByName = map[string]func(g Program, args []string) error{
 	"exit":        exitProgram,
 	"args":        argsProgram,
@@ -85,7 +86,7 @@ func exitProgram(_ Program, args []string) error {
 	return exitCode(code)
 }
 
-// argsProgram writes each argument followed by a zero byte, which none holds.
+// argsProgram writes each argument followed by a zero byte.
 func argsProgram(g Program, args []string) error {
 	for _, a := range args {
 		if _, err := io.WriteString(g.Stdout, a+"\x00"); err != nil {
@@ -102,7 +103,7 @@ func envProgram(g Program, _ []string) error {
 	return err
 }
 
-// sayProgram writes to the two streams in turn.
+// sayProgram writes arguments to stdout and stderr alternately.
 func sayProgram(g Program, args []string) error {
 	for i, a := range args {
 		w := g.Stdout
@@ -116,7 +117,7 @@ func sayProgram(g Program, args []string) error {
 	return nil
 }
 
-// floodProgram writes numbered lines until it has written so many bytes.
+// floodProgram writes numbered lines with the given total size.
 func floodProgram(g Program, args []string) error {
 	size, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -161,7 +162,7 @@ func readProgram(g Program, args []string) error {
 	return nil
 }
 
-// hangProgram says that it is there, and leaves with code 7 when asked.
+// hangProgram writes "ready" and exits with code 7 on SIGTERM.
 func hangProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
@@ -174,7 +175,7 @@ func hangProgram(g Program, _ []string) error {
 	}
 }
 
-// stubbornProgram does not leave when asked.
+// ignoreTermProgram ignores SIGTERM.
 func ignoreTermProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
@@ -183,7 +184,7 @@ func ignoreTermProgram(g Program, _ []string) error {
 	return exitCode(137)
 }
 
-// playProcess is the guest as a process of its own.
+// runProgramProcess runs a program in this process.
 func runProgramProcess() int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)

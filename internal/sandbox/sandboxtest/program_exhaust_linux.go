@@ -30,8 +30,8 @@ func init() {
 	programsByName["swap"] = swapProgram
 }
 
-// bystandProgram does what an honest agent does, over and over until its input
-// ends, and fails with the first thing that does not work.
+// neighborProgram does what a normal agent does until its input ends, and fails
+// if something does not work.
 func neighborProgram(g Program, _ []string) error {
 	end := make(chan struct{})
 	go func() {
@@ -40,7 +40,7 @@ func neighborProgram(g Program, _ []string) error {
 	}()
 	for last := false; ; {
 		if err := normalWork(); err != nil {
-			return fmt.Errorf("a bystander is hurt: %w", err)
+			return fmt.Errorf("a neighbor is affected: %w", err)
 		}
 		if last {
 			_, err := io.WriteString(g.Stdout, "done\n")
@@ -74,8 +74,8 @@ func normalWork() error {
 	return loopbackProgram(Program{}, nil)
 }
 
-// hoardProgram takes so many megabytes of one kind of memory, and tells if it
-// got them.
+// useMemoryProgram allocates a number of megabytes of one kind of memory and
+// reports success.
 func useMemoryProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -84,7 +84,7 @@ func useMemoryProgram(g Program, args []string) error {
 	if err := memoryUses[args[0]](mb); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(g.Stdout, "hoarded %d\n", mb)
+	_, err = fmt.Fprintf(g.Stdout, "allocated %d\n", mb)
 	return err
 }
 
@@ -114,8 +114,8 @@ var memoryUses = map[string]func(mb int) error{
 	"many processes": allocateInChildren,
 }
 
-// crowdEats has eight processes eat their share, none of which ends before all
-// have eaten.
+// allocateInChildren allocates memory in eight processes that run until all
+// have allocated their share.
 func allocateInChildren(mb int) error {
 	until, stay, err := os.Pipe()
 	if err != nil {
@@ -139,7 +139,7 @@ func allocateInChildren(mb int) error {
 	}
 	for range cap(fed) {
 		if err := <-fed; err != nil {
-			return fmt.Errorf("a child was hurt: %w", err)
+			return fmt.Errorf("a child failed: %w", err)
 		}
 	}
 	return stay.Close()
@@ -151,7 +151,7 @@ func touchPages(m []byte) {
 	}
 }
 
-// pour writes so many megabytes into a file.
+// writeMegabytes writes a number of megabytes to a file.
 func writeMegabytes(path string, mb int) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -170,7 +170,8 @@ func writeMegabytesTo(f *os.File, mb int) error {
 	return nil
 }
 
-// wasteProgram fills the disk in one way, beyond so many megabytes, and stays.
+// useDiskProgram uses more than a number of megabytes of disk space in one way,
+// and keeps running.
 func useDiskProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -232,7 +233,7 @@ var diskUses = map[string]func(mb int) error{
 	"an unnamed file": func(mb int) error {
 		fd, err := unix.Open("/tmp", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
 		if err != nil {
-			return writeMegabytes("/tmp/waste", mb) // not every file system has them
+			return writeMegabytes("/tmp/waste", mb) // not every file system supports it
 		}
 		keptFile = os.NewFile(uintptr(fd), "nameless")
 		return writeMegabytesTo(keptFile, mb)
@@ -250,7 +251,7 @@ var diskUses = map[string]func(mb int) error{
 		}
 		return writeMegabytesTo(f, mb)
 	},
-	"many files": func(mb int) error { // each takes a file of the host's, of which there are only so many
+	"many files": func(mb int) error { // each uses an inode of the host
 		for i := range mb << 8 {
 			if i%1000 == 0 {
 				if err := os.Mkdir(fmt.Sprintf("many%d", i/1000), 0o700); err != nil {
@@ -265,12 +266,11 @@ var diskUses = map[string]func(mb int) error{
 	},
 }
 
-// held keeps a file open for as long as the process lives.
+// keptFile keeps a file open while the process runs.
 var keptFile *os.File
 
-// breedProgram makes two of itself, which make two of themselves, so many
-// times, as soon as they are let; none of them leaves when asked. args[0] marks
-// their command lines.
+// forkTreeProgram starts two copies of itself recursively, to the given depth.
+// They ignore SIGTERM. args[0] is a marker in their command lines.
 func forkTreeProgram(g Program, args []string) error {
 	depth, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -279,7 +279,7 @@ func forkTreeProgram(g Program, args []string) error {
 	if depth == 0 {
 		return ignoreTermProgram(g, nil)
 	}
-	end := time.Now().Add(20 * time.Second) // a bomb is not to outlive its test by much
+	end := time.Now().Add(20 * time.Second) // limits the runtime if the test fails
 	for made := 0; made < 2 && time.Now().Before(end); {
 		if _, err := startAgain(g, true, "fork-tree", args[0], strconv.Itoa(depth-1)); err != nil {
 			time.Sleep(time.Millisecond)
@@ -290,7 +290,7 @@ func forkTreeProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// threadsProgram makes so many threads and tells each hundredth.
+// threadsProgram creates a number of threads and reports every hundredth.
 func threadsProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -311,8 +311,8 @@ func threadsProgram(g Program, args []string) error {
 	return nil
 }
 
-// torrentProgram writes as fast as it can, so many megabytes, and notes in a
-// file how far it has come.
+// writeOutputProgram writes a number of megabytes as fast as possible and
+// records its progress in a file.
 func writeOutputProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -334,8 +334,8 @@ func writeOutputProgram(g Program, args []string) error {
 	return nil
 }
 
-// exhaustProgram takes all of one thing that the kernel gives each user only so
-// much of, and stays.
+// exhaustPerUserProgram allocates all of a resource that the kernel limits per
+// user, and keeps running.
 func exhaustPerUserProgram(g Program, args []string) error {
 	take, n := perUserResources[args[0]], 0
 	for ; n < 8192 && take() == nil; n++ {
@@ -344,7 +344,7 @@ func exhaustPerUserProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// shares take one more of each thing, and keep it.
+// perUserResources allocate one more of each resource and keep it.
 var perUserResources = map[string]func() error{
 	"inotify instances": func() error { _, err := unix.InotifyInit1(unix.IN_CLOEXEC); return err },
 	"pipes": func() error {
@@ -368,8 +368,8 @@ var perUserResources = map[string]func() error{
 	},
 }
 
-// takesOne succeeds when one more of a thing can be had. It ends with the
-// program, also where that is the host's.
+// allocateOneProgram succeeds if one more of a resource can be allocated. It
+// releases it, because it may run on the host.
 func allocateOneProgram(_ Program, args []string) error {
 	if args[0] != "segments" {
 		return perUserResources[args[0]]()
@@ -385,7 +385,7 @@ func newSegment() (int, error) {
 	return unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o600)
 }
 
-// babbleProgram leaves behind a process that fills its output without end.
+// keepWritingProgram leaves a process behind that keeps writing to its output.
 func keepWritingProgram(g Program, args []string) error {
 	if len(args) > 1 {
 		for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
@@ -399,7 +399,8 @@ func keepWritingProgram(g Program, args []string) error {
 	return err
 }
 
-// swapProgram makes of one name a folder and a link to another in turn.
+// swapProgram repeatedly exchanges a folder with a symbolic link to another
+// one.
 func swapProgram(g Program, args []string) error {
 	for _, dir := range []string{"d/sub", "other"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {

@@ -53,7 +53,7 @@ func signalProgram(_ Program, args []string) error {
 	return nil
 }
 
-// connectProgram succeeds when none of the addresses answers.
+// connectProgram succeeds if no address answers.
 func connectProgram(_ Program, args []string) error {
 	for _, a := range args {
 		network, address, _ := strings.Cut(a, "=")
@@ -66,7 +66,7 @@ func connectProgram(_ Program, args []string) error {
 	fd, err := unix.Socket(unix.AF_VSOCK, unix.SOCK_STREAM, 0)
 	if err == nil {
 		unix.Close(fd)
-		return errors.New("a socket to the virtual machine's host can be made")
+		return errors.New("a vsock socket can be created")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func interfacesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// processesProgram lists the command lines that it can see.
+// processesProgram writes the visible command lines.
 func processesProgram(g Program, _ []string) error {
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -111,7 +111,7 @@ func processesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// secretsProgram looks for a text wherever processes keep theirs.
+// secretsProgram searches the environments of all processes for a text.
 func secretsProgram(_ Program, args []string) error {
 	for _, pattern := range []string{"/proc/*/environ", "/proc/*/task/*/environ", "/proc/*/cmdline"} {
 		files, err := filepath.Glob(pattern)
@@ -120,7 +120,7 @@ func secretsProgram(_ Program, args []string) error {
 		}
 		for _, f := range files {
 			if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte(args[0])) && !strings.Contains(f, "cmdline") {
-				return fmt.Errorf("%s holds it", f)
+				return fmt.Errorf("%s contains it", f)
 			}
 		}
 	}
@@ -137,17 +137,17 @@ func secretsProgram(_ Program, args []string) error {
 	return nil
 }
 
-// existsProgram succeeds when none of the paths can be looked into.
+// tryOpenProgram succeeds if none of the paths exists.
 func tryOpenProgram(_ Program, args []string) error {
 	for _, a := range args {
 		if _, err := os.Lstat(a); err == nil {
-			return fmt.Errorf("%s is there", a)
+			return fmt.Errorf("%s exists", a)
 		}
 	}
 	return nil
 }
 
-// denyProgram succeeds when none of the paths can be written to.
+// tryWriteProgram succeeds if none of the paths can be changed.
 func tryWriteProgram(_ Program, args []string) error {
 	for _, a := range args {
 		f, err := os.OpenFile(a, os.O_WRONLY|os.O_CREATE, 0o644)
@@ -165,7 +165,7 @@ func tryWriteProgram(_ Program, args []string) error {
 	return nil
 }
 
-// reopenProgram writes to its streams by name, as shell scripts do.
+// reopenProgram opens its streams by name, as shell scripts do.
 func reopenProgram(_ Program, _ []string) error {
 	for _, name := range []string{"/dev/stdout", "/dev/stderr"} {
 		f, err := os.OpenFile(name, os.O_WRONLY, 0)
@@ -182,7 +182,7 @@ func reopenProgram(_ Program, _ []string) error {
 	return nil
 }
 
-// rightsProgram writes the lines of its status that tell what it may.
+// printStatusProgram writes the lines of its status about users and privileges.
 func printStatusProgram(g Program, _ []string) error {
 	b, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -197,7 +197,7 @@ func printStatusProgram(g Program, _ []string) error {
 	return nil
 }
 
-// again starts this program once more, with its output unless alone.
+// startAgain starts this binary again, with its output unless alone is set.
 func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	c := exec.Command("/proc/self/exe")
 	c.Args = append([]string{programName}, args...)
@@ -208,9 +208,9 @@ func startAgain(g Program, alone bool, args ...string) (*exec.Cmd, error) {
 	return c, c.Start()
 }
 
-// treeProgram makes processes that do all they can to survive: in sessions of
-// their own, without parents, deaf to SIGTERM. args[0] marks their command
-// lines.
+// processTreeProgram starts processes that try to survive: in their own
+// sessions, without parents, and ignoring SIGTERM. args[0] is a marker in their
+// command lines.
 func processTreeProgram(g Program, args []string) error {
 	depth := 3
 	if len(args) > 1 {
@@ -229,26 +229,26 @@ func processTreeProgram(g Program, args []string) error {
 		}
 	}
 	if depth < 3 {
-		return nil // leaves its children orphans
+		return nil // leaves its children orphaned
 	}
-	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the leaves: all others of the tree have ended
+	if err := awaitProcesses(args[0]+"\x000", 8); err != nil { // the leaves: the other processes of the tree have ended
 		return err
 	}
 	return ignoreTermProgram(g, nil)
 }
 
-// await waits until so many processes show the mark.
+// awaitProcesses waits until n processes have the marker.
 func awaitProcesses(mark string, n int) error {
 	for end := time.Now().Add(programTimeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if len(processesWithMarker(mark)) >= n {
 			return nil
 		}
 	}
-	return fmt.Errorf("only %d processes of %d have come up", len(processesWithMarker(mark)), n)
+	return fmt.Errorf("only %d of %d processes were started", len(processesWithMarker(mark)), n)
 }
 
-// marked gives the processes, among those that can be seen, whose command line
-// holds the mark and which have not ended.
+// processesWithMarker returns the visible running processes whose command line
+// contains the marker.
 func processesWithMarker(mark string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
 	var pids []int
@@ -264,8 +264,8 @@ func processesWithMarker(mark string) []int {
 	return pids
 }
 
-// orphanProgram leaves behind a process that holds its output open, and never
-// writes to it: it would end with a pipe that nobody reads any more.
+// leaveChildProgram leaves a process behind that keeps its output open and does
+// not write to it. A write would end it once the pipe is not read any more.
 func leaveChildProgram(g Program, args []string) error {
 	if _, err := startAgain(g, false, "process-tree", args[0], "0"); err != nil {
 		return err
@@ -273,11 +273,11 @@ func leaveChildProgram(g Program, args []string) error {
 	if err := awaitProcesses(args[0]+"\x000", 1); err != nil {
 		return err
 	}
-	_, err := io.WriteString(g.Stdout, "last words")
+	_, err := io.WriteString(g.Stdout, "final output")
 	return err
 }
 
-// massacreProgram kills everything that it can and those it is told of, itself
+// killAllProgram kills all processes that it can, the given ones, and itself
 // last.
 func killAllProgram(_ Program, args []string) error {
 	if _, err := startAgain(Program{}, true, "ignore-term"); err != nil {
@@ -297,9 +297,8 @@ func killAllProgram(_ Program, args []string) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// assaultProgram sends init every signal that there is, often enough to hit it
-// while it handles others, and takes from it what a process of the same user can
-// take.
+// signalInitProgram sends every signal to init, repeatedly, so that some arrive
+// while init handles others, and changes its resource limits.
 func signalInitProgram(_ Program, _ []string) error {
 	for resource := range 16 {
 		_ = unix.Prlimit(1, resource, &unix.Rlimit{}, nil)
@@ -326,12 +325,12 @@ func allocateProgram(g Program, args []string) error {
 		held = append(held, b)
 	}
 	_, err = fmt.Fprintf(g.Stdout, "ate %d MB\n", len(held))
-	_, rerr := io.Copy(io.Discard, g.Stdin) // nothing, unless others are to eat too
+	_, rerr := io.Copy(io.Discard, g.Stdin) // empty, unless other processes must allocate first
 	runtime.KeepAlive(held)
 	return errors.Join(err, rerr)
 }
 
-// bombProgram tells how many processes it could make of those it was asked for.
+// forkProgram starts processes and writes how many of them were started.
 func forkProgram(g Program, args []string) error {
 	n, err := strconv.Atoi(args[0])
 	if err != nil {
@@ -347,7 +346,7 @@ func forkProgram(g Program, args []string) error {
 	return err
 }
 
-// fillProgram fills a folder with so many megabytes, and stays.
+// fillProgram fills a folder with a number of megabytes, and keeps running.
 func fillProgram(g Program, args []string) error {
 	mb, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -361,7 +360,7 @@ func fillProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// spinProgram uses the processor until it is asked to leave.
+// spinProgram uses CPU time until SIGTERM.
 func spinProgram(g Program, _ []string) error {
 	if _, err := io.WriteString(g.Stdout, "ready\n"); err != nil {
 		return err
@@ -370,13 +369,13 @@ func spinProgram(g Program, _ []string) error {
 		select {
 		case <-g.Term:
 			return nil
-		default: // spinning is the point
+		default: // busy loop
 			runtime.KeepAlive(spins)
 		}
 	}
 }
 
-// descriptorsProgram tells what its open files are.
+// descriptorsProgram writes the targets of its open files.
 func descriptorsProgram(g Program, _ []string) error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -390,18 +389,18 @@ func descriptorsProgram(g Program, _ []string) error {
 	return nil
 }
 
-// stopDescendants stops what a server has started, so that it cannot notice the
-// server's end. What Sweep finds must end nevertheless.
+// stopDescendants stops the children of a server so that they cannot react to
+// its end. Sweep must still end them.
 func stopDescendants(pid int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
 	for _, l := range lists {
 		b, err := os.ReadFile(l)
 		if err != nil {
-			continue // a thread that has ended
+			continue // the thread has ended
 		}
 		for f := range strings.FieldsSeq(string(b)) {
 			if child, err := strconv.Atoi(f); err == nil {
-				_ = unix.Kill(child, unix.SIGSTOP) // one that has ended needs no stopping
+				_ = unix.Kill(child, unix.SIGSTOP) // an error means that it has ended
 				stopDescendants(child)
 			}
 		}

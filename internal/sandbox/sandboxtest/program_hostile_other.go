@@ -2,7 +2,7 @@
 
 package sandboxtest
 
-// marked needs a Linux proc; drivers that isolate run nowhere else.
+// processesWithMarker needs Linux's proc; isolating drivers exist only there.
 func marked(string) []int { return nil }
 
 func stopDescendants(int) {}

@@ -29,13 +29,13 @@ func init() {
 	programsByName["leave-files"] = leaveFilesProgram
 }
 
-// writableProgram lists the kernel's files that it may write, but for those of
-// its own process.
+// writableProgram lists the kernel files that are writable, except those of its
+// own process.
 func writableProgram(g Program, args []string) error {
 	for _, root := range args {
 		err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
-				return fs.SkipDir // ended, or not ours to look into
+				return fs.SkipDir // the process ended, or the folder is inaccessible
 			}
 			if e.IsDir() && filepath.Dir(path) == "/proc" && isOwn(e.Name()) {
 				return fs.SkipDir
@@ -55,8 +55,8 @@ func writableProgram(g Program, args []string) error {
 	return nil
 }
 
-// canWrite opens a file. Of those that anybody may open, only the writing tells:
-// what they hold is written back.
+// canWrite opens a file. Files that any user can open must also be written;
+// their content is written back.
 func canWrite(path string) bool {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func canWrite(path string) bool {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR {
-		return false // the null device, with which isolators mask files
+		return false // the null device, which isolators mount over files
 	}
 	if !strings.HasPrefix(path, "/proc/sys/") && !strings.HasPrefix(path, "/proc/pressure/") && !strings.Contains(path, "/attr/") && filepath.Base(path) != "timerslack_ns" {
 		return true
@@ -78,13 +78,14 @@ func canWrite(path string) bool {
 	return err == nil
 }
 
-// isOwn: a process may change its own settings, so far as they are its own.
+// isOwn reports whether a folder of proc belongs to this process, which may
+// change its own settings.
 func isOwn(name string) bool {
 	pid, err := strconv.Atoi(name)
 	return err == nil && pid == os.Getpid()
 }
 
-// devicesProgram lists the numbers of all devices that there are.
+// devicesProgram lists the numbers of all devices.
 func devicesProgram(g Program, _ []string) error {
 	return filepath.WalkDir("/dev", func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.Type()&fs.ModeDevice == 0 {
@@ -103,13 +104,13 @@ func devicesProgram(g Program, _ []string) error {
 	})
 }
 
-// canaryProgram looks for a name in every folder that is not the system's own,
-// from wherever one might get out.
+// findCanaryProgram searches for a name in all folders except those of the
+// system, from all possible starting points.
 func findCanaryProgram(_ Program, args []string) error {
 	for _, path := range args[1:] {
 		for _, from := range []string{"", "/proc/self/root", "/proc/self/cwd/../../../../../..", "/proc/1/root"} {
 			if _, err := os.Stat(from + path); err == nil {
-				return fmt.Errorf("the canary is seen at %s", from+path)
+				return fmt.Errorf("the canary is visible at %s", from+path)
 			}
 		}
 	}
@@ -123,7 +124,7 @@ func findCanaryProgram(_ Program, args []string) error {
 				return nil
 			}
 			if e.Name() == args[0] {
-				return fmt.Errorf("the canary is seen at %s", path)
+				return fmt.Errorf("the canary is visible at %s", path)
 			}
 			return nil
 		})
@@ -134,8 +135,8 @@ func findCanaryProgram(_ Program, args []string) error {
 	return nil
 }
 
-// guardProgram is a sandbox with things to take: files, sockets, memory, an
-// environment. It tells its port and waits.
+// victimProgram creates files, sockets, memory, and an environment variable
+// that other sandboxes try to access. It writes its address and keeps running.
 func victimProgram(g Program, args []string) error {
 	name := args[0]
 	for _, dir := range []string{".", "/tmp", "/dev/shm", "/home/agent"} {
@@ -166,7 +167,7 @@ func makeSegment(key string) error {
 	return err
 }
 
-// dropSegment removes what makeSegment made on the host.
+// dropSegment removes a segment of makeSegment on the host.
 func dropSegment(key string) {
 	n, err := strconv.Atoi(key)
 	if err != nil {
@@ -177,25 +178,24 @@ func dropSegment(key string) {
 	}
 }
 
-// segmentProgram succeeds when nobody's memory is found under a key, nor any
-// listed.
+// findSegmentProgram succeeds if no segment has the key and none is listed.
 func findSegmentProgram(_ Program, args []string) error {
 	key, err := strconv.Atoi(args[0])
 	if err != nil {
 		return err
 	}
 	if _, err := unix.SysvShmGet(key, 4096, 0); err == nil {
-		return errors.New("the segment is there")
+		return errors.New("the segment exists")
 	}
 	for _, list := range []string{"/proc/sysvipc/shm", "/proc/sysvipc/msg", "/proc/sysvipc/sem"} {
 		if b, err := os.ReadFile(list); err == nil && bytes.Count(b, []byte("\n")) > 1 {
-			return fmt.Errorf("others are listed: the segment in %s", list)
+			return fmt.Errorf("the segment of another process is listed in %s", list)
 		}
 	}
 	return nil
 }
 
-// shootProgram succeeds when no process has one of the numbers.
+// signalProcessesProgram succeeds if no process has one of the numbers.
 func signalProcessesProgram(_ Program, args []string) error {
 	for _, a := range args {
 		pid, err := strconv.Atoi(a)
@@ -217,19 +217,19 @@ func signalProcessesProgram(_ Program, args []string) error {
 			"its priority": func() error { return unix.Setpriority(unix.PRIO_PROCESS, pid, 19) },
 		} {
 			if shot() == nil {
-				return fmt.Errorf("process %d is hit by %s", pid, name)
+				return fmt.Errorf("process %d can be reached by %s", pid, name)
 			}
 		}
 	}
 	return nil
 }
 
-// strayProgram succeeds when its working directory and all that it was given
-// open lies inside, and none of the paths can be reached from there.
+// leaveDirectoryProgram succeeds if its working directory and its descriptors
+// are inside the sandbox, and none of the paths can be reached from them.
 func leaveDirectoryProgram(_ Program, args []string) error {
 	dir, err := unix.Getwd()
 	if err != nil || !strings.HasPrefix(dir, "/") {
-		return fmt.Errorf("the working directory %q lies outside: %w", dir, err)
+		return fmt.Errorf("the working directory %q is outside: %w", dir, err)
 	}
 	up := strings.Repeat("../", 40)
 	for fd := range 256 {
@@ -241,21 +241,21 @@ func leaveDirectoryProgram(_ Program, args []string) error {
 		}
 		for _, a := range args {
 			if unix.Fstatat(fd, up+a, &st, 0) == nil {
-				return fmt.Errorf("%s lies beyond descriptor %d", a, fd)
+				return fmt.Errorf("%s can be reached from descriptor %d", a, fd)
 			}
 		}
 	}
 	for _, a := range args {
 		if _, err := os.Stat(up + a); err == nil {
-			return fmt.Errorf("%s lies beyond the working directory", a)
+			return fmt.Errorf("%s can be reached from the working directory", a)
 		}
 	}
 	return nil
 }
 
-// hijackProgram was started by a script that names as its interpreter whatever
-// program is about to start it: where that was the server's own, it can now be
-// reached by its process. It succeeds when nothing can be done to it.
+// modifyParentProgram is started by a script whose interpreter is the program
+// that starts it. If that is the server's executable, it is now the process's
+// executable. The program succeeds if it cannot change it.
 func modifyParentProgram(g Program, _ []string) error {
 	const path = "/proc/self/exe"
 	for name, try := range map[string]func() error{
@@ -266,7 +266,7 @@ func modifyParentProgram(g Program, _ []string) error {
 			if err != nil {
 				return err
 			}
-			return os.Chmod(path, st.Mode().Perm()) // what it has: were it allowed, nobody would notice
+			return os.Chmod(path, st.Mode().Perm()) // its current mode, so that a success has no effect
 		},
 		"given another time": func() error { return unix.UtimesNanoAt(unix.AT_FDCWD, path, nil, 0) },
 		"given an attribute": func() error { return unix.Setxattr(path, "user.hostile", []byte("x"), 0) },
@@ -282,8 +282,8 @@ func modifyParentProgram(g Program, _ []string) error {
 	return err
 }
 
-// litterProgram leaves a tree behind that is hard to read, to keep and to
-// remove. What the system refuses is left out.
+// leaveFilesProgram creates files that are hard to read, store, and remove.
+// Errors are ignored.
 func leaveFilesProgram(g Program, _ []string) error {
 	type step = func() error
 	file := func(name string) string {
@@ -322,12 +322,12 @@ func leaveFilesProgram(g Program, _ []string) error {
 	return nil
 }
 
-// oddNamesOfFiles are names that programs trip over.
+// unusualNames are names that programs often handle incorrectly.
 var unusualNames = []string{
 	"new\nline", "\xff\xfe\x80", "-rf", "--", "...", " ", "\x1b[31mred\x1b[0m", "\r", "$(id)", "`id`", "'\"", "a\\b", "\u202egpj.exe", "CON", strings.Repeat("ü", 127), ".stint", "%2e%2e%2f",
 }
 
-// deep makes a folder so many levels deep: further than a path can name.
+// makeDeepDir creates nested folders that are deeper than a path can name.
 func makeDeepDir(name string, levels int) error {
 	if err := os.Mkdir(name, 0o700); err != nil {
 		return err
@@ -350,8 +350,9 @@ func makeDeepDir(name string, levels int) error {
 	return unix.Close(at)
 }
 
-// wantHarmless looks at a folder that hostile programs wrote to, however deep:
-// all of it is this user's, and nothing would give rights to whoever runs it.
+// wantHarmless checks a folder that hostile programs wrote to, at any depth:
+// all files belong to the current user, and none grants privileges to a user
+// who runs it.
 func (w *world) wantHarmless(dir string) {
 	w.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -362,11 +363,11 @@ func (w *world) wantHarmless(dir string) {
 func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	f := os.NewFile(uintptr(fd), path)
 	defer f.Close()
-	names, _ := f.Readdirnames(-1) // what cannot be listed cannot be run
+	names, _ := f.Readdirnames(-1) // files in unlisted folders cannot be run
 	for _, name := range names {
 		var st unix.Stat_t
 		if err := unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			continue // in a folder that may not be entered
+			continue // in an inaccessible folder
 		}
 		at := path + "/" + name
 		if depth > 5 {
@@ -395,5 +396,5 @@ func (w *world) wantHarmlessAt(fd int, path string, depth int) {
 	}
 }
 
-// aliveOnHost tells whether a process of the host has this number.
+// aliveOnHost reports whether a process of the host has this number.
 func aliveOnHost(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -23,7 +23,7 @@ func init() {
 	programsByName["echo"] = echoProgram
 }
 
-// dialProgram says hello to each address and writes what it is told.
+// dialProgram sends a greeting to each address and writes the answer.
 func dialProgram(g Program, args []string) error {
 	for _, a := range args {
 		said, err := greet(a)
@@ -57,8 +57,8 @@ func greet(address string) ([]byte, error) {
 	return said, nil
 }
 
-// askProgram sends each server a datagram and writes the answer, which must
-// come from that very server.
+// askProgram sends a datagram to each server and writes the answer, which must
+// come from that server.
 func askProgram(g Program, args []string) error {
 	for _, a := range args {
 		answer, err := exchange("udp", a)
@@ -90,7 +90,7 @@ func exchange(network, address string) ([]byte, error) {
 	return b[:n], nil
 }
 
-// refuseProgram succeeds when each "network address" is refused, and not just
+// refuseProgram succeeds if each "network address" is refused rather than
 // silent.
 func refuseProgram(_ Program, args []string) error {
 	for _, a := range args {
@@ -107,8 +107,8 @@ func refuseProgram(_ Program, args []string) error {
 	return nil
 }
 
-// innerProgram speaks with itself by each loopback, and with nobody at the
-// address given, which is the host's.
+// loopbackOnlyProgram connects to itself by each loopback address, and must not
+// reach the given address of the host.
 func loopbackOnlyProgram(_ Program, args []string) error {
 	if err := refuseProgram(Program{}, []string{"tcp " + args[0], "tcp 127.0.0.1:8700", "tcp 127.1.2.3:443", "tcp [::1]:443"}); err != nil {
 		return err
@@ -125,7 +125,7 @@ func selfTalk(listen string) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRNOTAVAIL) && strings.HasPrefix(listen, "[") {
-			return nil // no IPv6 at all is as good
+			return nil // a system without IPv6 is fine
 		}
 		return err
 	}
@@ -147,7 +147,7 @@ func selfTalk(listen string) error {
 	return err
 }
 
-// serveProgram answers until it is killed.
+// serveProgram answers connections and datagrams until it is killed.
 func serveProgram(g Program, args []string) error {
 	l, err := net.Listen("tcp4", args[0])
 	if err != nil {
@@ -180,7 +180,7 @@ func serveProgram(g Program, args []string) error {
 	}
 }
 
-// crowdProgram greets one address many times at once.
+// dialManyProgram connects to one address many times concurrently.
 func dialManyProgram(_ Program, args []string) error {
 	n, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -200,7 +200,7 @@ func dialManyProgram(_ Program, args []string) error {
 	return errors.Join(errs...)
 }
 
-// echoProgram sends so many bytes and must get them back.
+// echoProgram sends a number of bytes and must receive them back.
 func echoProgram(_ Program, args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err != nil {
@@ -222,7 +222,7 @@ func echoProgram(_ Program, args []string) error {
 		return err
 	}
 	if !bytes.Equal(text, got) {
-		return fmt.Errorf("%d bytes came back of %d", len(got), len(text))
+		return fmt.Errorf("%d bytes were returned of %d", len(got), len(text))
 	}
 	return nil
 }

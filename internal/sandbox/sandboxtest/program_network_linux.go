@@ -11,8 +11,8 @@ import (
 
 func init() { programsByName["change-network"] = changeNetworkProgram }
 
-// unrouteProgram tries to lead its connections elsewhere, and then makes one to
-// args[0]. What else is named may succeed.
+// changeNetworkProgram tries to change the network, and then connects to
+// args[0]. Attempts in the other arguments may succeed.
 func changeNetworkProgram(g Program, args []string) error {
 	for name, attack := range map[string]func() error{
 		"loopback goes down":   loopbackDown,
@@ -56,7 +56,7 @@ func loopbackDown() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, req)
 }
 
-// localDefault is the body of "local default dev lo".
+// localDefault returns the body of "local default dev lo".
 func localDefault() []byte {
 	b := []byte{unix.AF_INET, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0}
 	b = binary.NativeEndian.AppendUint16(b, 8)
@@ -103,8 +103,8 @@ func netlinkSend(protocol int, b []byte) error {
 	return nil
 }
 
-// option tries a socket option with which the kernel lets the privileged past
-// its own rules.
+// option sets a socket option that lets privileged processes bypass the
+// redirection.
 func option(level, name, value int) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -117,7 +117,7 @@ func option(level, name, value int) error {
 func marked53() error    { return option(unix.SOL_SOCKET, unix.SO_MARK, 53) }
 func transparent() error { return option(unix.SOL_IP, unix.IP_TRANSPARENT, 1) }
 
-// boundElsewhere looks for another interface than loopback.
+// boundElsewhere looks for an interface other than loopback.
 func boundElsewhere() error {
 	list, err := net.Interfaces()
 	if err != nil {

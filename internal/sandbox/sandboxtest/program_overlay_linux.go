@@ -34,7 +34,7 @@ func init() {
 	programsByName["forge-marks"] = forgeMarksProgram
 }
 
-// showProgram tells all files below a folder.
+// showProgram writes the paths and contents of all files below a folder.
 func showProgram(g Program, args []string) error {
 	return filepath.WalkDir(args[0], func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
@@ -61,7 +61,7 @@ func appendTo(name, text string) error {
 	return errors.Join(err, f.Close())
 }
 
-// changeProgram does to layers all that can be done, and tells what it sees.
+// changeProgram changes the layers in all possible ways and writes the result.
 func changeProgram(g Program, _ []string) error {
 	for i, step := range []func() error{
 		func() error { return os.WriteFile("keep", []byte("changed"), 0o644) },
@@ -76,8 +76,8 @@ func changeProgram(g Program, _ []string) error {
 		func() error { return os.WriteFile("new/file", []byte("new"), 0o644) },
 		func() error { return os.Rename("new", "newer") },
 		func() error { return os.Chmod("closed", 0o555) },
-		func() error { return appendTo("closed/f", "+") }, // the file is open, its folder is not
-		func() error { // made and gone again
+		func() error { return appendTo("closed/f", "+") }, // the file is writable, its folder is not
+		func() error { // created and removed
 			return errors.Join(os.WriteFile("short", nil, 0o644), os.Remove("short"), os.Mkdir("brief", 0o755), os.Remove("brief"))
 		},
 	} {
@@ -91,7 +91,7 @@ func changeProgram(g Program, _ []string) error {
 	return showProgram(g, []string{sandbox.WorkspaceDir})
 }
 
-// appendProgram adds a byte to a file, and stays.
+// appendProgram appends a byte to a file and keeps running.
 func appendProgram(g Program, args []string) error {
 	if err := appendTo(args[0], "+"); err != nil {
 		return err
@@ -99,7 +99,7 @@ func appendProgram(g Program, args []string) error {
 	return ignoreTermProgram(g, nil)
 }
 
-// refusedProgram changes what cannot be changed.
+// tryChangeProgram tries to change read-only folders.
 func tryChangeProgram(g Program, args []string) error {
 	for _, dir := range args {
 		for what, err := range map[string]error{
@@ -119,7 +119,7 @@ func tryChangeProgram(g Program, args []string) error {
 	return err
 }
 
-// aliasesProgram writes at each place and reads it at all.
+// aliasesProgram writes a file in each folder and reads it in all folders.
 func aliasesProgram(_ Program, args []string) error {
 	for i, from := range args {
 		text := "from " + from
@@ -135,7 +135,8 @@ func aliasesProgram(_ Program, args []string) error {
 	return nil
 }
 
-// lockProgram takes the rights from what it changed, and from what it did not.
+// removePermissionsProgram removes all permissions of changed and of unchanged
+// files.
 func removePermissionsProgram(_ Program, _ []string) error {
 	return errors.Join(
 		appendTo("dir/x", "+"), os.Chmod("dir/x", 0), os.Chmod("dir", 0),
@@ -144,8 +145,9 @@ func removePermissionsProgram(_ Program, _ []string) error {
 	)
 }
 
-// forgeProgram makes the marks of overlays, as far as it is let, and takes away
-// those that are there. It tells which the overlay obeys.
+// forgeMarksProgram sets the attributes and creates the files that overlays use
+// as marks, and removes existing ones. It reports files that the overlay hides
+// as a result.
 func forgeMarksProgram(g Program, _ []string) error {
 	if err := errors.Join(os.RemoveAll("replaced"), os.MkdirAll("replaced", 0o755), os.MkdirAll("own/folder", 0o755), os.WriteFile("own/file", nil, 0o644)); err != nil {
 		return err

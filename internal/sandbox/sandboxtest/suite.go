@@ -21,36 +21,38 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Harness is one kind of driver and what it declares of itself.
+// Harness describes a driver and what it supports.
 type Harness struct {
-	// New makes a driver that keeps its state below a folder. The process that
-	// Init turned into a server uses the one given there.
+	// New returns a driver with its state below a folder. The process that Init
+	// runs as a server uses the function passed to Init.
 	New func(stateDir string) (sandbox.Driver, error)
-	// Isolates: commands are processes, shut off from the host. False only for
-	// drivers of tests.
+	// Isolates is set if commands are isolated processes. It is false only for
+	// test drivers.
 	Isolates bool
-	// OwnKernel: programs run on a kernel of the sandbox's own. The host does not
-	// see them as processes, and what concerns that kernel alone may be allowed.
+	// OwnKernel is set if sandboxes have their own kernel. The host does not
+	// see their processes, and attempts that affect only that kernel may
+	// succeed.
 	OwnKernel bool
-	// Limits that hold here. The suite tries them, and compares with Probe.
+	// Limits are the enforced limits. The suite tests them and compares them
+	// with Probe.
 	Limits sandbox.Enforced
-	// Network, Images, Overlay and Attach tell whether a spec's Network and Image,
-	// mounts of several layers and the sandbox's Attach work. Where Attach does
-	// not, it says so by ErrAttach, and for layers by ErrOverlay.
+	// Network, Images, Overlay, and Attach are set if a spec's Network and
+	// Image, overlays, and Sandbox.Attach are supported. Otherwise Attach must
+	// return ErrAttach, and overlays ErrOverlay.
 	Network, Images, Overlay, Attach bool
 }
 
 const (
-	toolsDir       = "/suite"       // where the test binary is inside
-	scriptArgument = "stint-hijack" // the first argument of this binary where a script has started it
+	toolsDir       = "/suite"       // location of the test binary inside
+	scriptArgument = "stint-hijack" // first argument of this binary if a script has started it
 	serverEnv      = "STINT_SANDBOXTEST_SERVER"
 	secretEnv      = "STINT_SANDBOXTEST_SECRET"
 	secret         = "the-servers-own-secret"
-	testTimeout    = 90 * time.Second // for what takes milliseconds; no test waits it out
+	testTimeout    = 90 * time.Second // for operations that take milliseconds; only failing tests wait that long
 )
 
-// Init turns the process into a program of the suite if it was started as one,
-// and then does not return. TestMain calls it first, after the driver's own.
+// Init runs the process as a program of the suite if it was started as one, and
+// then does not return. TestMain calls it after the driver's own function.
 func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	if len(os.Args) > 0 && filepath.Base(os.Args[0]) == programName {
 		os.Exit(runProgramProcess())
@@ -64,9 +66,9 @@ func Init(newDriver func(stateDir string) (sandbox.Driver, error)) {
 	}
 }
 
-// Run holds a driver to the port.
+// Run runs the suite for a driver.
 func Run(t *testing.T, h Harness) {
-	t.Setenv(secretEnv, secret) // in this process's environment, and in no sandbox
+	t.Setenv(secretEnv, secret) // in this process's environment, but in no sandbox
 	s := &suite{Harness: h, tools: toolsDirFor(t, h)}
 	d, err := h.New(t.TempDir())
 	if err != nil {
@@ -157,7 +159,7 @@ func (s *suite) report(t *testing.T) {
 	}
 }
 
-// closeDriver ends drivers that hold something.
+// closeDriver closes drivers with a Close method.
 func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	if c, ok := d.(io.Closer); ok {
 		if err := c.Close(); err != nil {
@@ -166,7 +168,7 @@ func (s *suite) closeDriver(t *testing.T, d sandbox.Driver) {
 	}
 }
 
-// toolsFolder is a folder with the test binary, as sandboxes see it.
+// toolsDirFor returns a folder with the test binary for sandboxes.
 func toolsDirFor(t *testing.T, h Harness) string {
 	dir := t.TempDir()
 	if !h.Isolates {
@@ -186,12 +188,12 @@ func toolsDirFor(t *testing.T, h Harness) string {
 	return dir
 }
 
-// world is one case: a driver, and folders of its own.
+// world is the environment of one test case: a driver and folders.
 type world struct {
 	*testing.T
 	suite  *suite
 	driver sandbox.Driver
-	dir    string // nobody but we may enter it, as a server's data folder
+	dir    string // only the current user may enter it, like a server's data folder
 }
 
 func newWorld(t *testing.T, s *suite) *world {
@@ -207,8 +209,9 @@ func (w *world) must(err error) {
 	}
 }
 
-// plant writes a program that is about to be run. No process that starts
-// meanwhile inherits the open file: it could not be run while one has it.
+// writeProgram writes a program that will be executed. It holds ForkLock so
+// that no new process inherits the open file: an executable cannot be started
+// while it is open for writing.
 func (w *world) writeProgram(path, program string) {
 	w.Helper()
 	syscall.ForkLock.RLock()
@@ -216,7 +219,7 @@ func (w *world) writeProgram(path, program string) {
 	w.must(os.WriteFile(path, []byte(program), 0o755))
 }
 
-// spec gives a valid one, with new folders.
+// spec returns a valid spec with new folders.
 func (w *world) spec() sandbox.Spec {
 	w.Helper()
 	w.suite.mu.Lock()
@@ -234,7 +237,7 @@ func (w *world) spec() sandbox.Spec {
 	return s
 }
 
-// prepare makes a sandbox that is closed at the end.
+// prepare returns a sandbox that is closed at the end of the test.
 func (w *world) prepare(s sandbox.Spec) sandbox.Sandbox {
 	w.Helper()
 	b, err := w.driver.Prepare(w.Context(), s)
@@ -255,20 +258,20 @@ func (w *world) closeLater(b sandbox.Sandbox) {
 	})
 }
 
-// atOnce keeps programs with a race detector from sleeping for a second before
-// they end.
+// noExitDelay prevents binaries with the race detector from sleeping for a
+// second before they exit.
 const noExitDelay = "GORACE=atexit_sleep_ms=0"
 
-// program is the command that runs one of the suite's programs.
+// command returns the command for one of the suite's programs.
 func command(args ...string) sandbox.Command {
 	return sandbox.Command{Argv: append([]string{toolsDir + "/" + programName}, args...), Env: []string{"PATH=" + toolsDir, noExitDelay}}
 }
 
-// output collects what a command writes.
+// output collects a command's output.
 type output struct {
 	mu    sync.Mutex // guards buf
 	buf   bytes.Buffer
-	grown chan struct{} // one token after each write
+	grown chan struct{} // receives a token after each write
 }
 
 func newOutput() *output { return &output{grown: make(chan struct{}, 1)} }
@@ -289,7 +292,7 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
-// awaitText waits for a command to have written something.
+// awaitText waits until a command has written a text.
 func (w *world) awaitText(o *output, text string) {
 	w.Helper()
 	deadline := time.After(testTimeout)
@@ -297,12 +300,12 @@ func (w *world) awaitText(o *output, text string) {
 		select {
 		case <-o.grown:
 		case <-deadline:
-			w.Fatalf("the command did not write %q but %q", text, o.String())
+			w.Fatalf("the command wrote %[2]q, want %[1]q", text, o.String())
 		}
 	}
 }
 
-// running is a command that was started.
+// running is a started command.
 type running struct {
 	sandbox.Sandbox
 	stdout, stderr *output
@@ -349,7 +352,7 @@ func (w *world) kill(r *running, grace time.Duration) {
 	}
 }
 
-// succeed runs a program that must exit 0, and gives what it wrote.
+// succeed runs a program that must exit with 0 and returns its output.
 func (w *world) succeed(s sandbox.Spec, args ...string) string {
 	w.Helper()
 	r := w.launch(s, args...)
@@ -371,8 +374,8 @@ func (w *world) want(what, want, got string) {
 	}
 }
 
-// playServer is a server that prepares a sandbox, runs a tree of processes in
-// it, and never cleans up.
+// runCrashServer is a server that prepares a sandbox, runs a tree of processes
+// in it, and never cleans up.
 func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) int {
 	fail := func(err error) int {
 		fmt.Fprintln(os.Stderr, err)
@@ -408,15 +411,15 @@ func runCrashServer(dir string, newDriver func(string) (sandbox.Driver, error)) 
 		return fail(err)
 	}
 	_, err = b.Wait(context.Background())
-	return fail(fmt.Errorf("the tree ended: %w", err))
+	return fail(fmt.Errorf("the process tree ended: %w", err))
 }
 
-// crashID is the ID of the sandbox of a server in a folder: no other's, whatever
-// else runs on this machine.
+// crashID returns the ID of the sandbox of a server in a folder. It is unique
+// on this machine.
 func crashID(dir string) string { return "run_" + filepath.Base(dir) }
 
-// crash kills a server with SIGKILL, after something was done to its process,
-// and sweeps after it.
+// crash kills a server with SIGKILL, after calling before with its process ID,
+// and sweeps.
 func (s *suite) crash(t *testing.T, before func(pid int)) {
 	w := newWorld(t, s)
 	mark := fmt.Sprintf("stint-crash-%d", time.Now().UnixNano())
@@ -433,13 +436,13 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	c.Stdout, c.Stderr = out, out
 	w.must(c.Start())
 	w.awaitText(out, "ready")
-	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // its own command line does not show it
-		t.Errorf("%d processes of the tree are seen, want 9", n)
+	if n := len(processesWithMarker(mark)); n < 9 && !s.OwnKernel { // its own command line does not contain it
+		t.Errorf("%d processes of the tree are visible, want 9", n)
 	}
 	if s.OwnKernel {
-		mark = "\x00" + crashID(dir) + "\x00" // what is seen of it from outside
+		mark = "\x00" + crashID(dir) + "\x00" // visible part of its processes' command lines
 		if len(processesWithMarker(mark)) == 0 {
-			t.Error("the sandbox's kernel is not seen")
+			t.Error("the sandbox's kernel is not visible")
 		}
 	}
 	before(c.Process.Pid)
@@ -453,7 +456,7 @@ func (s *suite) crash(t *testing.T, before func(pid int)) {
 	t.Cleanup(func() { s.closeDriver(t, d) })
 	w.must(d.Sweep(t.Context()))
 	if left := processesWithMarker(mark); len(left) > 0 {
-		t.Errorf("after Sweep processes live: %v", left)
+		t.Errorf("processes after Sweep: %v", left)
 	}
 	w.must(d.Sweep(t.Context()))
 	again := *w

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
-// host is a folder that looks like a host's proc and sys.
+// host is a folder with the structure of a host's proc and sys.
 type host struct {
 	*testing.T
 	root string
@@ -47,7 +47,7 @@ func (h host) mkdir(paths ...string) {
 	}
 }
 
-// files gives what was written below a folder, by path.
+// files returns the content of all files below a folder, by path.
 func (h host) files(dir string) map[string]string {
 	h.Helper()
 	got := map[string]string{}
@@ -84,7 +84,7 @@ const legacyMounts = "20 1 8:1 / / rw - ext4 /dev/sda rw\n" +
 	"33 25 0:30 /outer /sys/fs/cgroup/pids rw - cgroup cgroup rw,pids\n" +
 	"34 25 0:31 / /sys/fs/cgroup/with\\040space rw - cgroup2 none rw\n"
 
-func TestUnified(t *testing.T) {
+func TestV2(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/system.slice/stint.service\n")
 	own := "sys/fs/cgroup/system.slice/stint.service"
@@ -98,7 +98,7 @@ func TestUnified(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := g.FD(); !ok {
-		t.Error("no descriptor to be born into")
+		t.Error("no descriptor for starting a process in the group")
 	}
 	if err := g.Join(4242); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestUnified(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(h.root, group)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the group is still there: %v", err)
+		t.Errorf("the group still exists: %v", err)
 	}
 }
 
@@ -149,7 +149,7 @@ func wantUsage(t *testing.T, g *cgroup.Group, want cgroup.Usage) {
 	}
 }
 
-func TestLegacy(t *testing.T) {
+func TestV1(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, legacyMounts, "4:memory:/box/x\n3:cpu,cpuacct:/\n2:pids:/outer/in\n1:name=systemd:/\n0::/\n")
 	h.mkdir("sys/fs/cgroup/memory/box/x", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/pids/in", "sys/fs/cgroup/with space")
@@ -168,7 +168,7 @@ func TestLegacy(t *testing.T) {
 	want := map[string]string{
 		"cpu,cpuacct/stint-test/run_1/cgroup.procs":           "4242",
 		"cpu,cpuacct/stint-test/run_1/cpu.cfs_period_us":      "100000",
-		"cpu,cpuacct/stint-test/run_1/cpu.cfs_quota_us":       "1000", // the least that the kernel takes
+		"cpu,cpuacct/stint-test/run_1/cpu.cfs_quota_us":       "1000", // the kernel's minimum
 		"memory/box/x/stint-test/run_1/cgroup.procs":          "4242",
 		"memory/box/x/stint-test/run_1/memory.limit_in_bytes": "1048576",
 		"pids/in/stint-test/run_1/cgroup.procs":               "4242",
@@ -200,14 +200,14 @@ func TestLegacy(t *testing.T) {
 	}
 }
 
-// TestNone is a host on which nothing may be written.
-func TestNone(t *testing.T) {
+// TestWithoutGroups checks a host on which the groups cannot be written.
+func TestWithoutGroups(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]string{
-		"not there":   "0::/user.slice\n",
-		"another's":   "0::/../elsewhere\n",
-		"not mounted": "4:memory:/\n",
-		"malformed":   "nonsense\n\n0::\n",
+		"missing":           "0::/user.slice\n",
+		"outside the mount": "0::/../elsewhere\n",
+		"not mounted":       "4:memory:/\n",
+		"malformed":         "nonsense\n\n0::\n",
 	} {
 		h := newHost(t, unifiedMount, own)
 		p := h.open()
@@ -219,7 +219,7 @@ func TestNone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, ok := g.FD(); ok && name != "malformed" {
-			t.Errorf("%s: there is a group to be born into", name)
+			t.Errorf("%s: a process can be started in a group", name)
 		}
 		if err := errors.Join(g.Join(1), g.Close(t.Context())); err != nil {
 			t.Error(err)
@@ -230,25 +230,25 @@ func TestNone(t *testing.T) {
 	}
 }
 
-// TestStepAside is a server that has moved into a leaf of its own group before:
-// the sandboxes' groups belong beside it.
-func TestStepAside(t *testing.T) {
+// TestServerLeaf checks a server that has moved into a leaf of its own group:
+// the sandboxes' groups are siblings of the leaf.
+func TestServerLeaf(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/stint-server\n")
 	h.write("sys/fs/cgroup/cgroup.controllers", "memory\n")
 	h.mkdir("sys/fs/cgroup/stint-server")
 	p := h.open()
 	if diff := cmp.Diff([]string{filepath.Join(h.root, "sys/fs/cgroup/stint-test")}, p.Dirs()); diff != "" {
-		t.Errorf("groups of a server that stepped aside (-want +got):\n%s", diff)
+		t.Errorf("groups of a server in a leaf (-want +got):\n%s", diff)
 	}
 	if !p.Enforced().Memory || p.Kind() != "v2" {
 		t.Errorf("%s, enforces %+v; %v", p.Kind(), p.Enforced(), p.Notes())
 	}
 }
 
-// TestUnifiedRefused is a group that gives no controllers: a folder in place of
-// the control file refuses every write.
-func TestUnifiedRefused(t *testing.T) {
+// TestV2NotDelegated checks a group that cannot delegate controllers: the
+// control file is a folder here, so writing fails.
+func TestV2NotDelegated(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/\n")
 	h.write("sys/fs/cgroup/cgroup.controllers", "memory\n")
@@ -259,7 +259,7 @@ func TestUnifiedRefused(t *testing.T) {
 	}
 }
 
-func TestRemoveWaits(t *testing.T) {
+func TestRemoveRetries(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, unifiedMount, "0::/\n")
 	h.write("sys/fs/cgroup/cgroup.controllers", "")
@@ -297,7 +297,7 @@ func TestSweep(t *testing.T) {
 	h.mkdir("sys/fs/cgroup/memory")
 	p := h.open()
 	h.write("sys/fs/cgroup/memory/stint-test/run_1/cgroup.kill", "")
-	h.write("sys/fs/cgroup/memory/stint-test/run_2/cgroup.procs", strconv.Itoa(1<<30)+"\n") // nobody's number
+	h.write("sys/fs/cgroup/memory/stint-test/run_2/cgroup.procs", strconv.Itoa(1<<30)+"\n") // not a valid process number
 	h.write("sys/fs/cgroup/memory/old/stint-test/run_3/cgroup.procs", "")
 	h.write("sys/fs/cgroup/memory/others/run_4/cgroup.procs", "")
 	earlier := []string{
@@ -327,7 +327,7 @@ func TestInstance(t *testing.T) {
 	}
 }
 
-// TestLimit changes the limits of joined groups, and takes them away.
+// TestLimit checks that limits of joined groups can be changed and removed.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -359,7 +359,7 @@ func TestLimit(t *testing.T) {
 				t.Fatal(err)
 			}
 			swap := map[string]string{"version 1": "memory.memsw.limit_in_bytes", "version 2": "memory.swap.max"}[name]
-			h.write(c.dir+"/"+swap, "") // this kernel counts swap
+			h.write(c.dir+"/"+swap, "") // a kernel with swap accounting
 			for _, step := range []struct {
 				limits cgroup.Limits
 				want   map[string]string

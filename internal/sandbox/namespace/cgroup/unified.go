@@ -29,7 +29,7 @@ func (p *Parent) openV2(own, name string) {
 	}
 	use, err := delegate(own)
 	if err != nil {
-		p.notes = append(p.notes, fmt.Sprintf("The server's control group gives no controllers: %v; start it as a service with Delegate=yes.", err))
+		p.notes = append(p.notes, fmt.Sprintf("The server's control group delegates no controllers: %v; start it as a service with Delegate=yes.", err))
 	}
 	if len(use) > 0 {
 		if err := write(dir, "cgroup.subtree_control", "+"+strings.Join(use, " +")); err != nil {

@@ -2,7 +2,7 @@
 
 package setup
 
-// Restrict is what only these tests reach from outside.
+// Restrict exports the Landlock rules for tests.
 func Restrict(p *Plan) error {
 	rules, err := newRuleset(p)
 	if err != nil {

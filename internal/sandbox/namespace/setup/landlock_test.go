@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 )
 
-// lockedEnv makes the test binary a program that locks itself and tries what is
-// left.
+// lockedEnv makes the test binary restrict itself with Landlock and try to
+// access files.
 const lockedEnv = "STINT_INSIDE_LOCKED"
 
 func TestMain(m *testing.M) {
@@ -42,35 +42,35 @@ func tryLocked(dir string) int {
 		return 1
 	}
 	write := func(path string) error { return os.WriteFile(path, []byte("x"), 0o644) }
-	tell := func(what string, err error) { fmt.Println(what, errors.Is(err, fs.ErrPermission), err == nil) }
-	tell("write open", write(open+"/new"))
-	tell("make open", os.MkdirAll(open+"/a/b", 0o755))
-	tell("move open", os.Rename(open+"/new", open+"/a/b/new"))
-	tell("link open", os.Link(open+"/a/b/new", open+"/name"))
-	tell("remove open", os.RemoveAll(open+"/a"))
-	tell("truncate open", os.Truncate(open+"/name", 0))
+	report := func(what string, err error) { fmt.Println(what, errors.Is(err, fs.ErrPermission), err == nil) }
+	report("write open", write(open+"/new"))
+	report("make open", os.MkdirAll(open+"/a/b", 0o755))
+	report("move open", os.Rename(open+"/new", open+"/a/b/new"))
+	report("link open", os.Link(open+"/a/b/new", open+"/name"))
+	report("remove open", os.RemoveAll(open+"/a"))
+	report("truncate open", os.Truncate(open+"/name", 0))
 	_, err := os.ReadFile(shut + "/f")
-	tell("read shut", err)
-	tell("write shut", write(shut+"/f"))
-	tell("new shut", write(shut+"/new"))
-	tell("make shut", os.Mkdir(shut+"/d", 0o755))
-	tell("remove shut", os.Remove(shut+"/f"))
-	tell("truncate shut", os.Truncate(shut+"/f", 0))
-	tell("move in", os.Rename(shut+"/f", open+"/f"))
-	tell("link in", os.Link(shut+"/f", open+"/f"))
-	tell("null", write("/dev/null"))
-	tell("comm", write("/proc/thread-self/comm"))
-	tell("run", exec.Command("/proc/self/exe", "-test.run=^$").Run())
+	report("read shut", err)
+	report("write shut", write(shut+"/f"))
+	report("new shut", write(shut+"/new"))
+	report("make shut", os.Mkdir(shut+"/d", 0o755))
+	report("remove shut", os.Remove(shut+"/f"))
+	report("truncate shut", os.Truncate(shut+"/f", 0))
+	report("move in", os.Rename(shut+"/f", open+"/f"))
+	report("link in", os.Link(shut+"/f", open+"/f"))
+	report("null", write("/dev/null"))
+	report("comm", write("/proc/thread-self/comm"))
+	report("run", exec.Command("/proc/self/exe", "-test.run=^$").Run())
 	return 0
 }
 
-// TestRestrict needs a kernel with Landlock, as all that are supported have.
+// TestRestrict requires a kernel with Landlock, as all supported kernels have.
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	if v := setup.LandlockVersion(); v < 3 {
 		t.Fatalf("this kernel has version %d of Landlock", v)
 	}
-	// Not below /tmp, where everything may be written.
+	// Not below /tmp, which is writable.
 	dir, err := os.MkdirTemp("/var/tmp", "stint-landlock-")
 	if err != nil {
 		t.Fatal(err)
@@ -98,12 +98,13 @@ func TestRestrict(t *testing.T) {
 		"move in" + mayNot, "link in" + mayNot, "null" + may, "comm" + may, "run" + may,
 	}
 	got := strings.Split(strings.TrimSpace(string(out)), "\n")
-	// Taking a file away and widening its rights are refused by different errors.
+	// Moving a file out and extending its permissions are refused with
+	// different errors.
 	for i := range got {
 		got[i] = strings.Replace(got[i], "link in false false", "link in true false", 1)
 		got[i] = strings.Replace(got[i], "move in false false", "move in true false", 1)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("what is left (-want +got):\n%s", diff)
+		t.Errorf("results (-want +got):\n%s", diff)
 	}
 }

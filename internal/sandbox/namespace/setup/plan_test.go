@@ -38,6 +38,6 @@ func TestPlan(t *testing.T) {
 func FuzzPlan(f *testing.F) {
 	f.Add(agentinit.Encode(&setup.Plan{Etc: []layout.File{{Name: "a"}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_ = agentinit.Decode(b, &setup.Plan{}) // only must not panic, or allocate without measure
+		_ = agentinit.Decode(b, &setup.Plan{}) // it must not panic or allocate without bound
 	})
 }
