@@ -3,6 +3,7 @@
 package agentinit
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -15,16 +16,14 @@ import (
 
 // Name is the program name (argv[0]) under which a binary runs as init in a
 // sandbox that another program built. Its only argument is the address of the
-// control socket: "fd:N" is an inherited descriptor, "unix:PATH" is a
-// SOCK_SEQPACKET socket to connect to.
+// control socket: "fd:N" is an inherited descriptor.
 const Name = "stint-agentinit"
 
 // Argv returns the command line of init. The last element of program must be
 // Name if the isolator uses it as argv[0].
 func Argv(program, address string) []string { return []string{program, address} }
 
-// StartOptions are sent in a memory file with the go message. Isolators that
-// install a system call filter themselves send none.
+// StartOptions are sent in a memory file with the go message.
 type StartOptions struct {
 	Filter []unix.SockFilter // not empty
 	// OwnKernel is set if the sandbox has its own kernel. Init then sets up
@@ -82,40 +81,26 @@ func run(address string) int {
 	// User 0 can switch to the agent's user. Any other user already is the
 	// agent.
 	userRange := os.Geteuid() == 0
-	w := &Init{Control: control, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
-	if err := w.waitForGo(); err != nil {
-		_ = w.Send(Message{Op: OpFailed, Text: err.Error()}) // there is no other way to report it
+	in := &Init{Control: control, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
+	if err := in.waitForGo(); err != nil {
+		_ = in.Send(Message{Op: OpFailed, Text: err.Error()}) // there is no other way to report it
 		return 1
 	}
-	if err := w.Send(Message{Op: OpReady}); err != nil {
+	if err := in.Send(Message{Op: OpReady}); err != nil {
 		return 1
 	}
-	w.Serve()
+	in.Serve()
 	return 0
 }
 
 func openControl(address string) (int, error) {
-	kind, rest, _ := strings.Cut(address, ":")
-	switch kind {
-	case "fd":
-		fd, err := strconv.Atoi(rest)
-		if err != nil || fd < 0 {
-			return -1, fmt.Errorf("%q is not a descriptor", rest)
-		}
-		unix.CloseOnExec(fd)
-		return fd, nil
-	case "unix":
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return -1, fmt.Errorf("making control socket: %w", err)
-		}
-		if err := unix.Connect(fd, &unix.SockaddrUnix{Name: rest}); err != nil {
-			unix.Close(fd)
-			return -1, fmt.Errorf("connecting to %s: %w", rest, err)
-		}
-		return fd, nil
+	number, ok := strings.CutPrefix(address, "fd:")
+	fd, err := strconv.Atoi(number)
+	if !ok || err != nil || fd < 0 {
+		return -1, fmt.Errorf("%q is not the address of a control socket", address)
 	}
-	return -1, fmt.Errorf("%q is not the address of a control socket", address)
+	unix.CloseOnExec(fd)
+	return fd, nil
 }
 
 // waitForGo waits for the go message and drops the privileges that are not
@@ -142,18 +127,18 @@ func (in *Init) waitForGo() error {
 		return fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
 	if len(fds) == 0 {
-		return LockDown(in.UserRange, nil)
+		return errors.New("waiting for the server: the start options are missing")
 	}
-	var terms StartOptions
-	if err := ReadMemoryFile(fds[0], &terms); err != nil {
+	var options StartOptions
+	if err := ReadMemoryFile(fds[0], &options); err != nil {
 		return err
 	}
-	if terms.OwnKernel {
+	if options.OwnKernel {
 		if err := setUpKernel(); err != nil {
 			return err
 		}
 	}
-	return LockDown(in.UserRange, terms.Filter)
+	return LockDown(in.UserRange, options.Filter)
 }
 
 // setUpKernel mounts /proc and removes devices that agents do not need. /proc

@@ -5,7 +5,6 @@ package agentinit_test
 import (
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -40,8 +39,8 @@ func startInit(t *testing.T, place string, files ...*os.File) *os.Process {
 	return p
 }
 
-// checkCommand runs one command in a guest and checks its exit and output.
-func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agentinit.StartOptions) {
+// checkCommand runs one command by init and checks its exit and output.
+func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, options *agentinit.StartOptions) {
 	t.Helper()
 	s := control.New(conn, control.Config{Owner: -1, Cause: func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }})
 	go s.Listen(func() {
@@ -49,16 +48,16 @@ func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agenti
 			t.Error(err)
 		}
 	})
-	var papers []*os.File
-	if terms != nil {
-		paper, err := control.MemoryFile("terms", terms)
+	var files []*os.File
+	if options != nil {
+		file, err := control.MemoryFile("options", options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer paper.Close()
-		papers = append(papers, paper)
+		defer file.Close()
+		files = append(files, file)
 	}
-	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, papers...); err != nil {
+	if _, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, files...); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
@@ -84,51 +83,36 @@ func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, terms *agenti
 }
 
 func TestInitWithInheritedSocket(t *testing.T) {
-	conn, theirs, err := control.NewSocketPair()
+	conn, remote, err := control.NewSocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startInit(t, "fd:3", theirs)
-	theirs.Close()
-	checkCommand(t, conn, p, nil)
-}
-
-func TestInitWithSocketPath(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	p := startInit(t, "unix:"+path)
-	conn, err := l.AcceptUnix()
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := startInit(t, "fd:3", remote)
+	remote.Close()
 	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 	checkCommand(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
 }
 
 // TestInitRefusesEmptyFilter checks that an empty filter is an error.
 func TestInitRefusesEmptyFilter(t *testing.T) {
-	conn, theirs, err := control.NewSocketPair()
+	conn, remote, err := control.NewSocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startInit(t, "fd:3", theirs)
-	theirs.Close()
+	p := startInit(t, "fd:3", remote)
+	remote.Close()
 	s := control.New(conn, control.Config{Owner: -1})
 	go s.Listen(func() {
 		if _, err := p.Wait(); err != nil {
 			t.Error(err)
 		}
 	})
-	paper, err := control.MemoryFile("terms", &agentinit.StartOptions{})
+	file, err := control.MemoryFile("terms", &agentinit.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer paper.Close()
-	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, paper)
+	defer file.Close()
+	_, err = s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "no message" }, file)
 	if err == nil || !strings.Contains(err.Error(), "filter") {
 		t.Errorf("an empty filter: %v", err)
 	}

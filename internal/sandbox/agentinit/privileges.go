@@ -15,14 +15,10 @@ import (
 
 // LockDown drops everything that this process and its children do not need:
 // core dumps, ptrace access, capabilities other than those for starting an
-// agent, and new privileges. It then loads the system call filter. With a nil
-// filter, the isolator has installed one itself.
+// agent, and new privileges. It then loads the system call filter.
 func LockDown(userRange bool, filter []unix.SockFilter) error {
 	if err := Harden(userRange, 0); err != nil {
 		return err
-	}
-	if filter == nil {
-		return nil
 	}
 	return loadFilter(filter)
 }

@@ -150,15 +150,15 @@ func TestWatchRunsAfterStart(t *testing.T) {
 // fake returns a connection, and its other end to send messages from.
 func fake(t *testing.T, watch func()) (*control.Conn, *agentinit.Init) {
 	t.Helper()
-	conn, theirs, err := control.NewSocketPair()
+	conn, remote, err := control.NewSocketPair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	fd, err := unix.Dup(int(theirs.Fd()))
+	fd, err := unix.Dup(int(remote.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	theirs.Close()
+	remote.Close()
 	t.Cleanup(func() { unix.Close(fd) })
 	judge := func(e sandbox.Exit, _ bool) sandbox.Cause { return e.Cause }
 	return control.New(conn, control.Config{Owner: -1, Cause: judge, Watch: watch}), &agentinit.Init{Control: fd}

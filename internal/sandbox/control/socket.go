@@ -24,14 +24,14 @@ func NewSocketPair() (*net.UnixConn, *os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("making control socket: %w", err)
 	}
-	ours, theirs := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
-	defer ours.Close()
-	c, err := net.FileConn(ours)
+	local, remote := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
+	defer local.Close()
+	c, err := net.FileConn(local)
 	if err != nil {
-		theirs.Close()
+		remote.Close()
 		return nil, nil, fmt.Errorf("making control socket: %w", err)
 	}
-	return c.(*net.UnixConn), theirs, nil
+	return c.(*net.UnixConn), remote, nil
 }
 
 func (l *socket) send(m agentinit.Message, files ...*os.File) error {

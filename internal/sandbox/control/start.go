@@ -165,12 +165,12 @@ func (c *Conn) openPipes(cmd sandbox.Command) (*pipes, error) {
 			}
 			p.remote = append(p.remote, os.NewFile(uintptr(fd), "output"))
 		default:
-			ours, theirs, err := c.pipe(false)
+			local, remote, err := c.pipe(false)
 			if err != nil {
 				return p, err
 			}
-			p.remote = append(p.remote, theirs)
-			p.outputs = append(p.outputs, newOutputCopier(ours, w))
+			p.remote = append(p.remote, remote)
+			p.outputs = append(p.outputs, newOutputCopier(local, w))
 		}
 	}
 	return p, nil
@@ -185,37 +185,37 @@ func (c *Conn) openInput(p *pipes, r io.Reader) error {
 		p.remote = append(p.remote, null)
 		return nil
 	}
-	ours, theirs, err := c.pipe(true)
+	local, remote, err := c.pipe(true)
 	if err != nil {
 		return err
 	}
-	p.stdin = ours
-	p.remote = append(p.remote, theirs)
+	p.stdin = local
+	p.remote = append(p.remote, remote)
 	return nil
 }
 
 // pipe returns the local end, whose reads and writes can be interrupted, and
 // the remote end, which blocks as programs expect. The agent owns the pipe and
 // can reopen it as /dev/stdout.
-func (c *Conn) pipe(input bool) (ours, theirs *os.File, err error) {
+func (c *Conn) pipe(input bool) (local, remote *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, fmt.Errorf("making pipe: %w", err)
 	}
-	us, them := fds[0], fds[1]
+	localFD, remoteFD := fds[0], fds[1]
 	if input {
-		us, them = them, us
+		localFD, remoteFD = remoteFD, localFD
 	}
-	err = unix.SetNonblock(us, true)
+	err = unix.SetNonblock(localFD, true)
 	if err == nil && c.config.Owner >= 0 {
-		err = unix.Fchown(them, c.config.Owner, c.config.Owner)
+		err = unix.Fchown(remoteFD, c.config.Owner, c.config.Owner)
 	}
 	if err != nil {
-		unix.Close(us)
-		unix.Close(them)
+		unix.Close(localFD)
+		unix.Close(remoteFD)
 		return nil, nil, fmt.Errorf("making pipe: %w", err)
 	}
-	return os.NewFile(uintptr(us), "pipe"), os.NewFile(uintptr(them), "pipe"), nil
+	return os.NewFile(uintptr(localFD), "pipe"), os.NewFile(uintptr(remoteFD), "pipe"), nil
 }
 
 func sameWriter(a, b io.Writer) bool {

@@ -103,13 +103,13 @@ func (sb *instance) mountTrees(list []setup.Mount) ([]*os.File, error) {
 // sendAttachments sends the mounts to init in one or more attachments.
 func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, list []setup.Mount, trees []*os.File) error {
 	for first := true; first || len(list) > 0; first = false {
-		some := list[:min(len(list), setup.MaxAttached)]
-		list = list[len(some):]
+		batch := list[:min(len(list), setup.MaxAttached)]
+		list = list[len(batch):]
 		count := 0
-		for _, m := range some {
+		for _, m := range batch {
 			count += m.FD
 		}
-		err := sb.sendAttachment(ctx, &setup.Attachment{Mounts: some, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
+		err := sb.sendAttachment(ctx, &setup.Attachment{Mounts: batch, ShmMax: r.Memory / 2, TmpMax: r.Disk}, trees[:count])
 		trees = trees[count:]
 		if err == nil {
 			continue
@@ -124,12 +124,12 @@ func (sb *instance) sendAttachments(ctx context.Context, r sandbox.Resources, li
 
 // sendAttachment sends one attachment with its trees.
 func (sb *instance) sendAttachment(ctx context.Context, a *setup.Attachment, trees []*os.File) error {
-	paper, err := control.MemoryFile("attachment", a)
+	file, err := control.MemoryFile("attachment", a)
 	if err != nil {
 		return err
 	}
-	defer paper.Close()
-	files := append([]*os.File{paper}, trees...)
+	defer file.Close()
+	files := append([]*os.File{file}, trees...)
 	_, err = sb.conn.Request(ctx, agentinit.Message{Op: setup.OpAttach}, setup.OpAttached, sb.initStderr, files...)
 	return err
 }

@@ -67,7 +67,7 @@ func (sb *instance) awaitKernel(ctx context.Context) error {
 	if sb.driver.kernel == nil {
 		return nil
 	}
-	terms, err := control.MemoryFile("terms", &agentinit.StartOptions{Filter: sb.driver.template.Filter, OwnKernel: true})
+	terms, err := control.MemoryFile("options", &agentinit.StartOptions{Filter: sb.driver.template.Filter, OwnKernel: true})
 	if err != nil {
 		return err
 	}

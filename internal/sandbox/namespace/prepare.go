@@ -132,15 +132,15 @@ func (sb *instance) newInit() ([]*os.File, error) {
 			return files, err
 		}
 	}
-	paper, err := control.MemoryFile("plan", &p)
+	file, err := control.MemoryFile("plan", &p)
 	if err != nil {
 		return files, err
 	}
-	files = append(files, paper)
+	files = append(files, file)
 	if sb.stderr, err = control.MemoryFile("words", nil); err != nil {
 		return files, err
 	}
-	conn, theirs, err := control.NewSocketPair()
+	conn, remote, err := control.NewSocketPair()
 	if err != nil {
 		return files, err
 	}
@@ -149,13 +149,13 @@ func (sb *instance) newInit() ([]*os.File, error) {
 		owner = d.ranges.agentID(sb.ids.slot)
 	}
 	sb.conn = control.New(conn, control.Config{Owner: owner, Cause: sb.cause, Watch: sb.watch, Processes: sb.pidLimit})
-	files = append(files, theirs)
+	files = append(files, remote)
 	if sb.group, err = d.groups.Create(sb.spec.ID, d.groupLimits(sb.state.limits)); err != nil {
 		return files, err
 	}
 	sb.process, err = os.StartProcess("/proc/self/exe", []string{setup.Name}, &os.ProcAttr{
 		Env:   []string{}, // not nil: nil would pass the server's environment with its secrets
-		Files: append([]*os.File{null, null, sb.stderr, theirs, paper}, trees...),
+		Files: append([]*os.File{null, null, sb.stderr, remote, file}, trees...),
 		Sys:   sb.processAttr(),
 	})
 	if err != nil {

@@ -103,13 +103,13 @@ const Nameserver = "192.0.2.53"
 // Etc returns the generated files of /etc.
 func Etc() []layout.File {
 	if _, err := os.Stat("/bin/bash"); err == nil {
-		return EtcWith("/bin/bash")
+		return etcWithShell("/bin/bash")
 	}
-	return EtcWith("/bin/sh")
+	return etcWithShell("/bin/sh")
 }
 
-// EtcWith returns Etc with another shell for the agent.
-func EtcWith(shell string) []layout.File {
+// etcWithShell returns Etc with another shell for the agent.
+func etcWithShell(shell string) []layout.File {
 	return []layout.File{
 		{Name: "passwd", Data: []byte("root:x:0:0:root:/root:/usr/sbin/nologin\n" +
 			"agent:x:1000:1000:agent:/home/agent:" + shell + "\n" +

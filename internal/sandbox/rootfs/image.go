@@ -42,7 +42,7 @@ func ImageEntries(dir string) ([]layout.Entry, []layout.File, error) {
 		return nil, nil, &sandbox.Error{Message: "The image's folder is missing on the host.", Err: err}
 	}
 	defer root.Close()
-	etc := EtcWith(imageShell(root))
+	etc := etcWithShell(imageShell(root))
 	skip := slices.Clone(ownEntries)
 	for _, f := range etc {
 		skip = append(skip, "/etc/"+f.Name)

@@ -25,9 +25,8 @@ type mountPoint struct {
 	options []string
 }
 
-// readOwn joins /proc/self/cgroup, which names our groups, with mountinfo,
-// which tells where they can be reached. Hierarchies that are not mounted are
-// left out.
+// readOwn returns this process's groups from /proc/self/cgroup with their paths
+// from mountinfo. Hierarchies that are not mounted are left out.
 func readOwn(root string) ([]ownGroup, error) {
 	mounts, err := readMounts(root)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 // their Dirs returned, and in this parent's folders. It also removes the
 // folders of earlier processes.
 func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
-	mine := map[string]bool{}
+	own := map[string]bool{}
 	for _, dir := range p.Dirs() {
-		mine[dir] = true
+		own[dir] = true
 	}
 	var errs []error
 	for _, dir := range append(p.Dirs(), earlier...) {
@@ -26,7 +26,7 @@ func (p *Parent) Sweep(ctx context.Context, earlier []string) error {
 			continue // not one of our folders
 		}
 		errs = append(errs, p.sweepDir(ctx, dir))
-		if !mine[dir] {
+		if !own[dir] {
 			errs = append(errs, remove(ctx, p.remove, dir))
 		}
 	}

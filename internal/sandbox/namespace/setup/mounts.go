@@ -142,16 +142,16 @@ func (p *initProcess) attach(fds []int) error {
 
 // attachedTrees returns a tree for each mount: one that was received, or a
 // staged overlay, which the caller closes; -1 if there is neither.
-func attachedTrees(mounts []Mount, came []int) (trees, staged []int, err error) {
+func attachedTrees(mounts []Mount, received []int) (trees, staged []int, err error) {
 	trees = make([]int, len(mounts))
 	for i, m := range mounts {
 		trees[i] = -1
 		switch {
 		case m.AliasOf != "":
-		case m.FD != 0 && len(came) == 0:
+		case m.FD != 0 && len(received) == 0:
 			return nil, staged, fmt.Errorf("the tree for %s is missing", m.Target)
 		case m.FD != 0:
-			trees[i], came = came[0], came[1:]
+			trees[i], received = received[0], received[1:]
 		case len(m.Layers) > 0:
 			if trees[i], err = stageOverlay(m); err != nil {
 				return nil, staged, fmt.Errorf("showing %s: %w", m.Target, err)

@@ -53,14 +53,14 @@ func mountOverCertificates(root, tree int) (int, error) {
 // mountOver mounts the tree over a file, or a clone of it if it is mounted
 // already.
 func mountOver(at, tree int, clone bool) error {
-	var there, ours unix.Stat_t
-	if err := errors.Join(unix.Fstat(at, &there), unix.Fstat(tree, &ours)); err != nil {
+	var target, bundle unix.Stat_t
+	if err := errors.Join(unix.Fstat(at, &target), unix.Fstat(tree, &bundle)); err != nil {
 		return err
 	}
-	if there.Mode&unix.S_IFMT != unix.S_IFREG {
+	if target.Mode&unix.S_IFMT != unix.S_IFREG {
 		return errors.New("it is not a regular file")
 	}
-	if there.Dev == ours.Dev && there.Ino == ours.Ino {
+	if target.Dev == bundle.Dev && target.Ino == bundle.Ino {
 		return nil // another name of a file that has been mounted over
 	}
 	if clone {
