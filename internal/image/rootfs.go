@@ -381,7 +381,7 @@ func entryError(name string, err error) error {
 	}
 	for _, refusal := range entryErrnos {
 		if errors.Is(err, refusal) {
-			return &imageError{why: fmt.Sprintf("its entry %s cannot be made on this system", quote(name)), cause: err}
+			return &imageError{why: fmt.Sprintf("its entry %s cannot be created on this system", quote(name)), cause: err}
 		}
 	}
 	return err

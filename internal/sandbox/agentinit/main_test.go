@@ -75,7 +75,7 @@ func checkCommand(t *testing.T, conn *net.UnixConn, p *os.Process, options *agen
 	if diff := cmp.Diff("input", out.String()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	s.Close() // which ends the guest
+	s.Close() // ends init
 	<-s.Gone()
 	if err := s.WaitOutput(t.Context()); err != nil {
 		t.Error(err)

@@ -22,14 +22,14 @@ type socket struct{ conn *net.UnixConn }
 func NewSocketPair() (*net.UnixConn, *os.File, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making control socket: %w", err)
+		return nil, nil, fmt.Errorf("creating control socket: %w", err)
 	}
 	local, remote := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "control")
 	defer local.Close()
 	c, err := net.FileConn(local)
 	if err != nil {
 		remote.Close()
-		return nil, nil, fmt.Errorf("making control socket: %w", err)
+		return nil, nil, fmt.Errorf("creating control socket: %w", err)
 	}
 	return c.(*net.UnixConn), remote, nil
 }
@@ -80,7 +80,7 @@ func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 func MemoryFile(name string, content agentinit.Value) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("making memory file: %w", err)
+		return nil, fmt.Errorf("creating memory file: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), name)
 	if content == nil {

@@ -200,7 +200,7 @@ func (c *Conn) openInput(p *pipes, r io.Reader) error {
 func (c *Conn) pipe(input bool) (local, remote *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, fmt.Errorf("making pipe: %w", err)
+		return nil, nil, fmt.Errorf("creating pipe: %w", err)
 	}
 	localFD, remoteFD := fds[0], fds[1]
 	if input {
@@ -213,7 +213,7 @@ func (c *Conn) pipe(input bool) (local, remote *os.File, err error) {
 	if err != nil {
 		unix.Close(localFD)
 		unix.Close(remoteFD)
-		return nil, nil, fmt.Errorf("making pipe: %w", err)
+		return nil, nil, fmt.Errorf("creating pipe: %w", err)
 	}
 	return os.NewFile(uintptr(localFD), "pipe"), os.NewFile(uintptr(remoteFD), "pipe"), nil
 }

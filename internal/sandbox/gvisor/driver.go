@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// Config is what the driver needs from the server.
+// Config contains the driver's settings.
 type Config struct {
 	// The fields up to TrustBundle are those of the namespace driver. Two
 	// drivers of a server must not share a state folder or an instance.

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// Config is what the driver needs from the server.
+// Config contains the driver's settings.
 type Config struct {
 	StateDir     string
 	Instance     string

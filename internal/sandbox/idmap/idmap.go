@@ -24,7 +24,7 @@ func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one, GidMappings: one, Ptrace: true},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making user namespace: %w", err)
+		return nil, fmt.Errorf("creating user namespace: %w", err)
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
 	err = errors.Join(err, p.Kill())
@@ -37,7 +37,7 @@ func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	}
 	err = errors.Join(err, p.Release())
 	if err != nil {
-		return nil, fmt.Errorf("making user namespace: %w", err)
+		return nil, fmt.Errorf("creating user namespace: %w", err)
 	}
 	return f, nil
 }

@@ -97,7 +97,7 @@ func newDriver(c Config) (*Driver, error) {
 		return nil, fmt.Errorf("namespace: state folder %q: %w", c.StateDir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("namespace: making state folder: %w", err)
+		return nil, fmt.Errorf("namespace: creating state folder: %w", err)
 	}
 	if c.Instance == "" {
 		sum := sha256.Sum256([]byte(dir))
@@ -186,7 +186,7 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	}
 	if err := sandbox.Try(ctx, d, d.dir, false); err != nil {
 		r.Available, r.Overlay, r.Limits = false, false, sandbox.Enforced{}
-		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be made: %v.", err))
+		r.Notes = append(r.Notes, fmt.Sprintf("A sandbox cannot be created: %v.", err))
 		return r
 	}
 	if err := sandbox.Try(ctx, d, d.dir, true); err != nil {

@@ -56,7 +56,7 @@ func (sb *instance) planKernel(p *setup.Plan, trees int) ([]*os.File, error) {
 	}
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC); err != nil {
-		return files, fmt.Errorf("preparing sandbox: making lifeline: %w", err)
+		return files, fmt.Errorf("preparing sandbox: creating lifeline: %w", err)
 	}
 	sb.lifeline = os.NewFile(uintptr(ends[1]), "lifeline")
 	return append(files, os.NewFile(uintptr(ends[0]), "lifeline")), nil

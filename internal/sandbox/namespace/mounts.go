@@ -149,7 +149,7 @@ func (sb *instance) makeTarget(before []setup.Mount, m *setup.Mount) error {
 			continue
 		}
 		if err := makeTargetIn(&over, rel); err != nil {
-			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be made inside %s.", m.Target, over.Target), Err: err}
+			return &sandbox.Error{Message: fmt.Sprintf("The folder %s cannot be created inside %s.", m.Target, over.Target), Err: err}
 		}
 		return nil
 	}
@@ -213,7 +213,7 @@ func (sb *instance) mapMount(m *setup.Mount, view *os.File) (*os.File, error) {
 	if len(m.Layers) > 0 {
 		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(view.Fd()), sb.driver.ranges.agentID(sb.ids.slot))
 		if err != nil {
-			return nil, fmt.Errorf("showing %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
+			return nil, fmt.Errorf("mounting %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
 		}
 		return os.NewFile(uintptr(fd), m.Target), nil
 	}
@@ -222,7 +222,7 @@ func (sb *instance) mapMount(m *setup.Mount, view *os.File) (*os.File, error) {
 		return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("preparing sandbox: showing %s: %w", m.Target, err)
+		return nil, fmt.Errorf("preparing sandbox: mounting %s: %w", m.Target, err)
 	}
 	return os.NewFile(uintptr(fd), m.Target), nil
 }

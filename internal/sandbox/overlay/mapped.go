@@ -71,7 +71,7 @@ func (s *mappedFolders) add(layers []string, upper string, userns int) error {
 func (s *mappedFolders) clone(path string, writable bool, userns int) (int, error) {
 	fd, err := idmap.CloneMount(path, writable, userns)
 	if err != nil {
-		return -1, fmt.Errorf("showing %s: %w", path, err)
+		return -1, fmt.Errorf("mounting %s: %w", path, err)
 	}
 	s.trees, s.paths = append(s.trees, fd), append(s.paths, path)
 	return fd, nil
@@ -149,7 +149,7 @@ func (s *mappedFolders) mountInNamespace() (int, error) {
 
 func (s *mappedFolders) enterNamespace() error {
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("making a mount namespace: %w", err)
+		return fmt.Errorf("creating a mount namespace: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)

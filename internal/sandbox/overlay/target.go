@@ -44,14 +44,14 @@ func MakeTarget(layers []string, upper, rel string) error {
 		return err
 	}
 	if upper == "" {
-		return fmt.Errorf("making %s: %w", rel, fs.ErrNotExist)
+		return fmt.Errorf("creating %s: %w", rel, fs.ErrNotExist)
 	}
 	for _, l := range levels {
 		if l.top == roots[0] {
 			continue
 		}
 		if err := makeDirLike(roots[0], l.path, l.info); err != nil {
-			return fmt.Errorf("making %s: %w", l.path, err)
+			return fmt.Errorf("creating %s: %w", l.path, err)
 		}
 	}
 	return nil

@@ -32,7 +32,7 @@ func MakeWorkDir(upper string) error {
 	}
 	work := WorkDir(upper)
 	if err := os.Mkdir(work, 0o700); err != nil {
-		return fmt.Errorf("making work folder: %w", err)
+		return fmt.Errorf("creating work folder: %w", err)
 	}
 	err := unix.Setxattr(work, layout.OpaqueAttr, []byte("y"), 0)
 	if err != nil {

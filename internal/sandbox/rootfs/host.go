@@ -91,11 +91,6 @@ func HostShows(path string) bool {
 	return false
 }
 
-// CertificateFiles are the files in which programs look for the authorities that they
-// trust: Debian's and its kin's, Fedora's, Alpine's and OpenSSL's, SUSE's. The
-// first is made where there is none.
-var CertificateFiles = layout.CertificateFiles
-
 // Nameserver is the DNS server that programs inside use: an address that is not
 // assigned (TEST-NET-1). Without a network, requests fail immediately.
 const Nameserver = "192.0.2.53"

@@ -169,7 +169,7 @@ func CheckTarget(target string, system []layout.Entry, image string) error {
 			return err
 		}
 		if !there {
-			return &sandbox.Error{Message: fmt.Sprintf("The folder %s does not exist in %s, whose %s is read-only; mount it elsewhere, or make the folder in the image.", target, whose, e.Path)}
+			return &sandbox.Error{Message: fmt.Sprintf("The folder %s does not exist in %s, whose %s is read-only; mount it elsewhere, or create the folder in the image.", target, whose, e.Path)}
 		}
 		return nil
 	}

@@ -219,7 +219,7 @@ func outputAfterExit(w *world) {
 // kernel does not affect other sandboxes or the server.
 func perUserLimit(w *world, thing string) {
 	if thing == "pipes" && w.driver.Probe(w.Context()).Rootless {
-		return // all are one user of the host, whose room for pipes it is; they get small ones then
+		return // all sandboxes share the limit of the server's user; they get smaller pipes
 	}
 	r := w.launch(w.spec(), "exhaust", thing)
 	w.awaitText(r.stdout, "ready")

@@ -35,7 +35,7 @@ var networkCases = map[string]func(*world){
 // destination, and each datagram.
 type trafficServer struct {
 	net     *sandbox.Network
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	targets []string
 	asked   []string
 }

@@ -34,7 +34,7 @@ func (p *Parent) Create(id string, l Limits) (*Group, error) {
 	}
 	g.v2Dir = filepath.Join(p.v2.dir, id)
 	if err := os.Mkdir(g.v2Dir, 0o755); err != nil {
-		return nil, fmt.Errorf("cgroup: making group: %w", err)
+		return nil, fmt.Errorf("cgroup: creating group: %w", err)
 	}
 	err := g.limitV2(p.v2.controllers)
 	if err == nil {
@@ -96,7 +96,7 @@ func (g *Group) Join(pid int) error {
 	for _, h := range g.parent.v1Trees {
 		dir := filepath.Join(h.dir, g.id)
 		if err := os.Mkdir(dir, 0o755); err != nil {
-			return fmt.Errorf("cgroup: making group: %w", err)
+			return fmt.Errorf("cgroup: creating group: %w", err)
 		}
 		g.v1Dirs = append(g.v1Dirs, dir)
 		for _, c := range h.controllers {

@@ -24,7 +24,7 @@ func (p *Parent) openV2(own, name string) {
 	}
 	dir := filepath.Join(own, name)
 	if err := makeDir(dir); err != nil {
-		p.notes = append(p.notes, "The server may not make control groups; start it as a service with Delegate=yes for limits on memory, processor and processes.")
+		p.notes = append(p.notes, "The server may not create control groups; start it as a service with Delegate=yes for limits on memory, processor and processes.")
 		return
 	}
 	use, err := delegate(own)

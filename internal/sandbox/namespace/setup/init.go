@@ -80,7 +80,7 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 		return nil, err
 	}
 	if err := unix.Sethostname([]byte(agentinit.HostName)); err != nil {
-		return nil, fmt.Errorf("naming the host: %w", err)
+		return nil, fmt.Errorf("setting the host name: %w", err)
 	}
 	sockets, err := makeNetwork(p.plan.Network)
 	if err != nil {
@@ -92,7 +92,7 @@ func (p *initProcess) setUpNamespaces() ([]int, error) {
 		return nil, fmt.Errorf("waiting for the server: %q: %w", m.Op, err)
 	}
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return nil, fmt.Errorf("making cgroup namespace: %w", err)
+		return nil, fmt.Errorf("creating cgroup namespace: %w", err)
 	}
 	if len(p.plan.Kernel.Argv) > 0 {
 		return sockets, nil // the user-space kernel needs these privileges

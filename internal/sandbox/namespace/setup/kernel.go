@@ -112,7 +112,7 @@ func makeKernelDirs(p *Plan) error {
 		return nil
 	}
 	if err := os.Mkdir("sys", 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making /sys: %w", err)
+		return fmt.Errorf("creating /sys: %w", err)
 	}
 	return nil
 }

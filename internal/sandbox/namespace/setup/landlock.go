@@ -60,7 +60,7 @@ func newRuleset(p *Plan) (int, error) {
 	size := unsafe.Offsetof(attr.Quiet_access_fs) // older kernels accept zeros for the rest
 	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&attr)), size, 0)
 	if errno != 0 {
-		return -1, fmt.Errorf("making Landlock rules: %w", errno)
+		return -1, fmt.Errorf("creating Landlock rules: %w", errno)
 	}
 	rules := int(fd)
 	err := allowSystemDirs(rules, attr.Handled_access_fs)

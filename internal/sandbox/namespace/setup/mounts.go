@@ -59,7 +59,7 @@ func placeAlias(root int, m Mount) error {
 func openTarget(root int, m Mount) (int, error) {
 	if m.MakeTarget {
 		if err := makeFolder(root, m.Target); err != nil {
-			return -1, fmt.Errorf("making %s: %w", m.Target, err)
+			return -1, fmt.Errorf("creating %s: %w", m.Target, err)
 		}
 	}
 	at, err := openBeneath(root, m.Target, unix.O_DIRECTORY, unix.RESOLVE_NO_SYMLINKS)
@@ -154,7 +154,7 @@ func attachedTrees(mounts []Mount, received []int) (trees, staged []int, err err
 			trees[i], received = received[0], received[1:]
 		case len(m.Layers) > 0:
 			if trees[i], err = stageOverlay(m); err != nil {
-				return nil, staged, fmt.Errorf("showing %s: %w", m.Target, err)
+				return nil, staged, fmt.Errorf("mounting %s: %w", m.Target, err)
 			}
 			staged = append(staged, trees[i])
 		}

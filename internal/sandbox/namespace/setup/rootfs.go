@@ -84,7 +84,7 @@ func openMounts(mounts []Mount) ([]int, error) {
 		}
 		fd, err := openMount(m)
 		if err != nil {
-			return nil, fmt.Errorf("showing %s: %w", m.Target, err)
+			return nil, fmt.Errorf("mounting %s: %w", m.Target, err)
 		}
 		trees[i] = fd
 	}
@@ -127,10 +127,10 @@ func mountSystem(p *Plan, image int) error {
 		return bindSystem(p.Entries)
 	}
 	if err := os.Mkdir(imageDir, 0o700); err != nil {
-		return fmt.Errorf("showing the image: %w", err)
+		return fmt.Errorf("mounting the image: %w", err)
 	}
 	if err := unix.MoveMount(image, "", unix.AT_FDCWD, imageDir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("showing the image: %w", err)
+		return fmt.Errorf("mounting the image: %w", err)
 	}
 	if err := bindSystem(p.Entries); err != nil {
 		return err
@@ -145,7 +145,7 @@ func bindSystem(entries []layout.Entry) error {
 	for _, e := range entries {
 		inside := "." + e.Path
 		if err := os.MkdirAll(path.Dir(inside), 0o755); err != nil {
-			return fmt.Errorf("making %s: %w", e.Path, err)
+			return fmt.Errorf("creating %s: %w", e.Path, err)
 		}
 		if e.Link != "" {
 			if err := os.Symlink(e.Link, inside); err != nil {
@@ -154,7 +154,7 @@ func bindSystem(entries []layout.Entry) error {
 			continue
 		}
 		if err := bindEntry(e, inside); err != nil {
-			return fmt.Errorf("showing %s: %w", e.Path, err)
+			return fmt.Errorf("mounting %s: %w", e.Path, err)
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func systemTree(e layout.Entry) (int, error) {
 
 func writeEtc(files []layout.File) error {
 	if err := os.MkdirAll("etc", 0o755); err != nil {
-		return fmt.Errorf("making /etc: %w", err)
+		return fmt.Errorf("creating /etc: %w", err)
 	}
 	for _, f := range files {
 		if err := os.WriteFile("etc/"+f.Name, f.Data, 0o644); err != nil {
@@ -215,10 +215,10 @@ func makeDev(shmMax int64) error {
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		inside := "dev/" + name
 		if err := os.WriteFile(inside, nil, 0o644); err != nil {
-			return fmt.Errorf("making /dev/%s: %w", name, err)
+			return fmt.Errorf("creating /dev/%s: %w", name, err)
 		}
 		if err := unix.Mount("/dev/"+name, inside, "", unix.MS_BIND, ""); err != nil {
-			return fmt.Errorf("showing /dev/%s: %w", name, err)
+			return fmt.Errorf("mounting /dev/%s: %w", name, err)
 		}
 	}
 	for name, target := range devLinks {
@@ -236,7 +236,7 @@ func makeDev(shmMax int64) error {
 // makeTmp mounts /tmp in memory, unless it is in the caller's scratch folder.
 func makeTmp(p *Plan) error {
 	if err := os.MkdirAll("var", 0o755); err != nil {
-		return fmt.Errorf("making /var: %w", err)
+		return fmt.Errorf("creating /var: %w", err)
 	}
 	if err := os.Symlink("/tmp", "var/tmp"); err != nil {
 		return fmt.Errorf("linking /var/tmp: %w", err)
@@ -260,7 +260,7 @@ func mountProc() error {
 
 func mountNew(kind, at string, flags uintptr, options string) error {
 	if err := os.Mkdir(at, 0o755); err != nil {
-		return fmt.Errorf("making /%s: %w", at, err)
+		return fmt.Errorf("creating /%s: %w", at, err)
 	}
 	if err := unix.Mount(kind, at, kind, flags, options); err != nil {
 		return fmt.Errorf("mounting /%s: %w", at, err)

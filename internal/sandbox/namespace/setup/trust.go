@@ -27,7 +27,7 @@ func mountTrust(root int, trust Mount, tree int) error {
 		err = errors.New("the system has no certificate file")
 	}
 	if err != nil {
-		return fmt.Errorf("showing trusted certificates: %w", err)
+		return fmt.Errorf("mounting trusted certificates: %w", err)
 	}
 	return nil
 }
