@@ -1,3 +1,14 @@
+// Package checkout caches checkouts of snapshots on a worker's disk.
+//
+// A checkout is read-only and shared by all runs that mount it. It is a stack of
+// folders, the topmost first, as an overlay takes them for its lower layers. A
+// fetched snapshot is one folder. The workspace of a finished run is its upper
+// layer on top of the checkout that it began with, so that continuing a session
+// costs nothing that depends on the size of the workspace.
+//
+// Unused checkouts above the limit are removed, least recently used first. The
+// rest survives a restart of the process, but not of the host, because nothing
+// is synced to disk.
 package checkout
 
 import (
@@ -12,16 +23,16 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// Snapshots gives trees of files; *files.Library is one.
+// Snapshots writes snapshots to disk. *files.Library implements it.
 type Snapshots interface {
 	Checkout(ctx context.Context, org, digest, dir string) error
 }
 
-// MaxLayers is how many folders a tree may consist of. A tree that would have
-// more is not adopted, and so checked out when it is needed.
+// MaxLayers is the maximum number of folders of a checkout. A checkout that would
+// have more is not adopted; its snapshot is fetched when it is needed.
 const MaxLayers = 100
 
-// Cache is safe for concurrent use.
+// Cache caches checkouts. It is safe for concurrent use.
 type Cache struct {
 	dir     string
 	library Snapshots
@@ -31,36 +42,36 @@ type Cache struct {
 
 	fetches sync.WaitGroup
 
-	mu      sync.Mutex // guards entries, their users and used, and clock
-	entries map[string]*entry
+	mu      sync.Mutex // guards entries, clock, and the users and lastUse of entries
+	entries map[string]*cached
 	clock   int64
 }
 
-// entry is one tree on disk, or on its way there.
-type entry struct {
-	name  string
-	dir   string // its topmost folder
-	base  *entry // what lies below that; nil for none
-	depth int    // folders of the stack
-	users int    // of Acquire, its fetch, and entries that have it as their base
-	used  int64
-	size  int64 // bytes of its topmost folder
-	ready chan struct{}
-	err   error // set before ready closes; the entry is out of the cache then
+// cached is a checkout that is on disk or being fetched.
+type cached struct {
+	name    string
+	dir     string  // the topmost folder
+	base    *cached // the folders below; nil for none
+	depth   int     // number of folders
+	users   int     // callers of Acquire, the fetch, and checkouts on top of this one
+	lastUse int64
+	size    int64 // bytes of the topmost folder
+	ready   chan struct{}
+	err     error // of the fetch; set before ready is closed
 
-	abandon context.CancelCauseFunc // ends its fetch; nil when there is none
+	cancel context.CancelCauseFunc // ends the fetch; nil if there is none
 }
 
-var errUnwanted = errors.New("nobody wanted it any more")
+var errAbandoned = errors.New("all callers have stopped waiting")
 
-// Checkout is a tree in use.
+// Checkout is a snapshot on disk that is in use.
 type Checkout struct {
 	c       *Cache
-	e       *entry
+	e       *cached
 	release func()
 }
 
-// Layers are its folders, the topmost first. Nobody writes to them.
+// Layers returns the folders, the topmost first. They must not be changed.
 func (t *Checkout) Layers() []string {
 	layers := make([]string, 0, t.e.depth)
 	for e := t.e; e != nil; e = e.base {
@@ -69,32 +80,31 @@ func (t *Checkout) Layers() []string {
 	return layers
 }
 
-// Release gives the tree back. It may be called again.
+// Release allows the checkout to be removed. It is idempotent.
 func (t *Checkout) Release() { t.release() }
 
-// Open takes up what an earlier process left in dir, as far as it is whole and
-// the machine was not started since. The rest is removed; what cannot be is told
-// to the log and in nobody's way, and the next Open tries again. limit is in
-// bytes; only this Cache may use dir.
+// Open returns a cache with the complete checkouts that an earlier process left
+// in dir since the start of the host. It removes other files; a failure is logged
+// and the next Open tries again. limit is in bytes. Only this Cache may use dir.
 func Open(dir string, l Snapshots, limit int64, log *slog.Logger) (*Cache, error) {
 	return open(dir, l, limit, log, sandbox.Remove)
 }
 
 func open(dir string, l Snapshots, limit int64, log *slog.Logger, erase func(string) error) (*Cache, error) {
-	c := &Cache{dir: dir, library: l, limit: limit, log: log, entries: map[string]*entry{}, erase: erase}
-	if err := c.takeUp(); err != nil {
-		return nil, fmt.Errorf("open the cache of files: %w", err)
+	c := &Cache{dir: dir, library: l, limit: limit, log: log, entries: map[string]*cached{}, erase: erase}
+	if err := c.restore(); err != nil {
+		return nil, fmt.Errorf("open the cache of checkouts: %w", err)
 	}
 	return c, nil
 }
 
-// Close waits for the fetches that are still to be ended. Call it when all trees
-// are given back.
+// Close waits until abandoned fetches have ended. All checkouts must be released
+// before.
 func (c *Cache) Close() { c.fetches.Wait() }
 
-// Acquire gives a tree, checking it out when it is not there. The empty digest
-// is the empty tree. Who wants the same tree meanwhile waits for the same
-// checkout, which goes on for as long as anybody does.
+// Acquire returns the checkout of a snapshot, and fetches it on a cache miss. The
+// empty digest is the empty snapshot. Concurrent callers share one fetch, which
+// is cancelled when all of them have stopped waiting.
 func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, error) {
 	for {
 		e := c.use(ctx, org, digest)
@@ -108,17 +118,17 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, err
 			return &Checkout{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
 		}
 		c.release(e)
-		if !errors.Is(e.err, errUnwanted) {
+		if !errors.Is(e.err, errAbandoned) {
 			return nil, e.err
 		}
-		// It came while the last one gave up, and is the first now.
+		// The fetch was being cancelled when this call joined it: start another.
 	}
 }
 
 func nameOf(org, digest string) string { return org + "-" + digest }
 
-// use finds the entry of a tree, or makes one and begins to fetch it.
-func (c *Cache) use(ctx context.Context, org, digest string) *entry {
+// use returns the cached checkout, or starts to fetch it.
+func (c *Cache) use(ctx context.Context, org, digest string) *cached {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := nameOf(org, digest)
@@ -127,7 +137,7 @@ func (c *Cache) use(ctx context.Context, org, digest string) *entry {
 		e = c.newEntry(name)
 		c.entries[name] = e
 		e.users++ // the fetch itself
-		ctx, e.abandon = context.WithCancelCause(context.WithoutCancel(ctx))
+		ctx, e.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 		c.fetches.Go(func() { c.settle(e, c.fetch(ctx, org, digest, e)) })
 	}
 	c.touch(e)
@@ -135,16 +145,16 @@ func (c *Cache) use(ctx context.Context, org, digest string) *entry {
 	return e
 }
 
-func (c *Cache) newEntry(name string) *entry {
-	return &entry{name: name, dir: filepath.Join(c.dir, name), depth: 1, ready: make(chan struct{})}
+func (c *Cache) newEntry(name string) *cached {
+	return &cached{name: name, dir: filepath.Join(c.dir, name), depth: 1, ready: make(chan struct{})}
 }
 
-func (c *Cache) touch(e *entry) {
+func (c *Cache) touch(e *cached) {
 	c.clock++
-	e.used = c.clock
+	e.lastUse = c.clock
 }
 
-func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err error) {
+func (c *Cache) fetch(ctx context.Context, org, digest string, e *cached) (err error) {
 	part, err := os.MkdirTemp(c.dir, e.name+"-*"+partSuffix)
 	if err != nil {
 		return fmt.Errorf("make a folder to check out into: %w", err)
@@ -162,13 +172,13 @@ func (c *Cache) fetch(ctx context.Context, org, digest string, e *entry) (err er
 	if e.size, err = diskUse(part); err != nil {
 		return fmt.Errorf("measure a checkout: %w", err)
 	}
-	return c.keep(e, part)
+	return c.publish(e, part)
 }
 
-// Adopt makes dir, a folder on the cache's file system that nobody uses any
-// more, the tree of the digest: as it is, or as what an overlay over base has
-// changed. The folder is moved, or stays where it is when the tree lies ready
-// already or would have too many layers. The base is still the caller's.
+// Adopt adds dir as the checkout of a snapshot: the whole of it, or, with a base,
+// the upper layer of an overlay over base. dir must be unused and on the cache's
+// file system. It is moved, unless the snapshot is cached already or would have
+// too many layers. The caller still has to release base.
 func (c *Cache) Adopt(org, digest string, base *Checkout, dir string) (err error) {
 	e := c.newEntry(nameOf(org, digest))
 	if e.size, err = diskUse(dir); err != nil {
@@ -180,15 +190,15 @@ func (c *Cache) Adopt(org, digest string, base *Checkout, dir string) (err error
 	if e.depth > MaxLayers || !c.claim(e) {
 		return nil
 	}
-	if err = c.keep(e, dir); err != nil {
-		err = fmt.Errorf("take up a folder: %w", err)
+	if err = c.publish(e, dir); err != nil {
+		err = fmt.Errorf("adopt a folder: %w", err)
 	}
 	c.settle(e, err)
 	return err
 }
 
-// claim puts a new entry in its place, unless there is one.
-func (c *Cache) claim(e *entry) bool {
+// claim adds a new entry. It reports false if the snapshot has one already.
+func (c *Cache) claim(e *cached) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries[e.name] != nil {
@@ -203,48 +213,48 @@ func (c *Cache) claim(e *entry) bool {
 	return true
 }
 
-// settle tells those who wait for a new entry what came of it, and gives it back.
-func (c *Cache) settle(e *entry, err error) {
+// settle sets the result of a fetch and releases the entry.
+func (c *Cache) settle(e *cached, err error) {
 	c.mu.Lock()
-	if e.abandon != nil {
-		e.abandon(nil)
-		e.abandon = nil
+	if e.cancel != nil {
+		e.cancel(nil)
+		e.cancel = nil
 	}
 	if e.err = err; err != nil {
 		c.forget(e)
 	}
 	close(e.ready)
-	gone := c.giveBack(e) // at once: for who waited and is done with it sooner, it would still be in use
+	removed := c.unref(e) // before the lock is released: a waiter may release it next, and it would still count as used
 	c.mu.Unlock()
-	c.eraseAll(gone)
+	c.eraseDirs(removed)
 }
 
-// release gives an entry back and removes what is too much. That may be large,
-// and every run needs the lock.
-func (c *Cache) release(e *entry) {
+// release releases an entry and removes checkouts above the limit. Folders are
+// removed without the lock, because they may be large.
+func (c *Cache) release(e *cached) {
 	c.mu.Lock()
-	gone := c.giveBack(e)
+	removed := c.unref(e)
 	c.mu.Unlock()
-	c.eraseAll(gone)
+	c.eraseDirs(removed)
 }
 
-// giveBack ends a fetch that nobody waits for, and returns the folders of what
-// is too much. c.mu is held.
-func (c *Cache) giveBack(e *entry) (gone []string) {
+// unref removes a user of an entry. It cancels a fetch without waiters, and
+// returns the folders to remove because of the limit. c.mu is held.
+func (c *Cache) unref(e *cached) (removed []string) {
 	e.users--
-	if e.users == 1 && e.abandon != nil {
-		e.abandon(errUnwanted)
+	if e.users == 1 && e.cancel != nil {
+		e.cancel(errAbandoned)
 	}
 	for total := c.unused(); total > c.limit; total = c.unused() {
-		gone = append(gone, c.remove(c.oldest()))
+		removed = append(removed, c.remove(c.oldest()))
 	}
-	return gone
+	return removed
 }
 
-func (c *Cache) eraseAll(dirs []string) {
+func (c *Cache) eraseDirs(dirs []string) {
 	for _, dir := range dirs {
 		if err := c.erase(dir); err != nil {
-			c.log.Warn("a tree that nobody uses could not be removed; the next start tries again", "folder", dir, "error", err)
+			c.log.Warn("an unused checkout could not be removed; the next start tries again", "folder", dir, "error", err)
 		}
 	}
 }
@@ -258,24 +268,24 @@ func (c *Cache) unused() (total int64) {
 	return total
 }
 
-func (c *Cache) oldest() (oldest *entry) {
+func (c *Cache) oldest() (oldest *cached) {
 	for _, e := range c.entries {
-		if e.users == 0 && (oldest == nil || e.used < oldest.used) {
+		if e.users == 0 && (oldest == nil || e.lastUse < oldest.lastUse) {
 			oldest = e
 		}
 	}
 	return oldest
 }
 
-// remove takes a tree that nobody uses out of the cache, and its folder out of
-// the way of another; it returns where that lies to be deleted.
-func (c *Cache) remove(e *entry) (gone string) {
+// remove removes an unused entry and renames its folder. It returns the folder's
+// new path. c.mu is held.
+func (c *Cache) remove(e *cached) (removed string) {
 	c.forget(e)
-	gone, _ = putAside(e.dir) // without its note the next start removes it
-	return gone
+	removed, _ = putAside(e.dir) // without its note, the next start removes it
+	return removed
 }
 
-func (c *Cache) forget(e *entry) {
+func (c *Cache) forget(e *cached) {
 	delete(c.entries, e.name)
 	_ = os.Remove(e.dir + noteSuffix)
 	if e.base != nil {

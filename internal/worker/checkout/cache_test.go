@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker/checkout"
 )
 
-// library checks out one file that holds the digest.
+// library checks out one file that contains the digest.
 type library struct {
 	calls atomic.Int64
 	fail  atomic.Bool
@@ -29,7 +29,7 @@ func (l *library) Checkout(_ context.Context, _, digest, dir string) error {
 		return err
 	}
 	if l.fail.Load() {
-		return errors.New("no such tree")
+		return errors.New("no such snapshot")
 	}
 	return nil
 }
@@ -52,8 +52,8 @@ func acquire(t *testing.T, c *checkout.Cache, digest string) *checkout.Checkout 
 	return tree
 }
 
-// shows reads what each layer of a tree holds.
-func shows(t *testing.T, tree *checkout.Checkout) (texts []string) {
+// layers returns the content of each layer.
+func layers(t *testing.T, tree *checkout.Checkout) (texts []string) {
 	t.Helper()
 	for _, dir := range tree.Layers() {
 		b, err := os.ReadFile(filepath.Join(dir, "digest"))
@@ -65,8 +65,8 @@ func shows(t *testing.T, tree *checkout.Checkout) (texts []string) {
 	return texts
 }
 
-// left makes a folder as a run leaves it.
-func left(t *testing.T, dir, text string) string {
+// runDir makes a folder as a run leaves it.
+func runDir(t *testing.T, dir, text string) string {
 	t.Helper()
 	folder := filepath.Join(dir, "left-"+text)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -78,7 +78,7 @@ func left(t *testing.T, dir, text string) string {
 	return folder
 }
 
-func TestManyWhoWantATreeCheckItOutOnce(t *testing.T) {
+func TestConcurrentCallersShareFetch(t *testing.T) {
 	t.Parallel()
 	l := &library{}
 	c := open(t, filepath.Join(t.TempDir(), "cache"), l, 1<<20)
@@ -100,7 +100,7 @@ func TestManyWhoWantATreeCheckItOutOnce(t *testing.T) {
 	}
 }
 
-func TestAFailedCheckoutIsTriedAgain(t *testing.T) {
+func TestFailedFetchIsRetried(t *testing.T) {
 	t.Parallel()
 	l := &library{}
 	l.fail.Store(true)
@@ -113,7 +113,7 @@ func TestAFailedCheckoutIsTriedAgain(t *testing.T) {
 		t.Error(diff)
 	}
 	l.fail.Store(false)
-	if diff := cmp.Diff([]string{"one"}, shows(t, acquire(t, c, "one"))); diff != "" {
+	if diff := cmp.Diff([]string{"one"}, layers(t, acquire(t, c, "one"))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -130,7 +130,7 @@ func names(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-func TestWhatIsTooMuchGoes(t *testing.T) {
+func TestLimit(t *testing.T) {
 	t.Parallel()
 	l := &library{}
 	c := open(t, filepath.Join(t.TempDir(), "cache"), l, 8)
@@ -138,7 +138,7 @@ func TestWhatIsTooMuchGoes(t *testing.T) {
 	for _, digest := range []string{"bbbb", "cccc", "dddd"} {
 		acquire(t, c, digest).Release()
 	}
-	held.Release() // too much again: the oldest of the unused goes
+	held.Release() // above the limit again: the least recently used is removed
 	before := l.calls.Load()
 	for _, digest := range []string{"aaaa", "dddd"} {
 		defer acquire(t, c, digest).Release()
@@ -167,13 +167,13 @@ func TestAdopt(t *testing.T) {
 		if step.over != "" {
 			over = acquire(t, c, step.over)
 		}
-		if err := c.Adopt("org_a", step.digest, over, left(t, work, step.digest)); err != nil {
+		if err := c.Adopt("org_a", step.digest, over, runDir(t, work, step.digest)); err != nil {
 			t.Fatal(err)
 		}
 		if over != nil {
 			over.Release()
 		}
-		if diff := cmp.Diff(step.want, shows(t, acquire(t, c, step.digest))); diff != "" {
+		if diff := cmp.Diff(step.want, layers(t, acquire(t, c, step.digest))); diff != "" {
 			t.Error(diff)
 		}
 	}
@@ -181,16 +181,16 @@ func TestAdopt(t *testing.T) {
 	if n := l.calls.Load(); n != 1 {
 		t.Errorf("%d checkouts", n)
 	}
-	again := left(t, work, "two")
+	again := runDir(t, work, "two")
 	if err := c.Adopt("org_a", "two", nil, again); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(again); err != nil {
-		t.Errorf("a folder that was not needed is gone: %v", err)
+		t.Errorf("a folder that was not needed was removed: %v", err)
 	}
 }
 
-func TestTooManyLayersAreNotAdopted(t *testing.T) {
+func TestMaxLayers(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	c := open(t, filepath.Join(work, "cache"), &library{}, 1<<20)
@@ -198,12 +198,12 @@ func TestTooManyLayersAreNotAdopted(t *testing.T) {
 	text := "x"
 	for len(base.Layers()) < checkout.MaxLayers {
 		text += "x"
-		if err := c.Adopt("org_a", text, base, left(t, work, text)); err != nil {
+		if err := c.Adopt("org_a", text, base, runDir(t, work, text)); err != nil {
 			t.Fatal(err)
 		}
 		base = acquire(t, c, text)
 	}
-	if err := c.Adopt("org_a", "more", base, left(t, work, "more")); err != nil {
+	if err := c.Adopt("org_a", "more", base, runDir(t, work, "more")); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(acquire(t, c, "more").Layers()); n != 1 {
@@ -211,40 +211,39 @@ func TestTooManyLayersAreNotAdopted(t *testing.T) {
 	}
 }
 
-func TestABaseStaysAsLongAsWhatLiesOnIt(t *testing.T) {
+func TestBaseIsKept(t *testing.T) {
 	t.Parallel()
 	l := &library{}
 	work := t.TempDir()
 	dir := filepath.Join(work, "cache")
 	c := open(t, dir, l, 4)
 	base := acquire(t, c, "one")
-	if err := c.Adopt("org_a", "two", base, left(t, work, "two")); err != nil {
+	if err := c.Adopt("org_a", "two", base, runDir(t, work, "two")); err != nil {
 		t.Fatal(err)
 	}
 	base.Release()
-	if diff := cmp.Diff([]string{"two", "one"}, shows(t, acquire(t, c, "two"))); diff != "" {
+	if diff := cmp.Diff([]string{"two", "one"}, layers(t, acquire(t, c, "two"))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestWhatIsWholeOutlivesTheProcess(t *testing.T) {
+func TestRestart(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	dir := filepath.Join(work, "cache")
 	first := &library{}
 	c := open(t, dir, first, 1<<20)
 	base := acquire(t, c, "one")
-	if err := c.Adopt("org_a", "two", base, left(t, work, "two")); err != nil {
+	if err := c.Adopt("org_a", "two", base, runDir(t, work, "two")); err != nil {
 		t.Fatal(err)
 	}
 	acquire(t, c, "torn").Release()
 	acquire(t, c, "lost").Release()
 	lost := acquire(t, c, "lost")
-	if err := c.Adopt("org_a", "orphan", lost, left(t, work, "orphan")); err != nil {
+	if err := c.Adopt("org_a", "orphan", lost, runDir(t, work, "orphan")); err != nil {
 		t.Fatal(err)
 	}
-	// As a crash leaves it: a folder without its note, half a folder, a base
-	// that is gone.
+	// As after a crash: a folder without its note, half a folder, a missing base.
 	for _, name := range []string{"org_a-torn.json", "org_a-lost.json"} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -259,18 +258,18 @@ func TestWhatIsWholeOutlivesTheProcess(t *testing.T) {
 	if diff := cmp.Diff([]string{"boot", "org_a-one", "org_a-one.json", "org_a-two", "org_a-two.json"}, names(t, dir)); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"two", "one"}, shows(t, acquire(t, c, "two"))); diff != "" {
+	if diff := cmp.Diff([]string{"two", "one"}, layers(t, acquire(t, c, "two"))); diff != "" {
 		t.Error(diff)
 	}
 	if n := second.calls.Load(); n != 0 {
 		t.Errorf("%d checkouts", n)
 	}
-	if diff := cmp.Diff([]string{"torn"}, shows(t, acquire(t, c, "torn"))); diff != "" {
+	if diff := cmp.Diff([]string{"torn"}, layers(t, acquire(t, c, "torn"))); diff != "" {
 		t.Error(diff)
 	}
 }
 
-func TestAnotherStartOfTheMachineTrustsNothing(t *testing.T) {
+func TestReboot(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
 	acquire(t, open(t, dir, &library{}, 1<<20), "one").Release()
@@ -283,13 +282,13 @@ func TestAnotherStartOfTheMachineTrustsNothing(t *testing.T) {
 	}
 }
 
-// TestWhatCannotBeRemovedIsInNobodysWay: a start tells of it and goes on, nothing
-// of it is ever shown, and the next start tries again.
-func TestWhatCannotBeRemovedIsInNobodysWay(t *testing.T) {
+// TestFailedRemoval checks that a failed removal is logged and does not block the
+// start, that its files are never used, and that the next start tries again.
+func TestFailedRemoval(t *testing.T) {
 	t.Parallel()
 	for name, crash := range map[string]func(dir string) error{
 		"a folder without its note": func(dir string) error { return os.Remove(filepath.Join(dir, "org_a-one.json")) },
-		"another start":             func(dir string) error { return os.WriteFile(filepath.Join(dir, "boot"), []byte("before"), 0o600) },
+		"another boot":              func(dir string) error { return os.WriteFile(filepath.Join(dir, "boot"), []byte("before"), 0o600) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -307,11 +306,11 @@ func TestWhatCannotBeRemovedIsInNobodysWay(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if said := log.String(); !strings.Contains(said, dir) || !strings.Contains(said, "permission denied") {
-				t.Errorf("it says %q", said)
+			if text := log.String(); !strings.Contains(text, dir) || !strings.Contains(text, "permission denied") {
+				t.Errorf("the log is %q", text)
 			}
 			for range 2 {
-				if diff := cmp.Diff([]string{"one"}, shows(t, acquire(t, c, "one"))); diff != "" {
+				if diff := cmp.Diff([]string{"one"}, layers(t, acquire(t, c, "one"))); diff != "" {
 					t.Error(diff)
 				}
 			}
@@ -319,7 +318,7 @@ func TestWhatCannotBeRemovedIsInNobodysWay(t *testing.T) {
 				t.Errorf("%d checkouts", n)
 			}
 			third := &library{}
-			if diff := cmp.Diff([]string{"one"}, shows(t, acquire(t, open(t, dir, third, 1<<20), "one"))); diff != "" {
+			if diff := cmp.Diff([]string{"one"}, layers(t, acquire(t, open(t, dir, third, 1<<20), "one"))); diff != "" {
 				t.Error(diff)
 			}
 			if n := third.calls.Load(); n != 0 {

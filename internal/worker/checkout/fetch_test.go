@@ -14,42 +14,46 @@ import (
 	"github.com/stint-dev/stint/internal/worker/checkout"
 )
 
-// slow checks out when it is let, or ends with its context when it is let.
-type slow struct {
+// blockedLibrary blocks each checkout until release receives. The checkout then
+// fails if its context has ended.
+type blockedLibrary struct {
 	library
-	asked chan context.Context
-	let   chan struct{}
+	started chan context.Context
+	release chan struct{}
 }
 
-func newSlow() *slow { return &slow{asked: make(chan context.Context, 8), let: make(chan struct{}, 8)} }
+func newBlockedLibrary() *blockedLibrary {
+	return &blockedLibrary{started: make(chan context.Context, 8), release: make(chan struct{}, 8)}
+}
 
-func (s *slow) Checkout(ctx context.Context, org, digest, dir string) error {
-	s.asked <- ctx
-	<-s.let
+func (l *blockedLibrary) Checkout(ctx context.Context, org, digest, dir string) error {
+	l.started <- ctx
+	<-l.release
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return s.library.Checkout(ctx, org, digest, dir)
+	return l.library.Checkout(ctx, org, digest, dir)
 }
 
-// fetches is a cache with a slow library, and how somebody wants a tree of it.
-func fetches(t *testing.T) (s *slow, want func(context.Context) <-chan error) {
+// newBlockedCache returns a cache with a blocked library, and a function that
+// acquires a checkout from it in the background.
+func newBlockedCache(t *testing.T) (l *blockedLibrary, acquire func(context.Context) <-chan error) {
 	t.Helper()
-	s = newSlow()
-	c, err := checkout.Open(filepath.Join(t.TempDir(), "cache"), s, 1<<20, slog.New(slog.DiscardHandler))
+	l = newBlockedLibrary()
+	c, err := checkout.Open(filepath.Join(t.TempDir(), "cache"), l, 1<<20, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	return s, func(ctx context.Context) <-chan error {
+	return l, func(ctx context.Context) <-chan error {
 		got := make(chan error, 1)
 		go func() {
-			tree, err := c.Acquire(ctx, "org_a", "one")
+			co, err := c.Acquire(ctx, "org_a", "one")
 			if err == nil {
-				if diff := cmp.Diff([]string{"one"}, shows(t, tree)); diff != "" {
+				if diff := cmp.Diff([]string{"one"}, layers(t, co)); diff != "" {
 					t.Error(diff)
 				}
-				tree.Release()
+				co.Release()
 			}
 			got <- err
 		}()
@@ -58,63 +62,63 @@ func fetches(t *testing.T) (s *slow, want func(context.Context) <-chan error) {
 	}
 }
 
-func TestWhoGivesUpLeavesTheFetchToOthers(t *testing.T) {
+func TestCancelledWaiterKeepsFetch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, want := fetches(t)
-		ctx, giveUp := context.WithCancel(t.Context())
-		first := want(ctx)
-		second := want(t.Context())
-		giveUp()
+		l, acquire := newBlockedCache(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := acquire(ctx)
+		second := acquire(t.Context())
+		cancel()
 		synctest.Wait()
-		s.let <- struct{}{}
+		l.release <- struct{}{}
 		if err := <-second; err != nil {
-			t.Errorf("the one who stayed got: %v", err)
+			t.Errorf("the waiting caller got: %v", err)
 		}
 		if err := <-first; !errors.Is(err, context.Canceled) {
-			t.Errorf("the one who gave up got: %v", err)
+			t.Errorf("the cancelled caller got: %v", err)
 		}
-		if n := s.calls.Load(); n != 1 {
+		if n := l.calls.Load(); n != 1 {
 			t.Errorf("%d checkouts", n)
 		}
 	})
 }
 
-// TestWhatNobodyWantsIsFetchedNoFurther; who wants it before that fetch is over
-// gets another.
-func TestWhatNobodyWantsIsFetchedNoFurther(t *testing.T) {
+// TestFetchWithoutWaiters checks that a fetch without waiters is cancelled, and
+// that a caller which arrives before its end gets another one.
+func TestFetchWithoutWaiters(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s, want := fetches(t)
-		ctx, giveUp := context.WithCancel(t.Context())
-		first, fetch := want(ctx), <-s.asked
-		giveUp()
+		l, acquire := newBlockedCache(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, fetch := acquire(ctx), <-l.started
+		cancel()
 		if err := <-first; !errors.Is(err, context.Canceled) {
-			t.Errorf("the one who gave up got: %v", err)
+			t.Errorf("the cancelled caller got: %v", err)
 		}
 		if fetch.Err() == nil {
-			t.Error("the fetch goes on")
+			t.Error("the fetch was not cancelled")
 		}
-		second := want(t.Context())
-		s.let <- struct{}{}
-		s.let <- struct{}{}
+		second := acquire(t.Context())
+		l.release <- struct{}{}
+		l.release <- struct{}{}
 		if err := <-second; err != nil {
-			t.Errorf("the next got: %v", err)
+			t.Errorf("the next caller got: %v", err)
 		}
 	})
 }
 
-// TestTreesAreDeletedAside: others need the lock for every run, and a folder
-// that cannot be deleted is not in their way either.
-func TestTreesAreDeletedAside(t *testing.T) {
+// TestRemoveWithoutLock checks that folders are removed without the lock, which
+// every run needs, and that a folder that cannot be removed blocks nothing.
+func TestRemoveWithoutLock(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "cache")
-	deletions := 0
+	removals := 0
 	var c *checkout.Cache
 	c, err := checkout.OpenBy(dir, &library{}, 0, slog.New(slog.DiscardHandler), func(string) error {
-		deletions++
+		removals++
 		if c.Locked() {
-			t.Error("a tree is deleted under the lock")
+			t.Error("a folder is removed under the lock")
 		}
 		return os.ErrPermission
 	})
@@ -122,15 +126,15 @@ func TestTreesAreDeletedAside(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		tree := acquire(t, c, "one")
-		if diff := cmp.Diff([]string{"one"}, shows(t, tree)); diff != "" {
+		got := acquire(t, c, "one")
+		if diff := cmp.Diff([]string{"one"}, layers(t, got)); diff != "" {
 			t.Error(diff)
 		}
-		tree.Release()
-		c.Close() // the fetch may give it back last
+		got.Release()
+		c.Close() // waits for the fetch, which may release it last
 	}
-	if deletions != 3 {
-		t.Errorf("%d deletions", deletions)
+	if removals != 3 {
+		t.Errorf("%d removals", removals)
 	}
 	open(t, dir, &library{}, 0)
 	if diff := cmp.Diff([]string{"boot"}, names(t, dir)); diff != "" {

@@ -12,24 +12,23 @@ import (
 	"strings"
 )
 
-// What lies beside a tree's folder, by the end of its name.
+// Suffixes of names in the cache's folder.
 const (
-	partSuffix = ".part" // a folder that is being filled, or deleted
-	noteSuffix = ".json" // the note of a folder that is whole
+	partSuffix = ".part" // a folder that is being written or removed
+	noteSuffix = ".json" // the note of a complete folder
 )
 
-// bootFile holds the identifier of the machine's start since which what lies
-// here was written.
+// bootFile contains the boot ID of the host under which the cache was written.
 const bootFile = "boot"
 
-// note says what a folder is; it is written before the folder has its name.
+// note describes a folder. It is written before the folder gets its final name.
 type note struct {
 	Size int64  `json:"size"`
 	Base string `json:"base,omitempty"`
 }
 
-// keep gives a folder that is whole its name.
-func (c *Cache) keep(e *entry, dir string) error {
+// publish gives a complete folder its final name.
+func (c *Cache) publish(e *cached, dir string) error {
 	n := note{Size: e.size}
 	if e.base != nil {
 		n.Base = e.base.name
@@ -38,7 +37,7 @@ func (c *Cache) keep(e *entry, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the root of a tree; the cache's own folder is closed
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // the root of a snapshot; the cache's own folder is private
 		return err
 	}
 	if err := os.WriteFile(e.dir+noteSuffix, b, 0o600); err != nil {
@@ -47,8 +46,9 @@ func (c *Cache) keep(e *entry, dir string) error {
 	return os.Rename(dir, e.dir)
 }
 
-// takeUp finds what an earlier process left. What cannot be trusted is removed.
-func (c *Cache) takeUp() error {
+// restore adds the checkouts that an earlier process left, and removes files that
+// are incomplete.
+func (c *Cache) restore() error {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func (c *Cache) takeUp() error {
 	return os.WriteFile(path, boot, 0o600)
 }
 
-// readNote reads the note of a folder; one without is not whole.
+// readNote returns the note of a folder; ok is false if the folder is incomplete.
 func (c *Cache) readNote(f fs.DirEntry) (n note, ok bool) {
 	if !f.IsDir() || strings.HasSuffix(f.Name(), partSuffix) {
 		return n, false
@@ -81,7 +81,7 @@ func (c *Cache) readNote(f fs.DirEntry) (n note, ok bool) {
 	return n, err == nil && json.Unmarshal(b, &n) == nil
 }
 
-// restoreAll makes the entries of what is whole.
+// restoreAll adds the complete folders.
 func (c *Cache) restoreAll(found []fs.DirEntry) {
 	notes := map[string]note{}
 	for _, f := range found {
@@ -90,13 +90,13 @@ func (c *Cache) restoreAll(found []fs.DirEntry) {
 		}
 	}
 	for name := range notes {
-		c.restore(name, notes)
+		c.restoreEntry(name, notes)
 	}
 }
 
-// restore makes the entry of a folder and of those below it; nil where one of
-// them is missing.
-func (c *Cache) restore(name string, notes map[string]note) *entry {
+// restoreEntry adds a folder and those below it. It returns nil if one of them is
+// missing.
+func (c *Cache) restoreEntry(name string, notes map[string]note) *cached {
 	if e := c.entries[name]; e != nil {
 		return e
 	}
@@ -104,11 +104,11 @@ func (c *Cache) restore(name string, notes map[string]note) *entry {
 	if !ok {
 		return nil
 	}
-	delete(notes, name) // a ring of notes ends here
+	delete(notes, name) // ends a cycle of notes
 	e := c.newEntry(name)
 	e.size = n.Size
 	if n.Base != "" {
-		if e.base = c.restore(n.Base, notes); e.base == nil {
+		if e.base = c.restoreEntry(n.Base, notes); e.base == nil {
 			return nil
 		}
 		e.depth = e.base.depth + 1
@@ -119,31 +119,31 @@ func (c *Cache) restore(name string, notes map[string]note) *entry {
 	return e
 }
 
-// sweep removes what belongs to no entry. What cannot be removed is put aside
-// for the next start: under its name it would be in the way of a tree.
+// sweep removes files without an entry. A file that cannot be removed is renamed
+// and left for the next start, so that it does not block a checkout.
 func (c *Cache) sweep(found []fs.DirEntry) error {
 	for _, f := range found {
 		if c.entries[strings.TrimSuffix(f.Name(), noteSuffix)] != nil {
 			continue
 		}
 		path := filepath.Join(c.dir, f.Name())
-		fault := c.erase(path)
-		if fault == nil {
+		removeErr := c.erase(path)
+		if removeErr == nil {
 			continue
 		}
 		if !strings.HasSuffix(path, partSuffix) {
 			var err error
 			if path, err = putAside(path); err != nil {
-				return fmt.Errorf("remove what an earlier process left: %w", errors.Join(fault, err))
+				return fmt.Errorf("remove files of an earlier process: %w", errors.Join(removeErr, err))
 			}
 		}
-		c.log.Warn("files that an earlier process left could not be removed; remove them by hand, or the next start tries again", "folder", path, "error", fault)
+		c.log.Warn("files that an earlier process left could not be removed; remove them by hand, or the next start tries again", "folder", path, "error", removeErr)
 	}
 	return nil
 }
 
-// putAside gives something a name that is never taken for a tree's. It takes no
-// room, so that a full disk can be cleared.
+// putAside renames a file to a name that no checkout has. That works even if the
+// disk is full.
 func putAside(path string) (aside string, err error) {
 	aside = path + "-gone-" + rand.Text() + partSuffix
 	return aside, os.Rename(path, aside)
