@@ -1,13 +1,15 @@
-// Package agentcli answers: which agents' command lines are installed here?
+// Package agentcli finds the CLIs of agents that are installed on a worker, and
+// makes them available in sandboxes.
 //
-// They are looked up on the worker as its operator would, and shown to
-// sandboxes read-only: as they lie where every sandbox sees them, else with the
-// package that they belong to, else alone.
+// A program is looked up on the worker's PATH. A sandbox sees it read-only: at
+// its own path if every sandbox sees that, else with its npm package, else as a
+// single file.
 package agentcli
 
 import (
 	"context"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,186 +19,147 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
-// CLI is an installed command line and how a sandbox sees it.
+// CLI is an installed program and how a sandbox sees it.
 type CLI struct {
-	framework.Program                 // as the sandbox sees it
-	Mounts            []sandbox.Mount // that show it there; none where every sandbox sees it
-	HostPath          string          // on this machine; empty where nothing was looked up
-	// Path are folders of the sandbox that go before its PATH: those of
-	// interpreters.
-	Path []string
-	// Env goes below what the definition and the run say.
-	Env map[string]string
+	framework.Program                   // as the sandbox sees it
+	Mounts            []sandbox.Mount   // that show it; none if every sandbox sees it
+	HostPath          string            // on this host; empty if nothing was looked up
+	Path              []string          // folders of the sandbox with interpreters, for the front of its PATH
+	Env               map[string]string // defaults for the agent's environment
 }
 
-// Dir is the folder of a sandbox below which it sees what is not part of its
-// system.
+// Dir is the folder of a sandbox that contains programs from elsewhere on the
+// host.
 const Dir = "/run/programs"
 
-// SelfPath is where a sandbox sees Stint's own program, if it needs it.
+// SelfPath is where a sandbox sees the server's own program, if it needs it.
 const SelfPath = Dir + "/stint/stint"
 
-// Names of frameworks that are treated in their own way.
+// Names of frameworks that need special treatment.
 const (
 	assistant  = "assistant"
 	acp        = "acp"
 	claudeCode = "claude-code"
 )
 
-// Config is what a Finder needs.
+// Config configures a Finder.
 type Config struct {
-	// Frameworks are those that there are, in the order of lists.
-	Frameworks []framework.Info
-	// Dir is a folder of the server, not made yet or this Finder's own, for
-	// programs that are shown alone. What an earlier life of the server left in
-	// it is removed when the first is kept; a program that was replaced, once no
-	// run can be left that was shown it.
-	Dir string
-	// Getenv is the worker's environment.
-	Getenv func(string) string
-	// Visible tells whether every sandbox sees a path of the host, one without
-	// links, as it is.
-	Visible func(path string) bool
-	// Self is a file with Stint's own program.
-	Self string
-	Now  func() time.Time
+	Frameworks []framework.Info // in the order of lists
+	// Dir is a folder for copies of single programs; no other process may use it.
+	// Find empties it before its first copy, and removes the copy of a replaced
+	// program when no run can use it any more.
+	Dir     string
+	Getenv  func(string) string    // the worker's environment
+	Visible func(path string) bool // reports whether every sandbox sees a path of the host, which has no symbolic links
+	Self    string                 // file with the server's own program
+	Now     func() time.Time
 }
 
 // Finder finds programs. It is safe for concurrent use.
 type Finder struct {
-	c Config
+	c      Config
+	copies copies
 
-	asking    sync.Mutex // guards what follows; never held while a program is asked
-	versions  map[identity]answer
-	questions map[identity]*question // that are being asked
-
-	keeping sync.Mutex // guards what follows; held while a program is linked or copied
-	cleared bool
-	shown   map[string]time.Time // when a folder of a kept program was last given out
+	mu       sync.Mutex // guards versions
+	versions map[programID]*versionEntry
 }
 
-// New makes a Finder. It looks for nothing yet.
+// New returns a Finder. It does not look anything up.
 func New(c Config) *Finder {
-	return &Finder{c: c, versions: map[identity]answer{}, questions: map[identity]*question{}, shown: map[string]time.Time{}}
+	return &Finder{c: c, copies: copies{dir: c.Dir, now: c.Now, used: map[string]time.Time{}}, versions: map[programID]*versionEntry{}}
 }
 
-// identity tells a program from what it was before it was replaced.
-type identity struct {
-	path     string
-	size     int64
-	modified time.Time
-}
-
-// Find gives what the framework needs installed for a definition. The error is
-// a *stint.Error that says what to install, where that is what is missing.
-func (f *Finder) Find(ctx context.Context, of framework.Info, d *stint.Definition) (CLI, error) {
+// Find returns the program that the framework needs for a definition; the zero
+// CLI if it needs none. If the program is missing, the error is a *stint.Error
+// that says how to install it.
+func (f *Finder) Find(ctx context.Context, info framework.Info, d *stint.Definition) (CLI, error) {
 	switch {
-	case of.Name == assistant:
+	case info.Name == assistant:
 		return f.self()
 	case d.Image != "" && d.Image != "host":
-		return inImage(of, d), nil
-	case of.Name == acp:
-		return f.agent(of, d.Command)
-	case len(of.Programs) == 0:
+		return inImage(info, d), nil
+	case info.Name == acp:
+		return f.acpAgent(info, d.Command)
+	case len(info.Programs) == 0:
 		return CLI{}, nil
 	}
-	p, err := f.lookUp(of.Name, of.Programs)
+	p, err := f.lookUp(info.Name, info.Programs)
 	if err != nil {
-		return CLI{}, missing(of, err)
+		return CLI{}, missing(info, err)
 	}
-	version, err := f.checked(ctx, of, p)
+	version, err := f.checkVersion(ctx, info, p)
 	if err != nil {
 		return CLI{}, err
 	}
-	found, err := f.show(of.Name, p)
-	found.Version = version
-	return found, err
+	cli, err := f.mount(info.Name, p)
+	cli.Version = version
+	return cli, err
 }
 
-// inImage leaves it to the image, whose PATH decides.
-func inImage(of framework.Info, d *stint.Definition) (found CLI) {
-	if of.Name == acp && len(d.Command) > 0 {
-		found.Program.Path = d.Command[0]
-	} else if len(of.Programs) > 0 {
-		found.Program.Path = of.Programs[0]
+// inImage returns a program that is looked up in the PATH of the image.
+func inImage(info framework.Info, d *stint.Definition) (cli CLI) {
+	if info.Name == acp && len(d.Command) > 0 {
+		cli.Program.Path = d.Command[0]
+	} else if len(info.Programs) > 0 {
+		cli.Program.Path = info.Programs[0]
 	}
-	return found
+	return cli
 }
 
-// agent finds the program of a definition's command. One that is named by its
-// path is the sandbox's own: of the host nothing is shown that the operator has
-// not put on the worker's PATH.
-func (f *Finder) agent(of framework.Info, command []string) (CLI, error) {
+// acpAgent returns the program of a definition's command. A path is one of the
+// sandbox: only programs on the worker's PATH are taken from the host.
+func (f *Finder) acpAgent(info framework.Info, command []string) (cli CLI, err error) {
 	if len(command) == 0 {
 		return CLI{}, nil
 	}
 	name := command[0]
-	var found CLI
-	if strings.Contains(name, "/") && f.c.Getenv(variable(of.Name)) == "" {
-		found.Program.Path = name
+	if strings.Contains(name, "/") && f.c.Getenv(variable(info.Name)) == "" {
+		cli.Program.Path = name
 	} else {
-		p, err := f.lookUp(of.Name, []string{name})
+		p, err := f.lookUp(info.Name, []string{name})
 		if err != nil {
 			return CLI{}, missingAgent(name, err)
 		}
-		if found, err = f.show(of.Name, p); err != nil {
+		if cli, err = f.mount(info.Name, p); err != nil {
 			return CLI{}, err
 		}
 	}
 	if strings.HasPrefix(path.Base(name), "claude") {
-		return f.withClaude(found)
+		err = f.addClaudeCode(&cli)
 	}
-	return found, nil
+	return cli, err
 }
 
-// withClaude shows Claude Code beside an agent that drives it, if it is
-// installed: the agent's own package may have none that runs here.
-func (f *Finder) withClaude(found CLI) (CLI, error) {
-	for _, of := range f.c.Frameworks {
-		if of.Name != claudeCode {
-			continue
-		}
-		p, err := f.lookUp(of.Name, of.Programs)
-		if err != nil {
-			continue // it may do without
-		}
-		claude, err := f.show(of.Name, p)
-		if err != nil {
-			return CLI{}, err
-		}
-		found.add(claude)
-		found.Env = map[string]string{"CLAUDE_CODE_EXECUTABLE": claude.Program.Path}
+// addClaudeCode adds Claude Code, if it is installed, to an agent that drives
+// it. The agent's own package may have none for this platform.
+func (f *Finder) addClaudeCode(cli *CLI) error {
+	i := slices.IndexFunc(f.c.Frameworks, func(info framework.Info) bool { return info.Name == claudeCode })
+	if i < 0 {
+		return nil
 	}
-	return found, nil
-}
-
-// add takes over what shows another program.
-func (o *CLI) add(other CLI) {
-	for _, m := range other.Mounts {
-		if !contains(o.Mounts, m.Target) {
-			o.Mounts = append(o.Mounts, m)
+	p, err := f.lookUp(claudeCode, f.c.Frameworks[i].Programs)
+	if err != nil {
+		return nil //nolint:nilerr // the agent may not need it
+	}
+	claude, err := f.mount(claudeCode, p)
+	if err != nil {
+		return err
+	}
+	for _, m := range claude.Mounts {
+		if !slices.ContainsFunc(cli.Mounts, func(have sandbox.Mount) bool { return have.Target == m.Target }) {
+			cli.Mounts = append(cli.Mounts, m)
 		}
 	}
-	o.Path = append(o.Path, other.Path...)
+	cli.Path = append(cli.Path, claude.Path...)
+	cli.Env = map[string]string{"CLAUDE_CODE_EXECUTABLE": claude.Program.Path}
+	return nil
 }
 
-func contains(mounts []sandbox.Mount, target string) bool {
-	for _, m := range mounts {
-		if m.Target == target {
-			return true
-		}
-	}
-	return false
-}
-
-// self shows the program that runs now.
+// self returns the program of this process.
 func (f *Finder) self() (CLI, error) {
-	dir, err := f.keep(f.c.Self, path.Base(SelfPath))
+	m, err := f.copies.mount(f.c.Self, SelfPath)
 	if err != nil {
 		return CLI{}, err
 	}
-	return CLI{
-		Program: framework.Program{Path: SelfPath}, HostPath: f.c.Self,
-		Mounts: []sandbox.Mount{{Source: dir, Target: path.Dir(SelfPath)}},
-	}, nil
+	return CLI{Program: framework.Program{Path: SelfPath}, HostPath: f.c.Self, Mounts: []sandbox.Mount{m}}, nil
 }

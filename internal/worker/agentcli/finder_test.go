@@ -19,10 +19,10 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// view is what a test expects, with paths of the host below the world's root.
+// view is a CLI with paths of the host relative to the world's root.
 type view struct {
 	Path, Version string
-	Mounts        []string // source > target; the folder of kept programs is "kept"
+	Mounts        []string // source > target; the source of a copied program is "copy"
 	Dirs          []string
 	Env           map[string]string
 }
@@ -39,9 +39,9 @@ func (w *world) view(f agentcli.CLI) view {
 		if strings.HasPrefix(source, "data/programs/") {
 			entries, err := os.ReadDir(m.Source)
 			if err != nil || len(entries) != 1 {
-				w.Errorf("%d files are shown with a program: %v", len(entries), err)
+				w.Errorf("%d files are mounted with a program: %v", len(entries), err)
 			}
-			source = "kept"
+			source = "copy"
 		}
 		v.Mounts = append(v.Mounts, source+" > "+m.Target)
 	}
@@ -51,7 +51,7 @@ func (w *world) view(f agentcli.CLI) view {
 	return v
 }
 
-func TestWhereSandboxesSeeAProgram(t *testing.T) {
+func TestMounts(t *testing.T) {
 	t.Parallel()
 	node := "#!/usr/bin/env node\n"
 	for name, c := range map[string]struct {
@@ -60,28 +60,28 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 		build func(w *world)
 		want  view
 	}{
-		"where every sandbox sees it": {
+		"visible at its path": {
 			codex,
 			stint.Definition{},
 			func(w *world) { w.file("usr/bin/codex", binary) },
 			view{Path: "usr/bin/codex"},
 		},
-		"by links into what is seen": {codex, stint.Definition{}, func(w *world) {
+		"links into a visible folder": {codex, stint.Definition{}, func(w *world) {
 			w.file("usr/lib/codex/bin/codex", binary)
 			w.link("home/one", "two")
 			w.link("home/two", w.at("usr/lib/codex/bin/codex"))
 			w.link("home/bin/codex", "../one")
 		}, view{Path: "usr/lib/codex/bin/codex"}},
-		"by links out of it": {codex, stint.Definition{}, func(w *world) {
+		"link out of a visible folder": {codex, stint.Definition{}, func(w *world) {
 			w.file("home/versions/0.30.0", binary)
 			w.link("usr/bin/codex", w.at("home/versions/0.30.0"))
-		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"kept > /run/programs/codex"}}},
-		"where others may not go": {codex, stint.Definition{}, func(w *world) {
+		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"copy > /run/programs/codex"}}},
+		"folder of its owner only": {codex, stint.Definition{}, func(w *world) {
 			w.file("usr/bin/codex", binary)
 			if err := os.Chmod(w.at("usr/bin"), 0o700); err != nil {
 				w.Fatal(err)
 			}
-		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"kept > /run/programs/codex"}}},
+		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"copy > /run/programs/codex"}}},
 		"a binary in its package": {codex, stint.Definition{}, func(w *world) {
 			w.file("home/app/node_modules/@openai/codex-linux/vendor/bin/codex", binary)
 			w.link("home/bin/codex", "../app/node_modules/@openai/codex-linux/vendor/bin/codex")
@@ -90,10 +90,10 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 			w.file("home/node_modules/a/node_modules/b/codex", binary)
 			w.link("home/bin/codex", w.at("home/node_modules/a/node_modules/b/codex"))
 		}, view{Path: "/run/programs/codex/node_modules/b/codex", Mounts: []string{"home/node_modules/a/node_modules/b > /run/programs/codex/node_modules/b"}}},
-		"a binary between packages": {codex, stint.Definition{}, func(w *world) {
+		"a binary outside packages": {codex, stint.Definition{}, func(w *world) {
 			w.file("home/node_modules/codex", binary)
 			w.link("home/bin/codex", w.at("home/node_modules/codex"))
-		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"kept > /run/programs/codex"}}},
+		}, view{Path: "/run/programs/codex/codex", Mounts: []string{"copy > /run/programs/codex"}}},
 		"a script with the packages around it": {codex, stint.Definition{}, func(w *world) {
 			w.file("usr/local/bin/node", "#!/bin/sh\necho v20.1.2\n")
 			w.env["PATH"] = w.at("usr/local/bin") + ":" + w.at("home/app/node_modules/.bin")
@@ -111,17 +111,17 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 			w.link("home/node/bin/codex", "../lib/node_modules/codex/cli.js")
 		}, view{
 			Path: "/run/programs/codex/node_modules/codex/cli.js", Dirs: []string{"/run/programs/bin/node"},
-			Mounts: []string{"home/node/lib/node_modules > /run/programs/codex/node_modules", "kept > /run/programs/bin/node"},
+			Mounts: []string{"home/node/lib/node_modules > /run/programs/codex/node_modules", "copy > /run/programs/bin/node"},
 		}},
 		"a script for a shell": {
 			codex,
 			stint.Definition{},
-			func(w *world) { w.file("home/bin/codex", says("codex-cli 0.30.0")) },
-			view{Path: "/run/programs/codex/codex", Version: "0.30.0", Mounts: []string{"kept > /run/programs/codex"}},
+			func(w *world) { w.file("home/bin/codex", printing("codex-cli 0.30.0")) },
+			view{Path: "/run/programs/codex/codex", Version: "0.30.0", Mounts: []string{"copy > /run/programs/codex"}},
 		},
 		"named by a variable": {claude, stint.Definition{}, func(w *world) {
-			w.file("usr/bin/claude", says("9.9.9 (elsewhere)"))
-			w.env["STINT_CLAUDE_CODE_BIN"] = w.file("usr/opt/claude-2", says("2.1.197 (Claude Code)"))
+			w.file("usr/bin/claude", printing("9.9.9 (elsewhere)"))
+			w.env["STINT_CLAUDE_CODE_BIN"] = w.file("usr/opt/claude-2", printing("2.1.197 (Claude Code)"))
 		}, view{Path: "usr/opt/claude-2", Version: "2.1.197"}},
 		"in an image": {codex, stint.Definition{Image: "debian:12"}, func(*world) {}, view{Path: "codex"}},
 		"an agent":    {acp, stint.Definition{Command: []string{"agent", "acp"}}, func(w *world) { w.file("usr/bin/agent", binary) }, view{Path: "usr/bin/agent"}},
@@ -136,23 +136,23 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 			acp,
 			stint.Definition{Command: []string{"agent"}},
 			func(w *world) { w.env["STINT_ACP_BIN"] = w.file("home/other", binary) },
-			view{Path: "/run/programs/acp/other", Mounts: []string{"kept > /run/programs/acp"}},
+			view{Path: "/run/programs/acp/other", Mounts: []string{"copy > /run/programs/acp"}},
 		},
-		"an agent of Claude's": {acp, stint.Definition{Command: []string{"claude-agent-acp"}}, func(w *world) {
+		"an agent that drives Claude Code": {acp, stint.Definition{Command: []string{"claude-agent-acp"}}, func(w *world) {
 			w.file("home/bin/claude-agent-acp", binary)
 			w.file("home/bin/claude", binary)
 		}, view{
 			Path: "/run/programs/acp/claude-agent-acp", Env: map[string]string{"CLAUDE_CODE_EXECUTABLE": "/run/programs/claude-code/claude"},
-			Mounts: []string{"kept > /run/programs/acp", "kept > /run/programs/claude-code"},
+			Mounts: []string{"copy > /run/programs/acp", "copy > /run/programs/claude-code"},
 		}},
-		"an agent of Claude's alone": {
+		"an agent without Claude Code": {
 			acp,
 			stint.Definition{Command: []string{"claude-agent-acp"}},
 			func(w *world) { w.file("usr/bin/claude-agent-acp", binary) },
 			view{Path: "usr/bin/claude-agent-acp"},
 		},
-		"nothing is needed": {framework.Info{Name: "command"}, stint.Definition{Command: []string{"codex"}}, func(*world) {}, view{}},
-		"our own":           {own, stint.Definition{Image: "debian:12"}, func(*world) {}, view{Path: agentcli.SelfPath, Mounts: []string{"kept > /run/programs/stint"}}},
+		"needs no program": {framework.Info{Name: "command"}, stint.Definition{Command: []string{"codex"}}, func(*world) {}, view{}},
+		"own program":      {own, stint.Definition{Image: "debian:12"}, func(*world) {}, view{Path: agentcli.SelfPath, Mounts: []string{"copy > /run/programs/stint"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -164,13 +164,13 @@ func TestWhereSandboxesSeeAProgram(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingIsTold(t *testing.T) {
+func TestErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		of         framework.Info
-		d          stint.Definition
-		build      func(w *world)
-		param, say string
+		of             framework.Info
+		d              stint.Definition
+		build          func(w *world)
+		param, message string
 	}{
 		"not installed": {
 			codex,
@@ -178,23 +178,23 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 			func(*world) {}, "framework",
 			"The framework 'codex' needs the program 'codex', which is not installed on this server. Install it (npm install -g @openai/codex) or name it by STINT_CODEX_BIN, and try again.",
 		},
-		"no program": {codex, stint.Definition{}, func(w *world) {
+		"not executable": {codex, stint.Definition{}, func(w *world) {
 			if err := os.Chmod(w.file("usr/bin/codex", binary), 0o644); err != nil {
 				w.Fatal(err)
 			}
 		}, "framework", "which is not installed"},
-		"named wrongly": {codex, stint.Definition{}, func(w *world) { w.env["STINT_CODEX_BIN"] = w.at("nowhere") }, "framework", "the file that STINT_CODEX_BIN names"},
+		"wrong variable": {codex, stint.Definition{}, func(w *world) { w.env["STINT_CODEX_BIN"] = w.at("nowhere") }, "framework", "the file that STINT_CODEX_BIN names"},
 		"too old": {
 			codex,
 			stint.Definition{},
-			func(w *world) { w.file("usr/bin/codex", says("codex-cli 0.20.2")) }, "framework",
+			func(w *world) { w.file("usr/bin/codex", printing("codex-cli 0.20.2")) }, "framework",
 			"The framework 'codex' needs the program 'codex' from version 0.20.3 on, but 0.20.2 is installed on this server. Update it (npm install -g @openai/codex), and try again.",
 		},
-		"no such agent":      {acp, stint.Definition{Command: []string{"agent"}}, func(*world) {}, "command[0]", "The program 'agent' is not installed"},
-		"agent named wrong":  {acp, stint.Definition{Command: []string{"agent"}}, func(w *world) { w.env["STINT_ACP_BIN"] = "/nowhere" }, "framework", "STINT_ACP_BIN"},
-		"no interpreter":     {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", "#!/usr/bin/env -S nothing-like-it --x\n") }, "framework", "a script for 'nothing-like-it', which is not installed"},
-		"unseen interpreter": {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", "#!"+w.file("home/python/bin/python3", binary)+"\n") }, "framework", "a script for 'python3', which is installed where"},
-		"unseen environment": {codex, stint.Definition{}, func(w *world) {
+		"no such agent":         {acp, stint.Definition{Command: []string{"agent"}}, func(*world) {}, "command[0]", "The program 'agent' is not installed"},
+		"agent, wrong variable": {acp, stint.Definition{Command: []string{"agent"}}, func(w *world) { w.env["STINT_ACP_BIN"] = "/nowhere" }, "framework", "STINT_ACP_BIN"},
+		"no interpreter":        {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", "#!/usr/bin/env -S nothing-like-it --x\n") }, "framework", "a script for 'nothing-like-it', which is not installed"},
+		"invisible interpreter": {codex, stint.Definition{}, func(w *world) { w.file("usr/bin/codex", "#!"+w.file("home/python/bin/python3", binary)+"\n") }, "framework", "a script for 'python3', which is installed where"},
+		"invisible interpreter by env": {codex, stint.Definition{}, func(w *world) {
 			w.file("home/bin/python3", binary)
 			w.file("usr/bin/codex", "#!/usr/bin/env python3\n")
 			w.env["PATH"] = w.at("usr/bin") + ":" + w.at("home/bin")
@@ -204,15 +204,15 @@ func TestWhatIsMissingIsTold(t *testing.T) {
 			w := newWorld(t)
 			c.build(w)
 			_, err := w.finder().Find(t.Context(), c.of, &c.d)
-			told, ok := errors.AsType[*stint.Error](err)
-			if !ok || told.Param != c.param || !strings.Contains(told.Message, c.say) || strings.Contains(told.Message, w.root) {
+			user, ok := errors.AsType[*stint.Error](err)
+			if !ok || user.Param != c.param || !strings.Contains(user.Message, c.message) || strings.Contains(user.Message, w.root) {
 				t.Errorf("%#v", err)
 			}
 		})
 	}
 }
 
-func TestAProgramIsAskedForItsVersionOnce(t *testing.T) {
+func TestVersionIsCached(t *testing.T) {
 	w := newWorld(t)
 	count := w.at("count")
 	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\necho codex 1.2.3\n")
@@ -230,25 +230,25 @@ func TestAProgramIsAskedForItsVersionOnce(t *testing.T) {
 		}
 	}
 	if n := asked(); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("started %d times", n)
 	}
 	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\necho codex 1.2.4, another\n")
 	found, err := f.Find(t.Context(), codex, &stint.Definition{})
 	if err != nil || found.Version != "1.2.4" || asked() != 2 {
-		t.Errorf("after an update %q, asked %d times: %v", found.Version, asked(), err)
+		t.Errorf("after an update %q, started %d times: %v", found.Version, asked(), err)
 	}
 }
 
-// gated is a program that counts how often it was asked, and answers once a gate
-// is closed behind it.
-func (w *world) gated() (opened func() *os.File, asked func() int) {
+// blockedProgram makes a program that counts its starts and prints its version
+// when the file that opened returns is closed.
+func (w *world) blockedProgram() (opened func() *os.File, asked func() int) {
 	w.Helper()
 	gate, count := w.at("gate"), w.at("count")
 	if err := syscall.Mkfifo(gate, 0o600); err != nil {
 		w.Fatal(err)
 	}
 	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\ncat '"+gate+"'\necho codex 1.2.3\n")
-	opened = func() *os.File { // which waits until the program has come to it
+	opened = func() *os.File { // waits until the program has started
 		w.Helper()
 		f, err := os.OpenFile(gate, os.O_WRONLY, 0)
 		if err != nil {
@@ -266,10 +266,11 @@ func (w *world) gated() (opened func() *os.File, asked func() int) {
 	}
 }
 
-// Who asks for a version that takes long waits for as long as it wants to.
-func TestAProgramThatHangsHoldsNobody(t *testing.T) {
+// TestHangingProgram checks that a caller can stop waiting for a version, and
+// that the others share the answer.
+func TestHangingProgram(t *testing.T) {
 	w := newWorld(t)
-	opened, asked := w.gated()
+	opened, asked := w.blockedProgram()
 	f := w.finder()
 	type answer struct {
 		version string
@@ -285,14 +286,14 @@ func TestAProgramThatHangsHoldsNobody(t *testing.T) {
 	}
 	first := ask(t.Context())
 	gate := opened()
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	if second := <-ask(gone); !errors.Is(second.err, context.Canceled) {
-		t.Errorf("who left got %v", second)
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if second := <-ask(cancelled); !errors.Is(second.err, context.Canceled) {
+		t.Errorf("the cancelled caller got %v", second)
 	}
 	select {
 	case got := <-first:
-		t.Errorf("who left waited until the first had %v", got)
+		t.Errorf("the cancelled caller waited until the first had %v", got)
 	default:
 	}
 	third := ask(t.Context())
@@ -301,36 +302,37 @@ func TestAProgramThatHangsHoldsNobody(t *testing.T) {
 	}
 	for _, got := range []answer{<-first, <-third} {
 		if got.err != nil || got.version != "1.2.3" {
-			t.Errorf("who stayed got %v", got)
+			t.Errorf("a waiting caller got %v", got)
 		}
 	}
 	if n := asked(); n != 1 {
-		t.Errorf("asked %d times", n)
+		t.Errorf("started %d times", n)
 	}
 }
 
-// A program that nobody waits for any more is ended, and asked again by the next.
-func TestAQuestionThatNobodyWaitsFor(t *testing.T) {
+// TestVersionWithoutWaiters checks that a program is killed if no caller waits for
+// its version, and started again by the next caller.
+func TestVersionWithoutWaiters(t *testing.T) {
 	w := newWorld(t)
-	opened, asked := w.gated()
+	opened, asked := w.blockedProgram()
 	f := w.finder()
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error, 1)
 	go func() {
 		_, err := f.Find(ctx, codex, &stint.Definition{})
 		left <- err
 	}()
 	gate := opened()
-	leave()
+	cancel()
 	if err := <-left; !errors.Is(err, context.Canceled) {
-		t.Errorf("who left got %v", err)
+		t.Errorf("the cancelled caller got %v", err)
 	}
 	var closed error
 	for limit := time.Now().Add(time.Minute); closed == nil && time.Now().Before(limit); {
-		_, closed = gate.WriteString("x") // a process that ends closes what it has open one after the other
+		_, closed = gate.WriteString("x") // a process that ends closes its files one after the other
 	}
 	if !errors.Is(closed, syscall.EPIPE) {
-		t.Errorf("the program goes on: %v", closed)
+		t.Errorf("the program was not killed: %v", closed)
 	}
 	_ = gate.Close()
 	answered := make(chan string, 1)
@@ -343,12 +345,12 @@ func TestAQuestionThatNobodyWaitsFor(t *testing.T) {
 	}()
 	_ = opened().Close()
 	if v := <-answered; v != "1.2.3" || asked() != 2 {
-		t.Errorf("version %q, asked %d times", v, asked())
+		t.Errorf("version %q, started %d times", v, asked())
 	}
 }
 
-// A program that tells no version is not asked for a while.
-func TestAProgramWithoutAVersionIsAskedAgain(t *testing.T) {
+// TestNoVersion checks that a program without a version is asked again later.
+func TestNoVersion(t *testing.T) {
 	w := newWorld(t)
 	count := w.at("count")
 	w.file("usr/bin/codex", "#!/bin/sh\necho x >> '"+count+"'\n")
@@ -361,25 +363,25 @@ func TestAProgramWithoutAVersionIsAskedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if b, err := os.ReadFile(count); err != nil || string(b) != want {
-			t.Errorf("at %d it was asked %q, %v, want %q", i, b, err, want)
+			t.Errorf("at %d it was started %q, %v, want %q", i, b, err, want)
 		}
 	}
 }
 
-// What a program says is not believed to be short, text, or true.
+// TestHostileVersions checks output that is long, binary, or misleading.
 func TestHostileVersions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, want string }{
 		"nothing":      {"exit 3", ""},
 		"no version":   {"echo who knows", ""},
-		"on the other": {"echo 'v2.1.0-beta.3' >&2", "2.1.0"},
+		"on stderr":    {"echo 'v2.1.0-beta.3' >&2", "2.1.0"},
 		"an address":   {"echo 10.0.0.1 is no version of mine, 2.3.4 is", "10.0.0"},
 		"huge numbers": {"echo 99999999999999999999.1.1 3.0.1", "3.0.1"},
-		"much":         {"head -c 9000000 /dev/zero | tr '\\0' x", ""},
+		"long":         {"head -c 9000000 /dev/zero | tr '\\0' x", ""},
 		"late":         {"head -c 20000 /dev/zero; echo 2.3.4", ""},
 		"no text":      {`printf '\377\376\0 2.5.7\n'`, "2.5.7"},
-		"a home":       {`[ -z "$STINT_SECRET" ] && [ "$HOME" = "$PWD" ] && echo 2.6.0`, "2.6.0"},
-		"left behind":  {"sleep 600 & echo 2.7.0", "2.7.0"},
+		"environment":  {`[ -z "$STINT_SECRET" ] && [ "$HOME" = "$PWD" ] && echo 2.6.0`, "2.6.0"},
+		"background":   {"sleep 600 & echo 2.7.0", "2.7.0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -394,7 +396,7 @@ func TestHostileVersions(t *testing.T) {
 
 func TestInventory(t *testing.T) {
 	w := newWorld(t)
-	w.file("home/bin/claude", says("2.1.197 (Claude Code)"))
+	w.file("home/bin/claude", printing("2.1.197 (Claude Code)"))
 	type line struct{ Name, Version, Reason, Path string }
 	var got []line
 	for _, i := range w.finder().All(t.Context()) {
@@ -422,9 +424,9 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// What was kept stays as it was for those who were shown it, and an earlier
-// life's is removed.
-func TestKeptPrograms(t *testing.T) {
+// TestCopies checks that a copy stays as long as a run may use it, and that copies
+// of an earlier process are removed.
+func TestCopies(t *testing.T) {
 	w := newWorld(t)
 	old := w.file("data/programs/old/codex", "old")
 	at := w.file("home/bin/codex", binary+"one")
@@ -445,21 +447,21 @@ func TestKeptPrograms(t *testing.T) {
 	}
 	first := show()
 	if _, err := os.Stat(old); err == nil {
-		t.Error("an earlier life's program is still there")
+		t.Error("the copy of an earlier process still exists")
 	}
 	if again := show(); again.Source != first.Source {
-		t.Errorf("the same program lies in %s and %s", first.Source, again.Source)
+		t.Errorf("the same program is in %s and %s", first.Source, again.Source)
 	}
 	next := w.file("home/next", binary+"second")
 	if err := os.Rename(next, at); err != nil {
 		t.Fatal(err)
 	}
 	if second := show(); read(first) != "one" || read(second) != "second" {
-		t.Errorf("an update shows %q and %q", read(first), read(second))
+		t.Errorf("after an update the copies are %q and %q", read(first), read(second))
 	}
 	w.now = w.now.Add(definition.MaxTimeout)
 	if still := show(); read(first) != "one" || read(still) != "second" {
-		t.Errorf("while runs may go on %q and %q are shown", read(first), read(still))
+		t.Errorf("while runs may use them the copies are %q and %q", read(first), read(still))
 	}
 	w.now = w.now.Add(48 * time.Hour)
 	private := w.file("home/bin/codex", binary+"third")
@@ -468,9 +470,9 @@ func TestKeptPrograms(t *testing.T) {
 	}
 	third := show()
 	if st, err := os.Stat(filepath.Join(third.Source, "codex")); err != nil || st.Mode().Perm() != 0o755 || read(third) != "third" {
-		t.Errorf("a program for its owner alone is shown as %v: %v", st, err)
+		t.Errorf("a program of its owner only is copied as %v: %v", st, err)
 	}
 	if _, err := os.Stat(first.Source); err == nil {
-		t.Error("a program that was replaced long ago is still kept")
+		t.Error("the copy of a program that was replaced long ago still exists")
 	}
 }

@@ -8,56 +8,55 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// Installed is a framework and where its program lies on this machine, for
-// those who run it.
+// Installed is a framework and the path of its program, for the operator.
 type Installed struct {
 	stint.Framework
-	Path string // empty where nothing is needed, or nothing was found
+	Path string // on this host; empty if it needs no program, or none was found
 }
 
-// All tells of every framework whether it works here.
+// All returns whether each framework works on this host.
 func (f *Finder) All(ctx context.Context) []Installed {
 	list := make([]Installed, len(f.c.Frameworks))
-	for i, of := range f.c.Frameworks {
-		list[i] = f.installed(ctx, of)
+	for i, info := range f.c.Frameworks {
+		list[i] = f.installed(ctx, info)
 	}
 	return list
 }
 
-// Frameworks is All for those who do not run the machine.
+// Frameworks is like All, without paths of the host.
 func (f *Finder) Frameworks(ctx context.Context) []stint.Framework {
 	list := make([]stint.Framework, len(f.c.Frameworks))
-	for i, of := range f.All(ctx) {
-		list[i] = of.Framework
+	for i, installed := range f.All(ctx) {
+		list[i] = installed.Framework
 	}
 	return list
 }
 
-func (f *Finder) installed(ctx context.Context, of framework.Info) Installed {
-	in := Installed{Framework: stint.Framework{Name: of.Name, Available: true, Capabilities: of.Capabilities}}
-	if len(of.Programs) == 0 {
+func (f *Finder) installed(ctx context.Context, info framework.Info) Installed {
+	in := Installed{Framework: stint.Framework{Name: info.Name, Available: true, Capabilities: info.Capabilities}}
+	if len(info.Programs) == 0 {
 		return in
 	}
-	p, err := f.lookUp(of.Name, of.Programs)
+	p, err := f.lookUp(info.Name, info.Programs)
 	if err != nil {
-		in.refuse(missing(of, err))
+		in.setUnavailable(missing(info, err))
 		return in
 	}
 	in.Path = p.at
-	version, err := f.checked(ctx, of, p)
+	version, err := f.checkVersion(ctx, info, p)
 	if err != nil {
-		in.refuse(err)
+		in.setUnavailable(err)
 	} else if version != "" {
 		in.Version = &version
 	}
 	return in
 }
 
-// refuse says why a framework does not work, in a sentence that tells nothing
-// about the server.
-func (i *Installed) refuse(err error) {
+// setUnavailable sets the reason why a framework does not work. It contains no
+// details of the server.
+func (i *Installed) setUnavailable(err error) {
 	i.Available, i.Reason = false, "Its program could not be asked for its version. Try again."
-	if told, ok := errors.AsType[*stint.Error](err); ok {
-		i.Reason = told.Message
+	if user, ok := errors.AsType[*stint.Error](err); ok {
+		i.Reason = user.Message
 	}
 }

@@ -1,7 +1,6 @@
 package agentcli
 
 import (
-	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -12,28 +11,30 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// program is a file of the host.
+// program is an executable file of the host.
 type program struct {
-	at   string // as it was found
-	real string // without links
+	at   string // where it was found
+	real string // without symbolic links
 }
 
 var (
-	errMissing = errors.New("not installed")
-	errNamed   = errors.New("named by a variable, but not there")
+	errMissing  = errors.New("not installed")
+	errVariable = errors.New("the file that a variable names is missing")
 )
 
-// variable names the program of a framework to the worker.
+// variable returns the environment variable with the path of a framework's
+// program.
 func variable(framework string) string {
 	return "STINT_" + strings.ReplaceAll(strings.ToUpper(framework), "-", "_") + "_BIN"
 }
 
-// lookUp finds the first program that is installed.
+// lookUp returns the program that the framework's variable names, or else the
+// first of the names that is installed.
 func (f *Finder) lookUp(framework string, names []string) (program, error) {
-	if named := f.c.Getenv(variable(framework)); named != "" {
-		p, err := f.locate(named)
+	if file := f.c.Getenv(variable(framework)); file != "" {
+		p, err := f.locate(file)
 		if err != nil {
-			return program{}, errNamed
+			return program{}, errVariable
 		}
 		return p, nil
 	}
@@ -45,14 +46,14 @@ func (f *Finder) lookUp(framework string, names []string) (program, error) {
 	return program{}, errMissing
 }
 
-// locate finds one program: on the PATH unless it is a path itself.
+// locate returns the program with a path, or with a name on the PATH.
 func (f *Finder) locate(name string) (program, error) {
 	if strings.Contains(name, "/") {
 		return executable(name)
 	}
 	for _, dir := range filepath.SplitList(f.c.Getenv("PATH")) {
 		if !filepath.IsAbs(dir) {
-			continue // the worker's own folder is nobody's place for programs
+			continue // never look in the working directory
 		}
 		if p, err := executable(filepath.Join(dir, name)); err == nil {
 			return p, nil
@@ -69,47 +70,31 @@ func executable(path string) (p program, err error) {
 		return p, err
 	}
 	st, err := os.Stat(p.real)
-	if err != nil {
-		return p, err
+	if err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
+		err = fs.ErrPermission
 	}
-	if !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
-		return p, fs.ErrPermission
-	}
-	return p, nil
+	return p, err
 }
 
-// missing says what to do about a program that is not there.
-func missing(of framework.Info, err error) error {
-	name := of.Programs[0]
-	if errors.Is(err, errNamed) {
-		return stint.InvalidParam("framework", "The framework '%s' needs the program '%s', but the file that %s names on this server is no program that can be started. Correct it, and try again.", of.Name, name, variable(of.Name))
+// missing returns an error that says what to do about a missing program.
+func missing(info framework.Info, err error) error {
+	name, env := info.Programs[0], variable(info.Name)
+	if errors.Is(err, errVariable) {
+		return stint.InvalidParam("framework", "The framework '%s' needs the program '%s', but the file that %s names on this server is not a program that can be started. Correct it, and try again.", info.Name, name, env)
 	}
-	return stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which is not installed on this server. Install it%s or name it by %s, and try again.", of.Name, name, how(of), variable(of.Name))
+	return stint.InvalidParam("framework", "The framework '%s' needs the program '%s', which is not installed on this server. Install it%s or name it by %s, and try again.", info.Name, name, installHint(info), env)
 }
 
-func how(of framework.Info) string {
-	if of.Install == "" {
+func installHint(info framework.Info) string {
+	if info.Install == "" {
 		return ""
 	}
-	return " (" + of.Install + ")"
+	return " (" + info.Install + ")"
 }
 
 func missingAgent(name string, err error) error {
-	if errors.Is(err, errNamed) {
-		return stint.InvalidParam("framework", "The file that %s names on this server is no program that can be started. Correct it, and try again.", variable(acp))
+	if errors.Is(err, errVariable) {
+		return stint.InvalidParam("framework", "The file that %s names on this server is not a program that can be started. Correct it, and try again.", variable(acp))
 	}
 	return stint.InvalidParam("command[0]", "The program '%s' is not installed on this server. Install it where the server's PATH finds it, and try again.", name)
-}
-
-// checked gives the version of a program, and refuses one that is too old.
-// One that does not tell its version is given a try.
-func (f *Finder) checked(ctx context.Context, of framework.Info, p program) (string, error) {
-	version, err := f.version(ctx, p)
-	if err != nil {
-		return "", err
-	}
-	if version != "" && older(version, of.MinVersion) {
-		return "", stint.InvalidParam("framework", "The framework '%s' needs the program '%s' from version %s on, but %s is installed on this server. Update it%s, and try again.", of.Name, filepath.Base(p.at), of.MinVersion, version, how(of))
-	}
-	return version, nil
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// asProgram makes the tests' own program one that a sandbox is shown.
-const asProgram = "say-who-you-are"
+// asProgram is the argument that makes the test binary print its name.
+const asProgram = "print-name"
 
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
@@ -32,9 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// What is found can be started in a real sandbox, whether that was prepared
-// with it or was given it later.
-func TestFoundProgramsStartInASandbox(t *testing.T) {
+// TestProgramsStartInSandbox starts programs in a real sandbox, which is prepared
+// with their mounts or gets them later.
+func TestProgramsStartInSandbox(t *testing.T) {
 	w := newWorld(t)
 	real := agentcli.New(agentcli.Config{
 		Dir: w.at("data/programs"), Visible: rootfs.HostShows, Self: "/proc/self/exe", Frameworks: []framework.Info{claude}, Now: time.Now,
@@ -61,11 +61,11 @@ func TestFoundProgramsStartInASandbox(t *testing.T) {
 		args []string
 		want string
 	}{
-		"alone":          {codex, stint.Definition{}, nil, "codex\n"},
-		"a package":      {acp, stint.Definition{Command: []string{"claude-agent"}}, nil, "agent\nclaude 2.1.1\n"},
-		"ourselves":      {own, stint.Definition{}, []string{asProgram}, "stint\n"},
-		"what all see":   {framework.Info{Name: "x", Programs: []string{"uname"}}, stint.Definition{}, nil, "Linux\n"},
-		"nothing at all": {framework.Info{Name: "command"}, stint.Definition{}, nil, ""},
+		"single file":         {codex, stint.Definition{}, nil, "codex\n"},
+		"a package":           {acp, stint.Definition{Command: []string{"claude-agent"}}, nil, "agent\nclaude 2.1.1\n"},
+		"own program":         {own, stint.Definition{}, []string{asProgram}, "stint\n"},
+		"visible at its path": {framework.Info{Name: "x", Programs: []string{"uname"}}, stint.Definition{}, nil, "Linux\n"},
+		"nothing at all":      {framework.Info{Name: "command"}, stint.Definition{}, nil, ""},
 	} {
 		found, err := real.Find(t.Context(), c.of, &c.d)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestFoundProgramsStartInASandbox(t *testing.T) {
 	}
 }
 
-// runInside starts a program in a sandbox and gives what it says.
+// runInside starts a program in a sandbox and returns its output.
 func (w *world) runInside(driver sandbox.Driver, found agentcli.CLI, later bool, args []string) string {
 	w.Helper()
 	dir, err := os.MkdirTemp(w.root, "box")
@@ -119,8 +119,8 @@ func (w *world) runInside(driver sandbox.Driver, found agentcli.CLI, later bool,
 	}
 	var out bytes.Buffer
 	err = box.Start(w.Context(), sandbox.Command{Argv: append([]string{found.Program.Path}, args...), Env: env, Stdout: &out, Stderr: &out})
-	if told, ok := errors.AsType[*sandbox.Error](err); ok {
-		return told.Message
+	if setup, ok := errors.AsType[*sandbox.Error](err); ok {
+		return setup.Message
 	}
 	if err != nil {
 		w.Fatal(err)

@@ -20,8 +20,8 @@ var (
 	own    = framework.Info{Name: "assistant"}
 )
 
-// world is a machine: folders that sandboxes see, a home that they do not, and
-// an environment.
+// world is a host: folders that sandboxes see, a home folder that they do not
+// see, and an environment.
 type world struct {
 	*testing.T
 	root string
@@ -50,16 +50,16 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) at(path string) string { return filepath.Join(w.root, path) }
 
-// file makes one that can be started.
+// file writes an executable file.
 func (w *world) file(path, content string) string {
 	w.Helper()
 	at := w.at(path)
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		w.Fatal(err)
 	}
-	// Another process writes it: this one's file would be open in whatever another
-	// test starts meanwhile, until that becomes another program, and the kernel
-	// starts no file that is open for writing.
+	// Another process writes the file. If this process wrote it, a process that
+	// another test starts could hold it open, and Linux does not execute a file that
+	// is open for writing.
 	writer := exec.CommandContext(w.Context(), "/bin/sh", "-c", `cat >"$0"`, at)
 	writer.Stdin = strings.NewReader(content)
 	if out, err := writer.CombinedOutput(); err != nil {
@@ -81,11 +81,11 @@ func (w *world) link(path, to string) {
 	}
 }
 
-// binary is a program that is no script, and says nothing of its version.
+// binary is the content of a program that is not a script and prints no version.
 const binary = "\x7fELF"
 
-// says is a program that tells its version.
-func says(version string) string {
+// printing returns a program that prints its version.
+func printing(version string) string {
 	return "#!/bin/sh\n[ \"$1\" = --version ] && echo '" + version + "'\n"
 }
 
