@@ -16,10 +16,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// TestAFloodOfAnAgentsOwnLinesWaits for a journal that takes nothing: what makes
-// an entry of the log, or little text and much beside it, is output as any other.
-// Once the journal goes on nothing is missing, in appends of a bounded size.
-func TestAFloodOfAnAgentsOwnLinesWaits(t *testing.T) {
+// TestBackpressure checks that an agent waits while the journal is blocked, also
+// if its output becomes log entries or tool calls with little text. Afterwards
+// nothing is missing, and the size of appends is bounded.
+func TestBackpressure(t *testing.T) {
 	t.Parallel()
 	const most = 256 // events or entries of one append
 	call := events(transcript.Call(stint.ToolItem{ID: "t", Name: "x", Title: "x", Input: json.RawMessage(`"` + strings.Repeat("i", 32<<10) + `"`)}))
@@ -28,9 +28,9 @@ func TestAFloodOfAnAgentsOwnLinesWaits(t *testing.T) {
 	for name, flood := range map[string]struct {
 		native bool
 		line   string
-		lines  int // of a write
+		lines  int // of each write
 		writes int
-		size   int // that an append has at least for each line of it
+		size   int // minimum bytes of an append per line
 	}{
 		"lines": {native: true, line: "{}\n", lines: 100, writes: 80, size: 512},
 		"tools": {line: string(b) + "\n", lines: 1, writes: 80, size: 32 << 10},
@@ -40,7 +40,7 @@ func TestAFloodOfAnAgentsOwnLinesWaits(t *testing.T) {
 			open, wrote := make(chan struct{}), make(chan struct{})
 			var early atomic.Bool
 			var lines, largest, left atomic.Int64
-			d := &watched{}
+			d := &hookedDispatcher{}
 			count := func(events []stint.Event, logs []stint.LogEntry) {
 				n := 0
 				for _, e := range events {
@@ -69,36 +69,36 @@ func TestAFloodOfAnAgentsOwnLinesWaits(t *testing.T) {
 				count(nil, o.Logs)
 				return nil
 			}
-			p := &puppet{native: flood.native, verdict: framework.Verdict{Completed: true}}
-			w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+			p := &scriptedFramework{native: flood.native, verdict: framework.Verdict{Completed: true}}
+			w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 				var writing sync.WaitGroup
 				writing.Go(func() {
 					for range flood.writes {
-						say(b.Stdout, strings.Repeat(flood.line, flood.lines))
+						write(b.Stdout, strings.Repeat(flood.line, flood.lines))
 					}
 					close(wrote)
 				})
 				select {
 				case <-wrote:
 					early.Store(true)
-				case <-b.Term: // of the idle limit: who waits is not heard
+				case <-b.Term: // by the idle limit: a blocked agent shows no activity
 				}
 				close(open)
 				writing.Wait()
 				return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
-			}, watching(d))
-			w.play(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
+			}, withDispatcher(d))
+			w.run(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
 			if early.Load() {
-				t.Error("the agent wrote all it had though nothing was appended")
+				t.Error("the agent wrote everything although nothing was appended")
 			}
 			if got, want := lines.Load(), int64(flood.lines*flood.writes); got != want {
-				t.Errorf("%d of %d are kept", got, want)
+				t.Errorf("%d of %d lines are stored", got, want)
 			}
 			if got := largest.Load(); got > 512<<10 {
 				t.Errorf("an append has more than %d bytes", got)
 			}
 			if left.Load() > most {
-				t.Errorf("the end of the run carries %d entries", left.Load())
+				t.Errorf("the finish has %d entries", left.Load())
 			}
 		})
 	}

@@ -24,13 +24,13 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// talker is a framework whose conversations have a number and lie in
-// .talker/sessions; what its agents write is text.
-type talker struct{ framework.Command }
+// recordingFramework is a framework whose conversations have a number and are
+// stored in .talker/sessions. Its output is text.
+type recordingFramework struct{ framework.Command }
 
-func (talker) Info() framework.Info { return framework.Info{Name: "talker"} }
+func (recordingFramework) Info() framework.Info { return framework.Info{Name: "talker"} }
 
-func (talker) Prepare(in framework.Input) (framework.Plan, error) {
+func (recordingFramework) Prepare(in framework.Input) (framework.Plan, error) {
 	resumed := "none"
 	if in.Resume != nil {
 		resumed = in.Resume.ID
@@ -42,7 +42,7 @@ func (talker) Prepare(in framework.Input) (framework.Plan, error) {
 			Check: func(name string, content []byte) error {
 				for i, line := range strings.Split(strings.TrimSpace(string(content)), "\n") {
 					if strings.HasSuffix(name, ".jsonl") && !json.Valid([]byte(line)) {
-						return fmt.Errorf("line %d is no JSON", i+1)
+						return fmt.Errorf("line %d is not JSON", i+1)
 					}
 				}
 				return nil
@@ -51,40 +51,40 @@ func (talker) Prepare(in framework.Input) (framework.Plan, error) {
 	}, nil
 }
 
-func (talker) NewDecoder(in framework.Input) framework.Decoder {
-	return &talkerDecoder{Decoder: framework.Command{}.NewDecoder(in)}
+func (recordingFramework) NewDecoder(in framework.Input) framework.Decoder {
+	return &recordingDecoder{Decoder: framework.Command{}.NewDecoder(in)}
 }
 
-type talkerDecoder struct {
+type recordingDecoder struct {
 	framework.Decoder
 	id string
 }
 
-func (d *talkerDecoder) Write(stream string, p []byte) framework.Step {
+func (d *recordingDecoder) Write(stream string, p []byte) framework.Step {
 	if _, id, ok := strings.Cut(string(p), "session "); ok {
 		d.id = strings.TrimSpace(id)
 	}
 	return d.Decoder.Write(stream, p)
 }
 
-func (d *talkerDecoder) Conversation() framework.Conversation {
+func (d *recordingDecoder) Conversation() framework.Conversation {
 	return framework.Conversation{ID: d.id}
 }
 
-type installed string
+type installedVersion string
 
-func (v installed) Find(context.Context, framework.Info, *stint.Definition) (agentcli.CLI, error) {
+func (v installedVersion) Find(context.Context, framework.Info, *stint.Definition) (agentcli.CLI, error) {
 	return agentcli.CLI{Program: framework.Program{Path: "/bin/talker", Version: string(v)}}, nil
 }
 
-func talking(version string) change {
+func withRecording(version string) change {
 	return func(c *worker.Config) {
-		c.AgentCLIs = installed(version)
-		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return talker{}, nil }
+		c.AgentCLIs = installedVersion(version)
+		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return recordingFramework{}, nil }
 	}
 }
 
-// home lists the stored home folder of a run, with the content of what is short.
+// home returns the digest and the files of the stored home folder of a run.
 func (w *world) home(r stint.Run) (digest string, files map[string]string) {
 	w.t.Helper()
 	c, err := w.store.Checkpoint(w.t.Context(), w.caller.OrgID, *r.CheckpointID)
@@ -106,7 +106,7 @@ func (w *world) home(r stint.Run) (digest string, files map[string]string) {
 	return c.HomeDigest, files
 }
 
-// put writes a file in the agent's home folder.
+// put writes a file into the agent's home folder.
 func put(t *testing.T, p *fake.Proc, name, text string) {
 	t.Helper()
 	name = filepath.Join(p.Spec.Home, name)
@@ -124,16 +124,16 @@ func prompt(p *fake.Proc) string {
 
 const session = ".talker/sessions/a/s.jsonl"
 
-// converse plays an agent that does what its prompt says.
-func converse(t *testing.T) fake.Script {
+// recordingScript returns an agent that does what its prompt says.
+func recordingScript(t *testing.T) fake.Script {
 	return func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		for _, kv := range p.Command.Env {
 			if resumed, ok := strings.CutPrefix(kv, "RESUME="); ok {
-				say(p.Stdout, "resumed "+resumed+"\n")
+				write(p.Stdout, "resumed "+resumed+"\n")
 			}
 		}
 		if _, err := os.Lstat(filepath.Join(p.Spec.Home, ".stint-conversation.json")); err == nil {
-			say(p.Stdout, "the record is to be seen\n")
+			write(p.Stdout, "the record is to be seen\n")
 		}
 		switch prompt(p) {
 		case "crash":
@@ -153,19 +153,19 @@ func converse(t *testing.T) fake.Script {
 			put(t, p, ".talker/memory/b", "2")
 		case "look":
 			b, _ := os.ReadFile(filepath.Join(p.Spec.Home, session))
-			say(p.Stdout, string(b))
+			write(p.Stdout, string(b))
 			return sandbox.Exit{Code: 1}
 		default:
 			put(t, p, session, `{"said":"`+prompt(p)+`"}`+"\n")
 		}
-		say(p.Stdout, "session 7\n")
+		write(p.Stdout, "session 7\n")
 		return sandbox.Exit{}
 	}
 }
 
-func TestCheckpointKeepsTheConversationAlone(t *testing.T) {
+func TestCheckpointKeepsOnlyConversation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, converse(t), talking("1.0.0"))
+	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
 	w.agent(`{"framework":"command","command":["talker"]}`)
 	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
 	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "litter"}).ID)
@@ -182,21 +182,21 @@ func TestCheckpointKeepsTheConversationAlone(t *testing.T) {
 	if got := w.transcript(third.ID); got != "resumed 7\n{\"said\":\"one\"}\n" {
 		t.Errorf("the third run wrote %q", got)
 	}
-	// It left what it began with, though it never named its conversation.
+	// The conversation is unchanged, although the run never named it.
 	if again, _ := w.home(third); again != digest {
-		t.Errorf("the same conversation is tree %s, then %s", digest, again)
+		t.Errorf("the same conversation is snapshot %s, then %s", digest, again)
 	}
 }
 
-func TestDamagedConversationEndsTheRunBeforeItsAgent(t *testing.T) {
+func TestDamagedConversation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, converse(t), talking("1.0.0"))
+	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
 	w.agent(`{"framework":"command","command":["talker"]}`)
 	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
 	w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "damage"}).ID)
 	r := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "three"}).ID)
 	const want = "The conversation of this session cannot be read: " + session +
-		", line 3 is no JSON. Resume an earlier checkpoint (stint resume CHECKPOINT PROMPT) or start anew."
+		", line 3 is not JSON. Resume an earlier checkpoint (stint resume CHECKPOINT PROMPT) or start anew."
 	if r.Status != stint.Failed || *r.StatusReason != stint.ReasonSetupFailed || *r.Error != want || w.transcript(r.ID) != "" {
 		t.Errorf("the run is %s, %v: %q", r.Status, *r.StatusReason, *r.Error)
 	}
@@ -206,11 +206,12 @@ func TestDamagedConversationEndsTheRunBeforeItsAgent(t *testing.T) {
 	}
 }
 
-// TestACancelledRunReadsNothingMoreBack of its conversation.
-func TestACancelledRunReadsNothingMoreBack(t *testing.T) {
+// TestCancelWhileChecking checks that a cancelled run stops reading its
+// conversation.
+func TestCancelWhileChecking(t *testing.T) {
 	t.Parallel()
-	f := &slowReader{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
-	w := newWorld(t, converse(t), func(c *worker.Config) {
+	f := &slowFramework{life: make(chan context.Context, 8), reading: make(chan struct{}, 8)}
+	w := newWorld(t, recordingScript(t), func(c *worker.Config) {
 		c.AgentCLIs = f
 		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return f, nil }
 	})
@@ -227,21 +228,22 @@ func TestACancelledRunReadsNothingMoreBack(t *testing.T) {
 	}
 }
 
-// slowReader is a talker that reads a file back for as long as its run lives.
-type slowReader struct {
-	talker
+// slowFramework is a recordingFramework whose check of the first file lasts until
+// the run ends.
+type slowFramework struct {
+	recordingFramework
 	life    chan context.Context
 	reading chan struct{}
 	read    atomic.Int64
 }
 
-func (s *slowReader) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.CLI, error) {
+func (s *slowFramework) Find(ctx context.Context, _ framework.Info, _ *stint.Definition) (agentcli.CLI, error) {
 	s.life <- ctx
 	return agentcli.CLI{}, nil
 }
 
-func (s *slowReader) Prepare(in framework.Input) (framework.Plan, error) {
-	p, err := s.talker.Prepare(in)
+func (s *slowFramework) Prepare(in framework.Input) (framework.Plan, error) {
+	p, err := s.recordingFramework.Prepare(in)
 	p.State.Check = func(string, []byte) error {
 		s.reading <- struct{}{}
 		if s.read.Add(1) == 1 {
@@ -252,9 +254,9 @@ func (s *slowReader) Prepare(in framework.Input) (framework.Plan, error) {
 	return p, err
 }
 
-func TestCheckpointIsForkedThriceAtOnce(t *testing.T) {
+func TestConcurrentForks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, converse(t), talking("1.0.0"))
+	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
 	w.agent(`{"framework":"command","command":["talker"]}`)
 	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
 	forks := make([]string, 3)
@@ -274,13 +276,13 @@ func TestCheckpointIsForkedThriceAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestNewerProgramIsToldOf(t *testing.T) {
+func TestNewerProgramIsLogged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, converse(t), talking("1.0.0"))
+	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
 	w.agent(`{"framework":"command","command":["talker"]}`)
 	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
 	w.stop()
-	w.work(converse(t), w.dir, talking("1.1.0"))
+	w.startWorker(recordingScript(t), w.dir, withRecording("1.1.0"))
 	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "two"}).ID)
 	const want = "The session was left by version 1.0.0 of command and goes on with 1.1.0."
 	if !strings.Contains(w.systemLog(second.ID), want) {
@@ -288,10 +290,11 @@ func TestNewerProgramIsToldOf(t *testing.T) {
 	}
 }
 
-// An agent that never came to talk loses nothing of what was said before.
-func TestCrashKeepsTheConversation(t *testing.T) {
+// TestCrashKeepsConversation checks an agent that fails before it has a
+// conversation.
+func TestCrashKeepsConversation(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, converse(t), talking("1.0.0"))
+	w := newWorld(t, recordingScript(t), withRecording("1.0.0"))
 	w.agent(`{"framework":"command","command":["talker"]}`)
 	first := w.ended(w.create(stint.NewRun{Agent: "agent", Prompt: "one"}).ID)
 	w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "crash"}).ID)
@@ -301,7 +304,7 @@ func TestCrashKeepsTheConversation(t *testing.T) {
 	}
 }
 
-// systemLog is what Stint says about a run, a line each.
+// systemLog returns the system log of a run, one entry per line.
 func (w *world) systemLog(id string) string {
 	w.t.Helper()
 	entries, _, err := w.feed.Logs(w.t.Context(), id, feed.LogQuery{Type: stint.LogSystem, Limit: 1000})

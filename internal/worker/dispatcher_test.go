@@ -10,19 +10,19 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// watched is a dispatcher that asks a test first, where it wants to be asked:
-// an error of the test's is the answer.
-type watched struct {
+// hookedDispatcher is a dispatcher that calls functions of a test first. It
+// returns their error.
+type hookedDispatcher struct {
 	dispatch.Dispatcher
-	lease    time.Duration // 0 is the dispatcher's own
+	lease    time.Duration // 0: that of the dispatcher
 	onAppend func(store.Batch) error
 	onFinish func(store.Outcome) error
-	onRenew  func() error // is the whole of it
-	stuck    func() bool  // whether appends and finishes get no answer
+	onRenew  func() error // instead of the dispatcher
+	stuck    func() bool  // appends and finishes block
 }
 
-// hang waits while the dispatcher is stuck, and its caller waits too.
-func (d *watched) hang(ctx context.Context) error {
+// hang blocks while the dispatcher is stuck and ctx has not ended.
+func (d *hookedDispatcher) hang(ctx context.Context) error {
 	for d.stuck != nil && d.stuck() {
 		select {
 		case <-ctx.Done():
@@ -33,11 +33,11 @@ func (d *watched) hang(ctx context.Context) error {
 	return nil
 }
 
-func watching(d *watched) change {
+func withDispatcher(d *hookedDispatcher) change {
 	return func(c *worker.Config) { d.Dispatcher, c.Dispatcher = c.Dispatcher, d }
 }
 
-func (d *watched) Register(ctx context.Context, w store.Worker) (time.Duration, error) {
+func (d *hookedDispatcher) Register(ctx context.Context, w store.Worker) (time.Duration, error) {
 	lease, err := d.Dispatcher.Register(ctx, w)
 	if d.lease > 0 {
 		lease = d.lease
@@ -45,7 +45,7 @@ func (d *watched) Register(ctx context.Context, w store.Worker) (time.Duration, 
 	return lease, err
 }
 
-func (d *watched) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+func (d *hookedDispatcher) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	if err := d.hang(ctx); err != nil {
 		return 0, err
 	}
@@ -57,7 +57,7 @@ func (d *watched) Append(ctx context.Context, at store.Position, b store.Batch) 
 	return d.Dispatcher.Append(ctx, at, b)
 }
 
-func (d *watched) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
+func (d *hookedDispatcher) Finish(ctx context.Context, at store.Position, o store.Outcome) (stint.Run, error) {
 	if err := d.hang(ctx); err != nil {
 		return stint.Run{}, err
 	}
@@ -69,7 +69,7 @@ func (d *watched) Finish(ctx context.Context, at store.Position, o store.Outcome
 	return d.Dispatcher.Finish(ctx, at, o)
 }
 
-func (d *watched) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
+func (d *hookedDispatcher) Renew(ctx context.Context, workerID string, holds []string) ([]string, error) {
 	if d.onRenew != nil {
 		return nil, d.onRenew()
 	}

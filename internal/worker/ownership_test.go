@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// blobs counts the files of the storage.
+// blobs returns the number of stored objects.
 func (w *world) blobs() (n int) {
 	w.t.Helper()
 	check(w.t, filepath.WalkDir(filepath.Join(w.dir, "blobs"), func(_ string, d fs.DirEntry, err error) error {
@@ -29,14 +29,15 @@ func (w *world) blobs() (n int) {
 	return n
 }
 
-// TestNothingIsStoredOfARunThatIsLost: nobody would ever name it.
-func TestNothingIsStoredOfARunThatIsLost(t *testing.T) {
+// TestLostRunStoresNothing checks that a worker stores no state that nothing can
+// refer to.
+func TestLostRunStoresNothing(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]bool{"the worker stops": false, "the lease is lost": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var losing atomic.Bool
-			d := &watched{onRenew: func() error {
+			d := &hookedDispatcher{onRenew: func() error {
 				if losing.CompareAndSwap(true, false) {
 					return store.ErrLeaseLost
 				}
@@ -52,7 +53,7 @@ func TestNothingIsStoredOfARunThatIsLost(t *testing.T) {
 				<-ctx.Done()
 				close(killed)
 				return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
-			}, watching(d), func(c *worker.Config) {
+			}, withDispatcher(d), func(c *worker.Config) {
 				if !lease {
 					c.Drain = time.Millisecond
 				}
@@ -66,31 +67,31 @@ func TestNothingIsStoredOfARunThatIsLost(t *testing.T) {
 			}
 			w.stop()
 			if n := w.blobs(); n != 0 {
-				t.Errorf("%d files are in the storage", n)
+				t.Errorf("%d objects are stored", n)
 			}
 		})
 	}
 }
 
-// TestAStopEndsWhatALimitEndedBefore, though the store is away: the limit was
-// the first reason, but not why nobody waits any more.
-func TestAStopEndsWhatALimitEndedBefore(t *testing.T) {
+// TestStopAfterLimitWhileStoreFails checks that the worker stops although the limit,
+// not the stop, was the first reason for the end of the run.
+func TestStopAfterLimitWhileStoreFails(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
 	away.Store(true)
 	fault := func() error {
 		if away.Load() {
-			return errors.New("the store is away")
+			return errors.New("the store is unavailable")
 		}
 		return nil
 	}
-	d := &watched{onAppend: func(store.Batch) error { return fault() }, onFinish: func(store.Outcome) error { return fault() }}
+	d := &hookedDispatcher{onAppend: func(store.Batch) error { return fault() }, onFinish: func(store.Outcome) error { return fault() }}
 	limited := make(chan struct{})
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		<-p.Term
 		close(limited)
 		return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
-	}, watching(d), func(c *worker.Config) { c.Drain = time.Millisecond })
+	}, withDispatcher(d), func(c *worker.Config) { c.Drain = time.Millisecond })
 	w.agent(`{"framework":"shell","limits":{"idleTimeout":"1s"}}`)
 	w.create(stint.NewRun{Agent: "agent"})
 	<-limited
@@ -98,7 +99,7 @@ func TestAStopEndsWhatALimitEndedBefore(t *testing.T) {
 	go func() { defer close(stopped); w.stop() }()
 	select {
 	case <-stopped:
-	case <-time.After(patience):
+	case <-time.After(maxWait):
 		t.Error("the worker does not stop")
 		away.Store(false)
 		<-stopped

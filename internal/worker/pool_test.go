@@ -15,9 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// prepared is a world whose sandboxes are prepared ahead; it gives what the
-// agent's sandbox was.
-func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox.Spec) {
+// newPoolWorld returns a world with a pool of one sandbox, and the specs of the
+// sandboxes that were used.
+func newPoolWorld(t *testing.T, attaches bool, more ...change) (*world, chan sandbox.Spec) {
 	t.Helper()
 	seen := make(chan sandbox.Spec, 8)
 	d := fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit {
@@ -34,14 +34,15 @@ func prepared(t *testing.T, attaches bool, more ...change) (*world, chan sandbox
 	w := newWorld(t, nil, append([]change{func(c *worker.Config) {
 		c.Driver, c.PoolSize, c.Resources = d, 1, sandbox.Resources{Pids: 9}
 	}}, more...)...)
-	w.until("a sandbox waits", func() bool { return w.engine.Pooled() == 1 })
+	w.until("a sandbox is prepared", func() bool { return w.worker.Pooled() == 1 })
 	return w, seen
 }
 
-// TestARunTakesAPreparedSandbox, with its own limits, and another is prepared.
-func TestARunTakesAPreparedSandbox(t *testing.T) {
+// TestPreparedSandbox checks that a run uses it with its own limits, and that
+// another one is prepared.
+func TestPreparedSandbox(t *testing.T) {
 	t.Parallel()
-	w, seen := prepared(t, true)
+	w, seen := newPoolWorld(t, true)
 	w.agent(`{"framework":"shell","resources":{"pids":20},"artifact":{"path":"/data"},"network":{"mode":"none"}}`)
 	r := w.ended(w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"}).ID)
 	s := <-seen
@@ -55,18 +56,19 @@ func TestARunTakesAPreparedSandbox(t *testing.T) {
 		t.Errorf("mounts %v, want %v", s.Mounts, want)
 	}
 	if r.ArtifactVersion == nil {
-		t.Error("what the agent wrote is no version")
+		t.Error("the run has no artifact version")
 	}
-	w.until("its folder is gone and another sandbox waits", func() bool {
+	w.until("its folder is removed and another sandbox waits", func() bool {
 		all, err := os.ReadDir(filepath.Dir(filepath.Dir(s.Workspace)))
 		return err == nil && len(all) == 1 && all[0].Name() != s.ID
 	})
 }
 
-// TestASandboxThatTakesNothingMakesPlace: the run gets another in its folders.
-func TestASandboxThatTakesNothingMakesPlace(t *testing.T) {
+// TestPreparedSandboxWithoutAttach checks that the run gets a new sandbox in the
+// same folders.
+func TestPreparedSandboxWithoutAttach(t *testing.T) {
 	t.Parallel()
-	w, seen := prepared(t, false)
+	w, seen := newPoolWorld(t, false)
 	w.agent(`{"framework":"shell","network":{"mode":"none"}}`)
 	created := w.create(stint.NewRun{Agent: "agent", ArtifactName: "results"})
 	r, s := w.ended(created.ID), <-seen
@@ -75,18 +77,18 @@ func TestASandboxThatTakesNothingMakesPlace(t *testing.T) {
 	}
 }
 
-// TestOtherIsolatorsAreAskedFor by the definition's name, and may refuse.
-func TestOtherIsolatorsAreAskedFor(t *testing.T) {
+// TestOtherIsolator checks that the definition can name another isolator.
+func TestOtherIsolator(t *testing.T) {
 	t.Parallel()
 	var strong *fake.Driver
 	ran := make(chan string, 1)
 	strong = fake.New(func(_ context.Context, p *fake.Proc) sandbox.Exit { ran <- p.Spec.ID; return sandbox.Exit{} })
-	w, _ := prepared(t, true, func(c *worker.Config) {
+	w, _ := newPoolWorld(t, true, func(c *worker.Config) {
 		c.Isolator = func(_ context.Context, name string) (sandbox.Driver, error) {
 			if name == "gvisor" {
 				return strong, nil
 			}
-			return nil, stint.InvalidParam("sandbox", "There is no %s here.", name)
+			return nil, stint.InvalidParam("sandbox", "The sandbox %s is not available.", name)
 		}
 	})
 	w.agent(`{"framework":"shell","sandbox":"gvisor","network":{"mode":"none"}}`)

@@ -21,39 +21,39 @@ import (
 
 func events(all ...stint.OutputData) framework.Step { return framework.Step{Events: all} }
 
-const puppetDefinition = `{"framework":"acp","command":["x"]}`
+const scriptedDefinition = `{"framework":"acp","command":["x"]}`
 
-// theatre is a world whose agents are puppets.
-func theatre(t *testing.T, p *puppet, script fake.Script, more ...change) *world {
-	return newWorld(t, script, append([]change{puppets(p)}, more...)...)
+// newScriptedWorld returns a world with a scripted framework.
+func newScriptedWorld(t *testing.T, p *scriptedFramework, script fake.Script, more ...change) *world {
+	return newWorld(t, script, append([]change{withFramework(p)}, more...)...)
 }
 
-func (w *world) play(definition string, n stint.NewRun) stint.Run {
+func (w *world) run(definition string, n stint.NewRun) stint.Run {
 	w.t.Helper()
 	w.agent(definition)
 	n.Agent = "agent"
 	return w.ended(w.create(n).ID)
 }
 
-// TestSecretsAreMaskedInItems cuts secrets over pieces of a message and puts
-// them everywhere else that an item has room for.
+// TestSecretsAreMaskedInItems splits a secret over pieces of a message, and puts
+// it into every text of an item.
 func TestSecretsAreMaskedInItems(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"
-	p := &puppet{native: true, verdict: framework.Verdict{Completed: true, Final: "it was " + hidden}}
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
-		act(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m1", "I know "+hidden[:6])))
-		act(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m1", hidden[6:]+" and tell")))
-		act(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m2", "nothing")))
-		act(b.Stdout, events(
+	p := &scriptedFramework{native: true, verdict: framework.Verdict{Completed: true, Final: "it was " + hidden}}
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		emit(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m1", "I know "+hidden[:6])))
+		emit(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m1", hidden[6:]+" and tell")))
+		emit(b.Stdout, events(transcript.Delta(stint.ItemMessage, "m2", "nothing")))
+		emit(b.Stdout, events(
 			transcript.Call(stint.ToolItem{ID: "t1", Name: "Bash", Input: json.RawMessage(`{"command":"echo ` + hidden + `","n":1}`)}),
 			transcript.Result(stint.ToolItem{ID: "t1", Name: "Bash"}, hidden+"\n"),
 			transcript.Plan([]stint.PlanEntry{{Content: "use " + hidden, Status: "pending"}}),
 		))
-		act(b.Stdout, framework.Step{Ended: true})
+		emit(b.Stdout, framework.Step{Ended: true})
 		return sandbox.Exit{}
 	})
-	run := w.play(puppetDefinition, stint.NewRun{Secrets: map[string]string{"PASSWORD": hidden}})
+	run := w.run(scriptedDefinition, stint.NewRun{Secrets: map[string]string{"PASSWORD": hidden}})
 	if run.Status != stint.Completed {
 		t.Fatalf("the run ended %s: %v", run.Status, *run.Error)
 	}
@@ -64,7 +64,7 @@ func TestSecretsAreMaskedInItems(t *testing.T) {
 	whole, err := json.Marshal(w.events(run.ID))
 	check(t, err)
 	if strings.Contains(string(whole), hidden) {
-		t.Errorf("a secret stands in the events: %s", whole)
+		t.Errorf("a secret is in the events: %s", whole)
 	}
 	logs, _, err := w.feed.Logs(t.Context(), run.ID, feed.LogQuery{Limit: 100})
 	check(t, err)
@@ -74,17 +74,17 @@ func TestSecretsAreMaskedInItems(t *testing.T) {
 			native++
 		}
 		if strings.Contains(l.Message, hidden) {
-			t.Errorf("a secret stands in the log: %s", l.Message)
+			t.Errorf("a secret is in the log: %s", l.Message)
 		}
 	}
 	if native != 5 {
-		t.Errorf("%d lines of the agent's own are logged, want 5", native)
+		t.Errorf("%d lines of the agent's protocol are logged, want 5", native)
 	}
 }
 
-// TestSecretsAreMaskedBeforeTheyAreCut has secrets stand where long texts end:
-// half of one is a secret, too.
-func TestSecretsAreMaskedBeforeTheyAreCut(t *testing.T) {
+// TestSecretsAreMaskedBeforeTruncation puts secrets where long texts are truncated:
+// a part of a secret must not remain.
+func TestSecretsAreMaskedBeforeTruncation(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"
 	command := "echo " + strings.Repeat("a", 188) + " " + hidden
@@ -94,17 +94,17 @@ func TestSecretsAreMaskedBeforeTheyAreCut(t *testing.T) {
 	check(t, err)
 	const logged = 64 << 10 // bytes of a line
 	said.Events[0].Content = strings.Repeat("c", logged-5-strings.Index(string(line), hidden)) + hidden
-	p := &puppet{native: true, verdict: framework.Verdict{Completed: true}}
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
-		act(b.Stdout, events(
+	p := &scriptedFramework{native: true, verdict: framework.Verdict{Completed: true}}
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		emit(b.Stdout, events(
 			transcript.Call(stint.ToolItem{ID: "t1", Name: "Bash", Input: json.RawMessage(`{"command":"` + command + `"}`)}),
 			transcript.Result(stint.ToolItem{ID: "t1", Name: "Bash"}, gave),
 		))
-		act(b.Stdout, said)
-		act(b.Stdout, framework.Step{Ended: true})
+		emit(b.Stdout, said)
+		emit(b.Stdout, framework.Step{Ended: true})
 		return sandbox.Exit{}
 	})
-	run := w.play(puppetDefinition, stint.NewRun{Secrets: map[string]string{"PASSWORD": hidden}})
+	run := w.run(scriptedDefinition, stint.NewRun{Secrets: map[string]string{"PASSWORD": hidden}})
 	whole, err := json.Marshal(w.events(run.ID))
 	check(t, err)
 	logs, _, err := w.feed.Logs(t.Context(), run.ID, feed.LogQuery{Limit: 100})
@@ -113,100 +113,102 @@ func TestSecretsAreMaskedBeforeTheyAreCut(t *testing.T) {
 	check(t, err)
 	for what, text := range map[string]string{"events": string(whole), "logs": string(entries)} {
 		if strings.Contains(text, "hunt") || strings.Contains(text, "nter") {
-			t.Errorf("a part of the secret stands in the %s", what)
+			t.Errorf("a part of the secret is in the %s", what)
 		}
 	}
 	if !strings.Contains(string(whole), "bytes left out") || !strings.Contains(string(entries), `"truncated":true`) {
-		t.Error("nothing was cut")
+		t.Error("nothing was truncated")
 	}
 }
 
-// TestLastWord: an agent that stays after its last word is ended, and what it
-// said counts.
-func TestLastWord(t *testing.T) {
+// TestTerminalEvent checks that an agent which does not exit after its terminal
+// event is killed, and that its verdict counts.
+func TestTerminalEvent(t *testing.T) {
 	t.Parallel()
-	p := &puppet{verdict: framework.Verdict{Completed: true, Final: "all done"}}
-	w := theatre(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
-		act(b.Stdout, framework.Step{Ended: true})
+	p := &scriptedFramework{verdict: framework.Verdict{Completed: true, Final: "all done"}}
+	w := newScriptedWorld(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
+		emit(b.Stdout, framework.Step{Ended: true})
 		hang(ctx)
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	}, func(c *worker.Config) { c.ExitGrace = 10 * time.Millisecond })
-	run := w.play(puppetDefinition, stint.NewRun{})
+	run := w.run(scriptedDefinition, stint.NewRun{})
 	if run.Status != stint.Completed {
 		t.Errorf("the run ended %s", run.Status)
 	}
 }
 
-// TestNoLastWord: without one, the framework judges the exit.
-func TestNoLastWord(t *testing.T) {
+// TestNoTerminalEvent checks that the framework's verdict then depends on the exit
+// status.
+func TestNoTerminalEvent(t *testing.T) {
 	t.Parallel()
-	p := &puppet{verdict: framework.Verdict{Message: "The agent ended without a result."}}
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
-		say(b.Stderr, "panic: at the disco\n")
+	p := &scriptedFramework{verdict: framework.Verdict{Message: "The agent ended without a result."}}
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		write(b.Stderr, "panic: at the disco\n")
 		return sandbox.Exit{}
 	})
-	run := w.play(puppetDefinition, stint.NewRun{})
+	run := w.run(scriptedDefinition, stint.NewRun{})
 	if run.Status != stint.Failed || *run.Error != "The agent ended without a result.\npanic: at the disco" {
 		t.Errorf("the run ended %s: %v", run.Status, run.Error)
 	}
 }
 
-// TestTheAgentIsAnswered: what a decoder sends arrives, then the end.
-func TestTheAgentIsAnswered(t *testing.T) {
+// TestReplies checks that the agent reads the replies of a decoder, then the end
+// of its input.
+func TestReplies(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{Stdin: []byte("begin\n"), KeepStdinOpen: true}, verdict: framework.Verdict{Completed: true}}
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+	p := &scriptedFramework{plan: framework.Plan{Stdin: []byte("begin\n"), KeepStdinOpen: true}, verdict: framework.Verdict{Completed: true}}
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		in := bufio.NewScanner(b.Stdin)
 		for in.Scan() {
 			switch in.Text() {
 			case "begin":
-				act(b.Stdout, framework.Step{Send: []byte("again\n")})
+				emit(b.Stdout, framework.Step{Send: []byte("again\n")})
 			case "again":
-				act(b.Stdout, framework.Step{Events: []stint.OutputData{transcript.Message("", "heard again")}, Send: []byte("last\n"), CloseStdin: true})
+				emit(b.Stdout, framework.Step{Events: []stint.OutputData{transcript.Message("", "heard again")}, Send: []byte("last\n"), CloseStdin: true})
 			case "last":
-				act(b.Stdout, events(transcript.Message("", "heard the last")))
+				emit(b.Stdout, events(transcript.Message("", "heard the last")))
 			}
 		}
-		act(b.Stdout, framework.Step{Ended: true})
+		emit(b.Stdout, framework.Step{Ended: true})
 		return sandbox.Exit{}
 	})
-	run := w.play(puppetDefinition, stint.NewRun{})
+	run := w.run(scriptedDefinition, stint.NewRun{})
 	if got, want := w.transcript(run.ID), "heard again\nheard the last\n"; got != want {
-		t.Errorf("the agent heard %q, want %q", got, want)
+		t.Errorf("the agent read %q, want %q", got, want)
 	}
 }
 
-// TestTheAgentIsAskedToEnd before it is signalled.
-func TestTheAgentIsAskedToEnd(t *testing.T) {
+// TestInterrupt checks that the agent gets an interrupt before a signal.
+func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{KeepStdinOpen: true}, ask: "please end"}
+	p := &scriptedFramework{plan: framework.Plan{KeepStdinOpen: true}, ask: "please end"}
 	began, asked := make(chan struct{}), make(chan string, 1)
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		close(began)
 		in := bufio.NewScanner(b.Stdin)
 		in.Scan()
 		asked <- in.Text()
 		return sandbox.Exit{}
-	}, func(c *worker.Config) { c.CancelGrace = patience })
-	w.agent(puppetDefinition)
+	}, func(c *worker.Config) { c.CancelGrace = maxWait })
+	w.agent(scriptedDefinition)
 	id := w.create(stint.NewRun{Agent: "agent"}).ID
 	<-began
 	_, err := w.runs.Cancel(t.Context(), w.caller, id)
 	check(t, err)
 	if got := <-asked; got != "please end" {
-		t.Errorf("the agent was asked %q", got)
+		t.Errorf("the interrupt is %q", got)
 	}
 }
 
-func TestADeafAgentIsEnded(t *testing.T) {
+func TestAgentThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	p := &puppet{plan: framework.Plan{KeepStdinOpen: true, Stdin: make([]byte, 16<<20)}} // as much as may wait for it
-	w := theatre(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
-		act(b.Stdout, framework.Step{Send: []byte("one more")})
+	p := &scriptedFramework{plan: framework.Plan{KeepStdinOpen: true, Stdin: make([]byte, 16<<20)}} // the maximum
+	w := newScriptedWorld(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
+		emit(b.Stdout, framework.Step{Send: []byte("one more")})
 		hang(ctx)
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
-	run := w.play(puppetDefinition, stint.NewRun{})
+	run := w.run(scriptedDefinition, stint.NewRun{})
 	if run.Status != stint.Failed || !strings.Contains(*run.Error, "does not read") {
 		t.Errorf("the run ended %s: %v", run.Status, run.Error)
 	}
@@ -233,13 +235,13 @@ func TestBudgets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			next := make(chan struct{})
-			p := &puppet{verdict: framework.Verdict{Completed: true}}
-			w := theatre(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
+			p := &scriptedFramework{verdict: framework.Verdict{Completed: true}}
+			w := newScriptedWorld(t, p, func(ctx context.Context, b *fake.Proc) sandbox.Exit {
 				for i, s := range tt.steps {
 					if i > 0 {
 						<-next
 					}
-					act(b.Stdout, s)
+					emit(b.Stdout, s)
 				}
 				hang(ctx)
 				return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
@@ -253,33 +255,33 @@ func TestBudgets(t *testing.T) {
 				t.Errorf("the run ended %s (%v): %v", run.Status, run.StatusReason, *run.Error)
 			}
 			if strings.Count(w.transcript(id), "has used") != 1 {
-				t.Errorf("it was warned otherwise than once: %q", w.transcript(id))
+				t.Errorf("there is not exactly one warning: %q", w.transcript(id))
 			}
 		})
 	}
 }
 
-// TestTheLastCallCounts though the agent ends right behind it.
-func TestTheLastCallCounts(t *testing.T) {
+// TestLastCall checks that a model call right before the end counts.
+func TestLastCall(t *testing.T) {
 	t.Parallel()
-	w := theatre(t, &puppet{verdict: framework.Verdict{Completed: true}}, func(_ context.Context, b *fake.Proc) sandbox.Exit {
-		act(b.Stdout, framework.Step{Turns: 3, Ended: true})
+	w := newScriptedWorld(t, &scriptedFramework{verdict: framework.Verdict{Completed: true}}, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+		emit(b.Stdout, framework.Step{Turns: 3, Ended: true})
 		return sandbox.Exit{}
 	})
-	run := w.play(`{"framework":"acp","command":["x"],"limits":{"maxTurns":2}}`, stint.NewRun{})
+	run := w.run(`{"framework":"acp","command":["x"],"limits":{"maxTurns":2}}`, stint.NewRun{})
 	if run.Status != stint.Failed || *run.StatusReason != stint.ReasonBudget {
 		t.Errorf("the run ended %s (%v)", run.Status, run.StatusReason)
 	}
 }
 
-// TestSilenceEnds a run that has an idle limit, and sound does not.
-func TestSilenceEnds(t *testing.T) {
+// TestIdleLimit checks that the limit ends an inactive run, but not an active one.
+func TestIdleLimit(t *testing.T) {
 	t.Parallel()
-	w := theatre(t, &puppet{}, func(ctx context.Context, _ *fake.Proc) sandbox.Exit {
+	w := newScriptedWorld(t, &scriptedFramework{}, func(ctx context.Context, _ *fake.Proc) sandbox.Exit {
 		hang(ctx)
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
-	run := w.play(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
+	run := w.run(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
 	if run.Status != stint.TimedOut || !strings.Contains(*run.Error, "Nothing was heard of the agent for 1s") {
 		t.Errorf("the run ended %s: %v", run.Status, run.Error)
 	}
@@ -294,86 +296,86 @@ func TestResults(t *testing.T) {
 		result        string
 		fault         string
 	}{
-		"text":            {"four", "", stint.Completed, `"four"`, ""},
-		"value":           {"```json\n{\"n\": 4}\n```", schema, stint.Completed, `{"n":4}`, ""},
-		"no JSON":         {"four", schema, stint.Failed, "", "not a JSON value"},
-		"another value":   {`{"n":"four"}`, schema, stint.Failed, "", "integer"},
-		"nothing at all":  {"", schema, stint.Failed, "", "not a JSON value"},
-		"nothing is fine": {"", "", stint.Completed, "", ""},
+		"text":           {"four", "", stint.Completed, `"four"`, ""},
+		"value":          {"```json\n{\"n\": 4}\n```", schema, stint.Completed, `{"n":4}`, ""},
+		"no JSON":        {"four", schema, stint.Failed, "", "not a JSON value"},
+		"another value":  {`{"n":"four"}`, schema, stint.Failed, "", "integer"},
+		"no message":     {"", schema, stint.Failed, "", "not a JSON value"},
+		"nothing wanted": {"", "", stint.Completed, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p := &puppet{verdict: framework.Verdict{Completed: true, Final: tt.final}}
-			w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
-				act(b.Stdout, framework.Step{Ended: true})
+			p := &scriptedFramework{verdict: framework.Verdict{Completed: true, Final: tt.final}}
+			w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+				emit(b.Stdout, framework.Step{Ended: true})
 				return sandbox.Exit{}
 			})
-			run := w.play(`{"framework":"acp","command":["x"]`+tt.output+`}`, stint.NewRun{})
+			run := w.run(`{"framework":"acp","command":["x"]`+tt.output+`}`, stint.NewRun{})
 			if run.Status != tt.status || string(run.Result) != tt.result {
 				t.Errorf("the run ended %s with %s, want %s with %s", run.Status, run.Result, tt.status, tt.result)
 			}
 			if tt.fault != "" && !strings.Contains(*run.Error, tt.fault) {
-				t.Errorf("its error is %q", *run.Error)
+				t.Errorf("the error is %q", *run.Error)
 			}
 		})
 	}
 }
 
-// TestWhatAFrameworkIsGiven and the files that it wants.
-func TestWhatAFrameworkIsGiven(t *testing.T) {
+// TestFrameworkInput checks the input of a framework and the files of its plan.
+func TestFrameworkInput(t *testing.T) {
 	t.Parallel()
 	var in framework.Input
-	p := &puppet{prepared: func(given framework.Input) { in = given }, verdict: framework.Verdict{Completed: true}}
+	p := &scriptedFramework{prepared: func(given framework.Input) { in = given }, verdict: framework.Verdict{Completed: true}}
 	p.plan = framework.Plan{
 		Argv: []string{"agent", "--quick"}, Env: map[string]string{"AGENT_HOME": "/x"},
 		Files: []framework.File{{Path: "/home/agent/.agent/conf/a.json", Content: []byte("{}")}, {Path: "/run/stint/mcp.json", Content: []byte("[]"), Mode: 0o600}},
 	}
 	var home, mcp, env string
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		home, mcp = read(b, "/home/agent/.agent/conf/a.json"), read(b, sandbox.RunDir+"/mcp.json")
 		env = strings.Join(b.Command.Env, "\n")
 		return sandbox.Exit{}
 	})
 	p.plan.Files[1].Path = sandbox.RunDir + "/mcp.json"
-	w.play(`{"framework":"acp","command":["x"],"mcpServers":{"docs":{"url":"https://docs.example.com/mcp","headers":{"Authorization":"Bearer ${{ secrets.DOCS }}","X-Tenant":"${{ vars.TENANT }}"}},"files":{"command":["serve"],"env":{"ROOT":"${{ vars.TENANT }}"}}}}`,
+	w.run(`{"framework":"acp","command":["x"],"mcpServers":{"docs":{"url":"https://docs.example.com/mcp","headers":{"Authorization":"Bearer ${{ secrets.DOCS }}","X-Tenant":"${{ vars.TENANT }}"}},"files":{"command":["serve"],"env":{"ROOT":"${{ vars.TENANT }}"}}}}`,
 		stint.NewRun{Variables: map[string]string{"TENANT": "blue"}, Secrets: map[string]string{"DOCS": "sesame-sesame"}})
 	want := []framework.MCPServer{
 		{Name: "docs", URL: "https://docs.example.com/mcp", Headers: map[string]string{"Authorization": "Bearer stint-brokered-DOCS", "X-Tenant": "blue"}, Env: map[string]string{}},
 		{Name: "files", Command: []string{"serve"}, Headers: map[string]string{}, Env: map[string]string{"ROOT": "blue"}},
 	}
 	if d := cmp.Diff(want, in.MCP); d != "" {
-		t.Errorf("its MCP servers (-want +got):\n%s", d)
+		t.Errorf("MCP servers (-want +got):\n%s", d)
 	}
 	if strings.Contains(env, "sesame") || !strings.Contains(env, "DOCS=stint-brokered-DOCS") {
-		t.Errorf("what is put in on the way out is in its environment: %q", env)
+		t.Errorf("a brokered secret is in the environment: %q", env)
 	}
 	if home != "{}" || mcp != "[]" || !strings.Contains(env, "AGENT_HOME=/x") {
-		t.Errorf("it found %q and %q in %q", home, mcp, env)
+		t.Errorf("the files are %q and %q, the environment %q", home, mcp, env)
 	}
 	if got := in.Masked("open sesame-sesame"); got != "open ***" {
-		t.Errorf("it masks %q", got)
+		t.Errorf("masked: %q", got)
 	}
 	if in.Prompt != "do it" || len(in.NewID) != 36 || in.Model != nil {
-		t.Errorf("it was given %+v", in)
+		t.Errorf("input %+v", in)
 	}
 }
 
-// TestFilesDoNotFollowLinks that an earlier run of the session has left.
-func TestFilesDoNotFollowLinks(t *testing.T) {
+// TestPlanFilesDoNotFollowLinks checks links that an earlier run left.
+func TestPlanFilesDoNotFollowLinks(t *testing.T) {
 	t.Parallel()
-	p := &puppet{verdict: framework.Verdict{Completed: true}, plan: framework.Plan{Files: []framework.File{{Path: "/home/agent/.agent/conf", Content: []byte("new")}}}}
+	p := &scriptedFramework{verdict: framework.Verdict{Completed: true}, plan: framework.Plan{Files: []framework.File{{Path: "/home/agent/.agent/conf", Content: []byte("new")}}}}
 	outside := t.TempDir()
-	w := theatre(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
+	w := newScriptedWorld(t, p, func(_ context.Context, b *fake.Proc) sandbox.Exit {
 		link(b, outside, "/home/agent/.agent")
 		return sandbox.Exit{}
 	})
-	first := w.play(puppetDefinition, stint.NewRun{})
+	first := w.run(scriptedDefinition, stint.NewRun{})
 	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID}).ID)
 	if second.Status != stint.Failed || *second.StatusReason != stint.ReasonSandboxError {
-		t.Errorf("a run whose files lie behind a link ended %s", second.Status)
+		t.Errorf("a run whose files are behind a link ended %s", second.Status)
 	}
 	if got := read(&fake.Proc{}, outside+"/conf"); got != "" {
-		t.Errorf("it wrote %q outside", got)
+		t.Errorf("it wrote %q outside of the home folder", got)
 	}
 }

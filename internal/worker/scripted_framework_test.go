@@ -12,11 +12,11 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// puppet is a framework whose agents write steps of a decoder, one JSON value a
-// line, so that a test says word for word what the engine is to do.
-type puppet struct {
+// scriptedFramework is a framework whose agents write steps of a decoder, one JSON
+// value per line, so that a test controls exactly what the decoder returns.
+type scriptedFramework struct {
 	plan       framework.Plan
-	ask        string // what asks it to end
+	ask        string // its interrupt
 	verdict    framework.Verdict
 	prepared   func(framework.Input)
 	fault      error
@@ -24,16 +24,16 @@ type puppet struct {
 	afterwards framework.Conversation
 }
 
-func puppets(p *puppet) change {
+func withFramework(p *scriptedFramework) change {
 	return func(c *worker.Config) {
 		c.Frameworks = func(*stint.Definition) (framework.Framework, error) { return p, nil }
 	}
 }
 
-func (p *puppet) Info() framework.Info          { return framework.Info{Name: "acp"} }
-func (p *puppet) Check(*stint.Definition) error { return nil }
+func (p *scriptedFramework) Info() framework.Info          { return framework.Info{Name: "acp"} }
+func (p *scriptedFramework) Check(*stint.Definition) error { return nil }
 
-func (p *puppet) Prepare(in framework.Input) (framework.Plan, error) {
+func (p *scriptedFramework) Prepare(in framework.Input) (framework.Plan, error) {
 	if p.prepared != nil {
 		p.prepared(in)
 	}
@@ -45,15 +45,17 @@ func (p *puppet) Prepare(in framework.Input) (framework.Plan, error) {
 	return plan, p.fault
 }
 
-func (p *puppet) NewDecoder(framework.Input) framework.Decoder { return &wires{puppet: p} }
-
-// wires move the puppet.
-type wires struct {
-	puppet *puppet
-	lines  framework.Lines
+func (p *scriptedFramework) NewDecoder(framework.Input) framework.Decoder {
+	return &scriptedDecoder{scriptedFramework: p}
 }
 
-func (s *wires) Write(stream string, b []byte) (all framework.Step) {
+// scriptedDecoder decodes the steps.
+type scriptedDecoder struct {
+	scriptedFramework *scriptedFramework
+	lines             framework.Lines
+}
+
+func (s *scriptedDecoder) Write(stream string, b []byte) (all framework.Step) {
 	if stream == framework.Stderr {
 		return framework.Step{Events: framework.Pieces(stream, b)}
 	}
@@ -62,7 +64,7 @@ func (s *wires) Write(stream string, b []byte) (all framework.Step) {
 		if err := json.Unmarshal(text, &step); err != nil {
 			panic(err)
 		}
-		if s.puppet.native {
+		if s.scriptedFramework.native {
 			step.Native = append(step.Native, framework.Native{Type: "step", Line: string(text)})
 		}
 		all.Join(step)
@@ -70,29 +72,31 @@ func (s *wires) Write(stream string, b []byte) (all framework.Step) {
 	return all
 }
 
-func (s *wires) Flush(string) framework.Step { return framework.Step{} }
+func (s *scriptedDecoder) Flush(string) framework.Step { return framework.Step{} }
 
-func (s *wires) Interrupt() []byte {
-	if s.puppet.ask == "" {
+func (s *scriptedDecoder) Interrupt() []byte {
+	if s.scriptedFramework.ask == "" {
 		return nil
 	}
-	return []byte(s.puppet.ask + "\n")
+	return []byte(s.scriptedFramework.ask + "\n")
 }
-func (s *wires) Verdict(int) framework.Verdict        { return s.puppet.verdict }
-func (s *wires) Conversation() framework.Conversation { return s.puppet.afterwards }
+func (s *scriptedDecoder) Verdict(int) framework.Verdict { return s.scriptedFramework.verdict }
+func (s *scriptedDecoder) Conversation() framework.Conversation {
+	return s.scriptedFramework.afterwards
+}
 
-func act(w io.Writer, s framework.Step) {
+func emit(w io.Writer, s framework.Step) {
 	b, err := json.Marshal(s)
 	if err != nil {
 		panic(err)
 	}
-	say(w, string(b)+"\n")
+	write(w, string(b)+"\n")
 }
 
 // hang is a command that ends when it is killed.
 func hang(ctx context.Context) { <-ctx.Done() }
 
-// read gives a file of the sandbox, or of the host where no folder covers it.
+// read returns a file of the sandbox, or of the host if it is in no mount.
 func read(b *fake.Proc, name string) string {
 	if host, err := b.Host(name); err == nil {
 		name = host
@@ -101,7 +105,7 @@ func read(b *fake.Proc, name string) string {
 	return string(content)
 }
 
-// link puts a symbolic link where a folder of the sandbox would be.
+// link replaces a folder of the sandbox by a symbolic link.
 func link(b *fake.Proc, target, at string) {
 	host, err := b.Host(at)
 	if err != nil {

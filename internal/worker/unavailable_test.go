@@ -14,23 +14,22 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// stops reports whether the engine stops; it does in any case once the store
-// answers again.
-func (w *world) stops(stuck *atomic.Bool) {
+// checkStops checks that the worker stops while the store is stuck.
+func (w *world) checkStops(stuck *atomic.Bool) {
 	w.t.Helper()
 	stopped := make(chan struct{})
 	go func() { defer close(stopped); w.stop() }()
 	select {
 	case <-stopped:
-	case <-time.After(patience):
+	case <-time.After(maxWait):
 		w.t.Error("the worker does not stop")
 		stuck.Store(false)
 		<-stopped
 	}
 }
 
-// TestAWorkerStopsThoughItsStoreHangs, wherever a run is.
-func TestAWorkerStopsThoughItsStoreHangs(t *testing.T) {
+// TestStopWhileStoreHangs stops a worker in the middle and at the end of a run.
+func TestStopWhileStoreHangs(t *testing.T) {
 	t.Parallel()
 	for name, ends := range map[string]bool{"in the middle": false, "at the end": true} {
 		t.Run(name, func(t *testing.T) {
@@ -39,28 +38,27 @@ func TestAWorkerStopsThoughItsStoreHangs(t *testing.T) {
 			said := make(chan struct{})
 			w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
 				stuck.Store(true)
-				say(p.Stdout, "hello\n")
+				write(p.Stdout, "hello\n")
 				close(said)
 				if !ends {
 					<-ctx.Done()
 				}
 				return sandbox.Exit{Cause: sandbox.Exited}
-			}, watching(&watched{stuck: stuck.Load}), func(c *worker.Config) { c.Drain = time.Millisecond })
+			}, withDispatcher(&hookedDispatcher{stuck: stuck.Load}), func(c *worker.Config) { c.Drain = time.Millisecond })
 			w.agent(shell)
 			w.create(stint.NewRun{Agent: "agent"})
 			<-said
-			w.stops(&stuck)
+			w.checkStops(&stuck)
 		})
 	}
 }
 
-// TestARunThatCannotBeWrittenIsLost with its worker's lease, as a whole: what
-// stands in its journal is what was written before, and how it ended. The worker
-// goes on.
-func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
+// TestLeaseLostWhileStoreHangs checks that the journal of a lost run contains only
+// what was appended before, and its end, and that the worker continues.
+func TestLeaseLostWhileStoreHangs(t *testing.T) {
 	t.Parallel()
 	var stuck, losing atomic.Bool
-	d := &watched{stuck: stuck.Load, lease: 30 * time.Millisecond, onRenew: func() error {
+	d := &hookedDispatcher{stuck: stuck.Load, lease: 30 * time.Millisecond, onRenew: func() error {
 		if losing.CompareAndSwap(true, false) {
 			return store.ErrLeaseLost
 		}
@@ -69,21 +67,21 @@ func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
 	heard, killed := make(chan struct{}), make(chan struct{})
 	first := true
 	w := newWorld(t, func(ctx context.Context, p *fake.Proc) sandbox.Exit {
-		say(p.Stdout, "one\n")
+		write(p.Stdout, "one\n")
 		if first {
 			first = false
 			<-heard
-			say(p.Stdout, "two\n")
+			write(p.Stdout, "two\n")
 			<-ctx.Done()
 			close(killed)
 			return sandbox.Exit{Code: 137, Signal: 9, Cause: sandbox.Killed}
 		}
 		return sandbox.Exit{Cause: sandbox.Exited}
-	}, watching(d), func(c *worker.Config) { c.Capacity = 1 })
+	}, withDispatcher(d), func(c *worker.Config) { c.Capacity = 1 })
 	t.Cleanup(func() { stuck.Store(false) })
 	w.agent(shell)
 	lost := w.create(stint.NewRun{Agent: "agent"})
-	w.until("the run says something", func() bool { return w.transcript(lost.ID) == "one\n" })
+	w.until("the first output is stored", func() bool { return w.transcript(lost.ID) == "one\n" })
 	stuck.Store(true)
 	close(heard)
 	losing.Store(true)
@@ -94,8 +92,8 @@ func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
 	if n, err := w.local.Reap(t.Context()); n != 1 || err != nil {
 		t.Fatalf("%d runs were lost, %v", n, err)
 	}
-	next := w.create(stint.NewRun{Agent: "agent"}) // there is room for it once the first is let go
-	w.until("the worker goes on", func() bool {
+	next := w.create(stint.NewRun{Agent: "agent"}) // starts after the first has released the capacity
+	w.until("the worker starts the next run", func() bool {
 		status, _, err := w.store.RunState(t.Context(), next.ID)
 		check(t, err)
 		return status == stint.Running
@@ -107,7 +105,7 @@ func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
 		t.Errorf("the run is %s, %v", got.Status, got.StatusReason)
 	}
 	if said := w.transcript(lost.ID); said != "one\n" {
-		t.Errorf("it said %q", said)
+		t.Errorf("the output is %q", said)
 	}
 	events := w.events(lost.ID)
 	for i, e := range events {
@@ -117,13 +115,13 @@ func TestARunThatCannotBeWrittenIsLost(t *testing.T) {
 	}
 }
 
-// TestACancelOfARunThatCannotBeFinishedKeepsItsState, as any cancel.
-func TestACancelOfARunThatCannotBeFinishedKeepsItsState(t *testing.T) {
+// TestCancelDuringFailedFinish checks that the cancelled run keeps its state.
+func TestCancelDuringFailedFinish(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the store is away")
 	cancelled := make(chan struct{})
 	cancelling := make(chan struct{}, 1)
-	d := &watched{onFinish: func(store.Outcome) error {
+	d := &hookedDispatcher{onFinish: func(store.Outcome) error {
 		select {
 		case cancelling <- struct{}{}:
 		default:
@@ -133,7 +131,7 @@ func TestACancelOfARunThatCannotBeFinishedKeepsItsState(t *testing.T) {
 	}}
 	w := newWorld(t, func(context.Context, *fake.Proc) sandbox.Exit {
 		return sandbox.Exit{Cause: sandbox.Exited}
-	}, watching(d))
+	}, withDispatcher(d))
 	w.agent(shell)
 	r := w.create(stint.NewRun{Agent: "agent"})
 	<-cancelling

@@ -21,28 +21,28 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// wired is a driver whose sandboxes have a network: what ask sends goes the
-// gate's way.
-type wired struct {
+// networkDriver is a driver whose sandboxes have a network. ask sends a request
+// through it to the egress gateway.
+type networkDriver struct {
 	*fake.Driver
 	dns net.PacketConn
 	far net.Listener
 	to  chan netip.AddrPort
 }
 
-func (d *wired) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
+func (d *networkDriver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	b, err := d.Driver.Prepare(ctx, s)
-	return wiredBox{b, d}, err
+	return networkSandbox{b, d}, err
 }
 
-type wiredBox struct {
+type networkSandbox struct {
 	sandbox.Sandbox
-	d *wired
+	d *networkDriver
 }
 
-func (b wiredBox) Network() *sandbox.Network { return &sandbox.Network{TCP: b.d, DNS: b.d.dns} }
+func (b networkSandbox) Network() *sandbox.Network { return &sandbox.Network{TCP: b.d, DNS: b.d.dns} }
 
-func (d *wired) Accept() (net.Conn, netip.AddrPort, error) {
+func (d *networkDriver) Accept() (net.Conn, netip.AddrPort, error) {
 	c, err := d.far.Accept()
 	if err != nil {
 		return nil, netip.AddrPort{}, err
@@ -50,19 +50,18 @@ func (d *wired) Accept() (net.Conn, netip.AddrPort, error) {
 	return c, <-d.to, nil
 }
 
-func (d *wired) Close() error { return d.far.Close() }
+func (d *networkDriver) Close() error { return d.far.Close() }
 
-// ask sends a request for the model as the agent's program, and gives the
-// answer.
-func (d *wired) ask(path, body string) string {
+// ask sends a request to the model as the agent would, and returns the response.
+func (d *networkDriver) ask(path, body string) string {
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", d.dns.LocalAddr().String())
 	}}
-	patient, cancel := context.WithTimeout(context.Background(), patience)
+	waiting, cancel := context.WithTimeout(context.Background(), maxWait)
 	defer cancel()
-	at, err := resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
-	for err != nil && patient.Err() == nil { // a resolver waits for seconds only
-		at, err = resolver.LookupNetIP(patient, "ip4", stint.ModelAlias+".")
+	at, err := resolver.LookupNetIP(waiting, "ip4", stint.ModelAlias+".")
+	for err != nil && waiting.Err() == nil { // a resolver waits only for seconds
+		at, err = resolver.LookupNetIP(waiting, "ip4", stint.ModelAlias+".")
 	}
 	if err != nil {
 		panic(err)
@@ -72,7 +71,7 @@ func (d *wired) ask(path, body string) string {
 		return (&net.Dialer{}).DialContext(ctx, "tcp", d.far.Addr().String())
 	}}
 	defer transport.CloseIdleConnections()
-	res, err := (&http.Client{Transport: transport, Timeout: patience}).Post("http://"+stint.ModelAlias+path, "application/json", strings.NewReader(body))
+	res, err := (&http.Client{Transport: transport, Timeout: maxWait}).Post("http://"+stint.ModelAlias+path, "application/json", strings.NewReader(body))
 	if err != nil {
 		return err.Error()
 	}
@@ -87,8 +86,9 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// modelled is a world whose agents ask a model that answers as it is told.
-func modelled(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
+// newModelWorld returns a world whose agents call a model, which answers with the
+// handler.
+func newModelWorld(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
 	t.Helper()
 	provider := httptest.NewServer(answer)
 	t.Cleanup(provider.Close)
@@ -101,7 +101,7 @@ func modelled(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, bo
 		return (&net.Dialer{}).DialContext(ctx, network, provider.Listener.Addr().String())
 	}})
 	check(t, err)
-	d := &wired{dns: dns, far: far, to: make(chan netip.AddrPort, 1)}
+	d := &networkDriver{dns: dns, far: far, to: make(chan netip.AddrPort, 1)}
 	d.Driver = fake.New(func(ctx context.Context, b *fake.Proc) sandbox.Exit {
 		var work sync.WaitGroup
 		work.Go(func() { asks(d.ask, b) })
@@ -110,34 +110,34 @@ func modelled(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, bo
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
 	d.Report.Network = true
-	p := &puppet{verdict: framework.Verdict{Completed: true}}
-	return theatre(t, p, nil, func(c *worker.Config) { c.Driver, c.Gate, c.ExitGrace = d, gate, 10*time.Millisecond })
+	p := &scriptedFramework{verdict: framework.Verdict{Completed: true}}
+	return newScriptedWorld(t, p, nil, func(c *worker.Config) { c.Driver, c.Gate, c.ExitGrace = d, gate, 10*time.Millisecond })
 }
 
-// answers is what a model of OpenAI's dialects answers.
-func answers(body string) http.HandlerFunc {
+// respond returns a handler that always sends the body.
+func respond(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		_, _ = io.WriteString(w, body)
 	}
 }
 
-// asked plays a run whose agent asks once for the model "gpt", which answers by
-// a longer name, and ends.
-func asked(t *testing.T, answer, provider, limits string) stint.Run {
+// runWithOneCall executes a run whose agent calls the model "gpt" once. The model
+// answers with a longer name.
+func runWithOneCall(t *testing.T, answer, provider, limits string) stint.Run {
 	t.Helper()
-	w := modelled(t, answers(answer), func(ask func(string, string) string, b *fake.Proc) {
+	w := newModelWorld(t, respond(answer), func(ask func(string, string) string, b *fake.Proc) {
 		ask("/v1/chat/completions", `{"model":"gpt","messages":[]}`)
-		act(b.Stdout, framework.Step{Ended: true})
+		emit(b.Stdout, framework.Step{Ended: true})
 	})
-	return w.play(`{"framework":"codex","provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"`+provider+`},"limits":`+limits+`}`, stint.NewRun{})
+	return w.run(`{"framework":"codex","provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"`+provider+`},"limits":`+limits+`}`, stint.NewRun{})
 }
 
 const spent = `{"model":"gpt-2026-08-06","choices":[],"usage":{"prompt_tokens":900,"completion_tokens":101}}`
 
-// TestCostsHaveTheirModelsPrices: of the name that a model answers with, else of
-// the one that it was asked by, else of all.
-func TestCostsHaveTheirModelsPrices(t *testing.T) {
+// TestPrices checks which price counts: that of the name in the response, else
+// that of the name in the request, else the default.
+func TestPrices(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		prices string
@@ -149,7 +149,7 @@ func TestCostsHaveTheirModelsPrices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := asked(t, spent, `,"prices":`+tt.prices, `{"maxCostUsd":1}`)
+			run := runWithOneCall(t, spent, `,"prices":`+tt.prices, `{"maxCostUsd":1}`)
 			var u stint.Usage
 			check(t, json.Unmarshal(run.Usage, &u))
 			if run.Status != stint.Completed || u.CostUSD == nil || *u.CostUSD != tt.cost || u.CostSource != stint.CostByPrices || u.Models["gpt-2026-08-06"].InputTokens != 900 {
@@ -159,9 +159,9 @@ func TestCostsHaveTheirModelsPrices(t *testing.T) {
 	}
 }
 
-// TestACostBoundHolds whatever name a model answers with, and where its price is
-// missing the run ends.
-func TestACostBoundHolds(t *testing.T) {
+// TestCostLimit checks that the limit holds under any name that a model has, and
+// that a missing price ends the run.
+func TestCostLimit(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ answer, provider, says string }{
 		"an alias":          {spent, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0100 of $0.0100"},
@@ -173,7 +173,7 @@ func TestACostBoundHolds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run := asked(t, tt.answer, tt.provider, `{"maxCostUsd":0.01}`)
+			run := runWithOneCall(t, tt.answer, tt.provider, `{"maxCostUsd":0.01}`)
 			if run.Status != stint.Failed || *run.StatusReason != stint.ReasonBudget || !strings.Contains(*run.Error, tt.says) {
 				t.Errorf("the run ended %s (%v): %v", run.Status, run.StatusReason, run.Error)
 			}
@@ -181,10 +181,10 @@ func TestACostBoundHolds(t *testing.T) {
 	}
 }
 
-// TestCostsMayBeUnknown where nothing bounds them.
-func TestCostsMayBeUnknown(t *testing.T) {
+// TestUnknownCost checks that a run without a cost limit needs no prices.
+func TestUnknownCost(t *testing.T) {
 	t.Parallel()
-	run := asked(t, spent, ``, `{"maxTokens":2000}`)
+	run := runWithOneCall(t, spent, ``, `{"maxTokens":2000}`)
 	var u stint.Usage
 	check(t, json.Unmarshal(run.Usage, &u))
 	if run.Status != stint.Completed || u.CostUSD != nil || u.Total() != 1001 {
@@ -192,9 +192,9 @@ func TestCostsMayBeUnknown(t *testing.T) {
 	}
 }
 
-// TestTheAgentsWord counts for the cost where there are no prices and its
-// framework tells, and for tokens where the gateway has seen none.
-func TestTheAgentsWord(t *testing.T) {
+// TestUsageByAgent checks that the agent's own cost counts if there are no prices,
+// and its tokens if the model proxy counted none.
+func TestUsageByAgent(t *testing.T) {
 	t.Parallel()
 	cost := 0.5
 	for name, tt := range map[string]struct {
@@ -209,14 +209,14 @@ func TestTheAgentsWord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := modelled(t, answers(tt.answer), func(ask func(string, string) string, b *fake.Proc) {
+			w := newModelWorld(t, respond(tt.answer), func(ask func(string, string) string, b *fake.Proc) {
 				ask("/v1/chat/completions", tt.body)
 				u := &stint.Usage{CostUSD: &cost}
 				u.Count("gpt", stint.Tokens{InputTokens: 700, OutputTokens: 150, ModelCalls: 1})
-				act(b.Stdout, framework.Step{Usage: u})
-				act(b.Stdout, framework.Step{Ended: true})
+				emit(b.Stdout, framework.Step{Usage: u})
+				emit(b.Stdout, framework.Step{Ended: true})
 			})
-			run := w.play(`{"framework":"acp","command":["x"],"provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"},"limits":{"maxCostUsd":`+tt.may+`}}`, stint.NewRun{})
+			run := w.run(`{"framework":"acp","command":["x"],"provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"},"limits":{"maxCostUsd":`+tt.may+`}}`, stint.NewRun{})
 			var u stint.Usage
 			check(t, json.Unmarshal(run.Usage, &u))
 			if run.Status != tt.status || u.CostUSD == nil || *u.CostUSD != cost || u.CostSource != stint.CostByAgent || u.Total() != tt.tokens || u.ModelCalls != 1 {

@@ -15,16 +15,16 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// TestStartsBesideWhatCannotBeRemoved: what an earlier life left behind keeps no
-// run from beginning.
-func TestStartsBesideWhatCannotBeRemoved(t *testing.T) {
+// TestStartWithUnremovableFolder checks that a leftover folder which cannot be
+// removed does not block runs.
+func TestStartWithUnremovableFolder(t *testing.T) {
 	t.Parallel()
 	stuck := ""
 	w := newWorld(t, func(context.Context, *fake.Proc) sandbox.Exit { return sandbox.Exit{} }, func(c *worker.Config) {
 		left := filepath.Join(c.Dir, "work", "run_1")
 		check(t, os.MkdirAll(filepath.Join(left, "stuck"), 0o700))
 		if err := unix.Mount("tmpfs", filepath.Join(left, "stuck"), "tmpfs", 0, "size=4k"); err != nil {
-			t.Skip("nothing can be made here that cannot be removed: ", err)
+			t.Skip("cannot mount a file system: ", err)
 		}
 		stuck = filepath.Join(c.Dir, "aside")
 		t.Cleanup(func() {
@@ -41,6 +41,6 @@ func TestStartsBesideWhatCannotBeRemoved(t *testing.T) {
 		t.Errorf("the run is %s", r.Status)
 	}
 	if _, err := os.Stat(stuck); err != nil {
-		t.Errorf("what is left is not told apart: %v", err)
+		t.Errorf("the leftover folder was not renamed: %v", err)
 	}
 }

@@ -27,8 +27,8 @@ func TestRunCompletes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		prompt, _ := p.File("prompt")
-		say(p.Stdout, "prompt: "+string(prompt)+"\n")
-		say(p.Stderr, "careful\n")
+		write(p.Stdout, "prompt: "+string(prompt)+"\n")
+		write(p.Stderr, "careful\n")
 		check(t, os.WriteFile(filepath.Join(p.Spec.Workspace, "out.txt"), []byte("result"), 0o600))
 		return sandbox.Exit{}
 	})
@@ -80,7 +80,7 @@ func TestEndings(t *testing.T) {
 	t.Parallel()
 	flood := func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		for range 200 {
-			say(p.Stdout, strings.Repeat("x", 1<<10))
+			write(p.Stdout, strings.Repeat("x", 1<<10))
 		}
 		<-p.Term
 		return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
@@ -93,7 +93,7 @@ func TestEndings(t *testing.T) {
 		message    string
 	}{
 		"exit code": {shell, func(_ context.Context, p *fake.Proc) sandbox.Exit {
-			say(p.Stderr, "boom: no such table\n")
+			write(p.Stderr, "boom: no such table\n")
 			return sandbox.Exit{Code: 3}
 		}, stint.Failed, stint.ReasonExitCode, "boom: no such table"},
 		"signal": {shell, func(context.Context, *fake.Proc) sandbox.Exit {
@@ -117,7 +117,7 @@ func TestEndings(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { // what the machine is slow at takes none of a limit's time
+			synctest.Test(t, func(t *testing.T) { // a slow host uses no time of a limit
 				w := newWorld(t, tt.script)
 				w.agent(tt.definition)
 				r := w.ended(w.create(stint.NewRun{Agent: "agent"}).ID)
@@ -142,7 +142,7 @@ func TestCancelWinsAndKeepsState(t *testing.T) {
 		check(t, os.WriteFile(filepath.Join(p.Spec.Workspace, "half.txt"), []byte("half"), 0o600))
 		close(started)
 		<-p.Term
-		say(p.Stdout, "too late\n")
+		write(p.Stdout, "too late\n")
 		return sandbox.Exit{Code: 143, Signal: 15, Cause: sandbox.Killed}
 	})
 	w.agent(shell)
@@ -178,12 +178,12 @@ func TestSecretsAreMaskedAcrossWrites(t *testing.T) {
 		for _, e := range p.Command.Env {
 			if strings.HasPrefix(e, "KEY=") {
 				for _, b := range []byte(e + "\n") {
-					say(p.Stdout, string(b))
+					write(p.Stdout, string(b))
 				}
 			}
 		}
-		say(p.Stderr, "failed with "+value[:5])
-		say(p.Stderr, value[5:]+"\n")
+		write(p.Stderr, "failed with "+value[:5])
+		write(p.Stderr, value[5:]+"\n")
 		return sandbox.Exit{Code: 1}
 	})
 	w.agent(shell)
@@ -213,9 +213,9 @@ func TestEnvironmentOrder(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotOfferedIsRefused holds the worker to never run an agent in less
-// than it asks for.
-func TestWhatIsNotOfferedIsRefused(t *testing.T) {
+// TestUnavailableFeatures checks that an agent never runs with less than its
+// definition requests.
+func TestUnavailableFeatures(t *testing.T) {
 	t.Parallel()
 	for name, definition := range map[string]string{
 		"sandbox":   `{"framework":"shell","sandbox":"gvisor"}`,
@@ -238,7 +238,7 @@ func TestWhatIsNotOfferedIsRefused(t *testing.T) {
 	}
 }
 
-func TestBrokeredSecretsStayOutside(t *testing.T) {
+func TestBrokeredSecretsAreNotInSandbox(t *testing.T) {
 	t.Parallel()
 	var env atomic.Value
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
@@ -252,8 +252,8 @@ func TestBrokeredSecretsStayOutside(t *testing.T) {
 	}
 }
 
-// TestSessionsAndCheckpoints walks a conversation: two runs, then back to the
-// state after the first.
+// TestSessionsAndCheckpoints continues a session once, then resumes the checkpoint
+// of its first run.
 func TestSessionsAndCheckpoints(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
@@ -263,7 +263,7 @@ func TestSessionsAndCheckpoints(t *testing.T) {
 			before, _ := os.ReadFile(name)
 			after := append(before, prompt...)
 			check(t, os.WriteFile(name, after, 0o600))
-			say(p.Stdout, string(after)+"\n")
+			write(p.Stdout, string(after)+"\n")
 		}
 		return sandbox.Exit{}
 	})
@@ -282,7 +282,7 @@ func TestSessionsAndCheckpoints(t *testing.T) {
 	}
 }
 
-func TestSessionIsWorkedInOrder(t *testing.T) {
+func TestSessionOrder(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var order []string
@@ -315,7 +315,7 @@ func TestSessionIsWorkedInOrder(t *testing.T) {
 	}
 }
 
-func TestStopDrainsThenEndsWhatIsLeft(t *testing.T) {
+func TestDrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		started := make(chan string, 2)
@@ -336,22 +336,22 @@ func TestStopDrainsThenEndsWhatIsLeft(t *testing.T) {
 		<-started
 		w.stop()
 		if r := w.ended(quick.ID); r.Status != stint.Completed {
-			t.Errorf("the run that could end within the drain time is %s", r.Status)
+			t.Errorf("the run that ends within the drain time is %s", r.Status)
 		}
 		if r := w.ended(stuck.ID); r.Status != stint.Failed || r.StatusReason == nil || *r.StatusReason != stint.ReasonWorkerLost {
-			t.Errorf("the run that was left is %s, %v", r.Status, r.StatusReason)
+			t.Errorf("the other run is %s, %v", r.Status, r.StatusReason)
 		}
 	})
 }
 
-func TestManyRunsShareFewPlaces(t *testing.T) {
+func TestCapacity(t *testing.T) {
 	t.Parallel()
 	var now, most atomic.Int64
 	w := newWorld(t, func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		n := now.Add(1)
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
-		say(p.Stdout, "hello\n")
+		write(p.Stdout, "hello\n")
 		now.Add(-1)
 		return sandbox.Exit{}
 	}, func(c *worker.Config) { c.Capacity = 4 })
@@ -370,8 +370,8 @@ func TestManyRunsShareFewPlaces(t *testing.T) {
 	}
 }
 
-// TestFloodLosesNothing holds the recorder to every byte in order.
-func TestFloodLosesNothing(t *testing.T) {
+// TestFlood checks that every byte of a large output is stored, in order.
+func TestFlood(t *testing.T) {
 	t.Parallel()
 	var want strings.Builder
 	for i := range 20_000 {
@@ -381,7 +381,7 @@ func TestFloodLosesNothing(t *testing.T) {
 		text := want.String()
 		for i := 0; len(text) > 0; i++ {
 			n := min(len(text), 1+i*37%5000)
-			say(p.Stdout, text[:n])
+			write(p.Stdout, text[:n])
 			text = text[n:]
 		}
 		return sandbox.Exit{}

@@ -31,11 +31,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience bounds every wait of these tests; none takes nearly as long, unless
-// the machine has much else to do.
-const patience = 2 * time.Minute
+// maxWait bounds every wait of these tests. It is only reached on an overloaded
+// host.
+const maxWait = 2 * time.Minute
 
-// world is a service whose sandboxes are played by a script.
+// world is a service whose sandboxes execute a script.
 type world struct {
 	t       *testing.T
 	store   store.Store
@@ -46,8 +46,8 @@ type world struct {
 	ids     *stint.IDs
 	local   *dispatch.Local
 	dir     string
-	engine  *worker.Worker
-	stop    func() // stops the engine and waits
+	worker  *worker.Worker
+	stop    func() // stops the worker and waits
 }
 
 type change func(*worker.Config)
@@ -74,26 +74,26 @@ func newWorld(t *testing.T, script fake.Script, changes ...change) *world {
 	member, err := db.EnsureMember(t.Context(), store.Member{OrgID: ids.New(stint.PrefixOrg), OrgName: "acme", UserID: ids.New(stint.PrefixUser), UserName: "ann", Role: "owner", CreatedAt: stint.TimeOf(time.Now())})
 	check(t, err)
 	w.caller = auth.Caller{OrgID: member.OrgID, UserID: member.UserID, UserName: "ann", Scopes: stint.Scopes}
-	w.work(script, dir, changes...)
+	w.startWorker(script, dir, changes...)
 	return w
 }
 
-// work starts the engine.
-func (w *world) work(script fake.Script, dir string, changes ...change) {
+// startWorker starts the worker.
+func (w *world) startWorker(script fake.Script, dir string, changes ...change) {
 	w.t.Helper()
 	c := worker.Config{
 		Config: run.Config{
 			Dispatcher: w.local, Driver: fake.New(script), Library: w.library, IDs: w.ids, Now: time.Now,
 			CancelGrace: 200 * time.Millisecond, TimeoutGrace: 200 * time.Millisecond,
 		},
-		Dir: filepath.Join(dir, "worker"), Host: "host", Capacity: 8, Drain: patience,
+		Dir: filepath.Join(dir, "worker"), Host: "host", Capacity: 8, Drain: maxWait,
 	}
 	for _, change := range changes {
 		change(&c)
 	}
 	e, err := worker.New(w.t.Context(), c)
 	check(w.t, err)
-	w.engine = e
+	w.worker = e
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -108,7 +108,7 @@ func (w *world) work(script fake.Script, dir string, changes ...change) {
 	w.t.Cleanup(func() { w.stop() })
 }
 
-// agent stores an agent with the definition.
+// agent stores an agent with a definition.
 func (w *world) agent(definition string) stint.Agent {
 	w.t.Helper()
 	now := stint.TimeOf(time.Now())
@@ -128,18 +128,18 @@ func (w *world) create(n stint.NewRun) stint.Run {
 	return r
 }
 
-// ended waits for the run's end.
+// ended waits for the end of a run.
 func (w *world) ended(id string) stint.Run {
 	w.t.Helper()
-	r, err := w.runs.Wait(w.t.Context(), w.caller, id, patience)
+	r, err := w.runs.Wait(w.t.Context(), w.caller, id, maxWait)
 	check(w.t, err)
 	if !r.Status.Final() {
-		w.t.Fatalf("run is %s after %s", r.Status, patience)
+		w.t.Fatalf("run is %s after %s", r.Status, maxWait)
 	}
 	return r
 }
 
-// transcript is the concatenated output of a run.
+// transcript returns the concatenated output of a run.
 func (w *world) transcript(id string) string {
 	w.t.Helper()
 	var b strings.Builder
@@ -160,10 +160,10 @@ func (w *world) events(id string) []stint.Event {
 	return events
 }
 
-// until waits for a condition that other goroutines bring about.
+// until waits for a condition.
 func (w *world) until(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(maxWait)
 	for !ok() {
 		if time.Now().After(deadline) {
 			w.t.Fatalf("never: %s", what)
@@ -179,7 +179,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func say(w io.Writer, text string) {
+func write(w io.Writer, text string) {
 	if _, err := io.WriteString(w, text); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		panic(err)
 	}
