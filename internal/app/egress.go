@@ -12,21 +12,21 @@ import (
 	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
-// wayOut is what lets sandboxes reach others.
-type wayOut struct {
+// egressDeps contains what the worker needs for the traffic of sandboxes.
+type egressDeps struct {
 	gate  *egress.Gateway
-	trust string // file of the certificates that programs in sandboxes trust
+	trust string // file with the certificates that programs in sandboxes trust
 }
 
-// frontDoor is the API as sandboxes reach it. The gate is there before the API
-// is, which is made of what the gate is part of.
-type frontDoor struct{ api atomic.Pointer[http.Handler] }
+// lateHandler is the API for sandboxes. The egress gate is created before the
+// API, which depends on the worker and so on the gate.
+type lateHandler struct{ api atomic.Pointer[http.Handler] }
 
-// open lets requests in.
-func (f *frontDoor) open(api http.Handler) { f.api.Store(&api) }
+// set sets the handler.
+func (f *lateHandler) set(api http.Handler) { f.api.Store(&api) }
 
-// ServeHTTP hands a request to the API, once there is one.
-func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP passes a request to the handler, or responds 503 before set.
+func (f *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	api := f.api.Load()
 	if api == nil {
 		http.Error(w, "The server is starting. Try again.", http.StatusServiceUnavailable)
@@ -35,8 +35,9 @@ func (f *frontDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	(*api).ServeHTTP(w, r)
 }
 
-// openWayOut opens the gate, and writes down what makes it believed.
-func (s *server) openWayOut() (*wayOut, error) {
+// openEgress opens the egress gate and writes the certificates that sandboxes
+// trust.
+func (s *server) openEgress() (*egressDeps, error) {
 	ca, err := tlsca.Open(s.data.join("ca.pem"), time.Now)
 	if err != nil {
 		return nil, fmt.Errorf("open the installation's certificate authority: %w", err)
@@ -63,13 +64,13 @@ func (s *server) openWayOut() (*wayOut, error) {
 		MaxConns: s.c.EgressConns, LogEntries: s.c.EgressLog, Bandwidth: int64(s.c.EgressRate), API: &s.inner, Now: time.Now, Logger: s.log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("open the way out of sandboxes: %w", err)
+		return nil, fmt.Errorf("open egress: %w", err)
 	}
-	return &wayOut{gate: gate, trust: trust}, nil
+	return &egressDeps{gate: gate, trust: trust}, nil
 }
 
-// roots are those by which servers are believed: this machine's, and the
-// operator's.
+// roots returns the certificates with which servers are verified: those of this
+// machine and those of the operator. nil is the default.
 func (s *server) roots(system []byte) (*x509.CertPool, error) {
 	if s.c.EgressCA == "" {
 		return nil, nil
@@ -81,7 +82,7 @@ func (s *server) roots(system []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(system)
 	if !pool.AppendCertsFromPEM(more) {
-		return nil, fmt.Errorf("the file %s of --egress-ca holds no certificate in PEM form", s.c.EgressCA)
+		return nil, fmt.Errorf("the file %s of --egress-ca does not contain a certificate in PEM form", s.c.EgressCA)
 	}
 	return pool, nil
 }

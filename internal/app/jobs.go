@@ -7,14 +7,15 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/artifacts"
 	"github.com/stint-dev/stint/internal/jobs"
+	"github.com/stint-dev/stint/internal/maintenance"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-func (s *server) trees() *artifacts.Service {
+func (s *server) artifacts() *artifacts.Service {
 	return artifacts.New(artifacts.Config{Store: s.db, Library: s.library, Quota: s.quota, IDs: s.ids, Now: time.Now})
 }
 
-// retention is the rule by which versions go.
+// retention returns the rule for removing old versions.
 func (s *server) retention() store.Retention {
 	r := store.Retention{Last: s.c.KeepVersions}
 	if s.c.KeepFor > 0 {
@@ -23,32 +24,32 @@ func (s *server) retention() store.Retention {
 	return r
 }
 
-// partitioner is a store that wants its partitions made ahead.
+// partitioner is a store whose partitions are created in advance.
 type partitioner interface {
 	EnsurePartitions(ctx context.Context, now time.Time) error
 }
 
-// chores lists what this server keeps in order.
-func (s *server) chores() []jobs.Job {
+// jobs returns the background jobs of this server.
+func (s *server) jobs() []jobs.Job {
 	all := []jobs.Job{
 		{Name: "end the runs of lost workers", Every: s.c.LeaseTTL / 3, Do: func(ctx context.Context) error {
 			_, err := s.dispatch.Reap(ctx)
 			return err
 		}},
-		{Name: "forget answers to old requests", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+		{Name: "delete expired responses to requests", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
 			_, err := s.db.PurgeRequests(ctx, stint.TimeOf(time.Now()))
 			return err
 		}},
 		{Name: "record when tokens were used", Every: 10 * time.Second, Do: s.auth.Flush},
-		{Name: "put popular archives whole", Every: 5 * time.Second, Do: s.library.StorePopularArchives},
+		{Name: "store popular archives", Every: 5 * time.Second, Do: s.library.StorePopularArchives},
+		{Name: "remove versions by retention", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
+			_, err := s.db.PruneVersions(ctx, s.retention())
+			return err
+		}},
+		{Name: "synchronize chunk indexes", Every: time.Hour, Do: s.maintenance().SyncIndexes},
 	}
-	all = append(all, jobs.Job{Name: "remove versions that rules let go", Every: 10 * time.Minute, Do: func(ctx context.Context) error {
-		_, err := s.db.PruneVersions(ctx, s.retention())
-		return err
-	}})
-	all = append(all, s.learning())
 	if s.c.GCEvery > 0 {
-		all = append(all, s.collecting())
+		all = append(all, jobs.Job{Name: "collect garbage", Every: s.c.GCEvery, Do: s.collectGarbage})
 	}
 	if s.images != nil {
 		all = append(all, jobs.Job{Name: "remove unused images", Every: 10 * time.Minute, Do: s.images.Collect})
@@ -60,9 +61,19 @@ func (s *server) chores() []jobs.Job {
 		}})
 	}
 	if p, ok := s.db.Store.(partitioner); ok {
-		all = append(all, jobs.Job{Name: "make partitions ahead", Every: time.Hour, Do: func(ctx context.Context) error {
+		all = append(all, jobs.Job{Name: "create partitions", Every: time.Hour, Do: func(ctx context.Context) error {
 			return p.EnsurePartitions(ctx, time.Now())
 		}})
 	}
 	return all
+}
+
+// collectGarbage deletes unreferenced files. Several servers of one database may
+// call it at once: each organisation has a lease.
+func (s *server) collectGarbage(ctx context.Context) error {
+	return s.maintenance().Collect(ctx, maintenance.CollectOptions{Grace: s.c.GCGrace}, func(r maintenance.Report) {
+		if r.Done && !r.Busy && r.Collected.Deleted > 0 {
+			s.log.Info("deleted unreferenced files", "org", r.Org, "objects", r.Collected.Deleted, "bytes", r.Collected.Freed)
+		}
+	})
 }

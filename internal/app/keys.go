@@ -6,10 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/stint-dev/stint/internal/config"
@@ -17,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/sealing/keyring"
 )
 
-// keys are the installation's secrets, derived from those of its key file: the
-// newest seals and signs, all of them open.
+// keys are the installation's keys, derived from those of its key file. The
+// newest encrypts and signs; all of them decrypt.
 type keys struct {
 	sealer  *sealing.Sealer
 	signing []byte
@@ -54,8 +51,8 @@ func deriveKeys(roots [][]byte) (*keys, error) {
 	return &keys{sealer: sealer, signing: signing}, nil
 }
 
-// Keys are the keys of an installation whose server does not run; while they
-// are open none can start.
+// Keys are the keys of an installation whose server is not running. While they
+// are open, no server can start.
 type Keys struct {
 	*keyring.Keyring
 	data *dataFolder
@@ -64,8 +61,8 @@ type Keys struct {
 
 // OpenKeys opens the keys of the configuration's installation.
 func OpenKeys(ctx context.Context, c config.Config) (*Keys, error) {
-	if _, err := os.Stat(filepath.Join(c.Data, keyFile)); errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no installation in %s yet; name its folder with --data", c.Data)
+	if err := checkInstalled(c); err != nil {
+		return nil, err
 	}
 	data, err := openData(c.Data, newIDs())
 	if err != nil {
@@ -86,15 +83,15 @@ func newKeyring(db *database, k *keys) *keyring.Keyring {
 	return keyring.New(keyring.Config{Store: db, Sealer: k.sealer, Now: time.Now})
 }
 
-// Close gives the installation up.
+// Close closes the installation.
 func (k *Keys) Close() error {
 	return errors.Join(k.db.bus.Close(), k.db.Close(), k.data.close())
 }
 
-// RotateInstallation gives the installation a new key, seals everything that
-// the database keeps sealed under it, and tells how much that was; then it
-// forgets the older keys. One that was interrupted goes on where it stood. No
-// server may use the database meanwhile. The keyring is of no use afterwards.
+// RotateInstallation creates a new installation key, encrypts all sealed values
+// in the database with it, removes the older keys, and returns the number of
+// values. It can be repeated after an interruption. No server may use the
+// database meanwhile. The keyring cannot be used afterwards.
 func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
 	path := k.data.join(keyFile)
 	roots, err := sealing.LoadOrCreateKeys(path)
@@ -102,7 +99,7 @@ func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
 		roots, err = sealing.AddKey(path)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("make a new key of the installation: %w", err)
+		return 0, fmt.Errorf("create a new installation key: %w", err)
 	}
 	now, err := deriveKeys(roots)
 	if err != nil {
@@ -110,10 +107,10 @@ func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
 	}
 	count, err := keyring.Reseal(ctx, k.db, now.sealer)
 	if err != nil {
-		return count, fmt.Errorf("seal under the new key (the older stays until all is; run this again): %w", err)
+		return count, fmt.Errorf("encrypt with the new key (the older one is kept until all is done; run this again): %w", err)
 	}
 	if err := sealing.DropOlderKeys(path); err != nil {
-		return count, fmt.Errorf("forget the older key: %w", err)
+		return count, fmt.Errorf("remove the older key: %w", err)
 	}
 	return count, nil
 }

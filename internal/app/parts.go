@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
@@ -40,7 +39,7 @@ func OpenParts(ctx context.Context, c config.Config, journal func(store.Journal)
 	}
 	return &Parts{
 		Store: s.db, Feed: s.feed, Dispatch: s.dispatch, Auth: s.auth, IDs: s.ids,
-		Runs:    runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now}),
+		Runs:    s.runs(),
 		Handler: s.handler(ctx),
 		close:   s.close,
 	}, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/http/admin"
 	"github.com/stint-dev/stint/internal/http/api"
 	"github.com/stint-dev/stint/internal/jobs"
 	"github.com/stint-dev/stint/internal/runs"
@@ -37,24 +38,24 @@ import (
 	"github.com/stint-dev/stint/internal/worker/run"
 )
 
-// Info tells a started server's addresses.
+// Info contains the addresses of a started server.
 type Info struct {
 	URL     string
-	Socket  string // through which the data folder's owner logs in
+	Socket  string // for requests of the data folder's owner
 	DataDir string
 }
 
-// Options adjusts Run; the zero value works.
+// Options contains options of Run; the zero value is usable.
 type Options struct {
 	Logger *slog.Logger
-	// Ready is called once the server answers.
+	// Ready is called once the server accepts requests.
 	Ready func(Info)
 }
 
-// shutdownLimit bounds how long open requests may take at the end.
+// shutdownLimit is how long open requests may take during shutdown.
 const shutdownLimit = 5 * time.Second
 
-// server is what Run has opened.
+// server contains the opened parts of a running server.
 type server struct {
 	c    config.Config
 	log  *slog.Logger
@@ -71,17 +72,17 @@ type server struct {
 	auth     *auth.Service
 	programs *agentcli.Finder
 	worker   *worker.Worker
-	inner    frontDoor                     // the API, for sandboxes
+	inner    lateHandler                   // the API, for sandboxes
 	images   *images                       // nil without a worker
-	offers   func(*stint.Definition) error // refuses what the worker does not have; nil without one
+	offers   func(*stint.Definition) error // returns an error for what the worker does not have; nil without one
 	registry *prometheus.Registry
 
-	journal func(store.Journal) store.Journal // puts something before the database's; nil: nothing
+	journal func(store.Journal) store.Journal // wraps that of the database; nil: none
 	closers []func() error
 }
 
-// Run serves until ctx ends, then stops in order and returns nil. An error
-// tells what could not be opened, in a sentence for the operator.
+// Run serves until ctx ends, then stops in order and returns nil. An error is a
+// sentence for the operator about the part that could not be opened.
 func Run(ctx context.Context, c config.Config, o Options) (err error) {
 	s := &server{c: c, log: o.Logger, ids: newIDs(), registry: telemetry.Registry()}
 	if s.log == nil {
@@ -107,7 +108,7 @@ func (s *server) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens everything below the front doors, but for the worker.
+// open opens all parts except the worker and the listeners.
 func (s *server) open(ctx context.Context) (err error) {
 	if s.data, err = openData(s.c.Data, s.ids); err != nil {
 		return err
@@ -141,8 +142,8 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// recount is how long it may take until a server sees what others stored or
-// deleted.
+// recount is how long it may take until a server counts objects that other
+// servers stored or deleted.
 const recount = 15 * time.Minute
 
 func (s *server) openContent(ctx context.Context) error {
@@ -154,7 +155,6 @@ func (s *server) openContent(ctx context.Context) error {
 		_, _, derived := files.ParseDerivedKey(key)
 		return derived
 	}})
-	s.closeWith(s.quota.Close)
 	s.closeWith(s.quota.Close)
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
@@ -169,17 +169,17 @@ func (s *server) openContent(ctx context.Context) error {
 	}
 	s.closeWith(index.Close)
 	if s.library, err = files.New(s.quota.WithLinks(), files.Options{
-		TempDir: temp, IDs: s.ids, Index: index, Marks: garbage{s.db}, SealedStore: s.quota.Wrap(blobs.sealed),
+		TempDir: temp, IDs: s.ids, Index: index, Marks: gcAdapter{s.db}, SealedStore: s.quota.Wrap(blobs.sealed),
 	}); err != nil {
 		return fmt.Errorf("open content: %w", err)
 	}
 	return nil
 }
 
-// openWorker makes the worker. What an earlier life of this installation held
-// is known to be lost, so it ends before anything new begins.
+// openWorker creates the worker. It first ends the runs of an earlier process of
+// this installation.
 func (s *server) openWorker(ctx context.Context) error {
-	out, err := s.openWayOut()
+	out, err := s.openEgress()
 	if err != nil {
 		return err
 	}
@@ -222,27 +222,27 @@ func (s *server) openWorker(ctx context.Context) error {
 		return err
 	}
 	if lost > 0 {
-		s.log.Warn("runs of an earlier life were ended or queued again", "runs", lost)
+		s.log.Warn("ended or queued again the runs of an earlier process", "runs", lost)
 	}
 	return nil
 }
 
-// runToken is what the agent of a run calls the API with. It works a while
-// longer than the run may, which does not begin before its sandbox is ready;
-// its end is the token's in any case.
+// runToken returns the token with which the agent of a run calls the API. Its
+// life exceeds the run's time limit, which starts when the sandbox is ready. It
+// becomes invalid when the run ends.
 func (s *server) runToken(a *dispatch.Assignment) (string, error) {
 	g := auth.RunGrant{OrgID: a.OrgID, RunID: a.Run.ID, Epoch: a.Position.Epoch, Depth: a.Plan.Depth}
 	return s.auth.RunToken(g, a.Plan.Timeout+10*time.Minute)
 }
 
-// serve opens the front doors, works and waits.
+// serve opens the listeners, starts the worker and the jobs, and waits.
 func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	listener, err := net.Listen("tcp", s.c.Listen)
 	if err != nil {
 		return fmt.Errorf("listen (choose another address with --listen): %w", err)
 	}
 	address := s.address(listener)
-	socket, err := listenSocket(s.data.join(config.SocketName))
+	socket, err := admin.Listen(s.data.join(config.SocketName))
 	if err != nil {
 		_ = listener.Close()
 		return err
@@ -250,22 +250,22 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	streams, endStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer endStreams()
 	handler := s.handler(streams)
-	s.inner.open(handler)
+	s.inner.set(handler)
 	api := &http.Server{
 		Handler: handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 64 << 10, DisableGeneralOptionsHandler: true, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
-	login := s.socketServer(address)
+	login := admin.NewServer(admin.Config{Auth: s.auth, Keys: s.keyring, Maintenance: s.maintenance(), GCGrace: s.c.GCGrace, URL: address, Log: s.log})
 
-	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopBackground()
+	jobsCtx, stopJobs := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopJobs()
 	working, stopWorking := context.WithCancel(ctx)
 	defer stopWorking()
-	var chores, doors, worker sync.WaitGroup
+	var background, listeners, worker sync.WaitGroup
 	failed := make(chan error, 2)
-	doors.Go(func() { failed <- serveUntilClosed(api, listener) })
-	doors.Go(func() { failed <- serveUntilClosed(login, socket) })
-	chores.Go(func() { jobs.Run(background, s.log, s.chores()...) })
+	listeners.Go(func() { failed <- serveUntilClosed(api, listener) })
+	listeners.Go(func() { failed <- serveUntilClosed(login, socket) })
+	background.Go(func() { jobs.Run(jobsCtx, s.log, s.jobs()...) })
 	worker.Go(func() {
 		if err := s.worker.Run(working); err != nil {
 			s.log.Error("worker", "error", err)
@@ -285,16 +285,16 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	worker.Wait()
 	endStreams()
 	shutdown(context.WithoutCancel(ctx), api, login)
-	doors.Wait()
-	stopBackground()
-	chores.Wait()
+	listeners.Wait()
+	stopJobs()
+	background.Wait()
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownLimit)
 	defer cancel()
 	return errors.Join(cause, s.auth.Flush(flush))
 }
 
-// address is how clients on this machine, or those that PublicURL speaks to,
-// reach the listener.
+// address returns the URL of the API: PublicURL, or the listener's address as seen
+// from this machine.
 func (s *server) address(l net.Listener) string {
 	if s.c.PublicURL != "" {
 		return strings.TrimSuffix(s.c.PublicURL, "/")
@@ -309,13 +309,17 @@ func (s *server) address(l net.Listener) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
+func (s *server) runs() *runs.Service {
+	return runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth})
+}
+
 func (s *server) handler(streams context.Context) http.Handler {
 	return api.New(api.Config{
 		Auth:        s.auth,
 		Secrets:     secrets.New(secrets.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now}),
 		Agents:      agents.New(agents.Config{Store: s.db, IDs: s.ids, Now: time.Now, Check: s.offers}),
-		Artifacts:   s.trees(),
-		Runs:        runs.New(runs.Config{Store: s.db, Dispatch: s.dispatch, Bus: s.db.bus, Sealer: s.keys.sealer, IDs: s.ids, Now: time.Now, MaxDepth: s.c.MaxDepth}),
+		Artifacts:   s.artifacts(),
+		Runs:        s.runs(),
 		Feed:        s.feed,
 		Frameworks:  s.programs,
 		Idempotency: s.db,
@@ -334,7 +338,7 @@ func serveUntilClosed(srv *http.Server, l net.Listener) error {
 	return nil
 }
 
-// shutdown lets open requests end, for a while.
+// shutdown waits for open requests until shutdownLimit, then closes them.
 func shutdown(ctx context.Context, servers ...*http.Server) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownLimit)
 	defer cancel()

@@ -1,0 +1,121 @@
+// Package admin serves the operator's requests on a Unix socket in the data
+// folder: logins, key rotation, garbage collection, and checks of the storage.
+// Only the owner of the data folder and root may use it.
+package admin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/maintenance"
+	"github.com/stint-dev/stint/internal/sealing/keyring"
+)
+
+// Config contains the dependencies of the server. All members are required.
+type Config struct {
+	Auth        *auth.Service
+	Keys        *keyring.Keyring
+	Maintenance *maintenance.Service
+	GCGrace     time.Duration // default of POST /gc
+	URL         string        // address of the API, part of the response to a login
+	Log         *slog.Logger
+}
+
+// server handles the requests.
+type server struct{ c Config }
+
+// NewServer returns a server for the listener that Listen returns.
+func NewServer(c Config) *http.Server {
+	s := &server{c}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("GET /keys", s.listKeys)
+	mux.HandleFunc("POST /keys", s.rotateKeys)
+	mux.HandleFunc("POST /gc", s.collect)
+	mux.HandleFunc("POST /fsck", s.check)
+	return &http.Server{Handler: ownerOnly(mux), ConnContext: withPeer, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second}
+}
+
+// Listen opens the socket with access for its owner only. It replaces a socket
+// of an earlier process: the caller holds the lock of the data folder.
+func Listen(path string) (net.Listener, error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove old socket: %w", err)
+	}
+	before := unix.Umask(0o177)
+	l, err := net.Listen("unix", path)
+	unix.Umask(before)
+	if err != nil {
+		return nil, fmt.Errorf("open login socket (a shorter --data path may help): %w", err)
+	}
+	return l, nil
+}
+
+type peerKey struct{}
+
+// withPeer adds the credentials of the connection's peer to ctx.
+func withPeer(ctx context.Context, c net.Conn) context.Context {
+	conn, ok := c.(*net.UnixConn)
+	if !ok {
+		return ctx
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return ctx
+	}
+	var peer *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) { peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil || credErr != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, peerKey{}, peer)
+}
+
+// ownerOnly refuses other users of this machine.
+func ownerOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred)
+		if !ok || int(peer.Uid) != os.Geteuid() && peer.Uid != 0 {
+			respond(w, http.StatusForbidden, map[string]string{"error": "Only the owner of the data folder may use this socket."})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// decode decodes the body into v. If that fails, it responds and returns false.
+func decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(v); err != nil {
+		respond(w, http.StatusBadRequest, map[string]string{"error": "The request is not valid JSON."})
+		return false
+	}
+	return true
+}
+
+// fail responds with the message of a public error, and logs other errors.
+// operation completes "The server could not".
+func (s *server) fail(w http.ResponseWriter, operation string, err error) {
+	if public, ok := errors.AsType[*stint.Error](err); ok {
+		respond(w, http.StatusBadRequest, map[string]string{"error": public.Message})
+		return
+	}
+	s.c.Log.Error("a request on the socket failed", "operation", operation, "error", err)
+	respond(w, http.StatusInternalServerError, map[string]string{"error": "The server could not " + operation + "; its log has the details."})
+}
+
+func respond(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has left
+}

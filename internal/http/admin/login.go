@@ -1,0 +1,62 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"os/user"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/stint-dev/stint"
+)
+
+// loginRequest is the body of POST /login.
+type loginRequest struct {
+	Org           string `json:"org"`
+	User          string `json:"user"`
+	Name          string `json:"name"`
+	ExpiresInDays int    `json:"expiresInDays"`
+}
+
+// setDefaults sets missing members. The default user is the user of this machine
+// with the given identifier.
+func (r *loginRequest) setDefaults(uid uint32) {
+	if r.Org == "" {
+		r.Org = "default"
+	}
+	if r.User == "" {
+		r.User = fmt.Sprintf("uid-%d", uid)
+		if u, err := user.LookupId(strconv.Itoa(int(uid))); err == nil {
+			r.User = u.Username
+		}
+	}
+	if r.Name == "" {
+		r.Name = "login"
+	}
+	if r.ExpiresInDays == 0 {
+		r.ExpiresInDays = stint.DefaultTokenDays
+	}
+}
+
+// loginResponse is a new token and the address of the server.
+type loginResponse struct {
+	stint.Token
+	URL string `json:"url"`
+}
+
+func (s *server) login(w http.ResponseWriter, r *http.Request) {
+	var in loginRequest
+	if !decode(w, r, &in) {
+		return
+	}
+	if peer, ok := r.Context().Value(peerKey{}).(*unix.Ucred); ok {
+		in.setDefaults(peer.Uid)
+	}
+	token, err := s.c.Auth.Login(r.Context(), in.Org, in.User, in.Name, in.ExpiresInDays)
+	if err != nil {
+		s.fail(w, "create a token", err)
+		return
+	}
+	respond(w, http.StatusCreated, loginResponse{Token: token, URL: s.c.URL})
+}
