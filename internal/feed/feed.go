@@ -1,13 +1,13 @@
-// Package feed answers: how does a reader follow a run?
+// Package feed delivers the journal of a run to its readers.
 //
-// There is one loop for everybody: read the journal after my position, write,
-// wait. Live, resumed and replayed streams of a run are therefore the same
-// events in the same order. A reader owns nothing but its position, so a slow
-// one slows nobody.
+// Every reader runs the same loop: read the journal after its position, write,
+// wait. So live, resumed, and replayed streams of a run have the same events in the
+// same order. A reader has no state but its position, so a slow reader does not
+// delay others.
 //
-// While a run is watched, a ring holds the frames that were committed last, so
-// that thousands of readers share one encoding and none of them asks the
-// database. A reader that falls behind the ring reads the journal again.
+// While a run has readers, a ring holds the most recent frames, so that thousands of
+// readers share one encoding and do not query the database. A reader that falls
+// behind the ring reads the journal again.
 package feed
 
 import (
@@ -26,19 +26,19 @@ type Feed struct {
 	bus          notify.Bus
 	crossProcess bool
 
-	mu     sync.Mutex // guards topics and their readers count
+	mu     sync.Mutex // guards topics and topic.readers
 	topics map[string]*topic
 }
 
-// New reads from the store. With crossProcess, other processes commit to the
-// same journals and wake-ups are carried by the bus; otherwise this process
-// alone commits and the bus is not asked.
+// New returns a feed that reads from s. If crossProcess is set, other processes
+// commit to the same journals and the bus carries the wake-ups. Otherwise the bus
+// is not used.
 func New(s store.Journal, bus notify.Bus, crossProcess bool) *Feed {
 	return &Feed{store: s, bus: bus, crossProcess: crossProcess, topics: map[string]*topic{}}
 }
 
-// Committed tells that events were committed; their Seq is set. It is a
-// short cut that spares readers the database, and wakes them.
+// Committed passes committed events, whose Seq is set, to the readers of a run and
+// wakes them, so that they need not query the database.
 func (f *Feed) Committed(runID string, events []stint.Event) {
 	if t := f.topic(runID); t != nil {
 		t.push(events)
@@ -48,7 +48,8 @@ func (f *Feed) Committed(runID string, events []stint.Event) {
 	}
 }
 
-// Wake tells that a journal has grown by other means than Committed.
+// Wake wakes the readers of a run whose journal has grown without a call of
+// Committed.
 func (f *Feed) Wake(runID string) {
 	if t := f.topic(runID); t != nil {
 		t.markStale()
@@ -64,7 +65,7 @@ func (f *Feed) topic(runID string) *topic {
 	return f.topics[runID]
 }
 
-// Head is the number of a run's last event, and its status.
+// Head returns the number of a run's last event and its status.
 func (f *Feed) Head(ctx context.Context, runID string) (int64, stint.Status, error) {
 	head, status, err := f.store.Head(ctx, runID)
 	if err != nil {
@@ -73,8 +74,8 @@ func (f *Feed) Head(ctx context.Context, runID string) (int64, stint.Status, err
 	return head, status, nil
 }
 
-// Events reads up to limit events after the given one; more tells whether the
-// journal goes on.
+// Events returns up to limit events after the given one, and whether there are
+// more.
 func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int) (events []stint.Event, more bool, err error) {
 	events = []stint.Event{}
 	for len(events) <= limit {
@@ -90,7 +91,7 @@ func (f *Feed) Events(ctx context.Context, runID string, after int64, limit int)
 	return events[:limit], true, nil
 }
 
-// join finds or makes the topic of a run and counts one more reader.
+// join returns the topic of a run, which it creates if necessary, and adds a reader.
 func (f *Feed) join(runID string) *topic {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,7 +105,7 @@ func (f *Feed) join(runID string) *topic {
 	}
 	t.readers++
 	if t.readers == 2 {
-		t.expectCrowd()
+		t.share()
 	}
 	return t
 }

@@ -9,29 +9,30 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// readBatch is how many events a reader takes from the journal at once.
+// readBatch is the number of events that a reader reads from the journal at once.
 const readBatch = 512
 
-// What one Next returns is bounded, in bytes, but for a single frame that is
-// larger: from the ring, which many read at once, and from the journal, where
-// what was read and is not returned is read again.
+// Limits of the bytes that one Next returns, except for a single larger frame.
+// The limit for the journal equals that of a read, because events that were read
+// but not returned would be read again.
 const (
-	maxWrite = 64 << 10
-	maxOwn   = store.MaxReadBytes
+	maxRingWrite    = 64 << 10
+	maxJournalWrite = store.MaxReadBytes
 )
 
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 4<<10); return &b }}
 
-// Follower is one reader of one run. It is for one goroutine.
+// Follower is a reader of a run. It is not safe for concurrent use.
 type Follower struct {
 	feed     *Feed
 	runID    string
 	topic    *topic
 	position int64
-	buffer   *[]byte // of the frames returned last; nil while waiting
+	buffer   *[]byte // of the last returned frames; nil while waiting
 }
 
-// Follow opens a reader behind the event with the number after. Close it.
+// Follow returns a reader that begins after the event with the given number. The
+// caller must close it.
 func (f *Feed) Follow(_ context.Context, runID string, after int64) (*Follower, error) {
 	return &Follower{feed: f, runID: runID, topic: f.join(runID), position: after}, nil
 }
@@ -44,17 +45,17 @@ func (r *Follower) Close() {
 
 func (r *Follower) release() {
 	if r.buffer != nil {
-		if cap(*r.buffer) <= maxWrite {
+		if cap(*r.buffer) <= maxRingWrite {
 			buffers.Put(r.buffer)
 		}
 		r.buffer = nil
 	}
 }
 
-// Next waits until there are events after the reader's position and returns
-// their frames, many at once when many are there, and the number of the last.
-// done tells that the run's last event is among them. The frames are valid
-// until the next call. It returns the context's error when that ends first.
+// Next waits for events after the reader's position. It returns the frames of the
+// available ones, the number of the last, and whether it is the run's last event.
+// The frames are valid until the next call. If ctx ends first, Next returns its
+// error.
 func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bool, err error) {
 	r.release()
 	for {
@@ -76,8 +77,8 @@ func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bo
 	}
 }
 
-// fromRing returns frames after the position, or the channel to wait on when
-// there is nothing newer, or neither when the journal must be read.
+// fromRing returns the frames after the position. If there are none, it returns the
+// channel to wait on. If the journal must be read, it returns neither.
 func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 	t := r.topic
 	t.mu.Lock()
@@ -92,14 +93,14 @@ func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 		}
 		return nil, false, t.wake
 	}
-	if from == t.next-1 { // the common case: one new frame, shared as it is
+	if from == t.next-1 { // the common case: one new frame, returned without a copy
 		f := t.at(from)
 		r.position = from
 		return f.bytes, f.last, nil
 	}
 	r.buffer = buffers.Get().(*[]byte)
 	b := (*r.buffer)[:0]
-	for ; from < t.next && (len(b) == 0 || len(b)+len(t.at(from).bytes) <= maxWrite); from++ {
+	for ; from < t.next && (len(b) == 0 || len(b)+len(t.at(from).bytes) <= maxRingWrite); from++ {
 		f := t.at(from)
 		b = append(b, f.bytes...)
 		done = f.last
@@ -108,9 +109,9 @@ func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 	return b, done, nil
 }
 
-// fromJournal reads after the position. A reader that is behind the ring reads
-// for itself; at the ring's end one reads on behalf of all, and the others find
-// the frames in the ring.
+// fromJournal reads the journal after the position. A reader that is behind the ring
+// reads for itself. Of the readers at the end of the ring, one reads for all and
+// adds the frames to the ring.
 func (r *Follower) fromJournal(ctx context.Context) ([]byte, bool, error) {
 	if r.behind() {
 		return r.readOwn(ctx)
@@ -122,9 +123,9 @@ func (r *Follower) fromJournal(ctx context.Context) ([]byte, bool, error) {
 	gen, next, stale := t.gen, t.next, t.stale
 	t.mu.Unlock()
 	if next > r.position+1 || next == r.position+1 && !stale {
-		return nil, false, nil // another reader was here first
+		return nil, false, nil // another reader has filled the ring
 	}
-	if next != r.position+1 { // the ring does not know yet where the journal stands
+	if next != r.position+1 { // the head of the journal is unknown
 		frames, done, err := r.readOwn(ctx)
 		if frames == nil && err == nil {
 			t.caughtUp(r.position, gen)
@@ -172,7 +173,7 @@ func (r *Follower) encodeAll(events []stint.Event) (frames []byte, done bool) {
 	b := (*r.buffer)[:0]
 	for i := range events {
 		e := &events[i]
-		if len(b) > 0 && len(b)+len(e.Data) > maxOwn {
+		if len(b) > 0 && len(b)+len(e.Data) > maxJournalWrite {
 			break
 		}
 		b = AppendFrame(b, e)

@@ -28,7 +28,7 @@ func complete() stint.Event {
 	return stint.Event{Type: stint.EventComplete, Data: json.RawMessage(`{"status":"completed","executionTimeMs":1}`)}
 }
 
-// whole is the stream that a reader from the beginning must see.
+// whole returns the stream that a reader from the beginning must receive.
 func whole(m *memory) []byte {
 	var b []byte
 	for i := range m.events {
@@ -59,8 +59,8 @@ func readAll(ctx context.Context, t *testing.T, f *feed.Feed, after int64) []byt
 	}
 }
 
-// commit writes events the ways they are committed in life: pushed, only
-// announced, pushed twice after a lost acknowledgement.
+// commit appends events and notifies the feed in each way that occurs: with the
+// events, with a wake-up only, and with the events twice (a lost acknowledgement).
 func commit(f *feed.Feed, m *memory, n int) {
 	for i := range n {
 		e := m.add(event(i))
@@ -78,7 +78,7 @@ func commit(f *feed.Feed, m *memory, n int) {
 	f.Wake("run_x")
 }
 
-func TestEveryReaderSeesTheSameStream(t *testing.T) {
+func TestReadersReceiveSameStream(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -94,7 +94,7 @@ func TestEveryReaderSeesTheSameStream(t *testing.T) {
 	want := whole(m)
 	for i, got := range results {
 		if !bytes.Equal(want, got) {
-			t.Fatalf("reader %d saw %d bytes, want %d; first difference at %d", i, len(got), len(want), difference(want, got))
+			t.Fatalf("reader %d received %d bytes, want %d; first difference at %d", i, len(got), len(want), difference(want, got))
 		}
 	}
 	if got := readAll(ctx, t, f, 0); !bytes.Equal(want, got) {
@@ -116,8 +116,8 @@ func TestResumeAtEveryEvent(t *testing.T) {
 	}
 }
 
-// TestWatchedRunIsReadOnce holds a thousand readers to a handful of reads.
-func TestWatchedRunIsReadOnce(t *testing.T) {
+// TestReadersShareReads checks that a thousand readers need few reads of the journal.
+func TestReadersShareReads(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -164,8 +164,8 @@ func TestWatchedRunIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestAReplayIsReadOnce: what is read of the journal is sent, not read again.
-func TestAReplayIsReadOnce(t *testing.T) {
+// TestReplayReadsOnce checks that a replay does not read events twice.
+func TestReplayReadsOnce(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	for range 100 {
@@ -181,14 +181,14 @@ func TestAReplayIsReadOnce(t *testing.T) {
 	}
 }
 
-// TestTheRingIsBoundedInBytes: readers near the end are served without the
-// journal, those behind many large frames read it.
-func TestTheRingIsBoundedInBytes(t *testing.T) {
+// TestRingByteLimit checks that readers near the end are served from the ring, and
+// that readers behind many large frames read the journal.
+func TestRingByteLimit(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	f := feed.New(m, inproc.New(), false)
 	var watching []*feed.Follower
-	for range 2 { // a crowd has the larger ring
+	for range 2 { // with two readers the ring is larger
 		r, err := f.Follow(t.Context(), "run_x", 0)
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +202,7 @@ func TestTheRingIsBoundedInBytes(t *testing.T) {
 		f.Committed("run_x", []stint.Event{e})
 	}
 	add()
-	for range 2 { // the second call finds the end, and tells the ring
+	for range 2 { // the second call finds the end and calls caughtUp
 		for _, r := range watching {
 			ctx, cancel := context.WithTimeout(t.Context(), 0)
 			_, _, _, _ = r.Next(ctx)

@@ -6,7 +6,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// frame is an event as the stream writes it.
+// frame is an encoded event of the stream.
 type frame struct {
 	bytes []byte
 	last  bool // the complete event
@@ -17,8 +17,8 @@ func encode(e *stint.Event) frame {
 	return frame{bytes: AppendFrame(b, e), last: e.Type == stint.EventComplete}
 }
 
-// AppendFrame writes an event as a Server-Sent Events block: event, data, id.
-// Data holds no line break, being compact JSON.
+// AppendFrame appends an event as a Server-Sent Events block: event, data, id.
+// Data is compact JSON, so it contains no line break.
 func AppendFrame(b []byte, e *stint.Event) []byte {
 	b = append(b, "event: "...)
 	b = append(b, e.Type...)

@@ -10,14 +10,14 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// memory is a journal of one run, kept in memory.
+// memory is a journal of one run in memory.
 type memory struct {
-	mu      sync.Mutex // guards events and entries
-	events  []stint.Event
-	entries []store.NumberedEntry
-	reads   int // of events
-	size    int // bytes of events that were given
-	given   int // events of the log
+	mu        sync.Mutex // guards events and entries
+	events    []stint.Event
+	entries   []store.NumberedEntry
+	reads     int // calls of Events
+	size      int // bytes of returned events
+	logEvents int // events returned by LogSources
 }
 
 func (m *memory) add(e stint.Event) stint.Event {
@@ -38,7 +38,7 @@ func (m *memory) log(at time.Time, message string) {
 }
 
 func (m *memory) Append(context.Context, store.Position, store.Batch) (int64, error) {
-	return 0, fmt.Errorf("not used here")
+	return 0, fmt.Errorf("not implemented")
 }
 
 func (m *memory) Events(_ context.Context, _ string, after int64, limit int) ([]stint.Event, error) {
@@ -64,7 +64,7 @@ func (m *memory) LogSources(_ context.Context, _ string, from store.LogPosition,
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var out store.LogSources
-	defer func() { m.given += len(out.Events) }()
+	defer func() { m.logEvents += len(out.Events) }()
 	if !desc {
 		for i := int(from.Event); i < len(m.events) && len(out.Events) < limit; i++ {
 			out.Events = append(out.Events, m.events[i])

@@ -8,47 +8,48 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 )
 
-// A ring keeps some frames for a lone reader, more for a crowd, whose last one
-// is served long after the first, and twice what is committed at once, so that
-// readers need not go back to the journal.
+// Sizes of a ring in frames. With several readers the ring is larger, because the
+// last of them is served long after the first. It also grows to twice the size of a
+// commit, so that readers need not read the journal.
 const (
-	minRing   = 64
-	crowdRing = 256
-	maxRing   = 512
+	minRing    = 64
+	sharedRing = 256 // for two or more readers
+	maxRing    = 512
 )
 
-// maxHeld bounds the bytes of a ring's frames, but for a single frame that is
-// larger. Who falls behind by more has no use for a ring.
-const maxHeld = 1 << 20
+// maxRingBytes limits the bytes of a ring's frames, except for a single larger
+// frame. A reader further behind reads the journal.
+const maxRingBytes = 1 << 20
 
-// pollInterval is the net below lost wake-ups between processes.
+// pollInterval is the interval of polling, in case a wake-up between processes is
+// lost.
 const pollInterval = time.Second
 
-// topic is a watched run: a ring of the frames committed last. It starts
-// without knowing where the journal stands; the first reader that has caught
-// up tells it.
+// topic is a run with readers: a ring of its most recent frames. The head of the
+// journal is unknown until the first reader has caught up.
 type topic struct {
 	readers int // guarded by Feed.mu
 
-	refill sync.Mutex // held by the one reader that reads the journal for all
+	refill sync.Mutex // held by the reader that reads the journal for all readers
 
-	mu    sync.Mutex // guards what follows; taken after refill
+	mu    sync.Mutex // guards the fields below; locked after refill
 	ring  []frame    // the frame of Seq n is at n % len(ring)
-	held  int        // bytes of the frames in the ring
+	size  int        // bytes of the frames in the ring
 	first int64      // Seq of the oldest frame in the ring
-	next  int64      // Seq that follows the newest frame; 0 while unknown
-	stale bool       // the journal may hold more than the ring knows
-	gen   uint64
+	next  int64      // Seq after the newest frame; 0 if unknown
+	stale bool       // the journal may have newer events than the ring
+	gen   uint64     // incremented by broadcast
 	wake  chan struct{}
 
-	stop func() // ends listening
+	stop func() // ends listen
 }
 
 func newTopic() *topic {
 	return &topic{wake: make(chan struct{}), ring: make([]frame, minRing)}
 }
 
-// listen turns wake-ups of other processes into staleness.
+// listen marks the topic stale after each wake-up by another process, and
+// periodically.
 func (t *topic) listen(bus notify.Bus, runID string) {
 	wake, cancel := bus.Subscribe(notify.TopicRun(runID))
 	quit, done := make(chan struct{}), make(chan struct{})
@@ -75,7 +76,7 @@ func (t *topic) close() {
 	}
 }
 
-// markStale says that the journal may have grown, and wakes the readers.
+// markStale records that the journal may have grown and wakes the readers.
 func (t *topic) markStale() {
 	t.mu.Lock()
 	t.stale = true
@@ -90,8 +91,8 @@ func (t *topic) broadcast() {
 	t.wake = make(chan struct{})
 }
 
-// push adds committed events that continue the ring. Others only make it
-// stale: the journal is the truth.
+// push adds committed events that follow the ring's last frame. After a gap it marks
+// the topic stale instead, so that readers read the journal.
 func (t *topic) push(events []stint.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,8 +109,8 @@ func (t *topic) add(events []stint.Event) {
 			return
 		case e.Seq == t.next:
 			f := encode(e)
-			t.held += len(f.bytes)
-			for t.first < t.next && (t.held > maxHeld || t.next-t.first == int64(len(t.ring))) {
+			t.size += len(f.bytes)
+			for t.first < t.next && (t.size > maxRingBytes || t.next-t.first == int64(len(t.ring))) {
 				t.dropFirst()
 			}
 			*t.at(e.Seq) = f
@@ -118,25 +119,25 @@ func (t *topic) add(events []stint.Event) {
 	}
 }
 
-// dropFirst forgets the oldest frame. t.mu is held.
+// dropFirst removes the oldest frame. t.mu is held.
 func (t *topic) dropFirst() {
 	f := t.at(t.first)
-	t.held -= len(f.bytes)
+	t.size -= len(f.bytes)
 	*f = frame{}
 	t.first++
 }
 
-// at is the place of a frame. t.mu is held.
+// at returns the slot of a frame. t.mu is held.
 func (t *topic) at(seq int64) *frame { return &t.ring[seq%int64(len(t.ring))] }
 
-// expectCrowd makes room for readers that are served one after the other.
-func (t *topic) expectCrowd() {
+// share grows the ring for several readers.
+func (t *topic) share() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.grow(crowdRing)
+	t.grow(sharedRing)
 }
 
-// grow makes room for n frames, within limits. t.mu is held.
+// grow grows the ring to at least n frames, up to maxRing. t.mu is held.
 func (t *topic) grow(n int) {
 	size := len(t.ring)
 	for size < n && size < maxRing {
@@ -152,13 +153,13 @@ func (t *topic) grow(n int) {
 	}
 }
 
-// caughtUp is told by a reader that found nothing after position in the
-// journal, where gen is the topic's generation before it looked.
+// caughtUp is called by a reader that found no event after position in the journal.
+// gen is the topic's generation before the reader read it.
 func (t *topic) caughtUp(position int64, gen uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gen != gen {
-		return // something happened meanwhile; look again
+		return // the topic has changed meanwhile; the reader reads again
 	}
 	if t.next != position+1 {
 		for t.first < t.next {

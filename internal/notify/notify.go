@@ -1,24 +1,23 @@
-// Package notify answers: how does a process wake another?
+// Package notify defines the port for wake-ups between goroutines and processes.
 //
-// It is a port. Wake-ups are hints without data: a waiter that hears one
-// reads the store again. Losing every wake-up costs latency, never truth, so
-// each waiter also polls. The adapters inproc and pgnotify pass notifytest.
+// A wake-up is a hint without data: a waiter that receives one reads the store
+// again. A lost wake-up costs latency but not correctness, because every waiter
+// also polls. The adapters inproc and pgnotify pass the suite in notifytest.
 package notify
 
-// Bus carries wake-ups between those who changed something and those who
-// wait for it. It is safe for concurrent use.
+// Bus delivers wake-ups from writers to waiters. It is safe for concurrent use.
 type Bus interface {
-	// Publish wakes the subscribers of topic, in this process at once and in
-	// others soon. It never blocks and never fails: a lost wake-up is made up
-	// for by the waiter's poll. Call it after the commit, never inside a
-	// transaction.
+	// Publish wakes the subscribers of topic: those of this process before it
+	// returns, those of others soon. It never blocks and never fails; the waiters'
+	// polling makes up for lost wake-ups. Call it after the commit, never inside
+	// a transaction.
 	Publish(topic string)
 	// Subscribe returns a channel that receives after each Publish of topic.
-	// Wake-ups coalesce: at least one value follows the last Publish, a slow
-	// receiver loses only repeats. cancel ends the subscription; it is
+	// Wake-ups coalesce: a slow receiver misses only repeats, and at least one
+	// value follows the last Publish. cancel ends the subscription and is
 	// idempotent. The channel is never closed.
 	Subscribe(topic string) (wake <-chan struct{}, cancel func())
-	// Close ends the bus and waits for what it started.
+	// Close ends the bus and waits for its goroutines.
 	Close() error
 }
 
@@ -28,6 +27,6 @@ const TopicQueue = "queue"
 // TopicRun is published when the journal of a run has grown.
 func TopicRun(runID string) string { return "run:" + runID }
 
-// TopicStop is published when a run that a worker may hold has ended by other
-// hands: cancelled or reaped.
+// TopicStop is published when a run was cancelled or reaped while a worker may
+// still execute it.
 func TopicStop(runID string) string { return "stop:" + runID }

@@ -1,20 +1,20 @@
-// Package inproc answers: how do the parts of one process wake each other?
+// Package inproc implements notify.Bus within one process.
 //
-// It is the notify.Bus of a server that is alone, and the local half of the
-// buses that also reach other processes.
+// A single server uses it directly. A bus that reaches other processes uses it for
+// its local subscribers.
 package inproc
 
 import "sync"
 
-// Bus wakes subscribers of this process. It starts no goroutine.
+// Bus is a notify.Bus for the subscribers of this process. It starts no goroutines.
 type Bus struct {
-	mu     sync.RWMutex // guards the rest; never held while anything blocks
+	mu     sync.RWMutex // guards the fields below; never held while blocking
 	topics map[string]map[*subscription]struct{}
 	closed bool
 }
 
-// subscription holds the wake-up that its owner has not received yet: one at
-// most, so that sending never blocks and repeats are lost.
+// subscription holds at most one pending wake-up, so that signal never blocks and
+// repeats are dropped.
 type subscription struct{ wake chan struct{} }
 
 func (s *subscription) signal() {
@@ -24,7 +24,7 @@ func (s *subscription) signal() {
 	}
 }
 
-// New gives a bus without subscribers.
+// New returns a bus without subscribers.
 func New() *Bus {
 	return &Bus{topics: map[string]map[*subscription]struct{}{}}
 }
@@ -38,8 +38,8 @@ func (b *Bus) Publish(topic string) {
 	}
 }
 
-// PublishAll wakes every subscriber: for a bus that knows that wake-ups were
-// lost, but not which.
+// PublishAll wakes every subscriber. It is used when an unknown set of wake-ups was
+// lost.
 func (b *Bus) PublishAll() {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -50,8 +50,8 @@ func (b *Bus) PublishAll() {
 	}
 }
 
-// Subscribe registers a waiter; after Close it gives a channel that stays
-// silent.
+// Subscribe registers a waiter. After Close it returns a channel that never
+// receives.
 func (b *Bus) Subscribe(topic string) (wake <-chan struct{}, cancel func()) {
 	s := &subscription{wake: make(chan struct{}, 1)}
 	b.mu.Lock()
@@ -75,7 +75,7 @@ func (b *Bus) cancel(topic string, s *subscription) {
 	}
 }
 
-// Close ends all subscriptions. Another Close does nothing.
+// Close ends all subscriptions. It is idempotent.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,4 @@
-// Package notifytest answers: what must every notify.Bus do?
-//
-// It is the suite that the adapters pass.
+// Package notifytest is the suite that every notify.Bus passes.
 package notifytest
 
 import (
@@ -16,31 +14,30 @@ import (
 	"github.com/stint-dev/stint/internal/notify"
 )
 
-// patience is how long a wake-up may take before a test gives it up for lost.
-const patience = time.Minute
+// waitLimit is the time after which a wake-up counts as lost.
+const waitLimit = time.Minute
 
-// NewBus makes a bus to publish on and one to subscribe on which hears it:
-// the same one within a process, two that stand for two processes otherwise.
-// The suite closes both.
+// NewBus returns a bus to publish on and a connected bus to subscribe on. They are
+// the same bus, or two buses that represent two processes. The suite closes both.
 type NewBus func(t *testing.T) (publisher, subscriber notify.Bus)
 
-// Run holds the buses that newBus makes to the contract of notify.Bus. It
-// counts goroutines, so it is not for parallel tests.
+// Run checks the buses that newBus returns against the contract of notify.Bus. It
+// counts goroutines, so the calling test must not be parallel.
 func Run(t *testing.T, newBus NewBus) {
-	t.Run("CloseLeavesNothing", func(t *testing.T) { closeLeavesNothing(t, newBus) })
+	t.Run("CloseEndsGoroutines", func(t *testing.T) { closeEndsGoroutines(t, newBus) })
 	for name, test := range map[string]func(*testing.T, *pair){
-		"WakesAfterSubscribe":       wakesAfterSubscribe,
-		"WakesEverySubscriber":      wakesEverySubscriber,
-		"WakesItsOwnProcess":        wakesItsOwnProcess,
-		"Coalesces":                 coalesces,
-		"LastPublishIsHeard":        lastPublishIsHeard,
-		"SlowSubscriber":            slowSubscriber,
-		"CancelIsIdempotent":        cancelIsIdempotent,
-		"TopicsAreApart":            topicsAreApart,
-		"ThousandsOfTopics":         thousandsOfTopics,
-		"OddTopics":                 oddTopics,
-		"ClosedBusIsHarmless":       closedBusIsHarmless,
-		"CloseWhileOthersUseTheBus": closeWhileOthersUse,
+		"WakesAfterSubscribe":   wakesAfterSubscribe,
+		"WakesEverySubscriber":  wakesEverySubscriber,
+		"WakesOwnProcess":       wakesOwnProcess,
+		"Coalesces":             coalesces,
+		"LastPublishIsReceived": lastPublishIsReceived,
+		"SlowSubscriber":        slowSubscriber,
+		"CancelIsIdempotent":    cancelIsIdempotent,
+		"TopicsAreSeparate":     topicsAreSeparate,
+		"ThousandsOfTopics":     thousandsOfTopics,
+		"OddTopics":             oddTopics,
+		"UseAfterClose":         useAfterClose,
+		"CloseDuringUse":        closeDuringUse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +46,7 @@ func Run(t *testing.T, newBus NewBus) {
 	}
 }
 
-// pair is the buses of one test.
+// pair holds the buses of one test.
 type pair struct{ publisher, subscriber notify.Bus }
 
 func newPair(t *testing.T, newBus NewBus) *pair {
@@ -76,11 +73,11 @@ func (p *pair) subscribe(t *testing.T, topic string) <-chan struct{} {
 	return wake
 }
 
-// flush publishes on a topic of its own and waits for it, after which
-// everything that was published before it has arrived as well.
+// flush publishes on a new topic and waits for the wake-up. All earlier wake-ups
+// have arrived then.
 func (p *pair) flush(t *testing.T) {
 	t.Helper()
-	for i := range 2 { // the first may travel in one parcel with what is to arrive before it
+	for i := range 2 { // the first may be sent together with earlier topics, in any order
 		topic := fmt.Sprintf("flush %d %s", i, t.Name())
 		wake := p.subscribe(t, topic)
 		p.publisher.Publish(topic)
@@ -92,13 +89,13 @@ func await(t *testing.T, wake <-chan struct{}, topic string) {
 	t.Helper()
 	select {
 	case <-wake:
-	case <-time.After(patience):
-		t.Fatalf("no wake-up on %.40q within %v", topic, patience)
+	case <-time.After(waitLimit):
+		t.Fatalf("no wake-up on %.40q within %v", topic, waitLimit)
 	}
 }
 
-// waiting counts the wake-ups that lie ready.
-func waiting(wake <-chan struct{}) int {
+// pending returns the number of pending wake-ups.
+func pending(wake <-chan struct{}) int {
 	for n := 0; ; n++ {
 		select {
 		case <-wake:
@@ -109,10 +106,10 @@ func waiting(wake <-chan struct{}) int {
 }
 
 func wakesAfterSubscribe(t *testing.T, p *pair) {
-	p.publisher.Publish("a") // heard by nobody
+	p.publisher.Publish("a") // no subscriber yet
 	p.flush(t)
 	wake := p.subscribe(t, "a")
-	if n := waiting(wake); n != 0 {
+	if n := pending(wake); n != 0 {
 		t.Errorf("%d wake-ups from before the subscription", n)
 	}
 	for range 3 {
@@ -132,11 +129,11 @@ func wakesEverySubscriber(t *testing.T, p *pair) {
 	}
 }
 
-func wakesItsOwnProcess(t *testing.T, p *pair) {
+func wakesOwnProcess(t *testing.T, p *pair) {
 	wake, cancel := p.publisher.Subscribe("a")
 	defer cancel()
 	p.publisher.Publish("a")
-	if n := waiting(wake); n != 1 {
+	if n := pending(wake); n != 1 {
 		t.Errorf("%d wake-ups right after Publish in the same process, want 1", n)
 	}
 }
@@ -147,14 +144,14 @@ func coalesces(t *testing.T, p *pair) {
 		p.publisher.Publish("a")
 	}
 	p.flush(t)
-	if n := waiting(wake); n != 1 {
-		t.Errorf("%d wake-ups lie ready after 1000 publications, want 1", n)
+	if n := pending(wake); n != 1 {
+		t.Errorf("%d wake-ups are pending after 1000 publications, want 1", n)
 	}
 }
 
-// lastPublishIsHeard plays the protocol of a waiter: change, publish; wake,
-// read. A lost last wake-up leaves the reader behind the writer for ever.
-func lastPublishIsHeard(t *testing.T, p *pair) {
+// lastPublishIsReceived follows the protocol of writers and waiters: change, publish;
+// wake, read. Without the last wake-up the reader would never see the last change.
+func lastPublishIsReceived(t *testing.T, p *pair) {
 	const writers, changes = 4, 500
 	wake := p.subscribe(t, "a")
 	var state atomic.Int64
@@ -173,8 +170,8 @@ func lastPublishIsHeard(t *testing.T, p *pair) {
 	writing.Wait()
 	p.publisher.Publish("a")
 	p.flush(t)
-	if waiting(wake) == 0 {
-		t.Error("nothing follows the last Publish")
+	if pending(wake) == 0 {
+		t.Error("no wake-up after the last Publish")
 	}
 }
 
@@ -185,8 +182,8 @@ func slowSubscriber(t *testing.T, p *pair) {
 		await(t, quick, "a")
 	}
 	p.flush(t)
-	if n := waiting(slow); n != 1 {
-		t.Errorf("%d wake-ups wait for the slow subscriber, want 1", n)
+	if n := pending(slow); n != 1 {
+		t.Errorf("%d wake-ups are pending for the slow subscriber, want 1", n)
 	}
 }
 
@@ -204,18 +201,18 @@ func cancelIsIdempotent(t *testing.T, p *pair) {
 	p.flush(t)
 	select {
 	case _, open := <-cancelled:
-		t.Errorf("a cancelled subscription receives (open: %v)", open)
+		t.Errorf("a cancelled subscription received (open: %v)", open)
 	default:
 	}
 }
 
-func topicsAreApart(t *testing.T, p *pair) {
+func topicsAreSeparate(t *testing.T, p *pair) {
 	a, ab, b := p.subscribe(t, "a"), p.subscribe(t, "ab"), p.subscribe(t, "b")
 	p.publisher.Publish("ab")
 	await(t, ab, "ab")
 	p.flush(t)
-	if n := waiting(a) + waiting(b) + waiting(ab); n != 0 {
-		t.Errorf("one publication on ab woke %d others or twice", n)
+	if n := pending(a) + pending(b) + pending(ab); n != 0 {
+		t.Errorf("one publication on ab caused %d further wake-ups", n)
 	}
 }
 
@@ -243,7 +240,7 @@ func oddTopics(t *testing.T, p *pair) {
 	}
 }
 
-func closedBusIsHarmless(t *testing.T, p *pair) {
+func useAfterClose(t *testing.T, p *pair) {
 	before, cancelBefore := p.subscriber.Subscribe("a")
 	p.close(t)
 	after, cancelAfter := p.subscriber.Subscribe("a")
@@ -252,7 +249,7 @@ func closedBusIsHarmless(t *testing.T, p *pair) {
 	for _, wake := range []<-chan struct{}{before, after} {
 		select {
 		case _, open := <-wake:
-			t.Errorf("a closed bus sends (open: %v)", open)
+			t.Errorf("a closed bus sent a wake-up (open: %v)", open)
 		default:
 		}
 	}
@@ -261,7 +258,7 @@ func closedBusIsHarmless(t *testing.T, p *pair) {
 	p.close(t)
 }
 
-func closeWhileOthersUse(t *testing.T, p *pair) {
+func closeDuringUse(t *testing.T, p *pair) {
 	var using sync.WaitGroup
 	begun := make(chan struct{}, 8)
 	for i := range cap(begun) {
@@ -284,8 +281,8 @@ func closeWhileOthersUse(t *testing.T, p *pair) {
 	using.Wait()
 }
 
-func closeLeavesNothing(t *testing.T, newBus NewBus) {
-	warm := newPair(t, newBus) // starts what the buses share and leave alone: a server under test
+func closeEndsGoroutines(t *testing.T, newBus NewBus) {
+	warm := newPair(t, newBus) // starts shared resources, such as the database server
 	warm.close(t)
 	before := goleak.IgnoreCurrent()
 	p := newPair(t, newBus)

@@ -25,45 +25,44 @@ const (
 type Bus struct {
 	config *pgx.ConnConfig
 	logger *slog.Logger
-	sender string      // names this bus in what it sends, to know its own
+	id     string      // sender name in payloads, to recognise its own
 	local  *inproc.Bus // the subscribers
-	outbox *outbox     // what other processes must still hear
+	outbox *outbox     // topics to be sent to other processes
 
 	stop    context.CancelFunc
-	stopped sync.WaitGroup // the listener and the talker
+	stopped sync.WaitGroup // listenLoop and sendLoop
 }
 
-// New connects to the database and listens: what is published after New is
-// heard. ctx bounds connecting only. connString is a URL or a list of
-// keywords and values; the connections must be sessions, not a transaction
-// pooler's.
+// New connects to the database and listens. The bus receives everything that is
+// published after New returns. ctx applies only to connecting. connString is a URL
+// or a list of keywords and values. It must not refer to a transaction pooler,
+// because LISTEN needs a session.
 func New(ctx context.Context, connString string, logger *slog.Logger) (*Bus, error) {
 	config, err := pgx.ParseConfig(connString)
 	if err != nil {
-		return nil, fmt.Errorf("reading the address of the database: %w", err)
+		return nil, fmt.Errorf("parsing the database address: %w", err)
 	}
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "stint notify"
 	}
-	b := &Bus{config: config, logger: logger, sender: rand.Text(), local: inproc.New(), outbox: newOutbox()}
+	b := &Bus{config: config, logger: logger, id: rand.Text(), local: inproc.New(), outbox: newOutbox()}
 	listening, err := b.listen(ctx)
 	if err != nil {
 		return nil, err
 	}
-	talking, err := b.connect(ctx)
+	sending, err := b.connect(ctx)
 	if err != nil {
-		hangUp(listening)
+		closeConn(listening)
 		return nil, err
 	}
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	b.stop = stop
-	b.stopped.Go(func() { b.hear(lifetime, listening) })
-	b.stopped.Go(func() { b.talk(lifetime, talking) })
+	b.stopped.Go(func() { b.listenLoop(lifetime, listening) })
+	b.stopped.Go(func() { b.sendLoop(lifetime, sending) })
 	return b, nil
 }
 
-// Publish wakes the subscribers of topic, here before it returns and
-// elsewhere soon.
+// Publish wakes the subscribers of topic: local ones before it returns, others soon.
 func (b *Bus) Publish(topic string) {
 	b.local.Publish(topic)
 	b.outbox.add(topic)
@@ -74,9 +73,8 @@ func (b *Bus) Subscribe(topic string) (wake <-chan struct{}, cancel func()) {
 	return b.local.Subscribe(topic)
 }
 
-// Close sends what was published before it, as far as the database answers
-// within a second, and ends both connections. Another Close waits for the
-// same and does nothing.
+// Close sends the topics that are not sent yet, if the database answers within a
+// second, and closes both connections. It is idempotent.
 func (b *Bus) Close() error {
 	b.outbox.close()
 	b.stop()
@@ -94,24 +92,23 @@ func (b *Bus) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// again calls attempt until it succeeds or ctx ends, with a pause between
-// calls that doubles and varies, so that many processes do not return at once.
-// It reports whether attempt succeeded.
-func (b *Bus) again(ctx context.Context, attempt func() error) bool {
+// retry calls attempt until it succeeds or ctx ends, with exponential backoff and
+// jitter. It reports whether attempt succeeded.
+func (b *Bus) retry(ctx context.Context, attempt func() error) bool {
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := attempt()
 		if err == nil {
 			return true
 		}
-		if !rest(ctx, pause/2+mathrand.N(pause/2)) {
+		if !sleep(ctx, pause/2+mathrand.N(pause/2)) {
 			return false
 		}
-		b.logger.WarnContext(ctx, "notifications are late: the database cannot be reached", "error", err)
+		b.logger.WarnContext(ctx, "notifications are delayed: the database cannot be reached", "error", err)
 	}
 }
 
-// rest waits for d; it reports false when ctx ended instead.
-func rest(ctx context.Context, d time.Duration) bool {
+// sleep waits for d. It reports false if ctx ended before.
+func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -122,20 +119,20 @@ func rest(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// hangUp closes a connection that may be broken.
-func hangUp(conn *pgx.Conn) {
+// closeConn closes a connection that may be broken.
+func closeConn(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	// A server that is gone cannot be told goodbye; the socket closes all the same.
+	// The error is of no use: the socket is closed even if the server is gone.
 	_ = conn.Close(ctx)
-	// One whose call was cut off is closed in the background.
+	// After an interrupted call, the connection is closed in the background.
 	select {
 	case <-conn.PgConn().CleanupDone():
 	case <-ctx.Done():
 	}
 }
 
-// broken reports whether err is more than the end of our own waiting.
+// broken reports whether err is not just the expiry of a wait.
 func broken(conn *pgx.Conn, err error) bool {
 	return conn.IsClosed() || !errors.Is(err, context.DeadlineExceeded)
 }

@@ -1,14 +1,13 @@
-// Package pgnotify answers: how do processes that share a PostgreSQL wake
-// each other?
+// Package pgnotify implements notify.Bus for processes that share a PostgreSQL
+// database, with LISTEN and NOTIFY on one channel.
 //
-// By LISTEN and NOTIFY on one channel. NOTIFY takes a lock of the whole
-// server at commit, so it is never sent from a transaction that does anything
-// else: what is published while the previous notification is under way, or
-// within 2 ms of it, goes out as one statement on a connection kept for that.
-// A lone publication leaves at once. Subscribers of the same process are
-// woken directly.
+// NOTIFY takes a server-wide lock at commit, so it is never sent in a transaction
+// with other statements. Topics that are published while the previous notification
+// is being sent, or within 2 ms after it, are sent as one statement on a separate
+// connection. A single publication is sent at once. Subscribers of the same process
+// are woken directly.
 //
-// A lost connection is made again with growing pauses. Since notifications
-// are not kept for who is away, all subscribers are woken once the process
-// listens again.
+// A lost connection is re-established with increasing pauses. PostgreSQL does not
+// keep notifications for a disconnected process, so all subscribers are woken when
+// the process listens again.
 package pgnotify

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	silenceLimit = 15 * time.Second // without a notification before the connection is tried
+	pingInterval = 15 * time.Second // without a notification, until the connection is pinged
 	pingLimit    = 5 * time.Second
 )
 
-// listen opens the connection that hears notifications.
+// listen opens a connection that receives notifications.
 func (b *Bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := b.connect(ctx)
 	if err != nil {
@@ -23,29 +23,29 @@ func (b *Bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectLimit)
 	defer cancel()
 	if _, err := conn.Exec(ctx, "listen "+channel); err != nil {
-		hangUp(conn)
+		closeConn(conn)
 		return nil, fmt.Errorf("listening for notifications: %w", err)
 	}
 	return conn, nil
 }
 
-// hear wakes local subscribers for other processes until ctx ends.
-func (b *Bus) hear(ctx context.Context, conn *pgx.Conn) {
+// listenLoop wakes local subscribers for other processes until ctx ends.
+func (b *Bus) listenLoop(ctx context.Context, conn *pgx.Conn) {
 	for {
 		err := b.receive(ctx, conn)
-		hangUp(conn)
+		closeConn(conn)
 		if ctx.Err() != nil {
 			return
 		}
-		b.logger.WarnContext(ctx, "the connection that hears notifications is lost", "error", err)
-		again := func() (err error) {
+		b.logger.WarnContext(ctx, "lost the connection that receives notifications", "error", err)
+		reconnect := func() (err error) {
 			conn, err = b.listen(ctx)
 			return err
 		}
-		if !b.again(ctx, again) {
+		if !b.retry(ctx, reconnect) {
 			return
 		}
-		b.logger.InfoContext(ctx, "notifications are heard again")
+		b.logger.InfoContext(ctx, "receiving notifications again")
 		b.local.PublishAll()
 	}
 }
@@ -53,15 +53,15 @@ func (b *Bus) hear(ctx context.Context, conn *pgx.Conn) {
 // receive handles notifications until the connection or ctx ends.
 func (b *Bus) receive(ctx context.Context, conn *pgx.Conn) error {
 	for {
-		quiet, cancel := context.WithTimeout(ctx, silenceLimit)
-		n, err := conn.WaitForNotification(quiet)
+		waitCtx, cancel := context.WithTimeout(ctx, pingInterval)
+		n, err := conn.WaitForNotification(waitCtx)
 		cancel()
 		switch {
 		case err == nil:
 			b.deliver(n.Payload)
 		case ctx.Err() != nil || broken(conn, err):
 			return err
-		default: // nothing for long: the peer may be gone without a word
+		default: // no notification for a while: the connection may be broken
 			if err := ping(ctx, conn); err != nil {
 				return err
 			}
@@ -75,12 +75,12 @@ func ping(ctx context.Context, conn *pgx.Conn) error {
 	return conn.Ping(ctx)
 }
 
-// deliver wakes for one payload. One that we cannot read comes from another
-// version of ourselves and may mean anything.
+// deliver wakes the subscribers of one payload's topics. A payload that cannot be
+// decoded, possibly from another version of this program, wakes all subscribers.
 func (b *Bus) deliver(payload string) {
 	sender, topics, err := decode(payload)
 	switch {
-	case sender == b.sender: // woken already
+	case sender == b.id: // already woken
 	case errors.Is(err, errEverything):
 		b.local.PublishAll()
 	default:

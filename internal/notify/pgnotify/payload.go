@@ -6,30 +6,30 @@ import (
 	"strings"
 )
 
-// channel is what all processes on one database listen to.
+// channel is the channel on which all processes of a database listen.
 const channel = "stint"
 
-// payloadLimit bounds a payload, in bytes; the server takes less than 8000.
+// payloadLimit is the maximum size of a payload in bytes. The server refuses 8000.
 const payloadLimit = 7000
 
-// everything stands for all topics, where naming them would take too much. It
-// cannot be a topic's own spelling, which escapes the star.
+// everything stands for all topics, if there are too many to list. It cannot be
+// confused with a topic, because escape encodes the star.
 const everything = "*"
 
-// errEverything says that a payload names no topics and everybody must look.
-var errEverything = errors.New("pgnotify: wake everybody")
+// errEverything is returned for a payload that stands for all topics.
+var errEverything = errors.New("pgnotify: wake all subscribers")
 
-// spell writes a topic without spaces or control characters; the topics that
-// we use stay as they are.
-func spell(topic string) string { return url.PathEscape(topic) }
+// escape encodes a topic without spaces and control characters. It does not change
+// the topics of package notify.
+func escape(topic string) string { return url.PathEscape(topic) }
 
-// encode packs topics into payloads of at most payloadLimit bytes: the sender
-// and the topics, each after a space.
+// encode returns payloads of at most payloadLimit bytes: the sender and the topics,
+// separated by spaces.
 func encode(sender string, topics []string) []string {
 	var payloads []string
 	current := sender
 	for _, topic := range topics {
-		word := spell(topic)
+		word := escape(topic)
 		if len(sender)+1+len(word) > payloadLimit {
 			return []string{sender + " " + everything}
 		}
@@ -41,8 +41,8 @@ func encode(sender string, topics []string) []string {
 	return append(payloads, current)
 }
 
-// decode unpacks one payload, or gives errEverything also for one that makes
-// no sense.
+// decode decodes one payload. If it stands for all topics or is invalid, the error
+// is errEverything.
 func decode(payload string) (sender string, topics []string, err error) {
 	words := strings.Split(payload, " ")
 	for _, word := range words[1:] {

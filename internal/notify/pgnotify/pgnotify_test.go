@@ -16,8 +16,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// patience is how long something may take before a test gives it up.
-const patience = time.Minute
+// waitLimit is the time after which a wait fails.
+const waitLimit = time.Minute
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
@@ -56,12 +56,12 @@ func await(t *testing.T, wake <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-wake:
-	case <-time.After(patience):
-		t.Fatalf("%s: no wake-up within %v", what, patience)
+	case <-time.After(waitLimit):
+		t.Fatalf("%s: no wake-up within %v", what, waitLimit)
 	}
 }
 
-// listener hears what the buses on a database say.
+// listener returns a connection that receives the notifications of all buses.
 func listener(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn := connect(t, url)
@@ -71,7 +71,7 @@ func listener(t *testing.T, url string) *pgx.Conn {
 
 func hear(t *testing.T, conn *pgx.Conn) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	n, err := conn.WaitForNotification(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func TestOneProcess(t *testing.T) {
 	})
 }
 
-func TestABrokenConnectionIsMadeAgain(t *testing.T) {
+func TestReconnect(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	publisher, subscriber := open(t, url), open(t, url)
@@ -103,30 +103,30 @@ func TestABrokenConnectionIsMadeAgain(t *testing.T) {
 		terminate(t, url, 4)
 		await(t, one, "listening again")
 		await(t, two, "listening again")
-		publisher.Publish("one") // by a connection that is broken as well
+		publisher.Publish("one") // the sending connection is broken, too
 		await(t, one, "published after the break")
 	}
 }
 
-// terminate ends the given number of connections that the buses hold.
+// terminate ends the given number of the buses' connections.
 func terminate(t *testing.T, url string, want int) {
 	t.Helper()
 	admin := connect(t, url)
 	const kill = `select count(pg_terminate_backend(pid)) from pg_stat_activity
 		where application_name = 'stint notify' and datname = current_database()`
-	for deadline := time.Now().Add(patience); want > 0; {
+	for deadline := time.Now().Add(waitLimit); want > 0; {
 		var killed int
 		if err := admin.QueryRow(t.Context(), kill).Scan(&killed); err != nil {
 			t.Fatal(err)
 		}
 		if killed == 0 && time.Now().After(deadline) {
-			t.Fatalf("%d connections never came", want)
+			t.Fatalf("the buses did not open %d connections", want)
 		}
 		want -= killed
 	}
 }
 
-func TestAServerMayCrash(t *testing.T) {
+func TestServerCrash(t *testing.T) {
 	t.Parallel()
 	cluster, err := pgtest.StartCluster("")
 	if err != nil {
@@ -151,7 +151,7 @@ func TestAServerMayCrash(t *testing.T) {
 	await(t, other, "the other process after the crash")
 }
 
-func TestManyPublicationsAreFewNotifications(t *testing.T) {
+func TestPublicationsAreBatched(t *testing.T) {
 	t.Parallel()
 	const publications = 50_000
 	url := pgtest.URL(t)
@@ -163,16 +163,16 @@ func TestManyPublicationsAreFewNotifications(t *testing.T) {
 	heard := 1
 	for payload := hear(t, ear); !strings.Contains(payload, "last"); payload = hear(t, ear) {
 		if len(payload) > 7000 {
-			t.Fatalf("a payload of %d bytes", len(payload))
+			t.Fatalf("payload has %d bytes", len(payload))
 		}
 		heard++
 	}
 	if heard > publications/10 {
-		t.Errorf("%d publications became %d notifications", publications, heard)
+		t.Errorf("%d publications caused %d notifications", publications, heard)
 	}
 }
 
-func TestTooManyTopicsWakeEverybody(t *testing.T) {
+func TestTooManyTopicsWakeAll(t *testing.T) {
 	t.Parallel()
 	cluster, err := pgtest.StartCluster("")
 	if err != nil {
@@ -189,11 +189,11 @@ func TestTooManyTopicsWakeEverybody(t *testing.T) {
 	publisher := open(t, strings.Replace(url, "postgres@", "talker@", 1))
 	execute(t, ear, "alter role talker nologin")
 	terminate(t, url, 2)
-	for i := range 20_000 { // more than the bus keeps while nobody takes them
+	for i := range 20_000 { // more than the outbox stores
 		publisher.Publish(fmt.Sprint("topic ", i))
 	}
 	execute(t, ear, "alter role talker login")
-	// What the bus was about to say when the connection broke comes first.
+	// The topics that were being sent when the connection broke come first.
 	for !strings.HasSuffix(hear(t, ear), " *") {
 	}
 }
@@ -205,7 +205,7 @@ func execute(t *testing.T, conn *pgx.Conn, statement string, args ...any) {
 	}
 }
 
-func TestForeignPayloadsWakeEverybody(t *testing.T) {
+func TestUnknownPayloadsWakeAll(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	wake := subscribe(t, open(t, url), "a")
@@ -216,34 +216,34 @@ func TestForeignPayloadsWakeEverybody(t *testing.T) {
 	}
 }
 
-func TestCloseSendsWhatWasPublished(t *testing.T) {
+func TestCloseFlushes(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	publisher := open(t, url+"&synchronous_commit=off") // a disk may be busy for longer than Close waits
+	publisher := open(t, url+"&synchronous_commit=off") // a commit may wait for the disk longer than Close waits
 	ear := listener(t, url)
 	publisher.Publish("first")
 	hear(t, ear)
-	publisher.Publish("second") // within the time of gathering
+	publisher.Publish("second") // within sendInterval
 	if err := publisher.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// "first" may be told again: Close does not wait to learn that it was.
+	// "first" may be sent again, if Close interrupted its acknowledgement.
 	if payload := hear(t, ear); !strings.Contains(payload+" ", " second ") {
-		t.Errorf("heard %q", payload)
+		t.Errorf("received %q", payload)
 	}
 }
 
-func TestNewFailsWithoutAServer(t *testing.T) {
+func TestNewWithoutServer(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{
-		"nobody listens": "postgres://someone:hunter2secret@/db?host=" + t.TempDir(),
-		"no address":     "postgres://someone:hunter2secret@host:port/db",
+		"no server":   "postgres://someone:hunter2secret@/db?host=" + t.TempDir(),
+		"bad address": "postgres://someone:hunter2secret@host:port/db",
 	} {
 		_, err := pgnotify.New(t.Context(), address, slog.New(slog.DiscardHandler))
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		} else if strings.Contains(err.Error(), "hunter2secret") {
-			t.Errorf("%s: the error tells the password: %v", name, err)
+			t.Errorf("%s: the error contains the password: %v", name, err)
 		}
 	}
 }

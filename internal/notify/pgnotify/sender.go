@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	gatherTime   = 2 * time.Millisecond // least time between two notifications
-	sendLimit    = 10 * time.Second     // for one notification
-	goodbyeLimit = time.Second          // for the last one, sent by Close
-	outboxLimit  = 10_000               // topics kept apart; beyond it everybody is woken
+	sendInterval = 2 * time.Millisecond // minimum time between two notifications
+	sendLimit    = 10 * time.Second     // timeout of one notification
+	flushLimit   = time.Second          // timeout of the last one, sent by Close
+	outboxLimit  = 10_000               // topics; if there are more, all subscribers are woken
 )
 
-// notification sends many payloads at the price of one commit.
+// notification sends many payloads with one commit.
 const notification = "select pg_notify('" + channel + "', p) from unnest($1::text[]) p"
 
-// outbox gathers the topics that other processes have to hear of. It is
-// bounded: a topic is kept once, and too many become "everything".
+// outbox collects the topics to be sent to other processes. Each topic is stored
+// once. If there are too many, they are replaced by "everything".
 type outbox struct {
-	filled chan struct{} // holds a value when there may be something to send
+	filled chan struct{} // has a value if there may be topics to send
 
-	mu     sync.Mutex // guards the rest
+	mu     sync.Mutex // guards the fields below
 	topics map[string]struct{}
-	all    bool // too many topics to keep apart
+	all    bool // too many topics: wake all subscribers
 	closed bool
 }
 
@@ -49,7 +49,7 @@ func (o *outbox) add(topics ...string) {
 	}
 }
 
-// put keeps topics; the caller holds mu.
+// put adds topics. o.mu is held.
 func (o *outbox) put(topics []string) {
 	for _, topic := range topics {
 		if len(o.topics) >= outboxLimit {
@@ -68,7 +68,7 @@ func (o *outbox) close() {
 	o.closed = true
 }
 
-// parcel is what goes out in one statement.
+// parcel is the content of one notification.
 type parcel struct {
 	topics []string
 	all    bool
@@ -84,7 +84,7 @@ func (o *outbox) take() parcel {
 	return p
 }
 
-// giveBack returns what could not be sent.
+// giveBack adds a parcel that could not be sent.
 func (o *outbox) giveBack(p parcel) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -95,7 +95,7 @@ func (o *outbox) giveBack(p parcel) {
 	}
 }
 
-// payloads spells out the parcel.
+// payloads encodes the parcel.
 func (p parcel) payloads(sender string) []string {
 	switch {
 	case p.all:
@@ -106,64 +106,64 @@ func (p parcel) payloads(sender string) []string {
 	return encode(sender, p.topics)
 }
 
-// talk tells other processes what is published here until ctx ends.
-func (b *Bus) talk(ctx context.Context, conn *pgx.Conn) {
-	t := &talker{bus: b, conn: conn}
-	defer t.sayGoodbye()
+// sendLoop sends published topics to other processes until ctx ends.
+func (b *Bus) sendLoop(ctx context.Context, conn *pgx.Conn) {
+	s := &sender{bus: b, conn: conn}
+	defer s.flush()
 	for {
 		select {
 		case <-b.outbox.filled:
 		case <-ctx.Done():
 			return
 		}
-		if !b.again(ctx, func() error { return t.send(ctx) }) || !rest(ctx, gatherTime) {
+		if !b.retry(ctx, func() error { return s.send(ctx) }) || !sleep(ctx, sendInterval) {
 			return
 		}
 	}
 }
 
-// talker owns the connection that notifications leave by.
-type talker struct {
+// sender owns the connection that sends notifications.
+type sender struct {
 	bus  *Bus
-	conn *pgx.Conn // nil when it has to be made again
+	conn *pgx.Conn // nil if it must be re-established
 }
 
-// send notifies of what the outbox holds. On an error it is back there.
-func (t *talker) send(ctx context.Context) (err error) {
-	parcel := t.bus.outbox.take()
-	payloads := parcel.payloads(t.bus.sender)
+// send sends the content of the outbox. If it fails, the content is put back.
+func (s *sender) send(ctx context.Context) (err error) {
+	parcel := s.bus.outbox.take()
+	payloads := parcel.payloads(s.bus.id)
 	if len(payloads) == 0 {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			t.bus.outbox.giveBack(parcel)
+			s.bus.outbox.giveBack(parcel)
 		}
 	}()
-	if t.conn == nil {
-		if t.conn, err = t.bus.connect(ctx); err != nil {
+	if s.conn == nil {
+		if s.conn, err = s.bus.connect(ctx); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendLimit)
 	defer cancel()
-	if _, err := t.conn.Exec(ctx, notification, payloads); err != nil {
-		hangUp(t.conn)
-		t.conn = nil
+	if _, err := s.conn.Exec(ctx, notification, payloads); err != nil {
+		closeConn(s.conn)
+		s.conn = nil
 		return fmt.Errorf("notifying: %w", err)
 	}
 	return nil
 }
 
-// sayGoodbye sends what was published just before Close, or could not be sent
-// so far. What the database does not take now is lost, as any wake-up may be.
-func (t *talker) sayGoodbye() {
-	ctx, cancel := context.WithTimeout(context.Background(), goodbyeLimit)
+// flush sends the remaining topics before Close. If that fails, these wake-ups are
+// lost.
+func (s *sender) flush() {
+	ctx, cancel := context.WithTimeout(context.Background(), flushLimit)
 	defer cancel()
-	if err := t.send(ctx); err != nil {
-		t.bus.logger.DebugContext(ctx, "the last notifications are lost", "error", err)
+	if err := s.send(ctx); err != nil {
+		s.bus.logger.DebugContext(ctx, "lost the last notifications", "error", err)
 	}
-	if t.conn != nil {
-		hangUp(t.conn)
+	if s.conn != nil {
+		closeConn(s.conn)
 	}
 }

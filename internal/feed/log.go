@@ -21,27 +21,28 @@ type LogQuery struct {
 	After        *LogCursor
 }
 
-// LogCursor is the place behind the last entry of a page: the last event that
-// was read and how many of its lines, and the last entry of the side log.
+// LogCursor is the position after the last entry of a page: the last event and the
+// number of its lines that were read, and the last entry of the side log.
 type LogCursor struct {
 	Event int64 `json:"e"`
 	Line  int   `json:"l"`
 	Entry int64 `json:"s"`
 }
 
-// item is an entry of the unified log with its place in its sequence.
-type item struct {
+// logItem is an entry of the unified log with its position in its sequence.
+type logItem struct {
 	stint.LogEntry
 	event int64 // the journal's Seq; 0 for an entry of the side log
 	line  int   // 0, 1, 2 … within the event
 	entry int64
 }
 
-// Logs reads a page of the unified log: output events, a line each, merged by
-// time with the entries that are no events. Of equal times the side log's come
-// first, so that the order is total and its reverse is exact.
+// Logs returns a page of the unified log and the cursor of the next page, nil at the
+// end. The log has an entry for each line of output events, merged by time with the
+// entries of the side log. At equal times those of the side log come first, so the
+// order is total and desc is its exact reverse.
 func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogEntry, *LogCursor, error) {
-	w := &walk{feed: f, runID: runID, q: q}
+	w := &logReader{feed: f, runID: runID, q: q}
 	if err := w.open(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -59,19 +60,20 @@ func (f *Feed) Logs(ctx context.Context, runID string, q LogQuery) ([]stint.LogE
 	}
 }
 
-// walk merges the two sequences in reading order. cursor is the place behind
-// what it gave; what it holds beyond is read again where a sequence runs dry.
-type walk struct {
+// logReader merges the two sequences in reading order. cursor is the position after
+// the last returned item. Items in the buffers are beyond it; when one buffer is
+// empty, both are read again.
+type logReader struct {
 	feed   *Feed
 	runID  string
 	q      LogQuery
 	cursor LogCursor
 
-	events, entries       []item
-	eventsEnd, entriesEnd bool // the sequence holds no more than what is buffered
+	events, entries       []logItem
+	eventsEnd, entriesEnd bool // the sequence ends with the buffer
 }
 
-func (w *walk) open(ctx context.Context) error {
+func (w *logReader) open(ctx context.Context) error {
 	if w.q.After != nil {
 		w.cursor = *w.q.After
 		return nil
@@ -91,24 +93,24 @@ func (w *walk) open(ctx context.Context) error {
 		return fmt.Errorf("find %s in log of %s: %w", edge, w.runID, err)
 	}
 	w.cursor = LogCursor{Event: at.Event, Entry: at.Entry}
-	if w.q.Desc { // backwards, the position is the first that is left out
+	if w.q.Desc { // reading backwards, the cursor excludes its own event and entry
 		w.cursor.Event++
 		w.cursor.Entry++
 	}
 	return nil
 }
 
-// next gives the entry that comes next and matches the query.
-func (w *walk) next(ctx context.Context) (item, bool, error) {
+// next returns the next item that matches the query.
+func (w *logReader) next(ctx context.Context) (logItem, bool, error) {
 	for {
 		if len(w.events) == 0 && !w.eventsEnd || len(w.entries) == 0 && !w.entriesEnd {
 			if err := w.fill(ctx); err != nil {
-				return item{}, false, err
+				return logItem{}, false, err
 			}
 		}
 		it, ok := w.take()
 		if !ok || w.past(it.Timestamp) {
-			return item{}, false, nil
+			return logItem{}, false, nil
 		}
 		if w.q.Type == "" || it.Type == w.q.Type {
 			return it, true, nil
@@ -116,9 +118,9 @@ func (w *walk) next(ctx context.Context) (item, bool, error) {
 	}
 }
 
-// fill reads both sequences from the cursor on: of the events no more lines
-// than a page can need, for one event may hold thousands.
-func (w *walk) fill(ctx context.Context) error {
+// fill reads both sequences from the cursor. It splits events into no more lines
+// than a page needs, because one event may have thousands.
+func (w *logReader) fill(ctx context.Context) error {
 	want := w.q.Limit + 1
 	src, err := w.feed.store.LogSources(ctx, w.runID, w.from(), w.q.Desc, want)
 	if err != nil {
@@ -129,19 +131,19 @@ func (w *walk) fill(ctx context.Context) error {
 		w.events = append(w.events, w.lines(&src.Events[i], want-len(w.events))...)
 	}
 	for _, e := range src.Entries {
-		w.entries = append(w.entries, item{LogEntry: e.LogEntry, entry: e.Number})
+		w.entries = append(w.entries, logItem{LogEntry: e.LogEntry, entry: e.Number})
 	}
 	w.eventsEnd, w.entriesEnd = len(src.Events) < want && len(w.events) < want, len(src.Entries) < want
-	if len(w.events) == 0 && !w.eventsEnd { // events without lines only: step over them
+	if len(w.events) == 0 && !w.eventsEnd { // only events without lines: skip them
 		w.cursor.Event, w.cursor.Line = src.Events[len(src.Events)-1].Seq, 0
 		return w.fill(ctx)
 	}
 	return nil
 }
 
-// from is where the store reads on. Lines of output are always the agent's, so
-// who asks for others is given no events: beyond the last, before the first.
-func (w *walk) from() store.LogPosition {
+// from returns the position from which the store continues. Output events have the
+// type LogAgent, so a query for another type starts beyond all events.
+func (w *logReader) from() store.LogPosition {
 	from := store.LogPosition{Event: w.cursor.Event, Entry: w.cursor.Entry}
 	switch {
 	case w.q.Type != "" && w.q.Type != stint.LogAgent:
@@ -150,7 +152,7 @@ func (w *walk) from() store.LogPosition {
 			from.Event = 1
 		}
 	case w.cursor.Line == 0:
-	case w.q.Desc: // in the middle of an event: read it again
+	case w.q.Desc: // within an event: read it again
 		from.Event++
 	default:
 		from.Event--
@@ -158,9 +160,9 @@ func (w *walk) from() store.LogPosition {
 	return from
 }
 
-// lines cuts an output event into entries, in reading order: at most so many,
-// without those that the cursor has passed.
-func (w *walk) lines(e *stint.Event, most int) []item {
+// lines splits an output event into at most limit items in reading order, without
+// those before the cursor.
+func (w *logReader) lines(e *stint.Event, limit int) []logItem {
 	if e.Type != stint.EventOutput {
 		return nil
 	}
@@ -176,33 +178,33 @@ func (w *walk) lines(e *stint.Event, most int) []item {
 	if e.Seq == w.cursor.Event {
 		passed = w.cursor.Line
 	}
-	var out []item
+	var out []logItem
 	line, rest, more := "", strings.TrimSuffix(o.Content, "\n"), true
-	for n := 0; more && len(out) < most; n++ {
+	for n := 0; more && len(out) < limit; n++ {
 		if line, rest, more = cut(rest); n < passed {
 			continue
 		}
-		out = append(out, item{event: e.Seq, line: n, LogEntry: stint.LogEntry{
+		out = append(out, logItem{event: e.Seq, line: n, LogEntry: stint.LogEntry{
 			Timestamp: e.At, Type: stint.LogAgent, Level: level, Message: strings.TrimSuffix(line, "\r"), Metadata: metadata,
 		}})
 	}
 	return out
 }
 
-// firstLine takes the first line off a text; more tells whether others follow.
+// firstLine splits off the first line of a text. more reports whether others follow.
 func firstLine(text string) (line, rest string, more bool) { return strings.Cut(text, "\n") }
 
-// lastLine takes the last line off a text.
+// lastLine splits off the last line of a text.
 func lastLine(text string) (line, rest string, more bool) {
 	i := strings.LastIndexByte(text, '\n')
 	return text[i+1:], text[:max(i, 0)], i >= 0
 }
 
-// maxInput is the largest input of a tool that log entries repeat, in bytes: it
-// stands beside each line of its event.
+// maxInput is the maximum size in bytes of a tool's input in log entries, because it
+// is repeated for each line of the event.
 const maxInput = 2 << 10
 
-// metadataOf tells what is known of an output beyond its text.
+// metadataOf returns the metadata of an output's log entries.
 func metadataOf(o *stint.OutputData) map[string]any {
 	metadata := map[string]any{}
 	add := func(to map[string]any, name, value string) {
@@ -238,7 +240,7 @@ func metadataOf(o *stint.OutputData) map[string]any {
 	return metadata
 }
 
-// levelOf is that of the lines of an output.
+// levelOf returns the level of an output's log entries.
 func levelOf(o *stint.OutputData) string {
 	if o.Item != nil && o.Item.Kind == stint.ItemNotice {
 		return "warn"
@@ -246,11 +248,11 @@ func levelOf(o *stint.OutputData) string {
 	return "info"
 }
 
-// take removes the entry that comes first and moves the cursor behind it.
-func (w *walk) take() (item, bool) {
+// take removes the first item of the buffers and moves the cursor after it.
+func (w *logReader) take() (logItem, bool) {
 	switch {
 	case len(w.events) == 0 && len(w.entries) == 0:
-		return item{}, false
+		return logItem{}, false
 	case len(w.events) == 0 || len(w.entries) > 0 && w.entryFirst():
 		it := w.entries[0]
 		w.entries, w.cursor.Entry = w.entries[1:], it.entry
@@ -262,7 +264,7 @@ func (w *walk) take() (item, bool) {
 	}
 }
 
-func (w *walk) entryFirst() bool {
+func (w *logReader) entryFirst() bool {
 	event, entry := w.events[0].Timestamp, w.entries[0].Timestamp
 	if w.q.Desc {
 		return entry.After(event.Time)
@@ -270,8 +272,8 @@ func (w *walk) entryFirst() bool {
 	return !entry.After(event.Time)
 }
 
-// past reports whether the query ends before t.
-func (w *walk) past(t stint.Time) bool {
+// past reports whether t is beyond the time range of the query.
+func (w *logReader) past(t stint.Time) bool {
 	if w.q.Desc {
 		return w.q.Since != nil && t.Before(w.q.Since.Time)
 	}

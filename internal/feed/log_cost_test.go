@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/notify/inproc"
 )
 
-// TestAPageOfLogsCostsAPage holds a page to a bound where events hold many
-// lines, both ways and in the middle of an event.
-func TestAPageOfLogsCostsAPage(t *testing.T) {
+// TestLogPageCost checks the memory for a page if events have many lines, in both
+// directions and within an event.
+func TestLogPageCost(t *testing.T) {
 	m := &memory{}
 	var content strings.Builder
 	for i := range 16 << 10 {
@@ -39,20 +39,21 @@ func TestAPageOfLogsCostsAPage(t *testing.T) {
 			t.Fatalf("%+v: %d entries, next %v, error %v", q, len(page), next, err)
 		}
 		if cost := after.TotalAlloc - before.TotalAlloc; cost > 1<<20 {
-			t.Errorf("%+v: a page of %d short lines took %d KiB", q, q.Limit, cost>>10)
+			t.Errorf("%+v: a page of %d short lines allocated %d KiB", q, q.Limit, cost>>10)
 		}
 	}
 }
 
-// TestLinesOfOneEventComeWhole walks a long event in pages of every kind.
-func TestLinesOfOneEventComeWhole(t *testing.T) {
+// TestLinesOfLongEvent reads the lines of a long event in pages of several sizes, in
+// both directions.
+func TestLinesOfLongEvent(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	var lines []string
 	for i := range 57 {
 		lines = append(lines, fmt.Sprint("line ", i))
 	}
-	lines[3], lines[30], lines[56] = "", "\r", "" // the last is cut off as the end of the one before
+	lines[3], lines[30], lines[56] = "", "\r", "" // the last one is only the line break of its predecessor
 	m.add(outputEvent(epoch, strings.Join(lines, "\n")))
 	f := feed.New(m, inproc.New(), false)
 	for _, desc := range []bool{false, true} {
@@ -85,8 +86,9 @@ func TestLinesOfOneEventComeWhole(t *testing.T) {
 	}
 }
 
-// TestOtherLogsReadNoEvents: what is not the agent's lies in the side log.
-func TestOtherLogsReadNoEvents(t *testing.T) {
+// TestOtherTypesReadNoEvents checks that a query for entries of the side log reads no
+// events.
+func TestOtherTypesReadNoEvents(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	for i := range 300 {
@@ -113,7 +115,7 @@ func TestOtherLogsReadNoEvents(t *testing.T) {
 			}
 		}
 	}
-	if m.given > 0 {
-		t.Errorf("%d events were read", m.given)
+	if m.logEvents > 0 {
+		t.Errorf("%d events were read", m.logEvents)
 	}
 }

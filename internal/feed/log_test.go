@@ -24,7 +24,7 @@ func outputEvent(at time.Time, content string) stint.Event {
 	return stint.Event{Type: stint.EventOutput, At: stint.TimeOf(at), Data: data}
 }
 
-// drawLog makes a run whose events and entries share many timestamps.
+// drawLog returns a run whose events and entries have many equal times.
 func drawLog(t *rapid.T) (*memory, []string) {
 	m := &memory{}
 	type line struct {
@@ -67,9 +67,9 @@ func drawLog(t *rapid.T) (*memory, []string) {
 	return m, texts
 }
 
-// TestLogPagesAreTheWholeLog holds every walk, with any page size and in both
-// directions, to the same total order.
-func TestLogPagesAreTheWholeLog(t *testing.T) {
+// TestLogPages checks that pages of any size, in both directions, have the same total
+// order.
+func TestLogPages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, want := drawLog(t)
@@ -97,12 +97,12 @@ func TestLogPagesAreTheWholeLog(t *testing.T) {
 			q.After = next
 		}
 		if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
-			t.Fatalf("walk (-want +got):\n%s", diff)
+			t.Fatalf("pages (-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestLogBoundsAreInclusive(t *testing.T) {
+func TestLogTimeRangeIsInclusive(t *testing.T) {
 	t.Parallel()
 	m := &memory{}
 	for i := range 5 {
@@ -134,7 +134,7 @@ func TestLogBoundsAreInclusive(t *testing.T) {
 	}
 }
 
-func TestLogTellsWhatIsKnownBesideTheText(t *testing.T) {
+func TestLogMetadata(t *testing.T) {
 	t.Parallel()
 	code := 3
 	tool := func(input string) stint.OutputData {
