@@ -55,7 +55,7 @@ type Runs interface {
 	// retry and succeeds.
 	//
 	// AddCheckpoint is the only change of an ended run, and it adds no event:
-	// the complete event of such a run names no version and no checkpoint.
+	// the complete event of such a run has no version and no checkpoint.
 	// Readers may rely on this: after the terminal event, the journal and every
 	// field of the run but CheckpointID, ArtifactName, and ArtifactVersion are
 	// final. These three change at most once, together, from unset to their

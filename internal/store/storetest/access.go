@@ -9,13 +9,13 @@ import (
 )
 
 var accessCases = []testCase{
-	{"EnsureMember creates what is missing with the identifiers given", func(w *world) {
+	{"EnsureMember creates missing rows with the given IDs", func(w *world) {
 		want := w.member("acme", "ann", "viewer")
 		got, err := w.s.EnsureMember(w.ctx, want)
 		w.must(err, "EnsureMember")
 		w.diff("member", want, got)
 	}},
-	{"EnsureMember finds by name and leaves the role", func(w *world) {
+	{"EnsureMember finds by name and keeps the role", func(w *world) {
 		first := w.member("acme", "ann", "viewer")
 		_, err := w.s.EnsureMember(w.ctx, first)
 		w.must(err, "EnsureMember")
@@ -34,9 +34,9 @@ var accessCases = []testCase{
 			w.Errorf("two organisations share the identifier %s", a.OrgID)
 		}
 	}},
-	{"EnsureMember at the same time makes one organisation and one user", func(w *world) {
+	{"concurrent EnsureMember creates one organisation and one user", func(w *world) {
 		got := make([]store.Member, 16)
-		w.together(len(got), func(i int) (err error) {
+		w.concurrently(len(got), func(i int) (err error) {
 			got[i], err = w.s.EnsureMember(w.ctx, w.member("acme", "ann", "member"))
 			return err
 		})
@@ -44,7 +44,7 @@ var accessCases = []testCase{
 			w.diff("identifiers", []string{got[0].OrgID, got[0].UserID}, []string{m.OrgID, m.UserID})
 		}
 	}},
-	{"a token is found by its hash with organisation, user and role", func(w *world) {
+	{"TokenByHash returns organisation, user, and role", func(w *world) {
 		want := w.home.token("ci", nil)
 		got, err := w.s.TokenByHash(w.ctx, want.Hash)
 		w.must(err, "TokenByHash")
@@ -69,7 +69,7 @@ var accessCases = []testCase{
 		w.must(err, "TokenByHash of a revoked token")
 		w.diff("revokedAt", &at, got.RevokedAt)
 	}},
-	{"a token is revoked once and leaves the list", func(w *world) {
+	{"a revoked token is not listed and cannot be revoked again", func(w *world) {
 		keep, drop := w.home.token("keep", nil), w.home.token("drop", nil)
 		w.must(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), "RevokeToken")
 		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), store.ErrNotFound, "RevokeToken again")
@@ -78,7 +78,7 @@ var accessCases = []testCase{
 		w.must(err, "Tokens")
 		w.diff("list", []store.Token{keep}, list)
 	}},
-	{"Token reads one by its identifier", func(w *world) {
+	{"Token returns a token by ID", func(w *world) {
 		want := w.home.token("ci", nil)
 		got, err := w.s.Token(w.ctx, w.home.org, want.ID)
 		w.must(err, "Token")
@@ -86,7 +86,7 @@ var accessCases = []testCase{
 		_, err = w.s.Token(w.ctx, w.home.org, w.ids.New(stint.PrefixToken))
 		w.wantErr(err, store.ErrNotFound, "Token of an unknown one")
 	}},
-	{"TouchTokens keeps the latest use", func(w *world) {
+	{"TouchTokens keeps the latest time", func(w *world) {
 		a, b := w.home.token("a", nil), w.home.token("b", nil)
 		first, second := w.now(), w.now()
 		w.must(w.s.TouchTokens(w.ctx, map[string]stint.Time{a.ID: second, b.ID: first}), "TouchTokens")
@@ -148,7 +148,7 @@ var secretCases = []testCase{
 		}
 		w.diff("names", []string{"A", "A_B", "B", "C", "b"}, w.home.secretNames())
 	}},
-	{"DeleteSecret removes one, once", func(w *world) {
+	{"DeleteSecret removes one secret", func(w *world) {
 		for _, name := range []string{"A", "B"} {
 			_, err := w.s.PutSecret(w.ctx, w.home.secret(name, "x"))
 			w.must(err, "PutSecret")
@@ -157,9 +157,9 @@ var secretCases = []testCase{
 		w.wantErr(w.s.DeleteSecret(w.ctx, w.home.org, "A"), store.ErrNotFound, "DeleteSecret again")
 		w.diff("names", []string{"B"}, w.home.secretNames())
 	}},
-	{"the same name created at the same time is created once", func(w *world) {
+	{"concurrent PutSecret creates a name once", func(w *world) {
 		created := make([]bool, 16)
-		w.together(len(created), func(i int) (err error) {
+		w.concurrently(len(created), func(i int) (err error) {
 			created[i], err = w.s.PutSecret(w.ctx, w.home.secret("KEY", fmt.Sprint(i)))
 			return err
 		})
@@ -172,8 +172,8 @@ var secretCases = []testCase{
 		w.diff("creations", 1, count)
 		w.diff("names", []string{"KEY"}, w.home.secretNames())
 	}},
-	{"an organisation holds at most MaxSecrets", func(w *world) {
-		w.together(20, func(k int) error {
+	{"an organisation has at most MaxSecrets", func(w *world) {
+		w.concurrently(20, func(k int) error {
 			for i := k; i < store.MaxSecrets; i += 20 {
 				if _, err := w.s.PutSecret(w.ctx, w.home.secret(fmt.Sprintf("S%04d", i), "x")); err != nil {
 					return err

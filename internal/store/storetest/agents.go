@@ -23,7 +23,7 @@ var agentCases = []testCase{
 		w.diff("version by identifier", v, w.home.version(a.ID, v.ID, 0))
 		w.diff("version by number", v, w.home.version(a.ID, "", 1))
 	}},
-	{"a name is taken once in an organisation", func(w *world) {
+	{"names are unique in an organisation", func(w *world) {
 		w.home.newAgent("reviewer")
 		a, v := w.home.agentPair("reviewer")
 		w.wantErr(w.s.CreateAgent(w.ctx, a, v), store.ErrExists, "CreateAgent of a taken name")
@@ -31,9 +31,9 @@ var agentCases = []testCase{
 		w.wantErr(err, store.ErrNotFound, "Agent after the refusal")
 		w.tenant("other").newAgent("reviewer")
 	}},
-	{"one of many who create the same name wins", func(w *world) {
+	{"concurrent creation of one name succeeds once", func(w *world) {
 		won := make([]bool, 16)
-		w.together(len(won), func(i int) error {
+		w.concurrently(len(won), func(i int) error {
 			a, v := w.home.agentPair("reviewer")
 			err := w.s.CreateAgent(w.ctx, a, v)
 			won[i] = err == nil
@@ -58,7 +58,7 @@ var agentCases = []testCase{
 		w.diff("created", a.CreatedAt, got.CreatedAt)
 		w.diff("updated", next.CreatedAt, got.UpdatedAt)
 	}},
-	{"a definition equal to the current one adds nothing", func(w *world) {
+	{"a definition equal to the current one is not added", func(w *world) {
 		a := w.home.newAgent("reviewer")
 		second := w.home.addVersion(a.ID, "two")
 		head, added, err := w.s.AddAgentVersion(w.ctx, w.home.org, w.home.nextVersion(a.ID, "two"))
@@ -69,10 +69,10 @@ var agentCases = []testCase{
 		again := w.home.addVersion(a.ID, "two")
 		w.diff("number of a definition that was current before", int64(4), again.VersionNumber)
 	}},
-	{"versions added at the same time count without a gap", func(w *world) {
+	{"concurrent versions have numbers without gaps", func(w *world) {
 		a := w.home.newAgent("reviewer")
 		numbers := make([]int64, 20)
-		w.together(len(numbers), func(i int) error {
+		w.concurrently(len(numbers), func(i int) error {
 			head, added, err := w.s.AddAgentVersion(w.ctx, w.home.org, w.home.nextVersion(a.ID, fmt.Sprint(i)))
 			if err == nil && !added {
 				return errors.New("not added")
@@ -88,16 +88,16 @@ var agentCases = []testCase{
 		w.must(err, "Agent")
 		w.diff("current version", w.home.version(a.ID, "", 21).ID, got.CurrentVersionID)
 	}},
-	{"the same definition pushed at the same time is added once", func(w *world) {
+	{"concurrent equal definitions are added once", func(w *world) {
 		a := w.home.newAgent("reviewer")
 		added := make([]bool, 16)
-		w.together(len(added), func(i int) (err error) {
+		w.concurrently(len(added), func(i int) (err error) {
 			_, added[i], err = w.s.AddAgentVersion(w.ctx, w.home.org, w.home.nextVersion(a.ID, "two"))
 			return err
 		})
 		w.diff("additions", 1, count(added))
 	}},
-	{"AgentVersion asks for the identifier first", func(w *world) {
+	{"AgentVersion prefers the ID over the number", func(w *world) {
 		a := w.home.newAgent("reviewer")
 		second := w.home.addVersion(a.ID, "two")
 		w.diff("identifier and number", second, w.home.version(a.ID, second.ID, 1))
@@ -135,7 +135,7 @@ var agentCases = []testCase{
 		w.must(err, "AgentByName of the second")
 		w.diff("second of that name", second, got)
 	}},
-	{"the runs of a deleted agent stay and go on", func(w *world) {
+	{"runs of a deleted agent remain and continue", func(w *world) {
 		a := w.home.newAgent("reviewer")
 		n := w.home.create(ofAgent(a))
 		w.must(w.s.DeleteAgent(w.ctx, w.home.org, a.ID, w.now()), "DeleteAgent")
@@ -145,7 +145,7 @@ var agentCases = []testCase{
 		c := w.claimOne(w.worker())
 		w.diff("claimed", n.ID, c.Run.ID)
 		w.finish(c.Position, w.outcome(stint.Completed))
-		w.home.sound(n.ID)
+		w.home.checkRun(n.ID)
 	}},
 }
 
@@ -165,7 +165,7 @@ func (o *tenant) version(agent, id string, number int64) store.AgentVersion {
 	return v
 }
 
-// nextVersion describes a version whose definition is told by word.
+// nextVersion returns a version whose definition contains word.
 func (o *tenant) nextVersion(agent, word string) store.AgentVersion {
 	return store.AgentVersion{
 		AgentVersion: stint.AgentVersion{

@@ -23,9 +23,9 @@ var appendCases = []testCase{
 			want[i].Seq = int64(i + 3)
 		}
 		w.diff("events", want, w.events(c.Run.ID)[2:])
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"an event's time is the later of its own and its predecessor's", func(w *world) {
+	{"an event's time is not before its predecessor's", func(w *world) {
 		c := w.home.start()
 		b := w.batch("now", "past", "future", "present")
 		b.Events[1].At = later(b.Events[0].At, -time.Hour)
@@ -44,9 +44,9 @@ var appendCases = []testCase{
 		for i, at := range times()[5:] {
 			w.diff(fmt.Sprintf("time of end event %d", i), future, at)
 		}
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"large and odd content comes back as it went in", func(w *world) {
+	{"large and unusual content is returned unchanged", func(w *world) {
 		c := w.home.start()
 		b := w.batch("", "\x00 <>& \u2028 \U0001F41D", strings.Repeat("a long line ", 20_000))
 		w.append(c.Position, b)
@@ -54,7 +54,7 @@ var appendCases = []testCase{
 			w.diff("content", data[stint.OutputData](w, b.Events[i]), data[stint.OutputData](w, e))
 		}
 	}},
-	{"the same batch again is a retry and succeeds", func(w *world) {
+	{"a repeated batch is a retry and succeeds", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one", "two")
 		w.append(c.Position, b)
@@ -73,10 +73,10 @@ var appendCases = []testCase{
 		w.must(err, "the retry after the end")
 		w.diff("events", []string{"pending", "running", "output", "output", "completed", "complete"}, w.kinds(w.events(c.Run.ID), 1))
 	}},
-	{"retries at the same time store the batch once", func(w *world) {
+	{"concurrent retries store the batch once", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one", "two")
-		w.together(12, func(int) error {
+		w.concurrently(12, func(int) error {
 			head, err := w.s.Append(w.ctx, c.Position, b)
 			if err == nil && head != 4 {
 				err = fmt.Errorf("head %d, want 4", head)
@@ -105,7 +105,7 @@ var appendCases = []testCase{
 			w.wantFenced(err, c.Run.ID, fmt.Sprintf("Append %d beyond the head", gap))
 		}
 		w.append(c.Position, w.batch("one"))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
 	{"a position before the first event is refused", func(w *world) {
 		c := w.home.start()
@@ -114,13 +114,13 @@ var appendCases = []testCase{
 		_, err := w.s.Append(w.ctx, at, w.batch("early"))
 		w.wantFenced(err, c.Run.ID, "Append at slot 1")
 	}},
-	{"a pending run takes no appends", func(w *world) {
+	{"appends to a pending run are fenced", func(w *world) {
 		n := w.home.create()
 		_, err := w.s.Append(w.ctx, store.Position{RunID: n.ID, Epoch: 0, After: 1}, w.batch("early"))
 		w.wantFenced(err, n.ID, "Append to a pending run")
-		w.home.sound(n.ID)
+		w.home.checkRun(n.ID)
 	}},
-	{"nothing follows the terminal event, also at the reported head", func(w *world) {
+	{"no append follows the terminal event, even at the reported head", func(w *world) {
 		c := w.home.start()
 		w.finish(c.Position, w.outcome(stint.Completed))
 		_, err := w.s.Append(w.ctx, c.Position, w.batch("late"))
@@ -131,9 +131,9 @@ var appendCases = []testCase{
 		w.wantFenced(err, c.Run.ID, "Append at the head of an ended run")
 		_, err = w.s.Finish(w.ctx, at, w.outcome(stint.Completed))
 		w.wantFenced(err, c.Run.ID, "Finish at the head of an ended run")
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"an owner of a past epoch is fenced wherever it writes", func(w *world) {
+	{"an owner of an earlier epoch is fenced at every position", func(w *world) {
 		old := w.home.start(retries(5))
 		stale := w.append(old.Position, w.batch("one"))
 		w.diff("lost", []string{old.Run.ID}, w.lose(old.Run.WorkerID))
@@ -153,7 +153,7 @@ var appendCases = []testCase{
 		}
 		w.append(next.Position, w.batch("two"))
 		w.diff("events", []string{"pending", "running", "output", "pending", "running", "output"}, w.kinds(w.events(old.Run.ID), 1))
-		w.home.sound(old.Run.ID)
+		w.home.checkRun(old.Run.ID)
 	}},
 	{"epoch 0 owns nothing", func(w *world) {
 		waits, ended := w.home.create(), w.home.start(priority(9))
@@ -162,45 +162,45 @@ var appendCases = []testCase{
 		w.lose(again.Run.WorkerID)
 		for _, run := range []string{waits.ID, ended.Run.ID, again.Run.ID} {
 			at := store.Position{RunID: run, Epoch: 0, After: w.head(run)}
-			_, err := w.s.Append(w.ctx, at, w.batch("by nobody"))
+			_, err := w.s.Append(w.ctx, at, w.batch("without an owner"))
 			w.wantFenced(err, run, "Append with epoch 0")
 			_, err = w.s.Finish(w.ctx, at, w.outcome(stint.Completed))
 			w.wantFenced(err, run, "Finish with epoch 0")
-			w.home.sound(run)
+			w.home.checkRun(run)
 		}
 	}},
-	{"an epoch that does not exist yet is fenced", func(w *world) {
+	{"a future epoch is fenced", func(w *world) {
 		c := w.home.start()
 		at := c.Position
 		at.Epoch++
 		_, err := w.s.Append(w.ctx, at, w.batch("from the future"))
 		w.wantFenced(err, c.Run.ID, "Append with a future epoch")
 	}},
-	{"a run that nobody created takes no appends", func(w *world) {
+	{"appends to an unknown run fail", func(w *world) {
 		id := w.ids.New(stint.PrefixRun)
 		for _, b := range []store.Batch{w.batch("x"), {Token: w.token(), Logs: []stint.LogEntry{w.entry("x")}}} {
 			_, err := w.s.Append(w.ctx, store.Position{RunID: id, Epoch: 0, After: 0}, b)
 			if _, fenced := errors.AsType[*store.FencedError](err); !fenced && !errors.Is(err, store.ErrNotFound) {
-				w.Errorf("Append to no run gave %v, want a fence or ErrNotFound", err)
+				w.Errorf("Append to an unknown run returned %v, want a *FencedError or ErrNotFound", err)
 			}
 		}
 		w.diff("events", 0, len(w.events(id)))
 	}},
-	{"of many who append at the same slot one wins", func(w *world) {
+	{"concurrent appends at one slot succeed once", func(w *world) {
 		c := w.home.start()
 		won := make([]bool, 16)
-		w.together(len(won), func(i int) error {
+		w.concurrently(len(won), func(i int) error {
 			_, err := w.s.Append(w.ctx, c.Position, w.batch(fmt.Sprint(i)))
 			won[i] = err == nil
-			return notFence(err)
+			return ignoreFenced(err)
 		})
 		w.diff("winners", 1, count(won))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"runs that are appended to at the same time keep their own order", func(w *world) {
+	{"concurrent appends to several runs keep the order of each", func(w *world) {
 		w.home.createMany(16)
 		claims := w.claim(w.worker(), 16)
-		w.together(len(claims), func(i int) error {
+		w.concurrently(len(claims), func(i int) error {
 			at := claims[i].Position
 			for k := range 30 {
 				b := w.batch(fmt.Sprintf("%d/%d", i, k), "and another")
@@ -218,10 +218,10 @@ var appendCases = []testCase{
 			for k := range 30 {
 				w.diff("content", fmt.Sprintf("%d/%d", i, k), data[stint.OutputData](w, events[2+2*k]).Content)
 			}
-			w.home.sound(c.Run.ID)
+			w.home.checkRun(c.Run.ID)
 		}
 	}},
-	{"logs alone are stored while the run is running in that epoch", func(w *world) {
+	{"logs without events are stored while the run is running in that epoch", func(w *world) {
 		c := w.home.start(retries(5))
 		logs := store.Batch{Token: w.token(), Logs: []stint.LogEntry{w.entry("one")}}
 		head, err := w.s.Append(w.ctx, c.Position, logs)
@@ -238,7 +238,7 @@ var appendCases = []testCase{
 		w.wantFenced(err, c.Run.ID, "Append of logs after the end")
 		w.diff("entries", []string{"one"}, w.messages(c.Run.ID))
 	}},
-	{"a fenced batch leaves no logs, a retried one leaves them once", func(w *world) {
+	{"a fenced batch stores no logs, a retried one stores them once", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one")
 		b.Logs = []stint.LogEntry{w.entry("kept")}
@@ -252,15 +252,15 @@ var appendCases = []testCase{
 	}},
 }
 
-// notFence drops a fence, which a race may give, and keeps other errors.
-func notFence(err error) error {
+// ignoreFenced returns nil for a *FencedError, which a race may cause.
+func ignoreFenced(err error) error {
 	if _, ok := errors.AsType[*store.FencedError](err); ok {
 		return nil
 	}
 	return err
 }
 
-// entry is a system log entry of now.
+// entry returns a system log entry with the current time.
 func (w *world) entry(message string) stint.LogEntry {
 	return stint.LogEntry{Timestamp: w.now(), Type: stint.LogSystem, Level: "info", Message: message, Metadata: map[string]any{"ms": 1.5}}
 }
@@ -273,7 +273,7 @@ func (w *world) logBatch(messages ...string) store.Batch {
 	return b
 }
 
-// messages reads the side log.
+// messages returns the messages of the side log.
 func (w *world) messages(run string) []string {
 	w.Helper()
 	sources, err := w.s.LogSources(w.ctx, run, store.LogPosition{}, false, 1000)

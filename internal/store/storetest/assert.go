@@ -14,13 +14,13 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// equal compares JSON by meaning and takes nil and empty for the same.
+// equal compares JSON by value and treats nil and empty as equal.
 var equal = cmp.Options{
 	cmpopts.EquateEmpty(),
 	cmp.FilterValues(func(a, b json.RawMessage) bool { return len(a)+len(b) > 0 }, cmp.Transformer("json", func(raw json.RawMessage) any {
 		var v any
 		if len(raw) > 0 && json.Unmarshal(raw, &v) != nil {
-			return "no JSON: " + string(raw)
+			return "invalid JSON: " + string(raw)
 		}
 		return v
 	})),
@@ -36,35 +36,35 @@ func (w *world) diff(what string, want, got any, opts ...cmp.Option) {
 func (w *world) wantErr(err, want error, doing string) {
 	w.Helper()
 	if !errors.Is(err, want) {
-		w.Errorf("%s gave %v, want %v", doing, err, want)
+		w.Errorf("%s returned %v, want %v", doing, err, want)
 	}
 }
 
-// wantFenced checks that err is a fence that tells where the run stands.
+// wantFenced checks that err is a *FencedError with the current state of the run.
 func (w *world) wantFenced(err error, run, doing string) {
 	w.Helper()
 	fence, ok := errors.AsType[*store.FencedError](err)
 	if !ok {
-		w.Fatalf("%s gave %v, want a *FencedError", doing, err)
+		w.Fatalf("%s returned %v, want a *FencedError", doing, err)
 	}
 	head, _, err := w.s.Head(w.ctx, run)
 	w.must(err, "Head")
 	status, epoch, err := w.s.RunState(w.ctx, run)
 	w.must(err, "RunState")
-	w.diff(doing+": the fence", store.FencedError{Head: head, Status: status, Epoch: epoch}, *fence)
+	w.diff(doing+": FencedError", store.FencedError{Head: head, Status: status, Epoch: epoch}, *fence)
 }
 
 func (w *world) wantState(err error, want stint.Status, doing string) {
 	w.Helper()
 	state, ok := errors.AsType[*store.StateError](err)
 	if !ok {
-		w.Fatalf("%s gave %v, want a *StateError", doing, err)
+		w.Fatalf("%s returned %v, want a *StateError", doing, err)
 	}
-	w.diff(doing+": the status", want, state.Status)
+	w.diff(doing+": status", want, state.Status)
 }
 
-// together calls f at the same time with 0 … n-1 and reports what failed.
-func (w *world) together(n int, f func(i int) error) {
+// concurrently calls f(0) … f(n-1) concurrently and fails on the first error.
+func (w *world) concurrently(n int, f func(i int) error) {
 	w.Helper()
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -84,7 +84,7 @@ func (w *world) together(n int, f func(i int) error) {
 	}
 }
 
-// eventually asks until the answer is yes, for at most a minute.
+// eventually waits up to a minute until ask returns true.
 func (w *world) eventually(what string, ask func() bool) {
 	w.Helper()
 	limit := time.After(time.Minute)
@@ -93,7 +93,7 @@ func (w *world) eventually(what string, ask func() bool) {
 	for !ask() {
 		select {
 		case <-limit:
-			w.Fatalf("still not: %s", what)
+			w.Fatalf("timeout waiting for: %s", what)
 		case <-again.C:
 		}
 	}
@@ -108,7 +108,8 @@ func data[T any](w *world, e stint.Event) T {
 	return v
 }
 
-// kinds names the events from the given number on, statuses by their value.
+// kinds returns the types of the events from the given number on. For status events
+// it returns the status.
 func (w *world) kinds(events []stint.Event, from int64) []string {
 	w.Helper()
 	var out []string
@@ -124,17 +125,17 @@ func (w *world) kinds(events []stint.Event, from int64) []string {
 	return out
 }
 
-// sound checks what holds for every run at rest: the journal has no gap, its
-// times do not step back, nothing follows the terminal event, and the row, the
-// list, the head and the journal tell the same.
-func (o *tenant) sound(id string) store.Run {
+// checkRun checks the invariants of a run and returns it: the journal has no gap, its
+// times do not decrease, no event follows the terminal event, and the row, the list,
+// the head, and the journal agree.
+func (o *tenant) checkRun(id string) store.Run {
 	w := o.w
 	w.Helper()
 	events, run := w.events(id), o.run(id)
-	status := w.soundJournal(id, events)
+	status := w.checkJournal(id, events)
 	w.diff("status of the journal and of the row", status, run.Status)
 	if run.Status.Final() {
-		w.soundEnd(events[len(events)-1], run)
+		w.checkEnd(events[len(events)-1], run)
 	}
 	head, headStatus, err := w.s.Head(w.ctx, id)
 	w.must(err, "Head")
@@ -154,8 +155,8 @@ func (o *tenant) sound(id string) store.Run {
 	return run
 }
 
-// soundJournal returns the status that the journal tells.
-func (w *world) soundJournal(id string, events []stint.Event) stint.Status {
+// checkJournal checks a journal and returns the status that follows from it.
+func (w *world) checkJournal(id string, events []stint.Event) stint.Status {
 	w.Helper()
 	if len(events) == 0 {
 		w.Fatalf("run %s has no events", id)
@@ -163,17 +164,17 @@ func (w *world) soundJournal(id string, events []stint.Event) stint.Status {
 	var status stint.Status
 	for i, e := range events {
 		if e.Seq != int64(i+1) {
-			w.Fatalf("run %s has event %d at place %d", id, e.Seq, i+1)
+			w.Fatalf("run %s has event %d at position %d", id, e.Seq, i+1)
 		}
 		if i > 0 && e.At.Before(events[i-1].At.Time) {
-			w.Errorf("run %s: event %d steps back in time, %s after %s", id, e.Seq, e.At, events[i-1].At)
+			w.Errorf("run %s: time of event %d decreases: %s after %s", id, e.Seq, e.At, events[i-1].At)
 		}
 		switch e.Type {
 		case stint.EventStatus:
 			status = data[stint.StatusData](w, e).Status
 		case stint.EventComplete:
 			if i != len(events)-1 {
-				w.Errorf("run %s: %d events follow its terminal one", id, len(events)-1-i)
+				w.Errorf("run %s: %d events follow the terminal event", id, len(events)-1-i)
 			}
 		}
 	}
@@ -186,11 +187,11 @@ func (w *world) soundJournal(id string, events []stint.Event) stint.Status {
 	return status
 }
 
-// soundEnd compares the terminal event with the row.
-func (w *world) soundEnd(e stint.Event, run store.Run) {
+// checkEnd compares the terminal event with the row.
+func (w *world) checkEnd(e stint.Event, run store.Run) {
 	w.Helper()
 	if run.CompletedAt == nil || run.ExecutionTimeMs == nil {
-		w.Fatalf("run %s is %s without its end: completedAt %v, executionTimeMs %v", run.ID, run.Status, run.CompletedAt, run.ExecutionTimeMs)
+		w.Fatalf("run %s is %s with incomplete fields: completedAt %v, executionTimeMs %v", run.ID, run.Status, run.CompletedAt, run.ExecutionTimeMs)
 	}
 	want := stint.CompleteData{
 		Status: run.Status, ExecutionTimeMs: *run.ExecutionTimeMs, StatusReason: run.StatusReason, ExitCode: run.ExitCode,
@@ -199,6 +200,6 @@ func (w *world) soundEnd(e stint.Event, run store.Run) {
 	}
 	w.diff("row and terminal event", want, data[stint.CompleteData](w, e))
 	if run.Sealed != nil {
-		w.Errorf("run %s has ended and still holds its sealed secrets", run.ID)
+		w.Errorf("run %s has ended but still has sealed secrets", run.ID)
 	}
 }

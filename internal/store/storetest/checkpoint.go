@@ -8,12 +8,12 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-var lateCases = []testCase{
-	{"AddCheckpoint attaches what was saved of a run that others ended", func(w *world) {
+var addCheckpointCases = []testCase{
+	{"AddCheckpoint attaches the state of a cancelled or lost run", func(w *world) {
 		for _, e := range ends[3:] { // cancelled, lost
 			c := w.home.start()
 			e.do(w, c)
-			before, events := w.home.sound(c.Run.ID), w.events(c.Run.ID)
+			before, events := w.home.checkRun(c.Run.ID), w.events(c.Run.ID)
 			v, chk := w.home.saved(c.Run, "out", e.name)
 			got, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
 			w.must(err, e.name+": AddCheckpoint")
@@ -30,8 +30,8 @@ var lateCases = []testCase{
 			w.diff(e.name+": content", digest(e.name), w.home.treeVersion(tree.ID, *got.ArtifactVersion, 0).Digest)
 		}
 	}},
-	{"AddCheckpoint leaves the head where it is and uses it for equal content", func(w *world) {
-		tree := w.home.tree(stint.Artifacts, "out")
+	{"AddCheckpoint does not move the head and reuses it for equal content", func(w *world) {
+		tree := w.home.fileSet(stint.Artifacts, "out")
 		head := w.home.committed(w.home.commit(tree.ID, "one"))
 		for _, word := range []string{"other", "one"} {
 			c := w.home.start()
@@ -55,7 +55,7 @@ var lateCases = []testCase{
 		w.diff("version of the run", (*string)(nil), got.ArtifactVersion)
 		w.diff("checkpoint", chk, w.home.readCheckpoint(chk.ID))
 	}},
-	{"AddCheckpoint leaves the session a later run's checkpoint", func(w *world) {
+	{"AddCheckpoint keeps a later run's checkpoint in the session", func(w *world) {
 		first := w.home.start()
 		session := first.Run.SessionID
 		w.cancel(w.home.org, first.Run.ID)
@@ -77,7 +77,7 @@ var lateCases = []testCase{
 		w.finish(fourth.Position, w.outcome(stint.Completed, w.home.checkpoint(fourth.Run)))
 		w.diff("checkpoint of the session", new("chk_"+fourth.Run.ID), w.home.session(session).CheckpointID)
 	}},
-	{"AddCheckpoint is for the last epoch", func(w *world) {
+	{"AddCheckpoint requires the last epoch", func(w *world) {
 		old := w.home.start(retries(1))
 		w.lose(old.Run.WorkerID)
 		w.fencedCheckpoint(old, "a run that waits again")
@@ -93,45 +93,45 @@ var lateCases = []testCase{
 		c := w.home.start()
 		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.checkpoint(c.Run)))
 		other := c
-		other.Run.ID = w.ids.New(stint.PrefixRun) // names the checkpoint
+		other.Run.ID = w.ids.New(stint.PrefixRun) // determines the checkpoint's ID
 		w.fencedCheckpoint(other, "a run that has a checkpoint")
-		w.diff("run", r, w.home.sound(c.Run.ID))
+		w.diff("run", r, w.home.checkRun(c.Run.ID))
 	}},
-	{"of many who add a checkpoint one wins", func(w *world) {
+	{"concurrent AddCheckpoint succeeds once", func(w *world) {
 		c := w.home.start()
 		w.cancel(w.home.org, c.Run.ID)
 		won := make([]bool, 8)
-		w.together(len(won), func(i int) error {
+		w.concurrently(len(won), func(i int) error {
 			v, chk := w.home.saved(c.Run, "out", fmt.Sprint(i))
 			chk.ID = w.ids.New(stint.PrefixCheckpoint)
 			_, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
 			won[i] = err == nil
-			return notFence(err)
+			return ignoreFenced(err)
 		})
 		w.diff("winners", 1, count(won))
 		list, err := w.s.FileSetVersions(w.ctx, w.home.org, w.home.artifact("out").ID, store.Range{Limit: 10})
 		w.must(err, "FileSetVersions")
 		w.diff("versions", 1, len(list))
 	}},
-	{"AddCheckpoint to a run that nobody created is refused", func(w *world) {
+	{"AddCheckpoint to an unknown run fails", func(w *world) {
 		c := w.home.start()
 		c.Position.RunID = w.ids.New(stint.PrefixRun)
 		v, chk := w.home.saved(c.Run, "out", "x")
 		_, err := w.s.AddCheckpoint(w.ctx, c.Position, &v, chk)
 		if _, fenced := errors.AsType[*store.FencedError](err); !fenced && !errors.Is(err, store.ErrNotFound) {
-			w.Errorf("AddCheckpoint gave %v, want a fence or ErrNotFound", err)
+			w.Errorf("AddCheckpoint returned %v, want a *FencedError or ErrNotFound", err)
 		}
 	}},
 }
 
-// saved is what a worker saved of a run: its workspace, told by word, and its
-// checkpoint.
+// saved returns the saved state of a run: a version whose content depends on word,
+// and a checkpoint.
 func (o *tenant) saved(r store.Run, artifact, word string) (store.RunVersion, store.Checkpoint) {
-	out := o.w.outcome(stint.Cancelled, o.leaving(artifact, word), o.checkpoint(r))
+	out := o.w.outcome(stint.Cancelled, o.withVersion(artifact, word), o.checkpoint(r))
 	return *out.Version, *out.Checkpoint
 }
 
-// fencedCheckpoint tries to add a checkpoint, which must leave nothing.
+// fencedCheckpoint checks that AddCheckpoint is fenced and stores nothing.
 func (w *world) fencedCheckpoint(c store.Claim, what string) {
 	w.Helper()
 	v, chk := w.home.saved(c.Run, "never", "x")

@@ -10,33 +10,33 @@ import (
 )
 
 var claimCases = []testCase{
-	{"Claim makes a pending run a running one", func(w *world) {
-		n := w.home.create(everything, w.home.mounting("data"))
+	{"Claim starts a pending run", func(w *world) {
+		n := w.home.create(withAllFields, w.home.mounting("data"))
 		worker, at := w.worker(), w.now()
 		claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: at})
 		w.must(err, "Claim")
 		want := n.Run
 		want.Status, want.StartedAt, want.Epoch, want.WorkerID = stint.Running, &at, 1, worker
 		w.diff("claims", []store.Claim{{Run: want, Position: store.Position{RunID: n.ID, Epoch: 1, After: 2}}}, claims)
-		w.diff("run", want, w.home.sound(n.ID))
+		w.diff("run", want, w.home.checkRun(n.ID))
 		w.diff("events", []string{"pending", "running"}, w.kinds(w.events(n.ID), 1))
 		w.diff("time of the event", at, w.events(n.ID)[1].At)
 	}},
-	{"Claim gives none when there is nothing to do", func(w *world) {
+	{"Claim returns nothing if no run is ready", func(w *world) {
 		w.diff("claims", 0, len(w.claim(w.worker(), 5)))
 		c := w.home.start()
 		w.diff("claims of a running run", 0, len(w.claim(w.worker(), 5)))
 		w.finish(c.Position, w.outcome(stint.Completed))
 		w.diff("claims of an ended run", 0, len(w.claim(w.worker(), 5)))
 	}},
-	{"Claim gives at most Max", func(w *world) {
+	{"Claim returns at most Max runs", func(w *world) {
 		w.home.createMany(7)
 		worker := w.worker()
 		for _, step := range []struct{ max, want int }{{0, 0}, {3, 3}, {1, 1}, {10, 3}, {10, 0}} {
 			w.diff(fmt.Sprint("claims of ", step.max), step.want, len(w.claim(worker, step.max)))
 		}
 	}},
-	{"fifty claimers: every run is claimed once", func(w *world) {
+	{"fifty concurrent workers claim every run once", func(w *world) {
 		ids := w.home.createMany(300)
 		workers := make([]string, 50)
 		for i := range workers {
@@ -44,7 +44,7 @@ var claimCases = []testCase{
 		}
 		var mu sync.Mutex // guards owner
 		owner := make(map[string]string)
-		w.together(len(workers), func(i int) error {
+		w.concurrently(len(workers), func(i int) error {
 			for {
 				claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: workers[i], Max: 1 + i%3, At: w.now()})
 				if err != nil || len(claims) == 0 {
@@ -63,20 +63,20 @@ var claimCases = []testCase{
 				}
 			}
 		})
-		// A claimer may find nothing while the others hold what is left.
+		// A worker may find nothing while others hold the remaining counters.
 		for _, c := range w.claim(workers[0], 1000) {
 			owner[c.Run.ID] = workers[0]
 		}
 		w.diff("claimed runs", len(ids), len(owner))
 		for i, id := range ids {
 			if i%10 == 0 {
-				r := w.home.sound(id)
+				r := w.home.checkRun(id)
 				w.diff("owner in the row", owner[id], r.WorkerID)
 				w.diff("epoch", int64(1), r.Epoch)
 			}
 		}
 	}},
-	{"higher priority comes first, then age", func(w *world) {
+	{"runs are claimed by priority, then age", func(w *world) {
 		low := w.home.create()
 		mid1, high1 := w.home.create(priority(5)), w.home.create(priority(9))
 		mid2, high2 := w.home.create(priority(5)), w.home.create(priority(9))
@@ -87,13 +87,13 @@ var claimCases = []testCase{
 		}
 		w.diff("order", []string{high1.ID, high2.ID, mid1.ID, mid2.ID, low.ID}, got)
 	}},
-	{"priority and age rule across the agents of an organisation", func(w *world) {
+	{"runs of all agents of an organisation are claimed by priority, then age", func(w *world) {
 		reviewer := w.home.newAgent("reviewer")
 		first, second := w.home.create(), w.home.create(ofAgent(reviewer))
 		high, low := w.home.create(ofAgent(reviewer), priority(3)), w.home.create(priority(2))
 		w.diff("order", []string{high.ID, low.ID, first.ID, second.ID}, claimed(w.claim(w.worker(), 4)))
 	}},
-	{"a batch is claimed in the same order", func(w *world) {
+	{"one claim of several runs has the same order", func(w *world) {
 		low, high := w.home.create(), w.home.create(priority(9))
 		mid, last := w.home.create(priority(5)), w.home.create()
 		w.diff("order", []string{high.ID, mid.ID, low.ID, last.ID}, claimed(w.claim(w.worker(), 4)))
@@ -104,23 +104,23 @@ var claimCases = []testCase{
 		w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
 		w.claimsNothing(worker)
 		w.claimsNothing(w.ids.New(stint.PrefixWorker)) // never registered
-		w.diff("status", stint.Pending, w.home.sound(n.ID).Status)
+		w.diff("status", stint.Pending, w.home.checkRun(n.ID).Status)
 	}},
 	{"CreateRun by a worker whose lease was ended claims nothing", func(w *world) {
 		worker := w.worker()
 		w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
 		claims, err := w.s.CreateRun(w.ctx, w.home.newRun(), &store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 		if len(claims) > 0 || (err != nil && !errors.Is(err, store.ErrLeaseLost)) {
-			w.Errorf("CreateRun gave %d claims and %v, want none", len(claims), err)
+			w.Errorf("CreateRun returned %d claims and %v, want none", len(claims), err)
 		}
 	}},
 }
 
-// claimsNothing accepts no runs or ErrLeaseLost.
+// claimsNothing checks that Claim returns no runs or ErrLeaseLost.
 func (w *world) claimsNothing(worker string) {
 	w.Helper()
 	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 	if len(claims) > 0 || (err != nil && !errors.Is(err, store.ErrLeaseLost)) {
-		w.Errorf("Claim gave %d runs and %v, want none", len(claims), err)
+		w.Errorf("Claim returned %d runs and %v, want none", len(claims), err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 )
 
 var collectionCases = []testCase{
-	{"every organisation is listed", func(w *world) {
+	{"Orgs lists every organisation", func(w *world) {
 		other := w.tenant("other")
 		orgs, err := w.s.Orgs(w.ctx)
 		w.must(err, "Orgs")
@@ -30,7 +30,7 @@ var collectionCases = []testCase{
 		w.must(err, "Condemned")
 		w.diff("epoch", int64(2), epoch)
 	}},
-	{"one collects at a time", func(w *world) {
+	{"the collection lease is exclusive", func(w *world) {
 		lease := func(org, holder string, d time.Duration) bool {
 			ok, err := w.s.LeaseCollection(w.ctx, org, holder, d)
 			w.must(err, "LeaseCollection")
@@ -48,8 +48,8 @@ var collectionCases = []testCase{
 		w.must(err, "Condemned")
 		w.diff("epoch, then", int64(1), epoch)
 	}},
-	{"what was stored under another epoch is not named", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"a snapshot of another epoch cannot be referenced", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		first := w.home.committed(w.home.commit(t.ID, "one"))
 		w.home.collect()
 		c := w.home.commit(t.ID, "two")
@@ -62,10 +62,10 @@ var collectionCases = []testCase{
 		_, _, err = w.s.CommitVersion(w.ctx, c)
 		w.wantErr(err, store.ErrEpoch, "CommitVersion under an epoch to come")
 	}},
-	{"a run ends under the present epoch only", func(w *world) {
+	{"Finish requires the current epoch", func(w *world) {
 		w.home.collect()
 		c := w.home.start()
-		late := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		late := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		_, err := w.s.Finish(w.ctx, c.Position, late)
 		w.wantErr(err, store.ErrEpoch, "Finish under epoch 0")
 		late.Version.Commit.Epoch = 1
@@ -75,18 +75,18 @@ var collectionCases = []testCase{
 		r := w.finish(c.Position, late)
 		w.diff("status", stint.Completed, r.Status)
 	}},
-	{"what something names is live", func(w *world) {
+	{"referenced digests are live", func(w *world) {
 		other := w.tenant("other")
-		foreign := other.tree(stint.Volumes, "data")
+		foreign := other.fileSet(stint.Volumes, "data")
 		other.committed(other.commit(foreign.ID, "foreign"))
-		t := w.home.tree(stint.Volumes, "data")
+		t := w.home.fileSet(stint.Volumes, "data")
 		w.home.committed(w.home.commit(t.ID, "one"))
 		w.home.committed(w.home.commit(t.ID, "two"))
-		gone := w.home.tree(stint.Volumes, "gone")
+		gone := w.home.fileSet(stint.Volumes, "gone")
 		w.home.committed(w.home.commit(gone.ID, "gone"))
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, gone.ID, w.now()), "DeleteFileSet")
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = digest("home"), digest("pages")
 		w.finish(c.Position, o)
 		w.home.create(func(n *store.NewRun) {
@@ -96,7 +96,7 @@ var collectionCases = []testCase{
 		slices.Sort(want)
 		w.diff("live", want, w.home.live())
 	}},
-	{"what a cancelled run began with is live until its worker has kept its state", func(w *world) {
+	{"the plan of a cancelled run is live until its state is saved", func(w *world) {
 		plan := func(n *store.NewRun) { n.Spec = json.RawMessage(`{"workspace":"` + digest("planned") + `"}`) }
 		waits := w.home.create(plan)
 		w.cancel(w.home.org, waits.ID)
@@ -113,19 +113,19 @@ var collectionCases = []testCase{
 		w.must(err, "AddCheckpoint")
 		w.diff("live with the checkpoint", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d == "" }))
 	}},
-	{"what a checkpoint names of a deleted tree is live", func(w *world) {
+	{"a version of a deleted file set is live if a checkpoint references it", func(w *world) {
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", ""
 		w.finish(c.Position, o)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, w.home.artifact("out").ID, w.now()), "DeleteFileSet")
 		w.diff("live", []string{digest("pages")}, w.home.live())
 	}},
-	{"what is named has a name", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"NamedSnapshots returns names", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		one := w.home.committed(w.home.commit(t.ID, "one"))
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		o.Checkpoint.HomeDigest, o.Checkpoint.WorkspaceDigest = "", digest("pages")
 		r := w.finish(c.Position, o)
 		var got []store.NamedSnapshot
@@ -139,7 +139,7 @@ var collectionCases = []testCase{
 			{Digest: digest("pages"), Name: "workspace of " + *r.CheckpointID},
 		}, got)
 	}},
-	{"condemned keys stay until they are pardoned", func(w *world) {
+	{"marked objects stay marked until they are unmarked", func(w *world) {
 		at := w.now()
 		org := w.home.org
 		w.home.collect()
@@ -156,14 +156,14 @@ var collectionCases = []testCase{
 		w.must(err, "Condemned")
 		w.diff("left", []store.MarkedObject{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
 	}},
-	{"commits and a collection that begins exclude each other", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"commits and BeginCollection exclude each other", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		named := make([]bool, 12)
 		missed := make([]bool, len(named))
-		w.together(len(named)+1, func(i int) error {
+		w.concurrently(len(named)+1, func(i int) error {
 			if i == len(named) {
 				_, err := w.s.BeginCollection(w.ctx, w.home.org)
-				live := w.home.live() // after the beginning: whoever was named under epoch 0 is here
+				live := w.home.live() // includes every version committed under epoch 0
 				for j := range missed {
 					missed[j] = !slices.Contains(live, digest(word(j)))
 				}
@@ -178,15 +178,15 @@ var collectionCases = []testCase{
 		})
 		for i := range named {
 			if named[i] && missed[i] {
-				w.Errorf("version %d was named and the collection did not see it", i)
+				w.Errorf("version %d was committed but is not live", i)
 			}
 		}
 	}},
 }
 
 var retentionCases = []testCase{
-	{"a version that nothing needs can be deleted", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"an unused version can be deleted", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		one, two := w.home.committed(w.home.commit(t.ID, "one")), w.home.committed(w.home.commit(t.ID, "two"))
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.ErrInUse, "DeleteVersion of the head")
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another")
@@ -199,13 +199,13 @@ var retentionCases = []testCase{
 		w.wantErr(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), store.ErrNotFound, "KeepVersion of a deleted one")
 		w.diff("next number", int64(3), w.home.committed(w.home.commit(t.ID, "three")).Number)
 	}},
-	{"a version that a checkpoint names is not deleted", func(w *world) {
+	{"a version that a checkpoint references is not deleted", func(w *world) {
 		c := w.home.start()
-		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
+		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run)))
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, w.home.artifact("out").ID, *r.ArtifactVersion), store.ErrInUse, "DeleteVersion")
 	}},
-	{"rules keep the newest, the young, the head and the kept", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"PruneVersions retains new, recent, head, and kept versions", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		var versions []store.FileSetVersion
 		for i := range 6 {
 			versions = append(versions, w.home.committed(w.home.commit(t.ID, word(i))))
@@ -219,9 +219,9 @@ var retentionCases = []testCase{
 		w.diff("removed by age", int64(1), w.home.prune(store.Retention{Since: later(w.now(), 1e9)}))
 		w.diff("left", []int64{6, 1}, w.home.numbers(t.ID))
 	}},
-	{"a deleted tree goes with its versions", func(w *world) {
+	{"PruneVersions removes deleted file sets", func(w *world) {
 		c := w.home.start()
-		w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
+		w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run)))
 		out := w.home.artifact("out")
 		next := w.home.committed(w.home.commit(out.ID, "more"))
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, out.ID, w.now()), "DeleteFileSet")
@@ -230,13 +230,13 @@ var retentionCases = []testCase{
 		w.wantErr(err, store.ErrNotFound, "the version that no checkpoint names")
 		w.diff("live", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d != digest("pages") }))
 	}},
-	{"usage counts what is there", func(w *world) {
-		w.tenant("other").tree(stint.Volumes, "data")
-		t := w.home.tree(stint.Volumes, "data")
+	{"StorageUsage counts stored versions", func(w *world) {
+		w.tenant("other").fileSet(stint.Volumes, "data")
+		t := w.home.fileSet(stint.Volumes, "data")
 		a, b := w.home.commit(t.ID, "one"), w.home.commit(t.ID, "second")
 		w.home.committed(a)
 		w.home.committed(b)
-		w.home.tree(stint.Artifacts, "out")
+		w.home.fileSet(stint.Artifacts, "out")
 		got, err := w.s.StorageUsage(w.ctx, w.home.org)
 		w.must(err, "StorageUsage")
 		w.diff("usage", store.StorageUsage{Artifacts: 1, Volumes: 1, Versions: 2, Bytes: a.Size + b.Size}, got)
@@ -252,7 +252,7 @@ func (o *tenant) collect() int64 {
 	return epoch
 }
 
-// live lists the live digests, each once, in order.
+// live returns the distinct live digests in order.
 func (o *tenant) live() []string {
 	o.w.Helper()
 	var list []string
@@ -271,7 +271,7 @@ func (o *tenant) prune(r store.Retention) int64 {
 	return n
 }
 
-// numbers lists the numbers of a tree's versions, newest first.
+// numbers returns the numbers of a file set's versions, newest first.
 func (o *tenant) numbers(tree string) (list []int64) {
 	o.w.Helper()
 	versions, err := o.w.s.FileSetVersions(o.w.ctx, o.org, tree, store.Range{Limit: 100})

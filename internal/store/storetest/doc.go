@@ -1,10 +1,8 @@
-// Package storetest answers: what must every store do?
+// Package storetest is the suite that every adapter of the store port passes.
 //
-// Run is the definition of the port: an adapter that passes it is a store.
-// Each sentence of the port has a case that fails without it; the cases are
-// grouped by subject, a file each. Three of them search instead of telling a
-// story: Linearizable checks a recorded history of many clients against the
-// protocol, the machine group drives one run with random operations beside a
-// reference in memory, and the list group walks pages while items are added.
-// Mutants shows that the history check can fail: broken stores are caught.
+// Every sentence of the port has a case that fails without it. The cases are grouped
+// by subject, one file each. Three groups search at random: Linearizable checks a
+// recorded history of concurrent clients against the protocol, the state machine
+// group compares one run with a reference in memory, and the list group reads pages
+// while items are added. Mutants shows that the history check detects faulty stores.
 package storetest

@@ -36,18 +36,18 @@ var eventCases = []testCase{
 			w.diff(fmt.Sprintf("events after %d, limit %d", ask.after, ask.limit), ask.want, numbers(events))
 		}
 	}},
-	{"a page ends with the batch that reaches EventBytes", func(w *world) {
+	{"a page ends with the batch that reaches MaxReadBytes", func(w *world) {
 		c := w.home.start()
 		at, after := c.Position, c.Position.After
 		const batches, each = 12, 40 << 10
 		for i := range batches {
-			text := noise(int64(i), each/2) // nothing that packs
+			text := incompressible(int64(i), each/2) // not compressible
 			if i%3 == 2 {
-				text = strings.Repeat("x", each/2) // what packs counts as it is read
+				text = strings.Repeat("x", each/2) // compressible data counts with its decoded size
 			}
 			at = w.append(at, w.batch(text, text))
 		}
-		large := w.batch(noise(batches, 2*store.MaxReadBytes))
+		large := w.batch(incompressible(batches, 2*store.MaxReadBytes))
 		at = w.append(at, large)
 		w.append(at, w.batch("last"))
 		var pages []int
@@ -66,12 +66,12 @@ var eventCases = []testCase{
 			}
 			pages = append(pages, len(events))
 			if last := len(events[len(events)-1].Data); size-2*last >= store.MaxReadBytes {
-				w.Errorf("a page of %d events has %d bytes and went on", len(events), size)
+				w.Errorf("a page of %d events has %d bytes and includes further batches", len(events), size)
 			}
 		}
 		w.diff("events in pages", []int{8, 8, 8, 1, 1}, pages)
 	}},
-	{"a reader that goes on from the last event misses none", func(w *world) {
+	{"a reader that continues from the last event misses none", func(w *world) {
 		c := w.home.start()
 		at := c.Position
 		for i := range 40 {
@@ -99,10 +99,10 @@ var eventCases = []testCase{
 			w.diff(fmt.Sprint("events after ", after), want[after:], numbers(events))
 		}
 	}},
-	{"who reads while it is written sees each event once, in order", func(w *world) {
+	{"concurrent readers receive each event once, in order", func(w *world) {
 		c := w.home.start()
 		const batches = 60
-		w.together(5, func(i int) error {
+		w.concurrently(5, func(i int) error {
 			if i == 0 {
 				at := c.Position
 				for k := range batches {
@@ -117,9 +117,9 @@ var eventCases = []testCase{
 			}
 			return w.follow(c.Run.ID, i)
 		})
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"Head tells number and status", func(w *world) {
+	{"Head returns number and status", func(w *world) {
 		c := w.home.start()
 		w.append(c.Position, w.batch("one", "two"))
 		head, status, err := w.s.Head(w.ctx, c.Run.ID)
@@ -129,8 +129,8 @@ var eventCases = []testCase{
 	}},
 }
 
-// noise is a text of that size that no compression makes smaller by much.
-func noise(seed int64, size int) string {
+// incompressible returns a text of the given size that does not compress well.
+func incompressible(seed int64, size int) string {
 	raw := make([]byte, size*3/4)
 	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	for i := range raw {
@@ -147,7 +147,7 @@ func numbers(events []stint.Event) []int64 {
 	return out
 }
 
-// follow reads until the terminal event and fails on a gap or a step back.
+// follow reads until the terminal event. It fails if numbers have a gap.
 func (w *world) follow(run string, limit int) error {
 	for after := int64(0); ; {
 		events, err := w.s.Events(w.ctx, run, after, limit)
@@ -177,15 +177,15 @@ func (w *world) headNotBefore(run string, seen int64) error {
 	return err
 }
 
-// end names a way that a running run ends, and what it leaves.
+// end is a way in which a running run ends.
 type end struct {
 	name   string
 	status stint.Status
-	tail   []string // of the journal
+	tail   []string // last events of the journal
 	do     func(w *world, c store.Claim)
 }
 
-// ends are all the ways out of running.
+// ends lists all ways in which a running run ends.
 var ends = []end{
 	{"completed", stint.Completed, []string{"completed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Completed)) }},
 	{"failed", stint.Failed, []string{"error", "failed", "complete"}, func(w *world, c store.Claim) { w.finish(c.Position, w.outcome(stint.Failed)) }},

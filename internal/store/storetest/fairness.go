@@ -10,7 +10,7 @@ import (
 )
 
 var fairnessCases = []testCase{
-	{"one run is claimed next although another organisation has a thousand", func(w *world) {
+	{"a single run is claimed next although another organisation has a thousand", func(w *world) {
 		big, small := w.tenant("big"), w.tenant("small")
 		big.createMany(1000, priority(9))
 		worker := w.worker()
@@ -18,7 +18,7 @@ var fairnessCases = []testCase{
 		lone := small.create()
 		w.diff("claimed next", lone.ID, w.claimOne(worker).Run.ID)
 	}},
-	{"a batch does not pass over the organisation that runs least", func(w *world) {
+	{"a claim of several runs prefers the organisation with the fewest running", func(w *world) {
 		big, small := w.tenant("big"), w.tenant("small")
 		big.createMany(30, priority(9))
 		worker := w.worker()
@@ -26,7 +26,7 @@ var fairnessCases = []testCase{
 		lone := small.create()
 		w.diff("in the next batch", true, slices.Contains(claimed(w.claim(worker, 4)), lone.ID))
 	}},
-	{"organisations that have work run the same number", func(w *world) {
+	{"organisations with ready runs get equal shares", func(w *world) {
 		tenants := []*tenant{w.tenant("a"), w.tenant("b"), w.tenant("c")}
 		for _, o := range tenants {
 			o.createMany(6)
@@ -43,7 +43,7 @@ var fairnessCases = []testCase{
 			}
 		}
 	}},
-	{"an organisation that ends a run comes before the others again", func(w *world) {
+	{"an organisation whose run ended comes first again", func(w *world) {
 		a, b := w.tenant("a"), w.tenant("b")
 		a.createMany(4)
 		b.createMany(4)
@@ -62,7 +62,7 @@ var fairnessCases = []testCase{
 			w.diff("organisation of the next", held[i].Run.OrgID, next.Run.OrgID)
 		}
 	}},
-	{"who runs least comes first, also when it was served last", func(w *world) {
+	{"the organisation with the fewest running runs comes first even if served last", func(w *world) {
 		a, b := w.tenant("a"), w.tenant("b")
 		a.createMany(3)
 		worker := w.worker()
@@ -75,7 +75,7 @@ var fairnessCases = []testCase{
 		}
 		w.diff("organisation of the next", a.org, w.claimOne(worker).Run.OrgID)
 	}},
-	{"PerOrg bounds a batch, across batches and workers", func(w *world) {
+	{"PerOrg limits runs across claims and workers", func(w *world) {
 		a, b := w.tenant("a"), w.tenant("b")
 		a.createMany(10)
 		lone := b.create()
@@ -84,14 +84,14 @@ var fairnessCases = []testCase{
 		w.diff("status in the other organisation", stint.Running, b.run(lone.ID).Status)
 		w.diff("claims without a limit", 7, len(w.claimLimited(0, 0, 10)))
 	}},
-	{"PerAgent bounds an agent and lets others pass", func(w *world) {
+	{"PerAgent limits one agent and not the others", func(w *world) {
 		reviewer := w.home.newAgent("reviewer")
 		w.home.createMany(10, priority(9))
 		w.home.createMany(3, ofAgent(reviewer))
 		w.diff("claims", 4, len(w.claimLimited(0, 2, 20)))
 		w.diff("claims of the next worker", 0, len(w.claimLimited(0, 2, 20)))
 	}},
-	{"every end frees its place", func(w *world) {
+	{"every end of a run frees its slot", func(w *world) {
 		w.home.createMany(12, retries(1))
 		ends := []func(c store.Claim){
 			func(c store.Claim) { w.finish(c.Position, w.outcome(stint.Failed)) },
@@ -102,14 +102,14 @@ var fairnessCases = []testCase{
 		for i, end := range ends {
 			claims := w.claimLimited(1, 1, 5)
 			if len(claims) != 1 {
-				w.Fatalf("place %d: Claim gave %d runs, want 1", i, len(claims))
+				w.Fatalf("slot %d: Claim returned %d runs, want 1", i, len(claims))
 			}
 			w.diff("claims while it runs", 0, len(w.claimLimited(1, 1, 5)))
 			end(claims[0])
 		}
 		w.diff("claims after all", 1, len(w.claimLimited(1, 1, 5)))
 	}},
-	{"limits hold while many claim and finish", limitsHold},
+	{"limits hold during concurrent claims and finishes", limitsHold},
 }
 
 func (w *world) claimLimited(perOrg, perAgent, limit int) []store.Claim {
@@ -119,13 +119,14 @@ func (w *world) claimLimited(perOrg, perAgent, limit int) []store.Claim {
 	return claims
 }
 
-// limitsHold counts what clients hold: never more than what the store counts.
+// limitsHold checks limits with the number of runs that clients hold, which is never
+// more than the number that the store counts.
 func limitsHold(w *world) {
 	const perOrg, perAgent = 5, 3
 	reviewer := w.home.newAgent("reviewer")
 	ids := append(w.home.createMany(60), w.home.createMany(60, ofAgent(reviewer))...)
 	ids = append(ids, w.tenant("other").createMany(40)...)
-	held := newCensus()
+	held := newRunCounter()
 	workers := make([]string, 12)
 	for i := range workers {
 		workers[i] = w.worker()
@@ -133,34 +134,34 @@ func limitsHold(w *world) {
 	held.drain(w, len(ids), len(workers), func(i int) store.ClaimRequest {
 		return store.ClaimRequest{WorkerID: workers[i], Max: 1 + i%3, PerOrg: perOrg, PerAgent: perAgent, At: w.now()}
 	})
-	for key, most := range held.most {
+	for key, peak := range held.peak {
 		limit := perOrg
 		if key[:3] == stint.PrefixAgent {
 			limit = perAgent
 		}
-		if most > limit {
-			w.Errorf("%s had %d runs at once, the limit is %d", key, most, limit)
+		if peak > limit {
+			w.Errorf("%s had %d runs at once, the limit is %d", key, peak, limit)
 		}
 	}
 }
 
-// census counts runs that are held, by organisation and agent.
-type census struct {
-	mu        sync.Mutex // guards what follows
-	now, most map[string]int
+// runCounter counts held runs by organisation and agent.
+type runCounter struct {
+	mu        sync.Mutex // guards the fields below
+	now, peak map[string]int
 	ended     int
 }
 
-func newCensus() *census {
-	return &census{most: make(map[string]int), now: make(map[string]int)}
+func newRunCounter() *runCounter {
+	return &runCounter{peak: make(map[string]int), now: make(map[string]int)}
 }
 
-// drain lets n workers claim and end runs until all have ended.
-func (c *census) drain(w *world, all, n int, claimer func(i int) store.ClaimRequest) {
+// drain starts n workers that claim and finish runs until all have ended.
+func (c *runCounter) drain(w *world, all, n int, request func(i int) store.ClaimRequest) {
 	w.Helper()
-	w.together(n, func(i int) error {
+	w.concurrently(n, func(i int) error {
 		for c.open(all) {
-			claims, err := w.s.Claim(w.ctx, claimer(i))
+			claims, err := w.s.Claim(w.ctx, request(i))
 			if err != nil {
 				return fmt.Errorf("claim: %w", err)
 			}
@@ -173,25 +174,25 @@ func (c *census) drain(w *world, all, n int, claimer func(i int) store.ClaimRequ
 	})
 }
 
-func (c *census) open(all int) bool {
+func (c *runCounter) open(all int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.ended < all
 }
 
-func (c *census) take(claims []store.Claim) {
+func (c *runCounter) take(claims []store.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, claim := range claims {
 		for _, key := range []string{claim.Run.OrgID, claim.Run.AgentID} {
 			c.now[key]++
-			c.most[key] = max(c.most[key], c.now[key])
+			c.peak[key] = max(c.peak[key], c.now[key])
 		}
 	}
 }
 
-// work holds each run for an append, counts it out and finishes it.
-func (c *census) work(w *world, claims []store.Claim) error {
+// work appends to each claimed run and then finishes it.
+func (c *runCounter) work(w *world, claims []store.Claim) error {
 	for _, claim := range claims {
 		head, err := w.s.Append(w.ctx, claim.Position, w.batch("at work"))
 		if err != nil {
@@ -206,7 +207,7 @@ func (c *census) work(w *world, claims []store.Claim) error {
 	return nil
 }
 
-func (c *census) drop(claim store.Claim) {
+func (c *runCounter) drop(claim store.Claim) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended++

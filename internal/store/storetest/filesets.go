@@ -9,10 +9,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-var treeCases = []testCase{
-	{"CreateFileSet stores an empty tree", func(w *world) {
+var fileSetCases = []testCase{
+	{"CreateFileSet stores an empty file set", func(w *world) {
 		for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
-			want := w.home.tree(kind, "data")
+			want := w.home.fileSet(kind, "data")
 			got, err := w.s.FileSet(w.ctx, w.home.org, kind, want.ID)
 			w.must(err, "FileSet")
 			w.diff("tree", want, got)
@@ -23,8 +23,8 @@ var treeCases = []testCase{
 			w.wantErr(err, store.ErrNotFound, "the head of an empty tree")
 		}
 	}},
-	{"a tree of one kind is not found as the other", func(w *world) {
-		v := w.home.tree(stint.Volumes, "data")
+	{"an artifact is not found as a volume", func(w *world) {
+		v := w.home.fileSet(stint.Volumes, "data")
 		_, err := w.s.FileSet(w.ctx, w.home.org, stint.Artifacts, v.ID)
 		w.wantErr(err, store.ErrNotFound, "FileSet")
 		_, err = w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "data")
@@ -34,16 +34,16 @@ var treeCases = []testCase{
 		w.must(err, "FileSets")
 		w.diff("artifacts", []store.FileSet(nil), list)
 	}},
-	{"a name is taken once in an organisation and kind", func(w *world) {
-		w.home.tree(stint.Volumes, "data")
-		w.home.tree(stint.Artifacts, "data")
-		w.tenant("other").tree(stint.Volumes, "data")
-		w.wantErr(w.s.CreateFileSet(w.ctx, w.home.treeOf(stint.Volumes, "data")), store.ErrExists, "CreateFileSet of a taken name")
+	{"names are unique in an organisation and kind", func(w *world) {
+		w.home.fileSet(stint.Volumes, "data")
+		w.home.fileSet(stint.Artifacts, "data")
+		w.tenant("other").fileSet(stint.Volumes, "data")
+		w.wantErr(w.s.CreateFileSet(w.ctx, w.home.fileSetOf(stint.Volumes, "data")), store.ErrExists, "CreateFileSet of a taken name")
 	}},
-	{"one of many who create the same name wins", func(w *world) {
+	{"concurrent creation of one name succeeds once", func(w *world) {
 		won := make([]bool, 16)
-		w.together(len(won), func(i int) error {
-			err := w.s.CreateFileSet(w.ctx, w.home.treeOf(stint.Artifacts, "out"))
+		w.concurrently(len(won), func(i int) error {
+			err := w.s.CreateFileSet(w.ctx, w.home.fileSetOf(stint.Artifacts, "out"))
 			won[i] = err == nil
 			if errors.Is(err, store.ErrExists) {
 				return nil
@@ -54,7 +54,7 @@ var treeCases = []testCase{
 	}},
 	{"CommitVersion numbers the version and moves the head", func(w *world) {
 		for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
-			t := w.home.tree(kind, "data")
+			t := w.home.fileSet(kind, "data")
 			first, second := w.home.commit(t.ID, "one"), w.home.commit(t.ID, "second")
 			one, two := w.home.committed(first), w.home.committed(second)
 			w.diff("first", versionOf(kind, first, 1), one)
@@ -69,8 +69,8 @@ var treeCases = []testCase{
 			w.diff("the head", two, w.home.treeVersion(t.ID, "", 0))
 		}
 	}},
-	{"a version that a tree never had is not found", func(w *world) {
-		a, b := w.home.tree(stint.Volumes, "a"), w.home.tree(stint.Volumes, "b")
+	{"an unknown version is not found", func(w *world) {
+		a, b := w.home.fileSet(stint.Volumes, "a"), w.home.fileSet(stint.Volumes, "b")
 		w.home.committed(w.home.commit(a.ID, "a"))
 		other := w.home.committed(w.home.commit(b.ID, "b"))
 		_, err := w.s.FileSetVersion(w.ctx, w.home.org, a.ID, other.ID, 0)
@@ -80,8 +80,8 @@ var treeCases = []testCase{
 		_, _, err = w.s.CommitVersion(w.ctx, w.home.commit(w.ids.New(stint.PrefixVolume), "x"))
 		w.wantErr(err, store.ErrNotFound, "a commit to an unknown tree")
 	}},
-	{"content equal to the head adds nothing", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"content equal to the head is not added", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		one := w.home.committed(w.home.commit(t.ID, "one"))
 		head, added, err := w.s.CommitVersion(w.ctx, w.home.commit(t.ID, "one"))
 		w.must(err, "CommitVersion")
@@ -91,8 +91,8 @@ var treeCases = []testCase{
 		again := w.home.committed(w.home.commit(t.ID, "one"))
 		w.diff("number of content that was the head before", int64(3), again.Number)
 	}},
-	{"IfHead refuses another head", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"CommitVersion with another IfHead returns ConflictError", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		one := w.home.commit(t.ID, "one")
 		one.IfHead = new("v1_aaaaaaaaaaaaaaaaaaaa")
 		w.home.wantConflict(one, "")
@@ -107,11 +107,11 @@ var treeCases = []testCase{
 		two.IfHead = &first.ID
 		w.diff("number", int64(2), w.home.committed(two).Number)
 	}},
-	{"one of many who expect the same head wins", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"concurrent commits with the same IfHead succeed once", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		first := w.home.committed(w.home.commit(t.ID, "one"))
 		won := make([]bool, 16)
-		w.together(len(won), func(i int) error {
+		w.concurrently(len(won), func(i int) error {
 			c := w.home.commit(t.ID, fmt.Sprint("next", i))
 			c.IfHead = &first.ID
 			_, _, err := w.s.CommitVersion(w.ctx, c)
@@ -123,10 +123,10 @@ var treeCases = []testCase{
 		})
 		w.diff("winners", 1, count(won))
 	}},
-	{"versions committed at the same time count without a gap", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"concurrent commits have numbers without gaps", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		numbers := make([]int64, 20)
-		w.together(len(numbers), func(i int) error {
+		w.concurrently(len(numbers), func(i int) error {
 			v, _, err := w.s.CommitVersion(w.ctx, w.home.commit(t.ID, fmt.Sprint(i)))
 			numbers[i] = v.Number
 			return err
@@ -136,8 +136,8 @@ var treeCases = []testCase{
 			w.diff("number", int64(i+1), n)
 		}
 	}},
-	{"KeepHead stores the version and leaves the head", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"KeepHead stores the version without moving the head", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		aside := w.home.commit(t.ID, "aside")
 		aside.KeepHead = true
 		w.home.committed(aside)
@@ -159,8 +159,8 @@ var treeCases = []testCase{
 		w.must(err, "FileSetVersions")
 		w.diff("versions, newest first", []int64{3, 2, 1}, []int64{list[0].Number, list[1].Number, list[2].Number})
 	}},
-	{"DeleteFileSet hides the tree with its versions and frees the name", func(w *world) {
-		t := w.home.tree(stint.Volumes, "data")
+	{"DeleteFileSet hides versions and frees the name", func(w *world) {
+		t := w.home.fileSet(stint.Volumes, "data")
 		one := w.home.committed(w.home.commit(t.ID, "one"))
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), "DeleteFileSet")
 		w.wantErr(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, t.ID, w.now()), store.ErrNotFound, "DeleteFileSet again")
@@ -173,12 +173,12 @@ var treeCases = []testCase{
 		list, err := w.s.FileSets(w.ctx, w.home.org, stint.Volumes, store.Range{Limit: 10})
 		w.must(err, "FileSets")
 		w.diff("trees left", []store.FileSet(nil), list)
-		second := w.home.tree(stint.Volumes, "data")
+		second := w.home.fileSet(stint.Volumes, "data")
 		w.diff("the second begins anew", int64(1), w.home.committed(w.home.commit(second.ID, "one")).Number)
 	}},
-	{"a version that a checkpoint names outlives its tree", func(w *world) {
+	{"a version that a checkpoint references remains after DeleteFileSet", func(w *world) {
 		c := w.home.start()
-		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run)))
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run)))
 		tree, err := w.s.FileSetByName(w.ctx, w.home.org, stint.Artifacts, "out")
 		w.must(err, "FileSetByName")
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, tree.ID, w.now()), "DeleteFileSet")
@@ -202,7 +202,7 @@ func versionOf(kind stint.FileSetKind, c store.Commit, number int64) store.FileS
 	return v
 }
 
-// committed stores a version that must be new.
+// committed commits a version and checks that it was added.
 func (o *tenant) committed(c store.Commit) store.FileSetVersion {
 	o.w.Helper()
 	v, added, err := o.w.s.CommitVersion(o.w.ctx, c)
@@ -225,7 +225,7 @@ func (o *tenant) wantConflict(c store.Commit, head string) {
 	_, _, err := o.w.s.CommitVersion(o.w.ctx, c)
 	conflict, ok := errors.AsType[*store.ConflictError](err)
 	if !ok {
-		o.w.Fatalf("CommitVersion with head %q expected gave %v, want a *ConflictError", *c.IfHead, err)
+		o.w.Fatalf("CommitVersion with IfHead %q returned %v, want a *ConflictError", *c.IfHead, err)
 	}
 	o.w.diff("the head in the conflict", head, conflict.Head)
 }

@@ -10,8 +10,8 @@ import (
 )
 
 var filterCases = []testCase{
-	{"a filter narrows the list by each of its members", filters},
-	{"filters page like the whole list", func(w *world) {
+	{"every field of a filter narrows the list", filters},
+	{"filtered lists have the same pages", func(w *world) {
 		for range 7 {
 			w.home.create(metadata("team", "blue"))
 			w.home.create(metadata("team", "red"))

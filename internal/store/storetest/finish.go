@@ -9,11 +9,11 @@ import (
 )
 
 var finishCases = []testCase{
-	{"every end agrees in row, list, head and journal", func(w *world) {
+	{"row, list, head, and journal agree after every end", func(w *world) {
 		for _, e := range ends {
 			c := w.home.start()
 			e.do(w, c)
-			r := w.home.sound(c.Run.ID)
+			r := w.home.checkRun(c.Run.ID)
 			w.diff(e.name+": status", e.status, r.Status)
 			w.diff(e.name+": tail of the journal", e.tail, w.kinds(w.events(c.Run.ID), 3))
 		}
@@ -32,10 +32,10 @@ var finishCases = []testCase{
 				want.StatusReason = &o.Reason
 			}
 			w.diff("returned run", want, got)
-			w.diff("stored run", want, w.home.sound(c.Run.ID))
+			w.diff("stored run", want, w.home.checkRun(c.Run.ID))
 		}
 	}},
-	{"the error event carries message and code", func(w *world) {
+	{"the error event has message and code", func(w *world) {
 		c := w.home.start()
 		o := w.outcome(stint.Failed)
 		w.finish(c.Position, o)
@@ -43,9 +43,9 @@ var finishCases = []testCase{
 		w.diff("type", stint.EventError, e.Type)
 		w.diff("data", stint.ErrorData{Message: *o.Error, Code: o.ErrorCode}, data[stint.ErrorData](w, e))
 	}},
-	{"Finish again with the same token succeeds and changes nothing", func(w *world) {
+	{"a repeated Finish with the same token succeeds and changes nothing", func(w *world) {
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		first := w.finish(c.Position, o)
 		head := w.head(c.Run.ID)
 		w.diff("second answer", first, w.finish(c.Position, o))
@@ -61,9 +61,9 @@ var finishCases = []testCase{
 		w.finish(c.Position, w.outcome(stint.Completed))
 		_, err := w.s.Finish(w.ctx, c.Position, w.outcome(stint.Failed))
 		w.wantFenced(err, c.Run.ID, "Finish with another token")
-		w.diff("status", stint.Completed, w.home.sound(c.Run.ID).Status)
+		w.diff("status", stint.Completed, w.home.checkRun(c.Run.ID).Status)
 	}},
-	{"Finish behind the head or beyond it is fenced", func(w *world) {
+	{"Finish before or after the head is fenced", func(w *world) {
 		c := w.home.start()
 		at := w.append(c.Position, w.batch("one"))
 		beyond := at
@@ -73,9 +73,9 @@ var finishCases = []testCase{
 			w.wantFenced(err, c.Run.ID, fmt.Sprintf("Finish after %d", p.After))
 		}
 		w.finish(at, w.outcome(stint.Completed))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"Finish of a past epoch is fenced, also at the head", func(w *world) {
+	{"Finish of an earlier epoch is fenced, even at the head", func(w *world) {
 		old := w.home.start(retries(5))
 		w.lose(old.Run.WorkerID)
 		next := w.claimOne(w.worker())
@@ -86,18 +86,18 @@ var finishCases = []testCase{
 			w.wantFenced(err, old.Run.ID, "Finish of epoch 1")
 		}
 		w.finish(next.Position, w.outcome(stint.Completed))
-		w.home.sound(old.Run.ID)
+		w.home.checkRun(old.Run.ID)
 	}},
-	{"Finish of a run that waits is fenced", func(w *world) {
+	{"Finish of a pending run is fenced", func(w *world) {
 		n := w.home.create()
 		_, err := w.s.Finish(w.ctx, store.Position{RunID: n.ID, Epoch: 0, After: 1}, w.outcome(stint.Completed))
 		w.wantFenced(err, n.ID, "Finish of a pending run")
-		w.home.sound(n.ID)
+		w.home.checkRun(n.ID)
 	}},
-	{"a fenced Finish leaves no version, checkpoint or log", func(w *world) {
+	{"a fenced Finish stores no version, checkpoint, or log", func(w *world) {
 		c := w.home.start()
 		w.cancel(w.home.org, c.Run.ID)
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		o.Logs = []stint.LogEntry{w.entry("done")}
 		_, err := w.s.Finish(w.ctx, c.Position, o)
 		w.wantFenced(err, c.Run.ID, "Finish after cancel")
@@ -106,14 +106,14 @@ var finishCases = []testCase{
 		_, err = w.s.Checkpoint(w.ctx, w.home.org, o.Checkpoint.ID)
 		w.wantErr(err, store.ErrNotFound, "Checkpoint")
 		w.diff("entries", []string(nil), w.messages(c.Run.ID))
-		w.diff("status", stint.Cancelled, w.home.sound(c.Run.ID).Status)
+		w.diff("status", stint.Cancelled, w.home.checkRun(c.Run.ID).Status)
 	}},
 	{"Finish stores its logs", func(w *world) {
 		c := w.home.start()
 		w.finish(c.Position, w.outcome(stint.Completed, func(o *store.Outcome) { o.Logs = []stint.LogEntry{w.entry("snapshot"), w.entry("bye")} }))
 		w.diff("entries", []string{"snapshot", "bye"}, w.messages(c.Run.ID))
 	}},
-	{"every end clears the sealed secrets, a retry keeps them", func(w *world) {
+	{"every end clears the sealed secrets, requeuing keeps them", func(w *world) {
 		for _, e := range ends {
 			c := w.home.start()
 			w.diff(e.name+": sealed while running", []byte("sealed"), w.home.run(c.Run.ID).Sealed)
@@ -124,45 +124,45 @@ var finishCases = []testCase{
 		w.lose(c.Run.WorkerID)
 		w.diff("sealed while it waits again", []byte("sealed"), w.claimOne(w.worker()).Run.Sealed)
 	}},
-	{"of many who finish one wins", func(w *world) {
+	{"concurrent finishes succeed once", func(w *world) {
 		c := w.home.start()
 		won := make([]bool, 12)
-		w.together(len(won), func(i int) error {
+		w.concurrently(len(won), func(i int) error {
 			status := []stint.Status{stint.Completed, stint.Failed}[i%2]
 			_, err := w.s.Finish(w.ctx, c.Position, w.outcome(status))
 			won[i] = err == nil
-			return notFence(err)
+			return ignoreFenced(err)
 		})
 		w.diff("winners", 1, count(won))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"the same finish sent many times at once ends the run once", func(w *world) {
+	{"a finish sent several times concurrently ends the run once", func(w *world) {
 		c := w.home.start()
 		o := w.outcome(stint.Failed)
-		w.together(12, func(int) error {
+		w.concurrently(12, func(int) error {
 			_, err := w.s.Finish(w.ctx, c.Position, o)
 			return err
 		})
 		w.diff("tail", []string{"error", "failed", "complete"}, w.kinds(w.events(c.Run.ID), 3))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"of Finish and Append at the same slot one wins", func(w *world) {
+	{"of concurrent Finish and Append exactly one succeeds", func(w *world) {
 		worker := w.worker()
 		for range 40 {
 			n := w.home.create()
 			c := w.claimOne(worker)
 			var won [2]bool
-			w.together(2, func(i int) (err error) {
+			w.concurrently(2, func(i int) (err error) {
 				if i == 0 {
 					_, err = w.s.Finish(w.ctx, c.Position, w.outcome(stint.Completed))
 				} else {
 					_, err = w.s.Append(w.ctx, c.Position, w.batch("x"))
 				}
 				won[i] = err == nil
-				return notFence(err)
+				return ignoreFenced(err)
 			})
 			w.diff("winners", 1, count(won[:]))
-			r := w.home.sound(n.ID)
+			r := w.home.checkRun(n.ID)
 			w.diff("ended", won[0], r.Status.Final())
 			if !won[0] {
 				w.cancel(w.home.org, n.ID)

@@ -23,7 +23,7 @@ var idempotencyCases = []testCase{
 		w.home.begin("key", "f", w.now(), want)
 		w.home.begin("key", "f", w.now(), want)
 	}},
-	{"an empty answer is an answer", func(w *world) {
+	{"an empty answer is stored", func(w *world) {
 		since := w.home.begin("key", "f", w.now(), nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, &store.Answer{Status: 204}), "EndRequest")
 		w.home.begin("key", "f", w.now(), &store.Answer{Status: 204})
@@ -36,18 +36,18 @@ var idempotencyCases = []testCase{
 		_, err = w.home.beginRequest("key", "other", w.now())
 		w.wantErr(err, store.ErrKeyReused, "another request after the answer")
 	}},
-	{"keys are an organisation's own", func(w *world) {
+	{"organisations have separate keys", func(w *world) {
 		since := w.home.begin("key", "f", w.now(), nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, &store.Answer{Status: 204}), "EndRequest")
 		w.home.begin("KEY", "g", w.now(), nil)
 		w.tenant("other").begin("key", "g", w.now(), nil)
 	}},
-	{"a key that was given up is free", func(w *world) {
+	{"a released key is free", func(w *world) {
 		since := w.home.begin("key", "f", w.now(), nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, nil), "EndRequest")
 		w.home.begin("key", "other", w.now(), nil)
 	}},
-	{"a stale claim is taken over, a younger one is not", func(w *world) {
+	{"only a stale claim is taken over", func(w *world) {
 		now := w.now()
 		w.home.begin("key", "f", now, nil)
 		_, err := w.home.beginRequest("key", "f", later(now, staleAfter-time.Second))
@@ -56,7 +56,7 @@ var idempotencyCases = []testCase{
 		_, err = w.home.beginRequest("key", "f", later(now, staleAfter+2*time.Second))
 		w.wantErr(err, store.ErrKeyInUse, "a claim that was just taken over")
 	}},
-	{"who lost a key stores no answer and does not give it up", func(w *world) {
+	{"after a takeover the first request cannot store an answer or release the key", func(w *world) {
 		first := w.home.begin("key", "f", w.now(), nil)
 		second := w.home.begin("key", "f", later(first, staleAfter+time.Second), nil)
 		late := &store.Answer{Status: 500, Body: []byte("late")}
@@ -90,17 +90,17 @@ var idempotencyCases = []testCase{
 		w.home.begin("key", "f", later(second, time.Second), &store.Answer{Status: 202})
 		w.diff("runs to claim", 1, len(w.claim(w.worker(), 10)))
 	}},
-	{"an answer is no stale claim", func(w *world) {
+	{"an answered request is not taken over", func(w *world) {
 		now, want := w.now(), &store.Answer{Status: 200, Body: []byte("x")}
 		w.home.begin("key", "f", now, nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", now, want), "EndRequest")
 		w.home.begin("key", "f", later(now, keptFor-time.Second), want)
 	}},
-	{"of many who begin one owns the key", func(w *world) {
+	{"concurrent requests: one owns the key", func(w *world) {
 		start := w.now()
 		for _, now := range []stint.Time{start, later(start, 2*staleAfter)} {
 			owned := make([]bool, 16)
-			w.together(len(owned), func(i int) error {
+			w.concurrently(len(owned), func(i int) error {
 				_, err := w.home.beginRequest("key", "f", now)
 				owned[i] = err == nil
 				if errors.Is(err, store.ErrKeyInUse) {
@@ -111,7 +111,7 @@ var idempotencyCases = []testCase{
 			w.diff("owners", 1, count(owned))
 		}
 	}},
-	{"PurgeRequests removes what expired and nothing else", func(w *world) {
+	{"PurgeRequests removes only expired answers", func(w *world) {
 		now := w.now()
 		for _, key := range []string{"old", "young"} {
 			w.home.begin(key, "f", now, nil)
@@ -132,7 +132,8 @@ func (o *tenant) beginRequest(key, fingerprint string, now stint.Time) (*store.A
 	return o.w.s.BeginRequest(o.w.ctx, o.org, key, []byte(digest(fingerprint)), now, later(now, -staleAfter), later(now, keptFor))
 }
 
-// begin expects an answer, or with nil the key, and returns when it was claimed.
+// begin calls BeginRequest and checks the answer; nil means that the key is claimed.
+// It returns the time of the claim.
 func (o *tenant) begin(key, fingerprint string, now stint.Time, want *store.Answer) stint.Time {
 	o.w.Helper()
 	got, err := o.beginRequest(key, fingerprint, now)

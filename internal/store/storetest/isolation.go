@@ -6,9 +6,9 @@ import (
 )
 
 var isolationCases = []testCase{
-	{"another organisation finds nothing and changes nothing", strangers},
+	{"another organisation cannot read or change rows", otherOrgSeesNothing},
 	{"another organisation's lists are empty", func(w *world) {
-		b := w.home.belongings()
+		b := w.home.ownedRows()
 		other := w.tenant("other")
 		all := store.Range{Limit: 10}
 		runs, err := w.s.RunSummaries(w.ctx, other.org, store.RunFilter{SessionID: b.run.SessionID}, all)
@@ -34,26 +34,26 @@ var isolationCases = []testCase{
 	}},
 }
 
-// belongings are one of each thing that an organisation owns.
-type belongings struct {
+// ownedRows holds one row of each kind that an organisation owns.
+type ownedRows struct {
 	run     store.Run
 	pending store.NewRun
 	tree    store.FileSet
 	token   store.Token
 }
 
-func (o *tenant) belongings() belongings {
+func (o *tenant) ownedRows() ownedRows {
 	w := o.w
 	w.Helper()
 	c := o.start()
-	r := w.finish(c.Position, w.outcome(stint.Completed, o.leaving("out", "pages"), o.checkpoint(c.Run)))
+	r := w.finish(c.Position, w.outcome(stint.Completed, o.withVersion("out", "pages"), o.checkpoint(c.Run)))
 	_, err := w.s.PutSecret(w.ctx, o.secret("KEY", "x"))
 	w.must(err, "PutSecret")
-	return belongings{run: r, pending: o.create(), tree: o.artifact("out"), token: o.token("ci", nil)}
+	return ownedRows{run: r, pending: o.create(), tree: o.artifact("out"), token: o.token("ci", nil)}
 }
 
-func strangers(w *world) {
-	b := w.home.belongings()
+func otherOrgSeesNothing(w *world) {
+	b := w.home.ownedRows()
 	org, agent := w.tenant("other").org, w.home.agent
 	for _, try := range []struct {
 		name string

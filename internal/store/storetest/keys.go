@@ -7,7 +7,7 @@ import (
 )
 
 var keyCases = []testCase{
-	{"a key is stored once, and who comes second gets the first's", func(w *world) {
+	{"AddOrgKey returns the existing key", func(w *world) {
 		first, second := w.home.orgKey(1, "first"), w.home.orgKey(1, "second")
 		for _, k := range []store.OrgKey{first, second} {
 			got, err := w.s.AddOrgKey(w.ctx, k)
@@ -18,9 +18,9 @@ var keyCases = []testCase{
 		w.must(err, "OrgKey")
 		w.diff("key", first, got)
 	}},
-	{"a first key added at the same time is one", func(w *world) {
+	{"concurrent AddOrgKey stores one key", func(w *world) {
 		got := make([]store.OrgKey, 8)
-		w.together(len(got), func(i int) (err error) {
+		w.concurrently(len(got), func(i int) (err error) {
 			got[i], err = w.s.AddOrgKey(w.ctx, w.home.orgKey(1, fmt.Sprint(i)))
 			return err
 		})
@@ -28,7 +28,7 @@ var keyCases = []testCase{
 			w.diff("key", got[0], k)
 		}
 	}},
-	{"the current key has the greatest number", func(w *world) {
+	{"OrgKey with 0 returns the greatest number", func(w *world) {
 		for _, n := range []uint32{1, 2, 10} {
 			_, err := w.s.AddOrgKey(w.ctx, w.home.orgKey(n, "x"))
 			w.must(err, "AddOrgKey")
@@ -61,7 +61,7 @@ var keyCases = []testCase{
 		}
 		w.diff("keys", want, got)
 	}},
-	{"sealed texts are listed and sealed anew", func(w *world) {
+	{"sealed texts are listed and resealed", func(w *world) {
 		_, err := w.s.AddOrgKey(w.ctx, w.home.orgKey(1, "key"))
 		w.must(err, "AddOrgKey")
 		for _, name := range []string{"A", "B"} {
@@ -106,7 +106,7 @@ func (o *tenant) orgKey(number uint32, sealed string) store.OrgKey {
 	return k
 }
 
-// sealedTexts lists all of a kind, one at a time.
+// sealedTexts returns all texts of a kind. It reads one at a time.
 func (w *world) sealedTexts(kind store.SealedKind) (list []store.SealedText) {
 	w.Helper()
 	for at := (store.SealedText{Kind: kind}); ; {

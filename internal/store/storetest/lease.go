@@ -8,12 +8,12 @@ import (
 )
 
 var leaseCases = []testCase{
-	{"Renew names nothing while the worker holds what it has", func(w *world) {
+	{"Renew returns nothing if the worker owns all its runs", func(w *world) {
 		c := w.home.start()
 		w.diff("stop", []string(nil), w.renew(c.Run.WorkerID, c.Run.ID))
 		w.diff("stop without runs", []string(nil), w.renew(c.Run.WorkerID))
 	}},
-	{"Renew names the runs that are no longer the worker's", func(w *world) {
+	{"Renew returns runs that the worker no longer owns", func(w *world) {
 		worker := w.worker()
 		var claims []store.Claim
 		for range 3 {
@@ -30,7 +30,7 @@ var leaseCases = []testCase{
 		w.diff("stop", set([]string{cancelled.Run.ID, finished.Run.ID, others.Run.ID, waits.ID, unknown}), set(stop))
 		w.diff("names", 5, len(stop))
 	}},
-	{"a lease that was ended is lost for good", func(w *world) {
+	{"an ended lease cannot be renewed", func(w *world) {
 		worker := w.worker()
 		w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
 		w.leaseLost(worker)
@@ -38,18 +38,18 @@ var leaseCases = []testCase{
 		w.must(err, "Reap")
 		w.leaseLost(worker)
 	}},
-	{"a lease that ran out is lost for good", func(w *world) {
+	{"an expired lease cannot be renewed", func(w *world) {
 		worker := w.workerOn("host-a", time.Millisecond)
-		w.passes(20 * time.Millisecond)
+		w.waitFor(20 * time.Millisecond)
 		w.leaseLost(worker)
 		w.leaseLost(worker)
 	}},
-	{"a worker that never registered has no lease", func(w *world) {
+	{"an unregistered worker has no lease", func(w *world) {
 		w.leaseLost(w.ids.New(stint.PrefixWorker))
 	}},
 	{"Renew extends the lease", func(w *world) {
 		n := w.home.create()
-		// A slow machine may let the short lease run out before it is renewed.
+		// On a slow machine the short lease may expire before it is renewed.
 		var worker string
 		w.eventually("a lease was renewed in time", func() bool {
 			worker = w.workerOn("host-a", 200*time.Millisecond)
@@ -57,18 +57,18 @@ var leaseCases = []testCase{
 			return err == nil
 		})
 		w.claimOne(worker)
-		w.passes(250 * time.Millisecond)
+		w.waitFor(250 * time.Millisecond)
 		lost, err := w.s.Reap(w.ctx, w.now(), 10)
 		w.must(err, "Reap")
 		w.diff("lost", 0, len(lost))
 		w.diff("stop", []string(nil), w.renew(worker, n.ID))
 	}},
-	{"a worker whose lease ran out claims nothing", func(w *world) {
+	{"a worker whose lease expired claims nothing", func(w *world) {
 		n := w.home.create()
 		worker := w.workerOn("host-a", time.Millisecond)
-		w.passes(20 * time.Millisecond)
+		w.waitFor(20 * time.Millisecond)
 		w.claimsNothing(worker)
-		w.diff("status", stint.Pending, w.home.sound(n.ID).Status)
+		w.diff("status", stint.Pending, w.home.checkRun(n.ID).Status)
 	}},
 	{"EndWorkersOnHost ends the leases of one host", func(w *world) {
 		a1, a2, b := w.workerOn("host-a", time.Hour), w.workerOn("host-a", time.Hour), w.workerOn("host-b", time.Hour)
@@ -86,16 +86,16 @@ var leaseCases = []testCase{
 		again := w.workerOn("host-a", time.Hour)
 		w.diff("stop of the next life", []string(nil), w.renew(again))
 	}},
-	{"EndWorker of nobody is no error", func(w *world) {
+	{"EndWorker of an unknown worker is not an error", func(w *world) {
 		w.must(w.s.EndWorker(w.ctx, w.ids.New(stint.PrefixWorker)), "EndWorker")
 	}},
-	{"Now does not step back", func(w *world) {
+	{"Now does not decrease", func(w *world) {
 		last := time.Time{}
 		for range 20 {
 			now, err := w.s.Now(w.ctx)
 			w.must(err, "Now")
 			if now.Before(last) {
-				w.Errorf("Now gave %s after %s", now, last)
+				w.Errorf("Now returned %s after %s", now, last)
 			}
 			last = now
 		}
@@ -115,8 +115,8 @@ func (w *world) leaseLost(worker string) {
 	w.wantErr(err, store.ErrLeaseLost, "Renew")
 }
 
-// passes waits until the database's clock has gone on by d.
-func (w *world) passes(d time.Duration) {
+// waitFor waits until the database's clock has advanced by d.
+func (w *world) waitFor(d time.Duration) {
 	w.Helper()
 	from, err := w.s.Now(w.ctx)
 	w.must(err, "Now")

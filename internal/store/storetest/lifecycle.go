@@ -11,12 +11,12 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-var lifeCases = []testCase{
-	{"a store that is open answers Ping", func(w *world) {
+var lifecycleCases = []testCase{
+	{"Ping of an open store succeeds", func(w *world) {
 		w.must(w.s.Ping(w.ctx), "Ping")
 	}},
-	{"every method stops when its context has ended", cancelledContext},
-	{"a write whose context ended happened or did not", func(w *world) {
+	{"every method returns after its context has ended", cancelledContext},
+	{"an interrupted write happened completely or not at all", func(w *world) {
 		c := w.home.start()
 		at := c.Position
 		for i := range 60 {
@@ -27,12 +27,12 @@ var lifeCases = []testCase{
 			if err != nil && ctx.Err() == nil {
 				w.Fatalf("Append: %v", err)
 			}
-			at = w.append(at, b) // a retry tells: it stands once
+			at = w.append(at, b) // a retry succeeds: the batch is stored once
 		}
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 		w.diff("events", 2+2*60, len(w.events(c.Run.ID)))
 	}},
-	{"a closed store refuses instead of hanging", func(w *world) {
+	{"calls of a closed store fail", func(w *world) {
 		s := w.h.Open(w.real)
 		w.must(s.Close(), "Close")
 		if err := s.Ping(w.ctx); err == nil {
@@ -48,7 +48,7 @@ var lifeCases = []testCase{
 }
 
 func cancelledContext(w *world) {
-	b := w.home.belongings()
+	b := w.home.ownedRows()
 	c := store.Position{RunID: b.pending.ID, Epoch: 1, After: 1}
 	worker, org, id, at := w.worker(), w.home.org, b.pending.ID, w.now()
 	agent, version := w.home.agentPair("late")
@@ -58,7 +58,7 @@ func cancelledContext(w *world) {
 	errs := map[string]error{
 		"Ping": s.Ping(ctx), "Register": s.Register(ctx, store.Worker{ID: "wrk_late"}, time.Hour), "EndWorker": s.EndWorker(ctx, worker),
 		"EndWorkersOnHost": s.EndWorkersOnHost(ctx, "host-a"), "CreateAgent": s.CreateAgent(ctx, agent, version),
-		"CreateFileSet": s.CreateFileSet(ctx, w.home.treeOf(stint.Volumes, "late")), "DeleteFileSet": s.DeleteFileSet(ctx, org, stint.Artifacts, b.tree.ID, at),
+		"CreateFileSet": s.CreateFileSet(ctx, w.home.fileSetOf(stint.Volumes, "late")), "DeleteFileSet": s.DeleteFileSet(ctx, org, stint.Artifacts, b.tree.ID, at),
 		"DeleteAgent": s.DeleteAgent(ctx, org, w.home.agent.ID, at), "DeleteSecret": s.DeleteSecret(ctx, org, "KEY"),
 		"CreateToken": s.CreateToken(ctx, b.token), "RevokeToken": s.RevokeToken(ctx, org, b.token.ID, at),
 		"TouchTokens": s.TouchTokens(ctx, map[string]stint.Time{b.token.ID: at}), "EndRequest": s.EndRequest(ctx, org, "key", at, nil),
@@ -80,7 +80,7 @@ func cancelledContext(w *world) {
 	}
 	for name, err := range errs {
 		if !errors.Is(err, context.Canceled) {
-			w.Errorf("%s with an ended context gave %v, want %v", name, err, context.Canceled)
+			w.Errorf("%s with an ended context returned %v, want %v", name, err, context.Canceled)
 		}
 	}
 	w.diff("pending run", b.pending.Run, w.home.run(id))
@@ -89,10 +89,10 @@ func cancelledContext(w *world) {
 
 func second[T any](_ T, err error) error { return err }
 
-// reopenCases need a harness that can reopen.
+// reopenCases need Harness.Reopen.
 var reopenCases = []testCase{
-	{"everything is there after closing and opening", func(w *world) {
-		b := w.home.belongings()
+	{"all data remains after reopening", func(w *world) {
+		b := w.home.ownedRows()
 		since := w.home.begin("key", "f", w.now(), nil)
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, &store.Answer{Status: 201}), "EndRequest")
 		w.must(w.s.AddMetrics(w.ctx, b.run.ID, []stint.MetricsSample{sample(w.now(), 1)}), "AddMetrics")
@@ -100,8 +100,8 @@ var reopenCases = []testCase{
 		session, checkpoint := w.home.session(b.run.SessionID), w.home.readCheckpoint(*b.run.CheckpointID)
 
 		w.reopen()
-		w.diff("run", b.run, w.home.sound(b.run.ID))
-		w.diff("pending run", b.pending.Run, w.home.sound(b.pending.ID))
+		w.diff("run", b.run, w.home.checkRun(b.run.ID))
+		w.diff("pending run", b.pending.Run, w.home.checkRun(b.pending.ID))
 		w.diff("events", events, w.events(b.run.ID))
 		w.diff("log", log, w.readLog(b.run.ID, false, 100))
 		w.diff("samples", samples, w.samples(b.run.ID))
@@ -117,7 +117,7 @@ var reopenCases = []testCase{
 		w.must(err, "AgentByName")
 		w.diff("agent", w.home.agent, agent)
 	}},
-	{"a running run goes on where it was", func(w *world) {
+	{"a running run continues after reopening", func(w *world) {
 		c := w.home.start()
 		b := w.batch("one")
 		at := w.append(c.Position, b)
@@ -126,9 +126,9 @@ var reopenCases = []testCase{
 		w.append(c.Position, b)
 		at = w.append(at, w.batch("two"))
 		w.finish(at, w.outcome(stint.Completed))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
-	{"limits and turns are remembered", func(w *world) {
+	{"limits and fair order remain after reopening", func(w *world) {
 		first := w.home.start()
 		w.home.create(inSession(first.Run.SessionID))
 		w.home.create()
@@ -138,14 +138,14 @@ var reopenCases = []testCase{
 		w.finish(first.Position, w.outcome(stint.Completed))
 		w.diff("claims after the end", 1, len(w.claimLimited(0, 0, 5)))
 	}},
-	{"what was acknowledged while the store closed is there", func(w *world) {
+	{"writes acknowledged during Close are stored", func(w *world) {
 		w.home.createMany(8)
 		claims := w.claim(w.worker(), 8)
 		heads := make([]int64, len(claims))
 		for i, c := range claims {
 			heads[i] = c.Position.After
 		}
-		w.together(len(claims)+1, func(i int) error {
+		w.concurrently(len(claims)+1, func(i int) error {
 			if i == len(claims) {
 				for w.head(claims[0].Run.ID) < 10 {
 					if w.ctx.Err() != nil {
@@ -165,9 +165,9 @@ var reopenCases = []testCase{
 		w.reopen()
 		for i, c := range claims {
 			if head := w.head(c.Run.ID); head < heads[i] || head > heads[i]+1 {
-				w.Errorf("head is %d, %d was acknowledged", head, heads[i])
+				w.Errorf("head is %d, but %d was acknowledged", head, heads[i])
 			}
-			w.home.sound(c.Run.ID)
+			w.home.checkRun(c.Run.ID)
 		}
 	}},
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Linearizable lets workers that pause, crash and lose acknowledgements, and
-// clients that cancel, end leases, reap and read, work on the same runs, and
-// checks the record of what they were told against the protocol.
+// Linearizable runs concurrent clients on the same runs and checks the history of
+// their calls and results against the protocol. Workers pause, crash, and lose
+// acknowledgements; other clients cancel, end leases, reap, and read.
 func Linearizable(t *testing.T, h Harness) {
 	w := newWorld(t, h)
-	s := newStorm(w, w.s, 3)
+	s := newWorkload(w, w.s, 3)
 	s.run(200, 3*time.Second)
 	if s.err != nil {
 		t.Fatalf("a call failed: %v", s.err)
@@ -31,50 +31,50 @@ func Linearizable(t *testing.T, h Harness) {
 		t.Logf("%6d %s", n, kind)
 	}
 	if bad, verdict := s.check(time.Minute); verdict != porcupine.Ok {
-		t.Errorf("the history is %s; the run's calls:\n%s", verdict, s.tell(bad))
+		t.Errorf("the history is %s; calls on the run:\n%s", verdict, s.format(bad))
 	}
 	for _, id := range s.runs {
-		w.home.sound(id)
+		w.home.checkRun(id)
 	}
 }
 
-// storm is many clients of one store and the record of their calls.
-type storm struct {
-	w     *world
-	s     store.Store // w's, or a broken wrapper of it
-	calm  int         // one life in so many meets with a sleepwalk
-	runs  []string
-	start time.Time
+// workload is a set of clients of one store and the history of their calls.
+type workload struct {
+	w          *world
+	s          store.Store // w.s, or a faulty wrapper of it
+	pauseOneIn int         // one in so many claims is paused until its lease is lost
+	runs       []string
+	start      time.Time
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	ops   []porcupine.Operation
-	alive map[string]store.Position // what each worker holds
-	taken map[string]chan struct{}  // run → closed at its next claim
+	alive map[string]store.Position // the claim of each worker
+	taken map[string]chan struct{}  // by run; closed at its next claim
 	err   error
 }
 
-func newStorm(w *world, s store.Store, calm int) *storm {
-	return &storm{w: w, s: s, calm: calm, start: time.Now(), alive: make(map[string]store.Position), taken: make(map[string]chan struct{})}
+func newWorkload(w *world, s store.Store, pauseOneIn int) *workload {
+	return &workload{w: w, s: s, pauseOneIn: pauseOneIn, start: time.Now(), alive: make(map[string]store.Position), taken: make(map[string]chan struct{})}
 }
 
 const (
-	stormWorkers = 12
-	stormClients = 4
-	stormRetries = 3
-	stormPace    = 500 * time.Microsecond // between two calls of a client, or of a worker without work
-	never        = math.MaxInt64
+	workloadWorkers = 12
+	workloadClients = 4
+	workloadRetries = 3
+	workloadPace    = 500 * time.Microsecond // between two calls of a client or of an idle worker
+	never           = math.MaxInt64
 )
 
-// run creates runs and lets the storm rage until all have ended, or as long
-// as limit.
-func (s *storm) run(runs int, limit time.Duration) {
-	s.runs = s.w.home.createMany(runs, retries(stormRetries))
+// run creates runs and starts the clients. It returns when all runs have ended or
+// after limit.
+func (s *workload) run(runs int, limit time.Duration) {
+	s.runs = s.w.home.createMany(runs, retries(workloadRetries))
 	ctx, stop := context.WithTimeout(s.w.ctx, limit)
 	defer stop()
 	var wg sync.WaitGroup
-	for i := range stormWorkers + stormClients {
+	for i := range workloadWorkers + workloadClients {
 		wg.Go(func() {
-			if err := s.rage(ctx, i); err != nil {
+			if err := s.clientLoop(ctx, i); err != nil {
 				s.fail(err)
 				stop()
 			}
@@ -85,15 +85,15 @@ func (s *storm) run(runs int, limit time.Duration) {
 	wg.Wait()
 }
 
-// rage is what one client does until ctx ends.
-func (s *storm) rage(ctx context.Context, client int) error {
+// clientLoop runs one client until ctx ends.
+func (s *workload) clientLoop(ctx context.Context, client int) error {
 	r := rand.New(rand.NewPCG(uint64(client), uint64(s.start.UnixNano())))
-	pace := time.NewTicker(stormPace)
+	pace := time.NewTicker(workloadPace)
 	defer pace.Stop()
 	idle := ""
 	for ctx.Err() == nil {
 		var err error
-		if client < stormWorkers {
+		if client < workloadWorkers {
 			idle, err = s.worker(ctx, client, r, idle)
 		} else {
 			err = s.client(client, r)
@@ -101,15 +101,15 @@ func (s *storm) rage(ctx context.Context, client int) error {
 		if err != nil {
 			return err
 		}
-		if client >= stormWorkers || idle != "" {
+		if client >= workloadWorkers || idle != "" {
 			<-pace.C
 		}
 	}
 	return nil
 }
 
-// awaitEnds returns when all runs have ended, or ctx has.
-func (s *storm) awaitEnds(ctx context.Context) {
+// awaitEnds waits until all runs have ended or ctx ends.
+func (s *workload) awaitEnds(ctx context.Context) {
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
 	for open := s.runs; len(open) > 0 && ctx.Err() == nil; {
@@ -126,7 +126,7 @@ func (s *storm) awaitEnds(ctx context.Context) {
 	}
 }
 
-func (s *storm) fail(err error) {
+func (s *workload) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -134,9 +134,9 @@ func (s *storm) fail(err error) {
 	}
 }
 
-func (s *storm) clock() int64 { return time.Since(s.start).Nanoseconds() }
+func (s *workload) clock() int64 { return time.Since(s.start).Nanoseconds() }
 
-func (s *storm) record(client int, began int64, c call, a answer) {
+func (s *workload) record(client int, began int64, c call, a answer) {
 	ended := s.clock()
 	if a.unknown {
 		ended = never
@@ -146,11 +146,11 @@ func (s *storm) record(client int, began int64, c call, a answer) {
 	s.ops = append(s.ops, porcupine.Operation{ClientId: client, Input: c, Call: began, Output: a, Return: ended})
 }
 
-// worker claims a run with the idle incarnation, or a new one, and works on it
-// until it finishes, crashes or is fenced. An incarnation that found nothing
-// to do stays idle; one that claimed does not claim again, so that the end of
-// a lease is the end of one run.
-func (s *storm) worker(ctx context.Context, client int, r *rand.Rand, idle string) (string, error) {
+// worker claims a run with the idle incarnation or a new one, and works on it until
+// it finishes, crashes, or is fenced. It returns the incarnation if that is still
+// idle. An incarnation claims at most one run, so that the end of its lease affects
+// only one.
+func (s *workload) worker(ctx context.Context, client int, r *rand.Rand, idle string) (string, error) {
 	if idle == "" {
 		idle = s.w.ids.New(stint.PrefixWorker)
 		if err := s.s.Register(s.w.ctx, store.Worker{ID: idle, Host: "storm", Capacity: 1, CreatedAt: s.w.now()}, time.Hour); err != nil {
@@ -170,12 +170,12 @@ func (s *storm) worker(ctx context.Context, client int, r *rand.Rand, idle strin
 	return "", s.work(ctx, client, r, idle, at, s.hold(idle, at))
 }
 
-func (s *storm) work(ctx context.Context, client int, r *rand.Rand, id string, at store.Position, taken <-chan struct{}) error {
+func (s *workload) work(ctx context.Context, client int, r *rand.Rand, id string, at store.Position, taken <-chan struct{}) error {
 	steps := r.IntN(8)
-	asleep := r.IntN(s.calm * (steps + 1)) // the step before which the worker sleepwalks
+	pauseAt := r.IntN(s.pauseOneIn * (steps + 1)) // the step before which the worker pauses
 	for step := range steps + 1 {
-		if step == asleep {
-			if err := s.sleepwalk(ctx, client, id, at, taken); err != nil {
+		if step == pauseAt {
+			if err := s.pauseLosingLease(ctx, client, id, at, taken); err != nil {
 				return err
 			}
 		}
@@ -189,17 +189,17 @@ func (s *storm) work(ctx context.Context, client int, r *rand.Rand, id string, a
 		at = next
 	}
 	switch r.IntN(10) {
-	case 0: // a crash that nobody noticed yet
+	case 0: // a crash that is not detected yet
 		return nil
-	case 1, 2: // one that was
+	case 1, 2: // a detected crash
 		return s.endWorker(client, id, at)
 	}
 	return s.finish(client, r, at)
 }
 
-// sleepwalk is a pause in which the lease ends and the run may be given to
-// another worker; the worker then goes on as if nothing had happened.
-func (s *storm) sleepwalk(ctx context.Context, client int, id string, at store.Position, taken <-chan struct{}) error {
+// pauseLosingLease ends the worker's lease and waits a short time for another worker
+// to claim the run. The worker then continues as if it still owned the run.
+func (s *workload) pauseLosingLease(ctx context.Context, client int, id string, at store.Position, taken <-chan struct{}) error {
 	if err := s.endWorker(client, id, at); err != nil {
 		return err
 	}
@@ -207,15 +207,15 @@ func (s *storm) sleepwalk(ctx context.Context, client int, id string, at store.P
 	defer limit.Stop()
 	select {
 	case <-taken:
-	case <-limit.C: // the run has ended, or everybody sleeps
+	case <-limit.C: // the run has ended, or no worker is free
 	case <-ctx.Done():
 	}
 	return nil
 }
 
-// hold notes what a worker has claimed and tells the one who had it before. It
-// returns what tells of the next one.
-func (s *storm) hold(id string, at store.Position) <-chan struct{} {
+// hold records a claim and notifies the previous owner of the run. It returns a
+// channel that is closed at the next claim of the run.
+func (s *workload) hold(id string, at store.Position) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.alive[id] = at
@@ -227,8 +227,8 @@ func (s *storm) hold(id string, at store.Position) <-chan struct{} {
 	return taken
 }
 
-// lossy gives a context that ends soon, now and then, so that a call may be
-// cut off anywhere.
+// lossy returns ctx or, at random, a context that ends soon, so that a call may be
+// interrupted at any point.
 func lossy(ctx context.Context, r *rand.Rand) (context.Context, context.CancelFunc) {
 	if r.IntN(6) == 0 {
 		return context.WithTimeout(ctx, time.Duration(r.IntN(600))*time.Microsecond)
@@ -236,8 +236,8 @@ func lossy(ctx context.Context, r *rand.Rand) (context.Context, context.CancelFu
 	return ctx, func() {}
 }
 
-// append sends a batch, again after a lost answer.
-func (s *storm) append(client int, r *rand.Rand, at store.Position) (next store.Position, fenced bool, err error) {
+// append sends a batch and retries after a lost result.
+func (s *workload) append(client int, r *rand.Rand, at store.Position) (next store.Position, fenced bool, err error) {
 	b := s.w.batch([]string{"a", "b", "c"}[:1+r.IntN(3)]...)
 	c := call{op: "append", run: at.RunID, epoch: at.Epoch, after: at.After, n: int64(len(b.Events)), token: b.Token}
 	next = at
@@ -249,7 +249,7 @@ func (s *storm) append(client int, r *rand.Rand, at store.Position) (next store.
 	return next, fenced, err
 }
 
-func (s *storm) finish(client int, r *rand.Rand, at store.Position) error {
+func (s *workload) finish(client int, r *rand.Rand, at store.Position) error {
 	o := s.w.outcome([]stint.Status{stint.Completed, stint.Failed}[r.IntN(2)])
 	c := call{op: "finish", run: at.RunID, epoch: at.Epoch, after: at.After, token: o.Token, status: o.Status}
 	_, err := s.send(client, r, c, func(ctx context.Context) (answer, error) {
@@ -259,9 +259,9 @@ func (s *storm) finish(client int, r *rand.Rand, at store.Position) error {
 	return err
 }
 
-// send calls until the answer arrives and records each try. An answer may be
-// lost because the call was cut off, or on its way back.
-func (s *storm) send(client int, r *rand.Rand, c call, do func(context.Context) (answer, error)) (fenced bool, err error) {
+// send repeats a call until it has a result, and records each attempt. A result is
+// lost if the call was interrupted, or at random.
+func (s *workload) send(client int, r *rand.Rand, c call, do func(context.Context) (answer, error)) (fenced bool, err error) {
 	for {
 		ctx, cancel := lossy(s.w.ctx, r)
 		began := s.clock()
@@ -285,7 +285,7 @@ func (s *storm) send(client int, r *rand.Rand, c call, do func(context.Context) 
 	}
 }
 
-func (s *storm) endWorker(client int, id string, at store.Position) error {
+func (s *workload) endWorker(client int, id string, at store.Position) error {
 	began := s.clock()
 	if err := s.s.EndWorker(s.w.ctx, id); err != nil {
 		return fmt.Errorf("EndWorker: %w", err)
@@ -294,8 +294,8 @@ func (s *storm) endWorker(client int, id string, at store.Position) error {
 	return nil
 }
 
-// client does one thing that is no worker's.
-func (s *storm) client(client int, r *rand.Rand) error {
+// client makes one call of a client that is not a worker.
+func (s *workload) client(client int, r *rand.Rand) error {
 	run := s.runs[r.IntN(len(s.runs))]
 	switch r.IntN(16) {
 	case 0:
@@ -309,7 +309,7 @@ func (s *storm) client(client int, r *rand.Rand) error {
 	}
 }
 
-func (s *storm) cancel(client int, run string) error {
+func (s *workload) cancel(client int, run string) error {
 	began := s.clock()
 	_, err := s.s.Cancel(s.w.ctx, s.w.home.org, run, s.w.now())
 	a := answer{ok: err == nil, status: stint.Cancelled}
@@ -322,8 +322,8 @@ func (s *storm) cancel(client int, run string) error {
 	return nil
 }
 
-// endOne ends the lease of some worker, which does not know it.
-func (s *storm) endOne(client int) error {
+// endOne ends the lease of a random worker, which continues.
+func (s *workload) endOne(client int) error {
 	s.mu.Lock()
 	for id, at := range s.alive {
 		delete(s.alive, id)
@@ -334,7 +334,7 @@ func (s *storm) endOne(client int) error {
 	return nil
 }
 
-func (s *storm) reap(client int) error {
+func (s *workload) reap(client int) error {
 	began := s.clock()
 	lost, err := s.s.Reap(s.w.ctx, s.w.now(), 10)
 	if err != nil {
@@ -346,8 +346,8 @@ func (s *storm) reap(client int) error {
 	return nil
 }
 
-// read looks at a run in one of three ways.
-func (s *storm) read(client int, r *rand.Rand, run string) (err error) {
+// read reads the state of a run in one of three ways.
+func (s *workload) read(client int, r *rand.Rand, run string) (err error) {
 	var a answer
 	ops := []string{"state", "head", "events"}
 	op := ops[r.IntN(len(ops))]

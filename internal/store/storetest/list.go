@@ -12,16 +12,16 @@ import (
 )
 
 var listCases = []testCase{
-	{"a page holds Limit items, the next goes on after its last", pageEdges},
+	{"a page has Limit items, the next one continues after it", pageEdges},
 	{"a list is ordered by time, newest first", newestFirst},
-	{"a walk sees what existed when it began exactly once", walks},
+	{"paging returns every item that existed at the start exactly once", pagesIncludeAllItems},
 }
 
-// list is a list of the port: how an item is added and how a page is read.
+// list is a list method of the port with functions that add items and read pages.
 type list struct {
 	name string
-	// open prepares a list of its own that is empty. add stores an item of
-	// that time and page reads positions.
+	// open prepares a new, empty list. add stores an item with the given time;
+	// page returns the cursors of a page.
 	open func(o *tenant) (add func(at stint.Time) error, page func(store.Range) ([]store.Cursor, error))
 }
 
@@ -65,8 +65,8 @@ var lists = []list{
 	}},
 	{"artifacts", trees(stint.Artifacts)},
 	{"volumes", trees(stint.Volumes)},
-	{"tree versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
-		tree := o.tree(stint.Volumes, "data-"+o.w.suffix())
+	{"file set versions", func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
+		tree := o.fileSet(stint.Volumes, "data-"+o.w.suffix())
 		add := func(at stint.Time) error {
 			c := o.commit(tree.ID, o.w.suffix())
 			c.CreatedAt = at
@@ -93,7 +93,7 @@ var lists = []list{
 func trees(kind stint.FileSetKind) func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 	return func(o *tenant) (func(stint.Time) error, func(store.Range) ([]store.Cursor, error)) {
 		add := func(at stint.Time) error {
-			t := o.treeOf(kind, "tree-"+o.w.suffix())
+			t := o.fileSetOf(kind, "tree-"+o.w.suffix())
 			t.CreatedAt = at
 			return o.w.s.CreateFileSet(o.w.ctx, t)
 		}
@@ -113,7 +113,7 @@ func positions[T any](read func(store.Range) ([]T, error), at func(T) store.Curs
 	}
 }
 
-// walk reads pages to the end, calling between before each but the first.
+// walk reads all pages. It calls between before each but the first.
 func (w *world) walk(page func(store.Range) ([]store.Cursor, error), limit int, between func()) []store.Cursor {
 	w.Helper()
 	var all []store.Cursor
@@ -121,7 +121,7 @@ func (w *world) walk(page func(store.Range) ([]store.Cursor, error), limit int, 
 		items, err := page(r)
 		w.must(err, "a page")
 		if len(items) > limit {
-			w.Fatalf("a page of at most %d holds %d items", limit, len(items))
+			w.Fatalf("a page of at most %d has %d items", limit, len(items))
 		}
 		if len(items) == 0 {
 			return all
@@ -146,7 +146,7 @@ func pageEdges(w *world) {
 		add, page := l.open(w.home)
 		before := w.walk(page, 100, func() {})
 		base := w.now()
-		w.together(10, func(k int) error {
+		w.concurrently(10, func(k int) error {
 			for i := k; i < 101-len(before); i += 10 {
 				if err := add(later(base, time.Duration(i/3)*time.Millisecond)); err != nil {
 					return err
@@ -185,8 +185,9 @@ func newestFirst(w *world) {
 	})
 }
 
-// walks adds items of any time, also equal ones, between the pages of a walk.
-func walks(w *world) {
+// pagesIncludeAllItems adds items with random, possibly equal times between the
+// pages of a walk.
+func pagesIncludeAllItems(w *world) {
 	names := 0
 	rapid.Check(w.real, func(t *rapid.T) {
 		w := w.with(t)
@@ -194,10 +195,10 @@ func walks(w *world) {
 		w.home = w.tenant(fmt.Sprint("walk-", names))
 		add, page := rapid.SampledFrom(lists).Draw(t, "list").open(w.home)
 		base := w.now()
-		moment := rapid.Custom(func(t *rapid.T) stint.Time {
+		runState := rapid.Custom(func(t *rapid.T) stint.Time {
 			return later(base, time.Duration(rapid.IntRange(0, 4).Draw(t, "ms"))*time.Millisecond)
 		})
-		for _, at := range rapid.SliceOfN(moment, 0, 12).Draw(t, "existing") {
+		for _, at := range rapid.SliceOfN(runState, 0, 12).Draw(t, "existing") {
 			w.must(add(at), "add")
 		}
 		existing, err := page(store.Range{Limit: 1000})
@@ -207,19 +208,19 @@ func walks(w *world) {
 		for _, item := range w.walk(page, rapid.IntRange(1, 5).Draw(t, "limit"), func() {
 			if added < 10 && rapid.Bool().Draw(t, "add") {
 				added++
-				w.must(add(moment.Draw(t, "added")), "add")
+				w.must(add(runState.Draw(t, "added")), "add")
 			}
 		}) {
 			seen[item]++
 		}
 		for item, times := range seen {
 			if times != 1 {
-				t.Fatalf("%v was seen %d times", item, times)
+				t.Fatalf("%v was returned %d times", item, times)
 			}
 		}
 		for _, item := range existing {
 			if seen[item] != 1 {
-				t.Fatalf("%v existed before the walk and was not seen", item)
+				t.Fatalf("%v existed before the walk and was not returned", item)
 			}
 		}
 	})

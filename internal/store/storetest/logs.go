@@ -11,7 +11,7 @@ import (
 )
 
 var logCases = []testCase{
-	{"entries are numbered 1, 2, 3 and come back as they went in", func(w *world) {
+	{"entries are numbered from 1 and returned unchanged", func(w *world) {
 		c := w.home.start()
 		var want []store.NumberedEntry
 		add := func(entries ...stint.LogEntry) []stint.LogEntry {
@@ -33,7 +33,7 @@ var logCases = []testCase{
 		w.diff("entries", want, got.Entries)
 		w.diff("events", w.events(c.Run.ID), got.Events)
 	}},
-	{"times of entries are cut to milliseconds", func(w *world) {
+	{"times of entries are truncated to milliseconds", func(w *world) {
 		c := w.home.start()
 		e := w.entry("x")
 		exact := e.Timestamp
@@ -44,8 +44,8 @@ var logCases = []testCase{
 		w.must(err, "LogSources")
 		w.diff("time", exact, got.Entries[0].Timestamp)
 	}},
-	{"desc is the exact reverse of asc, also with equal times", func(w *world) {
-		run := w.home.chronicle()
+	{"desc is the exact reverse of asc, even with equal times", func(w *world) {
+		run := w.home.mixedLog()
 		whole := w.readLog(run, false, 1000)
 		w.diff("events", int64(len(w.events(run))), int64(len(whole.Events)))
 		for _, limit := range []int{1, 2, 3, 5, 1000} {
@@ -56,8 +56,8 @@ var logCases = []testCase{
 			w.diff(fmt.Sprint("desc by ", limit), whole, back)
 		}
 	}},
-	{"reading goes on from any position, both ways", func(w *world) {
-		run := w.home.chronicle()
+	{"reading continues from any position in both directions", func(w *world) {
+		run := w.home.mixedLog()
 		whole := w.readLog(run, false, 1000)
 		for event := int64(1); event <= int64(len(whole.Events)); event++ {
 			for _, entry := range []int64{1, 4, int64(len(whole.Entries))} {
@@ -73,7 +73,7 @@ var logCases = []testCase{
 			}
 		}
 	}},
-	{"tokens of log entries are an epoch's own", func(w *world) {
+	{"equal tokens of log entries in different epochs differ", func(w *world) {
 		for _, events := range []int{0, 1} {
 			c := w.home.start(retries(1))
 			b := w.batch("x")
@@ -98,8 +98,8 @@ var logCases = []testCase{
 			w.diff(fmt.Sprint("entries after a batch of ", events, " events"), want, messages)
 		}
 	}},
-	{"beyond the last and before the first there is nothing", func(w *world) {
-		run := w.home.chronicle()
+	{"there is nothing after the last and before the first", func(w *world) {
+		run := w.home.mixedLog()
 		whole := w.readLog(run, false, 1000)
 		got, err := w.s.LogSources(w.ctx, run, store.LogPosition{Event: math.MaxInt64}, false, 1000)
 		w.must(err, "LogSources upwards")
@@ -109,7 +109,7 @@ var logCases = []testCase{
 		slices.Reverse(got.Entries)
 		w.diff("downwards", store.LogSources{Entries: whole.Entries}, got)
 	}},
-	{"LogPositionAt lies before the first that is not before the time", func(w *world) {
+	{"LogPositionAt is before the first item that is not before the time", func(w *world) {
 		c := w.home.start()
 		base := later(w.now(), time.Hour)
 		ms := func(n int) stint.Time { return later(base, time.Duration(n)*time.Millisecond) }
@@ -142,7 +142,7 @@ var logCases = []testCase{
 			w.diff(fmt.Sprintf("position at %d ms", ask.at), ask.want, got)
 		}
 	}},
-	{"LogPositionAt holds where times of entries step back", func(w *world) {
+	{"LogPositionAt is correct if given times decrease", func(w *world) {
 		c := w.home.start()
 		base := later(w.now(), time.Hour)
 		b := w.logBatch("1", "2", "3")
@@ -157,8 +157,8 @@ var logCases = []testCase{
 			w.diff(fmt.Sprintf("entry at %d ms", ms), want, got.Entry)
 		}
 	}},
-	{"LogPositionAt and LogSources together drop nothing of that time", func(w *world) {
-		run := w.home.chronicle()
+	{"LogPositionAt and LogSources omit nothing of that time", func(w *world) {
+		run := w.home.mixedLog()
 		whole := w.readLog(run, false, 1000)
 		for _, e := range whole.Events {
 			from, err := w.s.LogPositionAt(w.ctx, run, e.At)
@@ -169,9 +169,9 @@ var logCases = []testCase{
 			w.diff("events since "+e.At.String(), whole.Events[i:], got.Events)
 		}
 	}},
-	{"entries written at the same time are numbered without a gap", func(w *world) {
+	{"concurrent entries are numbered without gaps", func(w *world) {
 		c := w.home.start()
-		w.together(10, func(i int) error {
+		w.concurrently(10, func(i int) error {
 			for k := range 10 {
 				if _, err := w.s.Append(w.ctx, c.Position, w.logBatch(fmt.Sprintf("%d/%d", i, k), "and")); err != nil {
 					return err
@@ -188,32 +188,32 @@ var logCases = []testCase{
 	}},
 }
 
-// chronicle makes a run with batches of several sizes and many equal times.
-func (o *tenant) chronicle() string {
+// mixedLog creates a run with batches of several sizes and many equal times.
+func (o *tenant) mixedLog() string {
 	w := o.w
 	w.Helper()
 	c := o.start()
-	at, moment := c.Position, w.now()
+	at, runState := c.Position, w.now()
 	for i := range 6 {
 		b := w.batch("a", "b", "c")
 		b.Events = b.Events[:1+i%3]
 		b.Logs = w.logBatch("x", "y").Logs
 		if i%2 == 0 {
-			moment = w.now()
+			runState = w.now()
 		}
 		for k := range b.Events {
-			b.Events[k].At = moment
+			b.Events[k].At = runState
 		}
 		for k := range b.Logs {
-			b.Logs[k].Timestamp = moment
+			b.Logs[k].Timestamp = runState
 		}
 		at = w.append(at, b)
 	}
-	w.finish(at, w.outcome(stint.Failed, func(o *store.Outcome) { o.At = moment }))
+	w.finish(at, w.outcome(stint.Failed, func(o *store.Outcome) { o.At = runState }))
 	return c.Run.ID
 }
 
-// readLog walks both sequences to their ends and checks the size of pages.
+// readLog reads both sequences to the end and checks the size of pages.
 func (w *world) readLog(run string, desc bool, limit int) store.LogSources {
 	w.Helper()
 	var all store.LogSources

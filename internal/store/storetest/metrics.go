@@ -7,7 +7,7 @@ import (
 )
 
 var metricCases = []testCase{
-	{"samples come back in the order of time", func(w *world) {
+	{"samples are returned in order of time", func(w *world) {
 		c := w.home.start()
 		base := w.now()
 		a, b, d := sample(base, 1.5), sample(later(base, time.Second), 0), sample(later(base, 2*time.Second), 399.999)
@@ -16,7 +16,7 @@ var metricCases = []testCase{
 		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, nil), "AddMetrics of nothing")
 		w.diff("samples", []stint.MetricsSample{a, b, d}, w.samples(c.Run.ID))
 	}},
-	{"a sample of the same time replaces", func(w *world) {
+	{"a sample replaces one with the same time", func(w *world) {
 		c := w.home.start()
 		at := w.now()
 		first, second := sample(at, 10), sample(at, 20)
@@ -29,7 +29,7 @@ var metricCases = []testCase{
 		w.must(w.s.AddMetrics(w.ctx, c.Run.ID, []stint.MetricsSample{fine}), "AddMetrics within the millisecond")
 		w.diff("samples", []stint.MetricsSample{second}, w.samples(c.Run.ID))
 	}},
-	{"samples are a run's own", func(w *world) {
+	{"runs have separate samples", func(w *world) {
 		a, b := w.home.start(), w.home.start()
 		w.must(w.s.AddMetrics(w.ctx, a.Run.ID, []stint.MetricsSample{sample(w.now(), 1)}), "AddMetrics")
 		w.diff("samples of the other", []stint.MetricsSample(nil), w.samples(b.Run.ID))

@@ -10,23 +10,23 @@ import (
 )
 
 var mountCases = []testCase{
-	{"a version that a run mounts stays until the run ends", func(w *world) {
+	{"a mounted version remains until the run ends", func(w *world) {
 		for _, e := range ends {
 			m := w.home.mounted(e.name)
 			pending := w.home.create(m.mount)
-			w.home.stays(m, e.name+": a pending run")
+			w.home.wantInUse(m, e.name+": a pending run")
 			w.cancel(w.home.org, pending.ID)
 			c := w.home.start(m.mount)
-			w.home.stays(m, e.name+": a running run")
+			w.home.wantInUse(m, e.name+": a running run")
 			e.do(w, c)
 			if e.status == stint.Cancelled {
-				w.home.stays(m, "a cancelled run that a worker has")
+				w.home.wantInUse(m, "a cancelled run that a worker has")
 				w.lose(c.Run.WorkerID)
 			}
 			w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), e.name+": DeleteVersion after the end")
 		}
 	}},
-	{"what a cancelled run mounts stays until its checkpoint has it", func(w *world) {
+	{"the mounts of a cancelled run remain until its checkpoint is added", func(w *world) {
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
@@ -39,9 +39,9 @@ var mountCases = []testCase{
 		w.lose(c.Run.WorkerID)
 		w.diff("removed after that", int64(0), w.home.prune(store.Retention{Last: 1}))
 		w.diff("version", m.old, w.home.treeVersion(m.tree.ID, m.old.ID, 0))
-		w.home.create(m.mount) // goes back to the checkpoint
+		w.home.create(m.mount) // mounts a version that only the checkpoint references
 	}},
-	{"a checkpoint that comes too late names no version that is gone", func(w *world) {
+	{"a late checkpoint cannot reference a removed version", func(w *world) {
 		for _, gone := range []bool{false, true} {
 			m := w.home.mounted(fmt.Sprint("data-", gone))
 			c := w.home.start(m.mount)
@@ -58,36 +58,36 @@ var mountCases = []testCase{
 				continue
 			}
 			w.must(err, "AddCheckpoint")
-			w.home.stays(m, "nobody, and a checkpoint names")
+			w.home.wantInUse(m, "nobody, and a checkpoint names")
 		}
 	}},
-	{"what a cancelled run mounts goes once its worker lets it go", func(w *world) {
-		m, held := w.home.cancelledLongAgo("held", true)
+	{"the mounts of a cancelled run are released when its worker no longer holds it", func(w *world) {
+		m, held := w.home.cancelledAfterTTL("held", true)
 		w.reap()
-		w.home.stays(m, "a run that its worker holds")
-		w.renew(held.Run.WorkerID) // it may not have heard of the run: it claimed it within the hour
+		w.home.wantInUse(m, "a run that its worker holds")
+		w.renew(held.Run.WorkerID) // the worker may not have received the claim yet: it is younger than the ttl
 		w.reap()
-		w.home.stays(m, "a run that its worker claimed just now")
-		m, _ = w.home.cancelledLongAgo("gone", false)
+		w.home.wantInUse(m, "a run that its worker claimed just now")
+		m, _ = w.home.cancelledAfterTTL("gone", false)
 		w.reap()
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
 	}},
-	{"a version that several runs mount stays until the last of them ends", func(w *world) {
+	{"a version remains until the last run that mounts it ends", func(w *world) {
 		m := w.home.mounted("data")
 		first, second := w.home.create(m.mount), w.home.create(m.mount)
 		w.cancel(w.home.org, first.ID)
-		w.home.stays(m, "one run of two")
+		w.home.wantInUse(m, "one run of two")
 		w.cancel(w.home.org, second.ID)
 		w.diff("removed", int64(1), w.home.prune(store.Retention{Last: 1}))
 		w.diff("left", []int64{2}, w.home.numbers(m.tree.ID))
 	}},
-	{"a run that waits again goes on mounting", func(w *world) {
+	{"a requeued run keeps its mounts", func(w *world) {
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount, retries(1))
 		w.lose(c.Run.WorkerID)
-		w.home.stays(m, "a run that waits again")
+		w.home.wantInUse(m, "a run that waits again")
 	}},
-	{"a version that a run mounts outlives its volume, and then the run's checkpoint has it", func(w *world) {
+	{"a mounted version of a deleted volume remains until and after the checkpoint", func(w *world) {
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
@@ -97,13 +97,13 @@ var mountCases = []testCase{
 		w.finish(c.Position, o)
 		w.diff("removed after the run", int64(0), w.home.prune(store.Retention{}))
 		w.diff("version", m.old, w.home.treeVersion(m.tree.ID, m.old.ID, 0))
-		again := w.home.create(m.mount) // goes back to the checkpoint
-		w.home.tree(stint.Volumes, "data")
-		w.home.create(m.mount) // also when another has the name
+		again := w.home.create(m.mount) // mounts a version that only the checkpoint references
+		w.home.fileSet(stint.Volumes, "data")
+		w.home.create(m.mount) // even if another volume has the name
 		w.cancel(w.home.org, again.ID)
 		w.diff("removed after that", int64(0), w.home.prune(store.Retention{}))
 	}},
-	{"a deleted volume goes with the last run that mounts it", func(w *world) {
+	{"a deleted volume is removed after the last run that mounts it", func(w *world) {
 		m := w.home.mounted("data")
 		n := w.home.create(m.mount)
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Volumes, m.tree.ID, w.now()), "DeleteFileSet")
@@ -111,7 +111,7 @@ var mountCases = []testCase{
 		w.cancel(w.home.org, n.ID)
 		w.diff("removed after the run", int64(1), w.home.prune(store.Retention{}))
 	}},
-	{"a version that is gone is not mounted", func(w *world) {
+	{"a removed version cannot be mounted", func(w *world) {
 		m := w.home.mounted("data")
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
 		for name, mount := range map[string]func(*store.NewRun){
@@ -126,16 +126,16 @@ var mountCases = []testCase{
 			w.wantErr(err, store.ErrNotFound, "Run with "+name)
 		}
 	}},
-	{"of who mounts a version and who removes it one wins", func(w *world) {
+	{"of concurrent mount and removal exactly one succeeds", func(w *world) {
 		for i := range 20 {
 			m := w.home.mounted(fmt.Sprint("data-", i))
 			n := w.home.newRun(m.mount)
 			var mounted, removed bool
-			w.together(2, func(k int) error {
+			w.concurrently(2, func(k int) error {
 				if k == 0 {
 					_, err := w.s.CreateRun(w.ctx, n, nil)
 					mounted = err == nil
-					return unless(err, store.ErrNotFound)
+					return ignoring(err, store.ErrNotFound)
 				}
 				if i%2 == 0 {
 					pruned, err := w.s.PruneVersions(w.ctx, store.Retention{Last: 1})
@@ -144,7 +144,7 @@ var mountCases = []testCase{
 				}
 				err := w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID)
 				removed = err == nil
-				return unless(err, store.ErrInUse)
+				return ignoring(err, store.ErrInUse)
 			})
 			if mounted == removed {
 				w.Errorf("mounted: %v, removed: %v", mounted, removed)
@@ -153,7 +153,7 @@ var mountCases = []testCase{
 	}},
 }
 
-// mountable is a volume with an older version, and what mounts that.
+// mountable is a volume with an older version, and an option of a run that mounts it.
 type mountable struct {
 	tree  store.FileSet
 	old   store.FileSetVersion
@@ -162,7 +162,7 @@ type mountable struct {
 
 func (o *tenant) mounted(name string) mountable {
 	o.w.Helper()
-	m := mountable{tree: o.tree(stint.Volumes, name)}
+	m := mountable{tree: o.fileSet(stint.Volumes, name)}
 	m.old = o.committed(o.commit(m.tree.ID, "old"))
 	o.committed(o.commit(m.tree.ID, "new"))
 	m.mount = mounts(name, m.old.ID)
@@ -173,33 +173,33 @@ func mounts(name, version string) func(*store.NewRun) {
 	return func(n *store.NewRun) { n.Volumes = map[string]string{name: version} }
 }
 
-// mounting makes a volume of that name, which a run then mounts.
+// mounting creates a volume and returns an option of a run that mounts it.
 func (o *tenant) mounting(name string) func(*store.NewRun) {
 	o.w.Helper()
 	return o.mounted(name).mount
 }
 
-// stays checks that nobody removes the version.
-func (o *tenant) stays(m mountable, what string) {
+// wantInUse checks that the version cannot be removed.
+func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.Helper()
 	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of what mounts "+what)
 	o.w.diff("removed of what mounts "+what, int64(0), o.prune(store.Retention{Last: 1}))
 	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
 }
 
-// cancelledLongAgo is a run that was cancelled and that its worker, whose lease
-// goes on, has had for longer than a lease when it said what it holds.
-func (o *tenant) cancelledLongAgo(name string, holds bool) (m mountable, c store.Claim) {
+// cancelledAfterTTL returns a cancelled run whose worker, which still has a lease,
+// claimed it longer than the ttl before its last Renew.
+func (o *tenant) cancelledAfterTTL(name string, holds bool) (m mountable, c store.Claim) {
 	const ttl = 200 * time.Millisecond
 	o.w.Helper()
 	tries := 0
-	// A slow machine may let the short lease run out before it is renewed.
+	// On a slow machine the short lease may expire before it is renewed.
 	o.w.eventually("a lease was renewed in time", func() bool {
 		tries++
 		m = o.mounted(fmt.Sprint(name, "-", tries))
 		c = o.start(m.mount)
 		o.w.cancel(o.org, c.Run.ID)
-		o.w.passes(ttl)
+		o.w.waitFor(ttl)
 		var held []string
 		if holds {
 			held = []string{c.Run.ID}
@@ -212,7 +212,7 @@ func (o *tenant) cancelledLongAgo(name string, holds bool) (m mountable, c store
 	return m, c
 }
 
-// reap checks that nothing is lost.
+// reap calls Reap and checks that no run is lost.
 func (w *world) reap() {
 	w.Helper()
 	lost, err := w.s.Reap(w.ctx, w.now(), 100)
@@ -220,8 +220,8 @@ func (w *world) reap() {
 	w.diff("lost", 0, len(lost))
 }
 
-// unless is the error, but for the one that is expected.
-func unless(err, expected error) error {
+// ignoring returns err, or nil if it is the expected error.
+func ignoring(err, expected error) error {
 	if errors.Is(err, expected) {
 		return nil
 	}

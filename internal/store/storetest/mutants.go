@@ -13,46 +13,46 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// mutants are stores that break one rule of the protocol each.
+// mutants are wrappers that each break one rule of the protocol.
 var mutants = []struct {
 	name string
 	of   func(store.Store) store.Store
 }{
-	{"an append that was fenced goes to the reported head", func(s store.Store) store.Store { return eagerAppend{s} }},
-	{"a finish that was fenced goes to the reported head", func(s store.Store) store.Store { return eagerFinish{s} }},
-	{"an append takes the next slot whatever it expects", func(s store.Store) store.Store { return blindAppend{s} }},
-	{"an append does not know its own token again", func(s store.Store) store.Store { return forgetful{s} }},
-	{"a cancel answers before it writes", func(s store.Store) store.Store { return &lateCancel{Store: s} }},
-	{"a cancel that lost says that it won", func(s store.Store) store.Store { return vainCancel{s} }},
+	{"a fenced append is repeated at the reported head", func(s store.Store) store.Store { return appendAtHead{s} }},
+	{"a fenced finish is repeated at the reported head", func(s store.Store) store.Store { return finishAtHead{s} }},
+	{"an append ignores its position", func(s store.Store) store.Store { return unconditionalAppend{s} }},
+	{"an append does not recognise its own token", func(s store.Store) store.Store { return uniqueTokens{s} }},
+	{"a cancel is acknowledged before it is written", func(s store.Store) store.Store { return &lateCancel{Store: s} }},
+	{"a cancel of an ended run succeeds", func(s store.Store) store.Store { return falseCancel{s} }},
 	{"the head is read from a cache", func(s store.Store) store.Store { return &staleHead{Store: s} }},
-	{"a lease that was ended goes on", func(s store.Store) store.Store { return eternal{s} }},
+	{"an ended lease stays valid", func(s store.Store) store.Store { return endlessLease{s} }},
 }
 
-// Mutants shows that the check of Linearizable can fail: the history of each
-// broken store is found illegal.
+// Mutants shows that the check of Linearizable can fail: it detects each faulty
+// store.
 func Mutants(t *testing.T, h Harness) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			// A slow machine gets its three rounds all the same, and it may need many.
+			// At least three rounds, even on a slow machine; it may need many.
 			limit := time.Now().Add(2 * time.Minute)
 			for round := 0; round < 3 || time.Now().Before(limit); round++ {
-				if convicted(t, h, m.of) || t.Failed() {
+				if isDetected(t, h, m.of) || t.Failed() {
 					return
 				}
 			}
-			t.Errorf("no history of the broken store was found illegal")
+			t.Errorf("the faulty store was not detected")
 		})
 	}
 }
 
-// convicted lets a storm rage over a broken store, which is closed behind it, and
-// tells whether it shows.
-func convicted(t *testing.T, h Harness, broken func(store.Store) store.Store) (illegal bool) {
+// isDetected runs a workload on a faulty store and reports whether its history is
+// illegal.
+func isDetected(t *testing.T, h Harness, broken func(store.Store) store.Store) (illegal bool) {
 	t.Helper()
 	t.Run("round", func(t *testing.T) {
 		w := newWorld(t, h)
-		s := newStorm(w, broken(w.s), 1)
+		s := newWorkload(w, broken(w.s), 1)
 		s.run(16, 3*time.Second)
 		if s.err != nil {
 			t.Fatalf("a call failed: %v", s.err)
@@ -63,9 +63,9 @@ func convicted(t *testing.T, h Harness, broken func(store.Store) store.Store) (i
 	return illegal
 }
 
-type eagerAppend struct{ store.Store }
+type appendAtHead struct{ store.Store }
 
-func (m eagerAppend) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+func (m appendAtHead) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	head, err := m.Store.Append(ctx, at, b)
 	if f, ok := errors.AsType[*store.FencedError](err); ok && !f.Status.Final() {
 		return m.Store.Append(ctx, store.Position{RunID: at.RunID, Epoch: f.Epoch, After: f.Head}, b)
@@ -73,9 +73,9 @@ func (m eagerAppend) Append(ctx context.Context, at store.Position, b store.Batc
 	return head, err
 }
 
-type eagerFinish struct{ store.Store }
+type finishAtHead struct{ store.Store }
 
-func (m eagerFinish) Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error) {
+func (m finishAtHead) Finish(ctx context.Context, at store.Position, o store.Outcome) (store.Run, error) {
 	r, err := m.Store.Finish(ctx, at, o)
 	if f, ok := errors.AsType[*store.FencedError](err); ok && !f.Status.Final() {
 		return m.Store.Finish(ctx, store.Position{RunID: at.RunID, Epoch: f.Epoch, After: f.Head}, o)
@@ -83,9 +83,9 @@ func (m eagerFinish) Finish(ctx context.Context, at store.Position, o store.Outc
 	return r, err
 }
 
-type blindAppend struct{ store.Store }
+type unconditionalAppend struct{ store.Store }
 
-func (m blindAppend) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+func (m unconditionalAppend) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	head, _, err := m.Head(ctx, at.RunID)
 	if err != nil {
 		return 0, err
@@ -94,14 +94,14 @@ func (m blindAppend) Append(ctx context.Context, at store.Position, b store.Batc
 	return m.Store.Append(ctx, at, b)
 }
 
-type forgetful struct{ store.Store }
+type uniqueTokens struct{ store.Store }
 
-func (m forgetful) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
+func (m uniqueTokens) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	b.Token += time.Now().Format(time.StampNano)
 	return m.Store.Append(ctx, at, b)
 }
 
-// lateCancel writes each cancel when the next one comes.
+// lateCancel writes each cancel only when the next one is called.
 type lateCancel struct {
 	store.Store
 	mu  sync.Mutex // guards run
@@ -130,9 +130,9 @@ func (m *lateCancel) Cancel(ctx context.Context, org, id string, at stint.Time) 
 	return r, err
 }
 
-type vainCancel struct{ store.Store }
+type falseCancel struct{ store.Store }
 
-func (m vainCancel) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
+func (m falseCancel) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
 	r, err := m.Store.Cancel(ctx, org, id, at)
 	if _, ended := errors.AsType[*store.StateError](err); ended {
 		return m.Run(ctx, org, id)
@@ -140,10 +140,10 @@ func (m vainCancel) Cancel(ctx context.Context, org, id string, at stint.Time) (
 	return r, err
 }
 
-// staleHead answers from what it read first, until the run has ended.
+// staleHead returns every second result of Head from a cache.
 type staleHead struct {
 	store.Store
-	seen sync.Map // run → headStatus
+	seen sync.Map // by run; holds headStatus
 }
 
 type headStatus struct {
@@ -160,7 +160,7 @@ func (m *staleHead) Head(ctx context.Context, run string) (int64, stint.Status, 
 	return head, status, err
 }
 
-// eternal ends no lease, so that the worker writes on.
-type eternal struct{ store.Store }
+// endlessLease does not end leases, so workers keep writing.
+type endlessLease struct{ store.Store }
 
-func (m eternal) EndWorker(context.Context, string) error { return nil }
+func (m endlessLease) EndWorker(context.Context, string) error { return nil }

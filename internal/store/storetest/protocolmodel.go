@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// call is what a client asked of a run.
+// call is a client's call on a run.
 type call struct {
 	op           string
 	run          string
@@ -22,23 +22,23 @@ type call struct {
 	status       stint.Status // of a finish
 }
 
-// answer is what it was told.
+// answer is the result of a call.
 type answer struct {
 	ok          bool
-	unknown     bool // the answer was lost
+	unknown     bool // the result was lost
 	status      stint.Status
 	head, epoch int64
 }
 
-// moment is the state of a run between two calls.
-type moment struct {
+// runState is the state of a run between two calls.
+type runState struct {
 	status      stint.Status
 	epoch, head int64
-	lapsed      bool   // the owner's lease was ended
-	stored      string // tokens of what stands in the journal
+	leaseEnded  bool   // the owner's lease has ended
+	stored      string // tokens of the batches in the journal
 }
 
-// protocol is the protocol of a run as a sequential machine.
+// protocol is the sequential specification of a run.
 var protocol = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byRun := make(map[string][]porcupine.Operation)
@@ -52,23 +52,23 @@ var protocol = porcupine.Model{
 		}
 		return parts
 	},
-	Init: func() any { return moment{status: stint.Pending, head: 1} },
+	Init: func() any { return runState{status: stint.Pending, head: 1} },
 	Step: func(state, input, output any) (bool, any) {
-		return state.(moment).step(input.(call), output.(answer))
+		return state.(runState).step(input.(call), output.(answer))
 	},
 	Equal: func(a, b any) bool { return a == b },
 }
 
-// owns tells whether a call from that position may change the run.
-func (m moment) owns(c call) bool {
-	return m.status == stint.Running && m.epoch == c.epoch && m.head == c.after && !m.lapsed
+// owns reports whether a call with that position may change the run.
+func (m runState) owns(c call) bool {
+	return m.status == stint.Running && m.epoch == c.epoch && m.head == c.after && !m.leaseEnded
 }
 
-func (m moment) has(token string) bool { return strings.Contains(m.stored, token+";") }
+func (m runState) has(token string) bool { return strings.Contains(m.stored, token+";") }
 
-// ended is the moment after an end, whose events follow from the status.
-func (m moment) ended(status stint.Status, token string) moment {
-	m.status, m.lapsed, m.stored = status, false, m.stored+token+";"
+// ended returns the state after the run has ended with a status.
+func (m runState) ended(status stint.Status, token string) runState {
+	m.status, m.leaseEnded, m.stored = status, false, m.stored+token+";"
 	m.head += 2
 	if status == stint.Failed {
 		m.head++ // the error event
@@ -76,10 +76,10 @@ func (m moment) ended(status stint.Status, token string) moment {
 	return m
 }
 
-func (m moment) step(c call, a answer) (bool, moment) {
+func (m runState) step(c call, a answer) (bool, runState) {
 	switch c.op {
 	case "claim":
-		next := moment{status: stint.Running, epoch: m.epoch + 1, head: m.head + 1, stored: m.stored}
+		next := runState{status: stint.Running, epoch: m.epoch + 1, head: m.head + 1, stored: m.stored}
 		return m.status == stint.Pending && a.epoch == next.epoch && a.head == next.head, next
 	case "append":
 		next := m
@@ -93,13 +93,13 @@ func (m moment) step(c call, a answer) (bool, moment) {
 		}
 		return a.ok, m.ended(stint.Cancelled, "cancel")
 	case "end":
-		m.lapsed = m.lapsed || (m.status == stint.Running && m.epoch == c.epoch)
+		m.leaseEnded = m.leaseEnded || (m.status == stint.Running && m.epoch == c.epoch)
 		return true, m
 	case "reap":
-		if m.epoch <= stormRetries {
-			return m.lapsed, moment{status: stint.Pending, epoch: m.epoch, head: m.head + 1, stored: m.stored}
+		if m.epoch <= workloadRetries {
+			return m.leaseEnded, runState{status: stint.Pending, epoch: m.epoch, head: m.head + 1, stored: m.stored}
 		}
-		return m.lapsed, m.ended(stint.Failed, "reap")
+		return m.leaseEnded, m.ended(stint.Failed, "reap")
 	case "state":
 		return a.status == m.status && a.epoch == m.epoch, m
 	case "head":
@@ -110,39 +110,40 @@ func (m moment) step(c call, a answer) (bool, moment) {
 	return false, m
 }
 
-// decide judges a call that is fenced by its position: it changes the run when
-// it owns it, succeeds when what it carries stands already, else is fenced.
-func (m moment) decide(c call, a answer, right bool, next moment) (bool, moment) {
-	owns, stands := m.owns(c), m.has(c.token)
+// decide returns whether the result of a call with a position is correct, and the
+// next state. The call changes the run if it owns it, succeeds if its token is already
+// stored, and is fenced otherwise.
+func (m runState) decide(c call, a answer, right bool, next runState) (bool, runState) {
+	owns, stored := m.owns(c), m.has(c.token)
 	switch {
 	case a.unknown && owns:
 		return true, next
 	case a.unknown:
 		return true, m
-	case a.ok && stands:
+	case a.ok && stored:
 		return right, m
 	case a.ok:
 		return right && owns, next
 	default:
-		return !owns && !stands, m
+		return !owns && !stored, m
 	}
 }
 
-// check judges the record, run by run, for that long at most; it returns the
-// first one that is wrong.
-func (s *storm) check(most time.Duration) (string, porcupine.CheckResult) {
-	limit := time.Now().Add(most)
+// check checks the history of each run, for at most the given time. It returns the
+// first run with a wrong history.
+func (s *workload) check(limit time.Duration) (string, porcupine.CheckResult) {
+	deadline := time.Now().Add(limit)
 	for _, part := range protocol.Partition(s.ops) {
-		// A timeout of 0 would be none.
-		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(limit), time.Millisecond)); verdict != porcupine.Ok {
+		// A timeout of 0 means none.
+		if verdict := porcupine.CheckOperationsTimeout(protocol, part, max(time.Until(deadline), time.Millisecond)); verdict != porcupine.Ok {
 			return part[0].Input.(call).run, verdict
 		}
 	}
 	return "", porcupine.Ok
 }
 
-// tell writes the calls of a run in the order in which they began.
-func (s *storm) tell(run string) string {
+// format returns the calls of a run in the order in which they began.
+func (s *workload) format(run string) string {
 	var ops []porcupine.Operation
 	for _, op := range s.ops {
 		if op.Input.(call).run == run {
@@ -159,8 +160,8 @@ func (s *storm) tell(run string) string {
 	return out.String()
 }
 
-// kinds counts the calls by what was asked and answered.
-func (s *storm) kinds() map[string]int {
+// kinds counts the calls by operation and result.
+func (s *workload) kinds() map[string]int {
 	out := make(map[string]int)
 	for _, op := range s.ops {
 		c, a := op.Input.(call), op.Output.(answer)

@@ -9,8 +9,8 @@ import (
 )
 
 var runCases = []testCase{
-	{"CreateRun keeps everything that it was given", func(w *world) {
-		n := w.home.create(everything, w.home.mounting("data"))
+	{"CreateRun stores all fields", func(w *world) {
+		n := w.home.create(withAllFields, w.home.mounting("data"))
 		w.diff("run", n.Run, w.home.run(n.ID))
 		status, epoch, err := w.s.RunState(w.ctx, n.ID)
 		w.must(err, "RunState")
@@ -21,9 +21,9 @@ var runCases = []testCase{
 		n := w.home.create()
 		want := []stint.Event{{Seq: 1, Type: stint.EventStatus, At: n.CreatedAt, Data: json.RawMessage(`{"status":"pending"}`)}}
 		w.diff("journal", want, w.events(n.ID))
-		w.home.sound(n.ID)
+		w.home.checkRun(n.ID)
 	}},
-	{"times are cut to milliseconds", func(w *world) {
+	{"times are truncated to milliseconds", func(w *world) {
 		exact := w.now()
 		fine := stint.Time{Time: exact.Add(999_999 * time.Nanosecond)}
 		n := w.home.create(func(n *store.NewRun) { n.CreatedAt = fine })
@@ -33,12 +33,12 @@ var runCases = []testCase{
 		at := w.append(c.Position, store.Batch{Token: w.token(), Events: []stint.Event{e}})
 		end := stint.Time{Time: later(exact, time.Minute).Add(1_001 * time.Nanosecond)}
 		w.finish(at, w.outcome(stint.Completed, func(o *store.Outcome) { o.At = end }))
-		r := w.home.sound(n.ID)
+		r := w.home.checkRun(n.ID)
 		w.diff("createdAt", exact, r.CreatedAt)
 		w.diff("completedAt", new(later(exact, time.Minute)), r.CompletedAt)
 		w.diff("event", later(exact, time.Second), w.events(n.ID)[2].At)
 	}},
-	{"a run that nobody created is not found", func(w *world) {
+	{"an unknown run is not found", func(w *world) {
 		id := w.ids.New(stint.PrefixRun)
 		_, err := w.s.Run(w.ctx, w.home.org, id)
 		w.wantErr(err, store.ErrNotFound, "Run")
@@ -63,14 +63,14 @@ var runCases = []testCase{
 		_, err := w.s.CreateRun(w.ctx, n, nil)
 		w.wantErr(err, store.ErrNotFound, "CreateRun")
 	}},
-	{"the request's answer is stored with the run", func(w *world) {
+	{"CreateRun stores the request's answer", func(w *world) {
 		now := w.now()
 		w.home.begin("key", "f", now, nil)
 		want := &store.Answer{Status: 202, Header: map[string]string{"Location": "/v1/runs/x"}, Body: []byte(`{"id":"x"}`)}
 		w.home.create(func(n *store.NewRun) { n.Key, n.Claimed, n.Answer = "key", now, want })
 		w.home.begin("key", "f", w.now(), want)
 	}},
-	{"a run that is not stored leaves its request unanswered", func(w *world) {
+	{"a failed CreateRun stores no answer", func(w *world) {
 		since := w.home.begin("key", "f", w.now(), nil)
 		n := w.home.newRun(inSession(w.ids.New(stint.PrefixSession)))
 		n.Key, n.Claimed, n.Answer = "key", since, &store.Answer{Status: 202}
@@ -79,28 +79,28 @@ var runCases = []testCase{
 		_, err = w.home.beginRequest("key", "f", w.now())
 		w.wantErr(err, store.ErrKeyInUse, "BeginRequest")
 	}},
-	{"CreateRun with a claimer claims the new run", func(w *world) {
+	{"CreateRun with a claim request claims the new run", func(w *world) {
 		n := w.home.newRun()
 		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: w.worker(), Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claimed", []string{n.ID}, claimed(claims))
 		w.diff("position", store.Position{RunID: n.ID, Epoch: 1, After: 2}, claims[0].Position)
 		w.diff("events", []string{"pending", "running"}, w.kinds(w.events(n.ID), 1))
-		w.diff("claimed run", w.home.sound(n.ID), claims[0].Run)
+		w.diff("claimed run", w.home.checkRun(n.ID), claims[0].Run)
 	}},
-	{"CreateRun with a claimer gives the run that is first", func(w *world) {
+	{"CreateRun with a claim request claims the first ready run", func(w *world) {
 		older := w.home.create()
 		n := w.home.newRun()
 		worker := w.worker()
 		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: worker, Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claimed", []string{older.ID}, claimed(claims))
-		w.diff("status of the new run", stint.Pending, w.home.sound(n.ID).Status)
+		w.diff("status of the new run", stint.Pending, w.home.checkRun(n.ID).Status)
 		claims, err = w.s.CreateRun(w.ctx, w.home.newRun(), &store.ClaimRequest{WorkerID: worker, Max: 5, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claims of the two that are left", 2, len(claims))
 	}},
-	{"CreateRun with a claimer keeps to its limits", func(w *world) {
+	{"CreateRun with a claim request obeys its limits", func(w *world) {
 		worker := w.worker()
 		limit := &store.ClaimRequest{WorkerID: worker, Max: 1, PerOrg: 1, At: w.now()}
 		for i, want := range []int{1, 0} {
@@ -110,34 +110,34 @@ var runCases = []testCase{
 			if len(claims) != want {
 				w.Errorf("CreateRun %d claimed %d runs, want %d", i+1, len(claims), want)
 			}
-			w.home.sound(n.ID)
+			w.home.checkRun(n.ID)
 		}
 	}},
-	{"CreateRun with a claimer does not claim a run that waits in its session", func(w *world) {
+	{"CreateRun with a claim request does not claim a run that waits for its session", func(w *world) {
 		first := w.home.start()
 		n := w.home.newRun(inSession(first.Run.SessionID))
 		claims, err := w.s.CreateRun(w.ctx, n, &store.ClaimRequest{WorkerID: w.worker(), Max: 1, At: w.now()})
 		w.must(err, "CreateRun")
 		w.diff("claims", 0, len(claims))
 	}},
-	{"Expire ends runs that wait since before the limit", func(w *world) {
+	{"Expire ends pending runs created before the limit", func(w *world) {
 		first, second := w.home.create(), w.home.create()
 		edge, young := w.home.create(), w.home.create()
 		ids, err := w.s.Expire(w.ctx, edge.CreatedAt, w.now(), 10)
 		w.must(err, "Expire")
 		w.diff("expired", map[string]bool{first.ID: true, second.ID: true}, set(ids))
 		for _, id := range ids {
-			r := w.home.sound(id)
+			r := w.home.checkRun(id)
 			w.diff("status", stint.Failed, r.Status)
 			w.diff("reason", ptr(stint.ReasonQueueExpired), r.StatusReason)
 			w.diff("events", []string{"pending", "error", "failed", "complete"}, w.kinds(w.events(id), 1))
 			w.wantError(id, r)
 		}
 		for _, n := range []store.NewRun{edge, young} {
-			w.diff("status of a younger run", stint.Pending, w.home.sound(n.ID).Status)
+			w.diff("status of a younger run", stint.Pending, w.home.checkRun(n.ID).Status)
 		}
 	}},
-	{"Expire leaves running runs alone and ends at most n", func(w *world) {
+	{"Expire ends at most n runs and no running ones", func(w *world) {
 		running := w.home.start()
 		w.home.createMany(5)
 		limit := later(w.now(), time.Hour)
@@ -146,7 +146,7 @@ var runCases = []testCase{
 			w.must(err, "Expire")
 			w.diff("expired", want, len(ids))
 		}
-		w.diff("status of the running run", stint.Running, w.home.sound(running.Run.ID).Status)
+		w.diff("status of the running run", stint.Running, w.home.checkRun(running.Run.ID).Status)
 	}},
 	{"an expired run cannot be claimed", func(w *world) {
 		w.home.create()
@@ -154,13 +154,13 @@ var runCases = []testCase{
 		w.must(err, "Expire")
 		w.diff("claims", 0, len(w.claim(w.worker(), 1)))
 	}},
-	{"of Expire and Claim at the same time one has the run", func(w *world) {
+	{"of concurrent Expire and Claim exactly one succeeds", func(w *world) {
 		worker := w.worker()
 		for range 30 {
 			n := w.home.create()
 			var expired []string
 			var claims []store.Claim
-			w.together(2, func(i int) (err error) {
+			w.concurrently(2, func(i int) (err error) {
 				if i == 0 {
 					expired, err = w.s.Expire(w.ctx, later(n.CreatedAt, time.Hour), w.now(), 10)
 				} else {
@@ -171,7 +171,7 @@ var runCases = []testCase{
 			if len(expired)+len(claims) != 1 {
 				w.Fatalf("%d expired and %d claimed, want one of both", len(expired), len(claims))
 			}
-			w.home.sound(n.ID)
+			w.home.checkRun(n.ID)
 			if len(claims) == 1 {
 				w.finish(claims[0].Position, w.outcome(stint.Completed))
 			}
@@ -179,8 +179,8 @@ var runCases = []testCase{
 	}},
 }
 
-// everything sets each member that a new run may carry.
-func everything(n *store.NewRun) {
+// withAllFields sets every field of a new run.
+func withAllFields(n *store.NewRun) {
 	n.Prompt = "naïve 'quotes' \"and\" \n 日本語"
 	n.Metadata = map[string]string{"team": "blue", "": "empty key", "k.k": "ünïcode"}
 	n.ParentRunID, n.TraceID = new("run_parent"), new("0af7651916cd43dd8448eb211c80319c")
@@ -206,7 +206,7 @@ func set(ids []string) map[string]bool {
 	return m
 }
 
-// wantError checks that the error event and the row's error say the same.
+// wantError checks that the error event and the row's error agree.
 func (w *world) wantError(id string, r store.Run) {
 	w.Helper()
 	if r.Error == nil || *r.Error == "" || r.StatusReason == nil {

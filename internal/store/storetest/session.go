@@ -8,7 +8,7 @@ import (
 )
 
 var sessionCases = []testCase{
-	{"a run opens its session", func(w *world) {
+	{"a run creates its session", func(w *world) {
 		n := w.home.create()
 		want := store.Session{OrgID: w.home.org, Session: stint.Session{
 			ID: n.SessionID, AgentID: n.AgentID, AgentName: n.AgentName, LastRunID: n.ID, CreatedAt: n.CreatedAt, UpdatedAt: n.CreatedAt,
@@ -20,7 +20,7 @@ var sessionCases = []testCase{
 		_, err = w.s.Session(w.ctx, w.home.org, w.ids.New(stint.PrefixSession))
 		w.wantErr(err, store.ErrNotFound, "Session of an unknown one")
 	}},
-	{"a run that joins becomes the last of its session", func(w *world) {
+	{"a joining run becomes the last of its session", func(w *world) {
 		first := w.home.create()
 		second := w.home.create(inSession(first.SessionID))
 		s := w.home.session(first.SessionID)
@@ -45,7 +45,7 @@ var sessionCases = []testCase{
 			e.do(w, next[0])
 		}
 	}},
-	{"creation rules, also when times are equal", func(w *world) {
+	{"runs of a session start in creation order, even with equal times", func(w *world) {
 		at := w.now()
 		same := func(n *store.NewRun) { n.CreatedAt = at }
 		first := w.home.create(same)
@@ -61,23 +61,23 @@ var sessionCases = []testCase{
 		}
 		w.diff("order", want, got)
 	}},
-	{"a run that waits is cancelled without letting others pass", func(w *world) {
+	{"cancelling a waiting run does not change the order", func(w *world) {
 		first := w.home.start()
 		id := first.Run.SessionID
 		second, third := w.home.create(inSession(id)), w.home.create(inSession(id))
 		w.cancel(w.home.org, second.ID)
-		w.home.sound(second.ID)
+		w.home.checkRun(second.ID)
 		w.diff("claims while the first runs", 0, len(w.claim(w.worker(), 5)))
 		w.finish(first.Position, w.outcome(stint.Completed))
 		w.diff("claimed after the first", []string{third.ID}, claimed(w.claim(w.worker(), 5)))
 	}},
-	{"the first that waits is cancelled and the next is ready", func(w *world) {
+	{"after the first waiting run is cancelled the next is ready", func(w *world) {
 		first := w.home.create()
 		second := w.home.create(inSession(first.SessionID))
 		w.cancel(w.home.org, first.ID)
 		w.diff("claimed", []string{second.ID}, claimed(w.claim(w.worker(), 5)))
 	}},
-	{"the first expires and the next is ready", func(w *world) {
+	{"after the first run expires the next is ready", func(w *world) {
 		first := w.home.create()
 		second := w.home.create(inSession(first.SessionID))
 		ids, err := w.s.Expire(w.ctx, second.CreatedAt, w.now(), 10)
@@ -85,7 +85,7 @@ var sessionCases = []testCase{
 		w.diff("expired", []string{first.ID}, ids)
 		w.diff("claimed", []string{second.ID}, claimed(w.claim(w.worker(), 5)))
 	}},
-	{"a whole session expires at once", func(w *world) {
+	{"one Expire ends all pending runs of a session", func(w *world) {
 		first := w.home.create()
 		for range 3 {
 			w.home.create(inSession(first.SessionID))
@@ -94,12 +94,12 @@ var sessionCases = []testCase{
 		w.must(err, "Expire")
 		w.diff("expired", 4, len(ids))
 		for _, id := range ids {
-			w.home.sound(id)
+			w.home.checkRun(id)
 		}
 		w.home.create(inSession(first.SessionID))
 		w.diff("claims of the next", 1, len(w.claim(w.worker(), 5)))
 	}},
-	{"a run that starts again keeps its turn", func(w *world) {
+	{"a requeued run keeps its place in the session", func(w *world) {
 		first := w.home.start(retries(1))
 		second := w.home.create(inSession(first.Run.SessionID))
 		w.lose(first.Run.WorkerID)
@@ -108,19 +108,19 @@ var sessionCases = []testCase{
 		w.finish(again[0].Position, w.outcome(stint.Completed))
 		w.diff("claimed after the end", []string{second.ID}, claimed(w.claim(w.worker(), 5)))
 	}},
-	{"a run that joins a session at rest is ready", func(w *world) {
+	{"a run that joins a session without unfinished runs is ready", func(w *world) {
 		first := w.home.start()
 		w.finish(first.Position, w.outcome(stint.Completed))
 		second := w.home.create(inSession(first.Run.SessionID))
 		w.diff("claimed", []string{second.ID}, claimed(w.claim(w.worker(), 5)))
 	}},
-	{"a run that joins while the last one ends is not forgotten", func(w *world) {
+	{"a run that joins while the last one ends becomes ready", func(w *world) {
 		worker := w.worker()
 		for i := range 40 {
 			w.home.create()
 			first := w.claimOne(worker)
 			next := w.home.newRun(inSession(first.Run.SessionID))
-			w.together(2, func(k int) (err error) {
+			w.concurrently(2, func(k int) (err error) {
 				switch {
 				case k == 0:
 					_, err = w.s.CreateRun(w.ctx, next, nil)
@@ -136,10 +136,10 @@ var sessionCases = []testCase{
 			w.finish(c.Position, w.outcome(stint.Completed))
 		}
 	}},
-	{"runs of one session never run at the same time", func(w *world) {
+	{"runs of one session never overlap", func(w *world) {
 		first := w.home.create()
 		const joiners, each = 6, 5
-		w.together(joiners, func(int) error {
+		w.concurrently(joiners, func(int) error {
 			for range each {
 				if _, err := w.s.CreateRun(w.ctx, w.home.newRun(inSession(first.SessionID)), nil); err != nil {
 					return err
@@ -147,8 +147,8 @@ var sessionCases = []testCase{
 			}
 			return nil
 		})
-		held, worker := newCensus(), w.worker()
+		held, worker := newRunCounter(), w.worker()
 		held.drain(w, 1+joiners*each, 8, func(int) store.ClaimRequest { return store.ClaimRequest{WorkerID: worker, Max: 2, At: w.now()} })
-		w.diff("most at once", 1, held.most[w.home.org])
+		w.diff("most at once", 1, held.peak[w.home.org])
 	}},
 }

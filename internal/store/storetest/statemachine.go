@@ -10,12 +10,12 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-var machineCases = []testCase{
-	{"random operations on one run agree with a reference", func(w *world) {
+var stateMachineCases = []testCase{
+	{"random operations on one run match a reference model", func(w *world) {
 		rapid.Check(w.real, func(t *rapid.T) {
-			m := newMachine(w.with(t), rapid.IntRange(0, 2).Draw(t, "retries"))
+			m := newStateMachine(w.with(t), rapid.IntRange(0, 2).Draw(t, "retries"))
 			t.Repeat(map[string]func(*rapid.T){
-				"":            m.agrees,
+				"":            m.checkState,
 				"claim":       m.claim,
 				"append":      m.append,
 				"retry":       m.retry,
@@ -30,8 +30,8 @@ var machineCases = []testCase{
 	}},
 }
 
-// machine is a run in the store and what it ought to be.
-type machine struct {
+// stateMachine is a run in the store and its expected state.
+type stateMachine struct {
 	w        *world
 	run      store.NewRun
 	worker   string // of the current claim
@@ -46,35 +46,35 @@ type machine struct {
 type sentBatch struct {
 	at     store.Position
 	batch  store.Batch
-	stands bool
+	stored bool
 }
 
 type sentFinish struct {
 	at      store.Position
 	outcome store.Outcome
-	stands  bool
+	stored  bool
 }
 
-func newMachine(w *world, maxRetries int) *machine {
-	return &machine{w: w, run: w.home.create(retries(maxRetries)), status: stint.Pending, kinds: []string{"pending"}}
+func newStateMachine(w *world, maxRetries int) *stateMachine {
+	return &stateMachine{w: w, run: w.home.create(retries(maxRetries)), status: stint.Pending, kinds: []string{"pending"}}
 }
 
-func (m *machine) head() int64 { return int64(len(m.kinds)) }
+func (m *stateMachine) head() int64 { return int64(len(m.kinds)) }
 
-func (m *machine) owns(at store.Position) bool {
+func (m *stateMachine) owns(at store.Position) bool {
 	return m.status == stint.Running && at.Epoch == m.epoch && at.After == m.head()
 }
 
-// end leaves no run behind that the next machine could claim.
-func (m *machine) end() {
+// end ends the run, so that the next state machine cannot claim it.
+func (m *stateMachine) end() {
 	if !m.status.Final() {
 		m.w.cancel(m.w.home.org, m.run.ID)
 	}
-	m.w.home.sound(m.run.ID)
+	m.w.home.checkRun(m.run.ID)
 }
 
-// agrees compares what is seen with what ought to be.
-func (m *machine) agrees(*rapid.T) {
+// checkState compares the stored state with the expected one.
+func (m *stateMachine) checkState(*rapid.T) {
 	head, status, err := m.w.s.Head(m.w.ctx, m.run.ID)
 	m.w.must(err, "Head")
 	_, epoch, err := m.w.s.RunState(m.w.ctx, m.run.ID)
@@ -84,8 +84,8 @@ func (m *machine) agrees(*rapid.T) {
 	m.w.diff("entries", m.entries, m.w.messages(m.run.ID))
 }
 
-// position is the owner's, or any near it.
-func (m *machine) position(t *rapid.T) store.Position {
+// position returns the owner's position or a random one near it.
+func (m *stateMachine) position(t *rapid.T) store.Position {
 	at := store.Position{RunID: m.run.ID, Epoch: m.epoch, After: m.head()}
 	if rapid.IntRange(0, 2).Draw(t, "stray") == 0 {
 		at.Epoch = rapid.Int64Range(0, m.epoch+1).Draw(t, "epoch")
@@ -94,8 +94,8 @@ func (m *machine) position(t *rapid.T) store.Position {
 	return at
 }
 
-// verdict checks an answer that is either success or a fence.
-func (m *machine) verdict(err error, want bool, doing string) {
+// verdict checks that err is nil if want is true, and a *FencedError otherwise.
+func (m *stateMachine) verdict(err error, want bool, doing string) {
 	if want {
 		m.w.must(err, doing)
 		return
@@ -103,7 +103,7 @@ func (m *machine) verdict(err error, want bool, doing string) {
 	m.w.wantFenced(err, m.run.ID, doing)
 }
 
-func (m *machine) claim(*rapid.T) {
+func (m *stateMachine) claim(*rapid.T) {
 	worker := m.w.worker()
 	claims := m.w.claim(worker, 1)
 	if m.status != stint.Pending {
@@ -118,7 +118,7 @@ func (m *machine) claim(*rapid.T) {
 	}
 }
 
-func (m *machine) append(t *rapid.T) {
+func (m *stateMachine) append(t *rapid.T) {
 	s := sentBatch{at: m.position(t), batch: m.w.batch(slices.Repeat([]string{"x"}, rapid.IntRange(1, 3).Draw(t, "events"))...)}
 	if rapid.Bool().Draw(t, "with a log") {
 		s.batch.Logs = m.w.logBatch(fmt.Sprint("entry ", len(m.sent))).Logs
@@ -127,21 +127,21 @@ func (m *machine) append(t *rapid.T) {
 	m.send(&m.sent[len(m.sent)-1])
 }
 
-func (m *machine) retry(t *rapid.T) {
+func (m *stateMachine) retry(t *rapid.T) {
 	if len(m.sent) == 0 {
 		t.Skip("nothing was sent")
 	}
 	m.send(&m.sent[rapid.IntRange(0, len(m.sent)-1).Draw(t, "which")])
 }
 
-func (m *machine) send(s *sentBatch) {
+func (m *stateMachine) send(s *sentBatch) {
 	owns := m.owns(s.at)
 	head, err := m.w.s.Append(m.w.ctx, s.at, s.batch)
-	m.verdict(err, owns || s.stands, fmt.Sprintf("Append at %v", s.at))
-	if !owns || s.stands {
+	m.verdict(err, owns || s.stored, fmt.Sprintf("Append at %v", s.at))
+	if !owns || s.stored {
 		return
 	}
-	s.stands = true
+	s.stored = true
 	for range s.batch.Events {
 		m.kinds = append(m.kinds, "output")
 	}
@@ -151,10 +151,10 @@ func (m *machine) send(s *sentBatch) {
 	m.w.diff("new head", m.head(), head)
 }
 
-func (m *machine) logs(t *rapid.T) {
+func (m *stateMachine) logs(t *rapid.T) {
 	at := m.position(t)
 	_, err := m.w.s.Append(m.w.ctx, at, m.w.logBatch("alone"))
-	// Without events there is no slot: the epoch alone decides.
+	// Without events there is no slot, so only the epoch is checked.
 	owns := m.status == stint.Running && at.Epoch == m.epoch
 	m.verdict(err, owns, fmt.Sprintf("Append of logs at %v", at))
 	if owns {
@@ -162,34 +162,34 @@ func (m *machine) logs(t *rapid.T) {
 	}
 }
 
-func (m *machine) finish(t *rapid.T) {
+func (m *stateMachine) finish(t *rapid.T) {
 	status := rapid.SampledFrom([]stint.Status{stint.Completed, stint.Failed, stint.TimedOut}).Draw(t, "status")
 	m.finishes = append(m.finishes, sentFinish{at: m.position(t), outcome: m.w.outcome(status)})
 	m.sendFinish(&m.finishes[len(m.finishes)-1])
 }
 
-func (m *machine) finishAgain(t *rapid.T) {
+func (m *stateMachine) finishAgain(t *rapid.T) {
 	if len(m.finishes) == 0 {
 		t.Skip("nothing was sent")
 	}
 	m.sendFinish(&m.finishes[rapid.IntRange(0, len(m.finishes)-1).Draw(t, "which")])
 }
 
-func (m *machine) sendFinish(s *sentFinish) {
+func (m *stateMachine) sendFinish(s *sentFinish) {
 	owns := m.owns(s.at)
 	r, err := m.w.s.Finish(m.w.ctx, s.at, s.outcome)
-	m.verdict(err, owns || s.stands, fmt.Sprintf("Finish at %v", s.at))
-	if !owns && !s.stands {
+	m.verdict(err, owns || s.stored, fmt.Sprintf("Finish at %v", s.at))
+	if !owns && !s.stored {
 		return
 	}
 	m.w.diff("answered status", s.outcome.Status, r.Status)
-	if !s.stands {
-		s.stands = true
+	if !s.stored {
+		s.stored = true
 		m.ended(s.outcome.Status)
 	}
 }
 
-func (m *machine) ended(status stint.Status) {
+func (m *stateMachine) ended(status stint.Status) {
 	m.status = status
 	if status == stint.Failed || status == stint.TimedOut {
 		m.kinds = append(m.kinds, "error")
@@ -197,7 +197,7 @@ func (m *machine) ended(status stint.Status) {
 	m.kinds = append(m.kinds, string(status), "complete")
 }
 
-func (m *machine) cancel(t *rapid.T) {
+func (m *stateMachine) cancel(t *rapid.T) {
 	if rapid.IntRange(0, 2).Draw(t, "really") > 0 && !m.status.Final() {
 		t.Skip("the run would end too soon")
 	}
@@ -210,7 +210,7 @@ func (m *machine) cancel(t *rapid.T) {
 	m.ended(stint.Cancelled)
 }
 
-func (m *machine) lose(t *rapid.T) {
+func (m *stateMachine) lose(t *rapid.T) {
 	if m.worker == "" {
 		t.Skip("no worker has claimed it yet")
 	}

@@ -8,30 +8,30 @@ import (
 
 // Harness opens the store under test.
 type Harness struct {
-	// Open makes a fresh, empty store that the test's cleanup closes.
+	// Open returns a new, empty store that the test's cleanup closes.
 	Open func(t testing.TB) store.Store
-	// Reopen closes the store and opens the same database again. Without it
-	// the cases that need it are left out.
+	// Reopen closes the store and opens the same database again. If it is nil,
+	// the cases that need it are skipped.
 	Reopen func(t testing.TB, s store.Store) store.Store
 }
 
-// testCase is one sentence of the port, told by a test in a world of its own.
+// testCase tests one sentence of the port with its own store.
 type testCase struct {
 	name string
 	run  func(w *world)
 }
 
-type subject struct {
+type caseGroup struct {
 	name  string
 	cases []testCase
 }
 
-func subjects(h Harness) []subject {
-	all := []subject{
+func caseGroups(h Harness) []caseGroup {
+	all := []caseGroup{
 		{"access", accessCases},
 		{"secrets", secretCases},
 		{"agents", agentCases},
-		{"trees", treeCases},
+		{"file sets", fileSetCases},
 		{"collection", collectionCases},
 		{"retention", retentionCases},
 		{"mounts", mountCases},
@@ -42,7 +42,7 @@ func subjects(h Harness) []subject {
 		{"events", eventCases},
 		{"finish", finishCases},
 		{"version", versionCases},
-		{"late checkpoint", lateCases},
+		{"add checkpoint", addCheckpointCases},
 		{"cancel", cancelCases},
 		{"lease", leaseCases},
 		{"reap", reapCases},
@@ -54,18 +54,18 @@ func subjects(h Harness) []subject {
 		{"keys", keyCases},
 		{"metrics", metricCases},
 		{"isolation", isolationCases},
-		{"life", lifeCases},
-		{"machine", machineCases},
+		{"lifecycle", lifecycleCases},
+		{"state machine", stateMachineCases},
 	}
 	if h.Reopen != nil {
-		all = append(all, subject{"reopen", reopenCases})
+		all = append(all, caseGroup{"reopen", reopenCases})
 	}
 	return all
 }
 
-// Run holds the store to the port.
+// Run checks the store against the port.
 func Run(t *testing.T, h Harness) {
-	for _, s := range subjects(h) {
+	for _, s := range caseGroups(h) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range s.cases {

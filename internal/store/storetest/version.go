@@ -10,7 +10,7 @@ import (
 var versionCases = []testCase{
 	{"Finish creates the artifact that the name does not find", func(w *world) {
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"))
 		r := w.finish(c.Position, o)
 		w.diff("artifact of the run", new("out"), r.ArtifactName)
 		tree := w.home.artifact("out")
@@ -20,64 +20,64 @@ var versionCases = []testCase{
 		commit := o.Version.Commit
 		commit.FileSetID = tree.ID
 		w.diff("version", versionOf(stint.Artifacts, commit, 1), w.home.treeVersion(tree.ID, "", 0))
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
 	{"Finish adds to the artifact that has the name", func(w *world) {
-		tree := w.home.tree(stint.Artifacts, "out")
+		tree := w.home.fileSet(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(tree.ID, "one"))
-		w.home.tree(stint.Volumes, "out") // of another kind
-		w.tenant("other").tree(stint.Artifacts, "out")
+		w.home.fileSet(stint.Volumes, "out") // of another kind
+		w.tenant("other").fileSet(stint.Artifacts, "out")
 		c := w.home.start()
-		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "two")))
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "two")))
 		head := w.home.treeVersion(tree.ID, "", 0)
 		w.diff("number", int64(2), head.Number)
 		w.diff("version of the run", &head.ID, r.ArtifactVersion)
 		w.diff("size of the artifact", head.Size, w.home.artifact("out").Size)
 	}},
 	{"Finish makes a new artifact after the old one was deleted", func(w *world) {
-		old := w.home.tree(stint.Artifacts, "out")
+		old := w.home.fileSet(stint.Artifacts, "out")
 		w.home.committed(w.home.commit(old.ID, "one"))
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, old.ID, w.now()), "DeleteFileSet")
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "one"))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "one"))
 		r := w.finish(c.Position, o)
 		w.diff("identifier", o.Version.Artifact.ID, w.home.artifact("out").ID)
 		w.diff("version", new(stint.FormatVersionID(1, o.Version.Commit.Suffix)), r.ArtifactVersion)
 	}},
 	{"the head moves only when the run completed", func(w *world) {
-		tree := w.home.tree(stint.Artifacts, "out")
+		tree := w.home.fileSet(stint.Artifacts, "out")
 		head := w.home.committed(w.home.commit(tree.ID, "one"))
 		for i, status := range []stint.Status{stint.Failed, stint.TimedOut} {
 			c := w.home.start()
-			r := w.finish(c.Position, w.outcome(status, w.home.leaving("out", string(status)), w.home.checkpoint(c.Run)))
+			r := w.finish(c.Position, w.outcome(status, w.home.withVersion("out", string(status)), w.home.checkpoint(c.Run)))
 			w.diff("head after "+string(status), &head.ID, w.home.artifact("out").CurrentVersionID)
 			v := w.home.treeVersion(tree.ID, *r.ArtifactVersion, 0)
 			w.diff("number", int64(i+2), v.Number)
 			w.diff("content", digest(string(status)), v.Digest)
 			w.diff("version in the checkpoint", r.ArtifactVersion, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
-			w.home.sound(c.Run.ID)
+			w.home.checkRun(c.Run.ID)
 		}
 		c := w.home.start()
-		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.leaving("out", "done")))
+		r := w.finish(c.Position, w.outcome(stint.Completed, w.home.withVersion("out", "done")))
 		w.diff("head after completed", r.ArtifactVersion, w.home.artifact("out").CurrentVersionID)
 		w.diff("number", int64(4), w.home.treeVersion(tree.ID, "", 0).Number)
 	}},
 	{"a run that did not complete leaves a new artifact without a head", func(w *world) {
 		c := w.home.start()
-		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.leaving("out", "half")))
+		r := w.finish(c.Position, w.outcome(stint.Failed, w.home.withVersion("out", "half")))
 		tree := w.home.artifact("out")
 		w.diff("head", (*string)(nil), tree.CurrentVersionID)
 		w.diff("content", digest("half"), w.home.treeVersion(tree.ID, *r.ArtifactVersion, 0).Digest)
 	}},
 	{"content equal to the head is the head", func(w *world) {
-		tree := w.home.tree(stint.Artifacts, "out")
+		tree := w.home.fileSet(stint.Artifacts, "out")
 		head := w.home.committed(w.home.commit(tree.ID, "one"))
 		for _, status := range []stint.Status{stint.Completed, stint.Failed} {
 			c := w.home.start()
-			r := w.finish(c.Position, w.outcome(status, w.home.leaving("out", "one"), w.home.checkpoint(c.Run)))
+			r := w.finish(c.Position, w.outcome(status, w.home.withVersion("out", "one"), w.home.checkpoint(c.Run)))
 			w.diff("version of the run", &head.ID, r.ArtifactVersion)
 			w.diff("version in the checkpoint", &head.ID, w.home.readCheckpoint(*r.CheckpointID).ArtifactVersion)
-			w.home.sound(c.Run.ID)
+			w.home.checkRun(c.Run.ID)
 		}
 		list, err := w.s.FileSetVersions(w.ctx, w.home.org, tree.ID, store.Range{Limit: 10})
 		w.must(err, "FileSetVersions")
@@ -87,8 +87,8 @@ var versionCases = []testCase{
 		w.home.createMany(12)
 		claims := w.claim(w.worker(), 12)
 		got := make([]string, len(claims))
-		w.together(len(claims), func(i int) error {
-			r, err := w.s.Finish(w.ctx, claims[i].Position, w.outcome(stint.Completed, w.home.leaving("out", fmt.Sprint(i))))
+		w.concurrently(len(claims), func(i int) error {
+			r, err := w.s.Finish(w.ctx, claims[i].Position, w.outcome(stint.Completed, w.home.withVersion("out", fmt.Sprint(i))))
 			if err == nil {
 				got[i] = *r.ArtifactVersion
 			}
@@ -103,14 +103,14 @@ var versionCases = []testCase{
 	}},
 	{"the checkpoint is stored and named by run and session", func(w *world) {
 		c := w.home.start()
-		o := w.outcome(stint.Completed, w.home.leaving("out", "pages"), w.home.checkpoint(c.Run))
+		o := w.outcome(stint.Completed, w.home.withVersion("out", "pages"), w.home.checkpoint(c.Run))
 		r := w.finish(c.Position, o)
 		want := *o.Checkpoint
 		want.ArtifactVersion = r.ArtifactVersion
 		w.diff("checkpoint", want, w.home.readCheckpoint(want.ID))
 		w.diff("checkpoint of the run", &want.ID, r.CheckpointID)
 		w.diff("checkpoint of the session", &want.ID, w.home.session(r.SessionID).CheckpointID)
-		w.home.sound(c.Run.ID)
+		w.home.checkRun(c.Run.ID)
 	}},
 	{"a checkpoint without a version names none", func(w *world) {
 		c := w.home.start()
@@ -130,17 +130,18 @@ var versionCases = []testCase{
 	}},
 }
 
-// leaving makes a run leave a version of the artifact, told by word.
-func (o *tenant) leaving(name, word string) func(*store.Outcome) {
+// withVersion adds a version of the artifact to an outcome. Its content depends on
+// word.
+func (o *tenant) withVersion(name, word string) func(*store.Outcome) {
 	return func(out *store.Outcome) {
-		tree := o.treeOf(stint.Artifacts, name)
+		tree := o.fileSetOf(stint.Artifacts, name)
 		c := o.commit("", word)
 		c.CreatedBy = "run"
 		out.Version = &store.RunVersion{Artifact: tree, Commit: c}
 	}
 }
 
-// checkpoint makes a run leave a checkpoint, named after the run.
+// checkpoint adds a checkpoint to an outcome. Its ID derives from the run's.
 func (o *tenant) checkpoint(r store.Run) func(*store.Outcome) {
 	return func(out *store.Outcome) {
 		c := &store.Checkpoint{OrgID: o.org, HomeDigest: digest("home of " + r.ID)}

@@ -15,14 +15,14 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// tb is what the builders need of a test; property tests bring their own.
+// tb is the part of testing.TB that the fixtures need; *rapid.T implements it, too.
 type tb interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Fatalf(format string, args ...any)
 }
 
-// world is a store with one organisation, home, and the means to fill it.
+// world is a store with one organisation, home, and methods that add fixtures.
 type world struct {
 	tb
 	real testing.TB
@@ -30,7 +30,7 @@ type world struct {
 	s    store.Store
 	ctx  context.Context
 	ids  *stint.IDs
-	tick *atomic.Int64 // milliseconds since the Unix epoch; each reading of now is a later one
+	tick *atomic.Int64 // milliseconds since the Unix epoch; incremented by now
 	home *tenant
 }
 
@@ -42,12 +42,12 @@ type tenant struct {
 	agent store.Agent
 }
 
-// patience bounds a case, so that one that waits for what never comes fails.
-const patience = 5 * time.Minute
+// caseLimit is the timeout of a case.
+const caseLimit = 5 * time.Minute
 
 func newWorld(t testing.TB, h Harness) *world {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), caseLimit)
 	t.Cleanup(cancel)
 	w := &world{tb: t, real: t, h: h, s: h.Open(t), ctx: ctx, tick: new(atomic.Int64)}
 	w.tick.Store(time.Now().UnixMilli())
@@ -56,7 +56,7 @@ func newWorld(t testing.TB, h Harness) *world {
 	return w
 }
 
-// with is the world as seen by another test.
+// with returns the world for another test.
 func (w *world) with(t tb) *world {
 	c := *w
 	home := *w.home
@@ -65,10 +65,10 @@ func (w *world) with(t tb) *world {
 	return &c
 }
 
-// now is a new moment, a millisecond after the last.
+// now returns a new time, a millisecond after the last one.
 func (w *world) now() stint.Time { return stint.TimeOf(time.UnixMilli(w.tick.Add(1))) }
 
-// later is a moment that lies d after t.
+// later returns t + d.
 func later(t stint.Time, d time.Duration) stint.Time { return stint.Time{Time: t.Add(d)} }
 
 func (w *world) must(err error, doing string) {
@@ -91,7 +91,7 @@ func (w *world) tenant(name string) *tenant {
 	return o
 }
 
-// agentPair describes an agent that is not stored yet, and its first version.
+// agentPair returns a new agent and its first version. It does not store them.
 func (o *tenant) agentPair(name string) (store.Agent, store.AgentVersion) {
 	at := o.w.now()
 	id, version := o.w.ids.New(stint.PrefixAgent), o.w.ids.New(stint.PrefixAgentVersion)
@@ -110,20 +110,20 @@ func (o *tenant) newAgent(name string) store.Agent {
 	return a
 }
 
-// tree stores an empty artifact or volume.
-func (o *tenant) tree(kind stint.FileSetKind, name string) store.FileSet {
+// fileSet creates an empty artifact or volume.
+func (o *tenant) fileSet(kind stint.FileSetKind, name string) store.FileSet {
 	o.w.Helper()
-	t := o.treeOf(kind, name)
+	t := o.fileSetOf(kind, name)
 	o.w.must(o.w.s.CreateFileSet(o.w.ctx, t), "CreateFileSet")
 	return t
 }
 
-func (o *tenant) treeOf(kind stint.FileSetKind, name string) store.FileSet {
+func (o *tenant) fileSetOf(kind stint.FileSetKind, name string) store.FileSet {
 	at := o.w.now()
 	return store.FileSet{OrgID: o.org, FileSet: stint.FileSet{ID: o.w.ids.New(kind.Prefix()), Name: name, Kind: kind, CreatedAt: at, UpdatedAt: at}}
 }
 
-// commit describes a version whose content is told by word.
+// commit returns a commit whose digest depends on word.
 func (o *tenant) commit(tree, word string) store.Commit {
 	return store.Commit{
 		OrgID: o.org, FileSetID: tree, Suffix: o.w.suffix(), Digest: digest(word), Size: int64(100 * len(word)), FileCount: int64(len(word)),
@@ -138,7 +138,7 @@ func (w *world) suffix() string {
 
 func digest(word string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(word))) }
 
-// newRun describes a run that opens a session of its own.
+// newRun returns a run with its own session. It does not store it.
 func (o *tenant) newRun(changes ...func(*store.NewRun)) store.NewRun {
 	var n store.NewRun
 	n.ID = o.w.ids.New(stint.PrefixRun)
@@ -153,19 +153,19 @@ func (o *tenant) newRun(changes ...func(*store.NewRun)) store.NewRun {
 	return n
 }
 
-// create stores a pending run.
+// create creates a pending run.
 func (o *tenant) create(changes ...func(*store.NewRun)) store.NewRun {
 	o.w.Helper()
 	n := o.newRun(changes...)
 	claims, err := o.w.s.CreateRun(o.w.ctx, n, nil)
 	o.w.must(err, "CreateRun")
 	if len(claims) > 0 {
-		o.w.Fatalf("CreateRun without a claimer claimed %d runs", len(claims))
+		o.w.Fatalf("CreateRun without a claim request claimed %d runs", len(claims))
 	}
 	return n
 }
 
-// createMany stores n pending runs at once and returns their identifiers.
+// createMany creates n pending runs concurrently and returns their IDs.
 func (o *tenant) createMany(n int, changes ...func(*store.NewRun)) []string {
 	o.w.Helper()
 	runs := make([]store.NewRun, n)
@@ -174,7 +174,7 @@ func (o *tenant) createMany(n int, changes ...func(*store.NewRun)) []string {
 		runs[i] = o.newRun(changes...)
 		names[i] = runs[i].ID
 	}
-	o.w.together(16, func(k int) error {
+	o.w.concurrently(16, func(k int) error {
 		for i := k; i < n; i += 16 {
 			if _, err := o.w.s.CreateRun(o.w.ctx, runs[i], nil); err != nil {
 				return fmt.Errorf("CreateRun: %w", err)
@@ -199,7 +199,7 @@ func ofAgent(a store.Agent) func(*store.NewRun) {
 	}
 }
 
-// worker registers an incarnation with a long lease.
+// worker registers an incarnation with a long lease and returns its ID.
 func (w *world) worker() string { return w.workerOn("host-a", time.Hour) }
 
 func (w *world) workerOn(host string, ttl time.Duration) string {
@@ -209,7 +209,8 @@ func (w *world) workerOn(host string, ttl time.Duration) string {
 	return id
 }
 
-// claim claims up to limit runs for the worker, without limits.
+// claim claims up to limit runs for the worker, without limits per organisation and
+// agent.
 func (w *world) claim(worker string, limit int) []store.Claim {
 	w.Helper()
 	claims, err := w.s.Claim(w.ctx, store.ClaimRequest{WorkerID: worker, Max: limit, At: w.now()})
@@ -217,28 +218,28 @@ func (w *world) claim(worker string, limit int) []store.Claim {
 	return claims
 }
 
-// claimOne claims the next run, which must exist.
+// claimOne claims the next run. It fails if there is none.
 func (w *world) claimOne(worker string) store.Claim {
 	w.Helper()
 	claims := w.claim(worker, 1)
 	if len(claims) != 1 {
-		w.Fatalf("Claim gave %d runs, want 1", len(claims))
+		w.Fatalf("Claim returned %d runs, want 1", len(claims))
 	}
 	return claims[0]
 }
 
-// start creates a run and claims it with a worker of its own.
+// start creates a run and claims it with a new worker.
 func (o *tenant) start(changes ...func(*store.NewRun)) store.Claim {
 	o.w.Helper()
 	n := o.create(changes...)
 	c := o.w.claimOne(o.w.worker())
 	if c.Run.ID != n.ID {
-		o.w.Fatalf("Claim gave %s, want %s", c.Run.ID, n.ID)
+		o.w.Fatalf("Claim returned %s, want %s", c.Run.ID, n.ID)
 	}
 	return c
 }
 
-// lose ends the worker's lease and lets Reap act on it.
+// lose ends the worker's lease, calls Reap, and returns the reaped runs.
 func (w *world) lose(worker string) []string {
 	w.Helper()
 	w.must(w.s.EndWorker(w.ctx, worker), "EndWorker")
@@ -247,7 +248,7 @@ func (w *world) lose(worker string) []string {
 	return lost
 }
 
-// output is an event with a text.
+// output returns an output event.
 func (w *world) output(text string) stint.Event {
 	data, err := json.Marshal(stint.OutputData{Content: text})
 	if err != nil {
@@ -256,7 +257,7 @@ func (w *world) output(text string) stint.Event {
 	return stint.Event{Type: stint.EventOutput, At: w.now(), Data: data}
 }
 
-// batch holds an output event for each text, under a token of its own.
+// batch returns a batch with a new token and an output event for each text.
 func (w *world) batch(texts ...string) store.Batch {
 	b := store.Batch{Token: w.token()}
 	for _, text := range texts {
@@ -273,13 +274,13 @@ func (w *world) append(at store.Position, b store.Batch) store.Position {
 	head, err := w.s.Append(w.ctx, at, b)
 	w.must(err, "Append")
 	if want := at.After + int64(len(b.Events)); head != want {
-		w.Fatalf("Append after %d gave head %d, want %d", at.After, head, want)
+		w.Fatalf("Append after %d returned head %d, want %d", at.After, head, want)
 	}
 	at.After = head
 	return at
 }
 
-// outcome describes an end that happens now.
+// outcome returns an outcome with the current time.
 func (w *world) outcome(status stint.Status, changes ...func(*store.Outcome)) store.Outcome {
 	o := store.Outcome{Token: w.token(), Status: status, At: w.now(), ExecutionTimeMs: 42}
 	switch status {
@@ -319,7 +320,7 @@ func (o *tenant) run(id string) store.Run {
 	return r
 }
 
-// events reads the whole journal, a few at a time.
+// events returns the whole journal. It reads small pages.
 func (w *world) events(run string) []stint.Event {
 	w.Helper()
 	var all []stint.Event
