@@ -53,10 +53,10 @@ var makers = map[string]func(hostParts) (Isolator, error){
 		})
 	},
 	"gvisor": func(h hostParts) (Isolator, error) {
-		return gvisor.New(gvisor.Config{
-			StateDir: filepath.Join(h.state, "gvisor"), Instance: "g-" + h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log, Runsc: h.c.Runsc,
+		return gvisor.New(gvisor.Config{Runsc: h.c.Runsc, Config: namespace.Config{
+			StateDir: filepath.Join(h.state, "gvisor"), Instance: "g-" + h.instance, Private: h.private, TrustBundle: h.trust, Logger: h.log,
 			UIDBase: namespace.SecondUIDBase,
-		})
+		}})
 	},
 }
 

@@ -30,7 +30,7 @@ func fileMode(name, data string, mode int64) entry {
 	return entry{Header: tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: mode, Format: tar.FormatPAX}, Data: []byte(data)}
 }
 
-func dirHandle(name string, mode int64) entry {
+func folder(name string, mode int64) entry {
 	return entry{Header: tar.Header{Name: name, Typeflag: tar.TypeDir, Mode: mode}}
 }
 
@@ -122,15 +122,15 @@ func TestUnpackLayers(t *testing.T) {
 		want   map[string]string
 	}{
 		"files, folders, links": {
-			[][]entry{{dirHandle("./", 0o755), dirHandle("./etc/", 0o750), fileMode("./etc/passwd", "root", 0o600), symlink("bin", "usr/bin"), hardLink("etc/same", "etc/passwd")}},
+			[][]entry{{folder("./", 0o755), folder("./etc/", 0o750), fileMode("./etc/passwd", "root", 0o600), symlink("bin", "usr/bin"), hardLink("etc/same", "etc/passwd")}},
 			map[string]string{"etc": "drwxr-x---", "etc/passwd": "-rw------- root", "bin": "-> usr/bin", "etc/same": "-rw------- root"},
 		},
 		"a later layer replaces": {
-			[][]entry{{file("a", "1"), dirHandle("d", 0o755), file("d/x", "1"), symlink("l", "a"), file("f", "1")}, {file("a", "2"), file("d", "now a file"), dirHandle("l", 0o755), dirHandle("f", 0o755), file("f/in", "2")}},
+			[][]entry{{file("a", "1"), folder("d", 0o755), file("d/x", "1"), symlink("l", "a"), file("f", "1")}, {file("a", "2"), file("d", "now a file"), folder("l", 0o755), folder("f", 0o755), file("f/in", "2")}},
 			map[string]string{"a": "-rw-r--r-- 2", "d": "-rw-r--r-- now a file", "l": "drwxr-xr-x", "f": "drwxr-xr-x", "f/in": "-rw-r--r-- 2"},
 		},
 		"a later folder keeps its entries": {
-			[][]entry{{dirHandle("d", 0o755), file("d/x", "1")}, {dirHandle("d", 0o711)}},
+			[][]entry{{folder("d", 0o755), file("d/x", "1")}, {folder("d", 0o711)}},
 			map[string]string{"d": "drwx--x--x", "d/x": "-rw-r--r-- 1"},
 		},
 		"replacing a file keeps its hard links": {
@@ -155,7 +155,7 @@ func TestUnpackLayers(t *testing.T) {
 		},
 		"entries below a symbolic link": {
 			[][]entry{
-				{dirHandle("usr/lib", 0o755), symlink("lib", "usr/lib"), dirHandle("run", 0o755), symlink("var/run", "/run"), symlink("up", "../../../run")},
+				{folder("usr/lib", 0o755), symlink("lib", "usr/lib"), folder("run", 0o755), symlink("var/run", "/run"), symlink("up", "../../../run")},
 				{file("lib/libc", "c"), file("var/run/pid", "1"), file("up/too", "2"), file("lib/.wh.gone", "")},
 			},
 			map[string]string{"usr": "drwxr-xr-x", "usr/lib": "drwxr-xr-x", "usr/lib/libc": "-rw-r--r-- c", "lib": "-> usr/lib", "run": "drwxr-xr-x", "run/pid": "-rw-r--r-- 1", "run/too": "-rw-r--r-- 2", "var": "drwxr-xr-x", "var/run": "-> /run", "up": "-> ../../../run"},
@@ -165,7 +165,7 @@ func TestUnpackLayers(t *testing.T) {
 			map[string]string{"usr": "drwxr-xr-x", "usr/lib": "drwxr-xr-x", "lib": "-> usr/lib"},
 		},
 		"a symbolic link that is replaced": {
-			[][]entry{{dirHandle("a", 0o755), dirHandle("b", 0o755), symlink("l", "a"), file("l/1", "1"), symlink("l", "b"), file("l/2", "2")}},
+			[][]entry{{folder("a", 0o755), folder("b", 0o755), symlink("l", "a"), file("l/1", "1"), symlink("l", "b"), file("l/2", "2")}},
 			map[string]string{"a": "drwxr-xr-x", "a/1": "-rw-r--r-- 1", "b": "drwxr-xr-x", "b/2": "-rw-r--r-- 2", "l": "-> b"},
 		},
 		"absolute names": {
@@ -177,7 +177,7 @@ func TestUnpackLayers(t *testing.T) {
 			map[string]string{"new\nline": "-rw-r--r-- 1", "bad\xff\xfe": "-rw-r--r-- 2", " ": "-rw-r--r-- 3", "-rf": "-rw-r--r-- 4", "back\\slash": "-rw-r--r-- 5"},
 		},
 		"modes and types that are dropped": {
-			[][]entry{{fileMode("su", "x", 0o6755), dirHandle("tmp", 0o1777), dirHandle("sg", 0o2755), dirHandle("shut", 0), special("null", tar.TypeChar), special("sda", tar.TypeBlock), special("pipe", tar.TypeFifo)}},
+			[][]entry{{fileMode("su", "x", 0o6755), folder("tmp", 0o1777), folder("sg", 0o2755), folder("shut", 0), special("null", tar.TypeChar), special("sda", tar.TypeBlock), special("pipe", tar.TypeFifo)}},
 			map[string]string{"su": "-rwxr-xr-x x", "tmp": "dtrwxrwxrwx", "sg": "drwxr-xr-x", "shut": "drwx------"},
 		},
 		"a device hides the file below": {
@@ -223,12 +223,12 @@ func TestUnpackRefusesEscapes(t *testing.T) {
 		"traversal":                    {file("../canary", "dead")},
 		"traversal inside":             {file("a/../../canary", "dead")},
 		"traversal from the root":      {file("/../canary", "dead")},
-		"only dots":                    {dirHandle("..", 0o777)},
+		"only dots":                    {folder("..", 0o777)},
 		"hard link out":                {hardLink("h", "../canary"), file("h", "dead")},
 		"hard link out, from the root": {hardLink("h", "/../../canary")},
 		"hard link through a link":     {symlink("l", ".."), hardLink("h", "l/canary")},
 		"hard link to nothing":         {hardLink("h", "none")},
-		"hard link to a folder":        {dirHandle("d", 0o755), hardLink("h", "d")},
+		"hard link to a folder":        {folder("d", 0o755), hardLink("h", "d")},
 		"hard link to the root":        {hardLink("h", "/")},
 		"whiteout of the parent":       {file("d/x", ""), file("d/.wh...", "")},
 		"whiteout of the folder":       {file("d/x", ""), file("d/.wh..", "")},
@@ -265,7 +265,7 @@ func TestUnpackFollowsNoLinksOut(t *testing.T) {
 	outside := filepath.Dir(root)
 	err := image.Unpack(t.Context(), root, 1<<20, 1000,
 		layer(t, symlink("out", outside), file("out/canary", "dead"), symlink("dot", ".."), file("dot/canary", "dead"), symlink("f", outside+"/canary"), file("f", "dead")),
-		layer(t, symlink("g", "../canary"), fileMode("g", "dead", 0o777), dirHandle("out/deep", 0o777), symlink("h", outside), file("h/.wh.canary", ""), file("h/.wh..wh..opq", "")))
+		layer(t, symlink("g", "../canary"), fileMode("g", "dead", 0o777), folder("out/deep", 0o777), symlink("h", outside), file("h/.wh.canary", ""), file("h/.wh..wh..opq", "")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestUnpackKeepsTimesAndDropsAttributes(t *testing.T) {
 	t.Parallel()
 	root, _ := rootWithCanary(t)
 	at := time.Unix(1_600_000_000, 0)
-	d, f := dirHandle("d", 0o755), file("d/f", "1")
+	d, f := folder("d", 0o755), file("d/f", "1")
 	d.ModTime, f.ModTime = at, at
 	f.PAXRecords = map[string]string{"SCHILY.xattr.user.secret": "x"}
 	f.Uid, f.Gid = 4242, 4242
@@ -411,7 +411,7 @@ func FuzzUnpack(f *testing.F) {
 		{symlink("l", ".."), file("l/canary", "dead")},
 		{hardLink("h", "l/../canary"), file("h", "dead")},
 		{file("d/.wh..wh..opq", ""), file("abs/.wh.x", "")},
-		{special("e", tar.TypeChar), dirHandle("l", 0)},
+		{special("e", tar.TypeChar), folder("l", 0)},
 		{entry{Header: tar.Header{Name: "pax", Typeflag: tar.TypeReg, Format: tar.FormatPAX, PAXRecords: map[string]string{"GNU.sparse.major": "1"}}}},
 	} {
 		f.Add(layer(f, entries...))

@@ -96,7 +96,7 @@ func captured(t *testing.T, work func(n *sandbox.Network)) {
 	}
 }
 
-// list runs the test binary in the namespace of the calling thread.
+// inside runs the test binary in the namespace of the calling thread.
 func inside(t *testing.T, addresses ...string) string {
 	c := exec.Command("/proc/self/exe", addresses...)
 	c.Env = []string{dialEnv + "=1"}

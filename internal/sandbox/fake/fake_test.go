@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startInit runs the suite's programs as functions.
+// guest runs the suite's programs as functions.
 func guest(ctx context.Context, p *fake.Proc) sandbox.Exit {
 	code := sandboxtest.RunProgram(sandboxtest.Program{
 		Argv: p.Command.Argv, Env: p.Command.Env, Dir: p.Command.Dir,

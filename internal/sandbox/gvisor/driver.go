@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"slices"
-	"time"
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
@@ -18,15 +16,9 @@ import (
 
 // Config contains the driver's settings.
 type Config struct {
-	// The fields up to TrustBundle are those of the namespace driver. Two
+	// Config contains the settings of the namespace driver except Kernel. Two
 	// drivers of a server must not share a state folder or an instance.
-	StateDir     string
-	Instance     string
-	Logger       *slog.Logger
-	Private      []string
-	UIDBase      uint32
-	DiskInterval time.Duration
-	TrustBundle  string
+	namespace.Config
 	// Binary is a program that runs as runsc and as agentinit under their
 	// names; this program if empty.
 	Binary string
@@ -65,10 +57,8 @@ func New(c Config) (*Driver, error) {
 	if runsc == self && version(self) == unknown {
 		return nil, fmt.Errorf("%w: gvisor: this program was built without it; name a runsc with --runsc", sandbox.ErrUnavailable)
 	}
-	d, err := namespace.New(namespace.Config{
-		StateDir: c.StateDir, Instance: c.Instance, Logger: c.Logger, Private: c.Private, UIDBase: c.UIDBase, DiskInterval: c.DiskInterval, TrustBundle: c.TrustBundle,
-		Kernel: &namespace.Kernel{Name: "gvisor", Binary: runsc, InitBinary: binary, Command: command, Overhead: overhead},
-	})
+	c.Kernel = &namespace.Kernel{Name: "gvisor", Binary: runsc, InitBinary: binary, Command: command, Overhead: overhead}
+	d, err := namespace.New(c.Config)
 	if err != nil && runsc == self && hasCgo() {
 		return nil, fmt.Errorf("%w: gvisor: this program was built with cgo, with which gVisor's kernel does not start; build it with CGO_ENABLED=0, or name a runsc with --runsc", sandbox.ErrUnavailable)
 	}

@@ -64,7 +64,7 @@ func buildKernel() (remove func() error, err error) {
 }
 
 func newDriver(stateDir string) (sandbox.Driver, error) {
-	return gvisor.New(gvisor.Config{StateDir: stateDir, DiskInterval: diskInterval, Binary: os.Getenv(kernelEnv)})
+	return gvisor.New(gvisor.Config{Config: namespace.Config{StateDir: stateDir, DiskInterval: diskInterval}, Binary: os.Getenv(kernelEnv)})
 }
 
 // TestSuite runs as the current user: as root with limits, otherwise without,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/gvisor"
+	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
 // parts returns the names of the host processes of a sandbox's kernel. They
@@ -176,7 +177,7 @@ func TestUnavailable(t *testing.T) {
 		"no program":  {program("text"), "exec format error"},
 		"logs, fails": {program("#!/bin/sh\necho logged >/dev/shm/inner/log\nexit 1\n"), "logged"},
 	} {
-		_, err := gvisor.New(gvisor.Config{StateDir: t.TempDir(), Binary: os.Getenv(kernelEnv), Runsc: c.runsc})
+		_, err := gvisor.New(gvisor.Config{Config: namespace.Config{StateDir: t.TempDir()}, Binary: os.Getenv(kernelEnv), Runsc: c.runsc})
 		if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), c.reason) {
 			t.Errorf("%s: %v, want %q", name, err, c.reason)
 		}
@@ -228,7 +229,7 @@ func TestMemory(t *testing.T) {
 // it is started. This test binary is one.
 func TestProgramWithoutGVisor(t *testing.T) {
 	t.Parallel()
-	_, err := gvisor.New(gvisor.Config{StateDir: t.TempDir()})
+	_, err := gvisor.New(gvisor.Config{Config: namespace.Config{StateDir: t.TempDir()}})
 	if !errors.Is(err, sandbox.ErrUnavailable) || !strings.Contains(err.Error(), "built without it") {
 		t.Errorf("error %v", err)
 	}

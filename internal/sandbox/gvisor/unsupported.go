@@ -4,9 +4,7 @@ package gvisor
 
 import (
 	"fmt"
-	"log/slog"
 	"runtime"
-	"time"
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
@@ -14,15 +12,9 @@ import (
 
 // Config contains the driver's settings.
 type Config struct {
-	StateDir     string
-	Instance     string
-	Logger       *slog.Logger
-	Private      []string
-	UIDBase      uint32
-	DiskInterval time.Duration
-	TrustBundle  string
-	Binary       string
-	Runsc        string
+	namespace.Config
+	Binary string
+	Runsc  string
 }
 
 // Driver is not available on this platform.

@@ -117,7 +117,7 @@ func (w *world) runInNamespaces(args ...string) (string, error) {
 		UidMappings: user, GidMappings: group,
 		Credential: &syscall.Credential{Uid: 0, Gid: 0, NoSetGroups: true},
 	}
-	return output2(c)
+	return combinedOutput(c)
 }
 
 // runOnHost runs a program without a sandbox.
@@ -125,13 +125,13 @@ func (w *world) runOnHost(args ...string) (string, error) {
 	w.Helper()
 	c := exec.Command(filepath.Join(w.suite.tools, programName), args...)
 	w.setDir(c)
-	return output2(c)
+	return combinedOutput(c)
 }
 
 // setDir makes a program create its files in the folder of the test case.
 func (w *world) setDir(c *exec.Cmd) { c.Dir, c.Env = w.dir, append(os.Environ(), "TMPDIR="+w.dir) }
 
-func output2(c *exec.Cmd) (string, error) {
+func combinedOutput(c *exec.Cmd) (string, error) {
 	var out, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &out, &stderr
 	if err := c.Run(); err != nil {

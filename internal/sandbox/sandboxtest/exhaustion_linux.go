@@ -17,10 +17,10 @@ import (
 // Resource limits of the exhaustion tests are small, and the programs limit
 // themselves in case a limit does not work.
 const (
-	bombMemory = 128 << 20
-	bombPids   = 64
-	bombDisk   = 8 << 20
-	excess     = 24 // MB that a disk test writes
+	memoryLimit  = 128 << 20
+	processLimit = 64
+	diskLimit    = 8 << 20
+	diskUseMB    = 24 // MB that a disk test writes
 )
 
 func init() {
@@ -48,7 +48,7 @@ func (w *world) withNeighbor(attack func()) {
 	w.Helper()
 	in, until := io.Pipe()
 	s := w.spec()
-	s.Resources = sandbox.Resources{Memory: 2 * bombMemory, Disk: 64 << 20, Pids: 128}
+	s.Resources = sandbox.Resources{Memory: 2 * memoryLimit, Disk: 64 << 20, Pids: 128}
 	c := command("neighbor")
 	c.Stdin = in
 	r := w.start(w.prepare(s), c)
@@ -60,7 +60,7 @@ func (w *world) withNeighbor(attack func()) {
 
 func memoryExhaustion(w *world, kind string) {
 	s := w.spec()
-	s.Resources.Memory = bombMemory
+	s.Resources.Memory = memoryLimit
 	w.withNeighbor(func() {
 		r := w.launch(s, "use-memory", kind, "384")
 		e := w.wait(r)
@@ -73,7 +73,7 @@ func memoryExhaustion(w *world, kind string) {
 		if !full && e.Cause != sandbox.OOMKilled && u.OOMKills == 0 {
 			w.Errorf("exit %+v with usage %+v: not because of memory; stderr %s", e, u, r.stderr)
 		}
-		if u.MemoryPeak > bombMemory+bombMemory/8 {
+		if u.MemoryPeak > memoryLimit+memoryLimit/8 {
 			w.Errorf("peak usage is %d MB", u.MemoryPeak>>20)
 		}
 	})
@@ -82,14 +82,14 @@ func memoryExhaustion(w *world, kind string) {
 // diskExhaustion uses disk space in one way. The limit may be exceeded briefly.
 func diskExhaustion(w *world, kind string) {
 	s := w.spec()
-	s.Resources.Disk = bombDisk
+	s.Resources.Disk = diskLimit
 	w.withNeighbor(func() {
-		r := w.launch(s, "use-disk", kind, strconv.Itoa(excess))
+		r := w.launch(s, "use-disk", kind, strconv.Itoa(diskUseMB))
 		ctx, cancel := context.WithTimeout(w.Context(), testTimeout)
 		defer cancel()
 		e, err := r.Wait(ctx)
 		if err != nil {
-			w.Errorf("%d MB of disk with a limit of 8: the command still runs: %s", excess, kind)
+			w.Errorf("%d MB of disk with a limit of 8: the command still runs: %s", diskUseMB, kind)
 			w.kill(r, 0)
 			return
 		}
@@ -104,7 +104,7 @@ func diskExhaustion(w *world, kind string) {
 func processTreeBomb(w *world) {
 	m := newMarker()
 	s := w.spec()
-	s.Resources.Pids = bombPids
+	s.Resources.Pids = processLimit
 	w.withNeighbor(func() {
 		r := w.launch(s, "fork-tree", m, "8")
 		deadline := time.Now().Add(testTimeout)
@@ -113,15 +113,15 @@ func processTreeBomb(w *world) {
 			u, err := r.Usage(w.Context())
 			w.must(err)
 			most = max(most, u.Pids)
-			if u.Pids >= bombPids*3/4 {
+			if u.Pids >= processLimit*3/4 {
 				full++
 			}
 			if time.Now().After(deadline) {
 				w.Fatalf("only %d processes were started", most)
 			}
 		}
-		if most > bombPids+32 { // includes the driver's own threads
-			w.Errorf("%d processes and threads with a limit of %d", most, bombPids)
+		if most > processLimit+32 { // includes the driver's own threads
+			w.Errorf("%d processes and threads with a limit of %d", most, processLimit)
 		}
 		w.kill(r, 0)
 		w.wantExit(r, killedExit)
@@ -131,7 +131,7 @@ func processTreeBomb(w *world) {
 
 func manyThreads(w *world) {
 	s := w.spec()
-	s.Resources.Pids = bombPids
+	s.Resources.Pids = processLimit
 	w.withNeighbor(func() {
 		r := w.launch(s, "threads", "10000")
 		if e := w.wait(r); e.Code == 0 || strings.Contains(r.stdout.String(), "threads") {
@@ -236,15 +236,15 @@ func perUserLimit(w *world, thing string) {
 func diskUsageFollowsNoLinks(w *world) {
 	victim := filepath.Join(w.dir, "victim")
 	w.must(os.Mkdir(victim, 0o755))
-	w.must(os.WriteFile(filepath.Join(victim, "big"), make([]byte, 4*bombDisk), 0o644))
+	w.must(os.WriteFile(filepath.Join(victim, "big"), make([]byte, 4*diskLimit), 0o644))
 	s := w.spec()
-	s.Resources.Disk = bombDisk
+	s.Resources.Disk = diskLimit
 	r := w.launch(s, "swap", victim)
 	w.awaitText(r.stdout, "ready")
 	for range 2000 {
 		u, err := r.Usage(w.Context())
 		w.must(err)
-		if u.Disk > bombDisk {
+		if u.Disk > diskLimit {
 			w.Fatalf("%d bytes are measured in an empty sandbox", u.Disk)
 		}
 		if strings.Contains(r.stdout.String(), "done") {

@@ -18,12 +18,12 @@ import (
 
 func init() {
 	maps.Copy(hostileCases, map[string]func(*world){
-		"kernel files are read-only":               kernelFiles,
-		"only harmless devices":                    devices,
-		"the server's folder is hidden":            serverFolder,
+		"kernel files are read-only":               kernelFilesReadOnly,
+		"only harmless devices":                    onlyHarmlessDevices,
+		"the server's folder is hidden":            serverFolderHidden,
 		"sandboxes are isolated from each other":   sandboxesIsolated,
-		"the host's shared memory is hidden":       hostSegment,
-		"the host's processes cannot be signaled":  hostProcesses,
+		"the host's shared memory is hidden":       hostSegmentHidden,
+		"the host's processes cannot be signaled":  hostProcessesUnreachable,
 		"working directories outside the sandbox":  workingDirectories,
 		"the init program cannot be changed":       initUnchanged,
 		"left files are harmless":                  leftFiles,
@@ -48,10 +48,10 @@ func init() {
 	controls["left files are found"] = leftFilesControl
 }
 
-func kernelFiles(w *world) {
+func kernelFilesReadOnly(w *world) {
 	got := w.succeed(w.spec(), "writable", "/proc", "/sys")
 	if w.suite.OwnKernel {
-		return // these are the settings of gVisor; the host's are checked by the control
+		return // these are the settings of the sandbox's own kernel
 	}
 	for path := range strings.Lines(got) {
 		w.Errorf("%s is writable", strings.TrimSpace(path))
@@ -69,7 +69,7 @@ func kernelFilesControl(w *world) {
 // harmlessDevices are the numbers of allowed devices.
 var harmlessDevices = []string{"1:3", "1:5", "1:7", "1:8", "1:9", "5:0", "5:2"}
 
-func devices(w *world) {
+func onlyHarmlessDevices(w *world) {
 	for line := range strings.Lines(w.succeed(w.spec(), "devices")) {
 		f := strings.Fields(line)
 		if f[0] == "char" && (slices.Contains(harmlessDevices, f[1]) || strings.HasPrefix(f[1], "136:")) || w.suite.OwnKernel && f[0] == "char" {
@@ -96,8 +96,8 @@ func (w *world) makeCanaries() (name string, paths []string) {
 	return name, paths
 }
 
-// serverFolder checks a folder with a server's database, keys, and socket.
-func serverFolder(w *world) {
+// serverFolderHidden checks a folder with a server's database, keys, and socket.
+func serverFolderHidden(w *world) {
 	name, paths := w.makeCanaries()
 	for _, f := range []string{"stint.db", "stint.db-wal", "key"} {
 		path := filepath.Join(w.dir, f)
@@ -162,14 +162,14 @@ func (w *world) makeHostSegment() string {
 	return key
 }
 
-func hostSegment(w *world) { w.succeed(w.spec(), "find-segment", w.makeHostSegment()) }
+func hostSegmentHidden(w *world) { w.succeed(w.spec(), "find-segment", w.makeHostSegment()) }
 
 func segmentControl(w *world) {
 	w.expectFoundOnHost("the segment", "find-segment", w.makeHostSegment())
 }
 
-// hostProcesses checks processes by their process IDs on the host.
-func hostProcesses(w *world) {
+// hostProcessesUnreachable checks processes by their process IDs on the host.
+func hostProcessesUnreachable(w *world) {
 	victim := exec.Command("sleep", "600")
 	w.must(victim.Start())
 	defer func() {

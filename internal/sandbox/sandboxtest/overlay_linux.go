@@ -278,9 +278,9 @@ func overlayDiskLimit(w *world, with mountFunc, args ...string) {
 		return // as declared
 	}
 	s, m := w.spec(), w.threeLayers()
-	s.Resources.Disk = bombDisk
+	s.Resources.Disk = diskLimit
 	m.Alias = []string{"/again"}
-	w.must(os.WriteFile(filepath.Join(m.Layers[2], "big"), bytes.Repeat([]byte("x"), excess<<20), 0o644))
+	w.must(os.WriteFile(filepath.Join(m.Layers[2], "big"), bytes.Repeat([]byte("x"), diskUseMB<<20), 0o644))
 	b := w.mountWith(with, s, m)
 	r := w.start(b, command(args...))
 	if e := w.wait(r); e.Cause != sandbox.DiskFull {
@@ -297,9 +297,9 @@ func layersNotCounted(w *world, with mountFunc) {
 		return // as declared
 	}
 	s, m := w.spec(), w.threeLayers()
-	s.Resources.Disk = bombDisk
+	s.Resources.Disk = diskLimit
 	m.Alias = []string{"/again"}
-	w.must(os.WriteFile(filepath.Join(m.Layers[1], "big"), bytes.Repeat([]byte("x"), 2*bombDisk), 0o644))
+	w.must(os.WriteFile(filepath.Join(m.Layers[1], "big"), bytes.Repeat([]byte("x"), 2*diskLimit), 0o644))
 	b := w.mountWith(with, s, m)
 	r := w.start(b, command("write", "x", strings.Repeat("x", 100_000)))
 	w.wantExit(r, sandbox.Exit{Cause: sandbox.Exited})

@@ -22,7 +22,7 @@ func refused(errno unix.Errno) uint32 { return unix.SECCOMP_RET_ERRNO | uint32(e
 
 func TestFilter(t *testing.T) {
 	t.Parallel()
-	run := auditArch(t)
+	run := runFilter(t)
 	const allowed = unix.SECCOMP_RET_ALLOW
 	for _, c := range []struct {
 		name string
@@ -70,9 +70,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// machine runs the filter in the virtual machine of package bpf. Numbers are
-// big-endian there.
-func auditArch(t *testing.T) func(call uint32, args ...uint64) uint32 {
+// runFilter returns a function that runs the filter in the virtual machine of
+// package bpf. Numbers are big-endian there.
+func runFilter(t *testing.T) func(call uint32, args ...uint64) uint32 {
 	t.Helper()
 	program, err := seccomp.New()
 	if err != nil {
