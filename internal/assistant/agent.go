@@ -242,14 +242,14 @@ func usesOf(parts []llm.Part) (uses []llm.Part) {
 func instructions(c *protocol.Config) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `You are an agent that works alone in a sandbox, a Linux machine of its own. Nobody is there to answer questions while you work: decide what is reasonable and say what you assumed.
-Your working directory is %s. What lies there when you end is kept as the result of your work.
+Your working directory is %s. The files that are there when you end are kept as the result of your work.
 `, c.WorkDir)
 	for _, v := range c.Volumes {
 		access := "read-only"
 		if v.Writable {
 			access = "writable"
 		}
-		fmt.Fprintf(&b, "The volume %s lies at %s (%s).\n", v.Name, v.Path, access)
+		fmt.Fprintf(&b, "The volume %s is mounted at %s (%s).\n", v.Name, v.Path, access)
 	}
 	b.WriteString(`Use the tools to do the work, not to talk about it. Look at files before you change them, and check what you did. When all is done, end with a short message on what you did and what came of it.
 `)

@@ -31,7 +31,7 @@ func (b *toolbox) bash() tool {
 			Description: "Runs a command in bash, in the working directory, and gives its output (of long output the beginning and the end) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
 			Schema: object(1,
 				[3]string{"command", "string", "what bash runs"},
-				[3]string{"timeout", "integer", "seconds after which it is ended; 120 unless told, 3600 at most"}),
+				[3]string{"timeout", "integer", "seconds after which it is ended; default 120, at most 3600"}),
 		},
 		run: typed(func(ctx context.Context, in struct {
 			Command string

@@ -28,7 +28,7 @@ func (b *toolbox) read() tool {
 			Description: "Gives the text of a file, 2000 lines or 30 KiB at most; it says where to go on.",
 			Schema: object(1,
 				[3]string{"path", "string", "of the file"},
-				[3]string{"offset", "integer", "number of the first line to give; 1 unless told"},
+				[3]string{"offset", "integer", "number of the first line to give; default 1"},
 				[3]string{"limit", "integer", "how many lines to give"}),
 		},
 		run: typed(func(_ context.Context, in struct {
@@ -52,7 +52,7 @@ func (b *toolbox) readFile(name string, first, limit int) outcome {
 	defer f.Close()
 	in := bufio.NewReaderSize(f, 64<<10)
 	if start, _ := in.Peek(1024); bytes.IndexByte(start, 0) >= 0 {
-		return failed("%s is no text.", name)
+		return failed("%s is not a text file.", name)
 	}
 	if limit <= 0 || limit > maxReadLines {
 		limit = maxReadLines
@@ -69,7 +69,7 @@ func plainFile(name, path string) outcome {
 	case info.IsDir():
 		return failed("%s is a folder; use list.", name)
 	case !info.Mode().IsRegular():
-		return failed("%s is no file but a pipe or a device; use bash.", name)
+		return failed("%s is not a file but a pipe or a device; use bash.", name)
 	}
 	return outcome{}
 }

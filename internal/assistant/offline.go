@@ -136,7 +136,7 @@ func (o *offline) inventory(ctx context.Context, prompts []string, done int) ([]
 
 func (o *offline) report(ctx context.Context, prompts []string) (string, error) {
 	var b strings.Builder
-	b.WriteString("# Report\n\nWritten offline: no model is configured, so this tells what is there and nothing more.\n\n## Prompt\n\n")
+	b.WriteString("# Report\n\nWritten offline: no model is configured, so this report only lists the files.\n\n## Prompt\n\n")
 	b.WriteString(quoted(prompts[len(prompts)-1]))
 	if before := prompts[:len(prompts)-1]; len(before) > 0 {
 		b.WriteString("\n## Prompts before\n\n")

@@ -90,7 +90,7 @@ func parsed(t *testing.T, r io.Reader) (lines []protocol.Line) {
 		if len(line) > 0 {
 			var l protocol.Line
 			if err := json.Unmarshal(line, &l); err != nil {
-				t.Fatalf("a line is no JSON: %s", line)
+				t.Fatalf("a line is not JSON: %s", line)
 			}
 			lines = append(lines, l)
 		}

@@ -33,8 +33,8 @@ func (b *toolbox) listing() tool {
 			Name:        "list",
 			Description: "Lists a folder: folders with a slash behind their names, files with their sizes in bytes; 1000 entries at most.",
 			Schema: object(0,
-				[3]string{"path", "string", "of the folder; the working directory unless told"},
-				[3]string{"depth", "integer", "how many folders below each other to go into; 1 unless told, 10 at most"}),
+				[3]string{"path", "string", "of the folder; default: the working directory"},
+				[3]string{"depth", "integer", "how many folders below each other to go into; default 1, at most 10"}),
 		},
 		run: typed(func(ctx context.Context, in struct {
 			Path  string
@@ -46,7 +46,7 @@ func (b *toolbox) listing() tool {
 				return failed("%v", err)
 			}
 			if info, err := os.Stat(root); err == nil && !info.IsDir() {
-				return failed("%s is no folder; use read.", in.Path)
+				return failed("%s is not a folder; use read.", in.Path)
 			}
 			return listFolder(ctx, root, min(max(in.Depth, 1), maxDepth))
 		}),
@@ -108,13 +108,13 @@ func (b *toolbox) search() tool {
 			Description: "Searches the lines of text files for a regular expression (RE2) and gives file, line number and line; 200 lines at most. Folders named .git and node_modules are left out.",
 			Schema: object(1,
 				[3]string{"pattern", "string", "a regular expression; (?i) at its beginning ignores case"},
-				[3]string{"path", "string", "of a folder or file; the working directory unless told"},
+				[3]string{"path", "string", "of a folder or file; default: the working directory"},
 				[3]string{"glob", "string", "only files whose name is like this, such as *.go"}),
 		},
 		run: typed(func(ctx context.Context, in struct{ Pattern, Path, Glob string }) outcome {
 			re, err := regexp.Compile(in.Pattern)
 			if err != nil {
-				return failed("The pattern is no regular expression: %v.", err)
+				return failed("The pattern is not a regular expression: %v.", err)
 			}
 			if _, err := filepath.Match(in.Glob, ""); err != nil {
 				return failed("The glob cannot be read: %v.", err)

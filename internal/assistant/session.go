@@ -113,7 +113,7 @@ func (s *session) load(content []byte) (good int, err error) {
 			if len(rest) == 0 {
 				return good, nil
 			}
-			return good, fmt.Errorf("line %d is no record", s.records+1)
+			return good, fmt.Errorf("line %d is not a record", s.records+1)
 		}
 		if err := s.apply(r); err != nil {
 			return good, fmt.Errorf("line %d: %w", s.records+1, err)

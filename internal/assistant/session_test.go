@@ -47,7 +47,7 @@ func TestConversationsAreRead(t *testing.T) {
 		"summarised":              {header + asked + answered + shortened + asked + answered, "", []string{"in short", "an answer"}, ""},
 		"summarised twice":        {header + asked + answered + kept + summary("what was first", 2) + answered + summary("what was next", 3), "", []string{"what was next", "kept prompt", "an answer"}, "what was first"},
 		"a summary of a summary":  {header + asked + answered + kept + summary("what was first", 2) + summary("what was next", 3) + summary("what was last", 5), "", []string{"what was last", "kept prompt"}, "what was first"},
-		"damaged":                 {header + "{}}\n" + asked, "line 2 is no record", nil, ""},
+		"damaged":                 {header + "{}}\n" + asked, "line 2 is not a record", nil, ""},
 		"of another kind":         {header + `{"type":"joke"}` + "\n" + asked, "line 2: a record is of type", nil, ""},
 		"without its name":        {asked + answered, "line 1: a conversation begins with its name", nil, ""},
 		"with two names":          {header + header + asked, "line 2: a conversation begins", nil, ""},

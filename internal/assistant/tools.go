@@ -72,7 +72,7 @@ func (b *toolbox) use(ctx context.Context, p llm.Part) outcome {
 		return failed("There is no tool %q.", p.Name)
 	}
 	if p.Text != "" {
-		return failed("The input is no JSON object; perhaps the answer was cut at its longest. It began: %.200s", p.Text)
+		return failed("The input is not a JSON object; perhaps the answer was cut at its maximum length. It began: %.200s", p.Text)
 	}
 	o := b.tools[i].run(ctx, p.Input)
 	short, cut := transcript.Shorten(strings.ToValidUTF8(o.text, "\uFFFD"), maxResult)

@@ -38,9 +38,9 @@ func TestTools(t *testing.T) {
 		"a file":                     {"read", `{"path":"hello.txt"}`, "one\ntwo\nthree\n", false},
 		"a part of a file":           {"read", `{"path":"hello.txt","offset":2,"limit":1}`, "two\n(there is more, from line 3 on)", false},
 		"beyond a file":              {"read", `{"path":"hello.txt","offset":9}`, "The file has only 3 lines.", true},
-		"no text":                    {"read", `{"path":"bin"}`, "bin is no text.", true},
+		"binary file":                {"read", `{"path":"bin"}`, "bin is not a text file.", true},
 		"a folder":                   {"read", `{"path":"."}`, ". is a folder; use list.", true},
-		"a file without an end":      {"read", `{"path":"/dev/zero"}`, "/dev/zero is no file but a pipe or a device; use bash.", true},
+		"device":                     {"read", `{"path":"/dev/zero"}`, "/dev/zero is not a file but a pipe or a device; use bash.", true},
 		"a file that is not there":   {"edit", `{"path":"/nowhere","old":"a","new":"b"}`, "open /nowhere: no such file or directory", true},
 		"an empty file":              {"read", `{"path":"empty"}`, "(no output)", false},
 		"a new file":                 {"write", `{"path":"x/y/z","content":"ä"}`, "Wrote 2 bytes to x/y/z.", false},
@@ -52,7 +52,7 @@ func TestTools(t *testing.T) {
 		"a list":                     {"list", `{}`, "bin  3\nempty  0\nhello.txt  14\nlink  (link)\nsub/\n", false},
 		"a deep list":                {"list", `{"path":"sub","depth":2}`, "deep/\ndeep/d.go  13\ns.go  10\n", false},
 		"a list through a link":      {"list", `{"path":"../way"}`, "deep/\ns.go  10\n", false},
-		"a list of a file":           {"list", `{"path":"link"}`, "link is no folder; use read.", true},
+		"list of a file":             {"list", `{"path":"link"}`, "link is not a folder; use read.", true},
 		"a list of what is not":      {"list", `{"path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search":                   {"search", `{"pattern":"(?i)FUNC \\w","glob":"*.go"}`, "sub/deep/d.go:2: func d() {\nsub/s.go:1: func s() {\n", false},
 		"a search in a file":         {"search", `{"pattern":"^t","path":"hello.txt"}`, "hello.txt:2: two\nhello.txt:3: three\n", false},
@@ -60,7 +60,7 @@ func TestTools(t *testing.T) {
 		"a search in a linked file":  {"search", `{"pattern":"^two","path":"link"}`, "hello.txt:2: two\n", false},
 		"a search of what is not":    {"search", `{"pattern":"x","path":"/nowhere"}`, "lstat /nowhere: no such file or directory", true},
 		"a search for nothing":       {"search", `{"pattern":"zzz"}`, "(no match)", false},
-		"a search that is none":      {"search", `{"pattern":"("}`, "The pattern is no regular expression: error parsing regexp: missing closing ): `(`.", true},
+		"bad pattern":                {"search", `{"pattern":"("}`, "The pattern is not a regular expression: error parsing regexp: missing closing ): `(`.", true},
 		"a command that lacks":       {"bash", `{"timeout":1}`, "The input lacks 'command'.", true},
 		"a write of no content":      {"write", `{"path":"hello.txt"}`, "The input lacks 'content'.", true},
 		"a write of null":            {"write", `{"path":"hello.txt","content":null}`, "The input lacks 'content'.", true},
@@ -69,7 +69,7 @@ func TestTools(t *testing.T) {
 		"an edit to nothing":         {"edit", `{"path":"hello.txt","old":"two","new":""}`, "Replaced 1 of it in hello.txt.", false},
 		"a tool that there is not":   {"fly", `{}`, `There is no tool "fly".`, true},
 		"an input of the wrong type": {"bash", `{"command":7}`, "The input does not fit the tool's schema: json: cannot unmarshal number into Go struct field .Command of type string.", true},
-		"an input that is none":      {"bash", `{"command":`, `The input is no JSON object; perhaps the answer was cut at its longest. It began: {"command":`, true},
+		"an input that is none":      {"bash", `{"command":`, `The input is not a JSON object; perhaps the answer was cut at its maximum length. It began: {"command":`, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

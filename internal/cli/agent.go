@@ -47,11 +47,11 @@ When 'instructions' names a file beside the definition, the file's text is sent.
 	return c
 }
 
-// pushed tells what a push did.
+// pushed is the result of a push.
 type pushed struct {
 	stint.Agent
 	VersionNumber int64  `json:"versionNumber"`
-	Change        string `json:"change"` // created, updated, unchanged
+	Change        string `json:"change"` // created, updated, or unchanged
 }
 
 func (a *app) pushAgent(ctx context.Context, definition map[string]any) error {

@@ -22,9 +22,9 @@ func (a *app) authLogin() *cobra.Command {
 	var in loginRequest
 	c := &cobra.Command{
 		Use:   "login",
-		Short: "Get a token from the server of this machine and keep it",
-		Long: `Log in gets a token from a server and keeps it in the local configuration,
-which only you can read.
+		Short: "Get a token from the server on this machine and store it",
+		Long: `Login gets a token from a server and stores it in the local configuration, which
+only you can read.
 
 On the server's own machine this works through a socket in the server's data
 folder, which only the folder's owner can open; no password is needed. From
@@ -35,8 +35,8 @@ into STINT_URL.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&data, "data", "", "data folder of the server (also STINT_DATA; default as of 'stint serve')")
-	flags.StringVar(&in.Org, "org", "", "organisation; created where it is missing (default \"default\")")
-	flags.StringVar(&in.Name, "name", "", "name of the token, to know it in lists (default \"login\")")
+	flags.StringVar(&in.Org, "org", "", "organisation; created if it does not exist (default \"default\")")
+	flags.StringVar(&in.Name, "name", "", "name of the token in lists (default \"login\")")
 	flags.StringVar(&expires, "expires", "", "life of the token, such as 12h or 90d; at most 365d (default 90d)")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, _ []string) (err error) {
 		if in.ExpiresInDays, err = days(expires); err != nil {
@@ -47,7 +47,7 @@ into STINT_URL.`,
 	return c
 }
 
-// login gets a token through the socket, checks that it works, and keeps it.
+// login gets a token through the socket, tests it, and stores it.
 func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	wanted := a.url
 	if wanted == "" {
@@ -71,11 +71,11 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if wanted == "" {
 		wanted = made.URL
 	}
-	who, err := a.clientFor(wanted, made.Secret, 3)
+	server, err := a.clientFor(wanted, made.Secret, 3)
 	if err != nil {
 		return err
 	}
-	me, err := who.Me(ctx)
+	me, err := server.Me(ctx)
 	if err != nil {
 		return fmt.Errorf("the new token does not work at %s: %w", wanted, err)
 	}
@@ -90,7 +90,8 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	return a.printOne(me, meFields(wanted, me)...)
 }
 
-// socket is the login socket of a data folder, or of the default one.
+// socket returns the path of the login socket in a data directory, or in the
+// default one.
 func (a *app) socket(data string) (string, error) {
 	flags := map[string]string{}
 	if data != "" {
@@ -110,7 +111,8 @@ func (a *app) noServer(wanted, socket string) error {
 	return fmt.Errorf("no server of this machine answers at %s: start one with 'stint serve', or name its data folder with --data", socket)
 }
 
-// wrongServer ends the token that was made by a server that was not meant.
+// wrongServer revokes the token of a server that was not requested, and returns
+// an error.
 func (a *app) wrongServer(ctx context.Context, wanted string, made loginAnswer) error {
 	err := fmt.Errorf("the server of this machine is %s, not %s: leave --url out to log in to it", made.URL, wanted)
 	c, clientErr := a.clientFor(made.URL, made.Secret, 3)
@@ -138,17 +140,17 @@ func (a *app) authToken() *cobra.Command {
 	return &cobra.Command{
 		Use: "token", Short: "Print the token alone", Args: exactly(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			who, err := a.account()
+			server, err := a.account()
 			if err != nil {
 				return err
 			}
-			if who.Token == "" {
-				return fmt.Errorf("you are not logged in to %s: run 'stint auth login'", who.URL)
+			if server.Token == "" {
+				return fmt.Errorf("you are not logged in to %s: run 'stint auth login'", server.URL)
 			}
 			if a.json {
-				return a.printJSON(map[string]string{"token": who.Token, "url": who.URL})
+				return a.printJSON(map[string]string{"token": server.Token, "url": server.URL})
 			}
-			_, err = fmt.Fprintln(a.Stdout, who.Token)
+			_, err = fmt.Fprintln(a.Stdout, server.Token)
 			return err
 		}),
 	}
@@ -156,7 +158,7 @@ func (a *app) authToken() *cobra.Command {
 
 func (a *app) authStatus() *cobra.Command {
 	return &cobra.Command{
-		Use: "status", Short: "Show who you are to the server", Args: exactly(),
+		Use: "status", Short: "Show the server, user, and token in use", Args: exactly(),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.client()
 			if err != nil {
@@ -192,7 +194,7 @@ func (a *app) logout(ctx context.Context) error {
 		err = c.Tokens.Revoke(ctx, stored.TokenID)
 	}
 	if client.IsCode(err, stint.CodeInvalidAPIKey) || client.IsCode(err, stint.CodeResourceNotFound) {
-		err = nil // it has ended already
+		err = nil // the token has ended
 	}
 	if forgetErr := a.removeCredentials(); forgetErr != nil {
 		return errors.Join(err, forgetErr)
@@ -204,7 +206,7 @@ func (a *app) logout(ctx context.Context) error {
 	return nil
 }
 
-// config loads the server's configuration as 'stint serve' would.
+// config loads the server's configuration as 'stint serve' does.
 func (a *app) config(flags map[string]string) (config.Config, error) {
 	return config.Load(config.Sources{Flags: flags, Environ: a.Environ, ReadFile: readFile, Dir: a.Dir})
 }

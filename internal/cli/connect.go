@@ -12,17 +12,17 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// defaultURL is where a server listens when nothing else is said.
+// defaultURL is the default address of a server.
 const defaultURL = "http://127.0.0.1:8700"
 
-// account is the server to talk to, and the token for it.
+// account is a server and the token for it.
 type account struct {
 	credentials
 	fromEnv bool // the token comes from STINT_TOKEN
 }
 
-// account finds the server and the token: flag, environment, configuration.
-// The token of the configuration is for its own server only.
+// account returns the server and the token, from the flag, the environment, or
+// the stored credentials. A stored token is used only for its own server.
 func (a *app) account() (account, error) {
 	stored, err := a.readCredentials()
 	if err != nil {
@@ -45,22 +45,22 @@ func (a *app) account() (account, error) {
 	return found, nil
 }
 
-// client connects as the account that is logged in. It gives up soon, since a
+// client returns a client for the current account with few retries, statusDetails a
 // person waits.
 func (a *app) client() (*client.Client, error) { return a.connect(3) }
 
-// follower connects like client, and outlasts a restart of the server.
+// follower returns a client that survives a restart of the server.
 func (a *app) follower() (*client.Client, error) { return a.connect(10) }
 
 func (a *app) connect(attempts int) (*client.Client, error) {
-	who, err := a.account()
+	server, err := a.account()
 	if err != nil {
 		return nil, err
 	}
-	if who.Token == "" {
-		return nil, fmt.Errorf("you are not logged in to %s: run 'stint auth login', or put a token into STINT_TOKEN", who.URL)
+	if server.Token == "" {
+		return nil, fmt.Errorf("you are not logged in to %s: run 'stint auth login', or put a token into STINT_TOKEN", server.URL)
 	}
-	return a.clientFor(who.URL, who.Token, attempts)
+	return a.clientFor(server.URL, server.Token, attempts)
 }
 
 func (a *app) clientFor(address, token string, attempts int) (*client.Client, error) {
@@ -74,7 +74,7 @@ func (a *app) clientFor(address, token string, attempts int) (*client.Client, er
 	return c, nil
 }
 
-// adviser turns the usual failures to connect into advice.
+// adviser is a transport that adds advice to common connection errors.
 type adviser struct{ next http.RoundTripper }
 
 // notServing says that nothing listens at the address.

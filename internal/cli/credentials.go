@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// local is the configuration of the command line: the server that the person
-// logged in to, and the token.
+// credentials are the server that the user logged in to, and the token. They
+// are stored in the configuration file of the command line.
 type credentials struct {
 	URL     string `json:"url"`
 	Token   string `json:"token"`
@@ -19,8 +19,8 @@ type credentials struct {
 	User    string `json:"user,omitempty"`
 }
 
-// credentialsPath is the file that holds it; the error tells that there is no place
-// for one.
+// credentialsPath returns the path of the configuration file. It returns an
+// error if the user has no home directory.
 func (a *app) credentialsPath() (string, error) {
 	if base := a.getenv("XDG_CONFIG_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "stint", "config.json"), nil
@@ -32,12 +32,12 @@ func (a *app) credentialsPath() (string, error) {
 	return filepath.Join(home, ".config", "stint", "config.json"), nil
 }
 
-// readCredentials reads the configuration; none is the zero value. Without a home
-// folder there is none.
+// readCredentials reads the configuration. It returns the zero value if there
+// is no file or no home directory.
 func (a *app) readCredentials() (credentials, error) {
 	path, err := a.credentialsPath()
 	if err != nil {
-		return credentials{}, nil //nolint:nilerr // a token in the environment needs no home
+		return credentials{}, nil //nolint:nilerr // a token in the environment needs no home directory
 	}
 	content, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,8 +53,8 @@ func (a *app) readCredentials() (credentials, error) {
 	return l, nil
 }
 
-// writeCredentials replaces the configuration in one step, readable by its owner
-// only.
+// writeCredentials replaces the configuration atomically. Only its owner can
+// read it.
 func (a *app) writeCredentials(l credentials) (string, error) {
 	path, err := a.credentialsPath()
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// definitionFile is the name of a definition where none is said.
+// definitionFile is the default name of a definition.
 const definitionFile = "stint.yaml"
 
-// readDefinition reads an agent's definition from a YAML file as the JSON that
-// the server takes. What its keys mean is the server's to judge.
+// readDefinition reads an agent's definition from a YAML file, as JSON for the
+// server. The server validates the keys.
 func readDefinition(path string) (map[string]any, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, definitionFile)
@@ -39,8 +39,8 @@ func readDefinition(path string) (map[string]any, error) {
 	return definition, readInstructions(filepath.Dir(path), definition)
 }
 
-// parseDefinition reads YAML, of which JSON is a part. Keys that come twice are
-// refused, and aliases, which can make a small file expand without end.
+// parseDefinition parses YAML, which includes JSON. It refuses duplicate keys,
+// and aliases, statusDetails aliases can expand a small file without limit.
 func parseDefinition(content []byte) (map[string]any, error) {
 	if len(content) > stint.MaxDefinitionBytes {
 		return nil, fmt.Errorf("a definition may have %d bytes at most", stint.MaxDefinitionBytes)
@@ -69,19 +69,19 @@ func parseDefinition(content []byte) (map[string]any, error) {
 	}
 	definition, ok := value.(map[string]any)
 	if !ok {
-		return nil, errors.New("it is no YAML map with keys such as 'name' and 'framework'")
+		return nil, errors.New("it is not a YAML map with keys such as 'name' and 'framework'")
 	}
 	return definition, nil
 }
 
 func yamlError(err error) error {
-	return fmt.Errorf("it is no valid YAML:\n%s", strings.TrimRight(yaml.FormatError(err, false, true), "\n"))
+	return fmt.Errorf("it is not valid YAML:\n%s", strings.TrimRight(yaml.FormatError(err, false, true), "\n"))
 }
 
 // aliases counts anchors and aliases.
 type aliases int
 
-// Visit is called for each node.
+// Visit counts a node.
 func (n *aliases) Visit(node ast.Node) ast.Visitor {
 	switch node.Type() {
 	case ast.AnchorType, ast.AliasType, ast.MergeKeyType:
@@ -90,8 +90,8 @@ func (n *aliases) Visit(node ast.Node) ast.Visitor {
 	return n
 }
 
-// readInstructions replaces the name of a file beside the definition by the
-// file's text. Other instructions are text already.
+// readInstructions replaces 'instructions' by the content of the file that it
+// names, if there is such a file beside the definition.
 func readInstructions(dir string, definition map[string]any) error {
 	name, ok := definition["instructions"].(string)
 	if !ok || !filepath.IsLocal(name) || strings.ContainsAny(name, "\n\x00") || len(name) > 255 {
@@ -101,10 +101,10 @@ func readInstructions(dir string, definition map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("read the instructions: %w", err)
 	}
-	defer func() { _ = root.Close() }() // only read from
+	defer func() { _ = root.Close() }() // opened for reading
 	info, err := root.Stat(name)
 	if err != nil || !info.Mode().IsRegular() {
-		return nil //nolint:nilerr // it names no file, so it is the text itself
+		return nil //nolint:nilerr // not the name of a file, but the text itself
 	}
 	if info.Size() > stint.MaxDefinitionBytes {
 		return fmt.Errorf("the instructions in %s have more than %d bytes", name, stint.MaxDefinitionBytes)

@@ -3,12 +3,14 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,26 +24,27 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// demoLimit bounds the demonstration, not the time that its server is kept; a
-// model may think for longer.
+// Time limits of the demo, without the time that its server is kept.
 const (
 	demoLimit      = 2 * time.Minute
 	demoModelLimit = 10 * time.Minute
 )
 
+// maxShown is how many lines of a file the demo prints.
+const maxShown = 12
+
 func (a *app) demo() *cobra.Command {
 	var model demoModel
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "See all of it at work, on a server of its own",
+		Short: "Show everything on a temporary server",
 		Long: `Demo starts a server in a temporary folder, logs in, stores an example agent and
-a volume, runs the agent in a sandbox, streams what it does and downloads what it
-made. Then the built-in assistant works on the same files. It needs nothing but
-this program and leaves nothing behind.
+a volume, runs the agent in a sandbox, and prints its events and its files. Then the built-in assistant works on the same files. Demo needs nothing
+but this program and leaves nothing behind.
 
-Without a model the assistant works offline. With --model-url it asks one; the
-key is taken from STINT_MODEL_KEY, ANTHROPIC_API_KEY or OPENAI_API_KEY, or asked
-for on a terminal, and stays outside of the sandbox:
+Without a model the assistant works offline. With --model-url it uses a model.
+The key is read from STINT_MODEL_KEY, ANTHROPIC_API_KEY, or OPENAI_API_KEY, or
+from the terminal, and stays outside of the sandbox:
 
   stint demo --model-url https://api.anthropic.com
   stint demo --model-url http://127.0.0.1:11434/v1 --model qwen3`,
@@ -52,27 +55,26 @@ for on a terminal, and stays outside of the sandbox:
 			}
 			dir, err := os.MkdirTemp(a.getenv("TMPDIR"), "stint-demo-")
 			if err != nil {
-				return fmt.Errorf("make a temporary folder (set TMPDIR to another place): %w", err)
+				return fmt.Errorf("create a temporary folder (set TMPDIR to another one): %w", err)
 			}
 			defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-			d := &demonstration{a: a, dir: dir, model: model}
-			return d.run(ctx)
+			return (&demo{a: a, dir: dir, model: model}).run(ctx)
 		}),
 	}
 	model.flags(c)
 	return c
 }
 
-// demonstration is one walk through the main job.
-type demonstration struct {
+// demo is one execution of the demo.
+type demo struct {
 	a     *app
-	dir   string // temporary; everything is below it
+	dir   string // temporary; contains everything
 	model demoModel
 	step  int
 	c     *client.Client
 }
 
-// demoResult is what demo --json prints.
+// demoResult is the output of demo --json.
 type demoResult struct {
 	URL             string            `json:"url"`
 	Run             *stint.Run        `json:"run"`
@@ -81,9 +83,10 @@ type demoResult struct {
 	Assistant       *stint.Run        `json:"assistant"`
 }
 
-// run serves for as long as the walk takes.
-func (d *demonstration) run(ctx context.Context) error {
+// run starts the server, executes the steps, and stops the server.
+func (d *demo) run(ctx context.Context) error {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	ready, ended := make(chan ServerInfo, 1), make(chan error, 1)
 	c := config.Default()
 	c.Data, c.Listen, c.LogLevel = filepath.Join(d.dir, "data"), "127.0.0.1:0", "error"
@@ -94,25 +97,23 @@ func (d *demonstration) run(ctx context.Context) error {
 	var err error
 	select {
 	case s := <-ready:
-		d.tell("%s, ready after %s", s.URL, d.since(began))
-		err = d.walk(ctx, s)
-		stop()
-		return errors.Join(err, <-ended)
+		d.print("%s, ready after %s", s.URL, d.since(began))
+		err = d.steps(ctx, s)
 	case err = <-ended:
-		stop()
-		return fmt.Errorf("the server did not start ('stint doctor' tells what this machine lacks): %w", err)
+		return fmt.Errorf("the server did not start (run 'stint doctor' to check this machine): %w", err)
 	case <-ctx.Done():
-		stop()
-		return errors.Join(context.Cause(ctx), <-ended)
+		err = context.Cause(ctx)
 	}
+	stop()
+	return errors.Join(err, <-ended)
 }
 
-func (d *demonstration) walk(ctx context.Context, s ServerInfo) error {
+func (d *demo) steps(ctx context.Context, s ServerInfo) error {
 	limit := demoLimit
 	if d.model.url != "" {
 		limit = demoModelLimit
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demonstration took longer than %s", limit))
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the demo took longer than %s", limit))
 	defer cancel()
 	if err := d.login(limited, s); err != nil {
 		return err
@@ -120,48 +121,64 @@ func (d *demonstration) walk(ctx context.Context, s ServerInfo) error {
 	if err := d.store(limited); err != nil {
 		return err
 	}
-	run, err := d.follow(limited)
+	run, files, err := d.quickstart(limited)
 	if err != nil {
 		return err
 	}
-	files, err := d.fetch(limited, run)
-	if err != nil {
-		return err
-	}
-	assisted, err := d.assist(limited)
+	assistant, err := d.assistant(limited)
 	if err != nil {
 		return err
 	}
 	if d.a.json {
-		return d.a.printJSON(demoResult{s.URL, run, *run.ArtifactVersion, files, assisted})
+		return d.a.printJSON(demoResult{s.URL, run, *run.ArtifactVersion, files, assistant})
 	}
-	return d.farewell(ctx, s)
+	return d.finish(ctx, s)
 }
 
-func (d *demonstration) title(text string) {
+func (d *demo) title(text string) {
 	if d.step++; !d.a.json {
 		fmt.Fprintf(d.a.Stdout, "\n%s\n", d.a.colour(stdout, bold, fmt.Sprintf("%d. %s", d.step, text)))
 	}
 }
 
-func (d *demonstration) tell(format string, args ...any) {
+func (d *demo) print(format string, args ...any) {
 	if !d.a.json {
 		fmt.Fprintf(d.a.Stdout, "   "+format+"\n", args...)
 	}
 }
 
-func (d *demonstration) since(t time.Time) string {
+// quote prints up to limit lines of a text.
+func (d *demo) quote(mark, text string, limit int) {
+	n := 0
+	for line := range strings.Lines(strings.TrimSpace(text)) {
+		if n++; n > limit {
+			d.print("  %s …", mark)
+			return
+		}
+		d.print("  %s %s", mark, plain(strings.TrimRight(line, "\n")))
+	}
+}
+
+func (d *demo) since(t time.Time) string {
 	return fmt.Sprintf("%d ms", d.a.Now().Sub(t).Milliseconds())
 }
 
-// login writes a configuration of its own, so that the person's stays as it is.
-func (d *demonstration) login(ctx context.Context, s ServerInfo) error {
+// login logs in with a configuration in the temporary folder, so that the user's
+// own is not changed.
+func (d *demo) login(ctx context.Context, s ServerInfo) error {
 	d.title("Log in, through a socket that only you can open")
 	made, err := loginAt(ctx, s.Socket, loginRequest{Name: "demo"}.complete(d.a.getenv))
 	if err != nil {
 		return err
 	}
-	d.a.Environ = d.environ(s.URL)
+	outer := d.a.Environ
+	own := map[string]string{"XDG_CONFIG_HOME": d.configHome(), "STINT_TOKEN": "", "STINT_URL": s.URL}
+	d.a.Environ = func(name string) (string, bool) {
+		if v, ok := own[name]; ok {
+			return v, true
+		}
+		return outer(name)
+	}
 	path, err := d.a.writeCredentials(credentials{URL: s.URL, Token: made.Secret, TokenID: made.ID})
 	if err != nil {
 		return err
@@ -173,26 +190,37 @@ func (d *demonstration) login(ctx context.Context, s ServerInfo) error {
 	if err != nil {
 		return err
 	}
-	d.tell("user %s of organisation %s, token %s… in %s", me.User.Name, me.Organization.Name, made.TokenPrefix, path)
+	d.print("user %s of organisation %s, token %s… in %s", me.User.Name, me.Organization.Name, made.TokenPrefix, path)
 	return nil
 }
 
-// environ is the environment with the configuration below the temporary folder.
-func (d *demonstration) environ(address string) func(string) (string, bool) {
-	outer := d.a.Environ
-	own := map[string]string{"XDG_CONFIG_HOME": d.configHome(), "XDG_CACHE_HOME": filepath.Join(d.dir, "cache"), "STINT_TOKEN": "", "STINT_URL": address}
-	return func(name string) (string, bool) {
-		if v, ok := own[name]; ok {
-			return v, true
-		}
-		return outer(name)
+func (d *demo) configHome() string { return filepath.Join(d.dir, "config") }
+
+// example returns an embedded file.
+func example(name string) (string, error) {
+	b, err := fs.ReadFile(examples.Demo, name)
+	if err != nil {
+		return "", fmt.Errorf("open the example: %w", err)
 	}
+	return string(b), nil
 }
 
-func (d *demonstration) configHome() string { return filepath.Join(d.dir, "config") }
+// storeExample stores an example's definition, with changes.
+func (d *demo) storeExample(ctx context.Context, name string, change map[string]any) (*pushed, error) {
+	source, err := example(name)
+	if err != nil {
+		return nil, err
+	}
+	definition, err := parseDefinition([]byte(source))
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(definition, change)
+	return storeAgent(ctx, d.c, definition)
+}
 
-// store pushes the example's volume and agent.
-func (d *demonstration) store(ctx context.Context) error {
+// store pushes the quickstart's volume and agent.
+func (d *demo) store(ctx context.Context) error {
 	d.title("Store files as a volume")
 	library, err := fs.Sub(examples.Demo, "quickstart/library")
 	if err != nil {
@@ -210,98 +238,183 @@ func (d *demonstration) store(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.tell("library@%s: %s, %s", v.ID, filesText(v.FileCount), bytesText(v.Size))
-
+	d.print("library@%s: %s, %s", v.ID, filesText(v.FileCount), bytesText(v.Size))
 	d.title("Store an agent")
-	source, err := fs.ReadFile(examples.Demo, "quickstart/stint.yaml")
-	if err != nil {
-		return fmt.Errorf("open the example: %w", err)
+	agent, err := d.storeExample(ctx, "quickstart/stint.yaml", nil)
+	if err == nil {
+		d.print("%s (%s): framework shell, reads /data, no network", agent.Name, agent.ID)
 	}
-	definition, err := parseDefinition(source)
-	if err != nil {
-		return err
-	}
-	agent, err := storeAgent(ctx, d.c, definition)
-	if err != nil {
-		return err
-	}
-	d.tell("%s (%s): framework shell, reads /data, no network", agent.Name, agent.ID)
-	return nil
+	return err
 }
 
-// follow starts the run and shows its stream.
-func (d *demonstration) follow(ctx context.Context) (*stint.Run, error) {
-	d.title("Run it in a sandbox, and follow its stream")
-	prompt, err := fs.ReadFile(examples.Demo, "quickstart/prompt.sh")
+// quickstart runs the quickstart agent and prints its events and its report.
+func (d *demo) quickstart(ctx context.Context) (*stint.Run, []stint.FileEntry, error) {
+	d.title("Run it in a sandbox, and follow its events")
+	prompt, err := example("quickstart/prompt.sh")
 	if err != nil {
-		return nil, fmt.Errorf("open the example: %w", err)
+		return nil, nil, err
 	}
 	began := d.a.Now()
-	run, err := d.c.Runs.Create(ctx, stint.NewRun{
-		Agent: "quickstart", Prompt: string(prompt), ArtifactName: "report",
-		Variables: map[string]string{"TITLE": "What is in the library"},
-	}, nil)
+	n := stint.NewRun{Agent: "quickstart", Prompt: prompt, ArtifactName: "report", Variables: map[string]string{"TITLE": "What is in the library"}}
+	run, err := d.runAgent(ctx, n, func(e stint.Event) error {
+		d.print("%7s  %-8s %s", d.since(began), e.Type, e.Data)
+		return nil
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	if run.ArtifactVersion == nil {
+		return nil, nil, errors.New("the run stored no files")
+	}
+	d.title("Read its files")
+	d.print("report@%s", *run.ArtifactVersion)
+	files, err := d.showFiles(ctx, run)
+	return run, files, err
+}
+
+// runAgent starts a run, calls show for each event, and returns the completed
+// run.
+func (d *demo) runAgent(ctx context.Context, n stint.NewRun, show func(stint.Event) error) (*stint.Run, error) {
+	run, err := d.c.Runs.Create(ctx, n, nil)
 	if err != nil {
 		return nil, err
 	}
-	d.tell("%s", run.ID)
+	d.print("%s", run.ID)
 	for event, err := range d.c.Runs.Events(ctx, run.ID, 0) {
+		if err == nil {
+			err = show(event)
+		}
 		if err != nil {
 			return nil, err
 		}
-		d.tell("%7s  %-8s %s", d.since(began), event.Type, event.Data)
 	}
 	if run, err = d.c.Runs.Get(ctx, run.ID); err != nil {
 		return nil, err
 	}
-	if run.Status != stint.Completed || run.ArtifactVersion == nil {
-		return nil, fmt.Errorf("the run ended as %s: %s", run.Status, deref(run.Error))
+	if run.Status != stint.Completed {
+		return nil, fmt.Errorf("the run of %s ended as %s: %s", n.Agent, run.Status, deref(run.Error))
 	}
 	return run, nil
 }
 
-// fetch downloads what the run has kept.
-func (d *demonstration) fetch(ctx context.Context, run *stint.Run) ([]stint.FileEntry, error) {
-	d.title("Download what it made")
-	artifact, err := d.c.Artifacts.Find(ctx, "report")
+// assistant runs the built-in assistant on the same files, with a model or
+// offline.
+func (d *demo) assistant(ctx context.Context) (*stint.Run, error) {
+	source, task := "assistant/stint.yaml", "assistant/prompt.txt"
+	if d.model.url == "" {
+		d.title("Let the built-in assistant look at the same files; offline, because no model is given")
+	} else {
+		source, task = "assistant/model.yaml", "assistant/question.txt"
+		d.title(fmt.Sprintf("Let the built-in assistant ask %s about the same files", d.model.name))
+	}
+	change := d.model.definition()
+	prompt, err := example(task)
+	if err == nil {
+		change["instructions"], err = example("assistant/AGENTS.md")
+	}
 	if err != nil {
 		return nil, err
 	}
-	dir := filepath.Join(d.dir, "report")
-	if _, err := d.a.fetch(ctx, d.c, stint.Artifacts, artifact.ID, *run.ArtifactVersion, dir, pullOptions{}); err != nil {
+	agent, err := d.storeExample(ctx, source, change)
+	if err != nil {
 		return nil, err
 	}
-	d.tell("report@%s", *run.ArtifactVersion)
-	var files []stint.FileEntry
+	d.quote(">", prompt, maxShown)
+	n := stint.NewRun{Agent: agent.Name, Prompt: prompt, ArtifactName: "notes"}
+	if d.model.key != "" {
+		n.Secrets = map[string]string{demoKey: d.model.key}
+	}
+	out := &demoOutput{d: d}
+	run, err := d.runAgent(ctx, n, out.event)
+	if err != nil {
+		return nil, err
+	}
+	if used := usageText(run.Usage); used != "" && d.model.url != "" {
+		d.print("%s", used)
+	}
+	_, err = d.showFiles(ctx, run)
+	return run, err
+}
+
+// demoOutput prints messages and tool calls of an agent line by line.
+type demoOutput struct {
+	d    *demo
+	line string // incomplete
+}
+
+func (o *demoOutput) event(e stint.Event) error {
+	if e.Type != stint.EventOutput {
+		return nil
+	}
+	var data stint.OutputData
+	if err := json.Unmarshal(e.Data, &data); err != nil {
+		return fmt.Errorf("read output: %w", err)
+	}
+	if i := data.Item; i != nil && i.Kind != stint.ItemMessage && i.Kind != stint.ItemToolCall {
+		return nil
+	}
+	text, rest, ended := strings.Cut(o.line+data.Content, "\n")
+	for ; ended; text, rest, ended = strings.Cut(rest, "\n") {
+		if strings.TrimSpace(text) != "" {
+			o.d.print("  %s", plain(text))
+		}
+	}
+	o.line = text
+	return nil
+}
+
+// showFiles prints the files of a run's artifact, and the start of one of them:
+// the last Markdown file, or else the first file.
+func (d *demo) showFiles(ctx context.Context, run *stint.Run) (files []stint.FileEntry, err error) {
+	if run.ArtifactVersion == nil {
+		d.print("It left no file.")
+		return nil, nil
+	}
+	artifact, err := d.c.Artifacts.Find(ctx, *run.ArtifactName)
+	if err != nil {
+		return nil, err
+	}
+	shown := ""
 	for f, err := range d.c.Artifacts.Files(ctx, artifact.ID, *run.ArtifactVersion) {
 		if err != nil {
 			return nil, err
 		}
-		if files = append(files, f); f.Kind == "file" {
-			d.tell("%9s  %s", bytesText(f.Size), f.Path)
+		if files = append(files, f); f.Kind != "file" {
+			continue
+		}
+		d.print("%9s  %s", bytesText(f.Size), plain(f.Path))
+		if shown == "" || strings.HasSuffix(f.Path, ".md") {
+			shown = f.Path
 		}
 	}
-	report, err := os.ReadFile(filepath.Join(dir, "report.md"))
+	if shown == "" {
+		d.print("It left no file.")
+		return files, nil
+	}
+	in, err := d.c.Artifacts.ReadFile(ctx, artifact.ID, *run.ArtifactVersion, shown)
 	if err != nil {
-		return nil, fmt.Errorf("read the report: %w", err)
+		return nil, err
 	}
-	d.tell("\n   report.md:")
-	for line := range strings.Lines(string(report)) {
-		d.tell("  | %s", strings.TrimRight(line, "\n"))
+	defer in.Close()
+	content, err := io.ReadAll(io.LimitReader(in, 64<<10))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", shown, err)
 	}
-	return slices.Clip(files), nil
+	d.print("\n   %s:", plain(shown))
+	d.quote("|", string(content), maxShown)
+	return files, nil
 }
 
-// farewell tells what to try next. A person at a terminal may keep the server.
-func (d *demonstration) farewell(ctx context.Context, s ServerInfo) error {
+// finish prints what to try next. On a terminal the user may keep the server.
+func (d *demo) finish(ctx context.Context, s ServerInfo) error {
 	d.title("Try next")
-	d.tell("stint serve                  # a server that keeps what you store")
-	d.tell("stint auth login             # in a second terminal")
-	d.tell("stint init my-agent          # a definition to start from")
-	d.tell("stint agent push my-agent")
-	d.tell("stint run my-agent 'echo hello; date > now.txt' --artifact result --pull out")
+	d.print("stint serve                  # a server that keeps what you store")
+	d.print("stint auth login             # in a second terminal")
+	d.print("stint init my-agent          # a definition to start from")
+	d.print("stint agent push my-agent")
+	d.print("stint run my-agent 'echo hello; date > now.txt' --artifact result --pull out")
 	if d.model.url == "" {
-		d.tell("stint demo --model-url %s   # the assistant with a model", catalog.AnthropicURL)
+		d.print("stint demo --model-url %s   # the assistant with a model", catalog.AnthropicURL)
 	}
 	if !d.a.IsTerminal(stdin) || !d.a.IsTerminal(stdout) {
 		return nil

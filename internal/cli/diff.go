@@ -17,9 +17,9 @@ import (
 func (t volumeCommands) diff() *cobra.Command {
 	var text bool
 	c := &cobra.Command{
-		Use: "diff NAME FROM [TO [PATH]]", Short: "Tell what differs between two versions",
+		Use: "diff NAME FROM [TO [PATH]]", Short: "Show the differences between two versions",
 		Long: `Diff lists the files that were added (A), removed (D), changed (M) or renamed (R)
-between two versions, by ID or number. TO is the latest where it is left out.
+between two versions, by ID or number. The default of TO is the latest version.
 With --text, and for a PATH alone, it shows the lines that differ, as
 'diff --unified' does.`,
 		Args: exactly("NAME", "FROM", "[TO]", "[PATH]"),
@@ -38,12 +38,12 @@ With --text, and for a PATH alone, it shows the lines that differ, as
 		if len(args) == 4 {
 			return d.file(ctx, strings.TrimPrefix(args[3], "/"))
 		}
-		return d.all(ctx, text)
+		return d.changes(ctx, text)
 	})
 	return c
 }
 
-// comparison prints how two versions of a tree differ.
+// comparison prints the differences between two versions.
 type comparison struct {
 	a        *app
 	trees    *client.FileSets
@@ -51,7 +51,7 @@ type comparison struct {
 	from, to string
 }
 
-func (d *comparison) all(ctx context.Context, text bool) error {
+func (d *comparison) changes(ctx context.Context, text bool) error {
 	for c, err := range d.trees.Diff(ctx, d.id, d.from, d.to) {
 		if err == nil {
 			err = d.change(ctx, c, text)
@@ -71,13 +71,13 @@ func (d *comparison) change(ctx context.Context, c stint.FileChange, text bool) 
 		return d.a.printChange(c)
 	}
 	err := d.file(ctx, c.Path)
-	if client.IsCode(err, stint.CodeInvalidParameter) { // too large
+	if client.IsCode(err, stint.CodeInvalidParameter) { // the file is too large
 		return d.a.printChange(c)
 	}
 	return err
 }
 
-// hasLines tells whether a change is one of content.
+// hasLines reports whether the content changed.
 func hasLines(c stint.FileChange) bool {
 	switch {
 	case c.Change == stint.FileRenamed, c.From != nil && c.From.Kind == "dir", c.To != nil && c.To.Kind == "dir":
@@ -88,7 +88,7 @@ func hasLines(c stint.FileChange) bool {
 	return true
 }
 
-// changeWithLines is a change as --json --text prints it.
+// changeWithLines is a change in the output of --json --text.
 type changeWithLines struct {
 	stint.FileChange
 	Diff string `json:"diff,omitempty"`
@@ -119,7 +119,7 @@ func (d *comparison) lines(ctx context.Context, path string) (string, error) {
 	return string(b), nil
 }
 
-// file prints the lines of one file that differ.
+// file prints the changed lines of one file.
 func (d *comparison) file(ctx context.Context, path string) error {
 	if d.a.json {
 		lines, err := d.lines(ctx, path)
@@ -144,8 +144,8 @@ func (d *comparison) file(ctx context.Context, path string) error {
 	return nil
 }
 
-// showLines shows a unified diff on a terminal, which must not obey what files
-// hold.
+// showLines prints a unified diff on a terminal. Control characters of the
+// files are removed.
 func (a *app) showLines(in io.Reader) error {
 	for r := bufio.NewReader(in); ; {
 		line, err := r.ReadString('\n')
@@ -164,7 +164,7 @@ func (a *app) showLines(in io.Reader) error {
 	}
 }
 
-// plainLine is plain, but for tabs.
+// plainLine is plain, but keeps tabs.
 func plainLine(s string) string {
 	parts := strings.Split(s, "\t")
 	for i := range parts {

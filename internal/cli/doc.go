@@ -1,7 +1,7 @@
-// Package cli answers: what can a person type?
+// Package cli implements the command line.
 //
-// Each command stands in a file of its own. Commands reach a server through
-// package client only, and the world (arguments, environment, streams, clock,
-// signals) through one Env, so a test can be the world. Results go to standard
+// Each command has a file of its own. Commands use a server only through
+// package client, and arguments, environment, streams, clock, and signals only
+// through Env, so tests can replace them. Results are written to standard
 // output, everything else to standard error.
 package cli

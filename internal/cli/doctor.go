@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/client"
 	"github.com/stint-dev/stint/internal/config"
@@ -21,7 +22,7 @@ import (
 // finding is the result of one check.
 type finding struct {
 	Check   string   `json:"check"`
-	Result  string   `json:"result"` // ok, none (not there, not needed), warn, fail
+	Result  string   `json:"result"` // ok, none (absent and not needed), warn, or fail
 	Message string   `json:"message"`
 	Notes   []string `json:"notes,omitempty"`
 }
@@ -30,9 +31,10 @@ func (a *app) doctor() *cobra.Command {
 	var data string
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Check what this machine can do, and what it lacks",
+		Short: "Check whether a server can run agents on this machine",
 		Long: `Doctor checks the sandbox, the limits, the data folder, the configuration, the
-programs of agents and the server. It changes nothing. It fails when a server could not run agents here.`,
+agents' programs, and the server. It changes nothing. It fails if a server could
+not run agents on this machine.`,
 		Args: exactly(),
 	}
 	c.Flags().StringVar(&data, "data", "", "data folder of the server (also STINT_DATA)")
@@ -68,12 +70,12 @@ func (a *app) printFindings(findings []finding) error {
 	return nil
 }
 
-// checkIsolation tells of the isolator that a server would use here, then of
-// the others.
+// checkIsolation reports the isolator that a server would use, and then the
+// others.
 func (a *app) checkIsolation(ctx context.Context, data string) []finding {
 	c, err := a.serverConfig(data)
 	if err != nil {
-		c = config.Default() // checkServerConfig tells what is wrong
+		c = config.Default() // checkServerConfig reports the error
 	}
 	var ruling, others []finding
 	for _, r := range a.Probe(ctx, c) {
@@ -103,7 +105,7 @@ func checkSandbox(r sandbox.Report) []finding {
 	}
 	out := []finding{{"sandbox", "ok", fmt.Sprintf("%s works %s.", r.Driver, rights(r)), r.Notes}}
 	if r.Network {
-		out = append(out, finding{Check: "network", Result: "ok", Message: "All that agents send passes the server, which decides and logs it."})
+		out = append(out, finding{Check: "network", Result: "ok", Message: "All traffic of agents passes the server, which filters and logs it."})
 	} else {
 		out = append(out, finding{Check: "network", Result: "warn", Message: "Agents have no network here."})
 	}
@@ -122,8 +124,8 @@ func checkSandbox(r sandbox.Report) []finding {
 	return append(out, finding{Check: "limits", Result: "ok", Message: "CPU, memory, processes and disk of runs are bounded."})
 }
 
-// checkFrameworks tells which agents' programs a server that is started here
-// would find.
+// checkFrameworks reports which agents' programs a server on this machine would
+// find.
 func (a *app) checkFrameworks(ctx context.Context) []finding {
 	list, err := a.Programs(ctx)
 	if err != nil {
@@ -147,10 +149,10 @@ func (a *app) checkFrameworks(ctx context.Context) []finding {
 	return append([]finding{ready}, out...)
 }
 
-// leastDisk is how much space a server should find, in bytes.
+// leastDisk is the free space that a server should have, in bytes.
 const leastDisk = 1 << 30
 
-// serverConfig is what a server in the data folder would use.
+// serverConfig returns the configuration of a server with this data directory.
 func (a *app) serverConfig(data string) (config.Config, error) {
 	flags := map[string]string{}
 	if data != "" {
@@ -184,7 +186,7 @@ func (a *app) checkServerConfig(data string) []finding {
 	return append(out, finding{Check: "disk", Result: "ok", Message: fmt.Sprintf("%s are free at %s.", bytesText(free), disk)})
 }
 
-// existing is the nearest folder above path that exists.
+// existing returns path, or its nearest parent that exists.
 func existing(path string) string {
 	for {
 		if exists(path) || filepath.Dir(path) == path {
@@ -210,13 +212,13 @@ func checkData(dir string) finding {
 	case err != nil:
 		return finding{Check: "data", Result: "fail", Message: err.Error()}
 	case !info.IsDir():
-		return finding{Check: "data", Result: "fail", Message: dir + " is no folder: choose another with --data."}
+		return finding{Check: "data", Result: "fail", Message: dir + " is not a folder: choose another with --data."}
 	case writable(dir) != nil:
 		return finding{Check: "data", Result: "fail", Message: dir + " is not writable for you: run as its owner, or choose another with --data."}
 	case info.Mode().Perm()&0o077 != 0:
 		return finding{Check: "data", Result: "warn", Message: fmt.Sprintf("%s can be entered by others (mode %04o): chmod 700 %s", dir, info.Mode().Perm(), quote(dir))}
 	}
-	return finding{Check: "data", Result: "ok", Message: dir + " is yours alone."}
+	return finding{Check: "data", Result: "ok", Message: dir + " is accessible only to you."}
 }
 
 func (a *app) checkCredentials() finding {
@@ -226,7 +228,7 @@ func (a *app) checkCredentials() finding {
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return finding{Check: "login", Result: "warn", Message: "You are not logged in: run 'stint auth login' once a server runs."}
+		return finding{Check: "login", Result: "warn", Message: "You are not logged in: run 'stint auth login' when a server runs."}
 	}
 	if err != nil {
 		return finding{Check: "login", Result: "fail", Message: err.Error()}
@@ -240,32 +242,32 @@ func (a *app) checkCredentials() finding {
 	return finding{Check: "login", Result: "ok", Message: "The token is kept in " + path + "."}
 }
 
-// checkServer asks the server that commands would talk to.
+// checkServer checks the server that other commands would use.
 func (a *app) checkServer(ctx context.Context) finding {
-	who, err := a.account()
+	server, err := a.account()
 	if err != nil {
 		return finding{Check: "server", Result: "warn", Message: err.Error()}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := healthy(ctx, who.URL); err != nil {
-		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s: %s", who.URL, err)}
+	if err := healthy(ctx, server.URL); err != nil {
+		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s: %s", server.URL, err)}
 	}
-	if who.Token == "" {
-		return finding{Check: "server", Result: "warn", Message: who.URL + " answers; you are not logged in to it."}
+	if server.Token == "" {
+		return finding{Check: "server", Result: "warn", Message: server.URL + " answers; you are not logged in to it."}
 	}
-	c, err := a.clientFor(who.URL, who.Token, 1)
+	c, err := a.clientFor(server.URL, server.Token, 1)
 	if err != nil {
 		return finding{Check: "server", Result: "warn", Message: err.Error()}
 	}
 	me, err := c.Me(ctx)
 	if refusal, ok := errors.AsType[*client.Error](err); ok {
-		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s answers, but: %s", who.URL, refusal.Message)}
+		return finding{Check: "server", Result: "warn", Message: fmt.Sprintf("%s answers, but: %s", server.URL, refusal.Message)}
 	}
 	if err != nil {
 		return finding{Check: "server", Result: "warn", Message: err.Error()}
 	}
-	return finding{Check: "server", Result: "ok", Message: fmt.Sprintf("%s answers; you are %s of %s.", who.URL, me.User.Name, me.Organization.Name)}
+	return finding{Check: "server", Result: "ok", Message: fmt.Sprintf("%s answers; you are %s of %s.", server.URL, me.User.Name, me.Organization.Name)}
 }
 
 func healthy(ctx context.Context, address string) error {
@@ -283,3 +285,16 @@ func healthy(ctx context.Context, address string) error {
 	}
 	return nil
 }
+
+// freeSpace returns the number of bytes that this user can write in a
+// directory.
+func freeSpace(dir string) (int64, error) {
+	var s unix.Statfs_t
+	if err := unix.Statfs(dir, &s); err != nil {
+		return 0, err
+	}
+	return int64(s.Bavail) * int64(s.Bsize), nil
+}
+
+// writable returns nil if this user can create entries in the directory.
+func writable(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }

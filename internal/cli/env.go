@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// Env is the world as the command line sees it.
+// Env is the environment of a command.
 type Env struct {
 	Args    []string // without the program's name
 	Environ func(string) (string, bool)
@@ -21,23 +21,24 @@ type Env struct {
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Now     func() time.Time
-	// IsTerminal tells whether standard input, output or error (0, 1, 2) is a
-	// person's terminal.
+	// IsTerminal reports whether standard input, output, or error (0, 1, 2) is
+	// a terminal.
 	IsTerminal func(fd int) bool
 	// ReadPassword reads a line from the terminal without showing it.
 	ReadPassword func() ([]byte, error)
 	// Interrupts receives each request to stop.
 	Interrupts <-chan Interrupt
 
-	// Serve runs a server until ctx ends; ready is called once it answers.
+	// Serve runs a server until ctx ends. It calls ready when the server
+	// answers.
 	Serve func(ctx context.Context, c config.Config, ready func(ServerInfo)) error
-	// Probe tells what each isolator can do on this machine.
+	// Probe reports what each isolator supports on this machine.
 	Probe func(ctx context.Context, c config.Config) []sandbox.Report
-	// Programs tells of every framework whether it works on this machine.
+	// Programs reports for each framework whether it works on this machine.
 	Programs func(ctx context.Context) ([]agentcli.Installed, error)
-	// OpenKeys opens the keys of an installation whose server does not run.
+	// OpenKeys opens the keys of an installation whose server is not running.
 	OpenKeys func(ctx context.Context, c config.Config) (Keys, error)
-	// OpenMaintenance opens an installation whose server does not run.
+	// OpenMaintenance opens an installation whose server is not running.
 	OpenMaintenance func(ctx context.Context, c config.Config) (Maintenance, error)
 }
 
@@ -46,11 +47,11 @@ type Interrupt int
 
 // The kinds of interrupts.
 const (
-	Stop   Interrupt = iota // Ctrl-C, or a signal that says the same
-	HangUp                  // the terminal is gone
+	Stop   Interrupt = iota // Ctrl-C or SIGTERM
+	HangUp                  // the terminal was closed
 )
 
-// Keys are the keys of an installation; Close gives it up.
+// Keys are the keys of an installation. Close releases the installation.
 type Keys interface {
 	List(ctx context.Context) ([]keyring.Info, error)
 	RotateAll(ctx context.Context, org string) ([]keyring.Info, error)
@@ -58,20 +59,20 @@ type Keys interface {
 	Close() error
 }
 
-// ServerInfo tells where a started server is.
+// ServerInfo describes a running server.
 type ServerInfo struct {
 	URL     string `json:"url"`
 	Socket  string `json:"socket"`
 	DataDir string `json:"dataDir"`
 }
 
-// getenv is an environment variable, empty when it is not set.
+// getenv returns an environment variable, or "".
 func (e *Env) getenv(name string) string {
 	v, _ := e.Environ(name)
 	return v
 }
 
-// path makes a path that a person typed absolute.
+// path returns the absolute form of a path in the arguments.
 func (e *Env) path(p string) string {
 	if filepath.IsAbs(p) {
 		return filepath.Clean(p)
@@ -79,7 +80,7 @@ func (e *Env) path(p string) string {
 	return filepath.Join(e.Dir, p)
 }
 
-// The file descriptors that IsTerminal is asked about.
+// The file descriptors for IsTerminal.
 const (
 	stdin  = 0
 	stdout = 1

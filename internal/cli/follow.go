@@ -15,11 +15,11 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// errLeft says that the person stopped following; the run goes on.
-var errLeft = errors.New("left")
+// errDetached says that the user stopped following; the run continues.
+var errDetached = errors.New("left")
 
-// followRun prints a run's stream until the run has ended, then what it left.
-// The result tells how the run ended.
+// followRun prints a run's events until the run has ended, and then its result.
+// The error contains the exit code.
 func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) error {
 	following, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -29,19 +29,19 @@ func (a *app) followRun(ctx context.Context, c *client.Client, id, pull string) 
 	err := a.printEvents(following, c, id, 0)
 	close(ended)
 	watchers.Wait()
-	if errors.Is(err, errLeft) {
+	if errors.Is(err, errDetached) {
 		a.note("%s goes on. Follow it again with: stint runs events %s", id, id)
 		return exitError(exitCancelled)
 	}
 	if err != nil {
 		return fmt.Errorf("%s may go on, but its stream was lost (follow it again with 'stint runs events %s'): %w", id, id, err)
 	}
-	return a.conclude(ctx, c, id, pull)
+	return a.finishFollowing(ctx, c, id, pull)
 }
 
-// conclude tells what a run that has ended left and pulls it where that is
-// asked for. How the run ended goes before what went wrong since.
-func (a *app) conclude(ctx context.Context, c *client.Client, id, pull string) error {
+// finishFollowing prints how a run ended, and pulls its artifact if requested. The
+// exit code of the run takes precedence over an error of the pull.
+func (a *app) finishFollowing(ctx context.Context, c *client.Client, id, pull string) error {
 	var run *stint.Run
 	err := a.untilInterrupted(ctx, func(ctx context.Context) (err error) {
 		if run, err = c.Runs.Get(ctx, id); err != nil {
@@ -51,7 +51,7 @@ func (a *app) conclude(ctx context.Context, c *client.Client, id, pull string) e
 			a.summary(run)
 			return nil
 		}
-		run = awaitKept(ctx, c, run)
+		run = awaitCheckpoint(ctx, c, run)
 		a.summary(run)
 		return a.pullArtifact(ctx, c, run, pull)
 	})
@@ -68,19 +68,19 @@ func (a *app) conclude(ctx context.Context, c *client.Client, id, pull string) e
 	return end
 }
 
-// What a cancelled run has kept is asked for so often: for 5 s, and for longer
-// where the machine or the server is slow.
+// How often a cancelled run is read until its checkpoint appears: for 5 s, or
+// longer if the server is slow.
 const (
-	keptTries = 50
-	keptEvery = 100 * time.Millisecond
+	checkpointTries = 50
+	checkpointEvery = 100 * time.Millisecond
 )
 
-// awaitKept waits a while for what a cancelled run has kept: it is stored after
-// the run's end. It gives back the run as it was read last.
-func awaitKept(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run {
-	tick := time.NewTicker(keptEvery)
+// awaitCheckpoint waits for the checkpoint of a cancelled run, which is stored after
+// the run's end. It returns the run as last read.
+func awaitCheckpoint(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run {
+	tick := time.NewTicker(checkpointEvery)
 	defer tick.Stop()
-	for try := 0; try < keptTries && run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil; try++ {
+	for try := 0; try < checkpointTries && run.Status == stint.Cancelled && run.StartedAt != nil && run.CheckpointID == nil; try++ {
 		select {
 		case <-ctx.Done():
 			return run
@@ -88,16 +88,16 @@ func awaitKept(ctx context.Context, c *client.Client, run *stint.Run) *stint.Run
 		}
 		read, err := c.Runs.Get(ctx, run.ID)
 		if err != nil {
-			return run // a pull of what is known so far tells what is wrong
+			return run // the pull reports the error
 		}
 		run = read
 	}
 	return run
 }
 
-// watchInterrupts offers to cancel at the first interrupt and leaves at the
-// second, and where the terminal is gone. Without a terminal to ask on, the
-// first one cancels.
+// watchInterrupts handles interrupts while a run is followed. The first one
+// offers to cancel the run, or cancels it if there is no terminal. The second
+// one, and a closed terminal, stop following.
 func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, ended <-chan struct{}, leave context.CancelCauseFunc) {
 	var answers <-chan bool
 	for interrupts := 0; ; {
@@ -110,7 +110,7 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 			}
 		case request := <-a.Interrupts:
 			if interrupts++; interrupts > 1 || request == HangUp {
-				leave(errLeft)
+				leave(errDetached)
 				return
 			}
 			if a.IsTerminal(stdin) && a.IsTerminal(stderr) {
@@ -122,13 +122,13 @@ func (a *app) watchInterrupts(ctx context.Context, c *client.Client, id string, 
 	}
 }
 
-// ask waits for a line of the person's. The reader ends with the program where
-// no line ever comes.
+// ask prints a question and returns a channel for the answer. Its goroutine
+// ends with the program if no line is entered.
 func (a *app) ask(question string) <-chan bool {
 	fmt.Fprint(a.Stderr, "\n"+question)
 	answer := make(chan bool, 1)
 	go func() {
-		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // no answer is no yes
+		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // no answer means no
 		answer <- strings.EqualFold(strings.TrimSpace(line), "y") || strings.EqualFold(strings.TrimSpace(line), "yes")
 	}()
 	return answer
@@ -141,7 +141,7 @@ func (a *app) cancelFollowed(ctx context.Context, c *client.Client, id string) {
 	}
 }
 
-// printEvents prints the stream of a run from after the given event on.
+// printEvents prints the events of a run after the given one.
 func (a *app) printEvents(ctx context.Context, c *client.Client, id string, after int64) error {
 	p := printer{a: a, run: id, quiet: !a.verbose && !a.IsTerminal(stderr)}
 	for event, err := range c.Runs.Events(ctx, id, after) {
@@ -149,24 +149,24 @@ func (a *app) printEvents(ctx context.Context, c *client.Client, id string, afte
 			err = p.print(event)
 		}
 		if err != nil {
-			p.freshLine()
+			p.endLine()
 			return err
 		}
 	}
-	p.freshLine()
+	p.endLine()
 	return nil
 }
 
-// printer shows events to a person or a program.
+// printer prints events.
 type printer struct {
 	a     *app
 	run   string
-	quiet bool // tell nothing but the output
-	open  bool // the last output on a terminal did not end its line
+	quiet bool // print only the output
+	open  bool // the last output on a terminal has no line end
 	last  *stint.Item
 }
 
-// eventLine is an event as --json prints it.
+// eventLine is an event in the output of --json.
 type eventLine struct {
 	RunID string          `json:"runId"`
 	ID    string          `json:"id"`
@@ -188,9 +188,9 @@ func (p *printer) print(e stint.Event) error {
 		if err := json.Unmarshal(e.Data, &d); err != nil {
 			return fmt.Errorf("read event %d: %w", e.Seq, err)
 		}
-		// What follows the first line is the end of the output, shown already.
+		// The lines after the first repeat the end of the output.
 		sentence, _, _ := strings.Cut(d.Message, "\n")
-		p.freshLine()
+		p.endLine()
 		p.a.note("%s", p.a.colour(stderr, red, sentence))
 	}
 	return nil
@@ -205,10 +205,10 @@ func (p *printer) output(data json.RawMessage) error {
 	if d.Stream == "stderr" {
 		to, fd = p.a.Stderr, stderr
 	}
-	if !goesOn(p.last, d.Item) {
-		p.freshLine()
+	if !continuesLine(p.last, d.Item) {
+		p.endLine()
 	}
-	if _, err := io.WriteString(to, p.dress(fd, &d)); err != nil {
+	if _, err := io.WriteString(to, p.styledText(fd, &d)); err != nil {
 		return fmt.Errorf("write output: %w", err)
 	}
 	if p.a.IsTerminal(fd) && d.Content != "" {
@@ -217,18 +217,18 @@ func (p *printer) output(data json.RawMessage) error {
 	return nil
 }
 
-// goesOn reports whether an output may stand on the line of the one before:
-// plain text, and pieces of one message.
-func goesOn(before, now *stint.Item) bool {
+// continuesLine reports whether an output continues the line of the previous one:
+// plain text does, and pieces of the same message do.
+func continuesLine(before, now *stint.Item) bool {
 	if before == nil || now == nil {
 		return before == now
 	}
 	return now.Delta && before.Kind == now.Kind && before.MessageID == now.MessageID
 }
 
-// dress is what a terminal shows of an output: what the agent says stands out
-// from what it thinks and does. Elsewhere it is the text alone.
-func (p *printer) dress(fd int, d *stint.OutputData) string {
+// styledText returns the text of an output. On a terminal, reasoning and tools are
+// dimmed.
+func (p *printer) styledText(fd int, d *stint.OutputData) string {
 	text := strings.TrimSuffix(d.Content, "\n")
 	if d.Item == nil || text == "" {
 		return d.Content
@@ -251,26 +251,26 @@ func (p *printer) status(data json.RawMessage) error {
 		return fmt.Errorf("read status: %w", err)
 	}
 	if !p.quiet && !d.Status.Final() {
-		p.freshLine()
+		p.endLine()
 		p.a.note("%s %s", p.a.colour(stderr, faint, p.run), p.a.colour(stderr, statusColour(d.Status), string(d.Status)))
 	}
 	return nil
 }
 
-// freshLine ends an open line on the terminal.
-func (p *printer) freshLine() {
+// endLine ends an open line on the terminal.
+func (p *printer) endLine() {
 	if p.open {
 		fmt.Fprintln(p.a.Stderr)
 		p.open = false
 	}
 }
 
-// summary tells on standard error how a run ended and what it left.
+// summary prints on standard error how a run ended and what it produced.
 func (a *app) summary(run *stint.Run) {
 	if a.json {
 		return
 	}
-	status := a.colour(stderr, statusColour(run.Status), string(run.Status)) + because(run)
+	status := a.colour(stderr, statusColour(run.Status), string(run.Status)) + statusDetails(run)
 	lines := []string{"run", run.ID, "status", status}
 	if run.ArtifactName != nil && run.ArtifactVersion != nil {
 		lines = append(lines, "artifact", *run.ArtifactName+"@"+*run.ArtifactVersion)
@@ -283,8 +283,8 @@ func (a *app) summary(run *stint.Run) {
 	}
 }
 
-// because adds to a status what is known about it.
-func because(run *stint.Run) string {
+// statusDetails returns the status reason, the exit code, and the duration of a run.
+func statusDetails(run *stint.Run) string {
 	var why []string
 	if run.StatusReason != nil && *run.StatusReason != "" && *run.StatusReason != stint.ReasonExitCode {
 		why = append(why, string(*run.StatusReason))
@@ -297,7 +297,7 @@ func because(run *stint.Run) string {
 		out = " (" + strings.Join(why, ", ") + ")"
 	}
 	if run.ExecutionTimeMs != nil {
-		out += " after " + took(*run.ExecutionTimeMs)
+		out += " after " + durationText(*run.ExecutionTimeMs)
 	}
 	return out
 }

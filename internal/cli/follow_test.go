@@ -14,7 +14,7 @@ import (
 // endedRun is a server with a run that has ended.
 type endedRun struct {
 	status string
-	reads  []string // fields of the run, one read after the other; then the last
+	reads  []string // fields of the run, one per read; the last is repeated
 	tree   func(http.ResponseWriter, *http.Request)
 
 	read atomic.Int32
@@ -46,7 +46,7 @@ const (
 
 func emptyTree(w http.ResponseWriter, _ *http.Request) {
 	if out, err := treewire.NewTreeWriter(w); err == nil {
-		_ = out.Close() // the client notices
+		_ = out.Close() // the client reports the error
 	}
 }
 
@@ -55,7 +55,7 @@ func noTree(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, `{"error":{"type":"invalid_request_error","code":"resource_not_found","message":"It is gone."}}`)
 }
 
-// TestPullKeepsExitCode: whatever becomes of the pull.
+// The exit code does not depend on the pull.
 func TestPullKeepsExitCode(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {

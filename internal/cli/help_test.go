@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHelp keeps what every command says about itself.
+// TestHelp compares the help of every command with a golden file.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	var got strings.Builder
@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// ask gives the output of a command that needs nothing.
+// ask returns the output of a command that needs no server.
 func ask(t *testing.T, args ...string) string {
 	t.Helper()
 	p := startCLI(t, http.NotFoundHandler())

@@ -60,7 +60,7 @@ func writeStarter(path, name string, force bool) error {
 	if force {
 		mode = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
-	out, err := os.OpenFile(path, mode, 0o666) //nolint:gosec // a source file like others, as the umask has it
+	out, err := os.OpenFile(path, mode, 0o666) //nolint:gosec // a source file like others; the umask applies
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s exists already: replace it with --force", path)
 	}
@@ -71,7 +71,7 @@ func writeStarter(path, name string, force bool) error {
 	return errors.Join(err, out.Close())
 }
 
-// nameFrom makes a valid name of any text, "agent" where nothing of it fits.
+// nameFrom converts text to a valid name, or returns "agent".
 func nameFrom(text string) string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(text) {

@@ -15,10 +15,10 @@ import (
 )
 
 func (a *app) keys() *cobra.Command {
-	c := a.parent("keys", "Handle the keys that stored files and secrets are encrypted under", a.keysList(), a.keysRotate())
-	c.Long = `Keys handles the keys of the installation on this machine, as the owner of its
-data folder. It speaks to the server where one runs, and opens the data folder
-where none does.`
+	c := a.parent("keys", "Manage the encryption keys of stored files and secrets", a.keysList(), a.keysRotate())
+	c.Long = `Keys manages the keys of the installation on this machine, as the owner of its
+data folder. It asks the running server; if there is none, it opens the data
+folder directly.`
 	return c
 }
 
@@ -29,7 +29,7 @@ func dataFlag(c *cobra.Command, data *string) {
 func (a *app) keysList() *cobra.Command {
 	var data string
 	c := &cobra.Command{
-		Use: "list", Short: "List the keys of organisations: numbers and dates, never a key", Args: exactly(), Aliases: []string{"ls"},
+		Use: "list", Short: "List numbers and dates of the organisations' keys", Args: exactly(), Aliases: []string{"ls"},
 	}
 	dataFlag(c, &data)
 	c.RunE = a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -51,17 +51,16 @@ func (a *app) keysRotate() *cobra.Command {
 	var installation bool
 	c := &cobra.Command{
 		Use:   "rotate",
-		Short: "Make new keys; what was stored before stays readable",
-		Long: `Rotate gives each organisation a new key, or the one that --org names. What is
-stored from now on is encrypted under it, at other servers of the same database
-after a minute. Older keys are kept for what was stored before; no file is
-written anew.
+		Short: "Create new keys; existing files stay readable",
+		Long: `Rotate creates a new key for each organisation, or for the one given by --org.
+New files are encrypted with it; other servers of the same database use it after
+a minute. Older keys are kept for existing files, which are not rewritten.
 
-With --installation the key in the data folder is replaced: everything that the
-database keeps sealed under it is sealed anew, and the older key is forgotten.
-Stop every server of the database first, and copy the file 'key' to the others
-afterwards. Links, cursors and remembered answers to repeated requests end. If
-it is interrupted, run it again.`,
+With --installation, the key in the data folder is replaced: all data that is
+sealed with it in the database is sealed again, and the old key is deleted. Stop
+all servers of the database first, and copy the file 'key' to the others
+afterwards. Signed links, cursors, and stored responses to repeated requests
+become invalid. If the command is interrupted, run it again.`,
 		Args: exactly(),
 	}
 	dataFlag(c, &data)
@@ -85,14 +84,14 @@ it is interrupted, run it again.`,
 			return err
 		}
 		if len(rotated) == 0 && !a.json {
-			a.note("No files are encrypted here yet; the first key is made with the first.")
+			a.note("No files are encrypted yet; the first key is created with the first file.")
 		}
 		return a.printKeys(rotated)
 	})
 	return c
 }
 
-// askKeys asks the server that runs, or else opens the installation.
+// askKeys asks the running server, or opens the installation if there is none.
 func (a *app) askKeys(ctx context.Context, cfg config.Config, method string, in any, offline func(Keys, context.Context) ([]keyring.Info, error)) (list []keyring.Info, err error) {
 	status, body, err := askSocket(ctx, cfg.Socket(), method, "/keys", in)
 	if errors.Is(err, errNoSocket) {
@@ -110,7 +109,7 @@ func (a *app) askKeys(ctx context.Context, cfg config.Config, method string, in 
 		return nil, refusal(status, body)
 	}
 	if err := json.Unmarshal(body, &list); err != nil {
-		return nil, fmt.Errorf("the server's answer is no list of keys (%w): is it of another version?", err)
+		return nil, fmt.Errorf("the server's answer is not a list of keys (%w): is it another version?", err)
 	}
 	return list, nil
 }
@@ -150,7 +149,7 @@ func (a *app) rotateInstallation(ctx context.Context, cfg config.Config) error {
 	if a.json {
 		return a.printJSON(map[string]int{"resealed": count})
 	}
-	a.note("The installation has a new key; sealed anew: %d.", count)
+	a.note("The installation has a new key; values sealed again: %d.", count)
 	if cfg.Database != "" {
 		a.note("Copy the file 'key' to the data folder of each other server of this database before it starts.")
 	}

@@ -24,7 +24,7 @@ const (
 	exitCancelled = 130
 )
 
-// app is one invocation.
+// app is one invocation of the program.
 type app struct {
 	Env
 	json    bool
@@ -32,9 +32,9 @@ type app struct {
 	url     string // --url
 }
 
-// Main runs the command of env.Args and returns the exit code. An interrupt
-// ends the command through its context, unless the command has its own use
-// for interrupts.
+// Main runs the command in env.Args and returns the exit code. An interrupt
+// cancels the context of the command, unless the command handles interrupts
+// itself.
 func Main(ctx context.Context, env Env) int {
 	a := &app{Env: env}
 	root := a.root()
@@ -49,11 +49,11 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "stint",
 		Short: "Run agents as a service",
-		Long: `Stint runs agents as a service: it keeps their definitions, gives them files,
-runs them in sandboxes, streams what they do and keeps what they made.
+		Long: `Stint runs agents as a service: it stores their definitions and files, runs them
+in sandboxes, streams their output, and stores the files that they create.
 
 First steps:
-  stint demo                 see all of it at work, on a server of its own
+  stint demo                 show everything on a temporary server
   stint serve                start a server on this machine
   stint auth login           get a token from it
   stint init                 write a stint.yaml to start from
@@ -71,12 +71,12 @@ limit, 130 cancelled.`,
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 			err = cmp.Or(config.CheckFlag(unknown.GetSpecifiedName()), err)
 		}
-		message, _, _ := strings.Cut(err.Error(), ": strconv.") // where the parser goes on about itself
+		message, _, _ := strings.Cut(err.Error(), ": strconv.") // drop the details of the number parser
 		return usage(c, "%s", message)
 	})
 	flags := root.PersistentFlags()
 	flags.BoolVar(&a.json, "json", false, "print JSON, one value a line")
-	flags.BoolVarP(&a.verbose, "verbose", "v", false, "tell more on standard error")
+	flags.BoolVarP(&a.verbose, "verbose", "v", false, "print more on standard error")
 	flags.StringVar(&a.url, "url", "", "address of the server (also STINT_URL)")
 	root.AddGroup(
 		&cobra.Group{ID: "start", Title: "Start:"},
@@ -98,11 +98,11 @@ func group(root *cobra.Command, id string, commands ...*cobra.Command) {
 	}
 }
 
-// parent is a command that only holds others.
+// parent returns a command that only contains others.
 func (a *app) parent(use, short string, children ...*cobra.Command) *cobra.Command {
 	c := &cobra.Command{Use: use, Short: short, Args: a.noSubcommand}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		return usage(c, "say what to do: %s", strings.Join(names(c), ", "))
+		return usage(c, "choose a command: %s", strings.Join(names(c), ", "))
 	}
 	c.AddCommand(children...)
 	return c
@@ -118,7 +118,7 @@ func names(c *cobra.Command) []string {
 	return out
 }
 
-// noSubcommand refuses a word that names no command, with the nearest ones.
+// noSubcommand refuses an unknown command and suggests similar ones.
 func (a *app) noSubcommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -131,8 +131,8 @@ func (a *app) noSubcommand(c *cobra.Command, args []string) error {
 	return usage(c, "there is no command '%s %s'.%s", c.CommandPath(), args[0], hint)
 }
 
-// exactly checks the number of arguments by the names that the usage shows;
-// those in brackets may be left out.
+// exactly checks the number of arguments. words are the arguments of the usage
+// line; those in brackets are optional.
 func exactly(words ...string) cobra.PositionalArgs {
 	least := 0
 	for _, w := range words {
@@ -151,7 +151,7 @@ func exactly(words ...string) cobra.PositionalArgs {
 	}
 }
 
-// usageError says that the command line is wrong.
+// usageError is an error in the command line.
 type usageError struct {
 	message string
 	command string
@@ -163,14 +163,14 @@ func usage(c *cobra.Command, format string, args ...any) error {
 	return &usageError{fmt.Sprintf(format, args...), c.CommandPath()}
 }
 
-// exitError ends the program with a code, when everything was told already.
+// exitError ends the program with an exit code. Everything has been printed.
 type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 
 var errInterrupted = errors.New("interrupted")
 
-// report prints an error as a sentence and turns it into the exit code.
+// report prints an error and returns the exit code.
 func (a *app) report(err error) int {
 	if err == nil {
 		return exitDone
@@ -201,7 +201,7 @@ func (a *app) report(err error) int {
 	return exitFailed
 }
 
-// explain adds what helps against an answer of the server.
+// explain prints advice for an error of the server.
 func (a *app) explain(e *client.Error) {
 	switch e.Code {
 	case stint.CodeInvalidAPIKey:
@@ -214,10 +214,10 @@ func (a *app) explain(e *client.Error) {
 	}
 }
 
-// action is what a command does. ctx ends when the user interrupts.
+// action is the function of a command. ctx ends when the user interrupts.
 type action func(ctx context.Context, c *cobra.Command, args []string) error
 
-// do makes the function that cobra runs out of an action.
+// do converts an action to a function for cobra.
 func (a *app) do(f action) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		return a.untilInterrupted(c.Context(), func(ctx context.Context) error { return f(ctx, c, args) })
@@ -247,7 +247,7 @@ func (a *app) untilInterrupted(ctx context.Context, f func(context.Context) erro
 	return err
 }
 
-// atLeast asks for one argument or more.
+// atLeast requires one argument or more.
 func atLeast(word string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {

@@ -12,17 +12,17 @@ import (
 func (a *app) mcp() *cobra.Command {
 	return &cobra.Command{
 		Use:   "mcp",
-		Short: "Give the agents of this server to another program as tools, by MCP",
-		Long: `Mcp speaks the Model Context Protocol on standard input and output, so that a
-program that knows it can list and run agents, wait for runs, read what they
-wrote and the files that they made. It acts with the token that you are logged
-in with, or with that of STINT_TOKEN. The program starts it; register it there:
+		Short: "Offer this server's agents as tools to an MCP client",
+		Long: `Mcp is a server of the Model Context Protocol on standard input and output. Its
+tools list and run agents, wait for runs, and read their output and files. It
+uses your stored token, or the token in STINT_TOKEN. MCP clients start it
+themselves; register it there:
 
   Claude Code     claude mcp add stint -- stint mcp
   Codex           codex mcp add stint -- stint mcp
   others          {"mcpServers": {"stint": {"command": "stint", "args": ["mcp"]}}}
 
-A program elsewhere needs no command: it asks URL/mcp of the server, with the
+Remote clients do not need this command: they use the server's URL/mcp with the
 header 'Authorization: Bearer TOKEN'.`,
 		Args: exactly(),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -35,7 +35,7 @@ header 'Authorization: Bearer TOKEN'.`,
 	}
 }
 
-// keepOpen is a stream that is not ours to close.
+// keepOpen is a writer with a Close that does nothing.
 type keepOpen struct{ io.Writer }
 
 func (keepOpen) Close() error { return nil }

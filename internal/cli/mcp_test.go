@@ -15,8 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 )
 
-// The program that starts 'stint mcp' talks to it on two pipes, and ends it by
-// closing one.
+// A client uses 'stint mcp' through two pipes and ends it by closing one.
 func TestMCPOnStandardStreams(t *testing.T) {
 	t.Parallel()
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

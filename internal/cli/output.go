@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// printJSON writes one value on one line.
+// printJSON writes a value on one line.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.Stdout)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// printOne writes a value as JSON or, for people, as named fields: pairs of a
-// label and a text, of which empty ones are left out.
+// printOne writes a value as JSON, or as a list of labels and texts. Empty
+// texts are omitted.
 func (a *app) printOne(v any, fields ...string) error {
 	if a.json {
 		return a.printJSON(v)
@@ -35,8 +35,8 @@ func (a *app) printOne(v any, fields ...string) error {
 	})
 }
 
-// printList writes a list as JSON lines or, for people, as a table. limit cuts
-// it off; 0 does not.
+// printList writes a list as JSON lines, or as a table. limit is the maximum
+// number of items; 0 means all.
 func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string, row func(T) []string) error {
 	if a.json {
 		n := 0
@@ -79,14 +79,14 @@ func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string,
 	return err
 }
 
-// columns aligns what write separates by tabs.
+// columns aligns the tab-separated text that write writes.
 func columns(out io.Writer, write func(io.Writer)) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	write(w)
 	return w.Flush()
 }
 
-// plain takes out what would move the cursor or break a column.
+// plain replaces control characters by spaces.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -96,15 +96,15 @@ func plain(s string) string {
 	}, s)
 }
 
-// note tells the person something that is no result.
+// note prints a message that is not a result.
 func (a *app) note(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) }
 
-// styled reports whether a stream may carry colours.
+// styled reports whether a stream supports colours.
 func (a *app) styled(fd int) bool {
 	return a.IsTerminal(fd) && a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb"
 }
 
-// Colours of terminals.
+// Terminal colours.
 const (
 	bold   = "1"
 	faint  = "2"
@@ -146,7 +146,7 @@ func deref(s *string) string {
 	return *s
 }
 
-// bytesText writes a number of bytes for people.
+// bytesText formats a number of bytes.
 func bytesText(n int64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	f, u := float64(n), 0
@@ -159,7 +159,7 @@ func bytesText(n int64) string {
 	return fmt.Sprintf("%.1f %s", f, units[u])
 }
 
-// filesText writes a number of files for people.
+// filesText formats a number of files.
 func filesText(n int64) string {
 	if n == 1 {
 		return "1 file"
@@ -167,8 +167,8 @@ func filesText(n int64) string {
 	return fmt.Sprintf("%d files", n)
 }
 
-// took writes a duration in milliseconds for people.
-func took(ms int64) string {
+// durationText formats a duration in milliseconds.
+func durationText(ms int64) string {
 	d := time.Duration(ms) * time.Millisecond
 	if d < time.Minute {
 		return fmt.Sprintf("%.1fs", d.Seconds())
@@ -176,7 +176,7 @@ func took(ms int64) string {
 	return d.Round(time.Second).String()
 }
 
-// clip shortens a text for a column.
+// clip shortens a text to n characters.
 func clip(s string, n int) string {
 	runes := []rune(s)
 	if len(runes) <= n {

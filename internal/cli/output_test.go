@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversed is a server with a run whose agent told of what it did.
-func conversed(w http.ResponseWriter, r *http.Request) {
+// itemServer is a server with a run whose agent reported items.
+func itemServer(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/v1/runs/run_1/events":
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -50,7 +50,7 @@ func TestItemsAreStyledByKind(t *testing.T) {
 		},
 		"pipe": {nil, "I look at it$ ls\na\nb\nhm\nagain\nDone.\n", ""},
 	} {
-		p := startCLI(t, http.HandlerFunc(conversed), tt.terminals...)
+		p := startCLI(t, http.HandlerFunc(itemServer), tt.terminals...)
 		p.start("runs", "events", "run_1")
 		if code := p.exit(t); code != 0 {
 			t.Errorf("%s: exit code %d:\n%s", name, code, p.err)
@@ -63,7 +63,7 @@ func TestItemsAreStyledByKind(t *testing.T) {
 
 func TestRunShowsUsageAndResult(t *testing.T) {
 	t.Parallel()
-	p := startCLI(t, http.HandlerFunc(conversed))
+	p := startCLI(t, http.HandlerFunc(itemServer))
 	p.start("runs", "show", "run_1")
 	if code := p.exit(t); code != 0 {
 		t.Errorf("exit code %d:\n%s", code, p.err)
@@ -78,7 +78,7 @@ func TestRunShowsUsageAndResult(t *testing.T) {
 func TestNativeLinesNeedFlag(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]bool{"": false, "--native": true, "--json": true} {
-		p := startCLI(t, http.HandlerFunc(conversed))
+		p := startCLI(t, http.HandlerFunc(itemServer))
 		p.start(append([]string{"runs", "logs", "run_1"}, strings.Fields(args)...)...)
 		if code := p.exit(t); code != 0 {
 			t.Errorf("%q: exit code %d:\n%s", args, code, p.err)

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// progress shows on a terminal how far a transfer is; elsewhere nothing. It is
-// a transfer.Progress.
+// progress shows the progress of a transfer on a terminal. It implements
+// transfer.Progress.
 type progress struct {
 	a    *app
 	verb string
 
-	mu      sync.Mutex // guards the rest
+	mu      sync.Mutex // guards the fields below
 	total   int64      // bytes
 	moved   int64
 	began   time.Time
@@ -20,7 +20,7 @@ type progress struct {
 	visible bool
 }
 
-// redraw is the least time between two looks of a progress line.
+// redraw is the minimum time between two updates of a progress line.
 const redraw = 100 * time.Millisecond
 
 func (a *app) progress(verb string) *progress {
@@ -28,14 +28,14 @@ func (a *app) progress(verb string) *progress {
 	return &progress{a: a, verb: verb, began: now, shown: now}
 }
 
-// Expect begins anew with so many bytes to come.
+// Expect sets the number of bytes to transfer.
 func (p *progress) Expect(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total, p.moved, p.began = bytes, 0, p.a.Now()
 }
 
-// Done says that further bytes are where they belong.
+// Done adds transferred bytes.
 func (p *progress) Done(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,10 +48,10 @@ func (p *progress) Done(bytes int64) {
 	fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", p.line(now.Sub(p.began)))
 }
 
-// line tells how much is done after some time, how fast it goes, and how long
-// the rest takes at that rate.
-func (p *progress) line(took time.Duration) string {
-	rate := float64(p.moved) / max(took.Seconds(), 0.001)
+// line returns the progress after some time, with the rate and the remaining
+// time.
+func (p *progress) line(elapsed time.Duration) string {
+	rate := float64(p.moved) / max(elapsed.Seconds(), 0.001)
 	line := fmt.Sprintf("%s %s of %s (%d%%), %s/s", p.verb, bytesText(p.moved), bytesText(p.total),
 		min(100, p.moved*100/max(p.total, 1)), bytesText(int64(rate)))
 	if left := time.Duration(float64(p.total-p.moved) / max(rate, 1) * float64(time.Second)); left >= time.Second {
@@ -60,7 +60,7 @@ func (p *progress) line(took time.Duration) string {
 	return line
 }
 
-// done takes the line away.
+// done removes the line.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

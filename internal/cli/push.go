@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -19,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// pushOptions are what a push is asked for.
+// pushOptions are the options of a push.
 type pushOptions struct {
 	client.PushOptions
 	dry bool
@@ -29,21 +26,21 @@ func (t volumeCommands) push() *cobra.Command {
 	var o pushOptions
 	c := &cobra.Command{
 		Use:   "push NAME DIR",
-		Short: fmt.Sprintf("Store a folder as the new version of %s", articled(t.kind)),
-		Long: fmt.Sprintf(`Push stores the files below DIR as the new version of %s, which is made when
-it is missing. When they equal the current version nothing changes.
+		Short: fmt.Sprintf("Store a folder as the new version of %s", withArticle(t.kind)),
+		Long: fmt.Sprintf(`Push stores the files in DIR as a new version of %s, which is created if it
+does not exist. If the files equal the current version, nothing changes.
 
-Only those parts of files are sent that the server lacks, and files that have
-not changed since the last push are not read. A push that was interrupted can be
-repeated and goes on where it stopped.
+Only parts of files that the server does not have are sent, and files that have
+not changed since the last push are not read. An interrupted push can be
+repeated and continues where it stopped.
 
-What the patterns of a %s file name is left out; they are written as
-in .gitignore and rule the folder that the file stands in.`, articled(t.kind), localdir.IgnoreFile),
+Files that match a pattern in a %s file are left out. The patterns are
+written as in .gitignore and apply to the folder of that file.`, withArticle(t.kind), localdir.IgnoreFile),
 		Args: exactly("NAME", "DIR"),
 	}
-	c.Flags().StringVarP(&o.Message, "message", "m", "", "what this version is about")
+	c.Flags().StringVarP(&o.Message, "message", "m", "", "description of this version")
 	c.Flags().StringVar(&o.IfMatch, "if-match", "", "store only if this version, by ID or number, is the current one")
-	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "tell what would be sent, and send nothing")
+	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "print what would be sent, and send nothing")
 	c.RunE = t.a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if stint.CheckName("", args[1]) == nil && isDir(t.a.path(args[0])) && !isDir(t.a.path(args[1])) {
 			return usage(c, "there is no folder '%s'; did you mean: %s %s %s", args[1], c.CommandPath(), args[1], quote(args[0]))
@@ -53,8 +50,8 @@ in .gitignore and rule the folder that the file stands in.`, articled(t.kind), l
 	return c
 }
 
-// articled names the kind with its article.
-func articled(k stint.FileSetKind) string {
+// withArticle returns the kind with its article.
+func withArticle(k stint.FileSetKind) string {
 	if k == stint.Artifacts {
 		return "an artifact"
 	}
@@ -66,8 +63,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// pushedTree tells what a push did.
-type pushedTree struct {
+// pushResult is the result of a push.
+type pushResult struct {
 	stint.FileSetVersion
 	Sent    *transfer.Count `json:"sent,omitempty"` // nil for an archive
 	Name    string          `json:"name"`
@@ -75,7 +72,7 @@ type pushedTree struct {
 }
 
 func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o pushOptions) error {
-	if !isDir(dir) { // before anything is made for it
+	if !isDir(dir) { // check before anything is created
 		_, err := localdir.Open(ctx, dir)
 		return err
 	}
@@ -102,12 +99,12 @@ func (t volumeCommands) pushFolder(ctx context.Context, name, dir string, o push
 	case err != nil:
 		return err
 	case o.dry:
-		return t.tellPlan(tree, done)
+		return t.printPlan(tree, done)
 	}
-	return t.tellPushed(tree, pushedTree{*done.Version, &done.Sent, tree.Name, done.Added})
+	return t.printPushed(tree, pushResult{*done.Version, &done.Sent, tree.Name, done.Added})
 }
 
-// target finds or makes what to push to. A dry run makes nothing.
+// target finds or creates the volume or artifact. A dry run does not create it.
 func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name string, dry bool) (*stint.FileSet, error) {
 	tree, err := trees.Find(ctx, name)
 	if !client.IsCode(err, stint.CodeResourceNotFound) || stint.IsID(t.kind.Prefix(), name) {
@@ -122,8 +119,8 @@ func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name
 	return trees.Create(ctx, name)
 }
 
-// expected is the ID of the version that --if-match names in one of its forms:
-// the server compares IDs.
+// expected returns the ID of the version in --if-match, statusDetails the server
+// compares IDs.
 func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)
 	if form == "" || o.dry || strings.Contains(form, "_") {
@@ -142,17 +139,17 @@ func (t volumeCommands) send(ctx context.Context, c *client.Client, tree *stint.
 	remote := transfer.ClientRemote{Client: c, Trees: treesOf(c, t.kind), ID: tree.ID, Push: &o.PushOptions}
 	return transfer.Push(ctx, remote, dir, transfer.PushOptions{
 		Cache: t.a.cachePath(c.URL(), tree.ID, dir), DryRun: o.dry, Progress: bar, Now: t.a.Now,
-		Listed: func(_ transfer.Count, skipped []string) { t.tellSkipped(skipped) },
+		Listed: func(_ transfer.Count, skipped []string) { t.noteSkipped(skipped) },
 	})
 }
 
-func (t volumeCommands) tellSkipped(skipped []string) {
+func (t volumeCommands) noteSkipped(skipped []string) {
 	for _, name := range skipped {
-		t.a.note("%s is left out: it is no file, folder or link.", name)
+		t.a.note("%s is left out: it is not a file, folder, or link.", name)
 	}
 }
 
-func (t volumeCommands) tellPushed(tree *stint.FileSet, p pushedTree) error {
+func (t volumeCommands) printPushed(tree *stint.FileSet, p pushResult) error {
 	if t.a.json {
 		return t.a.printJSON(p)
 	}
@@ -164,7 +161,7 @@ func (t volumeCommands) tellPushed(tree *stint.FileSet, p pushedTree) error {
 	return nil
 }
 
-func (t volumeCommands) tellPlan(tree *stint.FileSet, p transfer.PushResult) error {
+func (t volumeCommands) printPlan(tree *stint.FileSet, p transfer.PushResult) error {
 	if t.a.json {
 		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
 	}
@@ -173,14 +170,14 @@ func (t volumeCommands) tellPlan(tree *stint.FileSet, p transfer.PushResult) err
 	return nil
 }
 
-// pushArchive packs and uploads at once, through a pipe, for servers that know
-// no other way.
+// pushArchive packs and uploads an archive through a pipe, for servers without
+// chunk uploads.
 func (t volumeCommands) pushArchive(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, dir string, o *client.PushOptions) error {
 	files, err := localdir.Open(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }() // only read from
+	defer func() { _ = files.Close() }() // opened for reading
 	bar := t.a.progress("pushed")
 	bar.Expect(files.Size)
 	out, in := io.Pipe()
@@ -190,107 +187,11 @@ func (t volumeCommands) pushArchive(ctx context.Context, trees *client.FileSets,
 		in.CloseWithError(files.Pack(ctx, in, func(n int) { bar.Done(int64(n)) })) // nil ends the pipe with EOF
 	}()
 	v, changed, err := trees.Push(ctx, tree.ID, out, o)
-	_ = out.CloseWithError(errors.New("the upload has ended")) // wakes the packer; never fails
+	_ = out.CloseWithError(errors.New("the upload has ended")) // unblocks the packer; never fails
 	<-packed
 	bar.done()
 	if err != nil {
 		return err
 	}
-	return t.tellPushed(tree, pushedTree{*v, nil, tree.Name, changed})
-}
-
-// pullOptions are what a pull is asked for.
-type pullOptions struct{ dry, delete bool }
-
-func (t volumeCommands) pull() *cobra.Command {
-	var o pullOptions
-	c := &cobra.Command{
-		Use:   "pull NAME[@VERSION] DIR",
-		Short: "Write the files of a version into a folder",
-		Long: fmt.Sprintf(`Pull writes the files of a version into DIR, which is made when it is missing.
-Files of the same name are replaced, others stay unless --delete is given.
-Nothing is written outside of DIR. VERSION is an ID or a number, the current one
-where it is left out.
-
-Only what DIR lacks is fetched. A pull that was interrupted can be repeated and
-goes on where it stopped. --delete spares %[1]s files in DIR and what they
-name.`, localdir.IgnoreFile),
-		Args: exactly("NAME", "DIR"),
-	}
-	c.Flags().BoolVar(&o.delete, "delete", false, "remove what the version does not hold")
-	c.Flags().BoolVarP(&o.dry, "dry-run", "n", false, "tell what would be done, and change nothing")
-	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		name, version := cutVersion(args[0])
-		_, tree, err := t.find(ctx, name)
-		if err != nil {
-			return err
-		}
-		c, err := t.a.follower()
-		if err != nil {
-			return err
-		}
-		version = pinned(tree, version)
-		dir := t.a.path(args[1])
-		done, err := t.a.fetch(ctx, c, t.kind, tree.ID, version, dir, o)
-		if err != nil {
-			return err
-		}
-		return t.tellPulled(tree, version, dir, done, o)
-	})
-	return c
-}
-
-// pulledTree tells what a pull did.
-type pulledTree struct {
-	Dir     string         `json:"dir"`
-	Files   int64          `json:"files"`
-	ID      string         `json:"id"`
-	Name    string         `json:"name"`
-	Size    int64          `json:"size"`
-	Version string         `json:"version"`
-	Written transfer.Count `json:"written"`
-	Fetched int64          `json:"fetched"` // bytes of files that were not there in any form
-	Deleted int64          `json:"deleted"` // entries
-}
-
-func (t volumeCommands) tellPulled(tree *stint.FileSet, version, dir string, p transfer.PullResult, o pullOptions) error {
-	if t.a.json {
-		return t.a.printJSON(pulledTree{dir, p.All.Files, tree.ID, tree.Name, p.All.Bytes, version, p.Written, p.Fetched, p.Deleted})
-	}
-	verb, removed := "Wrote", "Removed"
-	if o.dry {
-		verb, removed = "Would write", "Would remove"
-	}
-	t.a.note("%s %s, %s, into %s.", verb, filesText(p.Written.Files), bytesText(p.Written.Bytes), dir)
-	if p.Deleted > 0 {
-		t.a.note("%s %d entries that the version does not hold.", removed, p.Deleted)
-	}
-	return nil
-}
-
-// fetch makes a folder hold what a version holds.
-func (a *app) fetch(ctx context.Context, c *client.Client, kind stint.FileSetKind, id, version, dir string, o pullOptions) (transfer.PullResult, error) {
-	bar := a.progress("pulled")
-	defer bar.done()
-	return transfer.Pull(ctx, transfer.ClientRemote{Client: c, Trees: treesOf(c, kind), ID: id, Version: version}, dir, transfer.PullOptions{
-		Cache: a.cachePath(c.URL(), id, dir), DryRun: o.dry, Delete: o.delete, Progress: bar, Now: a.Now,
-	})
-}
-
-// cachePath is where is remembered what a folder held when it was last
-// exchanged with a tree; empty where there is no place for it.
-func (a *app) cachePath(url, tree, dir string) string {
-	base := a.getenv("XDG_CACHE_HOME")
-	if !filepath.IsAbs(base) {
-		home := a.getenv("HOME")
-		if !filepath.IsAbs(home) {
-			return ""
-		}
-		base = filepath.Join(home, ".cache")
-	}
-	if tree == "" {
-		return ""
-	}
-	name := sha256.Sum256([]byte(url + "\x00" + tree + "\x00" + dir))
-	return filepath.Join(base, "stint", "transfer", hex.EncodeToString(name[:16]))
+	return t.printPushed(tree, pushResult{*v, nil, tree.Name, changed})
 }

@@ -12,12 +12,12 @@ func (t volumeCommands) keep() *cobra.Command {
 	var release bool
 	c := &cobra.Command{
 		Use:   "keep NAME@VERSION...",
-		Short: "Keep versions whatever the server's rules of retention say",
-		Long: `Keep asks that versions stay, however old they get and however many follow
-them. With --release they are left to the server's rules again.`,
+		Short: "Protect versions from the server's retention rules",
+		Long: `Keep protects versions from deletion by the server's retention rules. With
+--release the rules apply again.`,
 		Args: atLeast("NAME@VERSION"),
 	}
-	c.Flags().BoolVar(&release, "release", false, "leave the versions to the rules again")
+	c.Flags().BoolVar(&release, "release", false, "apply the retention rules again")
 	c.RunE = t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		for _, arg := range args {
 			name, version := cutVersion(arg)
@@ -48,10 +48,10 @@ func (t volumeCommands) remove() *cobra.Command {
 		Use:   "rm NAME[@VERSION]...",
 		Short: fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind),
 		Long: fmt.Sprintf(`Rm removes %ss with all their versions or, as NAME@VERSION, one version that
-is not the current one, is not kept and is named by no checkpoint.
+is not the current one, is not protected, and is not used by a checkpoint.
 
-What a checkpoint names stays readable to runs that go on from it. The bytes of
-what nothing names any more are deleted by the server's next collections.`, t.kind),
+Files of a checkpoint stay readable for runs that continue from it. Unreferenced
+data is deleted by the server's next garbage collections.`, t.kind),
 		Args: atLeast("NAME"),
 		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			for _, arg := range args {
@@ -75,37 +75,6 @@ what nothing names any more are deleted by the server's next collections.`, t.ki
 				}
 			}
 			return nil
-		}),
-	}
-}
-
-func (a *app) usageOf() *cobra.Command {
-	return &cobra.Command{
-		Use:   "usage",
-		Short: "Show what your organisation keeps, and how much it may",
-		Long: `Usage shows what your organisation keeps. What counts toward its limit is what
-lies in the storage: compressed, each piece once however many versions hold it.
-Deleted versions count until the server's collections have removed their bytes.`,
-		Args: exactly(),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			u, err := c.Usage(ctx)
-			if err != nil {
-				return err
-			}
-			if a.json {
-				return a.printJSON(u)
-			}
-			limit := "no limit"
-			if u.LimitBytes != nil {
-				limit = fmt.Sprintf("%.0f %% of %s", 100*float64(u.StoredBytes)/float64(*u.LimitBytes), bytesText(*u.LimitBytes))
-			}
-			_, err = fmt.Fprintf(a.Stdout, "Stored       %s in %d objects (%s)\nVersions     %d of %d artifacts and %d volumes, %s if each were kept in full\nCheckpoints  %d\n",
-				bytesText(u.StoredBytes), u.StoredObjects, limit, u.Versions, u.Artifacts, u.Volumes, bytesText(u.VersionBytes), u.Checkpoints)
-			return err
 		}),
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 )
 
-// runFlags are what a person can say about a new run.
+// runFlags are the flags of commands that start a run.
 type runFlags struct {
 	vars, secrets, volumes, metadata []string
 	artifact, version, timeout, pull string
@@ -37,10 +37,10 @@ func (f *runFlags) add(c *cobra.Command) {
 }
 
 const followText = `
-The run's output goes to standard output and standard error as the agent wrote
-it; what happens around it is told on standard error. PROMPT '-' reads the
-prompt from standard input. Ctrl-C offers to cancel the run; a second one leaves
-it running, and so does a terminal or connection that is lost.`
+The agent's output is printed unchanged on standard output and standard error;
+messages about the run are printed on standard error. PROMPT '-' reads the prompt
+from standard input. Ctrl-C offers to cancel the run. After a second Ctrl-C, or
+if the terminal or the connection is lost, the run continues.`
 
 func (a *app) run() *cobra.Command {
 	var f runFlags
@@ -63,16 +63,17 @@ func (a *app) run() *cobra.Command {
 	return c
 }
 
-// resumeFrom makes the commands that go on from a session or a checkpoint.
+// resumeFrom returns the command that continues a session or resumes a
+// checkpoint.
 func (a *app) resumeFrom(verb string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
-		Use: "continue SESSION PROMPT", Short: "Go on in a session, where its last run ended",
+		Use: "continue SESSION PROMPT", Short: "Continue a session after its last run",
 		Long: "Continue starts the next run of a session: with the conversation of its last\nrun, and the latest agent, artifact and volumes.\n" + followText,
 		Args: exactly("SESSION", "PROMPT"),
 	}
 	if verb == "resume" {
-		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Go on from a checkpoint, in a session of its own"
+		c.Use, c.Short = "resume CHECKPOINT PROMPT", "Start a new session from a checkpoint"
 		c.Long = "Resume starts a run from the state that another left: conversation, agent,\nartifact and volumes as they were. It opens a new session.\n" + followText
 		c.Args = exactly("CHECKPOINT", "PROMPT")
 	}
@@ -87,7 +88,7 @@ func (a *app) resumeFrom(verb string) *cobra.Command {
 	return c
 }
 
-// start creates the run and follows it as the flags say.
+// start creates a run and follows it.
 func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string) error {
 	var err error
 	if n.Prompt, err = a.prompt(prompt); err != nil {
@@ -114,7 +115,7 @@ func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string
 	return a.followRun(c.Context(), server, run.ID, f.pull)
 }
 
-// createRun starts a run; an interrupt while it does gives up.
+// createRun creates a run. An interrupt cancels the request.
 func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, err error) {
 	quick, err := a.client()
 	if err != nil {
@@ -127,7 +128,7 @@ func (a *app) createRun(ctx context.Context, n stint.NewRun) (run *stint.Run, er
 	return run, err
 }
 
-// maxPrompt bounds a prompt from standard input, in bytes.
+// maxPrompt is the longest prompt on standard input, in bytes.
 const maxPrompt = 1 << 20
 
 func (a *app) prompt(text string) (string, error) {
@@ -144,7 +145,7 @@ func (a *app) prompt(text string) (string, error) {
 	return string(read), nil
 }
 
-// fill takes the flags into the request.
+// fill copies the flags into the request.
 func (a *app) fill(c *cobra.Command, f *runFlags, n *stint.NewRun) (err error) {
 	if f.version != "" {
 		n.AgentVersion = f.version
@@ -190,8 +191,8 @@ func timeout(text string) (string, error) {
 	return d.String(), nil
 }
 
-// pairs reads K=V words. A word without '=' takes its value from otherwise,
-// where there is one.
+// pairs parses K=V words. The value of a word without '=' comes from otherwise,
+// if it is not nil.
 func pairs(words []string, otherwise func(string) (string, bool)) (map[string]string, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -218,7 +219,7 @@ func pairs(words []string, otherwise func(string) (string, bool)) (map[string]st
 	return out, nil
 }
 
-// exitOf is the exit code that tells how a run ended.
+// exitOf returns the exit code for a run's status.
 func exitOf(s stint.Status) error {
 	switch s {
 	case stint.Completed:
@@ -231,7 +232,7 @@ func exitOf(s stint.Status) error {
 	return exitError(exitFailed)
 }
 
-// pullArtifact writes what the run has kept into a folder.
+// pullArtifact writes the run's artifact into a directory.
 func (a *app) pullArtifact(ctx context.Context, c *client.Client, run *stint.Run, dir string) error {
 	if run.ArtifactName == nil || run.ArtifactVersion == nil {
 		return fmt.Errorf("%s has kept no artifact that could be written into %s", run.ID, dir)

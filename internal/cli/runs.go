@@ -18,7 +18,7 @@ import (
 )
 
 func (a *app) runs() *cobra.Command {
-	return a.parent("runs", "Look at runs, and cancel them", a.runsList(), a.runsShow(), a.runsCancel(), a.runsEvents(), a.runsLogs(), a.runsMetrics())
+	return a.parent("runs", "List, show, and cancel runs", a.runsList(), a.runsShow(), a.runsCancel(), a.runsEvents(), a.runsLogs(), a.runsMetrics())
 }
 
 func (a *app) runsList() *cobra.Command {
@@ -43,10 +43,10 @@ func (a *app) runsList() *cobra.Command {
 			return usage(c, "--limit: %d is negative", limit)
 		}
 		var err error
-		if f.Since, err = a.moment(since); err != nil {
+		if f.Since, err = a.parseTime(since); err != nil {
 			return usage(c, "--since: %s", err)
 		}
-		if f.Until, err = a.moment(until); err != nil {
+		if f.Until, err = a.parseTime(until); err != nil {
 			return usage(c, "--until: %s", err)
 		}
 		if f.Metadata, err = pairs(metadata, nil); err != nil {
@@ -70,12 +70,12 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 		f.AgentID = found.ID
 	}
 	return printList(a, c.Runs.List(ctx, f), limit, "ID AGENT STATUS CREATED TOOK PROMPT", func(r stint.RunSummary) []string {
-		return []string{r.ID, r.AgentName, string(r.Status), r.CreatedAt.String(), a.lasted(r), clip(r.Prompt, 40)}
+		return []string{r.ID, r.AgentName, string(r.Status), r.CreatedAt.String(), a.runDuration(r), clip(r.Prompt, 40)}
 	})
 }
 
-// lasted is how long a run took, or takes so far.
-func (a *app) lasted(r stint.RunSummary) string {
+// runDuration returns how long a run durationText, or has been running.
+func (a *app) runDuration(r stint.RunSummary) string {
 	if r.StartedAt == nil {
 		return "-"
 	}
@@ -83,11 +83,11 @@ func (a *app) lasted(r stint.RunSummary) string {
 	if r.CompletedAt != nil {
 		end = r.CompletedAt.Time
 	}
-	return took(max(0, end.Sub(r.StartedAt.Time).Milliseconds()))
+	return durationText(max(0, end.Sub(r.StartedAt.Time).Milliseconds()))
 }
 
-// moment reads a time, or a duration before now.
-func (a *app) moment(text string) (*stint.Time, error) {
+// parseTime parses a time, or a duration before now.
+func (a *app) parseTime(text string) (*stint.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func (a *app) moment(text string) (*stint.Time, error) {
 	}
 	t, err := stint.ParseTime(text)
 	if err != nil {
-		return nil, fmt.Errorf("'%s' is no time such as 2026-01-02T15:04:05Z, date or duration such as 2h", text)
+		return nil, fmt.Errorf("'%s' is not a time such as 2026-01-02T15:04:05Z, date or duration such as 2h", text)
 	}
 	return &t, nil
 }
@@ -129,7 +129,7 @@ func (a *app) showRun(run *stint.Run) error {
 		artifact += "@" + *run.ArtifactVersion
 	}
 	fields := []string{
-		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + because(run),
+		"id", run.ID, "agent", run.AgentName + " (" + run.AgentID + ")", "status", string(run.Status) + statusDetails(run),
 		"prompt", clip(run.Prompt, 200), "artifact", artifact, "volumes", pairsText(run.Volumes, "@"),
 		"checkpoint", deref(run.CheckpointID), "session", run.SessionID, "parent", deref(run.ParentRunID),
 		"metadata", pairsText(run.Metadata, "="), "usage", usageText(run.Usage),
@@ -149,7 +149,7 @@ func (a *app) showRun(run *stint.Run) error {
 	return nil
 }
 
-// usageText tells on a line what a run used of models.
+// usageText returns a run's model usage on one line.
 func usageText(raw json.RawMessage) string {
 	var u *stint.Usage
 	if json.Unmarshal(raw, &u) != nil || u == nil {
@@ -166,7 +166,7 @@ func usageText(raw json.RawMessage) string {
 	return out
 }
 
-// resultText is a result for people: a message as it is, another value as JSON.
+// resultText returns a result as text: a string as it is, other values as JSON.
 func resultText(raw json.RawMessage) string {
 	var message *string
 	switch err := json.Unmarshal(raw, &message); {
@@ -183,7 +183,7 @@ func resultText(raw json.RawMessage) string {
 	}, *message)
 }
 
-// pairsText writes a map for people, by its keys.
+// pairsText formats a map, sorted by key.
 func pairsText(m map[string]string, between string) string {
 	words := make([]string, 0, len(m))
 	for k, v := range m {
@@ -222,14 +222,14 @@ func (a *app) runsEvents() *cobra.Command {
 	var recorded bool
 	c := &cobra.Command{
 		Use:   "events RUN",
-		Short: "Follow the stream of a run, from its beginning to its end",
-		Long: `Events prints the stream of a run: what was, then what comes, until the run has
-ended. It resumes by itself where a connection breaks. With --json it prints each
-event as one line.`,
+		Short: "Follow the events of a run from the start to the end",
+		Long: `Events prints the past events of a run, and then new ones until the run has
+ended. It reconnects if the connection breaks. With --json it prints one event
+per line.`,
 		Args: exactly("RUN"),
 	}
 	c.Flags().Int64Var(&after, "after", 0, "begin after the event with this ID")
-	c.Flags().BoolVar(&recorded, "recorded", false, "stop at what is recorded by now; --json then tells the time of each event")
+	c.Flags().BoolVar(&recorded, "recorded", false, "stop after the recorded events; --json then includes the time of each event")
 	c.RunE = a.do(func(ctx context.Context, c *cobra.Command, args []string) error {
 		if after < 0 {
 			return usage(c, "--after: %d is negative", after)
@@ -252,7 +252,7 @@ event as one line.`,
 				return err
 			}
 		}
-		p.freshLine()
+		p.endLine()
 		return nil
 	})
 	return c
@@ -263,7 +263,7 @@ func (a *app) runsLogs() *cobra.Command {
 	var reverse, native bool
 	var limit int
 	c := &cobra.Command{Use: "logs RUN", Short: "Print the log of a run: agent, system and network", Args: exactly("RUN")}
-	c.Flags().BoolVar(&native, "native", false, "with the lines of the agent's own protocol, which --json has always")
+	c.Flags().BoolVar(&native, "native", false, "include lines of the agent's own protocol; --json always includes them")
 	c.Flags().StringVar(&kind, "type", "all", "all, agent, system or network")
 	c.Flags().StringVar(&since, "since", "", "from then on: a time, or a duration ago such as 5m")
 	c.Flags().StringVar(&until, "until", "", "up to then: a time, or a duration ago")
@@ -282,10 +282,10 @@ func (a *app) runsLogs() *cobra.Command {
 			return usage(c, "--limit: %d is negative", limit)
 		}
 		var err error
-		if f.Since, err = a.moment(since); err != nil {
+		if f.Since, err = a.parseTime(since); err != nil {
 			return usage(c, "--since: %s", err)
 		}
-		if f.Until, err = a.moment(until); err != nil {
+		if f.Until, err = a.parseTime(until); err != nil {
 			return usage(c, "--until: %s", err)
 		}
 		return a.printLogs(ctx, args[0], f, limit, native || a.json)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"stint": program})
 }
 
-// program is stint without a real server and sandbox.
+// program is stint with a fake server and a fake sandbox.
 func program() {
 	env, stop, err := osenv.New()
 	if err != nil {
@@ -78,7 +78,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// exitCode runs a command and holds its exit code to a number: code 2 stint …
+// exitCode implements the script command "code N command...", which checks an
+// exit code.
 func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: code N command...")

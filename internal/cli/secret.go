@@ -13,10 +13,10 @@ import (
 )
 
 func (a *app) secret() *cobra.Command {
-	return a.parent("secret", "Handle the stored secrets of your organisation", a.secretSet(), a.secretList(), a.secretRemove())
+	return a.parent("secret", "Manage the stored secrets of your organisation", a.secretSet(), a.secretList(), a.secretRemove())
 }
 
-// maxSecret bounds a secret's value, in bytes.
+// maxSecret is the longest value of a secret, in bytes.
 const maxSecret = 32 << 10
 
 func (a *app) secretSet() *cobra.Command {
@@ -24,8 +24,8 @@ func (a *app) secretSet() *cobra.Command {
 		Use:   "set NAME [VALUE]",
 		Short: "Store a secret, or replace it",
 		Long: `Set stores a secret that agents of your organisation can use as
-${{ secrets.NAME }}. Without VALUE it is asked for on a terminal, else read from
-standard input, where one line end at the end is dropped:
+${{ secrets.NAME }}. Without VALUE the value is
+read from the terminal, or from standard input without its last line end:
 
   stint secret set API_KEY < key.txt
 
@@ -107,7 +107,7 @@ func (a *app) secretList() *cobra.Command {
 
 func (a *app) secretRemove() *cobra.Command {
 	return &cobra.Command{
-		Use: "rm NAME...", Short: "Forget stored secrets", Args: atLeast("NAME"),
+		Use: "rm NAME...", Short: "Delete stored secrets", Args: atLeast("NAME"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
 			c, err := a.client()
 			if err != nil {

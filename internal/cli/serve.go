@@ -50,15 +50,15 @@ The first Ctrl-C stops taking runs and waits for the running ones, as long as
 	return c
 }
 
-// settingFlag takes any text; package config judges it.
+// settingFlag accepts any text; package config validates it.
 type settingFlag struct{ kind, text string }
 
 func (f *settingFlag) String() string     { return f.text }
 func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 
-// serveUntilInterrupted drains at the first interrupt and leaves at the
-// second, when what still runs is cleaned up by the next start.
+// serveUntilInterrupted drains at the first interrupt and exits at the second.
+// The next start cleans up what was running then.
 func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,7 +80,7 @@ func (a *app) serveUntilInterrupted(ctx context.Context, c config.Config) error 
 
 func (a *app) announce(c config.Config, s ServerInfo) {
 	if a.json {
-		_ = a.printJSON(s) // standard output is gone if this fails
+		_ = a.printJSON(s) // ignore a closed standard output
 		return
 	}
 	login := "stint auth login"
@@ -91,7 +91,7 @@ func (a *app) announce(c config.Config, s ServerInfo) {
 	a.note("Data is kept in %s. Log in on this machine with: %s", s.DataDir, login)
 }
 
-// quote makes a word that a shell reads as one.
+// quote quotes a word for a shell.
 func quote(s string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@,+%", r)

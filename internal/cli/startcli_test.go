@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// screen collects what is written, from several goroutines.
+// screenBuffer collects output. It is safe for concurrent use.
 type screenBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -43,7 +43,7 @@ func (s *screenBuffer) String() string {
 	return s.text.String()
 }
 
-// await waits until the screen shows a text.
+// await waits until the output contains a text.
 func (s *screenBuffer) await(t *testing.T, text string) {
 	t.Helper()
 	limit := time.After(time.Minute)
@@ -56,11 +56,11 @@ func (s *screenBuffer) await(t *testing.T, text string) {
 	}
 }
 
-// testCLI is somebody at a terminal, with a server.
+// testCLI runs a command against a test server.
 type testCLI struct {
 	out, err   *screenBuffer
 	environ    map[string]string
-	keys       io.Writer // of the keyboard
+	keys       io.Writer // writes to standard input
 	interrupts chan cli.Interrupt
 	env        cli.Env
 	code       chan int
@@ -98,13 +98,13 @@ func startCLI(t *testing.T, h http.Handler, terminals ...int) *testCLI {
 	return p
 }
 
-// types starts a command.
+// start starts a command.
 func (p *testCLI) start(args ...string) {
 	p.env.Args = args
 	go func() { p.code <- cli.Main(context.Background(), p.env) }()
 }
 
-// exit waits for the end of the command.
+// exit waits for the end of the command and returns its exit code.
 func (p *testCLI) exit(t *testing.T) int {
 	t.Helper()
 	select {

@@ -19,7 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 )
 
-// oneRun is a server with a run that goes on until it is cancelled or released.
+// oneRun is a server with a run that continues until it is cancelled or
+// released.
 type oneRun struct {
 	ended     chan struct{}
 	end       sync.Once
@@ -116,7 +117,7 @@ func TestInterruptCancelsWithoutTerminal(t *testing.T) {
 	}
 }
 
-// TestHangUpKeepsRun: a connection that breaks off is no wish to cancel.
+// A closed terminal does not cancel the run.
 func TestHangUpKeepsRun(t *testing.T) {
 	t.Parallel()
 	for name, terminals := range map[string][]int{"terminal": {0, 1, 2}, "no terminal": nil} {
@@ -170,7 +171,7 @@ func TestTerminalColours(t *testing.T) {
 	}
 }
 
-// pushServer takes any archive for a volume, and knows nothing of chunks.
+// pushServer accepts any archive for a volume and does not support chunks.
 func pushServer(t *testing.T) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

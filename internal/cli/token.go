@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) token() *cobra.Command {
-	return a.parent("token", "Handle the tokens of your organisation", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
+	return a.parent("token", "Manage the tokens of your organisation", a.tokenCreate(), a.tokenList(), a.tokenRevoke())
 }
 
 func (a *app) tokenCreate() *cobra.Command {
@@ -105,8 +105,8 @@ func (a *app) tokenRevoke() *cobra.Command {
 	}
 }
 
-// printDone tells that something was done to a thing: {"id":…,"<done>":true}
-// or a sentence.
+// printDone prints that something was done: {"id":…,"<done>":true} or a
+// sentence.
 func (a *app) printDone(done, id string) error {
 	if a.json {
 		return a.printJSON(map[string]any{"id": id, done: true})

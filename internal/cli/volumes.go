@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// volumeCommands are the commands of one kind of tree.
+// volumeCommands are the commands for volumes or for artifacts.
 type volumeCommands struct {
 	a    *app
 	kind stint.FileSetKind
@@ -27,7 +27,7 @@ func (a *app) volumes(kind stint.FileSetKind) *cobra.Command {
 	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.keep(), t.remove())
 }
 
-// trees is the part of the client for this kind.
+// trees returns the client for the kind.
 func (t volumeCommands) trees() (*client.FileSets, error) {
 	c, err := t.a.client()
 	if err != nil {
@@ -43,7 +43,7 @@ func treesOf(c *client.Client, kind stint.FileSetKind) *client.FileSets {
 	return c.Volumes
 }
 
-// cutVersion splits NAME@VERSION; the version is "latest" where none is said.
+// cutVersion splits NAME@VERSION. The default version is "latest".
 func cutVersion(s string) (name, version string) {
 	name, version, _ = strings.Cut(s, "@")
 	if version == "" {
@@ -52,8 +52,9 @@ func cutVersion(s string) (name, version string) {
 	return name, version
 }
 
-// pinned is the ID of the tree's current version for "latest", so that a
-// command sees one version however many requests it makes; anything else stays.
+// pinned returns the ID of the current version for "latest", so that all
+// requests of a command use the same version. Other versions are returned
+// unchanged.
 func pinned(tree *stint.FileSet, version string) string {
 	if version == "latest" && tree.CurrentVersionID != nil {
 		return *tree.CurrentVersionID
@@ -112,7 +113,7 @@ func (t volumeCommands) versions() *cobra.Command {
 	}
 }
 
-// find looks a tree up by name or ID.
+// find returns the volume or artifact with a name or ID.
 func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets, *stint.FileSet, error) {
 	trees, err := t.trees()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// movingHead is a server with a volume whose head moves whenever somebody has
-// looked the volume up. A request for what is current is a fault.
+// movingHead is a server with a volume that gets a new version after each
+// look-up. It refuses requests for "latest".
 type movingHead struct {
 	t       *testing.T
 	lookups int

@@ -58,8 +58,8 @@ type readIn struct {
 }
 
 type readOut struct {
-	Text   string `json:"text,omitempty" jsonschema:"the content, where it is text"`
-	Base64 string `json:"base64,omitempty" jsonschema:"the content, where it is none"`
+	Text   string `json:"text,omitempty" jsonschema:"the content, if it is text"`
+	Base64 string `json:"base64,omitempty" jsonschema:"the content, if it is not text"`
 	Size   int64  `json:"size" jsonschema:"bytes of the whole file"`
 	Next   *int64 `json:"next,omitempty" jsonschema:"offset to read on from; missing at the end of the file"`
 }

@@ -106,7 +106,7 @@ func (a *answer) refusal() error {
 	if a.refused >= http.StatusInternalServerError {
 		return fmt.Errorf("serve MCP: %s", text)
 	}
-	return stint.InvalidParam("body", "This is no request of the Model Context Protocol that the server takes: %s.", strings.TrimSuffix(text, "."))
+	return stint.InvalidParam("body", "The server does not accept this request of the Model Context Protocol: %s.", strings.TrimSuffix(text, "."))
 }
 
 // localTransport is a transport that calls a handler of this process.
@@ -117,7 +117,7 @@ type localTransport struct {
 
 var (
 	errTooLarge = errors.New("the answer is too large")
-	errCutOff   = errors.New("the answer was cut off. Try again; if it stays, the server's log tells why")
+	errCutOff   = errors.New("the answer was cut off. Try again; the server's log has the reason")
 )
 
 // RoundTrip returns when the handler has returned. The response is kept in

@@ -1,7 +1,7 @@
-// Package process answers: how does the command line meet the operating system?
+// Package osenv connects the command line to the operating system.
 //
-// It is the one place of the command line that reads the process's arguments,
-// environment, streams and signals.
+// It is the only package of the command line that reads the process's
+// arguments, environment, streams, and signals.
 package osenv
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/stint-dev/stint/internal/cli"
 )
 
-// exitInterrupted is the code of a program that was interrupted too often to
-// end in order.
+// exitInterrupted is the exit code after three interrupts that the command did
+// not handle.
 const exitInterrupted = 130
 
-// New returns the world of this process, without Serve and Probe. Call stop when
-// the command has ended.
+// New returns the environment of this process, without the functions that start
+// or open an installation. Call stop when the command has ended.
 func New() (env cli.Env, stop func(), err error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -42,18 +42,18 @@ func New() (env cli.Env, stop func(), err error) {
 	}, stop, nil
 }
 
-// watchSignals passes requests to stop on. When a command does not take them,
-// the third one ends the program. A signal that whoever started the program
-// has it ignore, as nohup does, stays ignored.
+// watchSignals returns a channel of requests to stop. If the command does not
+// read them, the third one ends the program. Signals that the parent process
+// set to be ignored, as nohup does, stay ignored.
 func watchSignals() (<-chan cli.Interrupt, func()) {
-	heard := []os.Signal{syscall.SIGTERM}
+	watched := []os.Signal{syscall.SIGTERM}
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
-			heard = append(heard, s)
+			watched = append(watched, s)
 		}
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, heard...)
+	signal.Notify(signals, watched...)
 	interrupts := make(chan cli.Interrupt, 1)
 	done := make(chan struct{})
 	go func() {

@@ -20,11 +20,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv("HEARS_SIGNALS") == "" {
 		os.Exit(m.Run())
 	}
-	hear()
+	printInterrupts()
 }
 
-// hear tells of the requests to stop that this process gets, one a line.
-func hear() {
+// printInterrupts prints the requests to stop that this process receives, one per line.
+func printInterrupts() {
 	env, stop, err := osenv.New()
 	if err != nil {
 		panic(err)
@@ -40,10 +40,10 @@ func hear() {
 	}
 }
 
-// TestSignals: those that whoever started the program has it ignore, as nohup
-// and shells in the background do, stay ignored.
+// Signals that the parent ignores, as nohup and background shells do, stay
+// ignored.
 func TestSignals(t *testing.T) {
-	// What this process is made to ignore, its children must not be.
+	// Signals that this process ignores must not be ignored in its children.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP, syscall.SIGINT)
 	t.Cleanup(func() { signal.Stop(caught) })
@@ -72,11 +72,11 @@ func TestSignals(t *testing.T) {
 		var got []string
 		for i, s := range tt.signals {
 			must(t, c.Process.Signal(s))
-			heard := ""
+			watched := ""
 			if tt.want[i] != "" {
-				heard = line() // that of an ignored one would come first
+				watched = line() // an ignored signal would print its line first
 			}
-			got = append(got, heard)
+			got = append(got, watched)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

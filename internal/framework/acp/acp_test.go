@@ -95,7 +95,7 @@ func TestTranscriptsAreChecked(t *testing.T) {
 	tests := map[string]struct{ name, content, want string }{
 		"whole":           {"a/b.jsonl", "{\"a\":1}\n{}\n", ""},
 		"empty lines":     {"a/b.jsonl", "{}\n\n{}", ""},
-		"cut":             {"a/b.jsonl", "{}\n{\"a\":", "line 2 is no JSON"},
+		"cut":             {"a/b.jsonl", "{}\n{\"a\":", "line 2 is not JSON"},
 		"another's files": {"a/tool-results/x.txt", "{\"a\":", ""},
 	}
 	for name, tt := range tests {

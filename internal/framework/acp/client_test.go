@@ -178,7 +178,7 @@ func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, in)
 		equal(t, `{"id":2,`+fresh, a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":null}}}}`))
-		a.told("notice: The agent cannot load conversations: it begins a new one and knows of the earlier runs only what lies in the files.\n")
+		a.told("notice: The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.\n")
 		if !strings.Contains(a.says(`{"id":2,"result":{"sessionId":"new"}}`), "Be kind.") {
 			t.Error("a new conversation begins without the instructions")
 		}
@@ -189,7 +189,7 @@ func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
 		a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}}}}}`)
 		equal(t, `{"id":3,"method":"session/load","params":{"cwd":"/w","mcpServers":[],"sessionId":"old"}}`, a.says(`{"id":2,"error":{"code":-32603,"message":"Internal error","data":{"details":"no"}}}`))
 		equal(t, `{"id":4,`+fresh, a.says(`{"id":3,"error":{"code":-32603,"message":"Internal error","data":{"details":"gone"}}}`))
-		a.told("notice: The agent could not go on with its conversation (gone): it begins a new one and knows of the earlier runs only what lies in the files.\n")
+		a.told("notice: The agent could not continue its conversation (gone): it begins a new one, with only the files of the earlier runs.\n")
 	})
 }
 

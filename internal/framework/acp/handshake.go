@@ -47,7 +47,7 @@ func (c *client) firstAttempt(o sessionAttempt) sessionAttempt {
 func (c *client) openSession(o sessionAttempt) framework.Step {
 	var s framework.Step
 	if o.method == "" {
-		s = notice("conversation_lost", "The agent cannot load conversations: it begins a new one and knows of the earlier runs only what lies in the files.")
+		s = notice("conversation_lost", "The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.")
 		o.method = "session/new"
 	}
 	params := map[string]any{"cwd": o.cwd, "mcpServers": o.servers}
@@ -97,7 +97,7 @@ func (c *client) sessionFailed(o sessionAttempt, e *rpcError) framework.Step {
 		o.method = "session/load"
 		return c.openSession(o)
 	}
-	s := notice("conversation_lost", "The agent could not go on with its conversation ("+c.quote(e.text())+"): it begins a new one and knows of the earlier runs only what lies in the files.")
+	s := notice("conversation_lost", "The agent could not continue its conversation ("+c.quote(e.text())+"): it begins a new one, with only the files of the earlier runs.")
 	o.method = "session/new"
 	s.Join(c.openSession(o))
 	return s

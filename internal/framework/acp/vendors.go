@@ -75,7 +75,7 @@ func checkLines(name string, content []byte) error {
 	n := 0
 	for line := range bytes.Lines(content) {
 		if n++; len(bytes.TrimSpace(line)) > 0 && !json.Valid(line) {
-			return fmt.Errorf("line %d is no JSON", n)
+			return fmt.Errorf("line %d is not JSON", n)
 		}
 	}
 	return nil

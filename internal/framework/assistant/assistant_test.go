@@ -150,7 +150,7 @@ func TestDecoder(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]framework.Verdict{
-		"": {Message: "The assistant ended without a last word, with exit code 0."},
+		"": {Message: "The assistant ended without a result (exit code 0)."},
 		`{"type":"end","reason":"budget_exceeded","error":"Too much."}`: {Reason: stint.ReasonBudget, Message: "Too much."},
 		`{"type":"end","error":"No key.","text":"half"}`:                {Message: "No key.", Final: "half"},
 		`{"type":"end"}`: {Message: "The assistant ended without success."},

@@ -105,7 +105,7 @@ func (d *decoder) Interrupt() []byte {
 func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	switch l := d.last; {
 	case l == nil:
-		return framework.Verdict{Message: fmt.Sprintf("The assistant ended without a last word, with exit code %d.", exitCode)}
+		return framework.Verdict{Message: fmt.Sprintf("The assistant ended without a result (exit code %d).", exitCode)}
 	case l.OK:
 		return framework.Verdict{Completed: true, Final: l.Text}
 	case l.Error == "":
@@ -131,7 +131,7 @@ func checkSession(name string, content []byte) error {
 	for number := 1; len(content) > 0; number++ {
 		line, rest, _ := bytes.Cut(content, []byte("\n"))
 		if !json.Valid(line) && len(rest) > 0 {
-			return fmt.Errorf("line %d is no JSON", number)
+			return fmt.Errorf("line %d is not JSON", number)
 		}
 		content = rest
 	}

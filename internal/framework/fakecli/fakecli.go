@@ -123,7 +123,7 @@ func play(a agent, stdin io.Reader) int {
 		a.refused()
 		return 1
 	case "noise":
-		a.raw("npm warn this is no protocol\n{\"half\": \n")
+		a.raw("npm warn this is not protocol\n{\"half\": \n")
 		a.line(map[string]any{"type": "hologram", "subtype": "blue", "depth": 3})
 		a.line(map[string]any{"level": "info"})
 	case "longline":

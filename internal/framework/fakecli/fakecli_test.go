@@ -51,7 +51,7 @@ func TestTraps(t *testing.T) {
 		"silent":   {message: "It wrote nothing at all"},
 		"crash":    {transcript: "About to fall.\n", message: "without a result (exit code 3)"},
 		"refused":  {message: "refused the key (401)"},
-		"noise":    {completed: true, transcript: "npm warn this is no protocol\n"},
+		"noise":    {completed: true, transcript: "npm warn this is not protocol\n"},
 		"longline": {completed: true, transcript: "the rest of it was left out"},
 		"retry":    {options: frameworktest.Options{Kill: "529"}, message: "without a result (exit code -1)"},
 		"wait":     {options: frameworktest.Options{Stop: "Waiting."}, message: "asked to end", only: "claude-code"},
