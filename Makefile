@@ -58,6 +58,7 @@ short: ## Tests without the race detector, for the inner loop
 .PHONY: lint
 lint: modules ## Formatting, vet, linters, dead code; it leaves the processors to whatever else runs
 	@test -z "$$(nice $(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
+	$(GO) mod tidy -diff
 	nice $(TOOL) golangci-lint run ./...
 	@out="$$(nice $(TOOL) deadcode -test ./...)"; test -z "$$out" || { echo "dead code:"; echo "$$out"; exit 1; }
 

@@ -10,117 +10,178 @@ import (
 
 const module = "github.com/stint-dev/stint"
 
-// rule says what a package may import of this module. Packages are named
-// below the module; a name that ends in /... stands for all below it.
-type rule struct {
-	of  []string
-	may []string // of this module
-	std []string // of the standard library, what is refused
+// layers lists the folders of the module from the lowest layer to the highest.
+// A folder includes the folders below it that are not listed. A package may
+// import packages of its own folder and of lower layers, not of other folders
+// of its layer. The empty name is the root package.
+var layers = [][]string{
+	{""},
+	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/jobs", "internal/localdir", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
+	{"internal/framework"},
+	{"internal/assistant", "internal/mcp"},
+
+	// The ports.
+	{"internal/sandbox/layout"},
+	{"internal/store", "internal/blob", "internal/notify", "internal/sandbox"},
+
+	// Files.
+	{"internal/files/treewire", "internal/files/format", "internal/files/lru", "internal/files/limiter", "internal/files/ordered", "internal/files/index"},
+	{"internal/files/limits", "internal/files/spool"},
+	{"internal/files/pack"},
+	{"internal/files/manifest"},
+	{"internal/files/archive", "internal/files/checkout", "internal/files/diff", "internal/files/gc"},
+	{"internal/files/check", "internal/files/commit"},
+	{"internal/files/scan"},
+	{"internal/files/exchange"},
+	{"internal/files"},
+
+	// Egress.
+	{"internal/egress/conntrack", "internal/egress/dns", "internal/egress/log", "internal/egress/policy", "internal/egress/tlsca"},
+	{"internal/egress/proxy"},
+	{"internal/egress/llmproxy"},
+	{"internal/egress"},
+
+	// The use cases.
+	{"internal/definition"},
+	{"internal/auth", "internal/feed", "internal/maintenance", "internal/sealing/keyring", "internal/sandbox/pool"},
+	{"internal/agents", "internal/artifacts", "internal/secrets", "internal/dispatch", "internal/runs", "client/transfer"},
+	{"internal/worker/agentcli", "internal/worker/checkout", "internal/worker/output", "internal/worker/usage"},
+	{"internal/worker/run"},
+	{"internal/worker"},
+
+	{"internal/http/admin", "internal/http/api"},
+
+	// The adapters. Only packages of higher layers import them.
+	{"internal/store/groupcommit", "internal/notify/inproc", "internal/blob/localfs", "internal/blob/s3", "internal/blob/sealed", "internal/blob/quota", "internal/sandbox/agentinit", "internal/sandbox/capture", "internal/sandbox/diskusage", "internal/sandbox/idmap", "internal/sandbox/seccomp", "internal/sandbox/gvisor/embedded"},
+	{"internal/store/sqlstore", "internal/notify/pgnotify", "internal/sandbox/control", "internal/sandbox/overlay", "internal/sandbox/rootfs"},
+	{"internal/store/sqlite", "internal/store/postgres", "internal/sandbox/namespace"},
+	{"internal/sandbox/gvisor"},
+
+	{"internal/app"},
+	{"internal/bench"},
+	{"internal/cli"},
+	{"cmd/stint", "cmd/stint-bench"},
 }
 
-var (
-	ports = []string{"internal/store", "internal/blob", "internal/sandbox", "internal/notify"}
-	// A run's way out and its root: what the engine is given of the network and
-	// of registries. They speak HTTP, so they are no use cases.
-	outward  = []string{"internal/egress", "internal/image"}
-	useCases = []string{"internal/agents", "internal/framework/assistant/protocol", "internal/auth", "internal/secrets", "internal/dispatch", "internal/worker", "internal/worker/checkout", "internal/worker/output", "internal/worker/run", "internal/worker/usage", "internal/feed", "internal/framework", "internal/framework/acp", "internal/framework/assistant", "internal/framework/catalog", "internal/framework/claudecode", "internal/framework/codex", "internal/framework/providererror", "internal/framework/jsonlines", "internal/framework/registry", "internal/framework/transcript", "internal/jobs", "internal/worker/agentcli", "internal/runs", "internal/sandbox/pool", "internal/jsonschema", "internal/sealing", "internal/definition", "internal/artifacts", "internal/maintenance"}
-)
+// transports lists what use cases, ports, and files must not import.
+var transports = []string{"net/http", "database/sql"}
 
-var rules = []rule{
-	{of: []string{""}},
-	{of: ports, may: []string{"", "internal/sandbox/layout"}},
-	{of: []string{"client"}, may: []string{"", "client/internal/sse"}},
-	{of: useCases, may: slices.Concat([]string{"", "internal/egress/log", "internal/egress/policy", "internal/masking", "internal/files", "internal/files/treewire"}, ports, useCases, outward), std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/masking", "internal/egress/dns", "internal/egress/policy"}, may: []string{""}, std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/egress"}, may: []string{"", "internal/sandbox", "internal/egress/dns", "internal/egress/llmproxy", "internal/egress/log", "internal/egress/policy", "internal/egress/proxy", "internal/egress/tlsca"}},
-	{of: []string{"internal/egress/llmproxy"}, may: []string{"", "internal/masking", "internal/egress/conntrack", "internal/egress/policy", "internal/egress/proxy"}},
-	{of: []string{"internal/egress/proxy"}, may: []string{"", "internal/masking", "internal/egress/conntrack", "internal/egress/policy", "internal/egress/tlsca"}},
-	{of: []string{"internal/egress/conntrack", "internal/egress/log", "internal/egress/tlsca"}},
-	{of: []string{"internal/image"}, may: []string{""}},
-	{of: []string{"client/transfer"}, may: []string{"", "client", "internal/files/treewire", "internal/files", "internal/localdir"}},
-	// Parts of internal/files, from the encodings up to the use cases of a library.
-	{of: []string{"internal/files/lru", "internal/files/limiter", "internal/files/ordered"}},
-	{of: []string{"internal/files/index"}, may: []string{"internal/blob"}},
-	{of: []string{"internal/files/format"}, may: []string{""}},
-	{of: []string{"internal/files/limits", "internal/files/spool"}, may: []string{"", "internal/files/format"}},
-	{of: []string{"internal/files/pack"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/spool", "internal/files/index"}},
-	{of: []string{"internal/files/manifest"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/limits", "internal/files/pack", "internal/files/spool"}},
-	{of: []string{"internal/files/checkout"}, may: []string{"internal/files/format", "internal/files/manifest", "internal/files/ordered", "internal/files/pack"}},
-	{of: []string{"internal/files/archive", "internal/files/diff"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/limits", "internal/files/limiter", "internal/files/lru", "internal/files/manifest", "internal/files/pack"}},
-	{of: []string{"internal/files/gc"}, may: []string{"", "internal/blob", "internal/store", "internal/files/format", "internal/files/manifest", "internal/files/pack"}},
-	{of: []string{"internal/files/check"}, may: []string{"internal/blob", "internal/files/format", "internal/files/gc", "internal/files/manifest", "internal/files/pack"}},
-	{of: []string{"internal/files/commit"}, may: []string{"", "internal/blob", "internal/files/format", "internal/files/gc", "internal/files/manifest", "internal/files/ordered", "internal/files/pack", "internal/files/spool"}},
-	{of: []string{"internal/files/scan"}, may: []string{"", "internal/files/commit", "internal/files/format", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/spool"}},
-	{of: []string{"internal/files/exchange"}, may: []string{"", "internal/blob", "internal/files/commit", "internal/files/format", "internal/files/gc", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/scan", "internal/files/treewire"}},
-	{of: []string{"internal/files"}, may: []string{"", "internal/blob", "internal/files/archive", "internal/files/check", "internal/files/checkout", "internal/files/commit", "internal/files/diff", "internal/files/exchange", "internal/files/format", "internal/files/gc", "internal/files/limits", "internal/files/manifest", "internal/files/pack", "internal/files/scan"}, std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/files/treewire"}},
-	{of: []string{"internal/store/sqlstore"}, may: []string{"", "internal/store", "internal/store/groupcommit"}},
-	{of: []string{"internal/store/sqlite", "internal/store/postgres"}, may: []string{"", "internal/store", "internal/store/sqlstore", "internal/store/groupcommit"}},
-	{of: []string{"internal/blob/localfs", "internal/blob/s3"}, may: []string{"", "internal/blob"}},
-	{of: []string{"internal/blob/sealed"}, may: []string{"", "internal/blob", "internal/sealing"}},
-	// What runs inside the sandbox as our agent knows nothing of the service.
-	{of: []string{"internal/assistant"}, may: []string{"", "internal/framework/assistant/protocol", "internal/framework/transcript", "internal/llm", "internal/jsonschema"}, std: []string{"database/sql"}},
-	{of: []string{"internal/llm"}, may: []string{""}},
-	{of: []string{"internal/sealing/keyring"}, may: []string{"", "internal/store", "internal/sealing"}, std: []string{"net/http", "database/sql"}},
-	{of: []string{"internal/notify/inproc"}, may: []string{"", "internal/notify"}},
-	// Between processes it wakes its own process as inproc does.
-	{of: []string{"internal/notify/pgnotify"}, may: []string{"", "internal/notify", "internal/notify/inproc"}},
-	{of: []string{"internal/sandbox/fake"}, may: []string{"", "internal/sandbox"}},
-	// What is part of every sandbox's start imports little.
-	{of: []string{"internal/sandbox/namespace/setup"}, may: []string{"internal/sandbox/layout", "internal/sandbox/agentinit", "internal/sandbox/capture", "internal/sandbox/rootfs", "internal/sandbox/idmap", "internal/sandbox/overlay"}, std: []string{"net", "net/http", "encoding/json"}},
-	{of: []string{"internal/sandbox/agentinit"}, may: []string{"internal/sandbox/layout"}, std: []string{"net", "net/http", "encoding/json"}},
-	// The tools are the API's client, whoever carries its requests.
-	{of: []string{"internal/mcp"}, may: []string{"", "client"}, std: []string{"database/sql"}},
-	{of: []string{"internal/http/api"}, may: slices.Concat([]string{"", "api", "internal/mcp", "internal/files", "internal/files/treewire"}, ports, useCases), std: []string{"database/sql"}},
+// isTransportFree reports whether the packages of a folder must not import
+// transports.
+func isTransportFree(folder string) bool {
+	first := slices.IndexFunc(layers, func(l []string) bool { return l[0] == "internal/definition" })
+	last := slices.IndexFunc(layers, func(l []string) bool { return l[0] == "internal/worker" })
+	i := layerOf(folder)
+	return i >= first && i <= last && !strings.HasPrefix(folder, "client/") ||
+		strings.HasPrefix(folder, "internal/files") ||
+		slices.Contains([]string{"internal/store", "internal/blob", "internal/notify", "internal/sandbox", "internal/framework", "internal/masking", "internal/sealing", "internal/jobs", "internal/egress/dns", "internal/egress/policy"}, folder)
 }
+
+// lean lists packages that run at each start of a sandbox, which must not import
+// large packages of the standard library.
+var lean = []string{"internal/sandbox/namespace/setup", "internal/sandbox/agentinit"}
 
 type pkg struct {
 	ImportPath string
 	Imports    []string
 }
 
-func TestDirectionOfDependencies(t *testing.T) {
-	t.Parallel()
-	byPath := map[string]pkg{}
-	for _, p := range list(t) {
-		byPath[strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")] = p
-	}
-	for _, r := range rules {
-		for _, name := range r.of {
-			p, ok := byPath[name]
-			if !ok {
-				t.Errorf("a rule speaks of package %q, which does not exist", name)
-				continue
-			}
-			for _, imported := range p.Imports {
-				if short, own := strings.CutPrefix(imported, module); own && !slices.Contains(r.may, strings.TrimPrefix(short, "/")) {
-					t.Errorf("%s may not import %s", p.ImportPath, imported)
-				}
-				if slices.Contains(r.std, imported) {
-					t.Errorf("%s may not import %s", p.ImportPath, imported)
-				}
+// folderOf returns the listed folder with the longest name that contains the
+// package, and false for a package that is not listed.
+func folderOf(name string) (folder string, ok bool) {
+	for _, layer := range layers {
+		for _, f := range layer {
+			if (name == f || f != "" && strings.HasPrefix(name, f+"/")) && len(f) >= len(folder) {
+				folder, ok = f, true
 			}
 		}
 	}
+	return folder, ok
 }
 
-func TestOnlyServerWiresAdapters(t *testing.T) {
+func layerOf(folder string) int {
+	return slices.IndexFunc(layers, func(l []string) bool { return slices.Contains(l, folder) })
+}
+
+// isTest reports whether only tests may import the package.
+func isTest(name string) bool {
+	last := name[strings.LastIndexByte(name, '/')+1:]
+	return strings.HasPrefix(name, "internal/testkit/") || strings.HasPrefix(name, "e2e") || strings.HasSuffix(last, "test") ||
+		slices.Contains([]string{"internal/store/model", "internal/framework/fakecli", "internal/sandbox/fake"}, name)
+}
+
+func TestImportsPointDownwards(t *testing.T) {
 	t.Parallel()
-	adapters := []string{"internal/store/sqlite", "internal/store/postgres", "internal/blob/localfs", "internal/blob/s3", "internal/blob/sealed", "internal/notify/inproc", "internal/notify/pgnotify"}
 	for _, p := range list(t) {
-		short := strings.TrimPrefix(p.ImportPath, module+"/")
-		if short == "internal/app" || slices.Contains(adapters, short) {
+		name := short(p.ImportPath)
+		if isTest(name) {
 			continue
 		}
-		for _, a := range adapters {
-			if slices.Contains(p.Imports, module+"/"+a) {
-				t.Errorf("%s imports the adapter %s; only internal/app wires adapters", p.ImportPath, a)
+		folder, ok := folderOf(name)
+		if !ok {
+			t.Errorf("the package %s is missing in the list of layers", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			if path != module && !strings.HasPrefix(path, module+"/") {
+				continue
+			}
+			imported := short(path)
+			if isTest(imported) {
+				t.Errorf("%s imports %s, which is only for tests", name, imported)
+				continue
+			}
+			other, _ := folderOf(imported)
+			if other != folder && layerOf(other) >= layerOf(folder) {
+				t.Errorf("%s imports %s, which is not in a lower layer", name, imported)
 			}
 		}
 	}
 }
 
-func TestDictionaryImportsTheStandardLibraryOnly(t *testing.T) {
+func TestListedFoldersExist(t *testing.T) {
+	t.Parallel()
+	all := list(t)
+	for _, layer := range layers {
+		for _, folder := range layer {
+			exists := func(p pkg) bool {
+				got, _ := folderOf(short(p.ImportPath))
+				return got == folder
+			}
+			if folder != "cmd/stint-bench" && !slices.ContainsFunc(all, exists) {
+				t.Errorf("the listed folder %q does not exist", folder)
+			}
+		}
+	}
+}
+
+func TestStandardLibraryImports(t *testing.T) {
+	t.Parallel()
+	for _, p := range list(t) {
+		name := short(p.ImportPath)
+		folder, ok := folderOf(name)
+		if !ok || isTest(name) {
+			continue
+		}
+		refused := []string{}
+		if isTransportFree(folder) {
+			refused = transports
+		}
+		if slices.Contains(lean, name) {
+			refused = []string{"net", "net/http", "encoding/json"}
+		}
+		if name == "internal/mcp" || name == "internal/http/api" || name == "internal/assistant" {
+			refused = []string{"database/sql"}
+		}
+		for _, imported := range p.Imports {
+			if slices.Contains(refused, imported) {
+				t.Errorf("%s must not import %s", name, imported)
+			}
+		}
+	}
+}
+
+func TestPublicPackagesImportTheStandardLibraryOnly(t *testing.T) {
 	t.Parallel()
 	for _, p := range list(t) {
 		if p.ImportPath != module && p.ImportPath != module+"/client" {
@@ -132,6 +193,11 @@ func TestDictionaryImportsTheStandardLibraryOnly(t *testing.T) {
 			}
 		}
 	}
+}
+
+// short returns an import path relative to the module.
+func short(path string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(path, module), "/")
 }
 
 func list(t *testing.T) []pkg {
