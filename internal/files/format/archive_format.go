@@ -1,9 +1,9 @@
 package format
 
-// Format is the format of an archive.
+// Format is the format of an archive of a snapshot.
 type Format string
 
-// Zip is a format for downloads only; the others can be uploaded as well.
+// The formats. Zip is for downloads only.
 const (
 	TarGzip Format = "tar.gz"
 	Tar     Format = "tar"

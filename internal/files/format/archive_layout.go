@@ -2,31 +2,31 @@ package format
 
 import "hash/crc32"
 
-// gzipHead begins every archive: no name, no time, no system.
+// GzipHead begins every tar.gz. It has no name, time, or operating system.
 var GzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// gzipTail is the length of what ends an archive: the end of the deflate
-// stream, the CRC and the length modulo 2^32.
+// gzipTail is the length of the end of a tar.gz: the end of the deflate stream,
+// the CRC, and the length modulo 2^32.
 const gzipTail = 2 + 4 + 4
 
-// part is a segment of an archive: made here, or stored.
+// ArchivePart is a segment of a tar.gz: literal bytes or a stored chunk.
 type ArchivePart struct {
-	Literal []byte // nil where the segment is a chunk's
+	Literal []byte // nil for a stored chunk
 	Chunk   *Chunk
 	Length  int64 // bytes of the segment
 	raw     int64 // bytes of its content
 	crc     uint32
 }
 
-// layout lays the entries of a tree out as parts of its archive. The same
-// entries in the same pages, each ended by flush, give the same parts; that
-// is what makes an archive's length known and its ranges cheap.
+// ArchiveLayout divides a tar.gz into parts. The same entries in the same pages,
+// each ended by Flush, result in the same parts. So the length of an archive is
+// known beforehand, and any range of it is found by arithmetic.
 type ArchiveLayout struct {
 	Emit    func(ArchivePart)
 	pending []byte // headers and padding not emitted yet
 }
 
-// pendingMax bounds what is held back of headers.
+// pendingMax bounds the headers that are not emitted yet, in bytes.
 const pendingMax = 32 << 10
 
 func (l *ArchiveLayout) Add(e *Entry) {
@@ -42,14 +42,14 @@ func (l *ArchiveLayout) Add(e *Entry) {
 	}
 }
 
-// archiveEnd is the part of the two empty blocks that end a tar.
+// ArchiveEnd is the part with the two empty blocks that end a tar.
 var ArchiveEnd = func() (end ArchivePart) {
 	l := ArchiveLayout{Emit: func(p ArchivePart) { end = p }, pending: make([]byte, TarEnd)}
 	l.Flush()
 	return end
 }()
 
-// flush emits the headers that wait for more.
+// Flush emits the pending headers.
 func (l *ArchiveLayout) Flush() {
 	if len(l.pending) == 0 {
 		return
@@ -59,7 +59,7 @@ func (l *ArchiveLayout) Flush() {
 	l.pending = l.pending[:0]
 }
 
-// measure sums parts up.
+// ArchiveSum is the length, content length, and checksum of consecutive parts.
 type ArchiveSum struct {
 	Length int64
 	Raw    int64
@@ -68,7 +68,7 @@ type ArchiveSum struct {
 
 func (m *ArchiveSum) Add(p ArchivePart) { m.join(ArchiveSum{Length: p.Length, Raw: p.raw, Crc: p.crc}) }
 
-// join adds what follows.
+// join appends the parts that n describes.
 func (m *ArchiveSum) join(n ArchiveSum) {
 	m.Length += n.Length
 	m.Raw += n.Raw

@@ -1,8 +1,8 @@
 package format
 
-// combineCRC gives the CRC-32 (IEEE) of a followed by b from that of each and
+// CombineCRC returns the CRC-32 (IEEE) of a followed by b from the CRC of each and
 // the length of b: crc(a)·x^(8·length) + crc(b) over GF(2)[x] modulo the CRC's
-// polynomial. Polynomials are held with x^0 in the highest bit.
+// polynomial. The highest bit of a polynomial is the coefficient of x^0.
 func CombineCRC(a, b uint32, lengthB int64) uint32 {
 	power := uint32(1) << 31 // x^0
 	for i := 3; lengthB > 0; i++ {
@@ -14,8 +14,8 @@ func CombineCRC(a, b uint32, lengthB int64) uint32 {
 	return multiply(a, power) ^ b
 }
 
-// squares[i] is x^(2^i). The sequence repeats after 32 steps: the powers of x
-// form a group of order 2^32-1, so x^(2^32) is x again.
+// squares[i] is x^(2^i). The sequence repeats after 32 steps: the powers of x form
+// a group of order 2^32-1, so x^(2^32) is x again.
 var squares = func() (s [32]uint32) {
 	s[0] = 1 << 30 // x
 	for i := 1; i < len(s); i++ {

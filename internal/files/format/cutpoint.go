@@ -2,20 +2,20 @@ package format
 
 const (
 	WholeFile = 1 << 20   // files up to this many bytes are one chunk
-	MinChunk  = 512 << 10 // larger files are cut into chunks of this size
-	MaxChunk  = 2 << 20   // up to this, the last one excepted;
-	midChunk  = 1 << 20   // past this size the cut is easier to reach
+	MinChunk  = 512 << 10 // chunks of larger files have at least this size
+	MaxChunk  = 2 << 20   // and at most this size, except the last one
+	midChunk  = 1 << 20   // from this size on, a cut is more likely
 )
 
-// The masks name the bits of the rolling hash that must be zero at a cut: more
-// before midChunk, fewer after it, which narrows the spread of sizes.
+// The masks select the bits of the rolling hash that must be zero at a cut: more
+// bits before midChunk and fewer after it, which narrows the spread of sizes.
 const (
 	strictMask = ^(^uint64(0) >> 22)
 	easyMask   = ^(^uint64(0) >> 18)
 )
 
-// gear gives every byte a fixed random word. Changing it changes every digest
-// of trees with large files.
+// gear maps each byte to a fixed random word. Changing it changes the digest of
+// every tree with large files.
 var gear = func() (g [256]uint64) {
 	x := uint64(0x5354494e54_c0de)
 	for i := range g { // splitmix64
@@ -28,9 +28,9 @@ var gear = func() (g [256]uint64) {
 	return g
 }()
 
-// cut gives the length of the first chunk of b, which holds the rest of the
-// file or at least maxChunk bytes. It looks at content only, so that an
-// insertion changes the chunks around it and no others.
+// Cut returns the length of the first chunk of b, which holds the rest of the file
+// or at least MaxChunk bytes. It depends on the content only, so an insertion
+// changes only the chunks around it.
 func Cut(b []byte) int {
 	if len(b) <= MinChunk {
 		return len(b)

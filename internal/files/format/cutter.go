@@ -5,21 +5,21 @@ import (
 	"io"
 )
 
-// OneChunk is the size in bytes up to which a file is one chunk.
+// MaxSingleChunk is the size in bytes up to which a file is one chunk.
 const MaxSingleChunk = WholeFile
 
-// Cutter cuts a content into the chunks that a Library stores of it, for those
-// who want to name them elsewhere. It serves one goroutine.
+// Cutter cuts content into the chunks that a Library stores for it. It serves one
+// goroutine.
 type Cutter struct {
 	r     io.Reader
 	b     []byte
 	n     int // bytes in b
-	taken int // of them, given away
+	taken int // bytes of b that were returned
 	begun bool
-	ended bool // r
+	ended bool // r has ended
 }
 
-// Reset makes c cut what r holds.
+// Reset makes c cut the content of r.
 func (c *Cutter) Reset(r io.Reader) {
 	if c.b == nil {
 		c.b = make([]byte, MaxChunk+1)
@@ -27,7 +27,7 @@ func (c *Cutter) Reset(r io.Reader) {
 	*c = Cutter{r: r, b: c.b}
 }
 
-// Next gives the content of the next chunk, io.EOF after the last one. It is
+// Next returns the content of the next chunk, or io.EOF after the last one. It is
 // valid until the next call.
 func (c *Cutter) Next() ([]byte, error) {
 	c.n = copy(c.b, c.b[c.taken:c.n])
@@ -65,15 +65,15 @@ func (c *Cutter) take(n int) ([]byte, error) {
 	return c.b[:n], nil
 }
 
-// Codec makes segments of chunks and chunks of segments, as they are stored.
-// The zero value is ready. It serves one goroutine.
+// Codec converts between chunks and their segments. The zero value is ready for
+// use. It serves one goroutine.
 type Codec struct {
 	out      *Compressor
 	segment  bytes.Buffer
 	expander Expander
 }
 
-// Segment gives the segment of a chunk, valid until the next call.
+// Segment returns the segment of a chunk. It is valid until the next call.
 func (c *Codec) Segment(chunk []byte) ([]byte, error) {
 	if c.out == nil {
 		c.out = NewCompressor()
@@ -84,14 +84,14 @@ func (c *Codec) Segment(chunk []byte) ([]byte, error) {
 	return c.segment.Bytes(), nil
 }
 
-// Chunk fills b with the chunk of that SHA-256 from its segment. Anything else
-// in the segment is an error.
+// Chunk fills b with the content of a segment. It is an error if the content does
+// not fill b or does not have the SHA-256 sum.
 func (c *Codec) Chunk(b, segment []byte, sum [32]byte) error {
 	return c.expander.Expand(b, segment, &Chunk{Hash: sum})
 }
 
-// fill reads until b is full or r has ended. Unlike io.ReadFull it keeps an
-// end apart from a reader that says io.ErrUnexpectedEOF.
+// Fill reads until b is full or r has ended. Unlike io.ReadFull, it distinguishes
+// the end from a reader's own io.ErrUnexpectedEOF.
 func Fill(r io.Reader, b []byte) (n int, ended bool, err error) {
 	for n < len(b) {
 		var more int

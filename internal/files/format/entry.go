@@ -31,40 +31,40 @@ func (k Kind) String() string {
 	}
 }
 
-// hash is a SHA-256.
+// Hash is a SHA-256.
 type Hash [sha256.Size]byte
 
 var EmptyHash = Hash(sha256.Sum256(nil))
 
-// entry is one line of a manifest.
+// Entry is an entry of a manifest: a file, folder, or symbolic link.
 type Entry struct {
 	Path   string // relative, slash-separated, clean; any bytes but NUL
 	Kind   Kind
 	Mode   uint16 // permission bits
-	Sec    int64  // modification time: Unix seconds, which may be negative,
-	Nsec   int32  // and nanoseconds within them
+	Sec    int64  // modification time in Unix seconds, which may be negative,
+	Nsec   int32  // plus nanoseconds
 	Size   int64
 	SHA256 Hash // of the whole content
 	Chunks []Chunk
 	Target string
 }
 
-// chunk is a piece of a file's content.
+// Chunk is a piece of a file's content.
 type Chunk struct {
 	Hash  Hash
 	Size  uint32 // bytes of content
 	Place Place
 }
 
-// place is where a chunk's segment rests.
+// Place is the position of a chunk's segment in a pack.
 type Place struct {
-	Pack   string // its ID; the places of a page share the string
-	Offset uint32 // bytes from the pack's start
+	Pack   string // ID of the pack; the places of a page share the string
+	Offset uint32 // bytes from the start of the pack
 	Length uint32 // bytes of the segment
 	CRC    uint32 // CRC-32 (IEEE) of the content
 }
 
-// The years that the API can write bound modification times.
+// Modification times are limited to the years that the API can represent.
 var (
 	FirstSecond = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	LastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
@@ -74,7 +74,7 @@ func (e *Entry) Time() time.Time { return time.Unix(e.Sec, int64(e.Nsec)) }
 
 func (e *Entry) SetTime(t time.Time) { e.Sec, e.Nsec = t.Unix(), int32(t.Nanosecond()) }
 
-// public is the entry as the API shows it.
+// Public returns the entry in the form of the API.
 func (e *Entry) Public() stint.FileEntry {
 	f := stint.FileEntry{
 		Path: e.Path, Kind: e.Kind.String(), Mode: fmt.Sprintf("%04o", e.Mode),
@@ -86,14 +86,14 @@ func (e *Entry) Public() stint.FileEntry {
 	return f
 }
 
-// same tells whether two entries of one path hold the same: kind, mode,
-// content or target.
+// Equal reports whether two entries of one path have the same kind, mode, content,
+// and target.
 func (e *Entry) Equal(o *Entry) bool {
 	return e.Kind == o.Kind && e.Mode == o.Mode && e.Size == o.Size && e.SHA256 == o.SHA256 && e.Target == o.Target
 }
 
-// comparePaths orders paths as a walk meets them: a slash sorts before every
-// other byte, so a folder's content follows it directly.
+// ComparePaths orders paths as a walk visits them: a slash sorts before every
+// other byte, so the content of a folder follows the folder directly.
 func ComparePaths(a, b string) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -108,12 +108,12 @@ func ComparePaths(a, b string) int {
 	return len(a) - len(b)
 }
 
-// isUnder tells whether path lies somewhere below dir.
+// IsUnder reports whether path is below dir.
 func IsUnder(path, dir string) bool {
 	return len(path) > len(dir) && path[len(dir)] == '/' && strings.HasPrefix(path, dir)
 }
 
-// appendLogical adds what the digest of a tree covers.
+// AppendLogical appends the part of the entry that the digest of a tree covers.
 func (e *Entry) AppendLogical(b []byte) []byte {
 	b = append(b, byte(e.Kind))
 	b = appendText(b, e.Path)
@@ -135,8 +135,8 @@ func (e *Entry) AppendLogical(b []byte) []byte {
 	return b
 }
 
-// appendStored adds the entry with the places of its chunks, as decodeEntry
-// reads it. Packs are named by their numbers in t.
+// AppendStored appends the entry with the places of its chunks, as DecodeEntry
+// reads it. Packs are numbers in t.
 func (e *Entry) AppendStored(b []byte, t *PackTable) []byte {
 	b = e.AppendLogical(b)
 	for i := range e.Chunks {
@@ -155,8 +155,8 @@ func appendText(b []byte, s string) []byte {
 
 var ErrDamaged = errors.New("the stored manifest is damaged")
 
-// decodeEntry reads one entry from r, whose places name packs by their numbers
-// in packs.
+// DecodeEntry reads one entry from r. Its places refer to packs by their index in
+// packs.
 func DecodeEntry(r *Decoder, packs []string) (*Entry, error) {
 	e := &Entry{Kind: Kind(r.byte()), Path: r.text()}
 	e.Mode = uint16(r.uint(0o777))
@@ -201,8 +201,7 @@ func (e *Entry) decodeContent(r *Decoder, packs []string) {
 	}
 }
 
-// packTable numbers the packs that a group of places names, from 0 in the
-// order of their first use.
+// PackTable numbers packs from 0 in the order of their first use.
 type PackTable struct {
 	IDs     []string
 	numbers map[string]uint32
@@ -226,7 +225,7 @@ func (t *PackTable) reset() {
 	clear(t.numbers)
 }
 
-// fields reads the parts of an encoding; after the first fault it gives zeros.
+// Decoder reads the fields of an encoding. After the first error it returns zeros.
 type Decoder struct {
 	B   []byte
 	err error
@@ -298,5 +297,5 @@ func (r *Decoder) pack(packs []string) string {
 
 func (r *Decoder) text() string { return string(r.take(r.uint(1 << 20))) }
 
-// damaged says why something stored cannot be understood.
+// Damaged wraps the reason why stored bytes cannot be decoded.
 func Damaged(err error) error { return fmt.Errorf("%w: %w", ErrDamaged, err) }

@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// A pack is its segments, one after the other, and a footer that describes
-// them: a record each, then a trailer. So a pack can be understood and
-// verified without any manifest.
+// A pack consists of segments and a footer that describes them: one record per
+// segment, then a trailer. So a pack can be read and verified without a manifest.
 
-// segmentKind tells what a segment holds.
+// SegmentKind is the kind of a segment's content.
 type SegmentKind byte
 
 const (
@@ -17,11 +16,11 @@ const (
 	PageSegment                         // a compressed page of a manifest
 )
 
-// segment is a record of a footer.
+// Segment is a record of a footer.
 type Segment struct {
 	Kind   SegmentKind
 	Hash   Hash   // of a chunk's content, or of a page as it is stored
-	Offset uint32 // bytes from the pack's start
+	Offset uint32 // bytes from the start of the pack
 	Length uint32 // bytes in the pack
 	Size   uint32 // bytes when expanded
 	CRC    uint32 // CRC-32 (IEEE) of the expanded bytes
@@ -31,9 +30,10 @@ const (
 	FooterMagic   = "stint-p2"
 	FooterRecord  = 1 + sha256.Size + 4*4
 	FooterTrailer = 8 + sha256.Size + len(FooterMagic)
-	// maxSegments bounds the records of a footer.
+	// MaxSegments bounds the records of a footer.
 	MaxSegments = 1 << 16
-	// maxPackObject is what a damaged or foreign pack is not believed beyond.
+	// MaxPackObject is the size in bytes beyond which an object is not accepted as
+	// a pack.
 	MaxPackObject = 1 << 30
 )
 
@@ -45,14 +45,14 @@ func (s *Segment) Append(b []byte) []byte {
 	return b
 }
 
-// appendTrailer completes a footer's records.
+// AppendTrailer completes the records of a footer.
 func AppendTrailer(b []byte, magic string) []byte {
 	sum := sha256.Sum256(b)
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(b)))
 	return append(append(b, sum[:]...), magic...)
 }
 
-// decodeFooter reads the footer of a pack of size bytes, through read.
+// DecodeFooter reads the footer of a pack of size bytes through read.
 func DecodeFooter(size int64, read func(offset, n int64) ([]byte, error)) ([]Segment, error) {
 	records, begin, err := readRecords(size, FooterMagic, read)
 	if err != nil {
@@ -61,12 +61,12 @@ func DecodeFooter(size int64, read func(offset, n int64) ([]byte, error)) ([]Seg
 	return DecodeSegments(records, begin)
 }
 
-// readRecords reads the records of a footer and tells where it begins.
+// readRecords returns the records of a footer and the offset at which they begin.
 func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, error)) (records []byte, begin int64, err error) {
 	if size < int64(FooterTrailer) || size > MaxPackObject {
 		return nil, 0, ErrDamaged
 	}
-	// What is read at once mostly catches the whole footer.
+	// One read of this size usually contains the whole footer.
 	tail, err := read(max(0, size-tailSize), min(size, tailSize))
 	if err != nil {
 		return nil, 0, err
@@ -88,8 +88,8 @@ func readRecords(size int64, magic string, read func(offset, n int64) ([]byte, e
 	return tail, begin, nil
 }
 
-// decodeSegments reads the records of a footer that begins at begin, up to
-// which segments must fill the pack.
+// DecodeSegments decodes the records of a footer that begins at begin. The
+// segments must fill the pack up to there.
 func DecodeSegments(b []byte, begin int64) ([]Segment, error) {
 	segments := make([]Segment, 0, len(b)/FooterRecord)
 	at := int64(0)
@@ -114,18 +114,17 @@ func decodeSegment(r *Decoder) Segment {
 	}
 }
 
-// tailSize is read at once from a pack's end.
+// tailSize is the number of bytes that are read at once from the end of a pack.
 const tailSize = 64 << 10
 
-// decodeCompacted reads the footer of a compacted pack of size bytes, through
-// read.
+// DecodeCompacted reads the footer of a compacted pack of size bytes through read.
 func DecodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]Segment, error) {
 	b, begin, err := readRecords(size, CompactedMagic, read)
 	if err != nil {
 		return nil, err
 	}
 	segments := make([]Segment, 0, len(b)/FooterRecord)
-	before, total := int64(0), int64(0) // the end of the segment before, and the bytes of all
+	before, total := int64(0), int64(0) // the end of the previous segment, and the bytes of all
 	for r := (&Decoder{B: b}); len(r.B) > 0; {
 		s := decodeSegment(r)
 		if s.Kind != ChunkSegment && s.Kind != PageSegment || int64(s.Offset) < before {
@@ -143,6 +142,6 @@ func DecodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]
 
 const CompactedMagic = "stint-c2"
 
-// maxPack bounds the bytes of a pack; only a single page that is larger makes
-// a larger one.
+// MaxPack bounds the size of a pack in bytes. Only a single larger page makes a
+// larger pack.
 const MaxPack = 16 << 20

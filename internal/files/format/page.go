@@ -5,26 +5,26 @@ import (
 	"encoding/binary"
 )
 
-// A page is a run of entries: the packs that their places name, then the
-// entries. Where pages end follows from the entries alone, and in a way that
-// an edit shifts no ends but those around it.
+// A page holds consecutive entries: a list of the packs that their places refer
+// to, then the entries. The ends of pages follow from the entries alone, so an
+// edit moves only the ends around it.
 const (
-	minPage = 16 << 10  // logical bytes of a page before it may end by its paths
-	maxPage = 256 << 10 // where it ends whatever they are
-	// pageMask names the bits of a path's hash that are zero at an end.
+	minPage = 16 << 10  // logical bytes from which a page may end after a suitable path
+	maxPage = 256 << 10 // logical bytes at which a page ends after any path
+	// pageMask selects the bits of a path's hash that are zero at an end.
 	pageMask = 1<<9 - 1
-	// maxPageBytes bounds what a damaged manifest can make us hold: of a page
-	// as it is stored and of one expanded.
+	// maxPageBytes bounds the memory that a damaged manifest can cause to be
+	// allocated for a page, as stored and expanded.
 	maxPageBytes = 64 << 20
 )
 
-// endsPage tells whether a page of so many logical bytes ends after path.
+// EndsPage reports whether a page of that many logical bytes ends after path.
 func EndsPage(path string, logical int) bool {
 	return logical >= maxPage || logical >= minPage && pathHash(path)&pageMask == 0
 }
 
-// pathHash is FNV-1a with a last step that spreads it over all bits. Changing
-// it changes every digest of trees with more than a page.
+// pathHash is FNV-1a with a final step that spreads it over all bits. Changing it
+// changes the digest of every tree with more than one page.
 func pathHash(path string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for i := range len(path) {
@@ -35,24 +35,24 @@ func pathHash(path string) uint64 {
 	return h ^ h>>31
 }
 
-// page is what a root knows of a page.
+// Page describes a page in a root.
 type Page struct {
 	First   string // path of its first entry
-	Logical Hash   // of its entries' logical form
-	Pack    uint32 // where it rests: the number of a pack in the root's list,
-	Offset  uint32 // bytes from the pack's start
-	Length  uint32 // and bytes there
+	Logical Hash   // hash of its entries' logical form
+	Pack    uint32 // index of its pack in the root's list,
+	Offset  uint32 // bytes from the start of the pack,
+	Length  uint32 // and bytes in the pack
 	Sum     Hash   // of the stored bytes
 	Entries int64
 	Files   int64
-	Size    int64      // of the files, bytes
-	Archive ArchiveSum // of its parts of the archive
-	Packs   []uint32   // that its entries' places name, by number
+	Size    int64      // sum of the file sizes in bytes
+	Archive ArchiveSum // its part of the tar.gz
+	Packs   []uint32   // packs that the places of its entries refer to, by index
 }
 
-// pageRecord is about what a page takes in a root besides its first path and
-// its packs, packRecord what a pack does. Roots may be somewhat larger than
-// that sums up to: twice as large ones can be read.
+// pageRecord is the approximate size of a page in a root without its first path
+// and packs; packRecord is that of a pack. Roots may exceed the sum somewhat:
+// roots of twice the size can be read.
 const (
 	PageRecord = 2*sha256.Size + 40
 	PackRecord = 40
@@ -78,7 +78,8 @@ func (p *Page) append(b []byte) []byte {
 	return b
 }
 
-// decodePage reads what a root says of a page. It may name packs below limit.
+// decodePage reads the description of a page. Indices of packs must be below
+// limit.
 func decodePage(r *Decoder, limit int) (p Page) {
 	number := func() uint32 {
 		n := r.uint(1<<32 - 1)
@@ -105,8 +106,8 @@ func decodePage(r *Decoder, limit int) (p Page) {
 	return p
 }
 
-// appendPage encodes entries as a page. t is emptied and then holds the packs
-// that they name.
+// AppendPage encodes entries as a page. It empties t and then numbers the packs of
+// the page in it.
 func AppendPage(b []byte, t *PackTable, entries []*Entry) []byte {
 	t.reset()
 	var body []byte
@@ -120,7 +121,7 @@ func AppendPage(b []byte, t *PackTable, entries []*Entry) []byte {
 	return append(b, body...)
 }
 
-// decodeEntries reads a page.
+// DecodeEntries decodes a page.
 func DecodeEntries(b []byte) ([]*Entry, error) {
 	r := &Decoder{B: b}
 	var packs []string
@@ -138,7 +139,8 @@ func DecodeEntries(b []byte) ([]*Entry, error) {
 	return entries, r.err
 }
 
-// logicalHash is what a root and a digest know entries by.
+// LogicalHash returns the hash that identifies a page's entries in a root and a
+// digest.
 func LogicalHash(entries []*Entry) (h Hash) {
 	sum := sha256.New()
 	var b []byte

@@ -8,29 +8,30 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// A root is the object that names a tree: a magic word, the hash of what
-// follows, and, compressed, the packs that the tree rests in and its pages.
+// A root is the object of a tree: a magic word, the hash of the rest, and,
+// compressed, the lists of packs and pages.
 
 const (
 	rootMagic = "stint-r2"
 	RootHead  = len(rootMagic) + sha256.Size
-	// maxRoot bounds what a damaged root can make us hold, compressed and
-	// expanded. What is written stays below half of it: see Limits.RootBytes.
+	// MaxRoot bounds the memory that a damaged root can cause to be allocated,
+	// compressed and expanded. Written roots stay below half of it: see
+	// Limits.RootBytes.
 	MaxRoot = 64 << 20
-	// logicalHead opens what the digest covers.
+	// logicalHead is the beginning of the bytes that the digest covers.
 	logicalHead = "stint tree 2\n"
 )
 
-// root is what must be known of a tree to read parts of it.
+// Root lists the packs and pages of a tree.
 type Root struct {
 	Packs []string
 	Pages []Page
-	// What follows are sums over the pages.
+	// Sums over the pages.
 	entries, Files, Size int64
-	archive              int64 // bytes of the pages' parts of the archive
+	archive              int64 // bytes of the pages' parts of the tar.gz
 }
 
-// sum adds the pages up.
+// Sum adds up the pages.
 func (x *Root) Sum() {
 	for i := range x.Pages {
 		p := &x.Pages[i]
@@ -41,7 +42,8 @@ func (x *Root) Sum() {
 	}
 }
 
-// digest names the tree: it covers its entries, by way of the pages' hashes.
+// Digest returns the name of the tree. It covers the entries through the hashes of
+// the pages.
 func (x *Root) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(logicalHead))
@@ -56,7 +58,7 @@ func (x *Root) Digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// tar measures the whole tar inside the archive.
+// Tar returns the sums of the whole tar inside the tar.gz.
 func (x *Root) Tar() ArchiveSum {
 	var m ArchiveSum
 	for i := range x.Pages {
@@ -66,7 +68,7 @@ func (x *Root) Tar() ArchiveSum {
 	return m
 }
 
-// encode gives the object.
+// Encode returns the object.
 func (x *Root) Encode(z *zstd.Encoder) []byte {
 	b := x.AppendBody(nil)
 	object := z.EncodeAll(b, make([]byte, RootHead, RootHead+len(b)/2))
@@ -88,7 +90,7 @@ func (x *Root) AppendBody(b []byte) []byte {
 	return b
 }
 
-// decodeRoot reads an object.
+// DecodeRoot decodes an object.
 func DecodeRoot(object []byte, z *zstd.Decoder) (*Root, error) {
 	head := &Decoder{B: object}
 	magic, sum := head.take(uint64(len(rootMagic))), head.Hash()

@@ -11,11 +11,11 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// A segment is a piece of a raw deflate stream that begins and ends on a byte,
-// refers to nothing before itself and does not end the stream, so that
-// segments laid end to end are a stream again.
+// A segment is a piece of a raw deflate stream that begins and ends on a byte
+// boundary, refers to nothing before itself, and does not end the stream. So
+// concatenated segments are a stream again.
 
-// streamEnd is the final, empty block that completes a stream of segments.
+// StreamEnd is the final, empty block that completes a stream of segments.
 var StreamEnd = []byte{3, 0}
 
 const (
@@ -24,7 +24,7 @@ const (
 	maxSegment  = MaxChunk + blockHead*(MaxChunk/storedBlock+1)
 )
 
-// compressor makes segments. It serves one goroutine.
+// Compressor makes segments. It serves one goroutine.
 type Compressor struct {
 	w *flate.Writer
 }
@@ -37,8 +37,8 @@ func NewCompressor() *Compressor {
 	return &Compressor{w: w}
 }
 
-// segment replaces what out holds by the segment of b: deflated, or stored
-// where that gains nothing.
+// Compress replaces the content of out by the segment of b: deflated, or stored if
+// that is not larger.
 func (c *Compressor) Compress(out *bytes.Buffer, b []byte) error {
 	out.Reset()
 	if !looksRandom(b) {
@@ -64,19 +64,19 @@ func (c *Compressor) Compress(out *bytes.Buffer, b []byte) error {
 
 func storedLength(n int) int { return n + blockHead*((n+storedBlock-1)/storedBlock) }
 
-// looksRandom judges by a sample whether deflating would be in vain.
+// looksRandom estimates from a sample whether b is incompressible.
 func looksRandom(b []byte) bool {
 	return len(b) > 4096 && compress.Estimate(b[:min(len(b), 64<<10)]) < 0.02
 }
 
-// expander turns segments back into chunks. It serves one goroutine.
+// Expander turns segments back into chunks. It serves one goroutine.
 type Expander struct {
 	r io.ReadCloser
 }
 
 var ErrCorrupt = errors.New("a stored chunk is corrupt")
 
-// chunk fills b with the content of c from its segment and checks its hash.
+// Expand fills b with the content of c from its segment and checks its hash.
 func (x *Expander) Expand(b, segment []byte, c *Chunk) error {
 	source := io.MultiReader(bytes.NewReader(segment), bytes.NewReader(StreamEnd))
 	if x.r == nil {
@@ -93,11 +93,10 @@ func (x *Expander) Expand(b, segment []byte, c *Chunk) error {
 	return nil
 }
 
-// appendRuns adds a segment that holds b. It is meant for tar headers, which
-// are mostly runs of one byte, and depends on nothing but b: the same version
-// must give the same archive whatever release of a compressor is linked in. So
-// it knows one trick, a repetition of the byte before, in the fixed code of
-// RFC 1951, 3.2.6.
+// AppendRuns appends a segment that holds b. It is meant for tar headers, which
+// are mostly runs of one byte, and its output depends on b only: an archive must
+// not change with the release of a compressor. It only repeats the preceding byte,
+// in the fixed code of RFC 1951, 3.2.6.
 func AppendRuns(out, b []byte) []byte {
 	w := bitWriter{out: out}
 	w.write(1<<1, 3) // not final, fixed code
@@ -111,7 +110,7 @@ func AppendRuns(out, b []byte) []byte {
 		i += run
 	}
 	w.write(0, 7) // end of block
-	w.write(0, 3) // an empty stored block leads to a byte's end
+	w.write(0, 3) // an empty stored block ends on a byte boundary
 	w.align()
 	return append(w.out, 0, 0, 0xff, 0xff)
 }
@@ -158,7 +157,7 @@ func (w *bitWriter) repeat(n int, c byte) {
 	}
 }
 
-// symbol is a code of n bits, ready for bitWriter.
+// symbol is a code of n bits in the order of bitWriter.
 type symbol struct {
 	bits uint32
 	n    uint8
@@ -176,8 +175,8 @@ var fixedCode = func() (t [256]symbol) {
 	return t
 }()
 
-// runCode holds, for lengths from 3 to 258, the code of repeating the last
-// byte so often: length code, extra bits, distance 1.
+// runCode holds the codes of repeating the last byte 3 to 258 times: length code,
+// extra bits, distance 1.
 var runCode = func() (t [259]symbol) {
 	length := 3
 	for code := range 28 { // 257 to 284

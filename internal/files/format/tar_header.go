@@ -9,13 +9,13 @@ import (
 
 const (
 	tarBlock  = 512
-	nameField = 100       // bytes of a name or target that a plain header holds
+	nameField = 100       // bytes of a name or target that fit into a plain header
 	octalMax  = 1<<33 - 1 // the largest number of an 11-digit field
 	TarEnd    = 2 * tarBlock
 )
 
-// appendHeader adds the tar header of e: a plain POSIX one where it can say
-// everything, else an extended (PAX) one before it. Owners are not kept.
+// AppendTarHeader appends the tar header of e: a plain POSIX header, preceded by
+// an extended (PAX) one if fields do not fit. Owners are not kept.
 func AppendTarHeader(b []byte, e *Entry) []byte {
 	h := header{name: e.Path, mode: e.Mode, size: e.Size, mtime: e.Sec, typeflag: '0', link: e.Target}
 	switch e.Kind {
@@ -32,11 +32,12 @@ func AppendTarHeader(b []byte, e *Entry) []byte {
 	return h.append(b)
 }
 
-// padding is what follows n bytes of content to the end of their block.
+// TarPadding returns the number of zeros between n bytes of content and the end of
+// their block.
 func TarPadding(n int64) int64 { return -n & (tarBlock - 1) }
 
-// extendedRecords gives the records that a plain header has no room for, in a
-// fixed order.
+// extendedRecords returns the records for values that do not fit into a plain
+// header, in a fixed order.
 func extendedRecords(e *Entry, name string) string {
 	var records strings.Builder
 	if needsRecord(name) && !utf8.ValidString(name) || needsRecord(e.Target) && !utf8.ValidString(e.Target) {
@@ -57,9 +58,9 @@ func extendedRecords(e *Entry, name string) string {
 	return records.String()
 }
 
-// needsRecord tells whether a name is too long for its field, or is text
-// outside ASCII, whose encoding only a record declares. Short names in no
-// encoding are safest as they are.
+// needsRecord reports whether a name is too long for its field, or is non-ASCII
+// text, whose encoding only a record declares. Short names that are not valid
+// UTF-8 are kept in the field.
 func needsRecord(name string) bool {
 	if len(name) > nameField {
 		return true
@@ -82,8 +83,8 @@ func writeRecord(b *strings.Builder, key, value string) {
 	b.WriteString(strconv.Itoa(n) + rest)
 }
 
-// decimalTime writes seconds with their fraction, "-0.5" for half a second
-// before the epoch.
+// decimalTime formats seconds with a fraction, "-0.5" for half a second before the
+// epoch.
 func decimalTime(sec int64, nsec int32) string {
 	sign := ""
 	if sec < 0 {
@@ -126,8 +127,8 @@ func (h *header) append(out []byte) []byte {
 	return append(out, b[:]...)
 }
 
-// octal fills a field with digits up to its last byte, a NUL. What has no
-// room stands in an extended record and is 0 here.
+// octal fills a field with digits and a final NUL. A value that does not fit is in
+// an extended record and 0 here.
 func octal(field []byte, v int64) {
 	digits := len(field) - 1
 	if v < 0 || v>>(3*digits) != 0 {

@@ -9,9 +9,9 @@ import (
 	"github.com/stint-dev/stint/internal/files/index"
 )
 
-// Index finds chunks of an organisation in its packs. It is derived data: what
-// it does not know, or fails to find, is stored again. *index.Index is one,
-// and says what the methods do.
+// ChunkIndex finds chunks of an organisation in its packs. It is derived data: a
+// chunk that it lacks is stored again. *index.Index implements it and documents
+// the methods.
 type ChunkIndex interface {
 	Find(org string, h index.Hash) (index.Place, bool, error)
 	Add(org, packID string, chunks []index.Chunk) error
@@ -20,7 +20,7 @@ type ChunkIndex interface {
 	Drop(org string, packs []string) error
 }
 
-// chunksOf gives the chunks among segments.
+// ChunksOf returns the chunks among segments.
 func ChunksOf(segments []format.Segment) []index.Chunk {
 	chunks := make([]index.Chunk, 0, len(segments))
 	for _, s := range segments {
@@ -31,7 +31,7 @@ func ChunksOf(segments []format.Segment) []index.Chunk {
 	return chunks
 }
 
-// reindex makes commits build upon what is left of a pack.
+// Reindex replaces a pack in the index by the segments of its compacted form.
 func Reindex(x ChunkIndex, org string, group []string, to string, segments []format.Segment) error {
 	if x == nil {
 		return nil

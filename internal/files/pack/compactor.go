@@ -10,11 +10,11 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// A compacted pack stands for a pack that is gone: some of its segments, one
-// after the other, and a footer whose records keep their old offsets. So the
-// places that manifests name stay true.
+// A compacted pack replaces a deleted pack. It holds some of its segments, one
+// after the other, and a footer whose records keep the old offsets. So the places
+// in manifests remain valid.
 
-// compactor writes compacted packs. It serves one goroutine.
+// Compactor writes compacted packs. It serves one goroutine.
 type Compactor struct {
 	Packs  *Store
 	Org    string
@@ -22,9 +22,9 @@ type Compactor struct {
 	raw    []byte
 }
 
-// write stores the segments, which source gives by their records, as a new
-// generation of the pack, durably, and gives its key. Segments that are not what
-// they should be are an error that wraps errCorrupt or errDamaged.
+// Write stores segments, which source returns for their records, durably as a new
+// generation of the pack and returns its key. If a segment is invalid, the error
+// wraps format.ErrCorrupt or format.ErrDamaged.
 func (c *Compactor) Write(ctx context.Context, id string, segments []format.Segment, source func(format.Segment) ([]byte, error)) (key string, size int64, err error) {
 	var data, records []byte
 	for _, s := range segments {
@@ -61,7 +61,7 @@ func (c *Compactor) nextKey(ctx context.Context, id string) (string, error) {
 	return GenerationKey(first, n), nil
 }
 
-// verify tells whether b is the segment that s describes.
+// Verify returns an error unless b is the segment that s describes.
 func (c *Compactor) Verify(s format.Segment, b []byte) error {
 	if s.Kind == format.PageSegment {
 		if sha256.Sum256(b) != s.Hash {
@@ -82,7 +82,7 @@ func (c *Compactor) Verify(s format.Segment, b []byte) error {
 	return nil
 }
 
-// from gives a source of write that reads a pack in place.
+// From returns a source for Write that reads the pack itself.
 func (c *Compactor) From(ctx context.Context, f *Reader, id string) func(format.Segment) ([]byte, error) {
 	return func(s format.Segment) ([]byte, error) {
 		b := make([]byte, s.Length)

@@ -6,9 +6,9 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// What is made from a tree to serve it sooner rests beside it: the hashes of
-// its downloads, and its archive whole. Any of it may be deleted at any time,
-// and should be once the tree is.
+// Objects that are made from a tree to serve it faster: the hashes of its
+// downloads and its complete archive. They may be deleted at any time, and should
+// be once the tree is.
 const (
 	digestsFolder  = "/digests/"
 	archivesFolder = "/archives/"
@@ -22,14 +22,14 @@ func ArchiveKey(org, digest string) string {
 	return org + archivesFolder + digest + "." + string(format.TarGzip)
 }
 
-// DerivedPrefixes gives the prefixes of keys under which objects lie that are
-// made from trees and can be made again.
+// DerivedPrefixes returns the prefixes of the keys of objects that are made from
+// trees and can be made again.
 func DerivedPrefixes(org string) []string {
 	return []string{org + archivesFolder, org + digestsFolder}
 }
 
-// ParseDerivedKey tells which tree an object under such a prefix was made from. A
-// key that is none of ours gives false.
+// ParseDerivedKey returns the tree that an object under such a prefix was made
+// from; ok is false for a key of another form.
 func ParseDerivedKey(key string) (org, digest string, ok bool) {
 	for _, dir := range []string{archivesFolder, digestsFolder} {
 		org, name, found := strings.Cut(key, dir)

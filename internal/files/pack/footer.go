@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// packFooter lists the segments of a pack in the order in which they lie; of
-// one that is gone, those of what stands for it. A missing pack is
-// blob.ErrNotFound.
+// Footer lists the segments of a pack in the order of their offsets; for a deleted
+// pack, those of the compacted packs that replace it. The error of a missing pack
+// wraps blob.ErrNotFound.
 func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, error) {
 	segments, err := ReadSegments(ctx, s.Store, PackKey(org, id))
 	if errors.Is(err, blob.ErrNotFound) {
@@ -28,7 +28,7 @@ func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, e
 	return segments, nil
 }
 
-// segmentsOf reads the footer of a pack, compacted or not.
+// ReadSegments reads the footer of a pack, compacted or not.
 func ReadSegments(ctx context.Context, s blob.Store, key string) ([]format.Segment, error) {
 	info, err := s.Stat(ctx, key)
 	if err != nil {
@@ -41,8 +41,8 @@ func ReadSegments(ctx context.Context, s blob.Store, key string) ([]format.Segme
 	return format.DecodeFooter(info.Size, read)
 }
 
-// compactedSegments lists the segments of what stands for a pack that is gone;
-// missing is the error where nothing does.
+// compactedSegments lists the segments of the packs that replace a deleted one. If
+// there are none, the error is missing.
 func (s *Store) compactedSegments(ctx context.Context, key string, missing error) ([]format.Segment, error) {
 	t, err := s.Compacted(ctx, key, nil)
 	if err != nil {
@@ -79,14 +79,15 @@ func ReadRange(ctx context.Context, s blob.Store, key string, offset, n int64) (
 	return b, errors.Join(err, r.Close())
 }
 
-// isDamage tells errors of the content from those of the way to it.
+// IsDamage reports whether an error means that content is damaged or missing, as
+// opposed to a failed access.
 func IsDamage(err error) bool {
 	return errors.Is(err, format.ErrDamaged) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
 }
 
 func IsEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// resized gives a buffer of n bytes, b where it is large enough.
+// Resize returns a buffer of n bytes, which is b if b is large enough.
 func Resize(b []byte, n int) []byte {
 	if cap(b) < n {
 		return make([]byte, n)
@@ -105,7 +106,7 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	return true, nil
 }
 
-// missing gives those of the packs that are not in the store.
+// Missing returns those of the packs that are not in the store.
 func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]string, error) {
 	gone := make([]bool, len(packs))
 	group, ctx := errgroup.WithContext(ctx)
@@ -129,5 +130,5 @@ func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]stri
 	return missing, nil
 }
 
-// parallelStats is how many packs are looked for at once.
+// ParallelStats is how many packs are looked up at once.
 const ParallelStats = 16

@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Objects never change. What has to be stored anew under its old name, a pack
-// without the segments that nothing names, or the root of a tree whose former
-// one is about to be deleted, gets the key with ".1" behind it, then ".2".
+// Objects never change. A replacement, such as a pack without its unreferenced
+// segments or the root of a tree whose former root is about to be deleted, gets
+// the key of the original followed by ".1", then ".2".
 
-// generation is an object that stands for the one that it is named after.
+// Generation is an object or a replacement of it.
 type Generation struct {
-	N   int // 0 is the first, whose key has no number
+	N   int // 0 is the original, whose key has no number
 	Key string
 }
 
@@ -28,7 +28,8 @@ func GenerationKey(key string, n int) string {
 	return key + "." + strconv.Itoa(n)
 }
 
-// splitGeneration takes a key apart; ok is false for a key of another form.
+// SplitGeneration splits a key into the original key and the number; ok is false
+// for a key of another form.
 func SplitGeneration(key string) (first string, n int, ok bool) {
 	first, number, later := strings.Cut(key, ".")
 	if !later {
@@ -38,7 +39,7 @@ func SplitGeneration(key string) (first string, n int, ok bool) {
 	return first, n, err == nil && n > 0 && strconv.Itoa(n) == number
 }
 
-// laterGenerations lists those that stand for key, the newest first.
+// LaterGenerations lists the replacements of key, the newest first.
 func LaterGenerations(ctx context.Context, s blob.Store, key string) ([]Generation, error) {
 	var all []Generation
 	for info, err := range s.List(ctx, key+".") {

@@ -31,7 +31,7 @@ func ParseDigest(s string) (h format.Hash, ok bool) {
 	return h, err == nil && n == len(h)
 }
 
-// checkOrg keeps what becomes part of a key in its form.
+// CheckOrg returns an error unless org can be part of a key.
 func CheckOrg(org string) error {
 	id, ok := strings.CutPrefix(org, stint.PrefixOrg)
 	if !ok || strings.Contains(id, "/") || blob.CheckKey(id) != nil {
@@ -40,21 +40,22 @@ func CheckOrg(org string) error {
 	return nil
 }
 
-// sealedPrefix begins the names of packs of what is confidential, so that what
-// stands for one of them later rests where it did.
+// SealedPrefix begins the names of confidential packs, so that their replacements
+// are written to the sealed store, too.
 const SealedPrefix = "sealed-"
 
-// Two kinds of pack must be told apart before a chunk in one may be relied
-// upon: a commit that fails deletes its packs again, those that came by
-// PutChunks stay until a collection. The names of the latter begin so.
+// SentPrefix begins the names of packs that PutChunks stored. They stay until a
+// collection, whereas a failed commit deletes its packs; so chunks in the former
+// can be reused at once.
 const SentPrefix = "sent-"
 
-// minted is the part of a pack's name that tells when it was begun.
+// Minted returns the part of a pack's name that contains the time at which it was
+// begun.
 func Minted(id string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(id, SentPrefix), SealedPrefix)
 }
 
-// FreshKey tells keys that are made up for one object, and never used for
+// IsUniqueKey reports whether a key is generated for one object and never used for
 // another.
 func IsUniqueKey(key string) bool {
 	_, id, ok := strings.Cut(key, "/packs/")

@@ -11,34 +11,35 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// fetcher reads pieces of packs. Chunks that follow one another come from one
-// stream: a request each would be slow in a store far away. It serves one
-// goroutine; close ends the streams.
+// Reader reads ranges of packs. Adjacent chunks come from one stream, because a
+// request for each would be slow with a remote store. It serves one goroutine;
+// Close ends the streams.
 type Reader struct {
 	Store blob.Store
 	Org   string
-	open  []*stream // the last one was used last
+	open  []*stream // ordered by their last use, the latest last
 }
 
 // stream is an open pack.
 type stream struct {
 	pack  string
 	r     io.ReadCloser
-	from  io.Reader // r, or a buffer of it
+	from  io.Reader // r, or a buffer over it
 	at    int64
 	reads int
 }
 
 const (
 	openStreams = 4
-	// skipMax is read and dropped rather than asked for anew.
+	// skipMax is how many bytes are read and dropped instead of opening another
+	// stream.
 	skipMax = 64 << 10
-	// A stream that is read for the third time will be read on: small pieces
-	// then come out of a buffer of this size.
+	// The third read of a stream predicts more: small reads then use a buffer of
+	// this size.
 	streamBuffer = 64 << 10
 )
 
-// read fills b from offset of a pack.
+// Read fills b from offset of a pack.
 func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte) error {
 	s, err := f.stream(ctx, packID, offset)
 	if err != nil {
@@ -58,7 +59,7 @@ func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte
 	return errors.Join(fmt.Errorf("reading a pack: %w", err), f.drop(s))
 }
 
-// stream gives a stream of the pack that stands at offset.
+// stream returns a stream of the pack at offset.
 func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*stream, error) {
 	for i, s := range f.open {
 		if s.pack != packID {
@@ -111,15 +112,14 @@ func (f *Reader) Close() error {
 	return errors.Join(errs...)
 }
 
-// sectionFile is a file whose content is read from packs. It serves one
-// goroutine.
+// File is a file whose content is read from packs. It serves one goroutine.
 type File struct {
 	*io.SectionReader
 	packs  *Reader
 	closed bool
 }
 
-// newSectionFile returns a file of size bytes that r reads through p.
+// NewFile returns a file of size bytes that r reads through p.
 func NewFile(r io.ReaderAt, size int64, p *Reader) *File {
 	return &File{SectionReader: io.NewSectionReader(r, 0, size), packs: p}
 }

@@ -17,28 +17,28 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// packStore reads packs wherever their segments rest now: a pack that is gone
-// is pieced together from the compacted ones that stand for it, each segment at
-// its old offset. So manifests need not change when packs do.
+// Store reads packs wherever their segments are stored: a deleted pack is
+// assembled from the compacted packs that replace it, with each segment at its old
+// offset. So manifests do not change when packs do.
 type Store struct {
 	blob.Store
 	Options
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	tables map[string]*list.Element
-	recent *list.List // of *extents, the last used in front
+	recent *list.List // of *CompactedPack, the last used first
 	held   int        // extents in all of them
 }
 
-// maxExtents bounds what is remembered of compacted packs, some 16 bytes each.
+// maxExtents bounds the cached extents of compacted packs, about 16 bytes each.
 const maxExtents = 1 << 19
 
-// packOptions adjusts a packStore.
+// Options adjusts a Store.
 type Options struct {
 	TempDir string
 	IDs     *stint.IDs
-	// sealed is where packs of what is confidential are written; nil for the
-	// store itself. Reads of what was written there fail if it is damaged.
+	// Sealed is where confidential packs are written; nil for the store itself.
+	// Reads detect damage of objects that were written there.
 	Sealed blob.Store
 }
 
@@ -46,27 +46,27 @@ func NewStore(b blob.Store, o Options) *Store {
 	return &Store{Store: b, Options: o, tables: map[string]*list.Element{}, recent: list.New()}
 }
 
-// extents says where the segments of a pack rest that is gone.
+// CompactedPack maps the segments of a deleted pack to the objects that hold them.
 type CompactedPack struct {
-	key     string // of the pack
+	key     string // of the deleted pack
 	objects []string
 	all     []extent // by offset
 }
 
 // extent is a segment in a compacted pack.
 type extent struct {
-	offset uint32 // in the pack that is gone
+	offset uint32 // in the deleted pack
 	stored uint32
-	at     uint32 // in the object
-	object uint32 // index
+	at     uint32 // offset in the object
+	object uint32 // index in objects
 }
 
-// find gives the first extent that ends behind offset.
+// find returns the index of the first extent that ends behind offset.
 func (t *CompactedPack) find(offset int64) int {
 	return sort.Search(len(t.all), func(i int) bool { return int64(t.all[i].offset)+int64(t.all[i].stored) > offset })
 }
 
-// holds tells whether a segment is there.
+// Holds reports whether a segment is available.
 func (t *CompactedPack) Holds(offset uint32) bool {
 	i := t.find(int64(offset))
 	return i < len(t.all) && t.all[i].offset == offset
@@ -102,7 +102,7 @@ func (t *CompactedPack) covers(offset int64) bool {
 	return i < len(t.all) && int64(t.all[i].offset) <= offset
 }
 
-// known gives the table of a pack that was found gone before, or nil.
+// known returns the cached table of a deleted pack, or nil.
 func (s *Store) known(key string) *CompactedPack {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Store) known(key string) *CompactedPack {
 	return e.Value.(*CompactedPack)
 }
 
-// load reads the table of a pack that is gone, nil where nothing stands for it.
+// load reads the table of a deleted pack; nil if nothing replaces it.
 func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
 	t, err := s.Compacted(ctx, key, nil)
 	if err != nil || t == nil {
@@ -139,9 +139,8 @@ func (s *Store) drop(e *list.Element) {
 	delete(s.tables, t.key)
 }
 
-// table lays together what stands for a pack, but for the objects that are
-// refused; nil where there is nothing. A damaged object does not count where
-// another one does.
+// Compacted returns the objects that replace a pack, without the refused ones; nil
+// if there are none. A damaged object is ignored if another one exists.
 func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bool) (*CompactedPack, error) {
 	later, err := LaterGenerations(ctx, s.Store, key)
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 		}
 		segments, err := ReadSegments(ctx, s.Store, g.Key)
 		switch {
-		case errors.Is(err, blob.ErrNotFound): // deleted since, as a newer one has all
+		case errors.Is(err, blob.ErrNotFound): // deleted since, because a newer one has all
 			continue
 		case IsDamage(err):
 			bad = err
@@ -181,21 +180,21 @@ func (s *Store) Compacted(ctx context.Context, key string, refused map[string]bo
 	return t, nil
 }
 
-// patchwork reads a pack that is gone. Where a segment is missing it gives
-// zeros, which have no chunk's hash.
+// compactedReader reads a deleted pack. A missing segment is read as zeros, which
+// have no chunk's hash.
 type compactedReader struct {
 	ctx     context.Context // of the Get
 	store   *Store
 	table   *CompactedPack
 	at, end int64
-	stale   int // how often the table was read anew
+	stale   int // how often the table was read again
 
-	r      io.ReadCloser // stands at next of object
+	r      io.ReadCloser // is at position next of object
 	object uint32
 	next   uint32
 }
 
-// maxStale is how often in one reading objects may be replaced.
+// maxStale is how often objects may be replaced during one reading.
 const maxStale = 3
 
 func (p *compactedReader) Read(b []byte) (int, error) {
@@ -231,7 +230,7 @@ func (p *compactedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// stand opens an object at a place, or finds itself there.
+// stand opens an object at a position unless the reader is there already.
 func (p *compactedReader) stand(object, at uint32) error {
 	if p.r != nil && p.object == object && p.next == at {
 		return nil
@@ -247,7 +246,7 @@ func (p *compactedReader) stand(object, at uint32) error {
 	return nil
 }
 
-// renew reads the table again, as an object was replaced.
+// renew reads the table again, because an object was replaced.
 func (p *compactedReader) renew() error {
 	p.stale++
 	t, err := p.store.load(p.ctx, p.table.key)
@@ -270,7 +269,7 @@ func (p *compactedReader) Close() error {
 	return err
 }
 
-// writeTo returns the store that a pack of that name is written to.
+// WriteTo returns the store to which a pack of that name is written.
 func (s *Store) WriteTo(id string) blob.Store {
 	if s.Sealed != nil && strings.HasPrefix(id, SealedPrefix) {
 		return s.Sealed

@@ -14,33 +14,33 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// packer gathers segments into packs. Eager packs go to the store while the
-// commit goes on; staged ones wait until publish. It serves one goroutine.
+// Writer collects segments in packs. Eager packs are uploaded while the commit
+// goes on; staged ones wait for Publish. It serves one goroutine.
 type Writer struct {
 	Store  blob.Store
 	org    string
 	mint   func() string
-	out    *spool.Spool // the pack being filled, and those staged before it
-	begin  int64        // where it begins in out
+	out    *spool.Spool // the pack being filled, and staged ones before it
+	begin  int64        // offset of the pack being filled
 	id     string       // its ID, "" = none
 	foot   []byte       // the records of its segments
-	feet   *spool.Spool // those of all packs, one after the other
+	feet   *spool.Spool // the records of all packs, one after the other
 	made   []finishedPack
 	staged bool
 
 	uploads *errgroup.Group   // of eager packs, one at a time
 	ctx     context.Context   // of the uploads
-	spare   chan *spool.Spool // what is not being filled
+	spare   chan *spool.Spool // the spool that is not being filled
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	Uploaded []string   // packs that the store may hold
 }
 
-// made is a complete pack.
+// finishedPack is a complete pack.
 type finishedPack struct {
 	id     string
-	begin  int64 // where it begins in out, if it is staged
-	length int64 // bytes of it
+	begin  int64 // offset in out, if it is staged
+	length int64 // bytes of the pack
 	foot   int64 // bytes of its records
 }
 
@@ -54,10 +54,10 @@ func NewWriter(ctx context.Context, s *Store, org, prefix string) *Writer {
 	return p
 }
 
-// stage makes the packs wait for publish. It comes first.
+// Stage makes the packs wait for Publish. It must be called before Add.
 func (p *Writer) Stage() { p.staged = true }
 
-// add stores a segment that s describes and tells where.
+// Add stores the segment that s describes and returns its place.
 func (p *Writer) Add(s format.Segment, b []byte) (format.Place, error) {
 	foot := int64(len(p.foot) + format.FooterRecord)
 	if p.id != "" && (p.filled()+int64(len(b))+foot+int64(format.FooterTrailer) > format.MaxPack || foot > format.MaxSegments*format.FooterRecord) {
@@ -74,10 +74,10 @@ func (p *Writer) Add(s format.Segment, b []byte) (format.Place, error) {
 	return format.Place{Pack: p.id, Offset: s.Offset, Length: s.Length, CRC: s.CRC}, err
 }
 
-// filled is how many bytes the open pack has.
+// filled returns the bytes of the open pack.
 func (p *Writer) filled() int64 { return p.out.Length() - p.begin }
 
-// finishPack sends the open pack on its way.
+// finishPack completes the open pack and, unless it is staged, uploads it.
 func (p *Writer) finishPack() error {
 	if _, err := p.feet.Write(p.foot); err != nil {
 		return err
@@ -119,7 +119,7 @@ func (p *Writer) put(ctx context.Context, id string, r io.Reader, n int64) error
 	return nil
 }
 
-// publish returns once all new packs rest in the store.
+// Publish returns once all new packs are stored.
 func (p *Writer) Publish(ctx context.Context) error {
 	if p.id != "" {
 		if err := p.finishPack(); err != nil {
@@ -140,8 +140,8 @@ func (p *Writer) Publish(ctx context.Context) error {
 	return nil
 }
 
-// learn tells the index about the new packs, which must be stored. What fails
-// is left for Library.Sync.
+// AddToIndex adds the new packs, which must be stored, to the index. SyncIndex
+// adds those that fail.
 func (p *Writer) AddToIndex(x ChunkIndex) {
 	if x == nil {
 		return
@@ -161,10 +161,10 @@ func (p *Writer) AddToIndex(x ChunkIndex) {
 	}
 }
 
-// withdraw deletes the new packs, also when ctx has ended. No manifest may
-// name them. What cannot be deleted stays as garbage.
+// Withdraw deletes the new packs, even if ctx has ended. No manifest may refer to
+// them. A pack that cannot be deleted is garbage.
 func (p *Writer) Withdraw(ctx context.Context) error {
-	_ = p.uploads.Wait() // a pack on its way would arrive after its deletion
+	_ = p.uploads.Wait() // else an upload could finish after the deletion
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error
@@ -174,9 +174,9 @@ func (p *Writer) Withdraw(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// close waits for uploads and gives the space back.
+// Close waits for uploads and frees the disk space.
 func (p *Writer) Close() error {
-	_ = p.uploads.Wait() // publish has reported it, or withdraw is why we close
+	_ = p.uploads.Wait() // reported by Publish, or the reason for Withdraw
 	errs := []error{p.out.Close(), p.feet.Close()}
 	for len(p.spare) > 0 {
 		errs = append(errs, (<-p.spare).Close())

@@ -14,20 +14,20 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// arrivals keeps the entries of an archive as they come and gives them back in
-// path order; entries of one path in the order of their arrival. It spools
-// them, so that memory does not grow with the tree.
+// Sorter stores entries in any order and returns them in path order; entries of
+// one path keep their order. Entries are spooled, so the memory does not grow with
+// the tree.
 type Sorter struct {
 	dir string
-	log *Spool // each entry with its length before it
-	// packs are those that spooled places name.
+	log *Spool // each entry preceded by its length
+	// packs are the packs that spooled places refer to.
 	packs format.PackTable
 
 	seed    maphash.Seed
-	offsets map[uint64]int64 // hash of a path → its latest entry in log; nil until find is called
+	offsets map[uint64]int64 // hash of a path → its latest entry in log; nil before the first Find
 }
 
-// runSize is how much of the log is sorted at once.
+// runSize is how many bytes of entries are sorted at once.
 const runSize = 8 << 20
 
 func NewSorter(dir string) *Sorter {
@@ -51,7 +51,7 @@ func (a *Sorter) write(w io.Writer, e *format.Entry) error {
 	return err
 }
 
-// read reads what write wrote; io.EOF at the end.
+// read reads an entry that write wrote; io.EOF at the end.
 func (a *Sorter) read(r io.Reader) (*format.Entry, error) {
 	var head [8]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -64,7 +64,7 @@ func (a *Sorter) read(r io.Reader) (*format.Entry, error) {
 	return format.DecodeEntry(&format.Decoder{B: b}, a.packs.IDs)
 }
 
-// find gives the latest entry at path, or nil.
+// Find returns the latest entry at path, or nil.
 func (a *Sorter) Find(path string) (*format.Entry, error) {
 	if a.offsets == nil {
 		if err := a.indexLog(); err != nil {
@@ -99,11 +99,11 @@ func (a *Sorter) indexLog() error {
 	return nil
 }
 
-// sorted gives the entries in path order.
+// Sorted returns the entries in path order.
 func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
 	return func(yield func(*format.Entry, error) bool) {
 		runs := New(a.dir)
-		defer func() { _ = runs.Close() }() // read only by now
+		defer func() { _ = runs.Close() }() // was only read
 		m, err := a.sortRuns(runs)
 		if err != nil {
 			yield(nil, err)
@@ -122,7 +122,7 @@ func (a *Sorter) Sorted() iter.Seq2[*format.Entry, error] {
 	}
 }
 
-// sortRuns cuts the log into sorted runs and stands at their beginnings.
+// sortRuns cuts the log into sorted runs and returns a merge of them.
 func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
 	log := bufio.NewReaderSize(a.log.Section(0, a.log.Length()), 64<<10)
 	var bounds []int64
@@ -154,7 +154,7 @@ func (a *Sorter) sortRuns(runs *Spool) (merge, error) {
 	return newMerge(sources)
 }
 
-// readBatch reads about runSize bytes of entries; with io.EOF, the last ones.
+// readBatch reads about runSize bytes of entries. The last ones come with io.EOF.
 func (a *Sorter) readBatch(r io.Reader) (batch []*format.Entry, err error) {
 	for size := 0; size < runSize; {
 		e, err := a.read(r)
@@ -167,7 +167,7 @@ func (a *Sorter) readBatch(r io.Reader) (batch []*format.Entry, err error) {
 	return batch, nil
 }
 
-// nextEntry gives the next entry of a run, io.EOF at its end.
+// nextEntry returns the next entry of a run, or io.EOF at its end.
 type nextEntry func() (*format.Entry, error)
 
 func fromSlice(entries []*format.Entry) nextEntry {
@@ -181,8 +181,8 @@ func fromSlice(entries []*format.Entry) nextEntry {
 	}
 }
 
-// merge is a heap of runs, the one with the next entry first. Of equal paths,
-// that of the earlier run comes first.
+// merge is a heap of runs, ordered by their next entry. Of equal paths, that of
+// the earlier run comes first.
 type merge []*run
 
 type run struct {
@@ -206,7 +206,7 @@ func newMerge(sources []nextEntry) (merge, error) {
 	return m, nil
 }
 
-// advance moves the first run on.
+// advance reads the next entry of the first run.
 func (m *merge) advance() error {
 	e, err := (*m)[0].next()
 	switch {

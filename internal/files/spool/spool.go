@@ -7,13 +7,12 @@ import (
 	"os"
 )
 
-// spool holds bytes that are appended and read back: the last ones in memory,
-// the rest in a temporary file that has no name, so that nothing of it
-// outlives the process. The zero value with a dir is ready. It serves one
-// goroutine at a time.
+// Spool holds bytes that are appended and read back: the last ones in memory, the
+// rest in an unnamed temporary file, which disappears with the process. It serves
+// one goroutine at a time.
 type Spool struct {
 	dir  string
-	keep int // bytes held in memory before they go to the file
+	keep int // bytes kept in memory before they are written to the file
 	f    *os.File
 	size int64 // bytes in f
 	tail []byte
@@ -84,13 +83,13 @@ func (s *Spool) ReadAt(b []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// section reads n bytes from off.
+// Section returns a reader of n bytes from off.
 func (s *Spool) Section(off, n int64) *io.SectionReader { return io.NewSectionReader(s, off, n) }
 
-// reset empties it, for reuse.
+// Reset empties the spool for reuse.
 func (s *Spool) Reset() { s.size, s.tail = 0, s.tail[:0] }
 
-// Close gives the space back.
+// Close frees the memory and the disk space.
 func (s *Spool) Close() error {
 	s.tail = nil
 	if s.f == nil {
