@@ -1,27 +1,33 @@
-// Package files answers: how do files become a version and come back?
+// Package files stores trees of files as immutable, deduplicated snapshots.
 //
-// A tree of files is stored as chunks, pages, packs and one root. Files up to
-// 1 MiB are one chunk, larger ones are cut by their content. A chunk is named
-// by its SHA-256 and rests in a pack as a raw deflate segment that ends on a
-// byte, so that the tar.gz of a version is made by laying segments end to end:
-// nothing is compressed again, the length is known beforehand and any range is
-// found by arithmetic. Pages list the entries in path order and say where each
-// chunk lies; they end where the paths say so, rest in packs as well, and are
-// shared by the versions that have them in common. The root, a small object of
-// its own, lists the pages. docs/content-format.md has every byte.
+// A snapshot consists of chunks, pages, packs, and a root. A file of up to 1 MiB
+// is one chunk; larger files are cut by their content. A chunk is named by its
+// SHA-256 and stored in a pack as a raw deflate segment that ends on a byte
+// boundary. So the tar.gz of a snapshot is a concatenation of segments: nothing is
+// compressed again, the length is known beforehand, and any range is found by
+// arithmetic. Pages list the entries in path order with the places of their
+// chunks. The ends of pages depend on the paths; pages are stored in packs, too,
+// and snapshots share them. The root, an object of its own, lists the pages.
+// docs/content-format.md describes every byte.
 //
-// The digest of a tree covers what its user sees (paths, kinds, modes, times,
-// sizes, targets, contents) and nothing of how it is stored, so equal trees of
-// one organisation share one root. A commit writes the chunks and pages that
-// the parent version lacks, then the root; a crash between leaves packs that
-// nothing refers to, never a version that lacks a byte.
+// The digest of a snapshot covers the properties that users see (paths, kinds,
+// modes, times, sizes, targets, contents) and nothing of the storage. So equal
+// trees of an organisation share one root. A commit writes the chunks and pages
+// that the parent lacks, then the root. A crash in between leaves unreferenced
+// packs, never an incomplete snapshot.
 //
-// What nothing names is collected in two steps, so that commits need not wait:
-// condemned by one collection, deleted by the next. A commit knows what is
-// condemned and builds upon none of it, and its tree is named only if no
-// collection has begun since. Packs that are mostly dead are stored anew under
-// another key, with the old offsets, so that nothing that names them changes.
+// Garbage collection has two steps, so that commits need not wait: one collection
+// marks unreferenced objects, and a later one deletes them. Commits do not refer
+// to marked objects, and a snapshot is published only in the epoch of collection
+// in which it was stored or validated. Packs with few referenced segments are
+// compacted: stored under another key with the old offsets, so that manifests do
+// not change.
 //
-// Path order is the order of a walk: a folder, what is in it, its next
+// Paths are ordered as a walk visits them: a folder, its content, its next
 // sibling; siblings by the bytes of their names.
+//
+// The subpackages, from the encodings upwards: format, spool, pack, manifest, gc,
+// commit; then scan (folders and archives), exchange (chunks and entries), archive
+// (downloads), diff, check, and checkout. Package files is the facade that other
+// packages import; index is an implementation of the chunk index.
 package files

@@ -21,31 +21,33 @@ import (
 
 // Options adjusts a Library; the zero value works.
 type Options struct {
-	// TempDir is where commits spool what does not fit into memory: at most
-	// the size of the compressed archive plus some 400 bytes an entry. Nothing
-	// stays in it. "" is the system's folder of temporary files.
+	// TempDir is where commits spool what exceeds their memory: at most the size
+	// of the compressed archive plus about 400 bytes per entry. The files
+	// disappear with the commit. "" is the system's folder for temporary files.
 	TempDir string
 	Limits  Limits
-	// IDs mints the names of packs. nil uses the system's clock and randomness.
+	// IDs generates the names of packs. nil uses the system's clock and
+	// randomness.
 	IDs *stint.IDs
-	// Index finds chunks in packs of other trees. nil = none: chunks are found
-	// in the parent version alone.
+	// Index finds chunks in packs of other trees. With nil, chunks are found only
+	// in the parent version.
 	Index Index
-	// Garbage tells what must not be built upon. nil = nothing is collected.
+	// Marks returns objects that commits must not refer to. nil means that no
+	// garbage is collected.
 	Marks CollectionMarks
-	// Confidential is where commits write whose DirOptions say so. What it holds
-	// must be readable through the library's own store, and reading it must fail
-	// where it is damaged, as encryption sees to. nil is the library's store.
+	// SealedStore is where commits with DirOptions.Confidential write. The
+	// library's own store must be able to read its objects, and reads must detect
+	// damage, as encryption does. nil is the library's store.
 	SealedStore blob.Store
-	Now         func() time.Time // nil: time.Now
+	Now         func() time.Time // nil is time.Now
 }
 
-// Library stores trees of files as snapshots and reads them back. It holds no
+// Library stores trees of files as immutable snapshots and reads them. It holds no
 // state but caches and is safe for concurrent use, also by several processes on
 // one store.
 //
 // Methods that read return an error that wraps blob.ErrNotFound if the
-// organisation has no snapshot with the digest. Faults of the input are
+// organisation has no snapshot with the digest. Errors of the input are
 // *stint.Error.
 type Library struct {
 	manifests *manifest.Store
@@ -93,7 +95,7 @@ func (o *Options) setDefaults() error {
 		o.IDs = stint.NewIDs(time.Now, rand.Reader)
 	}
 	if info, err := os.Stat(o.TempDir); err != nil {
-		return fmt.Errorf("looking for the folder of temporary files: %w", err)
+		return fmt.Errorf("checking the folder for temporary files: %w", err)
 	} else if !info.IsDir() {
 		return fmt.Errorf("%s is not a folder for temporary files", o.TempDir)
 	}

@@ -51,9 +51,9 @@ func New(m *manifest.Store) *Downloads {
 	}
 }
 
-// Open opens a snapshot as a tar.gz, a tar or a zip. Every position can be
-// sought at no cost, and nothing is compressed again. A tar.zst has no such
-// positions: see WriteZstd. Reads fail when ctx ends.
+// Download opens a snapshot as a tar.gz, a tar, or a zip. Seeking is cheap, and
+// nothing is compressed again. A tar.zst cannot be sought: see WriteZstd. Reads
+// fail when ctx ends.
 func (d *Downloads) Download(ctx context.Context, org, digest string, f format.Format) (Download, error) {
 	var s shape
 	switch f {
@@ -64,7 +64,7 @@ func (d *Downloads) Download(ctx context.Context, org, digest string, f format.F
 	case format.Zip:
 		s = zipShape{}
 	default:
-		return nil, stint.InvalidParam("format", "A tree cannot be read as '%s' from any place.", f)
+		return nil, stint.InvalidParam("format", "A tree cannot be downloaded as '%s'.", f)
 	}
 	m, err := d.manifests.Open(ctx, org, digest)
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// archiveShape defines how the entries of a tree become a file: the parts of
-// each page in order, then a directory with a line for each entry, then an
-// end. Its results depend on nothing but the arguments.
+// shape defines how the entries of a tree become a file: the parts of each page in
+// order, then a directory with a line for each entry, then an end. The results
+// depend only on the arguments.
 type shape interface {
-	// parts appends the parts that hold entries, which are those of one page or
-	// a single one of them.
+	// parts appends the parts that hold entries, which are those of one page or a
+	// single one of them.
 	parts(to []part, entries []*format.Entry) []part
 	// line appends the directory's line for e, whose parts begin at offset.
 	line(to []byte, e *format.Entry, offset int64) []byte
@@ -21,9 +21,9 @@ type shape interface {
 	end(entries, directoryAt, directorySize int64) []byte
 }
 
-// archivePart is a piece of such a file.
+// part is a piece of such a file.
 type part struct {
-	literal  []byte        // bytes made here; or else
+	literal  []byte        // bytes made here, or
 	chunk    *format.Chunk // a stored chunk:
 	expanded bool          // its content instead of its segment
 	length   int64
@@ -38,8 +38,8 @@ func total(parts []part) (n int64) {
 	return n
 }
 
-// archivePlan holds the offsets of an archive's pages, so that any position is
-// reachable without reading the tree from its start.
+// plan holds the offsets of an archive's pages, so that any position is reachable
+// without reading the tree from its start.
 type plan struct {
 	head          []byte
 	pages         []pageOffsets
@@ -55,8 +55,7 @@ type pageOffsets struct {
 
 func (p *plan) size() int64 { return p.directoryAt + p.directorySize + int64(len(p.tail)) }
 
-// planArchive measures a tree's file. It reads the whole manifest and no
-// content.
+// newPlan measures a tree's file. It reads the whole manifest and no content.
 func newPlan(ctx context.Context, m *manifest.Manifest, s shape) (*plan, error) {
 	p := &plan{}
 	var (
@@ -83,8 +82,7 @@ func newPlan(ctx context.Context, m *manifest.Manifest, s shape) (*plan, error) 
 	return p, nil
 }
 
-// tarShape is a plain tar: the same headers as in the compressed archive, and
-// expanded contents.
+// tarShape is a plain tar with the headers of the tar.gz and expanded contents.
 type tarShape struct{}
 
 func (tarShape) parts(to []part, entries []*format.Entry) []part {
@@ -107,7 +105,7 @@ func (tarShape) end(_, _, _ int64) []byte { return zeroes[:format.TarEnd] }
 
 var zeroes [format.TarEnd]byte
 
-// tarGzipShape is a gzip member of stored segments and deflated tar headers.
+// tarGzipShape is a tar.gz of stored segments and deflated tar headers.
 type tarGzipShape struct{}
 
 func (tarGzipShape) parts(to []part, entries []*format.Entry) []part {
@@ -125,8 +123,8 @@ func (tarGzipShape) line(to []byte, _ *format.Entry, _ int64) []byte { return to
 
 func (tarGzipShape) end(_, _, _ int64) []byte { return nil }
 
-// planTarGzip takes the plan of a tar.gz from a root, which records the length
-// and the checksum of each page's part.
+// planTarGzip returns the plan of a tar.gz. The root records the length and the
+// checksum of each page's part.
 func planTarGzip(x *format.Root) *plan {
 	p := &plan{head: format.GzipHead, directoryAt: int64(len(format.GzipHead))}
 	for i := range x.Pages {

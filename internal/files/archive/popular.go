@@ -13,17 +13,18 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// A store that clients can read themselves serves an archive better than we
-// do, once it has it whole. Archives that are asked for again are put there.
+// A store that clients can access directly serves a complete archive more
+// efficiently than this process. Archives that are requested repeatedly are stored
+// there.
 const (
-	minCachedArchive = 8 << 20 // bytes of the smallest archive that is worth it
-	cacheAfter       = 2       // full downloads after which it is
+	minCachedArchive = 8 << 20 // bytes of the smallest archive that is stored
+	cacheAfter       = 2       // full downloads after which an archive is stored
 )
 
 type treeKey struct{ org, digest string }
 
-// NoteDownload tells that the whole archive, of size bytes, is being served.
-// It costs nothing; StorePopularArchives does what follows from it.
+// CountDownload records that the whole archive, of size bytes, is being served. It
+// is cheap; StorePopularArchives does the work.
 func (d *Downloads) CountDownload(org, digest string, size int64) {
 	if _, direct := d.packs.Store.(blob.Presigner); !direct || size < minCachedArchive {
 		return
@@ -34,20 +35,20 @@ func (d *Downloads) CountDownload(org, digest string, size int64) {
 	}
 	select {
 	case d.wanted <- key:
-	default: // enough is waiting: it will be asked for again
+	default: // the queue is full: a later download tries again
 		d.asks.Put(key, cacheAfter-1)
 	}
 }
 
-// StorePopularArchives puts the archives whole that were asked for often enough, one
-// after the other. It returns when none is left, or when ctx ends.
+// StorePopularArchives stores the archives that were requested often enough, one
+// after the other. It returns when none is left or ctx ends.
 func (d *Downloads) StorePopularArchives(ctx context.Context) error {
 	for {
 		select {
 		case key := <-d.wanted:
 			if err := d.putArchive(ctx, key.org, key.digest); err != nil {
 				d.asks.Put(key, 0)
-				if !errors.Is(err, blob.ErrNotFound) { // the tree may be gone by now
+				if !errors.Is(err, blob.ErrNotFound) { // the tree may have been deleted
 					return err
 				}
 			}
@@ -57,7 +58,7 @@ func (d *Downloads) StorePopularArchives(ctx context.Context) error {
 	}
 }
 
-// putArchive stores an archive whole, and the hash that this gives for free.
+// putArchive stores an archive and its hash.
 func (d *Downloads) putArchive(ctx context.Context, org, digest string) error {
 	a, err := d.Download(ctx, org, digest, format.TarGzip)
 	if err != nil {
@@ -70,14 +71,14 @@ func (d *Downloads) putArchive(ctx context.Context, org, digest string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("putting an archive whole: %w", err)
+		return fmt.Errorf("storing an archive: %w", err)
 	}
 	return d.keepSum(ctx, pack.DigestKey(org, digest, format.TarGzip), downloadSum{format.Hash(h.Sum(nil)), a.Size()})
 }
 
-// DirectLink gives an address at which the store itself serves the tree's
-// tar.gz, under a file name and for some time. It gives false where the store
-// cannot do that or does not have the archive whole.
+// DirectLink returns an address at which the store serves the tree's tar.gz under
+// a file name for some time; ok is false if the store does not support that or
+// lacks the archive.
 func (d *Downloads) DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error) {
 	p, direct := d.packs.Store.(blob.Presigner)
 	if !direct || pack.CheckOrg(org) != nil || !pack.IsDigest(digest) {
@@ -87,10 +88,10 @@ func (d *Downloads) DirectLink(ctx context.Context, org, digest, name string, tt
 	if _, err := d.packs.Stat(ctx, key); pack.IsDamage(err) {
 		return "", false, nil
 	} else if err != nil {
-		return "", false, fmt.Errorf("looking for an archive: %w", err)
+		return "", false, fmt.Errorf("finding an archive: %w", err)
 	}
 	address, err = p.PresignGet(ctx, key, name, "application/gzip", ttl)
-	if errors.Is(err, blob.ErrNotFound) { // it rests where there are no links
+	if errors.Is(err, blob.ErrNotFound) { // stored where links are not supported
 		return "", false, nil
 	}
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// sumOf is the hash of a download, which has some length.
+// downloadSum is the hash of a download of some length.
 type downloadSum struct {
 	sum  format.Hash
 	size int64
 }
 
-// DownloadSum gives the SHA-256 of a download of that format and size. One
-// that nobody asked for before is not known, unless compute is set: then the
-// whole download is read once, and its hash kept for everybody. Where too much
-// is being hashed for that to begin soon it stays unknown.
+// DownloadSum returns the SHA-256 of a download of that format and size. It is
+// known after the first computation. If it is unknown and compute is set, the
+// download is read once and the hash is stored, unless too many downloads are
+// being hashed.
 func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f format.Format, size int64, compute bool) (sum [sha256.Size]byte, known bool, err error) {
 	if err := pack.CheckOrg(org); err != nil || !pack.IsDigest(digest) {
 		return sum, false, errors.Join(err, blob.ErrNotFound)
@@ -35,11 +35,11 @@ func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f forma
 	}
 	done, ok := d.hashing.Acquire(ctx, org)
 	if !ok {
-		return sum, false, context.Cause(ctx) // nil where it was patience that ended
+		return sum, false, context.Cause(ctx) // nil if the limiter timed out
 	}
 	defer done()
 	if sum, known, err = d.knownSum(ctx, key, size); known || err != nil {
-		return sum, known, err // somebody has computed it meanwhile
+		return sum, known, err // computed meanwhile
 	}
 	file, err := d.Download(ctx, org, digest, f)
 	if err != nil {
@@ -54,8 +54,8 @@ func (d *Downloads) DownloadSum(ctx context.Context, org, digest string, f forma
 	return found.sum, true, d.keepSum(ctx, key, found)
 }
 
-// knownSum looks a hash up. One of a download of another size is of another
-// life of the tree, stored in other segments.
+// knownSum returns a known hash. The hash of a download of another size is
+// outdated: the tree was deleted and stored again in other segments.
 func (d *Downloads) knownSum(ctx context.Context, key string, size int64) (format.Hash, bool, error) {
 	if s, ok := d.sums.Get(key); ok && s.size == size {
 		return s.sum, true, nil
@@ -68,8 +68,8 @@ func (d *Downloads) knownSum(ctx context.Context, key string, size int64) (forma
 	return s.sum, true, nil
 }
 
-// storedSum reads the object that holds a hash, as text: the hash, a space and
-// the length. A damaged one is as none.
+// storedSum reads the object of a hash: the hash, a space, and the length as text.
+// A damaged object is ignored.
 func (d *Downloads) storedSum(ctx context.Context, key string) (downloadSum, bool, error) {
 	const most = 128
 	r, err := d.packs.Get(ctx, key, 0, most)
@@ -93,7 +93,7 @@ func (d *Downloads) storedSum(ctx context.Context, key string) (downloadSum, boo
 	return downloadSum{format.Hash(raw), size}, true, nil
 }
 
-// keepSum stores a hash in place of any other.
+// keepSum stores a hash and replaces an earlier one.
 func (d *Downloads) keepSum(ctx context.Context, key string, s downloadSum) error {
 	d.sums.Put(key, s)
 	text := fmt.Sprintf("%x %d\n", s.sum, s.size)
@@ -104,7 +104,7 @@ func (d *Downloads) keepSum(ctx context.Context, key string, s downloadSum) erro
 		}
 	}
 	if err != nil && !errors.Is(err, blob.ErrExists) {
-		return fmt.Errorf("keeping the hash of a download: %w", err)
+		return fmt.Errorf("storing the hash of a download: %w", err)
 	}
 	return nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// zipShape is a zip. Its entries are the stored segments as they are, each
-// entry closed by an empty last block: nothing is compressed for it.
+// zipShape is a zip. Its entries are stored segments followed by an empty last
+// block, so nothing is compressed.
 type zipShape struct{}
 
 const (
@@ -21,15 +21,15 @@ const (
 	zip64End     = 0x06064b50
 	zip64Locator = 0x07064b50
 
-	zipUnix      = 3 << 8 // made on Unix: the high half of the attributes is its mode
-	zipPlain     = 20     // version of the format that folders and deflate need
+	zipUnix      = 3 << 8 // made on Unix: the high half of the attributes is the mode
+	zipPlain     = 20     // format version for folders and deflate
 	zipLarge     = 45     // with 64-bit sizes
 	zipUTF8      = 1 << 11
 	zipDeflate   = 8
 	zip64Extra   = 0x0001
 	zipTimeExtra = 0x5455
 	zipTimeSize  = 4 + 1 + 4
-	zipIsFolder  = 0x10 // attribute of MS-DOS
+	zipIsFolder  = 0x10 // MS-DOS attribute
 
 	unixFile    = 0o100000
 	unixFolder  = 0o040000
@@ -39,7 +39,7 @@ const (
 	max32 = math.MaxUint32
 )
 
-// zipItem is what both headers of an entry say.
+// zipItem holds the fields of both headers of an entry.
 type zipItem struct {
 	name   string
 	method uint16
@@ -96,7 +96,7 @@ func appendZipEntry(to []part, e *format.Entry) []part {
 	return to
 }
 
-// local is the header before an entry's content.
+// local returns the header before an entry's content.
 func (z *zipItem) local() []byte {
 	extra := z.timeExtra(nil)
 	version, stored, raw := uint16(zipPlain), uint32(z.stored), uint32(z.raw)
@@ -111,14 +111,14 @@ func (z *zipItem) local() []byte {
 	return append(append(b, z.name...), extra...)
 }
 
-// common adds what stands alike in both headers.
+// common appends the fields that both headers share.
 func (z *zipItem) common(b []byte, stored, raw uint32) []byte {
 	clock, date := dosTime(z.sec)
 	return little(b, z.flags(), z.method, clock, date, z.crc, stored, raw)
 }
 
-// flags declares a name's encoding where that matters and is known. Other
-// names stand as they are.
+// flags declares the encoding of a non-ASCII name that is valid UTF-8. Other names
+// are not declared.
 func (z *zipItem) flags() uint16 {
 	for i := range len(z.name) {
 		if z.name[i] >= utf8.RuneSelf {
@@ -131,9 +131,9 @@ func (z *zipItem) flags() uint16 {
 	return 0
 }
 
-// timeExtra tells the modification time in UTC, to the second, where all
-// readers agree on what its field means: some take it for signed, some not. So
-// times before 1970 and after 2038 are what dosTime makes of them.
+// timeExtra appends the modification time in UTC, to the second, if all readers
+// agree on it: some read the field as signed, some as unsigned. Times before 1970
+// and after 2038 are only in dosTime.
 func (z *zipItem) timeExtra(b []byte) []byte {
 	if z.sec < 0 || z.sec > math.MaxInt32 {
 		return b
@@ -141,8 +141,8 @@ func (z *zipItem) timeExtra(b []byte) []byte {
 	return little(b, uint16(zipTimeExtra), uint16(zipTimeSize-4), uint8(1), uint32(int32(z.sec)))
 }
 
-// dosTime is what every zip has: a time of no zone, from 1980 to 2107, in
-// steps of two seconds. It is UTC here, so that it depends on nothing.
+// dosTime returns the time that every zip has: without a zone, from 1980 to 2107,
+// in steps of two seconds. It is UTC, so that it does not depend on the machine.
 func dosTime(sec int64) (clock, date uint16) {
 	t := time.Unix(sec, 0).UTC()
 	switch {
@@ -156,7 +156,7 @@ func dosTime(sec int64) (clock, date uint16) {
 	return clock, date
 }
 
-// line is the entry's record in the central directory.
+// line returns the entry's record in the central directory.
 func (zipShape) line(b []byte, e *format.Entry, at int64) []byte {
 	z := zipItemOf(e)
 	extra := z.timeExtra(nil)
@@ -175,7 +175,7 @@ func (zipShape) line(b []byte, e *format.Entry, at int64) []byte {
 	return append(append(b, z.name...), extra...)
 }
 
-// end closes the central directory, with 64-bit numbers where they are needed.
+// end returns the end of the central directory, with 64-bit numbers if needed.
 func (zipShape) end(entries, listingAt, listing int64) []byte {
 	var b []byte
 	count, size, offset := uint16(min(entries, max16)), uint32(min(listing, max32)), uint32(min(listingAt, max32))
@@ -187,7 +187,7 @@ func (zipShape) end(entries, listingAt, listing int64) []byte {
 	return little(b, uint32(zipEnd), uint16(0), uint16(0), count, count, size, offset, uint16(0))
 }
 
-// little adds numbers, each in its own width.
+// little appends numbers in little-endian order, each in its own width.
 func little(b []byte, numbers ...any) []byte {
 	for _, n := range numbers {
 		switch v := n.(type) {

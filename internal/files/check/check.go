@@ -16,65 +16,64 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Named is a tree and what its user calls it.
+// NamedTree is a tree and the name that users know it by.
 type NamedTree struct {
 	Digest string
 	Name   string
 }
 
-// Options adjusts Check; the zero value looks at roots, pages and footers.
+// Options adjusts Check. The zero value checks roots, pages, and footers.
 type Options struct {
-	Read   bool // read every byte back, and hold it against its hash
-	Repair bool // restore what can be
-	// Limit is how many damaged objects, and uses of each, are told of one by
-	// one; 0 is 100.
+	Read   bool // read every byte and verify its hash
+	Repair bool // restore what can be restored
+	// Limit is how many damaged objects, and uses of each, are listed; 0 is 100.
 	Limit int
-	// Progress is told now and then what was looked at. It may be nil.
+	// Progress is called now and then with the current result. It may be nil.
 	Progress func(Result)
 }
 
-// Checked is what Check found.
+// Result is the result of a check.
 type Result struct {
-	Trees    int64 // that are named, equal ones once
+	Trees    int64 // named trees, equal ones once
 	Pages    int64
 	Packs    int64
-	Segments int64 // that were read back
-	Bytes    int64 // of them
-	Orphans  int64 // objects that nothing names; the next collections take them
-	// Damaged and Repaired count objects, Damages tells of the first.
+	Segments int64 // segments that were read
+	Bytes    int64 // bytes that were read
+	Orphans  int64 // unreferenced objects, which the next collections delete
+	// Damaged and Repaired count objects; Damages lists the first ones.
 	Damaged, Repaired int64
 	Damages           []Damage
 }
 
-// Damage is an object that is not what it should be.
+// Damage is a damaged or missing object.
 type Damage struct {
 	Key      string // of the object
-	Problem  string // what is wrong with it
-	Segments int64  // of a pack, that are named and lost; after a repair, still
-	Repaired bool   // nothing named is lost any more
-	Uses     int64  // files and folders in named trees that lack something
-	Used     []Use  // the first of them
+	Problem  string // "missing" or "damaged"
+	Segments int64  // referenced segments of a pack that are lost, after a repair
+	Repaired bool   // no referenced segment is lost any more
+	Uses     int64  // files and folders in named trees that are incomplete
+	Used     []Use  // the first uses
 }
 
-// Use is where a damage shows.
+// Use is a place that a damage affects.
 type Use struct {
 	Name string // of the tree
 	Path string // "" where all of the tree is meant
-	// AndOn says that the entries that follow Path lack something, too: the
+	// Following means that the entries after Path are incomplete, too, because the
 	// page that lists them is lost.
 	Following bool
 }
 
 const checkLimit = 100
 
-// Check looks at everything that the trees of live are made of. live is walked
-// several times. Damage is no error: it is told in the result.
+// Check verifies everything that the trees of live consist of. It walks live
+// several times. Damage is part of the result, not an error.
 //
-// With Repair a segment that is lost is restored from any other pack that holds
-// the same, and what is left of its pack is stored anew, without what is lost
-// for good, so that nothing builds upon that. Those who see files lost can store
-// them again, in whatever tree, and repair once more: that heals the old
-// versions, too. No collection should run meanwhile.
+// With Repair, a lost segment is restored from any other pack that has it, and the
+// rest of its pack is stored again without the segments that are lost for good, so
+// that no commit refers to those. If files remain lost, store them again in any
+// tree and repair once more: that restores the old versions, too. No collection
+// should run meanwhile.
 func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o Options) (Result, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return Result{}, err
@@ -87,7 +86,7 @@ func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTre
 	if err != nil || !c.again {
 		return c.done, err
 	}
-	// A restored page may name what could not be seen before.
+	// A restored page may refer to more damage.
 	before := c.done
 	c = newCheck(k, org, live, o)
 	err = c.run(ctx)
@@ -102,7 +101,7 @@ func (k *Checker) Check(ctx context.Context, org string, live iter.Seq2[NamedTre
 	return c.done, err
 }
 
-// check is a Check under way.
+// check is a running Check.
 type check struct {
 	packs     *pack.Store
 	manifests *manifest.Store
@@ -113,8 +112,8 @@ type check struct {
 	o         Options
 	done      Result
 	marking   *gc.Marking
-	badRoots  map[string]string   // damaged ones: what is wrong, by digest
-	badPacks  map[string]*badPack // that hold what is damaged, or are
+	badRoots  map[string]string   // damaged roots: the problem by digest
+	badPacks  map[string]*badPack // packs that are damaged or missing
 	again     bool                // a page was restored
 }
 
@@ -156,7 +155,7 @@ func (c *check) run(ctx context.Context) error {
 	return c.finish(ctx)
 }
 
-// trees marks what the named trees are made of, as far as it can be read.
+// trees marks the content of the named trees, as far as it is readable.
 func (c *check) trees(ctx context.Context) error {
 	for n, err := range c.live {
 		if err != nil {
@@ -187,7 +186,7 @@ func wrong(err error) string {
 	return "damaged"
 }
 
-// tree marks a tree page by page: a page that cannot be read is no end.
+// tree marks a tree page by page; unreadable pages are reported and skipped.
 func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
 	for i := range m.Root.Pages {
 		one := &manifest.Manifest{Store: m.Store, Org: m.Org, Digest: m.Digest, Root: &format.Root{Packs: m.Root.Packs, Pages: m.Root.Pages[i : i+1]}}
@@ -201,21 +200,21 @@ func (c *check) tree(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// suspect notes a pack to be looked into.
+// addDamaged records a pack to be inspected.
 func (c *check) addDamaged(id, what string) {
 	if c.badPacks[id] == nil {
 		c.badPacks[id] = &badPack{id: id, what: what, segments: map[uint32]*badSegment{}}
 	}
 }
 
-// pack looks at a pack that something names.
+// pack checks a referenced pack.
 func (c *check) pack(ctx context.Context, id string, p *gc.MarkedPack) error {
 	switch {
 	case p.Missing:
 		c.addDamaged(id, "missing")
 		return nil
 	case p.Whole:
-		c.addDamaged(id, "damaged") // its footer, or it lacks a segment
+		c.addDamaged(id, "damaged") // its footer is damaged or lacks a segment
 		return nil
 	case !c.o.Read:
 		return nil
@@ -246,7 +245,7 @@ func (c *check) pack(ctx context.Context, id string, p *gc.MarkedPack) error {
 	return f.Close()
 }
 
-// orphans counts what nothing names.
+// orphans counts unreferenced objects.
 func (c *check) orphans(ctx context.Context) error {
 	for _, kind := range []string{"/manifests/", "/packs/"} {
 		for info, err := range c.packs.List(ctx, c.org+kind) {
@@ -274,7 +273,7 @@ func (c *check) note(d Damage) {
 	}
 }
 
-// checker checks what an organisation stored.
+// Checker verifies and repairs what an organisation stored.
 type Checker struct {
 	Packs     *pack.Store
 	Manifests *manifest.Store

@@ -14,11 +14,11 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// badPack is a pack that is not what it should be.
+// badPack is a damaged or missing pack.
 type badPack struct {
 	id       string
 	what     string
-	segments map[uint32]*badSegment // those that are named, sound or not
+	segments map[uint32]*badSegment // referenced segments, valid or not
 	uses     int64
 	used     []Use
 }
@@ -27,11 +27,11 @@ type badPack struct {
 type badSegment struct {
 	format.Segment
 	valid bool
-	data  []byte // where it was restored
+	data  []byte // restored content
 }
 
-// locate finds, of packs that are not what they should be, which segments are
-// named, which of them are lost, and where that shows.
+// locate finds the referenced segments of bad packs, which of them are lost, and
+// the files that this affects.
 func (c *check) locate(ctx context.Context) error {
 	f := &pack.Reader{Store: c.packs, Org: c.org}
 	v := &locator{c: c, f: f, w: &pack.Compactor{Packs: c.packs, Org: c.org}, told: map[string]map[string][]Use{}}
@@ -51,7 +51,7 @@ type locator struct {
 	c    *check
 	f    *pack.Reader
 	w    *pack.Compactor
-	told map[string]map[string][]Use // of each tree, where the loss of a pack shows
+	told map[string]map[string][]Use // by tree and pack: where the loss of the pack shows
 }
 
 func (v *locator) tree(ctx context.Context, n NamedTree) error {
@@ -93,7 +93,7 @@ func (v *locator) pages(ctx context.Context, m *manifest.Manifest, uses map[stri
 		}
 		entries, err := r.Page(ctx, i)
 		if pack.IsDamage(err) {
-			continue // it changes while it is looked at
+			continue // changed during the check
 		} else if err != nil {
 			return err
 		}
@@ -124,8 +124,8 @@ func (v *locator) entry(ctx context.Context, e *format.Entry, uses map[string][]
 	return nil
 }
 
-// lost tells whether a segment that a tree names is not there. One of a pack
-// that is sound is not asked for.
+// lost reports whether a segment that a tree refers to is lost. It does not read
+// segments of valid packs.
 func (v *locator) lost(ctx context.Context, id string, s format.Segment) (bool, error) {
 	p := v.c.badPacks[id]
 	if p == nil {
@@ -148,7 +148,7 @@ func (v *locator) lost(ctx context.Context, id string, s format.Segment) (bool, 
 	return err != nil, nil
 }
 
-// finish repairs, if it should, and tells of all damage.
+// finish repairs if requested and reports all damage.
 func (c *check) finish(ctx context.Context) error {
 	if c.o.Repair {
 		if err := c.restore(ctx); err != nil {
@@ -160,7 +160,7 @@ func (c *check) finish(ctx context.Context) error {
 		d := Damage{Key: pack.PackKey(c.org, id), Problem: p.what, Uses: p.uses, Used: p.used}
 		if c.index != nil {
 			if err := c.index.Drop(c.org, []string{id}); err != nil {
-				return fmt.Errorf("forgetting a damaged pack: %w", err)
+				return fmt.Errorf("dropping a damaged pack from the index: %w", err)
 			}
 		}
 		if c.o.Repair {
@@ -175,7 +175,7 @@ func (c *check) finish(ctx context.Context) error {
 	return c.finishRoots(ctx)
 }
 
-// lost counts the named segments that are.
+// lost counts the referenced segments that are lost.
 func (p *badPack) lost() (n int64) {
 	for _, s := range p.segments {
 		if !s.valid && s.data == nil {
@@ -185,7 +185,7 @@ func (p *badPack) lost() (n int64) {
 	return n
 }
 
-// restore looks in all packs for what is lost.
+// restore searches all packs for lost segments.
 func (c *check) restore(ctx context.Context) error {
 	wanted := map[format.Hash][]*badSegment{}
 	for _, p := range c.badPacks {
@@ -216,7 +216,7 @@ func (c *check) restore(ctx context.Context) error {
 	return nil
 }
 
-// restoreFrom takes from an object what is wanted and sound there.
+// restoreFrom restores segments from an object.
 func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, segments []format.Segment, wanted map[format.Hash][]*badSegment) error {
 	_, n, _ := pack.SplitGeneration(key)
 	packed := int64(0)
@@ -227,7 +227,8 @@ func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, 
 		}
 		packed += int64(s.Length)
 		for _, lost := range wanted[s.Hash] {
-			// Equal chunks are of one form, but for those of another compressor.
+			// Equal chunks have equal segments unless another compressor made
+			// them.
 			if lost.data != nil || lost.Kind != s.Kind || lost.Length != s.Length {
 				continue
 			}
@@ -250,8 +251,8 @@ func (c *check) restoreFrom(ctx context.Context, w *pack.Compactor, key string, 
 	return nil
 }
 
-// rewrite stores what is sound of a pack, and what was restored, anew; what
-// there was goes, so that nobody takes it for what it says it holds.
+// rewrite stores the valid and the restored segments of a pack again and deletes
+// the damaged objects.
 func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	f := &pack.Reader{Store: c.packs, Org: c.org}
 	w := &pack.Compactor{Packs: c.packs, Org: c.org}
@@ -284,8 +285,7 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	return nil
 }
 
-// writeLeft stores what is sound of a pack, and what was restored, if there is
-// anything.
+// writeLeft stores the valid and the restored segments of a pack, if any.
 func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) (key string, left []format.Segment, err error) {
 	if err := c.unnamed(ctx, p, w, read); err != nil {
 		return "", nil, err
@@ -308,8 +308,8 @@ func (c *check) writeLeft(ctx context.Context, p *badPack, w *pack.Compactor, re
 	return key, left, err
 }
 
-// unnamed adds those segments of a pack that no tree names, and that are sound:
-// a commit may be about to.
+// unnamed adds the valid segments of a pack that no tree refers to: a commit may
+// be about to.
 func (c *check) unnamed(ctx context.Context, p *badPack, w *pack.Compactor, read func(format.Segment) ([]byte, error)) error {
 	segments, err := c.packs.Footer(ctx, c.org, p.id)
 	if pack.IsDamage(err) {
@@ -335,7 +335,8 @@ func (c *check) unnamed(ctx context.Context, p *badPack, w *pack.Compactor, read
 	return nil
 }
 
-// finishRoots tells of damaged roots. One that another stands for can go.
+// finishRoots reports damaged roots. A root with a valid replacement can be
+// deleted.
 func (c *check) finishRoots(ctx context.Context) error {
 	for _, digest := range slices.Sorted(maps.Keys(c.badRoots)) {
 		key := pack.ManifestKey(c.org, digest)

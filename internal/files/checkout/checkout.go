@@ -16,10 +16,10 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Checkout writes the tree into dir, an empty folder that exists, with modes,
-// modification times, links and empty folders. Every byte is verified. It
-// follows no link, so nothing outside dir is touched. After an error dir holds
-// a part of the tree.
+// Write writes the tree into dir, an empty folder that exists, with modes,
+// modification times, links, and empty folders. Every byte is verified. Links are
+// not followed, so nothing outside dir changes. After an error dir holds a part of
+// the tree.
 func Write(ctx context.Context, m *manifest.Manifest, dir string) error {
 	root, err := openFolder(dir)
 	if err != nil {
@@ -33,17 +33,17 @@ func Write(ctx context.Context, m *manifest.Manifest, dir string) error {
 	return errors.Join(err, w.close())
 }
 
-// load is a chunk, or an entry without one, on its way out of the store.
+// checkoutJob is a chunk, or an entry without one, that is being checked out.
 type checkoutJob struct {
 	entry   *format.Entry
-	chunk   *format.Chunk // nil where the entry has no content
+	chunk   *format.Chunk // nil if the entry has no content
 	last    bool
 	content []byte
 	segment []byte
 }
 
-// checkout reads segments in one goroutine, expands and verifies them in a
-// few, and writes in one: file systems slow down under more.
+// writeTree reads segments in one goroutine, expands and verifies them in several,
+// and writes in one, because more writers slow down file systems.
 func writeTree(ctx context.Context, m *manifest.Manifest, w *treeWriter) error {
 	workers := min(runtime.GOMAXPROCS(0), 4)
 	spare := make(chan *checkoutJob, 2*workers+2)
@@ -116,18 +116,19 @@ func (s *storedTree) chunk(e *format.Entry, c *format.Chunk, last bool) error {
 	return s.line.Send(j, c != nil)
 }
 
-// tree writes entries in path order below a folder. A folder gets its mode and
-// times when it is left, as both would change or hinder what comes into it.
+// treeWriter writes entries in path order below a folder. A folder gets its mode
+// and times when its content is complete, because writing needs permissions and
+// changes times.
 type treeWriter struct {
-	folders []*openedFolder // from the top to where the next entry goes
+	folders []*openedFolder // from the top to the parent of the next entry
 	file    *os.File        // the file being written
 }
 
-// openedFolder is a folder that entries go into.
+// openedFolder is a folder that is being filled.
 type openedFolder struct {
 	entry *format.Entry // nil for the top
 	root  *os.Root
-	dir   *os.File // the same folder, for calls that want a descriptor
+	dir   *os.File // the same folder as a descriptor
 }
 
 func openFolder(dir string) (*openedFolder, error) {
@@ -192,7 +193,7 @@ func (w *treeWriter) writePart(j *checkoutJob) error {
 
 func (w *treeWriter) top() *openedFolder { return w.folders[len(w.folders)-1] }
 
-// create makes the file, folder or link of e, which must not exist.
+// create creates the file, folder, or link of e, which must not exist.
 func (w *treeWriter) create(e *format.Entry) error {
 	dir, name := path.Split(e.Path)
 	dir = strings.TrimSuffix(dir, "/")
@@ -200,7 +201,7 @@ func (w *treeWriter) create(e *format.Entry) error {
 		return err
 	}
 	if top := w.top().entry; top == nil && dir != "" || top != nil && top.Path != dir {
-		return format.ErrDamaged // its folder does not come before it
+		return format.ErrDamaged // its folder does not precede it
 	}
 	root := w.top().root
 	switch e.Kind {
@@ -233,7 +234,7 @@ func (w *treeWriter) enter(e *format.Entry, name string) error {
 	return nil
 }
 
-// leaveTo completes the folders that dir is not in.
+// leaveTo completes the folders that do not contain dir.
 func (w *treeWriter) leaveTo(dir string) error {
 	for len(w.folders) > 1 {
 		f := w.top()
@@ -252,7 +253,7 @@ func (w *treeWriter) leaveTo(dir string) error {
 	return nil
 }
 
-// close releases what is open, without completing it.
+// close closes open files without completing them.
 func (w *treeWriter) close() error {
 	var errs []error
 	if w.file != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// setTimes gives name in dir the time of e. Links keep their own: there is no
-// call that does not follow them.
+// setTimes sets the time of name in dir to that of e. Links keep their own,
+// because no call changes them without following them.
 func setTimes(dir *os.File, name string, e *format.Entry) error {
 	if e.Kind == format.Symlink {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimes gives name in dir, which may be a link, the time of e.
+// setTimes sets the time of name in dir, which may be a link, to that of e.
 func setTimes(dir *os.File, name string, e *format.Entry) error {
 	t, err := unix.TimeToTimespec(e.Time())
 	if err != nil {

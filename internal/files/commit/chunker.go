@@ -14,21 +14,21 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// intake turns the contents of files into chunks in packs: one goroutine
-// reads and cuts, a few hash and compress, one fills packs and hands complete
-// entries on, in the order in which they came.
+// Chunker stores the contents of files as chunks in packs. One goroutine reads and
+// cuts, a few hash and compress, and one fills packs and passes on complete
+// entries in their order.
 type Chunker struct {
 	Line         *ordered.Pool[*piece]
 	dedup        *dedup
 	packs        *pack.Writer
 	take         func(*format.Entry) error
 	buffers      chan *buffer
-	ParentChunks *parentChunks // the chunks that the next content may have had; set by the reading goroutine
+	ParentChunks *parentChunks // chunks that the next content may contain; set by the reading goroutine
 }
 
 // buffer holds a chunk and its segment.
 type buffer struct {
-	content []byte // one byte longer than a chunk may be, to see whether more comes
+	content []byte // one byte longer than a chunk, to detect more content
 	segment bytes.Buffer
 }
 
@@ -39,19 +39,18 @@ func (b *buffer) widen() {
 	}
 }
 
-// piece is a chunk on its way; the last one of an entry, or one without a
-// chunk, completes it.
+// piece is a chunk in progress. The last piece of an entry completes it.
 type piece struct {
 	entry  *format.Entry
 	last   bool
-	buffer *buffer // nil where there is no chunk
+	buffer *buffer // nil without a chunk
 	former *parentChunks
 	chunk  format.Chunk
 	stored bool // the store has it already
 }
 
-// newIntake starts the goroutines; finish or abort ends them. take is called
-// by one goroutine.
+// NewChunker starts the goroutines, which Finish or Abort end. take is called by
+// one goroutine.
 func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format.Entry) error) *Chunker {
 	workers := min(runtime.GOMAXPROCS(0), 4)
 	in := &Chunker{dedup: k, packs: p, take: take, buffers: make(chan *buffer, 2*workers+2)}
@@ -67,7 +66,7 @@ func (in *Chunker) Finish() error {
 	return in.Line.Finish()
 }
 
-// end finishes, or aborts where reading failed with err.
+// End finishes, or aborts if reading failed with err.
 func (in *Chunker) End(err error) error {
 	if err != nil {
 		return in.Abort(err)
@@ -80,7 +79,7 @@ func (in *Chunker) Abort(err error) error {
 	return in.Line.Abort(err)
 }
 
-// idle holds what the next intake need not make anew.
+// idle holds buffers and compressors for reuse.
 var idle = struct{ buffers, compressors sync.Pool }{
 	buffers:     sync.Pool{New: func() any { return &buffer{content: make([]byte, format.WholeFile+1)} }},
 	compressors: sync.Pool{New: func() any { return format.NewCompressor() }},
@@ -94,13 +93,13 @@ func (in *Chunker) recycle() {
 	}
 }
 
-// bare hands on an entry without content.
+// AddEntry passes on an entry without content.
 func (in *Chunker) AddEntry(e *format.Entry) error {
 	return in.Line.Send(&piece{entry: e, last: true}, false)
 }
 
-// content reads r to its end as the content of e, sets its size and sum and
-// hands it on.
+// Content reads r to its end as the content of e, sets its size and hash, and
+// passes it on.
 func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
 	b, err := in.buffer()
 	if err != nil {
@@ -122,7 +121,7 @@ func (in *Chunker) Content(e *format.Entry, r io.Reader) error {
 	return in.send(e, b, n, true)
 }
 
-// large cuts a content whose first n bytes are in b.
+// large cuts content whose first n bytes are in b.
 func (in *Chunker) large(e *format.Entry, r io.Reader, b *buffer, n int) error {
 	sum := sha256.New()
 	for {
@@ -171,7 +170,7 @@ func (in *Chunker) send(e *format.Entry, b *buffer, n int, last bool) error {
 	return in.Line.Send(&piece{entry: e, last: last, buffer: b, former: in.ParentChunks, chunk: format.Chunk{Size: uint32(n)}}, true)
 }
 
-// worker names a chunk and, when the store lacks it, makes its segment.
+// worker hashes a chunk and compresses it if the store lacks it.
 func (in *Chunker) worker() func(*piece) error {
 	return func(p *piece) error {
 		content := p.buffer.content[:p.chunk.Size]
@@ -187,7 +186,7 @@ func (in *Chunker) worker() func(*piece) error {
 	}
 }
 
-// collect stores a new chunk and hands on a complete entry.
+// collect stores a new chunk and passes on a complete entry.
 func (in *Chunker) collect(p *piece) error {
 	if p.buffer != nil {
 		if err := in.store(p); err != nil {
@@ -209,7 +208,7 @@ func (in *Chunker) store(p *piece) error {
 	if p.stored {
 		return nil
 	}
-	at, stored, err := in.dedup.Chunks.find(p.chunk.Hash) // an equal chunk may have come just before
+	at, stored, err := in.dedup.Chunks.find(p.chunk.Hash) // an equal chunk may have been stored just before
 	if err != nil {
 		return err
 	}

@@ -11,27 +11,27 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// known tells which chunks a commit need not store: those of the parent
-// version and those it has stored itself. A chunk costs some 10 bytes of
-// memory; its hash and place are spooled. It is safe for concurrent use.
+// chunkSet holds the chunks of the parent version and those that the commit has
+// stored. It takes about 10 bytes of memory per chunk; hashes and places are
+// spooled. It is safe for concurrent use.
 type chunkSet struct {
-	mu      sync.Mutex // guards what follows
-	slots   []slot     // open addressing, at most three in four taken
+	mu      sync.Mutex // guards the fields below
+	slots   []slot     // open addressing, at most three quarters used
 	count   int        // of records
 	records *spool.Spool
-	packs   format.PackTable // that the records name
+	packs   format.PackTable // that the records refer to
 }
 
-// slot leads to a record. Its tag spares reading most records of other hashes.
+// slot refers to a record. Its tag avoids reading most records of other hashes.
 type slot struct {
-	number [4]byte // of the record, from 1; 0 = free
+	number [4]byte // of the record, from 1; 0 if free
 	tag    byte
 }
 
 const (
-	// knownRecord is a hash and the four numbers of its place.
+	// chunkSetRecord is the size of a hash and the four numbers of its place.
 	chunkSetRecord = sha256.Size + 4*4
-	// maxKnown bounds the memory: chunks beyond it are stored again.
+	// maxChunkSet bounds the memory: further chunks are stored again.
 	maxChunkSet = 3 << 20
 	firstSlots  = 1 << 10
 )
@@ -40,13 +40,13 @@ func newChunkSet(dir string) *chunkSet {
 	return &chunkSet{slots: make([]slot, firstSlots), records: spool.New(dir)}
 }
 
-// close gives memory and space back. It may be called again.
+// Close frees memory and disk space. It may be called again.
 func (k *chunkSet) Close() error {
 	k.slots, k.packs = nil, format.PackTable{}
 	return k.records.Close()
 }
 
-// find gives the place of a chunk.
+// find returns the place of a chunk.
 func (k *chunkSet) find(h format.Hash) (at format.Place, ok bool, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -81,7 +81,7 @@ func (k *chunkSet) home(h format.Hash) int {
 
 func tagOf(h format.Hash) byte { return h[8] }
 
-// add learns a chunk. Of equal ones the first counts.
+// add adds a chunk. Of equal chunks the first is kept.
 func (k *chunkSet) add(h format.Hash, at format.Place) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,7 +118,7 @@ func (k *chunkSet) enter(h format.Hash, number uint32) {
 // grow doubles the slots.
 func (k *chunkSet) grow() error {
 	n := 2 * len(k.slots)
-	k.slots = nil // it may go before its successor comes
+	k.slots = nil // frees the memory before the next allocation
 	k.slots = make([]slot, n)
 	records := bufio.NewReaderSize(k.records.Section(0, k.records.Length()), 64<<10)
 	var b [chunkSetRecord]byte

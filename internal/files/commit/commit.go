@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// commit is a version in the making.
+// Commit is a snapshot that is being stored.
 type Commit struct {
 	*Committer
 	Org      string
@@ -22,10 +22,10 @@ type Commit struct {
 	Writer   *pack.Writer
 	Manifest *manifest.Writer
 	parent   string // the digest that is built upon, or ""
-	Verifies bool   // what it stored is read back before it counts
+	Verifies bool   // read back what was stored before publishing it
 }
 
-// begin prepares a commit. The caller closes it.
+// Begin prepares a commit. The caller closes it.
 func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*Commit, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (b *Committer) Begin(ctx context.Context, org string, confidential bool) (*
 	return c, nil
 }
 
-// beginAfter prepares a commit that need not store what the parent holds. The
+// BeginAfter prepares a commit that reuses the chunks and pages of the parent. The
 // caller closes it.
 func (b *Committer) BeginAfter(ctx context.Context, org, parent string, confidential bool) (*Commit, error) {
 	for again := true; ; again = false {
@@ -66,8 +66,8 @@ func (b *Committer) BeginAfter(ctx context.Context, org, parent string, confiden
 		if !again || !errors.Is(err, blob.ErrNotFound) {
 			return nil, err
 		}
-		// Another root of an equal tree may have come into the place of the one
-		// that was being read.
+		// The root may have been replaced by another root of an equal tree while
+		// it was read.
 	}
 }
 
@@ -75,17 +75,17 @@ func (c *Commit) Close() error {
 	return errors.Join(c.Writer.Close(), c.Dedup.Chunks.Close(), c.Manifest.Close())
 }
 
-// inherit learns the pages and chunks of the parent version.
+// inherit adds the pages and chunks of the parent version to the known ones.
 func (c *Commit) inherit(ctx context.Context, parent string) error {
 	m, err := c.Manifests.Open(ctx, c.Org, parent)
 	if err != nil {
 		return err
 	}
 	if c.Dedup.marked.Keys[m.Key] {
-		// Nothing named it any more when it was condemned, so parts of it that had
-		// been condemned before it was named may be gone by now. A parent that is
-		// not condemned is whole but for what is: roots are condemned before packs
-		// are deleted.
+		// The root was marked when it was unreferenced, so parts of it that were
+		// marked before it was published may be deleted. A parent whose root is
+		// not marked is complete except for marked packs: roots are marked before
+		// packs are deleted.
 		return nil
 	}
 	c.parent = parent
@@ -108,8 +108,7 @@ func (c *Commit) inherit(ctx context.Context, parent string) error {
 	return nil
 }
 
-// rescue stores those chunks of e anew that rest in condemned packs, as they
-// are there.
+// CopyEndangeredChunks stores the chunks of e that are in marked packs again.
 func (c *Commit) CopyEndangeredChunks(ctx context.Context, e *format.Entry) error {
 	var x format.Expander
 	for i := range e.Chunks {
@@ -124,7 +123,7 @@ func (c *Commit) CopyEndangeredChunks(ctx context.Context, e *format.Entry) erro
 			at, err = c.copyChunk(ctx, &x, k)
 		}
 		if err != nil {
-			return fmt.Errorf("storing a part of %q anew: %w", e.Path, err)
+			return fmt.Errorf("storing a part of %q again: %w", e.Path, err)
 		}
 		k.Place = at
 	}
@@ -187,8 +186,8 @@ func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
 	return ref, c.publish(ctx, digest, at)
 }
 
-// rootPlace looks for an equal tree that is stored already. The parent need not
-// be looked into: it was named, and is not condemned.
+// locateRoot looks for a stored root of an equal tree. The parent needs no check:
+// it was published and is not marked.
 func (c *Commit) locateRoot(ctx context.Context, digest string) (gc.RootLocation, error) {
 	key := pack.ManifestKey(c.Org, digest)
 	there, err := c.Packs.Exists(ctx, key)
@@ -201,8 +200,8 @@ func (c *Commit) locateRoot(ctx context.Context, digest string) (gc.RootLocation
 	return gc.RootLocation{Key: key, Valid: there}, nil
 }
 
-// keepUp looks at the new tree again where a collection began since the commit
-// did: a root that lacks something must not come to be.
+// revalidate checks the new tree again if a collection has begun since the commit
+// began: a root must not refer to deleted segments.
 func (c *Commit) revalidate(ctx context.Context, digest string) error {
 	now, err := c.GC.Marked(ctx, c.Org)
 	if err != nil || now.Epoch == c.Dedup.marked.Epoch {
@@ -217,7 +216,7 @@ func (c *Commit) revalidate(ctx context.Context, digest string) error {
 	return err
 }
 
-// publish stores the root, after the packs that it names.
+// publish stores the root after the packs it refers to.
 func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation) error {
 	object := c.Manifest.Root.Encode(c.Manifests.ZstdOut)
 	err := c.Writer.Store.Put(ctx, at.Key, bytes.NewReader(object), int64(len(object)))
@@ -234,15 +233,15 @@ func (c *Commit) publish(ctx context.Context, digest string, at gc.RootLocation)
 	err = fmt.Errorf("storing a manifest: %w", err)
 	check, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
-	// A store far away may have kept the manifest and lost the answer: the
-	// packs go only when it is known to be missing.
+	// A remote store may have stored the manifest although the request failed. The
+	// packs are deleted only if it is known to be missing.
 	if exists, unclear := c.Packs.Exists(check, at.Key); exists || unclear != nil {
 		return errors.Join(err, unclear)
 	}
 	return errors.Join(err, c.Writer.Withdraw(ctx))
 }
 
-// yield gives way to an equal tree that was stored meanwhile.
+// adoptExisting uses an equal tree that was stored meanwhile.
 func (c *Commit) adoptExisting(ctx context.Context, digest string) error {
 	c.discard(ctx)
 	if c.GC.Database == nil {
@@ -253,16 +252,16 @@ func (c *Commit) adoptExisting(ctx context.Context, digest string) error {
 		return err
 	}
 	if !at.Valid {
-		return fmt.Errorf("%w: an equal tree was stored meanwhile, and is condemned", gc.ErrStale)
+		return fmt.Errorf("%w: an equal tree was stored meanwhile and is marked", gc.ErrStale)
 	}
 	return c.GC.DeleteStaleRoots(ctx, c.Org, c.Dedup.marked, at.Refused)
 }
 
-// discard withdraws packs that are not needed because an equal tree is stored.
-// What cannot be deleted is garbage, and no reason to fail the commit.
+// discard deletes the new packs, because an equal tree is stored. A pack that
+// cannot be deleted is garbage and does not fail the commit.
 func (c *Commit) discard(ctx context.Context) { _ = c.Writer.Withdraw(ctx) }
 
-// committer begins commits. It is safe for concurrent use.
+// Committer begins commits. It is safe for concurrent use.
 type Committer struct {
 	Packs     *pack.Store
 	Manifests *manifest.Store
@@ -271,8 +270,8 @@ type Committer struct {
 	RootBytes int
 }
 
-// suspect prepares for a base that is condemned: see inherit. What of it is
-// left is copied.
+// PrepareMarkedBase handles a base whose root is marked, see inherit: the chunks
+// that still exist are copied.
 func (c *Commit) PrepareMarkedBase(ctx context.Context, base *manifest.Manifest) error {
 	if !c.Dedup.marked.Keys[base.Key] {
 		c.parent = base.Digest

@@ -10,21 +10,21 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// stock finds the chunks that a commit need not store. What is condemned does
-// not count. It is safe for concurrent use.
+// dedup finds chunks that are stored already and not marked. It is safe for
+// concurrent use.
 type dedup struct {
 	ctx    context.Context // of the commit
 	org    string
-	Index  pack.ChunkIndex // nil = none
+	Index  pack.ChunkIndex // nil for none
 	marked gc.Marks
 	places *gc.PlaceChecker
 	Chunks *chunkSet
 
-	mu       sync.Mutex          // guards what follows
-	Borrowed map[string][]string // packs that only the index knows to exist, and by which names
+	mu       sync.Mutex          // guards Borrowed
+	Borrowed map[string][]string // packs that were found only by the index, and their names there
 }
 
-// find gives the place of a chunk of so many bytes, which may be one of f.
+// Find returns the place of a chunk of raw bytes, which may be one of f.
 func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, bool, error) {
 	if at, ok := f.find(h); ok {
 		if holds, err := s.places.Usable(s.ctx, &at); holds || err != nil {
@@ -37,7 +37,7 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	}
 	there, ok, err := s.Index.Find(s.org, h)
 	if !ok || err != nil || there.Raw != raw || s.marked.Keys[pack.PackKey(s.org, there.Pack)] {
-		return format.Place{}, false, nil // an index that fails only costs space
+		return format.Place{}, false, nil // a failing index only costs space
 	}
 	packID := pack.FirstKey(there.Pack)
 	s.mu.Lock()
@@ -48,8 +48,7 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	return format.Place{Pack: packID, Offset: there.Offset, Length: there.Stored, CRC: there.CRC}, true, nil
 }
 
-// borrowedAs gives the names under which nothing but the index says that a pack
-// exists.
+// borrowedAs returns the names by which the index knows a pack.
 func (s *dedup) borrowedAs(packID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

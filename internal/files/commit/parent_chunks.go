@@ -2,11 +2,11 @@ package commit
 
 import "github.com/stint-dev/stint/internal/files/format"
 
-// former are the chunks that a file had in the base. It is safe for
-// concurrent use, also where it is nil.
+// parentChunks are the chunks of a file in the parent version. It is safe for
+// concurrent use; nil has none.
 type parentChunks struct {
 	chunks []format.Chunk
-	byHash map[format.Hash]int // nil where they are few
+	byHash map[format.Hash]int // nil if there are few
 }
 
 // fewChunks are searched one by one.

@@ -10,12 +10,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// errPackGone says that a commit built upon a pack that is not there. The
-// index has forgotten it by then.
+// ErrPackGone means that a commit refers to a pack that is missing. The index does
+// not list it any more.
 var ErrPackGone = errors.New("a pack that the chunk index named is gone")
 
-// checkBorrowed looks for the packs that nothing but the index says exist, as
-// far as the new tree names them.
+// checkBorrowed verifies that packs found only by the index exist, as far as the
+// new tree refers to them.
 func (c *Commit) checkBorrowed(ctx context.Context) error {
 	var borrowed []string
 	for _, id := range c.Manifest.Packs.IDs {
@@ -26,13 +26,12 @@ func (c *Commit) checkBorrowed(ctx context.Context) error {
 		return err
 	}
 	if err := c.Index.Drop(c.Org, gone); err != nil {
-		return fmt.Errorf("forgetting packs that are gone: %w", err)
+		return fmt.Errorf("dropping deleted packs from the index: %w", err)
 	}
 	return ErrPackGone
 }
 
-// twice tries a commit again when it built upon a pack that was deleted
-// meanwhile.
+// RetryOnce repeats a commit that referred to a pack that was deleted meanwhile.
 func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	ref, err := commit()
 	if errors.Is(err, ErrPackGone) || errors.Is(err, gc.ErrStale) {
@@ -41,7 +40,7 @@ func RetryOnce(commit func() (manifest.Ref, error)) (manifest.Ref, error) {
 	return ref, TryAgain(err)
 }
 
-// tryAgain tells the user what can be done about a pack that is gone.
+// TryAgain turns the errors of a deleted pack into a message for the user.
 func TryAgain(err error) error {
 	if !errors.Is(err, ErrPackGone) && !errors.Is(err, gc.ErrStale) {
 		return err

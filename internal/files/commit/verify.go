@@ -14,12 +14,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errUnread says that what was stored does not come back as it was.
+// ErrReadBack means that stored content differs from what was written.
 var ErrReadBack = errors.New("what was stored does not read back")
 
-// verify reads every file of a tree back, each chunk once. What is new is
-// expanded and held against its hash; so is what was there before, unless it
-// rests where reading alone finds damage.
+// verify reads every file of a tree, each chunk once. New chunks are expanded and
+// checked against their hashes. So are older ones, unless reads from their store
+// detect damage.
 func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	group, ctx := errgroup.WithContext(ctx)
 	workers := min(runtime.GOMAXPROCS(0), 4)
@@ -40,8 +40,7 @@ func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	return nil
 }
 
-// distinctChunks sends the chunks of a tree, equal ones that follow each other
-// once.
+// distinctChunks sends the chunks of a tree, consecutive equal ones once.
 func distinctChunks(ctx context.Context, m *manifest.Manifest, to chan<- *format.Chunk) error {
 	var last format.Place
 	for e, err := range m.Entries(ctx) {
@@ -82,14 +81,12 @@ func (c *Commit) readChunks(ctx context.Context, f *pack.Reader, chunks <-chan *
 	return nil
 }
 
-// tells reports whether a pack of another commit tells of damage when it is
-// read.
+// isAuthenticated reports whether reads of an older pack detect damage.
 func (c *Commit) isAuthenticated(packID string) bool {
 	return c.Packs.Sealed != nil && strings.HasPrefix(packID, pack.SealedPrefix) && !slices.Contains(c.Writer.Uploaded, packID)
 }
 
-// rootBack reads the new root back, and deletes one that is not what it should
-// be.
+// rootBack reads the new root and deletes it if it is damaged.
 func (c *Commit) rootBack(ctx context.Context, key, digest string) error {
 	if !c.Verifies {
 		return nil
@@ -106,8 +103,7 @@ func (c *Commit) rootBack(ctx context.Context, key, digest string) error {
 	return err
 }
 
-// readBack verifies an equal tree that was stored before, unless it is the one
-// that the commit began with.
+// readBack verifies an equal tree that was stored before, unless it is the parent.
 func (c *Commit) readBack(ctx context.Context, key, digest string) error {
 	if !c.Verifies || digest == c.parent {
 		return nil

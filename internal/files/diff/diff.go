@@ -11,16 +11,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// Changes lists at most limit differences between two trees, in path order,
-// that follow the path after ("" = from the start), and tells whether more
-// exist. Entries differ that one tree lacks, or whose kind, mode, content or
-// target are others; a changed modification time alone is no difference. "" is
-// the empty tree.
+// Diff returns at most limit differences between two trees, in path order, after
+// the path after ("" = from the start), and reports whether more exist. Entries
+// differ if one tree lacks them or if their kind, mode, content, or target
+// differs; a changed modification time alone is not a difference. "" is the empty
+// tree.
 //
-// A file that one tree lacks and that the other has under another path, with
-// the same content, is listed once, as renamed, under its new path. In trees
-// that differ in more files than pairs are sought among, such files are listed
-// as removed and as added.
+// A file that moved to another path with the same content is listed once, as
+// renamed, under its new path. If the trees differ in more than MaxRenames files,
+// such files are listed as removed and added.
 func (d *Differ) Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	r, err := d.renames(ctx, org, from, to)
 	if err != nil {
@@ -45,9 +44,9 @@ func (d *Differ) Diff(ctx context.Context, org, from, to, after string, limit in
 	return page, more, nil
 }
 
-// compare walks two trees side by side behind a path and gives take every
-// pair of entries that differ, nil for one that is missing, until take
-// returns false. Pages that both trees have are not read.
+// compare walks two trees in parallel after a path and calls take for every pair
+// of different entries, nil for a missing one, until take returns false. It does
+// not read pages that both trees have.
 func (d *Differ) compare(ctx context.Context, org, from, to, after string, take func(old, new *format.Entry) bool) error {
 	old, err := d.cursor(ctx, org, from, after)
 	if err != nil {
@@ -69,16 +68,16 @@ func (d *Differ) compare(ctx context.Context, org, from, to, after string, take 
 	}
 }
 
-// cursor walks the entries of a tree that follow a path. It knows at which
-// page it stands, so that pages can be left out.
+// cursor walks the entries of a tree after a path. It knows the current page, so
+// that equal pages can be skipped.
 type cursor struct {
 	ctx     context.Context // of the call that made it
 	after   string
 	reader  manifest.PageReader
 	pages   []format.Page
 	next    int             // the page to be read next
-	entries []*format.Entry // of the page before, those that are left
-	whole   bool            // none of that page's entries was taken or left out
+	entries []*format.Entry // remaining entries of the page before next
+	whole   bool            // no entry of that page was taken or skipped
 	err     error
 }
 
@@ -90,8 +89,7 @@ func (d *Differ) cursor(ctx context.Context, org, digest, after string) (*cursor
 	return &cursor{ctx: ctx, after: after, reader: manifest.PageReader{M: m}, pages: m.Root.Pages, next: m.PageOf(after)}, nil
 }
 
-// peek gives the entry that the cursor stands on, nil at the tree's end or
-// after a fault.
+// peek returns the current entry, nil at the end of the tree or after an error.
 func (c *cursor) peek() *format.Entry {
 	for len(c.entries) == 0 && c.err == nil && c.next < len(c.pages) {
 		c.entries, c.err = c.reader.Page(c.ctx, c.next)
@@ -110,8 +108,8 @@ func (c *cursor) peek() *format.Entry {
 
 func (c *cursor) advance() { c.entries, c.whole = c.entries[1:], false }
 
-// page gives the number of the page at whose first entry the cursor stands,
-// or -1.
+// page returns the index of the page if the cursor is at its first entry,
+// otherwise -1.
 func (c *cursor) page() int {
 	switch {
 	case len(c.entries) == 0 && c.next < len(c.pages):
@@ -122,7 +120,7 @@ func (c *cursor) page() int {
 	return -1
 }
 
-// skipEqual leads two cursors behind pages that both trees have.
+// skipEqual moves two cursors past pages that both trees have.
 func skipEqual(a, b *cursor) {
 	for {
 		i, j := a.page(), b.page()
@@ -134,8 +132,8 @@ func skipEqual(a, b *cursor) {
 	}
 }
 
-// step takes what comes first from two cursors: from both, if they stand on
-// one path. After a fault of either what it gives says nothing.
+// step takes the first entry of two cursors, or both if their paths are equal. The
+// result is undefined after an error of a cursor.
 func step(old, new *cursor) (x, y *format.Entry) {
 	x, y = old.peek(), new.peek()
 	if x != nil && y != nil {
@@ -155,11 +153,11 @@ func step(old, new *cursor) (x, y *format.Entry) {
 	return x, y
 }
 
-// differ compares stored trees. It is safe for concurrent use.
+// Differ compares stored trees. It is safe for concurrent use.
 type Differ struct {
 	manifests *manifest.Store
 	pairs     *lru.Cache[diffKey, *renames]
-	Comparing *limiter.Limiter // of two texts each: a comparison may take seconds and much memory
+	Comparing *limiter.Limiter // of text comparisons, which may take seconds and much memory
 }
 
 func New(m *manifest.Store) *Differ {

@@ -8,20 +8,20 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// maxRenames bounds the files among which renames are sought: so many that
-// were removed, and so many that were added. With more, none are told.
+// MaxRenames bounds the removed files and the added files among which renames are
+// sought. With more of either, no renames are reported.
 const MaxRenames = 10_000
 
-// renames are the files that two trees have under different paths.
+// renames are the files that have different paths in two trees.
 type renames struct {
-	from map[string]*format.Entry // new path → what it was, without chunks
+	from map[string]*format.Entry // new path → old entry without chunks
 	gone map[string]struct{}      // the old paths
 }
 
 type diffKey struct{ org, from, to string }
 
-// renames pairs the files that only one of two trees has by their contents.
-// Trees do not change, so the pairs are remembered.
+// renames pairs files that only one of two trees has by content. The result is
+// cached, because trees do not change.
 func (d *Differ) renames(ctx context.Context, org, from, to string) (*renames, error) {
 	if from == "" || to == "" || from == to {
 		return &renames{}, nil
@@ -39,7 +39,7 @@ func (d *Differ) renames(ctx context.Context, org, from, to string) (*renames, e
 }
 
 func (d *Differ) findRenames(ctx context.Context, key diffKey) (*renames, error) {
-	var removed, added []*format.Entry // files that have content, in path order
+	var removed, added []*format.Entry // files with content, in path order
 	err := d.compare(ctx, key.org, key.from, key.to, "", func(old, new *format.Entry) bool {
 		switch {
 		case new == nil && old.Kind == format.File && old.Size > 0:
@@ -55,15 +55,15 @@ func (d *Differ) findRenames(ctx context.Context, key diffKey) (*renames, error)
 	return pairRenames(removed, added), nil
 }
 
-// outline is the entry without its chunks.
+// withoutChunks returns a copy of the entry without chunks.
 func withoutChunks(e *format.Entry) *format.Entry {
 	o := *e
 	o.Chunks = nil
 	return &o
 }
 
-// pairRenames pairs files of equal content: first those that kept their name
-// in another folder, then the others, both in path order.
+// pairRenames pairs files with equal content: first those that kept their name in
+// another folder, then the others, both in path order.
 func pairRenames(removed, added []*format.Entry) *renames {
 	r := &renames{from: map[string]*format.Entry{}, gone: map[string]struct{}{}}
 	type named struct {
@@ -88,8 +88,8 @@ func pairRenames(removed, added []*format.Entry) *renames {
 	return r
 }
 
-// pair says that e was the first of the candidates that is free, and gives
-// those after it.
+// pair pairs e with the first unpaired candidate and returns the candidates after
+// it.
 func (r *renames) pair(candidates []*format.Entry, e *format.Entry) []*format.Entry {
 	for i, old := range candidates {
 		if _, taken := r.gone[old.Path]; !taken {
@@ -101,8 +101,8 @@ func (r *renames) pair(candidates []*format.Entry, e *format.Entry) []*format.En
 	return nil
 }
 
-// change says how two entries of a path differ, of which one may be nil; nil
-// where that is told under another path.
+// change describes how two entries of a path differ, one of which may be nil. It
+// returns nil for an entry that is reported as renamed under another path.
 func (r *renames) change(old, new *format.Entry) *stint.FileChange {
 	c := &stint.FileChange{Change: stint.FileChanged}
 	switch {

@@ -16,18 +16,18 @@ import (
 )
 
 const (
-	// maxDiffText bounds each of two compared files, in bytes.
+	// maxDiffText bounds the size of each compared file in bytes.
 	maxDiffText = 1 << 20
-	// binaryProbe is how far a NUL is looked for that makes a file binary.
+	// binaryProbe is how many bytes are searched for a NUL, which makes a file
+	// binary.
 	binaryProbe = 8000
 )
 
-// TextDiff compares the file at path in two trees, line by line: a unified
-// diff with three lines of context; nothing where both are the same. A link is
-// compared by its target, a binary file is only said to differ. A path that
-// neither tree has is NotFound, a folder and a file of more than 1 MiB
-// are Invalid. Where too much is being compared for this to begin soon it is
-// Unavailable. "" is the empty tree.
+// TextDiff compares the file at path in two trees and returns a unified diff with
+// three lines of context, or "" if both are equal. Links are compared by their
+// targets; for binary files it only says that they differ. The error is NotFound
+// if neither tree has the path, Invalid for a folder or a file of more than 1 MiB,
+// and Unavailable if too many comparisons are waiting. "" is the empty tree.
 func (d *Differ) TextDiff(ctx context.Context, org, from, to, path string) (string, error) {
 	old, err := d.lines(ctx, org, from, path)
 	if err != nil {
@@ -48,7 +48,7 @@ func (d *Differ) TextDiff(ctx context.Context, org, from, to, path string) (stri
 		return fmt.Sprintf("Binary files %s and %s differ\n", a, b), nil
 	}
 	if len(old) == 0 && len(new) == 0 {
-		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file came or went
+		return fmt.Sprintf("--- %s\n+++ %s\n", a, b), nil // an empty file was added or removed
 	}
 	done, ok := d.Comparing.Acquire(ctx, org)
 	switch {
@@ -68,7 +68,7 @@ func (d *Differ) TextDiff(ctx context.Context, org, from, to, path string) (stri
 	return text, nil
 }
 
-// lines reads what is compared of an entry; nil where the tree lacks it.
+// lines returns the compared content of an entry; nil if the tree lacks it.
 func (d *Differ) lines(ctx context.Context, org, digest, path string) ([]byte, error) {
 	if digest == "" {
 		return nil, pack.CheckOrg(org)
@@ -99,7 +99,7 @@ func (d *Differ) lines(ctx context.Context, org, digest, path string) ([]byte, e
 
 func isBinary(b []byte) bool { return bytes.IndexByte(b[:min(len(b), binaryProbe)], 0) >= 0 }
 
-// diffLabel names a side of a diff as git and patch understand it.
+// diffLabel returns the name of a side of a diff, quoted as git and patch expect.
 func diffLabel(prefix, path string, content []byte) string {
 	if content == nil {
 		return "/dev/null"

@@ -21,15 +21,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// CommitEntries stores a tree in the form of package wire, whose chunks the
-// organisation's storage has: a chunk that it lacks is a *stint.Error with the
-// code chunks_missing. parent is the digest of a version whose pages and
-// chunks can be taken over ("" = none).
+// CommitEntries stores a tree in the form of package treewire. Its chunks must be
+// stored already: a missing one is a *stint.Error with the code chunks_missing.
+// parent is the digest of a version whose pages and chunks can be reused ("" =
+// none).
 //
-// What the tree says of its files is checked: cut as the library cuts, lengths
-// as they are stored, and the sum of a file of several chunks by reading them,
-// unless the parent has the very file. So the tree's digest is as true as that
-// of an archive. Links must stay in the tree.
+// The description of each file is verified: the sizes of chunks against the
+// cutting rules and the stored chunks, and the hash of a file with several chunks
+// by reading them, unless the parent has the same file. So the digest is as
+// reliable as that of an archive. Links must stay in the tree.
 func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (manifest.Ref, error) {
 	ref, err := x.fromEntries(ctx, org, parent, r)
 	if errors.Is(err, commit.ErrPackGone) {
@@ -38,7 +38,7 @@ func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.
 	return ref, err
 }
 
-// chunksMissing says that a tree names chunks which are not stored.
+// chunksMissing returns the error of a tree whose chunks are not stored.
 func chunksMissing(how string) error {
 	return &stint.Error{
 		Kind: stint.KindConflict, Code: stint.CodeChunksMissing,
@@ -73,19 +73,19 @@ func (x *Exchanger) fromEntries(ctx context.Context, org, parent string, r io.Re
 	return c.Finish(ctx)
 }
 
-// composing makes a tree of chunks that are stored.
+// entriesCommit commits a tree of stored chunks.
 type entriesCommit struct {
 	*scan.EntrySet
 	x      *Exchanger
 	commit *commit.Commit
 	next   func() (*format.Entry, error, bool) // the parent's entries
 	stop   func()
-	at     *format.Entry // where the walk through them stands; nil at its end
+	at     *format.Entry // the current entry of the parent; nil at its end
 
 	entries int64
 	missing int64
-	looked  bool            // at all packs, as a chunk was missing
-	summed  map[string]bool // paths of files whose sums need a check
+	looked  bool            // all packs were listed because a chunk was missing
+	summed  map[string]bool // paths of files whose hashes must be verified
 }
 
 func (a *entriesCommit) close() error {
@@ -108,7 +108,7 @@ func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
 	return a.advance()
 }
 
-// advance moves on in the parent.
+// advance moves to the parent's next entry.
 func (a *entriesCommit) advance() error {
 	e, err, ok := a.next()
 	if err != nil {
@@ -120,7 +120,8 @@ func (a *entriesCommit) advance() error {
 	return nil
 }
 
-// former gives the parent's entry at path. Paths ascend from call to call.
+// parentEntry returns the parent's entry at path, or nil. Paths must ascend from
+// call to call.
 func (a *entriesCommit) parentEntry(path string) (*format.Entry, error) {
 	for a.at != nil && format.ComparePaths(a.at.Path, path) < 0 {
 		if err := a.advance(); err != nil {
@@ -133,7 +134,7 @@ func (a *entriesCommit) parentEntry(path string) (*format.Entry, error) {
 	return nil, nil
 }
 
-// read spools the entries, with the places of their chunks.
+// read spools the entries with the places of their chunks.
 func (a *entriesCommit) read(ctx context.Context, r io.Reader) error {
 	tree, err := treewire.NewTreeReader(r)
 	if err != nil {
@@ -171,8 +172,7 @@ func (a *entriesCommit) complete(ctx context.Context) error {
 	return a.CheckDotted(ctx)
 }
 
-// checkPacks looks for the packs that nothing but the index says exist, before
-// they are read.
+// checkPacks verifies before reading that packs found only by the index exist.
 func (a *entriesCommit) checkPacks(ctx context.Context) error {
 	packs := slices.Concat(slices.Collect(maps.Values(a.commit.Dedup.Borrowed))...)
 	gone, err := a.x.commits.Packs.Missing(ctx, a.commit.Org, packs)
@@ -180,12 +180,12 @@ func (a *entriesCommit) checkPacks(ctx context.Context) error {
 		return err
 	}
 	if err := a.x.commits.Index.Drop(a.commit.Org, gone); err != nil {
-		return fmt.Errorf("forgetting packs that are gone: %w", err)
+		return fmt.Errorf("dropping deleted packs from the index: %w", err)
 	}
 	return commit.ErrPackGone
 }
 
-// entry checks what can be checked without the store.
+// entry checks and converts an entry without access to the store.
 func (a *entriesCommit) entry(w *treewire.Entry) (*format.Entry, error) {
 	if a.entries++; a.entries > a.Limits.Entries {
 		return nil, limits.TooLarge("The tree has more than %d entries.", a.Limits.Entries)
@@ -213,8 +213,8 @@ func (a *entriesCommit) entry(w *treewire.Entry) (*format.Entry, error) {
 	return e, a.CheckSize(e, e.Size)
 }
 
-// wellCut holds the lengths of chunks to what cutting gives, which keeps
-// foreign trees from having far more chunks than others of their size.
+// wellCut reports whether the sizes of chunks can result from cutting. Otherwise a
+// client could store trees with very many chunks.
 func wellCut(e *format.Entry) bool {
 	if e.Size <= format.WholeFile {
 		return len(e.Chunks) <= 1
@@ -224,7 +224,7 @@ func wellCut(e *format.Entry) bool {
 			return false
 		}
 	}
-	return true // also with one chunk: one of up to maxChunk may have no place for a cut
+	return true // a file of one chunk may lack a cut point up to MaxChunk
 }
 
 // resolve finds the places of a file's chunks.
@@ -268,7 +268,7 @@ func (a *entriesCommit) place(ctx context.Context, c *format.Chunk) error {
 	return err
 }
 
-// write hands the entries to the manifest, and checks sums on the way.
+// write adds the entries to the manifest and verifies hashes.
 func (a *entriesCommit) write(ctx context.Context) error {
 	check := sumCheck{fetch: pack.Reader{Store: a.x.commits.Packs, Org: a.commit.Org}}
 	err := a.writeChecked(ctx, &check)
@@ -286,7 +286,7 @@ func (a *entriesCommit) writeChecked(ctx context.Context, check *sumCheck) error
 	})
 }
 
-// sumCheck reads files back.
+// sumCheck verifies the hashes of files.
 type sumCheck struct {
 	fetch         pack.Reader
 	expander      format.Expander

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// WriteTree writes the tree to w in the form of package wire. After an error
-// w has a part of it.
+// WriteTree writes the tree to w in the form of package treewire. After an error w
+// has a part of it.
 func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writer) error {
 	m, err := x.commits.Manifests.Open(ctx, org, digest)
 	if err != nil {
@@ -35,7 +35,7 @@ func (x *Exchanger) WriteTree(ctx context.Context, org, digest string, w io.Writ
 	return tree.Close()
 }
 
-// wire is the entry as it travels.
+// wireEntry converts an entry to the form of package treewire.
 func wireEntry(e *format.Entry) *treewire.Entry {
 	w := &treewire.Entry{Path: e.Path, Mode: e.Mode, Sec: e.Sec, Nsec: e.Nsec, Size: e.Size, Sum: e.SHA256, Target: e.Target}
 	switch e.Kind {
@@ -53,8 +53,8 @@ func wireEntry(e *format.Entry) *treewire.Entry {
 	return w
 }
 
-// WriteChunks writes the selected chunks of a tree to w as they are stored, in
-// the form of wire.Frame. A selection of chunks that the tree lacks is a
+// WriteChunks writes the selected chunks of a tree to w as they are stored, as
+// frames of package treewire. If the tree lacks a selected chunk, the error is a
 // *stint.Error. After an error w has a part of them.
 func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error {
 	m, err := x.commits.Manifests.Open(ctx, org, digest)
@@ -65,11 +65,11 @@ func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treew
 	return errors.Join(g.all(ctx, m, s.After), g.fetch.Close())
 }
 
-// give writes chunks.
+// chunkExport writes selected chunks.
 type chunkExport struct {
 	fetch   pack.Reader
 	w       io.Writer
-	ranges  []treewire.Range // that are not written yet
+	ranges  []treewire.Range // not written yet
 	number  int64            // of the next chunk of the tree
 	started bool
 	frame   []byte
@@ -92,7 +92,7 @@ func (g *chunkExport) all(ctx context.Context, m *manifest.Manifest, after strin
 	return stint.InvalidParam("body", "The selection goes beyond the last chunk of the version.")
 }
 
-// file writes what is selected of a file.
+// file writes the selected chunks of a file.
 func (g *chunkExport) file(ctx context.Context, e *format.Entry) error {
 	n := int64(len(e.Chunks))
 	for len(g.ranges) > 0 && g.ranges[0].First < g.number+n {

@@ -11,15 +11,14 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// dropBatch is how many packs are forgotten at once.
+// dropBatch is how many packs are dropped from the index at once.
 const dropBatch = 1000
 
-// Sync brings the chunk index up to the organisation's packs: it reads the
-// footers of those that the index lacks and forgets those that are gone.
-// Commits may go on meanwhile, so packs that might belong to one, which deletes
-// them when it fails, are left out: those that were not sent and are younger
-// than a day. A pack whose footer cannot be read is passed
-// over; the first such error is returned in the end.
+// SyncIndex updates the chunk index from the organisation's packs: it reads the
+// footers of packs that the index lacks and drops those that are deleted. It may
+// run beside commits. Packs that a running commit may still delete are left out:
+// those that were not sent and are younger than a day. SyncIndex continues after
+// an unreadable footer and returns the first such error.
 func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 	if err := pack.CheckOrg(org); err != nil || x.commits.Index == nil {
 		return err
@@ -73,7 +72,7 @@ func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 	return first
 }
 
-// learn adds a pack that the store listed; it may be gone again.
+// learn adds a listed pack to the index. It may be deleted by now.
 func (x *Exchanger) learn(ctx context.Context, org, id string) error {
 	segments, err := x.commits.Packs.Footer(ctx, org, id)
 	if errors.Is(err, blob.ErrNotFound) {
@@ -84,15 +83,15 @@ func (x *Exchanger) learn(ctx context.Context, org, id string) error {
 	return x.commits.Index.Add(org, id, pack.ChunksOf(segments))
 }
 
-// forget drops packs that a listing lacked, except for those that came after
-// it: a dropped pack never comes back.
+// forget drops packs that a listing lacked, unless they were stored since. A
+// dropped pack is never added again.
 func (x *Exchanger) forget(ctx context.Context, org string, packs []string) error {
 	gone, err := x.commits.Packs.Missing(ctx, org, packs)
 	if err != nil || len(gone) == 0 {
 		return err
 	}
 	if err := x.commits.Index.Drop(org, gone); err != nil {
-		return fmt.Errorf("forgetting packs that are gone: %w", err)
+		return fmt.Errorf("dropping deleted packs from the index: %w", err)
 	}
 	return nil
 }

@@ -20,21 +20,20 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// settledAge is the age after which a pack belongs to no commit that is still
-// going on.
+// settledAge is the age from which a pack belongs to no running commit.
 const settledAge = 24 * time.Hour
 
-// looks remembers when packs were looked for that the index does not know.
+// packScans records when an organisation's packs were listed to update the index.
 type packScans struct {
 	now  func() time.Time
 	mu   sync.Mutex // guards last
 	last map[string]time.Time
 }
 
-// lookAgain is how long a look at the packs of an organisation counts.
+// packScanInterval is the least time between two scans of an organisation.
 const packScanInterval = 10 * time.Second
 
-// due tells whether to look; urgent says that it must be.
+// due reports whether to scan now; urgent forces it.
 func (x *packScans) due(org string, urgent bool) bool {
 	now := x.now()
 	x.mu.Lock()
@@ -46,9 +45,9 @@ func (x *packScans) due(org string, urgent bool) bool {
 	return true
 }
 
-// look tells the index about packs that it does not know: those that another
-// server stored and those that it has lost. Unless urgent, it does so now and
-// then only.
+// scanPacks adds packs to the index that it lacks: those that another server
+// stored and those that it lost. Unless urgent, it runs at most once per
+// packScanInterval.
 func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) error {
 	if x.commits.Index == nil || !x.scans.due(org, urgent) {
 		return nil
@@ -68,26 +67,25 @@ func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) erro
 	return nil
 }
 
-// settled tells whether a pack belongs to no commit that is still going on, by
-// its name.
+// settled reports, by its name, whether a pack belongs to no running commit.
 func (x *Exchanger) settled(packID string) bool {
 	return strings.HasPrefix(packID, pack.SentPrefix) || pack.Minted(packID) < stint.ULIDAt(x.scans.now().Add(-settledAge))
 }
 
-// available tells whether a chunk rests in a pack that may be built upon.
+// available reports whether a chunk is in a pack that commits may refer to.
 func (x *Exchanger) available(c *gc.Marks, h format.Hash) (bool, error) {
 	if x.commits.Index == nil {
 		return false, nil
 	}
 	at, ok, err := x.commits.Index.Find(c.Org, h)
 	if err != nil {
-		return false, fmt.Errorf("looking for a chunk: %w", err)
+		return false, fmt.Errorf("finding a chunk: %w", err)
 	}
 	return ok && !c.Keys[pack.PackKey(c.Org, at.Pack)], nil
 }
 
-// Missing gives those of the chunks that the organisation's storage lacks, in
-// the order of the question.
+// MissingChunks returns those of the chunks that are not stored, in the given
+// order.
 func (x *Exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return nil, err
@@ -111,22 +109,21 @@ func (x *Exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]
 	return missing, nil
 }
 
-// maxPut bounds the content that comes in one call of PutChunks, bytes.
+// maxPut bounds the content of one call of PutChunks in bytes.
 const maxPut = 256 << 20
 
-// Put tells what PutChunks did.
+// PutResult is the result of PutChunks.
 type PutResult struct {
 	Received int64 `json:"received"` // chunks
-	Stored   int64 `json:"stored"`   // those that the storage lacked
+	Stored   int64 `json:"stored"`   // chunks that were not stored before
 }
 
-// PutChunks stores the chunks in r, which are in the form of wire.Frame, for a
-// later CommitEntries. When it returns without an error they rest in the
-// storage; else nothing is stored.
+// PutChunks stores the chunks in r, which are frames of package treewire, for a
+// later CommitEntries. After an error nothing is stored.
 //
-// A segment that was made elsewhere is not believed: it would become a part of
-// archives, and there is no telling by its content alone that it ends where a
-// block does. What is stored is made here, of the content.
+// Received segments are not stored, because they would become part of archives,
+// and their content does not prove that they end on a block boundary. PutChunks
+// compresses the content again.
 func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (done PutResult, err error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return PutResult{}, err
@@ -161,7 +158,7 @@ func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (don
 	return p.done, nil
 }
 
-// put is one PutChunks.
+// chunkUpload is a running PutChunks.
 type chunkUpload struct {
 	x         *Exchanger
 	condemned gc.Marks
@@ -204,7 +201,7 @@ func (p *chunkUpload) chunk(f *treewire.Frame) error {
 	return nil
 }
 
-// refuseForm says what is wrong with bytes that were received.
+// malformed returns the error for received bytes that cannot be decoded.
 func malformed(what string, err error) error {
 	var e *stint.Error
 	switch {
@@ -221,7 +218,7 @@ func malformed(what string, err error) error {
 	return e
 }
 
-// reason is what a reader of package wire found, without where.
+// reason returns the reason of a treewire error without its context.
 func reason(err error) string {
 	text := err.Error()
 	if i := strings.Index(text, treewire.ErrMalformed.Error()); i >= 0 {
@@ -230,7 +227,7 @@ func reason(err error) string {
 	return limits.Printable(text)
 }
 
-// exchanger stores and sends single chunks. It is safe for concurrent use.
+// Exchanger stores and sends single chunks. It is safe for concurrent use.
 type Exchanger struct {
 	commits *commit.Committer
 	limits  limits.Limits

@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Roots is the database's part in a collection; store.Store has it. See
-// store.Collections for what it promises.
+// Roots is the part of the database in a collection. store.Store implements it;
+// store.Collections documents it.
 type Roots interface {
 	BeginCollection(ctx context.Context, org string) (epoch int64, err error)
 	LiveDigests(ctx context.Context, org string) iter.Seq2[string, error]
@@ -29,54 +29,53 @@ type Roots interface {
 
 // Options adjusts Collect.
 type Options struct {
-	// Grace is how old a pack must be to be condemned, and how long a root, or a
-	// pack that a compacted one replaced, stays condemned before it is deleted.
-	// It should be longer than any commit takes.
+	// Grace is the least age of a pack that is marked, and the time for which a
+	// root, or a pack that was compacted, stays marked before it is deleted. It
+	// should exceed the duration of any commit.
 	Grace time.Duration
-	// Now is the clock; nil is time.Now. It must not lag behind the one that
-	// the names of packs were minted with.
+	// Now is the clock; nil is time.Now. It must not be behind the clock of the
+	// packs' names.
 	Now func() time.Time
-	// DryRun tells what would be done, and does nothing.
+	// DryRun reports what would be done without doing it.
 	DryRun bool
-	// Compact is the share in percent below which what is named of a pack is
-	// stored anew, without the rest. 0 is 60; negative means never.
+	// Compact is the percentage of referenced bytes below which a pack is
+	// compacted. 0 is 60; negative means never.
 	Compact int
-	// Progress is told now and then what is done. It may be nil.
+	// Progress is called now and then with the current result. It may be nil.
 	Progress func(Result)
 }
 
-// ErrCollecting is what Collect ends with where another collection of the
-// organisation began: that one does its work.
+// ErrCollecting is returned by Collect if another collection of the organisation
+// began, which then does the work.
 var ErrCollecting = errors.New("files: another collection began meanwhile")
 
-// Collected says what a collection did.
+// Result is the result of a collection.
 type Result struct {
 	Epoch     int64
-	Trees     int64 // that something names
-	Pages     int64 // of them, each counted once
-	Packs     int64 // that hold something of them
-	Marked    int64 // objects, for the next collection to delete
-	Unmarked  int64 // that came to be named again
-	Deleted   int64 // objects
-	Compacted int64 // packs that were stored anew
-	Damaged   int64 // packs that should have been, but are damaged
-	// Freed are the bytes of deleted objects, less those of packs stored anew.
+	Trees     int64 // referenced trees
+	Pages     int64 // their pages, each counted once
+	Packs     int64 // referenced packs
+	Marked    int64 // objects marked for a later collection to delete
+	Unmarked  int64 // objects that are referenced again
+	Deleted   int64 // deleted objects
+	Compacted int64 // compacted packs
+	Damaged   int64 // packs that are damaged and could not be compacted
+	// Freed is the size of deleted objects less that of compacted packs, in bytes.
 	Freed int64
 }
 
 const (
 	defaultCompact = 60
-	// keysAtOnce bounds what is deleted between two words with the database.
+	// keysAtOnce bounds the objects deleted between two requests to the database.
 	keysAtOnce = 256
 )
 
-// Collect deletes what no tree names that r does, in two steps: it condemns, and
-// deletes what an earlier collection condemned and nothing names still. It may
-// run beside commits of libraries that know the epochs (Options.Marks), and
-// beside readers; an interrupted one can be run again. Of two at a time of an
-// organisation the first ends with ErrCollecting; it is the caller's to see that
-// there are no more. A tree that cannot be read ends it before anything is
-// deleted.
+// Collect deletes objects that no tree of r refers to, in two steps: it marks
+// them, and deletes those that an earlier collection marked and that are still
+// unreferenced. It may run beside commits of libraries with Options.Marks and
+// beside readers. An interrupted collection can be repeated. If a second
+// collection of the organisation begins, the first one returns ErrCollecting. An
+// unreadable tree ends the collection before any deletion.
 func (g *Collector) Collect(ctx context.Context, org string, r Roots, o Options) (Result, error) {
 	c := &collection{gc: g, org: org, roots: r, o: o}
 	if err := pack.CheckOrg(org); err != nil {
@@ -92,7 +91,7 @@ func (g *Collector) Collect(ctx context.Context, org string, r Roots, o Options)
 	return c.done, err
 }
 
-// collection is a Collect under way.
+// collection is a running Collect.
 type collection struct {
 	gc    *Collector
 	org   string
@@ -102,14 +101,14 @@ type collection struct {
 	done  Result
 	marks *Marking
 
-	marked map[string]store.MarkedObject // as it was before the epoch began
-	seen   map[string]bool               // of those, the keys that exist
+	marked map[string]store.MarkedObject // as before the epoch began
+	seen   map[string]bool               // those keys of marked that exist
 	mark   []string
 	unmark []string
 	delete []object
 }
 
-// object is one of the store.
+// object is an object in the store.
 type object struct {
 	key  string
 	size int64
@@ -122,13 +121,13 @@ func (c *collection) run(ctx context.Context) error {
 	var err error
 	c.marks, err = c.gc.mark(ctx, c.org, c.roots.LiveDigests(ctx, c.org), func() { c.done.Pages++; c.progress() })
 	if err := c.checkEpoch(ctx); err != nil {
-		return err // a tree that could not be read may have been deleted
+		return err // an unreadable tree may have been deleted by another collection
 	}
 	if err != nil {
 		return err
 	}
 	c.done.Trees, c.done.Packs = int64(len(c.marks.Trees)), int64(len(c.marks.Packs))
-	// Roots first: a root never lacks a pack while it is there.
+	// Roots first: no root may exist without its packs.
 	for _, step := range []func(context.Context) error{c.sweepRoots, c.sweepDerived, c.apply, c.sweepPacks, c.apply, c.forget} {
 		if err := step(ctx); err != nil {
 			return err
@@ -144,8 +143,9 @@ func (c *collection) progress() {
 	}
 }
 
-// begin begins the epoch. What may be deleted in it is read before: who commits
-// under it reads the list later, so that it has all of that.
+// begin begins the epoch. It reads the marked objects before that, and commits of
+// the epoch read them later, so commits know of everything that this collection
+// may delete.
 func (c *collection) begin(ctx context.Context) error {
 	c.now = c.o.Now()
 	epoch, list, err := c.roots.MarkedObjects(ctx, c.org)
@@ -163,14 +163,14 @@ func (c *collection) begin(ctx context.Context) error {
 	return nil
 }
 
-// alone gives ErrCollecting where another collection began since.
+// checkEpoch returns ErrCollecting if another collection has begun.
 func (c *collection) checkEpoch(ctx context.Context) error {
 	if c.o.DryRun {
 		return nil
 	}
 	epoch, _, err := c.roots.MarkedObjects(ctx, c.org)
 	if err != nil {
-		return fmt.Errorf("asking for the epoch of collection: %w", err)
+		return fmt.Errorf("reading the epoch of collection: %w", err)
 	}
 	if epoch != c.done.Epoch {
 		return ErrCollecting
@@ -178,8 +178,8 @@ func (c *collection) checkEpoch(ctx context.Context) error {
 	return nil
 }
 
-// sweepRoots judges roots. Of several of a tree readers find the first, or where
-// that is gone the newest.
+// sweepRoots classifies roots. If a tree has several, readers use the original or
+// else the newest.
 func (c *collection) sweepRoots(ctx context.Context) error {
 	prefix := c.org + "/manifests/"
 	return c.groups(ctx, prefix, func(group []object) error {
@@ -195,7 +195,7 @@ func (c *collection) sweepRoots(ctx context.Context) error {
 	})
 }
 
-// sweepDerived judges what is made from trees and can be made again.
+// sweepDerived classifies objects that are derived from trees.
 func (c *collection) sweepDerived(ctx context.Context) error {
 	for _, prefix := range pack.DerivedPrefixes(c.org) {
 		for info, err := range c.gc.Packs.List(ctx, prefix) {
@@ -209,7 +209,7 @@ func (c *collection) sweepDerived(ctx context.Context) error {
 	return nil
 }
 
-// groups walks objects, those together that stand for one.
+// groups calls judge for each group of an object and its replacements.
 func (c *collection) groups(ctx context.Context, prefix string, judge func([]object) error) error {
 	var group []object
 	for info, err := range c.gc.Packs.List(ctx, prefix) {
@@ -236,23 +236,24 @@ func byGeneration(a, b object) int {
 	return cmp.Compare(n, m)
 }
 
-// judge decides over an object: named is whether something names it, ripe
-// whether it may be condemned, patient whether grace counts from then.
-func (c *collection) classify(o object, named, ripe, patient bool) {
-	row, condemned := c.marked[o.key]
-	c.seen[o.key] = c.seen[o.key] || condemned
+// classify adds an object to those to keep, mark, or delete. referenced means that
+// a tree refers to it, oldEnough that it may be marked, and graceFromMark that the
+// grace period counts from the mark.
+func (c *collection) classify(o object, referenced, oldEnough, graceFromMark bool) {
+	row, isMarked := c.marked[o.key]
+	c.seen[o.key] = c.seen[o.key] || isMarked
 	switch {
-	case named && condemned:
+	case referenced && isMarked:
 		c.unmark = append(c.unmark, o.key)
-	case named:
-	case !condemned && ripe:
+	case referenced:
+	case !isMarked && oldEnough:
 		c.mark = append(c.mark, o.key)
-	case condemned && (!patient || !c.now.Before(row.Since.Add(c.o.Grace))):
+	case isMarked && (!graceFromMark || !c.now.Before(row.Since.Add(c.o.Grace))):
 		c.delete = append(c.delete, o)
 	}
 }
 
-// sweepPacks judges packs, each with all that stands for it.
+// sweepPacks classifies packs together with their replacements.
 func (c *collection) sweepPacks(ctx context.Context) error {
 	return c.groups(ctx, c.org+"/packs/", func(group []object) error { return c.sweepPack(ctx, group) })
 }
@@ -260,11 +261,11 @@ func (c *collection) sweepPacks(ctx context.Context) error {
 func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	id := pack.FirstKey(group[0].key)[len(c.org+"/packs/"):]
 	p := c.marks.Packs[id]
-	// A pack that is being filled was minted when its commit was under way.
-	ripe := pack.Minted(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
+	// The name of a pack contains the time at which its commit was running.
+	oldEnough := pack.Minted(id) < stint.ULIDAt(c.now.Add(-c.o.Grace).Add(time.Millisecond))
 	if p == nil {
 		for _, o := range group {
-			c.classify(o, false, ripe, false)
+			c.classify(o, false, oldEnough, false)
 		}
 		return nil
 	}
@@ -272,21 +273,22 @@ func (c *collection) sweepPack(ctx context.Context, group []object) error {
 	if err != nil {
 		return err
 	}
-	anew := false
-	if ripe && !p.Whole && (keep == nil || !p.all()) {
-		if anew, err = c.compact(ctx, id, group, keep, p); err != nil {
+	compacted := false
+	if oldEnough && !p.Whole && (keep == nil || !p.all()) {
+		if compacted, err = c.compact(ctx, id, group, keep, p); err != nil {
 			return err
 		}
 	}
 	for _, o := range group {
-		// Where there is no keeper only all together hold what is named.
-		c.classify(o, !anew && (keep == nil || o == *keep), true, true)
+		// Without a keeper, only all objects together hold the referenced
+		// segments.
+		c.classify(o, !compacted && (keep == nil || o == *keep), true, true)
 	}
 	return nil
 }
 
-// keeper gives the newest object of a group that has all of a pack that is
-// named, or nil.
+// keeper returns the newest object of a group that holds all referenced segments
+// of a pack, or nil.
 func (c *collection) keeper(ctx context.Context, group []object, p *MarkedPack) (*object, error) {
 	if len(group) == 1 {
 		return &group[0], nil
@@ -309,7 +311,7 @@ func (c *collection) keeper(ctx context.Context, group []object, p *MarkedPack) 
 	return nil, nil
 }
 
-// within tells whether all that is named is among the offsets.
+// within reports whether the offsets include all referenced segments.
 func (p *MarkedPack) within(has map[uint32]bool) bool {
 	for _, o := range p.offsets {
 		if p.named(o) && !has[o] {
@@ -319,8 +321,8 @@ func (p *MarkedPack) within(has map[uint32]bool) bool {
 	return !p.Whole
 }
 
-// compact stores what is named of a pack anew where that is a small part of the
-// object that is kept, or where there is none.
+// compact writes a compacted pack if the referenced part of the kept object is
+// small, or if no object holds all of it.
 func (c *collection) compact(ctx context.Context, id string, group []object, keep *object, p *MarkedPack) (bool, error) {
 	named, small, err := c.share(ctx, id, keep, p)
 	if pack.IsDamage(err) {
@@ -336,7 +338,7 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	var refused *stint.Error
 	switch err := errors.Join(err, f.Close()); {
 	case errors.As(err, &refused):
-		return false, nil // there is no room: what is deleted makes some
+		return false, nil // storage is full; deletions free some
 	case errors.Is(err, blob.ErrExists):
 		return false, ErrCollecting
 	case pack.IsDamage(err):
@@ -350,7 +352,7 @@ func (c *collection) compact(ctx context.Context, id string, group []object, kee
 	return true, pack.Reindex(c.gc.Index, c.org, keysOf(group), key, named)
 }
 
-// share gives what is named of a pack, and whether that is little.
+// share returns the referenced segments of a pack and whether they are few.
 func (c *collection) share(ctx context.Context, id string, keep *object, p *MarkedPack) (named []format.Segment, small bool, err error) {
 	var segments []format.Segment
 	if keep != nil {
@@ -372,8 +374,7 @@ func (c *collection) share(ctx context.Context, id string, keep *object, p *Mark
 	return named, keep == nil || kept*100 < total*int64(c.o.Compact), nil
 }
 
-// settle carries out what was decided. What goes is forgotten by the index
-// first.
+// apply carries out the decisions. Deleted packs are removed from the index first.
 func (c *collection) apply(ctx context.Context) error {
 	defer func() { c.mark, c.delete, c.unmark = nil, nil, nil }()
 	if err := c.checkEpoch(ctx); err != nil {
@@ -396,13 +397,13 @@ func (c *collection) apply(ctx context.Context) error {
 	}
 	if len(c.unmark) > 0 {
 		if err := c.roots.UnmarkObjects(ctx, c.org, c.unmark); err != nil {
-			return fmt.Errorf("pardoning objects: %w", err)
+			return fmt.Errorf("unmarking objects: %w", err)
 		}
 		c.done.Unmarked += int64(len(c.unmark))
 	}
 	if len(c.mark) > 0 {
 		if err := c.roots.MarkObjects(ctx, c.org, c.done.Epoch, c.mark, stint.TimeOf(c.now)); err != nil {
-			return fmt.Errorf("condemning objects: %w", err)
+			return fmt.Errorf("marking objects: %w", err)
 		}
 		c.done.Marked += int64(len(c.mark))
 	}
@@ -418,20 +419,19 @@ func (c *collection) remove(ctx context.Context, objects []object) error {
 	}
 	if c.gc.Index != nil && len(packs) > 0 {
 		if err := c.gc.Index.Drop(c.org, packs); err != nil {
-			return fmt.Errorf("forgetting packs: %w", err)
+			return fmt.Errorf("dropping packs from the index: %w", err)
 		}
 	}
 	for _, o := range objects {
 		if err := c.gc.Packs.Delete(ctx, o.key); err != nil {
-			return fmt.Errorf("deleting what nothing names: %w", err)
+			return fmt.Errorf("deleting unreferenced objects: %w", err)
 		}
 	}
 	c.count(objects)
-	// The key of a root may be used again, which must not happen while a
-	// collection that is slower than this one may be about to delete it: roots
-	// are forgotten by the next one.
+	// Marks of roots stay until the next collection. The key of a root may be used
+	// again, which must not happen while a slower collection may still delete it.
 	if err := c.roots.UnmarkObjects(ctx, c.org, keys); err != nil {
-		return fmt.Errorf("forgetting what is deleted: %w", err)
+		return fmt.Errorf("unmarking deleted objects: %w", err)
 	}
 	return nil
 }
@@ -443,8 +443,7 @@ func (c *collection) count(deleted []object) {
 	}
 }
 
-// forget pardons what was condemned and is not there any more since an earlier
-// collection.
+// forget removes the marks of objects that an earlier collection deleted.
 func (c *collection) forget(ctx context.Context) error {
 	for key := range c.marked {
 		if !c.seen[key] {
@@ -456,7 +455,7 @@ func (c *collection) forget(ctx context.Context) error {
 		return nil
 	}
 	if err := c.roots.UnmarkObjects(ctx, c.org, c.unmark); err != nil {
-		return fmt.Errorf("forgetting what is deleted: %w", err)
+		return fmt.Errorf("unmarking deleted objects: %w", err)
 	}
 	return nil
 }

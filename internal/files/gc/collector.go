@@ -8,21 +8,22 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// Garbage tells what a collection is about to delete.
+// CollectionMarks is the database's list of objects that a collection is about to
+// delete.
 type CollectionMarks interface {
-	// Condemned gives the keys of the organisation's objects that the next
-	// deletion may take, and the epoch in which that is so. A digest may be
-	// named in the organisation's books only while the epoch of its Ref counts.
+	// Marked returns the keys of an organisation's objects that the next deletion
+	// may include, and the epoch of that list. The database may refer to a
+	// snapshot only while the epoch of its Ref is current.
 	Marked(ctx context.Context, org string) (epoch int64, keys []string, err error)
 }
 
-// condemned are the objects that may be deleted in an epoch.
+// Marks are the objects that may be deleted in an epoch.
 type Marks struct {
 	Org   string
 	Epoch int64
 	Keys  map[string]bool
-	// suspect are the keys of packs that are condemned themselves, or something
-	// that stands for them.
+	// Doubtful are the keys of packs that are marked themselves or have a marked
+	// replacement.
 	Doubtful map[string]bool
 }
 
@@ -33,7 +34,7 @@ func (g *Collector) Marked(ctx context.Context, org string) (Marks, error) {
 	}
 	epoch, keys, err := g.Database.Marked(ctx, org)
 	if err != nil {
-		return c, fmt.Errorf("asking what is being collected: %w", err)
+		return c, fmt.Errorf("listing marked objects: %w", err)
 	}
 	c.Epoch, c.Keys, c.Doubtful = epoch, make(map[string]bool, len(keys)), make(map[string]bool, len(keys))
 	for _, k := range keys {
@@ -42,12 +43,12 @@ func (g *Collector) Marked(ctx context.Context, org string) (Marks, error) {
 	return c, nil
 }
 
-// pack tells whether something of a pack may be deleted.
+// IsPackMarked reports whether a pack or a replacement of it may be deleted.
 func (c *Marks) IsPackMarked(id string) bool {
 	return len(c.Keys) > 0 && c.Doubtful[pack.PackKey(c.Org, id)]
 }
 
-// collector is the garbage collection of a store. It is safe for concurrent use.
+// Collector collects the garbage of a store. It is safe for concurrent use.
 type Collector struct {
 	Packs     *pack.Store
 	Manifests *manifest.Store

@@ -13,28 +13,28 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// marking is what of an organisation's storage something names: trees by their
-// digests, segments by a bit each. It costs some 4 bytes a segment of packs
-// that are named, 32 a page and 150 a pack.
+// Marking is the referenced part of an organisation's storage: trees by digest,
+// and one bit per segment. It takes about 4 bytes per segment of a referenced
+// pack, 32 per page, and 150 per pack.
 type Marking struct {
 	Manifests *manifest.Store
 	Org       string
 	Trees     map[format.Hash]bool
-	Pages     map[format.Hash]struct{} // that were walked, by their stored bytes
+	Pages     map[format.Hash]struct{} // pages that were read, by the hash of their stored bytes
 	Packs     map[string]*MarkedPack
 	Found     func() // is called for each page
 }
 
-// markedPack is a pack that something names.
+// MarkedPack is a referenced pack.
 type MarkedPack struct {
 	offsets []uint32 // of its segments
-	bits    []uint64 // of those that are named
-	Whole   bool     // its footer cannot be read: all of it stays
+	bits    []uint64 // set for referenced segments
+	Whole   bool     // the footer is unreadable: keep the whole pack
 	Missing bool
 }
 
-// mark finds what the trees name. A tree that is not there names nothing; one
-// that cannot be read ends it, as what it names would be deleted.
+// mark finds everything that trees refer to. A missing tree refers to nothing. An
+// unreadable tree is an error, because its content would be deleted.
 func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string, error], found func()) (*Marking, error) {
 	k := &Marking{Manifests: g.Manifests, Org: org, Trees: map[format.Hash]bool{}, Pages: map[format.Hash]struct{}{}, Packs: map[string]*MarkedPack{}, Found: found}
 	for digest, err := range live {
@@ -53,7 +53,7 @@ func (g *Collector) mark(ctx context.Context, org string, live iter.Seq2[string,
 	return k, nil
 }
 
-// tree marks what the root of a tree names that readers find.
+// tree marks the content of the root of a tree that readers use.
 func (k *Marking) tree(ctx context.Context, digest string) error {
 	m := &manifest.Manifest{Store: k.Manifests, Org: k.Org, Digest: digest}
 	err := m.ReadRoot(ctx)
@@ -106,7 +106,7 @@ func (k *Marking) segment(ctx context.Context, packID string, offset uint32) err
 	if ok {
 		p.bits[i/64] |= 1 << (i % 64)
 	} else if !p.Missing {
-		p.Whole = true // its footer does not know what a tree does: nothing of it may go
+		p.Whole = true // the footer lacks a segment of a tree: keep the whole pack
 	}
 	return nil
 }
@@ -128,13 +128,13 @@ func (k *Marking) open(ctx context.Context, packID string) (*MarkedPack, error) 
 	return p, nil
 }
 
-// named tells whether the segment at an offset is.
+// named reports whether the segment at an offset is referenced.
 func (p *MarkedPack) named(offset uint32) bool {
 	i, ok := slices.BinarySearch(p.offsets, offset)
 	return p.Whole || ok && p.bits[i/64]&(1<<(i%64)) != 0
 }
 
-// all tells whether every segment is named.
+// all reports whether every segment is referenced.
 func (p *MarkedPack) all() bool {
 	n := 0
 	for i := range p.offsets {

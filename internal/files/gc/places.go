@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// errLacking says that something of a tree is gone or condemned.
+// ErrMissingSegment means that a segment of a tree is deleted or marked.
 var ErrMissingSegment = errors.New("a segment is gone, or about to be deleted")
 
-// intact gives errLacking where a segment of the tree is gone or condemned.
+// Intact returns ErrMissingSegment if a segment of the tree is deleted or marked.
 func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) error {
 	group, statCtx := errgroup.WithContext(ctx)
 	group.SetLimit(pack.ParallelStats)
@@ -35,7 +35,7 @@ func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) e
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return fmt.Errorf("looking at the packs of a tree: %w", err)
+		return fmt.Errorf("checking the packs of a tree: %w", err)
 	}
 	doubt := NewPlaceChecker(g.Packs, m.Org, c)
 	for i, id := range m.Root.Packs {
@@ -46,23 +46,23 @@ func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) e
 	return doubt.tree(ctx, m)
 }
 
-// places judges places in packs that are gone or condemned: what stands for
-// them may hold the segment.
+// PlaceChecker checks places in packs that are deleted or marked: a replacement of
+// the pack may hold the segment.
 type PlaceChecker struct {
 	packs  *pack.Store
 	org    string
 	marked Marks
 
-	mu     sync.Mutex                     // guards what follows, for hold
-	tables map[string]*pack.CompactedPack // of those packs; nil where not read
-	looked map[string]bool                // packs
+	mu     sync.Mutex                     // guards the fields below
+	tables map[string]*pack.CompactedPack // of doubtful packs; nil if not read
+	looked map[string]bool                // packs that were looked up
 }
 
 func NewPlaceChecker(s *pack.Store, org string, c Marks) *PlaceChecker {
 	return &PlaceChecker{packs: s, org: org, marked: c, tables: map[string]*pack.CompactedPack{}, looked: map[string]bool{}}
 }
 
-// tree gives errLacking where a place of the tree does not hold.
+// tree returns ErrMissingSegment if a segment of the tree is not available.
 func (d *PlaceChecker) tree(ctx context.Context, m *manifest.Manifest) error {
 	if len(d.tables) == 0 {
 		return nil
@@ -107,8 +107,9 @@ func (d *PlaceChecker) place(ctx context.Context, packID string, offset uint32) 
 	return nil
 }
 
-// hold tells whether a commit may build upon a chunk at a place: unless its
-// pack is condemned and nothing stands for it. It is safe for concurrent use.
+// Usable reports whether a commit may refer to a chunk at a place. It may not if
+// the pack is marked and no replacement holds the chunk. Usable is safe for
+// concurrent use.
 func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, error) {
 	if len(d.marked.Keys) == 0 {
 		return true, nil
@@ -127,7 +128,7 @@ func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, erro
 	return err == nil, err
 }
 
-// look notes whether the pack itself is there to stay.
+// look records whether the pack itself exists and is not marked.
 func (d *PlaceChecker) look(ctx context.Context, packID, key string) error {
 	d.looked[packID] = true
 	if !d.marked.Keys[key] {

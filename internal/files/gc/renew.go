@@ -9,15 +9,14 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// ErrStale says that a tree is being collected, or was: it must be committed
-// anew.
-var ErrStale = errors.New("files: the tree is being collected")
+// ErrStale means that a collection deletes or deleted parts of a tree. The tree
+// must be committed again.
+var ErrStale = errors.New("files: the tree is being deleted by a collection")
 
-// Renew gives ref with the epoch of now, after it has checked that the tree is
-// there, whole, and that nothing that it needs is condemned; else ErrStale. A
-// root that is condemned alone gets a successor: a collection that began between
-// a commit and its naming condemns it at once. Renew serves those whose commit
-// began in an epoch that is over.
+// Renew validates a tree and returns ref with the current epoch. It returns
+// ErrStale if the tree is incomplete or a part of it is marked. If only the root
+// is marked, Renew writes another one: a collection that begins between a commit
+// and its publication marks the root at once.
 func (g *Collector) Renew(ctx context.Context, org string, ref manifest.Ref) (manifest.Ref, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return manifest.Ref{}, err
@@ -37,7 +36,7 @@ func (g *Collector) Renew(ctx context.Context, org string, ref manifest.Ref) (ma
 		return manifest.Ref{}, err
 	}
 	if !at.Valid {
-		return manifest.Ref{}, fmt.Errorf("%w: something of %s is condemned, or gone", ErrStale, ref.Digest)
+		return manifest.Ref{}, fmt.Errorf("%w: a part of %s is marked or deleted", ErrStale, ref.Digest)
 	}
 	ref.Epoch = c.Epoch
 	return ref, nil

@@ -13,13 +13,12 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// rootPlace says where the root of a tree is, or goes. Readers look at the first
-// root of a tree where there is one, so those that may not be built upon have to
-// go before the tree is named.
+// RootLocation is the place of a tree's root. Readers use the original root if it
+// exists, so unusable roots must be deleted before the tree is published.
 type RootLocation struct {
 	Key     string
-	Valid   bool     // one is there, and may be built upon
-	Refused []string // to be deleted
+	Valid   bool     // a root exists and may be used
+	Refused []string // keys of unusable roots
 }
 
 func (g *Collector) LocateRoot(ctx context.Context, org, digest string, c Marks) (at RootLocation, err error) {
@@ -52,7 +51,7 @@ func (g *Collector) LocateRoot(ctx context.Context, org, digest string, c Marks)
 	return at, nil
 }
 
-// rootGenerations lists the roots of a tree that exist, the newest first.
+// rootGenerations lists the existing roots of a tree, the newest first.
 func (g *Collector) rootGenerations(ctx context.Context, first string) ([]pack.Generation, error) {
 	all, err := pack.LaterGenerations(ctx, g.Packs.Store, first)
 	if err != nil {
@@ -65,8 +64,8 @@ func (g *Collector) rootGenerations(ctx context.Context, first string) ([]pack.G
 	return all, err
 }
 
-// soundRoot opens a root, nil where something that it names is gone, damaged or
-// condemned.
+// validRoot opens a root; nil if it refers to something deleted, damaged, or
+// marked.
 func (g *Collector) validRoot(ctx context.Context, org, digest, key string, c Marks) (*manifest.Manifest, error) {
 	m := &manifest.Manifest{Store: g.Manifests, Org: org, Digest: digest}
 	err := m.ReadRootAt(ctx, key)
@@ -74,19 +73,19 @@ func (g *Collector) validRoot(ctx context.Context, org, digest, key string, c Ma
 		err = g.Intact(ctx, m, c)
 	}
 	if pack.IsDamage(err) || errors.Is(err, ErrMissingSegment) {
-		return nil, nil //nolint:nilnil // as told
+		return nil, nil //nolint:nilnil // see above
 	}
 	return m, err
 }
 
-// replant stores anew, at its place, the root of a tree of which nothing but
-// the root is condemned; false where there is no such tree. What the tree names
-// was there in the epoch of c and not condemned, so no collection deletes it
-// before one that sees whether the tree was named.
+// recreateRoot writes another root for a tree of which only the root is marked;
+// false if there is no such tree. The content of the tree existed and was not
+// marked in the epoch of c, so a collection deletes it only after checking whether
+// the tree was published.
 func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Marks, at RootLocation) (bool, error) {
 	for _, key := range at.Refused {
 		if !c.Keys[key] {
-			continue // was looked into already
+			continue // was checked before
 		}
 		m, err := g.validRoot(ctx, org, digest, key, c)
 		if err != nil {
@@ -99,8 +98,7 @@ func (g *Collector) recreateRoot(ctx context.Context, org, digest string, c Mark
 	return false, nil
 }
 
-// plant stores the root of m under another key; false where something is there
-// already.
+// writeRoot stores the root of m under another key; false if the key exists.
 func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key string) (bool, error) {
 	to := blob.Store(g.Packs)
 	if i := slices.IndexFunc(m.Root.Packs, func(id string) bool { return strings.HasPrefix(id, pack.SealedPrefix) }); i >= 0 {
@@ -112,17 +110,16 @@ func (g *Collector) writeRoot(ctx context.Context, m *manifest.Manifest, key str
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("storing a manifest anew: %w", err)
+		return false, fmt.Errorf("storing a manifest again: %w", err)
 	}
 	if err := (&manifest.Manifest{Store: g.Manifests, Org: m.Org, Digest: m.Digest}).ReadRootAt(ctx, key); err != nil {
-		return false, fmt.Errorf("reading a manifest that was stored anew: %w", err)
+		return false, fmt.Errorf("reading a manifest that was stored again: %w", err)
 	}
 	return true, nil
 }
 
-// retire deletes roots that may not be built upon. A list that is not of the
-// present epoch is no reason to: the tree cannot be named under it, and Renew
-// judges again.
+// DeleteStaleRoots deletes unusable roots, unless the epoch of c is over. Then the
+// tree cannot be published in it, and Renew checks again.
 func (g *Collector) DeleteStaleRoots(ctx context.Context, org string, c Marks, keys []string) error {
 	if len(keys) == 0 {
 		return nil

@@ -1,20 +1,20 @@
-// Package index answers: in which pack does a chunk rest?
+// Package index finds the pack of a chunk. It is a local index of derived data.
 //
-// It is derived, local data: every fact in it also stands in the footer of a
-// pack, so it may be lost at any time, whole or in part, and is filled again by
-// Add. It never lies, though: an answer is compared by the full hash, what is
-// damaged, torn or of another version counts as never added, and a dropped pack
-// is not found again once Drop has returned, also after a loss of power.
+// Every fact in it is also in the footer of a pack, so it may be lost at any time,
+// in whole or in part, and is filled again by Add. Its answers are always correct:
+// they are compared by the full hash, and data that is damaged, torn, or of
+// another version counts as never added. After Drop has returned, a dropped pack
+// is not found again, even after a power failure.
 //
-// An organisation's folder holds sorted, immutable runs and a small file of
-// state, which says which runs count and which packs are dropped. New chunks
-// gather in a table in memory; full tables become runs, and four runs of about
-// one size become one, without the chunks of dropped packs. Of each run memory
-// holds a filter (a byte a chunk) and the first hash of each block (a tenth of
-// a byte), the rest stays on the disk: some 54 bytes a chunk and the packs'
-// names.
+// An organisation's folder holds sorted, immutable runs and a small state file,
+// which lists the valid runs and the dropped packs. New chunks are collected in a
+// table in memory. Full tables become runs, and four runs of similar size are
+// merged into one without the chunks of dropped packs. The memory holds a filter
+// (one byte per chunk) and the first hash of each block (a tenth of a byte) of
+// each run; the rest is on disk: about 54 bytes per chunk and the names of the
+// packs.
 //
-// Nothing waits for the disk but Drop. A process that ends without Close loses
-// the newest chunks, some ten thousand at most; Has and Packs tell what is
-// missing.
+// Only Drop waits for the disk. A process that ends without Close loses the newest
+// chunks, at most about ten thousand; Has and Packs report the packs that are
+// left.
 package index

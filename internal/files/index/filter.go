@@ -5,21 +5,21 @@ import (
 	"math/bits"
 )
 
-// filter tells of most hashes that are not in a run that they are not, without
-// a look at the disk: of all but some 3 %. It spends a byte a chunk, and keeps
-// the bits of one hash in one line of the processor's cache.
+// filter excludes most hashes that are not in a run, all but about 3 %, without
+// access to the disk. It takes one byte per chunk and keeps the bits of one hash
+// in one line of the processor's cache.
 type filter []byte
 
 const (
 	filterLine  = 64 // bytes
 	filterBits  = 5  // of a hash
-	filterShare = 8  // bits a hash
+	filterShare = 8  // bits per hash
 )
 
-// filterSize gives the bytes of a filter for n hashes.
+// filterSize returns the bytes of a filter for n hashes.
 func filterSize(n int) int { return (n*filterShare/(8*filterLine) + 1) * filterLine }
 
-// line gives the line of h, and the bits that h has there, nine for each.
+// line returns the line of h and the bits of h in it, nine for each.
 func (f filter) line(h *Hash) (line []byte, places uint64) {
 	lines := uint64(len(f) / filterLine)
 	i, _ := bits.Mul64(binary.LittleEndian.Uint64(h[8:]), lines)

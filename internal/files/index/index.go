@@ -16,13 +16,13 @@ import (
 	"github.com/stint-dev/stint/internal/blob"
 )
 
-// Hash names a chunk: the SHA-256 of its content.
+// Hash is the name of a chunk: the SHA-256 of its content.
 type Hash = [32]byte
 
-// Place says where a chunk's segment lies.
+// Place is the position of a chunk's segment.
 type Place struct {
 	Pack   string
-	Offset uint32 // bytes from the pack's beginning
+	Offset uint32 // bytes from the start of the pack
 	Stored uint32 // bytes of the segment
 	Raw    uint32 // bytes of the content
 	CRC    uint32 // CRC-32 (IEEE) of the content
@@ -31,25 +31,25 @@ type Place struct {
 // Chunk is a segment of the pack it is added with.
 type Chunk struct {
 	Hash   Hash
-	Offset uint32 // bytes from the pack's beginning
+	Offset uint32 // bytes from the start of the pack
 	Stored uint32 // bytes of the segment
 	Raw    uint32 // bytes of the content
 	CRC    uint32 // CRC-32 (IEEE) of the content
 }
 
-// ErrInUse is what Open fails with where another Index has the folder.
-var ErrInUse = errors.New("chunkindex: the folder is in use by another process")
+// ErrInUse is returned by Open if another Index has the folder open.
+var ErrInUse = errors.New("chunk index: the folder is in use by another process")
 
-var errClosed = errors.New("chunkindex: the index is closed")
+var errClosed = errors.New("chunk index: the index is closed")
 
 const (
 	maxOpen   = 32      // organisations with open files
-	maxTables = 1 << 16 // chunks in the tables of all organisations, before small ones are written, too
+	maxTables = 1 << 16 // chunks in the tables of all organisations, beyond which small tables are written
 	maxName   = blob.MaxElement
 )
 
-// Index finds chunks, for each organisation apart. It is safe for concurrent
-// use. One goroutine writes and merges runs; Close ends it.
+// Index finds the chunks of each organisation. It is safe for concurrent use. One
+// goroutine writes and merges runs; Close ends it.
 type Index struct {
 	dir  string
 	lock *os.File
@@ -60,15 +60,15 @@ type Index struct {
 	gone   recent
 	tabled atomic.Int64 // chunks in tables
 
-	mu      sync.Mutex // guards what follows; taken before a shard's
+	mu      sync.Mutex // guards the fields below; acquired before a shard's lock
 	closed  bool
 	clock   uint64 // counts uses
 	shards  map[string]*shard
-	waiting []*shard // with work for the worker; each is in use until that is done
+	waiting []*shard // shards with work for the worker, in use until it is done
 }
 
-// Open opens the index in dir, which it makes if need be. A folder that another
-// Index has open, in this process or another one, gives ErrInUse.
+// Open opens the index in dir, which it creates if necessary. If another Index has
+// the folder open, in this or another process, the error is ErrInUse.
 func Open(dir string) (*Index, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the chunk index: %w", err)
@@ -87,8 +87,8 @@ func Open(dir string) (*Index, error) {
 	return x, nil
 }
 
-// Close writes what is in memory and gives the folder free. Other methods fail
-// or find nothing from then on.
+// Close writes the tables and releases the folder. Other methods fail or find
+// nothing afterwards.
 func (x *Index) Close() error {
 	x.mu.Lock()
 	if x.closed {
@@ -109,7 +109,7 @@ func (x *Index) Close() error {
 	return errors.Join(append(errs, x.lock.Close())...)
 }
 
-// Find gives a place of the chunk, any one where several packs hold it.
+// Find returns a place of the chunk, any of them if several packs hold it.
 func (x *Index) Find(org string, h Hash) (Place, bool, error) {
 	var at Place
 	found := false
@@ -119,7 +119,7 @@ func (x *Index) Find(org string, h Hash) (Place, bool, error) {
 	return at, found, err
 }
 
-// Places gives all places of the chunk, in the order of the packs' names.
+// Places returns all places of the chunk, ordered by the names of the packs.
 func (x *Index) Places(org string, h Hash) ([]Place, error) {
 	var all []Place
 	err := x.with(org, func(s *shard) error {
@@ -128,16 +128,15 @@ func (x *Index) Places(org string, h Hash) ([]Place, error) {
 	slices.SortFunc(all, func(a, b Place) int {
 		return cmp.Or(cmp.Compare(a.Pack, b.Pack), cmp.Compare(a.Offset, b.Offset))
 	})
-	return slices.Compact(all), err // a search that began anew visits twice
+	return slices.Compact(all), err // a repeated search visits places twice
 }
 
-// Add says which chunks a pack holds: all of them, at once. A pack that is
-// known already, or that was dropped, is left as it is: packs never change and
-// their names are not used twice. An error may tell that chunks of an earlier
-// Add could not be written and are lost.
+// Add adds all chunks of a pack at once. A pack that is known or was dropped is
+// ignored: packs never change, and their names are unique. An error may mean that
+// chunks of an earlier Add could not be written and are lost.
 func (x *Index) Add(org, pack string, chunks []Chunk) error {
 	if pack == "" || len(pack) > maxName || strings.ContainsRune(pack, 0) {
-		return fmt.Errorf("chunkindex: %q is no name of a pack", pack)
+		return fmt.Errorf("chunk index: %q is not a pack name", pack)
 	}
 	return x.with(org, func(s *shard) error {
 		refused := func() bool { return x.gone.has(org, pack) }
@@ -149,7 +148,7 @@ func (x *Index) Add(org, pack string, chunks []Chunk) error {
 	})
 }
 
-// Has tells whether the pack has been added, and neither dropped nor lost.
+// Has reports whether the pack was added and neither dropped nor lost.
 func (x *Index) Has(org, pack string) bool {
 	has := false
 	err := x.with(org, func(s *shard) error {
@@ -159,8 +158,8 @@ func (x *Index) Has(org, pack string) bool {
 	return has && err == nil
 }
 
-// Packs gives the packs that Has knows, in the order of their names. The index
-// may be used, and changed, meanwhile.
+// Packs returns the packs for which Has is true, ordered by name. The index may be
+// used and changed meanwhile.
 func (x *Index) Packs(org string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for after := ""; ; {
@@ -182,11 +181,11 @@ func (x *Index) Packs(org string) iter.Seq[string] {
 	}
 }
 
-// Drop forgets packs. Once it has returned their chunks are not found there
-// again, whatever befalls the machine; they may be deleted then.
+// Drop removes packs. After it has returned, their chunks are not found there
+// again, even after a power failure, so the packs may be deleted.
 func (x *Index) Drop(org string, packs []string) error {
 	return x.with(org, func(s *shard) error {
-		x.gone.add(org, packs) // first: an Add must not come between
+		x.gone.add(org, packs) // first, so that no Add comes between
 		dense, err := s.drop(packs)
 		if dense {
 			x.enqueue(s)
@@ -195,10 +194,10 @@ func (x *Index) Drop(org string, packs []string) error {
 	})
 }
 
-// with runs do with the organisation's shard, which stays open meanwhile.
+// with calls do with the organisation's shard, which stays open meanwhile.
 func (x *Index) with(org string, do func(*shard) error) error {
 	if strings.Contains(org, "/") || org == "lock" || blob.CheckKey(org) != nil {
-		return fmt.Errorf("chunkindex: %q is no name of an organisation", org)
+		return fmt.Errorf("chunk index: %q is not an organisation's name", org)
 	}
 	s, err := x.acquire(org)
 	if err != nil {
@@ -223,7 +222,7 @@ func (x *Index) acquire(org string) (*shard, error) {
 	return s, err
 }
 
-// take gives the organisation's shard, and one to be evicted for it.
+// take returns the organisation's shard and one to be evicted for it.
 func (x *Index) take(org string) (s, oldest *shard, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -252,8 +251,8 @@ func (x *Index) release(s *shard) {
 	s.users--
 }
 
-// makeRoom chooses the shard that was used least recently where too many are
-// open, for evict: nobody uses it from now on. The lock is held.
+// makeRoom removes the least recently used shard for evict if too many are open.
+// The caller holds the lock.
 func (x *Index) makeRoom() (oldest *shard) {
 	if len(x.shards) < maxOpen {
 		return nil
@@ -263,23 +262,22 @@ func (x *Index) makeRoom() (oldest *shard) {
 			oldest = s
 		}
 	}
-	if oldest != nil { // else all are in use: one more for as long
+	if oldest != nil { // if all are in use, exceed the limit
 		oldest.gone = make(chan struct{})
 	}
 	return oldest
 }
 
-// evict closes a shard. As it is written meanwhile, others need not wait for it
-// unless they want that very one.
+// evict closes a shard. Other shards can be used while it is written.
 func (x *Index) evict(s *shard) {
-	_ = s.close() // what could not be written is lost, as data here may be
+	_ = s.close() // unwritten data is lost, which derived data may be
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.shards, filepath.Base(s.dir))
 	close(s.gone)
 }
 
-// enqueue hands a shard that is in use to the worker.
+// enqueue passes a shard that is in use to the worker.
 func (x *Index) enqueue(s *shard) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -291,7 +289,7 @@ func (x *Index) enqueue(s *shard) {
 	}
 }
 
-// work serves shards until ctx ends.
+// work processes shards until ctx ends.
 func (x *Index) work(ctx context.Context) {
 	for {
 		select {
@@ -317,8 +315,8 @@ func (x *Index) dequeue() *shard {
 	return s
 }
 
-// recent holds the packs that were dropped last, so that an Add that was on its
-// way cannot bring them back.
+// recent holds the packs that were dropped last, so that a concurrent Add cannot
+// add them again.
 type recent struct {
 	mu         sync.Mutex // guards both
 	young, old map[string]struct{}

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	mergeAt  = 4       // runs of about one size become one
-	levelOne = 1 << 14 // chunks: smaller runs are about one size
-	maxDead  = 1 << 14 // dropped packs that stay in runs
+	mergeAt  = 4       // this many runs of similar size become one
+	levelOne = 1 << 14 // chunks; smaller runs are of the same level
+	maxDead  = 1 << 14 // dropped packs that may remain in runs
 )
 
-// work writes the frozen table and merges runs until nothing is left to do. One
+// work writes the frozen table and merges runs until there is nothing to do. One
 // goroutine calls it.
 func (s *shard) work(ctx context.Context) {
 	err := s.freeze()
@@ -38,7 +38,7 @@ func (s *shard) work(ctx context.Context) {
 	}
 }
 
-// freeze makes a run of the frozen table, if there is one. A table that cannot
+// freeze writes the frozen table, if there is one, as a run. A table that cannot
 // be written is lost.
 func (s *shard) freeze() error {
 	s.mu.Lock()
@@ -64,8 +64,8 @@ func (s *shard) freeze() error {
 	return s.save(false)
 }
 
-// begin names a new run; late is where the packs dropped from now on begin in
-// s.late. The lock is held, as for end and take.
+// begin names a new run; late is the index in s.late of the packs that are dropped
+// from now on. The caller holds the lock, as for end and take.
 func (s *shard) begin() (name string, late int) {
 	s.writers++
 	return s.runName(), len(s.late)
@@ -77,7 +77,7 @@ func (s *shard) end() {
 	}
 }
 
-// take makes a new run count, without the packs that were dropped while it was
+// take makes a new run valid, without the packs that were dropped while it was
 // written.
 func (s *shard) take(r *run, late int) {
 	s.runs = append(s.runs, r)
@@ -106,17 +106,17 @@ func (s *shard) writeRun(name string, width int, source func(*runWriter) error) 
 	}
 	if err != nil {
 		w.file.Close()
-		_ = os.Remove(path) // or the next load does
+		_ = os.Remove(path) // on failure the next load removes it
 		return nil, err
 	}
 	return r, nil
 }
 
-// level sorts runs by size: each level's are four times as large.
+// level returns the size class of a run; classes differ by a factor of four.
 func level(r *run) int { return bits.Len64(r.records/levelOne) / 2 }
 
-// plan chooses the runs to write anew: as many of one level as there are, or
-// one that holds much that was dropped. The lock is held.
+// plan returns the runs to merge: all of a level, or one with many dropped packs.
+// The caller holds the lock.
 func (s *shard) plan() []*run {
 	levels := map[int][]*run{}
 	var worst *run
@@ -139,8 +139,8 @@ func (s *shard) plan() []*run {
 	return nil
 }
 
-// merge makes one run of several. It gives up, without an error, where one of
-// them is damaged: that one is gone then.
+// merge merges runs into one. If one of them is damaged, merge removes that one
+// and stops without an error.
 func (s *shard) merge(ctx context.Context, from []*run) error {
 	m := merger{ctx: ctx, pause: s.freeze}
 	s.mu.Lock()
@@ -177,22 +177,22 @@ func (s *shard) merge(ctx context.Context, from []*run) error {
 	return err
 }
 
-// merger lays runs together.
+// merger merges runs.
 type merger struct {
 	ctx   context.Context
-	pause func() error // is called now and then
+	pause func() error // called now and then
 	from  []*cursor
-	bad   *run  // the one that was found damaged
-	err   error // why the merge ends early
+	bad   *run  // the damaged one
+	err   error // why the merge stopped
 }
 
-// cursor goes through a run.
+// cursor reads a run in order.
 type cursor struct {
 	run    *run
 	dead   map[uint32]string
-	number []uint32 // of packs, in the new run
+	number []uint32 // of packs in the new run
 
-	buf   []byte // blocks, from
+	buf   []byte // blocks starting with
 	block int    // this one
 	at    uint64 // number of the record or pack
 	name  string // of the pack
@@ -257,7 +257,7 @@ func (m *merger) eachRecord(w *runWriter) error {
 
 type advance func(*cursor, context.Context) (bool, error)
 
-// start brings all cursors to their first and gives those that have one.
+// start moves all cursors to their first item and returns those that have one.
 func (m *merger) start(next advance) []*cursor {
 	left := slices.Clone(m.from)
 	for _, c := range m.from {
@@ -267,7 +267,7 @@ func (m *merger) start(next advance) []*cursor {
 	return left
 }
 
-// step moves a cursor on; one at its end is no longer left.
+// step moves a cursor on and removes it from left at its end.
 func (m *merger) step(left []*cursor, c *cursor, next advance) []*cursor {
 	ok, err := next(c, m.ctx)
 	if errors.Is(err, errDamaged) {
@@ -283,7 +283,7 @@ func (m *merger) step(left []*cursor, c *cursor, next advance) []*cursor {
 	return slices.DeleteFunc(left, func(o *cursor) bool { return o == c })
 }
 
-// nextPack goes to the next pack that is not dropped; at counts it already.
+// nextPack moves to the next pack that is not dropped; at counts it already.
 func (c *cursor) nextPack(ctx context.Context) (bool, error) {
 	per := uint64(c.run.namesPerBlock())
 	for c.at < uint64(c.run.packs) {
@@ -303,7 +303,7 @@ func (c *cursor) nextPack(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// nextRecord goes to the next chunk of a pack that is not dropped.
+// nextRecord moves to the next chunk of a pack that is not dropped.
 func (c *cursor) nextRecord(ctx context.Context) (bool, error) {
 	first := c.run.packBlocks()
 	for c.at < c.run.records {
@@ -323,7 +323,7 @@ func (c *cursor) nextRecord(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// load gives block i, of those before end.
+// load returns block i, which is before end.
 func (c *cursor) load(ctx context.Context, i, end int) ([]byte, error) {
 	if i < c.block || (i-c.block+1)*blockSize > len(c.buf) {
 		if ctx.Err() != nil {

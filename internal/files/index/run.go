@@ -14,11 +14,11 @@ import (
 	"sync/atomic"
 )
 
-// A run's file is blocks of names of packs, in their order, blocks of records,
-// in the order of their hashes, and a tail: filter, the first hash of each
-// block of records (8 bytes), the first name of each block of names, trailer.
-// Each block, and the tail, ends in its checksum. Blocks are checked when they
-// are read, for a run is too long to be read when it is opened.
+// A run's file consists of blocks of pack names in order, blocks of records in the
+// order of their hashes, and a tail: filter, first hash of each block of records
+// (8 bytes), first name of each block of names, trailer. Each block and the tail
+// end with a checksum. Blocks are verified when they are read, because a run is
+// too long to be read when it is opened.
 const (
 	blockSize  = 4096
 	blockData  = blockSize - 4
@@ -31,18 +31,18 @@ const (
 
 var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
-	errDamaged = errors.New("chunkindex: a run is damaged")
+	errDamaged = errors.New("chunk index: a run is damaged")
 )
 
 type block = [blockSize]byte
 
 var blocks = sync.Pool{New: func() any { return new(block) }}
 
-// shape is what a run's trailer says.
+// shape is the content of a run's trailer.
 type shape struct {
 	records uint64
 	packs   uint32
-	width   uint32 // bytes of a name, filled up with zeros
+	width   uint32 // bytes of a name, padded with zeros
 	bloom   uint64 // bytes of the filter
 }
 
@@ -67,7 +67,7 @@ func (s *shape) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint64(b, s.bloom)
 }
 
-// parseShape reads the trailer of a file of so many bytes.
+// parseShape decodes the trailer of a file of size bytes.
 func parseShape(b []byte, size int64) (shape, bool) {
 	s := shape{
 		records: binary.LittleEndian.Uint64(b[8:]),
@@ -80,7 +80,7 @@ func parseShape(b []byte, size int64) (shape, bool) {
 	return s, string(b[:8]) == trailerMagic && bounded && s.size() == size
 }
 
-// run is an open run. All but dead never changes.
+// run is an open run. Only dead changes.
 type run struct {
 	shape
 	name   string
@@ -90,14 +90,14 @@ type run struct {
 	fences []uint64                 // the first hash of each block of records
 	firsts []string                 // the first name of each block of names
 	dead   map[uint32]string        // dropped packs, guarded by the shard's lock
-	held   atomic.Pointer[[]string] // the names, where they are few; nil before they were asked for
+	held   atomic.Pointer[[]string] // the names if there are few; nil before their first use
 }
 
-// holdMax is how many names of packs a run holds in memory.
+// holdMax is how many pack names of a run are kept in memory.
 const holdMax = 2048
 
-// openRun opens the file at path, whose tail must have the checksum: else it is
-// errDamaged.
+// openRun opens the file at path. The error is errDamaged unless its tail has the
+// checksum.
 func openRun(path, name string, sum uint32) (*run, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *run) readTail() error {
 
 func unpad(b []byte) string { return string(bytes.TrimRight(b, "\x00")) }
 
-// read fills b with block i, counted from the file's beginning.
+// read fills b with block i, counted from the start of the file.
 func (r *run) read(i int, b *block) error {
 	if _, err := r.file.ReadAt(b[:], int64(i)*blockSize); err != nil {
 		return fmt.Errorf("%w: %w", errDamaged, err)
@@ -162,7 +162,7 @@ func checkBlock(b []byte) error {
 	return nil
 }
 
-// find visits the places of h until visit wants no more.
+// find calls visit for the places of h until it returns false.
 func (r *run) find(h *Hash, visit func(Place) bool) (more bool, err error) {
 	if !r.filter.has(h) {
 		return true, nil
@@ -182,7 +182,7 @@ func (r *run) find(h *Hash, visit func(Place) bool) (more bool, err error) {
 	return true, nil
 }
 
-// search visits what block i of records, which b holds, knows of h.
+// search calls visit for the places of h in block i of records, which b holds.
 func (r *run) search(b *block, i int, h *Hash, visit func(Place) bool) (more bool, err error) {
 	n := min(perBlock, int(r.records)-i*perBlock)
 	at := func(j int) []byte { return b[j*recordSize:][:recordSize] }
@@ -224,7 +224,7 @@ func (c *record) append(b []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, c.crc)
 }
 
-// packName gives the name of the pack of that number.
+// packName returns the name of the pack of that number.
 func (r *run) packName(n uint32) (string, error) {
 	if n >= r.packs {
 		return "", errDamaged
@@ -245,7 +245,7 @@ func (r *run) packName(n uint32) (string, error) {
 	return r.slot(b, int(n)%per), nil
 }
 
-// allNames gives the names of all packs, dropped or not.
+// allNames returns the names of all packs, dropped or not.
 func (r *run) allNames() ([]string, error) {
 	if held := r.held.Load(); held != nil {
 		return *held, nil
@@ -265,10 +265,10 @@ func (r *run) allNames() ([]string, error) {
 	return names, nil
 }
 
-// slot gives name j of a block of names.
+// slot returns name j of a block of names.
 func (r *run) slot(b *block, j int) string { return unpad(b[j*int(r.width):][:r.width]) }
 
-// number looks for the pack of that name, dropped or not.
+// number returns the number of the pack of that name, dropped or not.
 func (r *run) number(pack string) (n uint32, ok bool, err error) {
 	i := sort.SearchStrings(r.firsts, pack)
 	if i == len(r.firsts) || r.firsts[i] != pack {
@@ -294,7 +294,7 @@ func (r *run) has(pack string) (bool, error) {
 	return ok && !dead, err
 }
 
-// drop marks a pack and tells whether it was there.
+// drop marks a pack as dropped and reports whether it was in the run.
 func (r *run) drop(pack string) (bool, error) {
 	n, ok, err := r.number(pack)
 	if _, dead := r.dead[n]; err != nil || !ok || dead {
@@ -304,7 +304,7 @@ func (r *run) drop(pack string) (bool, error) {
 	return true, nil
 }
 
-// after gives the packs behind a name, in order, at most limit.
+// after returns at most limit packs after a name, in order.
 func (r *run) after(name string, limit int) ([]string, error) {
 	var all []string
 	b := blocks.Get().(*block)

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// runWriter writes a run: packs in the order of their names, then, after
-// expect, records in the order of their hashes.
+// runWriter writes a run: packs in the order of their names, then, after expect,
+// records in the order of their hashes.
 type runWriter struct {
 	shape
 	file   *os.File
@@ -47,7 +47,7 @@ func (w *runWriter) pack(name string) error {
 	return nil
 }
 
-// expect ends the packs and says how many records come at most.
+// expect ends the packs and sets the largest number of records.
 func (w *runWriter) expect(n int) {
 	w.filter = make(filter, filterSize(n))
 	w.fences = make([]uint64, 0, n/perBlock+1)
@@ -86,7 +86,7 @@ func writing(err error) error {
 	return fmt.Errorf("writing a run of the chunk index: %w", err)
 }
 
-// finish ends the file and gives the run, open.
+// finish completes the file and opens the run.
 func (w *runWriter) finish(name string) (*run, error) {
 	if err := w.flush(); err != nil {
 		return nil, err

@@ -14,8 +14,8 @@ import (
 
 const (
 	tableFull  = 1 << 15 // chunks
-	tableSmall = 1 << 11 // chunks; a smaller one is not worth a run
-	namesBatch = 1024    // packs that names gives
+	tableSmall = 1 << 11 // chunks; smaller tables are not written as runs
+	namesBatch = 1024    // packs per call of names
 )
 
 // shard is the index of one organisation.
@@ -23,21 +23,21 @@ type shard struct {
 	dir    string
 	tabled *atomic.Int64 // chunks in tables of all shards
 
-	users int           // guarded by the index's lock, as used and gone are
-	used  uint64        // when, last
-	gone  chan struct{} // set while the shard is closed to make room, and closed then
+	users int           // guarded by the index's lock, like used and gone
+	used  uint64        // time of the last use
+	gone  chan struct{} // set while the shard is being evicted, closed afterwards
 
-	mu      sync.RWMutex // guards what follows
-	written sync.Cond    // frozen has become nil, or closed true
+	mu      sync.RWMutex // guards the fields below
+	written sync.Cond    // frozen became nil or closed became true
 	loaded  bool
 	closed  bool
 	active  *table
-	frozen  *table // becomes a run; nothing is added to it
+	frozen  *table // being written as a run; nothing is added to it
 	runs    []*run
 	next    uint64   // number of the next run
 	writers int      // runs being written
 	late    []string // packs dropped since writers was 0
-	fault   error    // of the worker, for the next Add
+	fault   error    // of the worker, returned by the next Add
 }
 
 func newShard(dir string, tabled *atomic.Int64) *shard {
@@ -46,8 +46,8 @@ func newShard(dir string, tabled *atomic.Int64) *shard {
 	return s
 }
 
-// load opens the shard, if it is not open, and tells whether runs should be
-// merged now. After an error the next call tries again.
+// load opens the shard if it is not open and reports whether runs should be
+// merged. After an error the next call tries again.
 func (s *shard) load() (crowded bool, err error) {
 	s.mu.RLock()
 	loaded := s.loaded
@@ -74,8 +74,8 @@ func (s *shard) load() (crowded bool, err error) {
 	return s.plan() != nil, nil
 }
 
-// open opens the runs that are sound and removes what does not count. What
-// cannot be looked at, for want of descriptors maybe, is no reason to remove it.
+// open opens the valid runs and removes other files. A file that cannot be opened,
+// for example for lack of descriptors, is not removed.
 func (s *shard) open() error {
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
 		return fmt.Errorf("making a folder of the chunk index: %w", err)
@@ -102,7 +102,7 @@ func (s *shard) open() error {
 	}
 	for _, f := range files {
 		if !keep[f.Name()] {
-			_ = os.RemoveAll(filepath.Join(s.dir, f.Name())) // what stays does not count
+			_ = os.RemoveAll(filepath.Join(s.dir, f.Name())) // remaining files are ignored
 		}
 	}
 	for _, p := range st.Dropped {
@@ -111,7 +111,7 @@ func (s *shard) open() error {
 	return nil
 }
 
-// mark makes a pack's chunks vanish and tells in how many runs they were.
+// mark marks a pack as dropped and returns the number of runs that hold it.
 func (s *shard) mark(pack string) (inRuns int) {
 	for _, t := range s.tables() {
 		t.drop(pack)
@@ -137,8 +137,8 @@ func (s *shard) tables() []*table {
 	return []*table{s.active, s.frozen}
 }
 
-// find visits the places of h until visit wants no more. It begins anew where
-// it meets a damaged run, without that run.
+// find calls visit for the places of h until it returns false. If it finds a
+// damaged run, it starts again without that run.
 func (s *shard) find(h *Hash, visit func(Place) bool) error {
 	for {
 		bad, err := s.search(h, visit)
@@ -172,25 +172,26 @@ func (s *shard) search(h *Hash, visit func(Place) bool) (bad *run, err error) {
 	return nil, nil
 }
 
-// remove forgets a damaged run, as if its packs had never been added. The lock
-// is held for writing.
+// remove removes a damaged run, as if its packs had never been added. The caller
+// holds the lock for writing.
 func (s *shard) remove(bad *run) {
 	i := slices.Index(s.runs, bad)
 	if i < 0 {
-		return // somebody was faster
+		return // removed by another goroutine
 	}
 	s.runs = slices.Delete(s.runs, i, i+1)
 	s.erase(bad)
-	// The file of state may name the run still: it is not there then.
+	// The state file may still list the run, which is missing then.
 }
 
-// erase deletes the file of a run that counts no more.
+// erase deletes the file of a run that is not valid any more.
 func (s *shard) erase(r *run) {
 	r.file.Close()
-	_ = os.Remove(filepath.Join(s.dir, r.name)) // or the next load does
+	_ = os.Remove(filepath.Join(s.dir, r.name)) // on failure the next load removes it
 }
 
-// add puts a pack into the table and tells whether the worker has to write it.
+// add adds a pack to the table and reports whether the worker has to write the
+// table.
 func (s *shard) add(pack string, chunks []Chunk, refused func() bool, crowded bool) (full bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,15 +215,15 @@ func (s *shard) add(pack string, chunks []Chunk, refused func() bool, crowded bo
 		return false, errors.Join(err, errClosed)
 	}
 	if len(s.active.records)+len(s.active.names) < tableSmall {
-		return false, err // another Add froze it meanwhile
+		return false, err // another Add froze it
 	}
 	s.frozen, s.active = s.active, newTable()
 	return true, err
 }
 
-// has tells whether the pack is there.
+// has reports whether the pack is in the shard.
 func (s *shard) has(pack string) bool {
-	s.mu.Lock() // a damaged run goes
+	s.mu.Lock() // removes a damaged run
 	defer s.mu.Unlock()
 	return !s.closed && s.knows(pack)
 }
@@ -244,7 +245,7 @@ func (s *shard) knows(pack string) bool {
 	return false
 }
 
-// names gives the first packs after a name, in order; none at the end.
+// names returns the first packs after a name, in order; none at the end.
 func (s *shard) names(after string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -267,8 +268,8 @@ func (s *shard) names(after string) []string {
 	return all[:min(len(all), namesBatch)]
 }
 
-// drop marks packs, durably where runs on the disk hold them, and tells
-// whether runs should be written without them.
+// drop marks packs as dropped, durably if runs hold them, and reports whether runs
+// should be rewritten without them.
 func (s *shard) drop(packs []string) (dense bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -286,7 +287,7 @@ func (s *shard) drop(packs []string) (dense bool, err error) {
 	return s.plan() != nil, err
 }
 
-// save writes the state. The lock is held.
+// save writes the state. The caller holds the lock.
 func (s *shard) save(sync bool) error {
 	st := state{Next: s.next}
 	for _, r := range s.runs {
@@ -300,8 +301,8 @@ func (s *shard) save(sync bool) error {
 	return st.write(s.dir, sync)
 }
 
-// close writes what is in memory and closes the files. Nobody may load the
-// shard from then on.
+// close writes the table and closes the files. The shard must not be loaded
+// afterwards.
 func (s *shard) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 )
 
-// state is what a shard's file of state says: which runs count, which packs of
-// them are dropped. It changes at once, by a rename, so a run and the drops
-// that apply to it never come apart. A shard without a sound one is empty.
+// state is the content of a shard's state file: the valid runs and their dropped
+// packs. It is replaced by a rename, so that a run and its drops always match. A
+// shard without a valid state file is empty.
 type state struct {
 	Next    uint64     // number of the next run
-	Runs    []runState // that count
-	Dropped []string   // packs of them that are not to be found
+	Runs    []runState // valid runs
+	Dropped []string   // dropped packs in them
 }
 
 type runState struct {
@@ -31,7 +31,7 @@ const (
 	stateHead  = len(stateMagic) + 4
 )
 
-// readState gives an empty state for one that is missing or unsound.
+// readState returns an empty state if the file is missing or invalid.
 func readState(dir string) (state, error) {
 	b, err := os.ReadFile(filepath.Join(dir, stateName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +48,7 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// write replaces the file of state; durably, where sync says so.
+// write replaces the state file, durably if sync is set.
 func (s *state) write(dir string, sync bool) error {
 	body, err := json.Marshal(s)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// record is a chunk as tables and runs hold it.
+// record is a chunk in tables and runs.
 type record struct {
 	hash   Hash
 	pack   uint32 // number of the pack in the table or run
@@ -23,8 +23,8 @@ func (r *record) place(pack string) Place {
 // table holds the newest chunks in memory, until they become a run.
 type table struct {
 	records []record
-	before  []int32        // of each record, the one before it of the same hash, or -1
-	last    map[Hash]int32 // of each hash
+	before  []int32        // for each record, the previous one of the same hash, or -1
+	last    map[Hash]int32 // for each hash, the last record
 	names   []string       // of packs, by number
 	numbers map[string]uint32
 	dead    map[uint32]string // dropped packs
@@ -50,7 +50,7 @@ func (t *table) add(pack string, chunks []Chunk) {
 	}
 }
 
-// find visits the places of h until visit wants no more.
+// find calls visit for the places of h until it returns false.
 func (t *table) find(h *Hash, visit func(Place) bool) (more bool) {
 	i, ok := t.last[*h]
 	if !ok {
@@ -71,14 +71,14 @@ func (t *table) has(pack string) bool {
 	return ok && !dead
 }
 
-// drop marks a pack, if it is there.
+// drop marks a pack as dropped if it is in the table.
 func (t *table) drop(pack string) {
 	if n, ok := t.numbers[pack]; ok {
 		t.dead[n] = pack
 	}
 }
 
-// after gives the packs behind a name, in order, at most max.
+// after returns at most max packs after a name, in order.
 func (t *table) after(name string, limit int) []string {
 	var all []string
 	for i, n := range t.names {
@@ -90,9 +90,9 @@ func (t *table) after(name string, limit int) []string {
 	return all[:min(len(all), limit)]
 }
 
-// source gives the table's content without the packs that are dropped now. The
-// table may be searched while the source is read, and packs dropped from it,
-// but nothing be added.
+// source returns the content of the table without the packs that are dropped now.
+// While the source is read, the table may be searched and packs may be dropped
+// from it, but nothing may be added.
 func (t *table) source() func(*runWriter) error {
 	dead := maps.Clone(t.dead)
 	return func(w *runWriter) error {

@@ -6,19 +6,19 @@ import (
 	"time"
 )
 
-// turns let few do what is dear, and of each organisation one. Whoever waits
-// too long for a turn goes without.
+// Limiter bounds how many expensive operations run at once, and admits one per
+// organisation. Waiting has a timeout.
 type Limiter struct {
 	all chan struct{}
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards org
 	org map[string]*orgSlot
 }
 
-// turn is that of an organisation.
+// orgSlot is the slot of an organisation.
 type orgSlot struct {
 	taken chan struct{}
-	users int // who have it or wait
+	users int // holders and waiters
 }
 
 const limiterTimeout = 10 * time.Second
@@ -27,7 +27,8 @@ func New(atOnce int) *Limiter {
 	return &Limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
 }
 
-// take waits for a turn, which done ends.
+// Acquire waits for a slot, which done releases; ok is false if the wait timed out
+// or ctx ended.
 func (t *Limiter) Acquire(ctx context.Context, org string) (done func(), ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, limiterTimeout)
 	defer cancel()

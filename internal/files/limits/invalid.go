@@ -8,17 +8,18 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// refuse says that the input is wrong.
+// Invalid returns the error for wrong input.
 func Invalid(text string, args ...any) error {
 	return stint.InvalidParam("", text, args...)
 }
 
-// refuseSize says that the input exceeds a limit.
+// TooLarge returns the error for input that exceeds a limit.
 func TooLarge(text string, args ...any) error {
 	return &stint.Error{Kind: stint.KindTooLarge, Code: stint.CodeRequestTooLarge, Message: fmt.Sprintf(text, args...)}
 }
 
-// shown is a path fit for a message: printable and not too long.
+// Printable returns a path for a message: without control characters and of
+// limited length.
 func Printable(path string) string {
 	const most = 200
 	s := strings.Map(func(r rune) rune {
@@ -33,8 +34,8 @@ func Printable(path string) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// cleanPath checks the path of an entry and gives its plain form; "" for the
-// tree's own folder. what names the path in messages.
+// CleanPath checks the path of an entry and returns its clean form, "" for the top
+// of the tree.
 func (l *Limits) CleanPath(name string) (string, error) {
 	switch {
 	case strings.IndexByte(name, 0) >= 0:
@@ -58,20 +59,20 @@ func (l *Limits) CleanPath(name string) (string, error) {
 	return path, l.CheckPath(path, len(parts))
 }
 
-// checkPath holds a clean path of so many elements against the limits.
+// CheckPath checks a clean path with that many elements against the limits.
 func (l *Limits) CheckPath(path string, elements int) error {
 	switch {
 	case len(path) > l.PathBytes:
 		return Invalid("The path of entry '%s' has more than %d bytes.", Printable(path), l.PathBytes)
 	case elements > l.Depth:
-		return Invalid("The entry '%s' lies more than %d folders deep.", Printable(path), l.Depth)
+		return Invalid("The entry '%s' is more than %d folders deep.", Printable(path), l.Depth)
 	}
 	return nil
 }
 
-// checkTarget tells whether a link at path may have the target: it must stay
-// in the tree. Where elements come before a "..", that depends on what they
-// are, which dots tells the caller to look at.
+// CheckTarget returns an error if a link at path may not have the target, which
+// must stay in the tree. dots means that a ".." comes after a name; whether the
+// target stays in the tree then depends on the kinds of the elements before it.
 func (l *Limits) CheckTarget(path, target string) (dots bool, err error) {
 	switch {
 	case target == "":
@@ -93,15 +94,14 @@ func (l *Limits) CheckTarget(path, target string) (dots bool, err error) {
 	return dots, nil
 }
 
-// walkTarget follows the words of a target from the link's folder and tells
-// whether they stay in the tree. Before each ".." that comes after an element
-// of the target, it asks about the path so far, and ends on false. Of that the
-// first known elements were asked about before or are the link's own folder,
-// which must be none but folders for the link to be there.
+// WalkTarget follows the elements of a target from the link's folder and reports
+// whether they stay in the tree. Before each ".." that comes after a name, it
+// calls up with the path so far and stops if up returns false. The first known
+// elements of the path were passed to up before, or are the link's own folder.
 func WalkTarget(path, target string, up func(at []string, known int) bool) bool {
 	at := strings.Split(path, "/")
 	at = at[:len(at)-1]
-	named, known := 0, len(at) // named counts the elements of at that the target named
+	named, known := 0, len(at) // named counts the elements of at that come from the target
 	for part := range strings.SplitSeq(target, "/") {
 		switch {
 		case part == "" || part == ".":

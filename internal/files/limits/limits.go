@@ -2,27 +2,27 @@ package limits
 
 import "github.com/stint-dev/stint/internal/files/format"
 
-// Limits bounds what a commit accepts. A member that is 0 has its default.
+// Limits bounds what a commit accepts. 0 means the default.
 type Limits struct {
-	Entries    int64 // files, folders and links of a tree, and headers of an archive; 2,000,000
-	PathBytes  int   // bytes of a path or of a link's target; 4096
+	Entries    int64 // files, folders, and links of a tree, and headers of an archive; 2,000,000
+	PathBytes  int   // bytes of a path or a link's target; 4096
 	Depth      int   // elements of a path; 255
 	FileBytes  int64 // bytes of one file; 64 GiB, at most 256 GiB
 	TotalBytes int64 // bytes of all files; 64 GiB
-	// RootBytes bounds the list of a tree's pages, which is read whole whatever
-	// is wanted of the tree: 32 MiB, which is also the most. Two million entries
-	// take a few MiB of it with paths of 100 bytes and some 15 with such of 1000.
+	// RootBytes bounds the list of a tree's pages, which every access reads: 32
+	// MiB, which is also the maximum. Two million entries take a few MiB with
+	// paths of 100 bytes and about 15 MiB with paths of 1000.
 	RootBytes int
-	// Ratio is how many times larger than itself an archive may become, 250.
-	// It is not asked before RatioFloor bytes (1 GiB) have come out.
+	// Ratio is how many times its size an archive may expand to, 250. It is
+	// checked after RatioFloor bytes (1 GiB).
 	Ratio      int64
 	RatioFloor int64
 }
 
-// maxName is the longest element of a path that file systems hold, in bytes.
+// maxName is the longest name that file systems support, in bytes.
 const maxName = 255
 
-// maxFile bounds a file's chunks, which must fit into one page.
+// maxFile bounds the number of a file's chunks, which must fit into one page.
 const maxFile = 256 << 30
 
 func orDefault[N int | int64](v *N, d N) {

@@ -5,12 +5,12 @@ import (
 	"sync"
 )
 
-// recent keeps the values that were used last, at most a fixed number. It is
-// safe for concurrent use.
+// Cache keeps a fixed number of the values that were used last. It is safe for
+// concurrent use.
 type Cache[K comparable, V any] struct {
 	limit int
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	order list.List  // of *kept[K, V], the last used first
 	byKey map[K]*list.Element
 }
@@ -39,8 +39,8 @@ func (r *Cache[K, V]) Put(key K, value V) {
 	r.Update(key, func(V) V { return value })
 }
 
-// update replaces the value of key, the zero one where there is none, and
-// gives what it became.
+// Update replaces the value of key, which is zero if there is none, and returns
+// the new one.
 func (r *Cache[K, V]) Update(key K, change func(V) V) V {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -7,15 +7,14 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// finder looks entries up, cheaply where they come in path order. It serves
-// one goroutine.
+// Finder looks up entries, cheaply if the paths ascend. It serves one goroutine.
 type Finder struct {
 	Pages   PageReader
 	page    int
-	entries []*format.Entry // of that page, nil = not read
+	entries []*format.Entry // of that page; nil if not read
 }
 
-// find gives the entry at path, or nil.
+// Find returns the entry at path, or nil.
 func (f *Finder) Find(ctx context.Context, path string) (*format.Entry, error) {
 	m := f.Pages.M
 	if len(m.Root.Pages) == 0 {
@@ -35,13 +34,13 @@ func (f *Finder) Find(ctx context.Context, path string) (*format.Entry, error) {
 	return f.entries[i], nil
 }
 
-// find gives the entry at path, or nil.
+// Find returns the entry at path, or nil.
 func (m *Manifest) Find(ctx context.Context, path string) (*format.Entry, error) {
 	f := Finder{Pages: PageReader{M: m}}
 	return f.Find(ctx, path)
 }
 
-// searchEntries gives the index of the entry at path.
+// searchEntries returns the index of the entry at path.
 func searchEntries(entries []*format.Entry, path string) (int, bool) {
 	return sort.Find(len(entries), func(i int) int { return format.ComparePaths(path, entries[i].Path) })
 }

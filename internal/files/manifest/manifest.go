@@ -14,16 +14,17 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// manifest reads a stored tree. It is safe for concurrent use.
+// Manifest reads the entries of a stored tree. It is safe for concurrent use.
 type Manifest struct {
 	Store  *Store
 	Org    string
 	Digest string
-	Key    string // of the object
+	Key    string // key of the root
 	Root   *format.Root
 }
 
-// manifest opens the tree with the digest. A missing one is blob.ErrNotFound.
+// Open opens the tree with the digest. If it does not exist, the error wraps
+// blob.ErrNotFound.
 func (s *Store) Open(ctx context.Context, org, digest string) (*Manifest, error) {
 	if err := pack.CheckOrg(org); err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func (s *Store) Open(ctx context.Context, org, digest string) (*Manifest, error)
 	return m, nil
 }
 
-// open reads the root: the first, or the newest that stands for it.
+// ReadRoot reads the root: the original, or else its newest replacement.
 func (m *Manifest) ReadRoot(ctx context.Context) error {
 	first := pack.ManifestKey(m.Org, m.Digest)
 	err := m.ReadRootAt(ctx, first)
@@ -77,21 +78,21 @@ func (m *Manifest) ReadRootAt(ctx context.Context, key string) error {
 	return nil
 }
 
-// pageReader reads pages. Those that lie one after the other in a pack come
-// in larger and larger pieces, as a request each would be slow in a store far
-// away. It serves one goroutine.
+// PageReader reads pages. It reads adjacent pages of a pack in pieces of growing
+// size, because a request for each would be slow with a remote store. It serves
+// one goroutine.
 type PageReader struct {
 	M     *Manifest
 	buf   []byte // a piece of a pack
 	pack  uint32
-	at    int64 // where it begins there
-	ahead int64 // how much the next piece has at least, as far as pages follow
+	at    int64 // offset of buf in the pack
+	ahead int64 // least size of the next piece, as far as pages follow
 }
 
-// maxAhead bounds the pieces.
+// maxAhead bounds the size of a piece.
 const maxAhead = 1 << 20
 
-// page gives the entries of page i.
+// Page returns the entries of page i.
 func (r *PageReader) Page(ctx context.Context, i int) ([]*format.Entry, error) {
 	p := &r.M.Root.Pages[i]
 	b, err := r.stored(ctx, i)
@@ -122,7 +123,7 @@ func (r *PageReader) expand(p *format.Page, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// stored gives the bytes of page i as they rest.
+// stored returns the stored bytes of page i.
 func (r *PageReader) stored(ctx context.Context, i int) ([]byte, error) {
 	pages := r.M.Root.Pages
 	p := &pages[i]
@@ -146,7 +147,7 @@ func (r *PageReader) stored(ctx context.Context, i int) ([]byte, error) {
 	return b[:n], nil
 }
 
-// from walks the entries that follow path, in path order; all for "".
+// From returns the entries after path in path order, all for "".
 func (m *Manifest) From(ctx context.Context, path string) iter.Seq2[*format.Entry, error] {
 	return func(yield func(*format.Entry, error) bool) {
 		r := PageReader{M: m}
@@ -165,12 +166,12 @@ func (m *Manifest) From(ctx context.Context, path string) iter.Seq2[*format.Entr
 	}
 }
 
-// entries walks the whole tree.
+// Entries returns all entries of the tree.
 func (m *Manifest) Entries(ctx context.Context) iter.Seq2[*format.Entry, error] {
 	return m.From(ctx, "")
 }
 
-// pageOf gives the page that holds path, if any does.
+// PageOf returns the index of the page that holds path, if any does.
 func (m *Manifest) PageOf(path string) int {
 	pages := m.Root.Pages
 	i := sort.Search(len(pages), func(i int) bool { return format.ComparePaths(pages[i].First, path) > 0 })

@@ -1,11 +1,11 @@
 package manifest
 
-// Ref names a stored tree of files inside one organisation.
+// Ref identifies a stored snapshot of an organisation.
 type Ref struct {
 	Digest string // SHA-256 over the logical manifest, 64 hexadecimal digits
-	Size   int64  // sum of the sizes of the files, bytes
-	Files  int64  // files; folders and links do not count
-	// Epoch is that of the collection under which the commit began, or was
-	// renewed; 0 where Options.Marks is nil. It is no part of the tree's name.
+	Size   int64  // sum of the file sizes in bytes
+	Files  int64  // number of files without folders and links
+	// Epoch is the epoch of garbage collection in which the commit began or the
+	// snapshot was last validated; 0 if Options.Marks is nil. Publish uses it.
 	Epoch int64
 }

@@ -11,8 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// manifestStore opens the manifests of stored trees. It is safe for concurrent
-// use.
+// Store opens the manifests of stored trees. It is safe for concurrent use.
 type Store struct {
 	Packs   *pack.Store
 	ZstdOut *zstd.Encoder // of roots and pages
@@ -32,7 +31,7 @@ func NewStore(packs *pack.Store) (*Store, error) {
 	return &Store{Packs: packs, ZstdOut: out, zstdIn: in}, nil
 }
 
-// manifestOrEmpty opens a tree; that of "" is empty.
+// OpenOrEmpty opens a tree; that of "" is empty.
 func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest, error) {
 	if digest == "" {
 		return &Manifest{Store: s, Org: org, Root: &format.Root{}}, pack.CheckOrg(org)
@@ -40,8 +39,8 @@ func (s *Store) OpenOrEmpty(ctx context.Context, org, digest string) (*Manifest,
 	return s.Open(ctx, org, digest)
 }
 
-// describePage completes the record of a page, of which roots know no more than
-// its stored form.
+// DescribePage completes the record of a page, of which a root describes only the
+// stored form.
 func (s *Store) DescribePage(x format.Segment, b []byte) (format.Segment, error) {
 	plain, err := s.zstdIn.DecodeAll(b, nil)
 	if err != nil {

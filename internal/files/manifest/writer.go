@@ -12,32 +12,32 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// manifestWriter makes pages and a root from entries in path order. Pages are
-// spooled until settle finds them their place, as their chunks come first. It
-// serves one goroutine.
+// Writer builds pages and a root from entries in path order. Pages are spooled
+// until StorePages, because packs hold their chunks first. It serves one
+// goroutine.
 type Writer struct {
 	store     *Store
-	rootBytes int                      // the most that the list of pages may take, about
-	Base      *Manifest                // the tree whose pages can be taken over, or nil
+	rootBytes int                      // approximate limit of the list of pages
+	Base      *Manifest                // the tree whose pages can be reused, or nil
 	out       *spool.Spool             // the new pages, in order
-	IsMarked  func(packID string) bool // whether a pack is about to be deleted; nil for never
+	IsMarked  func(packID string) bool // reports whether a pack is about to be deleted; nil for never
 
 	entries []*format.Entry // of the open page
 	logical []byte          // their logical form
-	form    []byte          // of a page being ended
+	form    []byte          // encoding of the page that is being completed
 	table   format.PackTable
 
 	Root      format.Root
-	listBytes int              // of the list of pages, about
+	listBytes int              // approximate size of the list of pages
 	Packs     format.PackTable // of the root
 	fresh     []newPage        // the new pages
 }
 
-// fresh is a page of the root that is spooled.
+// newPage is a page of the root that is spooled.
 type newPage struct {
 	page int
 	raw  uint32 // bytes when expanded
-	crc  uint32 // of them
+	crc  uint32 // of the expanded bytes
 }
 
 func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
@@ -46,7 +46,7 @@ func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
 
 func (w *Writer) Close() error { return w.out.Close() }
 
-// add takes the next entry.
+// Add appends the next entry.
 func (w *Writer) Add(e *format.Entry) error {
 	w.entries = append(w.entries, e)
 	w.logical = e.AppendLogical(w.logical)
@@ -56,10 +56,10 @@ func (w *Writer) Add(e *format.Entry) error {
 	return w.EndPage()
 }
 
-// atPage tells whether the writer stands between pages.
+// AtPageStart reports whether no page is open.
 func (w *Writer) AtPageStart() bool { return len(w.entries) == 0 }
 
-// endPage completes the open page, if there is one.
+// EndPage completes the open page, if there is one.
 func (w *Writer) EndPage() error {
 	if len(w.entries) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (w *Writer) EndPage() error {
 	return err
 }
 
-// basePage gives the base's page that equals p, or -1.
+// basePage returns the index of the base's page that equals p, or -1.
 func (w *Writer) basePage(p *format.Page) int {
 	if w.Base == nil || len(w.Base.Root.Pages) == 0 {
 		return -1
@@ -88,8 +88,8 @@ func (w *Writer) basePage(p *format.Page) int {
 	return i
 }
 
-// lasting tells whether page i of the base and the packs that it names may be
-// built upon.
+// CanReuse reports whether neither the pack of page i of the base nor the packs it
+// refers to are about to be deleted.
 func (w *Writer) CanReuse(i int) bool {
 	if w.IsMarked == nil {
 		return true
@@ -107,7 +107,7 @@ func (w *Writer) CanReuse(i int) bool {
 	return true
 }
 
-// takeOver adds page i of the base, which must begin where the writer stands.
+// ReusePage adds page i of the base, which must begin at the current position.
 func (w *Writer) ReusePage(i int) error {
 	from := w.Base.Root
 	p := from.Pages[i]
@@ -120,7 +120,7 @@ func (w *Writer) ReusePage(i int) error {
 	return w.list(p)
 }
 
-// list adds a page to the root, unless nobody would read that then.
+// list adds a page to the root, unless the root becomes too large to be read.
 func (w *Writer) list(p format.Page) error {
 	w.Root.Pages = append(w.Root.Pages, p)
 	w.listBytes += len(p.First) + format.PageRecord + binary.MaxVarintLen32*len(p.Packs)
@@ -130,7 +130,7 @@ func (w *Writer) list(p format.Page) error {
 	return nil
 }
 
-// spoolPage adds p, which has the entries of the open page.
+// spoolPage adds p with the entries of the open page.
 func (w *Writer) spoolPage(p format.Page) error {
 	l := format.ArchiveLayout{Emit: p.Archive.Add}
 	for _, e := range w.entries {
@@ -155,7 +155,7 @@ func (w *Writer) spoolPage(p format.Page) error {
 	return err
 }
 
-// finish ends the tree and names it.
+// Finish completes the tree and returns its digest.
 func (w *Writer) Finish() (digest string, err error) {
 	if err := w.EndPage(); err != nil {
 		return "", err
@@ -164,7 +164,7 @@ func (w *Writer) Finish() (digest string, err error) {
 	return w.Root.Digest(), nil
 }
 
-// settle moves the new pages into packs.
+// StorePages moves the new pages into packs.
 func (w *Writer) StorePages(to *pack.Writer) error {
 	at := int64(0)
 	for _, f := range w.fresh {

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// line works on jobs with several goroutines and hands them on in the order
-// in which they came. The number of jobs between send and take is bounded.
+// Pool processes jobs in several goroutines and passes them on in their original
+// order. The number of unfinished jobs is bounded.
 //
-// One goroutine sends and, at the end, calls finish or abort, exactly once.
+// One goroutine calls Send and, at the end, either Finish or Abort, exactly once.
 type Pool[J any] struct {
 	Ctx   context.Context
 	stop  context.CancelCauseFunc
@@ -23,8 +23,8 @@ type poolJob[J any] struct {
 	done chan struct{}
 }
 
-// newLine starts workers goroutines, each with its own work function, and one
-// that calls take for every job.
+// NewPool starts workers goroutines, each with its own work function, and one that
+// calls take for every job.
 func NewPool[J any](ctx context.Context, workers, length int, work func() func(J) error, take func(J) error) *Pool[J] {
 	ctx, stop := context.WithCancelCause(ctx)
 	group, ctx := errgroup.WithContext(ctx)
@@ -73,7 +73,7 @@ var alreadyDone = func() chan struct{} {
 	return c
 }()
 
-// send queues a job. One that needs no work only keeps its turn.
+// Send queues a job. A job without needsWork only keeps its position.
 func (l *Pool[J]) Send(j J, needsWork bool) error {
 	t := poolJob[J]{job: j, done: alreadyDone}
 	if needsWork {
@@ -95,7 +95,7 @@ func (l *Pool[J]) Send(j J, needsWork bool) error {
 	return nil
 }
 
-// finish waits until every job was taken.
+// Finish waits until take was called for every job.
 func (l *Pool[J]) Finish() error {
 	defer l.stop(nil)
 	close(l.order)
@@ -103,8 +103,8 @@ func (l *Pool[J]) Finish() error {
 	return l.group.Wait()
 }
 
-// abort drops what was not taken and waits for the goroutines. It returns the
-// error that ended them when that came first, else err.
+// Abort drops unfinished jobs and waits for the goroutines. It returns the error
+// that ended them if that came first, else err.
 func (l *Pool[J]) Abort(err error) error {
 	l.stop(err)
 	close(l.order)

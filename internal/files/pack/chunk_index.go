@@ -42,10 +42,10 @@ func Reindex(x ChunkIndex, org string, group []string, to string, segments []for
 		names = append(names, strings.TrimPrefix(key, prefix))
 	}
 	if err := x.Drop(org, names); err != nil {
-		return fmt.Errorf("forgetting a pack: %w", err)
+		return fmt.Errorf("dropping a pack from the index: %w", err)
 	}
 	if err := x.Add(org, strings.TrimPrefix(to, prefix), ChunksOf(segments)); err != nil {
-		return fmt.Errorf("noting a compacted pack: %w", err)
+		return fmt.Errorf("adding a compacted pack to the index: %w", err)
 	}
 	return nil
 }

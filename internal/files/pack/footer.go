@@ -101,7 +101,7 @@ func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	case errors.Is(err, blob.ErrNotFound):
 		return false, nil
 	case err != nil && !errors.Is(err, blob.ErrDamaged):
-		return false, fmt.Errorf("looking for an object: %w", err)
+		return false, fmt.Errorf("finding an object: %w", err)
 	}
 	return true, nil
 }

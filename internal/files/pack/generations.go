@@ -44,7 +44,7 @@ func LaterGenerations(ctx context.Context, s blob.Store, key string) ([]Generati
 	var all []Generation
 	for info, err := range s.List(ctx, key+".") {
 		if err != nil {
-			return nil, fmt.Errorf("looking for what stands for %s: %w", key, err)
+			return nil, fmt.Errorf("listing the replacements of %s: %w", key, err)
 		}
 		if first, n, ok := SplitGeneration(info.Key); ok && first == key {
 			all = append(all, Generation{n, info.Key})

@@ -35,7 +35,7 @@ func ParseDigest(s string) (h format.Hash, ok bool) {
 func CheckOrg(org string) error {
 	id, ok := strings.CutPrefix(org, stint.PrefixOrg)
 	if !ok || strings.Contains(id, "/") || blob.CheckKey(id) != nil {
-		return fmt.Errorf("%q is no identifier of an organisation", org)
+		return fmt.Errorf("%q is not an organisation's identifier", org)
 	}
 	return nil
 }

@@ -18,34 +18,34 @@ import (
 	"github.com/stint-dev/stint/internal/files/pack"
 )
 
-// zstdWindow bounds the memory that an archive can ask for. Archives made with
+// zstdWindow bounds the memory that an archive can request. Archives made with
 // zstd --long need more and are refused.
 const zstdWindow = 32 << 20
 
-// inputFault is an error that the archive itself is to blame for, as far as
-// the source it came from did not fail.
+// inputFault is an error of the archive itself, provided that its source did not
+// fail.
 type inputFault struct{ cause error }
 
 func (f *inputFault) Error() string { return f.cause.Error() }
 func (f *inputFault) Unwrap() error { return f.cause }
 
-// supply gives the tar inside an archive and watches over how it grows.
+// archiveReader reads the tar inside an archive and limits its expansion.
 type archiveReader struct {
 	source source
 	limits *limits.Limits
 	plain  io.Reader // the expanded tar
 	stop   func()    // of the expander
-	out    int64     // bytes given
-	zeros  int       // how many of the last ones are zeros, as far as a tar's end is long
+	out    int64     // bytes that were read
+	zeros  int       // how many of the last bytes are zeros, at most tarEnd
 	grown  atomic.Int64
 }
 
-// source is the reader that the caller handed in.
+// source is the caller's reader.
 type source struct {
 	ctx context.Context
 	r   io.Reader
 	n   atomic.Int64
-	err error // what made it fail
+	err error // its failure
 }
 
 func (s *source) Read(b []byte) (int, error) {
@@ -80,12 +80,12 @@ func newArchiveReader(ctx context.Context, f format.Format, r io.Reader, l *limi
 		}
 		s.plain, s.stop = z, z.Close
 	default:
-		return nil, stint.InvalidParam("", "'%s' is no format of archives; use tar.gz, tar or tar.zst.", limits.Printable(string(f)))
+		return nil, stint.InvalidParam("", "'%s' is not an archive format; use tar.gz, tar or tar.zst.", limits.Printable(string(f)))
 	}
 	return s, nil
 }
 
-// Read gives bytes of the tar.
+// Read reads bytes of the tar.
 func (s *archiveReader) Read(b []byte) (int, error) {
 	n, err := s.plain.Read(b)
 	s.out += int64(n)
@@ -105,14 +105,14 @@ func (s *archiveReader) countZeros(b []byte) {
 	s.zeros = min(s.zeros+len(b)-len(rest), format.TarEnd)
 }
 
-// atEnd tells whether what came after the first n bytes is a tar's end: their
-// padding and two empty blocks.
+// atEnd reports whether the bytes after the first n are the end of a tar: padding
+// and two empty blocks.
 func (s *archiveReader) atEnd(n int64) bool {
 	return s.out == n+format.TarPadding(n)+format.TarEnd && s.zeros == format.TarEnd
 }
 
-// grow counts what the archive became, and refuses one that becomes far
-// larger than it is.
+// grow counts expanded bytes and returns an error if the expansion exceeds
+// Limits.Ratio.
 func (s *archiveReader) grow(n int64) error {
 	grown := s.grown.Add(n)
 	if grown > s.limits.RatioFloor && grown/s.limits.Ratio > s.source.n.Load() {
@@ -121,8 +121,8 @@ func (s *archiveReader) grow(n int64) error {
 	return nil
 }
 
-// judge turns what reading failed with into the error to return: a fault of
-// the input becomes one that its sender understands.
+// inputError turns the error of a read into the one to return: a fault of the
+// input becomes an error for its sender.
 func (s *archiveReader) inputError(err error) error {
 	var fault *inputFault
 	var refused *stint.Error
@@ -141,23 +141,23 @@ func (s *archiveReader) inputError(err error) error {
 	case errors.Is(fault.cause, zstd.ErrWindowSizeExceeded), errors.Is(fault.cause, zstd.ErrDecoderSizeExceeded):
 		message = fmt.Sprintf("The archive needs a window of more than %d MiB to expand. Compress it without --long or --ultra.", zstdWindow>>20)
 	case errors.Is(fault.cause, tar.ErrHeader):
-		message = "The archive is no valid tar: it holds a broken header."
+		message = "The archive is not a valid tar: it has a broken header."
 	}
 	return &stint.Error{Kind: stint.KindInvalid, Code: stint.CodeInvalidParameter, Message: message, Cause: fault.cause}
 }
 
-// drainMax is how much padding may follow the end of a tar.
+// drainMax is how much padding may follow the end of a tar, in bytes.
 const drainMax = 16 << 20
 
-// drain reads the rest of the archive, which holds the checksum of all before.
-// Only zeros may come.
+// drain reads the rest of the archive, which must be zeros and contains the
+// checksum.
 func (s *archiveReader) drain() error {
 	b := make([]byte, 32<<10)
 	for left := drainMax; left > 0; {
 		n, err := s.Read(b)
 		for _, c := range b[:n] {
 			if c != 0 {
-				return limits.Invalid("The archive goes on after the end of its tar.")
+				return limits.Invalid("The archive continues after the end of its tar.")
 			}
 		}
 		switch left -= n; {
@@ -167,5 +167,5 @@ func (s *archiveReader) drain() error {
 			return &inputFault{err}
 		}
 	}
-	return limits.Invalid("The archive goes on after the end of its tar.")
+	return limits.Invalid("The archive continues after the end of its tar.")
 }

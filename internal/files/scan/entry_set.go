@@ -10,25 +10,25 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// entrySet gathers the entries of a foreign tree in any order, and checks their
-// sizes and links.
+// EntrySet collects the entries of an untrusted tree in any order, and checks
+// their sizes and links.
 type EntrySet struct {
 	Limits *limits.Limits
 	sort   *spool.Sorter
 	total  atomic.Int64      // bytes of all files
-	grow   func(int64) error // is called with the size of each hard link; may be nil
-	Dotted []*format.Entry   // links whose targets go up again
+	grow   func(int64) error // called with the size of each hard link; may be nil
+	Dotted []*format.Entry   // links whose targets have ".." after a name
 }
 
 func NewEntrySet(l *limits.Limits, tempDir string) *EntrySet {
 	return &EntrySet{Limits: l, sort: spool.NewSorter(tempDir)}
 }
 
-// close frees the disk space.
+// Close frees the disk space.
 func (u *EntrySet) Close() error { return u.sort.Close() }
 
-// writeTo adds the entries to a tree in path order, each after check, which may
-// be nil, and completes the tree.
+// WriteTo adds the entries to a tree in path order, each after check, which may be
+// nil, and completes the tree.
 func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, check func(*format.Entry) error) error {
 	tree := treeBuilder{limits: u.Limits, take: take}
 	for e, err := range u.sort.Sorted() {
@@ -48,10 +48,10 @@ func (u *EntrySet) WriteTo(ctx context.Context, take func(*format.Entry) error, 
 	return tree.flush()
 }
 
-// hardlink is the kind of entries that wait for the content of their target.
+// hardlink is the kind of entries that take the content of their target.
 const hardlink format.Kind = 0xff
 
-// maxDotted bounds the links whose targets go up again.
+// maxDotted bounds the links whose targets have ".." after a name.
 const maxDotted = 20_000
 
 func (u *EntrySet) CheckSize(e *format.Entry, size int64) error {
@@ -64,7 +64,7 @@ func (u *EntrySet) CheckSize(e *format.Entry, size int64) error {
 	return nil
 }
 
-// add takes complete entries in the order of the archive.
+// Add adds complete entries in the order of the archive.
 func (u *EntrySet) Add(e *format.Entry) error {
 	if e.Kind == hardlink {
 		if err := u.resolve(e); err != nil {
@@ -86,14 +86,14 @@ func (u *EntrySet) Add(e *format.Entry) error {
 	return u.sort.Add(e)
 }
 
-// resolve makes a hard link what its target is at this point of the archive.
+// resolve turns a hard link into a copy of its target.
 func (u *EntrySet) resolve(e *format.Entry) error {
 	target, err := u.sort.Find(e.Target)
 	if err != nil {
 		return err
 	}
 	if target == nil || target.Kind == format.Folder {
-		return limits.Invalid("The link '%s' refers to '%s', which is no file that comes before it.", limits.Printable(e.Path), limits.Printable(e.Target))
+		return limits.Invalid("The link '%s' refers to '%s', which is not an earlier file of the archive.", limits.Printable(e.Path), limits.Printable(e.Target))
 	}
 	path := e.Path
 	*e = *target
@@ -107,8 +107,8 @@ func (u *EntrySet) resolve(e *format.Entry) error {
 	return u.grow(e.Size)
 }
 
-// checkDotted looks at links such as a/../../b, which stay in the tree as
-// long as a is no link itself.
+// CheckDotted checks links such as a/../../b, which stay in the tree only if a is
+// not a link.
 func (u *EntrySet) CheckDotted(ctx context.Context) error {
 	for _, e := range u.Dotted {
 		if ctx.Err() != nil {
@@ -116,7 +116,7 @@ func (u *EntrySet) CheckDotted(ctx context.Context) error {
 		}
 		var failed error
 		inside := limits.WalkTarget(e.Path, e.Target, func(at []string, known int) bool {
-			for i := known; i < min(len(at), u.Limits.Depth); i++ { // nothing lies deeper
+			for i := known; i < min(len(at), u.Limits.Depth); i++ { // no entry is deeper
 				passed, err := u.sort.Find(strings.Join(at[:i+1], "/"))
 				if failed = err; err != nil || passed != nil && passed.Kind == format.Symlink {
 					return false

@@ -21,43 +21,42 @@ import (
 	"github.com/stint-dev/stint/internal/files/spool"
 )
 
-// DirOptions adjusts CommitDir; the zero value takes everything within the
-// library's limits and skips what is no file, folder or link.
+// DirOptions adjusts CommitDir. The zero value includes everything within the
+// library's limits except sockets, pipes, and devices.
 type DirOptions struct {
-	// Ignore leaves an entry out, a folder with everything in it. Paths are
-	// relative and slash-separated.
+	// Ignore excludes an entry, and a folder with its content. Paths are relative
+	// and slash-separated.
 	Ignore func(path string, isDir bool) bool
-	// MaxBytes and MaxFiles bound the files of the tree; 0 is the library's
+	// MaxBytes and MaxFiles bound the files of the tree; 0 means the library's
 	// limit.
 	MaxBytes, MaxFiles int64
-	// Passage tells folders, of those that Ignore lets in, that are there for
-	// what lies in them: the tree has them where it has something of that, with
-	// the same mode and time whatever those of the folder are. nil is none.
+	// KeepParents reports whether a folder is only included as the parent of an
+	// included entry. Such a folder gets a fixed mode and time. nil means never.
 	KeepParents func(path string) bool
-	// Confidential writes what is new to Options.SealedStore.
+	// Confidential writes new objects to Options.SealedStore.
 	Confidential bool
-	// Verify reads all files back, and stores all of it anew where something is
-	// not as it was. A tree equal to the parent is not looked at again.
+	// Verify reads all files back, and stores everything again if one differs. A
+	// tree equal to the parent is not read back.
 	Verify bool
-	// RefuseSpecials makes a socket, pipe or device an error.
+	// RefuseSpecials makes sockets, pipes, and devices an error.
 	RefuseSpecials bool
-	// Skipped is told of every socket, pipe and device that is left out, again
-	// when a commit had to begin anew.
+	// OnSkip is called for each socket, pipe, and device that is left out, again
+	// if the commit is repeated.
 	OnSkip func(path string, mode fs.FileMode)
-	// Unlike is told of every entry that the tree does not hold as the folder
-	// does: what is skipped, ignored or gone meanwhile, what has bits beyond 0777,
-	// a time that the API cannot write or an attribute that would mean something
-	// to an overlay over the folder.
+	// OnMismatch is called for each entry that differs between the folder and the
+	// tree: an entry that is skipped, ignored, or deleted meanwhile, or that has
+	// mode bits beyond 0777, a time that the API cannot represent, or an attribute
+	// with a meaning to an overlay over the folder.
 	OnMismatch func(path string)
 }
 
-// CommitDir stores the tree in dir, a folder that somebody else may have filled
-// and may still be changing. parent is the digest of the version that it grew
-// from ("" = none): what that holds is not stored again.
+// CommitDir stores the tree in dir, a folder with untrusted content that may still
+// change. parent is the digest of the previous version ("" = none), whose content
+// is not stored again.
 //
-// Links are kept as they are, wherever they lead, and never followed. Bits
-// beyond 0777 and owners are dropped. Something unreadable or too large is a
-// *stint.Error that names it.
+// Links are kept, even those that lead out of the tree, and never followed. Mode
+// bits beyond 0777 and owners are dropped. If an entry is unreadable or too large,
+// the error is a *stint.Error that names it.
 func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (manifest.Ref, error) {
 	ref, err := commit.RetryOnce(func() (manifest.Ref, error) { return b.fromDir(ctx, org, parent, dir, o, false) })
 	if errors.Is(err, commit.ErrReadBack) && ctx.Err() == nil {
@@ -66,7 +65,7 @@ func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirO
 	return ref, err
 }
 
-// fromDir takes nothing over from other trees where it stores all anew.
+// fromDir reuses nothing of other trees if anew is set.
 func (b *Scanner) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref manifest.Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -98,12 +97,12 @@ type scan struct {
 	options  DirOptions
 	limits   limits.Limits
 	tempDir  string
-	compares bool             // Unlike is asked for
-	base     *manifest.Finder // of the tree below an upper layer; nil where a whole tree is read
+	compares bool             // OnMismatch is set
+	base     *manifest.Finder // of the tree below an upper layer; nil for a whole tree
 	entries  int64
 	files    int64
 	bytes    int64
-	waiting  []*format.Entry // passages, the outer ones first, in which nothing was found yet
+	waiting  []*format.Entry // KeepParents folders in which no entry was found yet, outermost first
 }
 
 func newScan(b *Scanner, in *commit.Chunker, o DirOptions) *scan {
@@ -131,8 +130,8 @@ func (s *scan) setLimits() {
 	}
 }
 
-// folder walks what is in root, whose path in the tree is dir. Each folder has
-// a root of its own, so that no link can lead from one to another.
+// folder walks root, whose path in the tree is dir. Each folder has an os.Root of
+// its own, so no link can lead from one to another.
 func (s *scan) folder(root *os.Root, dir string, depth int) error {
 	for name, err := range s.names(root) {
 		if err != nil {
@@ -149,15 +148,15 @@ func (s *scan) folder(root *os.Root, dir string, depth int) error {
 	return nil
 }
 
-// fewNames is how many names of a folder are sorted in memory.
+// FewNames is how many names of a folder are sorted in memory.
 const FewNames = 4 << 10
 
-// names gives the names in a folder, in order.
+// names returns the names in a folder in order.
 func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		few, many, err := s.listed(root)
 		if many != nil {
-			defer func() { _ = many.Close() }() // only read by now
+			defer func() { _ = many.Close() }() // was only read
 		}
 		if err != nil {
 			yield("", err)
@@ -184,8 +183,8 @@ func (s *scan) names(root *os.Root) iter.Seq2[string, error] {
 	}
 }
 
-// listed reads the names in a folder: few of them, or many, which go to disk
-// as paths of entries.
+// listed reads the names in a folder. Few are returned in memory, many in a
+// Sorter.
 func (s *scan) listed(root *os.Root) (few []string, many *spool.Sorter, err error) {
 	d, err := root.Open(".")
 	if err != nil {
@@ -226,7 +225,7 @@ func (s *scan) tooMany() error {
 func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	info, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		s.options.OnMismatch(path) // gone meanwhile
+		s.options.OnMismatch(path) // deleted meanwhile
 		return nil
 	} else if err != nil {
 		return s.unreadable(path, err)
@@ -279,7 +278,7 @@ func (s *scan) entry(root *os.Root, name, path string, depth int) error {
 	return s.nothing(path)
 }
 
-// nothing says that the tree holds nothing at path, whatever the base does.
+// nothing records that the tree has no entry at path, even if the base does.
 func (s *scan) nothing(path string) error {
 	if s.base == nil {
 		return nil
@@ -287,7 +286,7 @@ func (s *scan) nothing(path string) error {
 	return s.in.AddEntry(&format.Entry{Path: path, Kind: whiteout})
 }
 
-// pass walks a passage.
+// pass walks a folder for which KeepParents is set.
 func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth int) error {
 	e := &format.Entry{Path: path, Kind: format.Folder, Mode: 0o755}
 	s.waiting = append(s.waiting, e)
@@ -298,7 +297,7 @@ func (s *scan) pass(root *os.Root, name, path string, info fs.FileInfo, depth in
 	return err
 }
 
-// arrived hands on the passages that lead to what was found.
+// arrived adds the KeepParents folders above an entry that was found.
 func (s *scan) arrived() error {
 	for _, e := range s.waiting {
 		if err := s.in.AddEntry(e); err != nil {
@@ -329,8 +328,8 @@ func (s *scan) enter(root *os.Root, name string, e *format.Entry, info fs.FileIn
 	return errors.Join(err, inner.Close())
 }
 
-// compare says so if a whole folder's file or folder would be something else to
-// an overlay. An upper layer's marks were made by an overlay, and are meant.
+// compare calls OnMismatch if an entry of a whole folder has attributes of an
+// overlay. In an upper layer they belong to its overlay.
 func (s *scan) compare(path string, f *os.File) error {
 	if !s.compares || s.base != nil {
 		return nil
@@ -353,7 +352,7 @@ func (s *scan) compareFolder(path string, root *os.Root) error {
 	return errors.Join(s.compare(path, f), f.Close())
 }
 
-// openedFolder hands a folder on, and before it what it hides.
+// openedFolder adds a folder, preceded by a whiteout if it is opaque.
 func (s *scan) openedFolder(inner *os.Root, e *format.Entry) error {
 	if err := s.compareFolder(e.Path, inner); err != nil {
 		return s.unreadable(e.Path, err)
@@ -380,7 +379,7 @@ func (s *scan) file(root *os.Root, name string, e *format.Entry, info fs.FileInf
 	if s.files++; s.files > s.options.MaxFiles {
 		return limits.TooLarge("The tree has more than %d files.", s.options.MaxFiles)
 	}
-	// What was a file may be a pipe by now: opening must not wait for a writer.
+	// The file may have become a pipe: opening must not wait for a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return s.unopened(e.Path, err)
@@ -392,14 +391,14 @@ func (s *scan) file(root *os.Root, name string, e *format.Entry, info fs.FileInf
 	case !os.SameFile(info, opened):
 		err = changed(e.Path)
 	case opened.Size() > s.left():
-		err = s.fileTooLarge(e.Path) // at once, as a sparse file may be endless
+		err = s.fileTooLarge(e.Path) // before reading, because a sparse file may be huge
 	default:
 		err = s.openedFile(f, e)
 	}
 	return errors.Join(err, f.Close())
 }
 
-// openedFile hands a file on, or says that it is a whiteout.
+// openedFile adds a file, or a whiteout if the file is one.
 func (s *scan) openedFile(f *os.File, e *format.Entry) error {
 	if err := s.compare(e.Path, f); err != nil {
 		return s.unreadable(e.Path, err)
@@ -435,11 +434,11 @@ func changed(path string) error {
 	return limits.Invalid("'%s' was replaced while it was being read.", limits.Printable(path))
 }
 
-// unopened says why an entry could not be opened as what it was a moment ago.
-// One that is gone is no fault.
+// unopened returns the error of an entry that could not be opened as its former
+// kind. A deleted entry is not an error.
 func (s *scan) unopened(path string, err error) error {
 	var code syscall.Errno
-	if !errors.As(err, &code) { // os.Root says so of a link that leads away
+	if !errors.As(err, &code) { // os.Root's error for a link that leads outside
 		return changed(path)
 	}
 	switch code {
@@ -452,8 +451,8 @@ func (s *scan) unopened(path string, err error) error {
 	return s.unreadable(path, err)
 }
 
-// unreadable says what cannot be read. Permissions are for the folder's owner
-// to mend; anything else is passed on.
+// unreadable returns the error of an unreadable entry. Missing permissions are the
+// folder owner's to correct; other errors are internal.
 func (s *scan) unreadable(path string, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err
@@ -466,7 +465,7 @@ func (s *scan) unreadable(path string, err error) error {
 	return fmt.Errorf("reading %q: %w", strings.ToValidUTF8(path, "?"), err)
 }
 
-// measured reads a file that may grow meanwhile.
+// measured limits reads of a file that may grow meanwhile.
 type measured struct {
 	s    *scan
 	f    *os.File
@@ -485,7 +484,7 @@ func (m *measured) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// scanner commits folders and archives.
+// Scanner commits folders and archives. It is safe for concurrent use.
 type Scanner struct {
 	Commits *commit.Committer
 	Limits  limits.Limits

@@ -12,20 +12,19 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// whiteout is the kind of entries that stand for nothing: what the base holds
-// at their path and below it is gone.
+// whiteout is the kind of entries that delete an entry of the base with everything
+// below it.
 const whiteout format.Kind = 0xfe
 
-// CommitOverlay stores the tree that an overlay shows whose lower layers hold the
-// tree with the digest base ("" = the empty tree) and whose upper layer is the
-// folder upper. The result is that of CommitDir of the overlay, but only upper
-// is read, and what follows is the cost of the change.
+// CommitOverlay stores the tree that an overlay shows. Its lower layers hold the
+// tree with the digest base ("" = the empty tree), and upper is the folder of its
+// upper layer. The result is that of CommitDir of the overlay, but only upper is
+// read, and the cost depends on the change.
 //
-// Whiteouts are character devices 0:0, and empty files marked as such; a
-// folder marked opaque hides what the base holds in it. Files that hold only a
-// part of their content, and folders that were renamed, as overlays make them
-// with metacopy and redirect_dir, are refused. Else upper may have been filled
-// by anybody: see CommitDir.
+// Whiteouts are character devices 0:0 and empty files with an attribute; an opaque
+// folder hides the base's content. Files with partial content and renamed folders,
+// which overlays create with metacopy and redirect_dir, are refused. The content
+// of upper is untrusted, as in CommitDir.
 func (b *Scanner) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (manifest.Ref, error) {
 	return commit.RetryOnce(func() (manifest.Ref, error) { return b.fromUpper(ctx, org, base, upper, o) })
 }
@@ -68,8 +67,8 @@ func (b *Scanner) fromUpper(ctx context.Context, org, base, upper string, o DirO
 	return c.Finish(ctx)
 }
 
-// checkWhole holds a tree that was merged against the limits that scanning its
-// changes could not.
+// checkWhole checks a merged tree against the limits that apply to more than its
+// changes.
 func (s *scan) checkWhole(x *format.Root) error {
 	var entries, files, size int64
 	for i := range x.Pages {
@@ -87,25 +86,25 @@ func (s *scan) checkWhole(x *format.Root) error {
 	return nil
 }
 
-// merger makes a tree of a base and changes that come in path order. Pages
-// that no change touches are taken over unread. It serves one goroutine.
+// merger merges a base and changes in path order. It reuses pages without changes
+// unread. It serves one goroutine.
 type merger struct {
 	ctx     context.Context
 	base    *manifest.Manifest
 	pages   manifest.PageReader
 	to      *manifest.Writer
 	commit  *commit.Commit
-	page    int             // of the base, where the merger stands
-	read    bool            // whether it was read
-	entries []*format.Entry // what is left of it then
+	page    int             // index of the current page of the base
+	read    bool            // whether the page was read
+	entries []*format.Entry // its remaining entries, if it was read
 }
 
-// change takes an entry in, or a whiteout.
+// change adds an entry or applies a whiteout.
 func (g *merger) change(e *format.Entry) error {
 	if err := g.copyBefore(e.Path); err != nil {
 		return err
 	}
-	// What was below a folder stays, unless a whiteout came before it.
+	// The content of a folder stays unless a whiteout precedes the folder.
 	if err := g.skip(e.Path, e.Kind != format.Folder); err != nil {
 		return err
 	}
@@ -115,11 +114,11 @@ func (g *merger) change(e *format.Entry) error {
 	return g.to.Add(e)
 }
 
-// copyBefore takes over what the base holds before path.
+// copyBefore copies the entries of the base before path.
 func (g *merger) copyBefore(path string) error {
 	before := func(p string) bool { return format.ComparePaths(p, path) < 0 }
-	// A page ends before the next begins. Where the last one ends is not known
-	// unread, and as something follows it, it may not end there any more.
+	// A page ends before the next one begins. The end of the last page is unknown
+	// before it is read, and it may have to change because an entry follows.
 	whole := func() bool {
 		next := g.page + 1
 		return next < len(g.base.Root.Pages) && format.ComparePaths(g.base.Root.Pages[next].First, path) <= 0
@@ -127,13 +126,13 @@ func (g *merger) copyBefore(path string) error {
 	return g.copy(before, whole)
 }
 
-// rest takes over what is left of the base.
+// rest copies the remaining entries of the base.
 func (g *merger) rest() error {
 	return g.copy(func(string) bool { return true }, func() bool { return true })
 }
 
-// copy takes over entries for which one holds, and unread pages for which
-// whole does, as far as the writer stands between pages.
+// copy copies entries while one holds for their paths. It reuses an unread page if
+// whole holds and the writer is between pages.
 func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 	for {
 		first, ok := g.next()
@@ -160,7 +159,7 @@ func (g *merger) copy(one func(path string) bool, whole func() bool) error {
 	}
 }
 
-// skip leaves out the base's entry at path, and what is below it if so wanted.
+// skip drops the base's entry at path, and with below everything below it.
 func (g *merger) skip(path string, below bool) error {
 	for {
 		first, ok := g.next()
@@ -177,7 +176,7 @@ func (g *merger) skip(path string, below bool) error {
 	}
 }
 
-// next gives the path of the base's next entry, without reading a page for it.
+// next returns the path of the base's next entry without reading a page.
 func (g *merger) next() (path string, ok bool) {
 	if g.read && len(g.entries) == 0 {
 		g.page++
@@ -192,7 +191,7 @@ func (g *merger) next() (path string, ok bool) {
 	return g.base.Root.Pages[g.page].First, true
 }
 
-// pull takes the base's next entry, which exists.
+// pull returns the base's next entry, which must exist.
 func (g *merger) pull() (*format.Entry, error) {
 	if !g.read {
 		var err error
@@ -206,8 +205,8 @@ func (g *merger) pull() (*format.Entry, error) {
 	return e, nil
 }
 
-// hides tells whether a file or folder of an upper layer, which is open, is a
-// whiteout, or an opaque folder. One that is not what it shows is refused.
+// hides reports whether an open file or folder of an upper layer is a whiteout or
+// an opaque folder. A partial one is an error.
 func hides(path string, f *os.File) (bool, error) {
 	marks, err := overlayMarks(f)
 	if err != nil {
@@ -219,8 +218,8 @@ func hides(path string, f *os.File) (bool, error) {
 	return marks.hides, nil
 }
 
-// marks are the attributes of a file or folder that an overlay understands.
+// overlayFlags are the overlay attributes of a file or folder.
 type overlayFlags struct {
-	hides   bool // it is a whiteout, or opaque
-	partial bool // more of it lies elsewhere
+	hides   bool // a whiteout or opaque
+	partial bool // a part of it is in another layer
 }

@@ -11,17 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// overlayPrefixes are those of the attributes of overlays that were mounted by
-// root and by users.
+// overlayPrefixes are the attribute prefixes of overlays mounted by root and by
+// users.
 var overlayPrefixes = [...]string{"trusted.overlay.", "user.overlay."}
 
-// isWhiteout tells whether an entry is the device that stands for nothing.
+// isWhiteout reports whether an entry is a whiteout device.
 func isWhiteout(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && info.Mode()&fs.ModeCharDevice != 0 && s.Rdev == 0
 }
 
-// overlayMarks reads the marks of an open file or folder.
+// overlayMarks reads the overlay attributes of an open file or folder.
 func overlayMarks(f *os.File) (m overlayFlags, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -64,7 +64,7 @@ func marksOf(fd int, info fs.FileInfo) (m overlayFlags, err error) {
 	return m, nil
 }
 
-// attribute gives the beginning of an attribute's value.
+// attribute returns the beginning of an attribute's value.
 func attribute(fd int, name string) (value string, ok bool, err error) {
 	var b [4]byte
 	n, err := unix.Fgetxattr(fd, name, b[:])
@@ -72,15 +72,15 @@ func attribute(fd int, name string) (value string, ok bool, err error) {
 	case errors.Is(err, unix.ENODATA), errors.Is(err, errors.ErrUnsupported):
 		return "", false, nil
 	case errors.Is(err, unix.ERANGE):
-		return "", true, nil // longer than anything of meaning
+		return "", true, nil // longer than any value with a meaning
 	case err != nil:
 		return "", false, os.NewSyscallError("fgetxattr", err)
 	}
 	return string(b[:n]), true, nil
 }
 
-// speaksToOverlays tells whether an open file or folder has an attribute that
-// would mean something to an overlay over it.
+// hasOverlayAttributes reports whether an open file or folder has attributes with
+// a meaning to an overlay over it.
 func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
 	c, err := f.SyscallConn()
 	if err != nil {
@@ -92,7 +92,7 @@ func hasOverlayAttributes(f *os.File) (speaks bool, err error) {
 	err = c.Control(func(fd uintptr) { n, failed = unix.Flistxattr(int(fd), names) })
 	switch {
 	case errors.Is(failed, unix.ERANGE):
-		return true, nil // more than can be looked through: who knows
+		return true, nil // too many to inspect
 	case errors.Is(failed, errors.ErrUnsupported):
 		return false, nil
 	case errors.Join(err, failed) != nil:

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Overlays exist on Linux alone, and so do their marks.
+// Overlays and their attributes exist only on Linux.
 
 func isWhiteout(fs.FileInfo) bool { return false }
 

@@ -7,22 +7,21 @@ import (
 	"github.com/stint-dev/stint/internal/files/limits"
 )
 
-// arrange makes a tree of entries that come in path order. Of several for one
-// path the last counts, as it does when a tar is unpacked; they must be of one
-// kind. Folders that no entry names are added, with mode 0755 and the Unix
-// epoch as their time.
+// treeBuilder builds a tree from entries in path order. Of several entries for one
+// path the last one counts, as in a tar; they must have the same kind. Missing
+// parent folders are added with mode 0755 and the Unix epoch as time.
 type treeBuilder struct {
 	limits *limits.Limits
 	take   func(*format.Entry) error
-	next   *format.Entry   // waits for a later one of its path
-	above  []*format.Entry // the entry taken last and those that it lies under
+	next   *format.Entry   // pending, because another entry of its path may follow
+	above  []*format.Entry // the last entry and the folders above it
 	count  int64
 }
 
 func (a *treeBuilder) add(e *format.Entry) error {
 	if a.next != nil && a.next.Path == e.Path {
 		if a.next.Kind != e.Kind {
-			return limits.Invalid("The entry '%s' comes twice, as a %s and as a %s.", limits.Printable(e.Path), a.next.Kind, e.Kind)
+			return limits.Invalid("The entry '%s' occurs twice, as a %s and as a %s.", limits.Printable(e.Path), a.next.Kind, e.Kind)
 		}
 		a.next = e
 		return nil
@@ -34,7 +33,7 @@ func (a *treeBuilder) add(e *format.Entry) error {
 	return nil
 }
 
-// flush takes the entry that waits. It ends the tree, too.
+// flush adds the pending entry. It also completes the tree.
 func (a *treeBuilder) flush() error {
 	e := a.next
 	if e == nil {
@@ -44,11 +43,11 @@ func (a *treeBuilder) flush() error {
 	for len(a.above) > 0 && !format.IsUnder(e.Path, a.above[len(a.above)-1].Path) {
 		a.above = a.above[:len(a.above)-1]
 	}
-	known := 0 // bytes of e.path that name an entry above it
+	known := 0 // bytes of e.Path that an entry above it covers
 	if n := len(a.above); n > 0 {
 		top := a.above[n-1]
 		if top.Kind != format.Folder {
-			return limits.Invalid("The entry '%s' lies under '%s', which is a %s.", limits.Printable(e.Path), limits.Printable(top.Path), top.Kind)
+			return limits.Invalid("The entry '%s' is below '%s', which is a %s.", limits.Printable(e.Path), limits.Printable(top.Path), top.Kind)
 		}
 		known = len(top.Path) + 1
 	}

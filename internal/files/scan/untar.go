@@ -13,15 +13,15 @@ import (
 	"github.com/stint-dev/stint/internal/files/manifest"
 )
 
-// CommitArchive stores the tree in an archive from anybody. parent is the digest
-// of the version that it grew from ("" = none): what that holds is not stored
-// again. A wrong archive is refused with a *stint.Error, and until it was read
-// to its end and found good, nothing goes to the store.
+// CommitArchive stores the tree in an untrusted archive. parent is the digest of
+// the previous version ("" = none), whose content is not stored again. A wrong
+// archive is a *stint.Error. Nothing is written to the store before the archive
+// was read to its end and found valid.
 //
-// Folders that no entry names get mode 0755 and the Unix epoch. Hard links
-// become files of the same content. Of several entries of one path the last
-// one counts; they must be of one kind. Links must stay in the tree. Bits
-// beyond 0777 and owners are dropped.
+// Folders without an entry get mode 0755 and the Unix epoch. Hard links become
+// files with the same content. Of several entries of one path the last one counts;
+// they must have the same kind. Links must stay in the tree. Mode bits beyond 0777
+// and owners are dropped.
 func (b *Scanner) CommitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (manifest.Ref, error) {
 	ref, err := b.fromArchive(ctx, org, parent, f, r)
 	return ref, commit.TryAgain(err)
@@ -39,7 +39,7 @@ func (b *Scanner) fromArchive(ctx context.Context, org, parent string, f format.
 	if err := u.unpack(ctx, c, f, r); err != nil {
 		return manifest.Ref{}, err
 	}
-	if err := c.Dedup.Chunks.Close(); err != nil { // sorting wants the memory
+	if err := c.Dedup.Chunks.Close(); err != nil { // frees memory for sorting
 		return manifest.Ref{}, err
 	}
 	if err := u.WriteTo(ctx, c.Manifest.Add, nil); err != nil {
@@ -72,11 +72,10 @@ func (u *unpacker) unpack(ctx context.Context, c *commit.Commit, f format.Format
 	return u.CheckDotted(ctx)
 }
 
-// read hands the entries to in, and everything up to the archive's end to the
-// checks of its format.
+// read passes the entries to in and checks the archive up to its end.
 func (u *unpacker) read(in *commit.Chunker) error {
 	t := tar.NewReader(u.archive)
-	end := int64(0) // of what was understood so far
+	end := int64(0) // of the entries read so far
 	for {
 		h, err := t.Next()
 		if err == io.EOF {
@@ -92,8 +91,8 @@ func (u *unpacker) read(in *commit.Chunker) error {
 		}
 		end = u.archive.out
 	}
-	// archive/tar takes a missing end for an end. A tar that is cut between
-	// two headers lacks the two empty blocks.
+	// archive/tar accepts a missing end. A tar that is cut between two headers
+	// lacks the two empty blocks.
 	if !u.archive.atEnd(end) {
 		return &inputFault{io.ErrUnexpectedEOF}
 	}
@@ -114,9 +113,9 @@ func (u *unpacker) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error
 	}
 	if e.Path == "" {
 		if e.Kind == format.Folder {
-			return nil // the tree's own
+			return nil // the top of the tree
 		}
-		return limits.Invalid("The entry '%s' names the tree itself, but is no folder.", limits.Printable(h.Name))
+		return limits.Invalid("The entry '%s' names the tree itself, but is not a folder.", limits.Printable(h.Name))
 	}
 	if e.Kind != format.File {
 		return in.AddEntry(e)
@@ -127,12 +126,12 @@ func (u *unpacker) entry(in *commit.Chunker, h *tar.Header, t *tar.Reader) error
 	return in.Content(e, &entryReader{t: t, u: u})
 }
 
-// describe fills in everything but the content.
+// describe sets all fields of an entry but the content.
 func (u *unpacker) describe(e *format.Entry, h *tar.Header) error {
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives hold TypeRegA
+	case tar.TypeReg, tar.TypeRegA, tar.TypeCont, tar.TypeGNUSparse: //nolint:staticcheck // old archives use TypeRegA
 		if strings.HasSuffix(h.Name, "/") && h.Size == 0 {
-			e.Kind = format.Folder // as old archives write them
+			e.Kind = format.Folder // as in old archives
 		}
 	case tar.TypeDir:
 		e.Kind = format.Folder
@@ -173,7 +172,7 @@ type entryReader struct {
 func (r *entryReader) Read(b []byte) (int, error) {
 	before := r.u.archive.out
 	n, err := r.t.Read(b)
-	// A sparse file's holes grow the archive, too.
+	// The holes of a sparse file count as expansion, too.
 	if hole := int64(n) - (r.u.archive.out - before); hole > 0 {
 		if err := r.u.archive.grow(hole); err != nil {
 			return n, err

@@ -53,7 +53,7 @@ func (s *Spool) spill(b []byte) error {
 		}
 		s.f = f
 		if err := os.Remove(f.Name()); err != nil {
-			return fmt.Errorf("unnaming a temporary file: %w", err)
+			return fmt.Errorf("removing the name of a temporary file: %w", err)
 		}
 	}
 	if _, err := s.f.WriteAt(b, s.size); err != nil {

@@ -1,0 +1,2 @@
+// Package check verifies stored snapshots and repairs damaged packs.
+package check

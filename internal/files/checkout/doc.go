@@ -1,0 +1,2 @@
+// Package checkout writes a snapshot into a folder.
+package checkout

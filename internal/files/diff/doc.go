@@ -1,0 +1,2 @@
+// Package diff compares snapshots and the text of their files.
+package diff

@@ -1,0 +1,3 @@
+// Package gc deletes objects that no snapshot refers to, and validates
+// snapshots while collections run.
+package gc

@@ -1,0 +1,2 @@
+// Package limiter bounds concurrent operations, in all and per organisation.
+package limiter

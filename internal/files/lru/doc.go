@@ -1,0 +1,2 @@
+// Package lru is a cache of the most recently used values.
+package lru

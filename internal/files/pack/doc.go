@@ -1,0 +1,3 @@
+// Package pack reads and writes packs, the objects that hold segments, and
+// names the objects of a store.
+package pack

@@ -1,0 +1,3 @@
+// Package scan commits folders, upper layers of overlays, and uploaded
+// archives.
+package scan
