@@ -20,7 +20,7 @@ import (
 const (
 	versionTimeout = 10 * time.Second // for a program to print its version
 	versionBytes   = 16 << 10         // of its output that are read
-	maxVersions    = 64               // programs whose version is remembered
+	maxVersions    = 64               // versions that are remembered
 	noVersionFor   = time.Minute      // after which a program without a version is asked again
 )
 

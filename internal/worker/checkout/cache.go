@@ -59,7 +59,7 @@ type cached struct {
 	ready   chan struct{}
 	err     error // of the fetch; set before ready is closed
 
-	cancel context.CancelCauseFunc // ends the fetch; nil if there is none
+	cancel context.CancelCauseFunc // ends the fetch; nil after it
 }
 
 var errAbandoned = errors.New("all callers have stopped waiting")

@@ -51,7 +51,7 @@ func (s *Starts) Wait(ctx context.Context) {
 	}
 }
 
-// Driver returns a driver whose starts of processes are recorded.
+// Driver returns a driver that records its starts of processes.
 func (s *Starts) Driver(d sandbox.Driver) sandbox.Driver { return recordedDriver{d, s} }
 
 type recordedDriver struct {
@@ -64,8 +64,8 @@ func (d recordedDriver) Prepare(ctx context.Context, spec sandbox.Spec) (sandbox
 	return d.Driver.Prepare(ctx, spec)
 }
 
-// Snapshots returns snapshots whose checkouts contain programs that can be
-// executed at once.
+// Snapshots returns snapshots with checkouts from which programs can be executed at
+// once.
 func (s *Starts) Snapshots(from Snapshots) Snapshots { return executableSnapshots{from, s} }
 
 type executableSnapshots struct {

@@ -15,7 +15,7 @@ import (
 type eventMasker struct {
 	masker  *masking.Masker
 	streams map[string]*masking.Stream // plain text, by stream
-	open    *stint.Item                // the message whose pieces are arriving; nil for none
+	open    *stint.Item                // the message of which pieces are arriving; nil before and after
 	pieces  *masking.Stream            // of open
 }
 

@@ -8,8 +8,8 @@ import (
 // maxUnread is how much may wait for the agent to read it, in bytes.
 const maxUnread = 16 << 20
 
-// Stdin is the agent's standard input: a pipe whose writers never
-// wait. It is safe for concurrent use.
+// Stdin is the agent's standard input: a pipe on which writes never wait. It is
+// safe for concurrent use.
 type Stdin struct {
 	mu      sync.Mutex // guards what follows
 	changed *sync.Cond

@@ -74,7 +74,7 @@ func decide(f facts) outcome {
 	return o
 }
 
-// interruption returns the outcome of a run whose context ended.
+// interruption returns the outcome of a run that was ended for a cause.
 func interruption(cause error, l limits) (o outcome, interrupted bool) {
 	if cause == nil {
 		return outcome{}, false
@@ -101,7 +101,7 @@ func failed(reason stint.Reason, message string) outcome {
 	return outcome{status: stint.Failed, reason: reason, message: message}
 }
 
-// commandOutcome returns the outcome of a run whose command ended by itself.
+// commandOutcome returns the outcome of a command that ended by itself.
 func commandOutcome(f facts) (o outcome) {
 	switch cause := f.exit.Cause; {
 	case cause == sandbox.OOMKilled:
@@ -123,8 +123,8 @@ func commandOutcome(f facts) (o outcome) {
 }
 
 // frameworkOutcome returns the framework's verdict with the final message as the
-// result. If the definition has a schema for it, a run whose final message does
-// not match fails.
+// result. If the message does not match the definition's schema for it, the run
+// fails.
 func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	o := outcome{status: stint.Completed}
 	if !v.Completed {
@@ -147,7 +147,7 @@ func frameworkOutcome(v framework.Verdict, schema json.RawMessage) outcome {
 	return o
 }
 
-// setupFailed returns the outcome of a run whose command did not start.
+// setupFailed returns the outcome of a run after a failed step.
 func (s *state) setupFailed(step string, err error) outcome {
 	if o, ok := interruption(context.Cause(s.life.ctx), s.limits()); ok {
 		return o

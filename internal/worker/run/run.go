@@ -44,7 +44,7 @@ type Config struct {
 	Dispatcher dispatch.Dispatcher
 	Driver     sandbox.Driver // of definitions without a sandbox
 	// Isolator returns another driver by its name, or the reason why it is not
-	// available. If it is nil, there is none.
+	// available; nil: only Driver.
 	Isolator    func(ctx context.Context, name string) (sandbox.Driver, error)
 	Images      Images          // nil: only the host's own system
 	Gate        *egress.Gateway // nil: sandboxes have no network

@@ -14,10 +14,10 @@ var (
 	errIdle      = errors.New("idle limit")
 )
 
-// defaultIdle is the idle limit of agents that speak a protocol and whose
-// definition has none. Most of these programs are known to hang silently. The
-// longest tools that they run themselves end after ten minutes, and the built-in
-// assistant reports that a command is still running.
+// defaultIdle is the idle limit of agents that speak a protocol, if their
+// definition has no limit. Most of these programs are known to hang silently.
+// Their own tools end after at most ten minutes, and the built-in assistant
+// reports that a command is still running.
 const defaultIdle = 30 * time.Minute
 
 // limitTime ends the run after its time limit.

@@ -39,7 +39,7 @@ func (m *Meter) Check() (warning string, err error) {
 }
 
 // unpriced returns a model without a price that makes the limit of the cost
-// unenforceable; nil if there is none. If the definition has no prices, the cost
+// unenforceable; nil if all have one. If the definition has no prices, the cost
 // that a framework reports is trusted. m.mu is held.
 func (m *Meter) unpriced() *string {
 	if m.limits.MaxCostUSD <= 0 || m.reportsCost && (m.provider == nil || len(m.provider.Prices) == 0) {
