@@ -56,7 +56,7 @@ func TestConversationWithThreeProviders(t *testing.T) {
 	}
 }
 
-func TestToolsAreUsedInTheirOrder(t *testing.T) {
+func TestToolOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := newScriptedModel(t, calls([2]string{"write", `{"path":"a","content":"1"}`}, [2]string{"bash", `{"command":"cat a"}`}, [2]string{"edit", `{"path":"a","old":"1","new":"2"}`}), says("Done."))
@@ -83,7 +83,7 @@ func TestToolsAreUsedInTheirOrder(t *testing.T) {
 }
 
 // The text of a broken answer is not sent again to the model.
-func TestAnswerThatBreaksOff(t *testing.T) {
+func TestBrokenAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := newScriptedModel(t, "cut|The answer is 4", says("The answer is 42."))
@@ -124,7 +124,7 @@ func TestTurnLimit(t *testing.T) {
 	}
 }
 
-func TestSchemaIsAskedForAgain(t *testing.T) {
+func TestSchemaCorrection(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		answers []string
@@ -156,7 +156,7 @@ func TestSchemaIsAskedForAgain(t *testing.T) {
 }
 
 // An answer that reached the length limit is continued and joined.
-func TestAnswersCutAtTheirLongest(t *testing.T) {
+func TestCutAnswersAreContinued(t *testing.T) {
 	t.Parallel()
 	schema := []byte(`{"type":"object","required":["n"]}`)
 	long := func(text string) string { return stops(text, "length") }
@@ -195,7 +195,7 @@ func TestAnswersCutAtTheirLongest(t *testing.T) {
 	}
 }
 
-func TestFailuresSayWhatToDo(t *testing.T) {
+func TestFailureMessages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ answer, want string }{
 		"key":     {`401|{"error":{"message":"bad key"}}`, "provider.apiKey"},
@@ -251,7 +251,7 @@ func (w *world) waitFor(out interface{ ReadBytes(byte) ([]byte, error) }, kind s
 
 // A run that is ended during a tool call leaves no process and a valid
 // conversation.
-func TestEndedInTheMiddleOfATool(t *testing.T) {
+func TestKilledDuringTool(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *os.Process, func(string)){
 		"interrupt": func(_ *testing.T, _ *os.Process, tell func(string)) { tell(`{"type":"interrupt"}` + "\n") },
@@ -330,7 +330,7 @@ func alive(group int) bool {
 	return false
 }
 
-func TestInterruptWhileTheModelThinks(t *testing.T) {
+func TestInterruptDuringRequest(t *testing.T) {
 	t.Parallel()
 	server, w := modeltest.Start(t), newWorld(t)
 	w.Provider, w.URL = stint.ProviderAnthropic, server.URL
@@ -349,7 +349,7 @@ func TestInterruptWhileTheModelThinks(t *testing.T) {
 	}
 }
 
-func TestWrongStarts(t *testing.T) {
+func TestBadArguments(t *testing.T) {
 	t.Parallel()
 	broken := filepath.Join(t.TempDir(), "c.json")
 	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {

@@ -44,7 +44,7 @@ func TestLongConversationIsSummarised(t *testing.T) {
 	}
 }
 
-func TestSummaryWhereTheModelSaysSo(t *testing.T) {
+func TestSummaryAfterContextError(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	b := newScriptedModel(t, calls([2]string{"bash", `{"command":"echo 1"}`}), calls([2]string{"bash", `{"command":"echo 2"}`}),
@@ -57,7 +57,7 @@ func TestSummaryWhereTheModelSaysSo(t *testing.T) {
 }
 
 // If the model returns no summary, the conversation continues unchanged.
-func TestNoSummaryIsGiven(t *testing.T) {
+func TestMissingSummary(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
 	long := calls([2]string{"bash", `{"command":"head -c 20000 /dev/zero | tr '\\0' x"}`})
@@ -99,7 +99,7 @@ func TestNoSummaryIsGiven(t *testing.T) {
 }
 
 // There is one summary at a time, and it stands for all records before it.
-func TestSummariesTakeEachOthersPlace(t *testing.T) {
+func TestSummaryReplacesSummary(t *testing.T) {
 	t.Parallel()
 	const full = `400|{"error":{"code":"context_length_exceeded","message":"too long"}}`
 	gives := func(marker string, bytes int) string {

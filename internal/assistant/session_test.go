@@ -29,7 +29,7 @@ func summary(text string, through int) string {
 	return fmt.Sprintf(`{"type":"compaction","at":"2026-01-01T00:00:00Z","text":%q,"through":%d}`+"\n", text, through)
 }
 
-func TestConversationsAreRead(t *testing.T) {
+func TestOpenSession(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		content string
@@ -89,7 +89,7 @@ func TestConversationsAreRead(t *testing.T) {
 	}
 }
 
-func TestLostConversationIsToldOf(t *testing.T) {
+func TestLostConversationIsReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.Resume = "c-0"

@@ -98,7 +98,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-func TestToolsGiveBoundedText(t *testing.T) {
+func TestToolResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.write(filepath.Join(w.WorkDir, "long"), strings.Repeat("word\n", 100_000))
@@ -128,7 +128,7 @@ func TestToolsGiveBoundedText(t *testing.T) {
 }
 
 // A silent command writes a line each minute, and the last one before it headTail.
-func TestSilentCommandIsHeardOf(t *testing.T) {
+func TestSilentCommandReportsWorking(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "fifo"), 0o600); err != nil {
@@ -189,7 +189,7 @@ func serveTools() {
 	os.Exit(0)
 }
 
-func TestServersOfTools(t *testing.T) {
+func TestMCPServers(t *testing.T) {
 	t.Parallel()
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return toolServer() }, nil)
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

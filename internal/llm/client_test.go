@@ -166,7 +166,7 @@ var chatStream = []string{
 	`[DONE]`,
 }
 
-func TestStreamsAreRead(t *testing.T) {
+func TestStreams(t *testing.T) {
 	t.Parallel()
 	text := llm.Part{Kind: llm.Text, Text: "Grüß dich."}
 	tool := llm.Part{Kind: llm.ToolUse, ID: "toolu_1", Name: "bash", Input: json.RawMessage(`{"command":"ls"}`)}
@@ -210,7 +210,7 @@ func TestStreamsAreRead(t *testing.T) {
 	}
 }
 
-func TestRequestsAreWritten(t *testing.T) {
+func TestRequests(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct {
 		path, header, key string
@@ -262,7 +262,7 @@ func decoded(t *testing.T, s string) (v any) {
 }
 
 // Servers deviate from the API; the answer must be the same.
-func TestLiberties(t *testing.T) {
+func TestDeviatingServers(t *testing.T) {
 	t.Parallel()
 	calls := func(inputs ...string) (parts []llm.Part) {
 		for i, in := range inputs {
@@ -302,7 +302,7 @@ func TestLiberties(t *testing.T) {
 	}
 }
 
-func TestFailuresThatPassAreTriedAgain(t *testing.T) {
+func TestTemporaryFailuresAreRetried(t *testing.T) {
 	t.Parallel()
 	good := stream(`{"choices":[{"delta":{"content":"Hello."},"finish_reason":"stop"}]}`)
 	half := stream(`{"choices":[{"delta":{"content":"Hel"}}]}`)
@@ -327,7 +327,7 @@ func TestFailuresThatPassAreTriedAgain(t *testing.T) {
 	}
 }
 
-func TestTriesAreBounded(t *testing.T) {
+func TestRetriesAreBounded(t *testing.T) {
 	t.Parallel()
 	e := &endpoint{replies: []reply{refused(500, `oh`), refused(500, `no`), refused(500, `{"error":"down"}`)}}
 	_, events, err := ask(t, e, stint.ProviderAnthropic, question, llm.Options{Tries: 3})
@@ -343,7 +343,7 @@ func TestTriesAreBounded(t *testing.T) {
 	}
 }
 
-func TestFaults(t *testing.T) {
+func TestErrorFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		reply reply

@@ -76,7 +76,7 @@ func FuzzPositions(f *testing.F) {
 	})
 }
 
-func TestTextOfParts(t *testing.T) {
+func TestTextOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		part   string

@@ -64,8 +64,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPlansAreApart: a run's environment must not leak into the next run's.
-func TestPlansAreApart(t *testing.T) {
+// The environment of one plan must not change that of another.
+func TestPlansAreIndependent(t *testing.T) {
 	t.Parallel()
 	in := framework.Input{Definition: &stint.Definition{Command: []string{"claude"}}}
 	first, _ := acp.Framework{}.Prepare(in)
@@ -89,7 +89,7 @@ func TestCheckRefusesOffline(t *testing.T) {
 	}
 }
 
-func TestTranscriptsAreChecked(t *testing.T) {
+func TestTranscriptCheck(t *testing.T) {
 	t.Parallel()
 	plan, _ := acp.Framework{}.Prepare(framework.Input{Definition: &stint.Definition{Command: []string{"claude-agent-acp"}}})
 	tests := map[string]struct{ name, content, want string }{

@@ -14,14 +14,14 @@ import (
 	"github.com/stint-dev/stint/internal/framework/acp"
 )
 
-// agent is a fake of the other side: it says lines and keeps what came of them.
+// agent is a fake agent: it sends lines and records the client's reaction.
 type agent struct {
 	t      *testing.T
 	d      framework.Decoder
 	events []stint.OutputData
 	usage  *stint.Usage
 	native int
-	over   bool // hung up and ended
+	over   bool // standard input was closed after the final message
 }
 
 func newAgent(t *testing.T, in framework.Input) *agent {
@@ -35,8 +35,8 @@ func newAgent(t *testing.T, in framework.Input) *agent {
 	return &agent{t: t, d: acp.Framework{}.NewDecoder(in)}
 }
 
-// says writes a line and gives what was answered, without the frame that all
-// messages have.
+// says sends a line and returns the client's answer without the members that
+// all messages have.
 func (a *agent) says(format string, args ...any) string {
 	a.t.Helper()
 	s := a.d.Write(framework.Stdout, fmt.Appendf(nil, format+"\n", args...))
@@ -53,7 +53,7 @@ func (a *agent) updates(format string, args ...any) string {
 	return a.says(`{"jsonrpc":"2.0","method":"session/update","params":{"sessionId":"s","update":`+format+`}}`, args...)
 }
 
-// greets is the agent's part up to the open prompt.
+// greets sends the agent's part of the handshake, up to the open prompt.
 func (a *agent) greets(capabilities string) {
 	a.t.Helper()
 	a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":%s,"agentInfo":{"name":"fake","version":"1.2"}}}`, capabilities)
@@ -71,7 +71,7 @@ func (a *agent) contents() (out []string) {
 	return out
 }
 
-func (a *agent) told(want ...string) {
+func (a *agent) want(want ...string) {
 	a.t.Helper()
 	if diff := cmp.Diff(want, a.contents()); diff != "" {
 		a.t.Errorf("events (-want +got):\n%s", diff)
@@ -117,22 +117,22 @@ func TestHandshake(t *testing.T) {
 	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{}"}}`)
 	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
 	a.ends(framework.Verdict{Completed: true, Final: "{}"})
-	a.told("message: {}", "message: \n")
+	a.want("message: {}", "message: \n")
 	if a.d.Interrupt() != nil {
 		t.Error("something to cancel after the end")
 	}
 	equal(t, "", a.says(`{"id":9,"method":"session/request_permission","params":{"options":[{"kind":"allow_once","optionId":"y"}]}}`))
 }
 
-func TestServersOverHTTPAreLeftOutWhereTheyAreNotTaken(t *testing.T) {
+func TestHTTPServersNeedCapability(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{MCP: []framework.MCPServer{{Name: "far", URL: "http://far"}, {Name: "near", Command: []string{"x"}}}})
 	equal(t, `{"id":2,"method":"session/new","params":{"cwd":"/w","mcpServers":[{"name":"near","command":"x","args":[],"env":[]}]}}`,
 		a.says(`{"id":1,"result":{"protocolVersion":1}}`))
-	a.told("notice: The agent takes no MCP servers over HTTP, so it has to do without: far.\n")
+	a.want("notice: The agent takes no MCP servers over HTTP, so it has to do without: far.\n")
 }
 
-func TestLoadedHistoryIsNotToldAgain(t *testing.T) {
+func TestLoadedHistoryIsSkipped(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{Definition: &stint.Definition{Instructions: "Be kind."}, Prompt: "More.", Resume: &framework.Conversation{ID: "old", Version: "1.1"}})
 	if diff := cmp.Diff(framework.Conversation{ID: "old", Version: "1.1"}, a.d.Conversation()); diff != "" {
@@ -152,15 +152,15 @@ func TestLoadedHistoryIsNotToldAgain(t *testing.T) {
 	}
 	equal(t, `{"id":3,"method":"_stint/settled","params":{"sessionId":"old"}}`, a.says(`{"id":2,"result":null}`))
 	for _, h := range history {
-		a.updates("%s", h) // behind the answer, as some do
+		a.updates("%s", h) // after the response, as some agents do
 	}
 	equal(t, `{"id":4,"method":"session/prompt","params":{"prompt":[{"type":"text","text":"More."}],"sessionId":"old"}}`,
 		a.says(`{"id":3,"error":{"code":-32601,"message":"Method not found"}}`))
-	a.told()
+	a.want()
 	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Now."}}`)
 	a.updates(`{"sessionUpdate":"usage_update","used":1,"size":2,"cost":{"amount":0.75,"currency":"USD"}}`)
 	a.says(`{"id":4,"result":{"stopReason":"end_turn"}}`)
-	a.told("message: Now.", "message: \n")
+	a.want("message: Now.", "message: \n")
 	a.ends(framework.Verdict{Completed: true, Final: "Now."})
 	if a.usage == nil || a.usage.CostUSD == nil || *a.usage.CostUSD != 0.25 {
 		t.Errorf("the run's own cost is told as %+v", a.usage)
@@ -170,7 +170,7 @@ func TestLoadedHistoryIsNotToldAgain(t *testing.T) {
 	}
 }
 
-func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
+func TestLostSessionStartsNewOne(t *testing.T) {
 	t.Parallel()
 	in := framework.Input{Definition: &stint.Definition{Instructions: "Be kind."}, Prompt: "More.", Resume: &framework.Conversation{ID: "old"}}
 	fresh := `"method":"session/new","params":{"cwd":"/w","mcpServers":[]}}`
@@ -178,7 +178,7 @@ func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
 		t.Parallel()
 		a := newAgent(t, in)
 		equal(t, `{"id":2,`+fresh, a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"sessionCapabilities":{"resume":null}}}}`))
-		a.told("notice: The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.\n")
+		a.want("notice: The agent cannot load conversations: it begins a new one, with only the files of the earlier runs.\n")
 		if !strings.Contains(a.says(`{"id":2,"result":{"sessionId":"new"}}`), "Be kind.") {
 			t.Error("a new conversation begins without the instructions")
 		}
@@ -189,7 +189,7 @@ func TestConversationsThatCannotGoOnBeginAnew(t *testing.T) {
 		a.says(`{"id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true,"sessionCapabilities":{"resume":{}}}}}`)
 		equal(t, `{"id":3,"method":"session/load","params":{"cwd":"/w","mcpServers":[],"sessionId":"old"}}`, a.says(`{"id":2,"error":{"code":-32603,"message":"Internal error","data":{"details":"no"}}}`))
 		equal(t, `{"id":4,`+fresh, a.says(`{"id":3,"error":{"code":-32603,"message":"Internal error","data":{"details":"gone"}}}`))
-		a.told("notice: The agent could not continue its conversation (gone): it begins a new one, with only the files of the earlier runs.\n")
+		a.want("notice: The agent could not continue its conversation (gone): it begins a new one, with only the files of the earlier runs.\n")
 	})
 }
 
@@ -197,28 +197,29 @@ func TestTools(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
-	// Named before its input is known, then asked about, then done.
+	// Announced without input, then a permission request, then completed.
 	a.updates(`{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."}}`)
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t1","title":"Terminal","kind":"execute","status":"pending","rawInput":{}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","rawInput":{"command":"make\ntest"},"content":[{"type":"content","content":{"type":"text","text":"Build"}}]}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"in_progress"}`)
 	a.updates("%s", "{\"sessionUpdate\":\"tool_call_update\",\"toolCallId\":\"t1\",\"status\":\"failed\",\"content\":[{\"type\":\"content\",\"content\":{\"type\":\"text\",\"text\":\"```console\\nno rule\\n```\"}}],\"_meta\":{\"terminal_exit\":{\"exit_code\":2}}}")
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t1","_meta":{"late":{"toolName":"x"}}}`)
-	// Named with a part of its input.
+	// Announced with a part of its input.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t5","title":"bash","kind":"execute","status":"pending","rawInput":{"cwd":"/w"}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","title":"ls","status":"in_progress","rawInput":{"command":"ls","cwd":"/w"}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t5","status":"completed"}`)
-	// A diff that came before the end, and an output that is no text.
+	// A diff before the end, and an output that is not text.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t2","title":"Edit a.txt","kind":"edit","status":"in_progress","content":[{"type":"diff","path":"a.txt","oldText":"1\n2\n3\n","newText":"1\n2b\n3\n"}]}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t2","status":"completed","rawOutput":{"ok":true}}`)
-	// The output in an object, with its exit code; no beginning was told.
+	// The output is in an object, with its exit code, and the start was not
+	// announced.
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t3","title":"bash","kind":"switch_mode","status":"completed","rawOutput":{"output":"hi\n","metadata":{"exit":0}}}`)
-	// No input at all, and another message before its end.
+	// No input at all, and another message before the end.
 	a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t4","title":"Look","kind":"read","status":"pending"}`)
 	a.updates(`{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Well."}}`)
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4","status":"completed","rawOutput":[{"type":"text","text":"seen"}]}`)
 	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
-	a.told("reasoning: Hm.", "reasoning: \n",
+	a.want("reasoning: Hm.", "reasoning: \n",
 		"tool_call: $ make …\n", "tool_result: no rule\n",
 		"tool_call: $ ls\n", "tool_result: (no output)\n",
 		"tool_call: Edit a.txt\n", "tool_result: a.txt\n@@ -2,1 +2,1 @@\n-2\n+2b\n{\"ok\":true}\n",
@@ -261,13 +262,13 @@ func TestTexts(t *testing.T) {
 	a.updates(`{"sessionUpdate":"plan","entries":[{"content":"a","status":"completed","priority":"high"},{"content":"b","status":"odd"}]}`)
 	a.updates(`{"sessionUpdate":"plan_update","plan":{"type":"items","id":"p","entries":[{"content":"c","status":"in_progress"}]}}`)
 	a.updates(`{"sessionUpdate":"current_mode_update","currentModeId":"x"}`)
-	a.told("message: One ", "message: two", "message: \n", "message: file:///a", "message: (image image/png)", "message: \n", "plan: [x] a\n[ ] b\n", "plan: [~] c\n")
+	a.want("message: One ", "message: two", "message: \n", "message: file:///a", "message: (image image/png)", "message: \n", "plan: [x] a\n[ ] b\n", "plan: [~] c\n")
 	if got := a.d.Verdict(0).Final; got != "file:///a(image image/png)" {
 		t.Errorf("the last message is %q", got)
 	}
 }
 
-func TestRequestsOfTheAgent(t *testing.T) {
+func TestAgentRequests(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ request, want string }{
 		"permission, once before always": {
@@ -306,16 +307,16 @@ func TestRequestsOfTheAgent(t *testing.T) {
 	}
 }
 
-// TestPermissionTellsTheTool: what waits for an answer is shown before it.
-func TestPermissionTellsTheTool(t *testing.T) {
+// A tool call is shown before its permission is granted.
+func TestPermissionReportsTool(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
 	a.says(`{"id":1,"method":"session/request_permission","params":{"toolCall":{"toolCallId":"t","title":"Write x","kind":"edit"},"options":[]}}`)
-	a.told("tool_call: Write x\n", "notice: The agent asked for permission without offering a way to give it, and does without.\n")
+	a.want("tool_call: Write x\n", "notice: The agent asked for permission without offering a way to give it, and does without.\n")
 }
 
-func TestFaultsOfTheModelAreTold(t *testing.T) {
+func TestModelErrors(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{
 		Definition: &stint.Definition{Framework: "acp", Provider: &stint.Provider{Type: stint.ProviderAnthropic, APIKey: &stint.SecretRef{Secret: "MODEL_KEY"}}},
@@ -328,8 +329,8 @@ func TestFaultsOfTheModelAreTold(t *testing.T) {
 	}
 }
 
-// TestSecretsAreMaskedBeforeWordsAreCut: half of one is a secret, too.
-func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
+// Texts are masked before they are cut.
+func TestSecretsAreMaskedBeforeCut(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter-two-hunter"
 	said := strings.Repeat("a", 768-5) + hidden + strings.Repeat("b", 1024) + hidden + strings.Repeat("c", 256-5)
@@ -360,12 +361,12 @@ func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
 	})
 }
 
-func TestEndings(t *testing.T) {
+func TestStopReasons(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		answer string
 		reason stint.Reason
-		want   string // part of the sentence
+		want   string // part of the message
 	}{
 		"too long":          {`"result":{"stopReason":"max_tokens"}`, "", "length"},
 		"too many requests": {`"result":{"stopReason":"max_turn_requests"}`, stint.ReasonBudget, "as often as its own settings allow"},
@@ -393,7 +394,7 @@ func TestEndings(t *testing.T) {
 	}
 }
 
-func TestHandshakesThatFail(t *testing.T) {
+func TestFailedHandshakes(t *testing.T) {
 	t.Parallel()
 	initializeResult := `{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"web","name":"Browser"},{"id":"cli","type":"terminal"},{"id":"key","type":"env_var","vars":[{"name":"FAKE_KEY"}]}]}}`
 	tests := map[string]struct {
@@ -421,7 +422,7 @@ func TestHandshakesThatFail(t *testing.T) {
 	}
 }
 
-func TestKeysLogIn(t *testing.T) {
+func TestLoginWithKey(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.says(`{"id":1,"result":{"protocolVersion":1,"authMethods":[{"id":"oauth-personal"},{"id":"gemini-api-key"}]}}`)
@@ -441,7 +442,7 @@ func TestSilence(t *testing.T) {
 	errs.Join(a.d.Flush(framework.Stderr))
 	a.events = append(a.events, errs.Events...)
 	a.events = append(a.events, a.d.Flush(framework.Stdout).Events...)
-	a.told("stderr: Error: out of\n", "stderr: memory\n", "tool_call: Wait\n")
+	a.want("stderr: Error: out of\n", "stderr: memory\n", "tool_call: Wait\n")
 	if v := a.d.Verdict(0); v.Completed || v.Message != "The agent ended without answering the prompt (exit code 0)." {
 		t.Errorf("after it: %+v", v)
 	}
@@ -455,10 +456,10 @@ func TestOddLines(t *testing.T) {
 			t.Errorf("%q was answered with %s", line, got)
 		}
 	}
-	a.told("stdout: Starting…\n", "stdout: {\"id\":1,\"result\":\n", "stdout: [{\"id\":1}]\n", "stdout: null\n")
+	a.want("stdout: Starting…\n", "stdout: {\"id\":1,\"result\":\n", "stdout: [{\"id\":1}]\n", "stdout: null\n")
 }
 
-func TestHugeLines(t *testing.T) {
+func TestLongLines(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
@@ -477,24 +478,23 @@ func TestHugeLines(t *testing.T) {
 	a.events = nil
 	a.d.Write(framework.Stdout, bytes.Repeat([]byte("{"), framework.MaxLine))
 	a.says("}")
-	a.told(fmt.Sprintf("notice: A message of the agent of more than %d bytes was left out.\n", framework.MaxLine))
+	a.want(fmt.Sprintf("notice: A message of the agent of more than %d bytes was left out.\n", framework.MaxLine))
 	a.says(`{"id":3,"result":{"stopReason":"end_turn"}}`)
 	if !a.d.Verdict(0).Completed {
 		t.Error("a line that is too long breaks the talk")
 	}
 }
 
-// TestManyTools: an agent that begins tools without end takes no memory without
-// end.
+// Unfinished tool calls use a bounded amount of memory.
 func TestManyTools(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, framework.Input{})
 	a.greets(`{}`)
-	for i := range 5_000 { // more than are remembered
+	for i := range 5_000 { // more than maxTools
 		a.updates(`{"sessionUpdate":"tool_call","toolCallId":"t%d","title":"T","status":"in_progress"}`, i)
 	}
 	a.events = nil
 	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t4999","status":"completed"}`)
-	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t0","status":"completed"}`) // forgotten: it begins anew
-	a.told("tool_result: (no output)\n", "tool_call: tool\n", "tool_result: (no output)\n")
+	a.updates(`{"sessionUpdate":"tool_call_update","toolCallId":"t0","status":"completed"}`) // forgotten, so it is a new call
+	a.want("tool_result: (no output)\n", "tool_call: tool\n", "tool_result: (no output)\n")
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/stint-dev/stint/internal/framework/acp"
 )
 
-// FuzzClient holds the client to: whatever an agent says, it neither panics nor
-// answers a line with more than one line, says nothing after it hung up, and
-// tells text that is UTF-8.
+// FuzzClient checks that the client never panics, answers a line with at most
+// one line, sends nothing after it closed standard input, and returns valid
+// UTF-8.
 func FuzzClient(f *testing.F) {
 	talks, err := filepath.Glob("testdata/*.talk")
 	if err != nil || len(talks) == 0 {

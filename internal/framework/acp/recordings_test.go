@@ -18,9 +18,10 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files")
 
-// TestRecordedTalks replays what claude-agent-acp 0.49.0 with Claude Code 2.1.197,
-// opencode 1.18.33 and Gemini CLI 0.61.0 said, and holds every answer to the one that it got then.
-func TestRecordedTalks(t *testing.T) {
+// TestRecordings replays the output of claude-agent-acp 0.49.0 with Claude Code
+// 2.1.197, opencode 1.18.33, and Gemini CLI 0.61.0, and compares the answers and
+// events with golden files.
+func TestRecordings(t *testing.T) {
 	t.Parallel()
 	const session = "1d44c5d4-7674-4028-8871-f678abef0c0c"
 	resume := func(id string) *framework.Conversation {
@@ -66,7 +67,7 @@ func TestRecordedTalks(t *testing.T) {
 	}
 }
 
-// replay feeds the agent's lines and describes what came of them.
+// replay sends the agent's lines and returns a description of the result.
 func replay(t *testing.T, file string, in framework.Input) string {
 	t.Helper()
 	plan, err := acp.Framework{}.Prepare(in)

@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 	provider := &stint.Provider{Type: "anthropic"}
 	for name, c := range map[string]struct {
 		d    stint.Definition
-		want string // the parameter at fault
+		want string // the invalid parameter
 	}{
 		"offline":             {stint.Definition{}, ""},
 		"offline by name":     {stint.Definition{Provider: &stint.Provider{Type: "offline"}}, ""},
@@ -167,7 +167,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func TestKeptSessionsAreChecked(t *testing.T) {
+func TestSessionCheck(t *testing.T) {
 	t.Parallel()
 	plan, err := assistant.Assistant{}.Prepare(input())
 	if err != nil {
@@ -188,9 +188,10 @@ func TestKeptSessionsAreChecked(t *testing.T) {
 	}
 }
 
-// A file is looked at in the server's own process, whoever wrote it: that takes
-// no memory beside the file's. It runs alone, for it counts what all allocate.
-func TestKeptSessionsAreCheckedInTheirOwnMemory(t *testing.T) {
+// Checking a file allocates little, because it happens in the server's process.
+// The test does not run in parallel, because it counts allocations of the whole
+// process.
+func TestSessionCheckAllocatesLittle(t *testing.T) {
 	plan, err := assistant.Assistant{}.Prepare(input())
 	if err != nil {
 		t.Fatal(err)

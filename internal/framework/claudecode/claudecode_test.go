@@ -86,7 +86,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestPrepareGoesOn(t *testing.T) {
+func TestPrepareResumes(t *testing.T) {
 	t.Parallel()
 	in := input()
 	in.Program.Path = ""
@@ -119,13 +119,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestOddOutput gives the decoder what no recording has.
+// TestOddOutput decodes output that no recording contains.
 func TestOddOutput(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", framework.MaxLine+1)
 	tests := map[string]struct {
 		line    string
-		content string // how it begins
+		content string // start of the transcript
 		native  string
 	}{
 		"no JSON":         {"npm warn something\n", "npm warn something\n", ""},
@@ -168,8 +168,8 @@ func TestSilence(t *testing.T) {
 
 func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, claudecode.Framework{}, input()) }
 
-// BenchmarkDecode reads a stream as a long run gives it: pieces of messages,
-// files that are read, their results.
+// BenchmarkDecode decodes the output of a long run: deltas, files that are
+// read, and results.
 func BenchmarkDecode(b *testing.B) {
 	var stream strings.Builder
 	file := strings.Repeat("func f() error {\\n\\treturn fmt.Errorf(\\\"x: %w\\\", err)\\n}\\n", 300)

@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// retries are few, so that a scene does not wait for long.
+// With few retries a scenario ends soon.
 var retries = map[string]string{"CLAUDE_CODE_MAX_RETRIES": "1"}
 
 var scenarios = map[string]frameworktest.Scenario{
@@ -48,7 +48,7 @@ var scenarios = map[string]frameworktest.Scenario{
 
 const lostID = "21111111-1111-4111-8111-111111111111"
 
-// TestRealProgram drives the real program by what Prepare says.
+// TestRealProgram runs the real program with the plan of Prepare.
 func TestRealProgram(t *testing.T) {
 	t.Parallel()
 	program := agentstest.Claude(t)

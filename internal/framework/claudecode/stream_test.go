@@ -8,9 +8,9 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 )
 
-// TestStreamsThatEndedCostNothing more, and those whose lines have ended are
-// walked no more: an agent may name as many as it likes.
-func TestStreamsThatEndedCostNothing(t *testing.T) {
+// Ended streams use no memory, and streams with complete lines no time, because
+// their number is not limited.
+func TestEndedStreamsAreReleased(t *testing.T) {
 	t.Parallel()
 	d := newDecoder(framework.Input{Definition: &stint.Definition{}})
 	say := func(format string, args ...any) framework.Step {
@@ -43,8 +43,8 @@ func TestStreamsThatEndedCostNothing(t *testing.T) {
 	}
 }
 
-// TestTheLastWordNamesABoundedNumberOfModels.
-func TestTheLastWordNamesABoundedNumberOfModels(t *testing.T) {
+// The number of models in a result is limited.
+func TestModelsInResultAreBounded(t *testing.T) {
 	t.Parallel()
 	d := newDecoder(framework.Input{Definition: &stint.Definition{}})
 	line := []byte(`{"type":"result","subtype":"success","modelUsage":{`)

@@ -94,7 +94,7 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-func TestPrepareGoesOn(t *testing.T) {
+func TestPrepareResumes(t *testing.T) {
 	t.Parallel()
 	in := input()
 	in.Program.Path, in.Definition.Model = "", ""
@@ -125,13 +125,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestItems gives the decoder kinds of items that no recording has.
+// TestItems decodes kinds of items that no recording contains.
 func TestItems(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", framework.MaxLine+1)
 	tests := map[string]struct {
 		lines   string
-		content string // how it begins
+		content string // start of the transcript
 		native  string
 	}{
 		"plan":          {`{"type":"item.started","item":{"id":"i","type":"todo_list","items":[{"text":"one","completed":true},{"text":"two","completed":false}]}}`, "[x] one\n[ ] two\n", "item.started/todo_list"},
@@ -153,7 +153,7 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestEndlessWaiting ends an agent that would wait for the network for ever.
+// An agent that waits for the network forever is ended.
 func TestEndlessWaiting(t *testing.T) {
 	t.Parallel()
 	wait := `{"type":"error","message":"Reconnecting... waiting for network (Connection failed: error sending request)"}` + "\n"
@@ -180,7 +180,7 @@ func TestSilence(t *testing.T) {
 
 func FuzzDecoder(f *testing.F) { frameworktest.Fuzz(f, codex.Framework{}, input()) }
 
-// BenchmarkDecode reads a stream as a long run gives it.
+// BenchmarkDecode decodes the output of a long run.
 func BenchmarkDecode(b *testing.B) {
 	var stream strings.Builder
 	output := strings.Repeat("ok  \\texample.com/a/b\\t0.01s\\nerror: \\\"x\\\" is not used\\n", 200)

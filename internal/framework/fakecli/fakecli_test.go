@@ -113,7 +113,7 @@ func ignores(t *testing.T, pid int, s syscall.Signal) bool {
 	return mask&(1<<(s-1)) != 0
 }
 
-func TestConversationGoesOn(t *testing.T) {
+func TestConversationResumes(t *testing.T) {
 	t.Parallel()
 	for _, f := range frameworks {
 		t.Run(f.Info().Name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework/providererror"
 )
 
-func TestFailureSaysWhatToDo(t *testing.T) {
+func TestFailure(t *testing.T) {
 	t.Parallel()
 	full := &stint.Definition{Model: "m-1", Provider: &stint.Provider{APIKey: &stint.SecretRef{Secret: "MODEL_KEY"}}}
 	for _, tt := range []struct {
@@ -43,8 +43,8 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestSecretsAreMaskedBeforeWordsAreCut: half of one is a secret, too.
-func TestSecretsAreMaskedBeforeWordsAreCut(t *testing.T) {
+// Texts are masked before they are cut.
+func TestSecretsAreMaskedBeforeCut(t *testing.T) {
 	t.Parallel()
 	const hidden = "hunter two\nhunter"
 	in := &framework.Input{
