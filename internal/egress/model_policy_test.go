@@ -105,7 +105,7 @@ func TestModelPassesNothingElse(t *testing.T) {
 		{"anthropic", "HEAD", "/api/hello", "", 200, ""},
 		{"anthropic", "POST", "/v1/messages/batches", "", 404, `"type":"not_found_error"`},
 		{"anthropic", "POST", "/v1/responses", "", 404, `"type":"error"`},
-		{"anthropic", "GET", "/v1/messages", "", 405, "takes POST alone"},
+		{"anthropic", "GET", "/v1/messages", "", 405, "supports POST only"},
 		{"anthropic", "GET", "/v1/models/../files", "", 404, ""},
 		{"anthropic", "GET", "/v1/models/%2e%2e/files", "", 404, ""},
 		{"anthropic", "GET", "/v1%2Fmodels", "", 404, ""},

@@ -67,13 +67,13 @@ func TestModelAnswersAtOnce(t *testing.T) {
 		`{"background":1}`,
 		`{"input":"` + strings.Repeat("x", 100<<10) + `","background":true}`,
 	} {
-		if status, answer, h := b.post(responses, body); status != 400 || !strings.Contains(answer, "Leave 'background' out") || h.Get("X-Should-Retry") != "false" {
+		if status, answer, h := b.post(responses, body); status != 400 || !strings.Contains(answer, "Omit 'background'") || h.Get("X-Should-Retry") != "false" {
 			t.Errorf("%.60s: %d %s", body, status, answer)
 		}
 	}
 	utf16 := strings.Join(strings.Split(`{"background":true}`, ""), "\x00") + "\x00"
 	for _, body := range []string{"\ufeff{\"background\":true}", "\xff\xfe" + utf16, utf16, "\x00" + utf16} {
-		if status, answer, _ := b.post(responses, body); status != 400 || !strings.Contains(answer, "no JSON") {
+		if status, answer, _ := b.post(responses, body); status != 400 || !strings.Contains(answer, "not valid JSON") {
 			t.Errorf("%q: %d %s", body, status, answer)
 		}
 	}

@@ -11,52 +11,52 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// apiPath is what agents may ask of the server: its tools, nothing else.
+// apiPath is the only path that agents may use: the server's tools.
 const apiPath = "/mcp"
 
-var errPath = errors.New("agents reach " + apiPath + " of the API and nothing else")
+var errPath = errors.New("agents may use only " + apiPath + " of the API")
 
-// API answers a run's requests for the server's own API.
+// API passes a run's requests to the server's own API.
 type API struct {
 	Handler http.Handler
 	Token   string // of the run
 }
 
-// HandlerFor gives what answers a request for the API, and completes x by what
-// becomes of it.
+// HandlerFor returns the handler of a request to the API. The handler completes x.
 func (a API) HandlerFor(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleAPI
 	if r.URL.Path != apiPath {
 		return func(w http.ResponseWriter, _ *http.Request) bool {
 			x.Refused, x.Err = true, errPath
 			writeJSON(w, http.StatusNotFound, map[string]any{"error": map[string]string{
-				"type": "not_found_error", "code": stint.CodeResourceNotFound, "message": "Agents reach " + apiPath + " of Stint and nothing else.",
+				"type": "not_found_error", "code": stint.CodeResourceNotFound, "message": "Agents may use only " + apiPath + " of the API.",
 			}})
 			return true
 		}
 	}
-	return a.pass
+	return a.serve
 }
 
-// pass lets the API answer. Where it gives up an answer that has begun, the
-// client sees that it was cut off.
-func (a API) pass(w http.ResponseWriter, r *http.Request) (whole bool) {
+// serve calls the API's handler. It returns false if the handler aborts an
+// incomplete response.
+func (a API) serve(w http.ResponseWriter, r *http.Request) (complete bool) {
 	defer func() {
-		switch cut := recover(); cut {
+		switch v := recover(); v {
 		case nil:
 		case http.ErrAbortHandler:
-			whole = false
+			complete = false
 		default:
-			panic(cut)
+			panic(v)
 		}
 	}()
-	a.Handler.ServeHTTP(w, a.request(r))
+	a.Handler.ServeHTTP(w, a.authenticated(r))
 	return true
 }
 
-// request is what the API is asked: as the run, whatever the sandbox says.
-func (a API) request(r *http.Request) *http.Request {
-	out := r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, name(stint.APIAlias)))
+// authenticated returns the request with the run's token instead of the client's
+// credentials.
+func (a API) authenticated(r *http.Request) *http.Request {
+	out := r.WithContext(context.WithValue(r.Context(), http.LocalAddrContextKey, aliasAddr(stint.APIAlias)))
 	out.Header = make(http.Header, len(r.Header))
 	for n, values := range r.Header {
 		if !proxy.IsHopByHop(n, r.Header["Connection"]) && (!dropped[n] || n == "Content-Length") && !strings.HasPrefix(n, "X-Forwarded-") && !strings.HasPrefix(n, "Proxy-") {
@@ -69,9 +69,9 @@ func (a API) request(r *http.Request) *http.Request {
 	return out
 }
 
-// name is the address at which the API is asked. It is none of this machine,
-// whose own name no request bears.
-type name string
+// aliasAddr is the local address of such a request. It differs from the addresses
+// of this machine, so that the request is not treated as a local one.
+type aliasAddr string
 
-func (name) Network() string  { return "tcp" }
-func (n name) String() string { return string(n) + ":80" }
+func (aliasAddr) Network() string  { return "tcp" }
+func (a aliasAddr) String() string { return string(a) + ":80" }

@@ -1,44 +1,43 @@
-// Package llmproxy answers: how does a sandbox ask its model, and Stint, without
-// holding a key?
+// Package llmproxy forwards a sandbox's requests to its model and to Stint's
+// API, so that the sandbox does not hold a key.
 //
-// Both are answered in the server's process: the requests of a sandbox for
-// stint.ModelAlias go on to the endpoint of its provider with the provider's
-// key put in, those for stint.APIAlias to the server's own API with the run's
-// token. What the sandbox sends as credentials, cookies and word of other
-// proxies is dropped.
+// Requests for stint.ModelAlias are forwarded to the provider with the provider's
+// key; requests for stint.APIAlias are passed to the server's own API with the
+// run's token. Credentials, cookies, and information about other proxies that the
+// sandbox sends are removed.
 //
-// # What is passed on
+// # Paths
 //
-// The calls of the provider's dialects and the lists of its models, and nothing
-// else: POST /v1/messages and /v1/messages/count_tokens for Anthropic, POST
-// /v1/responses, /v1/responses/compact, /v1/responses/input_tokens and
-// /v1/chat/completions for OpenAI, GET /v1/models and below for both. So no
-// agent reads what others stored under the same key, and none uses the model
-// uncounted, as batches and answers fetched later would. Anthropic's HEAD / and
-// /api/hello, by which clients look whether somebody is there, are answered
-// here. Requests have up to 64 MiB; answers pass as they come.
+// Only the calls of the provider's dialects and the lists of its models are
+// forwarded: POST /v1/messages and /v1/messages/count_tokens for Anthropic, POST
+// /v1/responses, /v1/responses/compact, /v1/responses/input_tokens, and
+// /v1/chat/completions for OpenAI, and GET /v1/models and below for both. An agent
+// can therefore not read what others stored with the same key, and cannot use the
+// model without being counted, as with batches. HEAD / and /api/hello, which
+// Anthropic's clients use to look for a server, are answered here. A request may
+// have 64 MiB, and all requests of a run in progress 128 MiB; responses are
+// streamed.
 //
-// # Failures
+// # Errors
 //
-// Answers of the provider pass as they are, redirects excepted; those that
-// refuse the key tell clients not to try again with it. Where there is none, the client gets an error in its dialect's form, whose status tells what
-// to do, for clients try again after 408, 409, 429 and every 5xx, and give up
-// after the others: 403 where the policy refuses the provider's address, 404
-// and 405 for what is not passed on, 413 for too much, 426 for WebSockets, after
-// which clients go on with plain requests. 502 says that the provider cannot be
-// reached, 504 that it gave no answer in time. A redirect is 502, too, since
-// the key is for one host; that and all that is final bears
-// "x-should-retry: false", which the dialects' own clients heed.
+// Responses of the provider are forwarded unchanged, except redirects. Responses
+// that reject the key tell clients not to retry. If there is no response, the
+// client receives an error in its dialect. Clients retry after 408, 409, 429, and
+// 5xx, so the status is chosen accordingly: 403 if the policy refuses the
+// provider's address, 404 and 405 for other paths and methods, 413 and 429 for
+// large requests, 426 for WebSockets, 502 if the provider cannot be reached, and
+// 504 if it does not respond in time. A redirect is answered with 502, since the
+// key is for one host. Final errors have the header "x-should-retry: false", which
+// the dialects' clients respect.
 //
-// # What is counted
+// # Counting
 //
-// Each call that was answered with success counts once, with what its answer
-// told of tokens until it ended, however it ended. Where that is nothing, as in
-// chat streams that were not asked for it, an estimate is counted: a token for
-// each four bytes of the request and of the text that the model gave. Of an
-// answer that was cut off, so much of its output counts at least. A client that
-// is gone ends its call at the provider, too.
+// Each successful call is counted once, with the usage in its response, however
+// it ends. If the response contains no usage, the tokens are estimated: one for
+// four bytes of the request and of the generated text. For an interrupted
+// response this estimate is the minimum of the output tokens. When the client
+// leaves, the call to the provider ends as well.
 //
-// What would be answered later, beyond any count, is refused: a request for
-// /v1/responses with "background", and such as cannot be read for it.
+// A response that is generated later would not be counted. Requests to
+// /v1/responses with "background", or with a body that is not JSON, are refused.
 package llmproxy

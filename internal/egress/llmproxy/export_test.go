@@ -2,25 +2,26 @@ package llmproxy
 
 import "github.com/stint-dev/stint"
 
-// Metered reads an answer in pieces of n bytes, and tells the model and what
-// it says was used.
-func Metered(answer []byte, events, anthropic bool, n int) (string, stint.Tokens) {
+// Metered reads a response in pieces of n bytes and returns the model and the
+// reported usage.
+func Metered(response []byte, events, anthropic bool, n int) (string, stint.Tokens) {
 	m := newMeter(events)
-	for len(answer) > 0 {
-		k := min(n, len(answer))
-		_, _ = m.Write(answer[:k])
-		answer = answer[k:]
+	for len(response) > 0 {
+		k := min(n, len(response))
+		_, _ = m.Write(response[:k])
+		response = response[k:]
 	}
-	return m.found.model, m.told(anthropic)
+	t := m.reported(anthropic)
+	return m.model, t
 }
 
-// Estimated reads an answer as a whole and tells what was used by a request of
-// asked bytes, the answer cut off or not.
-func Estimated(answer []byte, events, anthropic bool, asked int64, cut bool) stint.Tokens {
+// Estimated reads a response at once and returns the usage of a call with a
+// request of requestBytes bytes.
+func Estimated(response []byte, events, anthropic bool, requestBytes int64, interrupted bool) stint.Tokens {
 	m := newMeter(events)
-	_, _ = m.Write(answer)
-	return m.tokens(anthropic, asked, cut)
+	_, _ = m.Write(response)
+	return m.usage(anthropic, requestBytes, interrupted)
 }
 
-// NewMeter makes what reads an answer.
+// NewMeter returns a meter as a writer.
 func NewMeter(events bool) interface{ Write([]byte) (int, error) } { return newMeter(events) }

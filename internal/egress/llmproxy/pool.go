@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	maxWaiting    = 32 // connections that wait for another call
-	waitingTime   = 60 * time.Second
+	maxIdle       = 32 // idle connections
+	idleTime      = 60 * time.Second
 	handshakeTime = 30 * time.Second
-	pingAfter     = 30 * time.Second // of silence, on HTTP/2
+	pingAfter     = 30 * time.Second // without bytes, on HTTP/2
 	pingTime      = 15 * time.Second
 	maxHead       = 1 << 20
 )
 
-// pool is the connections to the provider.
+// pool holds the connections to the provider.
 type pool struct {
 	conns     *conntrack.Set
 	transport *http.Transport
@@ -38,9 +38,9 @@ func newPool(dial conntrack.DialFunc, roots *x509.CertPool) *pool {
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    handshakeTime,
 		DisableCompression:     true,
-		MaxIdleConns:           maxWaiting,
-		MaxIdleConnsPerHost:    maxWaiting,
-		IdleConnTimeout:        waitingTime,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxHead,
 		Protocols:              protocols,
 		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTime},

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -23,31 +24,30 @@ const (
 	// RuleAPI is the rule of requests for the server's API.
 	RuleAPI = "api"
 
-	maxBody    = 64 << 20
 	maxURL     = 2048
-	minSilence = 10 * time.Minute // before an answer begins: models think
+	minSilence = 10 * time.Minute // before a response begins: models think
 	hearEvery  = time.Second
-	keyName    = "stint-model-key" // stands where the key would come back
+	keyName    = "stint-model-key" // replaces the key in responses
 )
 
-// Config is a run's model. All functions are called concurrently.
+// Config describes a run's model. The functions are called concurrently.
 type Config struct {
 	Type    string // stint.ProviderAnthropic, ProviderResponses or ProviderChat
 	BaseURL string
 	Key     string // empty for none
-	// Dial applies the policy and gives a connection to an address that was
-	// checked, or a forward.Refusal.
+	// Dial applies the policy and returns a connection to a checked address, or a
+	// policy.Refusal.
 	Dial  func(ctx context.Context, host string, port uint16) (net.Conn, error)
-	Roots *x509.CertPool // of the provider; nil is the system's
-	Idle  time.Duration  // ends an answer of which nothing comes
+	Roots *x509.CertPool // of the provider; the default is the system's
+	Idle  time.Duration  // ends a response without bytes
 	Now   func() time.Time
-	// Count takes what a call used of the model that the answer names, and that
-	// the request does; either may be empty. nil: nobody asks.
+	// Count receives the tokens of a call, and the models that the response and the
+	// request name; either may be empty. Count may be nil.
 	Count func(answered, asked string, t stint.Tokens)
-	Heard func() // something goes on; nil: nobody asks
+	Heard func() // reports activity; may be nil
 }
 
-// Model answers a run's requests for its model. It is safe for concurrent use.
+// Proxy forwards a run's requests to its model. It is safe for concurrent use.
 type Proxy struct {
 	c         Config
 	base      *url.URL
@@ -55,13 +55,14 @@ type Proxy struct {
 	anthropic bool
 	redactor  *masking.Masker // nil without a key
 	pool      *pool
+	buffered  atomic.Int64 // bytes of requests in memory
 }
 
-// New makes a run's model, which is to be closed.
+// New returns a proxy, which must be closed.
 func New(c Config) (*Proxy, error) {
 	m := &Proxy{c: c, anthropic: c.Type == stint.ProviderAnthropic}
 	if !m.anthropic && c.Type != stint.ProviderResponses && c.Type != stint.ProviderChat {
-		return nil, fmt.Errorf("models of the type %q have no gateway", c.Type)
+		return nil, fmt.Errorf("unknown provider type %q", c.Type)
 	}
 	var err error
 	if m.base, err = url.Parse(strings.TrimRight(c.BaseURL, "/")); err != nil {
@@ -83,9 +84,9 @@ func New(c Config) (*Proxy, error) {
 	return m, nil
 }
 
-// Close ends all connections to the provider and waits for those that are
-// being opened. Calls are to have ended before.
-func (m *Proxy) Close() { m.pool.close() }
+// Close closes all connections to the provider and waits for dials in progress.
+// It is called after the last call has ended.
+func (p *Proxy) Close() { p.pool.close() }
 
 func portOf(u *url.URL) (uint16, error) {
 	ports := map[string]uint16{"http": 80, "https": 443}
@@ -98,38 +99,37 @@ func portOf(u *url.URL) (uint16, error) {
 	}
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	if err != nil || n == 0 {
-		return 0, errors.New("the port in the provider's URL is no number from 1 to 65535")
+		return 0, errors.New("the port in the provider's URL is not a number from 1 to 65535")
 	}
 	return uint16(n), nil
 }
 
-// Handler gives what answers a request for the model, and completes x by what
-// becomes of it.
-func (m *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
+// Handler returns the handler of a request to the model. The handler completes x.
+func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	x.Rule = RuleProvider
-	c := &call{m: m, x: x}
-	way, f := m.route(r)
+	c := &call{p: p, x: x}
+	way, f := p.route(r)
 	switch {
 	case f != nil:
 		return func(w http.ResponseWriter, _ *http.Request) bool { return c.refuse(w, f) }
-	case way == wayHere:
-		return hello
+	case way == routeLocal:
+		return respondEmpty
 	}
-	c.counts = way == wayCall
-	c.atOnce = mayBackground(r)
-	c.url = m.upstreamURL(r)
-	x.URL, x.Host, x.Port = clip(c.url.String()), strings.ToLower(m.base.Hostname()), m.port
-	return c.answer
+	c.counted = way == routeCall
+	c.checkBackground = mayBackground(r)
+	c.url = p.upstreamURL(r)
+	x.URL, x.Host, x.Port = clip(c.url.String()), strings.ToLower(p.base.Hostname()), p.port
+	return c.handle
 }
 
-// hello tells clients that somebody is there.
-func hello(w http.ResponseWriter, _ *http.Request) bool {
+// respondEmpty answers a client's check for a server.
+func respondEmpty(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	return true
 }
 
-// clip shortens a URL for the record.
+// clip shortens a URL for the log.
 func clip(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxURL)], "")
 }

@@ -7,56 +7,54 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
-
-	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// way is what becomes of a request.
-type way int
+// route is how a request is handled.
+type route int
 
 const (
-	wayNone way = iota
-	wayCall     // passed on and counted
-	wayPass     // passed on
-	wayHere     // answered here
+	routeNone    route = iota
+	routeCall          // forwarded and counted
+	routeForward       // forwarded
+	routeLocal         // answered here
 )
 
-// calls are the paths that POST is for, by whether they use the model.
-var calls = map[bool]map[string]way{
-	true: {"/v1/messages": wayCall, "/v1/messages/count_tokens": wayPass},
+// calls are the paths of POST requests, for Anthropic (true) and OpenAI.
+var calls = map[bool]map[string]route{
+	true: {"/v1/messages": routeCall, "/v1/messages/count_tokens": routeForward},
 	false: {
-		"/v1/responses": wayCall, "/v1/responses/compact": wayCall, "/v1/responses/input_tokens": wayPass,
-		"/v1/chat/completions": wayCall,
+		"/v1/responses": routeCall, "/v1/responses/compact": routeCall, "/v1/responses/input_tokens": routeForward,
+		"/v1/chat/completions": routeCall,
 	},
 }
 
-// route decides what becomes of a request.
-func (m *Proxy) route(r *http.Request) (way, *fault) {
+// route returns how a request is handled, or a fault.
+func (p *Proxy) route(r *http.Request) (route, *fault) {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	at := r.URL.EscapedPath()
-	way, called := calls[m.anthropic][at]
+	way, isCall := calls[p.anthropic][at]
 	switch {
-	case httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") && (called || strings.HasPrefix(at, "/v1/realtime")):
-		return wayNone, &fault{status: http.StatusUpgradeRequired, kind: "invalid_request_error", message: "WebSockets are not passed on to the model. Send plain requests."}
-	case m.anthropic && (at == "/api/hello" || at == "/" && reads):
-		return wayHere, nil
-	case called && r.Method != http.MethodPost:
-		return wayNone, &fault{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " takes POST alone."}
-	case called && mayBackground(r) && !plainBody(r):
-		return wayNone, &fault{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Requests to the model are sent as they are. Leave their compression out."}
-	case called:
-		return way, m.sendable(r)
+	case httpguts.HeaderValuesContainsToken(r.Header["Connection"], "upgrade") && (isCall || strings.HasPrefix(at, "/v1/realtime")):
+		return routeNone, &fault{status: http.StatusUpgradeRequired, kind: "invalid_request_error", message: "WebSockets to the model are not supported. Send plain requests."}
+	case p.anthropic && (at == "/api/hello" || at == "/" && reads):
+		return routeLocal, nil
+	case isCall && r.Method != http.MethodPost:
+		return routeNone, &fault{status: http.StatusMethodNotAllowed, kind: "invalid_request_error", message: at + " supports POST only."}
+	case isCall && mayBackground(r) && !isUncompressed(r):
+		return routeNone, &fault{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Compressed requests to the model are not supported. Send them without compression."}
+	case isCall:
+		return way, p.checkRequest(r)
 	case (at == "/v1/models" || strings.HasPrefix(at, "/v1/models/")) && reads && path.Clean(r.URL.Path) == r.URL.Path:
-		return wayPass, m.sendable(r)
+		return routeForward, p.checkRequest(r)
 	}
-	return wayNone, &fault{status: http.StatusNotFound, kind: "not_found_error", message: "Of the model's provider, only its calls and the lists of its models are reached from here."}
+	return routeNone, &fault{status: http.StatusNotFound, kind: "not_found_error", message: "Only the calls and the model lists of the provider can be reached."}
 }
 
-// mayBackground tells the calls that can ask for an answer later, of which
-// nothing would be counted.
+// mayBackground reports whether a request can ask for a response in the
+// background, which would not be counted.
 func mayBackground(r *http.Request) bool { return r.URL.EscapedPath() == "/v1/responses" }
 
-func plainBody(r *http.Request) bool {
+func isUncompressed(r *http.Request) bool {
 	for _, encoding := range r.Header["Content-Encoding"] {
 		if encoding != "" && !strings.EqualFold(encoding, "identity") {
 			return false
@@ -65,24 +63,24 @@ func plainBody(r *http.Request) bool {
 	return true
 }
 
-// sendable tells what keeps a request that has its way from going it.
-func (m *Proxy) sendable(r *http.Request) *fault {
+// checkRequest returns a fault if a request cannot be sent.
+func (p *Proxy) checkRequest(r *http.Request) *fault {
 	switch {
 	case r.ContentLength > maxBody:
 		return tooLarge()
-	case !httpguts.ValidHeaderFieldValue(m.c.Key):
-		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: "secret value", message: "The provider's key cannot be sent: its value has a line end or another character that no header may have. Store it again without."}
+	case !httpguts.ValidHeaderFieldValue(p.c.Key):
+		return &fault{status: http.StatusForbidden, kind: "permission_error", rule: "secret value", message: "The provider's key cannot be sent: its value contains a line end or another character that is invalid in headers. Store it again without."}
 	}
 	return nil
 }
 
-// upstreamURL is where a request goes. Anthropic's base URL may end in /v1 or
-// not, as it is written both ways; OpenAI's has whatever stands for /v1.
-func (m *Proxy) upstreamURL(r *http.Request) *url.URL {
-	u := *m.base
+// upstreamURL returns the URL of a request at the provider. Anthropic's base URL
+// may end in /v1 or not; OpenAI's includes the equivalent of /v1.
+func (p *Proxy) upstreamURL(r *http.Request) *url.URL {
+	u := *p.base
 	rest := strings.TrimPrefix(r.URL.EscapedPath(), "/v1")
 	base := u.EscapedPath()
-	if m.anthropic {
+	if p.anthropic {
 		base = strings.TrimSuffix(base, "/v1") + "/v1"
 	}
 	u.Path, u.RawPath = unescaped(base+rest), base+rest
@@ -90,7 +88,7 @@ func (m *Proxy) upstreamURL(r *http.Request) *url.URL {
 	return &u
 }
 
-// unescaped is a path that was parsed before, or made of such.
+// unescaped returns the decoded path. It was parsed before, so it has no errors.
 func unescaped(p string) string {
 	s, err := url.PathUnescape(p)
 	if err != nil {
@@ -104,46 +102,4 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "&" + b
-}
-
-// dropped are headers that are the sandbox's word about itself.
-var dropped = map[string]bool{
-	"X-Api-Key": true, "Api-Key": true, "Authorization": true, "Cookie": true, "Forwarded": true, "Via": true, "X-Real-Ip": true,
-	"Host": true, "Content-Length": true, "Accept-Encoding": true, "Expect": true,
-}
-
-// header is what the provider is sent: the client's words with the key of the
-// provider in place of the client's.
-func (m *Proxy) header(in http.Header) http.Header {
-	out := make(http.Header, len(in)+2)
-	for name, values := range in {
-		if !proxy.IsHopByHop(name, in["Connection"]) && !dropped[name] && !strings.HasPrefix(name, "X-Forwarded-") && !strings.HasPrefix(name, "Proxy-") {
-			out[name] = values
-		}
-	}
-	out.Set("Accept-Encoding", "identity") // so that it can be counted, and the key be seen
-	if _, ok := out["User-Agent"]; !ok {
-		out["User-Agent"] = []string{""} // none is added
-	}
-	switch key := m.c.Key; {
-	case key == "":
-	case !m.anthropic:
-		out.Set("Authorization", "Bearer "+key)
-	case strings.HasPrefix(key, "sk-ant-oat"):
-		out.Set("Authorization", "Bearer "+key)
-		out["Anthropic-Beta"] = withBeta(out["Anthropic-Beta"])
-	default:
-		out.Set("X-Api-Key", key)
-	}
-	return out
-}
-
-// oauthBeta is what Anthropic wants to be asked for with such a key.
-const oauthBeta = "oauth-2025-04-20"
-
-func withBeta(values []string) []string {
-	if httpguts.HeaderValuesContainsToken(values, oauthBeta) {
-		return values
-	}
-	return []string{strings.Join(append([]string{oauthBeta}, values...), ",")}
 }

@@ -1,0 +1,115 @@
+package llmproxy
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+)
+
+const (
+	maxBody     = 64 << 20  // bytes of a request
+	maxBuffered = 128 << 20 // bytes of all requests of a run in progress
+)
+
+var (
+	errTooLarge   = errors.New("the request is too large")
+	errBackground = errors.New("the request asks for a response in the background")
+	errNotJSON    = errors.New("the request is not JSON")
+	errMemory     = errors.New("too many large requests")
+)
+
+// bodyError is an error of reading the request, not of the provider.
+type bodyError struct{ error }
+
+// requestBody is a request's body in memory, with the model that it names.
+type requestBody struct {
+	data  []byte
+	model string
+}
+
+// readBody reads and parses the body of a request. The memory is reserved in
+// buffered; release returns it.
+func readBody(r *http.Request, buffered *atomic.Int64, checkBackground bool) (b *requestBody, release func(), err error) {
+	reserved := max(r.ContentLength, 0)
+	release = func() { buffered.Add(-reserved) }
+	if buffered.Add(reserved) > maxBuffered {
+		return nil, release, errMemory
+	}
+	var buf bytes.Buffer
+	if r.ContentLength > 0 {
+		buf.Grow(int(min(r.ContentLength, 1<<20)))
+	}
+	part := make([]byte, copySize)
+	for {
+		n, err := r.Body.Read(part)
+		buf.Write(part[:n])
+		if extra := int64(buf.Len()) - reserved; extra > 0 {
+			reserved += extra
+			if buffered.Add(extra) > maxBuffered {
+				return nil, release, errMemory
+			}
+		}
+		switch {
+		case buf.Len() > maxBody:
+			return nil, release, errTooLarge
+		case errors.Is(err, io.EOF):
+			b = &requestBody{data: buf.Bytes()}
+			return b, release, b.parse(checkBackground)
+		case err != nil:
+			if cause := context.Cause(r.Context()); cause != nil {
+				return nil, release, cause
+			}
+			return nil, release, bodyError{err}
+		}
+	}
+}
+
+// parse sets the model. If checkBackground is set, it refuses a body that is not
+// JSON, and one with a member background that is not false or null. Parsers
+// differ in the case of names and the use of repeated members, so each is
+// checked.
+func (b *requestBody) parse(checkBackground bool) error {
+	if len(b.data) == 0 {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(b.data))
+	err := b.parseMembers(d, checkBackground)
+	switch {
+	case errors.Is(err, errBackground):
+		return err
+	case err != nil && checkBackground:
+		return errNotJSON
+	}
+	return nil
+}
+
+func (b *requestBody) parseMembers(d *json.Decoder, checkBackground bool) error {
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return errors.Join(err, errNotJSON)
+	}
+	for d.More() {
+		key, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		name, _ := key.(string)
+		if checkBackground && strings.EqualFold(name, "background") && string(value) != "false" && string(value) != "null" {
+			return errBackground
+		}
+		var model string
+		if name == "model" && json.Unmarshal(value, &model) == nil && len(model) <= maxModel {
+			b.model = model
+		}
+	}
+	_, err := d.Token()
+	return err
+}
