@@ -17,53 +17,52 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// racy is how long after its last change a file's times may still be those of
-// a further change: within it, what was read is not remembered.
-const racy = 2 * time.Second
+// settleTime is how long after a change a further change can leave the same times.
+// Within it, the chunks of a file are not cached.
+const settleTime = 2 * time.Second
 
-// stat is what a file's content is remembered under.
-type stat struct {
+// fileStat identifies the content of a file in the cache.
+type fileStat struct {
 	size     int64
 	modified int64 // nanoseconds since the Unix epoch
-	changed  int64 // the same of the inode; 0 where it is not known
+	changed  int64 // change time of the inode in the same unit; 0 if unknown
 	inode    uint64
 }
 
-func statOf(info fs.FileInfo) stat {
-	s := stat{size: info.Size(), modified: info.ModTime().UnixNano()}
+func statOf(info fs.FileInfo) fileStat {
+	s := fileStat{size: info.Size(), modified: info.ModTime().UnixNano()}
 	s.system(info)
 	return s
 }
 
-// settled reports whether a later change is sure to show in the stat.
-func (s *stat) settled(now time.Time) bool {
-	return now.UnixNano()-max(s.modified, s.changed) >= int64(racy)
+// settled reports whether any later change will change the stat.
+func (s *fileStat) settled(now time.Time) bool {
+	return now.UnixNano()-max(s.modified, s.changed) >= int64(settleTime)
 }
 
-// cached is what the cache knows of a file.
-type cached struct {
+// cachedFile is a file in the cache.
+type cachedFile struct {
 	path   string
-	stat   stat
-	sum    treewire.Hash // of the whole content, where there are several chunks
+	stat   fileStat
+	sum    treewire.Hash // of the whole content, if there are several chunks
 	chunks []treewire.Chunk
 }
 
 const (
 	cacheMagic = "stint-s1"
-	// maxRecord bounds a record of the cache, in bytes.
+	// maxRecord is the maximum size of a record, in bytes.
 	maxRecord = 16 << 20
 )
 
-// cacheReader reads a cache in path order. A damaged one ends early: it is no
-// more than a memory.
+// cacheReader reads a cache in path order. A damaged cache ends at the damage.
 type cacheReader struct {
-	f     *os.File
-	r     *bufio.Reader
-	there bool    // the server had all chunks that it names
-	next  *cached // nil at the end
+	f        *os.File
+	r        *bufio.Reader
+	onServer bool        // the server had all chunks in the cache
+	next     *cachedFile // nil at the end
 }
 
-// openCache opens the cache at path; there may be none.
+// openCache opens the cache at path. A missing cache is empty.
 func openCache(path string) *cacheReader {
 	c := &cacheReader{}
 	if path == "" {
@@ -76,7 +75,7 @@ func openCache(path string) *cacheReader {
 	c.f, c.r = f, bufio.NewReaderSize(f, 64<<10)
 	head := make([]byte, len(cacheMagic)+1)
 	if _, err := io.ReadFull(c.r, head); err == nil && string(head[:len(cacheMagic)]) == cacheMagic {
-		c.there = head[len(cacheMagic)] == 1
+		c.onServer = head[len(cacheMagic)] == 1
 		c.advance()
 	}
 	return c
@@ -88,9 +87,8 @@ func (c *cacheReader) close() {
 	}
 }
 
-// find gives what is known of path, nil for nothing. Paths ascend from call to
-// call.
-func (c *cacheReader) find(path string) *cached {
+// find returns the entry for path, or nil. Paths must ascend from call to call.
+func (c *cacheReader) find(path string) *cachedFile {
 	for c.next != nil {
 		switch order := files.ComparePaths(c.next.path, path); {
 		case order == 0:
@@ -103,13 +101,13 @@ func (c *cacheReader) find(path string) *cached {
 	return nil
 }
 
-// below reports whether something in the folder is known.
-func (c *cacheReader) below(folder string) bool {
+// hasFolder reports whether the cache contains a file in the folder.
+func (c *cacheReader) hasFolder(folder string) bool {
 	return c.find(folder) != nil || c.next != nil && strings.HasPrefix(c.next.path, folder+"/")
 }
 
-// of gives what is known of the file at path as long as it is unchanged.
-func (c *cacheReader) of(path string, info fs.FileInfo) *cached {
+// findUnchanged returns the entry for path if the file is unchanged, or nil.
+func (c *cacheReader) findUnchanged(path string, info fs.FileInfo) *cachedFile {
 	if known := c.find(path); known != nil && known.stat == statOf(info) {
 		return known
 	}
@@ -133,15 +131,15 @@ func (c *cacheReader) advance() {
 	c.next = decodeCached(b)
 }
 
-// decodeCached reads a record whose checksum is right.
-func decodeCached(b []byte) *cached {
+// decodeCached decodes a record whose checksum is valid.
+func decodeCached(b []byte) *cachedFile {
 	number := func() uint64 {
 		v, n := binary.Uvarint(b)
 		b = b[max(n, 0):]
 		return v
 	}
-	c := &cached{}
-	c.stat = stat{size: int64(number()), modified: int64(number()), changed: int64(number()), inode: number()}
+	c := &cachedFile{}
+	c.stat = fileStat{size: int64(number()), modified: int64(number()), changed: int64(number()), inode: number()}
 	take := func(n uint64) []byte {
 		taken := make([]byte, min(n, maxRecord))
 		b = b[copy(taken, b):]
@@ -158,7 +156,7 @@ func decodeCached(b []byte) *cached {
 	return c
 }
 
-// cacheWriter writes a new cache beside the old one.
+// cacheWriter writes a new cache next to the old one.
 type cacheWriter struct {
 	path string
 	f    *os.File
@@ -166,26 +164,26 @@ type cacheWriter struct {
 	b    []byte
 }
 
-// createCache begins a cache that takes the place of the one at path when it
-// is kept. An empty path is for no cache.
+// createCache creates a cache, which replaces the one at path on commit. If path is
+// empty, nothing is written.
 func createCache(path string) (*cacheWriter, error) {
 	if path == "" {
 		return &cacheWriter{}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("make the cache's folder: %w", err)
+		return nil, fmt.Errorf("create the cache's folder: %w", err)
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
-		return nil, fmt.Errorf("make a cache: %w", err)
+		return nil, fmt.Errorf("create a cache: %w", err)
 	}
 	c := &cacheWriter{path: path, f: f, w: bufio.NewWriterSize(f, 64<<10)}
-	_, _ = c.w.WriteString(cacheMagic + "\x00") // its error stays until the flush
+	_, _ = c.w.WriteString(cacheMagic + "\x00") // Flush returns its error
 	return c, nil
 }
 
-// add remembers a file. Paths ascend from call to call.
-func (c *cacheWriter) add(k *cached) {
+// add adds a file. Paths must ascend from call to call.
+func (c *cacheWriter) add(k *cachedFile) {
 	if c.w == nil {
 		return
 	}
@@ -205,33 +203,32 @@ func (c *cacheWriter) add(k *cached) {
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-8))
 	binary.LittleEndian.PutUint32(b[4:], crc32.ChecksumIEEE(b[8:]))
 	if len(b) <= maxRecord {
-		_, _ = c.w.Write(b) // its error stays until the flush
+		_, _ = c.w.Write(b) // Flush returns its error
 	}
 	c.b = b
 }
 
-// keep puts the cache in its place. there says that the server has all chunks
-// that it names.
-func (c *cacheWriter) keep(there bool) error {
+// commit replaces the old cache. onServer says that the server has all chunks in it.
+func (c *cacheWriter) commit(onServer bool) error {
 	if c.w == nil {
 		return nil
 	}
 	err := c.w.Flush()
-	if there && err == nil {
+	if onServer && err == nil {
 		_, err = c.f.WriteAt([]byte{1}, int64(len(cacheMagic)))
 	}
 	if err = errors.Join(err, c.f.Close()); err == nil {
 		err = os.Rename(c.f.Name(), c.path)
 	}
 	if err != nil {
-		return errors.Join(fmt.Errorf("keep the cache: %w", err), os.Remove(c.f.Name()))
+		return errors.Join(fmt.Errorf("write the cache: %w", err), os.Remove(c.f.Name()))
 	}
 	c.w = nil
 	return nil
 }
 
-// drop gives up a cache that was not kept.
-func (c *cacheWriter) drop() {
+// discard removes a cache that was not committed.
+func (c *cacheWriter) discard() {
 	if c.w == nil {
 		return
 	}

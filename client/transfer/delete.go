@@ -12,18 +12,18 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// remove deletes what the version lacks, or counts it in a dry run. Ignore
-// files stay, and so do what they name and the folders that it lies in.
-func (p *pull) remove(ctx context.Context) error {
+// deleteExtra deletes entries that the version lacks, or counts them in a dry run.
+// It keeps ignore files, ignored entries, and their parent folders.
+func (p *pull) deleteExtra(ctx context.Context) error {
 	if !p.o.Delete {
 		return nil
 	}
 	var extra []string
-	holds := map[string]bool{} // folders in which something stays
+	keep := map[string]bool{} // folders with entries to keep
 	err := localdir.Walk(ctx, p.root, ".", func(name string, d fs.DirEntry, ignored bool) error {
 		if ignored || d.Name() == localdir.IgnoreFile && d.Type().IsRegular() {
-			for dir := path.Dir(name); !holds[dir]; dir = path.Dir(dir) {
-				holds[dir] = true
+			for dir := path.Dir(name); !keep[dir]; dir = path.Dir(dir) {
+				keep[dir] = true
 			}
 		} else if p.byPath[name] == nil {
 			extra = append(extra, name)
@@ -34,7 +34,7 @@ func (p *pull) remove(ctx context.Context) error {
 		return err
 	}
 	for _, name := range slices.Backward(extra) {
-		if holds[name] {
+		if keep[name] {
 			continue
 		}
 		if !p.o.DryRun {
@@ -42,7 +42,7 @@ func (p *pull) remove(ctx context.Context) error {
 			case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTEMPTY):
 				continue
 			case err != nil:
-				return fmt.Errorf("remove what the version lacks: %w", err)
+				return fmt.Errorf("delete an entry that the version lacks: %w", err)
 			}
 		}
 		p.done.Deleted++
@@ -50,39 +50,36 @@ func (p *pull) remove(ctx context.Context) error {
 	return nil
 }
 
-// spares fails where ignore files name something at or below name, which is to
-// make room.
-func (p *pull) spares(ctx context.Context, name string) error {
+// checkNoIgnored returns an error if ignore files exclude an entry at or below name.
+func (p *pull) checkNoIgnored(ctx context.Context, name string) error {
 	return localdir.Walk(ctx, p.root, name, func(at string, _ fs.DirEntry, ignored bool) error {
 		if ignored {
-			return fmt.Errorf("a folder lies in its place, with '%s', which a %s file names: move that away", at, localdir.IgnoreFile)
+			return fmt.Errorf("there is a folder of that name with '%s', which a %s file excludes: move that away", at, localdir.IgnoreFile)
 		}
 		return nil
 	})
 }
 
-// removeParts removes what interrupted pulls left in the folders that were
-// looked through. One that cannot be removed is no reason to fail: it is of no
-// push.
+// removeParts removes temporary files of interrupted pulls. Errors are ignored,
+// because pushes skip such files.
 func (p *pull) removeParts() {
-	for _, name := range p.remains {
+	for _, name := range p.parts {
 		_ = p.root.Remove(name)
 	}
 }
 
-// remember keeps the chunks of the files that are there now for the next time.
-// A cache that cannot be kept is no reason to fail.
-func (p *pull) remember() {
+// saveCache writes the cache for the next transfer. Errors are ignored.
+func (p *pull) saveCache() {
 	c, err := createCache(p.o.Cache)
 	if err != nil {
 		return
 	}
-	defer c.drop()
+	defer c.discard()
 	now := p.o.Now()
 	for _, i := range p.items {
-		if i.stat != (stat{}) && i.stat.settled(now) {
-			c.add(&cached{path: i.Path, stat: i.stat, sum: i.Sum, chunks: i.Chunks})
+		if i.stat != (fileStat{}) && i.stat.settled(now) {
+			c.add(&cachedFile{path: i.Path, stat: i.stat, sum: i.Sum, chunks: i.Chunks})
 		}
 	}
-	_ = c.keep(true)
+	_ = c.commit(true)
 }

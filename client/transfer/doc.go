@@ -1,13 +1,13 @@
-// Package transfer answers: how do a folder and a version become the same with
-// as little sent as possible?
+// Package transfer pushes a local folder to a server as a new version, and pulls a
+// version into a local folder.
 //
-// Push cuts the files of a folder into chunks as the server does, asks which
-// of them it lacks, sends those and then the tree that names them all. Pull
-// reads a version's tree, looks at what a folder holds already and fetches the
-// chunks that it lacks.
+// Push splits the files of a folder into the same chunks as the server, asks which
+// of them the server lacks, and sends those and then the tree that refers to all.
+// Pull reads a version's tree, compares it with the folder, and fetches the chunks
+// that no local file contains.
 //
-// Neither keeps a session: what arrived is stored, so whoever is interrupted
-// asks again and goes on. A Cache remembers which chunks a file has, so that
-// an unchanged file is not read again. Every chunk is checked by its hash
-// where it arrives, and a file is put in its place when it is whole.
+// There are no sessions. Received chunks are stored, so an interrupted transfer is
+// repeated and continues. A cache file remembers the chunks of each file, so that
+// unchanged files are not read again. Every chunk is verified by its hash on
+// arrival, and a file is renamed to its final name when it is complete.
 package transfer

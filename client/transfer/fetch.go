@@ -11,108 +11,108 @@ import (
 )
 
 const (
-	// fetchedAtOnce requests for chunks are on their way at once, each for
-	// about batchTarget bytes or batchChunks chunks.
-	fetchedAtOnce = 4
-	batchTarget   = 4 << 20
-	batchChunks   = 1024
+	// maxFetches is the number of concurrent requests for chunks. Each is for
+	// about batchTarget bytes and at most batchChunks chunks.
+	maxFetches  = 4
+	batchTarget = 4 << 20
+	batchChunks = 1024
 )
 
-// want is a chunk to fetch.
-type want struct {
+// neededChunk is a chunk to fetch.
+type neededChunk struct {
 	treewire.Chunk
-	item  int // the entry that it is of
-	index int // in that entry
+	item  int // index of the item that contains it
+	index int // within the item
 }
 
-// batch is chunks that are fetched together, and their contents.
+// batch is a group of chunks that are fetched by one request, with their contents.
 type batch struct {
-	wants    []want
+	chunks   []neededChunk
 	contents [][]byte
 	wire     int64
 	err      error
 	ready    chan struct{}
 }
 
-// wants lists what no local file has, in the order in which it is needed.
-func (p *pull) wants() []*batch {
+// batches returns the chunks that no local file contains, in the order of use.
+func (p *pull) batches() []*batch {
 	var all []*batch
 	var b *batch
 	size := uint32(0)
 	seen := map[treewire.Hash]bool{}
 	for at, i := range p.items {
 		for n, c := range i.Chunks {
-			if _, ok := p.places[c.Hash]; i.keep || ok || seen[c.Hash] {
+			if _, ok := p.local[c.Hash]; i.unchanged || ok || seen[c.Hash] {
 				continue
 			}
 			seen[c.Hash] = true
-			if b == nil || size+c.Raw > batchTarget || len(b.wants) == batchChunks {
+			if b == nil || size+c.Raw > batchTarget || len(b.chunks) == batchChunks {
 				b, size = &batch{ready: make(chan struct{})}, 0
 				all = append(all, b)
 			}
-			b.wants = append(b.wants, want{c, at, n})
+			b.chunks = append(b.chunks, neededChunk{c, at, n})
 			size += c.Raw
 		}
 	}
 	return all
 }
 
-// fetch gets the contents of a batch, going on where a connection breaks off.
+// fetch fetches the contents of a batch and continues after a broken connection.
 func (p *pull) fetch(ctx context.Context, b *batch) error {
 	var codec files.Codec
-	return p.persist(ctx, func() (bool, error) {
+	return p.retry(ctx, func() (bool, error) {
 		before := len(b.contents)
-		if before == len(b.wants) {
+		if before == len(b.chunks) {
 			return false, nil
 		}
-		err := p.fetchSome(ctx, b, &codec)
+		err := p.fetchRest(ctx, b, &codec)
 		return len(b.contents) > before, err
 	})
 }
 
-func (p *pull) fetchSome(ctx context.Context, b *batch, codec *files.Codec) error {
-	question := p.selection(b.wants[len(b.contents):]).Append(nil)
-	in, err := p.remote.OpenChunks(ctx, question)
+func (p *pull) fetchRest(ctx context.Context, b *batch, codec *files.Codec) error {
+	request := p.selection(b.chunks[len(b.contents):]).Append(nil)
+	in, err := p.remote.OpenChunks(ctx, request)
 	if err != nil {
-		return &final{err}
+		return &permanentError{err}
 	}
 	counted := &counter{r: in}
 	err = b.read(treewire.NewFrameReader(counted), codec)
-	_, _ = io.CopyN(io.Discard, counted, 1) // a connection that was read to its end is used again
-	b.wire += int64(len(question)) + counted.n
+	_, _ = io.CopyN(io.Discard, counted, 1) // the connection is reused only after its end was read
+	b.wire += int64(len(request)) + counted.n
 	return errors.Join(err, in.Close())
 }
 
-// selection counts from the first entry of which something is wanted.
-func (p *pull) selection(wants []want) *treewire.Selection {
+// selection returns the selection of chunks, which counts from the first item.
+func (p *pull) selection(chunks []neededChunk) *treewire.Selection {
 	s := &treewire.Selection{}
-	first := wants[0].item
+	first := chunks[0].item
 	if first > 0 {
 		s.After = p.items[first-1].Path
 	}
-	for _, w := range wants {
+	for _, w := range chunks {
 		s.Add(p.items[w.item].number - p.items[first].number + int64(w.index))
 	}
 	return s
 }
 
 func (b *batch) read(frames *treewire.FrameReader, codec *files.Codec) error {
-	for _, w := range b.wants[len(b.contents):] {
+	for _, w := range b.chunks[len(b.contents):] {
 		f, err := frames.Next()
 		if errors.Is(err, io.EOF) {
-			return &final{errors.New("the server sent fewer chunks than it was asked for")}
+			return &permanentError{errors.New("the server sent fewer chunks than were requested")}
 		} else if err != nil {
 			return err
 		}
 		if f.Hash != w.Hash || f.Raw != w.Raw {
-			return &final{errors.New("the server sent a chunk that it was not asked for")}
+			return &permanentError{errors.New("the server sent a chunk that was not requested")}
 		}
 		chunk := make([]byte, w.Raw)
 		if err := codec.Chunk(chunk, f.Segment, w.Hash); err != nil {
-			return &final{fmt.Errorf("check what arrived: %w", err)}
+			return &permanentError{fmt.Errorf("verify a received chunk: %w", err)}
 		}
 		b.contents = append(b.contents, chunk)
 	}
-	_, _ = frames.Next() // the end mark: all that was asked for is here and checked
+	_, _ = frames.Next() // the end mark; all chunks have arrived and are verified
 	return nil
 }

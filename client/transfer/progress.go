@@ -1,12 +1,12 @@
 package transfer
 
-// Progress is told how a transfer goes on. Its methods are safe for concurrent
-// use.
+// Progress receives the progress of a transfer. Its methods must be safe for
+// concurrent use.
 type Progress interface {
-	// Expect says how many bytes of files have to be looked after. It comes
-	// first, and again when all begins anew.
+	// Expect is called with the total bytes of files, before Done and again if the
+	// transfer restarts.
 	Expect(bytes int64)
-	// Done says that further bytes are where they belong.
+	// Done is called with the number of further bytes that are in place.
 	Done(bytes int64)
 }
 
@@ -15,7 +15,7 @@ type noProgress struct{}
 func (noProgress) Expect(int64) {}
 func (noProgress) Done(int64)   {}
 
-// Count is a number of files and of the bytes in them.
+// Count is a number of files and of their bytes.
 type Count struct {
 	Files int64 `json:"files"`
 	Bytes int64 `json:"bytes"`

@@ -12,38 +12,36 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// PullOptions adjusts Pull; the zero value works.
+// PullOptions configures Pull. The zero value is valid.
 type PullOptions struct {
-	// Cache is as in PushOptions.
+	// Cache is the path of the cache file, as in PushOptions.
 	Cache string
-	// Delete removes what the version lacks, except what ignore files name.
+	// Delete removes entries that the version lacks, except ignored ones.
 	Delete bool
-	// DryRun finds out what would be done, and changes nothing.
+	// DryRun computes the result and changes nothing.
 	DryRun   bool
 	Progress Progress
 	Now      func() time.Time // nil: time.Now
-	// Backoff is the first pause before what has broken off is asked for
-	// again; 0 is 200 ms.
+	// Backoff is the pause before the first retry; 0 means 200 ms.
 	Backoff time.Duration
 }
 
-// PullResult tells what a pull did.
+// PullResult is the result of a pull.
 type PullResult struct {
-	All     Count // of the version
-	Written Count // files that were not there or differed
-	Fetched int64 // bytes of chunks that no local file had
+	All     Count // files of the version
+	Written Count // files that were missing or different
+	Fetched int64 // content bytes of fetched chunks
 	Deleted int64 // entries
-	// Wire is how many bytes were sent and received: compressed chunks, their
-	// numbers and the tree.
+	// Wire is the number of bytes sent and received: compressed chunks, selections,
+	// and the tree.
 	Wire int64
 }
 
-// Pull makes the folder dir, which may be missing, hold what the version
-// holds: contents, modes, times, links and empty folders. Nothing outside of
-// dir is written, whatever the version or links in dir say. Each file is
-// written under another name and moved to its place when it is whole and
-// verified; a pull that failed can be repeated and goes on. It does not wait
-// until the disk has everything.
+// Pull writes the version to the folder dir, which is created if it is missing:
+// contents, modes, times, links, and empty folders. It never writes outside dir,
+// even if the version or links in dir are malicious. Each file is written under a
+// temporary name and renamed when it is complete and verified. A failed pull can be
+// repeated and continues. Pull does not sync files to disk.
 func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullResult, err error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -61,17 +59,17 @@ func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullRe
 	if p.root, err = openTarget(dir, o.DryRun); err != nil {
 		return PullResult{}, err
 	}
-	if p.root == nil { // a dry run on a folder that is missing
+	if p.root == nil { // a dry run with a missing folder
 		return p.all(), nil
 	}
 	defer func() { err = errors.Join(err, p.root.Close()) }()
-	if err := p.survey(ctx); err != nil {
+	if err := p.compare(ctx); err != nil {
 		return PullResult{}, err
 	}
 	if o.DryRun {
-		err = p.remove(ctx)
+		err = p.deleteExtra(ctx)
 	} else {
-		err = p.carryOut(ctx)
+		err = p.writeAll(ctx)
 	}
 	return p.done, err
 }
@@ -83,34 +81,33 @@ type pull struct {
 	root   *os.Root
 	items  []*item
 	byPath map[string]*item
-	places map[treewire.Hash]location // of chunks in local files
-	// remains are files and links that an interrupted pull left.
-	remains []string
-	done    PullResult
+	local  map[treewire.Hash]location // chunks in local files
+	parts  []string                   // temporary files of interrupted pulls
+	done   PullResult
 }
 
-// item is an entry of the version and what is to be done for it.
+// item is an entry of the version and its state in the folder.
 type item struct {
 	*treewire.Entry
-	number int64 // of its first chunk in the version
-	found  bool  // something lies at its place
-	keep   bool  // the content or target is there already
-	same   bool  // mode and time, too
-	stat   stat  // of the file that is there
+	number    int64    // number of its first chunk in the version
+	exists    bool     // the folder has an entry of that name
+	unchanged bool     // the entry has the same content or target
+	sameMeta  bool     // the entry has the same mode and time
+	stat      fileStat // of the existing file
 }
 
-// location says where a chunk lies in dir.
+// location is the position of a chunk in a file below dir.
 type location struct {
 	path   string
 	offset int64
 }
 
-// openTarget opens the folder to pull into, nil for one that is missing and
-// shall not be made.
+// openTarget opens the folder to pull into and creates it if necessary. In a dry
+// run it returns nil for a missing folder.
 func openTarget(dir string, dry bool) (*os.Root, error) {
 	if !dry {
 		if err := os.MkdirAll(dir, 0o777); err != nil {
-			return nil, fmt.Errorf("make the folder: %w", err)
+			return nil, fmt.Errorf("create the folder: %w", err)
 		}
 	}
 	root, err := os.OpenRoot(dir)
@@ -122,7 +119,7 @@ func openTarget(dir string, dry bool) (*os.Root, error) {
 	return root, nil
 }
 
-// all is what a pull into an empty folder does.
+// all returns the result of a pull into an empty folder.
 func (p *pull) all() PullResult {
 	p.done.Written = p.done.All
 	seen := map[treewire.Hash]bool{}
@@ -137,13 +134,13 @@ func (p *pull) all() PullResult {
 	return p.done
 }
 
-// readTree reads what the version holds, anew when it breaks off.
+// readTree reads the version's tree, and restarts if the connection breaks.
 func (p *pull) readTree(ctx context.Context) error {
-	return p.persist(ctx, func() (bool, error) {
+	return p.retry(ctx, func() (bool, error) {
 		p.items, p.byPath, p.done = nil, map[string]*item{}, PullResult{}
 		in, err := p.remote.OpenTree(ctx)
 		if err != nil {
-			return false, &final{err}
+			return false, &permanentError{err}
 		}
 		counted := &counter{r: in}
 		err = errors.Join(p.readItems(counted), in.Close())
@@ -167,7 +164,7 @@ func (p *pull) readItems(in io.Reader) error {
 			return err
 		}
 		if err := checkEntry(e); err != nil {
-			return &final{err}
+			return &permanentError{err}
 		}
 		i := &item{Entry: e, number: number}
 		number += int64(len(e.Chunks))
@@ -180,7 +177,7 @@ func (p *pull) readItems(in io.Reader) error {
 	}
 }
 
-// counter counts what is read.
+// counter counts the bytes that are read.
 type counter struct {
 	r io.Reader
 	n int64
@@ -192,30 +189,30 @@ func (c *counter) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// final marks an error that trying again does not help against.
-type final struct{ cause error }
+// permanentError is an error after which retry stops.
+type permanentError struct{ cause error }
 
-func (f *final) Error() string { return f.cause.Error() }
-func (f *final) Unwrap() error { return f.cause }
+func (e *permanentError) Error() string { return e.cause.Error() }
+func (e *permanentError) Unwrap() error { return e.cause }
 
-// attempts bounds how often what breaks off is tried without progress.
-const attempts = 6
+// maxAttempts is the number of attempts without progress.
+const maxAttempts = 6
 
-// persist calls f until it succeeds, fails for good, or has failed often in a
-// row without any progress.
-func (p *pull) persist(ctx context.Context, f func() (progress bool, err error)) error {
+// retry calls f until it succeeds, fails permanently, or fails maxAttempts times
+// without progress.
+func (p *pull) retry(ctx context.Context, f func() (progress bool, err error)) error {
 	for attempt := 1; ; attempt++ {
 		progress, err := f()
 		if err == nil {
 			return nil
 		}
-		if stop, ok := errors.AsType[*final](err); ok {
+		if stop, ok := errors.AsType[*permanentError](err); ok {
 			return stop.cause
 		}
 		if progress {
 			attempt = 1
 		}
-		if attempt == attempts || ctx.Err() != nil || errors.Is(err, treewire.ErrMalformed) {
+		if attempt == maxAttempts || ctx.Err() != nil || errors.Is(err, treewire.ErrMalformed) {
 			return err
 		}
 		timer := time.NewTimer(p.o.Backoff << attempt)

@@ -17,49 +17,48 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// PushOptions adjusts Push; the zero value works.
+// PushOptions configures Push. The zero value is valid.
 type PushOptions struct {
-	// Cache is a file that remembers the chunks of files from one transfer of
-	// the same folder and tree to the next; empty for none.
+	// Cache is the path of a file that remembers the chunks of files between
+	// transfers of the same folder and artifact or volume; empty for none.
 	Cache string
-	// DryRun finds out what would be sent, and sends nothing.
+	// DryRun computes what would be sent, and sends nothing.
 	DryRun bool
-	// Listed is told what the folder holds before anything is read or sent;
-	// skipped are entries that are no file, folder or link.
+	// Listed is called with the folder's files before any is read or sent. skipped
+	// are entries that are not files, folders, or links.
 	Listed   func(all Count, skipped []string)
 	Progress Progress
 	Now      func() time.Time // nil: time.Now
 }
 
-// PushResult tells what a push did. Of a dry run, Version is nil.
+// PushResult is the result of a push. Version is nil in a dry run.
 type PushResult struct {
 	Version *stint.FileSetVersion
-	Added   bool  // false where the current version holds the same
-	All     Count // of the folder
-	// Sent are chunks that the server lacked, and the files that they are of.
-	// A chunk that occurs several times is sent once.
+	Added   bool  // false if the current version has the same content
+	All     Count // files of the folder
+	// Sent counts the chunks that the server lacked and the files with such chunks.
+	// A repeated chunk is sent once.
 	Sent Count
-	// Wire is how many bytes were sent and received: compressed chunks, their
-	// names and the tree.
+	// Wire is the number of bytes sent and received: compressed chunks, hashes, and
+	// the tree.
 	Wire int64
 }
 
 const (
 	pushAttempts = 3
-	// sentAtOnce requests with chunks are on their way at once, each of about
-	// bodyTarget bytes: with what is being read and compressed they stay below
-	// 64 MiB of memory.
-	sentAtOnce = 4
+	// maxSends is the number of concurrent requests with chunks. Each is about
+	// bodyTarget bytes, so that all buffers use less than 64 MiB.
+	maxSends   = 4
 	bodyTarget = 4 << 20
-	// askedAtOnce is how many names one question holds.
-	askedAtOnce = 2048
+	// maxAsked is the number of hashes in a request for missing chunks.
+	maxAsked = 2048
 )
 
-var errChanged = errors.New("it was changed while it was being pushed; try again when nothing writes to it")
+var errChanged = errors.New("it changed during the push; try again when nothing writes to it")
 
-// Push makes the folder dir the new version of the tree: ErrUnsupported where
-// the server does not know how. Chunks that have arrived stay, so that a push
-// that failed can be repeated and sends what is missing then.
+// Push stores the folder dir as a new version. It returns ErrUnsupported if the
+// server does not support the exchange of chunks. The server keeps received chunks,
+// so a repeated push sends only the missing ones.
 func Push(ctx context.Context, r Remote, dir string, o PushOptions) (PushResult, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -67,39 +66,39 @@ func Push(ctx context.Context, r Remote, dir string, o PushOptions) (PushResult,
 	if o.Progress == nil {
 		o.Progress = noProgress{}
 	}
-	trust := true // in what the cache says of the server
+	trustCache := true // that the server has the chunks in the cache
 	for attempt := 1; ; attempt++ {
-		done, err := pushOnce(ctx, r, dir, &o, trust)
+		done, err := pushOnce(ctx, r, dir, &o, trustCache)
 		missing := errors.Is(err, ErrChunksMissing)
 		if attempt == pushAttempts || !missing && !errors.Is(err, errChanged) {
 			return done, err
 		}
-		trust = trust && !missing
+		trustCache = trustCache && !missing
 		o.Listed = nil
 	}
 }
 
-func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trust bool) (done PushResult, err error) {
+func pushOnce(ctx context.Context, r Remote, dir string, o *PushOptions, trustCache bool) (done PushResult, err error) {
 	files, err := localdir.Open(ctx, dir)
 	if err != nil {
 		return PushResult{}, err
 	}
-	defer func() { _ = files.Close() }() // only read from
+	defer func() { _ = files.Close() }() // nothing was written to it
 	all := Count{files.Files, files.Size}
 	if o.Listed != nil {
 		o.Listed(all, files.Skipped)
 	}
 	o.Progress.Expect(all.Bytes)
-	p := &push{remote: r, files: files, o: o, found: make(chan ref, askedAtOnce), wanted: make(chan ref, askedAtOnce)}
+	p := &push{remote: r, files: files, o: o, found: make(chan chunkRef, maxAsked), wanted: make(chan chunkRef, maxAsked)}
 	p.done.All = all
-	if err := p.open(trust); err != nil {
+	if err := p.open(trustCache); err != nil {
 		return PushResult{}, errors.Join(err, p.close())
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err = p.transfer(ctx); err == nil && !o.DryRun {
 		err = p.commit(ctx)
 	}
-	p.scan.remember(err == nil && !o.DryRun)
+	p.scan.saveCache(err == nil && !o.DryRun)
 	p.done.Wire = p.wire.Load()
 	return p.done, err
 }
@@ -112,26 +111,26 @@ type push struct {
 	scan   *scan
 	spool  *os.File // the tree
 	out    *bufio.Writer
-	found  chan ref // chunks of the folder, each once
-	wanted chan ref // those of them that the server lacks
+	found  chan chunkRef // chunks of the folder, each once
+	wanted chan chunkRef // chunks that the server lacks
 	done   PushResult
 	wire   atomic.Int64
 }
 
-// ref says where in the folder a chunk lies.
-type ref struct {
+// chunkRef is a chunk and its position in the folder.
+type chunkRef struct {
 	treewire.Chunk
 	path   string
 	offset int64
 }
 
-func (p *push) open(trust bool) error {
+func (p *push) open(trustCache bool) error {
 	var err error
 	if p.spool, err = os.CreateTemp("", "stint-tree-*"); err != nil {
-		return fmt.Errorf("make room for the tree: %w", err)
+		return fmt.Errorf("create a temporary file: %w", err)
 	}
 	p.out = bufio.NewWriterSize(p.spool, 64<<10)
-	p.scan, err = newScan(p, trust)
+	p.scan, err = newScan(p, trustCache)
 	return err
 }
 
@@ -145,7 +144,7 @@ func (p *push) close() error {
 	return errors.Join(p.spool.Close(), os.Remove(p.spool.Name()))
 }
 
-// transfer reads, asks and sends at once.
+// transfer reads, asks, and sends concurrently.
 func (p *push) transfer(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
@@ -160,7 +159,7 @@ func (p *push) transfer(ctx context.Context) error {
 		group.Go(func() error { return p.count(ctx) })
 		return group.Wait()
 	}
-	counts := make([]Count, sentAtOnce)
+	counts := make([]Count, maxSends)
 	for i := range counts {
 		group.Go(func() error {
 			s := &sender{push: p}
@@ -176,13 +175,13 @@ func (p *push) transfer(ctx context.Context) error {
 	return err
 }
 
-// ask finds out which chunks the server lacks.
+// ask asks the server which chunks it lacks.
 func (p *push) ask(ctx context.Context) error {
-	batch := make([]ref, 0, askedAtOnce)
+	batch := make([]chunkRef, 0, maxAsked)
 	for more := true; more; {
 		batch = batch[:0]
 		for len(batch) < cap(batch) {
-			var r ref
+			var r chunkRef
 			if r, more = <-p.found; !more {
 				break
 			}
@@ -197,23 +196,23 @@ func (p *push) ask(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (p *push) askFor(ctx context.Context, batch []ref) error {
-	var question []byte
+func (p *push) askFor(ctx context.Context, batch []chunkRef) error {
+	var request []byte
 	for i := range batch {
-		question = append(question, batch[i].Hash[:]...)
+		request = append(request, batch[i].Hash[:]...)
 	}
-	answer, err := p.remote.Missing(ctx, question)
+	response, err := p.remote.Missing(ctx, request)
 	if err != nil {
 		return err
 	}
-	p.wire.Add(int64(len(question) + len(answer)))
-	lacking := map[treewire.Hash]bool{}
-	for ; len(answer) >= len(treewire.Hash{}); answer = answer[len(treewire.Hash{}):] {
-		lacking[treewire.Hash(answer)] = true
+	p.wire.Add(int64(len(request) + len(response)))
+	missing := map[treewire.Hash]bool{}
+	for ; len(response) >= len(treewire.Hash{}); response = response[len(treewire.Hash{}):] {
+		missing[treewire.Hash(response)] = true
 	}
 	last := ""
 	for _, r := range batch {
-		if !lacking[r.Hash] {
+		if !missing[r.Hash] {
 			p.o.Progress.Done(int64(r.Raw))
 			continue
 		}
@@ -230,7 +229,7 @@ func (p *push) askFor(ctx context.Context, batch []ref) error {
 	return nil
 }
 
-// count takes the place of sending in a dry run.
+// count replaces the senders in a dry run.
 func (p *push) count(ctx context.Context) error {
 	for r := range p.wanted {
 		p.done.Sent.Bytes += int64(r.Raw)

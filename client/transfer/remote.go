@@ -11,31 +11,31 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// Remote is one tree on a server, by calls that carry the forms of package
-// wire. Its methods are safe for concurrent use and repeat by themselves what
-// fails for a moment.
+// Remote is an artifact or volume on a server. Its methods exchange the encodings of
+// package treewire. They are safe for concurrent use and retry temporary failures.
 type Remote interface {
-	// Missing gives those of the names that the server lacks.
-	Missing(ctx context.Context, names []byte) ([]byte, error)
+	// Missing returns those of the hashes that the server lacks.
+	Missing(ctx context.Context, hashes []byte) ([]byte, error)
 	// SendChunks stores frames.
 	SendChunks(ctx context.Context, frames []byte) error
-	// PushTree makes a tree the new version. ErrChunksMissing is wrapped where
-	// the server lacks chunks of it.
+	// PushTree stores a tree as a new version. It returns an error that wraps
+	// ErrChunksMissing if the server lacks chunks of the tree.
 	PushTree(ctx context.Context, tree io.ReaderAt, size int64) (v *stint.FileSetVersion, added bool, err error)
-	// OpenTree reads the version's tree.
+	// OpenTree returns the version's tree.
 	OpenTree(ctx context.Context) (io.ReadCloser, error)
-	// OpenChunks reads frames with the selected chunks of the version.
+	// OpenChunks returns frames with the selected chunks of the version.
 	OpenChunks(ctx context.Context, selection []byte) (io.ReadCloser, error)
 }
 
 var (
-	// ErrUnsupported says that the server does not know the exchange of chunks.
-	ErrUnsupported = errors.New("the server does not know the exchange of chunks")
-	// ErrChunksMissing says that a tree names chunks that the server lacks.
+	// ErrUnsupported reports that the server does not support the exchange of
+	// chunks.
+	ErrUnsupported = errors.New("the server does not support the exchange of chunks")
+	// ErrChunksMissing reports that the server lacks chunks of a tree.
 	ErrChunksMissing = errors.New("the server lacks chunks of the tree")
 )
 
-// ClientRemote names one tree on a server, and what a push of it says.
+// ClientRemote implements Remote with a client.
 type ClientRemote struct {
 	Client *client.Client
 	Trees  *client.FileSets // of Client
@@ -49,8 +49,8 @@ type ClientRemote struct {
 var _ Remote = ClientRemote{}
 
 // Missing implements Remote.
-func (r ClientRemote) Missing(ctx context.Context, names []byte) ([]byte, error) {
-	missing, err := r.Client.MissingChunks(ctx, names)
+func (r ClientRemote) Missing(ctx context.Context, hashes []byte) ([]byte, error) {
+	missing, err := r.Client.MissingChunks(ctx, hashes)
 	return missing, unsupported(err, http.StatusNotFound, http.StatusMethodNotAllowed)
 }
 
@@ -78,7 +78,7 @@ func (r ClientRemote) OpenChunks(ctx context.Context, selection []byte) (io.Read
 	return r.Trees.OpenChunks(ctx, r.ID, r.Version, selection)
 }
 
-// unsupported marks an answer that a server without the exchange gives.
+// unsupported adds ErrUnsupported to a response with one of the statuses.
 func unsupported(err error, statuses ...int) error {
 	if e, ok := errors.AsType[*client.Error](err); ok && slices.Contains(statuses, e.Status) {
 		return errors.Join(ErrUnsupported, err)

@@ -14,21 +14,21 @@ import (
 	"github.com/stint-dev/stint/internal/localdir"
 )
 
-// scan turns the entries of a folder into a tree and finds its chunks, in one
-// goroutine.
+// scan reads the entries of a folder, writes the tree, and finds the chunks. It is
+// not safe for concurrent use.
 type scan struct {
 	push   *push
-	trust  bool
+	trust  bool // the server has the chunks in the cache
 	old    *cacheReader
 	new    *cacheWriter
 	tree   *treewire.TreeWriter
 	cutter files.Cutter
-	seen   map[treewire.Hash]struct{} // chunks that were handed on or need not be
+	seen   map[treewire.Hash]struct{} // chunks that were already processed
 }
 
 func newScan(p *push, trust bool) (*scan, error) {
 	s := &scan{push: p, old: openCache(p.o.Cache), seen: map[treewire.Hash]struct{}{}}
-	s.trust = trust && s.old.there
+	s.trust = trust && s.old.onServer
 	var err error
 	if s.tree, err = treewire.NewTreeWriter(p.out); err == nil {
 		s.new, err = createCache(p.o.Cache)
@@ -42,17 +42,17 @@ func newScan(p *push, trust bool) (*scan, error) {
 
 func (s *scan) close() {
 	s.old.close()
-	s.new.drop()
+	s.new.discard()
 }
 
-// remember keeps what was learned for the next time; there says that the
-// server has all of it. A cache that cannot be kept is no reason to fail.
-func (s *scan) remember(there bool) {
-	for !there && s.old.next != nil { // what the scan did not reach
+// saveCache writes the cache for the next transfer. onServer says that the server
+// has all its chunks. Errors are ignored.
+func (s *scan) saveCache(onServer bool) {
+	for !onServer && s.old.next != nil { // files that the scan did not reach
 		s.new.add(s.old.next)
 		s.old.advance()
 	}
-	_ = s.new.keep(there)
+	_ = s.new.commit(onServer)
 }
 
 func (s *scan) all(ctx context.Context) error {
@@ -92,32 +92,32 @@ func entryOf(path string, info fs.FileInfo) *treewire.Entry {
 }
 
 func (s *scan) file(ctx context.Context, e localdir.Entry) error {
-	if known := s.old.of(e.Path, e.Info); known != nil {
+	if known := s.old.findUnchanged(e.Path, e.Info); known != nil {
 		s.new.add(known)
 		w := entryOf(e.Path, e.Info)
 		w.Kind, w.Size, w.Chunks = treewire.File, known.stat.size, known.chunks
 		w.Sum = known.sum
-		return s.hand(ctx, w, s.trust)
+		return s.emit(ctx, w, s.trust)
 	}
 	w, err := s.read(ctx, e)
 	if w == nil || err != nil {
 		return err
 	}
-	return s.hand(ctx, w, false)
+	return s.emit(ctx, w, false)
 }
 
-// hand passes an entry to the tree and its new chunks on to be asked for,
-// unless the server is known to have them.
-func (s *scan) hand(ctx context.Context, w *treewire.Entry, there bool) error {
+// emit adds an entry to the tree and sends its new chunks to the found channel,
+// unless onServer says that the server has them.
+func (s *scan) emit(ctx context.Context, w *treewire.Entry, onServer bool) error {
 	offset := int64(0)
 	for _, c := range w.Chunks {
 		_, seen := s.seen[c.Hash]
 		s.seen[c.Hash] = struct{}{}
-		if seen || there {
+		if seen || onServer {
 			s.push.o.Progress.Done(int64(c.Raw))
 		} else {
 			select {
-			case s.push.found <- ref{c, w.Path, offset}:
+			case s.push.found <- chunkRef{c, w.Path, offset}:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -127,7 +127,7 @@ func (s *scan) hand(ctx context.Context, w *treewire.Entry, there bool) error {
 	return s.tree.Add(w)
 }
 
-// read cuts a file into chunks; nil for one that is gone.
+// read splits a file into chunks. It returns nil if the file no longer exists.
 func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, error) {
 	f, err := s.push.files.OpenFile(e.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,19 +146,19 @@ func (s *scan) read(ctx context.Context, e localdir.Entry) (*treewire.Entry, err
 	}
 	w := entryOf(e.Path, before)
 	w.Kind = treewire.File
-	if err := cutFile(ctx, &s.cutter, f, before.Size(), w); err != nil {
+	if err := splitFile(ctx, &s.cutter, f, before.Size(), w); err != nil {
 		return nil, fmt.Errorf("read %s: %w", e.Path, err)
 	}
-	known := &cached{path: e.Path, stat: statOf(before), sum: w.Sum, chunks: w.Chunks}
+	known := &cachedFile{path: e.Path, stat: statOf(before), sum: w.Sum, chunks: w.Chunks}
 	if after, err := f.Stat(); err == nil && statOf(after) == known.stat && known.stat.settled(now) {
 		s.new.add(known)
 	}
 	return w, nil
 }
 
-// cutFile sets the chunks, the size and the sum of e to those of f, which has
-// some size bytes.
-func cutFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *treewire.Entry) error {
+// splitFile sets the chunks, size, and sum of e to those of f, which has about size
+// bytes.
+func splitFile(ctx context.Context, c *files.Cutter, f io.Reader, size int64, e *treewire.Entry) error {
 	c.Reset(f)
 	whole := sha256.New()
 	several := size > files.MaxSingleChunk

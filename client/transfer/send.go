@@ -12,22 +12,22 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// sender gathers chunks that the server lacks and sends them, in one
-// goroutine of several.
+// sender collects chunks that the server lacks and sends them. Several senders run
+// concurrently.
 type sender struct {
 	push  *push
 	codec files.Codec
 	chunk []byte
 	body  []byte
-	held  int64 // bytes of content in body
+	bytes int64 // of content in body
 	sent  Count
 
-	path string // of the file that is open
+	path string // of the open file
 	file *os.File
 }
 
 func (s *sender) send(ctx context.Context) error {
-	defer s.shut()
+	defer s.closeFile()
 	for r := range s.push.wanted {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -47,8 +47,8 @@ func (s *sender) send(ctx context.Context) error {
 	return s.flush(ctx)
 }
 
-// add reads a chunk again, which must not have changed since it was named.
-func (s *sender) add(r ref) error {
+// add reads a chunk again and checks that it has not changed.
+func (s *sender) add(r chunkRef) error {
 	if err := s.open(r.path); err != nil {
 		return err
 	}
@@ -72,16 +72,16 @@ func (s *sender) add(r ref) error {
 		s.body = treewire.AppendFramesHead(s.body)
 	}
 	s.body = treewire.AppendFrame(s.body, &treewire.Frame{Hash: r.Hash, Raw: r.Raw, Segment: segment})
-	s.held += int64(r.Raw)
+	s.bytes += int64(r.Raw)
 	return nil
 }
 
-// open keeps the last file open: the chunks of a large one follow each other.
+// open opens a file and keeps it open for its further chunks.
 func (s *sender) open(path string) error {
 	if s.path == path && s.file != nil {
 		return nil
 	}
-	s.shut()
+	s.closeFile()
 	f, err := s.push.files.OpenFile(path)
 	if err != nil {
 		return errors.Join(errChanged, err)
@@ -90,7 +90,7 @@ func (s *sender) open(path string) error {
 	return nil
 }
 
-func (s *sender) shut() {
+func (s *sender) closeFile() {
 	if s.file != nil {
 		s.file.Close()
 		s.file = nil
@@ -106,8 +106,8 @@ func (s *sender) flush(ctx context.Context) error {
 		return err
 	}
 	s.push.wire.Add(int64(len(s.body)))
-	s.push.o.Progress.Done(s.held)
-	s.sent.Bytes += s.held
-	s.body, s.held = s.body[:0], 0
+	s.push.o.Progress.Done(s.bytes)
+	s.sent.Bytes += s.bytes
+	s.body, s.bytes = s.body[:0], 0
 	return nil
 }

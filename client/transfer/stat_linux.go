@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// system reads what tells a changed file from an unchanged one beyond its
-// size and modification time.
-func (s *stat) system(info fs.FileInfo) {
+// system sets the change time and the inode, which show changes that size and
+// modification time do not.
+func (s *fileStat) system(info fs.FileInfo) {
 	if t, ok := info.Sys().(*syscall.Stat_t); ok {
 		s.changed = t.Ctim.Sec*1e9 + t.Ctim.Nsec
 		s.inode = t.Ino

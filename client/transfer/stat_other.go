@@ -4,5 +4,5 @@ package transfer
 
 import "io/fs"
 
-// system knows nothing here: size and modification time must do.
-func (s *stat) system(fs.FileInfo) {}
+// system does nothing: only size and modification time are known.
+func (s *fileStat) system(fs.FileInfo) {}

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// setTimes gives name in dir a modification time. Links keep their own: there
-// is no call that does not follow them.
+// setTimes sets the modification time of name in dir. It does not change links,
+// because there is no call that does not follow them.
 func setTimes(dir *os.File, name string, at time.Time) error {
 	full := filepath.Join(dir.Name(), name)
 	info, err := os.Lstat(full)

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setTimes gives name in dir, which may be a link, a modification time.
+// setTimes sets the modification time of name in dir, which can be a link.
 func setTimes(dir *os.File, name string, at time.Time) error {
 	t, err := unix.TimeToTimespec(at)
 	if err != nil {

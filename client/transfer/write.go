@@ -16,13 +16,13 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// carryOut makes dir what the version is: chunks are fetched ahead by a few
-// goroutines, files written by this one, as file systems slow down under more.
-func (p *pull) carryOut(ctx context.Context) error {
+// writeAll writes the version to dir. Several goroutines fetch chunks in advance; one
+// writes files, because file systems become slower with more.
+func (p *pull) writeAll(ctx context.Context) error {
 	p.o.Progress.Expect(p.done.Written.Bytes)
-	batches := p.wants()
+	batches := p.batches()
 	group, inner := errgroup.WithContext(ctx)
-	w := &writer{pull: p, ctx: inner, ahead: make(chan *batch, fetchedAtOnce)}
+	w := &writer{pull: p, ctx: inner, ahead: make(chan *batch, maxFetches)}
 	group.Go(func() error {
 		defer close(w.ahead)
 		return p.fetchAhead(inner, batches, w.ahead)
@@ -32,7 +32,7 @@ func (p *pull) carryOut(ctx context.Context) error {
 		return err
 	}
 	if p.o.Delete {
-		if err := p.remove(ctx); err != nil {
+		if err := p.deleteExtra(ctx); err != nil {
 			return err
 		}
 	}
@@ -40,15 +40,15 @@ func (p *pull) carryOut(ctx context.Context) error {
 	if err := w.completeFolders(); err != nil {
 		return err
 	}
-	p.remember()
+	p.saveCache()
 	return nil
 }
 
-// fetchAhead fetches batches and hands them on in their order. As many are
-// held in memory as are on their way, twice.
+// fetchAhead fetches batches and sends them to ahead in order. At most 2 *
+// maxFetches are in memory.
 func (p *pull) fetchAhead(ctx context.Context, batches []*batch, ahead chan<- *batch) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(fetchedAtOnce)
+	group.SetLimit(maxFetches)
 	for _, b := range batches {
 		group.Go(func() error {
 			defer close(b.ready)
@@ -67,23 +67,23 @@ func (p *pull) fetchAhead(ctx context.Context, batches []*batch, ahead chan<- *b
 	return group.Wait()
 }
 
-// writer puts entries in their places.
+// writer writes entries to dir.
 type writer struct {
 	*pull
 	ctx   context.Context
 	ahead chan *batch
-	at    int    // the item being written
-	batch *batch // the one being used up
-	used  int    // of its contents
-	in    place
+	at    int    // index of the current item
+	batch *batch // the current batch
+	used  int    // number of its chunks that were used
+	in    openFolder
 	buf   []byte
 }
 
-// place is the folder that the last entry went into.
-type place struct {
+// openFolder is the folder of the last entry.
+type openFolder struct {
 	path string
 	root *os.Root
-	dir  *os.File // the same folder, for calls that want a descriptor
+	dir  *os.File // the same folder, for calls that need a descriptor
 }
 
 func (w *writer) all() error {
@@ -101,7 +101,7 @@ func (w *writer) all() error {
 }
 
 func (w *writer) item(i *item) error {
-	if i.Kind != treewire.Folder && i.keep && i.same {
+	if i.Kind != treewire.Folder && i.unchanged && i.sameMeta {
 		return nil
 	}
 	name, err := w.enter(i.Path)
@@ -111,19 +111,19 @@ func (w *writer) item(i *item) error {
 	switch {
 	case i.Kind == treewire.Folder:
 		return w.folder(i, name)
-	case i.keep:
+	case i.unchanged:
 	case i.Kind == treewire.Link:
 		err = w.link(i, name)
 	default:
 		return w.file(i, name)
 	}
 	if err == nil {
-		err = w.settle(i, name)
+		err = w.setMeta(i, name)
 	}
 	return err
 }
 
-// enter opens the folder of an entry and gives the entry's name in it.
+// enter opens the folder of an entry and returns the entry's name in it.
 func (w *writer) enter(at string) (string, error) {
 	dir, name := path.Split(at)
 	dir = path.Clean(dir)
@@ -139,7 +139,7 @@ func (w *writer) enter(at string) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, root.Close())
 	}
-	w.in = place{dir, root, f}
+	w.in = openFolder{dir, root, f}
 	return name, nil
 }
 
@@ -147,13 +147,13 @@ func (w *writer) leave() {
 	if w.in.root != nil {
 		w.in.dir.Close()
 		w.in.root.Close()
-		w.in = place{}
+		w.in = openFolder{}
 	}
 }
 
-// folder makes a folder, writable until everything is in it.
+// folder creates a folder, which is writable until completeFolders.
 func (w *writer) folder(i *item, name string) error {
-	if !i.keep {
+	if !i.unchanged {
 		if err := w.clear(name); err != nil {
 			return err
 		}
@@ -166,7 +166,7 @@ func (w *writer) folder(i *item, name string) error {
 	return err
 }
 
-// clear makes room for what cannot be moved over what is there.
+// clear removes an existing entry that a rename cannot replace.
 func (w *writer) clear(name string) error {
 	info, err := w.in.root.Lstat(name)
 	switch {
@@ -175,7 +175,7 @@ func (w *writer) clear(name string) error {
 	case err != nil:
 		return err
 	case info.IsDir() && w.o.Delete:
-		if err := w.spares(w.ctx, path.Join(w.in.path, name)); err != nil {
+		if err := w.checkNoIgnored(w.ctx, path.Join(w.in.path, name)); err != nil {
 			return err
 		}
 		return w.in.root.RemoveAll(name)
@@ -183,10 +183,10 @@ func (w *writer) clear(name string) error {
 	return w.in.root.Remove(name)
 }
 
-// clearFolder makes room for a file or a link, which replace all but folders.
+// clearFolder removes an existing folder, which a file or link cannot replace.
 func (w *writer) clearFolder(name string) error {
 	if info, err := w.in.root.Lstat(name); err != nil || !info.IsDir() {
-		return nil //nolint:nilerr // what is wrong with it shows when it is replaced
+		return nil //nolint:nilerr // the rename reports any problem
 	}
 	return w.clear(name)
 }
@@ -205,8 +205,8 @@ func (w *writer) link(i *item, name string) error {
 	return w.in.root.Rename(part, name)
 }
 
-// settle gives what lies in its place its mode and time.
-func (w *writer) settle(i *item, name string) error {
+// setMeta sets the mode and time of an entry.
+func (w *writer) setMeta(i *item, name string) error {
 	if i.Kind != treewire.Link {
 		if err := w.in.root.Chmod(name, fs.FileMode(i.Mode)); err != nil {
 			return err
@@ -215,11 +215,11 @@ func (w *writer) settle(i *item, name string) error {
 	if err := setTimes(w.in.dir, name, i.Time()); err != nil {
 		return err
 	}
-	return w.note(i, name)
+	return w.recordStat(i, name)
 }
 
-// note keeps the stat of a file for the cache.
-func (w *writer) note(i *item, name string) error {
+// recordStat records the stat of a file for the cache.
+func (w *writer) recordStat(i *item, name string) error {
 	if i.Kind != treewire.File || w.o.Cache == "" {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (w *writer) note(i *item, name string) error {
 	return nil
 }
 
-// file writes a file under another name and moves it to its place.
+// file writes a file under its temporary name and renames it.
 func (w *writer) file(i *item, name string) error {
 	part := path.Base(partName(i.Entry))
 	f, err := w.openPart(i, part)
@@ -243,7 +243,7 @@ func (w *writer) file(i *item, name string) error {
 		err = f.Chmod(fs.FileMode(i.Mode))
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		if len(i.Chunks) < 2 { // of a large one the next pull goes on with what is there
+		if len(i.Chunks) < 2 { // the next pull continues a large file
 			err = errors.Join(err, w.in.root.Remove(part))
 		}
 		return err
@@ -251,7 +251,7 @@ func (w *writer) file(i *item, name string) error {
 	if err := setTimes(w.in.dir, part, i.Time()); err != nil {
 		return err
 	}
-	if i.found {
+	if i.exists {
 		if err := w.clearFolder(name); err != nil {
 			return err
 		}
@@ -259,11 +259,12 @@ func (w *writer) file(i *item, name string) error {
 	if err := w.in.root.Rename(part, name); err != nil {
 		return err
 	}
-	w.moved(i)
-	return w.note(i, name)
+	w.renamed(i)
+	return w.recordStat(i, name)
 }
 
-// openPart opens the file to write to: that of an earlier pull if it is large.
+// openPart opens the temporary file. It reuses that of an earlier pull for a large
+// file.
 func (w *writer) openPart(i *item, part string) (*os.File, error) {
 	f, err := w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if !errors.Is(err, fs.ErrExist) {
@@ -284,7 +285,7 @@ func (w *writer) openPart(i *item, part string) (*os.File, error) {
 	return w.in.root.OpenFile(part, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// fill writes the chunks of i and checks the whole.
+// fill writes the chunks of i and verifies the checksum of the file.
 func (w *writer) fill(i *item, f *os.File) error {
 	var whole hash.Hash
 	if len(i.Chunks) > 1 {
@@ -304,8 +305,8 @@ func (w *writer) fill(i *item, f *os.File) error {
 				return err
 			}
 		}
-		if _, ok := w.places[c.Hash]; !ok {
-			w.places[c.Hash] = location{part, offset}
+		if _, ok := w.local[c.Hash]; !ok {
+			w.local[c.Hash] = location{part, offset}
 		}
 		if whole != nil {
 			whole.Write(chunk)
@@ -314,36 +315,36 @@ func (w *writer) fill(i *item, f *os.File) error {
 		w.o.Progress.Done(int64(c.Raw))
 	}
 	if whole != nil && treewire.Hash(whole.Sum(nil)) != i.Sum {
-		return errors.New("its chunks do not have the checksum of the whole: the version is damaged")
+		return errors.New("its chunks do not match the checksum of the file: the version is damaged")
 	}
 	return nil
 }
 
-// moved tells that what was in a part lies in its place now.
-func (w *writer) moved(i *item) {
+// renamed updates the locations of chunks after the rename of a temporary file.
+func (w *writer) renamed(i *item) {
 	part := partName(i.Entry)
 	for _, c := range i.Chunks {
-		if at := w.places[c.Hash]; at.path == part {
-			w.places[c.Hash] = location{i.Path, at.offset}
+		if at := w.local[c.Hash]; at.path == part {
+			w.local[c.Hash] = location{i.Path, at.offset}
 		}
 	}
 }
 
-// chunk gives the content of the n-th chunk of i, and where it lies if it
-// comes from a file. It is valid until the next call.
+// chunk returns the content of the n-th chunk of i, and its location if it is in a
+// local file. The content is valid until the next call.
 func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) {
 	c := i.Chunks[n]
-	at, ok := w.places[c.Hash]
+	at, ok := w.local[c.Hash]
 	if !ok {
 		chunk, err := w.fetched(c)
 		return chunk, location{}, err
 	}
-	if chunk := w.local(i, c, at, part); chunk != nil {
+	if chunk := w.readLocal(i, c, at, part); chunk != nil {
 		return chunk, at, nil
 	}
-	// The file that had it was replaced meanwhile.
-	delete(w.places, c.Hash)
-	b := &batch{wants: []want{{c, w.at, n}}}
+	// The file with the chunk was replaced.
+	delete(w.local, c.Hash)
+	b := &batch{chunks: []neededChunk{{c, w.at, n}}}
 	if err := w.fetch(w.ctx, b); err != nil {
 		return nil, location{}, err
 	}
@@ -352,8 +353,9 @@ func (w *writer) chunk(i *item, n int, part *os.File) ([]byte, location, error) 
 	return b.contents[0], location{}, nil
 }
 
-// local reads a chunk from a file below dir; nil when it is no longer there.
-func (w *writer) local(i *item, c treewire.Chunk, at location, part *os.File) []byte {
+// readLocal reads a chunk from a file below dir. It returns nil if the file has
+// changed.
+func (w *writer) readLocal(i *item, c treewire.Chunk, at location, part *os.File) []byte {
 	if w.buf == nil {
 		w.buf = make([]byte, treewire.MaxChunk)
 	}
@@ -372,7 +374,7 @@ func (w *writer) local(i *item, c treewire.Chunk, at location, part *os.File) []
 	return chunk
 }
 
-// fetched gives the next chunk of those that are fetched ahead.
+// fetched returns the next fetched chunk.
 func (w *writer) fetched(c treewire.Chunk) ([]byte, error) {
 	for w.batch == nil || w.used == len(w.batch.contents) {
 		b, ok := <-w.ahead
@@ -387,16 +389,16 @@ func (w *writer) fetched(c treewire.Chunk) ([]byte, error) {
 		w.done.Wire += b.wire
 	}
 	chunk := w.batch.contents[w.used]
-	if w.batch.wants[w.used].Hash != c.Hash {
-		return nil, errors.New("chunks were fetched in another order than they are needed in")
+	if w.batch.chunks[w.used].Hash != c.Hash {
+		return nil, errors.New("chunks were fetched in the wrong order")
 	}
 	w.batch.contents[w.used] = nil
 	w.used++
 	return chunk, nil
 }
 
-// completeFolders gives folders their modes and times, when nothing more comes
-// into them.
+// completeFolders sets the modes and times of folders after their content was
+// written.
 func (w *writer) completeFolders() error {
 	defer w.leave()
 	for _, i := range slices.Backward(w.items) {
@@ -405,7 +407,7 @@ func (w *writer) completeFolders() error {
 		}
 		name, err := w.enter(i.Path)
 		if err == nil {
-			err = w.settle(i, name)
+			err = w.setMeta(i, name)
 		}
 		if err != nil {
 			return fmt.Errorf("write %s: %w", i.Path, err)

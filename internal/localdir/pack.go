@@ -152,7 +152,7 @@ func (f *Folder) add(name string, d fs.DirEntry) error {
 			return fmt.Errorf("read link %s: %w", name, err)
 		}
 		e.Target = filepath.ToSlash(e.Target)
-		if leaves(name, e.Target) {
+		if Leaves(name, e.Target) {
 			return fmt.Errorf("the link %s points out of the folder, to %s: remove it or name it in %s", name, e.Target, IgnoreFile)
 		}
 	default:
@@ -163,8 +163,8 @@ func (f *Folder) add(name string, d fs.DirEntry) error {
 	return nil
 }
 
-// leaves reports whether a link at name leads out of the root.
-func leaves(name, target string) bool {
+// Leaves reports whether a link at name leads out of the root.
+func Leaves(name, target string) bool {
 	if path.IsAbs(target) {
 		return true
 	}
