@@ -1,10 +1,8 @@
-// Package artifacts answers: which artifacts and volumes are there, and what is in
-// a version of one?
+// Package artifacts manages artifacts, volumes, and their versions.
 //
-// Artifacts and volumes are the same machine under two names: a named tree of
-// files whose versions are numbered 1, 2, 3 … and whose head is the current
-// one. The files themselves are kept by package content under the digest that
-// a version names.
+// Both are file sets: a name with versions that are numbered 1, 2, 3 …; the newest
+// is the current version. Package files stores the content of a version as a
+// snapshot, which is identified by the version's digest.
 package artifacts
 
 import (
@@ -21,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Library keeps the files of versions; *files.Library is one.
+// Library stores the files of versions. *files.Library implements it.
 type Library interface {
 	CommitArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
 	Publish(ctx context.Context, org string, refs []files.Ref, write func(epoch int64) error) error
@@ -37,8 +35,8 @@ type Library interface {
 	ChunkExchange
 }
 
-// Config is what a Service needs. Now and Random default to the real clock
-// and crypto/rand.
+// Config configures a Service. Now and Random default to time.Now and
+// crypto/rand.Reader.
 type Config struct {
 	Store   store.FileSets
 	Library Library
@@ -48,7 +46,7 @@ type Config struct {
 	Random  io.Reader
 }
 
-// Service keeps artifacts and volumes. It is safe for concurrent use.
+// Service manages artifacts and volumes. It is safe for concurrent use.
 type Service struct {
 	store   store.FileSets
 	library Library
@@ -58,7 +56,7 @@ type Service struct {
 	random  io.Reader
 }
 
-// New makes a service.
+// New returns a service.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -69,7 +67,7 @@ func New(c Config) *Service {
 	return &Service{store: c.Store, library: c.Library, quota: c.Quota, ids: c.IDs, now: c.Now, random: c.Random}
 }
 
-// Create stores an empty tree without a version.
+// Create creates an artifact or volume without a version.
 func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetKind, name string) (stint.FileSet, error) {
 	if e := stint.CheckName("name", name); e != nil {
 		return stint.FileSet{}, e
@@ -86,7 +84,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetK
 	return t, nil
 }
 
-// Get reads a tree with its head.
+// Get returns an artifact or volume with its current version.
 func (s *Service) Get(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSetDetail, error) {
 	t, err := s.tree(ctx, org, kind, id)
 	if err != nil || t.CurrentVersionID == nil {
@@ -114,7 +112,7 @@ func (s *Service) tree(ctx context.Context, org string, kind stint.FileSetKind, 
 	return t.FileSet, nil
 }
 
-// ByName reads the tree of that name.
+// ByName returns the artifact or volume of that name.
 func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (stint.FileSet, error) {
 	if stint.CheckName("name", name) != nil {
 		return stint.FileSet{}, stint.NotFound(string(kind), name)
@@ -130,7 +128,7 @@ func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind
 	return t.FileSet, nil
 }
 
-// List reads a page of trees, newest first.
+// List returns a page of artifacts or volumes, newest first.
 func (s *Service) List(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]stint.FileSet, error) {
 	stored, err := s.store.FileSets(ctx, org, kind, r)
 	if err != nil {
@@ -143,8 +141,8 @@ func (s *Service) List(ctx context.Context, org string, kind stint.FileSetKind, 
 	return trees, nil
 }
 
-// Delete hides a tree and its versions. Its name becomes free; a version that
-// a checkpoint names stays readable by that checkpoint.
+// Delete deletes an artifact or volume with its versions. Its name can be reused. A
+// version in a checkpoint stays readable through the checkpoint.
 func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id string) error {
 	if !stint.IsID(kind.Prefix(), id) {
 		return stint.NotFound(string(kind), id)

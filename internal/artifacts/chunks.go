@@ -10,8 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-// ChunkExchange is the part of a library that takes and gives single chunks;
-// *files.Library is one.
+// ChunkExchange is the part of a Library that receives and sends single chunks.
 type ChunkExchange interface {
 	MissingChunks(ctx context.Context, org string, chunks [][32]byte) ([][32]byte, error)
 	PutChunks(ctx context.Context, org string, r io.Reader) (files.PutResult, error)
@@ -20,27 +19,26 @@ type ChunkExchange interface {
 	WriteChunks(ctx context.Context, org, digest string, s treewire.Selection, w io.Writer) error
 }
 
-// MissingChunks gives those of the chunks that the caller's organisation does
-// not have.
+// MissingChunks returns those of the chunks that the caller's organisation lacks.
 func (s *Service) MissingChunks(ctx context.Context, c auth.Caller, chunks [][32]byte) ([][32]byte, error) {
 	return s.library.MissingChunks(ctx, c.OrgID, chunks)
 }
 
-// PutChunks stores chunks for a PushTree to come.
+// PutChunks stores chunks for a later push of a WireTree.
 func (s *Service) PutChunks(ctx context.Context, c auth.Caller, r io.Reader) (files.PutResult, error) {
 	return s.library.PutChunks(ctx, c.OrgID, r)
 }
 
-// VersionContent is the content of a version as it travels.
+// VersionContent is the content of a version in the encodings of package treewire.
 type VersionContent struct {
 	Digest string
-	// WriteTree and WriteChunks write to w in the forms of package wire. After
-	// an error w has a part of it.
+	// WriteTree and WriteChunks write to w. After an error the output is
+	// incomplete.
 	WriteTree   func(ctx context.Context, w io.Writer) error
 	WriteChunks func(ctx context.Context, s treewire.Selection, w io.Writer) error
 }
 
-// Content finds the content of a version; spec is what Resolve takes.
+// Content returns the content of a version. See Resolve for spec.
 func (s *Service) Content(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (VersionContent, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {

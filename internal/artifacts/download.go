@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// VersionArchive is a version as one file of some format. The same version always
-// gives the same bytes, a tar.zst excepted.
+// VersionArchive is a version as an archive. The bytes are the same for each
+// download of a version, except for tar.zst.
 type VersionArchive struct {
 	FileSet stint.FileSet
 	Version store.FileSetVersion
@@ -21,7 +21,7 @@ type VersionArchive struct {
 	org     string
 }
 
-// Archive finds a version that is to be downloaded.
+// Archive returns a version as an archive of format f.
 func (s *Service) Archive(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, f files.Format) (*VersionArchive, error) {
 	t, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
@@ -30,12 +30,12 @@ func (s *Service) Archive(ctx context.Context, org string, kind stint.FileSetKin
 	return &VersionArchive{FileSet: t, Version: v, Format: f, s: s, org: org}, nil
 }
 
-// Name is what the file is called where it is stored.
+// Name returns the file name of the archive.
 func (a *VersionArchive) Name() string {
 	return fmt.Sprintf("%s-v%d.%s", a.FileSet.Name, a.Version.Number, a.Format)
 }
 
-// Open opens the file, of any format but tar.zst. The caller closes it.
+// Open opens the archive, which must not be a tar.zst. The caller closes it.
 func (a *VersionArchive) Open(ctx context.Context) (files.Download, error) {
 	return a.s.library.Download(ctx, a.org, a.Version.Digest, a.Format)
 }
@@ -45,20 +45,20 @@ func (a *VersionArchive) WriteZstd(ctx context.Context, w io.Writer) error {
 	return a.s.library.WriteZstd(ctx, a.org, a.Version.Digest, w)
 }
 
-// Sum gives the SHA-256 of the file, which has that size, if it is known; with
-// compute it is made known, which may mean to read everything once.
+// Sum returns the SHA-256 of the archive of the given size, if it is known. With
+// compute set, it reads the whole archive if necessary.
 func (a *VersionArchive) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
 	return a.s.library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
 }
 
-// CountDownload tells that the file, of size bytes, is being served as a whole.
+// CountDownload records that the whole archive, of size bytes, is downloaded.
 func (a *VersionArchive) CountDownload(size int64) {
 	if a.Format == files.TarGzip {
 		a.s.library.CountDownload(a.org, a.Version.Digest, size)
 	}
 }
 
-// DirectLink gives an address that serves the file for ttl without us, where
+// DirectLink returns a URL that serves the archive from the storage for ttl, if
 // there is one.
 func (a *VersionArchive) DirectLink(ctx context.Context, ttl time.Duration) (address string, ok bool, err error) {
 	if a.Format != files.TarGzip {

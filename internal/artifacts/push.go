@@ -20,21 +20,21 @@ const (
 	maxMessage     = 4096 // bytes of a version's message
 )
 
-// Push is new content for a tree.
+// Push is the content of a new version.
 type Push struct {
-	Format  files.Format // of the archive; WireTree for none
+	Format  files.Format // of the archive; WireTree for a tree of stored chunks
 	Archive io.Reader
 	Message string
-	IfMatch string // the version that the head must be; empty for any
+	IfMatch string // required current version; empty for any
 }
 
-// WireTree says that a push brings no archive but a tree in the form of
-// package wire, whose chunks are stored already.
+// WireTree is the format of a push whose Archive is a tree of package treewire. Its
+// chunks must be stored already.
 const WireTree files.Format = "tree"
 
-// Push stores an archive as the tree's next version and moves the head to it.
-// When the head has the same content nothing changes, added is false and the
-// head is returned. A head other than IfMatch is a version_conflict.
+// Push stores an archive as the next version, which becomes the current one. If the
+// current version has the same content, Push returns it and added is false. If the
+// current version is not IfMatch, Push returns a version_conflict.
 func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id string, p Push) (v stint.FileSetVersion, added bool, err error) {
 	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
 		return stint.FileSetVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
@@ -68,7 +68,7 @@ func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (fil
 	return s.library.CommitArchive(ctx, org, parent, p.Format, p.Archive)
 }
 
-// commit names a stored tree as the next version.
+// commit adds a stored snapshot as the next version.
 func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c store.Commit) (stint.FileSetVersion, bool, error) {
 	var err error
 	if c.Suffix, err = s.suffix(); err != nil {
@@ -82,10 +82,10 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 		return err
 	})
 	if errors.Is(err, files.ErrNotPublished) {
-		return stint.FileSetVersion{}, false, gone(err)
+		return stint.FileSetVersion{}, false, staleError(err)
 	}
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
-		return stint.FileSetVersion{}, false, headIsAnother(t, conflict.Head)
+		return stint.FileSetVersion{}, false, versionConflict(t, conflict.Head)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return stint.FileSetVersion{}, false, stint.NotFound(string(t.Kind), t.ID)
@@ -96,9 +96,9 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 	return head.FileSetVersion, added, nil
 }
 
-// gone tells the user what to do about stored files that a collection is
-// deleting.
-func gone(err error) error {
+// staleError returns a message for the user if garbage collection is deleting files
+// of the version, else err.
+func staleError(err error) error {
 	if !errors.Is(err, files.ErrStale) {
 		return err
 	}
@@ -108,16 +108,15 @@ func gone(err error) error {
 	}
 }
 
-// parent is the digest of the head, from which unchanged content is taken. A
-// head other than ifMatch is told before the archive is read; the commit
-// checks again.
+// parent returns the digest of the current version, whose unchanged content is
+// reused. It checks ifMatch before the archive is read; commit checks it again.
 func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMatch string) (string, error) {
 	head := ""
 	if t.CurrentVersionID != nil {
 		head = *t.CurrentVersionID
 	}
 	if ifMatch != "" && ifMatch != head {
-		return "", headIsAnother(t, head)
+		return "", versionConflict(t, head)
 	}
 	if head == "" {
 		return "", nil
@@ -129,7 +128,7 @@ func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMat
 	return v.Digest, nil
 }
 
-func headIsAnother(t stint.FileSet, head string) error {
+func versionConflict(t stint.FileSet, head string) error {
 	is := "it has no version yet"
 	if head != "" {
 		is = "its current version is '" + head + "'"
@@ -140,11 +139,11 @@ func headIsAnother(t stint.FileSet, head string) error {
 	}
 }
 
-// suffix makes the random part of a version's identifier: 100 bits.
+// suffix returns the random part of a version's identifier, 100 bits.
 func (s *Service) suffix() (string, error) {
 	var raw [13]byte
 	if _, err := io.ReadFull(s.random, raw[:]); err != nil {
-		return "", fmt.Errorf("no randomness for a version: %w", err)
+		return "", fmt.Errorf("read random bytes: %w", err)
 	}
 	return base32.NewEncoding(suffixAlphabet).WithPadding(base32.NoPadding).EncodeToString(raw[:])[:suffixSize], nil
 }

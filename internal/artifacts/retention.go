@@ -11,15 +11,15 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Quota tells what organisations keep in the storage; *quota.Store is one.
+// Quota reports the storage usage of organisations. *quota.Store implements it.
 type Quota interface {
 	Usage(ctx context.Context, org string) (blob.Usage, error)
 	Limit() int64
 }
 
-// DeleteVersion removes a version; its bytes go with a later collection. The
-// head, a version that a checkpoint names or an open run mounts and one that is
-// kept stay.
+// DeleteVersion deletes a version; garbage collection deletes its bytes later. It
+// refuses to delete the current version, a version in a checkpoint or in an open
+// run, and a version that is marked to be kept.
 func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string) error {
 	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.F
 	return nil
 }
 
-// KeepVersion asks that rules of retention leave a version alone, or takes that
-// back.
+// KeepVersion marks a version so that retention rules do not delete it, or removes
+// the mark.
 func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string, keep bool) error {
 	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
@@ -54,11 +54,11 @@ func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.Fil
 	return nil
 }
 
-// Usage tells what an organisation keeps and how much it may.
+// Usage returns the storage usage and the limit of an organisation.
 func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, error) {
 	rows, err := s.store.StorageUsage(ctx, org)
 	if err != nil {
-		return stint.StorageUsage{}, fmt.Errorf("count trees: %w", err)
+		return stint.StorageUsage{}, fmt.Errorf("count artifacts and volumes: %w", err)
 	}
 	used, err := s.quota.Usage(ctx, org)
 	if err != nil {

@@ -12,10 +12,10 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Latest is the specifier of a tree's head.
+// Latest is the specifier of the current version.
 const Latest = "latest"
 
-// Versions reads a page of a tree's versions, newest first.
+// Versions returns a page of the versions of an artifact or volume, newest first.
 func (s *Service) Versions(ctx context.Context, org string, kind stint.FileSetKind, id string, r store.Range) ([]stint.FileSetVersion, error) {
 	if _, err := s.tree(ctx, org, kind, id); err != nil {
 		return nil, err
@@ -31,20 +31,20 @@ func (s *Service) Versions(ctx context.Context, org string, kind stint.FileSetKi
 	return versions, nil
 }
 
-// Version reads one version; spec is what Resolve takes.
+// Version returns a version. See Resolve for spec.
 func (s *Service) Version(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (stint.FileSetVersion, error) {
 	v, err := s.Resolve(ctx, org, kind, id, spec)
 	return v.FileSetVersion, err
 }
 
-// Resolve finds a version of a tree by its specifier: latest (also when
-// empty), an identifier, v<N> or <N>.
+// Resolve returns a version of an artifact or volume by its specifier: "latest" or
+// "" for the current version, an identifier, v<N>, or <N>.
 func (s *Service) Resolve(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (store.FileSetVersion, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	return v, err
 }
 
-// locate finds a tree and a version of it.
+// locate returns an artifact or volume and one of its versions.
 func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (stint.FileSet, store.FileSetVersion, error) {
 	t, err := s.tree(ctx, org, kind, id)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind
 	return t, v, nil
 }
 
-// parseSpec takes a specifier apart; id and number are both zero for latest.
-// ok is false for what no version can be called.
+// parseSpec parses a specifier. id and number are both zero for the current version.
+// ok is false if the specifier is not valid.
 func parseSpec(spec string) (id string, number int64, ok bool) {
 	if spec == "" || spec == Latest {
 		return "", 0, true
@@ -91,9 +91,8 @@ func parseSpec(spec string) (id string, number int64, ok bool) {
 	return spec, 0, wellFormed
 }
 
-// Files reads a page of a version's entries in path order: those whose paths
-// begin with prefix and come after the given path; more tells whether there
-// are further ones.
+// Files returns a page of a version's entries in path order. more reports whether
+// there are further entries.
 func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, p FilePage) (page []stint.FileEntry, more bool, err error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	if err != nil {
@@ -102,10 +101,10 @@ func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind,
 	return s.library.ListPrefix(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
 }
 
-// FilePage says which entries of a version are wanted.
+// FilePage selects entries of a version.
 type FilePage struct {
-	Prefix string // of their paths; empty for all
-	After  string // the path before them; empty for the start
+	Prefix string // of the paths; empty for all
+	After  string // only paths after this one; empty for the first page
 	Limit  int
 }
 
@@ -118,8 +117,8 @@ func (s *Service) Open(ctx context.Context, org string, kind stint.FileSetKind, 
 	return s.library.Open(ctx, org, v.Digest, path)
 }
 
-// Diff reads a page of what changed between two versions of a tree, in path
-// order, after the given path; more tells whether there is further change.
+// Diff returns a page of the changes between two versions, in path order, after the
+// given path. more reports whether there are further changes.
 func (s *Service) Diff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
 	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
@@ -128,7 +127,7 @@ func (s *Service) Diff(ctx context.Context, org string, kind stint.FileSetKind, 
 	return s.library.Diff(ctx, org, a, b, after, limit)
 }
 
-// TextDiff compares one file of two versions line by line, as a unified diff.
+// TextDiff returns a unified diff of one file in two versions.
 func (s *Service) TextDiff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, path string) (string, error) {
 	a, b, err := s.both(ctx, org, kind, id, from, to)
 	if err != nil {
@@ -137,7 +136,7 @@ func (s *Service) TextDiff(ctx context.Context, org string, kind stint.FileSetKi
 	return s.library.TextDiff(ctx, org, a, b, path)
 }
 
-// both finds the digests of two versions.
+// both returns the digests of two versions.
 func (s *Service) both(ctx context.Context, org string, kind stint.FileSetKind, id, from, to string) (a, b string, err error) {
 	_, x, err := s.locate(ctx, org, kind, id, from)
 	if err != nil {

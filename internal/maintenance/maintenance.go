@@ -1,7 +1,7 @@
-// Package maintenance answers: how is the storage kept in order?
+// Package maintenance runs garbage collection and checks of the storage.
 //
-// A Service clears the storage of what nothing names any more, and checks that
-// all that is named is there and whole, for one organisation after the other.
+// A Service deletes unreferenced objects, and checks that all referenced objects
+// exist and are intact. It processes one organisation after the other.
 package maintenance
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config is what a Service needs. Now defaults to the real clock.
+// Config configures a Service. Now defaults to time.Now.
 type Config struct {
 	Store   store.Collections
 	Library *files.Library
@@ -28,7 +28,7 @@ type Config struct {
 // Service is safe for concurrent use.
 type Service struct{ c Config }
 
-// New makes a service.
+// New returns a service.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -36,97 +36,98 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Report tells of one organisation: what was done so far or, when Done is set,
-// in all. One of Busy, Collected and Checked is set.
+// Report is the progress of one organisation, or the final result if Done is set.
+// One of Busy, Collected, and Checked is set.
 type Report struct {
 	Org       string     `json:"org"`
 	Done      bool       `json:"done"`
-	Busy      bool       `json:"busy,omitempty"` // somebody else looks after it just now; nothing was done
+	Busy      bool       `json:"busy,omitempty"` // another process holds the lease; nothing was done
 	Collected *Collected `json:"collected,omitempty"`
 	Checked   *Checked   `json:"checked,omitempty"`
 }
 
-// Collected tells what a collection did.
+// Collected is the result of a garbage collection.
 type Collected struct {
 	Epoch     int64 `json:"epoch"`
-	Trees     int64 `json:"trees"`     // that something names
-	Pages     int64 `json:"pages"`     // of them, each counted once
-	Packs     int64 `json:"packs"`     // that hold something of them
-	Marked    int64 `json:"condemned"` // objects, for the next collection to delete
-	Unmarked  int64 `json:"pardoned"`  // that came to be named again
+	Trees     int64 `json:"trees"`     // referenced snapshots
+	Pages     int64 `json:"pages"`     // of these snapshots, each counted once
+	Packs     int64 `json:"packs"`     // with chunks of these snapshots
+	Marked    int64 `json:"condemned"` // objects to be deleted by a later collection
+	Unmarked  int64 `json:"pardoned"`  // marked objects that are referenced again
 	Deleted   int64 `json:"deleted"`   // objects
-	Compacted int64 `json:"compacted"` // packs that were stored anew
-	Damaged   int64 `json:"damaged"`   // packs that should have been, but are damaged
+	Compacted int64 `json:"compacted"` // packs that were rewritten
+	Damaged   int64 `json:"damaged"`   // packs that could not be rewritten because they are damaged
 	Freed     int64 `json:"freedBytes"`
 }
 
-// Checked tells what a check found.
+// Checked is the result of a check.
 type Checked struct {
-	Trees    int64    `json:"trees"` // that are named, equal ones once
+	Trees    int64    `json:"trees"` // referenced snapshots, each counted once
 	Pages    int64    `json:"pages"`
 	Packs    int64    `json:"packs"`
-	Segments int64    `json:"segments"` // that were read back
+	Segments int64    `json:"segments"` // that were read and verified
 	Bytes    int64    `json:"bytes"`    // of them
-	Orphans  int64    `json:"orphans"`  // objects that nothing names
+	Orphans  int64    `json:"orphans"`  // unreferenced objects
 	Damaged  int64    `json:"damaged"`  // objects
 	Repaired int64    `json:"repaired"` // of them
 	Damages  []Damage `json:"damages,omitempty"`
 }
 
-// Damage is an object that is not what it should be.
+// Damage is a damaged or missing object.
 type Damage struct {
 	Key      string `json:"key"`
 	Problem  string `json:"what"`
 	Repaired bool   `json:"repaired"`
-	Uses     int64  `json:"uses"` // files and folders that lack something
+	Uses     int64  `json:"uses"` // number of affected files and folders
 	Used     []Use  `json:"used,omitempty"`
 }
 
-// Use is where a damage shows.
+// Use is a file or folder that a damage affects.
 type Use struct {
 	Name      string `json:"name"` // of the version or checkpoint
 	Path      string `json:"path,omitempty"`
-	Following bool   `json:"andOn,omitempty"` // what follows the path lacks something, too
+	Following bool   `json:"andOn,omitempty"` // entries after the path are affected as well
 }
 
-// CollectOptions says how to collect.
+// CollectOptions configures Collect.
 type CollectOptions struct {
-	// Grace is how long what nothing names stays. With 0 it goes at once, which
-	// takes several rounds: then nothing else should store files.
+	// Grace is the minimum time between marking and deleting an object. With 0,
+	// Collect deletes at once, in several rounds; then no other process should
+	// store files.
 	Grace  time.Duration
 	DryRun bool
 }
 
-// roundsAtOnce bounds the rounds of a collection without grace: condemn, delete
-// and store anew, delete what that replaced.
-const roundsAtOnce = 4
+// maxRounds bounds the rounds of a collection without grace period: mark, delete and
+// rewrite packs, delete the replaced packs.
+const maxRounds = 4
 
-// Collect clears the storage of every organisation. tell is called with what
-// was done so far and, for each organisation, in the end. Where one fails the
-// others get their turn all the same; the error names each that did.
-func (s *Service) Collect(ctx context.Context, o CollectOptions, tell func(Report)) error {
-	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
+// Collect collects garbage of every organisation. It calls report with the progress
+// and with the result of each organisation. It continues after the failure of an
+// organisation and returns all errors.
+func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Report)) error {
+	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
 		total := Collected{}
-		for range roundsAtOnce {
+		for range maxRounds {
 			round, err := s.c.Library.Collect(ctx, org, s.c.Store, files.CollectOptions{
 				Grace: o.Grace, Now: s.c.Now, DryRun: o.DryRun,
-				Progress: func(c files.CollectResult) { tell(Report{Org: org, Collected: total.and(Collected(c))}) },
+				Progress: func(c files.CollectResult) { report(Report{Org: org, Collected: total.add(Collected(c))}) },
 			})
 			if err != nil {
-				return fmt.Errorf("collect what nothing names: %w", err)
+				return fmt.Errorf("collect garbage: %w", err)
 			}
-			total = *total.and(Collected(round))
+			total = *total.add(Collected(round))
 			if o.Grace > 0 || o.DryRun || round.Marked == 0 {
 				break
 			}
 		}
-		tell(Report{Org: org, Done: true, Collected: &total})
+		report(Report{Org: org, Done: true, Collected: &total})
 		return nil
 	})
 }
 
-// and is what this and a later round did together.
-func (c Collected) and(later Collected) *Collected {
+// add returns the sum of this and a later round.
+func (c Collected) add(later Collected) *Collected {
 	later.Unmarked += c.Unmarked
 	later.Deleted += c.Deleted
 	later.Compacted += c.Compacted
@@ -134,24 +135,24 @@ func (c Collected) and(later Collected) *Collected {
 	return &later
 }
 
-// CheckOptions says how to check.
+// CheckOptions configures Check.
 type CheckOptions struct {
-	Quick  bool `json:"quick"`  // look at what there is, do not read every byte
-	Repair bool `json:"repair"` // restore what can be
+	Quick  bool `json:"quick"`  // do not read the content of objects
+	Repair bool `json:"repair"` // repair damaged objects if possible
 }
 
-// Check checks the storage of every organisation. tell is called, and errors
-// are, as in Collect.
-func (s *Service) Check(ctx context.Context, o CheckOptions, tell func(Report)) error {
-	return s.alone(ctx, tell, func(ctx context.Context, org string) error {
+// Check checks the storage of every organisation. It reports progress and errors
+// like Collect.
+func (s *Service) Check(ctx context.Context, o CheckOptions, report func(Report)) error {
+	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), files.CheckOptions{
 			Read: !o.Quick, Repair: o.Repair,
-			Progress: func(c files.CheckResult) { tell(Report{Org: org, Checked: checked(c)}) },
+			Progress: func(c files.CheckResult) { report(Report{Org: org, Checked: checked(c)}) },
 		})
 		if err != nil {
-			return fmt.Errorf("check what is kept: %w", err)
+			return fmt.Errorf("check the storage: %w", err)
 		}
-		tell(Report{Org: org, Done: true, Checked: checked(done)})
+		report(Report{Org: org, Done: true, Checked: checked(done)})
 		return nil
 	})
 }
@@ -181,34 +182,34 @@ func checked(c files.CheckResult) *Checked {
 	return out
 }
 
-// SyncIndexes lets the index of chunks know what other servers stored and deleted.
+// SyncIndexes updates the chunk indexes with the changes of other servers.
 func (s *Service) SyncIndexes(ctx context.Context) error {
 	return s.each(ctx, func(org string) error { return s.c.Library.SyncIndex(ctx, org) })
 }
 
-// turn is how long one who looks after an organisation has it to itself unless
-// it says that it goes on, which it does three times as often.
-const turn = 3 * time.Minute
+// leaseTime is the duration of the lease on an organisation. It is renewed after
+// each third of it.
+const leaseTime = 3 * time.Minute
 
-// alone calls f for each organisation, while nobody else collects or repairs
-// there.
-func (s *Service) alone(ctx context.Context, tell func(Report), f func(ctx context.Context, org string) error) error {
+// eachLeased calls f for each organisation while it holds the lease, so that no
+// other process collects or repairs there.
+func (s *Service) eachLeased(ctx context.Context, report func(Report), f func(ctx context.Context, org string) error) error {
 	holder := s.c.IDs.New("")
 	return s.each(ctx, func(org string) error {
-		mine, err := s.c.Store.LeaseCollection(ctx, org, holder, turn)
+		held, err := s.c.Store.LeaseCollection(ctx, org, holder, leaseTime)
 		switch {
 		case err != nil:
-			return fmt.Errorf("take the turn to look after it: %w", err)
-		case !mine:
-			tell(Report{Org: org, Done: true, Busy: true})
+			return fmt.Errorf("acquire the lease: %w", err)
+		case !held:
+			report(Report{Org: org, Done: true, Busy: true})
 			return nil
 		}
-		return s.hold(ctx, org, holder, f)
+		return s.withLease(ctx, org, holder, f)
 	})
 }
 
-// each calls f for each organisation, also after it failed for another, until
-// ctx ends.
+// each calls f for each organisation until ctx is done. It continues after errors
+// and returns all of them.
 func (s *Service) each(ctx context.Context, f func(org string) error) error {
 	orgs, err := s.c.Store.Orgs(ctx)
 	if err != nil {
@@ -226,32 +227,33 @@ func (s *Service) each(ctx context.Context, f func(org string) error) error {
 	return errors.Join(failed...)
 }
 
-var errTurnLost = errors.New("somebody else looks after it by now")
+var errLeaseLost = errors.New("another process has taken the lease")
 
-// hold calls f and keeps the turn meanwhile; f's context ends when it is lost.
-func (s *Service) hold(ctx context.Context, org, holder string, f func(ctx context.Context, org string) error) error {
-	working, stop := context.WithCancelCause(ctx)
-	var keeping sync.WaitGroup
-	keeping.Go(func() {
-		tick := time.NewTicker(turn / 3)
+// withLease calls f and renews the lease until f returns. It cancels f's context if
+// the lease is lost.
+func (s *Service) withLease(ctx context.Context, org, holder string, f func(ctx context.Context, org string) error) error {
+	leased, stop := context.WithCancelCause(ctx)
+	var renewal sync.WaitGroup
+	renewal.Go(func() {
+		tick := time.NewTicker(leaseTime / 3)
 		defer tick.Stop()
 		for {
 			select {
-			case <-working.Done():
+			case <-leased.Done():
 				return
 			case <-tick.C:
 			}
-			if mine, err := s.c.Store.LeaseCollection(working, org, holder, turn); err == nil && !mine {
-				stop(errTurnLost)
+			if held, err := s.c.Store.LeaseCollection(leased, org, holder, leaseTime); err == nil && !held {
+				stop(errLeaseLost)
 			}
 		}
 	})
-	err := f(working, org)
+	err := f(leased, org)
 	if errors.Is(err, context.Canceled) {
-		err = context.Cause(working)
+		err = context.Cause(leased)
 	}
 	stop(nil)
-	keeping.Wait()
-	_, giveBack := s.c.Store.LeaseCollection(context.WithoutCancel(ctx), org, holder, 0)
-	return errors.Join(err, giveBack)
+	renewal.Wait()
+	_, releaseErr := s.c.Store.LeaseCollection(context.WithoutCancel(ctx), org, holder, 0)
+	return errors.Join(err, releaseErr)
 }
