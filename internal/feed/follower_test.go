@@ -39,11 +39,7 @@ func whole(m *memory) []byte {
 
 func readAll(ctx context.Context, t *testing.T, f *feed.Feed, after int64) []byte {
 	t.Helper()
-	r, err := f.Follow(ctx, "run_x", after)
-	if err != nil {
-		t.Error(err)
-		return nil
-	}
+	r := f.Follow("run_x", after)
 	defer r.Close()
 	var got []byte
 	for {
@@ -128,11 +124,7 @@ func TestReadersShareReads(t *testing.T) {
 	var wg sync.WaitGroup
 	for range readers {
 		wg.Go(func() {
-			r, err := f.Follow(ctx, "run_x", 0)
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			r := f.Follow("run_x", 0)
 			defer r.Close()
 			for {
 				_, last, done, err := r.Next(ctx)
@@ -189,10 +181,7 @@ func TestRingByteLimit(t *testing.T) {
 	f := feed.New(m, inproc.New(), false)
 	var watching []*feed.Follower
 	for range 2 { // with two readers the ring is larger
-		r, err := f.Follow(t.Context(), "run_x", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := f.Follow("run_x", 0)
 		defer r.Close()
 		watching = append(watching, r)
 	}
@@ -233,10 +222,7 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 	m.add(event(1))
 	f := feed.New(m, inproc.New(), false)
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := f.Follow(ctx, "run_x", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := f.Follow("run_x", 1)
 	defer r.Close()
 	cancel()
 	if _, last, done, err := r.Next(ctx); err == nil || done || last != 1 {
@@ -252,10 +238,7 @@ func TestOtherProcessesWakeReaders(t *testing.T) {
 	m.add(event(1))
 	bus := inproc.New()
 	f := feed.New(m, bus, true)
-	r, err := f.Follow(ctx, "run_x", 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := f.Follow("run_x", 1)
 	defer r.Close()
 	got := make(chan int64, 1)
 	go func() {

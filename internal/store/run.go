@@ -55,13 +55,13 @@ type Runs interface {
 	// retry and succeeds.
 	//
 	// AddCheckpoint is the only change of an ended run, and it adds no event:
-	// the complete event of such a run has no version and no checkpoint.
-	// Readers may rely on this: after the terminal event, the journal and every
-	// field of the run but CheckpointID, ArtifactName, and ArtifactVersion are
-	// final. These three change at most once, together, from unset to their
-	// final values (the artifact stays unset if v is nil). A reader that needs
-	// them must read the run again; following the journal is not enough. For a
-	// run that Finish ended, they are final and equal the complete event.
+	// the complete event of such a run does not have the checkpoint and its
+	// version. Readers may rely on this: after the terminal event, the journal
+	// is final, and so is every field of the run but CheckpointID, ArtifactName,
+	// and ArtifactVersion. These three change at most once, together (without
+	// the artifact if v is nil). A reader that needs them must read the run
+	// again; following the journal is not enough. For a run that Finish ended,
+	// they are final and equal the complete event.
 	AddCheckpoint(ctx context.Context, at Position, v *RunVersion, c Checkpoint) (Run, error)
 	// Expire ends up to n pending runs that were created before the given time,
 	// as failed with queue_expired, and returns their IDs.

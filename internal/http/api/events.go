@@ -60,7 +60,7 @@ func (a *api) openEvents(w http.ResponseWriter, r *http.Request, c auth.Caller) 
 		w.WriteHeader(http.StatusOK)
 		return nil, nil
 	}
-	return a.openStream(w, r, c, after)
+	return a.openStream(w, r, c, after), nil
 }
 
 // lastEventID is the event after which the client wants to read on; 0 for the

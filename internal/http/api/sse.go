@@ -33,19 +33,15 @@ type stream struct {
 	checked  time.Time // when the token was last known to be good
 }
 
-func (a *api) openStream(w http.ResponseWriter, r *http.Request, c auth.Caller, after int64) (*stream, error) {
-	follower, err := a.c.Feed.Follow(r.Context(), r.PathValue("id"), after)
-	if err != nil {
-		return nil, err
-	}
+func (a *api) openStream(w http.ResponseWriter, r *http.Request, c auth.Caller, after int64) *stream {
 	p, release := newPulse(r.Context(), a.c.Heartbeat)
 	s := &stream{
 		release: release, unstop: context.AfterFunc(a.c.Stop, p.end), unwatch: a.c.Auth.OnRevoked(c.TokenID, p.end),
-		a: a, w: w, control: http.NewResponseController(w), pulse: p, follower: follower, last: after,
+		a: a, w: w, control: http.NewResponseController(w), pulse: p, follower: a.c.Feed.Follow(r.PathValue("id"), after), last: after,
 		org: c.OrgID, tokenID: c.TokenID, checked: a.c.Now(),
 	}
 	a.metrics.streams.Inc()
-	return s, nil
+	return s
 }
 
 func (s *stream) close() {

@@ -9,7 +9,7 @@ import (
 
 const selectAgents = `select id, name, version_id, created_at, updated_at, org_id from agents`
 
-func scanAgent(r row) (a store.Agent, err error) {
+func scanAgent(r Row) (a store.Agent, err error) {
 	return a, r.Scan(&a.ID, &a.Name, &a.CurrentVersionID, timeAt{&a.CreatedAt}, timeAt{&a.UpdatedAt}, &a.OrgID)
 }
 
@@ -90,7 +90,7 @@ const (
 	listAgentVersions   = `select ` + agentVersionColumns + `, null from agent_versions` // lists do not show the definition
 )
 
-func scanAgentVersion(r row) (v store.AgentVersion, err error) {
+func scanAgentVersion(r Row) (v store.AgentVersion, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.VersionNumber, timeAt{&v.CreatedAt}, &v.Digest, &v.CreatedBy, rawJSON{&v.Definition})
 }
 

@@ -13,7 +13,7 @@ import (
 const selectCheckpoints = `select id, org_id, run_id, session_id, agent_id, agent_name, agent_version_id, artifact_name, artifact_version,
 	volumes, variables, secret_names, home_digest, workspace_digest, created_at from checkpoints`
 
-func scanCheckpoint(r row) (c store.Checkpoint, err error) {
+func scanCheckpoint(r Row) (c store.Checkpoint, err error) {
 	return c, r.Scan(&c.ID, &c.OrgID, &c.RunID, &c.SessionID, &c.AgentID, &c.AgentName, &c.AgentVersionID, &c.ArtifactName, &c.ArtifactVersion,
 		jsonOf{&c.Volumes}, jsonOf{&c.Variables}, jsonOf{&c.SecretNames}, &c.HomeDigest, &c.WorkspaceDigest, timeAt{&c.CreatedAt})
 }
@@ -41,15 +41,13 @@ func insertCheckpoint(ctx context.Context, q Querier, c store.Checkpoint) error 
 		pins = append(pins, *c.ArtifactVersion)
 	}
 	slices.Sort(pins)
+	var steps []Step
 	for _, version := range slices.Compact(pins) {
-		if _, err := exec(ctx, q, `insert into pins (org_id, version_id) values ($1, $2) on conflict do nothing`, c.OrgID, version); err != nil {
-			return err
-		}
+		steps = append(steps, step(`insert into pins (org_id, version_id) values ($1, $2) on conflict do nothing`, c.OrgID, version))
 	}
-	_, err = exec(ctx, q, `update sessions set checkpoint_id = $2 where id = $1 and not exists (
+	return run(ctx, q, append(steps, step(`update sessions set checkpoint_id = $2 where id = $1 and not exists (
 		select 1 from runs r join runs later on later.session_id = r.session_id and (later.created_at, later.id) > (r.created_at, r.id)
-		where r.id = $3 and later.checkpoint_id is not null)`, c.SessionID, c.ID, c.RunID)
-	return err
+		where r.id = $3 and later.checkpoint_id is not null)`, c.SessionID, c.ID, c.RunID))...)
 }
 
 // saveState stores the version and the checkpoint of a run, and sets their IDs in

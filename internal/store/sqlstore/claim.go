@@ -58,7 +58,7 @@ type orgLoad struct {
 	running, served int64
 }
 
-func scanOrgLoad(r row) (o orgLoad, err error) { return o, r.Scan(&o.org, &o.running, &o.served) }
+func scanOrgLoad(r Row) (o orgLoad, err error) { return o, r.Scan(&o.org, &o.running, &o.served) }
 
 // compare orders organisations by running runs, then by the time they were last
 // served.

@@ -108,7 +108,7 @@ const namedSnapshots = `
 // NamedSnapshots returns the snapshots of versions and checkpoints with names.
 func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.NamedSnapshot, error] {
 	return func(yield func(store.NamedSnapshot, error) bool) {
-		scan := func(r row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
+		scan := func(r Row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
 		for n, err := range rows(ctx, s, scan, namedSnapshots, org) {
 			if !yield(n, s.Wrap("listing snapshots", err)) || err != nil {
 				return
@@ -118,7 +118,7 @@ func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.
 }
 
 // rows iterates over the rows of a query.
-func rows[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) iter.Seq2[T, error] {
+func rows[T any](ctx context.Context, s *Store, scan func(Row) (T, error), query string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
 		found, err := queryRows(ctx, s.db.Read, query, args...)
@@ -149,7 +149,7 @@ func (s *Store) MarkedObjects(ctx context.Context, org string) (int64, []store.M
 	if err != nil {
 		return 0, nil, s.Wrap("reading the collection epoch", err)
 	}
-	list, err := all(ctx, s.db.Read, func(r row) (c store.MarkedObject, err error) {
+	list, err := all(ctx, s.db.Read, func(r Row) (c store.MarkedObject, err error) {
 		var since int64
 		err = r.Scan(&c.Key, &c.Epoch, &since)
 		c.Since = time.UnixMicro(since).UTC()

@@ -16,7 +16,7 @@ const (
 	selectFileSets = fileSetColumns + ` from trees t` + fileSetHeads
 )
 
-func scanFileSet(r row) (t store.FileSet, err error) {
+func scanFileSet(r Row) (t store.FileSet, err error) {
 	return t, r.Scan(&t.ID, &t.OrgID, &t.Kind, &t.Name, &t.CurrentVersionID, &t.Size, &t.FileCount, timeAt{&t.CreatedAt}, timeAt{&t.UpdatedAt})
 }
 
@@ -70,7 +70,7 @@ const (
 	selectVersions = versionColumns + ` from tree_versions v join trees t on t.id = v.tree_id`
 )
 
-func scanVersion(r row) (v store.FileSetVersion, err error) {
+func scanVersion(r Row) (v store.FileSetVersion, err error) {
 	var kind stint.FileSetKind
 	err = r.Scan(&v.FileSetID, &v.Number, &v.ID, &v.Digest, &v.Size, &v.FileCount, freeText{&v.Message}, freeText{&v.CreatedBy}, timeAt{&v.CreatedAt}, &kind, &v.Kept)
 	if kind == stint.Artifacts {
@@ -144,7 +144,7 @@ type lockedFileSet struct {
 }
 
 func (s *Store) lockFileSet(ctx context.Context, q Querier, which string, args ...any) (lockedFileSet, error) {
-	return one(ctx, q, func(r row) (t lockedFileSet, err error) { return t, r.Scan(&t.id, &t.kind, &t.head, &t.newest) },
+	return one(ctx, q, func(r Row) (t lockedFileSet, err error) { return t, r.Scan(&t.id, &t.kind, &t.head, &t.newest) },
 		`select l.id, l.kind, l.head, l.newest from trees l where l.deleted_at is null and `+which+s.d.Lock, args...)
 }
 

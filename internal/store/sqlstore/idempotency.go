@@ -18,7 +18,7 @@ type claimedKey struct {
 	answer             store.Answer
 }
 
-func scanKey(r row) (k claimedKey, err error) {
+func scanKey(r Row) (k claimedKey, err error) {
 	return k, r.Scan(&k.fingerprint, timeAt{&k.startedAt}, timeAt{&k.expires}, &k.status, jsonOf{&k.answer.Header}, &k.answer.Body)
 }
 

@@ -9,7 +9,7 @@ import (
 const selectOrgKeys = `select k.org_id, coalesce(o.name, ''), k.number, k.sealed, k.created_at
 	from org_keys k left join orgs o on o.id = k.org_id`
 
-func scanOrgKey(r row) (k store.OrgKey, err error) {
+func scanOrgKey(r Row) (k store.OrgKey, err error) {
 	return k, r.Scan(&k.OrgID, &k.OrgName, &k.Number, &k.Sealed, timeAt{&k.CreatedAt})
 }
 
@@ -57,7 +57,7 @@ var sealedTexts = map[store.SealedKind]struct{ list, replace string }{
 
 // SealedTexts returns sealed texts of one kind.
 func (s *Store) SealedTexts(ctx context.Context, after store.SealedText, limit int) ([]store.SealedText, error) {
-	scan := func(r row) (store.SealedText, error) {
+	scan := func(r Row) (store.SealedText, error) {
 		t := store.SealedText{Kind: after.Kind}
 		return t, r.Scan(&t.Org, &t.Name, &t.Number, &t.Sealed)
 	}

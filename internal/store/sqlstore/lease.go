@@ -121,16 +121,11 @@ func (s *Store) endExpired(ctx context.Context) error {
 func (s *Store) removeWorkers(ctx context.Context) error {
 	const idle = `lease_until = 0 and not exists (select 1 from runs where worker_id = workers.id and status = 'running')`
 	ids, err := all(ctx, s.db.Read, value[string], `select id from workers where `+idle+` order by id`)
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return s.Wrap("finding idle workers", err)
 	}
-	return s.write(ctx, "removing workers", func(ctx context.Context, q Querier) error {
-		for _, id := range ids {
-			if _, err := exec(ctx, q, `delete from workers where id = $1 and `+idle, id); err != nil {
-				return err
-			}
-		}
-		return nil
+	return s.eachKey(ctx, "removing workers", ids, func(id string) Step {
+		return step(`delete from workers where id = $1 and `+idle, id)
 	})
 }
 

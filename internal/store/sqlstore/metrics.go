@@ -8,7 +8,7 @@ import (
 )
 
 // AddMetrics stores samples of a run. A sample replaces one with the same time.
-func (s *Store) AddMetrics(ctx context.Context, run string, samples []stint.MetricsSample) error {
+func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.MetricsSample) error {
 	if len(samples) == 0 {
 		return nil
 	}
@@ -16,16 +16,15 @@ func (s *Store) AddMetrics(ctx context.Context, run string, samples []stint.Metr
 	// Sorted, so that concurrent calls lock rows in the same order.
 	slices.SortStableFunc(samples, func(a, b stint.MetricsSample) int { return a.Timestamp.Compare(b.Timestamp.Time) })
 	return s.write(ctx, "storing metrics", func(ctx context.Context, q Querier) error {
+		var steps []Step
 		for _, m := range samples {
-			if _, err := exec(ctx, q, `insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)
+			steps = append(steps, step(`insert into metrics (run_id, at, cpu, mem_used, mem_total, disk_used, disk_total)
 				values ($1, $2, $3, $4, $5, $6, $7)
 				on conflict (run_id, at) do update set cpu = excluded.cpu, mem_used = excluded.mem_used, mem_total = excluded.mem_total,
 					disk_used = excluded.disk_used, disk_total = excluded.disk_total`,
-				run, micros(m.Timestamp), m.CPUPercent, m.MemoryUsedMb, m.MemoryTotalMb, m.DiskUsedMb, m.DiskTotalMb); err != nil {
-				return err
-			}
+				runID, micros(m.Timestamp), m.CPUPercent, m.MemoryUsedMb, m.MemoryTotalMb, m.DiskUsedMb, m.DiskTotalMb))
 		}
-		return nil
+		return run(ctx, q, steps...)
 	})
 }
 
@@ -36,6 +35,6 @@ func (s *Store) Metrics(ctx context.Context, run string) ([]stint.MetricsSample,
 	return list, s.Wrap("reading metrics", err)
 }
 
-func scanSample(r row) (m stint.MetricsSample, err error) {
+func scanSample(r Row) (m stint.MetricsSample, err error) {
 	return m, r.Scan(timeAt{&m.Timestamp}, &m.CPUPercent, &m.MemoryUsedMb, &m.MemoryTotalMb, &m.DiskUsedMb, &m.DiskTotalMb)
 }

@@ -96,7 +96,7 @@ func stepOne(missing error, query string, args ...any) Step {
 
 // into returns a step that scans the row of a statement into v and sets found if
 // there was one.
-func into[T any](v *T, found *bool, scan func(row) (T, error), query string, args ...any) Step {
+func into[T any](v *T, found *bool, scan func(Row) (T, error), query string, args ...any) Step {
 	return Step{
 		Query: query, Args: args,
 		Row:  func(r Row) (err error) { *v, err = scan(r); return err },
@@ -105,7 +105,7 @@ func into[T any](v *T, found *bool, scan func(row) (T, error), query string, arg
 }
 
 // collect returns a step that appends every row of a statement to list.
-func collect[T any](list *[]T, scan func(row) (T, error), query string, args ...any) Step {
+func collect[T any](list *[]T, scan func(Row) (T, error), query string, args ...any) Step {
 	return Step{Query: query, Args: args, Row: func(r Row) error {
 		v, err := scan(r)
 		*list = append(*list, v)

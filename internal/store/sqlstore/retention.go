@@ -63,7 +63,7 @@ type versionKey struct {
 	number int64
 }
 
-func scanVersionKey(r row) (k versionKey, err error) { return k, r.Scan(&k.set, &k.number) }
+func scanVersionKey(r Row) (k versionKey, err error) { return k, r.Scan(&k.set, &k.number) }
 
 // PruneVersions removes the versions that the rule does not retain. It reads
 // candidates without locks; each transaction checks a batch of them again.
@@ -145,7 +145,7 @@ func pruneBefore(r store.Retention) int64 {
 
 // StorageUsage returns what an organisation stores.
 func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsage, error) {
-	u, err := one(ctx, s.db.Read, func(r row) (u store.StorageUsage, err error) {
+	u, err := one(ctx, s.db.Read, func(r Row) (u store.StorageUsage, err error) {
 		return u, r.Scan(&u.Artifacts, &u.Volumes, &u.Versions, &u.Bytes, &u.Checkpoints)
 	}, `select
 			(select count(*) from trees where org_id = $1 and kind = 'artifact' and deleted_at is null),

@@ -18,7 +18,7 @@ const selectRuns = `select l.id, l.org_id, l.agent_id, l.agent_name, l.agent_ver
 		p.prompt, p.spec, p.sealed
 	from runs l join run_specs p on p.run_id = l.id`
 
-func scanRun(r row) (v store.Run, err error) {
+func scanRun(r Row) (v store.Run, err error) {
 	var timeout int64
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
 		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
@@ -103,7 +103,7 @@ func metadataPair(key, value string) string {
 	return string(pair[1 : len(pair)-1])
 }
 
-func scanSummary(r row) (v stint.RunSummary, err error) {
+func scanSummary(r Row) (v stint.RunSummary, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.Status, freeText{&v.Prompt}, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt})
 }
 

@@ -38,7 +38,7 @@ func (s *Store) PutSecret(ctx context.Context, sec store.Secret) (bool, error) {
 // the sealed bytes of the secret to be replaced.
 type secretUsage struct{ count, size, replaced int64 }
 
-func scanSecretUsage(r row) (u secretUsage, err error) {
+func scanSecretUsage(r Row) (u secretUsage, err error) {
 	return u, r.Scan(&u.count, &u.size, &u.replaced)
 }
 
@@ -65,7 +65,7 @@ func (s *Store) Secrets(ctx context.Context, org string) ([]store.Secret, error)
 	return list, s.Wrap("listing secrets", err)
 }
 
-func scanSecret(r row) (sec store.Secret, err error) {
+func scanSecret(r Row) (sec store.Secret, err error) {
 	return sec, r.Scan(&sec.Name, timeAt{&sec.CreatedAt}, timeAt{&sec.UpdatedAt}, &sec.OrgID, &sec.Sealed)
 }
 

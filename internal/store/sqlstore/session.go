@@ -8,7 +8,7 @@ import (
 
 const selectSessions = `select id, agent_id, agent_name, checkpoint_id, last_run_id, created_at, updated_at, org_id from sessions`
 
-func scanSession(r row) (v store.Session, err error) {
+func scanSession(r Row) (v store.Session, err error) {
 	return v, r.Scan(&v.ID, &v.AgentID, &v.AgentName, &v.CheckpointID, &v.LastRunID, timeAt{&v.CreatedAt}, timeAt{&v.UpdatedAt}, &v.OrgID)
 }
 

@@ -123,8 +123,6 @@ func change[T any](ctx context.Context, s *Store, doing string, f func(ctx conte
 	return out, nil
 }
 
-type row = Row
-
 // queryRow and queryRows call the Querier with escaped texts.
 func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Row {
 	return q.QueryRowContext(ctx, query, clean(args)...)
@@ -135,7 +133,7 @@ func queryRows(ctx context.Context, q Querier, query string, args ...any) (*sql.
 }
 
 // one returns the row of a query, or store.ErrNotFound.
-func one[T any](ctx context.Context, q Querier, scan func(row) (T, error), query string, args ...any) (T, error) {
+func one[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) (T, error) {
 	v, err := scan(queryRow(ctx, q, query, args...))
 	if errors.Is(err, sql.ErrNoRows) {
 		err = store.ErrNotFound
@@ -144,7 +142,7 @@ func one[T any](ctx context.Context, q Querier, scan func(row) (T, error), query
 }
 
 // all returns every row of a query.
-func all[T any](ctx context.Context, q Querier, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+func all[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
 	rows, err := queryRows(ctx, q, query, args...)
 	if err != nil {
 		return nil, err
@@ -162,7 +160,7 @@ func all[T any](ctx context.Context, q Querier, scan func(row) (T, error), query
 }
 
 // value scans a row with one column.
-func value[T any](r row) (v T, err error) { return v, r.Scan(&v) }
+func value[T any](r Row) (v T, err error) { return v, r.Scan(&v) }
 
 // exec returns the number of rows that a statement changed.
 func exec(ctx context.Context, q Querier, query string, args ...any) (int64, error) {

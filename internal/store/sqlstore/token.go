@@ -13,19 +13,14 @@ import (
 func (s *Store) EnsureMember(ctx context.Context, m store.Member) (store.Member, error) {
 	return change(ctx, s, "ensuring a member", func(ctx context.Context, q Querier) (store.Member, error) {
 		at := micros(m.CreatedAt)
-		for _, step := range []struct {
-			query string
-			args  []any
-		}{
-			{`insert into orgs (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, []any{m.OrgID, m.OrgName, at}},
-			{`insert into users (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, []any{m.UserID, m.UserName, at}},
-			{`insert into members (org_id, user_id, role, created_at)
+		err := run(ctx, q,
+			step(`insert into orgs (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, m.OrgID, m.OrgName, at),
+			step(`insert into users (id, name, created_at) values ($1, $2, $3) on conflict do nothing`, m.UserID, m.UserName, at),
+			step(`insert into members (org_id, user_id, role, created_at)
 				select o.id, u.id, $3, $4 from orgs o, users u where o.name = $1 and u.name = $2
-				on conflict do nothing`, []any{m.OrgName, m.UserName, m.Role, at}},
-		} {
-			if _, err := exec(ctx, q, step.query, step.args...); err != nil {
-				return m, err
-			}
+				on conflict do nothing`, m.OrgName, m.UserName, m.Role, at))
+		if err != nil {
+			return m, err
 		}
 		return one(ctx, q, scanMember, `select o.id, o.name, u.id, u.name, m.role, m.created_at
 			from members m join orgs o on o.id = m.org_id join users u on u.id = m.user_id
@@ -33,7 +28,7 @@ func (s *Store) EnsureMember(ctx context.Context, m store.Member) (store.Member,
 	})
 }
 
-func scanMember(r row) (m store.Member, err error) {
+func scanMember(r Row) (m store.Member, err error) {
 	return m, r.Scan(&m.OrgID, &m.OrgName, &m.UserID, &m.UserName, &m.Role, timeAt{&m.CreatedAt})
 }
 
@@ -45,7 +40,7 @@ const (
 	selectTokens = tokenColumns + ` from tokens t` + tokenOwners
 )
 
-func scanToken(r row) (t store.Token, err error) {
+func scanToken(r Row) (t store.Token, err error) {
 	return t, r.Scan(&t.ID, freeText{&t.Name}, &t.TokenPrefix, jsonOf{&t.Scopes}, timeOr{&t.LastUsedAt}, timeAt{&t.ExpiresAt}, timeAt{&t.CreatedAt},
 		&t.Hash, &t.OrgID, &t.OrgName, &t.UserID, &t.UserName, &t.Role, timeOr{&t.RevokedAt})
 }
@@ -88,13 +83,12 @@ func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) err
 	}
 	used = maps.Clone(used)
 	return s.write(ctx, "touching tokens", func(ctx context.Context, q Querier) error {
+		var steps []Step
 		for _, id := range slices.Sorted(maps.Keys(used)) {
-			if _, err := exec(ctx, q, `update tokens set last_used_at = $2
-				where id = $1 and (last_used_at is null or last_used_at < $2)`, id, micros(used[id])); err != nil {
-				return err
-			}
+			steps = append(steps, step(`update tokens set last_used_at = $2
+				where id = $1 and (last_used_at is null or last_used_at < $2)`, id, micros(used[id])))
 		}
-		return nil
+		return run(ctx, q, steps...)
 	})
 }
 

@@ -114,7 +114,7 @@ func (m *stateMachine) claim(*rapid.T) {
 	m.kinds = append(m.kinds, "running")
 	want := store.Position{RunID: m.run.ID, Epoch: m.epoch, After: m.head()}
 	if len(claims) != 1 || claims[0].Position != want {
-		m.w.Fatalf("Claim gave %v, want %v", claims, want)
+		m.w.Fatalf("Claim returned %v, want %v", claims, want)
 	}
 }
 
