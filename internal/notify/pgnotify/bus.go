@@ -21,7 +21,7 @@ const (
 	longestPause = 5 * time.Second       // between attempts
 )
 
-// Bus is a notify.Bus over PostgreSQL with two connections of its own.
+// Bus is a notify.Bus over PostgreSQL with two connections.
 type Bus struct {
 	config *pgx.ConnConfig
 	logger *slog.Logger

@@ -26,7 +26,7 @@ const maxTries = 1000
 // expired lease is left to Reap, which takes the next slot.
 const alive = `exists (select 1 from runs r join workers w on w.id = r.worker_id where r.id = $1 and w.lease_until > 0)`
 
-// Append stores a batch in a transaction of its own.
+// Append stores a batch in its own transaction.
 func (s *Store) Append(ctx context.Context, at store.Position, b store.Batch) (int64, error) {
 	p, err := EncodeBatch(at, b)
 	if err != nil {
@@ -59,7 +59,7 @@ func EncodeBatch(at store.Position, b store.Batch) (EncodedBatch, error) {
 	return EncodedBatch{At: at, Token: b.Token, Events: EncodeEvents(b.Events), Entries: entries}, err
 }
 
-// AppendEncoded stores one batch in a transaction of its own.
+// AppendEncoded stores one batch in its own transaction.
 func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error) {
 	return change(ctx, s, "appending to a run", func(ctx context.Context, q Querier) (int64, error) {
 		if a.Events.Count == 0 {

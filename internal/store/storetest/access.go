@@ -73,7 +73,7 @@ var accessCases = []testCase{
 		keep, drop := w.home.token("keep", nil), w.home.token("drop", nil)
 		w.must(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), "RevokeToken")
 		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, drop.ID, w.now()), store.ErrNotFound, "RevokeToken again")
-		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, w.ids.New(stint.PrefixToken), w.now()), store.ErrNotFound, "RevokeToken of an unknown one")
+		w.wantErr(w.s.RevokeToken(w.ctx, w.home.org, w.ids.New(stint.PrefixToken), w.now()), store.ErrNotFound, "RevokeToken of an unknown ID")
 		list, err := w.s.Tokens(w.ctx, w.home.org, store.Range{Limit: 10})
 		w.must(err, "Tokens")
 		w.diff("list", []store.Token{keep}, list)
@@ -84,7 +84,7 @@ var accessCases = []testCase{
 		w.must(err, "Token")
 		w.diff("token", want, got)
 		_, err = w.s.Token(w.ctx, w.home.org, w.ids.New(stint.PrefixToken))
-		w.wantErr(err, store.ErrNotFound, "Token of an unknown one")
+		w.wantErr(err, store.ErrNotFound, "Token of an unknown ID")
 	}},
 	{"TouchTokens keeps the latest time", func(w *world) {
 		a, b := w.home.token("a", nil), w.home.token("b", nil)

@@ -80,11 +80,11 @@ var addCheckpointCases = []testCase{
 	{"AddCheckpoint requires the last epoch", func(w *world) {
 		old := w.home.start(retries(1))
 		w.lose(old.Run.WorkerID)
-		w.fencedCheckpoint(old, "a run that waits again")
+		w.fencedCheckpoint(old, "a requeued run")
 		next := w.claimOne(w.worker())
 		w.fencedCheckpoint(next, "a running run")
 		w.cancel(w.home.org, old.Run.ID)
-		w.fencedCheckpoint(old, "an epoch that is past")
+		w.fencedCheckpoint(old, "an earlier epoch")
 		v, chk := w.home.saved(next.Run, "out", "x")
 		_, err := w.s.AddCheckpoint(w.ctx, next.Position, &v, chk)
 		w.must(err, "AddCheckpoint of the last epoch")

@@ -57,10 +57,10 @@ var collectionCases = []testCase{
 		w.wantErr(err, store.ErrEpoch, "CommitVersion under epoch 0")
 		w.diff("head", first, w.home.treeVersion(t.ID, "", 0))
 		c.Epoch = 1
-		w.diff("number under the present epoch", int64(2), w.home.committed(c).Number)
+		w.diff("number under the current epoch", int64(2), w.home.committed(c).Number)
 		c.Epoch = 2
 		_, _, err = w.s.CommitVersion(w.ctx, c)
-		w.wantErr(err, store.ErrEpoch, "CommitVersion under an epoch to come")
+		w.wantErr(err, store.ErrEpoch, "CommitVersion under a future epoch")
 	}},
 	{"Finish requires the current epoch", func(w *world) {
 		w.home.collect()
@@ -100,7 +100,7 @@ var collectionCases = []testCase{
 		plan := func(n *store.NewRun) { n.Spec = json.RawMessage(`{"workspace":"` + digest("planned") + `"}`) }
 		waits := w.home.create(plan)
 		w.cancel(w.home.org, waits.ID)
-		w.diff("live of a run that waited", []string(nil), w.home.live())
+		w.diff("live digests of a pending run", []string(nil), w.home.live())
 		c, lost := w.home.start(plan), w.home.start(plan)
 		w.cancel(w.home.org, c.Run.ID)
 		w.cancel(w.home.org, lost.Run.ID)
@@ -143,15 +143,15 @@ var collectionCases = []testCase{
 		at := w.now()
 		org := w.home.org
 		w.home.collect()
-		w.must(w.s.MarkObjects(w.ctx, org, 1, []string{"b", "a"}, at), "Condemn")
-		w.must(w.s.MarkObjects(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "Condemn")
+		w.must(w.s.MarkObjects(w.ctx, org, 1, []string{"b", "a"}, at), "MarkObjects")
+		w.must(w.s.MarkObjects(w.ctx, org, 2, []string{"a", "c"}, later(at, 1)), "MarkObjects")
 		_, list, err := w.s.MarkedObjects(w.ctx, org)
 		w.must(err, "Condemned")
-		w.diff("condemned", []store.MarkedObject{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
+		w.diff("marked objects", []store.MarkedObject{{Key: "a", Epoch: 1, Since: at.UTC()}, {Key: "b", Epoch: 1, Since: at.UTC()}, {Key: "c", Epoch: 2, Since: at.UTC()}}, list)
 		_, list, err = w.s.MarkedObjects(w.ctx, w.tenant("other").org)
 		w.must(err, "Condemned")
-		w.diff("condemned of another", []store.MarkedObject(nil), list)
-		w.must(w.s.UnmarkObjects(w.ctx, org, []string{"a", "c", "never"}), "Pardon")
+		w.diff("marked objects of another organisation", []store.MarkedObject(nil), list)
+		w.must(w.s.UnmarkObjects(w.ctx, org, []string{"a", "c", "never"}), "UnmarkObjects")
 		_, list, err = w.s.MarkedObjects(w.ctx, org)
 		w.must(err, "Condemned")
 		w.diff("left", []store.MarkedObject{{Key: "b", Epoch: 1, Since: at.UTC()}}, list)
@@ -189,14 +189,14 @@ var retentionCases = []testCase{
 		t := w.home.fileSet(stint.Volumes, "data")
 		one, two := w.home.committed(w.home.commit(t.ID, "one")), w.home.committed(w.home.commit(t.ID, "two"))
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, two.ID), store.ErrInUse, "DeleteVersion of the head")
-		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.tenant("other").org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion by another organisation")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), "KeepVersion")
 		w.diff("kept", true, w.home.treeVersion(t.ID, one.ID, 0).Kept)
-		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of a kept one")
+		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrInUse, "DeleteVersion of a kept version")
 		w.must(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, false, w.now()), "KeepVersion")
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), "DeleteVersion")
 		w.wantErr(w.s.DeleteVersion(w.ctx, w.home.org, t.ID, one.ID), store.ErrNotFound, "DeleteVersion again")
-		w.wantErr(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), store.ErrNotFound, "KeepVersion of a deleted one")
+		w.wantErr(w.s.KeepVersion(w.ctx, w.home.org, t.ID, one.ID, true, w.now()), store.ErrNotFound, "KeepVersion of a deleted version")
 		w.diff("next number", int64(3), w.home.committed(w.home.commit(t.ID, "three")).Number)
 	}},
 	{"a version that a checkpoint references is not deleted", func(w *world) {
@@ -227,7 +227,7 @@ var retentionCases = []testCase{
 		w.must(w.s.DeleteFileSet(w.ctx, w.home.org, stint.Artifacts, out.ID, w.now()), "DeleteFileSet")
 		w.diff("removed", int64(1), w.home.prune(store.Retention{}))
 		_, err := w.s.FileSetVersion(w.ctx, w.home.org, out.ID, next.ID, 0)
-		w.wantErr(err, store.ErrNotFound, "the version that no checkpoint names")
+		w.wantErr(err, store.ErrNotFound, "the version that no checkpoint references")
 		w.diff("live", []string{digest("pages")}, slices.DeleteFunc(w.home.live(), func(d string) bool { return d != digest("pages") }))
 	}},
 	{"StorageUsage counts stored versions", func(w *world) {

@@ -17,7 +17,7 @@ var idempotencyCases = []testCase{
 	{"the first request owns the key until it is answered", func(w *world) {
 		since := w.home.begin("key", "f", w.now(), nil)
 		_, err := w.home.beginRequest("key", "f", w.now())
-		w.wantErr(err, store.ErrKeyInUse, "the same request meanwhile")
+		w.wantErr(err, store.ErrKeyInUse, "the same request in progress")
 		want := &store.Answer{Status: 201, Header: map[string]string{"Location": "/x", "Content-Type": "application/json"}, Body: []byte("{\"a\":\x00}")}
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", since, want), "EndRequest")
 		w.home.begin("key", "f", w.now(), want)
@@ -63,7 +63,7 @@ var idempotencyCases = []testCase{
 		w.wantErr(w.s.EndRequest(w.ctx, w.home.org, "key", first, late), store.ErrKeyInUse, "EndRequest of a lost key")
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", first, nil), "EndRequest without an answer")
 		_, err := w.home.beginRequest("key", "f", later(second, time.Second))
-		w.wantErr(err, store.ErrKeyInUse, "the same request meanwhile")
+		w.wantErr(err, store.ErrKeyInUse, "the same request in progress")
 		want := &store.Answer{Status: 200, Body: []byte("x")}
 		w.must(w.s.EndRequest(w.ctx, w.home.org, "key", second, want), "EndRequest")
 		w.wantErr(w.s.EndRequest(w.ctx, w.home.org, "key", first, late), store.ErrKeyInUse, "EndRequest after the answer")

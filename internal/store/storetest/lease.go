@@ -84,7 +84,7 @@ var leaseCases = []testCase{
 		w.must(err, "Reap")
 		w.diff("lost", set([]string{first.Run.ID, second.Run.ID}), set(lost))
 		again := w.workerOn("host-a", time.Hour)
-		w.diff("stop of the next life", []string(nil), w.renew(again))
+		w.diff("stop of the next incarnation", []string(nil), w.renew(again))
 	}},
 	{"EndWorker of an unknown worker is not an error", func(w *world) {
 		w.must(w.s.EndWorker(w.ctx, w.ids.New(stint.PrefixWorker)), "EndWorker")

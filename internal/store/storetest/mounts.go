@@ -20,7 +20,7 @@ var mountCases = []testCase{
 			w.home.wantInUse(m, e.name+": a running run")
 			e.do(w, c)
 			if e.status == stint.Cancelled {
-				w.home.wantInUse(m, "a cancelled run that a worker has")
+				w.home.wantInUse(m, "a cancelled run with a worker")
 				w.lose(c.Run.WorkerID)
 			}
 			w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), e.name+": DeleteVersion after the end")
@@ -58,16 +58,16 @@ var mountCases = []testCase{
 				continue
 			}
 			w.must(err, "AddCheckpoint")
-			w.home.wantInUse(m, "nobody, and a checkpoint names")
+			w.home.wantInUse(m, "no run, but a checkpoint references")
 		}
 	}},
 	{"the mounts of a cancelled run are released when its worker no longer holds it", func(w *world) {
 		m, held := w.home.cancelledAfterTTL("held", true)
 		w.reap()
-		w.home.wantInUse(m, "a run that its worker holds")
+		w.home.wantInUse(m, "a run in the worker's holds")
 		w.renew(held.Run.WorkerID) // the worker may not have received the claim yet: it is younger than the ttl
 		w.reap()
-		w.home.wantInUse(m, "a run that its worker claimed just now")
+		w.home.wantInUse(m, "a recently claimed run")
 		m, _ = w.home.cancelledAfterTTL("gone", false)
 		w.reap()
 		w.must(w.s.DeleteVersion(w.ctx, w.home.org, m.tree.ID, m.old.ID), "DeleteVersion")
@@ -85,7 +85,7 @@ var mountCases = []testCase{
 		m := w.home.mounted("data")
 		c := w.home.start(m.mount, retries(1))
 		w.lose(c.Run.WorkerID)
-		w.home.wantInUse(m, "a run that waits again")
+		w.home.wantInUse(m, "a requeued run")
 	}},
 	{"a mounted version of a deleted volume remains until and after the checkpoint", func(w *world) {
 		m := w.home.mounted("data")
@@ -182,8 +182,8 @@ func (o *tenant) mounting(name string) func(*store.NewRun) {
 // wantInUse checks that the version cannot be removed.
 func (o *tenant) wantInUse(m mountable, what string) {
 	o.w.Helper()
-	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of what mounts "+what)
-	o.w.diff("removed of what mounts "+what, int64(0), o.prune(store.Retention{Last: 1}))
+	o.w.wantErr(o.w.s.DeleteVersion(o.w.ctx, o.org, m.tree.ID, m.old.ID), store.ErrInUse, "DeleteVersion of the version mounted by "+what)
+	o.w.diff("versions pruned that are mounted by "+what, int64(0), o.prune(store.Retention{Last: 1}))
 	o.w.diff("version", m.old, o.treeVersion(m.tree.ID, m.old.ID, 0))
 }
 

@@ -116,7 +116,7 @@ var reapCases = []testCase{
 		for _, some := range lost {
 			rest = append(rest, some...)
 		}
-		w.diff("lost, all in all", len(ids), len(rest))
+		w.diff("lost in total", len(ids), len(rest))
 		w.diff("lost", set(ids), set(rest))
 		for _, id := range ids {
 			w.diff("events", []string{"pending", "running", "error", "failed", "complete"}, w.kinds(w.events(id), 1))

@@ -18,7 +18,7 @@ var sessionCases = []testCase{
 		w.must(err, "Sessions")
 		w.diff("sessions", []store.Session{want}, list)
 		_, err = w.s.Session(w.ctx, w.home.org, w.ids.New(stint.PrefixSession))
-		w.wantErr(err, store.ErrNotFound, "Session of an unknown one")
+		w.wantErr(err, store.ErrNotFound, "Session of an unknown ID")
 	}},
 	{"a joining run becomes the last of its session", func(w *world) {
 		first := w.home.create()
@@ -149,6 +149,6 @@ var sessionCases = []testCase{
 		})
 		held, worker := newRunCounter(), w.worker()
 		held.drain(w, 1+joiners*each, 8, func(int) store.ClaimRequest { return store.ClaimRequest{WorkerID: worker, Max: 2, At: w.now()} })
-		w.diff("most at once", 1, held.peak[w.home.org])
+		w.diff("greatest number at once", 1, held.peak[w.home.org])
 	}},
 }
