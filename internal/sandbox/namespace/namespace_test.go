@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -16,6 +17,8 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/sandbox/sandboxtest"
 )
+
+const diskInterval = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
 	namespace.MaybeInit()
