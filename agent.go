@@ -2,8 +2,8 @@ package stint
 
 import "encoding/json"
 
-// Agent is a named thing that runs can execute. Its behaviour is the
-// definition of its current version.
+// Agent is a named program that runs execute. Its current version contains its
+// definition.
 type Agent struct {
 	ID               string `json:"id"`
 	Name             string `json:"name"`
@@ -12,8 +12,8 @@ type Agent struct {
 	UpdatedAt        Time   `json:"updatedAt"`
 }
 
-// AgentVersion is one definition that an agent had; Definition is set where
-// one version is read.
+// AgentVersion is one version of an agent. Definition is set only in the
+// response for a single version.
 type AgentVersion struct {
 	ID            string          `json:"id"`
 	AgentID       string          `json:"agentId"`

@@ -1,16 +1,16 @@
 package stint
 
-// FileSetKind tells the two uses of a versioned tree of files apart: what agents
-// produce and what they are given.
+// FileSetKind distinguishes artifacts, which agents produce, from volumes, which
+// are their inputs.
 type FileSetKind string
 
-// The kinds of tree.
+// The kinds of file sets.
 const (
 	Artifacts FileSetKind = "artifact"
 	Volumes   FileSetKind = "volume"
 )
 
-// Prefix is the prefix of identifiers of that kind.
+// Prefix returns the prefix of identifiers of the kind.
 func (k FileSetKind) Prefix() string {
 	if k == Artifacts {
 		return PrefixArtifact
@@ -18,8 +18,8 @@ func (k FileSetKind) Prefix() string {
 	return PrefixVolume
 }
 
-// FileSet is an artifact or a volume. CurrentVersionID is nil while nothing was
-// ever stored in it; CurrentVersion is set where one tree is read.
+// FileSet is an artifact or a volume: a named set of files with versions.
+// CurrentVersionID is nil until the first version is stored.
 type FileSet struct {
 	ID               string      `json:"id"`
 	Name             string      `json:"name"`
@@ -31,14 +31,14 @@ type FileSet struct {
 	Kind             FileSetKind `json:"-"`
 }
 
-// FileSetDetail is a tree with its head, as reading one shows it.
+// FileSetDetail is a FileSet with its current version.
 type FileSetDetail struct {
 	FileSet
 	CurrentVersion *FileSetVersion `json:"currentVersion"`
 }
 
-// FileSetVersion is one state of a tree. Exactly one of ArtifactID and VolumeID
-// is set.
+// FileSetVersion is an immutable version of a FileSet. Either ArtifactID or
+// VolumeID is set.
 type FileSetVersion struct {
 	ID         string `json:"id"`
 	ArtifactID string `json:"artifactId,omitempty"`
@@ -48,14 +48,13 @@ type FileSetVersion struct {
 	Message    string `json:"message"`
 	CreatedBy  string `json:"createdBy"`
 	CreatedAt  Time   `json:"createdAt"`
-	Kept       bool   `json:"kept,omitempty"` // whatever the rules of retention say
+	Kept       bool   `json:"kept,omitempty"` // excluded from retention
 }
 
-// StorageUsage is what an organisation keeps.
+// StorageUsage contains the storage usage of an organisation.
 type StorageUsage struct {
-	// StoredBytes and StoredObjects lie in the storage: compressed, each piece
-	// once however many versions hold it. LimitBytes bounds StoredBytes; nil is
-	// no limit.
+	// StoredBytes and StoredObjects count compressed, deduplicated data.
+	// LimitBytes is the limit of StoredBytes; nil is no limit.
 	StoredBytes   int64  `json:"storedBytes"`
 	StoredObjects int64  `json:"storedObjects"`
 	LimitBytes    *int64 `json:"limitBytes"`
@@ -66,8 +65,8 @@ type StorageUsage struct {
 	VersionBytes  int64  `json:"versionBytes"` // each version counted in full
 }
 
-// FileEntry is one entry of a version. Mode is octal text ("0644"); SHA256 is
-// hex and set for files; Target is set for links.
+// FileEntry is one entry of a version. Mode is octal ("0644"), SHA256 is
+// hexadecimal and set for files, and Target is set for symbolic links.
 type FileEntry struct {
 	Path       string `json:"path"`
 	Kind       string `json:"kind"` // file, dir, symlink
@@ -78,16 +77,16 @@ type FileEntry struct {
 	ModifiedAt Time   `json:"modifiedAt"`
 }
 
-// The ways in which an entry differs between two versions.
+// The kinds of changes between two versions.
 const (
 	FileAdded   = "added"
 	FileRemoved = "removed"
-	FileChanged = "changed" // in kind, mode, content or target
+	FileChanged = "changed" // in kind, mode, content, or target
 	FileRenamed = "renamed" // the same content under another path
 )
 
-// FileChange is one difference between two versions. Path is that of To, or
-// that of From where there is no To; they differ where a file was renamed.
+// FileChange is one difference between two versions. Path is the path of To, or
+// of From if To is nil. The two paths differ if a file was renamed.
 type FileChange struct {
 	Path   string     `json:"path"`
 	Change string     `json:"change"`

@@ -1,7 +1,6 @@
-// Package stint answers: what do the words of the Stint API mean?
+// Package stint defines the types, identifiers, and errors of the Stint API:
+// runs, events, agents, artifacts, volumes, sessions, checkpoints, and tokens.
 //
-// It holds the nouns that clients see (runs, events, agents, artifacts,
-// volumes, sessions, checkpoints, tokens), the rules that bind them and the
-// errors that break them. It imports the standard library only and does no
-// I/O, so a server, a client and a test all speak of the same Run.
+// It imports only the standard library and does no I/O. The server, the client,
+// and the tests share these types.
 package stint

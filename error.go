@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// Kind sorts errors by what the caller can do about them. The HTTP status and
-// the public error type follow from it.
+// Kind classifies errors by what the caller can do about them. It determines the
+// HTTP status and the public error type.
 type Kind int
 
-// The kinds of error that reach a user.
+// The kinds of errors that users see.
 const (
-	KindInternal            Kind = iota // our fault; the message is replaced before it leaves
-	KindInvalid                         // a parameter, a body or a state is wrong
-	KindNotFound                        // no such thing in the caller's organisation
-	KindConflict                        // it clashes with what exists
-	KindUnauthenticated                 // the token is missing or no good
+	KindInternal            Kind = iota // a fault of the server; users see a general message
+	KindInvalid                         // a parameter, a body, or a state is wrong
+	KindNotFound                        // it does not exist in the caller's organisation
+	KindConflict                        // it conflicts with existing state
+	KindUnauthenticated                 // the token is missing or invalid
 	KindForbidden                       // the token may not do this
-	KindRateLimited                     // too much at once
-	KindMethodNotAllowed                // the path exists, the verb does not
+	KindRateLimited                     // too many requests
+	KindMethodNotAllowed                // the path does not support the method
 	KindNotAcceptable                   // no representation fits Accept
 	KindTooLarge                        // the request exceeds a limit
-	KindUnsupportedMedia                // the Content-Type is not understood
-	KindRangeNotSatisfiable             // a Range that lies outside the content
+	KindUnsupportedMedia                // the Content-Type is not supported
+	KindRangeNotSatisfiable             // the Range is outside of the content
 	KindUnavailable                     // try again later
 )
 
@@ -53,9 +53,9 @@ const (
 	CodeInternal              = "internal_error"
 )
 
-// Error is what went wrong, in a form fit for a user: a Kind and Code for
-// programs, a Message that tells a person what to do, and Param, the path of
-// the offending member ("volumes.data.path"), where there is one.
+// Error is an error for users. Kind and Code are for programs, and Message says
+// what happened and what to do. Param is the path of the invalid member
+// ("volumes.data.path"), if any.
 type Error struct {
 	Kind    Kind
 	Code    string
@@ -65,14 +65,14 @@ type Error struct {
 	Cause   error // for the log; never shown to a user
 }
 
-// Detail is one of several faults of the same request.
+// Detail is one of several errors of a request.
 type Detail struct {
 	Param   string `json:"param,omitempty"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
 }
 
-// Error gives the code and the message, and the cause where one is known.
+// Error returns the code and the message, and the cause if there is one.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return e.Code + ": " + e.Message + ": " + e.Cause.Error()
@@ -80,34 +80,35 @@ func (e *Error) Error() string {
 	return e.Code + ": " + e.Message
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// InvalidParam says that the value of param is wrong.
+// InvalidParam returns the error of a parameter with an invalid value.
 func InvalidParam(param, format string, args ...any) *Error {
 	return &Error{Kind: KindInvalid, Code: CodeInvalidParameter, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
-// MissingParam says that param is required.
+// MissingParam returns the error of a required parameter without a value.
 func MissingParam(param, format string, args ...any) *Error {
 	return &Error{Kind: KindInvalid, Code: CodeMissingParameter, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
-// InvalidState says that the resource's state forbids the operation.
+// InvalidState returns the error of an operation that the resource's state does
+// not allow.
 func InvalidState(format string, args ...any) *Error {
 	return &Error{Kind: KindInvalid, Code: CodeInvalidState, Message: fmt.Sprintf(format, args...)}
 }
 
-// NotFound says that the caller's organisation has no such thing. The asked
-// name stands in the message, shortened when it is long.
-func NotFound(noun, asked string) *Error {
+// NotFound returns the error of a resource that does not exist in the caller's
+// organisation. The message contains the requested name, shortened if it is long.
+func NotFound(noun, name string) *Error {
 	return &Error{
 		Kind: KindNotFound, Code: CodeResourceNotFound,
-		Message: fmt.Sprintf("No such %s: '%s'.", noun, Excerpt(asked, 128)),
+		Message: fmt.Sprintf("No such %s: '%s'.", noun, Excerpt(name, 128)),
 	}
 }
 
-// AlreadyExists says that the name is taken.
+// AlreadyExists returns the error of a name that is in use.
 func AlreadyExists(noun, name string) *Error {
 	return &Error{
 		Kind: KindConflict, Code: CodeResourceAlreadyExists, Param: "name",
@@ -115,26 +116,26 @@ func AlreadyExists(noun, name string) *Error {
 	}
 }
 
-// JoinErrors folds the faults of one request into one error: itself when there
-// is one, else the first with all of them as Details. It is nil for none.
-func JoinErrors(faults []*Error) error {
-	switch len(faults) {
+// JoinErrors returns nil for no errors, the error itself for one, and otherwise
+// the first error with all of them as Details.
+func JoinErrors(errs []*Error) error {
+	switch len(errs) {
 	case 0:
 		return nil
 	case 1:
-		return faults[0]
+		return errs[0]
 	}
-	all := *faults[0]
-	messages := make([]string, len(faults))
-	for i, f := range faults {
-		messages[i] = f.Message
-		all.Details = append(all.Details, Detail{Param: f.Param, Code: f.Code, Message: f.Message})
+	all := *errs[0]
+	messages := make([]string, len(errs))
+	for i, e := range errs {
+		messages[i] = e.Message
+		all.Details = append(all.Details, Detail{Param: e.Param, Code: e.Code, Message: e.Message})
 	}
 	all.Message = strings.Join(messages, " ")
 	return &all
 }
 
-// KindOf reads the kind of err; an error that is no *Error is KindInternal.
+// KindOf returns the kind of err, or KindInternal if err is not an *Error.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -1,23 +1,23 @@
 package stint
 
-// Framework is a way of driving agents, as GET /v1/frameworks tells it.
+// Framework is an adapter for a kind of agent, as in GET /v1/frameworks.
 type Framework struct {
 	Name string `json:"name"`
-	// Available says that runs of it can start on this server; Reason is a
-	// sentence that says what to do where not.
+	// Available reports whether this server can run it. If not, Reason is a
+	// sentence that says what to do.
 	Available    bool         `json:"available"`
 	Reason       string       `json:"reason,omitempty"`
-	Version      *string      `json:"version"` // of the installed program; null where there is none
+	Version      *string      `json:"version"` // of the installed program; null without one
 	Capabilities Capabilities `json:"capabilities"`
 }
 
-// Capabilities tell what a framework can do.
+// Capabilities lists what a framework supports.
 type Capabilities struct {
 	Model        bool `json:"model"`        // uses the definition's provider
-	Tools        bool `json:"tools"`        // tells of its tools as items
-	Conversation bool `json:"conversation"` // goes on with its own conversation, not with files alone
-	MCP          bool `json:"mcp"`          // takes mcpServers
-	Usage        bool `json:"usage"`        // tells tokens
-	Schema       bool `json:"schema"`       // is told of output.schema
-	Interrupt    bool `json:"interrupt"`    // ends its turn when asked, before signals
+	Tools        bool `json:"tools"`        // reports its tools as items
+	Conversation bool `json:"conversation"` // continues its own conversation, not only files
+	MCP          bool `json:"mcp"`          // supports mcpServers
+	Usage        bool `json:"usage"`        // reports tokens
+	Schema       bool `json:"schema"`       // receives output.schema
+	Interrupt    bool `json:"interrupt"`    // can end its turn without a signal
 }

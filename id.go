@@ -27,9 +27,9 @@ const (
 // crockford is the alphabet of ULIDs (https://github.com/ulid/spec), lower case.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
-// IDs mints identifiers: a prefix and a lower-case ULID, which sorts by time.
-// Two identifiers of one IDs never compare equal and later ones are greater,
-// also within a millisecond. It is safe for concurrent use.
+// IDs generates identifiers: a prefix and a lower-case ULID, which sorts by time.
+// Identifiers of one IDs are unique, and later ones are greater, even within a
+// millisecond. It is safe for concurrent use.
 type IDs struct {
 	now    func() time.Time
 	random io.Reader
@@ -38,27 +38,27 @@ type IDs struct {
 	last [16]byte
 }
 
-// NewIDs mints from the given clock and source of randomness
-// (crypto/rand.Reader outside tests).
+// NewIDs returns a generator that uses the given clock and source of randomness,
+// which is crypto/rand.Reader outside of tests.
 func NewIDs(now func() time.Time, random io.Reader) *IDs {
 	return &IDs{now: now, random: random}
 }
 
-// New mints an identifier with the prefix.
+// New returns a new identifier with the prefix.
 func (g *IDs) New(prefix string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var id [16]byte
 	ms := uint64(g.now().UnixMilli())
 	if last := binary.BigEndian.Uint64(g.last[:8]) >> 16; ms <= last {
-		id = g.last // same millisecond, or a clock that stepped back: count on
+		id = g.last // same millisecond, or the clock was set back
 		increment(id[6:])
 	} else {
 		binary.BigEndian.PutUint64(id[:8], ms<<16)
 		if _, err := io.ReadFull(g.random, id[6:]); err != nil {
 			panic("stint: no randomness for an identifier: " + err.Error())
 		}
-		id[6] &= 0x7f // room to count within the millisecond
+		id[6] &= 0x7f // leaves room for increments within the millisecond
 	}
 	g.last = id
 	return prefix + encodeULID(id)
@@ -84,8 +84,8 @@ func encodeULID(id [16]byte) string {
 	return string(out[:])
 }
 
-// ULIDAt is the least ULID (26 characters, without prefix) minted at or after
-// t; it bounds ranges of identifiers by time.
+// ULIDAt returns the least ULID (26 characters, without prefix) that can be
+// generated at t or later. It bounds ranges of identifiers by time.
 func ULIDAt(t time.Time) string {
 	var id [16]byte
 	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)

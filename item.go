@@ -2,24 +2,24 @@ package stint
 
 import "encoding/json"
 
-// ItemKind names what a structured output event tells.
+// ItemKind is the kind of a structured output event.
 type ItemKind string
 
 // The kinds of items.
 const (
-	ItemMessage    ItemKind = "message"     // what the agent says
-	ItemReasoning  ItemKind = "reasoning"   // what it thinks
-	ItemToolCall   ItemKind = "tool_call"   // a tool begins
-	ItemToolResult ItemKind = "tool_result" // what the tool gave
-	ItemPlan       ItemKind = "plan"        // its list of steps, whole each time
-	ItemNotice     ItemKind = "notice"      // a retry, a compaction, a warning
+	ItemMessage    ItemKind = "message"     // text of the agent
+	ItemReasoning  ItemKind = "reasoning"   // its reasoning
+	ItemToolCall   ItemKind = "tool_call"   // the start of a tool call
+	ItemToolResult ItemKind = "tool_result" // the result of a tool call
+	ItemPlan       ItemKind = "plan"        // its complete list of steps
+	ItemNotice     ItemKind = "notice"      // a retry, a compaction, or a warning
 )
 
-// Item is what a framework knows of an output event beyond its text.
+// Item contains the structured data of an output event.
 type Item struct {
 	Kind ItemKind `json:"kind"`
-	// MessageID joins the pieces of one message or reasoning; Delta says that
-	// this is a piece and not the whole.
+	// MessageID is common to all parts of a message or reasoning. Delta is set if
+	// this is a part.
 	MessageID string      `json:"messageId,omitempty"`
 	Delta     bool        `json:"delta,omitempty"`
 	Tool      *ToolItem   `json:"tool,omitempty"`
@@ -27,31 +27,30 @@ type Item struct {
 	Code      string      `json:"code,omitempty"` // of a notice: api_retry, budget, …
 }
 
-// ToolItem is a use of a tool. A call and its result have the same ID.
+// ToolItem is a tool call or its result, which have the same ID.
 type ToolItem struct {
 	ID       string          `json:"id,omitempty"`
 	Name     string          `json:"name,omitempty"`
-	Title    string          `json:"title,omitempty"`    // a line for people
+	Title    string          `json:"title,omitempty"`    // one line for users
 	Category string          `json:"category,omitempty"` // one of ToolCategories
 	Input    json.RawMessage `json:"input,omitempty"`
-	Status   string          `json:"status,omitempty"` // in_progress, completed or failed
+	Status   string          `json:"status,omitempty"` // in_progress, completed, or failed
 	ExitCode *int            `json:"exitCode,omitempty"`
-	// Truncated says that the content is not all that the tool gave.
+	// Truncated is set if the content is not the complete result.
 	Truncated bool `json:"truncated,omitempty"`
 }
 
-// The states of a tool's use.
+// The states of a tool call.
 const (
 	ToolInProgress = "in_progress"
 	ToolCompleted  = "completed"
 	ToolFailed     = "failed"
 )
 
-// ToolCategories are the kinds of tools, as the Agent Client Protocol names
-// them.
+// ToolCategories lists the categories of tools in the Agent Client Protocol.
 var ToolCategories = []string{"read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"}
 
-// PlanEntry is a step of an agent's plan. Status is pending, in_progress or
+// PlanEntry is a step of an agent's plan. Status is pending, in_progress, or
 // completed.
 type PlanEntry struct {
 	Content string `json:"content"`

@@ -2,10 +2,10 @@ package stint
 
 import "encoding/json"
 
-// EventType names what an event of a run's stream tells.
+// EventType is the type of an event in a run's stream.
 type EventType string
 
-// The types of the event stream. A heartbeat is never stored.
+// The types of events. Heartbeats are not stored.
 const (
 	EventStatus    EventType = "status"
 	EventOutput    EventType = "output"
@@ -14,8 +14,8 @@ const (
 	EventHeartbeat EventType = "heartbeat"
 )
 
-// Event is one entry of a run's journal. Seq counts 1, 2, 3 … without a gap
-// and is the event's ID in the stream; Data is a JSON object.
+// Event is one entry of a run's journal. Seq is 1, 2, 3 … without gaps and is
+// the event's ID in the stream. Data is a JSON object.
 type Event struct {
 	Seq  int64           `json:"id,string"`
 	Type EventType       `json:"type"`
@@ -28,11 +28,11 @@ type StatusData struct {
 	Status Status `json:"status"`
 }
 
-// OutputData is the payload of an output event: text as the agent wrote it.
+// OutputData is the payload of an output event: the agent's text.
 type OutputData struct {
 	Content string `json:"content"`
 	Stream  string `json:"stream,omitempty"` // stdout or stderr
-	Item    *Item  `json:"item,omitempty"`   // what a framework knows beyond the text
+	Item    *Item  `json:"item,omitempty"`   // structured data from the framework
 }
 
 // ErrorData is the payload of an error event.
@@ -50,12 +50,12 @@ type CompleteData struct {
 	ArtifactName    *string `json:"artifactName,omitempty"`
 	ArtifactVersion *string `json:"artifactVersion,omitempty"`
 	CheckpointID    *string `json:"checkpointId,omitempty"`
-	// Usage and Result are those of the run.
+	// Usage and Result are the members of the run.
 	Usage  json.RawMessage `json:"usage,omitempty"`
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// LogType tells who speaks in a log entry.
+// LogType is the source of a log entry.
 type LogType string
 
 // The types of log entries.
@@ -65,8 +65,8 @@ const (
 	LogNetwork LogType = "network"
 )
 
-// LogEntry is one line of a run's unified log. Level is debug, info, warn or
-// error; Metadata is an object, empty when there is nothing to add.
+// LogEntry is one line of a run's log. Level is debug, info, warn, or error.
+// Metadata is an object, which may be empty.
 type LogEntry struct {
 	Timestamp Time           `json:"timestamp"`
 	Type      LogType        `json:"type"`
@@ -75,8 +75,8 @@ type LogEntry struct {
 	Metadata  map[string]any `json:"metadata"`
 }
 
-// MetricsSample is what a sandbox used at one moment. 100 CPU percent is one
-// core; a MB is 2^20 bytes; totals are the sandbox's limits.
+// MetricsSample contains the resource usage of a sandbox at one time. 100 CPU
+// percent is one core, a MB is 2^20 bytes, and totals are the sandbox's limits.
 type MetricsSample struct {
 	Timestamp     Time    `json:"timestamp"`
 	CPUPercent    float64 `json:"cpuPercent"`
@@ -86,21 +86,21 @@ type MetricsSample struct {
 	DiskTotalMb   int64   `json:"diskTotalMb"`
 }
 
-// MetricsSummary folds the samples of a run; TotalDurationMs is nil until the
-// run has ended.
+// MetricsSummary summarizes the samples of a run. TotalDurationMs is nil until
+// the run has ended.
 type MetricsSummary struct {
 	AvgCPUPercent   float64 `json:"avgCpuPercent"`
 	MaxMemoryUsedMb int64   `json:"maxMemoryUsedMb"`
 	TotalDurationMs *int64  `json:"totalDurationMs"`
 }
 
-// Metrics is the answer of GET /v1/runs/:id/metrics.
+// Metrics is the response of GET /v1/runs/:id/metrics.
 type Metrics struct {
 	Data    []MetricsSample `json:"data"`
 	Summary MetricsSummary  `json:"summary"`
 }
 
-// Summarize folds samples; the mean is over samples, 0 without any.
+// Summarize returns the summary of samples. The average is 0 without samples.
 func Summarize(samples []MetricsSample, totalMs *int64) MetricsSummary {
 	s := MetricsSummary{TotalDurationMs: totalMs}
 	for _, m := range samples {

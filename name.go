@@ -11,20 +11,19 @@ var (
 	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// CheckName tells what is wrong with the name of an agent, volume or artifact:
-// 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.
+// CheckName returns an error if the name of an agent, volume, or artifact is not
+// 1 to 64 of a-z, 0-9, and '-', with a letter or digit at both ends.
 func CheckName(param, name string) *Error {
 	if name == "" {
 		return MissingParam(param, "A name is required: 1 to 64 of a-z, 0-9 and '-'.")
 	}
 	if !nameForm.MatchString(name) {
-		return InvalidParam(param, "'%s' is no valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.", Excerpt(name, 128))
+		return InvalidParam(param, "'%s' is not a valid name: use 1 to 64 of a-z, 0-9 and '-', with a letter or digit at both ends.", Excerpt(name, 128))
 	}
 	return nil
 }
 
-// reserved are variables that steer the sandbox or the dynamic loader rather
-// than the agent.
+// reserved contains variables that control the sandbox or the dynamic loader.
 var reserved = map[string]bool{
 	"LD_PRELOAD": true, "LD_LIBRARY_PATH": true, "LD_AUDIT": true, "LD_DEBUG": true,
 	"LD_BIND_NOW": true, "LD_ORIGIN_PATH": true, "LD_PROFILE": true, "LD_SHOW_AUXV": true,
@@ -33,20 +32,21 @@ var reserved = map[string]bool{
 	"BASH_ENV": true, "ENV": true, "IFS": true,
 }
 
-// CheckVariable tells what is wrong with the name of an environment variable:
-// [A-Za-z_][A-Za-z0-9_]*, at most 256 characters, and none that steers the
-// sandbox itself.
+// CheckVariable returns an error if the name of an environment variable is not
+// [A-Za-z_][A-Za-z0-9_]*, has more than 256 characters, or is reserved for the
+// sandbox.
 func CheckVariable(param, name string) *Error {
 	switch {
 	case len(name) > 256 || !variableForm.MatchString(name):
-		return InvalidParam(param, "'%s' is no valid variable name: use letters, digits and '_', not starting with a digit.", Excerpt(name, 128))
+		return InvalidParam(param, "'%s' is not a valid variable name: use letters, digits and '_', not starting with a digit.", Excerpt(name, 128))
 	case reserved[strings.ToUpper(name)] || strings.HasPrefix(strings.ToUpper(name), "STINT_") || strings.HasPrefix(strings.ToUpper(name), "LD_"):
-		return InvalidParam(param, "The variable '%s' steers the sandbox itself and cannot be set. Choose another name.", name)
+		return InvalidParam(param, "The variable '%s' is reserved for the sandbox and cannot be set. Choose another name.", name)
 	}
 	return nil
 }
 
-// FormatVersionID writes the identifier of a tree's version: v<number>_<digest>.
+// FormatVersionID returns the identifier of a version of an artifact or volume:
+// v<number>_<suffix>.
 func FormatVersionID(number int64, suffix string) string {
 	return fmt.Sprintf("v%d_%s", number, suffix)
 }

@@ -6,13 +6,14 @@ const (
 	MaxLimit     = 100
 )
 
-// Page is a piece of a list, and how to get the next.
+// Page is a page of a list.
 type Page[T any] struct {
 	Data       []T        `json:"data"`
 	Pagination Pagination `json:"pagination"`
 }
 
-// Pagination tells whether more results exist; NextCursor is nil at the end.
+// Pagination reports whether more results exist. NextCursor is nil on the last
+// page.
 type Pagination struct {
 	HasMore    bool    `json:"hasMore"`
 	NextCursor *string `json:"nextCursor"`

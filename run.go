@@ -2,7 +2,7 @@ package stint
 
 import "encoding/json"
 
-// Status is where a run stands. A status that is Final never changes.
+// Status is the state of a run. A final status never changes.
 type Status string
 
 // The six states of a run.
@@ -15,7 +15,7 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// Statuses lists every status, in the order of a life.
+// Statuses lists every status in the order in which a run can have them.
 var Statuses = []Status{Pending, Running, Completed, Failed, TimedOut, Cancelled}
 
 // Valid reports whether s is one of Statuses.
@@ -36,10 +36,10 @@ func (s Status) Final() bool {
 	return false
 }
 
-// Reason tells why a run ended as it did, finer than its status.
+// Reason is the reason why a run ended. It is more specific than the status.
 type Reason string
 
-// The reasons, as statusReason shows them.
+// The values of statusReason.
 const (
 	ReasonExitCode     Reason = "exit_code"
 	ReasonTimeLimit    Reason = "time_limit"
@@ -54,7 +54,7 @@ const (
 	ReasonBudget       Reason = "budget_exceeded"
 )
 
-// RunSummary is a run as lists show it.
+// RunSummary is a run in a list.
 type RunSummary struct {
 	ID          string `json:"id"`
 	AgentID     string `json:"agentId"`
@@ -66,8 +66,8 @@ type RunSummary struct {
 	CompletedAt *Time  `json:"completedAt"`
 }
 
-// Run is one execution of an agent. Volumes is nil in the answer to its
-// creation and left out there.
+// Run is one execution of an agent. Volumes is omitted in the response to its
+// creation.
 type Run struct {
 	RunSummary
 	Error           *string           `json:"error"`
@@ -79,9 +79,9 @@ type Run struct {
 	Volumes         map[string]string `json:"volumes,omitzero"`
 	StatusReason    *Reason           `json:"statusReason"`
 	ExitCode        *int              `json:"exitCode"`
-	Usage           json.RawMessage   `json:"usage"` // a Usage; null where no model was asked
-	// Result is the agent's last message as a string, or the value that it
-	// gave where the definition has an output schema.
+	Usage           json.RawMessage   `json:"usage"` // a Usage; null if no model was called
+	// Result is the agent's last message as a string, or a JSON value if the
+	// definition has an output schema.
 	Result      json.RawMessage   `json:"result"`
 	Metadata    map[string]string `json:"metadata"`
 	ParentRunID *string           `json:"parentRunId"`
@@ -107,15 +107,14 @@ type NewRun struct {
 	Limits          *Limits           `json:"limits,omitempty"`
 }
 
-// Limits bound what one run may produce and use. A zero field sets no bound of
-// its own; a run's limits may only be tighter than its agent's.
+// Limits are the limits of one run. A zero member is no limit. A run's limits can
+// only be tighter than its agent's.
 type Limits struct {
 	OutputBytes Size    `json:"outputBytes,omitempty"`
-	MaxTurns    int64   `json:"maxTurns,omitempty"`   // answers of the model to the agent
-	MaxTokens   int64   `json:"maxTokens,omitempty"`  // in and out, of all models
+	MaxTurns    int64   `json:"maxTurns,omitempty"`   // responses of the model
+	MaxTokens   int64   `json:"maxTokens,omitempty"`  // input and output, of all models
 	MaxCostUSD  float64 `json:"maxCostUsd,omitempty"` // US dollars
-	// IdleTimeout ends a run that was heard nothing of for so long, by output or
-	// by a call of its model; 30 minutes where nothing is said, for agents that
-	// speak a protocol.
+	// IdleTimeout ends a run without output and model calls for this time. The
+	// default is 30 minutes for agents with a protocol, and otherwise unlimited.
 	IdleTimeout string `json:"idleTimeout,omitempty"`
 }

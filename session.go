@@ -1,18 +1,18 @@
 package stint
 
-// Session is a thread of runs that continue one another.
+// Session is a sequence of runs that continue one another.
 type Session struct {
 	ID           string  `json:"id"`
 	AgentID      string  `json:"agentId"`
 	AgentName    string  `json:"agentName"`
-	CheckpointID *string `json:"checkpointId"` // the newest; nil before one was taken
+	CheckpointID *string `json:"checkpointId"` // the newest; nil without one
 	LastRunID    string  `json:"lastRunId"`
 	CreatedAt    Time    `json:"createdAt"`
 	UpdatedAt    Time    `json:"updatedAt"`
 }
 
-// Checkpoint is the state at the end of a run, enough to resume from it. Of
-// secrets it holds the names only.
+// Checkpoint is the state at the end of a run, from which another run can resume.
+// It contains the names of secrets, not their values.
 type Checkpoint struct {
 	ID              string            `json:"id"`
 	RunID           string            `json:"runId"`

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes. In definitions it is written with a unit ("2GiB",
-// "500MB") or as a plain number.
+// Size is a number of bytes. In JSON it is a string with a unit ("2GiB",
+// "500MB") or a number.
 type Size int64
 
 // Units of sizes.
@@ -36,8 +36,8 @@ var units = []struct {
 	{"B", 1},
 }
 
-// ParseSize reads "512MiB", "2 GiB", "100000". It refuses negative sizes and
-// more than 8 EiB.
+// ParseSize parses a size such as "512MiB", "2 GiB", or "100000". Negative sizes
+// and those above 8 EiB are errors.
 func ParseSize(s string) (Size, error) {
 	number, factor := strings.TrimSpace(s), 1.0
 	for _, u := range units {
@@ -48,12 +48,12 @@ func ParseSize(s string) (Size, error) {
 	}
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil || math.IsNaN(f) || f < 0 || f*factor >= math.MaxInt64 {
-		return 0, fmt.Errorf("'%s' is no size such as 512MiB or 2GiB", Excerpt(s, 64))
+		return 0, fmt.Errorf("'%s' is not a size such as 512MiB or 2GiB", Excerpt(s, 64))
 	}
 	return Size(f * factor), nil
 }
 
-// String writes the size with the largest unit that divides it.
+// String returns the size in the largest unit that divides it.
 func (s Size) String() string {
 	for _, u := range []struct {
 		size Size
@@ -66,10 +66,10 @@ func (s Size) String() string {
 	return strconv.FormatInt(int64(s), 10)
 }
 
-// MarshalJSON writes the form of String.
+// MarshalJSON encodes the result of String.
 func (s Size) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
 
-// UnmarshalJSON reads a string with a unit or a plain number of bytes.
+// UnmarshalJSON decodes a string with a unit or a number of bytes.
 func (s *Size) UnmarshalJSON(b []byte) error {
 	text := string(b)
 	if len(b) > 0 && b[0] == '"' {
@@ -78,14 +78,14 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 		}
 	}
 	v, err := ParseSize(text)
-	if err != nil { // of this type, so that the reader adds where it stands
+	if err != nil { // the decoder adds the path to an error of this type
 		return &json.UnmarshalTypeError{Value: jsonKind(b), Type: reflect.TypeFor[Size]()}
 	}
 	*s = v
 	return nil
 }
 
-// jsonKind names the kind of a JSON value.
+// jsonKind returns the kind of a JSON value.
 func jsonKind(b []byte) string {
 	switch {
 	case len(b) == 0 || b[0] == 'n':

@@ -2,25 +2,25 @@ package stint
 
 // Scopes of a token.
 const (
-	ScopeRead  = "read"  // see everything of the organisation
-	ScopeWrite = "write" // and start, cancel, create, push, delete
-	ScopeAdmin = "admin" // and handle tokens and secrets
+	ScopeRead  = "read"  // read everything in the organisation
+	ScopeWrite = "write" // also start, cancel, create, push, and delete
+	ScopeAdmin = "admin" // also manage tokens and secrets
 )
 
-// Scopes lists every scope that a user's token may carry.
+// Scopes lists the scopes of users' tokens.
 var Scopes = []string{ScopeRead, ScopeWrite, ScopeAdmin}
 
-// TokenPrefix starts every token: stint_live_ and 64 hexadecimal characters.
+// TokenPrefix is the prefix of every token; 64 hexadecimal characters follow.
 const TokenPrefix = "stint_live_"
 
-// Limits of a token's life in days.
+// Lifetimes of tokens in days.
 const (
 	DefaultTokenDays = 90
 	MaxTokenDays     = 365
 )
 
-// Token describes an API token. Secret, the token itself, is set once, in the
-// answer to its creation.
+// Token describes an API token. Secret is the token itself and is set only in the
+// response to its creation.
 type Token struct {
 	ID          string   `json:"id"`
 	Name        string   `json:"name"`
@@ -32,16 +32,15 @@ type Token struct {
 	Secret      string   `json:"token,omitempty"`
 }
 
-// NewToken is the body of POST /v1/tokens. ExpiresInDays is 1 to 365, 90 when
-// nil; Scopes are all of the caller's when empty.
+// NewToken is the body of POST /v1/tokens. ExpiresInDays is 1 to 365; nil is 90.
+// Empty Scopes are all scopes of the caller.
 type NewToken struct {
 	Name          string   `json:"name"`
 	ExpiresInDays *int     `json:"expiresInDays,omitempty"`
 	Scopes        []string `json:"scopes,omitempty"`
 }
 
-// Secret describes a stored secret of an organisation; its value is never
-// returned.
+// Secret describes a stored secret of an organisation, without its value.
 type Secret struct {
 	Name      string `json:"name"`
 	CreatedAt Time   `json:"createdAt"`

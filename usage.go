@@ -2,33 +2,33 @@ package stint
 
 import "maps"
 
-// Usage is what a run used of models, in the meaning of OpenTelemetry's
-// generative AI conventions: InputTokens includes what was read from and
-// written to a cache, OutputTokens includes reasoning.
+// Usage is the model usage of a run, as defined in OpenTelemetry's generative AI
+// conventions: InputTokens includes tokens read from and written to a cache, and
+// OutputTokens includes reasoning.
 type Usage struct {
 	Tokens
-	CostUSD *float64 `json:"costUsd"` // nil where nobody knows it
-	// CostSource tells who says so: agent, or prices for the definition's list.
+	CostUSD *float64 `json:"costUsd"` // nil if unknown
+	// CostSource is the source of CostUSD: agent, or prices for the definition's
+	// price list.
 	CostSource string `json:"costSource,omitempty"`
-	// Models has a share for each model that was asked, of which many or oddly
-	// named ones share one.
+	// Models is the usage per model. Models above a limit are counted as "other".
 	Models map[string]Tokens `json:"models,omitempty"`
 }
 
-// Agents name the models, as many and as long as they like.
+// Limits of model names, which agents choose.
 const (
 	maxModels    = 64
 	maxModelName = 256 // bytes
 	otherModels  = "other"
 )
 
-// Who says what a run cost.
+// The values of CostSource.
 const (
 	CostByAgent  = "agent"
 	CostByPrices = "prices"
 )
 
-// Tokens counts what went to a model and came from it.
+// Tokens counts the tokens sent to and received from a model.
 type Tokens struct {
 	InputTokens      int64 `json:"inputTokens"`
 	OutputTokens     int64 `json:"outputTokens"`
@@ -38,7 +38,7 @@ type Tokens struct {
 	ModelCalls       int64 `json:"modelCalls"`
 }
 
-// Add counts other on top.
+// Add adds other to t.
 func (t *Tokens) Add(other Tokens) {
 	t.InputTokens += other.InputTokens
 	t.OutputTokens += other.OutputTokens
@@ -48,7 +48,7 @@ func (t *Tokens) Add(other Tokens) {
 	t.ModelCalls += other.ModelCalls
 }
 
-// Minus is what t counts beyond other, never less than nothing.
+// Minus returns t minus other, with a minimum of 0 for each count.
 func (t Tokens) Minus(other Tokens) Tokens {
 	return Tokens{
 		InputTokens:      max(0, t.InputTokens-other.InputTokens),
@@ -60,11 +60,11 @@ func (t Tokens) Minus(other Tokens) Tokens {
 	}
 }
 
-// Total is all tokens, in and out.
+// Total returns the number of input and output tokens.
 func (t Tokens) Total() int64 { return t.InputTokens + t.OutputTokens }
 
-// Count adds a share of one model to the whole and to the model. Beyond 64 models
-// further ones count as "other".
+// Count adds the usage of one model to the total and to the model. After 64
+// models, further ones are counted as "other".
 func (u *Usage) Count(model string, t Tokens) {
 	u.Add(t)
 	if model == "" {
@@ -81,7 +81,7 @@ func (u *Usage) Count(model string, t Tokens) {
 	u.Models[model] = share
 }
 
-// Clone is a copy that shares nothing with u.
+// Clone returns a deep copy of u.
 func (u Usage) Clone() Usage {
 	u.Models = maps.Clone(u.Models)
 	if u.CostUSD != nil {
@@ -91,8 +91,8 @@ func (u Usage) Clone() Usage {
 	return u
 }
 
-// Price is what a model's tokens cost, in US dollars for a million. A cache
-// price of 0 stands for that of input.
+// Price is the price of a model's tokens in US dollars per million. A cache price
+// of 0 is the price of input.
 type Price struct {
 	Input      float64 `json:"input"`
 	Output     float64 `json:"output"`
@@ -100,7 +100,7 @@ type Price struct {
 	CacheWrite float64 `json:"cacheWrite,omitempty"`
 }
 
-// Cost is what the tokens cost, in US dollars.
+// Cost returns the cost of the tokens in US dollars.
 func (p Price) Cost(t Tokens) float64 {
 	read, write := p.CacheRead, p.CacheWrite
 	if read == 0 {

@@ -7,13 +7,13 @@ import (
 
 var reference = regexp.MustCompile(`\$\{\{\s*(vars|secrets)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// Reference is one ${{ vars.X }} or ${{ secrets.X }} of a definition.
+// Reference is one ${{ vars.X }} or ${{ secrets.X }} in a definition.
 type Reference struct {
 	Source string // vars or secrets
 	Name   string
 }
 
-// References lists what text refers to, each once.
+// References returns the references in text, each once.
 func References(text string) []Reference {
 	var out []Reference
 	for _, m := range reference.FindAllStringSubmatch(text, -1) {
@@ -24,8 +24,8 @@ func References(text string) []Reference {
 	return out
 }
 
-// Interpolate replaces the references of text by their values; one without a
-// value becomes empty.
+// Interpolate replaces the references in text with their values. A reference
+// without a value becomes empty.
 func Interpolate(text string, vars, secrets map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		m := reference.FindStringSubmatch(match)

@@ -1,8 +1,4 @@
-// Package jobs answers: who cleans up?
-//
-// Small chores, each on a ticker of its own, under one supervisor that ends
-// with them: lost workers, runs that waited too long, answers that expired,
-// times of last use.
+// Package jobs runs periodic background jobs.
 package jobs
 
 import (
@@ -12,19 +8,19 @@ import (
 	"time"
 )
 
-// Job is something to be done again and again. Do is never called twice at
-// once; an error is logged and the next turn tries again.
+// Job is a periodic job. Calls of Do do not overlap. An error is logged, and the
+// next call tries again.
 type Job struct {
 	Name  string
 	Every time.Duration
 	Do    func(ctx context.Context) error
 }
 
-// Run does the chores until ctx ends and returns when all have stopped. Each
-// is done once at the beginning.
-func Run(ctx context.Context, log *slog.Logger, chores ...Job) {
+// Run runs the jobs until ctx ends and returns when all have stopped. It runs each
+// job once at the start.
+func Run(ctx context.Context, log *slog.Logger, jobs ...Job) {
 	var wg sync.WaitGroup
-	for _, c := range chores {
+	for _, c := range jobs {
 		wg.Go(func() { repeat(ctx, log, c) })
 	}
 	wg.Wait()
@@ -35,7 +31,7 @@ func repeat(ctx context.Context, log *slog.Logger, c Job) {
 	defer tick.Stop()
 	for {
 		if err := c.Do(ctx); err != nil && ctx.Err() == nil {
-			log.Error("chore failed; it will be tried again", "chore", c.Name, "error", err)
+			log.Error("background job failed and will be repeated", "job", c.Name, "error", err)
 		}
 		select {
 		case <-tick.C:

@@ -1,4 +1,4 @@
-// Package telemetry answers: what is the process doing?
+// Package telemetry creates the logger and the metrics registry.
 package telemetry
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// Logger writes structured logs to w. Level is debug, info, warn or error;
-// format is text or json.
+// Logger returns a structured logger that writes to w. The level is debug, info,
+// warn, or error; the format is text or json.
 func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {
@@ -28,8 +28,7 @@ func Logger(w io.Writer, level, format string) (*slog.Logger, error) {
 	return nil, fmt.Errorf("log format must be text or json, not %q", format)
 }
 
-// Registry collects the metrics of this process: Go runtime and process
-// figures to begin with.
+// Registry returns a registry with metrics of the Go runtime and the process.
 func Registry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
