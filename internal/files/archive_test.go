@@ -89,8 +89,8 @@ func TestEmptyArchiveIsValid(t *testing.T) {
 	}
 }
 
-// TestArchivesOfTarAreUnderstood uploads what the system's tar makes.
-func TestArchivesOfTarAreUnderstood(t *testing.T) {
+// TestCommitArchiveOfTar uploads what the system's tar makes.
+func TestCommitArchiveOfTar(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -124,7 +124,7 @@ func TestArchivesOfTarAreUnderstood(t *testing.T) {
 	}
 }
 
-func TestArchiveIsTheSameEachTime(t *testing.T) {
+func TestArchiveIsReproducible(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	items := oddTree()
@@ -200,7 +200,7 @@ func TestArchiveRanges(t *testing.T) {
 	})
 }
 
-func TestArchiveIsAnHonestReader(t *testing.T) {
+func TestArchiveReader(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "d/", mode: 0o755}, item{name: "f", body: noise(1, 2000)}, item{name: "g", body: text(2, 9000)})
@@ -214,7 +214,7 @@ func TestArchiveIsAnHonestReader(t *testing.T) {
 	}
 }
 
-func TestArchiveSeekRefusesNonsense(t *testing.T) {
+func TestArchiveSeekErrors(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	a, err := l.Download(t.Context(), org, stored(t, l, "").Digest, files.TarGzip)
@@ -310,9 +310,9 @@ func TestCombineCRC(t *testing.T) {
 	}
 }
 
-// TestDamageIsNoticed flips bytes of stored objects: no way out may give wrong
+// TestDamagedChunkIsAnError flips bytes of stored objects: no way out may give wrong
 // content without an error.
-func TestDamageIsNoticed(t *testing.T) {
+func TestDamagedChunkIsAnError(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	s := newMemory()
@@ -336,7 +336,7 @@ func TestDamageIsNoticed(t *testing.T) {
 		}
 		cuts := []int{0, 1, len(whole) / 2, len(whole) - 1}
 		if strings.Contains(key, "/packs/") {
-			cuts = cuts[:3] // nobody who reads a tree asks for a pack's footer
+			cuts = cuts[:3] // reading a tree does not read a pack's footer
 		}
 		for _, n := range cuts {
 			s.objects[key] = whole[:n]

@@ -148,7 +148,7 @@ func (l *layer) must(err error) {
 	}
 }
 
-// TestCommitOverlayEqualsCommitDir changes random trees and tells the
+// TestCommitOverlayEqualsCommitDir changes random trees and passes the
 // library by an upper layer.
 func TestCommitOverlayEqualsCommitDir(t *testing.T) {
 	t.Parallel()
@@ -213,8 +213,8 @@ func differences(from, to forest) map[string]string {
 	return out
 }
 
-// TestCommitOverlayOfARealOverlay changes files through a mounted overlay.
-func TestCommitOverlayOfARealOverlay(t *testing.T) {
+// TestCommitMountedOverlay changes files through a mounted overlay.
+func TestCommitMountedOverlay(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -340,9 +340,9 @@ func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	}
 }
 
-// TestCommitOverlayHoldsTheWholeAgainstLimits checks limits that the upper layer
+// TestCommitOverlayLimits checks limits that the upper layer
 // alone meets.
-func TestCommitOverlayHoldsTheWholeAgainstLimits(t *testing.T) {
+func TestCommitOverlayLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	base := stored(t, newLibrary(t, s, files.Options{}), "", item{name: "a", body: []byte("1234")}, item{name: "b"}, item{name: "c"})

@@ -15,7 +15,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-func TestCostFollowsTheChange(t *testing.T) {
+func TestCommitCostFollowsChange(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	s := newMemory()
@@ -131,9 +131,9 @@ func TestSameTreeSameDigest(t *testing.T) {
 
 var errBroken = errors.New("the store is broken")
 
-// TestCrashLeavesNoHalfVersion lets the store fail at each put in turn: packs
+// TestCrashLeavesNoIncompleteSnapshot lets the store fail at each put in turn: packs
 // come before the manifest, and what was put goes again.
-func TestCrashLeavesNoHalfVersion(t *testing.T) {
+func TestCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	items := []item{{name: "a", body: noise(1, 10<<20)}, {name: "b", body: noise(2, 8<<20)}}
@@ -194,9 +194,9 @@ func (s lossy) Put(ctx context.Context, key string, r io.Reader, size int64) err
 	return errBroken
 }
 
-// TestLostAnswerKeepsPacks checks that packs stay when a manifest that names
+// TestLostResponseKeepsPacks checks that packs stay when a manifest that names
 // them is there, whatever the store said.
-func TestLostAnswerKeepsPacks(t *testing.T) {
+func TestLostResponseKeepsPacks(t *testing.T) {
 	t.Parallel()
 	s := lossy{newMemory()}
 	l := newLibrary(t, s, files.Options{})

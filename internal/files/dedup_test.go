@@ -83,8 +83,8 @@ func TestIndexFindsChunksOfOtherTrees(t *testing.T) {
 	}
 }
 
-// TestIndexThatNamesAPackThatIsGone is found out before anything refers to it.
-func TestIndexThatNamesAPackThatIsGone(t *testing.T) {
+// TestIndexWithDeletedPack is found out before anything refers to it.
+func TestIndexWithDeletedPack(t *testing.T) {
 	t.Parallel()
 	body := noise(1, 3000)
 	for name, way := range fromBody(t, "copy", body) {
@@ -115,7 +115,7 @@ func TestIndexThatNamesAPackThatIsGone(t *testing.T) {
 // inTwoDays is a clock by which no commit of now is still going on.
 func inTwoDays() time.Time { return time.Now().Add(48 * time.Hour) }
 
-func TestSyncFollowsTheStore(t *testing.T) {
+func TestSyncIndex(t *testing.T) {
 	t.Parallel()
 	s, x := newMemory(), newIndex(t)
 	other := newLibrary(t, s, files.Options{})
@@ -180,9 +180,9 @@ func (c *collection) sweep(t testing.TB, s *memory) {
 	}
 }
 
-// TestNothingCondemnedIsBuiltUpon commits versions of a tree of which a
+// TestCommitsAvoidMarkedObjects commits versions of a tree of which a
 // collection is about to delete all packs, or some, and deletes them then.
-func TestNothingCondemnedIsBuiltUpon(t *testing.T) {
+func TestCommitsAvoidMarkedObjects(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	first := []item{{name: "a", body: noise(1, 3000)}, {name: "b/", mode: 0o755}, {name: "b/large", body: noise(2, 3<<20)}, {name: "c", body: noise(3, 3000)}, {name: "copy-of-a", body: noise(1, 3000)}}

@@ -83,8 +83,8 @@ func TestRenames(t *testing.T) {
 	}
 }
 
-// TestRenamesStopGracefully compares trees that differ in too much.
-func TestRenamesStopGracefully(t *testing.T) {
+// TestRenameLimit compares trees that differ in too much.
+func TestRenameLimit(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	tree := func(prefix string, n int) string {
@@ -106,8 +106,8 @@ func TestRenamesStopGracefully(t *testing.T) {
 	}
 }
 
-// TestChangesDoNotReadWhatIsEqual destroys the pages that two trees share.
-func TestChangesDoNotReadWhatIsEqual(t *testing.T) {
+// TestDiffSkipsEqualPages destroys the pages that two trees share.
+func TestDiffSkipsEqualPages(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
@@ -147,8 +147,8 @@ func TestChangesDoNotReadWhatIsEqual(t *testing.T) {
 	}
 }
 
-// TestChangesSpeakOfEveryFile applies what is told of random trees.
-func TestChangesSpeakOfEveryFile(t *testing.T) {
+// TestDiffIsComplete applies the reported changes to random trees.
+func TestDiffIsComplete(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
@@ -184,7 +184,7 @@ func TestChangesSpeakOfEveryFile(t *testing.T) {
 	})
 }
 
-func TestFilesUnder(t *testing.T) {
+func TestListPrefix(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	var items []item
@@ -277,9 +277,9 @@ func TestTextDiff(t *testing.T) {
 	}
 }
 
-// TestOneThatComparesDoesNotHoldUpOthers has an organisation compare as much at
+// TestComparisonDoesNotBlockOthers has an organisation compare as much at
 // once as it likes, for as long as it likes.
-func TestOneThatComparesDoesNotHoldUpOthers(t *testing.T) {
+func TestComparisonDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLibrary(t, newMemory(), files.Options{})

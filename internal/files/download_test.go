@@ -174,9 +174,9 @@ func TestOtherToolsUnpackDownloads(t *testing.T) {
 	}
 }
 
-// TestFormatsHoldTheSame compares the formats entry by entry, as Go's own
+// TestFormatsAreEquivalent compares the formats entry by entry, as Go's own
 // readers see them.
-func TestFormatsHoldTheSame(t *testing.T) {
+func TestFormatsAreEquivalent(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
@@ -295,7 +295,7 @@ func TestDownloadsInParts(t *testing.T) {
 	}
 }
 
-func TestDownloadsAreHonestReaders(t *testing.T) {
+func TestDownloadReaders(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	digest := stored(t, l, "", item{name: "d/", mode: 0o755}, item{name: "f", body: noise(1, 2000)}, item{name: "g", body: text(2, 9000)}).Digest
@@ -319,8 +319,8 @@ func TestDownloadsAreHonestReaders(t *testing.T) {
 	}
 }
 
-// TestDamageIsNoticedInATar checks that what is expanded is verified.
-func TestDamageIsNoticedInATar(t *testing.T) {
+// TestDamagedTarIsAnError checks that what is expanded is verified.
+func TestDamagedTarIsAnError(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
@@ -344,7 +344,7 @@ func TestDamageIsNoticedInATar(t *testing.T) {
 	}
 }
 
-func TestSumsOfDownloads(t *testing.T) {
+func TestDownloadSum(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
@@ -409,10 +409,10 @@ func (h halted) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	return h.memory.Get(ctx, key, offset, n)
 }
 
-// TestOneThatHashesDoesNotHoldUpOthers has a download hashed that takes as long
+// TestHashingDoesNotBlockOthers has a download hashed that takes as long
 // as it likes: others of its organisation are answered without their hash, and
 // those of another with it.
-func TestOneThatHashesDoesNotHoldUpOthers(t *testing.T) {
+func TestHashingDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := halted{newMemory(), make(chan struct{})}
@@ -483,8 +483,8 @@ func (bucket) PresignGet(_ context.Context, key, name, contentType string, ttl t
 	return fmt.Sprintf("https://bucket/%s?%s,%s,%s", key, name, contentType, ttl), nil
 }
 
-// TestPopularArchivesArePutWhole asks twice for a large archive.
-func TestPopularArchivesArePutWhole(t *testing.T) {
+// TestPopularArchivesAreStored asks twice for a large archive.
+func TestPopularArchivesAreStored(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, bucket{s}, files.Options{})

@@ -138,9 +138,9 @@ func codeOf(err error) string {
 	return ""
 }
 
-// TestTreesTravel takes a tree out of one storage and puts it into another:
+// TestExchangeRoundTrip takes a tree out of one storage and puts it into another:
 // the digest and the archive are the same as if it had been uploaded there.
-func TestTreesTravel(t *testing.T) {
+func TestExchangeRoundTrip(t *testing.T) {
 	t.Parallel()
 	from, to := exchanging(t, newMemory(), files.Options{}), exchanging(t, newMemory(), files.Options{})
 	ref, err := from.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
@@ -175,9 +175,9 @@ func TestTreesTravel(t *testing.T) {
 	}
 }
 
-// TestWhatIsStoredIsNotMissing: also when the index was lost, and once a pack
+// TestMissingChunks: also when the index was lost, and once a pack
 // is gone.
-func TestWhatIsStoredIsNotMissing(t *testing.T) {
+func TestMissingChunks(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	first := exchanging(t, s, files.Options{})
@@ -288,9 +288,9 @@ func packsOf(s *memory) (packs []string) {
 	return packs
 }
 
-// TestNothingIsBuiltUponWhatIsCondemned: chunks that wait too long are missing
+// TestExchangeAvoidsMarkedObjects: chunks that wait too long are missing
 // again, and those of the parent are stored anew.
-func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
+func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	source := exchanging(t, newMemory(), files.Options{})
@@ -335,8 +335,8 @@ func TestNothingIsBuiltUponWhatIsCondemned(t *testing.T) {
 	}
 }
 
-// TestCallsAreBounded sends few bytes that become many.
-func TestCallsAreBounded(t *testing.T) {
+// TestExchangeLimits sends few bytes that become many.
+func TestExchangeLimits(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := exchanging(t, s, files.Options{})
@@ -353,9 +353,9 @@ func TestCallsAreBounded(t *testing.T) {
 	}
 }
 
-// TestForeignSegmentsAreNotBelieved sends a segment that gives the right
+// TestSegmentsAreCompressedAgain sends a segment that gives the right
 // content but ends the stream, which would cut archives short.
-func TestForeignSegmentsAreNotBelieved(t *testing.T) {
+func TestSegmentsAreCompressedAgain(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
 	hash := sha256.Sum256([]byte("hello"))
@@ -373,7 +373,7 @@ func TestForeignSegmentsAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestLyingTreesAreRefused(t *testing.T) {
+func TestWrongTreesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := exchanging(t, s, files.Options{Limits: files.Limits{Entries: 20, TotalBytes: 64 << 20}})
@@ -471,8 +471,8 @@ func TestSelections(t *testing.T) {
 	}
 }
 
-// TestCutterCutsAsTheLibrary compares the chunks that each makes.
-func TestCutterCutsAsTheLibrary(t *testing.T) {
+// TestCutterMatchesLibrary compares the chunks that each makes.
+func TestCutterMatchesLibrary(t *testing.T) {
 	t.Parallel()
 	l := exchanging(t, newMemory(), files.Options{})
 	for _, size := range []int{0, 1, files.MaxSingleChunk - 1, files.MaxSingleChunk, files.MaxSingleChunk + 1, 2 << 20, 2<<20 + 1, 7 << 20} {

@@ -82,7 +82,7 @@ func (l *Library) Pages(ctx context.Context, org, digest string) ([]Page, error)
 	return out, nil
 }
 
-// PacksOf lists the packs that a tree rests in.
+// PacksOf lists the packs of a tree.
 func (l *Library) PacksOf(ctx context.Context, org, digest string) ([]string, error) {
 	m, err := l.manifests.Open(ctx, org, digest)
 	if err != nil {

@@ -24,8 +24,8 @@ func packs(s *memory) (ids []string) {
 	return ids
 }
 
-// TestPacksDescribeThemselves verifies packs by nothing but their footers.
-func TestPacksDescribeThemselves(t *testing.T) {
+// TestPackFooters verifies packs by nothing but their footers.
+func TestPackFooters(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
@@ -66,7 +66,7 @@ func TestPacksDescribeThemselves(t *testing.T) {
 	}
 }
 
-func TestDamagedFootersAreNoticed(t *testing.T) {
+func TestDamagedFooters(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})

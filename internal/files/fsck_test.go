@@ -48,7 +48,7 @@ func segmentOf(t *testing.T, l *files.Library, body []byte) (pack string, s file
 	return "", s
 }
 
-func TestCheckOfSoundTrees(t *testing.T) {
+func TestCheckValidTrees(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	trees := map[string]files.Ref{"one": stored(t, l, "", item{name: "a", body: text(1, 3000)})}
@@ -61,9 +61,9 @@ func TestCheckOfSoundTrees(t *testing.T) {
 	}
 }
 
-// TestDamageIsNamedAndRepaired flips a bit in each part of a store, or takes an
+// TestRepair flips a bit in each part of a store, or takes an
 // object away, with and without another copy of what is lost.
-func TestDamageIsNamedAndRepaired(t *testing.T) {
+func TestRepair(t *testing.T) {
 	t.Parallel()
 	body, other := text(1, 3000), text(2, 3000)
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/a", body: body}, {name: "d/b", body: other}}
@@ -147,9 +147,9 @@ func flipEnd(s *memory, pack, _ string, _ files.Segment) {
 
 func cutPack(s *memory, pack, _ string, _ files.Segment) { s.objects[pack] = s.objects[pack][:5] }
 
-// TestNewCopyHealsOldTrees loses a pack, stores the files again in another tree
+// TestRepairFromNewCopy loses a pack, stores the files again in another tree
 // and repairs.
-func TestNewCopyHealsOldTrees(t *testing.T) {
+func TestRepairFromNewCopy(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{Index: newIndex(t)})

@@ -176,9 +176,9 @@ func TestHostileArchivesAreRefused(t *testing.T) {
 	}
 }
 
-// TestTargetsThatGoUpAreCheapToJudge holds what is looked up for a link to the
+// TestDottedTargetsAreCheap holds what is looked up for a link to the
 // length of its target, however deep the link lies.
-func TestTargetsThatGoUpAreCheapToJudge(t *testing.T) {
+func TestDottedTargetsAreCheap(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("d/", 250) + "l"
 	for _, c := range []struct {
@@ -203,9 +203,9 @@ func TestTargetsThatGoUpAreCheapToJudge(t *testing.T) {
 	}
 }
 
-// TestRootsThatNobodyCouldReadAreRefused stores a tree whose list of pages is
+// TestRootSizeLimit stores a tree whose list of pages is
 // larger than it may be, in the ways that trees are stored.
-func TestRootsThatNobodyCouldReadAreRefused(t *testing.T) {
+func TestRootSizeLimit(t *testing.T) {
 	t.Parallel()
 	var items []item
 	for i := range 2000 {
@@ -391,7 +391,7 @@ func sparse(t testing.TB, n int64) []byte {
 	return patched(b, 483, number(n))
 }
 
-func TestSparseFileIsItsZeros(t *testing.T) {
+func TestSparseFile(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref, err := l.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(sparse(t, 3<<20+1)))
@@ -435,9 +435,9 @@ func TestEveryTruncationIsRefused(t *testing.T) {
 	}
 }
 
-// TestSourceFailureIsNoFaultOfTheInput checks that what the caller's reader
+// TestSourceFailure checks that what the caller's reader
 // says is passed on as it is.
-func TestSourceFailureIsNoFaultOfTheInput(t *testing.T) {
+func TestSourceFailure(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the connection is gone")
 	whole := gzipped(t, tarOf(t, item{name: "f", body: noise(1, 300_000)}))
@@ -453,7 +453,7 @@ func TestSourceFailureIsNoFaultOfTheInput(t *testing.T) {
 	}
 }
 
-func TestCancelledUploadLeavesNothing(t *testing.T) {
+func TestCancelledUpload(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("enough")
@@ -476,7 +476,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-func TestForgivenArchives(t *testing.T) {
+func TestTolerantArchives(t *testing.T) {
 	t.Parallel()
 	plain := rawTar(t, tar.Header{Name: "f"})
 	for name, input := range map[string][]byte{
@@ -497,8 +497,8 @@ func TestForgivenArchives(t *testing.T) {
 	}
 }
 
-// TestLastOfTwoWins and hard links keep what they were linked to.
-func TestLastOfTwoWins(t *testing.T) {
+// TestLastEntryWins and hard links keep what they were linked to.
+func TestLastEntryWins(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	var b bytes.Buffer

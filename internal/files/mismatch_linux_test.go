@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// What the tree does not hold as the folder does is told, and nothing else.
-func TestUnlike(t *testing.T) {
+// TestOnMismatch checks that exactly the differing entries are reported.
+func TestOnMismatch(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write(t, dir, map[string]string{"plain": "1", "set": "2", "sticky/x": "3", "left": "4", "old": "5", "marked/y": "6"})

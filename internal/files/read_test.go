@@ -49,7 +49,7 @@ func TestMissingDigest(t *testing.T) {
 	}
 }
 
-func TestOrganisationsAreApart(t *testing.T) {
+func TestOrganisationsAreIsolated(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "f"})
@@ -181,7 +181,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-func TestReadersEndWithTheirContext(t *testing.T) {
+func TestReadersEndWithContext(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "f", body: noise(1, 4<<20)})
@@ -257,9 +257,9 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffOfDamageIsAnError checks that a fault midway is not taken for the
+// TestDiffOfDamagedTree checks that a fault midway is not taken for the
 // end of a tree.
-func TestDiffOfDamageIsAnError(t *testing.T) {
+func TestDiffOfDamagedTree(t *testing.T) {
 	t.Parallel()
 	exhaustive(t)
 	s := newMemory()
@@ -280,7 +280,7 @@ func TestDiffOfDamageIsAnError(t *testing.T) {
 	}
 }
 
-func TestCheckoutWantsAnEmptyFolder(t *testing.T) {
+func TestCheckoutNeedsEmptyFolder(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	ref := stored(t, l, "", item{name: "f"})
@@ -296,7 +296,7 @@ func TestCheckoutWantsAnEmptyFolder(t *testing.T) {
 	}
 }
 
-func TestPathOrderIsThatOfAWalk(t *testing.T) {
+func TestPathOrder(t *testing.T) {
 	t.Parallel()
 	inOrder := []string{"a", "a/b", "a/b/c", "a/b!", "a/b-c", "a!", "a!/x", "a-b", "a.b", "aa", "b"}
 	for i, a := range inOrder {

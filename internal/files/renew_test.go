@@ -14,7 +14,7 @@ import (
 // A collection that begins between a commit and its naming condemns the new
 // root at once. That is no reason to lose what a run has left, or to refuse a
 // push.
-func TestACollectionBetweenACommitAndItsName(t *testing.T) {
+func TestCollectionBetweenCommitAndPublish(t *testing.T) {
 	t.Parallel()
 	for name, confidential := range map[string]bool{"plain": false, "confidential": true} {
 		t.Run(name, func(t *testing.T) {
@@ -65,10 +65,10 @@ func TestACollectionBetweenACommitAndItsName(t *testing.T) {
 	}
 }
 
-// TestTheRootOfAParentIsReplaced stores a tree anew, as if it had not been
+// TestParentRootIsReplaced stores a tree anew, as if it had not been
 // known, while a commit reads it as its parent: it comes to have another root,
 // and parts of the former go.
-func TestTheRootOfAParentIsReplaced(t *testing.T) {
+func TestParentRootIsReplaced(t *testing.T) {
 	t.Parallel()
 	items := []item{{name: "a", body: text(1, 300)}, {name: "b", body: text(2, 300)}}
 	disturbed := 0

@@ -215,9 +215,9 @@ func TestEmptyTree(t *testing.T) {
 	}
 }
 
-// TestNamesInAnyBytes uses names that are no UTF-8, which only a folder holds
+// TestNamesOfAnyBytes uses names that are no UTF-8, which only a folder holds
 // faithfully in a test.
-func TestNamesInAnyBytes(t *testing.T) {
+func TestNamesOfAnyBytes(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	dir := t.TempDir()
@@ -258,7 +258,7 @@ func TestImpliedFolders(t *testing.T) {
 	})
 }
 
-func TestModesLoseWhatIsDangerous(t *testing.T) {
+func TestSpecialModeBitsAreDropped(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	dir := t.TempDir()

@@ -222,7 +222,7 @@ func TestFolderLimits(t *testing.T) {
 	}
 }
 
-func TestCancelledScanLeavesNothing(t *testing.T) {
+func TestCancelledScan(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for i := range 40 {

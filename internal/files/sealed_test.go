@@ -50,9 +50,9 @@ func encrypted() (items []item) {
 	return items
 }
 
-// TestDamageOfEncryptedObjectsIsDamage hurts what rests encrypted: checks name
+// TestDamagedEncryptedObjects hurts what rests encrypted: checks name
 // it and repair, and nothing else of the organisation ends with an error.
-func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
+func TestDamagedEncryptedObjects(t *testing.T) {
 	t.Parallel()
 	const head, block = 48, 16<<10 + 16
 	items := encrypted()
@@ -115,9 +115,9 @@ func TestDamageOfEncryptedObjectsIsDamage(t *testing.T) {
 	}
 }
 
-// TestALostKeyIsNoDamage repairs while the database lacks a key that objects are
+// TestLostKeyIsNotDamage repairs while the database lacks a key that objects are
 // encrypted under, or has another under its number: nothing of them may go.
-func TestALostKeyIsNoDamage(t *testing.T) {
+func TestLostKeyIsNotDamage(t *testing.T) {
 	t.Parallel()
 	s, names := newMemory(), newNames()
 	open := func(keys sealed.Keys) *files.Library {

@@ -37,7 +37,7 @@ var changingCalls = map[uint64]struct {
 	unix.SYS_RENAMEAT: {"rename", true}, unix.SYS_RENAMEAT2: {"rename", true}, unix.SYS_UNLINKAT: {"unlink", true},
 }
 
-// callInfo is what the kernel tells of a system call that a thread stands at.
+// callInfo is the kernel's description of a thread's current system call.
 type callInfo struct {
 	Op     uint8 // 1 before, 2 after
 	_      [3]uint8
@@ -157,7 +157,7 @@ func (c *traced) step(pid int, call *callInfo) string {
 	return change.name + " " + strings.TrimPrefix(path, c.dir+"/")
 }
 
-// creates tells whether opening a file changes something.
+// creates reports whether opening a file creates or truncates it.
 func creates(path string, flags uint64) bool {
 	_, err := os.Lstat(path)
 	return flags&unix.O_TRUNC != 0 || flags&unix.O_CREAT != 0 && err != nil

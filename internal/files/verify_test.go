@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// holds tells whether an object has a piece in it.
+// holds reports whether an object contains a piece.
 func (m *memory) holds(piece []byte) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,7 +49,7 @@ func fromDir(t *testing.T, l *files.Library, parent string, content map[string]s
 	return ref
 }
 
-func TestConfidentialTreesRestApart(t *testing.T) {
+func TestConfidentialTreesAreSealed(t *testing.T) {
 	t.Parallel()
 	names := newNames()
 	l, open, secret := halves(t, names)
@@ -134,7 +134,7 @@ func (r *rotten) Put(ctx context.Context, key string, in io.Reader, size int64) 
 	return r.memory.Put(ctx, key, bytes.NewReader(b), size)
 }
 
-func TestWhatDoesNotReadBackIsStoredAnew(t *testing.T) {
+func TestUnreadableContentIsStoredAgain(t *testing.T) {
 	t.Parallel()
 	body := string(noise(4, 200_000))
 	for name, tt := range map[string]struct {
@@ -160,7 +160,7 @@ func TestWhatDoesNotReadBackIsStoredAnew(t *testing.T) {
 }
 
 // A tree is stored whole where what it grew from is damaged.
-func TestDamagedParentIsNotBuiltUpon(t *testing.T) {
+func TestDamagedParentIsNotReused(t *testing.T) {
 	t.Parallel()
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{Index: newMemoryIndex()})
@@ -178,7 +178,7 @@ func TestDamagedParentIsNotBuiltUpon(t *testing.T) {
 	}
 }
 
-func TestPassagesAreThereForWhatLiesInThem(t *testing.T) {
+func TestKeepParents(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	dir := t.TempDir()

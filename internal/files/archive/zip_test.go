@@ -22,9 +22,9 @@ func (s mostlyHoles) ReadAt(b []byte, at int64) (int, error) {
 	return len(b), nil
 }
 
-// TestZipOfLargeNumbers reads our headers of what no test can store: contents
+// TestZipLargeNumbers reads our headers of what no test can store: contents
 // of more than 4 GiB, and entries behind so many bytes.
-func TestZipOfLargeNumbers(t *testing.T) {
+func TestZipLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, want := range []struct{ size, at int64 }{
 		{1, 0}, {1<<32 - 10, 0}, {1<<32 - 1, 7}, {1 << 32, 0}, {1 << 40, 5}, {3, 1<<32 - 1}, {3, 1 << 41}, {1 << 40, 1 << 50},
@@ -45,8 +45,8 @@ func TestZipOfLargeNumbers(t *testing.T) {
 	}
 }
 
-// TestZipOfManyEntries counts more entries than 16 bits do.
-func TestZipOfManyEntries(t *testing.T) {
+// TestZipManyEntries counts more entries than 16 bits do.
+func TestZipManyEntries(t *testing.T) {
 	t.Parallel()
 	_, body, line := archive.ZipHeaders(1, 0)
 	for _, n := range []int{65_534, 65_535, 65_536, 70_000} {
@@ -59,8 +59,8 @@ func TestZipOfManyEntries(t *testing.T) {
 	}
 }
 
-// TestPlainTarOfLargeNumbers measures what no test can store.
-func TestPlainTarOfLargeNumbers(t *testing.T) {
+// TestTarLargeNumbers measures what no test can store.
+func TestTarLargeNumbers(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{0, 1, 511, 512, 8<<30 - 1, 8 << 30, 1 << 42} {
 		head, length := archive.TarBody(size)

@@ -34,7 +34,7 @@ type badSegment struct {
 // the files that this affects.
 func (c *check) locate(ctx context.Context) error {
 	f := &pack.Reader{Store: c.packs, Org: c.org}
-	v := &locator{c: c, f: f, w: &pack.Compactor{Packs: c.packs, Org: c.org}, told: map[string]map[string][]Use{}}
+	v := &locator{c: c, f: f, w: &pack.Compactor{Packs: c.packs, Org: c.org}, seen: map[string]map[string][]Use{}}
 	for n, err := range c.live {
 		if err == nil && c.badRoots[n.Digest] == "" {
 			err = v.tree(ctx, n)
@@ -51,11 +51,11 @@ type locator struct {
 	c    *check
 	f    *pack.Reader
 	w    *pack.Compactor
-	told map[string]map[string][]Use // by tree and pack: where the loss of the pack shows
+	seen map[string]map[string][]Use // by tree and pack: where the loss of the pack shows
 }
 
 func (v *locator) tree(ctx context.Context, n NamedTree) error {
-	uses, ok := v.told[n.Digest]
+	uses, ok := v.seen[n.Digest]
 	if !ok {
 		m := &manifest.Manifest{Store: v.c.manifests, Org: v.c.org, Digest: n.Digest}
 		if err := m.ReadRoot(ctx); err != nil {
@@ -65,7 +65,7 @@ func (v *locator) tree(ctx context.Context, n NamedTree) error {
 		if err := v.pages(ctx, m, uses); err != nil {
 			return err
 		}
-		v.told[n.Digest] = uses
+		v.seen[n.Digest] = uses
 	}
 	for id, some := range uses {
 		p := v.c.badPacks[id]

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNobodyWaitsForAnothersEviction lets the file that an eviction writes be a
-// pipe, which takes no more than 4096 bytes before somebody reads.
-func TestNobodyWaitsForAnothersEviction(t *testing.T) {
+// TestEvictionDoesNotBlockOthers lets the file that an eviction writes be a
+// pipe, which takes at most 4096 bytes before a reader empties it.
+func TestEvictionDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	x := open(t, dir)

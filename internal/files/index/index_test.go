@@ -34,7 +34,7 @@ func exhaustive(t *testing.T) {
 // pack is a pack of a test: chunks that follow one another.
 type pack struct{ first, n int }
 
-// chunk is chunk number first+i, where it lies in the pack.
+// chunk is chunk number first+i, at its place in the pack.
 func (p pack) chunk(i int) index.Chunk {
 	length := uint32(p.first+i)%977 + 1
 	return index.Chunk{Hash: hashOf(p.first + i), Offset: uint32(i) * 1000, Stored: length, Raw: 2 * length, CRC: uint32(p.first * i)}
@@ -398,8 +398,8 @@ func TestManyOrganisations(t *testing.T) {
 	}
 }
 
-// TestManyUsersOfManyOrganisations adds and looks beside evictions.
-func TestManyUsersOfManyOrganisations(t *testing.T) {
+// TestConcurrentOrganisations adds and looks beside evictions.
+func TestConcurrentOrganisations(t *testing.T) {
 	t.Parallel()
 	x := open(t, t.TempDir())
 	var users sync.WaitGroup
@@ -450,9 +450,9 @@ func TestSmallRunsAreMerged(t *testing.T) {
 	})
 }
 
-// TestWhatCannotBeOpenedStays puts something into the way of each file, which
+// TestUnopenableFilesStay puts something into the way of each file, which
 // may come of too many open files as well: it is an error, for as long.
-func TestWhatCannotBeOpenedStays(t *testing.T) {
+func TestUnopenableFilesStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	x, m := open(t, dir), model{"p": {0, 10}}
@@ -483,7 +483,7 @@ func TestWhatCannotBeOpenedStays(t *testing.T) {
 	}
 }
 
-func TestOneAtATime(t *testing.T) {
+func TestFolderInUse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	x := open(t, dir)
