@@ -31,7 +31,7 @@ import (
 // by reading them, unless the parent has the same file. So the digest is as
 // reliable as that of an archive. Links must stay in the tree.
 func (x *Exchanger) CommitEntries(ctx context.Context, org, parent string, r io.Reader) (manifest.Ref, error) {
-	ref, err := x.fromEntries(ctx, org, parent, r)
+	ref, err := x.commitEntries(ctx, org, parent, r)
 	if errors.Is(err, commit.ErrPackGone) {
 		err = chunksMissing("some")
 	}
@@ -46,7 +46,7 @@ func chunksMissing(how string) error {
 	}
 }
 
-func (x *Exchanger) fromEntries(ctx context.Context, org, parent string, r io.Reader) (ref manifest.Ref, err error) {
+func (x *Exchanger) commitEntries(ctx context.Context, org, parent string, r io.Reader) (ref manifest.Ref, err error) {
 	c, err := x.commits.Begin(ctx, org, false)
 	if err != nil {
 		return manifest.Ref{}, err

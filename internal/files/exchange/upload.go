@@ -93,13 +93,13 @@ func (x *Exchanger) MissingChunks(ctx context.Context, org string, chunks [][32]
 	if err := x.scanPacks(ctx, org, false); err != nil {
 		return nil, err
 	}
-	condemned, err := x.commits.GC.Marked(ctx, org)
+	marked, err := x.commits.GC.Marked(ctx, org)
 	if err != nil {
 		return nil, err
 	}
 	missing := make([][32]byte, 0, len(chunks))
 	for _, h := range chunks {
-		switch ok, err := x.available(&condemned, h); {
+		switch ok, err := x.available(&marked, h); {
 		case err != nil:
 			return nil, err
 		case !ok:
@@ -128,14 +128,14 @@ func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (don
 	if err := pack.CheckOrg(org); err != nil {
 		return PutResult{}, err
 	}
-	condemned, err := x.commits.GC.Marked(ctx, org)
+	marked, err := x.commits.GC.Marked(ctx, org)
 	if err != nil {
 		return PutResult{}, err
 	}
 	packs := pack.NewWriter(ctx, x.commits.Packs, org, pack.SentPrefix)
 	defer func() { err = errors.Join(err, packs.Close()) }()
 	packs.Stage()
-	p := &chunkUpload{x: x, condemned: condemned, packs: packs, seen: map[format.Hash]struct{}{}}
+	p := &chunkUpload{x: x, marked: marked, packs: packs, seen: map[format.Hash]struct{}{}}
 	frames := treewire.NewFrameReader(r)
 	for ctx.Err() == nil {
 		f, err := frames.Next()
@@ -160,14 +160,14 @@ func (x *Exchanger) PutChunks(ctx context.Context, org string, r io.Reader) (don
 
 // chunkUpload is a running PutChunks.
 type chunkUpload struct {
-	x         *Exchanger
-	condemned gc.Marks
-	packs     *pack.Writer
-	codec     format.Codec
-	plain     []byte
-	received  int64 // bytes of content
-	seen      map[format.Hash]struct{}
-	done      PutResult
+	x        *Exchanger
+	marked   gc.Marks
+	packs    *pack.Writer
+	codec    format.Codec
+	plain    []byte
+	received int64 // bytes of content
+	seen     map[format.Hash]struct{}
+	done     PutResult
 }
 
 func (p *chunkUpload) chunk(f *treewire.Frame) error {
@@ -186,7 +186,7 @@ func (p *chunkUpload) chunk(f *treewire.Frame) error {
 		return nil
 	}
 	p.seen[f.Hash] = struct{}{}
-	if stored, err := p.x.available(&p.condemned, f.Hash); err != nil || stored {
+	if stored, err := p.x.available(&p.marked, f.Hash); err != nil || stored {
 		return err
 	}
 	b, err := p.codec.Segment(plain)

@@ -58,15 +58,15 @@ type DirOptions struct {
 // bits beyond 0777 and owners are dropped. If an entry is unreadable or too large,
 // the error is a *stint.Error that names it.
 func (b *Scanner) CommitDir(ctx context.Context, org, parent, dir string, o DirOptions) (manifest.Ref, error) {
-	ref, err := commit.RetryOnce(func() (manifest.Ref, error) { return b.fromDir(ctx, org, parent, dir, o, false) })
+	ref, err := commit.RetryOnce(func() (manifest.Ref, error) { return b.commitDir(ctx, org, parent, dir, o, false) })
 	if errors.Is(err, commit.ErrReadBack) && ctx.Err() == nil {
-		return commit.RetryOnce(func() (manifest.Ref, error) { return b.fromDir(ctx, org, "", dir, o, true) })
+		return commit.RetryOnce(func() (manifest.Ref, error) { return b.commitDir(ctx, org, "", dir, o, true) })
 	}
 	return ref, err
 }
 
-// fromDir reuses nothing of other trees if anew is set.
-func (b *Scanner) fromDir(ctx context.Context, org, parent, dir string, o DirOptions, anew bool) (ref manifest.Ref, err error) {
+// commitDir reuses nothing of other trees if storeAll is set.
+func (b *Scanner) commitDir(ctx context.Context, org, parent, dir string, o DirOptions, storeAll bool) (ref manifest.Ref, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return manifest.Ref{}, fmt.Errorf("opening the folder to store: %w", err)
@@ -75,7 +75,7 @@ func (b *Scanner) fromDir(ctx context.Context, org, parent, dir string, o DirOpt
 	if err != nil {
 		return manifest.Ref{}, errors.Join(err, root.Close())
 	}
-	if c.Verifies = o.Verify; anew {
+	if c.Verifies = o.Verify; storeAll {
 		c.Dedup.Index = nil
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()

@@ -26,10 +26,10 @@ const whiteout format.Kind = 0xfe
 // which overlays create with metacopy and redirect_dir, are refused. The content
 // of upper is untrusted, as in CommitDir.
 func (b *Scanner) CommitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (manifest.Ref, error) {
-	return commit.RetryOnce(func() (manifest.Ref, error) { return b.fromUpper(ctx, org, base, upper, o) })
+	return commit.RetryOnce(func() (manifest.Ref, error) { return b.commitOverlay(ctx, org, base, upper, o) })
 }
 
-func (b *Scanner) fromUpper(ctx context.Context, org, base, upper string, o DirOptions) (ref manifest.Ref, err error) {
+func (b *Scanner) commitOverlay(ctx context.Context, org, base, upper string, o DirOptions) (ref manifest.Ref, err error) {
 	root, err := os.OpenRoot(upper)
 	if err != nil {
 		return manifest.Ref{}, fmt.Errorf("opening the folder to store: %w", err)

@@ -23,11 +23,11 @@ import (
 // they must have the same kind. Links must stay in the tree. Mode bits beyond 0777
 // and owners are dropped.
 func (b *Scanner) CommitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (manifest.Ref, error) {
-	ref, err := b.fromArchive(ctx, org, parent, f, r)
+	ref, err := b.commitArchive(ctx, org, parent, f, r)
 	return ref, commit.TryAgain(err)
 }
 
-func (b *Scanner) fromArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (ref manifest.Ref, err error) {
+func (b *Scanner) commitArchive(ctx context.Context, org, parent string, f format.Format, r io.Reader) (ref manifest.Ref, err error) {
 	c, err := b.Commits.BeginAfter(ctx, org, parent, false)
 	if err != nil {
 		return manifest.Ref{}, err
