@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkConnection is connect, a byte each way, and close: against the
-// server itself, and through a session.
+// BenchmarkConnection measures connect, a byte in each direction, and close,
+// directly and through an uplink.
 func BenchmarkConnection(b *testing.B) {
 	w := newWorld()
 	w.serve(b, echo, site+":9")
@@ -38,7 +38,7 @@ func BenchmarkConnection(b *testing.B) {
 	})
 }
 
-// BenchmarkThroughput downloads through a tunnel and without one.
+// BenchmarkThroughput measures downloads directly and through a tunnel.
 func BenchmarkThroughput(b *testing.B) {
 	w := newWorld()
 	w.serve(b, func(c net.Conn) {

@@ -18,7 +18,7 @@ func (w *world) openAI(t testing.TB, kind string) (*box, *tally) {
 	return w.open(t, options{mode: policy.None, run: func(r *egress.RunConfig) { r.Model = c.model(kind, "http://provider.test/v1") }}), c
 }
 
-// A stream that does not tell what it used is counted by its length.
+// A stream without usage is counted by its length.
 func TestModelCountsWhatNobodyTells(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
@@ -40,7 +40,7 @@ func TestModelCountsWhatNobodyTells(t *testing.T) {
 	}
 }
 
-// What is answered later is not counted, so it is not asked for.
+// A response in the background is not counted, so requests for it are refused.
 func TestModelAnswersAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

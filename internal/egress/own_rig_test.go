@@ -23,7 +23,7 @@ const (
 	start    = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"claude-x\",\"usage\":{\"input_tokens\":10,\"cache_read_input_tokens\":4,\"output_tokens\":1}}}\n\n"
 )
 
-// host serves HTTP at addresses, within TLS where a certificate is given.
+// host starts an HTTP server at addresses, with TLS if a certificate is given.
 func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, addrs ...string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
@@ -38,7 +38,7 @@ func (w *world) host(t testing.TB, cert *tls.Certificate, h http.HandlerFunc, ad
 	w.at(s.Listener.Addr().String(), addrs...)
 }
 
-// tally is what was counted of a run's model.
+// tally records the usage of a run's model.
 type tally struct {
 	mu     sync.Mutex
 	models [][2]string // as answered and as asked
@@ -49,7 +49,7 @@ type tally struct {
 
 func newTally() *tally { return &tally{news: make(chan struct{}, 1000)} }
 
-// model is an endpoint that counts here.
+// model returns an endpoint that counts in c.
 func (c *tally) model(kind, base string) *egress.Model {
 	return &egress.Model{
 		Type: kind, BaseURL: base, Key: key,
@@ -87,7 +87,7 @@ func (c *tally) is(t testing.TB, want stint.Tokens) {
 	}
 }
 
-// offering is a session whose model is Anthropic's at provider.test.
+// offering opens an uplink whose model is Anthropic's at provider.test.
 func (w *world) offering(t testing.TB, o options) (*box, *tally) {
 	t.Helper()
 	c := newTally()
@@ -101,7 +101,7 @@ func (w *world) offering(t testing.TB, o options) (*box, *tally) {
 	return w.open(t, o), c
 }
 
-// post asks as a program in the sandbox.
+// post sends a request of a program in the sandbox.
 func (b *box) post(to, body string, headers ...string) (int, string, http.Header) {
 	b.t.Helper()
 	r, err := http.NewRequest(http.MethodPost, to, strings.NewReader(body))

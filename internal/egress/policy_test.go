@@ -71,7 +71,7 @@ func TestNamesByMode(t *testing.T) {
 	}
 }
 
-// special are addresses that no name may lead to, and why.
+// special maps addresses that no name may resolve to, to the reason.
 var special = map[string]string{
 	"10.0.0.1": "private address", "172.16.0.1": "private address", "172.31.255.255": "private address", "192.168.1.1": "private address",
 	"127.0.0.1": "loopback address", "127.255.255.254": "loopback address", "0.0.0.0": "unspecified address", "0.1.2.3": "unspecified address",

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const within = time.Minute // for what happens at once
 
-// world is the internet of a test: names, and servers at addresses.
+// world is a fake internet with names, and servers at addresses.
 type world struct {
 	mu      sync.Mutex
 	names   map[string][][]string // answers one after the other, the last for ever
@@ -41,8 +41,8 @@ func newWorld() *world {
 	return &world{names: map[string][][]string{}, servers: map[string]string{}}
 }
 
-// name gives a name its answers: addresses separated by spaces, "-" for none,
-// "!" for a lookup that fails.
+// name sets the answers of a name: addresses separated by spaces, "-" for none,
+// "!" for a failing lookup.
 func (w *world) name(name string, answers ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,7 +95,7 @@ func (w *world) lookups() []string {
 	return slices.Clone(w.asked)
 }
 
-// serve puts a server at addresses; each connection is handled and closed.
+// serve starts a server at addresses, which handles and closes each connection.
 func (w *world) serve(t testing.TB, handle func(net.Conn), addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -127,7 +127,8 @@ func (w *world) at(listening string, addrs ...string) {
 	}
 }
 
-// web serves HTTP at addresses: it answers with its name and the Host header.
+// web starts an HTTP server at addresses that responds with its name and the Host
+// header.
 func (w *world) web(t testing.TB, name string, addrs ...string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -147,7 +148,7 @@ func (w *world) web(t testing.TB, name string, addrs ...string) {
 	w.at(l.Addr().String(), addrs...)
 }
 
-// listener is the far end of a sandbox whose programs are the test.
+// listener is the network of a sandbox whose programs are the test.
 type listener struct {
 	raw    net.Listener
 	queue  chan arrival
@@ -249,13 +250,13 @@ func rules(t testing.TB, entries ...string) (all []policy.Rule) {
 	return all
 }
 
-// connect is what a program's connect to an address gives.
+// connect returns a program's connection to an address.
 func (b *box) connect(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.pair, target)
 }
 
-// speak is as connect, for a program that speaks at once.
+// speak is like connect, for a program that sends bytes at once.
 func (b *box) speak(target string) net.Conn {
 	b.t.Helper()
 	return b.connectBy(b.prompt, target)
@@ -288,7 +289,7 @@ func (b *box) pair(to netip.AddrPort) (net.Conn, error) {
 	return c, nil
 }
 
-// ends are those of a new connection: the program's, and the session's.
+// ends returns both ends of a new connection: the program's and the uplink's.
 func (b *box) ends() (near, far net.Conn, err error) {
 	b.pairing.Lock()
 	defer b.pairing.Unlock()
@@ -301,7 +302,8 @@ func (b *box) ends() (near, far net.Conn, err error) {
 	return near, far, err
 }
 
-// hand gives the session a connection; false when it takes none any more.
+// hand passes a connection to the uplink. It returns false if the listener is
+// closed.
 func (l *listener) hand(a arrival) bool {
 	select {
 	case l.queue <- a:
@@ -312,9 +314,9 @@ func (l *listener) hand(a arrival) bool {
 	}
 }
 
-// prompt is a connection of a program that speaks at once: the session, which
-// waits for that for a moment only where it refuses, gets it with the first
-// bytes.
+// prompt is a connection of a program that sends bytes at once. The uplink
+// receives it with the first bytes, because it waits only for a moment before it
+// refuses a connection.
 type prompt struct {
 	*net.TCPConn
 	first sync.Once
@@ -341,14 +343,14 @@ func (b *box) prompt(to netip.AddrPort) (net.Conn, error) {
 	return &prompt{TCPConn: c.(*net.TCPConn), begin: func() { b.tcp.hand(arrival{far, to}) }, leave: func() { far.Close() }}, nil
 }
 
-// resolver is a program's resolver in the sandbox.
+// resolver returns a program's resolver in the sandbox.
 func (b *box) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "udp", b.dns.LocalAddr().String())
 	}}
 }
 
-// lookup gives the address that a name has in the sandbox.
+// lookup returns the address of a name in the sandbox.
 func (b *box) lookup(name string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -369,7 +371,7 @@ func (b *box) dial(name string, port int) net.Conn {
 	return b.connect(fmt.Sprintf("%s:%d", a, port))
 }
 
-// transport is a program's HTTP client in the sandbox.
+// transport returns a program's HTTP transport in the sandbox.
 func (b *box) transport() *http.Transport {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, addr string) (net.Conn, error) {
 		host, port, err := net.SplitHostPort(addr)
@@ -403,7 +405,7 @@ func (b *box) get(url string) (int, string, error) {
 	return r.StatusCode, string(body), err
 }
 
-// await waits for an entry that fits.
+// await waits for a matching entry.
 func (b *box) await(what string, fits func(log.Entry) bool) log.Entry {
 	b.t.Helper()
 	limit := time.After(within)
@@ -437,7 +439,7 @@ func (b *box) all() []log.Entry {
 	return slices.Clone(b.entries)
 }
 
-// isReset holds that the connection is ended without an answer.
+// isReset checks that the connection is reset without a response.
 func isReset(t testing.TB, c net.Conn) {
 	t.Helper()
 	got, err := io.ReadAll(c)
@@ -449,7 +451,7 @@ func isReset(t testing.TB, c net.Conn) {
 	}
 }
 
-// echo sends back what it gets until the end, then says bye.
+// echo returns the bytes that it receives, and then "bye".
 func echo(c net.Conn) {
 	_, _ = io.Copy(c, bufio.NewReader(c))
 	_, _ = c.Write([]byte("bye"))

@@ -1,5 +1,5 @@
-// Package conntrack answers: how do connections to servers end with what they were
-// opened for?
+// Package conntrack tracks connections to servers, so that they are closed
+// together.
 package conntrack
 
 import (
@@ -11,33 +11,33 @@ import (
 	"sync"
 )
 
-// ErrClosed is the error of a dial after the end, or that the end found open.
-var ErrClosed = errors.New("what the connection was for has ended")
+// ErrClosed is the error of a dial during or after Close.
+var ErrClosed = errors.New("the set of connections is closed")
 
 // DialFunc opens a connection to a port of a host, which is a name or an address.
 type DialFunc func(ctx context.Context, host string, port uint16) (net.Conn, error)
 
-// Set is the connections that were opened for one thing, such as a client's
-// connection. Its methods may be called at once.
+// Set contains the connections that were opened for one purpose, such as a
+// client's connection. It is safe for concurrent use.
 type Set struct {
-	life context.Context //nolint:containedctx // dialing ends with it
+	life context.Context //nolint:containedctx // ends dials in progress
 	end  context.CancelFunc
 
-	mu      sync.Mutex // guards what follows, and dialing's start against its end
+	mu      sync.Mutex // guards all below, and the start of dials against Close
 	conns   map[*Conn]struct{}
 	ended   bool
 	dialing sync.WaitGroup
 }
 
-// New makes a set; its dials end with ctx, too.
+// New returns an empty set. The end of ctx ends its dials, too.
 func New(ctx context.Context) *Set {
 	s := &Set{conns: map[*Conn]struct{}{}}
 	s.life, s.end = context.WithCancel(ctx)
 	return s
 }
 
-// Dial opens a connection to address, which is host:port, and keeps it until it
-// is closed.
+// Dial opens a connection to address (host:port) and tracks it until it is
+// closed.
 func (s *Set) Dial(ctx context.Context, address string, dial DialFunc) (net.Conn, error) {
 	if !s.begin() {
 		return nil, ErrClosed
@@ -45,11 +45,11 @@ func (s *Set) Dial(ctx context.Context, address string, dial DialFunc) (net.Conn
 	defer s.dialing.Done()
 	host, digits, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("read where to connect to: %w", err)
+		return nil, fmt.Errorf("parsing the address: %w", err)
 	}
 	port, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil {
-		return nil, fmt.Errorf("read the port to connect to: %w", err)
+		return nil, fmt.Errorf("parsing the port: %w", err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -82,8 +82,8 @@ func (s *Set) keep(c net.Conn) (net.Conn, error) {
 	return kept, nil
 }
 
-// Close ends all connections, lets no more begin and waits for those that are
-// being opened.
+// Close closes all connections and waits for dials in progress, which fail with
+// ErrClosed.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.ended = true
@@ -97,7 +97,7 @@ func (s *Set) Close() {
 	s.dialing.Wait()
 }
 
-// Conn is a connection of a set, which forgets it when it is closed.
+// Conn is a connection of a set. Close removes it from the set.
 type Conn struct {
 	net.Conn
 	set *Set
@@ -111,7 +111,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// CloseWrite ends what is sent, where the connection can.
+// CloseWrite closes the sending direction, if the connection supports it.
 func (c *Conn) CloseWrite() error {
 	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()

@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
 )
 
-// Answers as the dialects write them.
+// Responses in the dialects.
 const (
 	anthropicStart = `event: message_start
 data: {"type":"message_start","message":{"model":"claude-x","id":"msg_1","type":"message","role":"assistant","content":[],"stop_reason":null,"usage":{"input_tokens":12,"cache_creation_input_tokens":300,"cache_read_input_tokens":4000,"cache_creation":{"ephemeral_5m_input_tokens":300,"ephemeral_1h_input_tokens":0},"output_tokens":3,"service_tier":"standard"}}}
@@ -80,9 +80,9 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// What nobody tells is estimated: four bytes a token, of the request and of
-// what the model said.
-func TestEstimates(t *testing.T) {
+// Without reported usage, a token is estimated for four bytes of the request and
+// of the generated text.
+func TestUsageIsEstimated(t *testing.T) {
 	t.Parallel()
 	word := strings.Repeat("w", 40)
 	quiet := strings.Replace(chatChunk, `"so"`, `"`+word+`","reasoning_content":"`+word+`","role":"assistant"`, 1)
@@ -115,8 +115,8 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
-// FuzzMeter holds that a meter takes anything, tells the same however an
-// answer is cut, and what a whole reader of JSON tells.
+// FuzzMeter checks that the result does not depend on how a response is split, and
+// equals that of encoding/json.
 func FuzzMeter(f *testing.F) {
 	for _, seed := range []string{anthropicBody, chatBody, anthropicStart + anthropicEnd, responsesStart + responsesEnd, chatEnd, `{"usage":{"input_tokens":1}}`, "{\"a\":[{}, \"\\u00e9\", 1e3],\"usage\":{\"output_tokens\":7}}"} {
 		f.Add([]byte(seed), 3)
@@ -147,8 +147,8 @@ func FuzzMeter(f *testing.F) {
 	})
 }
 
-// unique tells a text in which the names that matter stand once, as they are,
-// so that there is one reading of it.
+// unique reports whether the relevant names occur once and unescaped in b, so that
+// it has one interpretation.
 func unique(b []byte) bool {
 	s := strings.ToLower(string(b))
 	return strings.Count(s, "usage") <= 1 && strings.Count(s, "tokens") <= 1 && strings.Count(s, "output_tokens\"") <= 1 && !strings.Contains(s, `\`) && !strings.Contains(s, "message") && !strings.Contains(s, "response")

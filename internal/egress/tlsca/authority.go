@@ -1,8 +1,8 @@
-// Package tlsca answers: who vouches for the hosts whose TLS we end?
+// Package tlsca is the interception CA: it issues certificates for the hosts
+// whose TLS connections are intercepted.
 //
-// Each installation has a certificate authority of its own. What it signs is
-// believed only where its certificate was put among the roots: in sandboxes
-// of this installation. Its key never leaves the file that Open is given.
+// Each installation has its own certificate authority. Only the sandboxes of this
+// installation trust it. Its key is stored only in the file passed to Open.
 package tlsca
 
 import (
@@ -21,8 +21,8 @@ import (
 
 const (
 	caLife    = 3650 * 24 * time.Hour
-	caRenewal = 30 * 24 * time.Hour // left of its life when it is replaced
-	backdate  = time.Hour           // for clocks in sandboxes and images that lag
+	caRenewal = 30 * 24 * time.Hour // remaining validity at which it is replaced
+	backdate  = time.Hour           // for clocks that are slow
 )
 
 // Authority issues certificates. Its methods are safe for concurrent use.
@@ -33,22 +33,19 @@ type Authority struct {
 	pem   []byte
 	leafs leafCache
 
-	// leafKey serves every host: it lives in this process alone, so whoever
-	// had one host's key would have all of them, and a key a host would only
-	// cost time.
+	// leafKey is the key of every host. It exists only in this process, so
+	// separate keys for hosts would not be safer.
 	leafKey *ecdsa.PrivateKey
 }
 
-// Open loads the authority from the file path, or makes one where there is no
-// such file; the folder exists. Of several callers that find no file, all get
-// the authority of the first. An authority that ends within 30 days is
-// replaced by a new one, which sandboxes made from then on trust; callers that
-// replace it at the same moment may each keep their own until they open it
-// again, and each vouches for what it signs.
+// Open loads the authority from the file path, or creates one if the file does
+// not exist; its folder must exist. If several callers create it at once, all use
+// the authority of the first. An authority that expires within 30 days is replaced
+// by a new one, which new sandboxes trust. Callers that replace it at once may use
+// different authorities until they open the file again.
 //
-// A file that others than its owner can touch, a symbolic link, or one that
-// does not hold an authority of Stint is refused and left as it is; the error
-// says what to do.
+// A file that users other than its owner can access, a symbolic link, and a file
+// with other content are refused and not changed; the error says what to do.
 func Open(path string, now func() time.Time) (*Authority, error) {
 	cert, key, err := loadOrCreate(path, now())
 	if err != nil {
@@ -56,7 +53,7 @@ func Open(path string, now func() time.Time) (*Authority, error) {
 	}
 	leafKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("making the key of certificates: %w", err)
+		return nil, fmt.Errorf("generating the key of certificates: %w", err)
 	}
 	return &Authority{
 		now: now, cert: cert, key: key, leafKey: leafKey,
@@ -64,17 +61,17 @@ func Open(path string, now func() time.Time) (*Authority, error) {
 	}, nil
 }
 
-// PEM is the authority's certificate, without its key.
+// PEM returns the authority's certificate without its key.
 func (a *Authority) PEM() []byte { return slices.Clone(a.pem) }
 
 // subjectPrefix begins the common name of every authority of Stint.
 const subjectPrefix = "Stint installation CA"
 
-// generate makes a new authority that is valid from an hour before now.
+// generate returns a new authority, valid from an hour before now.
 func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key: %w", err)
+		return nil, nil, fmt.Errorf("generating a key: %w", err)
 	}
 	spki, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -89,7 +86,7 @@ func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		KeyUsage:              x509.KeyUsageCertSign,
 		BasicConstraintsValid: true,
 		IsCA:                  true,
-		MaxPathLenZero:        true, // it signs hosts, no further authorities
+		MaxPathLenZero:        true, // it cannot sign other authorities
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -99,7 +96,7 @@ func generate(now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, err
 }
 
-// serial is a random positive number of at most 127 bits.
+// serial returns a random positive number of at most 127 bits.
 func serial() *big.Int {
 	var b [16]byte
 	rand.Read(b[:]) // never fails

@@ -251,11 +251,11 @@ func TestBadFilesAreRefused(t *testing.T) {
 		"empty":             {nil, 0o600, "restore it from a backup"},
 		"text":              {[]byte("hello\n"), 0o600, "restore it from a backup"},
 		"no key":            {goodCert, 0o600, "restore it from a backup"},
-		"other key":         {slices.Concat(goodCert, otherKey), 0o600, "not the certificate's"},
+		"other key":         {slices.Concat(goodCert, otherKey), 0o600, "does not belong to the certificate"},
 		"something after":   {append(bytes.Clone(good), "more"...), 0o600, "restore it from a backup"},
 		"damaged":           {bytes.Replace(good, []byte("MII"), []byte("MIJ"), 1), 0o600, "restore it from a backup"},
-		"another authority": {foreign(t, "Example CA", true), 0o600, "made for something else"},
-		"a mere host":       {foreign(t, "Stint installation CA 1", false), 0o600, "made for something else"},
+		"another authority": {foreign(t, "Example CA", true), 0o600, "is for another purpose"},
+		"a mere host":       {foreign(t, "Stint installation CA 1", false), 0o600, "is for another purpose"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,20 +7,20 @@ import (
 	"path/filepath"
 )
 
-// bundlePaths are where systems keep their roots in one file.
+// bundlePaths are the files with all trusted roots of common systems.
 var bundlePaths = []string{
 	"etc/ssl/certs/ca-certificates.crt",                // Debian, Ubuntu, Arch, Gentoo
 	"etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", // Fedora, RHEL
 	"etc/pki/tls/certs/ca-bundle.crt",                  // older Fedora, RHEL
 	"etc/ssl/ca-bundle.pem",                            // SUSE
-	"var/lib/ca-certificates/ca-bundle.pem",            // SUSE, where /etc holds none
+	"var/lib/ca-certificates/ca-bundle.pem",            // SUSE without the file in /etc
 	"etc/ssl/cert.pem",                                 // Alpine
-	"etc/pki/tls/cacert.pem",                           // OpenELEC and kin
+	"etc/pki/tls/cacert.pem",                           // OpenELEC and similar
 }
 
-// SystemBundle gives the path of the file below root in which the system
-// there keeps the roots that it trusts; "/" is this host. It is "" where there
-// is none. Links are followed as the host sees them, so root is trusted.
+// SystemBundle returns the path of the file with the trusted roots of the system
+// in the folder root, or "" if there is none. Symbolic links are resolved by the
+// host, so root must be trusted.
 func SystemBundle(root string) string {
 	for _, p := range bundlePaths {
 		path := filepath.Join(root, p)
@@ -31,8 +31,8 @@ func SystemBundle(root string) string {
 	return ""
 }
 
-// Bundle gives the roots of system, a file of PEM certificates, and ours,
-// which stands in it once.
+// Bundle returns system, a file of PEM certificates, with this authority's
+// certificate added if it is missing.
 func (a *Authority) Bundle(system []byte) []byte {
 	for block, rest := pem.Decode(system); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == certificateBlock && bytes.Equal(block.Bytes, a.cert.Raw) {

@@ -20,7 +20,7 @@ import (
 const (
 	certificateBlock = "CERTIFICATE"
 	keyBlock         = "PRIVATE KEY"
-	fileLimit        = 64 << 10 // bytes read of an authority's file
+	fileLimit        = 64 << 10 // bytes of an authority's file
 )
 
 func loadOrCreate(path string, now time.Time) (*x509.Certificate, *ecdsa.PrivateKey, error) {
@@ -54,10 +54,10 @@ func load(path string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 		return nil, nil, fmt.Errorf("reading the certificate authority: %w", err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("the certificate authority %s is no regular file", path)
+		return nil, nil, fmt.Errorf("the certificate authority %s is not a regular file", path)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, nil, fmt.Errorf("the certificate authority %s is open to others (mode %04o): whoever can read it can pose as any host to the sandboxes; run: chmod 600 %s",
+		return nil, nil, fmt.Errorf("the certificate authority %s is accessible to other users (mode %04o), who could impersonate any host to the sandboxes; run: chmod 600 %s",
 			path, info.Mode().Perm(), path)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, fileLimit))
@@ -66,12 +66,12 @@ func load(path string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	}
 	cert, key, err := parse(text)
 	if err != nil {
-		return nil, nil, fmt.Errorf("the file %s holds no certificate authority of Stint (%w); restore it from a backup, or move it away and a new one is made", path, err)
+		return nil, nil, fmt.Errorf("the file %s does not contain a certificate authority of Stint (%w); restore it from a backup, or move it away to create a new one", path, err)
 	}
 	return cert, key, nil
 }
 
-// parse reads what format wrote: a certificate, its key, nothing else.
+// parse parses the output of format: a certificate and its key only.
 func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certPEM, rest := pem.Decode(text)
 	keyPEM, rest := pem.Decode(rest)
@@ -88,10 +88,10 @@ func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PrivateKey)
 	if !ok || key.Curve != elliptic.P256() || !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, nil, errors.New("its key is not the certificate's")
+		return nil, nil, errors.New("its key does not belong to the certificate")
 	}
 	if !strings.HasPrefix(cert.Subject.CommonName, subjectPrefix) || !cert.IsCA || cert.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return nil, nil, errors.New("its certificate was made for something else")
+		return nil, nil, errors.New("its certificate is for another purpose")
 	}
 	if err := cert.CheckSignatureFrom(cert); err != nil {
 		return nil, nil, fmt.Errorf("its certificate is not signed by its key: %w", err)
@@ -99,9 +99,8 @@ func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, nil
 }
 
-// create writes a whole file aside, then gives it its name in one step: with
-// os.Link one that fails where the name is taken, with os.Rename one that
-// replaces what had it.
+// create writes a temporary file and then names it in one step: os.Link fails if
+// the name exists, and os.Rename replaces the existing file.
 func create(path string, now time.Time, name func(old, new string) error) (err error) {
 	text, err := format(now)
 	if err != nil {
@@ -113,7 +112,7 @@ func create(path string, now time.Time, name func(old, new string) error) (err e
 		return err
 	}
 	defer func() {
-		if rerr := os.Remove(f.Name()); !errors.Is(rerr, fs.ErrNotExist) { // a rename takes it away
+		if rerr := os.Remove(f.Name()); !errors.Is(rerr, fs.ErrNotExist) { // a rename removes this name
 			err = errors.Join(err, rerr)
 		}
 	}()
@@ -127,7 +126,7 @@ func create(path string, now time.Time, name func(old, new string) error) (err e
 	return syncDir(dir)
 }
 
-// format makes a new authority, as its file holds it.
+// format returns the file content of a new authority.
 func format(now time.Time) ([]byte, error) {
 	cert, key, err := generate(now)
 	if err != nil {

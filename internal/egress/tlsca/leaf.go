@@ -16,14 +16,14 @@ import (
 
 const (
 	leafLife    = 7 * 24 * time.Hour
-	leafRenewal = 24 * time.Hour // left of its life when it is replaced
+	leafRenewal = 24 * time.Hour // remaining validity at which it is replaced
 	cacheSize   = 1024           // hosts
-	commonName  = 64             // characters that a common name may have
+	commonName  = 64             // maximum characters of a common name
 )
 
-// Certificate gives a certificate of host, a DNS name (case and a final dot do
-// not matter) or an IP address, that is valid for a day at least and a week at
-// most. The 1,024 hosts asked for last are remembered. The caller does not
+// Certificate returns a certificate for host, a DNS name (case and a final dot
+// are ignored) or an IP address. It is valid for at least a day and at most a
+// week. The certificates of the last 1,024 hosts are cached. The caller must not
 // change it.
 func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
 	name, err := normalise(host)
@@ -45,7 +45,7 @@ func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
 	return cert, nil
 }
 
-// issue signs a certificate of name.
+// issue signs a certificate for name.
 func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber: serial(),
@@ -76,18 +76,18 @@ func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey, Leaf: leaf}, nil
 }
 
-// normalise gives the one spelling of a host, or an error for what is none.
+// normalise returns the canonical form of a host.
 func normalise(host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		return ip.Unmap().String(), nil
 	}
 	name := strings.ToLower(strings.TrimSuffix(host, "."))
 	if len(name) == 0 || len(name) > 253 {
-		return "", fmt.Errorf("no certificate for %.80q: it is no host name", host)
+		return "", fmt.Errorf("no certificate for %.80q: it is not a host name", host)
 	}
 	for label := range strings.SplitSeq(name, ".") {
 		if !isLabel(label) {
-			return "", fmt.Errorf("no certificate for %.80q: it is no host name", host)
+			return "", fmt.Errorf("no certificate for %.80q: it is not a host name", host)
 		}
 	}
 	return name, nil
@@ -106,20 +106,20 @@ func isLabel(s string) bool {
 	return true
 }
 
-// leafCache keeps the certificates used last.
+// leafCache caches the most recently used certificates.
 type leafCache struct {
 	mu    sync.Mutex // guards both; never held while signing
 	byKey map[string]*list.Element
-	order list.List // of *leafEntry, the last used in front
+	order list.List // of *leafEntry, most recently used first
 }
 
 type leafEntry struct {
 	name string
-	mu   sync.Mutex // guards cert; held while it is made, so it is made once
+	mu   sync.Mutex // guards cert; held while it is issued, so that it is issued once
 	cert *tls.Certificate
 }
 
-// entry gives the place of a name's certificate.
+// entry returns the cache entry of a name.
 func (c *leafCache) entry(name string) *leafEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
