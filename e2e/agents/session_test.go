@@ -82,7 +82,9 @@ func ends(w *world) {
 	nap := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
 	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + nap + "]]"})
 	w.item(r.ID, func(o stint.OutputData) bool { return o.Item != nil && o.Item.Kind == stint.ItemToolCall })
-	w.until("the tool sleeps", func() bool { return len(processes(nap)) > 0 })
+	w.until("the tool sleeps", func() bool {
+		return slices.ContainsFunc(processes(nap), func(line string) bool { return strings.HasPrefix(line, nap) }) // not its shell
+	})
 	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
 	installation.Check(w, err)
 	if r = w.ended(r.ID); r.Status != stint.Cancelled || installation.Value(r.StatusReason) != stint.ReasonCancelled {
