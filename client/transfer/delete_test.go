@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/client/transfer"
 )
 
-// plant writes files, a name and its content each.
-func plant(t *testing.T, dir string, files map[string]string) {
+// writeFiles writes files, given as a map from name to content.
+func writeFiles(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
 		must(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
@@ -28,14 +28,14 @@ func fileNames(t *testing.T, dir string) []string {
 	return slices.Sorted(maps.Keys(got))
 }
 
-// TestDeleteSparesWhatTheFoldersOwnIgnoreFilesName: a pull that was repeated
-// must find them still there.
-func TestDeleteSparesWhatTheFoldersOwnIgnoreFilesName(t *testing.T) {
+// TestDeleteKeepsIgnored checks that a pull keeps entries that local ignore files
+// exclude, also when it is repeated.
+func TestDeleteKeepsIgnored(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
-	plant(t, from, map[string]string{"a": "a"})
+	writeFiles(t, from, map[string]string{"a": "a"})
 	push(t, m, from, transfer.PushOptions{})
-	plant(t, to, map[string]string{
+	writeFiles(t, to, map[string]string{
 		".stintignore": ".env\nnode_modules/\n", ".env": "x", "node_modules/m/x.js": "x",
 		"own/.stintignore": "*.log", "own/x.log": "x", "own/y": "y",
 	})
@@ -49,9 +49,9 @@ func TestDeleteSparesWhatTheFoldersOwnIgnoreFilesName(t *testing.T) {
 	}
 }
 
-// TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay: neither a file nor a
-// link of the version takes its place.
-func TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay(t *testing.T) {
+// TestFolderWithIgnoredIsNotReplaced checks that neither a file nor a link of the
+// version replaces a folder that contains ignored entries.
+func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]map[string]string{
 		"named at the root": {".stintignore": ".env", "a/b/.env": "x", "a/c": "x"},
@@ -64,10 +64,10 @@ func TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay(t *testing.T) {
 			if link {
 				must(t, os.Symlink("there", filepath.Join(from, "a")))
 			} else {
-				plant(t, from, map[string]string{"a": "a"})
+				writeFiles(t, from, map[string]string{"a": "a"})
 			}
 			push(t, m, from, transfer.PushOptions{})
-			plant(t, to, local)
+			writeFiles(t, to, local)
 			_, err := transfer.Pull(t.Context(), m, to, transfer.PullOptions{Delete: true})
 			if err == nil || !strings.Contains(err.Error(), ".stintignore") {
 				t.Errorf("%s: it ended with %v", name, err)
@@ -77,7 +77,7 @@ func TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay(t *testing.T) {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
-			// Without what is named, the folder makes room.
+			// Without ignored entries, the folder is replaced.
 			for path := range local {
 				if strings.HasPrefix(path, "a/") && filepath.Base(path) != ".stintignore" {
 					must(t, os.Remove(filepath.Join(to, path)))
@@ -90,19 +90,20 @@ func TestDeleteSparesWhatIsIgnoredInAFolderThatIsInTheWay(t *testing.T) {
 	}
 }
 
-// TestRemainsOfAPull are of no version, and gone after the next pull.
-func TestRemainsOfAPull(t *testing.T) {
+// TestTemporaryFiles checks that temporary files of an interrupted pull are not
+// pushed, and that the next pull removes them.
+func TestTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
-	plant(t, from, map[string]string{"a": "a", "deep/b": "b", ".stint-notes.part": "mine"})
+	writeFiles(t, from, map[string]string{"a": "a", "deep/b": "b", ".stint-notes.part": "mine"})
 	push(t, m, from, transfer.PushOptions{})
 	remains := []string{".stint-000000000000000000000000.part", "deep/.stint-0123456789abcdef01234567.part"}
 	for _, path := range remains {
-		plant(t, from, map[string]string{path: "half"})
-		plant(t, to, map[string]string{path: "half"})
+		writeFiles(t, from, map[string]string{path: "half"})
+		writeFiles(t, to, map[string]string{path: "half"})
 	}
 	must(t, os.Symlink("a", filepath.Join(from, "deep", ".stint-000000000000000000000000.part")))
-	plant(t, to, map[string]string{"own/.stint-0123456789abcdef01234567.part": "not looked at", "deep/.stint-mine.part": "mine"})
+	writeFiles(t, to, map[string]string{"own/.stint-0123456789abcdef01234567.part": "not looked at", "deep/.stint-mine.part": "mine"})
 	if done := push(t, m, from, transfer.PushOptions{}); done.All.Files != 3 {
 		t.Errorf("the remains were pushed: %+v", done)
 	}

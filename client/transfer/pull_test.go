@@ -20,7 +20,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-func TestPullOutlastsBreaks(t *testing.T) {
+func TestPullRetriesBrokenConnections(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		rng := rand.New(rand.NewPCG(seed, 7))
@@ -43,7 +43,7 @@ func TestPullOutlastsBreaks(t *testing.T) {
 	}
 }
 
-func TestPullGoesOnInsideALargeFile(t *testing.T) {
+func TestPullContinuesLargeFile(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
 	b := make([]byte, 40<<20)
@@ -72,7 +72,7 @@ type progress func(int64)
 func (p progress) Expect(int64) {}
 func (p progress) Done(n int64) { p(n) }
 
-func TestPullLeavesOrDeletes(t *testing.T) {
+func TestPullDelete(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(from, "a"), []byte("a"), 0o644))
@@ -95,8 +95,8 @@ func TestPullLeavesOrDeletes(t *testing.T) {
 	equal(t, "deleted", int64(3), done.Deleted)
 }
 
-// TestMovedFoldersAreNotFetchedAgain: an earlier pull knows what they held.
-// Folders that no version had are not looked into.
+// TestMovedFoldersAreNotFetchedAgain checks that the cache of an earlier pull is used
+// for a moved folder. Folders that no version contained are not read.
 func TestMovedFoldersAreNotFetchedAgain(t *testing.T) {
 	t.Parallel()
 	m, from, to := newMemory(t), t.TempDir(), t.TempDir()
@@ -118,7 +118,7 @@ func TestMovedFoldersAreNotFetchedAgain(t *testing.T) {
 	}
 }
 
-func TestHostileVersionsStayInside(t *testing.T) {
+func TestMaliciousVersionsAreRefused(t *testing.T) {
 	t.Parallel()
 	hash := treewire.Hash(sha256.Sum256([]byte("x")))
 	file := func(path string) *treewire.Entry {
@@ -166,7 +166,7 @@ func treeOf(t *testing.T, entries []*treewire.Entry) []byte {
 	return b.Bytes()
 }
 
-func TestPullFollowsNoLinkOut(t *testing.T) {
+func TestPullDoesNotFollowLinks(t *testing.T) {
 	t.Parallel()
 	m, from, base := newMemory(t), t.TempDir(), t.TempDir()
 	must(t, os.Mkdir(filepath.Join(from, "d"), 0o755))
@@ -183,7 +183,7 @@ func TestPullFollowsNoLinkOut(t *testing.T) {
 	equal(t, "the file outside", "old", string(b))
 }
 
-func TestPullRefusesWhatItDidNotAskFor(t *testing.T) {
+func TestPullRefusesWrongChunks(t *testing.T) {
 	t.Parallel()
 	m, from := newMemory(t), t.TempDir()
 	must(t, os.WriteFile(filepath.Join(from, "a"), []byte("right"), 0o644))

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-func TestPushSendsWhatIsMissing(t *testing.T) {
+func TestPushSendsMissingChunks(t *testing.T) {
 	t.Parallel()
 	m, dir := newMemory(t), t.TempDir()
 	large := make([]byte, 9<<20)
@@ -42,7 +42,7 @@ func TestPushSendsWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestCacheSavesReadingAndAsking(t *testing.T) {
+func TestCache(t *testing.T) {
 	t.Parallel()
 	m, dir, cache := newMemory(t), t.TempDir(), filepath.Join(t.TempDir(), "x", "cache")
 	for _, name := range []string{"a", "b"} {
@@ -52,7 +52,7 @@ func TestCacheSavesReadingAndAsking(t *testing.T) {
 	o := transfer.PushOptions{Cache: cache, Now: func() time.Time { return clock }}
 	push(t, m, dir, o)
 	asked := m.asked
-	for m.asked == asked { // the clock of inodes goes in steps: until it shows that the file was touched
+	for m.asked == asked { // the clock of inodes is coarse: repeat until the change time differs
 		must(t, os.Chmod(filepath.Join(dir, "a"), 0))
 		must(t, os.Chmod(filepath.Join(dir, "a"), 0o644))
 		push(t, m, dir, o)
@@ -61,22 +61,22 @@ func TestCacheSavesReadingAndAsking(t *testing.T) {
 	push(t, m, dir, o)
 	equal(t, "and when nothing was", 1, m.asked-asked)
 
-	m.chunks = map[treewire.Hash]treewire.Frame{} // the server lost what the cache says it has
+	m.chunks = map[treewire.Hash]treewire.Frame{} // the server lost the chunks in the cache
 	push(t, m, dir, o)
 	equal(t, "chunks on a server that had lost them", 2, len(m.chunks))
 
 	damaged, err := os.ReadFile(cache)
 	must(t, err)
 	for i := range damaged {
-		spoilt := bytes.Clone(damaged)
-		spoilt[i] ^= 0x55
-		must(t, os.WriteFile(cache, spoilt[:len(spoilt)-i%3], 0o600))
+		corrupted := bytes.Clone(damaged)
+		corrupted[i] ^= 0x55
+		must(t, os.WriteFile(cache, corrupted[:len(corrupted)-i%3], 0o600))
 		push(t, m, dir, o)
 		equal(t, "the tree by a damaged cache", 2, len(entries(t, m.tree)))
 	}
 }
 
-func TestWhatChangedAMomentAgoIsReadAgain(t *testing.T) {
+func TestRecentChangesAreReadAgain(t *testing.T) {
 	t.Parallel()
 	m, dir, cache := newMemory(t), t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	file := filepath.Join(dir, "a")
@@ -89,7 +89,7 @@ func TestWhatChangedAMomentAgoIsReadAgain(t *testing.T) {
 	equal(t, "content", treewire.Hash(sha256.Sum256([]byte("two"))), entries(t, m.tree)[0].Sum)
 }
 
-func TestPushGoesOnWhereItStopped(t *testing.T) {
+func TestPushContinues(t *testing.T) {
 	t.Parallel()
 	m, dir := newMemory(t), t.TempDir()
 	for i := range 20 {
@@ -97,7 +97,7 @@ func TestPushGoesOnWhereItStopped(t *testing.T) {
 		_, _ = rand.NewChaCha8([32]byte{byte(i)}).Read(b)
 		must(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), b, 0o644))
 	}
-	calls, down := 0, errors.New("the line is down")
+	calls, down := 0, errors.New("the connection is down")
 	var mu sync.Mutex
 	m.onSend = func() error {
 		mu.Lock()
@@ -120,7 +120,7 @@ func TestPushGoesOnWhereItStopped(t *testing.T) {
 	equal(t, "files sent by the second", int64(20-arrived), done.Sent.Files)
 }
 
-func TestTwoPushesAtOnce(t *testing.T) {
+func TestConcurrentPushes(t *testing.T) {
 	t.Parallel()
 	m, dir, cache := newMemory(t), t.TempDir(), filepath.Join(t.TempDir(), "cache")
 	change(t, rand.New(rand.NewPCG(3, 3)), dir)

@@ -27,14 +27,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Each case works on folders: the usual hundred would take too long.
+	// Each case works on folders; the default of 100 cases is too slow.
 	if err := flag.Set("rapid.checks", "15"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// memory is a server that keeps everything in memory. It checks what it gets.
+// memory is a server in memory. It verifies what it receives.
 type memory struct {
 	t testing.TB
 
@@ -45,7 +45,7 @@ type memory struct {
 	sent   int    // chunks that were received
 	given  int    // chunks that were fetched
 
-	// breakAt tells after how many bytes an answer breaks off; nil: never.
+	// breakAt returns after how many bytes a response breaks off; nil means never.
 	breakAt func(length int) int
 	// onSend is called before chunks are stored.
 	onSend func() error
@@ -181,7 +181,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the connection broke") }
 
-// shape is what a folder looks like: modes, times, targets and contents.
+// shape returns the modes, times, targets, and contents of a folder.
 func shape(t testing.TB, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
@@ -216,8 +216,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// change alters a folder in some random ways: makes, rewrites, moves and
-// removes entries.
+// change makes random changes in a folder: it creates, rewrites, moves, and removes
+// entries.
 func change(t testing.TB, rng *rand.Rand, dir string) {
 	t.Helper()
 	name := func() string { return string(rune('a' + rng.IntN(5))) }
@@ -242,7 +242,7 @@ func change(t testing.TB, rng *rand.Rand, dir string) {
 				must(t, os.Mkdir(full, 0o750))
 			}
 		case 3:
-			_ = os.Rename(full, filepath.Join(dir, name())) // what cannot be moved stays
+			_ = os.Rename(full, filepath.Join(dir, name())) // failures are allowed
 		case 4:
 			if err == nil && info.Mode().IsRegular() {
 				must(t, os.Chmod(full, []fs.FileMode{0o600, 0o755, 0o444}[rng.IntN(3)]))
@@ -259,7 +259,7 @@ func change(t testing.TB, rng *rand.Rand, dir string) {
 	}
 }
 
-// size is small but for one in twenty.
+// size returns a small size, except in one of twenty cases.
 func size(rng *rand.Rand) int {
 	if rng.IntN(20) == 0 {
 		return 3 << 20
@@ -267,7 +267,7 @@ func size(rng *rand.Rand) int {
 	return []int{0, 1, 100, 70_000}[rng.IntN(4)]
 }
 
-// random gives few different contents, so that they occur several times.
+// random returns one of a few contents, so that contents are repeated.
 func random(rng *rand.Rand, n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(rng.IntN(3))}).Read(b)
@@ -298,9 +298,9 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// TestFoldersBecomeTheSame pushes a folder that changes at random and pulls it
-// into one that holds an older state, and other things.
-func TestFoldersBecomeTheSame(t *testing.T) {
+// TestPushPull pushes a folder with random changes and pulls it into one with an
+// older state and other entries.
+func TestPushPull(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		seed := rapid.Uint64().Draw(r, "seed")
@@ -310,7 +310,7 @@ func TestFoldersBecomeTheSame(t *testing.T) {
 		from, to := filepath.Join(base, "from"), filepath.Join(base, "to")
 		must(t, os.Mkdir(from, 0o755))
 		m := newMemory(t)
-		// A clock far ahead: all files count as settled, so that the caches are used.
+		// With a clock in the future all files are settled, so that the caches are used.
 		later := func() time.Time { return time.Now().Add(time.Hour) }
 		for round := range 3 {
 			change(t, rng, from)
