@@ -203,14 +203,14 @@ func (a *agent) judge(answer *llm.Answer) (final, note string, err error) {
 	final = a.message
 	switch {
 	case answer.Stop == llm.StopRefusal:
-		return final, "", &failure{sentence: "The model refused to go on. Change the prompt, or the agent's instructions."}
+		return final, "", &failure{sentence: "The model refused to continue. Change the prompt, or the agent's instructions."}
 	case answer.Stop == llm.StopLength && a.spent():
 		return final, "", a.overTurns()
 	case answer.Stop == llm.StopLength && a.extensions == maxExtensions:
 		return final, "", &failure{sentence: fmt.Sprintf("The model's answers reached the bound of their length %d times and the last one is not whole. Ask for less in one answer, or for a file that is written in several steps.", maxExtensions+1)}
 	case answer.Stop == llm.StopLength:
 		a.extensions++
-		a.out.notice("length", "The answer reached the bound of its length; the model is asked to go on.")
+		a.out.notice("length", "The answer reached the bound of its length; the model is asked to continue.")
 		return final, "Your answer reached the bound of its length and was cut. Go on exactly where it ended, and repeat nothing of it; write long files in several steps.", nil
 	case len(a.c.Schema) == 0:
 		return final, "", nil

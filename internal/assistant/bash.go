@@ -28,7 +28,7 @@ func (b *toolbox) bash() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "bash",
-			Description: "Runs a command in bash, in the working directory, and gives its output (of long output the beginning and the end) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
+			Description: "Runs a command in bash, in the working directory, and returns its output (the start and the end of long output) and its exit code. Each command has a shell of its own and no terminal. Programs that stay in the background must write to a file.",
 			Schema: object(1,
 				[3]string{"command", "string", "what bash runs"},
 				[3]string{"timeout", "integer", "seconds after which it is ended; default 120, at most 3600"}),

@@ -25,7 +25,7 @@ func (b *toolbox) read() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "read",
-			Description: "Gives the text of a file, 2000 lines or 30 KiB at most; it says where to go on.",
+			Description: "Returns the text of a file, at most 2000 lines or 30 KiB, and says where to continue.",
 			Schema: object(1,
 				[3]string{"path", "string", "of the file"},
 				[3]string{"offset", "integer", "number of the first line to give; default 1"},
@@ -143,7 +143,7 @@ func (b *toolbox) edit() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "edit",
-			Description: "Replaces a text in a file by another. The old text must stand in the file exactly as given, and once.",
+			Description: "Replaces a text in a file by another. The old text must occur in the file exactly once, as given.",
 			Schema: object(3,
 				[3]string{"path", "string", "of the file"},
 				[3]string{"old", "string", "the text to replace, with enough around it to be there only once"},
@@ -179,9 +179,9 @@ func (b *toolbox) replace(name, old, with string, all bool) outcome {
 	case len(content) > maxEdited:
 		return failed("%s is too large to edit; use bash.", name)
 	case n == 0:
-		return failed("The old text does not stand in %s. Read the file again.", name)
+		return failed("The old text is not in %s. Read the file again.", name)
 	case n > 1 && !all:
-		return failed("The old text stands in %s %d times. Give more of what is around it, or set all.", name, n)
+		return failed("The old text occurs in %s %d times. Give more of what is around it, or set all.", name, n)
 	default:
 		content = bytes.ReplaceAll(content, []byte(old), []byte(with))
 		if _, err = f.WriteAt(content, 0); err == nil {

@@ -105,7 +105,7 @@ func (b *toolbox) search() tool {
 	return tool{
 		Tool: llm.Tool{
 			Name:        "search",
-			Description: "Searches the lines of text files for a regular expression (RE2) and gives file, line number and line; 200 lines at most. Folders named .git and node_modules are left out.",
+			Description: "Searches the lines of text files for a regular expression (RE2) and returns file, line number, and line; at most 200 lines. Folders named .git and node_modules are left out.",
 			Schema: object(1,
 				[3]string{"pattern", "string", "a regular expression; (?i) at its beginning ignores case"},
 				[3]string{"path", "string", "of a folder or file; default: the working directory"},

@@ -95,7 +95,7 @@ func addRunTools(s *sdk.Server) {
 	}, schemaOf[pageIn](paged), listAgents)
 	add(s, &sdk.Tool{
 		Name: "run_agent", Annotations: &sdk.ToolAnnotations{Title: "Run an agent", DestructiveHint: &yes, OpenWorldHint: &yes},
-		Description: "Start a run of an agent and return at once with its ID; the run goes on by itself. " +
+		Description: "Start a run of an agent and return at once with its ID; the run continues in the background. " +
 			"Name one of agent, agentId, sessionId or checkpointId. Each call starts another run. Call wait_run to learn how it ended.",
 	}, schemaOf[runIn](nil), runAgent)
 	add(s, &sdk.Tool{
@@ -104,7 +104,7 @@ func addRunTools(s *sdk.Server) {
 	}, schemaOf[runID](nil), func(ctx context.Context, c call, in runID) (*stint.Run, error) { return c.Runs.Get(ctx, in.ID) })
 	add(s, &sdk.Tool{
 		Name: "wait_run", Annotations: readOnly("Wait for a run"),
-		Description: "Wait until a run has ended, or for timeoutSeconds, and read it. Where \"ended\" is false the run still goes on: call again.",
+		Description: "Wait until a run has ended, or for timeoutSeconds, and read it. If \"ended\" is false, the run is still active: call again.",
 	}, schemaOf[waitIn](func(p properties) { p.between("timeoutSeconds", 0, maxWait, 30) }), waitRun)
 	add(s, &sdk.Tool{
 		Name: "cancel_run", Annotations: &sdk.ToolAnnotations{Title: "Cancel a run", DestructiveHint: &yes, IdempotentHint: true},

@@ -135,7 +135,7 @@ func (c *client) selectModel(o *sessionResult, fresh bool) framework.Step {
 	return c.request(method, params, func(m *message) framework.Step {
 		var s framework.Step
 		if m.Error != nil {
-			s = notice("model", fmt.Sprintf("The agent did not take the model '%s' and goes on with its own choice: %s", model, withFullStop(c.quote(m.Error.text()))))
+			s = notice("model", fmt.Sprintf("The agent did not accept the model '%s' and uses its own choice: %s", model, withFullStop(c.quote(m.Error.text()))))
 		}
 		s.Join(c.sendPrompt(fresh))
 		return s

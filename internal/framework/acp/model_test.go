@@ -38,7 +38,7 @@ func TestModels(t *testing.T) {
 			}
 			equal(t, tt.want, got)
 			equal(t, `{"id":4,`+prompt, a.says(`{"id":3,"error":{"code":-32602,"message":"no such model"}}`))
-			a.want("notice: The agent did not take the model '" + tt.model + "' and goes on with its own choice: no such model.\n")
+			a.want("notice: The agent did not accept the model '" + tt.model + "' and uses its own choice: no such model.\n")
 		})
 	}
 }

@@ -136,7 +136,7 @@ func (d *decoder) system(s *framework.Step, subtype string) {
 			text = d.Line.Text("content")
 		}
 		if text == "" {
-			text = "The agent goes on with another model."
+			text = "The agent continues with another model."
 		}
 		notice("model_fallback", "%s", text)
 	case "permission_denied":

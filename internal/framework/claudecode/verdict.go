@@ -101,7 +101,7 @@ func (d *decoder) turnFailure() string {
 	return providererror.Failure(&d.in, keyName, 0, text)
 }
 
-const lostConversation = "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."
+const lostConversation = "The agent cannot find the conversation of this session. Begin a new session, or resume an earlier checkpoint."
 
 // noResult returns the message for a run without a final message.
 func (d *decoder) noResult(exitCode int) string {

@@ -155,7 +155,7 @@ func (d *decoder) noResult(exitCode int) string {
 	why := ""
 	switch {
 	case strings.Contains(said, "no rollout found"):
-		return "The agent does not find the conversation that the run goes on with. Begin a new session, or go on from an earlier checkpoint."
+		return "The agent cannot find the conversation of this session. Begin a new session, or resume an earlier checkpoint."
 	case strings.Contains(said, "unexpected argument"):
 		why = " The installed Codex does not know an option that it is given; update it (" + Framework{}.Info().Install + ")."
 	case d.lastError != "":
