@@ -62,7 +62,7 @@ func TestAPIAlias(t *testing.T) {
 	}
 }
 
-func TestAPIAliasStreamsBothWays(t *testing.T) {
+func TestAPIAliasStreamsBothDirections(t *testing.T) {
 	t.Parallel()
 	api := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		control := http.NewResponseController(rw)

@@ -22,7 +22,7 @@ import (
 // clientHello is what a TLS client sends first.
 // split cuts a record's payload into records of n bytes.
 // withExtension adds an extension with one host name to a ClientHello.
-func TestServersThatSpeakFirst(t *testing.T) {
+func TestServerSendsFirst(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted} {
 		w := newWorld()
@@ -51,7 +51,7 @@ func TestServersThatSpeakFirst(t *testing.T) {
 	}
 }
 
-func TestClientsThatSpeakFirst(t *testing.T) {
+func TestClientSendsFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":5432")
@@ -166,7 +166,7 @@ func TestTooManyConnections(t *testing.T) {
 	b.denied("too many connections")
 }
 
-func TestFloodOfRefusalsHidesNothing(t *testing.T) {
+func TestRefusalsDoNotHideOtherEntries(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":9")
@@ -205,10 +205,10 @@ func TestFloodOfRefusalsHidesNothing(t *testing.T) {
 	}
 }
 
-// TestTheLogOfALongRunIsBounded: what is too much is told when it begins, and
+// TestLogIsBounded: what is too much is told when it begins, and
 // counted at the end. What was let through and what was refused take nothing
 // from each other.
-func TestTheLogOfALongRunIsBounded(t *testing.T) {
+func TestLogIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":9")
@@ -254,7 +254,7 @@ func TestTheLogOfALongRunIsBounded(t *testing.T) {
 	}
 }
 
-func TestWhatLastsIsToldAtItsStart(t *testing.T) {
+func TestLongConnectionIsLoggedAtStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":9")
@@ -347,7 +347,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 }
 
-func TestBandwidthIsHeld(t *testing.T) {
+func TestBandwidthIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":9")
@@ -371,7 +371,7 @@ func TestBandwidthIsHeld(t *testing.T) {
 	}
 }
 
-func TestRecordThatBlocksHoldsUpNothing(t *testing.T) {
+func TestBlockingRecordDoesNotDelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":9")

@@ -159,7 +159,7 @@ func TestDNSAnswers(t *testing.T) {
 	}
 }
 
-func TestDNSTellsWhy(t *testing.T) {
+func TestDNSExtendedErrors(t *testing.T) {
 	t.Parallel()
 	b := newWorld().open(t, options{mode: policy.Restricted})
 	m := b.send(question(t, "evil.test.", dnsmessage.TypeA, true))

@@ -42,7 +42,7 @@ func (i *interfaces) read() (all []net.Addr, err error) {
 }
 
 // What listens on the worker is not on the internet, whatever its address.
-func TestTheWorkersOwnAddresses(t *testing.T) {
+func TestWorkerAddresses(t *testing.T) {
 	t.Parallel()
 	const says = "worker's address"
 	for _, c := range []struct {
@@ -119,7 +119,7 @@ func TestTheWorkersOwnAddresses(t *testing.T) {
 	}
 }
 
-func TestTheWorkersAddressesChange(t *testing.T) {
+func TestWorkerAddressesChange(t *testing.T) {
 	t.Parallel()
 	w, mine, now := newWorld(), &interfaces{}, newClock()
 	w.web(t, "site", site+":80")

@@ -22,7 +22,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress/tlsca"
 )
 
-func TestHTTPIsToldInFull(t *testing.T) {
+func TestHTTPRequestsAreLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.web(t, "shop", site+":80")
@@ -49,7 +49,7 @@ func TestHTTPIsToldInFull(t *testing.T) {
 	}
 }
 
-func TestRefusedHTTPSaysWhatToAdd(t *testing.T) {
+func TestRefusedHTTPNamesMissingRule(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.name("shop.example", site)
@@ -68,7 +68,7 @@ func TestRefusedHTTPSaysWhatToAdd(t *testing.T) {
 	}
 }
 
-func TestUnreachableHTTPSaysSo(t *testing.T) {
+func TestUnreachableHTTPReturns502(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.name("gone.example", site)
@@ -116,7 +116,7 @@ func exchangeRaw(t *testing.T, c net.Conn, requests ...string) (statuses []int) 
 	return statuses
 }
 
-func TestEachRequestIsDecided(t *testing.T) {
+func TestPolicyAppliesToEachRequest(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.web(t, "shop", site+":80")
@@ -162,7 +162,7 @@ func TestEachRequestIsDecided(t *testing.T) {
 	}
 }
 
-func TestOpeningsThatLenientServersTake(t *testing.T) {
+func TestLenientOpenings(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, func(c net.Conn) {
@@ -249,7 +249,7 @@ func TestHostOfAddresses(t *testing.T) {
 	}
 }
 
-func TestInspectedHostsAreToldByRequest(t *testing.T) {
+func TestInspectedHostsLogRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	cert, roots := issue(t, "api.example", "plain.example", "front.example")
@@ -320,7 +320,7 @@ func TestInspectedHostsAreToldByRequest(t *testing.T) {
 	b.await("of the failure", func(e log.Entry) bool { return e.Host == "api.example" && e.Error != "" })
 }
 
-func TestRequestThatLastsIsToldAtItsStart(t *testing.T) {
+func TestLongRequestIsLoggedAtStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	release := make(chan struct{})

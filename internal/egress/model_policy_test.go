@@ -75,7 +75,7 @@ func TestModelInEveryMode(t *testing.T) {
 	}
 }
 
-func TestModelIsNotThereWithoutOne(t *testing.T) {
+func TestModelAliasNeedsModel(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []policy.Mode{policy.Public, policy.Restricted, policy.None} {
 		b := newWorld().open(t, options{mode: mode, run: func(r *egress.RunConfig) { r.APIToken = "token" }}) // but no API
@@ -87,7 +87,7 @@ func TestModelIsNotThereWithoutOne(t *testing.T) {
 	}
 }
 
-func TestModelPassesNothingElse(t *testing.T) {
+func TestModelRefusesOtherPaths(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.name("provider.test", site)
@@ -137,7 +137,7 @@ func TestModelPassesNothingElse(t *testing.T) {
 	}
 }
 
-func TestModelIsUnderThePolicyForAddresses(t *testing.T) {
+func TestModelAddressesFollowPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	for _, a := range []string{"10.0.0.5:80", "127.0.0.1:11434", site + ":80"} {
@@ -195,7 +195,7 @@ func TestModelIsUnderThePolicyForAddresses(t *testing.T) {
 	}
 }
 
-func TestModelIsCheckedAtEachConnection(t *testing.T) {
+func TestModelAddressIsCheckedPerConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	answer := func(rw http.ResponseWriter, _ *http.Request) {
@@ -220,7 +220,7 @@ func TestModelIsCheckedAtEachConnection(t *testing.T) {
 	c.is(t, stint.Tokens{InputTokens: 10, OutputTokens: 5, ModelCalls: 1})
 }
 
-func TestModelThroughTheProxy(t *testing.T) {
+func TestModelThroughExplicitProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(rw, reply) }, site+":80")
@@ -261,7 +261,7 @@ func TestModelThroughTheProxy(t *testing.T) {
 	}
 }
 
-func TestModelWithoutSense(t *testing.T) {
+func TestModelConfigIsChecked(t *testing.T) {
 	t.Parallel()
 	g, err := egress.New(egress.Config{})
 	if err != nil {

@@ -89,7 +89,7 @@ func TestModelStreams(t *testing.T) {
 	c.is(t, stint.Tokens{InputTokens: 14, OutputTokens: 50, CacheReadTokens: 4, ModelCalls: 1})
 }
 
-func TestModelCountsWhatIsCutOff(t *testing.T) {
+func TestModelCountsInterruptedResponses(t *testing.T) {
 	t.Parallel()
 	for _, who := range []string{"client", "provider", "silence", "run"} {
 		t.Run(who, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestModelKeyWithALineEnd(t *testing.T) {
 	c.is(t, stint.Tokens{})
 }
 
-func TestModelCountsCompressedAnswers(t *testing.T) {
+func TestModelCountsCompressedResponses(t *testing.T) {
 	t.Parallel()
 	var zipped bytes.Buffer
 	z := gzip.NewWriter(&zipped)
@@ -237,7 +237,7 @@ func TestModelCountsCompressedAnswers(t *testing.T) {
 	}
 }
 
-func TestModelTakesLargeRequests(t *testing.T) {
+func TestModelAcceptsLargeRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
@@ -276,7 +276,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestModelBreaksOffWhatIsTooLarge(t *testing.T) {
+func TestModelRefusesTooLargeRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, site+":80")
@@ -294,7 +294,7 @@ func TestModelBreaksOffWhatIsTooLarge(t *testing.T) {
 	c.is(t, stint.Tokens{})
 }
 
-func TestModelIsAskedAtOnce(t *testing.T) {
+func TestModelForwardsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {

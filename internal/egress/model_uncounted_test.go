@@ -19,7 +19,7 @@ func (w *world) openAI(t testing.TB, kind string) (*box, *tally) {
 }
 
 // A stream without usage is counted by its length.
-func TestModelCountsWhatNobodyTells(t *testing.T) {
+func TestModelEstimatesMissingUsage(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func TestModelCountsWhatNobodyTells(t *testing.T) {
 }
 
 // A response in the background is not counted, so requests for it are refused.
-func TestModelAnswersAtOnce(t *testing.T) {
+func TestModelRefusesBackground(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.host(t, nil, func(rw http.ResponseWriter, r *http.Request) {

@@ -90,7 +90,7 @@ var special = map[string]string{
 	"64:ff9b::169.254.169.254": "metadata address", "2002:a9fe:a9fe::": "metadata address", "::a9fe:a9fe": "metadata address",
 }
 
-func TestNamesThatLeadToSpecialAddresses(t *testing.T) {
+func TestNamesWithSpecialAddresses(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := w.open(t, options{mode: policy.Restricted, allow: []string{"*.trap.example", "0.0.0.0/0", "::/0"}})
@@ -110,7 +110,7 @@ func TestNamesThatLeadToSpecialAddresses(t *testing.T) {
 	}
 }
 
-func TestSpecialAddressesThemselves(t *testing.T) {
+func TestSpecialAddresses(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := w.open(t, options{mode: policy.Public, allow: []string{"0.0.0.0/0", "::/0"}})
@@ -134,7 +134,7 @@ func TestSpecialAddressesThemselves(t *testing.T) {
 	}
 }
 
-func TestNumbersAreNoNames(t *testing.T) {
+func TestNumbersAreNotNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	b := w.open(t, options{})
@@ -149,7 +149,7 @@ func TestNumbersAreNoNames(t *testing.T) {
 	}
 }
 
-func TestRangesOpenWhatTheyName(t *testing.T) {
+func TestAllowedRanges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		mode     policy.Mode
@@ -223,7 +223,7 @@ func TestRangesOpenWhatTheyName(t *testing.T) {
 	}
 }
 
-func TestTheWorkersLoopback(t *testing.T) {
+func TestWorkerLoopback(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.web(t, "worker", "127.0.0.1:8080", "127.0.0.1:9090")
@@ -248,7 +248,7 @@ func TestTheWorkersLoopback(t *testing.T) {
 	off.denied("loopback address")
 }
 
-func TestAnswersThatChange(t *testing.T) {
+func TestChangingAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":7", "10.0.0.1:7")
@@ -273,7 +273,7 @@ func TestAnswersThatChange(t *testing.T) {
 	}
 }
 
-func TestOfSeveralAddressesOnlyTheCheckedAreDialed(t *testing.T) {
+func TestOnlyCheckedAddressesAreDialed(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	w.serve(t, echo, site+":7")

@@ -17,7 +17,7 @@ import (
 // awkward has something for every encoding to escape.
 const awkward = "p@ss w/rd+\"<é😀>\\&'~=%"
 
-func TestSpellings(t *testing.T) {
+func TestEncodings(t *testing.T) {
 	t.Parallel()
 	goJSON, err := json.Marshal(awkward)
 	if err != nil {

@@ -23,7 +23,7 @@ func piped(far *net.Conn) conntrack.DialFunc {
 	}
 }
 
-func TestConnectionsEndWithTheirSet(t *testing.T) {
+func TestCloseClosesConnections(t *testing.T) {
 	t.Parallel()
 	s := conntrack.New(t.Context())
 	var first, second net.Conn
@@ -47,8 +47,8 @@ func TestConnectionsEndWithTheirSet(t *testing.T) {
 	s.Close()
 }
 
-// TestEndsWaitForDials closes a set while a connection is being opened.
-func TestEndsWaitForDials(t *testing.T) {
+// TestCloseWaitsForDials closes a set while a connection is being opened.
+func TestCloseWaitsForDials(t *testing.T) {
 	t.Parallel()
 	s := conntrack.New(t.Context())
 	begun, far := make(chan struct{}), net.Conn(nil)
@@ -71,7 +71,7 @@ func TestEndsWaitForDials(t *testing.T) {
 	}
 }
 
-func TestAddressesThatAreNone(t *testing.T) {
+func TestInvalidAddresses(t *testing.T) {
 	t.Parallel()
 	s := conntrack.New(t.Context())
 	defer s.Close()

@@ -50,7 +50,7 @@ func capture(got chan<- seen) http.HandlerFunc {
 	}
 }
 
-func TestSecretsArePutInForTheirHosts(t *testing.T) {
+func TestSecretsAreInsertedForTheirHosts(t *testing.T) {
 	t.Parallel()
 	basic := func(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
 	for name, c := range map[string]struct {
@@ -118,7 +118,7 @@ func TestSecretsArePutInForTheirHosts(t *testing.T) {
 	}
 }
 
-func TestAProxysSecretsFollowTheURLsPort(t *testing.T) {
+func TestSecretsFollowURLPort(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
 	w := newWorld(t, "http", capture(got), secrets(token(stint.HostAlias+":8080")), handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
@@ -139,7 +139,7 @@ func encodeAll(s string) string {
 	return b.String()
 }
 
-func TestWithoutAPlaceholderNothingChanges(t *testing.T) {
+func TestRequestWithoutPlaceholderIsUnchanged(t *testing.T) {
 	t.Parallel()
 	got := make(chan seen, 1)
 	w := newWorld(t, "https", capture(got), secrets(token("api.test"), policy.Secret{Name: "EMPTY", Value: "x", Hosts: []string{"api.test"}}))
@@ -152,7 +152,7 @@ func TestWithoutAPlaceholderNothingChanges(t *testing.T) {
 	}
 }
 
-func TestAValueCannotBecomeAHeader(t *testing.T) {
+func TestInvalidSecretValueIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"a\r\nX-Injected: 1", "a\nb", "a\rb", "a\x00b", "a\x7fb"} {
 		w := newWorld(t, "https", func(_ http.ResponseWriter, r *http.Request) { t.Errorf("came through: %v %s", r.Header, r.URL) },
@@ -206,7 +206,7 @@ func echoing(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestAValueDoesNotComeBack(t *testing.T) {
+func TestResponsesAreRedacted(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		for _, s := range []policy.Secret{token("api.test"), odd("api.test")} {
@@ -252,7 +252,7 @@ func TestAValueDoesNotComeBack(t *testing.T) {
 	}
 }
 
-func TestErrorsTellNoValue(t *testing.T) {
+func TestErrorsAreRedacted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "https", func(w http.ResponseWriter, r *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()

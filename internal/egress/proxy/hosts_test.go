@@ -21,7 +21,7 @@ import (
 
 func echoHost(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Host, " ", r.RequestURI) }
 
-func TestInCleartextThePolicyIsAskedAboutTheRequestsHost(t *testing.T) {
+func TestCleartextRequestHostIsDialed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	for _, c := range []struct {
@@ -53,7 +53,7 @@ func TestInCleartextThePolicyIsAskedAboutTheRequestsHost(t *testing.T) {
 	}
 }
 
-func TestARefusalCountsAlsoByPointer(t *testing.T) {
+func TestRefusalPointerIsRecognized(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
 		h.Dial = dialer(func() (net.Conn, string, error) {
@@ -66,7 +66,7 @@ func TestARefusalCountsAlsoByPointer(t *testing.T) {
 	}
 }
 
-func TestWithinTLSThereIsOneHost(t *testing.T) {
+func TestTLSConnectionHasOneHost(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		w := newWorld(t, "https", echoHost)
@@ -85,7 +85,7 @@ func TestWithinTLSThereIsOneHost(t *testing.T) {
 	}
 }
 
-func TestTheCertificateIsTheHosts(t *testing.T) {
+func TestCertificateIsForHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "https", echoHost)
 	for name, want := range map[string]bool{"api.test": true, "other.test": false} {
@@ -101,7 +101,7 @@ func TestTheCertificateIsTheHosts(t *testing.T) {
 	}
 }
 
-func TestAProxyReadsTheURL(t *testing.T) {
+func TestExplicitProxyUsesURLHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) { h.Proxy, h.Host = true, "" }))
 	for first, want := range map[string]string{
@@ -129,7 +129,7 @@ func TestAProxyReadsTheURL(t *testing.T) {
 	}
 }
 
-func TestAnAbsoluteURLIsForProxies(t *testing.T) {
+func TestAbsoluteURLNeedsExplicitProxy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	if res, _ := w.exchange("GET http://more.test/ HTTP/1.1\r\nHost: more.test\r\n\r\n"); res.StatusCode != 400 {
@@ -140,7 +140,7 @@ func TestAnAbsoluteURLIsForProxies(t *testing.T) {
 	}
 }
 
-func TestOptionsOfTheWholeServer(t *testing.T) {
+func TestOptionsAsterisk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost, func(w *world) { w.server.Config.DisableGeneralOptionsHandler = true })
 	if res, body := w.exchange("OPTIONS * HTTP/1.1\r\nHost: api.test\r\n\r\n"); res.StatusCode != 200 || body != "api.test *" {
@@ -151,7 +151,7 @@ func TestOptionsOfTheWholeServer(t *testing.T) {
 	}
 }
 
-func TestOldClients(t *testing.T) {
+func TestHTTP10Clients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	res, body := w.exchange("GET /old HTTP/1.0\r\n\r\n")
@@ -259,7 +259,7 @@ func TestAmbiguousRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestARefusedRequestEndsTheConnectionInOrder(t *testing.T) {
+func TestRefusedRequestClosesConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	c := w.conn()
@@ -285,7 +285,7 @@ func TestARefusedRequestEndsTheConnectionInOrder(t *testing.T) {
 	}
 }
 
-func TestHTTP2InCleartextIsRefused(t *testing.T) {
+func TestCleartextHTTP2IsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	if res, _ := w.exchange("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"); res.StatusCode != 505 {
@@ -297,7 +297,7 @@ func TestHTTP2InCleartextIsRefused(t *testing.T) {
 	}
 }
 
-func TestHeadersHaveALimit(t *testing.T) {
+func TestHeaderLimit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("X-Long"))) }, func(w *world) {
 		w.server.Config.MaxHeaderBytes = 2 << 20
@@ -329,7 +329,7 @@ func TestHeadersHaveALimit(t *testing.T) {
 }
 
 // The headers of all that is under way have one, too.
-func TestHeadersHaveALimitTogether(t *testing.T) {
+func TestTotalHeaderLimit(t *testing.T) {
 	t.Parallel()
 	var heads atomic.Int64
 	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) { h.HeaderBytes = &heads }))
@@ -349,7 +349,7 @@ func TestHeadersHaveALimitTogether(t *testing.T) {
 	}
 }
 
-func TestTheRecordedURLHasALimit(t *testing.T) {
+func TestRecordedURLIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	w.exchange("GET /" + strings.Repeat("x", 5000) + " HTTP/1.1\r\nHost: api.test\r\n\r\n")

@@ -45,7 +45,7 @@ func everyWay(t *testing.T, upstream http.HandlerFunc, test func(t *testing.T, w
 	}
 }
 
-func TestARequestArrivesAsItWasSent(t *testing.T) {
+func TestRequestIsForwardedUnchanged(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) {
 		var h []string
@@ -98,7 +98,7 @@ func TestARequestArrivesAsItWasSent(t *testing.T) {
 	})
 }
 
-func TestAnswersWithoutABody(t *testing.T) {
+func TestResponsesWithoutBody(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Date"] = nil
@@ -155,7 +155,7 @@ func TestCompressedBytesPassUnchanged(t *testing.T) {
 	})
 }
 
-func TestTrailersPassBothWays(t *testing.T) {
+func TestTrailersInBothDirections(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Sum")
@@ -176,7 +176,7 @@ func TestTrailersPassBothWays(t *testing.T) {
 	})
 }
 
-func TestEventsArriveWhenTheyAreSent(t *testing.T) {
+func TestEventsAreNotDelayed(t *testing.T) {
 	t.Parallel()
 	var steps sync.Map
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) {
@@ -310,7 +310,7 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 	})
 }
 
-func TestConnectionsToServersAreReusedWithinOneConnection(t *testing.T) {
+func TestServerConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
 		func(t *testing.T, w *world, c *http.Client) {
@@ -338,7 +338,7 @@ func TestConnectionsToServersAreReusedWithinOneConnection(t *testing.T) {
 		})
 }
 
-func TestAPooledConnectionThatEndedCostsNoRequest(t *testing.T) {
+func TestClosedPooledConnectionIsRetried(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "text") })
 	c := w.client(false)
@@ -399,7 +399,7 @@ func pair(t *testing.T) (client, server net.Conn) {
 	return client, server
 }
 
-func TestServeTellsWhyItEnded(t *testing.T) {
+func TestServeReturnsCause(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", echoHost)
 	for sent, want := range map[string]error{

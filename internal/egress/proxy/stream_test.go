@@ -51,7 +51,7 @@ func upgrading(t *testing.T) http.HandlerFunc {
 	}
 }
 
-func TestUpgradesPassBytes(t *testing.T) {
+func TestUpgradeCopiesBytes(t *testing.T) {
 	t.Parallel()
 	for _, scheme := range []string{"http", "https"} {
 		for _, protocol := range []string{"websocket", "other/1"} {
@@ -84,7 +84,7 @@ func TestUpgradesPassBytes(t *testing.T) {
 	}
 }
 
-func TestARefusedUpgradeIsAnAnswer(t *testing.T) {
+func TestRefusedUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "https", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
 	res, body := w.exchange("GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
@@ -93,7 +93,7 @@ func TestARefusedUpgradeIsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestASwitchThatNobodyAskedFor(t *testing.T) {
+func TestUnrequestedUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "http", func(w http.ResponseWriter, _ *http.Request) {
 		c, _, err := http.NewResponseController(w).Hijack()
@@ -109,7 +109,7 @@ func TestASwitchThatNobodyAskedFor(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextEndsEverything(t *testing.T) {
+func TestContextEndsConnections(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		scheme      string
@@ -148,7 +148,7 @@ func TestTheEndOfTheContextEndsEverything(t *testing.T) {
 	}
 }
 
-func TestTheEndOfTheContextEndsDialing(t *testing.T) {
+func TestContextEndsDial(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
 	w := newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
@@ -167,7 +167,7 @@ func TestTheEndOfTheContextEndsDialing(t *testing.T) {
 }
 
 // What answers here may meet its closed connection before it hears of the end.
-func TestTheEndOfTheContextEndsAnswersOfOurOwn(t *testing.T) {
+func TestContextEndsLocalResponses(t *testing.T) {
 	t.Parallel()
 	var w *world
 	w = newWorld(t, "http", echoHost, handler(func(h *proxy.Handler) {
@@ -185,7 +185,7 @@ func TestTheEndOfTheContextEndsAnswersOfOurOwn(t *testing.T) {
 	}
 }
 
-func TestAClientThatLeavesEndsTheServersRequest(t *testing.T) {
+func TestClosedClientCancelsRequest(t *testing.T) {
 	t.Parallel()
 	for _, h2 := range []bool{false, true} {
 		began, gone := make(chan struct{}), make(chan struct{})
@@ -206,7 +206,7 @@ func TestAClientThatLeavesEndsTheServersRequest(t *testing.T) {
 	}
 }
 
-func TestATruncatedAnswerIsSeen(t *testing.T) {
+func TestTruncatedResponseIsDetected(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/known" {

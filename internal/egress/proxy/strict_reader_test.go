@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
 
-// FuzzWire holds that the HTTP server reads what the wire lets through just as
+// FuzzStrictReader holds that the HTTP server reads what the wire lets through just as
 // the wire does: the same requests, each where the one before it ends.
-func FuzzWire(f *testing.F) {
+func FuzzStrictReader(f *testing.F) {
 	for _, raw := range corpus {
 		f.Add([]byte(raw))
 		f.Add([]byte("POST /1 HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3;x\r\nabc\r\n0\r\nT: v\r\n\r\n" + raw))

@@ -58,7 +58,7 @@ func caOf(t *testing.T, a *tlsca.Authority) *x509.Certificate {
 	return c
 }
 
-func TestTheAuthorityIsForSigningHostsAndStays(t *testing.T) {
+func TestAuthorityIsStored(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	a := open(t, path, at(start))
@@ -88,7 +88,7 @@ func TestTheAuthorityIsForSigningHostsAndStays(t *testing.T) {
 	}
 }
 
-func TestSeveralOpenersGetOneAuthority(t *testing.T) {
+func TestConcurrentOpensShareAuthority(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	got := make([]string, 8)
@@ -115,7 +115,7 @@ func TestSeveralOpenersGetOneAuthority(t *testing.T) {
 	}
 }
 
-func TestItIsRenewedBeforeItsEnd(t *testing.T) {
+func TestAuthorityIsRenewedBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	first := open(t, path, at(start))
@@ -140,7 +140,7 @@ func TestItIsRenewedBeforeItsEnd(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreBelievedWithTheAuthorityAmongTheRoots(t *testing.T) {
+func TestCertificatesAreTrustedWithAuthority(t *testing.T) {
 	t.Parallel()
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	roots := x509.NewCertPool()
@@ -162,7 +162,7 @@ func TestCertificatesAreBelievedWithTheAuthorityAmongTheRoots(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoHostGetsNoCertificate(t *testing.T) {
+func TestInvalidHostsAreRefused(t *testing.T) {
 	t.Parallel()
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	for _, host := range []string{"", ".", "*.example.com", "a b", "a..b", "-a.example", "a\nb", "ex\u00e4mple.com", "fe80::1%eth0", strings.Repeat("a.", 130), strings.Repeat("a", 64)} {
@@ -172,7 +172,7 @@ func TestWhatIsNoHostGetsNoCertificate(t *testing.T) {
 	}
 }
 
-func TestCertificatesAreRememberedAndRenewed(t *testing.T) {
+func TestCertificatesAreCachedAndRenewed(t *testing.T) {
 	t.Parallel()
 	now := start
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), func() time.Time { return now })
@@ -197,7 +197,7 @@ func TestCertificatesAreRememberedAndRenewed(t *testing.T) {
 	}
 }
 
-func TestACertificateIsMadeOnce(t *testing.T) {
+func TestCertificateIsIssuedOnce(t *testing.T) {
 	t.Parallel()
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	got := make([]*tls.Certificate, 16)
@@ -213,7 +213,7 @@ func TestACertificateIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestACertificateDoesNotOutliveTheAuthority(t *testing.T) {
+func TestCertificateDoesNotOutliveAuthority(t *testing.T) {
 	t.Parallel()
 	now := start
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), func() time.Time { return now })
@@ -278,7 +278,7 @@ func TestBadFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnAuthorityIsAFileInAFolder(t *testing.T) {
+func TestAuthorityNeedsFolder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	open(t, filepath.Join(dir, "ca.pem"), at(start))
@@ -292,7 +292,7 @@ func TestAnAuthorityIsAFileInAFolder(t *testing.T) {
 	}
 }
 
-func TestTheBundleHasOursOnce(t *testing.T) {
+func TestBundleContainsAuthorityOnce(t *testing.T) {
 	t.Parallel()
 	a := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
 	b := open(t, filepath.Join(t.TempDir(), "ca.pem"), at(start))
