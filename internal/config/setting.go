@@ -59,45 +59,45 @@ var settings = []setting{
 		c.Listen = v
 		return checkListen(v)
 	}},
-	{"public-url", "URL", "http://HOST:PORT of listen", "address under which clients reach the server, for links that it gives out", func(c *Config, v string) error {
+	{"public-url", "URL", "http://HOST:PORT of listen", "address of the server for clients, used in links", func(c *Config, v string) error {
 		c.PublicURL = strings.TrimRight(v, "/")
 		return checkURL(v, "http", "https")
 	}},
-	{"isolation", "NAME", "namespace", "how runs are kept apart from this machine: " + strings.Join(Isolations, ", "), func(c *Config, v string) error {
+	{"isolation", "NAME", "namespace", "isolation of runs from this machine: " + strings.Join(Isolations, ", "), func(c *Config, v string) error {
 		c.Isolation = v
 		if v == dockerIsolation {
 			return errDockerRemoved
 		}
 		return oneOf(v, Isolations)
 	}},
-	{"parked", "N", "4", "sandboxes of that isolation that are prepared ahead, 0 to 1000, so that runs start at once", func(c *Config, v string) error {
+	{"parked", "N", "4", "sandboxes of that isolation that are prepared in advance, 0 to 1000", func(c *Config, v string) error {
 		return whole(v, 0, 1000, &c.Parked)
 	}},
 	{"runsc", "FILE", "the one in this binary", "runsc program for the gvisor isolation", func(c *Config, v string) error {
 		c.Runsc = v
 		return required(v)
 	}},
-	{"egress-deny", "LIST", "none", "addresses that no run reaches, whatever its definition allows, separated by commas: CIDR, private (all that is not the internet), host (host.stint.internal)", func(c *Config, v string) error {
+	{"egress-deny", "LIST", "none", "addresses that no run may reach, even if its definition allows them, separated by commas: CIDR, private (all addresses outside the public internet), host (host.stint.internal)", func(c *Config, v string) error {
 		return c.deny(v)
 	}},
-	{"egress-ca", "FILE", "none", "PEM file of further certificates by which servers are believed whose TLS ends at the proxy", func(c *Config, v string) error {
+	{"egress-ca", "FILE", "none", "PEM file of additional CA certificates for servers whose TLS connections the proxy terminates", func(c *Config, v string) error {
 		c.EgressCA = v
 		return required(v)
 	}},
-	{"egress-connections", "N", "256", "connections of a run at once, 1 to 65536", func(c *Config, v string) error {
+	{"egress-connections", "N", "256", "limit of simultaneous connections of a run, 1 to 65536", func(c *Config, v string) error {
 		return whole(v, 1, 65536, &c.EgressConns)
 	}},
-	{"egress-log", "N", "100000", "entries of the log of a run's network, 1000 to 10000000, of which a quarter is for refusals; further ones are only counted", func(c *Config, v string) error {
+	{"egress-log", "N", "100000", "limit of entries in a run's network log, 1000 to 10000000; a quarter is reserved for refusals, and further entries are only counted", func(c *Config, v string) error {
 		return whole(v, 1000, 10_000_000, &c.EgressLog)
 	}},
-	{"egress-rate", "SIZE", "0 (unlimited)", "bytes a second that a run may send, and receive; 64KiB or more", func(c *Config, v string) error {
+	{"egress-rate", "SIZE", "0 (unlimited)", "bytes per second that a run may send, and receive; 64KiB or more", func(c *Config, v string) error {
 		if v == "0" {
 			c.EgressRate = 0
 			return nil
 		}
 		return size(v, 64*stint.KiB, &c.EgressRate)
 	}},
-	{"image-registries", "LIST", "all", "registries that images may come from, separated by commas, such as docker.io,registry.example.com:5000", func(c *Config, v string) error {
+	{"image-registries", "LIST", "all", "allowed registries of images, separated by commas, such as docker.io,registry.example.com:5000", func(c *Config, v string) error {
 		c.Registries = nil
 		for name := range strings.SplitSeq(v, ",") {
 			if name = strings.TrimSpace(name); name == "" || strings.Contains(name, "/") {
@@ -107,34 +107,34 @@ var settings = []setting{
 		}
 		return nil
 	}},
-	{"image-cache", "SIZE", "20GiB", "unpacked images that are kept though no run uses them", func(c *Config, v string) error {
+	{"image-cache", "SIZE", "20GiB", "size of the cache of unpacked images that no run uses", func(c *Config, v string) error {
 		return size(v, 0, &c.ImageCache)
 	}},
-	{"database", "URL", "SQLite in the data folder", "postgreSQL to keep state in, as postgres://USER@HOST/NAME; give a password in the environment rather than as a flag", func(c *Config, v string) error {
+	{"database", "URL", "SQLite in the data folder", "postgreSQL database, as postgres://USER@HOST/NAME; pass a password in the environment, not as a flag", func(c *Config, v string) error {
 		c.Database = v
 		return checkURL(v, "postgres", "postgresql")
 	}},
-	{"storage", "DIR|URL", "a folder in the data folder", "where the bytes of files rest: a folder, such as one on a larger disk, or a bucket as s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL], with the credentials of the environment, the credentials file or the machine's role", func(c *Config, v string) error {
+	{"storage", "DIR|URL", "a folder in the data folder", "storage of files: a folder, or a bucket as s3://BUCKET[/PREFIX][?endpoint=URL&region=R&path_style=BOOL] with credentials from the environment, the credentials file, or the machine's role", func(c *Config, v string) error {
 		c.Storage = v
 		return checkStorage(v)
 	}},
-	{"encrypt-storage", "MODE", "off", "whether new files rest encrypted, beside home folders, which always do: off, on, strict (files that are not encrypted are not read either)", func(c *Config, v string) error {
+	{"encrypt-storage", "MODE", "off", "encrypt new files at rest (home folders always are): off, on, strict (unencrypted files are also not read)", func(c *Config, v string) error {
 		c.EncryptStorage = v
 		return oneOf(v, []string{EncryptOff, EncryptOn, EncryptStrict})
 	}},
-	{"capacity", "N", "64", "runs that this machine works at once, 1 to 100000; further ones wait", func(c *Config, v string) error {
+	{"capacity", "N", "64", "limit of simultaneous runs on this machine, 1 to 100000; further runs wait", func(c *Config, v string) error {
 		return whole(v, 1, 100_000, &c.Capacity)
 	}},
-	{"per-org", "N", "0 (unlimited)", "running runs of one organisation at once", func(c *Config, v string) error {
+	{"per-org", "N", "0 (unlimited)", "limit of simultaneous runs of an organisation", func(c *Config, v string) error {
 		return whole(v, 0, 100_000, &c.PerOrg)
 	}},
-	{"per-agent", "N", "0 (unlimited)", "running runs of one agent at once", func(c *Config, v string) error {
+	{"per-agent", "N", "0 (unlimited)", "limit of simultaneous runs of an agent", func(c *Config, v string) error {
 		return whole(v, 0, 100_000, &c.PerAgent)
 	}},
-	{"max-depth", "N", "3", "how many runs agents may start one below the other, 0 to 100, where their definitions hand them the API; 0 lets them start none", func(c *Config, v string) error {
+	{"max-depth", "N", "3", "how many levels of runs agents may start below a user's run if they have access to the API, 0 to 100; 0 means none", func(c *Config, v string) error {
 		return whole(v, 0, 100, &c.MaxDepth)
 	}},
-	{"cpu", "CORES", "2", "cores of a run whose definition does not say", func(c *Config, v string) error {
+	{"cpu", "CORES", "2", "default number of cores of a run", func(c *Config, v string) error {
 		cores, err := strconv.ParseFloat(v, 64)
 		if err != nil || !(cores >= 0.01 && cores <= 1024) {
 			return fmt.Errorf("'%s' is no number of cores between 0.01 and 1024", v)
@@ -142,40 +142,40 @@ var settings = []setting{
 		c.Resources.CPU = cores
 		return nil
 	}},
-	{"memory", "SIZE", "2GiB", "memory of a run whose definition does not say, 16MiB or more", func(c *Config, v string) error {
+	{"memory", "SIZE", "2GiB", "default memory of a run, 16MiB or more", func(c *Config, v string) error {
 		return size(v, 16*stint.MiB, &c.Resources.Memory)
 	}},
-	{"disk", "SIZE", "10GiB", "disk that a run whose definition does not say may write, 1MiB or more", func(c *Config, v string) error {
+	{"disk", "SIZE", "10GiB", "default disk space of a run, 1MiB or more", func(c *Config, v string) error {
 		return size(v, stint.MiB, &c.Resources.Disk)
 	}},
-	{"pids", "N", "512", "processes and threads of a run whose definition does not say, 8 to 1048576", func(c *Config, v string) error {
+	{"pids", "N", "512", "default limit of processes and threads of a run, 8 to 1048576", func(c *Config, v string) error {
 		var n int
 		err := whole(v, 8, 1<<20, &n)
 		c.Resources.Pids = int64(n)
 		return err
 	}},
-	{"queue-expiry", "DURATION", "24h", "how long a run may wait for its start before it fails; 0 is for ever", func(c *Config, v string) error {
+	{"queue-expiry", "DURATION", "24h", "how long a run may wait for its start before it fails; 0 is unlimited", func(c *Config, v string) error {
 		return duration(v, time.Second, true, &c.QueueExpiry)
 	}},
-	{"storage-quota", "SIZE", "0", "bytes that an organisation may keep in the storage, compressed and each piece once; 0 is unlimited", func(c *Config, v string) error {
+	{"storage-quota", "SIZE", "0", "limit of stored bytes of an organisation, compressed and deduplicated; 0 is unlimited", func(c *Config, v string) error {
 		return size(v, 0, &c.StorageQuota)
 	}},
-	{"keep-versions", "N", "0", "how many versions of an artifact or volume stay whatever their age; 0 together with --keep-for 0 keeps all", func(c *Config, v string) error {
+	{"keep-versions", "N", "0", "number of newest versions of an artifact or volume that are always kept; 0 together with --keep-for 0 keeps all", func(c *Config, v string) error {
 		return whole(v, 0, 1_000_000_000, &c.KeepVersions)
 	}},
-	{"keep-for", "DURATION", "0", "how long a version stays whatever --keep-versions says, such as 90d", func(c *Config, v string) error {
+	{"keep-for", "DURATION", "0", "age up to which versions are always kept, such as 90d", func(c *Config, v string) error {
 		return duration(v, time.Second, true, &c.KeepFor)
 	}},
-	{"gc-every", "DURATION", "6h", "how often the storage is cleared of what nothing names any more; 0 leaves that to 'stint gc'", func(c *Config, v string) error {
+	{"gc-every", "DURATION", "6h", "interval of garbage collection; 0 disables it, except for 'stint gc'", func(c *Config, v string) error {
 		return duration(v, time.Second, true, &c.GCEvery)
 	}},
-	{"gc-grace", "DURATION", "24h", "how long what nothing names stays in the storage before it is deleted", func(c *Config, v string) error {
+	{"gc-grace", "DURATION", "24h", "how long unreferenced files are kept before garbage collection deletes them", func(c *Config, v string) error {
 		return duration(v, 0, true, &c.GCGrace)
 	}},
-	{"drain", "DURATION", "30s", "how long running runs may go on when the server is asked to stop; 0 ends them at once", func(c *Config, v string) error {
+	{"drain", "DURATION", "30s", "how long runs may continue during shutdown; 0 ends them immediately", func(c *Config, v string) error {
 		return duration(v, time.Millisecond, true, &c.Drain)
 	}},
-	{"lease-ttl", "DURATION", "15s", "how long the runs of a worker that fell silent stay its own, 1s to 10m", func(c *Config, v string) error {
+	{"lease-ttl", "DURATION", "15s", "how long a worker may be silent before its runs are lost, 1s to 10m", func(c *Config, v string) error {
 		if err := duration(v, time.Second, false, &c.LeaseTTL); err != nil {
 			return err
 		}
@@ -184,20 +184,20 @@ var settings = []setting{
 		}
 		return nil
 	}},
-	{"log-level", "LEVEL", "info", "least level to be logged: debug, info, warn, error", func(c *Config, v string) error {
+	{"log-level", "LEVEL", "info", "minimum level of log entries: debug, info, warn, error", func(c *Config, v string) error {
 		c.LogLevel = v
 		return oneOf(v, []string{"debug", "info", "warn", "error"})
 	}},
-	{"log-format", "FORMAT", "text", "how the log is written: text, json", func(c *Config, v string) error {
+	{"log-format", "FORMAT", "text", "format of the log: text, json", func(c *Config, v string) error {
 		c.LogFormat = v
 		return oneOf(v, []string{"text", "json"})
 	}},
 }
 
-// notInternet are the addresses that belong to networks of their own.
+// notInternet contains the addresses outside of the public internet.
 var notInternet = []string{"10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7", "fe80::/10"}
 
-// deny adds what a list names.
+// deny parses a list of addresses.
 func (c *Config) deny(list string) error {
 	c.EgressDeny, c.EgressNoHost = nil, false
 	for word := range strings.SplitSeq(list, ",") {
@@ -244,7 +244,7 @@ func checkListen(v string) error {
 	return nil
 }
 
-// checkURL does not repeat the value, which may hold a password.
+// checkURL returns errors without the value, which may contain a password.
 func checkURL(v string, schemes ...string) error {
 	u, err := url.Parse(v)
 	if err != nil || !slices.Contains(schemes, u.Scheme) || u.Host == "" && u.RawQuery == "" {
@@ -253,10 +253,10 @@ func checkURL(v string, schemes ...string) error {
 	return nil
 }
 
-// bucketScheme begins the storages that are no folder.
+// bucketScheme is the scheme of storage in a bucket.
 const bucketScheme = "s3://"
 
-// checkStorage does not repeat a URL, which may hold what it should not.
+// checkStorage returns errors without the URL, which may contain credentials.
 func checkStorage(v string) error {
 	if !strings.Contains(v, "://") {
 		return required(v)
@@ -266,7 +266,7 @@ func checkStorage(v string) error {
 	case err != nil || !strings.HasPrefix(v, bucketScheme) || u.Host == "":
 		return errors.New("the value is no folder and no URL such as s3://BUCKET/PREFIX")
 	case u.User != nil:
-		return errors.New("the URL holds credentials; give them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the credentials file or by a role")
+		return errors.New("the URL contains credentials; pass them in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, in the credentials file, or by a role")
 	}
 	return nil
 }
@@ -304,8 +304,8 @@ func duration(v string, least time.Duration, zero bool, into *time.Duration) err
 	return nil
 }
 
-// ParseDuration reads a duration that may also be a whole number of days
-// ("90d"). It refuses negative ones and more than 100 years.
+// ParseDuration parses a duration, which may also be a whole number of days
+// ("90d"). Negative durations and those above 100 years are errors.
 func ParseDuration(v string) (time.Duration, error) {
 	const most = 36525 * 24 * time.Hour
 	d, err := time.ParseDuration(v)
