@@ -39,6 +39,7 @@ type planKey struct {
 	format      format.Format
 }
 
+// New returns the downloads of the snapshots in m.
 func New(m *manifest.Store) *Downloads {
 	return &Downloads{
 		manifests: m,

@@ -61,6 +61,7 @@ func NewChunker(ctx context.Context, k *dedup, p *pack.Writer, take func(*format
 	return in
 }
 
+// Finish waits until all entries were passed on.
 func (in *Chunker) Finish() error {
 	defer in.recycle()
 	return in.Line.Finish()
@@ -74,6 +75,8 @@ func (in *Chunker) End(err error) error {
 	return in.Finish()
 }
 
+// Abort drops pending work. It returns the error that ended the goroutines if
+// that came first, else err.
 func (in *Chunker) Abort(err error) error {
 	defer in.recycle()
 	return in.Line.Abort(err)

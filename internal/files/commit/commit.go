@@ -71,6 +71,7 @@ func (b *Committer) BeginAfter(ctx context.Context, org, parent string, confiden
 	}
 }
 
+// Close frees memory and disk space.
 func (c *Commit) Close() error {
 	return errors.Join(c.Writer.Close(), c.Dedup.Chunks.Close(), c.Manifest.Close())
 }

@@ -12,6 +12,7 @@ type parentChunks struct {
 // fewChunks are searched one by one.
 const fewChunks = 8
 
+// NewParentChunks returns the chunks of e, nil if there are none.
 func NewParentChunks(e *format.Entry) *parentChunks {
 	if e == nil || len(e.Chunks) == 0 {
 		return nil

@@ -160,6 +160,7 @@ type Differ struct {
 	Comparing *limiter.Limiter // of text comparisons, which may take seconds and much memory
 }
 
+// New returns a Differ for the trees in m.
 func New(m *manifest.Store) *Differ {
 	return &Differ{manifests: m, pairs: lru.New[diffKey, *renames](8), Comparing: limiter.New(2)}
 }

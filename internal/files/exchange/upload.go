@@ -234,6 +234,7 @@ type Exchanger struct {
 	scans   packScans
 }
 
+// New returns an Exchanger that commits through c.
 func New(c *commit.Committer, l limits.Limits, now func() time.Time) *Exchanger {
 	return &Exchanger{commits: c, limits: l, scans: packScans{now: now, last: map[string]time.Time{}}}
 }

@@ -29,6 +29,7 @@ type ArchiveLayout struct {
 // pendingMax bounds the headers that are not emitted yet, in bytes.
 const pendingMax = 32 << 10
 
+// Add adds an entry.
 func (l *ArchiveLayout) Add(e *Entry) {
 	l.pending = AppendTarHeader(l.pending, e)
 	for i := range e.Chunks {
@@ -66,6 +67,7 @@ type ArchiveSum struct {
 	Crc    uint32
 }
 
+// Add appends a part.
 func (m *ArchiveSum) Add(p ArchivePart) { m.join(ArchiveSum{Length: p.Length, Raw: p.raw, Crc: p.crc}) }
 
 // join appends the parts that n describes.

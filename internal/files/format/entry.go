@@ -12,6 +12,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
+// Kind is the kind of an entry.
 type Kind byte
 
 const (
@@ -20,6 +21,7 @@ const (
 	Symlink
 )
 
+// String returns the name of the kind in the API.
 func (k Kind) String() string {
 	switch k {
 	case Folder:
@@ -34,6 +36,7 @@ func (k Kind) String() string {
 // Hash is a SHA-256.
 type Hash [sha256.Size]byte
 
+// EmptyHash is the SHA-256 of no bytes.
 var EmptyHash = Hash(sha256.Sum256(nil))
 
 // Entry is an entry of a manifest: a file, folder, or symbolic link.
@@ -70,8 +73,10 @@ var (
 	LastSecond  = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
 )
 
+// Time returns the modification time.
 func (e *Entry) Time() time.Time { return time.Unix(e.Sec, int64(e.Nsec)) }
 
+// SetTime sets the modification time.
 func (e *Entry) SetTime(t time.Time) { e.Sec, e.Nsec = t.Unix(), int32(t.Nanosecond()) }
 
 // Public returns the entry in the form of the API.
@@ -153,6 +158,7 @@ func appendText(b []byte, s string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
+// ErrDamaged means that stored bytes cannot be decoded.
 var ErrDamaged = errors.New("the stored manifest is damaged")
 
 // DecodeEntry reads one entry from r. Its places refer to packs by their index in
@@ -207,6 +213,7 @@ type PackTable struct {
 	numbers map[string]uint32
 }
 
+// Number returns the number of a pack, a new one on its first use.
 func (t *PackTable) Number(id string) uint32 {
 	if n, ok := t.numbers[id]; ok {
 		return n
@@ -273,6 +280,7 @@ func (r *Decoder) int() int64 {
 	return v
 }
 
+// Uint32 reads four bytes in little-endian order.
 func (r *Decoder) Uint32() uint32 {
 	if b := r.take(4); b != nil {
 		return binary.LittleEndian.Uint32(b)
@@ -280,6 +288,7 @@ func (r *Decoder) Uint32() uint32 {
 	return 0
 }
 
+// Hash reads a hash.
 func (r *Decoder) Hash() (h Hash) {
 	copy(h[:], r.take(sha256.Size))
 	return h

@@ -37,6 +37,7 @@ const (
 	MaxPackObject = 1 << 30
 )
 
+// Append appends the record to a footer.
 func (s *Segment) Append(b []byte) []byte {
 	b = append(append(b, byte(s.Kind)), s.Hash[:]...)
 	for _, v := range []uint32{s.Offset, s.Length, s.Size, s.CRC} {
@@ -140,6 +141,7 @@ func DecodeCompacted(size int64, read func(offset, n int64) ([]byte, error)) ([]
 	return segments, nil
 }
 
+// CompactedMagic ends the footer of a compacted pack.
 const CompactedMagic = "stint-c2"
 
 // MaxPack bounds the size of a pack in bytes. Only a single larger page makes a

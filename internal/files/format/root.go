@@ -78,6 +78,7 @@ func (x *Root) Encode(z *zstd.Encoder) []byte {
 	return object
 }
 
+// AppendBody appends the part of the object that is compressed.
 func (x *Root) AppendBody(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(x.Packs)))
 	for _, id := range x.Packs {
@@ -104,6 +105,7 @@ func DecodeRoot(object []byte, z *zstd.Decoder) (*Root, error) {
 	return DecodeRootBody(b)
 }
 
+// DecodeRootBody decodes the part of the object that is compressed.
 func DecodeRootBody(b []byte) (*Root, error) {
 	r := &Decoder{B: b}
 	x := &Root{}

@@ -29,6 +29,7 @@ type Compressor struct {
 	w *flate.Writer
 }
 
+// NewCompressor returns a compressor of the fastest level.
 func NewCompressor() *Compressor {
 	w, err := flate.NewWriter(io.Discard, flate.BestSpeed)
 	if err != nil {
@@ -74,6 +75,7 @@ type Expander struct {
 	r io.ReadCloser
 }
 
+// ErrCorrupt means that a chunk does not have its hash.
 var ErrCorrupt = errors.New("a stored chunk is corrupt")
 
 // Expand fills b with the content of c from its segment and checks its hash.

@@ -27,6 +27,7 @@ type Marks struct {
 	Doubtful map[string]bool
 }
 
+// Marked returns the marked objects of an organisation.
 func (g *Collector) Marked(ctx context.Context, org string) (Marks, error) {
 	c := Marks{Org: org}
 	if g.Database == nil {

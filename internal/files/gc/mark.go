@@ -65,6 +65,7 @@ func (k *Marking) tree(ctx context.Context, digest string) error {
 	return k.Root(ctx, m)
 }
 
+// Root marks everything that the root of m refers to.
 func (k *Marking) Root(ctx context.Context, m *manifest.Manifest) error {
 	r := manifest.PageReader{M: m}
 	for i := range m.Root.Pages {

@@ -58,6 +58,7 @@ type PlaceChecker struct {
 	looked map[string]bool                // packs that were looked up
 }
 
+// NewPlaceChecker returns a checker of places in the packs of s.
 func NewPlaceChecker(s *pack.Store, org string, c Marks) *PlaceChecker {
 	return &PlaceChecker{packs: s, org: org, marked: c, tables: map[string]*pack.CompactedPack{}, looked: map[string]bool{}}
 }

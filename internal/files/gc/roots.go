@@ -21,6 +21,7 @@ type RootLocation struct {
 	Refused []string // keys of unusable roots
 }
 
+// LocateRoot finds a usable root of a tree, or the key for a new one.
 func (g *Collector) LocateRoot(ctx context.Context, org, digest string, c Marks) (at RootLocation, err error) {
 	first := pack.ManifestKey(org, digest)
 	all, err := g.rootGenerations(ctx, first)

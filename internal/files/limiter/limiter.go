@@ -23,6 +23,7 @@ type orgSlot struct {
 
 const limiterTimeout = 10 * time.Second
 
+// New returns a limiter of atOnce concurrent operations.
 func New(atOnce int) *Limiter {
 	return &Limiter{all: make(chan struct{}, atOnce), org: map[string]*orgSlot{}}
 }

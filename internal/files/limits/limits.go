@@ -31,6 +31,7 @@ func orDefault[N int | int64](v *N, d N) {
 	}
 }
 
+// SetDefaults replaces zeros by the defaults.
 func (l *Limits) SetDefaults() {
 	orDefault(&l.Entries, 2_000_000)
 	orDefault(&l.PathBytes, 4096)

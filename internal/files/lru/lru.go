@@ -20,10 +20,12 @@ type kept[K comparable, V any] struct {
 	value V
 }
 
+// New returns a cache of at most limit values.
 func New[K comparable, V any](limit int) *Cache[K, V] {
 	return &Cache[K, V]{limit: limit, byKey: map[K]*list.Element{}}
 }
 
+// Get returns the value of key.
 func (r *Cache[K, V]) Get(key K) (value V, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,6 +37,7 @@ func (r *Cache[K, V]) Get(key K) (value V, ok bool) {
 	return e.Value.(*kept[K, V]).value, true
 }
 
+// Put sets the value of key.
 func (r *Cache[K, V]) Put(key K, value V) {
 	r.Update(key, func(V) V { return value })
 }

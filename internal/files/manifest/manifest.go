@@ -56,6 +56,7 @@ func (m *Manifest) ReadRoot(ctx context.Context) error {
 	return m.ReadRootAt(ctx, later[0].Key)
 }
 
+// ReadRootAt reads the root at a key.
 func (m *Manifest) ReadRootAt(ctx context.Context, key string) error {
 	r, err := m.Store.Packs.Get(ctx, key, 0, -1)
 	if err != nil {

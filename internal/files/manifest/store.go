@@ -18,6 +18,7 @@ type Store struct {
 	zstdIn  *zstd.Decoder
 }
 
+// NewStore returns a store of the manifests in packs.
 func NewStore(packs *pack.Store) (*Store, error) {
 	parallel := min(runtime.GOMAXPROCS(0), 4)
 	out, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(parallel), zstd.WithLowerEncoderMem(true))

@@ -40,10 +40,12 @@ type newPage struct {
 	crc  uint32 // of the expanded bytes
 }
 
+// NewWriter returns a writer that spools to tempDir.
 func NewWriter(s *Store, tempDir string, rootBytes int) *Writer {
 	return &Writer{store: s, rootBytes: rootBytes, out: spool.New(tempDir)}
 }
 
+// Close frees memory and disk space.
 func (w *Writer) Close() error { return w.out.Close() }
 
 // Add appends the next entry.

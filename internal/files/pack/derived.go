@@ -14,10 +14,12 @@ const (
 	archivesFolder = "/archives/"
 )
 
+// DigestKey returns the key of the hash of a download.
 func DigestKey(org, digest string, f format.Format) string {
 	return org + digestsFolder + digest + "." + string(f)
 }
 
+// ArchiveKey returns the key of a stored tar.gz.
 func ArchiveKey(org, digest string) string {
 	return org + archivesFolder + digest + "." + string(format.TarGzip)
 }

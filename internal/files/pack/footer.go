@@ -67,6 +67,7 @@ func (s *Store) compactedSegments(ctx context.Context, key string, missing error
 	return all, nil
 }
 
+// ReadRange reads n bytes of an object. A shorter object is damaged.
 func ReadRange(ctx context.Context, s blob.Store, key string, offset, n int64) ([]byte, error) {
 	r, err := s.Get(ctx, key, offset, n)
 	if err != nil {
@@ -85,6 +86,7 @@ func IsDamage(err error) bool {
 	return errors.Is(err, format.ErrDamaged) || errors.Is(err, format.ErrCorrupt) || errors.Is(err, blob.ErrNotFound) || errors.Is(err, blob.ErrDamaged)
 }
 
+// IsEOF reports whether err is an expected or unexpected end.
 func IsEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
 // Resize returns a buffer of n bytes, which is b if b is large enough.
@@ -95,6 +97,7 @@ func Resize(b []byte, n int) []byte {
 	return b[:n]
 }
 
+// Exists reports whether there is an object, damaged or not.
 func (s *Store) Exists(ctx context.Context, key string) (bool, error) {
 	_, err := s.Stat(ctx, key)
 	switch {

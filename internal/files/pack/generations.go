@@ -21,6 +21,7 @@ type Generation struct {
 	Key string
 }
 
+// GenerationKey returns the key of replacement n; 0 is the original.
 func GenerationKey(key string, n int) string {
 	if n == 0 {
 		return key

@@ -10,19 +10,24 @@ import (
 	"github.com/stint-dev/stint/internal/files/format"
 )
 
+// ManifestKey returns the key of a tree's root.
 func ManifestKey(org, digest string) string { return org + "/manifests/" + digest }
 
+// PackKey returns the key of a pack.
 func PackKey(org, id string) string { return org + "/packs/" + id }
 
+// FirstKey returns the key without the number of a replacement.
 func FirstKey(key string) string {
 	first, _, _ := strings.Cut(key, ".")
 	return first
 }
 
+// IsDigest reports whether s has the form of a digest.
 func IsDigest(s string) bool {
 	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// ParseDigest decodes a digest.
 func ParseDigest(s string) (h format.Hash, ok bool) {
 	if !IsDigest(s) {
 		return h, false

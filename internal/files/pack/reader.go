@@ -103,6 +103,7 @@ func (f *Reader) drop(s *stream) error {
 	return s.r.Close()
 }
 
+// Close closes the streams.
 func (f *Reader) Close() error {
 	var errs []error
 	for _, s := range f.open {

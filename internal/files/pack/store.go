@@ -42,6 +42,7 @@ type Options struct {
 	Sealed blob.Store
 }
 
+// NewStore returns a store of the packs in b.
 func NewStore(b blob.Store, o Options) *Store {
 	return &Store{Store: b, Options: o, tables: map[string]*list.Element{}, recent: list.New()}
 }

@@ -20,6 +20,7 @@ type EntrySet struct {
 	Dotted []*format.Entry   // links whose targets have ".." after a name
 }
 
+// NewEntrySet returns an empty set that spools to tempDir.
 func NewEntrySet(l *limits.Limits, tempDir string) *EntrySet {
 	return &EntrySet{Limits: l, sort: spool.NewSorter(tempDir)}
 }
@@ -54,6 +55,7 @@ const hardlink format.Kind = 0xff
 // maxDotted bounds the links whose targets have ".." after a name.
 const maxDotted = 20_000
 
+// CheckSize counts a file of size bytes and checks it against the limits.
 func (u *EntrySet) CheckSize(e *format.Entry, size int64) error {
 	if size > u.Limits.FileBytes {
 		return limits.TooLarge("The file '%s' has more than %d bytes.", limits.Printable(e.Path), u.Limits.FileBytes)

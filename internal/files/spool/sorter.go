@@ -30,12 +30,15 @@ type Sorter struct {
 // runSize is how many bytes of entries are sorted at once.
 const runSize = 8 << 20
 
+// NewSorter returns an empty sorter that spools to dir.
 func NewSorter(dir string) *Sorter {
 	return &Sorter{dir: dir, log: New(dir), seed: maphash.MakeSeed()}
 }
 
+// Close frees memory and disk space.
 func (a *Sorter) Close() error { return a.log.Close() }
 
+// Add adds an entry.
 func (a *Sorter) Add(e *format.Entry) error {
 	if a.offsets != nil {
 		a.offsets[maphash.String(a.seed, e.Path)] = a.log.Length()

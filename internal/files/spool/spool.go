@@ -20,8 +20,10 @@ type Spool struct {
 
 const spoolTail = 1 << 20
 
+// New returns an empty spool that spills to dir.
 func New(dir string) *Spool { return &Spool{dir: dir, keep: spoolTail} }
 
+// Length returns the number of bytes.
 func (s *Spool) Length() int64 { return s.size + int64(len(s.tail)) }
 
 // Write appends b.
