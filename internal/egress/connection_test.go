@@ -306,7 +306,7 @@ func TestCloseWhileBusy(t *testing.T) {
 		if _, err := busy.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
-		b.dial("silent.example", 9) // nobody speaks
+		b.dial("silent.example", 9) // neither side sends bytes
 		half := b.dial("silent.example", 443)
 		if _, err := half.Write([]byte{22, 3, 1}); err != nil { // and one is not finished
 			t.Fatal(err)
@@ -388,7 +388,7 @@ func TestBlockingRecordDoesNotDelay(t *testing.T) {
 	b.uplink.Close()
 	ends := 0
 	for _, e := range b.all() {
-		if !e.Open { // some may last long enough to be told at their start
+		if !e.Open { // some may last long enough to be logged as open
 			ends++
 		}
 	}

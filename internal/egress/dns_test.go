@@ -70,7 +70,7 @@ func question(t testing.TB, name string, kind dnsmessage.Type, edns bool) []byte
 	return b
 }
 
-// send sends a datagram and gives the answer.
+// send sends a datagram and returns the response.
 func (b *box) send(q []byte) dnsmessage.Message {
 	b.t.Helper()
 	c, err := net.Dial("udp", b.dns.LocalAddr().String())
@@ -292,7 +292,7 @@ func TestTooManyQueries(t *testing.T) {
 	b.denied("too many queries")
 }
 
-// stuck is a resolver that gives no answer.
+// stuck is a resolver that never answers.
 type stuck struct{}
 
 func (stuck) LookupNetIP(ctx context.Context, _, _ string) ([]netip.Addr, error) {

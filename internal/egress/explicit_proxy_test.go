@@ -104,7 +104,7 @@ func TestProxyConnect(t *testing.T) {
 			"CONNECT user@shop.example:80":     "400 not a name",
 			"CONNECT shop.example:80@evil:443": "400 host:port",
 		} {
-			// The second request must reach nobody.
+			// The second request must not be forwarded.
 			status, body, c, _ := connect(line, "GET http://shop.example/ HTTP/1.1\r\nHost: shop.example\r\n\r\n")
 			wantStatus, says, _ := strings.Cut(want, " ")
 			if fmt.Sprint(status) != wantStatus || !strings.Contains(body, says) || strings.Contains(body, "HTTP/1.1") {

@@ -77,7 +77,7 @@ func TestUnreachableHTTPReturns502(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	taken, err := net.Dial("tcp", l.Addr().String()) // nobody else gets its port, and nobody listens there
+	taken, err := net.Dial("tcp", l.Addr().String()) // reserves a port without a listener
 	if err != nil {
 		t.Fatal(err)
 	}

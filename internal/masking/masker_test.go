@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-// naive masks by definition: each byte that lies in an occurrence of a
+// naive is a simple implementation: each byte that is in an occurrence of a
 // spelling is covered, and each run of covered bytes becomes one mask.
 func naive(values []string, text string) string {
 	covered := make([]bool, len(text)+1)
@@ -52,7 +52,7 @@ func longestBeginning(values []string, text string) int {
 	return longest
 }
 
-// stream masks text cut into pieces whose sizes cut gives.
+// stream masks text in pieces of the sizes that cut returns.
 func stream(t testing.TB, values []string, text string, cut func(left int) int) string {
 	s := masking.NewMasker(values).Stream()
 	var b strings.Builder
@@ -199,7 +199,7 @@ func TestStreamHoldsBackOnlyBeginnings(t *testing.T) {
 		{"my user", "my ***"}, // whether or not it goes on
 		{"name.", "."},
 		{"token-xyz", "***"},
-		{"token-xyz", ""}, // touches the mask that stands already
+		{"token-xyz", ""}, // touches the mask before it
 		{"token-x", ""},
 	} {
 		if diff := cmp.Diff(step.out, string(s.Write([]byte(step.in)))); diff != "" {

@@ -14,7 +14,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// piped gives one end of a pipe and keeps the other.
+// piped returns a dial function with one end of a pipe, and stores the other in far.
 func piped(far *net.Conn) conntrack.DialFunc {
 	return func(context.Context, string, uint16) (net.Conn, error) {
 		near, other := net.Pipe()

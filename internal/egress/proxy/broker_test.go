@@ -42,7 +42,7 @@ type seen struct {
 	Body   string
 }
 
-// capture answers with nothing and tells what came.
+// capture sends an empty response and records the request.
 func capture(got chan<- seen) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)

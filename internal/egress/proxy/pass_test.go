@@ -295,7 +295,7 @@ func TestEarlyHintsAndContinue(t *testing.T) {
 			}
 			e := w.next()
 			if want == 417 {
-				if e.RequestBytes != 0 && e.Protocol == "http/1.1" { // Go's HTTP/2 server does not tell its handler
+				if e.RequestBytes != 0 && e.Protocol == "http/1.1" { // Go's HTTP/2 server does not report it to its handler
 					t.Errorf("%d bytes were sent though the server did not want them", e.RequestBytes)
 				}
 				continue
@@ -314,7 +314,7 @@ func TestServerConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	everyWay(t, func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) },
 		func(t *testing.T, w *world, c *http.Client) {
-			// net/http gives up a connection whose request it does not see written
+			// net/http abandons a connection on which a request was not written
 			// within 50 ms of the answer: then another client is looked at.
 			var n int64
 			for try := 0; try < 5 && n != 1; try++ {

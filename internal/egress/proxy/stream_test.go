@@ -166,7 +166,7 @@ func TestContextEndsDial(t *testing.T) {
 	}
 }
 
-// What answers here may meet its closed connection before it hears of the end.
+// The handler may notice its closed connection before the context ends.
 func TestContextEndsLocalResponses(t *testing.T) {
 	t.Parallel()
 	var w *world
