@@ -1,12 +1,11 @@
-// Package client answers: how does a Go program talk to a Stint server?
+// Package client is the Go client of a Stint server.
 //
-// A Client has one member for each kind of resource, with one method for each
-// thing that the API can do; requests and answers are the types of package
-// stint. Lists are iterators that fetch pages as they are needed. The stream of
-// a run resumes by itself where a connection broke, without losing or
-// repeating an event.
+// A Client has a member for each kind of resource, with a method for each
+// operation of the API. Requests and responses are the types of package stint.
+// Lists are iterators that fetch pages as needed. The stream of a run resumes
+// after a broken connection without losing or repeating events.
 //
-// What the server refuses is an *Error. Requests that are safe to repeat are
-// repeated a few times when the server or the network fails for a moment;
-// those that create something carry an Idempotency-Key, which makes them safe.
+// An error response is an *Error. Requests that are safe to repeat are retried a
+// few times after temporary failures. Requests that create something carry an
+// Idempotency-Key, which makes them safe.
 package client

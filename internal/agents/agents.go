@@ -1,9 +1,8 @@
-// Package agents answers: which agents are there, and what does each version
-// of one say?
+// Package agents manages agents and their versions.
 //
-// An agent is a name; what it does is the definition of its current version.
-// A definition is kept as it was given, without its name, which belongs to the
-// agent. Two definitions that mean the same, key order apart, are one version.
+// An agent has a name, and its current version contains its definition. A
+// definition is stored without the name. Equivalent definitions, which may
+// differ in the order of keys, are one version.
 package agents
 
 import (

@@ -1,12 +1,12 @@
-// Package app answers: how is it wired?
+// Package app opens, starts, and stops a server.
 //
-// It is the only package that imports adapters. Run opens, in this order, what
-// later parts rest on, and closes it in the reverse order:
+// It is the only package that imports adapters. Run opens the parts in this order
+// and closes them in the reverse order:
 //
-//	data folder → keys → database → blobs → wake-ups → use cases → chores,
-//	worker → login socket → HTTP
+//	data folder → keys → database → blobs → wake-ups → use cases → jobs,
+//	worker → admin socket → HTTP
 //
-// On the way down the worker stops taking runs and lets running ones go on for
-// the drain time, while readers still follow them; then streams end, then HTTP,
-// then the database.
+// During shutdown the worker claims no more runs, and running ones may continue for
+// the drain time while readers follow them. Then streams end, then HTTP, then the
+// database.
 package app

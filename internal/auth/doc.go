@@ -1,10 +1,9 @@
-// Package auth answers: who is calling, and may they?
+// Package auth authenticates callers and checks their permissions.
 //
-// A caller shows a token, of which only the hash is stored; Authenticate turns
-// it into a Caller. What a caller may do follows from the scopes, each of
-// which includes the ones below it: admin, write, read.
+// A caller sends a token, of which only the hash is stored; Authenticate returns
+// the Caller. Permissions follow from scopes, each of which includes the lower
+// ones: admin, write, read.
 //
-// The package also signs what the server hands out and gets back later:
-// download links, stream tokens and cursors. They are authenticated under keys
-// derived from one secret and need no row in the database.
+// The package also signs download links, stream tokens, and cursors. They are
+// verified with keys derived from one secret and are not stored.
 package auth

@@ -1,8 +1,7 @@
-// Package secrets answers: which secrets does an organisation keep for its runs?
+// Package secrets manages the stored secrets of organisations.
 //
-// A stored secret has a name, under which definitions refer to it, and a value
-// that is sealed before it is stored and never read back by anybody but a
-// worker that starts a run.
+// A secret has a name, to which definitions refer, and a value, which is
+// encrypted before it is stored. Only a worker that starts a run decrypts it.
 package secrets
 
 import (

@@ -1,9 +1,9 @@
-// Package sse answers: which events does a text/event-stream carry?
+// Package sse parses event streams (text/event-stream).
 //
-// It follows the parsing rules of the HTML standard (section 9.2) for bytes
-// that anybody may have sent: lines end with LF, CR or CR LF, one byte order
-// mark may lead, comments and unknown fields are passed over, and a block that
-// the end of the stream cuts off is never delivered.
+// It follows the parsing rules of the HTML standard (section 9.2) for untrusted
+// input: lines end with LF, CR, or CR LF, a leading byte order mark, comments,
+// and unknown fields are ignored, and an incomplete event at the end of the
+// stream is discarded.
 package sse
 
 import (

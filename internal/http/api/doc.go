@@ -1,9 +1,8 @@
-// Package api answers: how do HTTP requests become calls?
+// Package api serves the HTTP API.
 //
-// One table lists the routes: method, path, the scope that is needed and the
-// handler. A request passes, in this order: identification and version
-// headers, the net below panics, routing, authentication, scope, limits and
-// decoding of the body, idempotency, the call of a use case. An error of any
-// of these becomes a body through one table from stint.Kind to type and
-// status. Handlers stand in files by noun.
+// A table lists the routes with method, path, required scope, and handler. A
+// request passes, in this order: identification and version headers, recovery
+// from panics, routing, authentication, scope, limits and decoding of the body,
+// idempotency, and a use case. A table maps the kinds of errors to types and
+// status codes. Handlers are in files named after their resource.
 package api
