@@ -8,5 +8,6 @@ import "embed"
 
 // Demo contains the directories quickstart (a shell agent, a prompt, and a
 // volume of texts) and assistant (the assistant with instructions).
+//
 //go:embed quickstart assistant
 var Demo embed.FS

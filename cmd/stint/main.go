@@ -37,7 +37,9 @@ func run() int {
 	defer stop()
 	env.Serve, env.Probe, env.Programs = serve, app.Probe, app.Programs
 	env.OpenKeys = func(ctx context.Context, c config.Config) (cli.Keys, error) { return app.OpenKeys(ctx, c) }
-	env.OpenMaintenance = func(ctx context.Context, c config.Config) (cli.Maintenance, error) { return app.OpenMaintenance(ctx, c) }
+	env.OpenMaintenance = func(ctx context.Context, c config.Config) (cli.Maintenance, error) {
+		return app.OpenMaintenance(ctx, c)
+	}
 	return cli.Main(context.Background(), env)
 }
 

@@ -103,8 +103,10 @@ func (m *meter) add(v map[string]any) {
 	}{
 		{&t.InputTokens, first(usage, "input_tokens", "prompt_tokens")},
 		{&t.OutputTokens, first(usage, "output_tokens", "completion_tokens")},
-		{&t.CacheReadTokens, usage["cache_read_input_tokens"]}, {&t.CacheReadTokens, in["cached_tokens"]},
-		{&t.CacheWriteTokens, usage["cache_creation_input_tokens"]}, {&t.CacheWriteTokens, in["cache_write_tokens"]},
+		{&t.CacheReadTokens, usage["cache_read_input_tokens"]},
+		{&t.CacheReadTokens, in["cached_tokens"]},
+		{&t.CacheWriteTokens, usage["cache_creation_input_tokens"]},
+		{&t.CacheWriteTokens, in["cache_write_tokens"]},
 		{&t.ReasoningTokens, out["reasoning_tokens"]},
 	} {
 		*c.total = max(*c.total, count(c.value))
