@@ -75,7 +75,7 @@ func (p *pull) compare(ctx context.Context) error {
 func (c *comparison) visit(ctx context.Context, name string, info fs.FileInfo) error {
 	i := c.byPath[name]
 	if i == nil && !info.IsDir() && localdir.IsPart(info.Name()) {
-		c.pull.parts = append(c.pull.parts, name)
+		c.parts = append(c.parts, name)
 	}
 	if i != nil {
 		w := entryOf(name, info)

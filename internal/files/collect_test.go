@@ -91,7 +91,7 @@ func (n *names) MarkedObjects(context.Context, string) (int64, []store.MarkedObj
 type garbage struct{ *names }
 
 func (g garbage) Marked(ctx context.Context, org string) (int64, []string, error) {
-	epoch, list, err := g.names.MarkedObjects(ctx, org)
+	epoch, list, err := g.MarkedObjects(ctx, org)
 	var keys []string
 	for _, c := range list {
 		keys = append(keys, c.Key)

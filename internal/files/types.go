@@ -12,30 +12,47 @@ import (
 	"github.com/stint-dev/stint/internal/files/scan"
 )
 
-// Types of the subpackages that callers of a Library use.
 type (
-	Ref        = manifest.Ref
-	Limits     = limits.Limits
+	// Ref identifies a snapshot.
+	Ref = manifest.Ref
+	// Limits bounds what a snapshot may contain.
+	Limits = limits.Limits
+	// DirOptions configures CommitDir.
 	DirOptions = scan.DirOptions
 
-	Format    = format.Format
-	Download  = archive.Download
+	// Format is the format of an archive.
+	Format = format.Format
+	// Download is an archive that can be read at any offset.
+	Download = archive.Download
+	// PutResult is the result of storing uploaded chunks.
 	PutResult = exchange.PutResult
 
-	Index           = pack.ChunkIndex
+	// Index is the chunk index that a Library uses.
+	Index = pack.ChunkIndex
+	// CollectionMarks lists the objects that a collection is about to delete.
 	CollectionMarks = gc.CollectionMarks
-	Roots           = gc.Roots
-	CollectOptions  = gc.Options
-	CollectResult   = gc.Result
+	// Roots is the part of the database in a collection.
+	Roots = gc.Roots
+	// CollectOptions configures Collect.
+	CollectOptions = gc.Options
+	// CollectResult is the result of Collect.
+	CollectResult = gc.Result
 
-	NamedTree    = check.NamedTree
+	// NamedTree is a snapshot and the name that users know it by.
+	NamedTree = check.NamedTree
+	// CheckOptions configures Check.
 	CheckOptions = check.Options
-	CheckResult  = check.Result
-	Damage       = check.Damage
-	Use          = check.Use
+	// CheckResult is the result of Check.
+	CheckResult = check.Result
+	// Damage is a damaged or missing object.
+	Damage = check.Damage
+	// Use is a place that a damage affects.
+	Use = check.Use
 
+	// Cutter splits a file into chunks.
 	Cutter = format.Cutter
-	Codec  = format.Codec
+	// Codec compresses and expands segments.
+	Codec = format.Codec
 )
 
 // The formats of archives. Zip is a format of downloads only.

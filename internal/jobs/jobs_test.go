@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/jobs"
 )
 
-func TestChoresRepeatUntilTheContextEnds(t *testing.T) {
+func TestJobsRepeatUntilTheContextEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
@@ -27,7 +27,7 @@ func TestChoresRepeatUntilTheContextEnds(t *testing.T) {
 		if done != 4 || failed != 2 {
 			t.Errorf("done %d and failed %d times in 3.5 s, want 4 and 2", done, failed)
 		}
-		if got := log.String(); !strings.Contains(got, "disk on fire") || !strings.Contains(got, "chore=fails") {
+		if got := log.String(); !strings.Contains(got, "disk on fire") || !strings.Contains(got, "job=fails") {
 			t.Errorf("the failure is not logged: %s", got)
 		}
 	})

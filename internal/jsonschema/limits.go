@@ -3,7 +3,6 @@ package jsonschema
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net/url"
 	"regexp/syntax"
@@ -24,7 +23,7 @@ const (
 // types are the JSON types that schemas can name.
 var types = []string{"string", "number", "integer", "boolean", "object", "array", "null"}
 
-var errTooManyAlternatives = errors.New("the schema has too many alternatives within each other.")
+var errTooManyAlternatives = sentence("the schema has too many alternatives within each other.")
 
 // index holds what the limits need to know about each sub-schema.
 type index struct {

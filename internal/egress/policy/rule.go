@@ -23,10 +23,10 @@ type Rule struct {
 // error is a sentence for the user that says what to change.
 func ParseRule(s string) (Rule, error) {
 	if s == "" {
-		return Rule{}, fmt.Errorf("An entry may not be empty: write a domain, *.domain, an IP address or a CIDR range.")
+		return Rule{}, userError("An entry may not be empty: write a domain, *.domain, an IP address or a CIDR range.")
 	}
 	if strings.Contains(s, "://") {
-		return Rule{}, fmt.Errorf("'%s' is a URL: write only its host, with the port if needed.", stint.Excerpt(s, 128))
+		return Rule{}, userError("'%s' is a URL: write only its host, with the port if needed.", stint.Excerpt(s, 128))
 	}
 	host, port, err := cutRulePort(s)
 	if err != nil {
@@ -45,6 +45,9 @@ func ParseRule(s string) (Rule, error) {
 	return r, r.checkOwnNames(s)
 }
 
+// userError returns an error whose text is a complete sentence for a user.
+func userError(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
 // cutRulePort splits s into host and port and removes the brackets of an IPv6
 // address. Without a port, port is 0.
 func cutRulePort(s string) (host string, port uint16, err error) {
@@ -54,7 +57,7 @@ func cutRulePort(s string) (host string, port uint16, err error) {
 		host, rest, bracketed = strings.Cut(inner, "]")
 		digits, named = strings.CutPrefix(rest, ":")
 		if !bracketed || !strings.Contains(host, ":") || rest != "" && !named {
-			return "", 0, fmt.Errorf("'%s' has brackets in the wrong place: write [2001:db8::1]:443 for an IPv6 address with a port.", stint.Excerpt(s, 128))
+			return "", 0, userError("'%s' has brackets in the wrong place: write [2001:db8::1]:443 for an IPv6 address with a port.", stint.Excerpt(s, 128))
 		}
 	} else if strings.Count(s, ":") == 1 {
 		host, digits, named = strings.Cut(s, ":")
@@ -64,7 +67,7 @@ func cutRulePort(s string) (host string, port uint16, err error) {
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || n == 0 || digits[0] < '1' || digits[0] > '9' {
-		return "", 0, fmt.Errorf("'%s' does not have a valid port: write a number from 1 to 65535 after the colon, or omit both for every port.", stint.Excerpt(s, 128))
+		return "", 0, userError("'%s' does not have a valid port: write a number from 1 to 65535 after the colon, or omit both for every port.", stint.Excerpt(s, 128))
 	}
 	return host, uint16(n), nil
 }
@@ -78,18 +81,18 @@ func isAddress(s string) bool {
 func parsePrefix(s string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		if a.Zone() != "" || a.Is4In6() {
-			return netip.Prefix{}, fmt.Errorf("'%s' is not a plain address: omit the zone and write IPv4 as four decimal numbers.", stint.Excerpt(s, 128))
+			return netip.Prefix{}, userError("'%s' is not a plain address: omit the zone and write IPv4 as four decimal numbers.", stint.Excerpt(s, 128))
 		}
 		return netip.PrefixFrom(a, a.BitLen()), nil
 	}
 	p, err := netip.ParsePrefix(s)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, fmt.Errorf("'%s' is not an address range: write it like 10.0.0.0/8 or 2001:db8::/32.", stint.Excerpt(s, 128))
+		return netip.Prefix{}, userError("'%s' is not an address range: write it like 10.0.0.0/8 or 2001:db8::/32.", stint.Excerpt(s, 128))
 	case p.Addr().Is4In6():
-		return netip.Prefix{}, fmt.Errorf("'%s' is an IPv4-mapped range: write the IPv4 range itself, like 10.0.0.0/8.", stint.Excerpt(s, 128))
+		return netip.Prefix{}, userError("'%s' is an IPv4-mapped range: write the IPv4 range itself, like 10.0.0.0/8.", stint.Excerpt(s, 128))
 	case p != p.Masked():
-		return netip.Prefix{}, fmt.Errorf("'%s' has bits beyond its length: write %s.", stint.Excerpt(s, 128), p.Masked())
+		return netip.Prefix{}, userError("'%s' has bits beyond its length: write %s.", stint.Excerpt(s, 128), p.Masked())
 	}
 	return p, nil
 }
@@ -101,11 +104,11 @@ func (r Rule) checkOwnNames(s string) error {
 	case !r.Wildcard && r.Domain == stint.HostAlias && r.Port != 0:
 		return nil
 	case !r.Wildcard && r.Domain == stint.HostAlias:
-		return fmt.Errorf("'%s' needs the port: write %s:8080 for port 8080 of the worker's loopback.", stint.Excerpt(s, 128), stint.HostAlias)
+		return userError("'%s' needs the port: write %s:8080 for port 8080 of the worker's loopback.", stint.Excerpt(s, 128), stint.HostAlias)
 	case r.Domain == "stint.internal" || strings.HasSuffix(r.Domain, ".stint.internal"):
-		return fmt.Errorf("'%s' cannot be allowed: of these names only %s:PORT can.", stint.Excerpt(s, 128), stint.HostAlias)
+		return userError("'%s' cannot be allowed: of these names only %s:PORT can.", stint.Excerpt(s, 128), stint.HostAlias)
 	case r.Domain == "localhost" || strings.HasSuffix(r.Domain, ".localhost"):
-		return fmt.Errorf("'%s' is the sandbox itself: for the worker's loopback write %s:PORT.", stint.Excerpt(s, 128), stint.HostAlias)
+		return userError("'%s' is the sandbox itself: for the worker's loopback write %s:PORT.", stint.Excerpt(s, 128), stint.HostAlias)
 	}
 	return nil
 }
@@ -116,25 +119,25 @@ func (r Rule) checkOwnNames(s string) error {
 func CanonicalDomain(s string) (string, error) {
 	name := strings.TrimSuffix(s, ".")
 	if name == "" || len(name) > 253 {
-		return "", fmt.Errorf("'%s' is not a domain: a domain has 1 to 253 characters.", stint.Excerpt(s, 128))
+		return "", userError("'%s' is not a domain: a domain has 1 to 253 characters.", stint.Excerpt(s, 128))
 	}
 	for _, c := range []byte(name) {
 		if c >= 0x80 {
-			return "", fmt.Errorf("'%s' has characters beyond ASCII: write the domain in its xn-- form.", stint.Excerpt(s, 128))
+			return "", userError("'%s' has characters beyond ASCII: write the domain in its xn-- form.", stint.Excerpt(s, 128))
 		}
 		if c == '*' {
-			return "", fmt.Errorf("'%s' has '*' in the wrong place: only '*.' before a domain is allowed and means all names below it.", stint.Excerpt(s, 128))
+			return "", userError("'%s' has '*' in the wrong place: only '*.' before a domain is allowed and means all names below it.", stint.Excerpt(s, 128))
 		}
 	}
 	name = strings.ToLower(name)
 	labels := strings.Split(name, ".")
 	for _, l := range labels {
 		if !isLabel(l) {
-			return "", fmt.Errorf("'%s' is not a domain: each label has 1 to 63 letters, digits, '-', and '_', without '-' at either end.", stint.Excerpt(s, 128))
+			return "", userError("'%s' is not a domain: each label has 1 to 63 letters, digits, '-', and '_', without '-' at either end.", stint.Excerpt(s, 128))
 		}
 	}
 	if isNumber(labels[len(labels)-1]) {
-		return "", fmt.Errorf("'%s' is neither a domain nor an address: write an IPv4 address as four decimal numbers, like 192.0.2.1.", stint.Excerpt(s, 128))
+		return "", userError("'%s' is neither a domain nor an address: write an IPv4 address as four decimal numbers, like 192.0.2.1.", stint.Excerpt(s, 128))
 	}
 	return name, nil
 }

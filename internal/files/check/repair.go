@@ -157,7 +157,7 @@ func (c *check) finish(ctx context.Context) error {
 	}
 	for _, id := range slices.Sorted(maps.Keys(c.badPacks)) {
 		p := c.badPacks[id]
-		d := Damage{Key: pack.PackKey(c.org, id), Problem: p.what, Uses: p.uses, Used: p.used}
+		d := Damage{Key: pack.Key(c.org, id), Problem: p.what, Uses: p.uses, Used: p.used}
 		if c.index != nil {
 			if err := c.index.Drop(c.org, []string{id}); err != nil {
 				return fmt.Errorf("dropping a damaged pack from the index: %w", err)
@@ -261,7 +261,7 @@ func (c *check) rewrite(ctx context.Context, p *badPack) error {
 	if err := errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	key := pack.PackKey(c.org, p.id)
+	key := pack.Key(c.org, p.id)
 	all, err := pack.LaterGenerations(ctx, c.packs.Store, key)
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ func (c *Commit) CopyEndangeredChunks(ctx context.Context, e *format.Entry) erro
 }
 
 func (c *Commit) copyChunk(ctx context.Context, x *format.Expander, k *format.Chunk) (format.Place, error) {
-	b, err := pack.ReadRange(ctx, c.Packs, pack.PackKey(c.Org, k.Place.Pack), int64(k.Place.Offset), int64(k.Place.Length))
+	b, err := pack.ReadRange(ctx, c.Packs, pack.Key(c.Org, k.Place.Pack), int64(k.Place.Offset), int64(k.Place.Length))
 	if err != nil {
 		return format.Place{}, err
 	}
@@ -146,7 +146,7 @@ func (c *Commit) copyChunk(ctx context.Context, x *format.Expander, k *format.Ch
 	return at, c.Dedup.Chunks.add(k.Hash, at)
 }
 
-// finish stores the new packs, then the root. If the same tree is stored
+// Finish stores the new packs, then the root. If the same tree is stored
 // already, the new packs are deleted.
 func (c *Commit) Finish(ctx context.Context) (manifest.Ref, error) {
 	digest, err := c.Manifest.Finish()
@@ -280,7 +280,7 @@ func (c *Commit) PrepareMarkedBase(ctx context.Context, base *manifest.Manifest)
 	}
 	gone, err := c.Packs.Missing(ctx, c.Org, base.Root.Packs)
 	for _, id := range gone {
-		c.Dedup.marked.Doubtful[pack.PackKey(c.Org, id)] = true
+		c.Dedup.marked.Doubtful[pack.Key(c.Org, id)] = true
 	}
 	return err
 }

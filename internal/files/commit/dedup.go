@@ -36,7 +36,7 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 		return at, ok, err
 	}
 	there, ok, err := s.Index.Find(s.org, h)
-	if !ok || err != nil || there.Raw != raw || s.marked.Keys[pack.PackKey(s.org, there.Pack)] {
+	if !ok || err != nil || there.Raw != raw || s.marked.Keys[pack.Key(s.org, there.Pack)] {
 		return format.Place{}, false, nil // a failing index only costs space
 	}
 	packID := pack.FirstKey(there.Pack)

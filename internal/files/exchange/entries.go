@@ -92,7 +92,7 @@ func (a *entriesCommit) close() error {
 	if a.stop != nil {
 		a.stop()
 	}
-	return a.EntrySet.Close()
+	return a.Close()
 }
 
 func (a *entriesCommit) inherit(ctx context.Context, parent string) error {

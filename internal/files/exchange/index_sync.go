@@ -37,11 +37,11 @@ func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 		return x.forget(ctx, org, batch)
 	}
 	next, more := known()
-	for info, err := range x.commits.Packs.List(ctx, pack.PackKey(org, "")) {
+	for info, err := range x.commits.Packs.List(ctx, pack.Key(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
-		id := strings.TrimPrefix(info.Key, pack.PackKey(org, ""))
+		id := strings.TrimPrefix(info.Key, pack.Key(org, ""))
 		for ; more && next < id; next, more = known() {
 			if err := forget(next); err != nil {
 				return err

@@ -52,11 +52,11 @@ func (x *Exchanger) scanPacks(ctx context.Context, org string, urgent bool) erro
 	if x.commits.Index == nil || !x.scans.due(org, urgent) {
 		return nil
 	}
-	for info, err := range x.commits.Packs.List(ctx, pack.PackKey(org, "")) {
+	for info, err := range x.commits.Packs.List(ctx, pack.Key(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
-		id := strings.TrimPrefix(info.Key, pack.PackKey(org, ""))
+		id := strings.TrimPrefix(info.Key, pack.Key(org, ""))
 		if !x.settled(id) || x.commits.Index.Has(org, id) {
 			continue
 		}
@@ -81,7 +81,7 @@ func (x *Exchanger) available(c *gc.Marks, h format.Hash) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("finding a chunk: %w", err)
 	}
-	return ok && !c.Keys[pack.PackKey(c.Org, at.Pack)], nil
+	return ok && !c.Keys[pack.Key(c.Org, at.Pack)], nil
 }
 
 // MissingChunks returns those of the chunks that are not stored, in the given

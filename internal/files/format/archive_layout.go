@@ -5,10 +5,6 @@ import "hash/crc32"
 // GzipHead begins every tar.gz. It has no name, time, or operating system.
 var GzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff}
 
-// gzipTail is the length of the end of a tar.gz: the end of the deflate stream,
-// the CRC, and the length modulo 2^32.
-const gzipTail = 2 + 4 + 4
-
 // ArchivePart is a segment of a tar.gz: literal bytes or a stored chunk.
 type ArchivePart struct {
 	Literal []byte // nil for a stored chunk

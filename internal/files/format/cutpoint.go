@@ -1,5 +1,6 @@
 package format
 
+// Sizes of chunks, in bytes.
 const (
 	WholeFile = 1 << 20   // files up to this many bytes are one chunk
 	MinChunk  = 512 << 10 // chunks of larger files have at least this size

@@ -15,6 +15,7 @@ import (
 // Kind is the kind of an entry.
 type Kind byte
 
+// Kinds of entries, as stored.
 const (
 	File Kind = 1 + iota
 	Folder

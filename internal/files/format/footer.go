@@ -11,6 +11,7 @@ import (
 // SegmentKind is the kind of a segment's content.
 type SegmentKind byte
 
+// Kinds of segments, as stored.
 const (
 	ChunkSegment SegmentKind = 1 + iota // deflated content of a file
 	PageSegment                         // a compressed page of a manifest
@@ -26,6 +27,7 @@ type Segment struct {
 	CRC    uint32 // CRC-32 (IEEE) of the expanded bytes
 }
 
+// Parts of a footer; sizes are in bytes.
 const (
 	FooterMagic   = "stint-p2"
 	FooterRecord  = 1 + sha256.Size + 4*4

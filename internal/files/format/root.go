@@ -13,7 +13,8 @@ import (
 
 const (
 	rootMagic = "stint-r2"
-	RootHead  = len(rootMagic) + sha256.Size
+	// RootHead is the size in bytes of the part of a root before its frame.
+	RootHead = len(rootMagic) + sha256.Size
 	// MaxRoot bounds the memory that a damaged root can cause to be allocated,
 	// compressed and expanded. Written roots stay below half of it: see
 	// Limits.RootBytes.

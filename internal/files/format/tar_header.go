@@ -11,7 +11,8 @@ const (
 	tarBlock  = 512
 	nameField = 100       // bytes of a name or target that fit into a plain header
 	octalMax  = 1<<33 - 1 // the largest number of an 11-digit field
-	TarEnd    = 2 * tarBlock
+	// TarEnd is the size in bytes of the empty blocks that end a tar.
+	TarEnd = 2 * tarBlock
 )
 
 // AppendTarHeader appends the tar header of e: a plain POSIX header, preceded by

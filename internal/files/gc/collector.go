@@ -46,7 +46,7 @@ func (g *Collector) Marked(ctx context.Context, org string) (Marks, error) {
 
 // IsPackMarked reports whether a pack or a replacement of it may be deleted.
 func (c *Marks) IsPackMarked(id string) bool {
-	return len(c.Keys) > 0 && c.Doubtful[pack.PackKey(c.Org, id)]
+	return len(c.Keys) > 0 && c.Doubtful[pack.Key(c.Org, id)]
 }
 
 // Collector collects the garbage of a store. It is safe for concurrent use.

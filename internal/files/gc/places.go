@@ -22,7 +22,7 @@ func (g *Collector) Intact(ctx context.Context, m *manifest.Manifest, c Marks) e
 	group.SetLimit(pack.ParallelStats)
 	whole := make([]bool, len(m.Root.Packs))
 	for i, id := range m.Root.Packs {
-		key := pack.PackKey(m.Org, id)
+		key := pack.Key(m.Org, id)
 		if c.Keys[key] {
 			continue
 		}
@@ -94,7 +94,7 @@ func (d *PlaceChecker) place(ctx context.Context, packID string, offset uint32) 
 	}
 	if t == nil {
 		var err error
-		if t, err = d.packs.Compacted(ctx, pack.PackKey(d.org, packID), d.marked.Keys); err != nil {
+		if t, err = d.packs.Compacted(ctx, pack.Key(d.org, packID), d.marked.Keys); err != nil {
 			return err
 		}
 		if t == nil {
@@ -117,7 +117,7 @@ func (d *PlaceChecker) Usable(ctx context.Context, at *format.Place) (bool, erro
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if key := pack.PackKey(d.org, at.Pack); d.marked.Doubtful[key] && !d.looked[at.Pack] {
+	if key := pack.Key(d.org, at.Pack); d.marked.Doubtful[key] && !d.looked[at.Pack] {
 		if err := d.look(ctx, at.Pack, key); err != nil {
 			return false, err
 		}

@@ -140,7 +140,7 @@ func (r *PageReader) stored(ctx context.Context, i int) ([]byte, error) {
 		end += int64(next.Length)
 	}
 	r.ahead = min(max(2*(end-offset), 64<<10), maxAhead)
-	b, err := pack.ReadRange(ctx, r.M.Store.Packs, pack.PackKey(r.M.Org, r.M.Root.Packs[p.Pack]), offset, end-offset)
+	b, err := pack.ReadRange(ctx, r.M.Store.Packs, pack.Key(r.M.Org, r.M.Root.Packs[p.Pack]), offset, end-offset)
 	if err != nil {
 		return nil, err
 	}

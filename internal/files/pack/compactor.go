@@ -49,7 +49,7 @@ func (c *Compactor) Write(ctx context.Context, id string, segments []format.Segm
 }
 
 func (c *Compactor) nextKey(ctx context.Context, id string) (string, error) {
-	first := PackKey(c.Org, id)
+	first := Key(c.Org, id)
 	later, err := LaterGenerations(ctx, c.Packs.Store, first)
 	if err != nil {
 		return "", err

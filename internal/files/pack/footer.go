@@ -15,10 +15,10 @@ import (
 // pack, those of the compacted packs that replace it. The error of a missing pack
 // wraps blob.ErrNotFound.
 func (s *Store) Footer(ctx context.Context, org, id string) ([]format.Segment, error) {
-	segments, err := ReadSegments(ctx, s.Store, PackKey(org, id))
+	segments, err := ReadSegments(ctx, s.Store, Key(org, id))
 	if errors.Is(err, blob.ErrNotFound) {
 		var later []format.Segment
-		if later, err = s.compactedSegments(ctx, PackKey(org, id), err); err == nil {
+		if later, err = s.compactedSegments(ctx, Key(org, id), err); err == nil {
 			return later, nil
 		}
 	}
@@ -116,7 +116,7 @@ func (s *Store) Missing(ctx context.Context, org string, packs []string) ([]stri
 	group.SetLimit(ParallelStats)
 	for i, id := range packs {
 		group.Go(func() error {
-			there, err := s.Exists(ctx, PackKey(org, id))
+			there, err := s.Exists(ctx, Key(org, id))
 			gone[i] = !there
 			return err
 		})

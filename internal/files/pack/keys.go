@@ -13,8 +13,8 @@ import (
 // ManifestKey returns the key of a tree's root.
 func ManifestKey(org, digest string) string { return org + "/manifests/" + digest }
 
-// PackKey returns the key of a pack.
-func PackKey(org, id string) string { return org + "/packs/" + id }
+// Key returns the key of a pack.
+func Key(org, id string) string { return org + "/packs/" + id }
 
 // FirstKey returns the key without the number of a replacement.
 func FirstKey(key string) string {

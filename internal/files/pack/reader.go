@@ -83,7 +83,7 @@ func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*stre
 			return nil, err
 		}
 	}
-	r, err := f.Store.Get(ctx, PackKey(f.Org, packID), offset, -1)
+	r, err := f.Store.Get(ctx, Key(f.Org, packID), offset, -1)
 	if err != nil {
 		return nil, err
 	}

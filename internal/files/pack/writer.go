@@ -108,7 +108,7 @@ func (p *Writer) finishPack() error {
 }
 
 func (p *Writer) put(ctx context.Context, id string, r io.Reader, n int64) error {
-	err := p.Store.Put(ctx, PackKey(p.org, id), r, n)
+	err := p.Store.Put(ctx, Key(p.org, id), r, n)
 	if !errors.Is(err, blob.ErrExists) {
 		p.mu.Lock()
 		p.Uploaded = append(p.Uploaded, id)
@@ -170,7 +170,7 @@ func (p *Writer) Withdraw(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for _, id := range p.Uploaded {
-		errs = append(errs, p.Store.Delete(ctx, PackKey(p.org, id)))
+		errs = append(errs, p.Store.Delete(ctx, Key(p.org, id)))
 	}
 	return errors.Join(errs...)
 }

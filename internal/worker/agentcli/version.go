@@ -127,7 +127,7 @@ func numbersOf(version string) (numbers []int) {
 	if version == "" {
 		return nil
 	}
-	for _, text := range strings.Split(version, ".") {
+	for text := range strings.SplitSeq(version, ".") {
 		n, _ := strconv.Atoi(text)
 		numbers = append(numbers, n)
 	}
