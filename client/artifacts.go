@@ -23,7 +23,7 @@ type FileSets struct {
 	kind stint.FileSetKind
 }
 
-// Kind tells artifacts and volumes apart.
+// Kind distinguishes artifacts and volumes.
 func (t *FileSets) Kind() stint.FileSetKind { return t.kind }
 
 func (t *FileSets) path(segments ...string) []string {
@@ -239,7 +239,7 @@ func (t *FileSets) FilesPage(ctx context.Context, id, version, prefix string, o 
 }
 
 // FilesUnder walks the entries of a version whose paths begin with prefix;
-// "dir/" is all that lies below dir.
+// "dir/" is everything below dir.
 func (t *FileSets) FilesUnder(ctx context.Context, id, version, prefix string) iter.Seq2[stint.FileEntry, error] {
 	q := url.Values{}
 	set(q, "prefix", prefix)

@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Options says which server to talk to, and as whom.
+// Options selects the server and the token.
 type Options struct {
 	// URL is the server's address, such as http://127.0.0.1:8700.
 	URL string

@@ -59,7 +59,7 @@ func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w
 	}
 }
 
-// current is the version that is current now; empty where there is none.
+// current is the ID of the current version, or empty if there is none.
 func (t *FileSets) current(ctx context.Context, id string) (string, error) {
 	tree, err := t.Get(ctx, id)
 	if err != nil || tree.CurrentVersionID == nil {
@@ -141,7 +141,7 @@ func (d *transfer) attempt(ctx context.Context) error {
 	return &brokenError{err}
 }
 
-// location asks where the archive lies.
+// location returns the URL of the archive.
 func (t *FileSets) location(ctx context.Context, id, version, format string) (string, error) {
 	q := url.Values{}
 	set(q, "versionId", version)
@@ -180,7 +180,7 @@ func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag
 	return res, nil
 }
 
-// writeError tells a failed destination from a broken connection.
+// writeError distinguishes a failed destination from a broken connection.
 type writeError struct{ cause error }
 
 func (e *writeError) Error() string { return e.cause.Error() }

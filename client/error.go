@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Error is an answer of the server that is no success. Type and Code are for
+// Error is an unsuccessful response of the server. Type and Code are for
 // programs (the constants stint.Code…), Message is a sentence for people.
 type Error struct {
 	Status     int            // of HTTP
@@ -41,10 +41,10 @@ func IsCode(err error, code string) bool {
 	return ok && e.Code == code
 }
 
-// maxErrorBody bounds what is read of an answer that is no success, in bytes.
+// maxErrorBody limits the bytes read of an unsuccessful response.
 const maxErrorBody = 1 << 20
 
-// errorOf reads an answer that is no success and closes it.
+// errorOf reads and closes an unsuccessful response.
 func errorOf(res *http.Response) *Error {
 	defer res.Body.Close()
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id"), RetryAfter: retryAfter(res.Header)}

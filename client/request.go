@@ -188,7 +188,7 @@ func (c *Client) pause(ctx context.Context, attempt int, cause error) error {
 	}
 }
 
-// newKey makes an Idempotency-Key that nobody else has.
+// newKey returns a random Idempotency-Key.
 func newKey() string {
 	var random [16]byte
 	crand.Read(random[:]) // never fails

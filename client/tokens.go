@@ -65,7 +65,7 @@ type Named struct {
 	Name string `json:"name"`
 }
 
-// Me tells whom the token speaks for, and describes the token.
+// Me returns the user and organisation of the token, and the token itself.
 type Me struct {
 	Organization Named       `json:"organization"`
 	User         Named       `json:"user"`

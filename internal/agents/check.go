@@ -35,7 +35,7 @@ func checkTools(d *stint.Definition, of framework.Info) *stint.Error {
 	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Leave them out, or choose another framework.", d.Framework)
 }
 
-// checkCost refuses a bound on costs that nobody could tell.
+// checkCost refuses a cost limit if neither prices nor the framework provide costs.
 func checkCost(d *stint.Definition) *stint.Error {
 	if d.Limits == nil || d.Limits.MaxCostUSD == 0 {
 		return nil

@@ -92,7 +92,7 @@ func (a *api) serveZstd(w http.ResponseWriter, r *http.Request, archive *artifac
 		unsay(h)
 		return err
 	case s.lost || errors.Is(err, r.Context().Err()):
-		panic(http.ErrAbortHandler) // nobody is there to be told
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	panic(fmt.Errorf("serve content: %w", err)) // breaks the connection off: the client must not take a part for the whole
 }

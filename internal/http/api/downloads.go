@@ -162,7 +162,7 @@ func serveContent(w http.ResponseWriter, r *http.Request, content io.ReadSeeker,
 		return nil
 	}
 	if c.begun && errors.Is(c.failed, r.Context().Err()) {
-		panic(http.ErrAbortHandler) // nobody is there to be told
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	if c.begun {
 		panic(c.failed) // breaks the connection off: the client must not take a part for the whole

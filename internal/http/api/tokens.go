@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// me tells a client who it is.
+// me returns the caller and its token.
 func (a *api) me(r *http.Request, c auth.Caller) (any, error) {
 	token, err := a.c.Auth.Token(r.Context(), c, c.TokenID)
 	if err != nil {
