@@ -3,6 +3,7 @@ package stint
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -116,9 +117,10 @@ func AlreadyExists(noun, name string) *Error {
 	}
 }
 
-// JoinErrors returns nil for no errors, the error itself for one, and otherwise
-// the first error with all of them as Details.
-func JoinErrors(errs []*Error) error {
+// JoinErrors returns nil if all errors are nil, the error itself if there is one,
+// and otherwise the first error with all of them as Details.
+func JoinErrors(errs ...*Error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(e *Error) bool { return e == nil })
 	switch len(errs) {
 	case 0:
 		return nil

@@ -1,7 +1,6 @@
 package stint
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 )
@@ -44,15 +43,3 @@ func CheckVariable(param, name string) *Error {
 	}
 	return nil
 }
-
-// FormatVersionID returns the identifier of a version of an artifact or volume:
-// v<number>_<suffix>.
-func FormatVersionID(number int64, suffix string) string {
-	return fmt.Sprintf("v%d_%s", number, suffix)
-}
-
-var treeVersionForm = regexp.MustCompile(`^v[1-9][0-9]{0,17}_[a-z2-7]{20}$`)
-
-// IsFileSetVersion reports whether s has the form of the identifier of a version
-// of an artifact or volume.
-func IsFileSetVersion(s string) bool { return treeVersionForm.MatchString(s) }

@@ -88,14 +88,14 @@ func TestNames(t *testing.T) {
 
 func TestSeveralFaultsAreToldTogether(t *testing.T) {
 	t.Parallel()
-	if stint.JoinErrors(nil) != nil {
+	if stint.JoinErrors() != nil {
 		t.Error("no fault is a fault")
 	}
 	one := stint.InvalidParam("a", "A is wrong.")
-	if got := stint.JoinErrors([]*stint.Error{one}); !errors.Is(got, one) {
+	if got := stint.JoinErrors(one, nil); !errors.Is(got, one) {
 		t.Errorf("one fault became %v", got)
 	}
-	got, ok := errors.AsType[*stint.Error](stint.JoinErrors([]*stint.Error{one, stint.MissingParam("b", "B is missing.")}))
+	got, ok := errors.AsType[*stint.Error](stint.JoinErrors(one, stint.MissingParam("b", "B is missing.")))
 	if !ok || got.Code != stint.CodeInvalidParameter || got.Message != "A is wrong. B is missing." {
 		t.Fatalf("two faults became %+v", got)
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config is what a Service needs. Now defaults to the real clock.
+// Config contains the dependencies of a Service. Store and IDs are required.
 type Config struct {
 	Store store.Agents
 	IDs   *stint.IDs
-	Now   func() time.Time
-	// Check refuses definitions that ask for what is known not to be offered
-	// here; nil refuses none.
+	Now   func() time.Time // default: time.Now
+	// Check returns an error for a valid definition that this server does not
+	// support. It is optional.
 	Check func(*stint.Definition) error
 }
 
-// Service keeps agents. It is safe for concurrent use.
+// Service implements the use cases of agents. It is safe for concurrent use.
 type Service struct {
 	store store.Agents
 	ids   *stint.IDs
@@ -35,7 +35,7 @@ type Service struct {
 	check func(*stint.Definition) error
 }
 
-// New makes a service.
+// New returns a Service.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -43,10 +43,10 @@ func New(c Config) *Service {
 	return &Service{store: c.Store, ids: c.IDs, now: c.Now, check: c.Check}
 }
 
-// Create stores a new agent with its first version. raw is the definition with
-// the agent's name in it.
+// Create stores a new agent with its first version. raw is the definition, which
+// contains the agent's name.
 func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.Agent, error) {
-	d, err := s.digestOf(raw)
+	d, err := s.parse(raw)
 	if err != nil {
 		return stint.Agent{}, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 		return stint.Agent{}, e
 	}
 	now := stint.TimeOf(s.now())
-	v := s.version(c, s.ids.New(stint.PrefixAgent), d, now)
+	v := s.newVersion(c, s.ids.New(stint.PrefixAgent), d, now)
 	v.VersionNumber = 1
 	a := stint.Agent{ID: v.AgentID, Name: d.name, CurrentVersionID: v.ID, CreatedAt: now, UpdatedAt: now}
 	err = s.store.CreateAgent(ctx, store.Agent{Agent: a, OrgID: c.OrgID}, v)
@@ -67,83 +67,62 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, raw []byte) (stint.
 	return a, nil
 }
 
-// AddVersion gives an agent a new definition. When the current one means the
-// same nothing changes, added is false and the current version is returned.
-// The name in raw must be the agent's or be left out.
+// AddVersion stores raw as the new current version of an agent. If the current
+// version is equivalent, AddVersion returns it and added is false. A name in raw
+// must be the agent's.
 func (s *Service) AddVersion(ctx context.Context, c auth.Caller, agentID string, raw []byte) (v stint.AgentVersion, added bool, err error) {
 	a, err := s.Get(ctx, c.OrgID, agentID)
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
-	d, err := s.digestOf(raw)
+	d, err := s.parse(raw)
 	if err != nil {
 		return stint.AgentVersion{}, false, err
 	}
 	if d.name != "" && d.name != a.Name {
 		return stint.AgentVersion{}, false, stint.InvalidParam("name",
-			"The definition is for '%s', but this agent is '%s'. Leave 'name' out or create another agent.", d.name, a.Name)
+			"The definition is for '%s', but this agent is '%s'. Omit 'name', or create another agent.", d.name, a.Name)
 	}
-	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.version(c, a.ID, d, stint.TimeOf(s.now())))
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.AgentVersion{}, false, stint.NotFound("agent", agentID)
-	}
-	if err != nil {
-		return stint.AgentVersion{}, false, fmt.Errorf("add a version to agent %s: %w", a.ID, err)
-	}
-	return brief(head), added, nil
+	head, added, err := s.store.AddAgentVersion(ctx, c.OrgID, s.newVersion(c, a.ID, d, stint.TimeOf(s.now())))
+	return withoutDefinition(head), added, store.PublicError(err, "agent", agentID)
 }
 
-func (s *Service) version(c auth.Caller, agentID string, d digested, at stint.Time) store.AgentVersion {
+func (s *Service) newVersion(c auth.Caller, agentID string, d parsed, at stint.Time) store.AgentVersion {
 	return store.AgentVersion{
 		AgentVersion: stint.AgentVersion{
-			ID: s.ids.New(stint.PrefixAgentVersion), AgentID: agentID, CreatedAt: at, Definition: d.definition,
+			ID: s.ids.New(stint.PrefixAgentVersion), AgentID: agentID, CreatedAt: at, Definition: d.canonical,
 		},
 		Digest: d.digest, CreatedBy: c.Name(),
 	}
 }
 
-// brief is a version as lists and answers to its creation show it.
-func brief(v store.AgentVersion) stint.AgentVersion {
+// withoutDefinition returns a version as in a list.
+func withoutDefinition(v store.AgentVersion) stint.AgentVersion {
 	v.Definition = nil
 	return v.AgentVersion
 }
 
-// Get reads an agent.
+// Get returns an agent.
 func (s *Service) Get(ctx context.Context, org, id string) (stint.Agent, error) {
-	if !stint.IsID(stint.PrefixAgent, id) {
-		return stint.Agent{}, stint.NotFound("agent", id)
-	}
-	a, err := s.store.Agent(ctx, org, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, stint.NotFound("agent", id)
-	}
-	if err != nil {
-		return stint.Agent{}, fmt.Errorf("read agent %s: %w", id, err)
-	}
-	return a.Agent, nil
+	a, err := store.Lookup(ctx, s.store.Agent, stint.PrefixAgent, org, id)
+	return a.Agent, err
 }
 
-// ByName reads the agent of that name, whatever the case of its letters.
+// ByName returns the agent with the name, ignoring case.
 func (s *Service) ByName(ctx context.Context, org, name string) (stint.Agent, error) {
 	name = strings.ToLower(name)
 	if stint.CheckName("name", name) != nil {
 		return stint.Agent{}, stint.NotFound("agent", name)
 	}
 	a, err := s.store.AgentByName(ctx, org, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, stint.NotFound("agent", name)
-	}
-	if err != nil {
-		return stint.Agent{}, fmt.Errorf("read agent %q: %w", name, err)
-	}
-	return a.Agent, nil
+	return a.Agent, store.PublicError(err, "agent", name)
 }
 
-// List reads a page of agents, newest first. A name narrows it to the one
-// agent of that name, whatever the case of its letters.
+// List returns a page of agents, newest first. If name is not empty, the list
+// contains only the agent with that name, ignoring case.
 func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	if name != "" {
-		return s.listed(ctx, org, name, r)
+		return s.listByName(ctx, org, name, r)
 	}
 	stored, err := s.store.Agents(ctx, org, r)
 	if err != nil {
@@ -156,8 +135,9 @@ func (s *Service) List(ctx context.Context, org, name string, r store.Range) ([]
 	return agents, nil
 }
 
-// listed is the list of the one agent with that name, which has no second page.
-func (s *Service) listed(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
+// listByName returns the first page with the agent of that name. Other pages are
+// empty.
+func (s *Service) listByName(ctx context.Context, org, name string, r store.Range) ([]stint.Agent, error) {
 	a, err := s.ByName(ctx, org, name)
 	switch {
 	case stint.KindOf(err) == stint.KindNotFound || err == nil && r.After != store.Cursor{}:
@@ -168,17 +148,10 @@ func (s *Service) listed(ctx context.Context, org, name string, r store.Range) (
 	return []stint.Agent{a}, nil
 }
 
-// Delete hides an agent. Its name becomes free, its runs stay.
+// Delete hides an agent. Its name can be used again, and its runs are kept.
 func (s *Service) Delete(ctx context.Context, c auth.Caller, id string) error {
 	if !stint.IsID(stint.PrefixAgent, id) {
 		return stint.NotFound("agent", id)
 	}
-	err := s.store.DeleteAgent(ctx, c.OrgID, id, stint.TimeOf(s.now()))
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.NotFound("agent", id)
-	}
-	if err != nil {
-		return fmt.Errorf("delete agent %s: %w", id, err)
-	}
-	return nil
+	return store.PublicError(s.store.DeleteAgent(ctx, c.OrgID, id, stint.TimeOf(s.now())), "agent", id)
 }

@@ -100,7 +100,7 @@ func TestCreate(t *testing.T) {
 	}, v)
 }
 
-func TestCreateRefuses(t *testing.T) {
+func TestCreateChecksDefinition(t *testing.T) {
 	w := newWorld(t)
 	w.create(`{"name":"taken","framework":"shell"}`)
 	for raw, want := range map[string]string{
@@ -115,7 +115,7 @@ func TestCreateRefuses(t *testing.T) {
 		`{`:                                                    stint.CodeInvalidParameter,
 	} {
 		if _, err := w.agents.Create(t.Context(), w.caller, []byte(raw)); codeOf(err) != want {
-			t.Errorf("%s gave %v, want %s", raw, err, want)
+			t.Errorf("%s returned %v, want %s", raw, err, want)
 		}
 	}
 }
@@ -135,48 +135,48 @@ func TestAddVersion(t *testing.T) {
 	} {
 		v, added, err := w.agents.AddVersion(t.Context(), w.caller, a.ID, []byte(c.raw))
 		if err != nil || added != c.added || v.VersionNumber != c.number || v.Definition != nil {
-			t.Errorf("%s gave %+v, %v, %v, want number %d, added %v", c.raw, v, added, err, c.number, c.added)
+			t.Errorf("%s returned %+v, %v, %v, want number %d, added %v", c.raw, v, added, err, c.number, c.added)
 		}
 	}
 	got, err := w.agents.Get(t.Context(), w.caller.OrgID, a.ID)
 	if err != nil || got.CurrentVersionID == a.CurrentVersionID {
-		t.Errorf("the current version stayed: %+v, %v", got, err)
+		t.Errorf("the current version is unchanged: %+v, %v", got, err)
 	}
 	for raw, want := range map[string]string{
 		`{"name":"another","framework":"shell"}`: stint.CodeInvalidParameter,
 		`{"framework":"cobol"}`:                  stint.CodeInvalidParameter,
 	} {
 		if _, _, err := w.agents.AddVersion(t.Context(), w.caller, a.ID, []byte(raw)); codeOf(err) != want {
-			t.Errorf("%s gave %v, want %s", raw, err, want)
+			t.Errorf("%s returned %v, want %s", raw, err, want)
 		}
 	}
 }
 
-func TestResolveVersion(t *testing.T) {
+func TestVersionReferences(t *testing.T) {
 	w := newWorld(t)
 	a := w.create(`{"name":"reviewer","framework":"shell"}`)
 	second, _, err := w.agents.AddVersion(t.Context(), w.caller, a.ID, []byte(`{"framework":"assistant"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	elsewhere := w.create(`{"name":"another","framework":"shell"}`)
-	for spec, want := range map[string]string{
+	other := w.create(`{"name":"another","framework":"shell"}`)
+	for reference, want := range map[string]string{
 		"": second.ID, "latest": second.ID, "v2": second.ID, "2": second.ID, second.ID: second.ID,
 		"v1": a.CurrentVersionID, "1": a.CurrentVersionID, a.CurrentVersionID: a.CurrentVersionID,
 	} {
-		v, err := w.agents.ResolveVersion(t.Context(), w.caller.OrgID, a.ID, spec)
+		v, err := w.agents.Version(t.Context(), w.caller.OrgID, a.ID, reference)
 		if err != nil || v.ID != want {
-			t.Errorf("%q gave %q, %v, want %q", spec, v.ID, err, want)
+			t.Errorf("%q returned %q, %v, want %q", reference, v.ID, err, want)
 		}
 	}
-	for _, spec := range []string{"v3", "0", "v0", "-1", "+1", "01", "v", "V1", "Latest", "1 ", "v1_x", "9223372036854775808", "\x00", elsewhere.CurrentVersionID} {
-		if v, err := w.agents.ResolveVersion(t.Context(), w.caller.OrgID, a.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
-			t.Errorf("%q gave %q, %v, want not found", spec, v.ID, err)
+	for _, reference := range []string{"v3", "0", "v0", "-1", "+1", "01", "v", "V1", "Latest", "1 ", "v1_x", "9223372036854775808", "\x00", other.CurrentVersionID} {
+		if v, err := w.agents.Version(t.Context(), w.caller.OrgID, a.ID, reference); codeOf(err) != stint.CodeResourceNotFound {
+			t.Errorf("%q returned %q, %v, want not found", reference, v.ID, err)
 		}
 	}
 }
 
-func TestListsAndNames(t *testing.T) {
+func TestList(t *testing.T) {
 	w := newWorld(t)
 	a, b := w.create(`{"name":"a","framework":"shell"}`), w.create(`{"name":"bee","framework":"shell"}`)
 	org := w.caller.OrgID
@@ -190,7 +190,7 @@ func TestListsAndNames(t *testing.T) {
 	}
 	got, err := w.agents.List(t.Context(), org, "bee", store.Range{After: store.Cursor{At: b.CreatedAt, ID: b.ID}, Limit: 10})
 	if err != nil || len(got) != 0 {
-		t.Errorf("the page after the only agent is %v, %v", got, err)
+		t.Errorf("the second page of a list by name is %v, %v", got, err)
 	}
 	versions, err := w.agents.Versions(t.Context(), org, a.ID, first)
 	if err != nil || len(versions) != 1 || versions[0].Definition != nil {
@@ -204,25 +204,25 @@ func TestDelete(t *testing.T) {
 	if err := w.agents.Delete(t.Context(), w.caller, a.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.gone(w.caller, a.ID)
+	w.checkNotFound(w.caller, a.ID)
 	if again := w.create(`{"name":"reviewer","framework":"shell"}`); again.ID == a.ID {
-		t.Error("the second agent of the name is the first")
+		t.Error("the second agent with the name has the ID of the first")
 	}
 }
 
-func TestAgentsStayInTheirOrganisation(t *testing.T) {
+func TestAgentsOfOtherOrganisations(t *testing.T) {
 	w := newWorld(t)
 	a := w.create(`{"name":"reviewer","framework":"shell"}`)
 	for _, id := range []string{a.ID, "", "ag_", "agent", a.CurrentVersionID, a.ID + "0", "\x00"} {
-		w.gone(w.other, id)
+		w.checkNotFound(w.other, id)
 	}
 	if _, err := w.agents.ByName(t.Context(), w.other.OrgID, "reviewer"); codeOf(err) != stint.CodeResourceNotFound {
 		t.Errorf("another organisation found the name: %v", err)
 	}
 }
 
-// gone checks that every verb says that there is no such agent.
-func (w *world) gone(c auth.Caller, id string) {
+// checkNotFound checks that every method returns resource_not_found.
+func (w *world) checkNotFound(c auth.Caller, id string) {
 	w.Helper()
 	ctx := w.Context()
 	_, get := w.agents.Get(ctx, c.OrgID, id)
@@ -233,7 +233,7 @@ func (w *world) gone(c auth.Caller, id string) {
 		"get": get, "add": add, "versions": versions, "version": version, "delete": w.agents.Delete(ctx, c, id),
 	} {
 		if codeOf(err) != stint.CodeResourceNotFound {
-			w.Errorf("%s of %q gave %v, want not found", verb, id, err)
+			w.Errorf("%s of %q returned %v, want not found", verb, id, err)
 		}
 	}
 }

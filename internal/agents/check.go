@@ -8,8 +8,8 @@ import (
 	"github.com/stint-dev/stint/internal/jsonschema"
 )
 
-// checkFramework refuses what the framework of a definition could not do, when
-// the definition is stored rather than when it is first run.
+// checkFramework returns an error that lists what the definition's framework does
+// not support, so that it is refused when it is stored, not when it is first run.
 func checkFramework(d *stint.Definition) error {
 	f, err := registry.Find(d)
 	if err != nil {
@@ -18,24 +18,18 @@ func checkFramework(d *stint.Definition) error {
 	if err := f.Check(d); err != nil {
 		return err
 	}
-	var faults []*stint.Error
-	for _, e := range []*stint.Error{checkTools(d, f.Info()), checkCost(d), checkSchema(d)} {
-		if e != nil {
-			faults = append(faults, e)
-		}
-	}
-	return stint.JoinErrors(faults)
+	return stint.JoinErrors(checkMCPServers(d, f.Info()), checkCost(d), checkSchema(d))
 }
 
-// checkTools refuses servers of tools that nothing would be told of.
-func checkTools(d *stint.Definition, of framework.Info) *stint.Error {
-	if len(d.MCPServers) == 0 || of.Capabilities.MCP {
+func checkMCPServers(d *stint.Definition, info framework.Info) *stint.Error {
+	if len(d.MCPServers) == 0 || info.Capabilities.MCP {
 		return nil
 	}
-	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Leave them out, or choose another framework.", d.Framework)
+	return stint.InvalidParam("mcpServers", "The framework '%s' cannot use 'mcpServers'. Remove them, or choose another framework.", d.Framework)
 }
 
-// checkCost refuses a cost limit if neither prices nor the framework provide costs.
+// checkCost returns an error for a cost limit if neither the framework nor the
+// price list provides the cost of the model.
 func checkCost(d *stint.Definition) *stint.Error {
 	if d.Limits == nil || d.Limits.MaxCostUSD == 0 {
 		return nil
@@ -44,10 +38,10 @@ func checkCost(d *stint.Definition) *stint.Error {
 		return nil
 	}
 	if d.Provider == nil || len(d.Provider.Prices) == 0 {
-		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs 'provider.prices': with the framework '%s' nothing else tells what the model costs. Give the prices of its models, or bound 'limits.maxTokens' instead.", d.Framework)
+		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs 'provider.prices', because the framework '%s' does not report costs. Add the prices of its models, or use 'limits.maxTokens'.", d.Framework)
 	}
 	if _, known := d.Provider.Price(d.Model); d.Model != "" && !known {
-		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs the price of the model '%s'. Add it to 'provider.prices', or give one for '*'.", d.Model)
+		return stint.InvalidParam("limits.maxCostUsd", "'limits.maxCostUsd' needs the price of the model '%s'. Add it to 'provider.prices', or add a default for '*'.", d.Model)
 	}
 	return nil
 }
@@ -57,7 +51,7 @@ func checkSchema(d *stint.Definition) *stint.Error {
 		return nil
 	}
 	if err := jsonschema.CheckSchema(d.Schema()); err != nil {
-		return stint.InvalidParam("output.schema", "'output.schema' is no JSON Schema that can be used: %s", err)
+		return stint.InvalidParam("output.schema", "'output.schema' is not a supported JSON Schema: %s", err)
 	}
 	return nil
 }

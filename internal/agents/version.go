@@ -6,21 +6,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
-	"github.com/stint-dev/stint/internal/jsonschema"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Latest is the specifier of an agent's current version.
-const Latest = "latest"
-
-// Versions reads a page of an agent's versions, newest first, without their
+// Versions returns a page of an agent's versions, newest first, without their
 // definitions.
 func (s *Service) Versions(ctx context.Context, org, agentID string, r store.Range) ([]stint.AgentVersion, error) {
 	if _, err := s.Get(ctx, org, agentID); err != nil {
@@ -32,108 +25,71 @@ func (s *Service) Versions(ctx context.Context, org, agentID string, r store.Ran
 	}
 	versions := make([]stint.AgentVersion, len(stored))
 	for i, v := range stored {
-		versions[i] = brief(v)
+		versions[i] = withoutDefinition(v)
 	}
 	return versions, nil
 }
 
-// Version reads one version with its definition, the agent's name in it, so
-// that it can be pushed as it is; spec is what ResolveVersion takes.
-func (s *Service) Version(ctx context.Context, org, agentID, spec string) (stint.AgentVersion, error) {
-	a, v, err := s.locate(ctx, org, agentID, spec)
+// Version returns a version by its reference; see stint.ParseVersion. The
+// definition contains the agent's name.
+func (s *Service) Version(ctx context.Context, org, agentID, reference string) (stint.AgentVersion, error) {
+	a, err := s.Get(ctx, org, agentID)
 	if err != nil {
 		return stint.AgentVersion{}, err
 	}
-	v.Definition, err = withName(v.Definition, a.Name)
-	return v.AgentVersion, err
-}
-
-func withName(definition json.RawMessage, name string) (json.RawMessage, error) {
-	var members map[string]any
-	decoder := json.NewDecoder(bytes.NewReader(definition))
-	decoder.UseNumber()
-	if err := decoder.Decode(&members); err != nil {
-		return nil, fmt.Errorf("read a stored definition: %w", err)
-	}
-	members["name"] = name
-	named, err := json.Marshal(members)
-	if err != nil {
-		return nil, fmt.Errorf("write a definition: %w", err)
-	}
-	return named, nil
-}
-
-// ResolveVersion finds a version of an agent by its specifier: latest (also
-// when empty), an identifier, v<N> or <N>.
-func (s *Service) ResolveVersion(ctx context.Context, org, agentID, spec string) (store.AgentVersion, error) {
-	_, v, err := s.locate(ctx, org, agentID, spec)
-	return v, err
-}
-
-func (s *Service) locate(ctx context.Context, org, agentID, spec string) (stint.Agent, store.AgentVersion, error) {
-	a, err := s.Get(ctx, org, agentID)
-	if err != nil {
-		return stint.Agent{}, store.AgentVersion{}, err
-	}
-	id, number, ok := parseSpec(spec)
+	id, number, ok := stint.ParseVersion(reference, stint.IsAgentVersion)
 	if !ok {
-		return stint.Agent{}, store.AgentVersion{}, stint.NotFound("agent version", spec)
+		return stint.AgentVersion{}, stint.NotFound("agent version", reference)
 	}
 	if id == "" && number == 0 {
 		id = a.CurrentVersionID
 	}
 	v, err := s.store.AgentVersion(ctx, org, agentID, id, number)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.Agent{}, store.AgentVersion{}, stint.NotFound("agent version", spec)
-	}
 	if err != nil {
-		return stint.Agent{}, store.AgentVersion{}, fmt.Errorf("read version %q of agent %s: %w", spec, agentID, err)
+		return stint.AgentVersion{}, store.PublicError(err, "agent version", reference)
 	}
-	return a, v, nil
+	v.Definition, err = withName(v.Definition, a.Name)
+	return v.AgentVersion, err
 }
 
-// parseSpec takes a specifier apart; id and number are both zero for latest.
-func parseSpec(spec string) (id string, number int64, ok bool) {
-	if spec == "" || spec == Latest {
-		return "", 0, true
+func withName(raw json.RawMessage, name string) (json.RawMessage, error) {
+	var members map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&members); err != nil {
+		return nil, fmt.Errorf("decode a stored definition: %w", err)
 	}
-	if stint.IsID(stint.PrefixAgentVersion, spec) {
-		return spec, 0, true
+	members["name"] = name
+	named, err := json.Marshal(members)
+	if err != nil {
+		return nil, fmt.Errorf("encode a definition: %w", err)
 	}
-	digits := strings.TrimPrefix(spec, "v")
-	number, err := strconv.ParseInt(digits, 10, 64)
-	return "", number, err == nil && number >= 1 && strconv.FormatInt(number, 10) == digits
+	return named, nil
 }
 
-// digested is a definition taken apart: the name that belongs to the agent,
-// and the rest in canonical form with its digest.
-type digested struct {
-	name       string
-	definition json.RawMessage
-	digest     string // hex SHA-256
+// parsed is a valid definition: the agent's name, and the other members in
+// canonical form with their digest.
+type parsed struct {
+	name      string
+	canonical json.RawMessage
+	digest    string // hex SHA-256
 }
 
-// digestOf checks a definition and takes its name and the members that are
-// null, which say nothing, out of it.
-func (s *Service) digestOf(raw []byte) (digested, error) {
-	parsed, err := definition.Parse(raw)
+// parse checks a definition and removes its name and the members that are null.
+func (s *Service) parse(raw []byte) (parsed, error) {
+	d, err := definition.Parse(raw)
 	if err == nil {
-		err = checkFramework(parsed)
+		err = checkFramework(d)
 	}
 	if err == nil && s.check != nil {
-		err = s.check(parsed)
-	}
-	if err == nil && parsed.Schema() != nil {
-		if fault := jsonschema.CheckSchema(parsed.Schema()); fault != nil {
-			err = stint.InvalidParam("output.schema", "'output.schema' cannot be used: %s", fault)
-		}
+		err = s.check(d)
 	}
 	if err != nil {
-		return digested{}, err
+		return parsed{}, err
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil {
-		return digested{}, fmt.Errorf("take a definition apart: %w", err)
+		return parsed{}, fmt.Errorf("decode a definition: %w", err)
 	}
 	delete(members, "name")
 	for key, value := range members {
@@ -143,12 +99,12 @@ func (s *Service) digestOf(raw []byte) (digested, error) {
 	}
 	rest, err := json.Marshal(members)
 	if err != nil {
-		return digested{}, fmt.Errorf("write a definition: %w", err)
+		return parsed{}, fmt.Errorf("encode a definition: %w", err)
 	}
 	canonical, err := definition.CanonicalJSON(rest)
 	if err != nil {
-		return digested{}, err
+		return parsed{}, err
 	}
 	digest := sha256.Sum256(canonical)
-	return digested{name: parsed.Name, definition: canonical, digest: hex.EncodeToString(digest[:])}, nil
+	return parsed{name: d.Name, canonical: canonical, digest: hex.EncodeToString(digest[:])}, nil
 }

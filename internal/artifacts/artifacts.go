@@ -98,18 +98,11 @@ func (s *Service) Get(ctx context.Context, org string, kind stint.FileSetKind, i
 }
 
 func (s *Service) tree(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSet, error) {
-	if !stint.IsID(kind.Prefix(), id) {
-		return stint.FileSet{}, stint.NotFound(string(kind), id)
-	}
-	t, err := s.store.FileSet(ctx, org, kind, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.FileSet{}, stint.NotFound(string(kind), id)
-	}
-	if err != nil {
-		return stint.FileSet{}, fmt.Errorf("read %s %s: %w", kind, id, err)
-	}
+	t, err := store.Lookup(ctx, func(ctx context.Context, org, id string) (store.FileSet, error) {
+		return s.store.FileSet(ctx, org, kind, id)
+	}, kind.Prefix(), org, id)
 	t.Kind = kind
-	return t.FileSet, nil
+	return t.FileSet, err
 }
 
 // ByName returns the artifact or volume of that name.
@@ -118,14 +111,8 @@ func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind
 		return stint.FileSet{}, stint.NotFound(string(kind), name)
 	}
 	t, err := s.store.FileSetByName(ctx, org, kind, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.FileSet{}, stint.NotFound(string(kind), name)
-	}
-	if err != nil {
-		return stint.FileSet{}, fmt.Errorf("read %s %q: %w", kind, name, err)
-	}
 	t.Kind = kind
-	return t.FileSet, nil
+	return t.FileSet, store.PublicError(err, string(kind), name)
 }
 
 // List returns a page of artifacts or volumes, newest first.
@@ -147,12 +134,5 @@ func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.FileSetK
 	if !stint.IsID(kind.Prefix(), id) {
 		return stint.NotFound(string(kind), id)
 	}
-	err := s.store.DeleteFileSet(ctx, c.OrgID, kind, id, stint.TimeOf(s.now()))
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.NotFound(string(kind), id)
-	}
-	if err != nil {
-		return fmt.Errorf("delete %s %s: %w", kind, id, err)
-	}
-	return nil
+	return store.PublicError(s.store.DeleteFileSet(ctx, c.OrgID, kind, id, stint.TimeOf(s.now())), string(kind), id)
 }

@@ -87,13 +87,7 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 	if conflict, ok := errors.AsType[*store.ConflictError](err); ok {
 		return stint.FileSetVersion{}, false, versionConflict(t, conflict.Head)
 	}
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.FileSetVersion{}, false, stint.NotFound(string(t.Kind), t.ID)
-	}
-	if err != nil {
-		return stint.FileSetVersion{}, false, fmt.Errorf("commit a version of %s %s: %w", t.Kind, t.ID, err)
-	}
-	return head.FileSetVersion, added, nil
+	return head.FileSetVersion, added, store.PublicError(err, string(t.Kind), t.ID)
 }
 
 // staleError returns a message for the user if garbage collection is deleting files

@@ -26,15 +26,10 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.F
 		return err
 	}
 	err = s.store.DeleteVersion(ctx, c.OrgID, id, v.ID)
-	switch {
-	case errors.Is(err, store.ErrInUse):
+	if errors.Is(err, store.ErrInUse) {
 		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it, a run mounts it or it is kept.", v.ID)
-	case errors.Is(err, store.ErrNotFound):
-		return stint.NotFound(string(kind)+" version", spec)
-	case err != nil:
-		return fmt.Errorf("delete version %s of %s %s: %w", v.ID, kind, id, err)
 	}
-	return nil
+	return store.PublicError(err, string(kind)+" version", spec)
 }
 
 // KeepVersion marks a version so that retention rules do not delete it, or removes
@@ -44,14 +39,7 @@ func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.Fil
 	if err != nil {
 		return err
 	}
-	err = s.store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.now()))
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.NotFound(string(kind)+" version", spec)
-	}
-	if err != nil {
-		return fmt.Errorf("keep version %s of %s %s: %w", v.ID, kind, id, err)
-	}
-	return nil
+	return store.PublicError(s.store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.now())), string(kind)+" version", spec)
 }
 
 // Usage returns the storage usage and the limit of an organisation.

@@ -2,18 +2,12 @@ package artifacts
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/store"
 )
-
-// Latest is the specifier of the current version.
-const Latest = "latest"
 
 // Versions returns a page of the versions of an artifact or volume, newest first.
 func (s *Service) Versions(ctx context.Context, org string, kind stint.FileSetKind, id string, r store.Range) ([]stint.FileSetVersion, error) {
@@ -37,8 +31,8 @@ func (s *Service) Version(ctx context.Context, org string, kind stint.FileSetKin
 	return v.FileSetVersion, err
 }
 
-// Resolve returns a version of an artifact or volume by its specifier: "latest" or
-// "" for the current version, an identifier, v<N>, or <N>.
+// Resolve returns a version of an artifact or volume by its reference; see
+// stint.ParseVersion.
 func (s *Service) Resolve(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (store.FileSetVersion, error) {
 	_, v, err := s.locate(ctx, org, kind, id, spec)
 	return v, err
@@ -50,7 +44,10 @@ func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind
 	if err != nil {
 		return stint.FileSet{}, store.FileSetVersion{}, err
 	}
-	versionID, number, ok := parseSpec(spec)
+	versionID, number, ok := stint.ParseVersion(spec, stint.IsFileSetVersion)
+	if !ok {
+		return stint.FileSet{}, store.FileSetVersion{}, stint.NotFound(string(kind)+" version", spec)
+	}
 	if versionID == "" && number == 0 {
 		if t.CurrentVersionID == nil {
 			return stint.FileSet{}, store.FileSetVersion{}, &stint.Error{
@@ -60,35 +57,8 @@ func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind
 		}
 		versionID = *t.CurrentVersionID
 	}
-	if !ok {
-		return stint.FileSet{}, store.FileSetVersion{}, stint.NotFound(string(kind)+" version", spec)
-	}
 	v, err := s.store.FileSetVersion(ctx, org, id, versionID, number)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.FileSet{}, store.FileSetVersion{}, stint.NotFound(string(kind)+" version", spec)
-	}
-	if err != nil {
-		return stint.FileSet{}, store.FileSetVersion{}, fmt.Errorf("read version %q of %s %s: %w", spec, kind, id, err)
-	}
-	return t, v, nil
-}
-
-// parseSpec parses a specifier. id and number are both zero for the current version.
-// ok is false if the specifier is not valid.
-func parseSpec(spec string) (id string, number int64, ok bool) {
-	if spec == "" || spec == Latest {
-		return "", 0, true
-	}
-	digits, suffix, isID := strings.Cut(strings.TrimPrefix(spec, "v"), "_")
-	number, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || number < 1 || strconv.FormatInt(number, 10) != digits {
-		return spec, 0, false
-	}
-	if !isID {
-		return "", number, true
-	}
-	wellFormed := spec[0] == 'v' && len(suffix) == suffixSize && strings.Trim(suffix, suffixAlphabet) == ""
-	return spec, 0, wellFormed
+	return t, v, store.PublicError(err, string(kind)+" version", spec)
 }
 
 // Files returns a page of a version's entries in path order. more reports whether

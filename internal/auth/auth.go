@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -20,27 +21,39 @@ import (
 const (
 	RoleOwner  = "owner"
 	RoleMember = "member"
-	RoleViewer = "viewer" // may read, whatever the token says
+	RoleViewer = "viewer" // only reads, even with a token of a higher scope
 )
 
 // KeySize is the length of Config.Key in bytes.
 const KeySize = 32
 
-// Config is what a Service needs. Now and Random default to the real clock
-// and crypto/rand.
-type Config struct {
-	Store  store.Access
-	IDs    *stint.IDs
-	Now    func() time.Time
-	Key    []byte // KeySize bytes, secret, the same in every process and life of an installation
-	Runs   Runs   // nil: tokens of runs are no good
-	Random io.Reader
+// Store is the part of store.Store that a Service needs.
+type Store interface {
+	EnsureMember(ctx context.Context, m store.Member) (store.Member, error)
+	CreateToken(ctx context.Context, t store.Token) error
+	TokenByHash(ctx context.Context, hash []byte) (store.Token, error)
+	TouchTokens(ctx context.Context, used map[string]stint.Time) error
+	Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error)
+	Token(ctx context.Context, org, id string) (store.Token, error)
+	RevokeToken(ctx context.Context, org, id string, at stint.Time) error
 }
 
-// Service knows callers, keeps tokens and signs what is handed out. It is
-// safe for concurrent use and starts no goroutine.
+// Config contains the dependencies of a Service. Store, IDs, and Key are required.
+type Config struct {
+	Store Store
+	IDs   *stint.IDs
+	// Key is a secret of KeySize bytes. It is the same in every process of an
+	// installation, also after a restart.
+	Key    []byte
+	Runs   Runs             // nil: the tokens of runs are refused
+	Now    func() time.Time // default: time.Now
+	Random io.Reader        // default: crypto/rand.Reader
+}
+
+// Service authenticates callers, manages tokens, and signs links and cursors. It
+// is safe for concurrent use and does not start goroutines.
 type Service struct {
-	store   store.Access
+	store   Store
 	runs    Runs
 	ids     *stint.IDs
 	now     func() time.Time
@@ -53,11 +66,10 @@ type Service struct {
 	used   map[string]stint.Time
 }
 
-// New makes a service. It panics when the key has not KeySize bytes: a server
-// must never sign with less.
+// New returns a Service. It panics if the key does not have KeySize bytes.
 func New(c Config) *Service {
 	if len(c.Key) != KeySize {
-		panic(fmt.Sprintf("auth: a key of %d bytes, want %d", len(c.Key), KeySize))
+		panic(fmt.Sprintf("auth: the key has %d bytes, want %d", len(c.Key), KeySize))
 	}
 	s := &Service{store: c.Store, runs: c.Runs, ids: c.IDs, now: c.Now, random: c.Random, keys: deriveKeys(c.Key)}
 	if s.now == nil {
@@ -70,17 +82,16 @@ func New(c Config) *Service {
 	return s
 }
 
-// ErrInvalidKey is the one answer to a token that is missing, malformed,
-// unknown, expired or revoked: which of these it is stays hidden.
+// ErrInvalidKey is the error of a token that is missing, malformed, unknown,
+// expired, or revoked. It does not reveal which of these it is.
 var ErrInvalidKey = &stint.Error{
 	Kind: stint.KindUnauthenticated, Code: stint.CodeInvalidAPIKey,
-	Message: "The API key is missing, malformed, expired or revoked. Send 'Authorization: Bearer <API_KEY>'.",
+	Message: "The API key is missing, malformed, expired, or revoked. Send 'Authorization: Bearer <API_KEY>'.",
 }
 
-// Authenticate finds the caller that a token stands for, or gives
-// ErrInvalidKey. A caller is remembered for up to cacheFor, so a token that
-// another process revoked works that much longer; one revoked through this
-// Service does not.
+// Authenticate returns the caller of a token, or ErrInvalidKey. Callers are cached
+// for cacheFor. A token that another process revoked is therefore accepted for
+// that time; a token that this Service revoked is not.
 func (s *Service) Authenticate(ctx context.Context, token string) (Caller, error) {
 	if signed, ok := strings.CutPrefix(token, RunTokenPrefix); ok {
 		return s.runCaller(ctx, signed)
@@ -90,62 +101,60 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Caller, error
 	}
 	hash, now := sha256.Sum256([]byte(token)), s.now()
 	if c, ok := s.cache.get(hash, now); ok {
-		return s.unexpired(c, now)
+		return unexpired(c, now)
 	}
+	c, err := s.load(now, func() (store.Token, error) {
+		t, err := s.store.TokenByHash(ctx, hash[:])
+		if err == nil && subtle.ConstantTimeCompare(t.Hash, hash[:]) != 1 {
+			err = store.ErrNotFound
+		}
+		return t, err
+	})
+	if err == nil {
+		s.touch(c.TokenID, now)
+	}
+	return c, err
+}
+
+// Check returns nil if the token with the identifier is still valid, ErrInvalidKey
+// if it is not, or an error of the store. Long streams call it periodically to
+// detect that another process revoked the token.
+func (s *Service) Check(ctx context.Context, org, tokenID string) error {
+	if stint.IsID(stint.PrefixRun, tokenID) {
+		return s.checkRunning(ctx, tokenID, anyEpoch)
+	}
+	_, err := s.callerByID(ctx, org, tokenID)
+	return err
+}
+
+// callerByID returns the caller of the token with the identifier.
+func (s *Service) callerByID(ctx context.Context, org, tokenID string) (Caller, error) {
+	now := s.now()
+	if c, ok := s.cache.byID(tokenID, now); ok && c.OrgID == org {
+		return unexpired(c, now)
+	}
+	return s.load(now, func() (store.Token, error) { return s.store.Token(ctx, org, tokenID) })
+}
+
+// load reads a token from the store and caches its caller.
+func (s *Service) load(now time.Time, read func() (store.Token, error)) (Caller, error) {
 	generation := s.cache.generation()
-	t, err := s.store.TokenByHash(ctx, hash[:])
-	if errors.Is(err, store.ErrNotFound) {
+	t, err := read()
+	if errors.Is(err, store.ErrNotFound) || err == nil && t.RevokedAt != nil {
 		return Caller{}, ErrInvalidKey
 	}
 	if err != nil {
 		return Caller{}, fmt.Errorf("look up token: %w", err)
 	}
-	if subtle.ConstantTimeCompare(t.Hash, hash[:]) != 1 || t.RevokedAt != nil {
-		return Caller{}, ErrInvalidKey
+	c, err := unexpired(callerOf(t), now)
+	if err == nil {
+		s.cache.put(tokenHash(t.Hash), c, now, generation)
 	}
-	c := callerOf(t)
-	if _, err := s.unexpired(c, now); err != nil {
-		return Caller{}, err
-	}
-	s.cache.put(hash, c, now, generation)
-	s.touch(c.TokenID, now)
-	return c, nil
+	return c, err
 }
 
-// Check reports whether a token, known by its identifier, is still good: nil,
-// ErrInvalidKey or a failure of the store. Long streams ask it from time to
-// time, which finds what another process revoked.
-func (s *Service) Check(ctx context.Context, org, tokenID string) error {
-	if stint.IsID(stint.PrefixRun, tokenID) {
-		return s.running(ctx, tokenID, anyEpoch)
-	}
-	now := s.now()
-	if c, ok := s.cache.byID(tokenID, now); ok && c.OrgID == org {
-		_, err := s.unexpired(c, now)
-		return err
-	}
-	_, err := s.live(ctx, org, tokenID)
-	return err
-}
-
-// live reads the caller of a token from the store and remembers it.
-func (s *Service) live(ctx context.Context, org, tokenID string) (Caller, error) {
-	generation, now := s.cache.generation(), s.now()
-	t, err := s.store.Token(ctx, org, tokenID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && t.RevokedAt != nil {
-		return Caller{}, ErrInvalidKey
-	}
-	if err != nil {
-		return Caller{}, fmt.Errorf("look up token %s: %w", tokenID, err)
-	}
-	c := callerOf(t)
-	if len(t.Hash) == sha256.Size {
-		s.cache.put([sha256.Size]byte(t.Hash), c, now, generation)
-	}
-	return s.unexpired(c, now)
-}
-
-func (s *Service) unexpired(c Caller, now time.Time) (Caller, error) {
+// unexpired returns ErrInvalidKey if the caller's token has expired.
+func unexpired(c Caller, now time.Time) (Caller, error) {
 	if !now.Before(c.ExpiresAt.Time) {
 		return Caller{}, ErrInvalidKey
 	}
@@ -170,8 +179,8 @@ func (s *Service) touch(tokenID string, now time.Time) {
 	s.used[tokenID] = stint.TimeOf(now)
 }
 
-// Flush records when tokens were last used, as gathered since the last Flush
-// and exact to cacheFor. What could not be written is kept for the next.
+// Flush stores when tokens were last used, with a resolution of cacheFor. If that
+// fails, the next Flush includes the same times.
 func (s *Service) Flush(ctx context.Context) error {
 	s.usedMu.Lock()
 	used := s.used
@@ -186,10 +195,7 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 	s.usedMu.Lock()
 	defer s.usedMu.Unlock()
-	for id, at := range used {
-		if _, newer := s.used[id]; !newer {
-			s.used[id] = at
-		}
-	}
-	return fmt.Errorf("record the use of %d tokens: %w", len(used), err)
+	maps.Copy(used, s.used)
+	s.used = used
+	return fmt.Errorf("record the use of tokens: %w", err)
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlite"
 )
 
-// world is a service on a store of its own, with a clock that stands still.
+// world contains a Service with its own database, and a clock that only pass moves.
 type world struct {
 	*testing.T
-	store *counting
+	store *countingStore
 	auth  *auth.Service
 	ids   *stint.IDs
 
@@ -32,14 +32,14 @@ type world struct {
 	key []byte
 }
 
-// counting counts how often a token was looked up.
-type counting struct {
+// countingStore counts the lookups of tokens.
+type countingStore struct {
 	store.Store
 	mu      sync.Mutex // guards lookups
 	lookups int
 }
 
-func (c *counting) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
+func (c *countingStore) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
 	c.mu.Lock()
 	c.lookups++
 	c.mu.Unlock()
@@ -63,13 +63,13 @@ func openStore(t testing.TB) store.Store {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	t.Parallel()
-	w := &world{T: t, store: &counting{Store: openStore(t)}, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), key: make([]byte, auth.KeySize)}
+	w := &world{T: t, store: &countingStore{Store: openStore(t)}, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC), key: make([]byte, auth.KeySize)}
 	w.ids = stint.NewIDs(w.now, rand.Reader)
 	w.auth = w.another()
 	return w
 }
 
-// another is a second process of the same installation.
+// another returns a Service as in a second process of the same installation.
 func (w *world) another() *auth.Service {
 	return auth.New(auth.Config{Store: w.store, IDs: w.ids, Now: w.now, Key: w.key})
 }
@@ -104,11 +104,12 @@ func (w *world) caller(secret string) auth.Caller {
 	return c
 }
 
-func (w *world) refused(s *auth.Service, secret, why string) {
+// checkRefused reports an error if the token is accepted.
+func (w *world) checkRefused(s *auth.Service, secret, why string) {
 	w.Helper()
 	c, err := s.Authenticate(w.Context(), secret)
 	if !errors.Is(err, auth.ErrInvalidKey) || c.TokenID != "" {
-		w.Errorf("%s: Authenticate gave %v, %v, want ErrInvalidKey", why, c, err)
+		w.Errorf("%s: Authenticate returned %v, %v, want ErrInvalidKey", why, c, err)
 	}
 }
 
@@ -119,11 +120,11 @@ func codeOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-func TestLoginMakesACaller(t *testing.T) {
+func TestLogin(t *testing.T) {
 	w := newWorld(t)
 	token := w.login("acme", "ann")
 	if rest, ok := strings.CutPrefix(token.Secret, "stint_live_"); !ok || len(rest) != 64 || strings.Trim(rest, "0123456789abcdef") != "" {
-		t.Errorf("token %q is not stint_live_ and 64 hexadecimal characters", token.Secret)
+		t.Errorf("token %q does not consist of stint_live_ and 64 hexadecimal characters", token.Secret)
 	}
 	c := w.caller(token.Secret)
 	want := auth.Caller{
@@ -134,14 +135,14 @@ func TestLoginMakesACaller(t *testing.T) {
 		t.Errorf("caller (-want +got):\n%s", d)
 	}
 	if again := w.caller(w.login("acme", "ann").Secret); again.OrgID != c.OrgID || again.UserID != c.UserID {
-		t.Error("a second login made another organisation or user")
+		t.Error("a second login created another organisation or user")
 	}
 	if c.Name() != "user:ann" {
 		t.Errorf("the caller's name is %q", c.Name())
 	}
 }
 
-func TestLoginRefusesWhatCannotBeNamed(t *testing.T) {
+func TestLoginChecksParameters(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {
 		org, user, name string
@@ -159,56 +160,56 @@ func TestLoginRefusesWhatCannotBeNamed(t *testing.T) {
 	} {
 		_, err := w.auth.Login(t.Context(), c.org, c.user, c.name, c.days)
 		if codeOf(err) != c.want {
-			t.Errorf("Login(%q, %q, %q, %d) gave %v, want %s", c.org, c.user, c.name, c.days, err, c.want)
+			t.Errorf("Login(%q, %q, %q, %d) returned %v, want %s", c.org, c.user, c.name, c.days, err, c.want)
 		}
 	}
 }
 
-func TestBadTokensAreRefusedAlike(t *testing.T) {
+func TestInvalidTokens(t *testing.T) {
 	w := newWorld(t)
 	good := w.login("acme", "ann").Secret
 	flipped := good[:len(good)-1] + string("0123456789abcdef"[(strings.IndexByte("0123456789abcdef", good[len(good)-1])+1)%16])
 	before := w.store.lookups
 	for why, secret := range map[string]string{
 		"empty": "", "no prefix": good[11:], "short": good[:len(good)-1], "long": good + "0", "upper case": strings.ToUpper(good),
-		"space": good + " ", "not hexadecimal": good[:len(good)-1] + "g", "another brand": "other" + good[5:],
+		"space": good + " ", "not hexadecimal": good[:len(good)-1] + "g", "another prefix": "other" + good[5:],
 	} {
-		w.refused(w.auth, secret, why)
+		w.checkRefused(w.auth, secret, why)
 	}
 	if w.store.lookups != before {
 		t.Error("a malformed token was looked up")
 	}
-	w.refused(w.auth, flipped, "unknown")
+	w.checkRefused(w.auth, flipped, "unknown")
 }
 
-func TestTokensExpire(t *testing.T) {
+func TestExpiredTokens(t *testing.T) {
 	w := newWorld(t)
 	secret := w.login("acme", "ann").Secret
 	w.caller(secret)
 	w.pass(90*24*time.Hour - time.Second)
 	w.caller(secret)
 	w.pass(time.Second)
-	w.refused(w.auth, secret, "expired, and remembered")
-	w.refused(w.another(), secret, "expired")
+	w.checkRefused(w.auth, secret, "expired and cached")
+	w.checkRefused(w.another(), secret, "expired")
 }
 
-func TestACallerIsRememberedForSeconds(t *testing.T) {
+func TestCallersAreCached(t *testing.T) {
 	w := newWorld(t)
 	secret := w.login("acme", "ann").Secret
 	for range 100 {
 		w.caller(secret)
 	}
 	if w.store.lookups != 1 {
-		t.Errorf("100 requests cost %d look-ups, want 1", w.store.lookups)
+		t.Errorf("100 requests caused %d lookups, want 1", w.store.lookups)
 	}
 	w.pass(10 * time.Second)
 	w.caller(secret)
 	if w.store.lookups != 2 {
-		t.Errorf("%d look-ups after the memory's time, want 2", w.store.lookups)
+		t.Errorf("%d lookups after the cache entry expired, want 2", w.store.lookups)
 	}
 }
 
-func TestRevocation(t *testing.T) {
+func TestRevokeToken(t *testing.T) {
 	w := newWorld(t)
 	token := w.login("acme", "ann")
 	c := w.caller(token.Secret)
@@ -218,35 +219,36 @@ func TestRevocation(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	w.auth.OnRevoked(token.ID, func() { close(ended) })
-	w.auth.OnRevoked(token.ID, func() { t.Error("a cancelled watch was called") })()
+	w.auth.OnRevoked(token.ID, func() { t.Error("a function was called after its registration was cancelled") })()
 	if err := w.auth.RevokeToken(t.Context(), c, token.ID); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-ended:
 	default:
-		t.Error("OnRevoked was not called before RevokeToken returned")
+		t.Error("the function of OnRevoked was not called before RevokeToken returned")
 	}
-	w.refused(w.auth, token.Secret, "revoked here")
+	w.checkRefused(w.auth, token.Secret, "revoked by this process")
 	if err := w.auth.Check(t.Context(), c.OrgID, token.ID); !errors.Is(err, auth.ErrInvalidKey) {
-		t.Errorf("Check of a revoked token gave %v", err)
+		t.Errorf("Check of a revoked token returned %v", err)
 	}
 	w.pass(10 * time.Second)
-	w.refused(elsewhere, token.Secret, "revoked by another process")
+	w.checkRefused(elsewhere, token.Secret, "revoked by another process")
 	if err := elsewhere.Check(t.Context(), c.OrgID, token.ID); !errors.Is(err, auth.ErrInvalidKey) {
-		t.Errorf("Check of a token revoked by another process gave %v", err)
+		t.Errorf("Check of a token revoked by another process returned %v", err)
 	}
 	if err := w.auth.RevokeToken(t.Context(), c, token.ID); codeOf(err) != stint.CodeResourceNotFound {
-		t.Errorf("revoking twice gave %v", err)
+		t.Errorf("revoking twice returned %v", err)
 	}
 }
 
-// A look-up that began before the revocation must not bring the token back.
-func TestARevocationBeatsALookUpOnItsWay(t *testing.T) {
+// TestRevokeTokenDuringLookup checks that a lookup that began before a revocation
+// does not cache the token.
+func TestRevokeTokenDuringLookup(t *testing.T) {
 	w := newWorld(t)
 	token := w.login("acme", "ann")
 	c := w.caller(token.Secret)
-	racing := &slow{Store: w.store, found: make(chan struct{}), goOn: make(chan struct{})}
+	racing := &pausingStore{Store: w.store, found: make(chan struct{}), resume: make(chan struct{})}
 	a := auth.New(auth.Config{Store: racing, IDs: w.ids, Now: w.now, Key: w.key})
 	done := make(chan error)
 	go func() {
@@ -257,24 +259,24 @@ func TestARevocationBeatsALookUpOnItsWay(t *testing.T) {
 	if err := a.RevokeToken(t.Context(), c, token.ID); err != nil {
 		t.Fatal(err)
 	}
-	close(racing.goOn)
+	close(racing.resume)
 	<-done
 	racing.found = nil
-	w.refused(a, token.Secret, "after the revocation")
+	w.checkRefused(a, token.Secret, "after the revocation")
 }
 
-// slow stops between finding a token and telling it.
-type slow struct {
+// pausingStore waits after it has found a token.
+type pausingStore struct {
 	store.Store
-	found chan struct{}
-	goOn  chan struct{}
+	found  chan struct{}
+	resume chan struct{}
 }
 
-func (s *slow) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
+func (s *pausingStore) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
 	t, err := s.Store.TokenByHash(ctx, hash)
 	if s.found != nil {
 		close(s.found)
-		<-s.goOn
+		<-s.resume
 	}
 	return t, err
 }
@@ -285,45 +287,45 @@ func TestScopes(t *testing.T) {
 	create := func(c auth.Caller, scopes ...string) (stint.Token, error) {
 		return w.auth.CreateToken(t.Context(), c, stint.NewToken{Name: "ci", Scopes: scopes})
 	}
-	made, err := create(admin, "write", "read", "write")
+	created, err := create(admin, "write", "read", "write")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"read", "write"}, made.Scopes); d != "" {
+	if d := cmp.Diff([]string{"read", "write"}, created.Scopes); d != "" {
 		t.Errorf("scopes (-want +got):\n%s", d)
 	}
-	writer := w.caller(made.Secret)
+	writer := w.caller(created.Secret)
 	for scope, want := range map[string]bool{"read": true, "write": true, "admin": false, "": false, "root": false} {
 		if writer.Can(scope) != want {
-			t.Errorf("a writer can %q: %v, want %v", scope, !want, want)
+			t.Errorf("Can(%q) of the scope write = %v, want %v", scope, !want, want)
 		}
 	}
 	_, err = create(writer, "read")
 	if codeOf(err) != stint.CodeInsufficientScope {
-		t.Errorf("a writer creating a token gave %v", err)
+		t.Errorf("creating a token with the scope write returned %v", err)
 	}
 	if _, err := w.auth.Tokens(t.Context(), writer, store.Range{Limit: 10}); codeOf(err) != stint.CodeInsufficientScope {
-		t.Errorf("a writer listing tokens gave %v", err)
+		t.Errorf("listing tokens with the scope write returned %v", err)
 	}
 	if _, err := w.auth.Token(t.Context(), writer, admin.TokenID); codeOf(err) != stint.CodeInsufficientScope {
-		t.Errorf("a writer reading another token gave %v", err)
+		t.Errorf("reading another token with the scope write returned %v", err)
 	}
 	if err := w.auth.RevokeToken(t.Context(), writer, admin.TokenID); codeOf(err) != stint.CodeInsufficientScope {
-		t.Errorf("a writer revoking another token gave %v", err)
+		t.Errorf("revoking another token with the scope write returned %v", err)
 	}
 	own, err := w.auth.Token(t.Context(), writer, writer.TokenID)
 	if err != nil || own.ID != writer.TokenID || own.Secret != "" {
-		t.Errorf("a writer reading its own token gave %v, %v", own, err)
+		t.Errorf("reading its own token with the scope write returned %v, %v", own, err)
 	}
 	if err := w.auth.RevokeToken(t.Context(), writer, writer.TokenID); err != nil {
-		t.Errorf("a writer revoking its own token gave %v", err)
+		t.Errorf("revoking its own token with the scope write returned %v", err)
 	}
 	if _, err := create(admin, "root"); codeOf(err) != stint.CodeInvalidParameter {
-		t.Errorf("an unknown scope gave %v", err)
+		t.Errorf("an unknown scope returned %v", err)
 	}
 }
 
-func TestAViewerReadsOnly(t *testing.T) {
+func TestScopesOfViewer(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.store.EnsureMember(t.Context(), store.Member{
 		OrgID: w.ids.New(stint.PrefixOrg), OrgName: "acme", UserID: w.ids.New(stint.PrefixUser), UserName: "vic",
@@ -337,15 +339,15 @@ func TestAViewerReadsOnly(t *testing.T) {
 	}
 }
 
-func TestTokensStayInTheirOrganisation(t *testing.T) {
+func TestTokensOfOtherOrganisations(t *testing.T) {
 	w := newWorld(t)
 	mine, theirs := w.caller(w.login("acme", "ann").Secret), w.login("blue", "bob")
 	for _, id := range []string{theirs.ID, w.ids.New(stint.PrefixToken), "tok_", "", "x'; drop table tokens"} {
 		if _, err := w.auth.Token(t.Context(), mine, id); codeOf(err) != stint.CodeResourceNotFound {
-			t.Errorf("reading %q gave %v", id, err)
+			t.Errorf("reading %q returned %v", id, err)
 		}
 		if err := w.auth.RevokeToken(t.Context(), mine, id); codeOf(err) != stint.CodeResourceNotFound {
-			t.Errorf("revoking %q gave %v", id, err)
+			t.Errorf("revoking %q returned %v", id, err)
 		}
 	}
 	w.caller(theirs.Secret)
@@ -355,7 +357,7 @@ func TestTokensStayInTheirOrganisation(t *testing.T) {
 	}
 }
 
-func TestFlushRecordsTheLastUse(t *testing.T) {
+func TestFlush(t *testing.T) {
 	w := newWorld(t)
 	token := w.login("acme", "ann")
 	used := stint.TimeOf(w.at)
@@ -363,7 +365,7 @@ func TestFlushRecordsTheLastUse(t *testing.T) {
 	failing, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.auth.Flush(failing); err == nil {
-		t.Error("a flush under an ended context succeeded")
+		t.Error("Flush with a cancelled context succeeded")
 	}
 	if err := w.auth.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -381,11 +383,11 @@ func TestFlushRecordsTheLastUse(t *testing.T) {
 	}
 }
 
-func TestAKeyOfAnotherSizeIsRefused(t *testing.T) {
+func TestNewChecksKeySize(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("New took a short key")
+			t.Error("New accepted a short key")
 		}
 	}()
 	auth.New(auth.Config{Key: []byte("short")})

@@ -13,17 +13,17 @@ const (
 
 type tokenHash = [sha256.Size]byte
 
-// cache remembers the callers of good tokens for a few seconds, so that a busy
-// client costs one look-up in that time. Bad tokens are never remembered: they
-// would let strangers fill it.
+// cache contains the callers of valid tokens for a few seconds, so that a busy
+// client causes one lookup in that time. Invalid tokens are not cached, because
+// unauthenticated clients could fill it.
 type cache struct {
-	mu      sync.RWMutex // guards the rest
-	callers map[tokenHash]remembered
-	hashes  map[string]tokenHash // by token identifier
-	drops   uint64               // counts drop, so that a look-up which raced one is not stored
+	mu          sync.RWMutex // guards the rest
+	callers     map[tokenHash]cachedCaller
+	hashes      map[string]tokenHash // by token identifier
+	revocations uint64               // number of calls of drop
 }
 
-type remembered struct {
+type cachedCaller struct {
 	caller Caller
 	until  time.Time
 }
@@ -38,35 +38,38 @@ func (c *cache) get(h tokenHash, now time.Time) (Caller, bool) {
 func (c *cache) byID(tokenID string, now time.Time) (Caller, bool) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	h, known := c.hashes[tokenID]
+	h, ok := c.hashes[tokenID]
 	e := c.callers[h]
-	return e.caller, known && now.Before(e.until)
+	return e.caller, ok && now.Before(e.until)
 }
 
+// generation returns a number for put. It is read before the token is looked up.
 func (c *cache) generation() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.drops
+	return c.revocations
 }
 
-// put remembers a caller unless a token was dropped since generation was read.
+// put adds a caller, unless a token was revoked since generation was read: the
+// lookup may have returned a token that is no longer valid.
 func (c *cache) put(h tokenHash, caller Caller, now time.Time, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.drops != generation {
+	if c.revocations != generation {
 		return
 	}
 	if c.callers == nil || len(c.callers) >= cacheSize {
-		c.callers, c.hashes = map[tokenHash]remembered{}, map[string]tokenHash{}
+		c.callers, c.hashes = map[tokenHash]cachedCaller{}, map[string]tokenHash{}
 	}
-	c.callers[h] = remembered{caller, now.Add(cacheFor)}
+	c.callers[h] = cachedCaller{caller, now.Add(cacheFor)}
 	c.hashes[caller.TokenID] = h
 }
 
+// drop removes the caller of a revoked token.
 func (c *cache) drop(tokenID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drops++
+	c.revocations++
 	if h, ok := c.hashes[tokenID]; ok {
 		delete(c.callers, h)
 		delete(c.hashes, tokenID)

@@ -6,25 +6,25 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Caller is who makes a request: a user of an organisation, known by a token,
-// or the agent of a run, known by the run's.
+// Caller is the sender of a request: a user of an organisation, or the agent of a
+// run.
 type Caller struct {
 	OrgID     string
 	OrgName   string
 	UserID    string
 	UserName  string
 	TokenID   string
-	Scopes    []string // what the token may do, as it was created
+	Scopes    []string // of the token, reduced to the user's role
 	ExpiresAt stint.Time
 
-	// RunID is the run whose agent calls, and Depth how many runs started one
-	// another down to it. Such a caller is no user: UserID and UserName are
-	// empty, and TokenID is the run's. RunID is empty for users.
+	// RunID is the run whose agent is the caller, and Depth the number of runs
+	// above it that started one another. For an agent, UserID and UserName are
+	// empty and TokenID is the run's ID. RunID is empty for users.
 	RunID string
 	Depth int
 }
 
-// Name is how versions name the caller as their creator.
+// Name returns the caller's name as in createdBy of a version.
 func (c Caller) Name() string {
 	if c.RunID != "" {
 		return "run:" + c.RunID
@@ -32,10 +32,10 @@ func (c Caller) Name() string {
 	return "user:" + c.UserName
 }
 
-// Can reports whether the caller's scopes include what scope allows.
+// Can reports whether one of the caller's scopes includes scope.
 func (c Caller) Can(scope string) bool { return includes(c.Scopes, scope) }
 
-// Require is nil when the caller has the scope, else the error to answer.
+// Require returns an error for users if the caller does not have the scope.
 func (c Caller) Require(scope string) error {
 	if c.Can(scope) {
 		return nil
@@ -46,7 +46,7 @@ func (c Caller) Require(scope string) error {
 	}
 }
 
-// includes reports whether one of the scopes is scope or stands above it.
+// includes reports whether one of the scopes is scope or a higher one.
 func includes(scopes []string, scope string) bool {
 	wanted := slices.Index(stint.Scopes, scope)
 	return wanted >= 0 && slices.ContainsFunc(scopes, func(s string) bool {
@@ -54,7 +54,7 @@ func includes(scopes []string, scope string) bool {
 	})
 }
 
-// scopesOf cuts a token's scopes to what the user's role allows.
+// scopesOf returns the scopes of a token, reduced to those of the user's role.
 func scopesOf(role string, scopes []string) []string {
 	if role != RoleViewer {
 		return scopes

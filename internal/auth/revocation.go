@@ -2,78 +2,69 @@ package auth
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// RevokeToken ends a token of the caller's organisation: the next request with
-// it fails and what OnRevoked registered is called before this returns. It
-// needs the admin scope, except for the caller's own token.
+// RevokeToken revokes a token of the caller's organisation. When it returns, the
+// token is refused and the functions that OnRevoked registered were called. It
+// requires the admin scope, except for the caller's own token.
 func (s *Service) RevokeToken(ctx context.Context, c Caller, id string) error {
-	if id != c.TokenID {
-		if err := c.Require(stint.ScopeAdmin); err != nil {
-			return err
-		}
+	if err := c.requireForToken(id); err != nil {
+		return err
 	}
-	if !stint.IsID(stint.PrefixToken, id) {
-		return stint.NotFound("token", id)
-	}
-	err := s.store.RevokeToken(ctx, c.OrgID, id, stint.TimeOf(s.now()))
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.NotFound("token", id)
-	}
-	if err != nil {
-		return fmt.Errorf("revoke token %s: %w", id, err)
+	if err := s.store.RevokeToken(ctx, c.OrgID, id, stint.TimeOf(s.now())); err != nil {
+		return store.PublicError(err, "token", id)
 	}
 	s.cache.drop(id)
-	s.watches.fire(id)
+	s.watches.revoked(id)
 	return nil
 }
 
-// OnRevoked calls f, once and without delay, when the token is revoked through
-// this Service; f must not block. cancel ends the watch.
+// OnRevoked registers a function that is called once when this Service revokes the
+// token. It must not block or call cancel, which removes it.
 func (s *Service) OnRevoked(tokenID string, f func()) (cancel func()) {
 	return s.watches.add(tokenID, f)
 }
 
-// watches holds who wants to hear of a token's end.
+// watches contains the functions that OnRevoked registered.
 type watches struct {
-	mu      sync.Mutex // guards byToken
-	byToken map[string]map[*func()]struct{}
+	mu  sync.Mutex // guards all
+	all map[*watch]struct{}
+}
+
+type watch struct {
+	tokenID string
+	f       func()
 }
 
 func (w *watches) add(tokenID string, f func()) (cancel func()) {
+	added := &watch{tokenID, f}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.byToken == nil {
-		w.byToken = map[string]map[*func()]struct{}{}
+	if w.all == nil {
+		w.all = map[*watch]struct{}{}
 	}
-	if w.byToken[tokenID] == nil {
-		w.byToken[tokenID] = map[*func()]struct{}{}
-	}
-	w.byToken[tokenID][&f] = struct{}{}
-	return func() { w.remove(tokenID, &f) }
+	w.all[added] = struct{}{}
+	return func() { w.remove(added) }
 }
 
-func (w *watches) remove(tokenID string, f *func()) {
+func (w *watches) remove(added *watch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.byToken[tokenID], f)
-	if len(w.byToken[tokenID]) == 0 {
-		delete(w.byToken, tokenID)
-	}
+	delete(w.all, added)
 }
 
-func (w *watches) fire(tokenID string) {
+// revoked calls the functions of a token and removes them.
+func (w *watches) revoked(tokenID string) {
 	w.mu.Lock()
-	watching := w.byToken[tokenID]
-	delete(w.byToken, tokenID)
-	w.mu.Unlock()
-	for f := range watching {
-		(*f)()
+	defer w.mu.Unlock()
+	for watch := range w.all {
+		if watch.tokenID == tokenID {
+			delete(w.all, watch)
+			watch.f()
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// runState is a run, or that there is none.
+// runState is the state of a run, or the error of its lookup. It implements auth.Runs.
 type runState struct {
 	status stint.Status
 	epoch  int64
@@ -24,20 +24,20 @@ func (r *runState) RunState(context.Context, string) (stint.Status, int64, error
 	return r.status, r.epoch, r.err
 }
 
-func TestTokensOfRuns(t *testing.T) {
+func TestRunToken(t *testing.T) {
 	w := newWorld(t)
 	run := &runState{status: stint.Running, epoch: 2}
 	s := auth.New(auth.Config{Store: w.store, IDs: w.ids, Now: w.now, Key: w.key, Runs: run})
 	id := w.ids.New(stint.PrefixRun)
-	give := func(works time.Duration) string {
+	newToken := func(lifetime time.Duration) string {
 		t.Helper()
-		token, err := s.RunToken(auth.RunGrant{OrgID: "org_a", RunID: id, Epoch: 2, Depth: 1}, works)
+		token, err := s.RunToken(auth.RunGrant{OrgID: "org_a", RunID: id, Epoch: 2, Depth: 1}, lifetime)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
-	token := give(time.Hour)
+	token := newToken(time.Hour)
 	c, err := s.Authenticate(t.Context(), token)
 	want := auth.Caller{
 		OrgID: "org_a", TokenID: id, RunID: id, Depth: 1, Scopes: []string{"read", "write"}, ExpiresAt: stint.TimeOf(w.at.Add(time.Hour)),
@@ -46,39 +46,39 @@ func TestTokensOfRuns(t *testing.T) {
 		t.Errorf("caller, %v (-want +got):\n%s", err, d)
 	}
 	if c.Name() != "run:"+id || c.Can(stint.ScopeAdmin) {
-		t.Errorf("the caller %s may administrate: %v", c.Name(), c.Can(stint.ScopeAdmin))
+		t.Errorf("the caller is named %s; Can(admin) = %v", c.Name(), c.Can(stint.ScopeAdmin))
 	}
 	if err := s.Check(t.Context(), "org_a", c.TokenID); err != nil {
-		t.Errorf("Check while the run runs gave %v", err)
+		t.Errorf("Check of a running run returned %v", err)
 	}
 
-	w.refused(s, token[:len(token)-1], "cut short")
-	w.refused(s, auth.RunTokenPrefix+s.SignCursor("", "", []byte(`{"o":"org_a","e":99999999999999}`)), "a cursor")
-	w.refused(w.auth, token, "a process that asks for no runs")
+	w.checkRefused(s, token[:len(token)-1], "truncated")
+	w.checkRefused(s, auth.RunTokenPrefix+s.SignCursor("", "", []byte(`{"o":"org_a","e":99999999999999}`)), "a cursor")
+	w.checkRefused(w.auth, token, "a Service without Runs")
 	for why, state := range map[string]runState{
-		"a run that has ended": {status: stint.Completed, epoch: 2}, "a run that waits again": {status: stint.Pending, epoch: 2},
-		"another start": {status: stint.Running, epoch: 3}, "no such run": {err: store.ErrNotFound},
+		"an ended run": {status: stint.Completed, epoch: 2}, "a pending run": {status: stint.Pending, epoch: 2},
+		"another epoch": {status: stint.Running, epoch: 3}, "an unknown run": {err: store.ErrNotFound},
 	} {
 		*run = state
-		w.refused(s, token, why)
+		w.checkRefused(s, token, why)
 	}
 	*run = runState{status: stint.Completed, epoch: 2}
 	if err := s.Check(t.Context(), "org_a", id); !errors.Is(err, auth.ErrInvalidKey) {
-		t.Errorf("Check of a run that has ended gave %v", err)
+		t.Errorf("Check of an ended run returned %v", err)
 	}
-	*run = runState{err: errors.New("the disk is on fire")}
+	*run = runState{err: errors.New("disk error")}
 	if _, err := s.Authenticate(t.Context(), token); err == nil || errors.Is(err, auth.ErrInvalidKey) {
-		t.Errorf("a store that fails gave %v", err)
+		t.Errorf("with a failing store, Authenticate returned %v", err)
 	}
 
 	*run = runState{status: stint.Running, epoch: 2}
-	long := give(100 * time.Hour)
+	long := newToken(100 * time.Hour)
 	w.pass(time.Hour)
-	w.refused(s, token, "after its time")
+	w.checkRefused(s, token, "expired")
 	w.pass(23*time.Hour - time.Millisecond)
 	if _, err := s.Authenticate(t.Context(), long); err != nil {
-		t.Errorf("within a day a long token gave %v", err)
+		t.Errorf("a token of 100 hours returned before 24 hours %v", err)
 	}
 	w.pass(time.Millisecond)
-	w.refused(s, long, "after a day")
+	w.checkRefused(s, long, "after 24 hours")
 }

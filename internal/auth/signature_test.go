@@ -18,31 +18,31 @@ func signer(t testing.TB, key byte) *auth.Service {
 	return auth.New(auth.Config{Key: bytes.Repeat([]byte{key}, auth.KeySize)})
 }
 
-func TestCursorsBelongToTheirList(t *testing.T) {
+func TestVerifyCursor(t *testing.T) {
 	t.Parallel()
 	s := signer(t, 1)
 	cursor := s.SignCursor("org_a", "/v1/runs?status=failed", []byte("position"))
 	if got, ok := signer(t, 1).VerifyCursor("org_a", "/v1/runs?status=failed", cursor); !ok || string(got) != "position" {
-		t.Errorf("another process of the installation read %q, %v", got, ok)
+		t.Errorf("another process with the same key returned %q, %v", got, ok)
 	}
 	for why, try := range map[string]func() ([]byte, bool){
 		"another organisation": func() ([]byte, bool) { return s.VerifyCursor("org_b", "/v1/runs?status=failed", cursor) },
 		"another filter":       func() ([]byte, bool) { return s.VerifyCursor("org_a", "/v1/runs", cursor) },
-		"a border moved":       func() ([]byte, bool) { return s.VerifyCursor("org_a/", "v1/runs?status=failed", cursor) },
+		"shifted boundary":     func() ([]byte, bool) { return s.VerifyCursor("org_a/", "v1/runs?status=failed", cursor) },
 		"another key":          func() ([]byte, bool) { return signer(t, 2).VerifyCursor("org_a", "/v1/runs?status=failed", cursor) },
 		"a line break": func() ([]byte, bool) {
 			return s.VerifyCursor("org_a", "/v1/runs?status=failed", cursor[:4]+"\n"+cursor[4:])
 		},
 		"padding": func() ([]byte, bool) { return s.VerifyCursor("org_a", "/v1/runs?status=failed", cursor+"=") },
-		"nothing": func() ([]byte, bool) { return s.VerifyCursor("org_a", "/v1/runs?status=failed", "") },
+		"empty":   func() ([]byte, bool) { return s.VerifyCursor("org_a", "/v1/runs?status=failed", "") },
 	} {
 		if got, ok := try(); ok {
-			t.Errorf("%s: the cursor was taken as %q", why, got)
+			t.Errorf("%s: the cursor was accepted with the position %q", why, got)
 		}
 	}
 }
 
-func TestEveryChangedCharacterIsFound(t *testing.T) {
+func TestVerifyCursorWithChangedCharacter(t *testing.T) {
 	t.Parallel()
 	s := signer(t, 1)
 	cursor := s.SignCursor("org_a", "list", []byte("1767366245000000 run_1"))
@@ -50,7 +50,7 @@ func TestEveryChangedCharacterIsFound(t *testing.T) {
 		for _, c := range []byte("ABab01-_= \n") {
 			if changed := cursor[:i] + string(c) + cursor[i+1:]; changed != cursor {
 				if _, ok := s.VerifyCursor("org_a", "list", changed); ok {
-					t.Errorf("character %d changed to %q was taken", i, c)
+					t.Errorf("a cursor with character %d changed to %q was accepted", i, c)
 				}
 			}
 		}
@@ -66,7 +66,7 @@ func FuzzCursor(f *testing.F) {
 	f.Add("AAAA")
 	f.Fuzz(func(t *testing.T, cursor string) {
 		if _, ok := s.VerifyCursor("org_a", "list", cursor); ok && cursor != good {
-			t.Errorf("the invented cursor %q was taken", cursor)
+			t.Errorf("the invalid cursor %q was accepted", cursor)
 		}
 	})
 }
@@ -84,18 +84,18 @@ func TestLinks(t *testing.T) {
 		t.Errorf("link, %v (-want +got):\n%s", ok, d)
 	}
 	if _, ok := w.auth.VerifyLink(text + "A"); ok {
-		t.Error("a changed link was taken")
+		t.Error("a modified link was accepted")
 	}
 	if _, ok := w.auth.VerifyLink(w.auth.SignCursor("", "", []byte(`{"o":"org_a","e":99999999999}`))); ok {
-		t.Error("a cursor was taken as a link")
+		t.Error("a cursor was accepted as a link")
 	}
 	w.pass(time.Hour - time.Second)
 	if _, ok := w.auth.VerifyLink(text); !ok {
-		t.Error("the link ended before its hour")
+		t.Error("the link expired before one hour")
 	}
 	w.pass(time.Second)
 	if _, ok := w.auth.VerifyLink(text); ok {
-		t.Error("the link outlived its hour")
+		t.Error("the link is still valid after one hour")
 	}
 }
 
@@ -103,7 +103,7 @@ func TestStreamTokens(t *testing.T) {
 	w := newWorld(t)
 	token := w.login("acme", "ann")
 	c := w.caller(token.Secret)
-	grant, expires, err := w.auth.StreamToken(c, "run_1")
+	streamToken, expires, err := w.auth.StreamToken(c, "run_1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,29 +111,29 @@ func TestStreamTokens(t *testing.T) {
 		t.Errorf("expiry (-want +got):\n%s", d)
 	}
 	for _, s := range []*auth.Service{w.auth, w.another()} {
-		got, err := s.AuthenticateStream(t.Context(), grant, "run_1")
+		got, err := s.AuthenticateStream(t.Context(), streamToken, "run_1")
 		want := c
 		want.Scopes = []string{"read"}
 		if d := cmp.Diff(want, got); err != nil || d != "" {
 			t.Errorf("caller, %v (-want +got):\n%s", err, d)
 		}
 	}
-	refused := func(why, grant, run string) {
+	checkRefused := func(why, token, run string) {
 		t.Helper()
-		if _, err := w.auth.AuthenticateStream(t.Context(), grant, run); !errors.Is(err, auth.ErrInvalidKey) {
+		if _, err := w.auth.AuthenticateStream(t.Context(), token, run); !errors.Is(err, auth.ErrInvalidKey) {
 			t.Errorf("%s: %v, want ErrInvalidKey", why, err)
 		}
 	}
-	refused("another run", grant, "run_2")
-	refused("an API token", token.Secret, "run_1")
-	refused("nothing", "", "run_1")
-	w.refused(w.auth, grant, "a stream token as an API token")
+	checkRefused("another run", streamToken, "run_2")
+	checkRefused("an API token", token.Secret, "run_1")
+	checkRefused("empty", "", "run_1")
+	w.checkRefused(w.auth, streamToken, "a stream token as an API token")
 	w.pass(5*time.Minute - time.Millisecond)
-	if _, err := w.auth.AuthenticateStream(t.Context(), grant, "run_1"); err != nil {
-		t.Errorf("just before its end: %v", err)
+	if _, err := w.auth.AuthenticateStream(t.Context(), streamToken, "run_1"); err != nil {
+		t.Errorf("just before the expiry: %v", err)
 	}
 	w.pass(time.Millisecond)
-	refused("expired", grant, "run_1")
+	checkRefused("expired", streamToken, "run_1")
 
 	fresh, _, err := w.auth.StreamToken(c, "run_1")
 	if err != nil {
@@ -142,10 +142,10 @@ func TestStreamTokens(t *testing.T) {
 	if err := w.auth.RevokeToken(t.Context(), c, token.ID); err != nil {
 		t.Fatal(err)
 	}
-	refused("of a revoked token", fresh, "run_1")
+	checkRefused("of a revoked token", fresh, "run_1")
 }
 
-func TestSealedAnswers(t *testing.T) {
+func TestSealAnswer(t *testing.T) {
 	t.Parallel()
 	s := signer(t, 1)
 	plain := []byte(`{"token":"stint_live_secret"}`)
@@ -154,36 +154,36 @@ func TestSealedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(sealed, []byte("secret")) {
-		t.Error("the sealed answer shows its text")
+		t.Error("the sealed response contains the plain text")
 	}
 	got, err := signer(t, 1).OpenAnswer(sealed, "org_a key")
 	if d := cmp.Diff(plain, got); err != nil || d != "" {
 		t.Errorf("opened, %v (-want +got):\n%s", err, d)
 	}
 	if _, err := s.OpenAnswer(sealed, "org_b key"); err == nil {
-		t.Error("another owner opened it")
+		t.Error("OpenAnswer succeeded with another bound value")
 	}
 	for i := range sealed {
 		changed := bytes.Clone(sealed)
 		changed[i] ^= 1
 		if _, err := s.OpenAnswer(changed, "org_a key"); err == nil {
-			t.Errorf("byte %d changed was taken", i)
+			t.Errorf("OpenAnswer succeeded with byte %d changed", i)
 		}
 		if _, err := s.OpenAnswer(sealed[:i], "org_a key"); err == nil {
-			t.Errorf("cut to %d bytes was taken", i)
+			t.Errorf("OpenAnswer succeeded with only %d bytes", i)
 		}
 	}
 }
 
-func TestFingerprintsTellPartsApart(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	t.Parallel()
 	s := signer(t, 1)
 	a := s.Fingerprint([]byte("ab"), []byte("c"))
 	if !bytes.Equal(a, signer(t, 1).Fingerprint([]byte("ab"), []byte("c"))) {
-		t.Error("equal parts differ")
+		t.Error("equal parts have different fingerprints")
 	}
 	if bytes.Equal(a, s.Fingerprint([]byte("a"), []byte("bc"))) || bytes.Equal(a, signer(t, 2).Fingerprint([]byte("ab"), []byte("c"))) {
-		t.Error("other parts, or another key, give the same")
+		t.Error("different parts, or different keys, have the same fingerprint")
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,14 +17,14 @@ import (
 )
 
 const (
-	secretBytes   = 32 // of a token; written as twice as many hexadecimal digits
-	shownDigits   = 8  // of a token's digits in tokenPrefix
-	maxTokenName  = 128
-	maxPersonName = 64
+	secretBytes  = 32 // of a token; encoded as twice as many hexadecimal digits
+	shownDigits  = 8  // of a token's digits in tokenPrefix
+	maxTokenName = 128
+	maxUserName  = 64
 )
 
-// CreateToken makes a token for the caller with at most the caller's scopes.
-// The answer alone holds the token itself. It needs the admin scope.
+// CreateToken creates a token for the caller, at most with the caller's scopes.
+// Only its result contains the secret. It requires the admin scope.
 func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (stint.Token, error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return stint.Token{}, err
@@ -34,7 +33,7 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 	if n.ExpiresInDays != nil {
 		days = *n.ExpiresInDays
 	}
-	if err := stint.JoinErrors(tokenFaults(n, days)); err != nil {
+	if err := stint.JoinErrors(tokenErrors(n, days)...); err != nil {
 		return stint.Token{}, err
 	}
 	scopes := n.Scopes
@@ -49,18 +48,13 @@ func (s *Service) CreateToken(ctx context.Context, c Caller, n stint.NewToken) (
 	return s.issue(ctx, store.Token{OrgID: c.OrgID, UserID: c.UserID, Token: stint.Token{Name: n.Name, Scopes: scopes}}, days)
 }
 
-// Login makes a token with all scopes that the user's role allows, and makes
-// the organisation and the user, as its owner, where they are missing. It asks
-// for no credentials: the door that calls it has checked who stands there.
+// Login creates a token with all scopes of the user's role. If the organisation or
+// the user does not exist, Login creates it; the user becomes an owner. The caller
+// of Login has authenticated the user.
 func (s *Service) Login(ctx context.Context, org, user, tokenName string, days int) (stint.Token, error) {
-	faults := tokenFaults(stint.NewToken{Name: tokenName}, days)
-	if e := stint.CheckName("organization", org); e != nil {
-		faults = append(faults, e)
-	}
-	if e := checkLabel("user", user, maxPersonName); e != nil {
-		faults = append(faults, e)
-	}
-	if err := stint.JoinErrors(faults); err != nil {
+	errs := append(tokenErrors(stint.NewToken{Name: tokenName}, days),
+		stint.CheckName("organization", org), checkLabel("user", user, maxUserName))
+	if err := stint.JoinErrors(errs...); err != nil {
 		return stint.Token{}, err
 	}
 	m, err := s.store.EnsureMember(ctx, store.Member{
@@ -69,7 +63,7 @@ func (s *Service) Login(ctx context.Context, org, user, tokenName string, days i
 		Role: RoleOwner, CreatedAt: stint.TimeOf(s.now()),
 	})
 	if err != nil {
-		return stint.Token{}, fmt.Errorf("make %s a member of %s: %w", user, org, err)
+		return stint.Token{}, fmt.Errorf("add %s to %s: %w", user, org, err)
 	}
 	scopes := scopesOf(m.Role, stint.Scopes)
 	return s.issue(ctx, store.Token{OrgID: m.OrgID, UserID: m.UserID, Token: stint.Token{Name: tokenName, Scopes: scopes}}, days)
@@ -79,7 +73,7 @@ func (s *Service) Login(ctx context.Context, org, user, tokenName string, days i
 func (s *Service) issue(ctx context.Context, t store.Token, days int) (stint.Token, error) {
 	secret := make([]byte, secretBytes)
 	if _, err := io.ReadFull(s.random, secret); err != nil {
-		return stint.Token{}, fmt.Errorf("no randomness for a token: %w", err)
+		return stint.Token{}, fmt.Errorf("read random bytes for a token: %w", err)
 	}
 	token := stint.TokenPrefix + hex.EncodeToString(secret)
 	hash, now := sha256.Sum256([]byte(token)), s.now()
@@ -92,40 +86,39 @@ func (s *Service) issue(ctx context.Context, t store.Token, days int) (stint.Tok
 	if err := s.store.CreateToken(ctx, t); err != nil {
 		return stint.Token{}, fmt.Errorf("store token: %w", err)
 	}
-	answer := t.Token
-	answer.Secret = token
-	return answer, nil
+	t.Secret = token
+	return t.Token, nil
 }
 
-func tokenFaults(n stint.NewToken, days int) (faults []*stint.Error) {
-	if e := checkLabel("name", n.Name, maxTokenName); e != nil {
-		faults = append(faults, e)
-	}
+// tokenErrors returns the errors of a request for a token. Elements can be nil.
+func tokenErrors(n stint.NewToken, days int) []*stint.Error {
+	errs := []*stint.Error{checkLabel("name", n.Name, maxTokenName)}
 	if days < 1 || days > stint.MaxTokenDays {
-		faults = append(faults, stint.InvalidParam("expiresInDays", "'expiresInDays' must be between 1 and %d.", stint.MaxTokenDays))
+		errs = append(errs, stint.InvalidParam("expiresInDays", "'expiresInDays' must be between 1 and %d.", stint.MaxTokenDays))
 	}
 	for i, scope := range n.Scopes {
 		if !slices.Contains(stint.Scopes, scope) {
 			at := fmt.Sprintf("scopes[%d]", i)
-			faults = append(faults, stint.InvalidParam(at, "'%s' must be one of %s.", at, strings.Join(stint.Scopes, ", ")))
+			errs = append(errs, stint.InvalidParam(at, "'%s' must be one of %s.", at, strings.Join(stint.Scopes, ", ")))
 		}
 	}
-	return faults
+	return errs
 }
 
-// checkLabel tells what is wrong with a name that people chose for people.
-func checkLabel(param, label string, longest int) *stint.Error {
+// checkLabel returns an error if the name of a token or user is empty, too long, or
+// not printable.
+func checkLabel(param, label string, maxLength int) *stint.Error {
 	if strings.TrimSpace(label) == "" {
-		return stint.MissingParam(param, "'%s' is required: 1 to %d characters.", param, longest)
+		return stint.MissingParam(param, "'%s' is required: 1 to %d characters.", param, maxLength)
 	}
-	if !utf8.ValidString(label) || utf8.RuneCountInString(label) > longest || strings.ContainsFunc(label, unicode.IsControl) {
-		return stint.InvalidParam(param, "'%s' must be 1 to %d characters without control characters.", param, longest)
+	if !utf8.ValidString(label) || utf8.RuneCountInString(label) > maxLength || strings.ContainsFunc(label, unicode.IsControl) {
+		return stint.InvalidParam(param, "'%s' must be 1 to %d characters without control characters.", param, maxLength)
 	}
 	return nil
 }
 
-// Tokens lists the organisation's tokens, newest first, up to r.Limit after
-// r.After. It needs the admin scope.
+// Tokens returns a page of the organisation's tokens, newest first. It requires the
+// admin scope.
 func (s *Service) Tokens(ctx context.Context, c Caller, r store.Range) ([]stint.Token, error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return nil, err
@@ -141,23 +134,32 @@ func (s *Service) Tokens(ctx context.Context, c Caller, r store.Range) ([]stint.
 	return tokens, nil
 }
 
-// Token reads one token of the organisation that was not revoked. It needs the
+// Token returns a token of the organisation that is not revoked. It requires the
 // admin scope, except for the caller's own token.
 func (s *Service) Token(ctx context.Context, c Caller, id string) (stint.Token, error) {
+	if err := c.requireForToken(id); err != nil {
+		return stint.Token{}, err
+	}
+	t, err := s.store.Token(ctx, c.OrgID, id)
+	if err == nil && t.RevokedAt != nil {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return stint.Token{}, store.PublicError(err, "token", id)
+	}
+	return t.Token, nil
+}
+
+// requireForToken returns an error if the caller may not read or revoke a token, or
+// if id is not the identifier of one.
+func (c Caller) requireForToken(id string) error {
 	if id != c.TokenID {
 		if err := c.Require(stint.ScopeAdmin); err != nil {
-			return stint.Token{}, err
+			return err
 		}
 	}
 	if !stint.IsID(stint.PrefixToken, id) {
-		return stint.Token{}, stint.NotFound("token", id)
+		return stint.NotFound("token", id)
 	}
-	t, err := s.store.Token(ctx, c.OrgID, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && t.RevokedAt != nil {
-		return stint.Token{}, stint.NotFound("token", id)
-	}
-	if err != nil {
-		return stint.Token{}, fmt.Errorf("read token %s: %w", id, err)
-	}
-	return t.Token, nil
+	return nil
 }

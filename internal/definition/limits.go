@@ -105,7 +105,7 @@ func tighten(l stint.Limits, requested *stint.Limits) (stint.Limits, error) {
 	if tightenOne(&errs, "idleTimeout", &idle, requested.Idle()) {
 		l.IdleTimeout = requested.IdleTimeout
 	}
-	return l, stint.JoinErrors(errs)
+	return l, stint.JoinErrors(errs...)
 }
 
 // tightenOne sets limit to requested and reports whether it did. In both, 0 is

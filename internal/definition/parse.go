@@ -27,13 +27,13 @@ func Parse(raw []byte) (*stint.Definition, error) {
 		return nil, stint.InvalidParam("definition", "The definition is not valid JSON: %v.", err)
 	}
 	if errs := unknownKeys(value, reflect.TypeFor[stint.Definition](), ""); len(errs) > 0 {
-		return nil, stint.JoinErrors(errs)
+		return nil, stint.JoinErrors(errs...)
 	}
 	var d stint.Definition
 	if err := json.Unmarshal(raw, &d); err != nil {
 		return nil, typeError(err)
 	}
-	if err := stint.JoinErrors(validate(&d)); err != nil {
+	if err := stint.JoinErrors(validate(&d)...); err != nil {
 		return nil, err
 	}
 	return &d, nil

@@ -47,7 +47,7 @@ func CheckRequest(n *stint.NewRun) error {
 	if n.Limits != nil {
 		errs.add(CheckLimits("limits", n.Limits))
 	}
-	return stint.JoinErrors(errs)
+	return stint.JoinErrors(errs...)
 }
 
 func (l *errorList) environment(param string, values map[string]string) {

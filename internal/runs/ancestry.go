@@ -7,6 +7,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint/internal/store"
 )
 
 // ancestry describes the runs that started one another down to a new run. It is
@@ -28,7 +29,7 @@ func (s *Service) checkDepth(ctx context.Context, c auth.Caller, n *stint.NewRun
 	}
 	parent, err := s.c.Store.Run(ctx, c.OrgID, c.RunID)
 	if err != nil {
-		return ancestry{}, notFound(err, "run", c.RunID)
+		return ancestry{}, store.PublicError(err, "run", c.RunID)
 	}
 	plan, err := definition.DecodePlan(parent.Spec)
 	if err != nil {

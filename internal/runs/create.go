@@ -42,15 +42,15 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o C
 		}
 		row.Key, row.Claimed, row.Answer = o.Key, o.Claimed, answer
 	}
-	if err := s.store(ctx, row); err != nil {
+	if err := s.storeRun(ctx, row); err != nil {
 		return stint.Run{}, err
 	}
 	return created, nil
 }
 
-// store writes the run and, if a worker is idle, claims for it in the same
+// storeRun writes the run and, if a worker is idle, claims for it in the same
 // transaction. It notifies workers even if the caller has left.
-func (s *Service) store(ctx context.Context, row store.NewRun) error {
+func (s *Service) storeRun(ctx context.Context, row store.NewRun) error {
 	ctx, cancel := store.CommitContext(ctx)
 	defer cancel()
 	claimer, deliver := s.c.Dispatch.TakeIdle()
@@ -155,7 +155,7 @@ func (s *Service) checkInputs(ctx context.Context, org string, n *stint.NewRun, 
 		}
 		errs = append(errs, stint.MissingParam(member+"."+r.Name, "The agent needs '%s.%s', which the request does not contain.", member, r.Name))
 	}
-	return stint.JoinErrors(errs)
+	return stint.JoinErrors(errs...)
 }
 
 // referencesOf returns the variables and secrets that a definition refers to,

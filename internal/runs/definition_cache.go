@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/store"
 )
 
 // maxDefinitions is the capacity of a definitionCache.
@@ -32,7 +33,7 @@ func (d *definitionCache) get(ctx context.Context, s Store, org, agent, version 
 	}
 	v, err := s.AgentVersion(ctx, org, agent, version, 0)
 	if err != nil {
-		return nil, notFound(err, "agent version", version)
+		return nil, store.PublicError(err, "agent version", version)
 	}
 	decoded := new(stint.Definition) // validated when it was stored
 	if err := json.Unmarshal(v.Definition, decoded); err != nil {

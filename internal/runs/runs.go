@@ -77,7 +77,7 @@ func New(c Config) *Service { return &Service{c: c, definitions: newDefinitionCa
 
 // Get returns a run.
 func (s *Service) Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
-	r, err := lookup(ctx, s.c.Store.Run, runKind, c.OrgID, id)
+	r, err := store.Lookup(ctx, s.c.Store.Run, stint.PrefixRun, c.OrgID, id)
 	return r.Run, err
 }
 
@@ -95,9 +95,9 @@ func (s *Service) List(ctx context.Context, c auth.Caller, f store.RunFilter, r 
 func (s *Service) Cancel(ctx context.Context, c auth.Caller, id string) (stint.Run, error) {
 	ctx, done := store.CommitContext(ctx)
 	defer done()
-	r, err := lookup(ctx, func(ctx context.Context, org, id string) (store.Run, error) {
+	r, err := store.Lookup(ctx, func(ctx context.Context, org, id string) (store.Run, error) {
 		return s.c.Store.Cancel(ctx, org, id, stint.TimeOf(s.c.Now()))
-	}, runKind, c.OrgID, id)
+	}, stint.PrefixRun, c.OrgID, id)
 	if state, ok := errors.AsType[*store.StateError](err); ok {
 		return stint.Run{}, stint.InvalidState("The run '%s' is %s and cannot be cancelled. Only pending and running runs can.", id, state.Status)
 	}
@@ -150,7 +150,7 @@ func (s *Service) Metrics(ctx context.Context, c auth.Caller, id string) (stint.
 
 // Session returns a session.
 func (s *Service) Session(ctx context.Context, c auth.Caller, id string) (stint.Session, error) {
-	session, err := lookup(ctx, s.c.Store.Session, sessionKind, c.OrgID, id)
+	session, err := store.Lookup(ctx, s.c.Store.Session, stint.PrefixSession, c.OrgID, id)
 	return session.Session, err
 }
 
@@ -169,6 +169,6 @@ func (s *Service) Sessions(ctx context.Context, c auth.Caller, r store.Range) ([
 
 // Checkpoint returns a checkpoint.
 func (s *Service) Checkpoint(ctx context.Context, c auth.Caller, id string) (stint.Checkpoint, error) {
-	checkpoint, err := lookup(ctx, s.c.Store.Checkpoint, checkpointKind, c.OrgID, id)
+	checkpoint, err := store.Lookup(ctx, s.c.Store.Checkpoint, stint.PrefixCheckpoint, c.OrgID, id)
 	return checkpoint.Checkpoint, err
 }

@@ -3,8 +3,6 @@ package runs
 import (
 	"context"
 	"maps"
-	"strconv"
-	"strings"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/definition"
@@ -69,7 +67,7 @@ func (s *Service) resolveSource(ctx context.Context, org string, n *stint.NewRun
 // their agent. It is empty if the request has neither.
 func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun, from *source) (agentID string, err error) {
 	if n.SessionID != "" {
-		session, err := lookup(ctx, s.c.Store.Session, sessionKind, org, n.SessionID)
+		session, err := store.Lookup(ctx, s.c.Store.Session, stint.PrefixSession, org, n.SessionID)
 		if err != nil {
 			return "", err
 		}
@@ -82,7 +80,7 @@ func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun,
 	if n.CheckpointID == "" {
 		return "", nil
 	}
-	c, err := lookup(ctx, s.c.Store.Checkpoint, checkpointKind, org, n.CheckpointID)
+	c, err := store.Lookup(ctx, s.c.Store.Checkpoint, stint.PrefixCheckpoint, org, n.CheckpointID)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +96,7 @@ func (s *Service) resolveState(ctx context.Context, org string, n *stint.NewRun,
 func (s *Service) planOf(ctx context.Context, org, runID string) (*definition.Plan, error) {
 	r, err := s.c.Store.Run(ctx, org, runID)
 	if err != nil {
-		return nil, notFound(err, "run", runID)
+		return nil, store.PublicError(err, "run", runID)
 	}
 	return definition.DecodePlan(r.Spec)
 }
@@ -122,14 +120,14 @@ func (s *Service) resolveAgent(ctx context.Context, org string, n *stint.NewRun,
 	}
 	if id == "" {
 		a, err := s.c.Store.AgentByName(ctx, org, n.Agent)
-		return a, notFound(err, "agent", n.Agent)
+		return a, store.PublicError(err, "agent", n.Agent)
 	}
-	a, err := lookup(ctx, s.c.Store.Agent, agentKind, org, id)
+	a, err := store.Lookup(ctx, s.c.Store.Agent, stint.PrefixAgent, org, id)
 	if err != nil || n.Agent == "" || n.Agent == a.Name {
 		return a, err
 	}
 	if _, err := s.c.Store.AgentByName(ctx, org, n.Agent); err != nil {
-		return store.Agent{}, notFound(err, "agent", n.Agent)
+		return store.Agent{}, store.PublicError(err, "agent", n.Agent)
 	}
 	return store.Agent{}, contradiction("agent", state, "agents")
 }
@@ -137,7 +135,7 @@ func (s *Service) resolveAgent(ctx context.Context, org string, n *stint.NewRun,
 // resolveAgentVersion returns the identifier of the version that the request
 // specifies as latest, an identifier, v<N>, or <N>.
 func (s *Service) resolveAgentVersion(ctx context.Context, org string, a store.Agent, requested string) (string, error) {
-	id, number, ok := parseVersion(requested, func(v string) bool { return stint.IsID(stint.PrefixAgentVersion, v) })
+	id, number, ok := stint.ParseVersion(requested, stint.IsAgentVersion)
 	if !ok {
 		return "", stint.NotFound("agent version", requested)
 	}
@@ -145,21 +143,7 @@ func (s *Service) resolveAgentVersion(ctx context.Context, org string, a store.A
 		return a.CurrentVersionID, nil
 	}
 	v, err := s.c.Store.AgentVersion(ctx, org, a.ID, id, number)
-	return v.ID, notFound(err, "agent version", requested)
-}
-
-// parseVersion parses latest, v<N>, <N>, or an identifier for which isID returns
-// true. For latest, id and number are zero.
-func parseVersion(requested string, isID func(string) bool) (id string, number int64, ok bool) {
-	if requested == "latest" {
-		return "", 0, true
-	}
-	if isID(requested) {
-		return requested, 0, true
-	}
-	digits := strings.TrimPrefix(requested, "v")
-	n, err := strconv.ParseInt(digits, 10, 64)
-	return "", n, err == nil && n > 0 && strconv.FormatInt(n, 10) == digits
+	return v.ID, store.PublicError(err, "agent version", requested)
 }
 
 // contradiction returns the error of two parameters that refer to different

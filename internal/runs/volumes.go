@@ -66,9 +66,6 @@ func mountsOf(n *stint.NewRun, from *source, p *definition.Plan) ([]mount, error
 	seen := map[string]bool{}
 	add := func(m mount) {
 		m.path = definition.VolumePath(m.name, m.path)
-		if m.version == "" {
-			m.version = "latest"
-		}
 		out, seen[m.name] = append(out, m), true
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.Definition.Volumes)) {
@@ -101,21 +98,21 @@ func mountsOf(n *stint.NewRun, from *source, p *definition.Plan) ([]mount, error
 func (s *Service) resolveVersion(ctx context.Context, org string, kind stint.FileSetKind, name, requested string) (store.FileSetVersion, error) {
 	set, err := s.c.Store.FileSetByName(ctx, org, kind, name)
 	if err != nil {
-		return store.FileSetVersion{}, notFound(err, string(kind), name)
+		return store.FileSetVersion{}, store.PublicError(err, string(kind), name)
 	}
 	noun := string(kind) + " version"
-	id, number, ok := parseVersion(requested, stint.IsFileSetVersion)
+	id, number, ok := stint.ParseVersion(requested, stint.IsFileSetVersion)
 	if !ok {
 		return store.FileSetVersion{}, stint.NotFound(noun, requested)
 	}
 	v, err := s.c.Store.FileSetVersion(ctx, org, set.ID, id, number)
-	if errors.Is(err, store.ErrNotFound) && requested == "latest" {
+	if errors.Is(err, store.ErrNotFound) && id == "" && number == 0 {
 		return v, &stint.Error{
 			Kind: stint.KindNotFound, Code: stint.CodeResourceNotFound,
 			Message: fmt.Sprintf("The %s '%s' has no version yet. Push one first.", kind, name),
 		}
 	}
-	return v, notFound(err, noun, requested)
+	return v, store.PublicError(err, noun, requested)
 }
 
 // resolveArtifact sets the plan's artifact and the digest of the workspace.
@@ -132,7 +129,7 @@ func (s *Service) resolveArtifact(ctx context.Context, org string, n *stint.NewR
 	}
 	p.Artifact = &definition.Artifact{Name: name}
 	switch {
-	case n.ArtifactVersion != "" && n.ArtifactVersion != "latest":
+	case n.ArtifactVersion != "" && n.ArtifactVersion != stint.LatestVersion:
 		v, err := s.resolveVersion(ctx, org, stint.Artifacts, name, n.ArtifactVersion)
 		if err != nil {
 			return withParam(err, "artifactVersion")

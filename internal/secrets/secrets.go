@@ -5,7 +5,6 @@
 package secrets
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,23 +18,31 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Sealer encrypts a value for its owner; *secret.Sealer is one.
+// Sealer encrypts a value. The owner is needed to decrypt it.
+// *sealing.Sealer implements it.
 type Sealer interface {
 	Seal(plain, owner []byte) ([]byte, error)
 }
 
-// Config is what a Service needs. Now defaults to the real clock.
-type Config struct {
-	Store  store.Access
-	Sealer Sealer
-	Now    func() time.Time
+// Store is the part of store.Store that a Service needs.
+type Store interface {
+	PutSecret(ctx context.Context, s store.Secret) (created bool, err error)
+	Secrets(ctx context.Context, org string) ([]store.Secret, error)
+	DeleteSecret(ctx context.Context, org, name string) error
 }
 
-// Service keeps secrets. It is safe for concurrent use. Every method needs the
-// admin scope.
+// Config contains the dependencies of a Service. Store and Sealer are required.
+type Config struct {
+	Store  Store
+	Sealer Sealer
+	Now    func() time.Time // default: time.Now
+}
+
+// Service implements the use cases of stored secrets. It is safe for concurrent
+// use. Every method requires the admin scope.
 type Service struct{ c Config }
 
-// New makes a service.
+// New returns a Service.
 func New(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -43,8 +50,8 @@ func New(c Config) *Service {
 	return &Service{c}
 }
 
-// Put stores a secret or replaces its value; created tells which.
-func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (kept stint.Secret, created bool, err error) {
+// Put creates a secret or replaces its value. created reports whether it is new.
+func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (secret stint.Secret, created bool, err error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return stint.Secret{}, false, err
 	}
@@ -54,7 +61,7 @@ func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (k
 	now := stint.TimeOf(s.c.Now())
 	row := store.Secret{OrgID: c.OrgID, Secret: stint.Secret{Name: name, CreatedAt: now, UpdatedAt: now}}
 	if row.Sealed, err = s.c.Sealer.Seal([]byte(value), row.AssociatedData()); err != nil {
-		return stint.Secret{}, false, errors.New("seal a secret") // the cause might quote the value
+		return stint.Secret{}, false, errors.New("seal a secret") // the cause could contain the value
 	}
 	created, err = s.c.Store.PutSecret(ctx, row)
 	if err != nil {
@@ -63,8 +70,8 @@ func (s *Service) Put(ctx context.Context, c auth.Caller, name, value string) (k
 	if created {
 		return row.Secret, true, nil
 	}
-	kept, err = s.read(ctx, c.OrgID, name)
-	return kept, false, err
+	secret, err = s.read(ctx, c.OrgID, name)
+	return secret, false, err
 }
 
 func check(name, value string) error {
@@ -87,15 +94,14 @@ func (s *Service) read(ctx context.Context, org, name string) (stint.Secret, err
 	if err != nil {
 		return stint.Secret{}, fmt.Errorf("read secret %s: %w", name, err)
 	}
-	for _, row := range rows {
-		if row.Name == name {
-			return row.Secret, nil
-		}
+	i := slices.IndexFunc(rows, func(row store.Secret) bool { return row.Name == name })
+	if i < 0 {
+		return stint.Secret{}, stint.NotFound("secret", name)
 	}
-	return stint.Secret{}, stint.NotFound("secret", name)
+	return rows[i].Secret, nil
 }
 
-// List reads up to limit secrets, by name, those after the given one.
+// List returns at most limit secrets after the given name, sorted by name.
 func (s *Service) List(ctx context.Context, c auth.Caller, after string, limit int) ([]stint.Secret, error) {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return nil, err
@@ -104,7 +110,6 @@ func (s *Service) List(ctx context.Context, c auth.Caller, after string, limit i
 	if err != nil {
 		return nil, fmt.Errorf("list secrets: %w", err)
 	}
-	slices.SortFunc(rows, func(a, b store.Secret) int { return cmp.Compare(a.Name, b.Name) })
 	page := []stint.Secret{}
 	for _, row := range rows {
 		if row.Name > after && len(page) < limit {
@@ -114,7 +119,7 @@ func (s *Service) List(ctx context.Context, c auth.Caller, after string, limit i
 	return page, nil
 }
 
-// Delete removes a secret.
+// Delete deletes a secret.
 func (s *Service) Delete(ctx context.Context, c auth.Caller, name string) error {
 	if err := c.Require(stint.ScopeAdmin); err != nil {
 		return err
@@ -122,12 +127,5 @@ func (s *Service) Delete(ctx context.Context, c auth.Caller, name string) error 
 	if stint.CheckVariable("name", name) != nil {
 		return stint.NotFound("secret", name)
 	}
-	err := s.c.Store.DeleteSecret(ctx, c.OrgID, name)
-	if errors.Is(err, store.ErrNotFound) {
-		return stint.NotFound("secret", name)
-	}
-	if err != nil {
-		return fmt.Errorf("delete secret %s: %w", name, err)
-	}
-	return nil
+	return store.PublicError(s.c.Store.DeleteSecret(ctx, c.OrgID, name), "secret", name)
 }

@@ -28,7 +28,7 @@ func codeOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-func TestVault(t *testing.T) {
+func TestSecrets(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "stint.db"), sqlite.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -48,23 +48,23 @@ func TestVault(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: func() time.Time { return at }})
+	service := secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: func() time.Time { return at }})
 	c := auth.Caller{OrgID: member.OrgID, Scopes: stint.Scopes}
 
 	for _, name := range []string{"B", "A", "C"} {
 		want := stint.Secret{Name: name, CreatedAt: stint.TimeOf(at), UpdatedAt: stint.TimeOf(at)}
-		got, created, err := v.Put(ctx, c, name, "value of "+name)
+		got, created, err := service.Put(ctx, c, name, "value of "+name)
 		if d := cmp.Diff(want, got); err != nil || !created || d != "" {
-			t.Errorf("Put(%s) gave %v, %v (-want +got):\n%s", name, created, err, d)
+			t.Errorf("Put(%s) returned %v, %v (-want +got):\n%s", name, created, err, d)
 		}
 	}
 	first := at
 	at = at.Add(time.Hour)
-	got, created, err := v.Put(ctx, c, "A", "another")
+	got, created, err := service.Put(ctx, c, "A", "another")
 	if d := cmp.Diff(stint.Secret{Name: "A", CreatedAt: stint.TimeOf(first), UpdatedAt: stint.TimeOf(at)}, got); err != nil || created || d != "" {
-		t.Errorf("replacing gave %v, %v (-want +got):\n%s", created, err, d)
+		t.Errorf("replacing returned %v, %v (-want +got):\n%s", created, err, d)
 	}
-	page, err := v.List(ctx, c, "A", 1)
+	page, err := service.List(ctx, c, "A", 1)
 	if err != nil || len(page) != 1 || page[0].Name != "B" {
 		t.Errorf("the page after A is %v, %v", page, err)
 	}
@@ -74,38 +74,38 @@ func TestVault(t *testing.T) {
 	}
 	plain, err := sealer.Open(rows[0].Sealed, rows[0].AssociatedData())
 	if err != nil || string(plain) != "another" || strings.Contains(string(rows[0].Sealed), "another") {
-		t.Errorf("stored is %q, opened %q, %v", rows[0].Sealed, plain, err)
+		t.Errorf("the stored value is %q, opened %q, %v", rows[0].Sealed, plain, err)
 	}
 	if extra := len(rows[0].Sealed) - len(plain); extra != store.SealOverhead {
-		t.Errorf("a value grows by %d bytes when it is sealed, and not by %d", extra, store.SealOverhead)
+		t.Errorf("sealing adds %d bytes, want %d", extra, store.SealOverhead)
 	}
 	if store.MaxSecrets > masking.MaxValues || store.MaxSecretBytes > masking.MaxTotalSize {
-		t.Error("more is stored than can be masked")
+		t.Error("the limits of stored secrets exceed those of the masker")
 	}
-	if err := v.Delete(ctx, c, "B"); err != nil {
+	if err := service.Delete(ctx, c, "B"); err != nil {
 		t.Error(err)
 	}
 	for _, name := range []string{"B", "", "no name", "\x00"} {
-		if err := v.Delete(ctx, c, name); codeOf(err) != stint.CodeResourceNotFound {
-			t.Errorf("deleting %q gave %v", name, err)
+		if err := service.Delete(ctx, c, name); codeOf(err) != stint.CodeResourceNotFound {
+			t.Errorf("deleting %q returned %v", name, err)
 		}
 	}
 	for name, want := range map[string]string{"1A": stint.CodeInvalidParameter, "LD_PRELOAD": stint.CodeInvalidParameter, "": stint.CodeInvalidParameter} {
-		if _, _, err := v.Put(ctx, c, name, "value"); codeOf(err) != want {
-			t.Errorf("the name %q gave %v", name, err)
+		if _, _, err := service.Put(ctx, c, name, "value"); codeOf(err) != want {
+			t.Errorf("the name %q returned %v", name, err)
 		}
 	}
 	for value, want := range map[string]string{"": stint.CodeMissingParameter, "\x00": stint.CodeInvalidParameter, strings.Repeat("x", 32<<10+1): stint.CodeInvalidParameter} {
-		if _, _, err := v.Put(ctx, c, "A", value); codeOf(err) != want {
-			t.Errorf("a value of %d bytes gave %v", len(value), err)
+		if _, _, err := service.Put(ctx, c, "A", value); codeOf(err) != want {
+			t.Errorf("a value of %d bytes returned %v", len(value), err)
 		}
 	}
 	writer := auth.Caller{OrgID: c.OrgID, Scopes: []string{"write"}}
-	_, _, put := v.Put(ctx, writer, "A", "x")
-	_, list := v.List(ctx, writer, "", 1)
-	for verb, err := range map[string]error{"put": put, "list": list, "delete": v.Delete(ctx, writer, "A")} {
+	_, _, put := service.Put(ctx, writer, "A", "x")
+	_, list := service.List(ctx, writer, "", 1)
+	for verb, err := range map[string]error{"put": put, "list": list, "delete": service.Delete(ctx, writer, "A")} {
 		if codeOf(err) != stint.CodeInsufficientScope {
-			t.Errorf("%s by a writer gave %v", verb, err)
+			t.Errorf("%s with the scope write returned %v", verb, err)
 		}
 	}
 }

@@ -145,7 +145,7 @@ func shorten(s string) string {
 func decodeInto(raw []byte, target any) error {
 	var faults []*stint.Error
 	decodeValue(raw, reflect.ValueOf(target).Elem(), "", &faults)
-	return stint.JoinErrors(faults)
+	return stint.JoinErrors(faults...)
 }
 
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()

@@ -35,7 +35,7 @@ func (t treeAPI) download(w http.ResponseWriter, r *http.Request, c *auth.Caller
 	if err != nil {
 		return err
 	}
-	address, direct, err := archive.DirectLink(r.Context(), auth.LinkFor)
+	address, direct, err := archive.DirectLink(r.Context(), auth.LinkLifetime)
 	if err != nil {
 		return err
 	}

@@ -27,42 +27,43 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// interrupted is a store that commits, whose caller leaves meanwhile.
-type interrupted struct {
+// cancellingStore cancels the caller's context during each write.
+type cancellingStore struct {
 	store.Store
-	leave   atomic.Value // context.CancelFunc
-	before  func()       // a run is stored
-	claimed atomic.Bool  // the last run was created with a worker at hand
+	cancel  atomic.Value // context.CancelFunc
+	before  func()       // called before a run is created; can be nil
+	claimed atomic.Bool  // the last run was created with a claim request
 }
 
-func (s *interrupted) left(ctx context.Context) error {
-	s.leave.Load().(context.CancelFunc)()
+// cancelCaller returns the error of ctx, which must not end with the caller's.
+func (s *cancellingStore) cancelCaller(ctx context.Context) error {
+	s.cancel.Load().(context.CancelFunc)()
 	return ctx.Err()
 }
 
-func (s *interrupted) CreateRun(ctx context.Context, n store.NewRun, c *store.ClaimRequest) ([]store.Claim, error) {
+func (s *cancellingStore) CreateRun(ctx context.Context, n store.NewRun, c *store.ClaimRequest) ([]store.Claim, error) {
 	s.claimed.Store(c != nil)
 	if s.before != nil {
 		s.before()
 	}
 	claims, err := s.Store.CreateRun(ctx, n, c)
-	if gone := s.left(ctx); gone != nil {
-		return nil, gone
+	if err := s.cancelCaller(ctx); err != nil {
+		return nil, err
 	}
 	return claims, err
 }
 
-func (s *interrupted) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
+func (s *cancellingStore) Cancel(ctx context.Context, org, id string, at stint.Time) (store.Run, error) {
 	r, err := s.Store.Cancel(ctx, org, id, at)
-	if gone := s.left(ctx); gone != nil {
-		return store.Run{}, gone
+	if err := s.cancelCaller(ctx); err != nil {
+		return store.Run{}, err
 	}
 	return r, err
 }
 
 type world struct {
 	*testing.T
-	store  *interrupted
+	store  *cancellingStore
 	local  *dispatch.Local
 	runs   *runs.Service
 	ids    *stint.IDs
@@ -76,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { check(t, db.Close()) })
 	sealer, err := sealing.NewSealer(make([]byte, 32))
 	check(t, err)
-	w := &world{T: t, store: &interrupted{Store: db}, ids: stint.NewIDs(time.Now, rand.Reader)}
+	w := &world{T: t, store: &cancellingStore{Store: db}, ids: stint.NewIDs(time.Now, rand.Reader)}
 	bus := inproc.New()
 	w.local = dispatch.NewLocal(dispatch.Config{Store: w.store, Bus: bus, Feed: feed.New(db, bus, false), Sealer: sealer, Now: time.Now, Poll: time.Hour})
 	w.runs = runs.New(runs.Config{Store: w.store, Dispatch: w.local, Bus: bus, Sealer: sealer, IDs: w.ids, Now: time.Now})
@@ -92,18 +93,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// create asks for a run, as a caller who leaves while it is stored.
+// create creates a run with a context that ends while the run is stored.
 func (w *world) create() stint.Run {
 	w.Helper()
-	r, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum"}, runs.CreateOptions{})
+	r, err := w.runs.Create(w.cancelledContext(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum"}, runs.CreateOptions{})
 	check(w, err)
 	return r
 }
 
-// leaving is the context of a caller who leaves during the next write.
-func (w *world) leaving() context.Context {
+// cancelledContext returns a context that ends during the next write.
+func (w *world) cancelledContext() context.Context {
 	ctx, cancel := context.WithCancel(w.Context())
-	w.store.leave.Store(cancel)
+	w.store.cancel.Store(cancel)
 	return ctx
 }
 
@@ -114,7 +115,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func TestARunIsWorkedAlthoughItsCallerLeft(t *testing.T) {
+func TestCreateAssignsRunAfterCallerLeft(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -125,46 +126,46 @@ func TestARunIsWorkedAlthoughItsCallerLeft(t *testing.T) {
 			assigned []dispatch.Assignment
 			err      error
 		}
-		given := make(chan next, 1)
+		results := make(chan next, 1)
 		go func() {
 			list, err := w.local.Next(t.Context(), worker.ID, 1)
-			given <- next{list, err}
+			results <- next{list, err}
 		}()
 		synctest.Wait() // until the worker is idle
 		r := w.create()
 		if !w.store.claimed.Load() {
-			t.Error("the run was created without the worker that waits")
+			t.Error("the run was created without a claim for the idle worker")
 		}
 		synctest.Wait()
 		select {
-		case got := <-given:
+		case got := <-results:
 			if len(got.assigned) != 1 || got.assigned[0].Run.ID != r.ID || got.err != nil {
 				t.Errorf("%v was assigned, want %s: %v", got.assigned, r.ID, got.err)
 			}
 		default:
-			t.Fatalf("nobody works %s", r.ID)
+			t.Fatalf("%s was not assigned", r.ID)
 		}
 	})
 }
 
-func TestACancelIsToldAlthoughItsCallerLeft(t *testing.T) {
+func TestCancelNotifiesWorkerAfterCallerLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	r := w.create()
-	told, cancel := w.local.WatchStop(r.ID)
+	stopped, cancel := w.local.WatchStop(r.ID)
 	defer cancel()
-	got, err := w.runs.Cancel(w.leaving(), w.caller, r.ID)
+	got, err := w.runs.Cancel(w.cancelledContext(), w.caller, r.ID)
 	if err != nil || got.Status != stint.Cancelled {
-		t.Errorf("Cancel gave %s, %v", got.Status, err)
+		t.Errorf("Cancel returned %s, %v", got.Status, err)
 	}
 	select {
-	case <-told:
+	case <-stopped:
 	default:
-		t.Error("nobody was told")
+		t.Error("the worker was not notified")
 	}
 }
 
-func TestAVersionThatIsDeletedJustNowIsNotFound(t *testing.T) {
+func TestCreateWithVersionDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	now := stint.TimeOf(time.Now())
@@ -176,8 +177,8 @@ func TestAVersionThatIsDeletedJustNowIsNotFound(t *testing.T) {
 	}
 	old := stint.FormatVersionID(1, strings.Repeat("a", 20))
 	w.store.before = func() { check(t, w.store.DeleteVersion(t.Context(), tree.OrgID, tree.ID, old)) }
-	_, err := w.runs.Create(w.leaving(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum", Volumes: map[string]string{"data": "v1"}}, runs.CreateOptions{})
+	_, err := w.runs.Create(w.cancelledContext(), w.caller, stint.NewRun{Agent: "bee", Prompt: "hum", Volumes: map[string]string{"data": "v1"}}, runs.CreateOptions{})
 	if stint.KindOf(err) != stint.KindNotFound {
-		t.Errorf("Create gave %v", err)
+		t.Errorf("Create returned %v", err)
 	}
 }

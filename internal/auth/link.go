@@ -1,0 +1,34 @@
+package auth
+
+import (
+	"time"
+
+	"github.com/stint-dev/stint"
+)
+
+// LinkLifetime is how long a download link is valid.
+const LinkLifetime = time.Hour
+
+// Link is the signed content of a download link.
+type Link struct {
+	OrgID     string            `json:"o"`
+	Kind      stint.FileSetKind `json:"k"`
+	FileSetID string            `json:"t"`
+	VersionID string            `json:"v"`
+	Format    string            `json:"f,omitempty"` // of the archive; empty for a tar.gz
+	Expires   int64             `json:"e"`           // Unix seconds; set by SignLink
+}
+
+// SignLink returns the text of a link that is valid for LinkLifetime.
+func (s *Service) SignLink(l Link) (string, error) {
+	l.Expires = s.now().Add(LinkLifetime).Unix()
+	return signJSON(s.keys.link, l)
+}
+
+// VerifyLink returns the content of a link. It returns false if the link was
+// modified or has expired.
+func (s *Service) VerifyLink(text string) (Link, bool) {
+	var l Link
+	ok := verifyJSON(s.keys.link, text, &l)
+	return l, ok && s.now().Unix() < l.Expires
+}
