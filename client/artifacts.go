@@ -2,7 +2,7 @@ package client
 
 import (
 	"context"
-	"encoding/json"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,49 +11,36 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/stint-dev/stint"
 )
 
-// FileSets keeps artifacts or volumes: versioned folders of files. Wherever a
-// version is asked for, its ID, its number ("3", "v3") or "latest" will do.
+// FileSets manages artifacts or volumes, which are versioned folders. Parameters named
+// version are an ID, a number ("3", "v3"), or "latest".
 type FileSets struct {
 	c    *Client
 	kind stint.FileSetKind
 }
 
-// Kind distinguishes artifacts and volumes.
-func (t *FileSets) Kind() stint.FileSetKind { return t.kind }
-
 func (t *FileSets) path(segments ...string) []string {
 	return append([]string{string(t.kind) + "s"}, segments...)
 }
 
-// Create makes an empty container. A name that exists is an *Error with the
-// code resource_already_exists.
+// Create creates an artifact or volume without a version. If the name exists, it
+// returns an *Error with the code resource_already_exists.
 func (t *FileSets) Create(ctx context.Context, name string) (*stint.FileSet, error) {
-	tree := new(stint.FileSet)
 	body := map[string]string{"name": name}
-	if err := t.c.do(ctx, call{method: http.MethodPost, path: t.path(), body: body, key: newKey()}, tree); err != nil {
-		return nil, err
-	}
-	tree.Kind = t.kind
-	return tree, nil
+	return fetch[stint.FileSet](ctx, t.c, call{method: http.MethodPost, path: t.path(), body: body, key: rand.Text()})
 }
 
-// Get reads one container by its ID, with its current version.
+// Get returns an artifact or volume by its ID, with its current version.
 func (t *FileSets) Get(ctx context.Context, id string) (*stint.FileSetDetail, error) {
-	detail, err := get[*stint.FileSetDetail](ctx, t.c, t.path(id)...)
-	if err != nil {
-		return nil, err
-	}
-	detail.Kind = t.kind
-	return detail, nil
+	return get[stint.FileSetDetail](ctx, t.c, t.path(id)...)
 }
 
-// Find reads one container by its name or its ID. One that does not exist is
-// an *Error with the code resource_not_found.
+// Find returns an artifact or volume by its name or ID. If there is none, it returns an
+// *Error with the code resource_not_found.
 func (t *FileSets) Find(ctx context.Context, nameOrID string) (*stint.FileSet, error) {
 	if stint.IsID(t.kind.Prefix(), nameOrID) {
 		detail, err := t.Get(ctx, nameOrID)
@@ -62,166 +49,137 @@ func (t *FileSets) Find(ctx context.Context, nameOrID string) (*stint.FileSet, e
 		}
 		return &detail.FileSet, nil
 	}
-	for tree, err := range list[stint.FileSet](ctx, t.c, url.Values{"name": {nameOrID}}, 0, t.path()...) {
+	for fileSet, err := range list[stint.FileSet](ctx, t.c, url.Values{"name": {nameOrID}}, 0, t.path()...) {
 		if err != nil {
 			return nil, err
 		}
-		if tree.Name == nameOrID {
-			tree.Kind = t.kind
-			return &tree, nil
+		if fileSet.Name == nameOrID {
+			return &fileSet, nil
 		}
 	}
-	return nil, noSuch(string(t.kind), nameOrID)
+	return nil, notFound(string(t.kind), nameOrID)
 }
 
-// List walks the containers, newest first. An error ends the walk.
+// List iterates over the artifacts or volumes, newest first, and ends after an error.
 func (t *FileSets) List(ctx context.Context) iter.Seq2[stint.FileSet, error] {
-	return func(yield func(stint.FileSet, error) bool) {
-		for tree, err := range list[stint.FileSet](ctx, t.c, nil, 0, t.path()...) {
-			tree.Kind = t.kind
-			if !yield(tree, err) {
-				return
-			}
-		}
-	}
+	return list[stint.FileSet](ctx, t.c, nil, 0, t.path()...)
 }
 
-// Page reads one page of the containers, newest first.
+// Page returns one page of the artifacts or volumes, newest first.
 func (t *FileSets) Page(ctx context.Context, o *PageOptions) (*stint.Page[stint.FileSet], error) {
-	p, err := page[stint.FileSet](ctx, t.c, nil, o, t.path()...)
-	if err != nil {
-		return nil, err
-	}
-	for i := range p.Data {
-		p.Data[i].Kind = t.kind
-	}
-	return p, nil
+	return page[stint.FileSet](ctx, t.c, nil, o, t.path()...)
 }
 
-// Delete removes a container and its versions. Versions that a checkpoint
-// needs are kept for it.
+// Delete deletes an artifact or volume with its versions. Versions of checkpoints stay
+// readable through them.
 func (t *FileSets) Delete(ctx context.Context, id string) error {
 	return remove(ctx, t.c, t.path(id)...)
 }
 
-// PushOptions describes an archive; nil is a tar.gz without a message.
+// PushOptions describes a new version; nil is a tar.gz without a message.
 type PushOptions struct {
 	Message string
 	// ContentType of the archive: application/gzip (tar.gz, the default),
-	// application/x-tar or application/zstd.
+	// application/x-tar, or application/zstd. PushTree ignores it.
 	ContentType string
-	// IfMatch is the version that must be the head, else the push is an *Error
-	// with the code version_conflict.
+	// IfMatch is the required current version; empty for any. If another version
+	// is current, the push returns an *Error with the code version_conflict.
 	IfMatch string
 }
 
-// Push stores an archive as the new version. When its content equals the
-// head's nothing changes, added is false and the version is the head. The
-// archive is read once and not sent again when the network fails.
+// Push stores an archive as the new version. If it has the same content as the current
+// version, Push returns that one and added is false. Push reads the archive once and
+// does not repeat the request.
 func (t *FileSets) Push(ctx context.Context, id string, archive io.Reader, o *PushOptions) (v *stint.FileSetVersion, added bool, err error) {
+	mediaType := "application/gzip"
+	if o != nil && o.ContentType != "" {
+		mediaType = o.ContentType
+	}
+	source := &sourceReader{r: archive}
+	post := t.pushCall(id, o)
+	post.content = &content{mediaType, func() io.Reader { return source }, -1}
+	v, added, err = create[stint.FileSetVersion](ctx, t.c, post)
+	if failed := source.err.Load(); failed != nil && err != nil {
+		err = *failed // the cause of the failed request
+	}
+	return v, added, err
+}
+
+// pushCall returns the request that stores a new version, without its content. The
+// client waits until the server accepts the content ("Expect"), because an error
+// response could be lost if the server closed the connection during the transfer.
+func (t *FileSets) pushCall(id string, o *PushOptions) call {
+	post := call{
+		method: http.MethodPost, path: t.path(id, "versions"),
+		query: url.Values{}, header: http.Header{"Expect": {"100-continue"}},
+	}
 	if o == nil {
-		o = &PushOptions{}
+		return post
 	}
-	q := url.Values{}
-	set(q, "message", o.Message)
-	// The server says first whether it wants the archive, so that a refusal is
-	// not lost in a broken transfer.
-	header := http.Header{"Content-Type": {"application/gzip"}, "Expect": {"100-continue"}}
-	if o.ContentType != "" {
-		header.Set("Content-Type", o.ContentType)
-	}
+	set(post.query, "message", o.Message)
 	if o.IfMatch != "" {
-		header.Set("If-Match", `"`+o.IfMatch+`"`)
+		post.header.Set("If-Match", `"`+o.IfMatch+`"`)
 	}
-	source := &blame{in: archive}
-	req, err := t.c.request(ctx, call{method: http.MethodPost, path: t.path(id, "versions"), query: q, header: header}, source)
-	if err != nil {
-		return nil, false, err
-	}
-	res, err := t.c.send(req)
-	if own := source.fault(); own != nil && err != nil {
-		err = own // what went wrong first, rather than what followed from it
-	}
-	if err != nil {
-		return nil, false, err
-	}
-	defer res.Body.Close()
-	v = new(stint.FileSetVersion)
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(v); err != nil {
-		return nil, false, fmt.Errorf("read the answer of the push: %w", err)
-	}
-	return v, res.StatusCode == http.StatusCreated, nil
+	return post
 }
 
-// blame remembers the reader's own error. The connection may still read when
-// the answer is there already.
-type blame struct {
-	in io.Reader
-
-	mu  sync.Mutex // guards err
-	err error
+// sourceReader records the error of a reader. The transport may still be reading when
+// the response has arrived.
+type sourceReader struct {
+	r   io.Reader
+	err atomic.Pointer[error]
 }
 
-func (b *blame) Read(p []byte) (int, error) {
-	n, err := b.in.Read(p)
+func (s *sourceReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
-		b.mu.Lock()
-		b.err = err
-		b.mu.Unlock()
+		s.err.Store(&err)
 	}
 	return n, err
 }
 
-func (b *blame) fault() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
-}
-
-// Versions walks the versions of a container, newest first.
+// Versions iterates over the versions of an artifact or volume, newest first.
 func (t *FileSets) Versions(ctx context.Context, id string) iter.Seq2[stint.FileSetVersion, error] {
 	return list[stint.FileSetVersion](ctx, t.c, nil, 0, t.path(id, "versions")...)
 }
 
-// Version reads one version: by ID, number or "latest".
+// Version returns a version.
 func (t *FileSets) Version(ctx context.Context, id, version string) (*stint.FileSetVersion, error) {
-	return get[*stint.FileSetVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
+	return get[stint.FileSetVersion](ctx, t.c, t.path(id, "versions", orLatest(version))...)
 }
 
-// Files walks the entries of a version in the order of their paths.
+// Files iterates over the entries of a version in path order.
 func (t *FileSets) Files(ctx context.Context, id, version string) iter.Seq2[stint.FileEntry, error] {
 	return list[stint.FileEntry](ctx, t.c, nil, 0, t.path(id, "versions", orLatest(version), "files")...)
 }
 
-// ReadFile opens one file of a version. The caller closes it.
+// ReadFile opens a file of a version. The caller closes it.
 func (t *FileSets) ReadFile(ctx context.Context, id, version, path string) (io.ReadCloser, error) {
-	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
-	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: http.Header{"Accept": {"*/*"}}})
-	if err != nil {
-		return nil, err
-	}
-	return res.Body, nil
+	return t.c.open(ctx, call{method: http.MethodGet, path: t.filePath(id, version, path), header: http.Header{"Accept": {"*/*"}}})
 }
 
-// ReadFilePart reads up to length bytes of a file of a version, from offset on,
-// and tells the size of the whole. An offset behind the end is an *Error with
-// the code range_not_satisfiable.
+func (t *FileSets) filePath(id, version, path string) []string {
+	return append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
+}
+
+// ReadFilePart returns up to length bytes of a file of a version from offset, and the
+// size of the file. If offset is beyond the end, it returns an *Error with the code
+// range_not_satisfiable.
 func (t *FileSets) ReadFilePart(ctx context.Context, id, version, path string, offset, length int64) (part []byte, size int64, err error) {
-	segments := append(t.path(id, "versions", orLatest(version), "files"), strings.Split(path, "/")...)
 	header := http.Header{"Accept": {"*/*"}, "Range": {fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)}}
-	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: segments, header: header})
+	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: t.filePath(id, version, path), header: header, stream: true})
 	if err != nil {
 		return nil, 0, err
 	}
 	defer res.Body.Close()
-	if res.StatusCode != http.StatusPartialContent { // the whole: it is empty, or the server knows no parts
+	if res.StatusCode != http.StatusPartialContent { // the whole file: it is empty, or ranges are not supported
 		if _, err := io.CopyN(io.Discard, res.Body, offset); err != nil {
 			return nil, 0, fmt.Errorf("read '%s': %w", path, err)
 		}
 		size = res.ContentLength
 	} else if _, total, ok := strings.Cut(res.Header.Get("Content-Range"), "/"); ok {
 		if size, err = strconv.ParseInt(total, 10, 64); err != nil {
-			return nil, 0, fmt.Errorf("read '%s': the server tells the size '%s'", path, total)
+			return nil, 0, fmt.Errorf("read '%s': the server sent '%s' as its size", path, total)
 		}
 	}
 	if part, err = io.ReadAll(io.LimitReader(res.Body, length)); err != nil {
@@ -230,38 +188,25 @@ func (t *FileSets) ReadFilePart(ctx context.Context, id, version, path string, o
 	return part, size, nil
 }
 
-// FilesPage reads one page of the entries of a version whose paths begin with
-// prefix, in the order of their paths.
+// FilesPage returns one page of the entries of a version in path order, restricted to
+// paths that begin with prefix.
 func (t *FileSets) FilesPage(ctx context.Context, id, version, prefix string, o *PageOptions) (*stint.Page[stint.FileEntry], error) {
 	q := url.Values{}
 	set(q, "prefix", prefix)
 	return page[stint.FileEntry](ctx, t.c, q, o, t.path(id, "versions", orLatest(version), "files")...)
 }
 
-// FilesUnder walks the entries of a version whose paths begin with prefix;
-// "dir/" is everything below dir.
-func (t *FileSets) FilesUnder(ctx context.Context, id, version, prefix string) iter.Seq2[stint.FileEntry, error] {
-	q := url.Values{}
-	set(q, "prefix", prefix)
-	return list[stint.FileEntry](ctx, t.c, q, 0, t.path(id, "versions", orLatest(version), "files")...)
-}
-
-// DiffFile opens the lines that differ in one file of two versions, as a
-// unified diff; it is empty where nothing does. Files of more than 1 MiB are an
-// *Error with the code invalid_parameter. The caller closes it.
+// DiffFile opens a unified diff of one file in two versions. If the file exceeds 1 MiB,
+// it returns an *Error with the code invalid_parameter. The caller closes the diff.
 func (t *FileSets) DiffFile(ctx context.Context, id, from, to, path string) (io.ReadCloser, error) {
 	q := url.Values{"path": {path}, "format": {"unified"}}
 	set(q, "from", from)
 	set(q, "to", to)
-	res, err := t.c.retry(ctx, call{method: http.MethodGet, path: t.path(id, "diff"), query: q, header: http.Header{"Accept": {"text/x-diff"}}})
-	if err != nil {
-		return nil, err
-	}
-	return res.Body, nil
+	return t.c.open(ctx, call{method: http.MethodGet, path: t.path(id, "diff"), query: q, header: http.Header{"Accept": {"text/x-diff"}}})
 }
 
-// Diff walks what differs between two versions, in the order of paths. A file
-// that was only renamed is one change.
+// Diff iterates over the changes between two versions in path order. A renamed file is
+// one change.
 func (t *FileSets) Diff(ctx context.Context, id, from, to string) iter.Seq2[stint.FileChange, error] {
 	q := url.Values{}
 	set(q, "from", from)

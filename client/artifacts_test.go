@@ -40,7 +40,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-func TestPushTellsTheReadersError(t *testing.T) {
+func TestPushReturnsTheReadersError(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -52,20 +52,20 @@ func TestPushTellsTheReadersError(t *testing.T) {
 	}
 }
 
-// vault serves an archive at an address of its own and breaks the transfer off
-// after the lengths in cuts.
-type vault struct {
+// archiveServer serves an archive and breaks the nth connection after the nth length in
+// cuts.
+type archiveServer struct {
 	t       *testing.T
 	archive []byte
 	cuts    []int
 	ranges  []string
 	digest  string // Repr-Digest
-	moves   bool   // the archive has another ETag each time
+	moves   bool   // each response has another ETag
 }
 
-func (v *vault) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (v *archiveServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if a := r.Header.Get("Authorization"); a != "" {
-		v.t.Errorf("the token was sent to the archive's address: %q", a)
+		v.t.Errorf("the token was sent to the archive's URL: %q", a)
 	}
 	v.ranges = append(v.ranges, r.Header.Get("Range"))
 	w.Header().Set("ETag", `"abc"`)
@@ -96,7 +96,7 @@ func (c *cutter) Write(p []byte) (int, error) {
 	return c.ResponseWriter.Write(p)
 }
 
-func download(t *testing.T, v *vault, w io.Writer) (int64, error) {
+func download(t *testing.T, v *archiveServer, w io.Writer) (int64, error) {
 	t.Helper()
 	v.t = t
 	store := httptest.NewServer(v)
@@ -113,7 +113,7 @@ func download(t *testing.T, v *vault, w io.Writer) (int64, error) {
 
 func TestDownloadResumes(t *testing.T) {
 	t.Parallel()
-	v := &vault{archive: bytes.Repeat([]byte("0123456789"), 10_000), cuts: []int{30_000, 0, 20_000}}
+	v := &archiveServer{archive: bytes.Repeat([]byte("0123456789"), 10_000), cuts: []int{30_000, 0, 20_000}}
 	var got bytes.Buffer
 	n, err := download(t, v, &got)
 	if err != nil {
@@ -127,23 +127,23 @@ func TestDownloadResumes(t *testing.T) {
 	}
 }
 
-// TestDownloadGoesOnElsewhere resumes where the archive lies under another tag.
-func TestDownloadGoesOnElsewhere(t *testing.T) {
+// TestDownloadResumesWithAnotherETag resumes a download after the ETag has changed.
+func TestDownloadResumesWithAnotherETag(t *testing.T) {
 	t.Parallel()
 	archive := bytes.Repeat([]byte("0123456789"), 10_000)
 	sum := sha256.Sum256(archive)
 	digest := "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
-	v := &vault{archive: archive, cuts: []int{30_000, 10, 50_000}, moves: true, digest: "sha-512=:x:, " + digest}
+	v := &archiveServer{archive: archive, cuts: []int{30_000, 10, 50_000}, moves: true, digest: "sha-512=:x:, " + digest}
 	var got bytes.Buffer
 	if n, err := download(t, v, &got); err != nil || n != int64(len(archive)) || !bytes.Equal(got.Bytes(), archive) {
 		t.Errorf("got %d bytes, %v", n, err)
 	}
 }
 
-func TestDownloadNoticesAnotherContent(t *testing.T) {
+func TestDownloadVerifiesTheDigest(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("this"))
-	v := &vault{archive: []byte("that"), digest: "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"}
+	v := &archiveServer{archive: []byte("that"), digest: "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"}
 	if _, err := download(t, v, io.Discard); err == nil || !strings.Contains(err.Error(), "SHA-256") {
 		t.Errorf("error is %v", err)
 	}
@@ -151,7 +151,7 @@ func TestDownloadNoticesAnotherContent(t *testing.T) {
 
 func TestDownloadGivesUp(t *testing.T) {
 	t.Parallel()
-	v := &vault{archive: make([]byte, 1000), cuts: []int{0, 0, 0, 0, 0, 0, 0, 0}}
+	v := &archiveServer{archive: make([]byte, 1000), cuts: []int{0, 0, 0, 0, 0, 0, 0, 0}}
 	if _, err := download(t, v, io.Discard); err == nil || len(v.ranges) != 4 {
 		t.Errorf("error is %v after %d attempts, want one after 4", err, len(v.ranges))
 	}
@@ -163,15 +163,15 @@ var errFull = errors.New("disk full")
 
 func (full) Write([]byte) (int, error) { return 0, errFull }
 
-func TestDownloadTellsTheWritersError(t *testing.T) {
+func TestDownloadReturnsTheWritersError(t *testing.T) {
 	t.Parallel()
-	v := &vault{archive: make([]byte, 1000)}
+	v := &archiveServer{archive: make([]byte, 1000)}
 	if _, err := download(t, v, full{}); !errors.Is(err, errFull) || len(v.ranges) != 1 {
 		t.Errorf("error is %v after %d attempts", err, len(v.ranges))
 	}
 }
 
-func TestDownloadOfNothing(t *testing.T) {
+func TestDownloadWithoutVersion(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, 404, `{"error":{"code":"resource_not_found","message":"It has no version."}}`)
@@ -181,7 +181,7 @@ func TestDownloadOfNothing(t *testing.T) {
 	}
 }
 
-// TestDownloadIsOfOneVersion: the head moves while the connection breaks off.
+// TestDownloadIsOfOneVersion changes the current version while the connection breaks.
 func TestDownloadIsOfOneVersion(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"", "latest"} {

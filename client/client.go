@@ -16,18 +16,18 @@ type Options struct {
 	URL string
 	// Token goes into the Authorization header: stint_live_ and 64 hex digits.
 	Token string
-	// HTTP sends the requests; http.DefaultClient's transport when nil. Its
-	// Timeout must be 0, for it would cut streams and transfers off; bound
-	// calls by their context.
+	// HTTP sends the requests; nil means http.DefaultTransport. Its Timeout must
+	// be 0, because it would end streams and transfers. Limit calls by their
+	// context instead.
 	HTTP *http.Client
-	// UserAgent names the program; "stint-go" when empty.
+	// UserAgent identifies the program; empty means "stint-go".
 	UserAgent string
-	// Attempts bounds how often one request is sent, and how often a stream
-	// reconnects in a row without receiving anything; 0 is 6.
+	// Attempts limits how often a request is sent, and how often in a row a
+	// stream reconnects without receiving anything; 0 means 6.
 	Attempts int
-	// Backoff is the first pause between attempts, doubled each time up to 30
-	// times its length; 0 is 200 ms. What the server asks for goes before, as
-	// long as it asks for no more than a minute.
+	// Backoff is the first pause between attempts; 0 means 200 ms. Each further
+	// pause is twice as long, up to 30 times Backoff. A pause that the server
+	// requests takes precedence. If it exceeds a minute, the call fails.
 	Backoff time.Duration
 }
 
@@ -50,12 +50,12 @@ type Client struct {
 	http      *http.Client
 }
 
-// New prepares a client; it sends nothing yet. The only error is a URL that
-// is none.
+// New returns a client without sending a request. It returns an error if the URL is
+// not valid.
 func New(o Options) (*Client, error) {
 	base, err := url.Parse(strings.TrimRight(o.URL, "/"))
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, fmt.Errorf("'%s' is no server address such as http://127.0.0.1:8700", o.URL)
+		return nil, fmt.Errorf("'%s' is not a server address such as http://127.0.0.1:8700", o.URL)
 	}
 	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
 		return nil, fmt.Errorf("the server address '%s' must be a scheme, a host and at most a path", base.Redacted())
@@ -77,8 +77,8 @@ func New(o Options) (*Client, error) {
 	return c, nil
 }
 
-// withoutRedirects copies h so that redirects are answers: only downloads
-// follow them, and without the token.
+// withoutRedirects returns a copy of h that returns redirects instead of following
+// them. Only downloads follow them, and without the token.
 func withoutRedirects(h *http.Client) *http.Client {
 	out := &http.Client{}
 	if h != nil {
@@ -88,5 +88,5 @@ func withoutRedirects(h *http.Client) *http.Client {
 	return out
 }
 
-// URL is the address of the server.
+// URL returns the address of the server.
 func (c *Client) URL() string { return c.base.String() }

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const token = "stint_live_0123"
 
-// serve starts a server and a client that talks to it without long pauses.
+// serve starts a server and returns a client of it with short pauses.
 func serve(t *testing.T, h http.Handler) *client.Client {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -42,7 +42,7 @@ func writeJSON(w http.ResponseWriter, status int, body string) {
 	fmt.Fprint(w, body)
 }
 
-func TestNewRefusesWhatIsNoAddress(t *testing.T) {
+func TestNewRefusesInvalidURLs(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "localhost:8700", "ftp://x", "http://", "http://u:p@host", "http://host?x=1", "http://host#a", "://"} {
 		if _, err := client.New(client.Options{URL: bad}); err == nil {
@@ -60,7 +60,7 @@ func TestCreateRunIsRepeatedWithOneKey(t *testing.T) {
 		keys = append(keys, r.Header.Get("Idempotency-Key"))
 		switch len(keys) {
 		case 1:
-			panic(http.ErrAbortHandler) // the answer is lost
+			panic(http.ErrAbortHandler) // the response is lost
 		case 2:
 			w.Header().Set("Retry-After", "0")
 			writeJSON(w, 503, `{"error":{"type":"api_error","code":"unavailable","message":"Later."}}`)
@@ -129,7 +129,7 @@ func TestErrorsAreMapped(t *testing.T) {
 	}
 }
 
-func TestForeignAnswersAreErrors(t *testing.T) {
+func TestResponsesOfOtherServersAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 307, 400, 404, 418, 501} {
 		c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -145,7 +145,7 @@ func TestForeignAnswersAreErrors(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotPassingIsNotRepeated(t *testing.T) {
+func TestPermanentErrorsAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	var calls atomic.Int32
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -169,7 +169,7 @@ func TestWhatIsNotPassingIsNotRepeated(t *testing.T) {
 	}
 }
 
-func TestDeleteThatHappenedIsNoError(t *testing.T) {
+func TestRepeatedDeleteSucceeds(t *testing.T) {
 	t.Parallel()
 	var calls int
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -186,7 +186,7 @@ func TestDeleteThatHappenedIsNoError(t *testing.T) {
 	}
 }
 
-func TestListWalksPagesWhenNeeded(t *testing.T) {
+func TestListFetchesPagesWhenNeeded(t *testing.T) {
 	t.Parallel()
 	var asked []string
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -315,13 +315,13 @@ func TestSegmentsThatWouldChangeThePathAreRefused(t *testing.T) {
 
 func TestUnreachableServer(t *testing.T) {
 	t.Parallel()
-	const nobody = "http://127.0.0.1:1" // a port that no server of another test gets
-	c, err := client.New(client.Options{URL: nobody, Backoff: time.Microsecond, Attempts: 2})
+	const unused = "http://127.0.0.1:1" // a port that no other test uses
+	c, err := client.New(client.Options{URL: unused, Backoff: time.Microsecond, Attempts: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = c.Me(t.Context()); err == nil || !strings.Contains(err.Error(), nobody) {
-		t.Errorf("error is %v, want one that names %s", err, nobody)
+	if _, err = c.Me(t.Context()); err == nil || !strings.Contains(err.Error(), unused) {
+		t.Errorf("error is %v, want one that names %s", err, unused)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -330,7 +330,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-func TestFindTellsWhatIsMissing(t *testing.T) {
+func TestFindReportsTheMissingName(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, 200, `{"data":[{"id":"x","name":"other"}],"pagination":{"hasMore":false,"nextCursor":null}}`)

@@ -13,35 +13,33 @@ import (
 	"strings"
 )
 
-// The formats of DownloadAs.
+// Formats of DownloadAs.
 const (
 	TarGzip = "tar.gz"
 	Zip     = "zip"
-	TarZstd = "tar.zst" // made as it is sent: such a transfer cannot go on where it broke off
+	TarZstd = "tar.zst" // created during the transfer, which therefore cannot be resumed
 	Tar     = "tar"
 )
 
-// Download writes a version, or the current one when version is empty, to w as
-// a tar.gz archive and returns its length. The address that the server names
-// is asked without the token. A transfer that breaks off goes on where it
-// stopped, for the same version always has the same bytes; w is written to
-// once, in order. Where the server names the archive's SHA-256, another one is
-// an error.
+// Download writes a version, by default the current one, to w as a tar.gz archive and
+// returns its length. The request to the archive's URL does not contain the token. If
+// the connection breaks, Download resumes the transfer; each byte is written to w once.
+// If the server sends the SHA-256 of the archive, Download verifies it.
 func (t *FileSets) Download(ctx context.Context, id, version string, w io.Writer) (int64, error) {
 	return t.DownloadAs(ctx, id, version, "", w)
 }
 
-// DownloadAs is Download in one of the formats; "" is a tar.gz.
+// DownloadAs is like Download in another format; "" is tar.gz.
 func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w io.Writer) (int64, error) {
 	if version == "" || version == "latest" {
-		// Once: an attempt that goes on must not meet a version that came meanwhile.
+		// Resolved once, so that all attempts download the same version.
 		current, err := t.current(ctx, id)
 		if err != nil {
 			return 0, err
 		}
 		version = current
 	}
-	d := &transfer{t: t, id: id, version: version, format: format, w: w, sum: sha256.New()}
+	d := &download{t: t, id: id, version: version, format: format, w: w, sum: sha256.New()}
 	for attempt := 1; ; attempt++ {
 		before := d.written
 		err := d.attempt(ctx)
@@ -52,57 +50,57 @@ func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w
 			attempt = 1
 		}
 		_, broken := errors.AsType[*brokenError](err)
-		resume := broken && (d.written == 0 || d.tag != "") || d.written == 0 && worthRepeating(ctx, err)
+		resume := broken && (d.written == 0 || d.tag != "") || d.written == 0 && isTemporary(ctx, err)
 		if ctx.Err() != nil || !resume || attempt >= t.c.attempts || t.c.pause(ctx, attempt, err) != nil {
 			return d.written, downloadError(id, err)
 		}
 	}
 }
 
-// current is the ID of the current version, or empty if there is none.
+// current returns the ID of the current version, or "" if there is none.
 func (t *FileSets) current(ctx context.Context, id string) (string, error) {
-	tree, err := t.Get(ctx, id)
-	if err != nil || tree.CurrentVersionID == nil {
+	fileSet, err := t.Get(ctx, id)
+	if err != nil || fileSet.CurrentVersionID == nil {
 		return "", err
 	}
-	return *tree.CurrentVersionID, nil
+	return *fileSet.CurrentVersionID, nil
 }
 
-// transfer is a download under way, over several answers if need be.
-type transfer struct {
+// download is a download in progress, over one or more connections.
+type download struct {
 	t                   *FileSets
 	id, version, format string
 	w                   io.Writer
 	written             int64
-	sum                 hash.Hash // of what was written
-	tag                 string    // of the entity that the first answer named; a part must be of it
-	want                string    // Repr-Digest, where an answer had one
+	sum                 hash.Hash // of the written bytes
+	tag                 string    // ETag of the last response, unless it is weak
+	digest              string    // Repr-Digest of the last response that had one
 }
 
-// verify holds what was written to what the server said of the whole.
-func (d *transfer) verify() error {
-	for member := range strings.SplitSeq(d.want, ",") {
+// verify compares the written bytes with the digest that the server sent.
+func (d *download) verify() error {
+	for member := range strings.SplitSeq(d.digest, ",") {
 		encoded, ok := strings.CutPrefix(strings.TrimSpace(member), "sha-256=:")
 		if !ok {
 			continue
 		}
 		if got := base64.StdEncoding.EncodeToString(d.sum.Sum(nil)); got+":" != encoded {
-			return fmt.Errorf("download %s: what came is not what the server has: its SHA-256 is %s, not %s", d.id, got, strings.TrimSuffix(encoded, ":"))
+			return fmt.Errorf("download %s: the received archive is not that of the server: its SHA-256 is %s, not %s", d.id, got, strings.TrimSuffix(encoded, ":"))
 		}
 	}
 	return nil
 }
 
-// downloadError names the tree, unless the server has told what is wrong.
+// downloadError adds the ID to an error that is not an error response.
 func downloadError(id string, err error) error {
-	if answer, ok := errors.AsType[*Error](err); ok {
-		return answer
+	if response, ok := errors.AsType[*Error](err); ok {
+		return response
 	}
 	return fmt.Errorf("download %s: %w", id, err)
 }
 
-// attempt transfers what is missing.
-func (d *transfer) attempt(ctx context.Context) error {
+// attempt transfers the remaining bytes over one connection.
+func (d *download) attempt(ctx context.Context) error {
 	location, err := d.t.location(ctx, d.id, d.version, d.format)
 	if err != nil {
 		return err
@@ -114,23 +112,23 @@ func (d *transfer) attempt(ctx context.Context) error {
 	defer res.Body.Close()
 	switch {
 	case d.written == 0 && res.StatusCode != http.StatusOK:
-		return fmt.Errorf("the server answered %s instead of the archive", res.Status)
+		return fmt.Errorf("the server responded %s instead of the archive", res.Status)
 	case d.written > 0 && res.StatusCode == http.StatusOK:
-		// Another place has the archive under another tag, or the server knows
-		// no parts: what is here already comes again.
+		// The ETag has changed, or the server does not support ranges: skip the
+		// bytes that were written already.
 		if _, err := io.CopyN(io.Discard, res.Body, d.written); err != nil {
 			return &brokenError{err}
 		}
 	case d.written > 0 && res.StatusCode != http.StatusPartialContent:
-		return errors.New("the transfer broke off and the server cannot resume it")
+		return errors.New("the connection broke and the server cannot resume the transfer")
 	}
 	if etag := res.Header.Get("ETag"); !strings.HasPrefix(etag, "W/") {
 		d.tag = etag
 	}
 	if digest := res.Header.Get("Repr-Digest"); digest != "" {
-		d.want = digest
+		d.digest = digest
 	}
-	n, err := io.Copy(io.MultiWriter(writeOnly{d.w}, d.sum), res.Body)
+	n, err := io.Copy(io.MultiWriter(destination{d.w}, d.sum), res.Body)
 	d.written += n
 	if err == nil {
 		return nil
@@ -153,19 +151,19 @@ func (t *FileSets) location(ctx context.Context, id, version, format string) (st
 	defer res.Body.Close()
 	target, err := res.Location()
 	if res.StatusCode != http.StatusFound || err != nil {
-		return "", fmt.Errorf("the server answered %s instead of the archive's address", res.Status)
+		return "", fmt.Errorf("the server responded %s instead of the archive's URL", res.Status)
 	}
 	return target.String(), nil
 }
 
-// fetch opens the archive without a token.
+// fetch sends a request without the token for the archive from offset on.
 func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, location, nil)
 	if err != nil {
-		return nil, fmt.Errorf("the archive's address: %w", err)
+		return nil, fmt.Errorf("the archive's URL: %w", err)
 	}
 	req.Header.Set("User-Agent", t.c.userAgent)
-	req.Header.Set("Accept-Encoding", "identity") // the archive's own bytes and length
+	req.Header.Set("Accept-Encoding", "identity") // the bytes and length of the archive itself
 	if offset > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 		req.Header.Set("If-Range", tag)
@@ -180,14 +178,14 @@ func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag
 	return res, nil
 }
 
-// writeError distinguishes a failed destination from a broken connection.
+// writeError distinguishes an error of the destination from a broken connection.
 type writeError struct{ cause error }
 
 func (e *writeError) Error() string { return e.cause.Error() }
 
-type writeOnly struct{ w io.Writer }
+type destination struct{ w io.Writer }
 
-func (w writeOnly) Write(p []byte) (int, error) {
+func (w destination) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
 	if err != nil {
 		err = &writeError{err}

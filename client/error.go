@@ -13,21 +13,22 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Error is an unsuccessful response of the server. Type and Code are for
-// programs (the constants stint.Code…), Message is a sentence for people.
+// Error is an error response of the server. Programs use Type and Code (the constants
+// stint.Code…). Message is a sentence for people.
 type Error struct {
-	Status     int            // of HTTP
-	Type       string         // such as not_found_error
-	Code       string         // such as resource_not_found
-	Message    string         // for people
-	Param      string         // what was wrong, "volumes.data.path"; may be empty
-	Details    []stint.Detail // when several things are wrong
+	Status     int    // HTTP status
+	Type       string // such as not_found_error
+	Code       string // such as resource_not_found
+	Message    string
+	Param      string         // the wrong parameter, such as volumes.data.path; may be empty
+	Details    []stint.Detail // set if several parameters are wrong
 	DocURL     string         // may be empty
-	RequestID  string         // to find the request in the server's log
-	RetryAfter time.Duration  // 0 when the server asked for no pause
+	RequestID  string         // identifies the request in the server's log
+	RetryAfter time.Duration  // 0 if the server did not request a pause
 }
 
-// Error gives the message, and the request's ID where the fault is the server's.
+// Error returns the message. For an error of the server itself, it adds the request's
+// ID.
 func (e *Error) Error() string {
 	if e.Status >= 500 && e.RequestID != "" {
 		return fmt.Sprintf("%s (status %d, request %s)", e.Message, e.Status, e.RequestID)
@@ -35,37 +36,37 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// IsCode reports whether err is an answer of the server with the code.
+// IsCode reports whether err is an error response with the code.
 func IsCode(err error, code string) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Code == code
 }
 
-// maxErrorBody limits the bytes read of an unsuccessful response.
+// maxErrorBody is the maximum number of bytes to read from an error response.
 const maxErrorBody = 1 << 20
 
-// errorOf reads and closes an unsuccessful response.
+// errorOf reads and closes an error response.
 func errorOf(res *http.Response) *Error {
 	defer res.Body.Close()
 	e := &Error{Status: res.StatusCode, RequestID: res.Header.Get("X-Request-Id"), RetryAfter: retryAfter(res.Header)}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxErrorBody))
-	var answer struct {
+	var response struct {
 		Error struct {
 			Type, Code, Message, Param, DocURL string
 			Details                            []stint.Detail
 		}
 	}
-	if err == nil && json.Unmarshal(body, &answer) == nil && answer.Error.Message != "" {
-		a := answer.Error
-		e.Type, e.Code, e.Message, e.Param, e.Details, e.DocURL = a.Type, a.Code, a.Message, a.Param, a.Details, a.DocURL
+	if err == nil && json.Unmarshal(body, &response) == nil && response.Error.Message != "" {
+		r := response.Error
+		e.Type, e.Code, e.Message, e.Param, e.Details, e.DocURL = r.Type, r.Code, r.Message, r.Param, r.Details, r.DocURL
 		return e
 	}
 	e.Type, e.Code = typeOf(res.StatusCode)
-	e.Message = fmt.Sprintf("The server answered %s. Is a Stint server at %s?", strings.TrimSpace(res.Status), hostOf(res))
+	e.Message = fmt.Sprintf("The server responded %s. Is a Stint server at %s?", strings.TrimSpace(res.Status), hostOf(res))
 	return e
 }
 
-// typeOf stands in for what the body of a foreign answer does not tell.
+// typeOf returns the type and code of a response that is not from a Stint server.
 func typeOf(status int) (kind, code string) {
 	switch {
 	case status == http.StatusUnauthorized:
@@ -95,8 +96,8 @@ func retryAfter(h http.Header) time.Duration {
 	return time.Duration(min(seconds, 24*3600)) * time.Second
 }
 
-// passing reports whether trying the same again may help.
-func (e *Error) passing() bool {
+// isTemporary reports whether the same request may succeed later.
+func (e *Error) isTemporary() bool {
 	switch e.Status {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:

@@ -17,21 +17,20 @@ import (
 	"github.com/stint-dev/stint/client/internal/sse"
 )
 
-// maxEvent bounds one event of a stream, in bytes.
+// maxEvent is the maximum size of an event, in bytes.
 const maxEvent = 16 << 20
 
-// silence is how long a stream may bring nothing before it counts as broken.
-// The server sends a heartbeat after 15 seconds.
-const silence = 60 * time.Second
+// silenceLimit is how long a stream may be silent before the connection counts as
+// broken. The server sends a heartbeat after 15 seconds.
+const silenceLimit = 60 * time.Second
 
-// Events follows the stream of a run from its beginning, or after the event
-// with the given number, until the run has ended and every event was
-// delivered. Each event comes exactly once and in order; heartbeats are not
-// delivered. The time of an event (At) is not part of the stream.
+// Events iterates over the events of a run after the given number, 0 for all, until the
+// run has ended. It returns each event exactly once and in order, without heartbeats.
+// The time of an event (At) is not part of the stream.
 //
-// Where the connection breaks, the stream is resumed after the last event that
-// came. It ends with an error when the server refuses, when ctx ends, or when
-// Options.Attempts reconnections in a row brought nothing.
+// If the connection breaks, Events resumes the stream after the last received event. It
+// ends with an error if the server refuses the request, if ctx ends, or if
+// Options.Attempts connections in a row delivered nothing.
 func (r *Runs) Events(ctx context.Context, id string, after int64) iter.Seq2[stint.Event, error] {
 	return func(yield func(stint.Event, error) bool) {
 		f := follower{c: r.c, run: id, after: after, yield: yield}
@@ -41,20 +40,21 @@ func (r *Runs) Events(ctx context.Context, id string, after int64) iter.Seq2[sti
 	}
 }
 
-// follower is one walk along a stream.
+// follower reads the stream of a run over one or more connections.
 type follower struct {
 	c       *Client
 	run     string
-	after   int64
+	after   int64 // number of the last delivered event
 	yield   func(stint.Event, error) bool
 	done    bool // the complete event was delivered
-	stopped bool // the consumer wants no more
+	stopped bool // yield returned false
 }
 
-// brokenError says that a stream broke off and may be resumed.
+// brokenError reports that the connection of a stream or download broke, so that it can
+// be resumed.
 type brokenError struct{ cause error }
 
-func (e *brokenError) Error() string { return "the event stream broke off: " + e.cause.Error() }
+func (e *brokenError) Error() string { return "the connection broke: " + e.cause.Error() }
 func (e *brokenError) Unwrap() error { return e.cause }
 
 func (f *follower) follow(ctx context.Context) error {
@@ -66,7 +66,7 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !resumable(ctx, err):
+		case !isResumable(ctx, err):
 			return err
 		case f.after > before:
 			failures = 0
@@ -80,17 +80,17 @@ func (f *follower) follow(ctx context.Context) error {
 	}
 }
 
-func resumable(ctx context.Context, err error) bool {
+func isResumable(ctx context.Context, err error) bool {
 	_, broken := errors.AsType[*brokenError](err)
-	return broken || worthRepeating(ctx, err)
+	return broken || isTemporary(ctx, err)
 }
 
-// connect opens the stream once and delivers what it brings. It returns nil
-// only when the stream has come to its end.
+// connect opens the stream once and delivers its events. It returns nil only at the end
+// of the stream.
 func (f *follower) connect(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := time.AfterFunc(silence, func() { cancel(errors.New("nothing came for a minute")) })
+	watch := time.AfterFunc(silenceLimit, func() { cancel(errors.New("the server sent nothing for a minute")) })
 	defer watch.Stop()
 	res, err := f.open(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (f *follower) connect(ctx context.Context) error {
 	}
 	defer res.Body.Close()
 	if res.StatusCode == http.StatusNoContent {
-		f.done = true // everything was delivered before
+		f.done = true // all events were delivered before
 		return nil
 	}
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind != "text/event-stream" {
@@ -112,11 +112,7 @@ func (f *follower) open(ctx context.Context) (*http.Response, error) {
 	if f.after > 0 {
 		header.Set("Last-Event-ID", strconv.FormatInt(f.after, 10))
 	}
-	req, err := f.c.request(ctx, call{method: http.MethodGet, path: []string{"runs", f.run, "events"}, header: header}, nil)
-	if err != nil {
-		return nil, err
-	}
-	return f.c.send(req)
+	return f.c.once(ctx, &call{method: http.MethodGet, path: []string{"runs", f.run, "events"}, header: header, stream: true})
 }
 
 func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) error {
@@ -132,7 +128,7 @@ func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) 
 			}
 			return &brokenError{err}
 		}
-		watch.Reset(silence)
+		watch.Reset(silenceLimit)
 		if stint.EventType(raw.Type) == stint.EventHeartbeat {
 			continue
 		}
@@ -155,24 +151,24 @@ func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) 
 	}
 }
 
-// parse reads an event and holds it to the order of the journal: a hole means
-// that something was lost on the way, and the stream is resumed before it.
+// parse decodes an event. If an event is missing before it, parse returns a brokenError,
+// so that the stream is resumed at the missing event.
 func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 	seq, err := strconv.ParseInt(raw.ID, 10, 64)
 	if err != nil || seq < 1 {
-		return stint.Event{}, fmt.Errorf("follow %s: the event ID %q is no number", f.run, raw.ID)
+		return stint.Event{}, fmt.Errorf("follow %s: the event ID %q is not a number", f.run, raw.ID)
 	}
 	if seq > f.after+1 {
 		return stint.Event{}, &brokenError{fmt.Errorf("event %d came after %d", seq, f.after)}
 	}
 	if !json.Valid(raw.Data) {
-		return stint.Event{}, fmt.Errorf("follow %s: event %d is no JSON", f.run, seq)
+		return stint.Event{}, fmt.Errorf("follow %s: event %d is not JSON", f.run, seq)
 	}
 	return stint.Event{Seq: seq, Type: stint.EventType(raw.Type), Data: raw.Data}, nil
 }
 
-// RecordedEvents walks what a run's journal holds now, with the time of each
-// event, and does not wait for more.
+// RecordedEvents iterates over the events that are in a run's journal now, with their
+// times. It does not wait for further events.
 func (r *Runs) RecordedEvents(ctx context.Context, id string, after int64) iter.Seq2[stint.Event, error] {
 	q := url.Values{}
 	if after > 0 {

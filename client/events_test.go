@@ -17,8 +17,8 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// script answers the nth request for a stream with its nth part. A part that
-// ends with "…" breaks the connection off.
+// script responds to the nth request for a stream with its nth part. After a part that
+// ends with "…", it breaks the connection.
 type script struct {
 	parts []string
 	after []string // Last-Event-ID of each request
@@ -83,7 +83,7 @@ func TestEvents(t *testing.T) {
 		"busy server":                 {0, []string{"503", one + "…", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "1", "1"}},
 		"failures count from nothing": {0, []string{"503", "503", "503", one + "…", "503", "503", two + three}, []int64{1, 2, 3}, []string{"", "", "", "", "1", "1", "1"}},
 		"everything was delivered":    {3, []string{"204"}, nil, []string{"3"}},
-		"what follows the end":        {0, []string{one + two + three + frame(4, "output", "{}")}, []int64{1, 2, 3}, []string{""}},
+		"after the last event":        {0, []string{one + two + three + frame(4, "output", "{}")}, []int64{1, 2, 3}, []string{""}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -111,12 +111,12 @@ func TestEventsGiveUp(t *testing.T) {
 		requests int
 		want     string
 	}{
-		"nothing comes":     {[]string{one + "…", "503"}, 4, "gave up"},
-		"a hole that stays": {[]string{one + frame(3, "output", "{}")}, 4, "event 3 came after 1"},
-		"refused":           {[]string{"404"}, 1, "No such run"},
-		"ID is no number":   {[]string{"event: status\ndata: {}\nid: x\n\n"}, 1, "no number"},
-		"data is no JSON":   {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "no JSON"},
-		"too large":         {[]string{"data: " + strings.Repeat("x", 17<<20)}, 1, "size limit"},
+		"nothing arrives":    {[]string{one + "…", "503"}, 4, "gave up"},
+		"a hole that stays":  {[]string{one + frame(3, "output", "{}")}, 4, "event 3 came after 1"},
+		"refused":            {[]string{"404"}, 1, "No such run"},
+		"ID is not a number": {[]string{"event: status\ndata: {}\nid: x\n\n"}, 1, "not a number"},
+		"data is not JSON":   {[]string{"event: status\ndata: {\nid: 1\n\n"}, 1, "not JSON"},
+		"too large":          {[]string{"data: " + strings.Repeat("x", 17<<20)}, 1, "size limit"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestEventsGiveUp(t *testing.T) {
 	}
 }
 
-func TestEventsAreNoWebPage(t *testing.T) {
+func TestOtherContentTypeIsAnError(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, 200, "{}") }))
 	if _, err := collect(t.Context(), c, 0); err == nil || !strings.Contains(err.Error(), "instead of an event stream") {
@@ -141,7 +141,7 @@ func TestEventsAreNoWebPage(t *testing.T) {
 	}
 }
 
-// hanging sends one event and then nothing until the client leaves.
+// hanging sends one event and then nothing until the client disconnects.
 func hanging(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	fmt.Fprint(w, frame(1, "status", `{"status":"pending"}`))
@@ -166,7 +166,7 @@ func TestEventsEndWithTheirContext(t *testing.T) {
 	}
 }
 
-func TestEventsMayBeLeft(t *testing.T) {
+func TestIterationCanStop(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(hanging))
 	for e, err := range c.Runs.Events(t.Context(), "run_1", 0) {
@@ -205,9 +205,9 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestSilentStreamIsLeft holds the client to: a connection that brings nothing
-// for long is dead, and the stream is resumed on another.
-func TestSilentStreamIsLeft(t *testing.T) {
+// TestSilentStreamIsResumed checks that the client reconnects if the stream is silent
+// for too long.
+func TestSilentStreamIsResumed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var after []string
@@ -240,7 +240,7 @@ func TestSilentStreamIsLeft(t *testing.T) {
 			t.Errorf("Last-Event-ID (-want +got):\n%s", diff)
 		}
 		if waited := time.Since(began); waited < time.Minute {
-			t.Errorf("left after %s of silence, which a heartbeat may end", waited)
+			t.Errorf("the client reconnected after %s of silence, which a heartbeat could have ended", waited)
 		}
 	})
 }

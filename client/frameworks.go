@@ -6,11 +6,12 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Frameworks tells the ways of driving agents that the server knows, and
-// whether they work there.
+// Frameworks returns the frameworks of the server and whether their programs are
+// installed.
 func (c *Client) Frameworks(ctx context.Context) ([]stint.Framework, error) {
-	answer, err := get[struct {
-		Data []stint.Framework `json:"data"`
-	}](ctx, c, "frameworks")
-	return answer.Data, err
+	list, err := get[stint.Page[stint.Framework]](ctx, c, "frameworks")
+	if err != nil {
+		return nil, err
+	}
+	return list.Data, nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// list walks a paged list. An error ends the walk. A page is fetched only when
-// the items before it were consumed.
+// list iterates over a paged list and ends after an error. It fetches a page when all
+// earlier items have been consumed.
 func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int, path ...string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		query := maps.Clone(query)
@@ -24,8 +24,8 @@ func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int,
 		}
 		query.Set("limit", strconv.Itoa(pageSize))
 		for {
-			var page stint.Page[T]
-			if err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, &page); err != nil {
+			page, err := fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: query})
+			if err != nil {
 				var none T
 				yield(none, err)
 				return
@@ -43,13 +43,13 @@ func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int,
 	}
 }
 
-// PageOptions asks for one page of a list; nil is the first.
+// PageOptions selects a page of a list; nil is the first.
 type PageOptions struct {
-	Limit  int    // items, 1 to 100; 0 leaves it to the server
+	Limit  int    // items, 1 to 100; 0 is the server's default
 	Cursor string // Pagination.NextCursor of the page before; empty for the first
 }
 
-// page reads one page of a list.
+// page returns one page of a list.
 func page[T any](ctx context.Context, c *Client, query url.Values, o *PageOptions, path ...string) (*stint.Page[T], error) {
 	if query == nil {
 		query = url.Values{}
@@ -60,24 +60,19 @@ func page[T any](ctx context.Context, c *Client, query url.Values, o *PageOption
 	if o != nil {
 		set(query, "cursor", o.Cursor)
 	}
-	out := new(stint.Page[T])
-	if err := c.do(ctx, call{method: http.MethodGet, path: path, query: query}, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: query})
 }
 
-func get[T any](ctx context.Context, c *Client, path ...string) (T, error) {
-	var out T
-	err := c.do(ctx, call{method: http.MethodGet, path: path}, &out)
-	return out, err
+func get[T any](ctx context.Context, c *Client, path ...string) (*T, error) {
+	return fetch[T](ctx, c, call{method: http.MethodGet, path: path})
 }
 
 func remove(ctx context.Context, c *Client, path ...string) error {
-	return c.do(ctx, call{method: http.MethodDelete, path: path}, nil)
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: path}, nil)
+	return err
 }
 
-// set adds a query parameter unless its value is empty.
+// set sets a query parameter unless the value is empty.
 func set(q url.Values, name, value string) {
 	if value != "" {
 		q.Set(name, value)

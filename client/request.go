@@ -3,8 +3,6 @@ package client
 import (
 	"bytes"
 	"context"
-	crand "crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,27 +16,34 @@ import (
 
 // call is one request of the API.
 type call struct {
-	method string
-	path   []string // segments below /v1, escaped by send
-	query  url.Values
-	body   any      // JSON; nil for none
-	raw    *rawBody // instead of body
-	key    string   // Idempotency-Key; empty for none
-	repeat bool     // doing it twice is as good as once
-	header http.Header
+	method     string
+	path       []string // segments below /v1, escaped by request
+	query      url.Values
+	body       any      // JSON; nil for none
+	content    *content // instead of body
+	key        string   // Idempotency-Key; empty for none
+	repeatable bool     // a POST without a key that can be repeated
+	stream     bool     // the caller reads the response's body from the connection
+	header     http.Header
 }
 
-// maxAnswer bounds a JSON answer, in bytes.
-const maxAnswer = 256 << 20
-
-// do sends the call and reads the JSON answer into out, which may be nil. It
-// repeats what is safe to repeat.
-func (c *Client) do(ctx context.Context, r call, out any) error {
-	_, err := c.doStatus(ctx, r, out)
-	return err
+// content is the body of a request. It is opened for each attempt.
+type content struct {
+	mediaType string
+	open      func() io.Reader
+	size      int64 // bytes; -1 if unknown
 }
 
-func (c *Client) doStatus(ctx context.Context, r call, out any) (int, error) {
+func bytesContent(mediaType string, b []byte) *content {
+	return &content{mediaType, func() io.Reader { return bytes.NewReader(b) }, int64(len(b))}
+}
+
+// maxResponse limits a response that is not streamed, in bytes.
+const maxResponse = 256 << 20
+
+// do sends the call, decodes the JSON response into out unless it is nil, and
+// returns the status.
+func (c *Client) do(ctx context.Context, r call, out any) (int, error) {
 	res, err := c.retry(ctx, r)
 	if err != nil {
 		return 0, err
@@ -48,35 +53,64 @@ func (c *Client) doStatus(ctx context.Context, r call, out any) (int, error) {
 		return 0, errorOf(res)
 	}
 	if out == nil || res.StatusCode == http.StatusNoContent {
-		_, err := io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswer))
-		return res.StatusCode, err
+		return res.StatusCode, nil
 	}
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(out); err != nil {
-		return res.StatusCode, fmt.Errorf("read the answer of %s %s: %w", r.method, res.Request.URL.Path, err)
+	if err := json.NewDecoder(res.Body).Decode(out); err != nil {
+		return res.StatusCode, fmt.Errorf("read the response to %s %s: %w", r.method, res.Request.URL.Path, err)
 	}
 	return res.StatusCode, nil
 }
 
-// retry sends the call until it succeeds, fails for good or was tried often
-// enough. The answer is a success; its body is the caller's.
-func (c *Client) retry(ctx context.Context, r call) (*http.Response, error) {
-	var body []byte
-	if r.body != nil {
-		var err error
-		if body, err = json.Marshal(r.body); err != nil {
-			return nil, fmt.Errorf("write the request: %w", err)
-		}
+// fetch sends the call and returns its JSON response.
+func fetch[T any](ctx context.Context, c *Client, r call) (*T, error) {
+	out, _, err := create[T](ctx, c, r)
+	return out, err
+}
+
+// create sends the call and returns its JSON response. created reports whether the
+// server created something.
+func create[T any](ctx context.Context, c *Client, r call) (out *T, created bool, err error) {
+	out = new(T)
+	status, err := c.do(ctx, r, out)
+	if err != nil {
+		return nil, false, err
 	}
-	repeatable := r.method != http.MethodPost || r.key != "" || r.repeat
+	return out, status == http.StatusCreated, nil
+}
+
+// open sends the call and returns the body of its response.
+func (c *Client) open(ctx context.Context, r call) (io.ReadCloser, error) {
+	r.stream = true
+	res, err := c.retry(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if res.StatusCode != http.StatusOK {
+		return nil, errorOf(res)
+	}
+	return res.Body, nil
+}
+
+// retry sends the call until it succeeds, fails permanently, or was sent
+// Options.Attempts times. The caller closes the body of the response.
+func (c *Client) retry(ctx context.Context, r call) (*http.Response, error) {
+	if r.body != nil {
+		body, err := json.Marshal(r.body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		r.content = bytesContent("application/json", body)
+	}
+	repeatable := r.method != http.MethodPost || r.key != "" || r.repeatable
 	for attempt := 1; ; attempt++ {
-		res, err := c.once(ctx, r, body)
+		res, err := c.once(ctx, &r)
 		if err == nil {
 			return res, nil
 		}
 		if e, ok := errors.AsType[*Error](err); ok && e.Status == http.StatusNotFound && attempt > 1 && r.method == http.MethodDelete {
-			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil // an earlier attempt did it
+			return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil // an earlier attempt deleted it
 		}
-		if !repeatable || attempt >= c.attempts || !worthRepeating(ctx, err) {
+		if !repeatable || attempt >= c.attempts || !isTemporary(ctx, err) {
 			return nil, err
 		}
 		if c.pause(ctx, attempt, err) != nil {
@@ -85,37 +119,44 @@ func (c *Client) retry(ctx context.Context, r call) (*http.Response, error) {
 	}
 }
 
-func (c *Client) once(ctx context.Context, r call, body []byte) (*http.Response, error) {
-	var content io.Reader
-	if r.body != nil {
-		content = bytes.NewReader(body)
-	}
-	req, err := c.request(ctx, r, content)
+func (c *Client) once(ctx context.Context, r *call) (*http.Response, error) {
+	req, err := c.request(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case r.raw != nil:
-		req.Body = io.NopCloser(io.NewSectionReader(r.raw.in, 0, r.raw.size))
-		req.ContentLength = r.raw.size
-		req.Header.Set("Content-Type", r.raw.contentType)
-	case r.body != nil:
-		req.Header.Set("Content-Type", "application/json")
+	if r.content != nil {
+		open := func() (io.ReadCloser, error) { return io.NopCloser(r.content.open()), nil }
+		req.Body, _ = open()
+		req.ContentLength = r.content.size
+		req.Header.Set("Content-Type", r.content.mediaType)
+		if r.content.size >= 0 {
+			req.GetBody = open
+		}
 	}
-	return c.send(req)
+	res, err := c.send(req)
+	if err != nil || r.stream {
+		return res, err
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, maxResponse))
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return nil, c.sendError(err)
+	}
+	res.Body = io.NopCloser(bytes.NewReader(body))
+	return res, nil
 }
 
-func (c *Client) request(ctx context.Context, r call, body io.Reader) (*http.Request, error) {
+// request returns the request of a call without its body.
+func (c *Client) request(ctx context.Context, r *call) (*http.Request, error) {
 	target := c.base.JoinPath("v1")
 	for _, segment := range r.path {
 		if segment == "" || segment == "." || segment == ".." {
-			return nil, fmt.Errorf("'%s' is no identifier or name that a request can carry", segment)
+			return nil, fmt.Errorf("'%s' is not an identifier or name", segment)
 		}
 		target.RawPath = target.EscapedPath() + "/" + url.PathEscape(segment)
 		target.Path += "/" + segment
 	}
 	target.RawQuery = r.query.Encode()
-	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), body)
+	req, err := http.NewRequestWithContext(ctx, r.method, target.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("build request: %w", err)
 	}
@@ -131,11 +172,11 @@ func (c *Client) request(ctx context.Context, r call, body io.Reader) (*http.Req
 	return req, nil
 }
 
-// send gives the answer when it is a success, else its *Error.
+// send returns the response if it is a success or a redirect, else its *Error.
 func (c *Client) send(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(err)
+		return nil, c.sendError(err)
 	}
 	if res.StatusCode >= 300 && res.StatusCode != http.StatusFound {
 		return nil, errorOf(res)
@@ -143,14 +184,14 @@ func (c *Client) send(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-func (c *Client) unreachable(err error) error {
+func (c *Client) sendError(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
-		err = wrapped.Err // the address stands in our own sentence
+		err = wrapped.Err // the message of sendError contains the address
 	}
 	return &sendError{to: c.base.Redacted(), cause: err}
 }
 
-// sendError says that no answer came: the network or the server failed.
+// sendError reports that no complete response arrived.
 type sendError struct {
 	to    string
 	cause error
@@ -159,19 +200,20 @@ type sendError struct {
 func (e *sendError) Error() string { return "talk to the server at " + e.to + ": " + e.cause.Error() }
 func (e *sendError) Unwrap() error { return e.cause }
 
-func worthRepeating(ctx context.Context, err error) bool {
+// isTemporary reports whether a request that failed with err should be repeated.
+func isTemporary(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.passing() && e.RetryAfter <= time.Minute
+		return e.isTemporary() && e.RetryAfter <= time.Minute
 	}
-	_, passing := errors.AsType[*sendError](err)
-	return passing
+	_, ok := errors.AsType[*sendError](err)
+	return ok
 }
 
-// pause waits before the next attempt: what the server asked for, else a
-// growing time with jitter.
+// pause waits before the next attempt: for the time that the server requested, or
+// for an exponentially growing time with jitter.
 func (c *Client) pause(ctx context.Context, attempt int, cause error) error {
 	wait := min(c.backoff<<min(attempt-1, 10), 30*c.backoff)
 	wait = wait/2 + rand.N(wait/2+1)
@@ -186,11 +228,4 @@ func (c *Client) pause(ctx context.Context, attempt int, cause error) error {
 	case <-timer.C:
 		return nil
 	}
-}
-
-// newKey returns a random Idempotency-Key.
-func newKey() string {
-	var random [16]byte
-	crand.Read(random[:]) // never fails
-	return hex.EncodeToString(random[:])
 }

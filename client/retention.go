@@ -7,23 +7,24 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// DeleteVersion removes one version. The current one, one that a checkpoint
-// names and one that is kept are refused (invalid_state).
+// DeleteVersion deletes a version. If it is current, is marked to be kept, or is used by
+// a checkpoint or a run, DeleteVersion returns an *Error with the code invalid_state.
 func (t *FileSets) DeleteVersion(ctx context.Context, id, version string) error {
 	return remove(ctx, t.c, t.path(id, "versions", version)...)
 }
 
-// Keep asks that a version stays whatever the server's rules of retention say.
+// Keep marks a version so that the server's retention rules do not delete it.
 func (t *FileSets) Keep(ctx context.Context, id, version string) error {
-	return t.c.do(ctx, call{method: http.MethodPut, path: t.path(id, "versions", version, "keep")}, nil)
+	_, err := t.c.do(ctx, call{method: http.MethodPut, path: t.path(id, "versions", version, "keep")}, nil)
+	return err
 }
 
-// Release takes Keep back.
+// Release removes the mark of Keep.
 func (t *FileSets) Release(ctx context.Context, id, version string) error {
 	return remove(ctx, t.c, t.path(id, "versions", version, "keep")...)
 }
 
-// Usage tells what the organisation keeps, and how much it may.
+// Usage returns the storage usage and limit of the organisation.
 func (c *Client) Usage(ctx context.Context) (*stint.StorageUsage, error) {
-	return get[*stint.StorageUsage](ctx, c, "usage")
+	return get[stint.StorageUsage](ctx, c, "usage")
 }

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"iter"
 	"net/http"
 	"net/url"
@@ -10,42 +11,38 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Runs starts, follows and cancels executions of agents.
+// Runs starts, follows, and cancels runs.
 type Runs struct{ c *Client }
 
-// CreateOptions says how a run is to be created; nil means no wishes.
+// CreateOptions configures Create; nil is the default.
 type CreateOptions struct {
-	// IdempotencyKey marks the request: another one with the same key and body
-	// gives the same run. A fresh key when empty.
+	// IdempotencyKey identifies the request: a repetition with the same key and
+	// body returns the same run. Empty means a random key.
 	IdempotencyKey string
-	// WaitSeconds asks the server to answer when the run has ended, or after
-	// so many seconds, 1 to 60; 0 answers at once.
+	// WaitSeconds is how long the server waits for the end of the run before it
+	// responds, 1 to 60; 0 means not at all.
 	WaitSeconds int
 }
 
-// Create starts a run. It is safe against failures of the network: what is
-// sent again cannot start a second run.
+// Create starts a run. After a network failure it repeats the request without starting
+// a second run.
 func (r *Runs) Create(ctx context.Context, n stint.NewRun, o *CreateOptions) (*stint.Run, error) {
-	post := call{method: http.MethodPost, path: []string{"runs"}, body: n, key: newKey()}
+	post := call{method: http.MethodPost, path: []string{"runs"}, body: n, key: rand.Text()}
 	if o != nil && o.IdempotencyKey != "" {
 		post.key = o.IdempotencyKey
 	}
 	if o != nil && o.WaitSeconds > 0 {
 		post.header = http.Header{"Prefer": {"wait=" + strconv.Itoa(o.WaitSeconds)}}
 	}
-	run := new(stint.Run)
-	if err := r.c.do(ctx, post, run); err != nil {
-		return nil, err
-	}
-	return run, nil
+	return fetch[stint.Run](ctx, r.c, post)
 }
 
-// Get reads one run.
+// Get returns a run.
 func (r *Runs) Get(ctx context.Context, id string) (*stint.Run, error) {
-	return get[*stint.Run](ctx, r.c, "runs", id)
+	return get[stint.Run](ctx, r.c, "runs", id)
 }
 
-// RunFilter narrows a list of runs; its zero value does not.
+// RunFilter selects runs. The zero value selects all.
 type RunFilter struct {
 	Status       stint.Status
 	AgentID      string
@@ -55,7 +52,7 @@ type RunFilter struct {
 	PageSize     int // items per request, 1 to 100; 0 is 100
 }
 
-// List walks the runs, newest first. An error ends the walk.
+// List iterates over the runs, newest first, and ends after an error.
 func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary, error] {
 	q := url.Values{}
 	set(q, "status", string(f.Status))
@@ -69,19 +66,14 @@ func (r *Runs) List(ctx context.Context, f RunFilter) iter.Seq2[stint.RunSummary
 	return list[stint.RunSummary](ctx, r.c, q, f.PageSize, "runs")
 }
 
-// Cancel ends a pending or running run. A run that has ended already is an
+// Cancel ends a pending or running run. If the run has ended already, Cancel returns an
 // *Error with the code invalid_state.
 func (r *Runs) Cancel(ctx context.Context, id string) (*stint.Run, error) {
-	run := new(stint.Run)
-	post := call{method: http.MethodPost, path: []string{"runs", id, "cancel"}, key: newKey()}
-	if err := r.c.do(ctx, post, run); err != nil {
-		return nil, err
-	}
-	return run, nil
+	return fetch[stint.Run](ctx, r.c, call{method: http.MethodPost, path: []string{"runs", id, "cancel"}, key: rand.Text()})
 }
 
-// Wait returns the run when it has ended, however it ended. It follows the
-// run's stream, so it returns at once when the run does.
+// Wait waits for the end of a run and returns the run, whatever its status. It follows
+// the run's stream.
 func (r *Runs) Wait(ctx context.Context, id string) (*stint.Run, error) {
 	run, err := r.Get(ctx, id)
 	if err != nil || run.Status.Final() {
@@ -95,18 +87,14 @@ func (r *Runs) Wait(ctx context.Context, id string) (*stint.Run, error) {
 	return r.Get(ctx, id)
 }
 
-// Await reads one run when it has ended, or as it stands after so many seconds,
-// 1 to 60. Unlike Wait it is a single request.
+// Await waits up to the given number of seconds, 1 to 60, for the end of a run and
+// returns the run. Unlike Wait, it sends a single request.
 func (r *Runs) Await(ctx context.Context, id string, seconds int) (*stint.Run, error) {
-	run := new(stint.Run)
 	header := http.Header{"Prefer": {"wait=" + strconv.Itoa(seconds)}}
-	if err := r.c.do(ctx, call{method: http.MethodGet, path: []string{"runs", id}, header: header}, run); err != nil {
-		return nil, err
-	}
-	return run, nil
+	return fetch[stint.Run](ctx, r.c, call{method: http.MethodGet, path: []string{"runs", id}, header: header})
 }
 
-// LogFilter narrows the log of a run; its zero value reads all, oldest first.
+// LogFilter selects log entries. The zero value selects all, oldest first.
 type LogFilter struct {
 	Type         stint.LogType // all when empty
 	Since, Until *stint.Time   // inclusive
@@ -114,7 +102,7 @@ type LogFilter struct {
 	PageSize     int // items per request, 1 to 100; 0 is 100
 }
 
-// Logs walks the unified log of a run. An error ends the walk.
+// Logs iterates over the unified log of a run and ends after an error.
 func (r *Runs) Logs(ctx context.Context, id string, f LogFilter) iter.Seq2[stint.LogEntry, error] {
 	q := url.Values{}
 	set(q, "type", string(f.Type))
@@ -126,9 +114,9 @@ func (r *Runs) Logs(ctx context.Context, id string, f LogFilter) iter.Seq2[stint
 	return list[stint.LogEntry](ctx, r.c, q, f.PageSize, "runs", id, "logs")
 }
 
-// Metrics reads what the run has used so far.
+// Metrics returns the resource usage of a run so far.
 func (r *Runs) Metrics(ctx context.Context, id string) (*stint.Metrics, error) {
-	return get[*stint.Metrics](ctx, r.c, "runs", id, "metrics")
+	return get[stint.Metrics](ctx, r.c, "runs", id, "metrics")
 }
 
 func setTime(q url.Values, name string, t *stint.Time) {

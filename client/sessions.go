@@ -7,23 +7,23 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Sessions reads threads of runs that continue one another.
+// Sessions reads sessions: runs that continue one another.
 type Sessions struct{ c *Client }
 
-// Get reads one session.
+// Get returns a session.
 func (s *Sessions) Get(ctx context.Context, id string) (*stint.Session, error) {
-	return get[*stint.Session](ctx, s.c, "sessions", id)
+	return get[stint.Session](ctx, s.c, "sessions", id)
 }
 
-// List walks the sessions, newest first. An error ends the walk.
+// List iterates over the sessions, newest first, and ends after an error.
 func (s *Sessions) List(ctx context.Context) iter.Seq2[stint.Session, error] {
 	return list[stint.Session](ctx, s.c, nil, 0, "sessions")
 }
 
-// Checkpoints reads the states that runs left at their end.
+// Checkpoints reads checkpoints, the final states of runs.
 type Checkpoints struct{ c *Client }
 
-// Get reads one checkpoint.
+// Get returns a checkpoint.
 func (k *Checkpoints) Get(ctx context.Context, id string) (*stint.Checkpoint, error) {
-	return get[*stint.Checkpoint](ctx, k.c, "checkpoints", id)
+	return get[stint.Checkpoint](ctx, k.c, "checkpoints", id)
 }

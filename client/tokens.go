@@ -2,59 +2,52 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"iter"
 	"net/http"
 
 	"github.com/stint-dev/stint"
 )
 
-// Tokens handles the API tokens of the organisation.
+// Tokens manages the API tokens of the organisation.
 type Tokens struct{ c *Client }
 
-// Create makes a token. Its Secret is in this answer and never again.
+// Create creates a token. Only this response contains its Secret.
 func (t *Tokens) Create(ctx context.Context, n stint.NewToken) (*stint.Token, error) {
-	token := new(stint.Token)
-	if err := t.c.do(ctx, call{method: http.MethodPost, path: []string{"tokens"}, body: n, key: newKey()}, token); err != nil {
-		return nil, err
-	}
-	return token, nil
+	return fetch[stint.Token](ctx, t.c, call{method: http.MethodPost, path: []string{"tokens"}, body: n, key: rand.Text()})
 }
 
-// Get reads one token's description.
+// Get returns a token without its Secret.
 func (t *Tokens) Get(ctx context.Context, id string) (*stint.Token, error) {
-	return get[*stint.Token](ctx, t.c, "tokens", id)
+	return get[stint.Token](ctx, t.c, "tokens", id)
 }
 
-// List walks the tokens that are not revoked. An error ends the walk.
+// List iterates over the tokens that are not revoked, and ends after an error.
 func (t *Tokens) List(ctx context.Context) iter.Seq2[stint.Token, error] {
 	return list[stint.Token](ctx, t.c, nil, 0, "tokens")
 }
 
-// Revoke ends a token at once, and the streams that it opened.
+// Revoke revokes a token and ends the streams that were opened with it.
 func (t *Tokens) Revoke(ctx context.Context, id string) error {
 	return remove(ctx, t.c, "tokens", id)
 }
 
-// Secrets handles the stored secrets of the organisation. Values are never
-// returned.
+// Secrets manages the stored secrets of the organisation. The server never returns
+// their values.
 type Secrets struct{ c *Client }
 
-// Put stores a secret, replacing one of the same name.
+// Put stores a secret. It replaces a secret of the same name.
 func (s *Secrets) Put(ctx context.Context, name, value string) (*stint.Secret, error) {
-	secret := new(stint.Secret)
-	body := map[string]string{"value": value}
-	if err := s.c.do(ctx, call{method: http.MethodPut, path: []string{"secrets", name}, body: body}, secret); err != nil {
-		return nil, err
-	}
-	return secret, nil
+	put := call{method: http.MethodPut, path: []string{"secrets", name}, body: map[string]string{"value": value}}
+	return fetch[stint.Secret](ctx, s.c, put)
 }
 
-// List walks the stored secrets by name. An error ends the walk.
+// List iterates over the stored secrets by name, and ends after an error.
 func (s *Secrets) List(ctx context.Context) iter.Seq2[stint.Secret, error] {
 	return list[stint.Secret](ctx, s.c, nil, 0, "secrets")
 }
 
-// Delete forgets a secret.
+// Delete deletes a secret.
 func (s *Secrets) Delete(ctx context.Context, name string) error {
 	return remove(ctx, s.c, "secrets", name)
 }
@@ -65,14 +58,14 @@ type Named struct {
 	Name string `json:"name"`
 }
 
-// Me returns the user and organisation of the token, and the token itself.
+// Me describes the token of a request and its owner.
 type Me struct {
 	Organization Named       `json:"organization"`
 	User         Named       `json:"user"`
 	Token        stint.Token `json:"token"`
 }
 
-// Me asks the server who the caller is.
+// Me returns the client's token with its user and organisation.
 func (c *Client) Me(ctx context.Context) (*Me, error) {
-	return get[*Me](ctx, c, "me")
+	return get[Me](ctx, c, "me")
 }

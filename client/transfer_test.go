@@ -21,7 +21,7 @@ func TestChunkCalls(t *testing.T) {
 		if broken < 2 && r.Method == http.MethodPost && !strings.HasSuffix(r.URL.Path, "/chunks") {
 			broken++
 			w.Header().Set("Content-Length", "100")
-			io.WriteString(w, "half") // the server hangs up with the rest unsaid
+			io.WriteString(w, "half") // the connection closes before the rest
 			return
 		}
 		seen = append(seen, call)
@@ -67,7 +67,7 @@ func TestChunkCalls(t *testing.T) {
 	}
 }
 
-func TestMissingChunksAreTold(t *testing.T) {
+func TestPushTreeReportsMissingChunks(t *testing.T) {
 	t.Parallel()
 	c := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

@@ -50,7 +50,7 @@ func TestNext(t *testing.T) {
 		"cut before the empty line":    {"data: a\n\ndata: b\nid: 2\n", []sse.Event{{"message", []byte("a"), ""}}},
 		"cut within a line":            {"data: a\n\ndata: b", []sse.Event{{"message", []byte("a"), ""}}},
 		"a cut block names no last ID": {"id: 1\ndata: a\n\nid: 2", []sse.Event{{"message", []byte("a"), "1"}}},
-		"nothing":                      {"", nil},
+		"empty stream":                 {"", nil},
 		"two bytes":                    {"da", nil},
 	}
 	for name, tt := range tests {
@@ -89,7 +89,7 @@ func TestNextIsBounded(t *testing.T) {
 	}
 }
 
-func TestNextPassesTheReadersError(t *testing.T) {
+func TestNextReturnsTheReadersError(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("cable cut")
 	r := io.MultiReader(strings.NewReader("data: a\n\ndata: b\n"), iotest.ErrReader(broken))
@@ -99,8 +99,8 @@ func TestNextPassesTheReadersError(t *testing.T) {
 	}
 }
 
-// FuzzNext holds the reader to: however the bytes arrive, the events are those
-// of a naive reading, and no event is longer than the limit.
+// FuzzNext checks that the events equal those of a naive parser, regardless of how the
+// bytes arrive, and that no event exceeds the limit.
 func FuzzNext(f *testing.F) {
 	f.Add([]byte("event: status\ndata: {\"status\":\"running\"}\nid: 2\n\n"))
 	f.Add([]byte("\xef\xbb\xbfdata: a\r\n\r\ndata: b\r\rdata\n\n: c\n"))
@@ -119,13 +119,13 @@ func FuzzNext(f *testing.F) {
 		}
 		if wholeErr == nil {
 			if diff := cmp.Diff(naive(string(in)), whole); diff != "" {
-				t.Errorf("differs from the naive reading (-want +got):\n%s", diff)
+				t.Errorf("differs from the naive parser (-want +got):\n%s", diff)
 			}
 		}
 	})
 }
 
-// naive reads a whole stream at once, the plain way.
+// naive parses a whole stream at once.
 func naive(in string) []sse.Event {
 	in = strings.TrimPrefix(in, "\ufeff")
 	in = strings.ReplaceAll(strings.ReplaceAll(in, "\r\n", "\n"), "\r", "\n")
