@@ -34,7 +34,7 @@ func TestDemoWithAModel(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v:\n%s", err, out)
 			}
-			for _, want := range []string{"7. Let the built-in assistant ask mock-1", "Hello. user_turns=1", "It left no file.", "tokens in"} {
+			for _, want := range []string{"7. Let the built-in assistant ask mock-1", "Hello. user_turns=1", "Wrote 0 files, 0 B,", "tokens in"} {
 				if !bytes.Contains(out, []byte(want)) {
 					t.Errorf("the demonstration does not show %q:\n%s", want, out)
 				}

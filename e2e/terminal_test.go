@@ -109,7 +109,7 @@ func TestDemoKeepsItsServerForAPerson(t *testing.T) {
 	p := openTerminal(t, environ, stint, "demo")
 	p.await("Keep this server running to play with it? [y/N] ")
 	p.types("y\n")
-	p.await("stint artifact cat report report.md")
+	p.await("  stint runs list") // follows the export line
 	place := regexp.MustCompile(`export XDG_CONFIG_HOME=(\S+)`).FindStringSubmatch(p.shown.String())
 	if place == nil {
 		t.Fatalf("no configuration was named:\n%s", p.shown.String())

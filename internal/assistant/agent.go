@@ -72,7 +72,7 @@ func (a *agent) run(ctx context.Context, prompt string) (string, error) {
 	}
 }
 
-// add appends a record that headTail a turn.
+// add appends a record that ends a turn.
 func (a *agent) add(r record) error {
 	if err := a.session.add(r); err != nil {
 		return err

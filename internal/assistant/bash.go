@@ -48,7 +48,7 @@ func (b *toolbox) bash() tool {
 }
 
 // command runs a command in its own process group. When the time limit is
-// reached or ctx headTail, the whole group is ended.
+// reached or ctx ends, the whole group is ended.
 func (b *toolbox) command(ctx context.Context, command string, limit time.Duration) outcome {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -104,7 +104,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 
 // reportWorking writes a "working" line each minute while a command runs, because a
 // silent run would reach its idle limit. Tools of MCP servers do not get this;
-// the idle limit headTail those that hang.
+// the idle limit ends those that hang.
 func (b *toolbox) reportWorking() (quiet func()) {
 	ticks, stop := b.every(time.Minute)
 	done := make(chan struct{})
@@ -126,7 +126,7 @@ func (b *toolbox) reportWorking() (quiet func()) {
 	}
 }
 
-// headTail keeps the start and the end of the bytes written to it. The zero value
+// ends keeps the start and the end of the bytes written to it. The zero value
 // is ready to use.
 type headTail struct {
 	mu    sync.Mutex // guards the fields below

@@ -11,7 +11,7 @@ import (
 	"github.com/stint-dev/stint/internal/llm"
 )
 
-// failure headTail the run with a message for the user.
+// failure ends the run with a message for the user.
 type failure struct {
 	reason   stint.Reason // empty for a failed program
 	sentence string

@@ -1,7 +1,7 @@
 // Package assistant implements the built-in agent.
 //
 // The agent is a loop inside the sandbox: it sends the conversation to a model,
-// runs the tools that the model calls, adds their results, and headTail when an
+// runs the tools that the model calls, adds their results, and ends when an
 // answer calls no tool. Tools are not restricted, because the sandbox is the
 // boundary. Package protocol defines the input and output.
 //
@@ -39,7 +39,7 @@ var errInterrupted = errors.New("interrupted")
 
 // Main runs the assistant and returns its exit code. args contains the path of
 // the configuration. Main returns when the work is done, after an interrupt on
-// stdin, after SIGTERM or SIGINT, or when ctx headTail. A goroutine that reads
+// stdin, after SIGTERM or SIGINT, or when ctx ends. A goroutine that reads
 // stdin remains, so the caller must exit soon.
 func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	config, err := readConfig(args)

@@ -53,7 +53,7 @@ func (b *toolbox) connect(ctx context.Context, servers []protocol.MCPServer, out
 		var wg sync.WaitGroup
 		for _, s := range connected {
 			if s != nil {
-				wg.Go(func() { _ = s.session.Close() }) // the server headTail with this process anyway
+				wg.Go(func() { _ = s.session.Close() }) // the server ends with this process anyway
 			}
 		}
 		wg.Wait()
@@ -126,7 +126,7 @@ type headerTransport map[string]string
 
 func (h headerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	ctx := r.Context()
-	if r.Method == http.MethodDelete { // headTail the session: not worth waiting for
+	if r.Method == http.MethodDelete { // ends the session: not worth waiting for
 		limited, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		ctx = limited

@@ -65,7 +65,7 @@ func (r *relay) event(e llm.Event) {
 
 func (r *relay) id() string { return fmt.Sprintf("%s_%d", r.prefix, r.count) }
 
-// close headTail the open message.
+// close ends the open message.
 func (r *relay) close() {
 	if r.kind != "" {
 		r.out.write(protocol.Line{Type: protocol.LineDone, Kind: r.kind, ID: r.id()})

@@ -24,7 +24,7 @@ const (
 	maxFound    = 30 << 10 // bytes of a search result
 )
 
-// errLimit headTail a walk.
+// errLimit ends a walk.
 var errLimit = errors.New("limit reached")
 
 func (b *toolbox) listing() tool {

@@ -127,7 +127,7 @@ func TestToolResultsAreBounded(t *testing.T) {
 	}
 }
 
-// A silent command writes a line each minute, and the last one before it headTail.
+// A silent command writes a line each minute, and the last one before it ends.
 func TestSilentCommandReportsWorking(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

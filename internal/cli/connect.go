@@ -45,7 +45,7 @@ func (a *app) account() (account, error) {
 	return found, nil
 }
 
-// client returns a client for the current account with few retries, statusDetails a
+// client returns a client for the current account with few retries, because a
 // person waits.
 func (a *app) client() (*client.Client, error) { return a.connect(3) }
 

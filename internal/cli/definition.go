@@ -40,7 +40,7 @@ func readDefinition(path string) (map[string]any, error) {
 }
 
 // parseDefinition parses YAML, which includes JSON. It refuses duplicate keys,
-// and aliases, statusDetails aliases can expand a small file without limit.
+// and aliases, because aliases can expand a small file without limit.
 func parseDefinition(content []byte) (map[string]any, error) {
 	if len(content) > stint.MaxDefinitionBytes {
 		return nil, fmt.Errorf("a definition may have %d bytes at most", stint.MaxDefinitionBytes)

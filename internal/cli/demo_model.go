@@ -2,9 +2,11 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -80,13 +82,11 @@ func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 		return nil
 	}
 	if a.IsTerminal(stdin) {
-		fmt.Fprintf(a.Stderr, "Key for %s (not shown, Enter for none): ", at.Host)
-		key, err := a.ReadPassword()
-		fmt.Fprintln(a.Stderr)
+		key, err := a.readHidden("Key for %s (not shown, Enter for none): ", at.Host)
 		if err != nil {
-			return fmt.Errorf("read the key: %w", err)
+			return err
 		}
-		m.key = strings.TrimSpace(string(key))
+		m.key = strings.TrimSpace(key)
 	}
 	if m.key == "" && required {
 		return fmt.Errorf("%s needs a key: set %s, or STINT_MODEL_KEY", at.Hostname(), own)
@@ -94,16 +94,19 @@ func (m *demoModel) readKey(a *app, at *url.URL, required bool) error {
 	return nil
 }
 
-// definition returns the members of a definition that uses the model. A model on
-// this machine is reached by the name that sandboxes have for the worker's
+// configure changes the definition in a file so that it uses the model. A model
+// on this machine is reached by the name that sandboxes have for the worker's
 // loopback interface.
-func (m *demoModel) definition() map[string]any {
-	if m.url == "" {
-		return map[string]any{}
+func (m *demoModel) configure(file string) error {
+	definition, err := readDefinition(file)
+	if err != nil {
+		return err
 	}
-	at, _ := url.Parse(m.url) // complete has parsed it
-	port := cmp.Or(at.Port(), map[string]string{"http": "80", "https": "443"}[at.Scheme])
-	host := at.Hostname()
+	at, err := url.Parse(m.url)
+	if err != nil {
+		return fmt.Errorf("read the model's URL: %w", err)
+	}
+	host, port := at.Hostname(), cmp.Or(at.Port(), map[string]string{"http": "80", "https": "443"}[at.Scheme])
 	if isLocal(m.url) {
 		host = stint.HostAlias
 		at.Host = net.JoinHostPort(host, port)
@@ -112,9 +115,13 @@ func (m *demoModel) definition() map[string]any {
 	if m.key != "" {
 		provider["apiKey"] = map[string]any{"secret": demoKey}
 	}
-	definition := map[string]any{"provider": provider, "model": m.name}
+	definition["provider"], definition["model"] = provider, m.name
 	if demoProviders[host].name == "" {
 		definition["network"] = map[string]any{"mode": "restricted", "allow": []any{net.JoinHostPort(host, port)}}
 	}
-	return definition
+	content, err := json.Marshal(definition)
+	if err != nil {
+		return fmt.Errorf("write the definition: %w", err)
+	}
+	return os.WriteFile(file, content, 0o600)
 }

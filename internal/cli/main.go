@@ -37,12 +37,16 @@ type app struct {
 // itself.
 func Main(ctx context.Context, env Env) int {
 	a := &app{Env: env}
+	return a.report(a.execute(ctx))
+}
+
+func (a *app) execute(ctx context.Context) error {
 	root := a.root()
-	root.SetArgs(append([]string{}, env.Args...))
-	root.SetIn(env.Stdin)
-	root.SetOut(env.Stdout)
-	root.SetErr(env.Stderr)
-	return a.report(root.ExecuteContext(ctx))
+	root.SetArgs(append([]string{}, a.Args...))
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
+	return root.ExecuteContext(ctx)
 }
 
 func (a *app) root() *cobra.Command {

@@ -119,7 +119,7 @@ func (t volumeCommands) target(ctx context.Context, trees *client.FileSets, name
 	return trees.Create(ctx, name)
 }
 
-// expected returns the ID of the version in --if-match, statusDetails the server
+// expected returns the ID of the version in --if-match, because the server
 // compares IDs.
 func (t volumeCommands) expected(ctx context.Context, trees *client.FileSets, tree *stint.FileSet, o pushOptions) (string, error) {
 	form := pinned(tree, o.IfMatch)

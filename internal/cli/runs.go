@@ -74,7 +74,7 @@ func (a *app) listRuns(ctx context.Context, f client.RunFilter, agent string, li
 	})
 }
 
-// runDuration returns how long a run durationText, or has been running.
+// runDuration returns how long a run took, or has been running.
 func (a *app) runDuration(r stint.RunSummary) string {
 	if r.StartedAt == nil {
 		return "-"

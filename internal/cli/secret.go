@@ -55,13 +55,7 @@ A VALUE on the command line can be seen by others on this machine.`,
 
 func (a *app) askSecret(name string) (string, error) {
 	if a.IsTerminal(stdin) {
-		fmt.Fprintf(a.Stderr, "Value of %s (not shown): ", name)
-		value, err := a.ReadPassword()
-		fmt.Fprintln(a.Stderr)
-		if err != nil {
-			return "", fmt.Errorf("read the value: %w", err)
-		}
-		return string(value), nil
+		return a.readHidden("Value of %s (not shown): ", name)
 	}
 	value, err := io.ReadAll(io.LimitReader(a.Stdin, maxSecret+2))
 	if err != nil {
@@ -72,6 +66,17 @@ func (a *app) askSecret(name string) (string, error) {
 	}
 	text := strings.TrimSuffix(string(value), "\n")
 	return strings.TrimSuffix(text, "\r"), nil
+}
+
+// readHidden prints a question and reads a line from the terminal.
+func (a *app) readHidden(question string, args ...any) (string, error) {
+	fmt.Fprintf(a.Stderr, question, args...)
+	line, err := a.ReadPassword()
+	fmt.Fprintln(a.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("read from the terminal: %w", err)
+	}
+	return string(line), nil
 }
 
 func (a *app) setSecret(ctx context.Context, name, value string) error {
