@@ -11,71 +11,68 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// Config is everything that an operator can set.
+// Config is the configuration of a server.
 type Config struct {
-	Data      string // absolute folder of the installation
+	Data      string // absolute path of the installation's folder
 	Listen    string // host:port
-	PublicURL string // as clients reach the server; empty: derived from Listen
+	PublicURL string // address for clients; empty: derived from Listen
 	Isolation string // one of Isolations
 	Database  string // postgres:// URL; empty: SQLite in Data
-	Storage   string // absolute folder, or s3:// URL; empty: a folder in Data
-	// EncryptStorage tells which files rest encrypted: EncryptOff, EncryptOn or
-	// EncryptStrict.
-	EncryptStorage string
+	Storage   string // absolute path of a folder, or s3:// URL; empty: a folder in Data
+
+	EncryptStorage string // EncryptOff, EncryptOn, or EncryptStrict
 
 	ConfigFile string // the file that was read; empty for none
 	LogLevel   string // debug, info, warn, error
 	LogFormat  string // text, json
 
-	Capacity int // runs that this worker works at once
-	PerOrg   int // running runs of one organisation at once; 0 is unlimited
-	PerAgent int // running runs of one agent at once; 0 is unlimited
+	Capacity int // simultaneous runs on this worker
+	PerOrg   int // simultaneous runs of an organisation; 0 is unlimited
+	PerAgent int // simultaneous runs of an agent; 0 is unlimited
+	MaxDepth int // levels of runs that agents may start below a user's run; 0: none
 
-	MaxDepth int // runs that agents may start below one of a user, one below the other; 0: none
+	Resources stint.Resources // defaults of definitions
 
-	// Resources are what a run gets whose definition does not say.
-	Resources stint.Resources
-
-	QueueExpiry  time.Duration  // how long a run may wait for its start; 0 is for ever
-	Parked       int            // sandboxes of the default isolation that are prepared ahead
-	Runsc        string         // absolute path of a runsc to use instead of the one in this binary
-	EgressDeny   []netip.Prefix // addresses that no run reaches, whatever its definition allows
-	EgressNoHost bool           // host.stint.internal is refused too
-	EgressCA     string         // file of further certificates by which servers are believed
-	EgressConns  int            // connections of a run at once
-	EgressLog    int            // entries of the log of a run's network
-	EgressRate   stint.Size     // bytes a second of a run, each way; 0 is unlimited
-	Registries   []string       // from which images may come; empty: all
+	QueueExpiry  time.Duration  // how long a run may wait for its start; 0 is unlimited
+	Parked       int            // prepared sandboxes of the default isolation
+	Runsc        string         // absolute path of a runsc; empty: the one in this binary
+	EgressDeny   []netip.Prefix // addresses that no run may reach
+	EgressNoHost bool           // no run may reach host.stint.internal
+	EgressCA     string         // file of additional CA certificates for TLS interception
+	EgressConns  int            // simultaneous connections of a run
+	EgressLog    int            // entries in a run's network log
+	EgressRate   stint.Size     // bytes per second of a run in each direction; 0 is unlimited
+	Registries   []string       // allowed registries of images; empty: all
 	ImageCache   stint.Size     // of unpacked images that no run uses
 
-	StorageQuota stint.Size    // bytes that an organisation may keep in the storage; 0 is unlimited
-	KeepVersions int           // how many versions of a tree stay whatever their age; 0 with KeepFor 0 keeps all
-	KeepFor      time.Duration // how long versions stay whatever their number
-	GCEvery      time.Duration // how often the storage is cleared of what nothing names; 0 never
-	GCGrace      time.Duration // how long such objects stay before they are deleted
+	StorageQuota stint.Size    // stored bytes of an organisation; 0 is unlimited
+	KeepVersions int           // number of newest versions that are kept; 0 with KeepFor 0 keeps all
+	KeepFor      time.Duration // age up to which versions are kept
+	GCEvery      time.Duration // interval of garbage collection; 0: never
+	GCGrace      time.Duration // grace period of garbage collection
 
-	Drain    time.Duration // how long running runs may go on at a shutdown
-	LeaseTTL time.Duration // how long a silent worker keeps its runs
+	Drain    time.Duration // how long runs may continue during shutdown
+	LeaseTTL time.Duration // lease of a worker
 }
 
 // SocketName is the name of the socket in the data folder through which the
 // folder's owner logs in.
 const SocketName = "stint.sock"
 
-// Socket is the path of the login socket.
+// Socket returns the path of the login socket.
 func (c *Config) Socket() string { return filepath.Join(c.Data, SocketName) }
 
 // Values of EncryptStorage.
 const (
-	EncryptOff    = "off"    // what is new rests as it is
-	EncryptOn     = "on"     // what is new is encrypted
-	EncryptStrict = "strict" // and what is not encrypted is not there
+	EncryptOff    = "off"    // new files are not encrypted, except home folders
+	EncryptOn     = "on"     // new files are encrypted
+	EncryptStrict = "strict" // like on, and unencrypted files are not read
 )
 
-// Isolations are the isolators that this binary carries.
+// Isolations are the names of the isolators.
 var Isolations = []string{"namespace", "gvisor"}
 
-// Default is the configuration without any source; Data is not set.
+// Default returns the configuration without any source. Data is not set.
 func Default() Config {
 	return Config{
 		Listen:         "127.0.0.1:8700",
@@ -98,20 +95,20 @@ func Default() Config {
 	}
 }
 
-// Sources is where settings come from.
+// Sources are the sources of settings.
 type Sources struct {
-	// Flags are the flags that were given, by the setting's name.
+	// Flags are the values of the given flags, by name.
 	Flags map[string]string
-	// Environ looks an environment variable up.
+	// Environ returns the value of an environment variable.
 	Environ func(string) (string, bool)
 	// ReadFile reads the configuration file.
 	ReadFile func(path string) ([]byte, error)
-	// Dir is the working directory, to which relative paths refer.
+	// Dir is the working directory. Relative paths are resolved against it.
 	Dir string
 }
 
-// Load merges the sources into a valid configuration. Its errors are sentences
-// that name the setting and where its value came from.
+// Load merges the sources into a valid configuration. Its errors name the setting and
+// the source of its value.
 func Load(s Sources) (Config, error) {
 	c := Default()
 	c.ConfigFile, _ = s.Environ("STINT_CONFIG")
@@ -123,8 +120,8 @@ func Load(s Sources) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	for _, o := range slices.Concat(settings, removed) {
-		if err := s.apply(&c, o, file); err != nil {
+	for _, o := range slices.Concat(c.settings(), removed) {
+		if err := s.apply(o, file, c.ConfigFile); err != nil {
 			return Config{}, err
 		}
 	}
@@ -133,6 +130,7 @@ func Load(s Sources) (Config, error) {
 			return Config{}, err
 		}
 	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	c.Data, c.EgressCA, c.Runsc = s.absolute(c.Data), s.absolute(c.EgressCA), s.absolute(c.Runsc)
 	if !strings.HasPrefix(c.Storage, bucketScheme) {
 		c.Storage = s.absolute(c.Storage)
@@ -140,20 +138,20 @@ func Load(s Sources) (Config, error) {
 	return c, c.check()
 }
 
-// apply takes the value of one setting from the source that rules.
-func (s Sources) apply(c *Config, o setting, file map[string]string) error {
+// apply sets a setting to the value in the first source that contains it.
+func (s Sources) apply(o Setting, file map[string]string, fileName string) error {
 	value, from, ok := "", "", false
-	if value, ok = s.Flags[o.name]; ok {
-		from = "--" + o.name
+	if value, ok = s.Flags[o.Name]; ok {
+		from = "--" + o.Name
 	} else if value, ok = s.Environ(o.Env()); ok && value != "" {
 		from = o.Env()
-	} else if value, ok = file[o.name]; ok {
-		from = fmt.Sprintf("'%s' in %s", o.name, c.ConfigFile)
+	} else if value, ok = file[o.Name]; ok {
+		from = fmt.Sprintf("'%s' in %s", o.Name, fileName)
 	}
 	if from == "" {
 		return nil
 	}
-	if err := o.set(c, value); err != nil {
+	if err := o.set(value); err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}
 	return nil
@@ -166,25 +164,25 @@ func (s Sources) absolute(path string) string {
 	return filepath.Join(s.Dir, path)
 }
 
-// maxSocketPath is the longest socket path that every system takes.
+// maxSocketPath is the maximum length of a socket path on all systems, in bytes.
 const maxSocketPath = 103
 
 func (c *Config) check() error {
 	if len(c.Socket()) > maxSocketPath {
-		return fmt.Errorf("the data folder's path is too long: %s has %d bytes, but a socket's path may have %d; choose a shorter one with --data", c.Socket(), len(c.Socket()), maxSocketPath)
+		return fmt.Errorf("the path of the data folder is too long: %s has %d bytes, but the path of a socket may have %d; choose a shorter one with --data", c.Socket(), len(c.Socket()), maxSocketPath)
 	}
 	return nil
 }
 
-// DefaultData is the data folder where none was named: below $XDG_DATA_HOME,
-// else below the home folder.
+// DefaultData returns the default data folder: below $XDG_DATA_HOME, else below the home
+// folder.
 func DefaultData(environ func(string) (string, bool)) (string, error) {
 	if base, _ := environ("XDG_DATA_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(base, "stint"), nil
 	}
 	home, _ := environ("HOME")
 	if !filepath.IsAbs(home) {
-		return "", fmt.Errorf("there is no home folder to keep data in (HOME is '%s'): name a data folder with --data DIR or STINT_DATA", home)
+		return "", fmt.Errorf("there is no home folder for the data (HOME is '%s'): set a data folder with --data DIR or STINT_DATA", home)
 	}
 	return filepath.Join(home, ".local", "share", "stint"), nil
 }

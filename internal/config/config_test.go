@@ -50,8 +50,8 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestEveryDefaultIsAccepted holds the defaults that are shown to those that
-// are used.
+// TestEveryDefaultIsAccepted compares the defaults in the documentation with those of
+// Default.
 func TestEveryDefaultIsAccepted(t *testing.T) {
 	t.Parallel()
 	flags := values{"data": "/d"}
@@ -89,7 +89,7 @@ func TestOrderOfSources(t *testing.T) {
 	}
 }
 
-func TestEverySettingIsHeard(t *testing.T) {
+func TestEverySettingIsApplied(t *testing.T) {
 	t.Parallel()
 	all := values{
 		"data": "d", "listen": ":0", "public-url": "https://stint.example/", "isolation": "gvisor",
@@ -128,31 +128,31 @@ func TestEverySettingIsHeard(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestInvalidValues(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		flags, environ values
 		file           string
 		want           string
 	}{
-		"flag":            {flags: values{"capacity": "many"}, want: "--capacity: 'many' is no whole number between 1 and 100000"},
-		"environment":     {environ: values{"STINT_LEASE_TTL": "5"}, want: "STINT_LEASE_TTL: '5' is no duration"},
+		"flag":            {flags: values{"capacity": "many"}, want: "--capacity: 'many' is not a whole number between 1 and 100000"},
+		"environment":     {environ: values{"STINT_LEASE_TTL": "5"}, want: "STINT_LEASE_TTL: '5' is not a duration"},
 		"file":            {file: "log-format: xml", want: "'log-format' in /here/c.yaml: 'xml' is not one of text, json"},
 		"unknown key":     {file: "leaseTTL: 5s", want: "unknown key 'leaseTTL'; did you mean 'lease-ttl'?"},
 		"unknown key too": {file: "colour: red", want: "unknown key 'colour'"},
-		"nested":          {file: "data: {dir: x}", want: "one piece of text"},
-		"list":            {file: "- data", want: "no YAML map"},
+		"nested":          {file: "data: {dir: x}", want: "a single text"},
+		"list":            {file: "- data", want: "not a YAML map"},
 		"duplicate key":   {file: "data: a\ndata: b", want: "already defined"},
 		"no secrets":      {file: "database: postgres://u:hunter2@h/d\ndatabase: b", want: "already defined"},
-		"bad YAML":        {file: "data: [", want: "no YAML map"},
+		"bad YAML":        {file: "data: [", want: "not a YAML map"},
 		"no such file":    {flags: values{"config": "/none.yaml"}, want: "/none.yaml"},
 		"large file":      {file: strings.Repeat("#", 1<<20+1), want: "more than"},
-		"listen":          {flags: values{"listen": "8700"}, want: "no address such as"},
-		"port":            {flags: values{"listen": "a:99999"}, want: "no port"},
-		"egress-deny":     {flags: values{"egress-deny": "10.0.0.0/8,lan"}, want: "'lan' is no CIDR"},
+		"listen":          {flags: values{"listen": "8700"}, want: "not an address such as"},
+		"port":            {flags: values{"listen": "a:99999"}, want: "not a port"},
+		"egress-deny":     {flags: values{"egress-deny": "10.0.0.0/8,lan"}, want: "'lan' is not a CIDR"},
 		"egress-log":      {flags: values{"egress-log": "10"}, want: "between 1000 and 10000000"},
 		"egress-rate":     {flags: values{"egress-rate": "1"}, want: "less than 64KiB"},
-		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is no registry"},
+		"registries":      {flags: values{"image-registries": "a,,b"}, want: "'' is not a registry"},
 		"parked":          {flags: values{"parked": "1001"}, want: "between 0 and 1000"},
 		"isolation":       {flags: values{"isolation": "hope"}, want: "not one of namespace"},
 		"docker":          {flags: values{"isolation": "docker"}, want: "--isolation: " + dockerRemoved},
@@ -165,9 +165,9 @@ func TestRefusals(t *testing.T) {
 		"runtime flag":    {flags: values{"docker-runtime": "crun"}, want: "--docker-runtime: " + dockerRemoved},
 		"runtime key":     {file: "docker-runtime: crun", want: "'docker-runtime' in /here/c.yaml: " + dockerRemoved},
 		"database":        {flags: values{"database": "mysql://u:hunter2@h/d"}, want: "postgres://"},
-		"storage":         {flags: values{"storage": "ftp://x"}, want: "no folder and no URL"},
+		"storage":         {flags: values{"storage": "ftp://x"}, want: "not a folder or a URL"},
 		"storage key":     {flags: values{"storage": "s3://AKIA:secret@bucket"}, want: "contains credentials"},
-		"storage bucket":  {flags: values{"storage": "s3:///prefix"}, want: "no folder and no URL"},
+		"storage bucket":  {flags: values{"storage": "s3:///prefix"}, want: "not a folder or a URL"},
 		"empty storage":   {flags: values{"storage": ""}, want: "empty"},
 		"empty data":      {flags: values{"data": ""}, want: "empty"},
 		"public URL":      {flags: values{"public-url": "stint.example"}, want: "http:// or https://"},
@@ -175,10 +175,10 @@ func TestRefusals(t *testing.T) {
 		"memory":          {flags: values{"memory": "1KiB"}, want: "less than 16MiB"},
 		"memory unit":     {flags: values{"memory": "lots"}, want: "not a size"},
 		"pids":            {flags: values{"pids": "1"}, want: "between 8"},
-		"short lease":     {flags: values{"lease-ttl": "10ms"}, want: "less than 1s"},
+		"short lease":     {flags: values{"lease-ttl": "10ms"}, want: "less than 1s or more than 10m"},
 		"long lease":      {flags: values{"lease-ttl": "1h"}, want: "more than 10m"},
-		"negative drain":  {flags: values{"drain": "-1s"}, want: "no duration"},
-		"many days":       {flags: values{"queue-expiry": "40000d"}, want: "no duration"},
+		"negative drain":  {flags: values{"drain": "-1s"}, want: "not a duration"},
+		"many days":       {flags: values{"queue-expiry": "40000d"}, want: "not a duration"},
 		"log level":       {flags: values{"log-level": "loud"}, want: "not one of debug"},
 		"no home":         {environ: values{"HOME": ""}, want: "--data DIR or STINT_DATA"},
 		"relative home":   {environ: values{"HOME": "x", "XDG_DATA_HOME": "y"}, want: "HOME is 'x'"},
@@ -231,7 +231,7 @@ func TestCheckFlag(t *testing.T) {
 	}
 }
 
-// TestDockerVariablesOfOthers keeps a variable of the docker command without
+// TestDockerVariablesOfOthers checks that the variable of the docker command has no
 // effect.
 func TestDockerVariablesOfOthers(t *testing.T) {
 	t.Parallel()
@@ -256,7 +256,7 @@ func TestDefaultData(t *testing.T) {
 	}
 }
 
-// TestDocs holds docs/configuration.md to the settings; -update writes it.
+// TestDocs compares docs/configuration.md with the settings; -update writes it.
 func TestDocs(t *testing.T) {
 	t.Parallel()
 	const file = "../../docs/configuration.md"
@@ -281,22 +281,22 @@ func TestDocs(t *testing.T) {
 
 const docsHead = `# Configuration
 
-What an operator can set for ` + "`" + `stint serve` + "`" + `. Flags go before the environment, the
-environment before the file that ` + "`" + `--config` + "`" + ` or ` + "`" + `STINT_CONFIG` + "`" + ` names, the file before
-the defaults. The file is YAML; its keys are the names of the flags, and a key that is
-no setting is refused:
+The settings of ` + "`" + `stint serve` + "`" + `. Flags override the environment, the environment overrides
+the configuration file, and the file overrides the defaults. ` + "`" + `--config` + "`" + ` or ` + "`" + `STINT_CONFIG` + "`" + `
+names the file. It is YAML, and its keys are the names of the flags. An unknown key is an
+error:
 
     listen: 0.0.0.0:8700
     public-url: https://stint.example
     capacity: 16
     queue-expiry: 2d
 
-Durations are written as ` + "`" + `90s` + "`" + `, ` + "`" + `2h` + "`" + ` or ` + "`" + `30d` + "`" + `, sizes as ` + "`" + `512MiB` + "`" + ` or ` + "`" + `2GiB` + "`" + `.
+Durations are written as ` + "`" + `90s` + "`" + `, ` + "`" + `2h` + "`" + `, or ` + "`" + `30d` + "`" + `, sizes as ` + "`" + `512MiB` + "`" + ` or ` + "`" + `2GiB` + "`" + `.
 
 `
 
-// FuzzFile holds the reader of the file to: whatever the file holds, the
-// answer is a configuration or an error.
+// FuzzFile checks that any content of the file results in a valid configuration or in an
+// error.
 func FuzzFile(f *testing.F) {
 	f.Add("capacity: 5\nlisten: ':0'\n")
 	f.Add("a: &a [*a]")

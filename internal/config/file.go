@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,10 +11,10 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// maxFile bounds the configuration file, in bytes.
+// maxFile is the maximum size of the configuration file, in bytes.
 const maxFile = 1 << 20
 
-// readFile reads the settings of the file as the text that flags would have.
+// readFile returns the settings of the file as text, like the values of flags.
 func (s Sources) readFile(path string) (map[string]string, error) {
 	if path == "" {
 		return nil, nil
@@ -35,13 +36,14 @@ func parseFile(content []byte) (map[string]string, error) {
 	}
 	var raw map[string]any
 	if err := yaml.Unmarshal(content, &raw); err != nil {
-		// Without the lines around the fault, which may hold a password.
-		return nil, fmt.Errorf("it is no YAML map of settings: %s", strings.TrimSpace(yaml.FormatError(err, false, false)))
+		// The message omits the lines at the error, which may contain a password.
+		return nil, fmt.Errorf("it is not a YAML map of settings: %s", strings.TrimSpace(yaml.FormatError(err, false, false)))
 	}
+	settings := new(Config).settings()
 	values := make(map[string]string, len(raw))
 	for _, key := range slices.Sorted(maps.Keys(raw)) {
-		if !slices.ContainsFunc(slices.Concat(settings, removed), func(o setting) bool { return o.name == key }) {
-			return nil, fmt.Errorf("unknown key '%s'%s", key, nearest(key))
+		if !slices.ContainsFunc(slices.Concat(settings, removed), func(s Setting) bool { return s.Name == key }) {
+			return nil, fmt.Errorf("unknown key '%s'%s", key, suggestion(key, settings))
 		}
 		value, err := scalar(raw[key])
 		if err != nil {
@@ -65,18 +67,18 @@ func scalar(v any) (string, error) {
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64), nil
 	}
-	return "", fmt.Errorf("the value must be one piece of text or a number")
+	return "", errors.New("the value must be a single text or number")
 }
 
-// nearest suggests the setting that is spelled like key, but for case and
-// word separators.
-func nearest(key string) string {
+// suggestion returns a hint at the setting that differs from key only in case and word
+// separators, or "".
+func suggestion(key string, settings []Setting) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("-", "", "_", "", ".", "").Replace(s))
 	}
-	for _, o := range settings {
-		if plain(o.name) == plain(key) {
-			return "; did you mean '" + o.name + "'?"
+	for _, s := range settings {
+		if plain(s.Name) == plain(key) {
+			return "; did you mean '" + s.Name + "'?"
 		}
 	}
 	return ""

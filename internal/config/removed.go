@@ -8,22 +8,21 @@ import (
 	"strings"
 )
 
-// dockerIsolation is the name of an isolator that earlier releases had.
+// dockerIsolation is the name of an isolator of earlier releases.
 const dockerIsolation = "docker"
 
 var errDockerRemoved = errors.New("the Docker isolation was removed; use --isolation namespace, which shares the machine's kernel as Docker does, or --isolation gvisor")
 
-// removed are the settings that only the Docker isolation had. Load refuses
-// them from every source.
-var removed = []setting{
-	{name: "docker-host", set: refuseDocker},
-	{name: "docker-runtime", set: refuseDocker},
+// removed are the settings of the Docker isolation. Load refuses them from every source.
+var removed = []Setting{
+	{Name: "docker-host", set: refuseDocker},
+	{Name: "docker-runtime", set: refuseDocker},
 }
 
-func refuseDocker(*Config, string) error { return errDockerRemoved }
+func refuseDocker(string) error { return errDockerRemoved }
 
-// CheckFlag returns an error that names the replacement if a flag configured
-// an isolator that was removed, and nil for any other name, known or not.
+// CheckFlag returns an error that names the replacement if the flag belongs to a removed
+// isolator, and nil for any other name.
 func CheckFlag(name string) error {
 	if strings.HasPrefix(name, dockerIsolation+"-") {
 		return fmt.Errorf("--%s: %w", name, errDockerRemoved)
@@ -32,9 +31,9 @@ func CheckFlag(name string) error {
 }
 
 // DockerState returns the folder in which an earlier release kept the state of
-// the Docker isolation. It returns "" if that isolation was never used:
-// the folder does not exist, or holds nothing but empty folders, which earlier
-// releases created at every start.
+// the Docker isolation. It returns "" if that isolation was never used: the folder does
+// not exist, or contains only empty folders, which earlier releases created at every
+// start.
 func (c *Config) DockerState() string {
 	dir := filepath.Join(c.Data, "sandbox", dockerIsolation)
 	entries, err := os.ReadDir(dir)
