@@ -1,5 +1,11 @@
 package masking
 
+import (
+	"bytes"
+	"math/bits"
+	"slices"
+)
+
 // automaton finds all occurrences of many patterns in one pass (Aho and
 // Corasick, 1975). Its states are the prefixes of the patterns, numbered breadth
 // first: 0 is the empty prefix, the children of a state have consecutive numbers,
@@ -8,9 +14,14 @@ package masking
 //
 // The states of the shortest prefixes, which are visited most, have a row of
 // transitions. The others have their children and a fail state. A step takes one
-// or two look-ups, and a state about twenty bytes.
+// or two look-ups, and a state about twenty bytes. Most of a text is skipped
+// without steps; see skip.
 type automaton struct {
-	starts [256]bool  // bytes that patterns begin with
+	window   int     // length of the beginnings of patterns that skips is made of
+	skips    []uint8 // by the hash of three bytes; see skip
+	hashBits int     // log2 of the length of skips
+	shallow  int32   // number of states in which text is skipped: those of prefixes of at most one byte, or none
+
 	class  [256]uint8 // class 0 contains the bytes that are in no pattern; each other byte has its own class
 	stride int32      // number of classes
 	dense  int32      // number of states with a row
@@ -24,8 +35,10 @@ type automaton struct {
 	lengths []int32 // of the patterns
 }
 
-// denseStates bounds the rows, which take up to 1 KiB each.
-const denseStates = 512
+const (
+	denseStates = 128     // bounds the rows, which take up to 1 KiB each
+	maxBlocks   = 1 << 15 // bounds skips, which takes up to eight bytes for each
+)
 
 // compile returns the automaton of patterns, which are sorted, distinct, and not
 // empty.
@@ -43,12 +56,12 @@ func compile(patterns []string) *automaton {
 		lengths: make([]int32, len(patterns)),
 	}
 	for i, p := range patterns {
-		a.starts[p[0]] = true
 		a.lengths[i] = int32(len(p))
 	}
 	a.number(patterns)
 	a.classify()
 	a.link()
+	a.fillSkips(patterns)
 	return a
 }
 
@@ -67,9 +80,8 @@ type group struct{ lo, hi int32 }
 
 // number assigns the states and their children, in the order of their length.
 func (a *automaton) number(patterns []string) {
-	level := []group{{hi: int32(len(patterns))}}
+	level, longer := []group{{hi: int32(len(patterns))}}, []group(nil)
 	for depth := int32(0); len(level) > 0; depth++ {
-		var longer []group
 		for _, g := range level {
 			state := len(a.first)
 			a.first = append(a.first, int32(len(a.label)))
@@ -90,7 +102,7 @@ func (a *automaton) number(patterns []string) {
 				g.lo = end
 			}
 		}
-		level = longer
+		level, longer = longer, level[:0]
 	}
 	a.first = append(a.first, int32(len(a.label)))
 }
@@ -155,6 +167,51 @@ func (a *automaton) next(s int32, c byte) int32 {
 	return a.rows[a.stride*s+int32(a.class[c])]
 }
 
+// fillSkips computes skips after Wu and Manber (1994) from the beginnings of the
+// patterns, which are as long as the shortest pattern or less. An entry is the
+// smallest distance from these three bytes to the end of a beginning that contains
+// them, or window-2 if none does.
+func (a *automaton) fillSkips(patterns []string) {
+	a.window = min(int(slices.Min(a.lengths)), maxBlocks/len(patterns)+2, 255)
+	if a.window < 4 {
+		return
+	}
+	a.shallow = a.first[1]
+	a.hashBits = max(12, bits.Len(uint(4*len(patterns)*(a.window-2))))
+	a.skips = bytes.Repeat([]byte{uint8(a.window - 2)}, 1<<a.hashBits)
+	for _, p := range patterns {
+		for end := 3; end <= a.window; end++ {
+			h := hash(p[end-3], p[end-2], p[end-1], a.hashBits)
+			a.skips[h] = min(a.skips[h], uint8(a.window-end))
+		}
+	}
+}
+
+func hash(x, y, z byte, bits int) uint32 {
+	return (uint32(x) | uint32(y)<<8 | uint32(z)<<16) * 0x9e3779b1 >> ((32 - bits) & 31)
+}
+
+// skip returns the first position from at on where an occurrence may begin. If
+// fewer than window bytes are left there, they are not examined.
+func skip[T string | []byte](a *automaton, text T, at int) int {
+	skips, bits, most := a.skips, a.hashBits, a.window-2
+	distance := func(end int) int { return int(skips[hash(text[end-3], text[end-2], text[end-1], bits)]) }
+	end := at + a.window
+	for end <= len(text) {
+		// Four look-ups that do not depend on one another are faster.
+		if end+3*most <= len(text) && distance(end)+distance(end+most)+distance(end+2*most)+distance(end+3*most) == 4*most {
+			end += 4 * most
+			continue
+		}
+		n := distance(end)
+		if n == 0 {
+			break
+		}
+		end += n
+	}
+	return end - a.window
+}
+
 // span is a range of text that is replaced.
 type span struct {
 	start, end int // start is -1 if the range begins before the text
@@ -166,15 +223,17 @@ type span struct {
 // if joinTouching is set. at is the position of the first byte of text.
 func scan[T string | []byte](a *automaton, s int32, text T, at int, spans []span, joinTouching bool) (int32, []span) {
 	for i := 0; i < len(text); i++ {
-		if s == 0 {
-			for i < len(text) && !a.starts[text[i]] {
-				i++
-			}
-			if i == len(text) {
-				break
+		if s < a.shallow && (s == 0 || i > 0) {
+			begin := i - int(min(s, 1)) // of the prefix
+			if to := skip(a, text, begin); to > begin {
+				i, s = to, 0
 			}
 		}
-		s = a.next(s, text[i])
+		if s < a.dense {
+			s = a.rows[a.stride*s+int32(a.class[text[i]])]
+		} else {
+			s = a.next(s, text[i])
+		}
 		if m := a.match[s]; m != 0 {
 			end := at + i + 1
 			spans = join(spans, span{max(-1, end-int(a.lengths[m-1])), end, int(m - 1)}, joinTouching)

@@ -1,9 +1,9 @@
 package masking
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -38,26 +38,31 @@ func maskPatterns(values []string) []string {
 // redactPatterns returns the sorted encodings of secrets and their replacements.
 // Of equal encodings of two secrets, that of the first secret is used.
 func redactPatterns(secrets []Secret) (patterns, replacements []string) {
-	type pair struct{ text, replacement string }
-	var all []pair
+	type pair struct {
+		encode      func(string) string
+		replacement string // of the form that is encoded
+	}
+	found := map[string]pair{}
 	for _, s := range secrets {
 		if len(s.Value) < minLength {
 			continue
 		}
 		for _, form := range forms(s.Value) {
+			sameLength := strings.Repeat(s.Replacement, len(form)/len(s.Replacement)+1)[:len(form)]
 			for _, p := range encodings(form, len(s.Value) >= minBase64) {
-				replacement := s.Replacement
-				if p.keepLength {
-					replacement = strings.Repeat(replacement, len(form)/len(replacement)+1)[:len(form)]
+				if _, exists := found[p.text]; exists {
+					continue
 				}
-				all = append(all, pair{p.text, p.encode(replacement)})
+				found[p.text] = pair{p.encode, s.Replacement}
+				if p.keepLength {
+					found[p.text] = pair{p.encode, sameLength}
+				}
 			}
 		}
 	}
-	slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(a.text, b.text) })
-	all = slices.CompactFunc(all, func(a, b pair) bool { return a.text == b.text })
-	for _, p := range all {
-		patterns, replacements = append(patterns, p.text), append(replacements, p.replacement)
+	patterns = slices.Sorted(maps.Keys(found))
+	for _, text := range patterns {
+		replacements = append(replacements, found[text].encode(found[text].replacement))
 	}
 	return patterns, replacements
 }
@@ -83,7 +88,7 @@ func forms(value string) []string {
 
 // encodings returns the encodings of s, beginning with s itself.
 func encodings(s string, withBase64 bool) []pattern {
-	all := []pattern{{text: s, encode: func(s string) string { return s }}}
+	all := append(make([]pattern, 0, 64), pattern{text: s, encode: func(s string) string { return s }})
 	if withBase64 {
 		all = appendBase64(all, s)
 	}
@@ -91,38 +96,58 @@ func encodings(s string, withBase64 bool) []pattern {
 		func(s string) string { return hex.EncodeToString([]byte(s)) },
 		func(s string) string { return strings.ToUpper(hex.EncodeToString([]byte(s))) },
 	} {
-		all = append(all, pattern{encode(s), encode, true})
-		all = appendLines(all, s, encode, 60)
+		encoded := encode(s)
+		all = append(all, pattern{encoded, encode, true})
+		all = appendLines(all, encoded, encode, 60)
 	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !isUnreserved(r) }) {
+		all = appendURL(all, s)
+	}
+	return appendJSON(all, s)
+}
+
+// appendURL appends the URL encodings of s.
+func appendURL(all []pattern, s string) []pattern {
 	for _, style := range urlStyles {
 		for _, digits := range []string{"0123456789ABCDEF", "0123456789abcdef"} {
 			encode := func(s string) string { return escapeURL(s, style.safe, style.space, digits) }
 			all = append(all, pattern{encode(s), encode, false})
 		}
 	}
-	return appendJSON(all, s)
+	return all
+}
+
+// isUnreserved reports whether no style of URL encoding escapes r.
+func isUnreserved(r rune) bool {
+	return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '_' || r == '.'
 }
 
 // appendBase64 appends the base64 of s at its three alignments. Characters that
 // also depend on the bytes before s are omitted. Characters that depend on the
 // bytes after s are omitted or, for an s at the end of a text, included.
 func appendBase64(all []pattern, s string) []pattern {
-	for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
-		for before := range 3 {
-			from := (before*4 + 2) / 3         // the first character that depends on s only
-			upTo := (before + len(s)) * 4 / 3  // after the last one
-			raw := ((before+len(s))*4 + 2) / 3 // after the last one without padding
-			if upTo-from < minLength {
+	for before := range 3 {
+		from := (before*4 + 2) / 3         // the first character that depends on s only
+		upTo := (before + len(s)) * 4 / 3  // after the last one
+		raw := ((before+len(s))*4 + 2) / 3 // after the last one without padding
+		if upTo-from < minLength {
+			continue
+		}
+		text := append(make([]byte, before, before+len(s)), s...)
+		standard := base64.StdEncoding.EncodeToString(text)
+		for _, encoding := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
+			encoded := encoding.EncodeToString(text)
+			if encoding == base64.URLEncoding && encoded == standard {
 				continue
 			}
-			for _, end := range []int{upTo, raw, (raw + 3) / 4 * 4} {
+			for _, end := range slices.Compact([]int{upTo, raw, len(encoded)}) {
 				encode := func(s string) string {
-					return encoding.EncodeToString(append(make([]byte, before), s...))[from:end]
+					return encoding.EncodeToString(append(make([]byte, before, before+len(s)), s...))[from:end]
 				}
-				all = append(all, pattern{encode(s), encode, true})
+				all = append(all, pattern{encoded[from:end], encode, true})
 				if before == 0 && end == upTo {
-					all = appendLines(all, s, encode, 76)
-					all = appendLines(all, s, encode, 64)
+					all = appendLines(all, encoded[:end], encode, 76)
+					all = appendLines(all, encoded[:end], encode, 64)
 				}
 			}
 		}
@@ -132,8 +157,7 @@ func appendBase64(all []pattern, s string) []pattern {
 
 // appendLines appends the lines of an encoding that is wrapped at a number of
 // columns.
-func appendLines(all []pattern, s string, encode func(string) string, columns int) []pattern {
-	encoded := encode(s)
+func appendLines(all []pattern, encoded string, encode func(string) string, columns int) []pattern {
 	if len(encoded) <= columns {
 		return all
 	}
@@ -163,6 +187,7 @@ var urlStyles = []struct{ safe, space string }{
 
 func escapeURL(s, safe, space, digits string) string {
 	var b strings.Builder
+	b.Grow(2 * len(s))
 	for i := range len(s) {
 		switch c := s[i]; {
 		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', strings.IndexByte(safe, c) >= 0:

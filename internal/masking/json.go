@@ -77,6 +77,7 @@ func isEscaped(r rune) bool {
 // escape returns the JSON string of s without quotation marks around it.
 func (j jsonStyle) escape(s string) string {
 	var b strings.Builder
+	b.Grow(2 * len(s))
 	for _, r := range s {
 		short := -1
 		if r < utf8.RuneSelf {

@@ -108,6 +108,35 @@ func TestRedactorAgreesWithSimpleImplementation(t *testing.T) {
 	}
 }
 
+// TestLongSecretsInMuchText uses secrets that are long enough for text to be
+// skipped, in texts with whole encodings and parts of them.
+func TestLongSecretsInMuchText(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		var secrets []masking.Secret
+		for i, value := range tokens(r, 1+r.IntN(4), 5+r.IntN(40)) {
+			secrets = append(secrets, masking.Secret{Replacement: strings.Repeat("P", i+1), Value: value})
+		}
+		patterns, _ := masking.RedactPatterns(secrets)
+		var text strings.Builder
+		for range 40 {
+			p := patterns[r.IntN(len(patterns))]
+			from := r.IntN(2) * r.IntN(len(p))
+			text.WriteString(p[from : from+1+r.IntN(len(p)-from)])
+			text.WriteString(patterns[r.IntN(len(patterns))][:r.IntN(5)])
+			text.WriteString(tokens(r, 1, r.IntN(60))[0])
+		}
+		want := naiveRedact(secrets, text.String())
+		if got := masking.NewRedactor(secrets).Mask(text.String()); got != want {
+			t.Fatalf("%v in %s: got %s, want %s", secrets, &text, got, want)
+		}
+		if got := redact(t, secrets, text.String(), func() int { return r.IntN(100) }); got != want {
+			t.Fatalf("%v in pieces of %s: got %s, want %s", secrets, &text, got, want)
+		}
+	}
+}
+
 // TestRedactorEncodings checks the encodings that a response is likely to
 // contain, with their replacements.
 func TestRedactorEncodings(t *testing.T) {
@@ -176,16 +205,37 @@ func TestRedactorIgnoresShortValues(t *testing.T) {
 	}
 }
 
+// benchSecrets are typical secrets of a host.
+var benchSecrets = []masking.Secret{
+	{Value: token, Replacement: placeholder},
+	{Value: "p@ss w/rd+\"x", Replacement: placeholder},
+	{Value: "ghp_abcdefghijklmnopqrstuvwxyz0123456789", Replacement: placeholder},
+}
+
 func BenchmarkRedactor(b *testing.B) {
-	secrets := []masking.Secret{
-		{Value: token, Replacement: placeholder},
-		{Value: "p@ss w/rd+\"x", Replacement: placeholder},
-		{Value: "ghp_abcdefghijklmnopqrstuvwxyz0123456789", Replacement: placeholder},
+	binary := make([]byte, 32<<10)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(binary) // returns no error
+	for _, c := range []struct {
+		name string
+		text []byte
+	}{
+		{"text", bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. sk-"), 700)[:32<<10]},
+		{"binary", binary},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(c.text)))
+			w := masking.NewRedactor(benchSecrets).Writer(io.Discard)
+			for b.Loop() {
+				_, _ = w.Write(c.text)
+			}
+		})
 	}
-	text := bytes.Repeat([]byte("The quick brown fox jumps over the lazy dog. sk-"), 700)[:32<<10]
-	b.SetBytes(int64(len(text)))
-	w := masking.NewRedactor(secrets).Writer(io.Discard)
+}
+
+func BenchmarkNewRedactor(b *testing.B) {
+	b.ReportAllocs()
 	for b.Loop() {
-		_, _ = w.Write(text)
+		masking.NewRedactor(benchSecrets)
 	}
 }
