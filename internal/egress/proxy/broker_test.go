@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -214,7 +217,15 @@ func TestResponsesAreRedacted(t *testing.T) {
 			get := func(path string) (*http.Response, string) {
 				r := request(t, "GET", w.base()+path, nil)
 				r.Header.Set("X-Key", place)
-				res, body := do(t, w.client(h2), r)
+				var hints []string
+				ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+					hints = append(hints, h["Link"]...)
+					return nil
+				}})
+				res, body := do(t, w.client(h2), r.WithContext(ctx))
+				if want := map[bool][]string{true: {place}}[path == "/hint"]; !slices.Equal(hints, want) {
+					t.Errorf("%s: hints %q, want %q", path, hints, want)
+				}
 				all := body + fmt.Sprint(res.Header, res.Trailer)
 				for _, form := range []string{s.Value, url.QueryEscape(s.Value), base64.StdEncoding.EncodeToString([]byte("user:" + s.Value))[8:26]} {
 					if path != "/zipped" && strings.Contains(all, form) {

@@ -84,6 +84,21 @@ func TestUpgradeCopiesBytes(t *testing.T) {
 	}
 }
 
+func TestBytesBehindUpgradeAreForwarded(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "http", upgrading(t))
+	c := w.conn()
+	fmt.Fprint(c, "GET /ws HTTP/1.1\r\nHost: api.test\r\nConnection: Upgrade\r\nUpgrade: x/1\r\n\r\nping")
+	in := bufio.NewReader(c)
+	if res, err := http.ReadResponse(in, nil); err != nil || res.StatusCode != 101 {
+		t.Fatal(res, err)
+	}
+	buf := make([]byte, 10)
+	if _, err := io.ReadFull(in, buf); err != nil || string(buf) != "hello.PING" {
+		t.Errorf("%q, %v", buf, err)
+	}
+}
+
 func TestRefusedUpgrade(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "https", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) })
