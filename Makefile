@@ -1,4 +1,4 @@
-# Stint. `make` lists what can be done.
+# Stint. `make` lists the targets.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 GO ?= go
@@ -6,7 +6,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 export CGO_ENABLED ?= 0
 
 .PHONY: help
-help: ## Show this list
+help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
@@ -14,11 +14,11 @@ build: ## Build bin/stint
 	$(GO) build -trimpath -ldflags='-s -w' -o bin/stint ./cmd/stint
 
 .PHONY: demo
-demo: ## Run the main job from start to end
+demo: ## Run the demonstration
 	$(GO) run ./cmd/stint demo
 
 .PHONY: modules
-modules: ## Fetch the Go modules of the program, its tests and its tools
+modules: ## Download the Go modules of the program, its tests, and its tools
 	@tools/again.sh $(GO) list -deps -test ./... >/dev/null
 	@tools/again.sh $(GO) list -modfile=tools/go.mod -deps tool >/dev/null
 	@GOFLAGS= tools/again.sh $(GO) list -modfile=tools/versitygw/go.mod -deps tool >/dev/null
@@ -29,34 +29,46 @@ deps: modules ## Install what the tests need (Debian, root)
 	@tools/agents.sh
 	@GOFLAGS= CGO_ENABLED=0 $(GO) tool -modfile=tools/versitygw/go.mod -n versitygw >/dev/null # builds the S3 server of the tests
 
-.PHONY: test
-test: ## Everything that must hold: lint, unit, conformance and end-to-end tests, where it tells anything with the race detector
-	@$(MAKE) --no-print-directory -j2 unit lint # what one leaves idle the other takes
-	@$(MAKE) --no-print-directory whole
+# Tests that must pass before a commit lands. Random tests have few cases and fixed seeds.
+test unit alone: export STINT_TEST_ALL = 1
+test unit alone: export STINT_TEST_SEED = 1
+test unit alone: export RAPID_SEED = 1
+test unit alone: export RAPID_CHECKS ?= 20
 
-# What is tested there is other processes, into which no race detector sees, or SQLite's own code: what we do with it at the
-# same time is in packages that are tested with the detector (store/groupcommit, httpapi, engine, runs).
-processes := ./cmd/... ./e2e/... ./internal/bench/... ./internal/sandbox/gvisor/... ./internal/store/sqlite/...
-inside = $$($(GO) list ./... | grep -vxFf <($(GO) list $(processes)))
-# Packages whose tests leave out what is exhaustive when they are to be short, as all of rapid's do.
-shortened := $(shell grep -rlE --include='*_test.go' 'testing\.Short\(\)|pgregory\.net/rapid|storetest\.Run' . | xargs -n1 dirname | sort -u)
+.PHONY: test
+test: ## Everything that must pass before a commit lands (25 minutes on two cores)
+	@$(MAKE) --no-print-directory -j2 unit lint # the linters use the processors while tests wait
+	@$(MAKE) --no-print-directory alone
+	@RAPID_CHECKS=100 $(MAKE) --no-print-directory soak SOAK=2m SEED=1
+
+# These packages measure, or use up processors, memory, and processes, and run one at a time.
+alone := ./e2e/hostile ./e2e/service ./internal/bench/... ./internal/sandbox/gvisor/... ./internal/sandbox/namespace
+# These packages test other processes or SQLite's own code, so the race detector would find nothing. Their
+# callers are tested with it (store/groupcommit, http/api, runs, worker).
+unraced := ./cmd/... ./e2e ./e2e/agents ./e2e/compatibility ./e2e/contract ./e2e/download ./e2e/egress ./internal/store/sqlite
+raced = $$($(GO) list ./... | grep -vxFf <($(GO) list $(alone) $(unraced)))
+flags := -timeout 20m -skip '^TestSoak'
 
 .PHONY: unit
-unit: deps ## Tests with the race detector, without what is exhaustive
-	CGO_ENABLED=1 $(GO) list -race -test -deps -export $(inside) >/dev/null # compiles several at a time
-	CGO_ENABLED=1 $(GO) test -race -short -p 1 -timeout 20m $(inside) # one at a time: several start servers, databases and sandboxes
+unit: deps ## Tests of packages that run beside others, mostly with the race detector
+	CGO_ENABLED=1 $(GO) test -race -p 2 $(flags) $(raced)
+	$(GO) test -p 2 $(flags) $(unraced)
 
-.PHONY: whole
-whole: deps ## Tests of other processes, and exhaustive ones, without the race detector
-	$(GO) build ./...
-	$(GO) test -p 1 -timeout 20m $(sort $(shortened) $(processes))
+.PHONY: alone
+alone: deps ## Tests of packages that need the machine for themselves
+	CGO_ENABLED=1 $(GO) test -race -p 1 $(flags) ./internal/sandbox/namespace
+	$(GO) test -p 1 $(flags) $(filter-out ./internal/sandbox/namespace,$(alone))
+
+.PHONY: soak
+soak: ## Random and exhaustive tests for SOAK (10m), with new seeds or from SEED on
+	@tools/soak.sh "$${SOAK:-10m}" "$${SEED:-}"
 
 .PHONY: short
-short: ## Tests without the race detector, for the inner loop
-	$(GO) test -timeout 10m ./...
+short: ## Tests of the inner loop, without root (5 minutes on four cores); prints what it leaves out
+	@tools/short.sh
 
 .PHONY: lint
-lint: modules ## Formatting, vet, linters, dead code; it leaves the processors to whatever else runs
+lint: modules ## Formatting, linters, and dead code, at low priority
 	@test -z "$$(nice $(TOOL) gofumpt -l $$(git ls-files '*.go'))" || { echo "run make fmt"; exit 1; }
 	$(GO) mod tidy -diff
 	nice $(TOOL) golangci-lint run ./...
@@ -67,7 +79,7 @@ fmt: ## Format the code
 	$(TOOL) gofumpt -w $$(git ls-files '*.go')
 
 .PHONY: fuzz
-fuzz: ## Fuzz every parser of foreign bytes for FUZZTIME (10s)
+fuzz: ## Fuzz every parser of untrusted input for FUZZTIME (10s)
 	@tools/fuzz.sh "$${FUZZTIME:-10s}"
 
 .PHONY: bench
@@ -75,13 +87,13 @@ bench: ## Go benchmarks of all packages
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: e2e
-e2e: ## End-to-end scripts alone
+e2e: ## End-to-end tests
 	$(GO) test -count=1 ./e2e/...
 
 .PHONY: docs
-docs: ## Write docs/configuration.md from the code
+docs: ## Generate docs/configuration.md
 	$(GO) test ./internal/config -run TestDocs -update
 
 .PHONY: dist
-dist: ## Release archives and checksums into dist/
+dist: ## Build release archives and checksums in dist/
 	@tools/dist.sh

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,13 +25,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-func TestMain(m *testing.M) {
-	// Each case works on folders; the default of 100 cases is too slow.
-	if err := flag.Set("rapid.checks", "15"); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // memory is a server in memory. It verifies what it receives.
 type memory struct {
@@ -298,9 +291,9 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// TestPushPull pushes a folder with random changes and pulls it into one with an
+// TestRandomPushPull pushes a folder with random changes and pulls it into one with an
 // older state and other entries.
-func TestPushPull(t *testing.T) {
+func TestRandomPushPull(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		seed := rapid.Uint64().Draw(r, "seed")

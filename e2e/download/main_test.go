@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // patience is how long a test waits for what must happen, on a busy machine too.
@@ -29,13 +30,10 @@ type program struct {
 // run gives what a program printed, and its exit code.
 func (p program) run(name string, args ...string) (out []byte, code int) {
 	p.t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		p.t.Fatalf("This test needs the program %s: tools/deps.sh installs it.", name)
-	}
+	requirement.Programs(p.t, name)
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
+	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // nobody's settings
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser is many processes
@@ -43,7 +41,7 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	cmd.WaitDelay = patience / 10 // for what its children still say
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	out, err = cmd.Output()
+	out, err := cmd.Output()
 	if cmd.Process != nil {
 		_ = cmd.Cancel() // what it left
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // The internet of these tests: names, and addresses that belong to no private
@@ -30,18 +31,22 @@ var internet = map[string]string{
 const insideEnv = "STINT_E2E_EGRESS_INSIDE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) == "" {
-		os.Exit(again())
+	if os.Geteuid() != 0 {
+		os.Exit(requirement.SkipPackage("the user is not root, who can create the network of these tests"))
 	}
-	if err := makeInternet(); err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need root's rights for a network of their own:", err)
+	if os.Getenv(insideEnv) == "" {
+		os.Exit(runInNamespaces())
+	}
+	if err := createInternet(); err != nil {
+		fmt.Fprintln(os.Stderr, "creating the network of the tests:", err)
 		os.Exit(1)
 	}
 	installation.Main(m)
 }
 
-// again runs the tests in namespaces of their own.
-func again() int {
+// runInNamespaces runs the test binary again in new network and mount namespaces.
+// It returns the exit status.
+func runInNamespaces() int {
 	self, err := os.Executable()
 	if err != nil {
 		panic(err)
@@ -55,15 +60,15 @@ func again() int {
 		return exit.ExitCode()
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "these tests need root's rights for a network of their own:", err)
+		fmt.Fprintln(os.Stderr, "running the tests in namespaces:", err)
 		return 1
 	}
 	return 0
 }
 
-// makeInternet raises the loopback interface with routes to all addresses, and
-// resolves the names.
-func makeInternet() error {
+// createInternet adds routes to the addresses of internet to the loopback interface
+// and makes the names resolve.
+func createInternet() error {
 	lo, err := netlink.LinkByName("lo")
 	if err != nil {
 		return err

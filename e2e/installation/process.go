@@ -3,9 +3,25 @@ package installation
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"strconv"
 	"testing"
 )
+
+// Seed returns the seed of a random test: the number in STINT_TEST_SEED, or a new
+// one. It logs the seed.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("STINT_TEST_SEED"); text != "" {
+		var err error
+		seed, err = strconv.ParseUint(text, 10, 64)
+		Check(t, err)
+	}
+	t.Logf("STINT_TEST_SEED=%d", seed)
+	return seed
+}
 
 // Main runs a package's tests and removes what Binary built. It ends the
 // process.

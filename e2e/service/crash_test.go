@@ -20,31 +20,35 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// onslaught is how often a server is killed, with how many runs.
-type onslaught struct{ crashes, runs int }
+// crashPlan is how often a server is killed and how many runs it has each time.
+type crashPlan struct{ crashes, runs int }
 
-var full, half = onslaught{20, 50}, onslaught{10, 50}
+// TestKill9 kills the server repeatedly while runs write output, and compares the
+// journals with the events that clients received.
+func TestKill9(t *testing.T) { kill9(t, crashPlan{6, 50}) }
 
-// TestKill9 kills the server again and again while runs write, and holds what
-// is left to what clients had seen.
-func TestKill9(t *testing.T) {
+func TestSoakKill9(t *testing.T) { kill9(t, crashPlan{20, 50}) }
+
+func kill9(t *testing.T, p crashPlan) {
 	h := installation.New(t)
 	h.Start()
-	kills(t, h, full, func(int) { h.Stop(syscall.SIGKILL) })
+	crashRepeatedly(t, h, p, func(int) { h.Stop(syscall.SIGKILL) })
 	h.Stop(syscall.SIGTERM)
-	integrity(t, filepath.Join(h.Data, "stint.db"))
+	checkIntegrity(t, filepath.Join(h.Data, "stint.db"))
 }
 
-// TestKill9PostgreSQL does the same on PostgreSQL, which is itself stopped at
-// once every other time.
-func TestKill9PostgreSQL(t *testing.T) {
-	cluster, err := pgtest.StartCluster("")
-	installation.Check(t, err)
-	t.Cleanup(func() { installation.Check(t, cluster.Close()) })
+// TestKill9PostgreSQL is TestKill9 with PostgreSQL, which also crashes in every
+// second round.
+func TestKill9PostgreSQL(t *testing.T) { kill9PostgreSQL(t, crashPlan{4, 50}) }
+
+func TestSoakKill9PostgreSQL(t *testing.T) { kill9PostgreSQL(t, crashPlan{10, 50}) }
+
+func kill9PostgreSQL(t *testing.T, p crashPlan) {
+	cluster := pgtest.NewCluster(t, "")
 	installation.Check(t, cluster.CreateDatabase(t.Context(), "stint"))
 	h := installation.New(t, "--database", cluster.URL("stint"))
 	h.Start()
-	kills(t, h, half, func(round int) {
+	crashRepeatedly(t, h, p, func(round int) {
 		if round%2 == 1 {
 			installation.Check(t, cluster.StopImmediate())
 			h.Stop(syscall.SIGKILL)
@@ -55,7 +59,7 @@ func TestKill9PostgreSQL(t *testing.T) {
 	})
 }
 
-func integrity(t *testing.T, path string) {
+func checkIntegrity(t *testing.T, path string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	installation.Check(t, err)
@@ -67,14 +71,14 @@ func integrity(t *testing.T, path string) {
 	}
 }
 
-// kills runs runs with output, calls kill at a random moment, restarts and
-// checks, again and again.
-func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)) {
+// crashRepeatedly creates runs with output, calls kill at a random time, starts the
+// server again, and checks the runs, once per crash of the plan.
+func crashRepeatedly(t *testing.T, h *installation.Host, p crashPlan, kill func(round int)) {
 	c := h.Login(t, "acme")
 	installation.Agent(t, c, "shell", "")
 	completed, lost := 0, 0
-	for round := range o.crashes {
-		done, gone := crash(t, h, c, round, o.runs, kill)
+	for round := range p.crashes {
+		done, gone := crash(t, h, c, round, p.runs, kill)
 		completed, lost = completed+done, lost+gone
 		if t.Failed() {
 			t.Fatalf("in round %d", round)
@@ -86,40 +90,40 @@ func kills(t *testing.T, h *installation.Host, o onslaught, kill func(round int)
 }
 
 const (
-	chatter = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
-	endless = `echo "$STINT_RUN_ID begins"; sleep 600`
+	talkative = `for i in $(seq 1 40); do echo "line $i of $STINT_RUN_ID"; sleep 0.03; done`
+	endless   = `echo "$STINT_RUN_ID begins"; sleep 600`
 )
 
-// The first rounds are kills of which is known what they meet, however fast the
-// machine is: a run that has ended, and one that has begun and does not end.
+// In the first two rounds, the state of a run at the kill does not depend on the
+// speed of the machine: one run has ended, or one run has started and does not end.
 const (
-	afterAnEnd = iota
-	inTheMiddle
+	roundAfterEnd = iota
+	roundWhileRunning
 )
 
-// script is what the runs of a round do.
+// script returns the prompt of a run.
 func script(round, i int) string {
-	if round == inTheMiddle && i == 0 {
+	if round == roundWhileRunning && i == 0 {
 		return endless
 	}
-	return chatter
+	return talkative
 }
 
-// moment waits for the time of a kill, which is random after the first rounds.
-func moment(t *testing.T, c *client.Client, round int, ids []string) {
+// awaitKillTime waits for the time of a kill, which is random after the first rounds.
+func awaitKillTime(t *testing.T, c *client.Client, round int, ids []string) {
 	t.Helper()
 	switch round {
-	case afterAnEnd:
+	case roundAfterEnd:
 		installation.Ended(t, c, ids[0])
-	case inTheMiddle:
-		begun(t, c, ids[0])
+	case roundWhileRunning:
+		awaitOutput(t, c, ids[0])
 	default:
 		<-time.After(time.Duration(200+rand.IntN(3500)) * time.Millisecond)
 	}
 }
 
-// begun waits until a run's agent has said something.
-func begun(t *testing.T, c *client.Client, id string) {
+// awaitOutput waits for the first output of a run.
+func awaitOutput(t *testing.T, c *client.Client, id string) {
 	t.Helper()
 	for e, err := range c.Runs.Events(t.Context(), id, 0) {
 		installation.Check(t, err)
@@ -127,24 +131,24 @@ func begun(t *testing.T, c *client.Client, id string) {
 			return
 		}
 	}
-	t.Fatalf("%s ended without a word", id)
+	t.Fatalf("%s ended without output", id)
 }
 
 func crash(t *testing.T, h *installation.Host, c *client.Client, round, runs int, kill func(round int)) (completed, lost int) {
-	seen := newWitness()
+	seen := newObserver()
 	ids := make([]string, runs)
 	var followers sync.WaitGroup
 	for i := range ids {
 		ids[i] = installation.Create(t, c, stint.NewRun{Prompt: script(round, i)}).ID
-		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be gone for a moment
+		followers.Go(func() { seen.follow(apitest.Failing(t.Context()), c, ids[i]) }) // the database may be unavailable for a moment
 	}
-	moment(t, c, round, ids)
+	awaitKillTime(t, c, round, ids)
 	kill(round)
 	h.Start()
 	followers.Wait()
 	for _, id := range ids {
 		r := installation.Ended(t, c, id)
-		if honest(t, r) {
+		if isCompleted(t, r) {
 			completed++
 		} else {
 			lost++
@@ -157,8 +161,9 @@ func crash(t *testing.T, h *installation.Host, c *client.Client, round, runs int
 	return completed, lost
 }
 
-// honest holds a run's end to one of the two that are true here.
-func honest(t *testing.T, r *stint.Run) (completed bool) {
+// isCompleted reports whether a run completed. It fails the test unless the run
+// completed or was lost with its worker.
+func isCompleted(t *testing.T, r *stint.Run) (completed bool) {
 	t.Helper()
 	lost := r.Status == stint.Failed && r.StatusReason != nil && *r.StatusReason == stint.ReasonWorkerLost && r.Error != nil
 	if r.Status != stint.Completed && !lost {
@@ -167,46 +172,46 @@ func honest(t *testing.T, r *stint.Run) (completed bool) {
 	return r.Status == stint.Completed
 }
 
-// witness remembers every event that followers received.
-type witness struct {
+// observer collects the events that followers received.
+type observer struct {
 	mu     sync.Mutex
 	events map[string][]stint.Event
 	errs   map[string]error
 }
 
-func newWitness() *witness {
-	return &witness{events: map[string][]stint.Event{}, errs: map[string]error{}}
+func newObserver() *observer {
+	return &observer{events: map[string][]stint.Event{}, errs: map[string]error{}}
 }
 
-// follow reads the stream to its end, resuming where it breaks off.
-func (w *witness) follow(ctx context.Context, c *client.Client, id string) {
+// follow reads the events of a run to the end. After an interruption, it resumes.
+func (o *observer) follow(ctx context.Context, c *client.Client, id string) {
 	for e, err := range c.Runs.Events(ctx, id, 0) {
-		w.mu.Lock()
+		o.mu.Lock()
 		if err != nil {
-			w.errs[id] = err
+			o.errs[id] = err
 		} else {
-			w.events[id] = append(w.events[id], e)
+			o.events[id] = append(o.events[id], e)
 		}
-		w.mu.Unlock()
+		o.mu.Unlock()
 	}
 }
 
-// compare holds what a follower saw across the crash to the journal.
-func (w *witness) compare(t *testing.T, c *client.Client, id string) {
+// compare compares the events that a follower received with the journal.
+func (o *observer) compare(t *testing.T, c *client.Client, id string) {
 	t.Helper()
-	if err := w.errs[id]; err != nil {
+	if err := o.errs[id]; err != nil {
 		t.Errorf("follow %s: %v", id, err)
 	}
 	journal := installation.Events(t, c, id)
-	got := w.events[id]
+	got := o.events[id]
 	if len(got) != len(journal) {
-		t.Errorf("a follower of %s saw %d events, the journal has %d", id, len(got), len(journal))
+		t.Errorf("a follower of %s received %d events, the journal has %d", id, len(got), len(journal))
 		return
 	}
 	for i := range journal {
 		a, b := got[i], journal[i]
 		if a.Seq != int64(i+1) || b.Seq != a.Seq || a.Type != b.Type || string(a.Data) != string(b.Data) {
-			t.Errorf("event %d of %s: saw %s, journal has %s", i+1, id, describe(a), describe(b))
+			t.Errorf("event %d of %s: received %s, journal has %s", i+1, id, describe(a), describe(b))
 			return
 		}
 	}

@@ -18,14 +18,11 @@ import (
 	"github.com/stint-dev/stint/internal/image/imagetest"
 )
 
-// few is enough for isolators that take their time.
-var few = onslaught{4, 6}
-
-// TestKill9GVisor kills the server while kernels of its own run.
+// TestKill9GVisor kills the server while gVisor kernels run.
 func TestKill9GVisor(t *testing.T) {
 	h := installation.New(t, "--isolation", "gvisor", "--parked", "1")
 	h.Start()
-	kills(t, h, few, func(int) { h.Stop(syscall.SIGKILL) })
+	crashRepeatedly(t, h, crashPlan{4, 6}, func(int) { h.Stop(syscall.SIGKILL) })
 }
 
 // TestKill9WhilePulling kills the server in the middle of an image.
@@ -59,7 +56,7 @@ func TestKill9WhilePulling(t *testing.T) {
 	if left, err := os.ReadDir(work); err != nil || len(left) > 0 {
 		t.Errorf("half an image is left: %v, %v", left, err)
 	}
-	if run := installation.Ended(t, c, r.ID); honest(t, run) {
+	if run := installation.Ended(t, c, r.ID); isCompleted(t, run) {
 		t.Error("the run completed")
 	}
 	if left := h.Leftovers(); len(left) > 0 {

@@ -69,7 +69,7 @@ func newQueue(t *testing.T, places int, flags ...string) *queue {
 	installation.Agent(t, q.one, "shell", "")
 	for range places {
 		id := installation.Create(t, q.many, stint.NewRun{Prompt: endless}).ID
-		begun(t, q.many, id)
+		awaitOutput(t, q.many, id)
 		q.holders = append(q.holders, id)
 	}
 	return q
@@ -137,7 +137,7 @@ func TestStopLetsRunsEnd(t *testing.T) {
 	c := h.Login(t, "acme")
 	installation.Agent(t, c, "shell", "")
 	r := installation.Create(t, c, stint.NewRun{Prompt: "echo begin; sleep 1; echo end > out.txt", ArtifactName: "kept"})
-	begun(t, c, r.ID)
+	awaitOutput(t, c, r.ID)
 	h.Stop(syscall.SIGTERM)
 	if left := h.Leftovers(); len(left) > 0 {
 		t.Errorf("left behind: %q", left)

@@ -67,9 +67,9 @@ func drawLog(t *rapid.T) (*memory, []string) {
 	return m, texts
 }
 
-// TestLogPages checks that pages of any size, in both directions, have the same total
+// TestRandomLogPages checks that pages of any size, in both directions, have the same total
 // order.
-func TestLogPages(t *testing.T) {
+func TestRandomLogPages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, want := drawLog(t)

@@ -40,11 +40,10 @@ with tarfile.open(sys.argv[1], "r:gz") as t:
     t.extractall(sys.argv[2], **({"filter": "fully_trusted"} if hasattr(tarfile, "data_filter") else {}))
 `
 
-// TestOtherToolsUnpackTheArchive holds what gzip, tar and Python make of an
+// TestSoakOtherToolsUnpackTheArchive holds what gzip, tar and Python make of an
 // archive against the original.
-func TestOtherToolsUnpackTheArchive(t *testing.T) {
+func TestSoakOtherToolsUnpackTheArchive(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := oddTree()
 	ref := stored(t, l, "", items...)
@@ -89,10 +88,9 @@ func TestEmptyArchiveIsValid(t *testing.T) {
 	}
 }
 
-// TestCommitArchiveOfTar uploads what the system's tar makes.
-func TestCommitArchiveOfTar(t *testing.T) {
+// TestSoakCommitArchiveOfTar uploads what the system's tar makes.
+func TestSoakCommitArchiveOfTar(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	first := stored(t, l, "", oddTree()...)
 	dir := t.TempDir()
@@ -124,9 +122,8 @@ func TestCommitArchiveOfTar(t *testing.T) {
 	}
 }
 
-func TestArchiveIsReproducible(t *testing.T) {
+func TestSoakArchiveIsReproducible(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	items := oddTree()
 	var first []byte
 	for range 3 { // in stores of their own
@@ -161,10 +158,9 @@ func TestArchiveBytesDoNotChange(t *testing.T) {
 	}
 }
 
-// TestArchiveRanges reads pieces of an archive.
-func TestArchiveRanges(t *testing.T) {
+// TestSoakArchiveRanges reads pieces of an archive.
+func TestSoakArchiveRanges(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := oddTree()
 	for i := range 3000 { // several blocks of entries
@@ -262,7 +258,7 @@ func TestLargeNumbersInHeaders(t *testing.T) {
 	}
 }
 
-func TestRunsExpand(t *testing.T) {
+func TestRandomRunsExpand(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		var parts, want []byte
@@ -289,7 +285,7 @@ func TestRunsExpand(t *testing.T) {
 	}
 }
 
-func TestCombineCRC(t *testing.T) {
+func TestRandomCombineCRC(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		a := rapid.SliceOf(rapid.Byte()).Draw(rt, "a")
@@ -310,11 +306,10 @@ func TestCombineCRC(t *testing.T) {
 	}
 }
 
-// TestDamagedChunkIsAnError flips bytes of stored objects: no way out may give wrong
+// TestSoakDamagedChunkIsAnError flips bytes of stored objects: no way out may give wrong
 // content without an error.
-func TestDamagedChunkIsAnError(t *testing.T) {
+func TestSoakDamagedChunkIsAnError(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
 	items := []item{{name: "a", body: text(1, 5000)}, {name: "b", body: noise(2, 3<<20)}, {name: "d/", mode: 0o755}}

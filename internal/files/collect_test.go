@@ -399,12 +399,11 @@ func (w *world) do(l *files.Library, d deed) {
 	}
 }
 
-// TestCollections commits, deletes and collects at random, with commits, deletions
+// TestSoakCollections commits, deletes and collects at random, with commits, deletions
 // and collections in the middle of one another: no named tree ever lacks a byte,
 // and in the end nothing is stored but what is named.
-func TestCollections(t *testing.T) {
+func TestSoakCollections(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	deeds := rapid.Custom(func(rt *rapid.T) deed {
 		return deed{
 			what: rapid.SampledFrom([]string{"commit", "commit", "remove", "collect"}).Draw(rt, "what"),

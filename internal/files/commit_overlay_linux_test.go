@@ -148,11 +148,10 @@ func (l *layer) must(err error) {
 	}
 }
 
-// TestCommitOverlayEqualsCommitDir changes random trees and passes the
+// TestSoakCommitOverlayEqualsCommitDir changes random trees and passes the
 // library by an upper layer.
-func TestCommitOverlayEqualsCommitDir(t *testing.T) {
+func TestSoakCommitOverlayEqualsCommitDir(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	rapid.Check(t, func(rt *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
@@ -213,10 +212,9 @@ func differences(from, to forest) map[string]string {
 	return out
 }
 
-// TestCommitMountedOverlay changes files through a mounted overlay.
-func TestCommitMountedOverlay(t *testing.T) {
+// TestSoakCommitMountedOverlay changes files through a mounted overlay.
+func TestSoakCommitMountedOverlay(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := append(oddTree(), item{name: "gone/", mode: 0o755}, item{name: "gone/f", body: []byte("x")}, item{name: "renewed/", mode: 0o755}, item{name: "renewed/f"})
 	base := stored(t, l, "", items...)
@@ -292,7 +290,6 @@ func onExt4OrTmpfs(t *testing.T) string {
 // TestCommitOverlayStoresWhatChanged counts what the store gains and reads.
 func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
 	var items []item

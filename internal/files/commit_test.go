@@ -15,9 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-func TestCommitCostFollowsChange(t *testing.T) {
+func TestSoakCommitCostFollowsChange(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
 	big := noise(1, 12<<20)
@@ -75,7 +74,6 @@ func TestChainOfVersions(t *testing.T) {
 
 func TestManyPacks(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
 	items := []item{{name: "a", body: noise(1, 15<<20)}, {name: "b", body: noise(2, 300_000)}, {name: "c", body: noise(3, 3<<20)}}
@@ -98,7 +96,6 @@ func TestManyPacks(t *testing.T) {
 // TestSameTreeSameDigest stores a tree along different ways.
 func TestSameTreeSameDigest(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	items := []item{{name: "d/", mode: 0o755}, {name: "d/f", body: text(1, 3<<20)}, {name: "g", body: noise(2, 100)}}
 	first := stored(t, newLibrary(t, newMemory(), files.Options{}), "", items...)
 	s := newMemory()
@@ -131,11 +128,10 @@ func TestSameTreeSameDigest(t *testing.T) {
 
 var errBroken = errors.New("the store is broken")
 
-// TestCrashLeavesNoIncompleteSnapshot lets the store fail at each put in turn: packs
+// TestSoakCrashLeavesNoIncompleteSnapshot lets the store fail at each put in turn: packs
 // come before the manifest, and what was put goes again.
-func TestCrashLeavesNoIncompleteSnapshot(t *testing.T) {
+func TestSoakCrashLeavesNoIncompleteSnapshot(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	items := []item{{name: "a", body: noise(1, 10<<20)}, {name: "b", body: noise(2, 8<<20)}}
 	archive := tarOf(t, items...)
 	dir := t.TempDir()

@@ -289,10 +289,10 @@ func (s *site) recover(sources string) {
 	}
 }
 
-// TestCrashes kills a process after each step that changes the disk, in turn,
+// TestSoakCrashes kills a process after each step that changes the disk, in turn,
 // and holds what is left to lacking nothing that is named and, after two
 // collections, having nothing else.
-func TestCrashes(t *testing.T) {
+func TestSoakCrashes(t *testing.T) {
 	if dir := os.Getenv(crashSite); dir != "" {
 		number, err := strconv.Atoi(os.Getenv(crashDeed))
 		s := openSite(t, dir)
@@ -302,7 +302,6 @@ func TestCrashes(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	exhaustive(t)
 	sources := t.TempDir()
 	writeSources(t, sources)
 	site := t.TempDir()

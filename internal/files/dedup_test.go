@@ -180,11 +180,10 @@ func (c *collection) sweep(t testing.TB, s *memory) {
 	}
 }
 
-// TestCommitsAvoidMarkedObjects commits versions of a tree of which a
+// TestSoakCommitsAvoidMarkedObjects commits versions of a tree of which a
 // collection is about to delete all packs, or some, and deletes them then.
-func TestCommitsAvoidMarkedObjects(t *testing.T) {
+func TestSoakCommitsAvoidMarkedObjects(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	first := []item{{name: "a", body: noise(1, 3000)}, {name: "b/", mode: 0o755}, {name: "b/large", body: noise(2, 3<<20)}, {name: "c", body: noise(3, 3000)}, {name: "copy-of-a", body: noise(1, 3000)}}
 	for i := range 1300 { // several pages
 		first = append(first, item{name: fmt.Sprintf("d-%s-%d", strings.Repeat("n", 220), i)})

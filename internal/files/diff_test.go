@@ -147,8 +147,8 @@ func TestDiffSkipsEqualPages(t *testing.T) {
 	}
 }
 
-// TestDiffIsComplete applies the reported changes to random trees.
-func TestDiffIsComplete(t *testing.T) {
+// TestRandomDiff applies the reported changes to random trees.
+func TestRandomDiff(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	rapid.Check(t, func(rt *rapid.T) {

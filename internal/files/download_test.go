@@ -129,11 +129,10 @@ with zipfile.ZipFile(sys.argv[1]) as z:
             os.chmod(os.path.join(os.fsencode(sys.argv[2]), raw), stat.S_IMODE(i.external_attr >> 16))
 `
 
-// TestOtherToolsUnpackDownloads holds what other programs make of each format
+// TestSoakOtherToolsUnpackDownloads holds what other programs make of each format
 // against the original.
-func TestOtherToolsUnpackDownloads(t *testing.T) {
+func TestSoakOtherToolsUnpackDownloads(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := anyBytes()
 	digest := stored(t, l, "", items...).Digest
@@ -174,11 +173,10 @@ func TestOtherToolsUnpackDownloads(t *testing.T) {
 	}
 }
 
-// TestFormatsAreEquivalent compares the formats entry by entry, as Go's own
+// TestSoakFormatsAreEquivalent compares the formats entry by entry, as Go's own
 // readers see them.
-func TestFormatsAreEquivalent(t *testing.T) {
+func TestSoakFormatsAreEquivalent(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	for name, items := range map[string][]item{
 		"empty": nil, "odd": anyBytes(), "one": {{name: "f", body: text(1, 5)}}, "only folders": {{name: "d/", mode: 0o755}, {name: "d/e/", mode: 0o700}},
@@ -249,9 +247,9 @@ func zipLooks(t testing.TB, b []byte) map[string]look {
 	return seen
 }
 
-// TestDownloadsInParts reads pieces of a tree of several groups of entries: a
+// TestRandomDownloadParts reads pieces of a tree of several groups of entries: a
 // transfer that goes on elsewhere gives the same bytes.
-func TestDownloadsInParts(t *testing.T) {
+func TestRandomDownloadParts(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	items := anyBytes()

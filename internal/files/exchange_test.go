@@ -292,7 +292,6 @@ func packsOf(s *memory) (packs []string) {
 // again, and those of the parent are stored anew.
 func TestExchangeAvoidsMarkedObjects(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	source := exchanging(t, newMemory(), files.Options{})
 	ref, err := source.CommitArchive(t.Context(), org, "", files.Tar, bytes.NewReader(some(t)))
 	if err != nil {

@@ -94,11 +94,10 @@ func TestDamagedFooters(t *testing.T) {
 	}
 }
 
-// TestPagesAreShared changes, adds and removes an entry of a tree of many
+// TestSoakPagesAreShared changes, adds and removes an entry of a tree of many
 // pages: but for some, its versions have the same pages.
-func TestPagesAreShared(t *testing.T) {
+func TestSoakPagesAreShared(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	var items []item
 	for i := range 5000 {

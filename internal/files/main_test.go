@@ -34,16 +34,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// exhaustive marks tests of every case there is, in which little happens at the
-// same time: with the race detector they take ten times as long. `make test`
-// runs them without it.
-func exhaustive(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("exhaustive: run without -short")
-	}
-}
-
 const org = "org_01jd0000000000000000000000"
 
 // memory is a blob.Store for tests.

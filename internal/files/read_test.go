@@ -69,9 +69,8 @@ func TestOrganisationsAreIsolated(t *testing.T) {
 	}
 }
 
-func TestFilesInPages(t *testing.T) {
+func TestSoakFilesInPages(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	var items []item
 	for i := range 2500 {
@@ -133,7 +132,7 @@ func TestFileEntries(t *testing.T) {
 	}
 }
 
-func TestOpen(t *testing.T) {
+func TestRandomReads(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	bodies := map[string][]byte{
@@ -261,7 +260,6 @@ func TestDiff(t *testing.T) {
 // end of a tree.
 func TestDiffOfDamagedTree(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	s := newMemory()
 	l := newLibrary(t, s, files.Options{})
 	var items []item

@@ -135,8 +135,8 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 	}
 }
 
-// TestAnyTree stores random trees and takes them out again.
-func TestAnyTree(t *testing.T) {
+// TestRandomTree stores random trees and takes them out again.
+func TestRandomTree(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t, newMemory(), files.Options{})
 	previous := ""

@@ -285,10 +285,9 @@ func scanAsSomebody() int {
 	return 0
 }
 
-// TestFolderOfManyNames has more names than are sorted in memory.
-func TestFolderOfManyNames(t *testing.T) {
+// TestSoakFolderOfManyNames has more names than are sorted in memory.
+func TestSoakFolderOfManyNames(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	l := newLibrary(t, newMemory(), files.Options{})
 	dir := t.TempDir()
 	var items []item

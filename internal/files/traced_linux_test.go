@@ -47,7 +47,7 @@ type callInfo struct {
 	Args   [6]uint64
 }
 
-// run starts this program for TestCrashes and waits for its end, its output in
+// run starts this program for TestSoakCrashes and waits for its end, its output in
 // a file.
 func (c *traced) run(output string) error {
 	runtime.LockOSThread() // only this thread may trace
@@ -58,7 +58,7 @@ func (c *traced) run(output string) error {
 		return err
 	}
 	defer out.Close()
-	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0], "-test.run=^TestCrashes$", "-test.count=1"}, &syscall.ProcAttr{
+	pid, err := syscall.ForkExec(os.Args[0], []string{os.Args[0], "-test.run=^TestSoakCrashes$", "-test.count=1"}, &syscall.ProcAttr{
 		Env:   append(os.Environ(), c.env...),
 		Files: []uintptr{0, out.Fd(), out.Fd()},
 		Sys:   &syscall.SysProcAttr{Ptrace: true, Setpgid: true},

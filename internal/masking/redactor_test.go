@@ -74,7 +74,7 @@ func FuzzRedactor(f *testing.F) {
 	f.Add("ab/cd ef\"gh", "%41%42", "ab%2Fcd+ef%22gh ab\\/cd ef\\\"gh", uint64(4))
 	f.Fuzz(func(t *testing.T, a, b, text string, seed uint64) {
 		if len(a)+len(b) > 100 || len(text) > 1000 {
-			t.Skip("the simple implementation is slow")
+			return // the simple implementation is slow
 		}
 		secrets := []masking.Secret{{Replacement: "PLACE-A", Value: a}, {Replacement: "PLACE-B", Value: b}}
 		r := rand.New(rand.NewPCG(seed, 0))

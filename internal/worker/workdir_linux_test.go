@@ -12,6 +12,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 	"github.com/stint-dev/stint/internal/worker"
 )
 
@@ -24,7 +25,7 @@ func TestStartWithUnremovableFolder(t *testing.T) {
 		left := filepath.Join(c.Dir, "work", "run_1")
 		check(t, os.MkdirAll(filepath.Join(left, "stuck"), 0o700))
 		if err := unix.Mount("tmpfs", filepath.Join(left, "stuck"), "tmpfs", 0, "size=4k"); err != nil {
-			t.Skip("cannot mount a file system: ", err)
+			requirement.Skip(t, "a file system cannot be mounted: "+err.Error())
 		}
 		stuck = filepath.Join(c.Dir, "aside")
 		t.Cleanup(func() {

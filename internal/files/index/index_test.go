@@ -22,15 +22,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// exhaustive marks tests of very many cases in one goroutine, which the race
-// detector makes slow and sees nothing in.
-func exhaustive(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("exhaustive: run without -short")
-	}
-}
-
 // pack is a pack of a test: chunks that follow one another.
 type pack struct{ first, n int }
 
@@ -145,10 +136,9 @@ func TestFindAfterAdd(t *testing.T) {
 	check(t, open(t, dir), "org_a", m, 200)
 }
 
-// TestAgainstMap does at random what may be done, with closing between.
-func TestAgainstMap(t *testing.T) {
+// TestSoakAgainstMap does at random what may be done, with closing between.
+func TestSoakAgainstMap(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		dir, err := os.MkdirTemp(t.TempDir(), "x")
 		if err != nil {
@@ -204,11 +194,10 @@ func TestAgainstMap(t *testing.T) {
 	})
 }
 
-// TestDamage cuts, flips and deletes files: what is lost is lost, the rest is
+// TestSoakDamage cuts, flips and deletes files: what is lost is lost, the rest is
 // true.
-func TestDamage(t *testing.T) {
+func TestSoakDamage(t *testing.T) {
 	t.Parallel()
-	exhaustive(t)
 	whole := t.TempDir()
 	m := model{}
 	func() {

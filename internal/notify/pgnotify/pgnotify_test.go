@@ -128,15 +128,7 @@ func terminate(t *testing.T, url string, want int) {
 
 func TestServerCrash(t *testing.T) {
 	t.Parallel()
-	cluster, err := pgtest.StartCluster("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := pgtest.NewCluster(t, "")
 	url := cluster.URL("postgres")
 	publisher, subscriber := open(t, url), open(t, url)
 	own, other := subscribe(t, publisher, "a"), subscribe(t, subscriber, "a")
@@ -174,15 +166,7 @@ func TestPublicationsAreBatched(t *testing.T) {
 
 func TestTooManyTopicsWakeAll(t *testing.T) {
 	t.Parallel()
-	cluster, err := pgtest.StartCluster("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	cluster := pgtest.NewCluster(t, "")
 	url := cluster.URL("postgres")
 	ear := listener(t, url)
 	execute(t, ear, "create role talker login")

@@ -17,6 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/gvisor"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/sandbox/sandboxtest"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 const diskInterval = 20 * time.Millisecond
@@ -83,9 +84,7 @@ const unprivilegedUser = 12345
 
 // TestSuiteWithoutRoot runs the tests again as an unprivileged user.
 func TestSuiteWithoutRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // this process is unprivileged already
-	}
+	requirement.Root(t)
 	dir, err := os.MkdirTemp("", "stint-rootless-")
 	if err != nil {
 		t.Fatal(err)

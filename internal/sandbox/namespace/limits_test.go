@@ -16,6 +16,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // groupFiles returns the content of a file of a sandbox's groups, in all
@@ -242,9 +243,7 @@ func TestProbe(t *testing.T) {
 // TestInitEnvironment checks init's environment from outside; it cannot be read
 // inside.
 func TestInitEnvironment(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // an unprivileged user cannot read it
-	}
+	requirement.Root(t) // an unprivileged user cannot read it
 	w := newWorld(t)
 	b := w.prepare(w.spec())
 	defer w.close(b)

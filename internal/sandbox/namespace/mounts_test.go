@@ -13,14 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint/internal/sandbox"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // TestPropagation checks with a shared mount, the default under systemd, that
 // mounts of a sandbox do not appear on the host.
 func TestPropagation(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // an unprivileged user cannot create a shared mount, and its sandboxes see private copies
-	}
+	requirement.Root(t) // to create a shared mount; sandboxes of other users see private copies
 	w := newWorld(t)
 	s := w.spec()
 	shared := t.TempDir()
@@ -76,9 +75,7 @@ func TestPropagation(t *testing.T) {
 // TestImageOwner checks that an image's files belong to root inside with their
 // modes.
 func TestImageOwner(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // with a single user, the image belongs to the agent's user
-	}
+	requirement.Root(t) // with a single user, the image belongs to the agent's user
 	w := newWorld(t)
 	s := w.spec()
 	s.Image = filepath.Join(t.TempDir(), "image")

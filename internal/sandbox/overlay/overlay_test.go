@@ -21,6 +21,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/idmap"
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 func must(t *testing.T, errs ...error) {
@@ -148,9 +149,7 @@ const agent = 0x7fff_0000
 
 // TestMountMapped tests both ways to mount an overlay, several times in parallel.
 func TestMountMapped(t *testing.T) {
-	if os.Geteuid() != 0 {
-		return // unprivileged servers do not map users; package sandboxtest tests their overlays
-	}
+	requirement.Root(t) // other servers do not map users; package sandboxtest tests their overlays
 	view, err := idmap.NewUserNamespace(0, agent)
 	must(t, err)
 	t.Cleanup(func() { view.Close() })

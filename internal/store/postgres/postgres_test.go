@@ -268,15 +268,7 @@ func TestAppendsToOneRunKeepOrder(t *testing.T) {
 // is stored, without a gap.
 func TestCrash(t *testing.T) {
 	t.Parallel()
-	c, err := pgtest.StartCluster("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := pgtest.NewCluster(t, "")
 	s := open(t, c.URL("postgres"))
 	runs := sqltest.StartRuns(t, s, 16)
 	for life := range 3 {

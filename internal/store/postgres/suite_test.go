@@ -92,10 +92,10 @@ func execute(t testing.TB, url string, statements ...string) {
 	}
 }
 
-func TestStore(t *testing.T) {
-	t.Parallel()
+func newHarness(t *testing.T) storetest.Harness {
+	t.Helper()
 	base := newTemplate(t)
-	storetest.Run(t, storetest.Harness{
+	return storetest.Harness{
 		Open: func(t testing.TB) store.Store { return open(t, base.copy(t)) },
 		Reopen: func(t testing.TB, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
@@ -103,7 +103,22 @@ func TestStore(t *testing.T) {
 			}
 			return open(t, s.(*testStore).url)
 		},
-	})
+	}
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, newHarness(t))
+}
+
+func TestRandom(t *testing.T) {
+	t.Parallel()
+	storetest.Random(t, newHarness(t))
+}
+
+func TestSoakMutants(t *testing.T) {
+	t.Parallel()
+	storetest.Mutants(t, newHarness(t))
 }
 
 func TestLostClaims(t *testing.T) {

@@ -42,9 +42,8 @@ func newStore(t testing.TB) *testStore {
 	return open(t, filepath.Join(t.TempDir(), "stint.db"))
 }
 
-func TestStore(t *testing.T) {
-	t.Parallel()
-	storetest.Run(t, storetest.Harness{
+func newHarness() storetest.Harness {
+	return storetest.Harness{
 		Open: func(t testing.TB) store.Store { return newStore(t) },
 		Reopen: func(t testing.TB, s store.Store) store.Store {
 			if err := s.Close(); err != nil {
@@ -52,7 +51,22 @@ func TestStore(t *testing.T) {
 			}
 			return open(t, s.(*testStore).path)
 		},
-	})
+	}
+}
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, newHarness())
+}
+
+func TestRandom(t *testing.T) {
+	t.Parallel()
+	storetest.Random(t, newHarness())
+}
+
+func TestSoakMutants(t *testing.T) {
+	t.Parallel()
+	storetest.Mutants(t, newHarness())
 }
 
 func TestLostClaims(t *testing.T) {

@@ -10,24 +10,24 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-var stateMachineCases = []testCase{
-	{"random operations on one run match a reference model", func(w *world) {
-		rapid.Check(w.real, func(t *rapid.T) {
-			m := newStateMachine(w.with(t), rapid.IntRange(0, 2).Draw(t, "retries"))
-			t.Repeat(map[string]func(*rapid.T){
-				"":            m.checkState,
-				"claim":       m.claim,
-				"append":      m.append,
-				"retry":       m.retry,
-				"logs":        m.logs,
-				"finish":      m.finish,
-				"finishAgain": m.finishAgain,
-				"cancel":      m.cancel,
-				"lose":        m.lose,
-			})
-			m.end()
+// randomProtocol does random operations on one run and compares the store with a
+// reference model.
+func randomProtocol(w *world) {
+	rapid.Check(w.real, func(t *rapid.T) {
+		m := newStateMachine(w.with(t), rapid.IntRange(0, 2).Draw(t, "retries"))
+		t.Repeat(map[string]func(*rapid.T){
+			"":            m.checkState,
+			"claim":       m.claim,
+			"append":      m.append,
+			"retry":       m.retry,
+			"logs":        m.logs,
+			"finish":      m.finish,
+			"finishAgain": m.finishAgain,
+			"cancel":      m.cancel,
+			"lose":        m.lose,
 		})
-	}},
+		m.end()
+	})
 }
 
 // stateMachine is a run in the store and its expected state.

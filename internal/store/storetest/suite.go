@@ -55,7 +55,6 @@ func caseGroups(h Harness) []caseGroup {
 		{"metrics", metricCases},
 		{"isolation", isolationCases},
 		{"lifecycle", lifecycleCases},
-		{"state machine", stateMachineCases},
 	}
 	if h.Reopen != nil {
 		all = append(all, caseGroup{"reopen", reopenCases})
@@ -63,7 +62,8 @@ func caseGroups(h Harness) []caseGroup {
 	return all
 }
 
-// Run checks the store against the port.
+// Run checks the store against the port. Adapters also call Random, and Mutants in
+// a soak test.
 func Run(t *testing.T, h Harness) {
 	for _, s := range caseGroups(h) {
 		t.Run(s.name, func(t *testing.T) {
@@ -77,5 +77,14 @@ func Run(t *testing.T, h Harness) {
 		})
 	}
 	t.Run("linearizable", func(t *testing.T) { t.Parallel(); Linearizable(t, h) })
-	t.Run("mutants", func(t *testing.T) { t.Parallel(); Mutants(t, h) })
+}
+
+// Random checks the store with random operations from rapid.
+func Random(t *testing.T, h Harness) {
+	for name, run := range map[string]func(*world){"run protocol": randomProtocol, "paging": randomPaging} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(newWorld(t, h))
+		})
+	}
 }

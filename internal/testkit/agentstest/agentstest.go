@@ -1,8 +1,8 @@
-// Package agentstest answers: where are the real agents that tests drive?
+// Package agentstest returns the paths of the real agents that tests run.
 //
-// They are what e2e/agents pins, installed by `make deps` into a folder outside
-// the repository. Each function gives the paths of one and fails the test where
-// it is missing.
+// e2e/agents/package-lock.json pins the agents. `make deps` installs them in a
+// folder outside the repository. If an agent is not installed, each function skips
+// the test.
 package agentstest
 
 import (
@@ -11,29 +11,31 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// Claude is the path of Claude Code's program.
+// Claude returns the path of the Claude Code program.
 func Claude(t testing.TB) string {
 	t.Helper()
 	return installed(t, "node_modules/@anthropic-ai/claude-code-linux-x64/claude")
 }
 
-// Codex is the path of Codex's program, which is linked statically.
+// Codex returns the path of the Codex program, which is statically linked.
 func Codex(t testing.TB) string {
 	t.Helper()
 	return installed(t, "node_modules/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex")
 }
 
-// ACP is the path of a script for node that speaks the Agent Client Protocol
-// and drives the Claude Code that the variable CLAUDE_CODE_EXECUTABLE names.
-// What it imports lies below Folder.
+// ACP returns the path of a Node.js script that speaks the Agent Client Protocol and
+// runs the Claude Code of the variable CLAUDE_CODE_EXECUTABLE. Its imports are below
+// Folder.
 func ACP(t testing.TB) string {
 	t.Helper()
 	return installed(t, "node_modules/@agentclientprotocol/claude-agent-acp/dist/index.js")
 }
 
-// Folder is where all of them lie.
+// Folder returns the folder that contains all agents.
 func Folder(t testing.TB) string {
 	t.Helper()
 	return installed(t, ".")
@@ -43,12 +45,12 @@ func installed(t testing.TB, name string) string {
 	t.Helper()
 	lock, err := os.ReadFile(filepath.Join(repository(t), "e2e/agents/package-lock.json"))
 	if err != nil {
-		t.Fatalf("read what agents are pinned: %v", err)
+		t.Fatalf("reading the pinned agents: %v", err)
 	}
 	sum := sha256.Sum256(lock)
-	path := filepath.Join(base(t), hex.EncodeToString(sum[:])[:16], name) // as tools/agents.sh names it
+	path := filepath.Join(base(t), hex.EncodeToString(sum[:])[:16], name) // tools/agents.sh uses the same name
 	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("This test drives a real agent that is not installed: %v. Run make deps.", err)
+		requirement.Skip(t, "the agents are not installed (make deps)")
 	}
 	return path
 }
@@ -60,13 +62,13 @@ func base(t testing.TB) string {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		t.Fatalf("find the folder of caches: %v", err)
+		t.Fatalf("finding the cache folder: %v", err)
 	}
 	return filepath.Join(cache, "stint/agents")
 }
 
-// repository is the folder of the module: the first one up from the test's that
-// has a go.mod.
+// repository returns the folder of the module: the first folder with a go.mod, from
+// the working directory upwards.
 func repository(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -78,7 +80,7 @@ func repository(t testing.TB) string {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
-			t.Fatal("The test does not run inside the repository.")
+			t.Fatal("the test does not run inside the repository")
 		}
 		dir = filepath.Dir(dir)
 	}

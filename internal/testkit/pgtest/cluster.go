@@ -10,19 +10,22 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"testing"
 	"time"
+
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 const (
-	startLimit = 3 * time.Minute // from exec to the first connection, crash recovery included
+	startLimit = 3 * time.Minute // from exec to the first connection, including crash recovery
 	stopLimit  = 2 * time.Minute // from the signal to the exit
 	socketPort = 5432            // only a part of the socket's file name
 	pathLimit  = 107             // bytes in the path of a Unix socket
 )
 
-// Cluster is a PostgreSQL server with data of its own. Its methods are not
-// safe for concurrent use, except URL and CreateDatabase. The server dies
-// with the test binary, however that ends.
+// Cluster is a PostgreSQL server with its own data. Its methods are not safe for
+// concurrent use, except URL and CreateDatabase. The server ends with the test
+// binary, even if the binary is killed.
 type Cluster struct {
 	bin   string // folder of initdb and postgres
 	owner owner
@@ -32,17 +35,35 @@ type Cluster struct {
 	server  *server
 }
 
-// server is one life of a cluster's postmaster.
+// server is a running postmaster.
 type server struct {
 	process *os.Process
 	exited  chan struct{} // closed after the process was waited for
 }
 
-// StartCluster starts a server on the data folder dir, which it creates and
-// initialises where that was not done before; with "" it makes a folder of
-// its own and removes it on Close. Run as root, the folder and the processes
-// belong to the user postgres, who must be able to reach dir.
-func StartCluster(dir string) (*Cluster, error) {
+// NewCluster starts a server on the data folder dir until the end of the test. It
+// creates and initialises the folder if necessary. If dir is empty, the data folder
+// is temporary. If the user is root, the folder and the processes belong to the
+// user postgres, who must be able to reach dir. NewCluster skips the test if
+// PostgreSQL is not installed.
+func NewCluster(t testing.TB, dir string) *Cluster {
+	t.Helper()
+	c, err := startCluster(dir)
+	if errors.Is(err, errMissing) {
+		requirement.Skip(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func startCluster(dir string) (*Cluster, error) {
 	c := &Cluster{data: dir}
 	var err error
 	if c.bin, err = findBinaries(); err != nil {
@@ -76,7 +97,7 @@ func (c *Cluster) setUp() (err error) {
 	return c.Start()
 }
 
-// initialise fills the data folder, unless it holds a cluster already.
+// initialise runs initdb if the data folder does not contain a cluster yet.
 func (c *Cluster) initialise() error {
 	if _, err := os.Stat(filepath.Join(c.data, "PG_VERSION")); err == nil {
 		return nil
@@ -87,7 +108,7 @@ func (c *Cluster) initialise() error {
 	if err := c.owner.take(c.data); err != nil {
 		return err
 	}
-	// The folder is worth nothing after a power loss, so initdb need not sync it.
+	// The folder need not survive a power loss, so initdb does not sync it.
 	cmd := c.command("initdb", "--pgdata", c.data, "--username", "postgres", "--auth", "trust",
 		"--encoding", "UTF8", "--locale", "C", "--locale-provider", "icu", "--icu-locale", "en", "--no-sync")
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -96,8 +117,8 @@ func (c *Cluster) initialise() error {
 	return nil
 }
 
-// command runs a program of the installation as the owner, with nothing of
-// our environment that could point it elsewhere.
+// command returns a command of the installation that runs as the owner. It does not
+// inherit variables that could select another server.
 func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(c.bin, name), args...)
 	cmd.Dir = c.sockets
@@ -106,21 +127,21 @@ func (c *Cluster) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// URL is the connection URL of a database: "postgres" or one that
-// CreateDatabase made. It stays the same over StopImmediate and Start.
+// URL returns the connection URL of a database: "postgres" or one that
+// CreateDatabase created. It does not change with StopImmediate and Start.
 func (c *Cluster) URL(db string) string {
 	q := url.Values{"host": {c.sockets}, "port": {fmt.Sprint(socketPort)}, "sslmode": {"disable"}}
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + db, RawQuery: q.Encode()}
 	return u.String()
 }
 
-// CreateDatabase makes an empty database.
+// CreateDatabase creates an empty database.
 func (c *Cluster) CreateDatabase(ctx context.Context, name string) error {
 	return execute(ctx, c.URL("postgres"), createDatabase(name))
 }
 
-// Start starts the stopped server again on its data and returns when it takes
-// connections. A server that runs is left alone.
+// Start starts the stopped server on its data folder and returns when it accepts
+// connections. If the server is running, it does nothing.
 func (c *Cluster) Start() error {
 	if c.server != nil {
 		return nil
@@ -139,24 +160,24 @@ func (c *Cluster) Start() error {
 	}
 	if err := c.awaitReady(); err != nil {
 		text, _ := os.ReadFile(logPath)
-		return fmt.Errorf("postgres does not get ready: %w\n%s", err, text[max(0, len(text)-4096):])
+		return fmt.Errorf("waiting for postgres: %w\n%s", err, text[max(0, len(text)-4096):])
 	}
 	return nil
 }
 
-// launch starts cmd from a thread that lives as long as the process does: the
-// signal which the kernel sends at the death of a parent goes by threads.
+// launch starts cmd from a thread that lives as long as cmd, because the kernel
+// sends the parent death signal when the thread that started the child ends.
 func launch(cmd *exec.Cmd) (*server, error) {
 	s := &server{exited: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		defer close(s.exited)
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked, so that the thread ends with the goroutine
 		err := cmd.Start()
 		s.process = cmd.Process
 		started <- err
 		if err == nil {
-			_ = cmd.Wait() // a stopped server exits with whatever it likes
+			_ = cmd.Wait() // the exit status of a stopped server does not matter
 		}
 	}()
 	if err := <-started; err != nil {
@@ -186,9 +207,9 @@ func (c *Cluster) awaitReady() error {
 	}
 }
 
-// StopImmediate crashes the server: connections break, nothing is written
-// back, and the next Start recovers from the log. It returns when all of its
-// processes are gone. A stopped server is left alone.
+// StopImmediate crashes the server: connections break, nothing is flushed, and the
+// next Start recovers from the write-ahead log. It returns when all processes of
+// the server have ended. If the server is stopped, it does nothing.
 func (c *Cluster) StopImmediate() error {
 	if c.server == nil {
 		return nil
@@ -210,8 +231,8 @@ func (c *Cluster) StopImmediate() error {
 	}
 }
 
-// Close stops the server and removes what StartCluster made; a data folder
-// that was handed in stays. Another Close does nothing.
+// Close stops the server and removes its temporary files. It keeps the data folder
+// that was passed to NewCluster. Further calls do nothing.
 func (c *Cluster) Close() error {
 	err := c.StopImmediate()
 	if c.sockets != "" {

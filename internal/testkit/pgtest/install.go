@@ -9,11 +9,11 @@ import (
 	"strconv"
 )
 
-var errMissing = errors.New("no PostgreSQL is installed (no initdb in /usr/lib/postgresql/*/bin nor on PATH): " +
-	"`make test` installs it, or set " + EnvServer + " to the URL of a server")
+var errMissing = errors.New("PostgreSQL is not installed (no initdb in /usr/lib/postgresql/*/bin or PATH): " +
+	"run make deps or set " + EnvServer + " to the URL of a server")
 
-// findBinaries gives the folder of the newest installation. Debian keeps
-// initdb and postgres off the PATH.
+// findBinaries returns the folder of the newest installation. On Debian, initdb and
+// postgres are not in PATH.
 func findBinaries() (string, error) {
 	found, err := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	if err != nil {
@@ -33,21 +33,21 @@ func findBinaries() (string, error) {
 	return filepath.Dir(real), nil
 }
 
-// major reads 15 from /usr/lib/postgresql/15/bin/initdb, and 0 from a name
-// that is no number.
+// major returns 15 for /usr/lib/postgresql/15/bin/initdb, and 0 if the name is not a
+// number.
 func major(initdb string) int {
 	n, _ := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(initdb))))
 	return n
 }
 
-// owner is the user whom the server runs as: ourselves, or postgres when we
-// are root, whom PostgreSQL refuses.
+// owner is the user of the server: the current user, or postgres if the current user
+// is root, which PostgreSQL refuses.
 type owner struct {
 	other    bool
 	uid, gid int
 }
 
-// take gives a folder to the owner, who alone may then enter it.
+// take makes the owner the only user of a folder.
 func (o owner) take(dir string) error {
 	if err := os.Chmod(dir, 0o700); err != nil || !o.other {
 		return err

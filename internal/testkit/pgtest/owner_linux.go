@@ -14,7 +14,7 @@ func findOwner() (owner, error) {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return owner{}, fmt.Errorf("root may not run PostgreSQL and there is no user for it (`make test` installs it): %w", err)
+		return owner{}, fmt.Errorf("PostgreSQL does not run as root, and its user is missing (run make deps): %w", err)
 	}
 	uid, err := strconv.Atoi(u.Uid)
 	if err != nil {
@@ -24,8 +24,8 @@ func findOwner() (owner, error) {
 	return owner{other: true, uid: uid, gid: gid}, err
 }
 
-// attributes make the process the owner's, out of reach of the terminal's
-// Ctrl-C, and stop it at once when we die.
+// attributes run the process as the owner, in a process group of its own so that
+// Ctrl-C does not reach it, and stop it when the test binary ends.
 func (o owner) attributes() *syscall.SysProcAttr {
 	a := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	if o.other {

@@ -6,6 +6,6 @@ import "syscall"
 
 func findOwner() (owner, error) { return owner{}, nil }
 
-// attributes: only Linux lets a child learn of its parent's death, so here a
+// attributes returns nil: parent death signals exist only on Linux. Elsewhere, a
 // server survives a test binary that is killed.
 func (o owner) attributes() *syscall.SysProcAttr { return nil }

@@ -14,32 +14,32 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"go.uber.org/goleak"
+
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// EnvServer is the environment variable that names a server to use instead of
-// a throw-away cluster, as a postgres:// URL of a role that may create
-// databases.
+// EnvServer is the environment variable with the postgres:// URL of a server that is
+// used instead of a temporary cluster. Its role must be able to create databases.
 const EnvServer = "STINT_TEST_POSTGRES"
 
-// setupLimit bounds what one test waits for its database.
+// setupLimit limits the creation and the removal of a database.
 const setupLimit = 3 * time.Minute
 
-// shared is the cluster of this test binary.
+// shared is the cluster that the tests of this binary share.
 var shared struct {
-	mu      sync.Mutex // guards the rest
-	running bool       // Main has begun and not ended
-	cluster *Cluster   // nil until a test asked for it
-	err     error      // why it could not be started; asked once
+	mu      sync.Mutex // guards the fields below
+	running bool       // Run has started and not ended
+	cluster *Cluster   // nil until the first call of URL
+	err     error      // of the start
 }
 
-// Main runs the tests of m, stops the cluster that they used, and exits: with
-// 1 also when goroutines are left although all tests passed.
+// Main runs the tests of m, stops the shared cluster, and exits. The exit status is
+// not 0 if a test fails or goroutines are left.
 func Main(m *testing.M) {
 	os.Exit(Run(m))
 }
 
-// Run is Main for those who have more to do before they exit: it returns the
-// exit status.
+// Run is like Main but returns the exit status.
 func Run(m *testing.M) int {
 	setRunning(true)
 	code := m.Run()
@@ -50,20 +50,19 @@ func Run(m *testing.M) int {
 	return code
 }
 
-// leakLimit is how long goroutines may take that have been told to end.
+// leakLimit is the time within which goroutines must end after the tests.
 const leakLimit = 20 * time.Second
 
-// leaks tells of goroutines that do not end.
+// leaks returns an error if goroutines do not end within leakLimit.
 func leaks() error {
 	for deadline := time.Now().Add(leakLimit); ; {
-		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // it waits, but not for long
+		if err := goleak.Find(); err == nil || time.Now().After(deadline) { // waits for less than leakLimit
 			return err
 		}
 	}
 }
 
-// setRunning opens the door to the shared cluster, or closes it and stops the
-// cluster.
+// setRunning allows or ends the use of the shared cluster. False stops it.
 func setRunning(running bool) error {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
@@ -74,18 +73,21 @@ func setRunning(running bool) error {
 	return shared.cluster.Close()
 }
 
-// URL gives the connection URL of a fresh, empty database. It fails the test
-// where no PostgreSQL is installed or Main is not in charge of the binary.
-// It is safe for parallel tests.
+// URL returns the connection URL of a new, empty database. It skips the test if
+// PostgreSQL is not installed and fails it if Main does not run the tests. It is
+// safe for concurrent use.
 func URL(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), setupLimit)
 	defer cancel()
 	name := "t_" + strings.ToLower(rand.Text())
 	if server := os.Getenv(EnvServer); server != "" {
-		return foreignURL(ctx, t, server, name)
+		return externalURL(ctx, t, server, name)
 	}
 	c, err := sharedCluster()
+	if errors.Is(err, errMissing) {
+		requirement.Skip(t, err.Error())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,20 +101,20 @@ func sharedCluster() (*Cluster, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if !shared.running {
-		return nil, errors.New("the cluster would outlive the tests: call pgtest.Main from TestMain")
+		return nil, errors.New("the cluster would not be stopped: call pgtest.Main from TestMain")
 	}
 	if shared.cluster == nil && shared.err == nil {
-		shared.cluster, shared.err = StartCluster("")
+		shared.cluster, shared.err = startCluster("")
 	}
 	return shared.cluster, shared.err
 }
 
-// foreignURL makes a database on the given server and drops it after the test.
-func foreignURL(ctx context.Context, t testing.TB, server, name string) string {
+// externalURL creates a database on the given server and drops it after the test.
+func externalURL(ctx context.Context, t testing.TB, server, name string) string {
 	t.Helper()
 	u, err := url.Parse(server)
 	if err != nil || !strings.HasPrefix(u.Scheme, "postgres") {
-		t.Fatalf("%s is no postgres:// URL", EnvServer)
+		t.Fatalf("%s is not a postgres:// URL", EnvServer)
 	}
 	if err := execute(ctx, server, createDatabase(name)); err != nil {
 		t.Fatal(err)
@@ -128,15 +130,15 @@ func foreignURL(ctx context.Context, t testing.TB, server, name string) string {
 	return u.String()
 }
 
-// createDatabase copies template0, which nobody can be connected to and which
-// parallel tests can therefore copy at once.
+// createDatabase returns the statement that copies template0. It does not allow
+// connections, so parallel tests can copy it at the same time.
 func createDatabase(name string) string {
 	return "create database " + quote(name) + " template template0"
 }
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// execute runs one statement on a connection of its own.
+// execute runs one statement on a new connection.
 func execute(ctx context.Context, url, statement string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {

@@ -39,51 +39,43 @@ func ask[T any](t *testing.T, conn *pgx.Conn, query string) T {
 	return v
 }
 
-func TestEachURLIsADatabaseOfItsOwn(t *testing.T) {
+func TestEachURLIsANewDatabase(t *testing.T) {
 	t.Parallel()
 	one, two := connect(t, pgtest.URL(t)), connect(t, pgtest.URL(t))
 	exec(t, one, "create table only_here (x int)")
 	if ask[bool](t, two, "select to_regclass('only_here') is not null") {
-		t.Error("a table made in one database is in the other")
+		t.Error("a table of one database exists in the other")
 	}
 	if got := ask[string](t, one, "show fsync"); got != "on" {
 		t.Errorf("fsync is %q", got)
 	}
 }
 
-func TestAGivenServerIsUsedAndLeftClean(t *testing.T) {
+func TestExternalServer(t *testing.T) {
 	server := pgtest.URL(t)
 	t.Setenv(pgtest.EnvServer, server)
 	t.Run("use", func(t *testing.T) {
 		conn := connect(t, pgtest.URL(t))
 		exec(t, conn, "create table only_here (x int)")
-		exec(t, conn, "comment on database "+ask[string](t, conn, "select quote_ident(current_database())")+" is 'made on the given server'")
+		exec(t, conn, "comment on database "+ask[string](t, conn, "select quote_ident(current_database())")+" is 'a test of the external server'")
 	})
-	const left = `select count(*) from pg_database d where shobj_description(d.oid, 'pg_database') = 'made on the given server'`
+	const left = `select count(*) from pg_database d where shobj_description(d.oid, 'pg_database') = 'a test of the external server'`
 	if n := ask[int](t, connect(t, server), left); n != 0 {
 		t.Errorf("%d databases are left on the server", n)
 	}
 }
 
-func TestTextSortsAsPeopleDo(t *testing.T) {
+func TestTextSortsByEnglishRules(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, pgtest.URL(t))
 	if !ask[bool](t, conn, "select 'a' < 'B'") {
-		t.Error("text sorts by byte: a query without a collation would go unnoticed")
+		t.Error("text sorts by byte, so tests would not find a query without a collation")
 	}
 }
 
-func TestACrashKeepsWhatWasCommitted(t *testing.T) {
+func TestCrashKeepsCommittedRows(t *testing.T) {
 	t.Parallel()
-	c, err := pgtest.StartCluster("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := pgtest.NewCluster(t, "")
 	if err := c.CreateDatabase(t.Context(), "crash"); err != nil {
 		t.Fatal(err)
 	}
@@ -107,9 +99,9 @@ func TestACrashKeepsWhatWasCommitted(t *testing.T) {
 	}
 }
 
-func TestADataFolderOutlivesItsCluster(t *testing.T) {
+func TestDataFolderOfClosedClusterIsKept(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "pgtest-") // t.TempDir is closed to other users
+	dir, err := os.MkdirTemp("", "pgtest-") // other users cannot enter t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,11 +109,8 @@ func TestADataFolderOutlivesItsCluster(t *testing.T) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for life, statement := range []string{"create table kept (x int)", "insert into kept values (7)"} {
-		c, err := pgtest.StartCluster(filepath.Join(dir, "data"))
-		if err != nil {
-			t.Fatalf("life %d: %v", life, err)
-		}
+	for _, statement := range []string{"create table kept (x int)", "insert into kept values (7)"} {
+		c := pgtest.NewCluster(t, filepath.Join(dir, "data"))
 		exec(t, connect(t, c.URL("postgres")), statement)
 		if err := c.Start(); err != nil {
 			t.Errorf("Start of a running server: %v", err)
