@@ -1,6 +1,8 @@
 package claudecode
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,9 +20,8 @@ const interrupt = `{"type":"control_request","request_id":"stint","request":{"su
 // decoder decodes the output of a run. Lines of unknown types are kept as
 // native lines.
 type decoder struct {
-	*jsonlines.Reader
-	in          framework.Input
-	event, part jsonlines.Object // parts of the current line
+	*jsonlines.Reader[line, *line]
+	in framework.Input
 
 	session string // Claude Code's session ID
 	version string
@@ -34,7 +35,7 @@ type decoder struct {
 	calls      map[string]int64 // turns by model
 	usage      stint.Usage      // of completed messages
 	last       string           // text of the last message
-	result     *result
+	result     *line            // the final message
 }
 
 func newDecoder(in framework.Input) *decoder {
@@ -42,7 +43,7 @@ func newDecoder(in framework.Input) *decoder {
 		in: in, streams: map[string]*partialMessage{}, open: map[string]*partialMessage{}, unrepeated: map[blockKey]int{}, tools: map[string]string{},
 		answers: map[string]string{}, calls: map[string]int64{},
 	}
-	d.Reader = jsonlines.NewReader(d.take)
+	d.Reader = jsonlines.NewReader[line](d.take)
 	return d
 }
 
@@ -75,93 +76,64 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: catalog.ClaudeCode.Name, Version: version, ID: id}
 }
 
-func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
+func (d *decoder) take(s *framework.Step, kind string, l *line, text []byte, cut bool) {
 	if cut {
 		d.add(s, jsonlines.TooLong())
 	}
-	if kind == "stream_event" {
-		d.streamEvent(s)
-		return
-	}
-	subtype := d.Line.Text("subtype")
 	switch kind {
+	case "stream_event":
+		d.streamEvent(s, l)
+		return
 	case "system":
-		d.system(s, subtype)
+		d.system(s, l, text)
 	case "assistant":
-		d.assistant(s)
+		d.assistant(s, l)
 	case "user":
-		d.user(s)
+		d.user(s, l)
 	case "result":
-		d.end(s, subtype)
+		d.end(s, l)
 	case "control_request":
-		d.refuse(s)
+		d.refuse(s, l)
 	}
-	if subtype == "thinking_tokens" {
+	if l.Subtype == "thinking_tokens" {
 		return // as frequent as deltas
 	}
-	if subtype != "" {
-		kind += "/" + subtype
+	if l.Subtype != "" {
+		kind += "/" + l.Subtype
 	}
 	s.Native = append(s.Native, framework.Native{Type: kind, Line: string(text)})
 }
 
 // refuse answers a control request with an error, so that the agent does not
 // wait.
-func (d *decoder) refuse(s *framework.Step) {
-	id := d.Line.Raw("request_id")
-	if len(id) > 0 {
-		s.Send = fmt.Appendf(s.Send, `{"type":"control_response","response":{"subtype":"error","request_id":%s,"error":"This host does not do that."}}`+"\n", id)
+func (d *decoder) refuse(s *framework.Step, l *line) {
+	if len(l.RequestID) > 0 {
+		s.Send = fmt.Appendf(s.Send, `{"type":"control_response","response":{"subtype":"error","request_id":%s,"error":"This host does not do that."}}`+"\n", l.RequestID)
 	}
 }
 
 // system handles messages about the session itself.
-func (d *decoder) system(s *framework.Step, subtype string) {
+func (d *decoder) system(s *framework.Step, l *line, text []byte) {
 	notice := func(code, format string, args ...any) {
 		d.add(s, transcript.Notice(code, fmt.Sprintf(format, args...)))
 	}
-	switch subtype {
+	switch l.Subtype {
 	case "init":
-		if id := d.Line.Text("session_id"); id != "" {
-			d.session = id
+		d.session, d.version = cmp.Or(l.SessionID, d.session), l.Version
+		for _, m := range l.MCPServers {
+			if m.Status == "failed" {
+				notice("mcp_failed", "The MCP server '%s' could not be reached; its tools are missing.", m.Name)
+			}
 		}
-		d.version = d.Line.Text("claude_code_version")
-		d.mcpFailures(s)
 	case "api_retry":
-		notice("api_retry", "The model did not answer (%s); it is asked again, try %s of %s.", d.failure(), d.Line.Raw("attempt"), d.Line.Raw("max_retries"))
+		notice("api_retry", "The model did not answer (%s); it is asked again, try %s of %s.", l.failure(), l.Attempt, l.MaxRetries)
 	case "compact_boundary":
 		notice("compaction", "The conversation was compacted.")
 	case "model_fallback", "model_refusal_fallback", "model_refusal_no_fallback", "model_consent_fallback":
-		text := d.Line.Text("message")
-		if text == "" {
-			text = d.Line.Text("content")
-		}
-		if text == "" {
-			text = "The agent continues with another model."
-		}
-		notice("model_fallback", "%s", text)
+		var m struct{ Message string }
+		_ = json.Unmarshal(text, &m) // the message of this type is a text; ignore another type
+		notice("model_fallback", "%s", cmp.Or(m.Message, l.Content, "The agent continues with another model."))
 	case "permission_denied":
-		notice("permission_denied", "A tool was not permitted: %s.", d.Line.Text("tool_name"))
-	}
-}
-
-// failure returns the reason why the model did not answer, in a few words.
-func (d *decoder) failure() string {
-	if status := d.Line.Raw("error_status"); len(status) > 0 && string(status) != "null" {
-		return "status " + string(status)
-	}
-	if text := d.Line.Text("error"); text != "" && text != "unknown" {
-		return text
-	}
-	return "no connection"
-}
-
-// mcpFailures reports the MCP servers that could not be reached.
-func (d *decoder) mcpFailures(s *framework.Step) {
-	var servers []struct{ Name, Status string }
-	d.Line.Decode("mcp_servers", &servers)
-	for _, m := range servers {
-		if m.Status == "failed" {
-			d.add(s, transcript.Notice("mcp_failed", fmt.Sprintf("The MCP server '%s' could not be reached; its tools are missing.", m.Name)))
-		}
+		notice("permission_denied", "A tool was not permitted: %s.", l.ToolName)
 	}
 }

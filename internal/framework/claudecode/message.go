@@ -7,7 +7,6 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -17,33 +16,18 @@ const synthetic = "<synthetic>"
 // todoTool is the tool that maintains the plan.
 const todoTool = "TodoWrite"
 
-// block is a content block of a message.
-type block struct {
-	Type     string          `json:"type"`
-	Text     string          `json:"text"`
-	Thinking string          `json:"thinking"`
-	ID       string          `json:"id"`
-	Name     string          `json:"name"`
-	Input    json.RawMessage `json:"input"`
-}
-
 // assistant handles a message of the agent, or a part of one.
-func (d *decoder) assistant(s *framework.Step) {
-	parent := d.Line.Text("parent_tool_use_id")
-	failed := d.Line.Text("error") != ""
-	m := &d.event
-	m.Read(d.Line.Raw("message"))
-	id, model := m.Text("id"), m.Text("model")
+func (d *decoder) assistant(s *framework.Step, l *line) {
+	parent, failed := l.Parent, l.Error != ""
+	id, model := l.Message.ID, l.Message.Model
 	if model != synthetic && id != "" && d.answers[parent] != id {
 		d.answers[parent] = id
 		d.turns++
 		d.calls[model]++
 		s.Turns = d.turns
 	}
-	var blocks []block
-	m.Decode("content", &blocks)
-	for i := range blocks {
-		switch b := &blocks[i]; b.Type {
+	for i := range l.Message.Content {
+		switch b := &l.Message.Content[i]; b.Type {
 		case "text":
 			if failed {
 				d.add(s, transcript.Notice("api_error", b.Text))
@@ -89,53 +73,27 @@ func (d *decoder) call(s *framework.Step, b *block) {
 
 // user handles the results of tools. The line contains each result twice; only
 // the message is read.
-func (d *decoder) user(s *framework.Step) {
-	d.event.Read(d.Line.Raw("message"))
-	for _, raw := range d.event.Elements("content") {
-		d.part.Read(raw)
-		if strings.HasSuffix(d.part.Text("type"), "tool_result") {
-			d.toolResult(s)
+func (d *decoder) user(s *framework.Step, l *line) {
+	for i := range l.Message.Content {
+		if b := &l.Message.Content[i]; strings.HasSuffix(b.Type, "tool_result") {
+			d.toolResult(s, b)
 		}
 	}
 }
 
 // toolResult reports the result of one tool call.
-func (d *decoder) toolResult(s *framework.Step) {
-	id, failed := d.part.Text("tool_use_id"), string(d.part.Raw("is_error")) == "true"
-	name := d.tools[id]
-	delete(d.tools, id)
-	if name == todoTool && !failed {
+func (d *decoder) toolResult(s *framework.Step, b *block) {
+	name := d.tools[b.ToolUseID]
+	delete(d.tools, b.ToolUseID)
+	if name == todoTool && !b.IsError {
 		return
 	}
-	text := resultText(&d.part)
-	tool := stint.ToolItem{ID: id, Name: name}
-	if failed {
+	text := string(b.Content)
+	tool := stint.ToolItem{ID: b.ToolUseID, Name: name}
+	if b.IsError {
 		tool.Status, tool.ExitCode = stint.ToolFailed, exitCode(text)
 	}
 	d.add(s, transcript.Result(tool, text))
-}
-
-// resultText returns the content of a tool result: a text, or parts of which some
-// are texts.
-func resultText(result *jsonlines.Object) string {
-	if text := result.Text("content"); text != "" {
-		return text
-	}
-	var parts []struct {
-		Type string `json:"type"`
-		Text string `json:"text"`
-	}
-	if !result.Decode("content", &parts) {
-		return ""
-	}
-	var texts []string
-	for _, p := range parts {
-		if p.Text == "" && p.Type != "" {
-			p.Text = "[" + p.Type + "]"
-		}
-		texts = append(texts, p.Text)
-	}
-	return strings.Join(texts, "\n")
 }
 
 // exitCode parses the exit code in the text of a failed command.

@@ -40,51 +40,38 @@ func (t tokens) counted() stint.Tokens {
 	}
 }
 
-func (d *decoder) streamEvent(s *framework.Step) {
-	parent := d.Line.Text("parent_tool_use_id")
-	at := d.streams[parent]
+func (d *decoder) streamEvent(s *framework.Step, l *line) {
+	at := d.streams[l.Parent]
 	if at == nil {
-		at = &partialMessage{parent: parent}
-		d.streams[parent] = at
+		at = &partialMessage{parent: l.Parent}
+		d.streams[l.Parent] = at
 	}
-	e := &d.event
-	e.Read(d.Line.Raw("event"))
-	switch e.Text("type") {
+	e := &l.Event
+	switch e.Type {
 	case "message_start":
 		d.closeBlock(s, at)
-		d.beginMessage(at)
+		*at = partialMessage{parent: l.Parent, id: e.Message.ID, model: e.Message.Model}
+		if e.Message.Usage != nil {
+			at.tokens = e.Message.Usage.counted()
+		}
 	case "content_block_start":
 		d.closeBlock(s, at)
-		d.part.Read(e.Raw("content_block"))
-		at.kind = blockKind(d.part.Text("type"))
-		d.piece(s, at, d.part.Text(blockMember[at.kind]))
+		at.kind = blockKind(e.ContentBlock.Type)
+		d.piece(s, at, &e.ContentBlock)
 	case "content_block_delta":
-		d.part.Read(e.Raw("delta"))
-		switch d.part.Text("type") {
-		case "text_delta", "thinking_delta":
-			d.piece(s, at, d.part.Text(blockMember[at.kind]))
+		if e.Delta.Type == "text_delta" || e.Delta.Type == "thinking_delta" {
+			d.piece(s, at, &e.Delta)
 		}
 	case "content_block_stop":
 		d.closeBlock(s, at)
 	case "message_delta":
-		var t tokens
-		if e.Decode("usage", &t) {
-			at.tokens = merged(at.tokens, t.counted())
+		if e.Usage != nil {
+			at.tokens = merged(at.tokens, e.Usage.counted())
 		}
 	case "message_stop":
 		d.closeBlock(s, at)
 		d.count(s, at)
-		delete(d.streams, parent)
-	}
-}
-
-// beginMessage replaces the state of the previous message.
-func (d *decoder) beginMessage(at *partialMessage) {
-	d.part.Read(d.event.Raw("message"))
-	*at = partialMessage{parent: at.parent, id: d.part.Text("id"), model: d.part.Text("model")}
-	var t tokens
-	if d.part.Decode("usage", &t) {
-		at.tokens = t.counted()
+		delete(d.streams, l.Parent)
 	}
 }
 
@@ -119,11 +106,12 @@ func blockKind(name string) stint.ItemKind {
 	return ""
 }
 
-// blockMember is the member with the text of a block and of its deltas.
-var blockMember = map[stint.ItemKind]string{stint.ItemMessage: "text", stint.ItemReasoning: "thinking"}
-
 // piece reports a piece of the open block.
-func (d *decoder) piece(s *framework.Step, at *partialMessage, text string) {
+func (d *decoder) piece(s *framework.Step, at *partialMessage, b *block) {
+	text := b.Text
+	if at.kind == stint.ItemReasoning {
+		text = b.Thinking
+	}
 	if at.kind == "" || text == "" {
 		return
 	}

@@ -11,24 +11,11 @@ import (
 	"github.com/stint-dev/stint/internal/framework/providererror"
 )
 
-// result is the agent's final message.
-type result struct {
-	subtype  string
-	failed   bool
-	status   int // HTTP status of the provider; 0 if it answered
-	text     string
-	errors   []string
-	terminal string
-}
-
 // end handles the final message, which has the usage of the whole run.
-func (d *decoder) end(s *framework.Step, subtype string) {
+func (d *decoder) end(s *framework.Step, l *line) {
 	s.Ended, s.CloseStdin = true, true
-	r := &result{subtype: subtype, failed: string(d.Line.Raw("is_error")) == "true", text: d.Line.Text("result"), terminal: d.Line.Text("terminal_reason")}
-	d.Line.Decode("api_error_status", &r.status)
-	d.Line.Decode("errors", &r.errors)
-	d.result = r
-	if usage := d.total(); usage != nil {
+	d.result = l
+	if usage := d.total(l); usage != nil {
 		d.usage = usage.Clone()
 		s.Usage = usage
 	}
@@ -36,30 +23,23 @@ func (d *decoder) end(s *framework.Step, subtype string) {
 
 // total returns the usage in the final message, including side tasks, or nil if
 // nothing was used.
-func (d *decoder) total() *stint.Usage {
-	var models map[string]struct {
-		Input      int64 `json:"inputTokens"`
-		Output     int64 `json:"outputTokens"`
-		CacheRead  int64 `json:"cacheReadInputTokens"`
-		CacheWrite int64 `json:"cacheCreationInputTokens"`
-	}
-	if !d.Line.Decode("modelUsage", &models) || len(models) == 0 {
+func (d *decoder) total(l *line) *stint.Usage {
+	if len(l.ModelUsage) == 0 {
 		return nil
 	}
 	var u stint.Usage
-	for _, name := range slices.Sorted(maps.Keys(models)) {
-		m := models[name]
+	for _, name := range slices.Sorted(maps.Keys(l.ModelUsage)) {
+		m := l.ModelUsage[name]
 		t := tokens{m.Input, m.Output, m.CacheRead, m.CacheWrite}.counted()
 		t.ModelCalls = d.calls[name]
-		if len(models) == 1 {
+		if len(l.ModelUsage) == 1 {
 			t.ModelCalls = d.turns
 		}
 		u.Count(name, t)
 	}
 	u.ModelCalls = max(u.ModelCalls, d.turns)
-	var cost float64
-	if d.Line.Decode("total_cost_usd", &cost) {
-		u.CostUSD, u.CostSource = &cost, stint.CostByAgent
+	if l.TotalCostUSD != nil {
+		u.CostUSD, u.CostSource = l.TotalCostUSD, stint.CostByAgent
 	}
 	return &u
 }
@@ -71,17 +51,17 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 	switch {
 	case r == nil:
 		return framework.Verdict{Message: d.noResult(exitCode), Final: d.last}
-	case r.subtype == "success" && !r.failed:
-		final := r.text
+	case r.Subtype == "success" && !r.IsError:
+		final := r.Result
 		if final == "" {
 			final = d.last
 		}
 		return framework.Verdict{Completed: true, Final: final}
-	case r.subtype == "success":
-		return framework.Verdict{Message: providererror.Failure(&d.in, keyName, r.status, r.text), Final: d.last}
-	case r.subtype == "error_max_turns":
+	case r.Subtype == "success":
+		return framework.Verdict{Message: providererror.Failure(&d.in, keyName, r.APIErrorStatus, r.Result), Final: d.last}
+	case r.Subtype == "error_max_turns":
 		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after %d turns, which is all that it may take. Raise limits.maxTurns in the agent's definition, or ask for less in one run.", d.in.Limits.MaxTurns)}
-	case r.subtype == "error_max_budget_usd":
+	case r.Subtype == "error_max_budget_usd":
 		return framework.Verdict{Reason: stint.ReasonBudget, Final: d.last, Message: fmt.Sprintf("The agent was not done after spending $%g, which is all that it may. Raise limits.maxCostUsd in the agent's definition, or ask for less in one run.", d.in.Limits.MaxCostUSD)}
 	}
 	return framework.Verdict{Message: d.turnFailure(), Final: d.last}
@@ -89,14 +69,14 @@ func (d *decoder) Verdict(exitCode int) framework.Verdict {
 
 // turnFailure returns the message for a turn that ended early.
 func (d *decoder) turnFailure() string {
-	text := strings.Join(d.result.errors, " ")
+	text := strings.Join(d.result.Errors, " ")
 	switch {
 	case strings.Contains(text, "No conversation found"):
 		return lostConversation
-	case strings.HasPrefix(d.result.terminal, "aborted"):
+	case strings.HasPrefix(d.result.TerminalReason, "aborted"):
 		return "The agent was asked to end and broke off its turn."
 	case text == "":
-		text = d.result.text
+		text = d.result.Result
 	}
 	return providererror.Failure(&d.in, keyName, 0, text)
 }

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -22,9 +23,8 @@ const waitingPrefix = "Reconnecting... waiting for network"
 // decoder decodes the output of a run. Lines of unknown types are kept as
 // native lines.
 type decoder struct {
-	*jsonlines.Reader
-	in   framework.Input
-	item jsonlines.Object // the item of the current line
+	*jsonlines.Reader[line, *line]
+	in framework.Input
 
 	thread    string
 	last      string // the last message
@@ -38,7 +38,7 @@ type decoder struct {
 
 func newDecoder(in framework.Input) *decoder {
 	d := &decoder{in: in}
-	d.Reader = jsonlines.NewReader(d.take)
+	d.Reader = jsonlines.NewReader[line](d.take)
 	if in.Resume != nil {
 		d.tokens = in.Resume.Baseline
 	}
@@ -59,7 +59,7 @@ func (d *decoder) Conversation() framework.Conversation {
 	return framework.Conversation{Framework: catalog.Codex.Name, Version: d.in.Program.Version, ID: id, Baseline: d.tokens}
 }
 
-func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
+func (d *decoder) take(s *framework.Step, kind string, l *line, text []byte, cut bool) {
 	if cut {
 		s.Events = append(s.Events, jsonlines.TooLong())
 	}
@@ -69,39 +69,28 @@ func (d *decoder) take(s *framework.Step, kind string, text []byte, cut bool) {
 	name := kind
 	switch kind {
 	case "thread.started":
-		d.thread = d.Line.Text("thread_id")
+		d.thread = l.ThreadID
 	case "item.started", "item.updated", "item.completed":
-		d.item.Read(d.Line.Raw("item"))
-		if of := d.item.Text("type"); of != "" {
-			name += "/" + of
+		if l.Item.Type != "" {
+			name += "/" + l.Item.Type
 		}
-		d.readItem(s, strings.TrimPrefix(kind, "item."))
+		d.readItem(s, strings.TrimPrefix(kind, "item."), &l.Item)
 	case "turn.completed":
 		d.done, s.Ended = true, true
-		d.count(s)
+		d.count(s, l.Usage)
 	case "turn.failed":
 		d.done, d.failed, s.Ended = true, true, true
-		var e struct{ Message string }
-		if d.Line.Decode("error", &e) && e.Message != "" {
-			d.lastError = e.Message
-		}
+		d.lastError = cmp.Or(l.Error.Message, d.lastError)
 	case "error":
-		d.error(s, d.Line.Text("message"))
+		d.error(s, l.Message)
 	}
 	s.Native = append(s.Native, framework.Native{Type: name, Line: string(text)})
 }
 
 // count handles the token counts of the whole conversation. Tokens of a run
 // that was killed are tokens in the next run.
-func (d *decoder) count(s *framework.Step) {
-	var t struct {
-		Input     int64 `json:"input_tokens"`
-		Cached    int64 `json:"cached_input_tokens"`
-		Written   int64 `json:"cache_write_input_tokens"`
-		Output    int64 `json:"output_tokens"`
-		Reasoning int64 `json:"reasoning_output_tokens"`
-	}
-	if !d.Line.Decode("usage", &t) {
+func (d *decoder) count(s *framework.Step, t *usage) {
+	if t == nil {
 		return
 	}
 	base := stint.Tokens{}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
-	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
@@ -18,32 +17,31 @@ const (
 
 // readItem reports an item. An item is started, may be updated, and is
 // completed; some are only completed.
-func (d *decoder) readItem(s *framework.Step, phase string) {
-	id := d.item.Text("id")
-	switch d.item.Text("type") {
+func (d *decoder) readItem(s *framework.Step, phase string, it *item) {
+	switch it.Type {
 	case "agent_message":
 		if phase == completed {
-			d.last = d.item.Text("text")
+			d.last = it.Text
 			d.messages++
-			d.add(s, transcript.Message(id, d.last))
+			d.add(s, transcript.Message(it.ID, it.Text))
 		}
 	case "reasoning":
 		if phase == completed {
-			d.add(s, transcript.Reasoning(id, d.item.Text("text")))
+			d.add(s, transcript.Reasoning(it.ID, it.Text))
 		}
 	case "command_execution":
-		d.command(s, id, phase)
+		d.command(s, phase, it)
 	case "file_change":
-		d.fileChange(s, id, phase)
+		d.fileChange(s, phase, it)
 	case "mcp_tool_call":
-		d.mcpCall(s, id, phase)
+		d.mcpCall(s, phase, it)
 	case "web_search":
-		d.webSearch(s, id, phase)
+		d.webSearch(s, phase, it)
 	case "todo_list":
-		d.plan(s)
+		d.plan(s, it)
 	case "error":
 		if phase == completed {
-			d.add(s, transcript.Notice("warning", d.item.Text("message")))
+			d.add(s, transcript.Notice("warning", it.Message))
 		}
 	}
 }
@@ -55,28 +53,25 @@ func (d *decoder) add(s *framework.Step, o stint.OutputData) {
 	}
 }
 
-func (d *decoder) status() string {
-	switch d.item.Text("status") {
-	case "failed", "declined":
+// toolStatus returns the status of a completed tool call.
+func (it *item) toolStatus() string {
+	if it.Status == "failed" || it.Status == "declined" {
 		return stint.ToolFailed
 	}
 	return stint.ToolCompleted
 }
 
-func (d *decoder) command(s *framework.Step, id, phase string) {
-	tool := stint.ToolItem{ID: id, Name: "shell", Category: "execute"}
-	command := shown(d.item.Text("command"))
+func (d *decoder) command(s *framework.Step, phase string, it *item) {
+	tool := stint.ToolItem{ID: it.ID, Name: "shell", Category: "execute"}
+	command := shown(it.Command)
 	switch phase {
 	case started:
 		tool.Input, _ = json.Marshal(map[string]string{"command": command}) // strings can be encoded
 		d.add(s, transcript.Call(tool))
 	case completed:
-		tool.Status = d.status()
-		var code int
-		if d.item.Decode("exit_code", &code) && string(d.item.Raw("exit_code")) != "null" {
-			tool.ExitCode = &code
-		}
-		d.add(s, transcript.Result(tool, d.item.Text("aggregated_output")))
+		tool.Status = it.toolStatus()
+		tool.ExitCode = it.ExitCode
+		d.add(s, transcript.Result(tool, it.Output))
 	}
 }
 
@@ -95,81 +90,71 @@ func shown(command string) string {
 	return command
 }
 
-func (d *decoder) fileChange(s *framework.Step, id, phase string) {
+func (d *decoder) fileChange(s *framework.Step, phase string, it *item) {
 	var changes []struct{ Path, Kind string }
-	d.item.Decode("changes", &changes)
+	_ = json.Unmarshal(it.Changes, &changes) // changes of another form are not listed
 	lines := make([]string, len(changes))
 	for i, c := range changes {
 		lines[i] = c.Kind + " " + c.Path
 	}
-	tool := stint.ToolItem{ID: id, Name: "apply_patch", Category: "edit"}
+	tool := stint.ToolItem{ID: it.ID, Name: "apply_patch", Category: "edit"}
 	switch phase {
 	case started:
-		tool.Title, tool.Input = "apply_patch "+strings.Join(lines, ", "), compact(d.item.Raw("changes"))
+		tool.Title, tool.Input = "apply_patch "+strings.Join(lines, ", "), compact(it.Changes)
 		d.add(s, transcript.Call(tool))
 	case completed:
-		tool.Status = d.status()
+		tool.Status = it.toolStatus()
 		d.add(s, transcript.Result(tool, strings.Join(lines, "\n")))
 	}
 }
 
-func (d *decoder) mcpCall(s *framework.Step, id, phase string) {
-	tool := stint.ToolItem{ID: id, Name: "mcp__" + d.item.Text("server") + "__" + d.item.Text("tool")}
+func (d *decoder) mcpCall(s *framework.Step, phase string, it *item) {
+	tool := stint.ToolItem{ID: it.ID, Name: "mcp__" + it.Server + "__" + it.Tool}
 	switch phase {
 	case started:
-		tool.Input = compact(d.item.Raw("arguments"))
+		tool.Input = compact(it.Arguments)
 		d.add(s, transcript.Call(tool))
 	case completed:
-		tool.Status = d.status()
-		d.add(s, transcript.Result(tool, d.mcpResult()))
+		tool.Status = it.toolStatus()
+		d.add(s, transcript.Result(tool, it.mcpResult()))
 	}
 }
 
 // mcpResult returns the result of an MCP tool as text.
-func (d *decoder) mcpResult() string {
-	var e struct{ Message string }
-	if d.item.Decode("error", &e) && e.Message != "" {
-		return e.Message
+func (it *item) mcpResult() string {
+	if it.Error.Message != "" {
+		return it.Error.Message
 	}
-	var result, part jsonlines.Object
-	result.Read(d.item.Raw("result"))
 	var texts []string
-	for _, raw := range result.Elements("content") {
-		part.Read(raw)
-		text := part.Text("text")
-		if kind := part.Text("type"); text == "" && kind != "" {
-			text = "[" + kind + "]"
+	for _, part := range it.Result.Content {
+		if part.Text == "" && part.Type != "" {
+			part.Text = "[" + part.Type + "]"
 		}
-		texts = append(texts, text)
+		texts = append(texts, part.Text)
 	}
 	return strings.Join(texts, "\n")
 }
 
-func (d *decoder) webSearch(s *framework.Step, id, phase string) {
-	tool := stint.ToolItem{ID: id, Name: "web_search", Category: "fetch"}
-	query := d.item.Text("query")
+func (d *decoder) webSearch(s *framework.Step, phase string, it *item) {
+	tool := stint.ToolItem{ID: it.ID, Name: "web_search", Category: "fetch"}
 	switch phase {
 	case started:
-		tool.Title = strings.TrimSpace("web_search " + query)
+		tool.Title = strings.TrimSpace("web_search " + it.Query)
 		d.add(s, transcript.Call(tool))
 	case completed:
-		d.add(s, transcript.Result(tool, query))
+		d.add(s, transcript.Result(tool, it.Query))
 	}
 }
 
 // plan reports the agent's list of steps.
-func (d *decoder) plan(s *framework.Step) {
-	var items []struct {
-		Text      string
-		Completed bool
-	}
-	if !d.item.Decode("items", &items) || len(items) == 0 {
+func (d *decoder) plan(s *framework.Step, it *item) {
+	if len(it.Items) == 0 {
 		return
 	}
-	entries := make([]stint.PlanEntry, len(items))
-	for i, it := range items {
-		entries[i] = stint.PlanEntry{Content: it.Text, Status: "pending"}
-		if it.Completed {
+	entries := make([]stint.PlanEntry, len(it.Items))
+	for i, e := range it.Items {
+		entries[i] = stint.PlanEntry{Content: e.Text, Status: "pending"}
+		if e.Completed {
 			entries[i].Status = "completed"
 		}
 	}

@@ -7,6 +7,8 @@ package jsonlines
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/stint-dev/stint"
@@ -18,62 +20,68 @@ import (
 // was kept.
 const Cut = "cut"
 
+// Line is a decoded line. Kind returns its type.
+type Line[T any] interface {
+	*T
+	Kind() string
+}
+
 // Reader reads the output of one run: objects on standard output, text on
-// standard error. Write and Flush follow the contract of framework.Decoder.
-type Reader struct {
-	// Line is the current object. If the line was cut, Line has the members
-	// before the cut.
-	Line Object
+// standard error. Each object is decoded into a T. Write and Flush follow the
+// contract of framework.Decoder.
+type Reader[T any, L Line[T]] struct {
 	// Wrote reports whether there was any standard output.
 	Wrote bool
 
-	take   func(s *framework.Step, kind string, text []byte, cut bool)
+	take   func(s *framework.Step, kind string, line L, text []byte, cut bool)
 	stdout framework.Lines
 	stderr framework.StderrReader
 }
 
-// NewReader returns a reader that calls take for each object with a "type"
-// member. cut is true if the line was longer than framework.MaxLine. take must
-// not keep text.
-func NewReader(take func(s *framework.Step, kind string, text []byte, cut bool)) *Reader {
-	return &Reader{take: take}
+// NewReader returns a reader that calls take for each object with a type. If cut
+// is true, the line was longer than framework.MaxLine, and line has the members
+// before the cut. take must not keep text.
+func NewReader[T any, L Line[T]](take func(s *framework.Step, kind string, line L, text []byte, cut bool)) *Reader[T, L] {
+	return &Reader[T, L]{take: take}
 }
 
 // Write decodes output of a stream.
-func (r *Reader) Write(stream string, p []byte) (s framework.Step) {
+func (r *Reader[T, L]) Write(stream string, p []byte) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Write(p)
 	}
-	r.stdout.Write(p, func(text []byte, cut bool) { r.read(&s, text, cut) })
+	r.stdout.Write(p, func(text []byte, cut bool) { r.read(&s, text, cut, false) })
 	return s
 }
 
 // Flush decodes the incomplete last line. An incomplete object, as a killed
 // agent leaves it, becomes a native line of type "torn" only.
-func (r *Reader) Flush(stream string) (s framework.Step) {
+func (r *Reader[T, L]) Flush(stream string) (s framework.Step) {
 	if stream == framework.Stderr {
 		return r.stderr.Flush()
 	}
-	r.stdout.Flush(func(text []byte, cut bool) {
-		if !cut && !r.Line.Read(text) && r.Line.Text("type") != "" {
-			s.Native = append(s.Native, framework.Native{Type: "torn", Line: string(text)})
-			return
-		}
-		r.read(&s, text, cut)
-	})
+	r.stdout.Flush(func(text []byte, cut bool) { r.read(&s, text, cut, true) })
 	return s
 }
 
 // Tail returns the end of standard error.
-func (r *Reader) Tail() string { return r.stderr.Tail() }
+func (r *Reader[T, L]) Tail() string { return r.stderr.Tail() }
 
-func (r *Reader) read(s *framework.Step, text []byte, cut bool) {
+func (r *Reader[T, L]) read(s *framework.Step, text []byte, cut, last bool) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return
 	}
+	var line T
+	whole := decode(text, &line)
+	if !whole && (cut || last) {
+		decode(wholeMembers(text), &line)
+	}
+	kind := L(&line).Kind()
+	if !whole && !cut && last && kind != "" {
+		s.Native = append(s.Native, framework.Native{Type: "torn", Line: string(text)})
+		return
+	}
 	r.Wrote = true
-	whole := r.Line.Read(text)
-	kind := r.Line.Text("type")
 	if kind == "" && cut && bytes.HasPrefix(text, []byte(`{"`)) {
 		kind = Cut
 	}
@@ -81,7 +89,36 @@ func (r *Reader) read(s *framework.Step, text []byte, cut bool) {
 		s.Events = append(s.Events, framework.TextLine(framework.Stdout, text, cut)...)
 		return
 	}
-	r.take(s, kind, text, cut)
+	r.take(s, kind, &line, text, cut)
+}
+
+// decode decodes an object and reports whether text is JSON. Members with a
+// wrong type stay zero.
+func decode(text []byte, v any) bool {
+	err := json.Unmarshal(text, v)
+	_, mismatch := errors.AsType[*json.UnmarshalTypeError](err)
+	return err == nil || mismatch
+}
+
+// wholeMembers returns an object with the members of a cut object that end
+// before the cut.
+func wholeMembers(text []byte) []byte {
+	in := json.NewDecoder(bytes.NewReader(text))
+	if start, err := in.Token(); err != nil || start != json.Delim('{') {
+		return nil
+	}
+	end := in.InputOffset()
+	for in.More() {
+		var value json.RawMessage
+		if _, err := in.Token(); err != nil || in.Decode(&value) != nil {
+			break
+		}
+		if in.InputOffset() == int64(len(text)) && !bytes.ContainsAny(value[len(value)-1:], `"}]`) {
+			break // a number may be cut
+		}
+		end = in.InputOffset()
+	}
+	return append(bytes.Clone(text[:end]), '}')
 }
 
 // TooLong returns the notice for a line that was cut.
