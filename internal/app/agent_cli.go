@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
-// openPrograms looks for agents' programs as this process would start them.
-// Those that sandboxes are shown alone lie in the folder.
+// openPrograms returns a finder of the programs of agents. It stores the programs that
+// are mounted into sandboxes in dir.
 func openPrograms(dir string) (*agentcli.Finder, error) {
 	self, err := ownProgram()
 	if err != nil {
@@ -22,31 +22,31 @@ func openPrograms(dir string) (*agentcli.Finder, error) {
 	for _, f := range registry.All() {
 		known = append(known, f.Info())
 	}
-	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: shownEverywhere, Self: self, Now: time.Now}), nil
+	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: isVisibleInSandboxes, Self: self, Now: time.Now}), nil
 }
 
-// ownProgram is the file that this process was started from, also when another
-// lies at its path by now.
+// ownProgram returns the path of this process's program, even if the file at its
+// original path was replaced.
 func ownProgram() (string, error) {
 	const running = "/proc/self/exe"
 	path, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	now, err := os.Stat(running)
+	current, err := os.Stat(running)
 	if err != nil {
-		return path, nil // no Linux, so there are no sandboxes either
+		return path, nil // not Linux, so there are no sandboxes
 	}
-	if there, err := os.Stat(path); err == nil && os.SameFile(there, now) {
+	if file, err := os.Stat(path); err == nil && os.SameFile(file, current) {
 		return path, nil
 	}
 	return running, nil
 }
 
-// Programs tells of every framework whether it works on this machine. It
-// changes nothing.
+// Programs returns, for each framework, whether its program is installed on this
+// machine. It changes nothing.
 func Programs(ctx context.Context) ([]agentcli.Installed, error) {
-	f, err := openPrograms("") // nothing is shown to anybody
+	f, err := openPrograms("") // nothing is mounted
 	if err != nil {
 		return nil, err
 	}

@@ -12,39 +12,39 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// dataFolder is the folder that holds everything of an installation. While it
-// is open no other server can open it.
+// dataFolder is the data folder of an installation. While it is open, no other server
+// can open it.
 type dataFolder struct {
 	path string
-	host string // names this installation across restarts
+	host string // identifier of this installation
 	lock *os.File
 }
 
-// openData makes the folder when it is missing, for its owner only, and locks
-// it.
+// openData locks the data folder. If it is missing, openData creates it with access for
+// its owner only.
 func openData(path string, ids *stint.IDs) (*dataFolder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("find data folder: %w", err)
+		return nil, fmt.Errorf("find the data folder: %w", err)
 	}
 	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("make data folder (choose another with --data): %w", err)
+		return nil, fmt.Errorf("create the data folder (choose another with --data): %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open data folder (choose another with --data): %w", err)
+		return nil, fmt.Errorf("open the data folder (choose another with --data): %w", err)
 	}
 	d := &dataFolder{path: path, lock: lock}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = lock.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("the data folder %s is in use by another stint server; stop that one or choose another folder with --data", path)
+			return nil, fmt.Errorf("the data folder %s is in use by another stint server; stop that server or choose another folder with --data", path)
 		}
-		return nil, fmt.Errorf("lock data folder: %w", err)
+		return nil, fmt.Errorf("lock the data folder: %w", err)
 	}
 	if d.host, err = readOrCreate(d.join("instance"), func() string { return ids.New("host_") }); err != nil {
 		_ = lock.Close()
-		return nil, fmt.Errorf("name the installation: %w", err)
+		return nil, fmt.Errorf("read the identifier of the installation: %w", err)
 	}
 	return d, nil
 }
@@ -55,8 +55,9 @@ func (d *dataFolder) join(elem ...string) string {
 
 func (d *dataFolder) close() error { return d.lock.Close() }
 
-// readOrCreate reads a one-line file, making it on first use.
-func readOrCreate(path string, make func() string) (string, error) {
+// readOrCreate returns the line in a file. If the file is missing or empty, it writes the
+// result of create to it.
+func readOrCreate(path string, create func() string) (string, error) {
 	b, err := os.ReadFile(path)
 	if err == nil && strings.TrimSpace(string(b)) != "" {
 		return strings.TrimSpace(string(b)), nil
@@ -64,7 +65,7 @@ func readOrCreate(path string, make func() string) (string, error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	value := make()
+	value := create()
 	next := path + ".new"
 	if err := os.WriteFile(next, []byte(value+"\n"), 0o600); err != nil {
 		return "", err

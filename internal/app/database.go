@@ -18,26 +18,25 @@ import (
 	"github.com/stint-dev/stint/internal/store/sqlite"
 )
 
-// database is the opened store with its wake-ups.
+// database is an open store with the bus for its wake-ups.
 type database struct {
 	store.Store
 	bus          notify.Bus
-	crossProcess bool // other servers may share it
+	crossProcess bool // other servers may use the same database
 }
 
-// openDatabase opens PostgreSQL when the configuration names it, else SQLite in
-// the data folder.
+// openDatabase opens the configured PostgreSQL database, or SQLite in the data folder.
 func openDatabase(ctx context.Context, c *config.Config, d *dataFolder, log *slog.Logger) (*database, error) {
 	if c.Database == "" {
 		s, err := sqlite.Open(ctx, d.join("stint.db"), sqlite.Options{Logger: log})
 		if err != nil {
-			return nil, fmt.Errorf("open database: %w", err)
+			return nil, fmt.Errorf("open the database: %w", err)
 		}
 		return &database{Store: s, bus: inproc.New()}, nil
 	}
 	s, err := postgres.Open(ctx, c.Database, postgres.Options{Logger: log})
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", redact(c.Database), err)
+		return nil, fmt.Errorf("open the database %s: %w", redact(c.Database), err)
 	}
 	bus, err := pgnotify.New(ctx, c.Database, log)
 	if err != nil {
@@ -47,7 +46,7 @@ func openDatabase(ctx context.Context, c *config.Config, d *dataFolder, log *slo
 	return &database{Store: s, bus: bus, crossProcess: true}, nil
 }
 
-// redact takes the password out of a database's address.
+// redact returns a database URL without its password.
 func redact(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -4,4 +4,4 @@ package app
 
 import "github.com/stint-dev/stint/internal/sandbox/rootfs"
 
-func shownEverywhere(path string) bool { return rootfs.HostShows(path) }
+func isVisibleInSandboxes(path string) bool { return rootfs.HostShows(path) }

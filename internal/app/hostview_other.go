@@ -2,5 +2,5 @@
 
 package app
 
-// shownEverywhere is of no use where there are no sandboxes.
-func shownEverywhere(string) bool { return false }
+// isVisibleInSandboxes returns false, because there are no sandboxes.
+func isVisibleInSandboxes(string) bool { return false }

@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint/internal/image"
 )
 
-// images are those of the registries that the operator allows.
+// images provides images of the registries that the operator allows.
 type images struct {
 	*image.Store
 	registries []string // empty: all
 }
 
-// openImages opens the store of unpacked images.
+// openImages opens the cache of unpacked images.
 func (s *server) openImages(ctx context.Context) (*images, error) {
 	store, err := image.Open(ctx, image.Config{Dir: s.data.join("images"), KeepBytes: int64(s.c.ImageCache), Now: time.Now, Logger: s.log})
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *server) openImages(ctx context.Context) (*images, error) {
 	return s.images, nil
 }
 
-// Acquire gives an image that the operator allows.
+// Acquire is like that of image.Store, for images that the operator allows.
 func (i *images) Acquire(ctx context.Context, ref string, progress func(done, total int64)) (*image.Root, error) {
 	if err := i.allows(ref); err != nil {
 		return nil, err
@@ -36,8 +36,8 @@ func (i *images) Acquire(ctx context.Context, ref string, progress func(done, to
 	return i.Store.Acquire(ctx, ref, progress)
 }
 
-// allows refuses what is no reference, and registries that are not allowed:
-// who writes definitions could otherwise make the server call on any host.
+// allows returns an error for an invalid reference and for a registry that is not
+// allowed. Otherwise definitions could make the server connect to any host.
 func (i *images) allows(ref string) error {
 	if ref == "" || ref == "host" {
 		return nil
@@ -47,7 +47,7 @@ func (i *images) allows(ref string) error {
 		return err
 	}
 	if len(i.registries) > 0 && !slices.Contains(i.registries, r.Registry) {
-		return stint.InvalidParam("image", "Images of the registry '%s' are not allowed here. Use one of %s, or ask the operator.", r.Registry, strings.Join(i.registries, ", "))
+		return stint.InvalidParam("image", "Images of the registry '%s' are not allowed on this server. Use an image of %s, or ask the operator to allow the registry.", r.Registry, strings.Join(i.registries, ", "))
 	}
 	return nil
 }

@@ -20,32 +20,31 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/namespace"
 )
 
-// Isolator is a driver that holds something of the host until it is closed.
+// Isolator is a sandbox driver with resources that Close releases.
 type Isolator interface {
 	sandbox.Driver
 	io.Closer
 }
 
-// isolators are the ways in which this server can keep runs apart, each opened
-// when it is first asked for.
+// isolators are the isolators of this server. Each is opened at first use.
 type isolators struct {
-	floor string // the operator's default
+	floor string // the operator's default, and the weakest that is allowed
 	host  hostParts
-	mu    sync.Mutex // guards open; held while one opens
+	mu    sync.Mutex // guards open; held while an isolator is opened
 	open  map[string]Isolator
 }
 
-// hostParts is what isolators are given of this installation.
+// hostParts are the properties of the installation that isolators need.
 type hostParts struct {
 	c        *config.Config
-	state    string   // folder, with one for each isolator below it
-	private  []string // folders that no agent may see
-	instance string   // tells installations on this machine apart
-	trust    string   // file of the certificates that programs in sandboxes trust; empty: the system's own
+	state    string   // folder with a subfolder for each isolator
+	private  []string // folders that are hidden from sandboxes
+	instance string   // distinguishes installations on this machine
+	trust    string   // file with the CA certificates for sandboxes; empty: those of the system
 	log      *slog.Logger
 }
 
-// makers open the isolators that this program carries.
+// makers open isolators, by name.
 var makers = map[string]func(hostParts) (Isolator, error){
 	"namespace": func(h hostParts) (Isolator, error) {
 		return namespace.New(namespace.Config{
@@ -60,12 +59,12 @@ var makers = map[string]func(hostParts) (Isolator, error){
 	},
 }
 
-// strength orders them: an agent may ask for a stronger one than the operator's
-// default or one that is as strong, never for a weaker.
+// strength orders isolators. A definition may request an isolator that is at least as
+// strong as the operator's default.
 var strength = map[string]int{"namespace": 1, "gvisor": 2}
 
-// openIsolators opens the default, and those that were used in an earlier life:
-// what it left of them must go. It refuses to go on without the default.
+// openIsolators opens the default isolator and returns an error if it is not available.
+// It also opens the isolators that an earlier process used, to remove their remains.
 func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 	s := &isolators{floor: h.c.Isolation, host: h, open: map[string]Isolator{}}
 	if _, err := s.get(ctx, s.floor); err != nil {
@@ -80,7 +79,7 @@ func openIsolators(ctx context.Context, h hostParts) (*isolators, error) {
 			err = earlier.Sweep(ctx)
 		}
 		if err != nil {
-			h.log.Warn("what an earlier life left of an isolation cannot be removed", "isolation", name, "error", err)
+			h.log.Warn("cannot remove the remains of an earlier process", "isolation", name, "error", err)
 		}
 	}
 	h.reportDockerState()
@@ -95,24 +94,20 @@ func (h hostParts) reportDockerState() {
 	if folder == "" {
 		return
 	}
-	h.log.Warn("the Docker isolation was removed: its folder may be removed if nothing is mounted below it, and so may the containers and images with its label",
+	h.log.Warn("the Docker isolation was removed from Stint; delete its containers and images by their label, and its folder if nothing is mounted below it",
 		"folder", folder, "label", "dev.stint.instance="+h.instance)
 }
 
-// get gives an isolator that works here.
+// get returns an isolator that is available on this machine.
 func (s *isolators) get(ctx context.Context, name string) (Isolator, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d, ok := s.open[name]; ok {
 		return d, nil
 	}
-	d, err := makers[name](s.host)
+	d, report, err := openAvailable(ctx, s.host, name)
 	if err != nil {
-		return nil, fmt.Errorf("open sandbox: %w", err)
-	}
-	report := d.Probe(ctx)
-	if !report.Available {
-		return nil, errors.Join(fmt.Errorf("%w: %s. Agents are never run without isolation", sandbox.ErrUnavailable, strings.Join(report.Notes, " ")), d.Close())
+		return nil, err
 	}
 	s.host.log.Info("sandbox", "driver", report.Driver, "rootless", report.Rootless, "network", report.Network,
 		"cpu", report.Limits.CPU, "memory", report.Limits.Memory, "pids", report.Limits.Pids, "disk", report.Limits.Disk)
@@ -120,21 +115,36 @@ func (s *isolators) get(ctx context.Context, name string) (Isolator, error) {
 	return d, nil
 }
 
-// named gives the isolator that a definition asks for. The errors are sentences
-// for its author.
+// openAvailable opens an isolator and returns an error if it does not work on this
+// machine.
+func openAvailable(ctx context.Context, h hostParts, name string) (Isolator, sandbox.Report, error) {
+	d, err := makers[name](h)
+	if err != nil {
+		return nil, sandbox.Report{}, fmt.Errorf("open the isolation '%s': %w", name, err)
+	}
+	report := d.Probe(ctx)
+	if !report.Available {
+		err := fmt.Errorf("the isolation '%s': %w: %s. Agents do not run without isolation", name, sandbox.ErrUnavailable, strings.Join(report.Notes, " "))
+		return nil, report, errors.Join(err, d.Close())
+	}
+	return d, report, nil
+}
+
+// named returns the isolator that a definition requests. Its errors are messages for the
+// author of the definition.
 func (s *isolators) named(ctx context.Context, name string) (sandbox.Driver, error) {
 	if err := s.allows(name); err != nil {
 		return nil, err
 	}
 	d, err := s.get(ctx, name)
 	if err != nil {
-		s.host.log.Warn("an agent asks for an isolation that does not work here", "isolation", name, "error", err)
-		return nil, stint.InvalidParam("sandbox", "The agent asks for the sandbox '%s', which does not work on this server's machine. Change 'sandbox' in the agent's definition, or ask the operator ('stint doctor' tells why).", name)
+		s.host.log.Warn("an agent requests an isolation that does not work on this machine", "isolation", name, "error", err)
+		return nil, stint.InvalidParam("sandbox", "The agent's sandbox '%s' does not work on this server's machine. Change 'sandbox' in the agent's definition, or ask the operator to run 'stint doctor', which shows the reason.", name)
 	}
 	return d, nil
 }
 
-// allows refuses what this server does not have, and what is weaker than its
+// allows returns an error for a sandbox that does not exist or that is weaker than the
 // default.
 func (s *isolators) allows(name string) error {
 	switch {
@@ -143,15 +153,14 @@ func (s *isolators) allows(name string) error {
 	case name == "docker":
 		return stint.InvalidParam("sandbox", "The sandbox 'docker' was removed from Stint. Change the agent's definition to %s.", s.replacements())
 	case makers[name] == nil:
-		return stint.InvalidParam("sandbox", "The sandbox '%s' is not offered by this server. Use 'default' or one of %s.", name, strings.Join(s.names(), ", "))
+		return stint.InvalidParam("sandbox", "This server does not have the sandbox '%s'. Use 'default' or one of %s.", name, strings.Join(s.names(), ", "))
 	case strength[name] < strength[s.floor]:
-		return stint.InvalidParam("sandbox", "The sandbox '%s' is weaker than '%s', which this server demands. Use 'default' or '%s'.", name, s.floor, s.floor)
+		return stint.InvalidParam("sandbox", "The sandbox '%s' is weaker than '%s', which this server requires. Use 'default' or '%s'.", name, s.floor, s.floor)
 	}
 	return nil
 }
 
-// replacements returns what a definition can ask for instead of a sandbox that
-// was removed.
+// replacements returns what a definition can contain instead of a removed sandbox.
 func (s *isolators) replacements() string {
 	names := s.names()
 	for i, name := range names {
@@ -181,8 +190,8 @@ func (s *isolators) close() error {
 	return errors.Join(errs...)
 }
 
-// Probe tells what each isolator can do on this machine. It changes nothing
-// that outlives it.
+// Probe returns the capabilities of each isolator on this machine. It leaves nothing
+// behind.
 func Probe(ctx context.Context, c config.Config) []sandbox.Report {
 	var out []sandbox.Report
 	for _, name := range slices.Sorted(maps.Keys(makers)) {
@@ -191,21 +200,15 @@ func Probe(ctx context.Context, c config.Config) []sandbox.Report {
 	return out
 }
 
-// OpenIsolator opens an isolator by itself, with its state below the data
-// folder, and makes sure that it works here.
+// OpenIsolator opens an isolator without a server, with its state below the data folder,
+// for benchmarks.
 func OpenIsolator(ctx context.Context, c *config.Config, name string) (Isolator, error) {
-	open, ok := makers[name]
-	if !ok {
+	if makers[name] == nil {
 		return nil, fmt.Errorf("there is no isolation '%s'", name)
 	}
-	d, err := open(hostParts{c: c, state: filepath.Join(c.Data, "sandbox"), instance: fmt.Sprintf("bench-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
-	}
-	if r := d.Probe(ctx); !r.Available {
-		return nil, errors.Join(fmt.Errorf("%w: %s", sandbox.ErrUnavailable, strings.Join(r.Notes, " ")), d.Close())
-	}
-	return d, nil
+	h := hostParts{c: c, state: filepath.Join(c.Data, "sandbox"), instance: fmt.Sprintf("bench-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)}
+	d, _, err := openAvailable(ctx, h, name)
+	return d, err
 }
 
 func probe(ctx context.Context, c *config.Config, name string) sandbox.Report {
@@ -215,12 +218,12 @@ func probe(ctx context.Context, c *config.Config, name string) sandbox.Report {
 		report.Notes = []string{err.Error()}
 		return report
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // it is temporary
+	defer func() { _ = os.RemoveAll(dir) }() // a temporary folder
 	d, err := makers[name](hostParts{c: c, state: dir, instance: fmt.Sprintf("doctor-%d", os.Getpid()), log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		report.Notes = []string{err.Error()}
 		return report
 	}
-	defer func() { _ = d.Close() }() // nothing was made with it
+	defer func() { _ = d.Close() }() // no sandbox was created
 	return d.Probe(ctx)
 }

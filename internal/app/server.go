@@ -158,20 +158,20 @@ func (s *server) openContent(ctx context.Context) error {
 	s.closeWith(s.quota.Close)
 	temp := s.data.join("tmp")
 	if err := os.RemoveAll(temp); err != nil {
-		return fmt.Errorf("clear temporary files: %w", err)
+		return fmt.Errorf("remove temporary files: %w", err)
 	}
 	if err := os.Mkdir(temp, 0o700); err != nil {
-		return fmt.Errorf("make folder of temporary files: %w", err)
+		return fmt.Errorf("create the folder of temporary files: %w", err)
 	}
 	index, err := index.Open(s.data.join("index"))
 	if err != nil {
-		return fmt.Errorf("open the index of chunks: %w", err)
+		return fmt.Errorf("open the chunk index: %w", err)
 	}
 	s.closeWith(index.Close)
 	if s.library, err = files.New(s.quota.WithLinks(), files.Options{
 		TempDir: temp, IDs: s.ids, Index: index, Marks: gcAdapter{s.db}, SealedStore: s.quota.Wrap(blobs.sealed),
 	}); err != nil {
-		return fmt.Errorf("open content: %w", err)
+		return fmt.Errorf("open the library of files: %w", err)
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (s *server) openWorker(ctx context.Context) error {
 		return err
 	}
 	if lost > 0 {
-		s.log.Warn("ended or queued again the runs of an earlier process", "runs", lost)
+		s.log.Warn("ended or re-queued the runs of an earlier process", "runs", lost)
 	}
 	return nil
 }
@@ -280,7 +280,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 	case <-ctx.Done():
 	case cause = <-failed:
 	}
-	s.log.Info("stopping; running runs may go on for the drain time", "drain", s.c.Drain)
+	s.log.Info("stopping; runs may continue for the drain time", "drain", s.c.Drain)
 	stopWorking()
 	worker.Wait()
 	endStreams()
@@ -297,7 +297,7 @@ func (s *server) serve(ctx context.Context, ready func(Info)) error {
 // from this machine.
 func (s *server) address(l net.Listener) string {
 	if s.c.PublicURL != "" {
-		return strings.TrimSuffix(s.c.PublicURL, "/")
+		return s.c.PublicURL
 	}
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if err != nil {

@@ -15,19 +15,18 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 )
 
-// sealedPart is the part of the storage where encrypted objects rest. Their
-// place tells that they are encrypted, so nothing has to be looked into.
+// sealedPart is the part of the storage with encrypted objects. Because they are stored
+// separately, a reader need not inspect an object to know whether it is encrypted.
 const sealedPart = "sealed"
 
-// storage is where files rest.
+// storage contains the stores for files. Both read all objects.
 type storage struct {
-	all blob.Store // reads everything, and writes what is not confidential
-	// sealed writes what is confidential: always encrypted.
-	sealed blob.Store
+	all    blob.Store // encrypts new objects if EncryptStorage is not off
+	sealed blob.Store // encrypts new objects
 }
 
-// openStorage opens the storage as the encryption of files wants it. What was
-// stored before the setting changed stays readable, unless it is strict.
+// openStorage opens the storage according to EncryptStorage. Objects that were stored
+// with another setting stay readable, unless it is EncryptStrict.
 func (s *server) openStorage(ctx context.Context) (storage, error) {
 	below, err := s.openBlobs(ctx, sealedPart)
 	if err != nil {
@@ -51,15 +50,15 @@ func (s *server) openStorage(ctx context.Context) (storage, error) {
 
 func (s *server) inBucket() bool { return strings.HasPrefix(s.c.Storage, s3.Scheme) }
 
-// openBlobs opens the bucket that the configuration names, else a folder, or a
-// part of it. It is closed with the server.
+// openBlobs opens a part of the configured bucket or folder; "" is the whole. The store
+// is closed with the server.
 func (s *server) openBlobs(ctx context.Context, part string) (blob.Store, error) {
 	if s.inBucket() {
 		return s.openBucket(ctx, part)
 	}
 	b, err := localfs.Open(filepath.Join(s.storageFolder(), part))
 	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
+		return nil, fmt.Errorf("open the storage: %w", err)
 	}
 	s.closeWith(b.Close)
 	return b, nil
@@ -72,41 +71,41 @@ func (s *server) storageFolder() string {
 	return s.data.join("blobs")
 }
 
-// uploadAge is how old an upload must be that nobody will complete any more.
+// uploadAge is the age after which an incomplete upload counts as abandoned.
 const uploadAge = 24 * time.Hour
 
-// openBucket opens a bucket and drops what crashed servers have left there. A
-// bucket that does not let us look for it works all the same.
+// openBucket opens a bucket and removes the incomplete uploads of crashed servers. It is
+// not an error if the credentials do not permit that.
 func (s *server) openBucket(ctx context.Context, part string) (blob.Store, error) {
 	b, err := s3.Open(ctx, s3.Config{URL: s.c.Storage, Part: part})
 	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
+		return nil, fmt.Errorf("open the storage: %w", err)
 	}
 	s.closeWith(b.Close)
 	if part != "" {
 		return b, nil
 	}
-	s.log.Info("files rest in a bucket", "bucket", b.Bucket(), "endpoint", b.Endpoint())
+	s.log.Info("storing files in a bucket", "bucket", b.Bucket(), "endpoint", b.Endpoint())
 	left, err := b.RemoveAbandoned(ctx, time.Now().Add(-uploadAge))
 	if err != nil {
-		s.log.Warn("abandoned uploads may take room in the bucket", "error", err)
+		s.log.Warn("cannot remove abandoned uploads from the bucket", "error", err)
 	} else if left > 0 {
-		s.log.Info("abandoned uploads were dropped", "uploads", left)
+		s.log.Info("removed abandoned uploads from the bucket", "uploads", left)
 	}
 	return b, nil
 }
 
-// Folder is a storage in a folder, by itself, for measuring.
+// Folder is a storage in a folder, for benchmarks.
 type Folder interface {
 	blob.Store
 	Close() error
 }
 
-// OpenFolder opens a folder as a storage; it is made when it is missing.
+// OpenFolder opens a folder as storage. It creates the folder if it is missing.
 func OpenFolder(dir string) (Folder, error) {
 	s, err := localfs.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open storage: %w", err)
+		return nil, fmt.Errorf("open the storage: %w", err)
 	}
 	return s, nil
 }

@@ -20,15 +20,16 @@ import (
 	"github.com/stint-dev/stint/internal/sealing"
 )
 
-// marker does not compress, so it rests as it is where nothing encrypts it.
+// marker returns bytes that cannot be compressed, so they are stored unchanged unless
+// they are encrypted.
 func marker() []byte {
 	b := make([]byte, 100_000)
 	rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
 }
 
-// holding counts the files under dir that hold a piece.
-func holding(t *testing.T, dir string, piece []byte) int {
+// filesWith returns the number of files below dir that contain piece.
+func filesWith(t *testing.T, dir string, piece []byte) int {
 	t.Helper()
 	n := 0
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -47,9 +48,9 @@ func holding(t *testing.T, dir string, piece []byte) int {
 	return n
 }
 
-// TestNothingRestsInPlain looks for a file's bytes in all that a server
-// writes, with encryption and, to see that the search finds them, without.
-func TestNothingRestsInPlain(t *testing.T) {
+// TestEncryptedStorage searches everything that a server writes for the content of a
+// file. Without encryption, the search finds it.
+func TestEncryptedStorage(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]int{config.EncryptOff: 1, config.EncryptOn: 0, config.EncryptStrict: 0} {
 		t.Run(mode, func(t *testing.T) {
@@ -57,8 +58,8 @@ func TestNothingRestsInPlain(t *testing.T) {
 			c := config.Default()
 			c.Data, c.EncryptStorage = t.TempDir(), mode
 			serve(t, c, func(api *client.Client) { check(t, api, push(t, api, marker()), marker()) })
-			if got := holding(t, c.Data, marker()[50_000:50_032]); got != want {
-				t.Errorf("%d files hold the content, want %d", got, want)
+			if got := filesWith(t, c.Data, marker()[50_000:50_032]); got != want {
+				t.Errorf("%d files contain the content, want %d", got, want)
 			}
 		})
 	}
@@ -86,7 +87,7 @@ func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	use(api)
 }
 
-// push stores content as the one file of a new volume.
+// push creates a volume with one file of the content.
 func push(t *testing.T, api *client.Client, content []byte) (id string) {
 	t.Helper()
 	var archive bytes.Buffer
@@ -108,7 +109,7 @@ func push(t *testing.T, api *client.Client, content []byte) (id string) {
 	return tree.ID
 }
 
-// check reads the file back.
+// check compares the content of the file.
 func check(t *testing.T, api *client.Client, id string, content []byte) {
 	t.Helper()
 	r, err := api.Volumes.ReadFile(t.Context(), id, "", "marker")
@@ -121,9 +122,9 @@ func check(t *testing.T, api *client.Client, id string, content []byte) {
 	}
 }
 
-// TestAnInterruptedRotation stops a change of the installation's key after its
-// first step: the server works between, and the next attempt ends it.
-func TestAnInterruptedRotation(t *testing.T) {
+// TestInterruptedRotation interrupts a change of the installation's key after the first
+// step. The server works, and the next attempt completes the change.
+func TestInterruptedRotation(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
 	c.Data, c.EncryptStorage = t.TempDir(), config.EncryptStrict
@@ -141,7 +142,7 @@ func TestAnInterruptedRotation(t *testing.T) {
 	}
 	n, err := k.RotateInstallation(t.Context())
 	if err := errors.Join(err, k.Close()); err != nil || n != 1 {
-		t.Fatalf("%d keys were sealed anew, %v", n, err)
+		t.Fatalf("%d keys were resealed, %v", n, err)
 	}
 	left, err := sealing.LoadOrCreateKeys(path)
 	if diff := cmp.Diff(halfway[:1], left); err != nil || diff != "" {
