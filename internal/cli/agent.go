@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -63,18 +64,13 @@ func (a *app) pushAgent(ctx context.Context, definition map[string]any) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(done)
-	}
 	switch done.Change {
 	case "created":
-		a.note("Created the agent %s (%s).", done.Name, done.ID)
+		return a.printResult(done, "Created the agent %s (%s).", done.Name, done.ID)
 	case "updated":
-		a.note("The agent %s has a new version, v%d.", done.Name, done.VersionNumber)
-	default:
-		a.note("The agent %s is unchanged, at v%d.", done.Name, done.VersionNumber)
+		return a.printResult(done, "The agent %s has a new version, v%d.", done.Name, done.VersionNumber)
 	}
-	return nil
+	return a.printResult(done, "The agent %s is unchanged, at v%d.", done.Name, done.VersionNumber)
 }
 
 func storeAgent(ctx context.Context, c *client.Client, definition map[string]any) (*pushed, error) {
@@ -110,28 +106,16 @@ func storeAgent(ctx context.Context, c *client.Client, definition map[string]any
 }
 
 func (a *app) agentList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the agents", Args: exactly(), Aliases: []string{"ls"},
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return printList(a, c.Agents.List(ctx), 0, "ID NAME UPDATED", func(g stint.Agent) []string {
-				return []string{g.ID, g.Name, g.UpdatedAt.String()}
-			})
-		}),
-	}
+	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Agent, error] { return c.Agents.List(ctx) }
+	return listCommand(a, "List the agents", "ID NAME UPDATED", list, func(g stint.Agent) []string {
+		return []string{g.ID, g.Name, g.UpdatedAt.String()}
+	})
 }
 
 func (a *app) agentShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show AGENT[@VERSION]", Short: "Show an agent and its definition", Args: exactly("AGENT"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			name, version := cutVersion(args[0])
 			agent, err := c.Agents.Find(ctx, name)
 			if err != nil {
@@ -171,11 +155,7 @@ func (a *app) showAgent(agent *stint.Agent, v *stint.AgentVersion) error {
 func (a *app) agentVersions() *cobra.Command {
 	return &cobra.Command{
 		Use: "versions AGENT", Short: "List the versions of an agent", Args: exactly("AGENT"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			agent, err := c.Agents.Find(ctx, args[0])
 			if err != nil {
 				return err
@@ -188,26 +168,11 @@ func (a *app) agentVersions() *cobra.Command {
 }
 
 func (a *app) agentRemove() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm AGENT...", Short: "Remove agents; their runs stay", Args: atLeast("AGENT"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			for _, name := range args {
-				agent, err := c.Agents.Find(ctx, name)
-				if err != nil {
-					return err
-				}
-				if err := c.Agents.Delete(ctx, agent.ID); err != nil {
-					return err
-				}
-				if err := a.printDone("removed", agent.ID); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
+	return a.each("rm AGENT...", "Remove agents; their runs stay", "removed", func(ctx context.Context, c *client.Client, name string) (string, error) {
+		agent, err := c.Agents.Find(ctx, name)
+		if err != nil {
+			return "", err
+		}
+		return agent.ID, c.Agents.Delete(ctx, agent.ID)
+	})
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,15 +50,12 @@ into STINT_URL.`,
 
 // login gets a token through the socket, tests it, and stores it.
 func (a *app) login(ctx context.Context, data string, in loginRequest) error {
-	wanted := a.url
-	if wanted == "" {
-		wanted = a.getenv("STINT_URL")
-	}
-	wanted = strings.TrimRight(wanted, "/")
-	socket, err := a.socket(data)
+	wanted := strings.TrimRight(cmp.Or(a.url, a.getenv("STINT_URL")), "/")
+	cfg, err := a.serverConfig(data)
 	if err != nil {
 		return err
 	}
+	socket := cfg.Socket()
 	made, err := loginAt(ctx, socket, in)
 	if errors.Is(err, errNoSocket) {
 		return a.noServer(wanted, socket)
@@ -68,9 +66,7 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 	if wanted != "" && wanted != made.URL && (!isLocal(wanted) || !isLocal(made.URL)) {
 		return a.wrongServer(ctx, wanted, made)
 	}
-	if wanted == "" {
-		wanted = made.URL
-	}
+	wanted = cmp.Or(wanted, made.URL)
 	server, err := a.clientFor(wanted, made.Secret, 3)
 	if err != nil {
 		return err
@@ -88,20 +84,6 @@ func (a *app) login(ctx context.Context, data string, in loginRequest) error {
 		a.note("STINT_TOKEN is set and goes before it: unset it to use the new token.")
 	}
 	return a.printOne(me, meFields(wanted, me)...)
-}
-
-// socket returns the path of the login socket in a data directory, or in the
-// default one.
-func (a *app) socket(data string) (string, error) {
-	flags := map[string]string{}
-	if data != "" {
-		flags["data"] = data
-	}
-	c, err := a.config(flags)
-	if err != nil {
-		return "", err
-	}
-	return c.Socket(), nil
 }
 
 func (a *app) noServer(wanted, socket string) error {
@@ -147,11 +129,7 @@ func (a *app) authToken() *cobra.Command {
 			if server.Token == "" {
 				return fmt.Errorf("you are not logged in to %s: run 'stint auth login'", server.URL)
 			}
-			if a.json {
-				return a.printJSON(map[string]string{"token": server.Token, "url": server.URL})
-			}
-			_, err = fmt.Fprintln(a.Stdout, server.Token)
-			return err
+			return a.printLine(map[string]string{"token": server.Token, "url": server.URL}, "%s", server.Token)
 		}),
 	}
 }
@@ -159,11 +137,7 @@ func (a *app) authToken() *cobra.Command {
 func (a *app) authStatus() *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the server, user, and token in use", Args: exactly(),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, _ []string) error {
 			me, err := c.Me(ctx)
 			if err != nil {
 				return err

@@ -36,17 +36,7 @@ this also repairs the old versions.`,
 		if err != nil {
 			return err
 		}
-		left := false
-		err = a.maintain(ctx, cfg, "/fsck", o, func(u Maintenance, tell func(maintenance.Report)) error {
-			return u.Check(ctx, o, func(l maintenance.Report) {
-				left = left || l.Checked != nil && l.Done && l.Checked.Damaged > l.Checked.Repaired
-				tell(l)
-			})
-		})
-		if err == nil && left {
-			err = errDamaged
-		}
-		return err
+		return a.maintain(ctx, cfg, "/fsck", o, func(u Maintenance, report func(maintenance.Report)) error { return u.Check(ctx, o, report) })
 	})
 	return c
 }

@@ -41,7 +41,7 @@ process stores files.`,
 			}
 			in["graceMs"] = o.Grace.Milliseconds()
 		}
-		return a.maintain(ctx, cfg, "/gc", in, func(u Maintenance, tell func(maintenance.Report)) error { return u.Collect(ctx, o, tell) })
+		return a.maintain(ctx, cfg, "/gc", in, func(u Maintenance, report func(maintenance.Report)) error { return u.Collect(ctx, o, report) })
 	})
 	return c
 }

@@ -43,11 +43,8 @@ func (a *app) init() *cobra.Command {
 		if err := writeStarter(path, name, force); err != nil {
 			return err
 		}
-		if a.json {
-			return a.printJSON(map[string]string{"file": path, "name": name})
-		}
-		a.note("Wrote %s. Next: stint agent push %s && stint run %s 'echo hello'", path, quote(path), name)
-		return nil
+		return a.printResult(map[string]string{"file": path, "name": name},
+			"Wrote %s. Next: stint agent push %s && stint run %s 'echo hello'", path, quote(path), name)
 	})
 	return c
 }

@@ -115,14 +115,7 @@ func (a *app) askKeys(ctx context.Context, cfg config.Config, method string, in 
 }
 
 func (a *app) printKeys(list []keyring.Info) error {
-	items := func(yield func(keyring.Info, error) bool) {
-		for _, i := range list {
-			if !yield(i, nil) {
-				return
-			}
-		}
-	}
-	return printList(a, items, 0, "ORGANISATION NUMBER CURRENT CREATED", func(i keyring.Info) []string {
+	return printList(a, withoutErrors(list), 0, "ORGANISATION NUMBER CURRENT CREATED", func(i keyring.Info) []string {
 		owner, current := i.OrgName, ""
 		if owner == "" {
 			owner = i.Org
@@ -146,12 +139,9 @@ func (a *app) rotateInstallation(ctx context.Context, cfg config.Config) error {
 	if err := errors.Join(err, k.Close()); err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(map[string]int{"resealed": count})
-	}
-	a.note("The installation has a new key; values sealed again: %d.", count)
-	if cfg.Database != "" {
+	err = a.printResult(map[string]int{"resealed": count}, "The installation has a new key; values sealed again: %d.", count)
+	if cfg.Database != "" && !a.json {
 		a.note("Copy the file 'key' to the data folder of each other server of this database before it starts.")
 	}
-	return nil
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/maintenance"
@@ -17,22 +16,22 @@ import (
 // Maintenance collects garbage in an installation whose server is not running,
 // and checks it. Close releases the installation.
 type Maintenance interface {
-	Collect(ctx context.Context, o maintenance.CollectOptions, tell func(maintenance.Report)) error
-	Check(ctx context.Context, o maintenance.CheckOptions, tell func(maintenance.Report)) error
+	Collect(ctx context.Context, o maintenance.CollectOptions, report func(maintenance.Report)) error
+	Check(ctx context.Context, o maintenance.CheckOptions, report func(maintenance.Report)) error
 	Close() error
 }
 
 // maintain asks the running server, or opens the installation if there is none.
 func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in any, offline func(Maintenance, func(maintenance.Report)) error) (err error) {
-	show := &maintenanceView{a: a, shown: a.Now()}
-	defer show.clear()
+	show := &maintenanceView{a: a, status: a.statusLine()}
+	defer show.status.clear()
 	answer, err := openSocket(ctx, cfg.Socket(), http.MethodPost, path, in)
 	if errors.Is(err, errNoSocket) {
 		u, err := a.OpenMaintenance(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		return errors.Join(offline(u, show.line), show.err, u.Close())
+		return errors.Join(offline(u, show.line), show.result(), u.Close())
 	}
 	if err != nil {
 		return err
@@ -42,17 +41,24 @@ func (a *app) maintain(ctx context.Context, cfg config.Config, path string, in a
 		body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
 		return refusal(answer.StatusCode, body)
 	}
-	return errors.Join(show.all(answer.Body), show.err)
+	return errors.Join(show.all(answer.Body), show.result())
 }
 
 // maintenanceView prints progress on a terminal, and the result for each
 // organisation.
 type maintenanceView struct {
 	a       *app
-	shown   time.Time
-	visible bool
+	status  *statusLine
 	err     error // the first error while writing
 	damaged bool
+}
+
+// result returns the error of the whole command.
+func (v *maintenanceView) result() error {
+	if v.err == nil && v.damaged {
+		return errDamaged
+	}
+	return v.err
 }
 
 // all prints the lines of a server's response.
@@ -75,38 +81,19 @@ func (v *maintenanceView) all(r io.Reader) error {
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("read the server's answer: %w", err)
 	}
-	if v.damaged {
-		return errDamaged
-	}
 	return nil
 }
 
 func (v *maintenanceView) line(l maintenance.Report) {
 	if !l.Done {
-		v.progress(l)
+		v.status.show(v.a.Now(), func() string { return l.Org + ": " + maintenanceText(l) })
 		return
 	}
-	v.clear()
+	v.status.clear()
 	v.damaged = v.damaged || l.Checked != nil && l.Checked.Damaged > l.Checked.Repaired
 	err := v.end(l)
 	if v.err == nil {
 		v.err = err
-	}
-}
-
-func (v *maintenanceView) progress(l maintenance.Report) {
-	now := v.a.Now()
-	if v.a.json || !v.a.styled(stderr) || now.Sub(v.shown) < redraw {
-		return
-	}
-	v.shown, v.visible = now, true
-	fmt.Fprintf(v.a.Stderr, "\r\x1b[K%s: %s", l.Org, maintenanceText(l))
-}
-
-func (v *maintenanceView) clear() {
-	if v.visible {
-		fmt.Fprint(v.a.Stderr, "\r\x1b[K")
-		v.visible = false
 	}
 }
 

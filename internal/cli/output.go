@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -20,71 +19,8 @@ func (a *app) printJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// printOne writes a value as JSON, or as a list of labels and texts. Empty
-// texts are omitted.
-func (a *app) printOne(v any, fields ...string) error {
-	if a.json {
-		return a.printJSON(v)
-	}
-	return columns(a.Stdout, func(w io.Writer) {
-		for i := 0; i+1 < len(fields); i += 2 {
-			if fields[i+1] != "" {
-				fmt.Fprintf(w, "%s\t%s\n", fields[i], plain(fields[i+1]))
-			}
-		}
-	})
-}
-
-// printList writes a list as JSON lines, or as a table. limit is the maximum
-// number of items; 0 means all.
-func printList[T any](a *app, items iter.Seq2[T, error], limit int, head string, row func(T) []string) error {
-	if a.json {
-		n := 0
-		for item, err := range items {
-			if err != nil {
-				return err
-			}
-			if err := a.printJSON(item); err != nil {
-				return err
-			}
-			if n++; n == limit {
-				break
-			}
-		}
-		return nil
-	}
-	var failed error
-	err := columns(a.Stdout, func(w io.Writer) {
-		n := 0
-		for item, err := range items {
-			if failed = err; err != nil {
-				return
-			}
-			if n == 0 {
-				fmt.Fprintln(w, strings.ReplaceAll(head, " ", "\t"))
-			}
-			cells := row(item)
-			for i := range cells {
-				cells[i] = plain(cells[i])
-			}
-			fmt.Fprintln(w, strings.Join(cells, "\t"))
-			if n++; n == limit {
-				return
-			}
-		}
-	})
-	if failed != nil {
-		return failed
-	}
-	return err
-}
-
-// columns aligns the tab-separated text that write writes.
-func columns(out io.Writer, write func(io.Writer)) error {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	write(w)
-	return w.Flush()
-}
+// newTable returns a writer that aligns tab-separated columns.
+func newTable(out io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(out, 0, 4, 2, ' ', 0) }
 
 // plain replaces control characters by spaces.
 func plain(s string) string {

@@ -6,33 +6,56 @@ import (
 	"time"
 )
 
-// progress shows the progress of a transfer on a terminal. It implements
-// transfer.Progress.
-type progress struct {
-	a    *app
-	verb string
+// redraw is the minimum time between two updates of a status line.
+const redraw = 100 * time.Millisecond
 
-	mu      sync.Mutex // guards the fields below
-	total   int64      // bytes
-	moved   int64
-	began   time.Time
+// statusLine is a line on the terminal that is replaced by the next one.
+type statusLine struct {
+	a       *app
 	shown   time.Time
 	visible bool
 }
 
-// redraw is the minimum time between two updates of a progress line.
-const redraw = 100 * time.Millisecond
+func (a *app) statusLine() *statusLine { return &statusLine{a: a, shown: a.Now()} }
+
+// show prints the line, unless the last one is too recent or standard error is
+// not a terminal.
+func (l *statusLine) show(now time.Time, text func() string) {
+	if l.a.json || !l.a.styled(stderr) || now.Sub(l.shown) < redraw {
+		return
+	}
+	l.shown, l.visible = now, true
+	fmt.Fprintf(l.a.Stderr, "\r\x1b[K%s", text())
+}
+
+// clear removes the line.
+func (l *statusLine) clear() {
+	if l.visible {
+		fmt.Fprint(l.a.Stderr, "\r\x1b[K")
+		l.visible = false
+	}
+}
+
+// progress shows the progress of a transfer. It implements transfer.Progress.
+type progress struct {
+	verb string
+
+	mu     sync.Mutex // guards the fields below
+	status *statusLine
+	total  int64 // bytes
+	moved  int64
+	began  time.Time
+}
 
 func (a *app) progress(verb string) *progress {
-	now := a.Now()
-	return &progress{a: a, verb: verb, began: now, shown: now}
+	return &progress{status: a.statusLine(), verb: verb, began: a.Now()}
 }
 
 // Expect sets the number of bytes to transfer.
 func (p *progress) Expect(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.total, p.moved, p.began = bytes, 0, p.a.Now()
+	p.total, p.moved, p.began = bytes, 0, p.status.a.Now()
 }
 
 // Done adds transferred bytes.
@@ -40,12 +63,8 @@ func (p *progress) Done(bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.moved += bytes
-	now := p.a.Now()
-	if p.a.json || !p.a.styled(stderr) || now.Sub(p.shown) < redraw {
-		return
-	}
-	p.shown, p.visible = now, true
-	fmt.Fprintf(p.a.Stderr, "\r\x1b[K%s", p.line(now.Sub(p.began)))
+	now := p.status.a.Now()
+	p.status.show(now, func() string { return p.line(now.Sub(p.began)) })
 }
 
 // line returns the progress after some time, with the rate and the remaining
@@ -64,8 +83,5 @@ func (p *progress) line(elapsed time.Duration) string {
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.visible {
-		fmt.Fprint(p.a.Stderr, "\r\x1b[K")
-		p.visible = false
-	}
+	p.status.clear()
 }

@@ -150,24 +150,16 @@ func (t volumeCommands) noteSkipped(skipped []string) {
 }
 
 func (t volumeCommands) printPushed(tree *stint.FileSet, p pushResult) error {
-	if t.a.json {
-		return t.a.printJSON(p)
-	}
 	if !p.Changed {
-		t.a.note("The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
-		return nil
+		return t.a.printResult(p, "The %s %s is unchanged, at %s.", t.kind, tree.Name, p.ID)
 	}
-	t.a.note("Stored %s@%s: %s, %s.", tree.Name, p.ID, filesText(p.FileCount), bytesText(p.Size))
-	return nil
+	return t.a.printResult(p, "Stored %s@%s: %s, %s.", tree.Name, p.ID, filesText(p.FileCount), bytesText(p.Size))
 }
 
 func (t volumeCommands) printPlan(tree *stint.FileSet, p transfer.PushResult) error {
-	if t.a.json {
-		return t.a.printJSON(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent})
-	}
-	t.a.note("Of %s, %s, parts of %s would be sent: %s before compression.",
+	return t.a.printResult(map[string]any{"name": tree.Name, "files": p.All.Files, "size": p.All.Bytes, "send": p.Sent},
+		"Of %s, %s, parts of %s would be sent: %s before compression.",
 		filesText(p.All.Files), bytesText(p.All.Bytes), filesText(p.Sent.Files), bytesText(p.Sent.Bytes))
-	return nil
 }
 
 // pushArchive packs and uploads an archive through a pipe, for servers without

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint/client"
 )
 
 func (t volumeCommands) keep() *cobra.Command {
@@ -34,7 +36,7 @@ func (t volumeCommands) keep() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := t.a.printDone(done, tree.ID+"@"+version); err != nil {
+			if err := t.a.printResult(map[string]any{"id": tree.ID + "@" + version, done: true}, "%s@%s was %s.", tree.ID, version, done); err != nil {
 				return err
 			}
 		}
@@ -44,37 +46,22 @@ func (t volumeCommands) keep() *cobra.Command {
 }
 
 func (t volumeCommands) remove() *cobra.Command {
-	return &cobra.Command{
-		Use:   "rm NAME[@VERSION]...",
-		Short: fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind),
-		Long: fmt.Sprintf(`Rm removes %ss with all their versions or, as NAME@VERSION, one version that
+	c := t.a.each("rm NAME[@VERSION]...", fmt.Sprintf("Remove %ss with all their versions, or single versions", t.kind), "removed", func(ctx context.Context, c *client.Client, arg string) (string, error) {
+		name, version, single := strings.Cut(arg, "@")
+		trees := treesOf(c, t.kind)
+		tree, err := trees.Find(ctx, name)
+		switch {
+		case err != nil:
+			return "", err
+		case single:
+			return tree.ID + "@" + version, trees.DeleteVersion(ctx, tree.ID, version)
+		}
+		return tree.ID, trees.Delete(ctx, tree.ID)
+	})
+	c.Long = fmt.Sprintf(`Rm removes %ss with all their versions or, as NAME@VERSION, one version that
 is not the current one, is not protected, and is not used by a checkpoint.
 
 Files of a checkpoint stay readable for runs that continue from it. Unreferenced
-data is deleted by the server's next garbage collections.`, t.kind),
-		Args: atLeast("NAME"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			for _, arg := range args {
-				name, version, single := strings.Cut(arg, "@")
-				trees, tree, err := t.find(ctx, name)
-				if err != nil {
-					return err
-				}
-				removed := tree.ID
-				if single {
-					removed += "@" + version
-					err = trees.DeleteVersion(ctx, tree.ID, version)
-				} else {
-					err = trees.Delete(ctx, tree.ID)
-				}
-				if err != nil {
-					return err
-				}
-				if err := t.a.printDone("removed", removed); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
+data is deleted by the server's next garbage collections.`, t.kind)
+	return c
 }

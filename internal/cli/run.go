@@ -106,11 +106,7 @@ func (a *app) start(c *cobra.Command, f *runFlags, n stint.NewRun, prompt string
 		return err
 	}
 	if f.detach {
-		if a.json {
-			return a.printJSON(run)
-		}
-		_, err := fmt.Fprintln(a.Stdout, run.ID)
-		return err
+		return a.printLine(run, "%s", run.ID)
 	}
 	return a.followRun(c.Context(), server, run.ID, f.pull)
 }

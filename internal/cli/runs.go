@@ -109,11 +109,7 @@ func (a *app) parseTime(text string) (*stint.Time, error) {
 func (a *app) runsShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show RUN", Short: "Show a run", Args: exactly("RUN"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			run, err := c.Runs.Get(ctx, args[0])
 			if err != nil {
 				return err
@@ -196,11 +192,7 @@ func pairsText(m map[string]string, between string) string {
 func (a *app) runsCancel() *cobra.Command {
 	return &cobra.Command{
 		Use: "cancel RUN...", Short: "Cancel pending or running runs", Args: atLeast("RUN"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			var failed error
 			for _, id := range args {
 				run, err := c.Runs.Cancel(ctx, id)
@@ -335,11 +327,7 @@ func (a *app) printLog(e stint.LogEntry) error {
 func (a *app) runsMetrics() *cobra.Command {
 	return &cobra.Command{
 		Use: "metrics RUN", Short: "Show what a run used", Args: exactly("RUN"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, args []string) error {
 			m, err := c.Runs.Metrics(ctx, args[0])
 			if err != nil {
 				return err
@@ -353,14 +341,7 @@ func (a *app) printMetrics(m *stint.Metrics) error {
 	if a.json {
 		return a.printJSON(m)
 	}
-	samples := func(yield func(stint.MetricsSample, error) bool) {
-		for _, s := range m.Data {
-			if !yield(s, nil) {
-				return
-			}
-		}
-	}
-	err := printList(a, samples, 0, "TIME CPU MEMORY-MB OF DISK-MB OF", func(s stint.MetricsSample) []string {
+	err := printList(a, withoutErrors(m.Data), 0, "TIME CPU MEMORY-MB OF DISK-MB OF", func(s stint.MetricsSample) []string {
 		return []string{
 			s.Timestamp.String(), fmt.Sprintf("%.1f%%", s.CPUPercent),
 			fmt.Sprint(s.MemoryUsedMb), fmt.Sprint(s.MemoryTotalMb), fmt.Sprint(s.DiskUsedMb), fmt.Sprint(s.DiskTotalMb),

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
 )
 
 func (a *app) secret() *cobra.Command {
@@ -88,45 +90,18 @@ func (a *app) setSecret(ctx context.Context, name, value string) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(kept)
-	}
-	a.note("%s is stored.", kept.Name)
-	return nil
+	return a.printResult(kept, "%s is stored.", kept.Name)
 }
 
 func (a *app) secretList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the names of the stored secrets", Args: exactly(), Aliases: []string{"ls"},
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return printList(a, c.Secrets.List(ctx), 0, "NAME CREATED UPDATED", func(s stint.Secret) []string {
-				return []string{s.Name, s.CreatedAt.String(), s.UpdatedAt.String()}
-			})
-		}),
-	}
+	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Secret, error] { return c.Secrets.List(ctx) }
+	return listCommand(a, "List the names of the stored secrets", "NAME CREATED UPDATED", list, func(s stint.Secret) []string {
+		return []string{s.Name, s.CreatedAt.String(), s.UpdatedAt.String()}
+	})
 }
 
 func (a *app) secretRemove() *cobra.Command {
-	return &cobra.Command{
-		Use: "rm NAME...", Short: "Delete stored secrets", Args: atLeast("NAME"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			for _, name := range args {
-				if err := c.Secrets.Delete(ctx, name); err != nil {
-					return err
-				}
-				if err := a.printDone("removed", name); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
+	return a.each("rm NAME...", "Delete stored secrets", "removed", func(ctx context.Context, c *client.Client, name string) (string, error) {
+		return name, c.Secrets.Delete(ctx, name)
+	})
 }

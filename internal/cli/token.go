@@ -2,13 +2,14 @@ package cli
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/client"
 )
 
 func (a *app) token() *cobra.Command {
@@ -61,56 +62,21 @@ func (a *app) createToken(ctx context.Context, n stint.NewToken) error {
 	if err != nil {
 		return err
 	}
-	if a.json {
-		return a.printJSON(made)
+	if !a.json {
+		a.note("Token %s (%s), may %s, until %s. It is shown this once:", made.Name, made.ID, strings.Join(made.Scopes, ", "), made.ExpiresAt)
 	}
-	a.note("Token %s (%s), may %s, until %s. It is shown this once:", made.Name, made.ID, strings.Join(made.Scopes, ", "), made.ExpiresAt)
-	_, err = fmt.Fprintln(a.Stdout, made.Secret)
-	return err
+	return a.printLine(made, "%s", made.Secret)
 }
 
 func (a *app) tokenList() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: "List the tokens", Args: exactly(), Aliases: []string{"ls"},
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			return printList(a, c.Tokens.List(ctx), 0, "ID NAME SCOPES EXPIRES LAST-USED", func(t stint.Token) []string {
-				return []string{t.ID, t.Name, strings.Join(t.Scopes, ","), t.ExpiresAt.String(), text(t.LastUsedAt)}
-			})
-		}),
-	}
+	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.Token, error] { return c.Tokens.List(ctx) }
+	return listCommand(a, "List the tokens", "ID NAME SCOPES EXPIRES LAST-USED", list, func(t stint.Token) []string {
+		return []string{t.ID, t.Name, strings.Join(t.Scopes, ","), t.ExpiresAt.String(), text(t.LastUsedAt)}
+	})
 }
 
 func (a *app) tokenRevoke() *cobra.Command {
-	return &cobra.Command{
-		Use: "revoke TOKEN-ID...", Short: "End tokens at once", Args: atLeast("TOKEN-ID"),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			for _, id := range args {
-				if err := c.Tokens.Revoke(ctx, id); err != nil {
-					return err
-				}
-				if err := a.printDone("revoked", id); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-	}
-}
-
-// printDone prints that something was done: {"id":…,"<done>":true} or a
-// sentence.
-func (a *app) printDone(done, id string) error {
-	if a.json {
-		return a.printJSON(map[string]any{"id": id, done: true})
-	}
-	a.note("%s was %s.", id, done)
-	return nil
+	return a.each("revoke TOKEN-ID...", "End tokens at once", "revoked", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		return id, c.Tokens.Revoke(ctx, id)
+	})
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/stint-dev/stint/client"
 )
 
 func (a *app) usageOf() *cobra.Command {
@@ -15,25 +17,17 @@ func (a *app) usageOf() *cobra.Command {
 data, in which content that several versions share counts once. Deleted versions
 count until the server's garbage collection has removed their data.`,
 		Args: exactly(),
-		RunE: a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
+		RunE: a.call(func(ctx context.Context, c *client.Client, _ []string) error {
 			u, err := c.Usage(ctx)
 			if err != nil {
 				return err
-			}
-			if a.json {
-				return a.printJSON(u)
 			}
 			limit := "no limit"
 			if u.LimitBytes != nil {
 				limit = fmt.Sprintf("%.0f %% of %s", 100*float64(u.StoredBytes)/float64(*u.LimitBytes), bytesText(*u.LimitBytes))
 			}
-			_, err = fmt.Fprintf(a.Stdout, "Stored       %s in %d objects (%s)\nVersions     %d of %d artifacts and %d volumes, %s if each were kept in full\nCheckpoints  %d\n",
+			return a.printLine(u, "Stored       %s in %d objects (%s)\nVersions     %d of %d artifacts and %d volumes, %s if each were kept in full\nCheckpoints  %d",
 				bytesText(u.StoredBytes), u.StoredObjects, limit, u.Versions, u.Artifacts, u.Volumes, bytesText(u.VersionBytes), u.Checkpoints)
-			return err
 		}),
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"runtime/debug"
 
@@ -45,11 +44,7 @@ func (a *app) version() *cobra.Command {
 		Use: "version", Short: "Show the version of this program", Args: exactly(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
 			b := buildOf()
-			if a.json {
-				return a.printJSON(b)
-			}
-			_, err := fmt.Fprintf(a.Stdout, "stint %s %s %s\n", b.Version, b.Go, b.Platform)
-			return err
+			return a.printLine(b, "stint %s %s %s", b.Version, b.Go, b.Platform)
 		}),
 	}
 }

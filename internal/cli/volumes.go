@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,15 +26,6 @@ func (a *app) volumes(kind stint.FileSetKind) *cobra.Command {
 		short = "Get files from agents: versioned folders that runs write"
 	}
 	return a.parent(string(kind), short, t.create(), t.push(), t.pull(), t.list(), t.versions(), t.files(), t.cat(), t.diff(), t.keep(), t.remove())
-}
-
-// trees returns the client for the kind.
-func (t volumeCommands) trees() (*client.FileSets, error) {
-	c, err := t.a.client()
-	if err != nil {
-		return nil, err
-	}
-	return treesOf(c, t.kind), nil
 }
 
 func treesOf(c *client.Client, kind stint.FileSetKind) *client.FileSets {
@@ -65,37 +57,23 @@ func pinned(tree *stint.FileSet, version string) string {
 func (t volumeCommands) create() *cobra.Command {
 	return &cobra.Command{
 		Use: "create NAME", Short: fmt.Sprintf("Make an empty %s", t.kind), Args: exactly("NAME"),
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
-			trees, err := t.trees()
+		RunE: t.a.call(func(ctx context.Context, c *client.Client, args []string) error {
+			made, err := treesOf(c, t.kind).Create(ctx, args[0])
 			if err != nil {
 				return err
 			}
-			made, err := trees.Create(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			if t.a.json {
-				return t.a.printJSON(made)
-			}
-			t.a.note("Created the %s %s (%s).", t.kind, made.Name, made.ID)
-			return nil
+			return t.a.printResult(made, "Created the %s %s (%s).", t.kind, made.Name, made.ID)
 		}),
 	}
 }
 
 func (t volumeCommands) list() *cobra.Command {
-	return &cobra.Command{
-		Use: "list", Short: fmt.Sprintf("List the %ss", t.kind), Args: exactly(), Aliases: []string{"ls"},
-		RunE: t.a.do(func(ctx context.Context, _ *cobra.Command, _ []string) error {
-			trees, err := t.trees()
-			if err != nil {
-				return err
-			}
-			return printList(t.a, trees.List(ctx), 0, "ID NAME VERSION FILES SIZE UPDATED", func(x stint.FileSet) []string {
-				return []string{x.ID, x.Name, deref(x.CurrentVersionID), fmt.Sprint(x.FileCount), bytesText(x.Size), x.UpdatedAt.String()}
-			})
-		}),
+	list := func(ctx context.Context, c *client.Client) iter.Seq2[stint.FileSet, error] {
+		return treesOf(c, t.kind).List(ctx)
 	}
+	return listCommand(t.a, fmt.Sprintf("List the %ss", t.kind), "ID NAME VERSION FILES SIZE UPDATED", list, func(x stint.FileSet) []string {
+		return []string{x.ID, x.Name, deref(x.CurrentVersionID), fmt.Sprint(x.FileCount), bytesText(x.Size), x.UpdatedAt.String()}
+	})
 }
 
 func (t volumeCommands) versions() *cobra.Command {
@@ -115,10 +93,11 @@ func (t volumeCommands) versions() *cobra.Command {
 
 // find returns the volume or artifact with a name or ID.
 func (t volumeCommands) find(ctx context.Context, name string) (*client.FileSets, *stint.FileSet, error) {
-	trees, err := t.trees()
+	c, err := t.a.client()
 	if err != nil {
 		return nil, nil, err
 	}
+	trees := treesOf(c, t.kind)
 	tree, err := trees.Find(ctx, name)
 	return trees, tree, err
 }
