@@ -19,27 +19,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Library stores the files of versions. *files.Library implements it.
-type Library interface {
-	CommitArchive(ctx context.Context, org, parent string, f files.Format, r io.Reader) (files.Ref, error)
-	Publish(ctx context.Context, org string, refs []files.Ref, write func(epoch int64) error) error
-	Open(ctx context.Context, org, digest, path string) (files.File, stint.FileEntry, error)
-	ListPrefix(ctx context.Context, org, digest, prefix, after string, limit int) (page []stint.FileEntry, more bool, err error)
-	Diff(ctx context.Context, org, from, to, after string, limit int) (page []stint.FileChange, more bool, err error)
-	TextDiff(ctx context.Context, org, from, to, path string) (string, error)
-	Download(ctx context.Context, org, digest string, f files.Format) (files.Download, error)
-	DownloadSum(ctx context.Context, org, digest string, f files.Format, size int64, compute bool) (sum [32]byte, known bool, err error)
-	WriteZstd(ctx context.Context, org, digest string, w io.Writer) error
-	CountDownload(org, digest string, size int64)
-	DirectLink(ctx context.Context, org, digest, name string, ttl time.Duration) (address string, ok bool, err error)
-	ChunkExchange
-}
-
 // Config configures a Service. Now and Random default to time.Now and
 // crypto/rand.Reader.
 type Config struct {
 	Store   store.FileSets
-	Library Library
+	Library *files.Library
 	Quota   Quota
 	IDs     *stint.IDs
 	Now     func() time.Time
@@ -47,14 +31,7 @@ type Config struct {
 }
 
 // Service manages artifacts and volumes. It is safe for concurrent use.
-type Service struct {
-	store   store.FileSets
-	library Library
-	quota   Quota
-	ids     *stint.IDs
-	now     func() time.Time
-	random  io.Reader
-}
+type Service struct{ c Config }
 
 // New returns a service.
 func New(c Config) *Service {
@@ -64,7 +41,7 @@ func New(c Config) *Service {
 	if c.Random == nil {
 		c.Random = rand.Reader
 	}
-	return &Service{store: c.Store, library: c.Library, quota: c.Quota, ids: c.IDs, now: c.Now, random: c.Random}
+	return &Service{c}
 }
 
 // Create creates an artifact or volume without a version.
@@ -72,9 +49,9 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetK
 	if e := stint.CheckName("name", name); e != nil {
 		return stint.FileSet{}, e
 	}
-	now := stint.TimeOf(s.now())
-	t := stint.FileSet{ID: s.ids.New(kind.Prefix()), Name: name, CreatedAt: now, UpdatedAt: now, Kind: kind}
-	err := s.store.CreateFileSet(ctx, store.FileSet{FileSet: t, OrgID: c.OrgID})
+	now := stint.TimeOf(s.c.Now())
+	t := stint.FileSet{ID: s.c.IDs.New(kind.Prefix()), Name: name, CreatedAt: now, UpdatedAt: now, Kind: kind}
+	err := s.c.Store.CreateFileSet(ctx, store.FileSet{FileSet: t, OrgID: c.OrgID})
 	if errors.Is(err, store.ErrExists) {
 		return stint.FileSet{}, stint.AlreadyExists(string(kind), name)
 	}
@@ -86,22 +63,21 @@ func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetK
 
 // Get returns an artifact or volume with its current version.
 func (s *Service) Get(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSetDetail, error) {
-	t, err := s.tree(ctx, org, kind, id)
+	t, err := s.fileSet(ctx, org, kind, id)
 	if err != nil || t.CurrentVersionID == nil {
 		return stint.FileSetDetail{FileSet: t}, err
 	}
-	head, err := s.store.FileSetVersion(ctx, org, id, *t.CurrentVersionID, 0)
+	head, err := s.c.Store.FileSetVersion(ctx, org, id, *t.CurrentVersionID, 0)
 	if err != nil {
 		return stint.FileSetDetail{}, fmt.Errorf("read head of %s %s: %w", kind, id, err)
 	}
 	return stint.FileSetDetail{FileSet: t, CurrentVersion: &head.FileSetVersion}, nil
 }
 
-func (s *Service) tree(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSet, error) {
+func (s *Service) fileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (stint.FileSet, error) {
 	t, err := store.Lookup(ctx, func(ctx context.Context, org, id string) (store.FileSet, error) {
-		return s.store.FileSet(ctx, org, kind, id)
+		return s.c.Store.FileSet(ctx, org, kind, id)
 	}, kind.Prefix(), org, id)
-	t.Kind = kind
 	return t.FileSet, err
 }
 
@@ -110,22 +86,21 @@ func (s *Service) ByName(ctx context.Context, org string, kind stint.FileSetKind
 	if stint.CheckName("name", name) != nil {
 		return stint.FileSet{}, stint.NotFound(string(kind), name)
 	}
-	t, err := s.store.FileSetByName(ctx, org, kind, name)
-	t.Kind = kind
+	t, err := s.c.Store.FileSetByName(ctx, org, kind, name)
 	return t.FileSet, store.PublicError(err, string(kind), name)
 }
 
 // List returns a page of artifacts or volumes, newest first.
 func (s *Service) List(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]stint.FileSet, error) {
-	stored, err := s.store.FileSets(ctx, org, kind, r)
+	stored, err := s.c.Store.FileSets(ctx, org, kind, r)
 	if err != nil {
 		return nil, fmt.Errorf("list %ss: %w", kind, err)
 	}
-	trees := make([]stint.FileSet, len(stored))
+	list := make([]stint.FileSet, len(stored))
 	for i, t := range stored {
-		trees[i] = t.FileSet
+		list[i] = t.FileSet
 	}
-	return trees, nil
+	return list, nil
 }
 
 // Delete deletes an artifact or volume with its versions. Its name can be reused. A
@@ -134,5 +109,5 @@ func (s *Service) Delete(ctx context.Context, c auth.Caller, kind stint.FileSetK
 	if !stint.IsID(kind.Prefix(), id) {
 		return stint.NotFound(string(kind), id)
 	}
-	return store.PublicError(s.store.DeleteFileSet(ctx, c.OrgID, kind, id, stint.TimeOf(s.now())), string(kind), id)
+	return store.PublicError(s.c.Store.DeleteFileSet(ctx, c.OrgID, kind, id, stint.TimeOf(s.c.Now())), string(kind), id)
 }

@@ -30,11 +30,11 @@ import (
 
 type world struct {
 	*testing.T
-	trees  *artifacts.Service
-	store  store.Store
-	caller auth.Caller
-	other  auth.Caller // of another organisation
-	at     time.Time
+	artifacts *artifacts.Service
+	store     store.Store
+	caller    auth.Caller
+	other     auth.Caller // of another organisation
+	at        time.Time
 }
 
 func newWorld(t *testing.T) *world {
@@ -60,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	})
 	w := &world{T: t, store: s, at: time.Date(2026, 1, 2, 15, 4, 5, 0, time.UTC)}
 	ids := stint.NewIDs(w.now, rand.Reader)
-	w.trees = artifacts.New(artifacts.Config{Store: s, Library: library, Quota: kept, IDs: ids, Now: w.now})
+	w.artifacts = artifacts.New(artifacts.Config{Store: s, Library: library, Quota: kept, IDs: ids, Now: w.now})
 	for i, c := range []*auth.Caller{&w.caller, &w.other} {
 		m, err := s.EnsureMember(t.Context(), store.Member{
 			OrgID: ids.New(stint.PrefixOrg), OrgName: fmt.Sprint("org", i), UserID: ids.New(stint.PrefixUser), UserName: "ann",
@@ -93,14 +93,14 @@ func (w *world) diff(what string, want, got any) {
 func (w *world) create(kind stint.FileSetKind, name string) stint.FileSet {
 	w.Helper()
 	w.at = w.at.Add(time.Second)
-	made, err := w.trees.Create(w.Context(), w.caller, kind, name)
+	created, err := w.artifacts.Create(w.Context(), w.caller, kind, name)
 	if err != nil {
 		w.Fatal(err)
 	}
-	return made
+	return created
 }
 
-// archive is a tar of files, each with its text.
+// archive returns a tar archive of files, given by name and content.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -123,7 +123,7 @@ func archive(t testing.TB, files map[string]string) []byte {
 func (w *world) push(kind stint.FileSetKind, id, ifMatch string, content map[string]string) (stint.FileSetVersion, bool, error) {
 	w.Helper()
 	w.at = w.at.Add(time.Second)
-	return w.trees.Push(w.Context(), w.caller, kind, id, artifacts.Push{
+	return w.artifacts.Push(w.Context(), w.caller, kind, id, artifacts.Push{
 		Format: files.Tar, Archive: bytes.NewReader(archive(w, content)), Message: "a message", IfMatch: ifMatch,
 	})
 }
@@ -132,98 +132,98 @@ func (w *world) mustPush(kind stint.FileSetKind, id string, content map[string]s
 	w.Helper()
 	v, added, err := w.push(kind, id, "", content)
 	if err != nil || !added {
-		w.Fatalf("push gave %v, %v", added, err)
+		w.Fatalf("push: added %v, error %v", added, err)
 	}
 	return v
 }
 
-func TestATreeBeginsEmpty(t *testing.T) {
+func TestCreate(t *testing.T) {
 	w := newWorld(t)
 	for _, kind := range []stint.FileSetKind{stint.Artifacts, stint.Volumes} {
-		made := w.create(kind, "data")
-		w.diff("tree", stint.FileSet{ID: made.ID, Name: "data", CreatedAt: stint.TimeOf(w.at), UpdatedAt: stint.TimeOf(w.at), Kind: kind}, made)
-		got, err := w.trees.Get(t.Context(), w.caller.OrgID, kind, made.ID)
+		created := w.create(kind, "data")
+		w.diff("file set", stint.FileSet{ID: created.ID, Name: "data", CreatedAt: stint.TimeOf(w.at), UpdatedAt: stint.TimeOf(w.at), Kind: kind}, created)
+		got, err := w.artifacts.Get(t.Context(), w.caller.OrgID, kind, created.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.diff("read back", stint.FileSetDetail{FileSet: made}, got)
+		w.diff("read back", stint.FileSetDetail{FileSet: created}, got)
 		for _, spec := range []string{"", "latest", "1", "v1"} {
-			if _, err := w.trees.Resolve(t.Context(), w.caller.OrgID, kind, made.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
-				t.Errorf("version %q of an empty tree gave %v", spec, err)
+			if _, err := w.artifacts.Resolve(t.Context(), w.caller.OrgID, kind, created.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
+				t.Errorf("version %q of a new file set: %v", spec, err)
 			}
 		}
-		if _, err := w.trees.Create(t.Context(), w.caller, kind, "data"); codeOf(err) != stint.CodeResourceAlreadyExists {
-			t.Errorf("a taken name gave %v", err)
+		if _, err := w.artifacts.Create(t.Context(), w.caller, kind, "data"); codeOf(err) != stint.CodeResourceAlreadyExists {
+			t.Errorf("existing name: %v", err)
 		}
 	}
-	if _, err := w.trees.Create(t.Context(), w.caller, stint.Volumes, "No Name"); codeOf(err) != stint.CodeInvalidParameter {
-		t.Errorf("a wrong name gave %v", err)
+	if _, err := w.artifacts.Create(t.Context(), w.caller, stint.Volumes, "No Name"); codeOf(err) != stint.CodeInvalidParameter {
+		t.Errorf("invalid name: %v", err)
 	}
 }
 
 func TestPush(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Volumes, "data")
-	first := w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one"})
+	created := w.create(stint.Volumes, "data")
+	first := w.mustPush(stint.Volumes, created.ID, map[string]string{"a.txt": "one"})
 	w.diff("version", stint.FileSetVersion{
-		ID: first.ID, VolumeID: made.ID, Size: 3, FileCount: 1, Message: "a message", CreatedBy: "user:ann", CreatedAt: stint.TimeOf(w.at),
+		ID: first.ID, VolumeID: created.ID, Size: 3, FileCount: 1, Message: "a message", CreatedBy: "user:ann", CreatedAt: stint.TimeOf(w.at),
 	}, first)
 	if len(first.ID) != len("v1_")+20 || first.ID[:3] != "v1_" {
 		t.Errorf("the identifier is %q", first.ID)
 	}
-	same, added, err := w.push(stint.Volumes, made.ID, "", map[string]string{"a.txt": "one"})
+	same, added, err := w.push(stint.Volumes, created.ID, "", map[string]string{"a.txt": "one"})
 	if err != nil || added {
-		t.Errorf("pushing the same gave %v, %v", added, err)
+		t.Errorf("equal content: added %v, error %v", added, err)
 	}
 	w.diff("head", first, same)
-	second := w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one", "b.txt": "two"})
-	got, err := w.trees.Get(t.Context(), w.caller.OrgID, stint.Volumes, made.ID)
+	second := w.mustPush(stint.Volumes, created.ID, map[string]string{"a.txt": "one", "b.txt": "two"})
+	got, err := w.artifacts.Get(t.Context(), w.caller.OrgID, stint.Volumes, created.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	made.CurrentVersionID, made.Size, made.FileCount, made.UpdatedAt = &second.ID, 6, 2, second.CreatedAt
-	w.diff("tree", stint.FileSetDetail{FileSet: made, CurrentVersion: &second}, got)
-	list, err := w.trees.Versions(t.Context(), w.caller.OrgID, stint.Volumes, made.ID, store.Range{Limit: 10})
+	created.CurrentVersionID, created.Size, created.FileCount, created.UpdatedAt = &second.ID, 6, 2, second.CreatedAt
+	w.diff("file set", stint.FileSetDetail{FileSet: created, CurrentVersion: &second}, got)
+	list, err := w.artifacts.Versions(t.Context(), w.caller.OrgID, stint.Volumes, created.ID, store.Range{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.diff("versions, newest first", []stint.FileSetVersion{second, first}, list)
 }
 
-func TestPushAfterARead(t *testing.T) {
+func TestPushIfMatch(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Artifacts, "out")
-	if _, _, err := w.push(stint.Artifacts, made.ID, "v1_aaaaaaaaaaaaaaaaaaaa", nil); codeOf(err) != stint.CodeVersionConflict {
-		t.Errorf("a version expected of an empty tree gave %v", err)
+	created := w.create(stint.Artifacts, "out")
+	if _, _, err := w.push(stint.Artifacts, created.ID, "v1_aaaaaaaaaaaaaaaaaaaa", nil); codeOf(err) != stint.CodeVersionConflict {
+		t.Errorf("IfMatch without a current version: %v", err)
 	}
-	first := w.mustPush(stint.Artifacts, made.ID, map[string]string{"a": "1"})
-	second, added, err := w.push(stint.Artifacts, made.ID, first.ID, map[string]string{"a": "2"})
+	first := w.mustPush(stint.Artifacts, created.ID, map[string]string{"a": "1"})
+	second, added, err := w.push(stint.Artifacts, created.ID, first.ID, map[string]string{"a": "2"})
 	if err != nil || !added {
-		t.Fatalf("the head as expected gave %v, %v", added, err)
+		t.Fatalf("IfMatch of the current version: added %v, error %v", added, err)
 	}
-	if _, _, err := w.push(stint.Artifacts, made.ID, first.ID, map[string]string{"a": "3"}); codeOf(err) != stint.CodeVersionConflict {
-		t.Errorf("another head gave %v", err)
+	if _, _, err := w.push(stint.Artifacts, created.ID, first.ID, map[string]string{"a": "3"}); codeOf(err) != stint.CodeVersionConflict {
+		t.Errorf("IfMatch of an older version: %v", err)
 	}
-	w.diff("artifact of the version", made.ID, second.ArtifactID)
+	w.diff("artifact of the version", created.ID, second.ArtifactID)
 }
 
-// Of two who push onto the same head at the same time one is told of the other.
-func TestPushesRace(t *testing.T) {
+// TestConcurrentPushes commits another version while a push reads its archive.
+func TestConcurrentPushes(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Volumes, "data")
-	first := w.mustPush(stint.Volumes, made.ID, map[string]string{"a": "1"})
-	_, _, err := w.trees.Push(t.Context(), w.caller, stint.Volumes, made.ID, artifacts.Push{
+	created := w.create(stint.Volumes, "data")
+	first := w.mustPush(stint.Volumes, created.ID, map[string]string{"a": "1"})
+	_, _, err := w.artifacts.Push(t.Context(), w.caller, stint.Volumes, created.ID, artifacts.Push{
 		Format: files.Tar, IfMatch: first.ID,
 		Archive: &hook{Reader: bytes.NewReader(archive(t, map[string]string{"a": "2"})), before: func() {
-			w.mustPush(stint.Volumes, made.ID, map[string]string{"a": "3"})
+			w.mustPush(stint.Volumes, created.ID, map[string]string{"a": "3"})
 		}},
 	})
 	if codeOf(err) != stint.CodeVersionConflict {
-		t.Errorf("the slower push gave %v", err)
+		t.Errorf("the slower push: %v", err)
 	}
 }
 
-// hook does something before the first byte is read.
+// hook calls before when the first byte is read.
 type hook struct {
 	io.Reader
 	before func()
@@ -237,59 +237,59 @@ func (h *hook) Read(p []byte) (int, error) {
 	return h.Reader.Read(p)
 }
 
-func TestPushRefuses(t *testing.T) {
+func TestInvalidPushes(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Volumes, "data")
+	created := w.create(stint.Volumes, "data")
 	for why, p := range map[string]artifacts.Push{
-		"no archive":     {Format: files.Tar, Archive: bytes.NewReader([]byte("hello"))},
-		"cut short":      {Format: files.Tar, Archive: bytes.NewReader(archive(t, map[string]string{"a": "1"})[:600])},
-		"a way out":      {Format: files.Tar, Archive: bytes.NewReader(archive(t, map[string]string{"../a": "1"}))},
-		"no text":        {Format: files.Tar, Archive: bytes.NewReader(archive(t, nil)), Message: "\xff"},
-		"a long message": {Format: files.Tar, Archive: bytes.NewReader(archive(t, nil)), Message: string(make([]byte, 5000))},
+		"not an archive": {Format: files.Tar, Archive: bytes.NewReader([]byte("hello"))},
+		"incomplete":     {Format: files.Tar, Archive: bytes.NewReader(archive(t, map[string]string{"a": "1"})[:600])},
+		"outside":        {Format: files.Tar, Archive: bytes.NewReader(archive(t, map[string]string{"../a": "1"}))},
+		"binary message": {Format: files.Tar, Archive: bytes.NewReader(archive(t, nil)), Message: "\xff"},
+		"long message":   {Format: files.Tar, Archive: bytes.NewReader(archive(t, nil)), Message: string(make([]byte, 5000))},
 	} {
-		if _, _, err := w.trees.Push(t.Context(), w.caller, stint.Volumes, made.ID, p); codeOf(err) != stint.CodeInvalidParameter {
-			t.Errorf("%s gave %v", why, err)
+		if _, _, err := w.artifacts.Push(t.Context(), w.caller, stint.Volumes, created.ID, p); codeOf(err) != stint.CodeInvalidParameter {
+			t.Errorf("%s: %v", why, err)
 		}
 	}
-	got, err := w.trees.Get(t.Context(), w.caller.OrgID, stint.Volumes, made.ID)
+	got, err := w.artifacts.Get(t.Context(), w.caller.OrgID, stint.Volumes, created.ID)
 	if err != nil || got.CurrentVersionID != nil {
-		t.Errorf("something stayed: %+v, %v", got, err)
+		t.Errorf("a version was stored: %+v, %v", got, err)
 	}
 }
 
 func TestResolve(t *testing.T) {
 	w := newWorld(t)
-	made, elsewhere := w.create(stint.Volumes, "data"), w.create(stint.Volumes, "other")
-	first := w.mustPush(stint.Volumes, made.ID, map[string]string{"a": "1"})
-	second := w.mustPush(stint.Volumes, made.ID, map[string]string{"a": "2"})
+	created, elsewhere := w.create(stint.Volumes, "data"), w.create(stint.Volumes, "other")
+	first := w.mustPush(stint.Volumes, created.ID, map[string]string{"a": "1"})
+	second := w.mustPush(stint.Volumes, created.ID, map[string]string{"a": "2"})
 	foreign := w.mustPush(stint.Volumes, elsewhere.ID, map[string]string{"a": "3"})
 	for spec, want := range map[string]string{
 		"": second.ID, "latest": second.ID, "2": second.ID, "v2": second.ID, second.ID: second.ID, "v1": first.ID, "1": first.ID, first.ID: first.ID,
 	} {
-		v, err := w.trees.Resolve(t.Context(), w.caller.OrgID, stint.Volumes, made.ID, spec)
+		v, err := w.artifacts.Resolve(t.Context(), w.caller.OrgID, stint.Volumes, created.ID, spec)
 		if err != nil || v.ID != want {
-			t.Errorf("%q gave %q, %v, want %q", spec, v.ID, err, want)
+			t.Errorf("%q: %q, %v, want %q", spec, v.ID, err, want)
 		}
 	}
 	for _, spec := range []string{"3", "0", "v0", "-1", "01", "v", "LATEST", "v1_", foreign.ID, first.ID[1:], first.ID + "a", "v1_AAAAAAAAAAAAAAAAAAAA", "\x00"} {
-		if v, err := w.trees.Resolve(t.Context(), w.caller.OrgID, stint.Volumes, made.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
-			t.Errorf("%q gave %q, %v, want not found", spec, v.ID, err)
+		if v, err := w.artifacts.Resolve(t.Context(), w.caller.OrgID, stint.Volumes, created.ID, spec); codeOf(err) != stint.CodeResourceNotFound {
+			t.Errorf("%q: %q, %v, want not found", spec, v.ID, err)
 		}
 	}
 }
 
-func TestReadingAVersion(t *testing.T) {
+func TestReadVersion(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Volumes, "data")
+	created := w.create(stint.Volumes, "data")
 	org := w.caller.OrgID
-	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "one"})
-	w.mustPush(stint.Volumes, made.ID, map[string]string{"a.txt": "two", "dir/b.txt": "three"})
+	w.mustPush(stint.Volumes, created.ID, map[string]string{"a.txt": "one"})
+	w.mustPush(stint.Volumes, created.ID, map[string]string{"a.txt": "two", "dir/b.txt": "three"})
 
-	page, more, err := w.trees.Files(t.Context(), org, stint.Volumes, made.ID, "latest", artifacts.FilePage{After: "a.txt", Limit: 1})
+	page, more, err := w.artifacts.Files(t.Context(), org, stint.Volumes, created.ID, "latest", artifacts.FilePage{After: "a.txt", Limit: 1})
 	if err != nil || !more || len(page) != 1 || page[0].Path != "dir" {
 		t.Errorf("files after a.txt are %v, %v, %v", page, more, err)
 	}
-	f, entry, err := w.trees.Open(t.Context(), org, stint.Volumes, made.ID, "1", "a.txt")
+	f, entry, err := w.artifacts.Open(t.Context(), org, stint.Volumes, created.ID, "1", "a.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,23 +299,23 @@ func TestReadingAVersion(t *testing.T) {
 	}
 	w.diff("content", "one", string(body))
 	w.diff("size", int64(3), entry.Size)
-	changes, more, err := w.trees.Diff(t.Context(), org, stint.Volumes, made.ID, "1", "2", "", 10)
+	changes, more, err := w.artifacts.Diff(t.Context(), org, stint.Volumes, created.ID, "1", "2", "", 10)
 	if err != nil || more {
 		t.Fatal(more, err)
 	}
-	var told []string
+	var got []string
 	for _, c := range changes {
-		told = append(told, c.Change+" "+c.Path)
+		got = append(got, c.Change+" "+c.Path)
 	}
-	w.diff("changes", []string{"changed a.txt", "added dir", "added dir/b.txt"}, told)
+	w.diff("changes", []string{"changed a.txt", "added dir", "added dir/b.txt"}, got)
 
-	text, err := w.trees.TextDiff(t.Context(), org, stint.Volumes, made.ID, "1", "2", "a.txt")
+	text, err := w.artifacts.TextDiff(t.Context(), org, stint.Volumes, created.ID, "1", "2", "a.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.diff("lines that changed", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n\\ No newline at end of file\n+two\n\\ No newline at end of file\n", text)
+	w.diff("text diff", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n\\ No newline at end of file\n+two\n\\ No newline at end of file\n", text)
 
-	of, err := w.trees.Archive(t.Context(), org, stint.Volumes, made.ID, "v1", files.TarGzip)
+	of, err := w.artifacts.Archive(t.Context(), org, stint.Volumes, created.ID, "v1", files.TarGzip)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,43 +337,43 @@ func TestReadingAVersion(t *testing.T) {
 	}
 }
 
-func TestTreesStayInTheirOrganisationAndKind(t *testing.T) {
+func TestOtherOrganisationsAndKinds(t *testing.T) {
 	w := newWorld(t)
-	made := w.create(stint.Volumes, "data")
-	w.mustPush(stint.Volumes, made.ID, map[string]string{"a": "1"})
-	w.gone(w.other, stint.Volumes, made.ID)
-	for _, id := range []string{made.ID, "", "art_", "x", "\x00"} {
-		w.gone(w.caller, stint.Artifacts, id)
+	created := w.create(stint.Volumes, "data")
+	w.mustPush(stint.Volumes, created.ID, map[string]string{"a": "1"})
+	w.checkNotFound(w.other, stint.Volumes, created.ID)
+	for _, id := range []string{created.ID, "", "art_", "x", "\x00"} {
+		w.checkNotFound(w.caller, stint.Artifacts, id)
 	}
-	if _, err := w.trees.ByName(t.Context(), w.other.OrgID, stint.Volumes, "data"); codeOf(err) != stint.CodeResourceNotFound {
+	if _, err := w.artifacts.ByName(t.Context(), w.other.OrgID, stint.Volumes, "data"); codeOf(err) != stint.CodeResourceNotFound {
 		t.Errorf("another organisation found the name: %v", err)
 	}
-	if err := w.trees.Delete(t.Context(), w.caller, stint.Volumes, made.ID); err != nil {
+	if err := w.artifacts.Delete(t.Context(), w.caller, stint.Volumes, created.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.gone(w.caller, stint.Volumes, made.ID)
+	w.checkNotFound(w.caller, stint.Volumes, created.ID)
 	w.create(stint.Volumes, "data")
 }
 
-// gone checks that every verb says that there is no such tree.
-func (w *world) gone(c auth.Caller, kind stint.FileSetKind, id string) {
+// checkNotFound checks that every method returns resource_not_found.
+func (w *world) checkNotFound(c auth.Caller, kind stint.FileSetKind, id string) {
 	w.Helper()
 	ctx := w.Context()
-	_, get := w.trees.Get(ctx, c.OrgID, kind, id)
-	_, versions := w.trees.Versions(ctx, c.OrgID, kind, id, store.Range{Limit: 1})
-	_, version := w.trees.Version(ctx, c.OrgID, kind, id, "latest")
-	_, _, push := w.trees.Push(ctx, c, kind, id, artifacts.Push{Format: files.Tar, Archive: bytes.NewReader(archive(w, nil))})
-	_, _, listed := w.trees.Files(ctx, c.OrgID, kind, id, "latest", artifacts.FilePage{Limit: 1})
-	_, _, open := w.trees.Open(ctx, c.OrgID, kind, id, "latest", "a")
-	_, _, diff := w.trees.Diff(ctx, c.OrgID, kind, id, "1", "1", "", 1)
-	_, lines := w.trees.TextDiff(ctx, c.OrgID, kind, id, "1", "1", "a")
-	_, arch := w.trees.Archive(ctx, c.OrgID, kind, id, "1", files.Zip)
+	_, get := w.artifacts.Get(ctx, c.OrgID, kind, id)
+	_, versions := w.artifacts.Versions(ctx, c.OrgID, kind, id, store.Range{Limit: 1})
+	_, version := w.artifacts.Version(ctx, c.OrgID, kind, id, "latest")
+	_, _, push := w.artifacts.Push(ctx, c, kind, id, artifacts.Push{Format: files.Tar, Archive: bytes.NewReader(archive(w, nil))})
+	_, _, listed := w.artifacts.Files(ctx, c.OrgID, kind, id, "latest", artifacts.FilePage{Limit: 1})
+	_, _, open := w.artifacts.Open(ctx, c.OrgID, kind, id, "latest", "a")
+	_, _, diff := w.artifacts.Diff(ctx, c.OrgID, kind, id, "1", "1", "", 1)
+	_, lines := w.artifacts.TextDiff(ctx, c.OrgID, kind, id, "1", "1", "a")
+	_, arch := w.artifacts.Archive(ctx, c.OrgID, kind, id, "1", files.Zip)
 	for verb, err := range map[string]error{
 		"get": get, "versions": versions, "version": version, "push": push, "files": listed, "open": open, "diff": diff,
-		"archive": arch, "lines": lines, "delete": w.trees.Delete(context.WithoutCancel(ctx), c, kind, id),
+		"archive": arch, "lines": lines, "delete": w.artifacts.Delete(context.WithoutCancel(ctx), c, kind, id),
 	} {
 		if codeOf(err) != stint.CodeResourceNotFound {
-			w.Errorf("%s of %s %q gave %v, want not found", verb, kind, id, err)
+			w.Errorf("%s of %s %q: %v, want not found", verb, kind, id, err)
 		}
 	}
 }

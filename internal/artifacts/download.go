@@ -37,24 +37,24 @@ func (a *VersionArchive) Name() string {
 
 // Open opens the archive, which must not be a tar.zst. The caller closes it.
 func (a *VersionArchive) Open(ctx context.Context) (files.Download, error) {
-	return a.s.library.Download(ctx, a.org, a.Version.Digest, a.Format)
+	return a.s.c.Library.Download(ctx, a.org, a.Version.Digest, a.Format)
 }
 
 // WriteZstd writes the version as a tar.zst.
 func (a *VersionArchive) WriteZstd(ctx context.Context, w io.Writer) error {
-	return a.s.library.WriteZstd(ctx, a.org, a.Version.Digest, w)
+	return a.s.c.Library.WriteZstd(ctx, a.org, a.Version.Digest, w)
 }
 
 // Sum returns the SHA-256 of the archive of the given size, if it is known. With
 // compute set, it reads the whole archive if necessary.
 func (a *VersionArchive) Sum(ctx context.Context, size int64, compute bool) (sum [32]byte, known bool, err error) {
-	return a.s.library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
+	return a.s.c.Library.DownloadSum(ctx, a.org, a.Version.Digest, a.Format, size, compute)
 }
 
 // CountDownload records that the whole archive, of size bytes, is downloaded.
 func (a *VersionArchive) CountDownload(size int64) {
 	if a.Format == files.TarGzip {
-		a.s.library.CountDownload(a.org, a.Version.Digest, size)
+		a.s.c.Library.CountDownload(a.org, a.Version.Digest, size)
 	}
 }
 
@@ -64,5 +64,5 @@ func (a *VersionArchive) DirectLink(ctx context.Context, ttl time.Duration) (add
 	if a.Format != files.TarGzip {
 		return "", false, nil
 	}
-	return a.s.library.DirectLink(ctx, a.org, a.Version.Digest, a.Name(), ttl)
+	return a.s.c.Library.DirectLink(ctx, a.org, a.Version.Digest, a.Name(), ttl)
 }

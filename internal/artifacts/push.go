@@ -39,7 +39,7 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKin
 	if len(p.Message) > maxMessage || !utf8.ValidString(p.Message) {
 		return stint.FileSetVersion{}, false, stint.InvalidParam("message", "'message' must be text of %d bytes at most.", maxMessage)
 	}
-	t, err := s.tree(ctx, c.OrgID, kind, id)
+	t, err := s.fileSet(ctx, c.OrgID, kind, id)
 	if err != nil {
 		return stint.FileSetVersion{}, false, err
 	}
@@ -53,7 +53,7 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKin
 	}
 	commit := store.Commit{
 		OrgID: c.OrgID, FileSetID: t.ID, Digest: ref.Digest, Size: ref.Size, FileCount: ref.Files,
-		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.now()),
+		Message: p.Message, CreatedBy: c.Name(), CreatedAt: stint.TimeOf(s.c.Now()),
 	}
 	if p.IfMatch != "" {
 		commit.IfHead = &p.IfMatch
@@ -63,9 +63,9 @@ func (s *Service) Push(ctx context.Context, c auth.Caller, kind stint.FileSetKin
 
 func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (files.Ref, error) {
 	if p.Format == WireTree {
-		return s.library.CommitEntries(ctx, org, parent, p.Archive)
+		return s.c.Library.CommitEntries(ctx, org, parent, p.Archive)
 	}
-	return s.library.CommitArchive(ctx, org, parent, p.Format, p.Archive)
+	return s.c.Library.CommitArchive(ctx, org, parent, p.Format, p.Archive)
 }
 
 // commit adds a stored snapshot as the next version.
@@ -76,9 +76,9 @@ func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c 
 	}
 	var head store.FileSetVersion
 	var added bool
-	err = s.library.Publish(ctx, c.OrgID, []files.Ref{ref}, func(epoch int64) (err error) {
+	err = s.c.Library.Publish(ctx, c.OrgID, []files.Ref{ref}, func(epoch int64) (err error) {
 		c.Epoch = epoch
-		head, added, err = s.store.CommitVersion(ctx, c)
+		head, added, err = s.c.Store.CommitVersion(ctx, c)
 		return err
 	})
 	if errors.Is(err, files.ErrNotPublished) {
@@ -98,7 +98,7 @@ func staleError(err error) error {
 	}
 	return &stint.Error{
 		Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Cause: err,
-		Message: "Files that this version has in common with deleted ones are being deleted right now. Push again.",
+		Message: "Garbage collection is deleting files that this version needs. Push again.",
 	}
 }
 
@@ -115,7 +115,7 @@ func (s *Service) parent(ctx context.Context, org string, t stint.FileSet, ifMat
 	if head == "" {
 		return "", nil
 	}
-	v, err := s.store.FileSetVersion(ctx, org, t.ID, head, 0)
+	v, err := s.c.Store.FileSetVersion(ctx, org, t.ID, head, 0)
 	if err != nil {
 		return "", fmt.Errorf("read head of %s %s: %w", t.Kind, t.ID, err)
 	}
@@ -136,7 +136,7 @@ func versionConflict(t stint.FileSet, head string) error {
 // suffix returns the random part of a version's identifier, 100 bits.
 func (s *Service) suffix() (string, error) {
 	var raw [13]byte
-	if _, err := io.ReadFull(s.random, raw[:]); err != nil {
+	if _, err := io.ReadFull(s.c.Random, raw[:]); err != nil {
 		return "", fmt.Errorf("read random bytes: %w", err)
 	}
 	return base32.NewEncoding(suffixAlphabet).WithPadding(base32.NoPadding).EncodeToString(raw[:])[:suffixSize], nil

@@ -21,13 +21,13 @@ type Quota interface {
 // refuses to delete the current version, a version in a checkpoint or in an open
 // run, and a version that is marked to be kept.
 func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string) error {
-	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
+	v, err := s.Resolve(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
 		return err
 	}
-	err = s.store.DeleteVersion(ctx, c.OrgID, id, v.ID)
+	err = s.c.Store.DeleteVersion(ctx, c.OrgID, id, v.ID)
 	if errors.Is(err, store.ErrInUse) {
-		return stint.InvalidState("The version '%s' is needed: it is the current one, a checkpoint names it, a run mounts it or it is kept.", v.ID)
+		return stint.InvalidState("The version '%s' is in use: it is the current version, a checkpoint or a run uses it, or it is marked to be kept. Delete another version.", v.ID)
 	}
 	return store.PublicError(err, string(kind)+" version", spec)
 }
@@ -35,20 +35,20 @@ func (s *Service) DeleteVersion(ctx context.Context, c auth.Caller, kind stint.F
 // KeepVersion marks a version so that retention rules do not delete it, or removes
 // the mark.
 func (s *Service) KeepVersion(ctx context.Context, c auth.Caller, kind stint.FileSetKind, id, spec string, keep bool) error {
-	_, v, err := s.locate(ctx, c.OrgID, kind, id, spec)
+	v, err := s.Resolve(ctx, c.OrgID, kind, id, spec)
 	if err != nil {
 		return err
 	}
-	return store.PublicError(s.store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.now())), string(kind)+" version", spec)
+	return store.PublicError(s.c.Store.KeepVersion(ctx, c.OrgID, id, v.ID, keep, stint.TimeOf(s.c.Now())), string(kind)+" version", spec)
 }
 
 // Usage returns the storage usage and the limit of an organisation.
 func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, error) {
-	rows, err := s.store.StorageUsage(ctx, org)
+	rows, err := s.c.Store.StorageUsage(ctx, org)
 	if err != nil {
 		return stint.StorageUsage{}, fmt.Errorf("count artifacts and volumes: %w", err)
 	}
-	used, err := s.quota.Usage(ctx, org)
+	used, err := s.c.Quota.Usage(ctx, org)
 	if err != nil {
 		return stint.StorageUsage{}, err
 	}
@@ -56,7 +56,7 @@ func (s *Service) Usage(ctx context.Context, org string) (stint.StorageUsage, er
 		StoredBytes: used.Bytes, StoredObjects: used.Objects,
 		Artifacts: rows.Artifacts, Volumes: rows.Volumes, Versions: rows.Versions, Checkpoints: rows.Checkpoints, VersionBytes: rows.Bytes,
 	}
-	if limit := s.quota.Limit(); limit > 0 {
+	if limit := s.c.Quota.Limit(); limit > 0 {
 		u.LimitBytes = &limit
 	}
 	return u, nil

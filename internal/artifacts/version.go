@@ -11,10 +11,10 @@ import (
 
 // Versions returns a page of the versions of an artifact or volume, newest first.
 func (s *Service) Versions(ctx context.Context, org string, kind stint.FileSetKind, id string, r store.Range) ([]stint.FileSetVersion, error) {
-	if _, err := s.tree(ctx, org, kind, id); err != nil {
+	if _, err := s.fileSet(ctx, org, kind, id); err != nil {
 		return nil, err
 	}
-	stored, err := s.store.FileSetVersions(ctx, org, id, r)
+	stored, err := s.c.Store.FileSetVersions(ctx, org, id, r)
 	if err != nil {
 		return nil, fmt.Errorf("list versions of %s %s: %w", kind, id, err)
 	}
@@ -40,7 +40,7 @@ func (s *Service) Resolve(ctx context.Context, org string, kind stint.FileSetKin
 
 // locate returns an artifact or volume and one of its versions.
 func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind, id, spec string) (stint.FileSet, store.FileSetVersion, error) {
-	t, err := s.tree(ctx, org, kind, id)
+	t, err := s.fileSet(ctx, org, kind, id)
 	if err != nil {
 		return stint.FileSet{}, store.FileSetVersion{}, err
 	}
@@ -57,18 +57,18 @@ func (s *Service) locate(ctx context.Context, org string, kind stint.FileSetKind
 		}
 		versionID = *t.CurrentVersionID
 	}
-	v, err := s.store.FileSetVersion(ctx, org, id, versionID, number)
+	v, err := s.c.Store.FileSetVersion(ctx, org, id, versionID, number)
 	return t, v, store.PublicError(err, string(kind)+" version", spec)
 }
 
 // Files returns a page of a version's entries in path order. more reports whether
 // there are further entries.
 func (s *Service) Files(ctx context.Context, org string, kind stint.FileSetKind, id, spec string, p FilePage) (page []stint.FileEntry, more bool, err error) {
-	_, v, err := s.locate(ctx, org, kind, id, spec)
+	v, err := s.Resolve(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, false, err
 	}
-	return s.library.ListPrefix(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
+	return s.c.Library.ListPrefix(ctx, org, v.Digest, p.Prefix, p.After, p.Limit)
 }
 
 // FilePage selects entries of a version.
@@ -80,38 +80,38 @@ type FilePage struct {
 
 // Open opens a file of a version. The caller closes it.
 func (s *Service) Open(ctx context.Context, org string, kind stint.FileSetKind, id, spec, path string) (files.File, stint.FileEntry, error) {
-	_, v, err := s.locate(ctx, org, kind, id, spec)
+	v, err := s.Resolve(ctx, org, kind, id, spec)
 	if err != nil {
 		return nil, stint.FileEntry{}, err
 	}
-	return s.library.Open(ctx, org, v.Digest, path)
+	return s.c.Library.Open(ctx, org, v.Digest, path)
 }
 
 // Diff returns a page of the changes between two versions, in path order, after the
 // given path. more reports whether there are further changes.
 func (s *Service) Diff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, after string, limit int) (page []stint.FileChange, more bool, err error) {
-	a, b, err := s.both(ctx, org, kind, id, from, to)
+	a, b, err := s.digests(ctx, org, kind, id, from, to)
 	if err != nil {
 		return nil, false, err
 	}
-	return s.library.Diff(ctx, org, a, b, after, limit)
+	return s.c.Library.Diff(ctx, org, a, b, after, limit)
 }
 
 // TextDiff returns a unified diff of one file in two versions.
 func (s *Service) TextDiff(ctx context.Context, org string, kind stint.FileSetKind, id, from, to, path string) (string, error) {
-	a, b, err := s.both(ctx, org, kind, id, from, to)
+	a, b, err := s.digests(ctx, org, kind, id, from, to)
 	if err != nil {
 		return "", err
 	}
-	return s.library.TextDiff(ctx, org, a, b, path)
+	return s.c.Library.TextDiff(ctx, org, a, b, path)
 }
 
-// both returns the digests of two versions.
-func (s *Service) both(ctx context.Context, org string, kind stint.FileSetKind, id, from, to string) (a, b string, err error) {
-	_, x, err := s.locate(ctx, org, kind, id, from)
+// digests returns the digests of two versions.
+func (s *Service) digests(ctx context.Context, org string, kind stint.FileSetKind, id, from, to string) (a, b string, err error) {
+	x, err := s.Resolve(ctx, org, kind, id, from)
 	if err != nil {
 		return "", "", err
 	}
-	_, y, err := s.locate(ctx, org, kind, id, to)
+	y, err := s.Resolve(ctx, org, kind, id, to)
 	return x.Digest, y.Digest, err
 }

@@ -39,54 +39,11 @@ func New(c Config) *Service {
 // Report is the progress of one organisation, or the final result if Done is set.
 // One of Busy, Collected, and Checked is set.
 type Report struct {
-	Org       string     `json:"org"`
-	Done      bool       `json:"done"`
-	Busy      bool       `json:"busy,omitempty"` // another process holds the lease; nothing was done
-	Collected *Collected `json:"collected,omitempty"`
-	Checked   *Checked   `json:"checked,omitempty"`
-}
-
-// Collected is the result of a garbage collection.
-type Collected struct {
-	Epoch     int64 `json:"epoch"`
-	Trees     int64 `json:"trees"`     // referenced snapshots
-	Pages     int64 `json:"pages"`     // of these snapshots, each counted once
-	Packs     int64 `json:"packs"`     // with chunks of these snapshots
-	Marked    int64 `json:"condemned"` // objects to be deleted by a later collection
-	Unmarked  int64 `json:"pardoned"`  // marked objects that are referenced again
-	Deleted   int64 `json:"deleted"`   // objects
-	Compacted int64 `json:"compacted"` // packs that were rewritten
-	Damaged   int64 `json:"damaged"`   // packs that could not be rewritten because they are damaged
-	Freed     int64 `json:"freedBytes"`
-}
-
-// Checked is the result of a check.
-type Checked struct {
-	Trees    int64    `json:"trees"` // referenced snapshots, each counted once
-	Pages    int64    `json:"pages"`
-	Packs    int64    `json:"packs"`
-	Segments int64    `json:"segments"` // that were read and verified
-	Bytes    int64    `json:"bytes"`    // of them
-	Orphans  int64    `json:"orphans"`  // unreferenced objects
-	Damaged  int64    `json:"damaged"`  // objects
-	Repaired int64    `json:"repaired"` // of them
-	Damages  []Damage `json:"damages,omitempty"`
-}
-
-// Damage is a damaged or missing object.
-type Damage struct {
-	Key      string `json:"key"`
-	Problem  string `json:"what"`
-	Repaired bool   `json:"repaired"`
-	Uses     int64  `json:"uses"` // number of affected files and folders
-	Used     []Use  `json:"used,omitempty"`
-}
-
-// Use is a file or folder that a damage affects.
-type Use struct {
-	Name      string `json:"name"` // of the version or checkpoint
-	Path      string `json:"path,omitempty"`
-	Following bool   `json:"andOn,omitempty"` // entries after the path are affected as well
+	Org       string               `json:"org"`
+	Done      bool                 `json:"done"`
+	Busy      bool                 `json:"busy,omitempty"` // another process holds the lease; nothing was done
+	Collected *files.CollectResult `json:"collected,omitempty"`
+	Checked   *files.CheckResult   `json:"checked,omitempty"`
 }
 
 // CollectOptions configures Collect.
@@ -107,16 +64,16 @@ const maxRounds = 4
 // organisation and returns all errors.
 func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Report)) error {
 	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
-		total := Collected{}
+		var total files.CollectResult
 		for range maxRounds {
 			round, err := s.c.Library.Collect(ctx, org, s.c.Store, files.CollectOptions{
 				Grace: o.Grace, Now: s.c.Now, DryRun: o.DryRun,
-				Progress: func(c files.CollectResult) { report(Report{Org: org, Collected: total.add(Collected(c))}) },
+				Progress: func(c files.CollectResult) { report(Report{Org: org, Collected: add(total, c)}) },
 			})
 			if err != nil {
 				return fmt.Errorf("collect garbage: %w", err)
 			}
-			total = *total.add(Collected(round))
+			total = *add(total, round)
 			if o.Grace > 0 || o.DryRun || round.Marked == 0 {
 				break
 			}
@@ -126,13 +83,14 @@ func (s *Service) Collect(ctx context.Context, o CollectOptions, report func(Rep
 	})
 }
 
-// add returns the sum of this and a later round.
-func (c Collected) add(later Collected) *Collected {
-	later.Unmarked += c.Unmarked
-	later.Deleted += c.Deleted
-	later.Compacted += c.Compacted
-	later.Freed += c.Freed
-	return &later
+// add adds the result of a round to the sum of the earlier rounds. What the last round
+// found replaces what earlier rounds found.
+func add(sum, round files.CollectResult) *files.CollectResult {
+	round.Unmarked += sum.Unmarked
+	round.Deleted += sum.Deleted
+	round.Compacted += sum.Compacted
+	round.Freed += sum.Freed
+	return &round
 }
 
 // CheckOptions configures Check.
@@ -147,12 +105,12 @@ func (s *Service) Check(ctx context.Context, o CheckOptions, report func(Report)
 	return s.eachLeased(ctx, report, func(ctx context.Context, org string) error {
 		done, err := s.c.Library.Check(ctx, org, s.named(ctx, org), files.CheckOptions{
 			Read: !o.Quick, Repair: o.Repair,
-			Progress: func(c files.CheckResult) { report(Report{Org: org, Checked: checked(c)}) },
+			Progress: func(c files.CheckResult) { report(Report{Org: org, Checked: &c}) },
 		})
 		if err != nil {
 			return fmt.Errorf("check the storage: %w", err)
 		}
-		report(Report{Org: org, Done: true, Checked: checked(done)})
+		report(Report{Org: org, Done: true, Checked: &done})
 		return nil
 	})
 }
@@ -165,21 +123,6 @@ func (s *Service) named(ctx context.Context, org string) iter.Seq2[files.NamedTr
 			}
 		}
 	}
-}
-
-func checked(c files.CheckResult) *Checked {
-	out := &Checked{
-		Trees: c.Trees, Pages: c.Pages, Packs: c.Packs, Segments: c.Segments, Bytes: c.Bytes,
-		Orphans: c.Orphans, Damaged: c.Damaged, Repaired: c.Repaired,
-	}
-	for _, d := range c.Damages {
-		damage := Damage{Key: d.Key, Problem: d.Problem, Repaired: d.Repaired, Uses: d.Uses}
-		for _, u := range d.Used {
-			damage.Used = append(damage.Used, Use(u))
-		}
-		out.Damages = append(out.Damages, damage)
-	}
-	return out
 }
 
 // SyncIndexes updates the chunk indexes with the changes of other servers.

@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// member makes an organisation.
+// member creates an organisation with a member and returns its ID.
 func (w *world) member(org string) string {
 	w.Helper()
 	m, err := w.store.EnsureMember(w.Context(), store.Member{
@@ -70,8 +70,8 @@ func (w *world) must(err error) {
 	}
 }
 
-// lines runs a job and keeps its last line of each organisation.
-func lines(t *testing.T, job func(func(maintenance.Report)) error) []maintenance.Report {
+// results runs a job and returns its final report of each organisation.
+func results(t *testing.T, job func(func(maintenance.Report)) error) []maintenance.Report {
 	t.Helper()
 	var done []maintenance.Report
 	if err := job(func(l maintenance.Report) {
@@ -84,13 +84,11 @@ func lines(t *testing.T, job func(func(maintenance.Report)) error) []maintenance
 	return done
 }
 
-// litter stores a tree that nothing names.
-func (w *world) litter() { w.litterOf(w.org) }
-
-func (w *world) litterOf(org string) {
+// storeUnreferenced stores a snapshot that no version refers to.
+func (w *world) storeUnreferenced(org string) {
 	w.Helper()
 	dir := w.TempDir()
-	w.must(os.WriteFile(filepath.Join(dir, "f"), []byte("litter"), 0o600))
+	w.must(os.WriteFile(filepath.Join(dir, "f"), []byte("unreferenced"), 0o600))
 	_, err := w.library.CommitDir(w.Context(), org, "", dir, files.DirOptions{})
 	w.must(err)
 }
@@ -107,16 +105,16 @@ func (w *world) objects() (n int) {
 func TestCollectAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.litter()
+	w.storeUnreferenced(w.org)
 	before := w.objects()
 	collect := func(o maintenance.CollectOptions) []maintenance.Report {
-		return lines(t, func(tell func(maintenance.Report)) error { return w.service.Collect(t.Context(), o, tell) })
+		return results(t, func(report func(maintenance.Report)) error { return w.service.Collect(t.Context(), o, report) })
 	}
 	if got := collect(maintenance.CollectOptions{DryRun: true}); got[0].Collected.Deleted != 0 || w.objects() != before {
 		t.Errorf("a dry run deleted something: %+v", got[0].Collected)
 	}
 	if got := collect(maintenance.CollectOptions{Grace: time.Hour}); got[0].Collected.Deleted != 0 || w.objects() != before {
-		t.Errorf("something went before its grace was over: %+v", got[0].Collected)
+		t.Errorf("an object was deleted within the grace period: %+v", got[0].Collected)
 	}
 	got := collect(maintenance.CollectOptions{})
 	if got[0].Collected.Deleted != int64(before) || got[0].Collected.Freed <= 0 || w.objects() != 0 {
@@ -124,36 +122,36 @@ func TestCollectAtOnce(t *testing.T) {
 	}
 }
 
-func TestOneAtATime(t *testing.T) {
+func TestLease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	mine, err := w.store.LeaseCollection(t.Context(), w.org, "somebody", time.Hour)
+	mine, err := w.store.LeaseCollection(t.Context(), w.org, "another", time.Hour)
 	if err != nil || !mine {
 		t.Fatalf("no lease: %v", err)
 	}
 	jobs := map[string]func(func(maintenance.Report)) error{
-		"Collect": func(tell func(maintenance.Report)) error {
-			return w.service.Collect(t.Context(), maintenance.CollectOptions{}, tell)
+		"Collect": func(report func(maintenance.Report)) error {
+			return w.service.Collect(t.Context(), maintenance.CollectOptions{}, report)
 		},
-		"Check": func(tell func(maintenance.Report)) error {
-			return w.service.Check(t.Context(), maintenance.CheckOptions{}, tell)
+		"Check": func(report func(maintenance.Report)) error {
+			return w.service.Check(t.Context(), maintenance.CheckOptions{}, report)
 		},
 	}
 	for name, job := range jobs {
-		if diff := cmp.Diff([]maintenance.Report{{Org: w.org, Done: true, Busy: true}}, lines(t, job)); diff != "" {
+		if diff := cmp.Diff([]maintenance.Report{{Org: w.org, Done: true, Busy: true}}, results(t, job)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	_, err = w.store.LeaseCollection(t.Context(), w.org, "somebody", 0)
+	_, err = w.store.LeaseCollection(t.Context(), w.org, "another", 0)
 	w.must(err)
 	for name, job := range jobs {
-		if got := lines(t, job); len(got) != 1 || got[0].Busy {
+		if got := results(t, job); len(got) != 1 || got[0].Busy {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
-func TestDamageIsToldWithItsName(t *testing.T) {
+func TestDamageReportsTheVersion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	ref, err := w.library.CommitArchive(t.Context(), w.org, "", files.Tar, strings.NewReader(strings.Repeat("\x00", 1024)))
@@ -163,34 +161,34 @@ func TestDamageIsToldWithItsName(t *testing.T) {
 	_, _, err = w.store.CommitVersion(t.Context(), store.Commit{OrgID: w.org, FileSetID: tree.ID, Suffix: strings.Repeat("a", 20), Digest: ref.Digest, CreatedBy: "user:ann", CreatedAt: stint.TimeOf(time.Now())})
 	w.must(err)
 	w.must(w.blobs.Delete(t.Context(), w.org+"/manifests/"+ref.Digest))
-	got := lines(t, func(tell func(maintenance.Report)) error {
-		return w.service.Check(t.Context(), maintenance.CheckOptions{}, tell)
+	got := results(t, func(report func(maintenance.Report)) error {
+		return w.service.Check(t.Context(), maintenance.CheckOptions{}, report)
 	})
 	if c := got[0].Checked; c.Damaged != 1 || len(c.Damages) != 1 || len(c.Damages[0].Used) != 1 || !strings.HasPrefix(c.Damages[0].Used[0].Name, "volume data@v1_") {
 		t.Errorf("%+v", c)
 	}
 }
 
-// outage is a store that cannot list what one organisation keeps.
-type outage struct {
+// failingStore fails to list the objects of one organisation. It calls before first.
+type failingStore struct {
 	blob.Store
-	org  string
-	meet func()
+	org    string
+	before func()
 }
 
-var errOutage = errors.New("the disk is on fire")
+var errList = errors.New("the disk is on fire")
 
-func (o outage) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
+func (o failingStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	if !strings.HasPrefix(prefix, o.org) {
 		return o.Store.List(ctx, prefix)
 	}
 	return func(yield func(blob.Info, error) bool) {
-		o.meet()
-		yield(blob.Info{}, errOutage)
+		o.before()
+		yield(blob.Info{}, errList)
 	}
 }
 
-func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
+func TestFailureOfOneOrganisation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.member("zenith")
@@ -200,24 +198,24 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 		t.Fatalf("the organisations are %q", orgs)
 	}
 	fails, works := orgs[0], orgs[1]
-	w.litterOf(works)
+	w.storeUnreferenced(works)
 	index, err := index.Open(t.TempDir())
 	w.must(err)
 	defer func() { w.must(index.Close()) }()
-	meet := func() {}
-	library, err := files.New(outage{w.blobs, fails, func() { meet() }}, files.Options{
+	before := func() {}
+	library, err := files.New(failingStore{w.blobs, fails, func() { before() }}, files.Options{
 		TempDir: t.TempDir(), Index: index,
-		Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // no pack belongs to a commit that goes on
+		Now: func() time.Time { return time.Now().Add(48 * time.Hour) }, // so that no pack belongs to a commit in progress
 	})
 	w.must(err)
 	service := maintenance.New(maintenance.Config{Store: w.store, Library: library, IDs: w.ids})
 	var done []string
-	tell := func(l maintenance.Report) {
+	report := func(l maintenance.Report) {
 		if l.Done {
 			done = append(done, l.Org)
 		}
 	}
-	learned := func(org string) bool {
+	indexed := func(org string) bool {
 		for range index.Packs(org) {
 			return true
 		}
@@ -228,30 +226,30 @@ func TestOneThatFailsDoesNotStopTheOthers(t *testing.T) {
 		do   func(context.Context) error
 	}{
 		{"SyncIndexes", service.SyncIndexes},
-		{"Check", func(ctx context.Context) error { return service.Check(ctx, maintenance.CheckOptions{}, tell) }},
+		{"Check", func(ctx context.Context) error { return service.Check(ctx, maintenance.CheckOptions{}, report) }},
 		{"Collect", func(ctx context.Context) error {
-			return service.Collect(ctx, maintenance.CollectOptions{Grace: time.Hour}, tell)
+			return service.Collect(ctx, maintenance.CollectOptions{Grace: time.Hour}, report)
 		}},
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		meet = cancel
-		if err := c.do(ctx); !errors.Is(err, context.Canceled) || learned(works) || len(done) > 0 {
-			t.Errorf("%s goes on when nobody waits any more: %q, %v", c.name, done, err)
+		before = cancel
+		if err := c.do(ctx); !errors.Is(err, context.Canceled) || indexed(works) || len(done) > 0 {
+			t.Errorf("%s continues after cancellation: %q, %v", c.name, done, err)
 		}
-		meet = func() {}
+		before = func() {}
 		if c.name == "SyncIndexes" {
 			continue
 		}
 		err := c.do(t.Context())
-		if !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || strings.Contains(err.Error(), works) {
+		if !errors.Is(err, errList) || !strings.Contains(err.Error(), fails) || strings.Contains(err.Error(), works) {
 			t.Errorf("%s: the error is %v", c.name, err)
 		}
 		if diff := cmp.Diff([]string{works}, done); diff != "" {
-			t.Errorf("%s is done for (-want +got):\n%s", c.name, diff)
+			t.Errorf("%s: organisations (-want +got):\n%s", c.name, diff)
 		}
 		done = nil
 	}
-	if err := service.SyncIndexes(t.Context()); !errors.Is(err, errOutage) || !strings.Contains(err.Error(), fails) || !learned(works) {
+	if err := service.SyncIndexes(t.Context()); !errors.Is(err, errList) || !strings.Contains(err.Error(), fails) || !indexed(works) {
 		t.Errorf("SyncIndexes: %v", err)
 	}
 }

@@ -34,34 +34,34 @@ type Options struct {
 
 // Result is the result of a check.
 type Result struct {
-	Trees    int64 // named trees, equal ones once
-	Pages    int64
-	Packs    int64
-	Segments int64 // segments that were read
-	Bytes    int64 // bytes that were read
-	Orphans  int64 // unreferenced objects, which the next collections delete
-	// Damaged and Repaired count objects; Damages lists the first ones.
-	Damaged, Repaired int64
-	Damages           []Damage
+	Trees    int64    `json:"trees"` // named trees, equal ones once
+	Pages    int64    `json:"pages"`
+	Packs    int64    `json:"packs"`
+	Segments int64    `json:"segments"`          // segments that were read
+	Bytes    int64    `json:"bytes"`             // bytes that were read
+	Orphans  int64    `json:"orphans"`           // unreferenced objects, which the next collections delete
+	Damaged  int64    `json:"damaged"`           // objects
+	Repaired int64    `json:"repaired"`          // objects
+	Damages  []Damage `json:"damages,omitempty"` // the first damaged objects
 }
 
 // Damage is a damaged or missing object.
 type Damage struct {
-	Key      string // of the object
-	Problem  string // "missing" or "damaged"
-	Segments int64  // referenced segments of a pack that are lost, after a repair
-	Repaired bool   // no referenced segment is lost any more
-	Uses     int64  // files and folders in named trees that are incomplete
-	Used     []Use  // the first uses
+	Key      string `json:"key"`            // of the object
+	Problem  string `json:"what"`           // "missing" or "damaged"
+	Segments int64  `json:"-"`              // referenced segments of a pack that are lost, after a repair
+	Repaired bool   `json:"repaired"`       // no referenced segment is lost any more
+	Uses     int64  `json:"uses"`           // files and folders in named trees that are incomplete
+	Used     []Use  `json:"used,omitempty"` // the first uses
 }
 
 // Use is a place that a damage affects.
 type Use struct {
-	Name string // of the tree
-	Path string // "" where all of the tree is meant
+	Name string `json:"name"`           // of the tree
+	Path string `json:"path,omitempty"` // "" for all of the tree
 	// Following means that the entries after Path are incomplete, too, because the
 	// page that lists them is lost.
-	Following bool
+	Following bool `json:"andOn,omitempty"`
 }
 
 const checkLimit = 100

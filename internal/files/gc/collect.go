@@ -51,17 +51,17 @@ var ErrCollecting = errors.New("files: another collection began meanwhile")
 
 // Result is the result of a collection.
 type Result struct {
-	Epoch     int64
-	Trees     int64 // referenced trees
-	Pages     int64 // their pages, each counted once
-	Packs     int64 // referenced packs
-	Marked    int64 // objects marked for a later collection to delete
-	Unmarked  int64 // objects that are referenced again
-	Deleted   int64 // deleted objects
-	Compacted int64 // compacted packs
-	Damaged   int64 // packs that are damaged and could not be compacted
+	Epoch     int64 `json:"epoch"`
+	Trees     int64 `json:"trees"`     // referenced trees
+	Pages     int64 `json:"pages"`     // their pages, each counted once
+	Packs     int64 `json:"packs"`     // referenced packs
+	Marked    int64 `json:"condemned"` // objects marked for a later collection to delete
+	Unmarked  int64 `json:"pardoned"`  // objects that are referenced again
+	Deleted   int64 `json:"deleted"`   // deleted objects
+	Compacted int64 `json:"compacted"` // compacted packs
+	Damaged   int64 `json:"damaged"`   // packs that are damaged and could not be compacted
 	// Freed is the size of deleted objects less that of compacted packs, in bytes.
-	Freed int64
+	Freed int64 `json:"freedBytes"`
 }
 
 const (
