@@ -1,5 +1,5 @@
-// Package e2e answers: does what a person types work, from end to end?
+// Package e2e tests the command line from end to end.
 //
-// It holds scripts in testdata that type commands against the built program and
-// real servers, each with a data folder of its own.
+// The scripts in testdata run commands of the built program against real servers,
+// each with a new data folder.
 package e2e

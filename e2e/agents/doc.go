@@ -1,7 +1,7 @@
-// Package agents answers: do real agents work in the service as it is installed?
+// Package agents tests real agents in the installed service.
 //
-// Its tests drive Claude Code, Codex, an agent of the Agent Client Protocol and
-// the assistant in sandboxes of a server that runs as its operator would run
-// it. Their model is a server on loopback that does what the prompt says, and
-// takes one key only: the one that the sandbox never sees.
+// The tests run Claude Code, Codex, an agent of the Agent Client Protocol, and the
+// assistant in sandboxes of a server that is started like an operator starts it. The
+// model is a server on loopback that follows directives in the prompt and accepts
+// only one key, which the sandboxes never contain.
 package agents

@@ -134,12 +134,12 @@ func processes(words string) (found []string) {
 // until waits for what another process brings about.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		if time.Now().After(deadline) {
-			w.Fatalf("%s: not within %s", what, patience)
+			w.Fatalf("%s: not within %s", what, waitLimit)
 		}
 		<-tick.C
 	}

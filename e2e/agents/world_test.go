@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// patience is how long a test waits for what must happen.
-	patience = 100 * time.Second
+	// waitLimit is how long a test waits for what must happen.
+	waitLimit = 100 * time.Second
 	// modelKey is the key that the model's server takes.
 	modelKey = "sk-live-3f9a1c77d2e84b06"
 	model    = "mock-large"
@@ -229,7 +229,7 @@ func (w *world) transcript(id string) string {
 // item waits for an item of a running run and gives its event.
 func (w *world) item(id string, is func(stint.OutputData) bool) stint.OutputData {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
 	for e, err := range w.client.Runs.Events(ctx, id, 0) {
 		if err != nil {

@@ -41,7 +41,7 @@ type stream struct {
 func (w *world) follow(r request) *stream {
 	w.Helper()
 	r.method = "GET"
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	resp, err := w.client.Do(w.build(ctx, r))
 	if err != nil {
 		w.Fatal(err)

@@ -135,7 +135,7 @@ func (w *world) raw(text string, cut bool) string {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.host.url, "http://"))
 	check(w, err)
 	defer conn.Close()
-	check(w, conn.SetDeadline(time.Now().Add(patience)))
+	check(w, conn.SetDeadline(time.Now().Add(waitLimit)))
 	_, _ = io.WriteString(conn, text) // whoever has answered may have left before the end
 	if cut {
 		_ = conn.(*net.TCPConn).CloseWrite()

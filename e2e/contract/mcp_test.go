@@ -71,7 +71,7 @@ func toolsWholeWay(w *world) {
 	w.equal("status", stint.Completed, waited.Run.Status)
 	select {
 	case <-heard:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		w.Error("no notice came")
 	}
 	var output struct {

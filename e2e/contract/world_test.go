@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine too.
-const patience = 3 * time.Minute
+// waitLimit is how long a test waits for what must happen, on a busy machine too.
+const waitLimit = 3 * time.Minute
 
 func check(t testing.TB, err error) {
 	t.Helper()
@@ -79,7 +79,7 @@ func (w *world) build(ctx context.Context, r request) *http.Request {
 		body, contentType = bytes.NewReader(raw), "application/json"
 	}
 	if r.hostile {
-		ctx = apitest.Hostile(ctx)
+		ctx = apitest.AllowInvalid(ctx)
 	}
 	at := r.path
 	if !strings.HasPrefix(at, "http") {
@@ -231,12 +231,12 @@ func (w *world) newRun(body object) object {
 // until repeats until done says so.
 func (w *world) until(what string, done func() bool) {
 	w.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !done() {
 		if time.Now().After(deadline) {
-			w.Fatalf("%s did not happen within %s", what, patience)
+			w.Fatalf("%s did not happen within %s", what, waitLimit)
 		}
 		<-tick.C
 	}

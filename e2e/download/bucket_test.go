@@ -62,12 +62,12 @@ func (w *world) direct(t testing.TB, id string) string {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); <-tick.C {
 		if link := w.link(t, id, ""); !strings.HasPrefix(link, w.front) {
 			return link
 		}
 	}
-	t.Fatalf("after %s the service still serves the archive itself", patience)
+	t.Fatalf("after %s the service still serves the archive itself", waitLimit)
 	return ""
 }
 

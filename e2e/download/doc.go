@@ -1,7 +1,6 @@
-// Package download answers: does everybody who downloads a version get the same files?
+// Package download tests that all clients receive the same files of a version.
 //
-// It holds no code but tests. They start the built program as an operator
-// would, push folders of odd files, and follow download links as users do:
-// with curl that is cut off and goes on, with other programs' readers of
-// archives, and with a browser.
+// The tests start the built program like an operator, push folders of odd files, and
+// follow download links like users: with curl, which is interrupted and resumes, with
+// the archive readers of other programs, and with a browser.
 package download

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine too.
-const patience = 5 * time.Minute
+// waitLimit is how long a test waits for what must happen, on a busy machine too.
+const waitLimit = 5 * time.Minute
 
 func TestMain(m *testing.M) {
 	installation.Parallel(8) // most of what these tests do is wait for other programs
@@ -31,14 +31,14 @@ type program struct {
 func (p program) run(name string, args ...string) (out []byte, code int) {
 	p.t.Helper()
 	requirement.Programs(p.t, name)
-	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(p.t.Context(), waitLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // nobody's settings
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser is many processes
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = patience / 10 // for what its children still say
+	cmd.WaitDelay = waitLimit / 10 // for what its children still say
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()
@@ -62,7 +62,7 @@ func fleeting(t testing.TB) string {
 	installation.Check(t, err)
 	t.Cleanup(func() {
 		err := os.RemoveAll(dir)
-		for deadline := time.Now().Add(patience / 10); err != nil && time.Now().Before(deadline); err = os.RemoveAll(dir) {
+		for deadline := time.Now().Add(waitLimit / 10); err != nil && time.Now().Before(deadline); err = os.RemoveAll(dir) {
 			<-time.After(50 * time.Millisecond)
 		}
 		installation.Check(t, err)

@@ -1,7 +1,7 @@
-// Package egress answers: do the programs that agents use reach what they may,
-// and is each request logged?
+// Package egress tests that the programs which agents use reach the allowed hosts and
+// that each request is logged.
 //
-// It holds no code but tests. They run in a network namespace of their own, in
-// which addresses of the internet lead to the loopback interface: servers that
-// the tests start there are, to the service, servers on the internet.
+// The tests run in their own network namespace, in which public addresses lead to the
+// loopback interface. To the service, servers that the tests start there are servers
+// on the Internet.
 package egress

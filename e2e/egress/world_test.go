@@ -28,8 +28,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine too.
-const patience = 2 * time.Minute
+// waitLimit is how long a test waits for what must happen, on a busy machine too.
+const waitLimit = 2 * time.Minute
 
 // world is an installation, and the servers of an internet.
 type world struct {
@@ -185,12 +185,12 @@ func holds(got, want map[string]any) bool {
 // until waits for what another goroutine brings about.
 func (w *world) until(what string, ok func() bool) {
 	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			w.Fatalf("not within %s: %s", patience, what)
+			w.Fatalf("not within %s: %s", waitLimit, what)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

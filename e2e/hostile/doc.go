@@ -1,6 +1,5 @@
-// Package hostile answers: does the service stand what its users' agents try?
+// Package hostile tests that the service withstands its users' agents.
 //
-// It holds no code but tests. They start the built program as an operator
-// would, push agents as users do, and let them attack: the machine, the server,
-// each other, and whoever reads what they write.
+// The tests start the built program like an operator and run agents that attack the
+// machine, the server, other runs, and the readers of their output.
 package hostile

@@ -13,8 +13,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// patience is how long a test waits for what must happen, on a busy machine too.
-const patience = 2 * time.Minute
+// waitLimit is how long a test waits for what must happen, on a busy machine too.
+const waitLimit = 2 * time.Minute
 
 // envCanary stands in the server's environment and in no sandbox.
 const envCanary = "canary-of-the-servers-environment"
@@ -41,9 +41,9 @@ func (h *host) until(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !done(); <-tick.C {
+	for deadline := time.Now().Add(waitLimit); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s did not happen within %s", what, patience)
+			t.Fatalf("%s did not happen within %s", what, waitLimit)
 		}
 	}
 }
@@ -61,7 +61,7 @@ func (h *host) world(t *testing.T) *world {
 func (h *host) wantNothing(t *testing.T, what string, look func() []string) {
 	t.Helper()
 	left := look()
-	for deadline := time.Now().Add(patience); len(left) > 0 && time.Now().Before(deadline); left = look() {
+	for deadline := time.Now().Add(waitLimit); len(left) > 0 && time.Now().Before(deadline); left = look() {
 		<-time.After(20 * time.Millisecond)
 	}
 	for _, l := range left {

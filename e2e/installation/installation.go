@@ -1,7 +1,6 @@
-// Package installation answers: what does an operator have on a machine?
+// Package installation builds the program and starts servers for end-to-end tests.
 //
-// It is for tests: it builds the program, starts it as an operator would, and
-// talks to it as users do. Every exchange is checked against the API document.
+// Its clients check every exchange against the API document.
 package installation
 
 import (
@@ -26,8 +25,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// patience is how long is waited for what must happen, on a busy machine too.
-const patience = 2 * time.Minute
+// waitLimit is the maximum time to wait for an event, even on a busy machine.
+const waitLimit = 2 * time.Minute
 
 // binary is the program under test, built once.
 var binary struct {
@@ -37,8 +36,8 @@ var binary struct {
 	err  error
 }
 
-// Binary is the path of the program under test, which is built when it is first
-// asked for. CleanUp removes it.
+// Binary returns the path of the program under test. The first call builds it; CleanUp
+// removes it.
 func Binary(t testing.TB) string {
 	t.Helper()
 	binary.once.Do(func() {
@@ -49,32 +48,31 @@ func Binary(t testing.TB) string {
 		cmd := exec.Command("go", "build", "-o", binary.path, "github.com/stint-dev/stint/cmd/stint")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			binary.err = fmt.Errorf("build: %w\n%s", err, out)
+			binary.err = fmt.Errorf("building stint: %w\n%s", err, out)
 		}
 	})
 	Check(t, binary.err)
 	return binary.path
 }
 
-// CleanUp removes what Binary built. TestMain calls it last.
+// CleanUp removes the program that Binary built. TestMain calls it last.
 func CleanUp() error { return os.RemoveAll(binary.dir) }
 
-// Host is an installation: a data folder and an address that stay the same
-// while servers on it come and go.
+// Host is an installation: a data folder and an address, which successive servers use.
 type Host struct {
 	t       *testing.T
 	Data    string
 	Listen  string
-	Flags   []string      // of the next start
-	Env     []string      // of the next start, beyond our own
-	Server  *exec.Cmd     // nil while none runs
-	Exited  chan struct{} // closed when it has ended
+	Flags   []string      // of the next server
+	Env     []string      // added to the environment of the next server
+	Server  *exec.Cmd     // nil if it is not running
+	Exited  chan struct{} // closed when the server has exited
 	log     bytes.Buffer
 	logLock sync.Mutex
 }
 
-// New makes an installation whose servers get the flags; the test's end stops
-// and removes it.
+// New creates an installation whose servers have the flags. At the end of the test it
+// is stopped and removed.
 func New(t *testing.T, flags ...string) *Host {
 	t.Helper()
 	base, err := os.MkdirTemp("", "stint-host-")
@@ -90,29 +88,29 @@ func New(t *testing.T, flags ...string) *Host {
 	return h
 }
 
-// Reserve gives an address of this machine on which nobody listens but those
-// who are told of it, again and again, until the test ends: a socket that is
-// bound to it and does not listen keeps the system from giving it to others.
+// Reserve returns a local address that the system does not assign to other processes
+// until the end of the test, because a socket that does not listen is bound to it.
+// Servers of the test can listen on it repeatedly.
 func Reserve(t testing.TB) string {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	Check(t, err)
 	t.Cleanup(func() { Check(t, unix.Close(fd)) })
-	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // as those who listen do
+	Check(t, unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)) // like the servers
 	Check(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	name, err := unix.Getsockname(fd)
 	Check(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
-// Write takes the server's log.
+// Write appends to the server's log.
 func (h *Host) Write(p []byte) (int, error) {
 	h.logLock.Lock()
 	defer h.logLock.Unlock()
 	return h.log.Write(p)
 }
 
-// Log is what servers wrote so far.
+// Log returns the output of all servers so far.
 func (h *Host) Log() string {
 	h.logLock.Lock()
 	defer h.logLock.Unlock()
@@ -129,7 +127,7 @@ func (h *Host) Start() {
 	Check(h.t, h.Server.Start())
 	h.Exited = make(chan struct{})
 	go func(cmd *exec.Cmd, exited chan struct{}) { _ = cmd.Wait(); close(exited) }(h.Server, h.Exited)
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for {
 		res, err := http.Get("http://" + h.Listen + "/readyz")
 		if err == nil {
@@ -140,15 +138,15 @@ func (h *Host) Start() {
 		}
 		select {
 		case <-h.Exited:
-			h.t.Fatalf("the server ended while starting:\n%s", Tail(h.Log(), 4000))
+			h.t.Fatalf("the server exited while starting:\n%s", Tail(h.Log(), 4000))
 		case <-deadline:
-			h.t.Fatalf("the server is not ready after %s:\n%s", patience, Tail(h.Log(), 4000))
+			h.t.Fatalf("the server is not ready after %s:\n%s", waitLimit, Tail(h.Log(), 4000))
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
 }
 
-// Stop ends the server with a signal and waits for its end.
+// Stop sends a signal to the server and waits until it has exited.
 func (h *Host) Stop(sig os.Signal) {
 	if h.Server == nil {
 		return
@@ -156,14 +154,14 @@ func (h *Host) Stop(sig os.Signal) {
 	_ = h.Server.Process.Signal(sig)
 	select {
 	case <-h.Exited:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		_ = h.Server.Process.Kill()
-		h.t.Errorf("the server did not end within %s of %s", patience, sig)
+		h.t.Errorf("the server did not exit within %s after %s", waitLimit, sig)
 	}
 	h.Server = nil
 }
 
-// Login makes a token through the data folder's socket.
+// Login creates a token through the data folder's socket and returns its client.
 func (h *Host) Login(t testing.TB, org string) *client.Client {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -187,7 +185,7 @@ func (h *Host) Login(t testing.TB, org string) *client.Client {
 	return c
 }
 
-// Check ends the test on an error.
+// Check fails the test if err is not nil.
 func Check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
@@ -195,15 +193,14 @@ func Check(t testing.TB, err error) {
 	}
 }
 
-// Tail is the end of a text, n bytes at most.
+// Tail returns at most the last n bytes of a text.
 func Tail(s string, n int) string { return s[max(0, len(s)-n):] }
 
-// Leftovers lists what sandboxes of an earlier server have left on this
-// machine: processes that see the data folder, mounts, control groups. What the
-// running server holds is none of it; as that changes while we look, what is
-// gone or known a moment later is none either.
+// Leftovers returns the processes, mounts, and control groups that sandboxes of an
+// earlier server left on this machine. It does not return those of the running
+// server. Because these change meanwhile, it looks repeatedly until nothing is left.
 func (h *Host) Leftovers() []string {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitLimit)
 	for {
 		found := h.leftovers()
 		if len(found) == 0 || time.Now().After(deadline) {
@@ -221,20 +218,21 @@ func (h *Host) leftovers() []string {
 			found = append(found, "mount "+strings.TrimSpace(line))
 		}
 	}
-	living := h.descendants()
+	running := h.descendants()
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
 		own, _ := os.ReadFile(p + "/mountinfo")
-		if !living[filepath.Base(p)] && strings.Contains(string(own), h.Data) {
+		if !running[filepath.Base(p)] && strings.Contains(string(own), h.Data) {
 			cmd, _ := os.ReadFile(p + "/cmdline")
 			found = append(found, "process "+filepath.Base(p)+" "+strings.ReplaceAll(string(cmd), "\x00", " "))
 		}
 	}
-	return append(found, h.groups(living)...)
+	return append(found, h.groups(running)...)
 }
 
-// groups lists control groups of sandboxes in which none of the living is.
-func (h *Host) groups(living map[string]bool) (found []string) {
+// groups returns the control groups of sandboxes that contain none of the running
+// processes.
+func (h *Host) groups(running map[string]bool) (found []string) {
 	instance, err := os.ReadFile(filepath.Join(h.Data, "instance"))
 	if err != nil {
 		return []string{err.Error()}
@@ -247,7 +245,7 @@ func (h *Host) groups(living map[string]bool) (found []string) {
 		}
 		procs, err := os.ReadFile(filepath.Join(p, "cgroup.procs"))
 		first, _, _ := strings.Cut(string(procs), "\n")
-		if err == nil && !living[first] {
+		if err == nil && !running[first] {
 			found = append(found, "cgroup "+p)
 		}
 		return nil
@@ -255,8 +253,7 @@ func (h *Host) groups(living map[string]bool) (found []string) {
 	return found
 }
 
-// descendants are the processes that the running server has started, itself
-// among them.
+// descendants returns the IDs of the running server and its descendants.
 func (h *Host) descendants() map[string]bool {
 	all := map[string]bool{}
 	if h.Server == nil {

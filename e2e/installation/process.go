@@ -23,8 +23,7 @@ func Seed(t testing.TB) uint64 {
 	return seed
 }
 
-// Main runs a package's tests and removes what Binary built. It ends the
-// process.
+// Main runs the tests, removes the program that Binary built, and exits.
 func Main(m *testing.M) {
 	code := m.Run()
 	if err := CleanUp(); err != nil {
@@ -34,8 +33,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Parallel lets n tests at a time run, unless the command line says how many:
-// for tests of which most is to wait.
+// Parallel sets the number of parallel tests unless the command line does, for tests
+// that mostly wait.
 func Parallel(n int) {
 	flag.Parse()
 	given := false

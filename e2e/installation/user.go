@@ -12,14 +12,14 @@ import (
 	"github.com/stint-dev/stint/client"
 )
 
-// Agent pushes a shell agent; more are further members of its definition.
+// Agent creates a shell agent. more contains further members of its definition.
 func Agent(t testing.TB, c *client.Client, name, more string) {
 	t.Helper()
 	_, err := c.Agents.Create(t.Context(), json.RawMessage(`{"name":"`+name+`","framework":"shell"`+more+`}`))
 	Check(t, err)
 }
 
-// Create starts a run, of the agent "shell" where it names none.
+// Create creates a run, of the agent "shell" by default.
 func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
 	t.Helper()
 	if n.Agent == "" && n.SessionID == "" && n.CheckpointID == "" {
@@ -30,20 +30,20 @@ func Create(t testing.TB, c *client.Client, n stint.NewRun) *stint.Run {
 	return r
 }
 
-// Ended waits for the end of a run.
+// Ended waits until a run has ended and returns it.
 func Ended(t testing.TB, c *client.Client, id string) *stint.Run {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	r, err := c.Runs.Wait(ctx, id)
 	if err != nil {
-		t.Errorf("wait for %s: %v", id, err)
+		t.Errorf("waiting for %s: %v", id, err)
 		t.Fatal(Story(t, c, id))
 	}
 	return r
 }
 
-// Story is what a run told, for a test that fails.
+// Story returns the events and logs of a run for a failure message.
 func Story(t testing.TB, c *client.Client, id string) string {
 	t.Helper()
 	var b strings.Builder
@@ -60,7 +60,7 @@ func Story(t testing.TB, c *client.Client, id string) string {
 	return b.String()
 }
 
-// Events are all of a run so far.
+// Events returns the events of a run so far.
 func Events(t testing.TB, c *client.Client, id string) (all []stint.Event) {
 	t.Helper()
 	for e, err := range c.Runs.RecordedEvents(t.Context(), id, 0) {
@@ -70,14 +70,14 @@ func Events(t testing.TB, c *client.Client, id string) (all []stint.Event) {
 	return all
 }
 
-// Output is what an event of this type says.
+// Output returns the data of an output event.
 func Output(t testing.TB, e stint.Event) (o stint.OutputData) {
 	t.Helper()
 	Check(t, json.Unmarshal(e.Data, &o))
 	return o
 }
 
-// Logs are all entries of a kind so far; an empty kind is every one.
+// Logs returns the log entries of a type so far. The empty type means all.
 func Logs(t testing.TB, c *client.Client, id string, kind stint.LogType) (all []stint.LogEntry) {
 	t.Helper()
 	for e, err := range c.Runs.Logs(t.Context(), id, client.LogFilter{Type: kind}) {
@@ -87,7 +87,7 @@ func Logs(t testing.TB, c *client.Client, id string, kind stint.LogType) (all []
 	return all
 }
 
-// Value is what a pointer points to, or the zero value.
+// Value returns the value at p, or the zero value if p is nil.
 func Value[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

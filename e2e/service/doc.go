@@ -1,5 +1,5 @@
-// Package service answers: does the whole service hold, as a process?
+// Package service tests the service as a process.
 //
-// It holds no code but tests: they build the binary, start it as an operator
-// would, talk to it as users do, and treat it badly.
+// The tests build the program, start it like an operator, use it like clients, and
+// subject it to load, faults, and crashes.
 package service

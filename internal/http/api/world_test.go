@@ -228,10 +228,10 @@ func (w *world) build(ctx context.Context, r request) *http.Request {
 		body, contentType = bytes.NewReader(raw), "application/json"
 	}
 	if r.hostile {
-		ctx = apitest.Hostile(ctx)
+		ctx = apitest.AllowInvalid(ctx)
 	}
 	if r.failing {
-		ctx = apitest.Failing(ctx)
+		ctx = apitest.AllowFailure(ctx)
 	}
 	req, err := http.NewRequestWithContext(ctx, r.method, w.url+r.path, body)
 	if err != nil {

@@ -19,32 +19,32 @@ var (
 	tokenForm     = regexp.MustCompile(`^Bearer (stint_live_[0-9a-f]{64}|stint_run_[0-9A-Za-z_-]{22,})$`)
 )
 
-// checkAnswer holds the answer to the document. The body can be read
-// afterwards: JSON is put back, an event stream is checked while it is read,
-// everything else is left alone.
+// checkAnswer compares the response with the document. The caller can read the body
+// afterwards: a JSON body is replaced by a copy, an event stream is checked while it
+// is read, and other bodies are not read.
 func (x *exchange) checkAnswer(resp *http.Response) {
 	if !x.isOurs(resp) {
 		return
 	}
 	if resp.StatusCode == http.StatusNotFound && x.target.encodesSlash {
-		x.target = target{} // a server may call that an unknown path
+		x.target = target{} // a server may report an unknown path
 	}
 	x.checkCommon(resp)
-	promise := x.promiseFor(resp.StatusCode)
+	promise := x.responseFor(resp.StatusCode)
 	if promise == nil {
 		return
 	}
 	x.checkHeaders(resp, promise)
-	x.checkAsked(resp.StatusCode)
+	x.checkConditional(resp.StatusCode)
 	if x.req.Method == http.MethodHead {
 		return
 	}
 	x.checkBody(resp, promise)
 }
 
-// isOurs reports whether the API document speaks of this answer: everything
-// below /v1 and the paths that it names, and errors of any path that are not
-// pages for people.
+// isOurs reports whether the API document describes this response: all responses
+// below /v1 and of the documented paths, and the errors of other paths that are not
+// HTML pages.
 func (x *exchange) isOurs(resp *http.Response) bool {
 	if path := x.req.URL.EscapedPath(); x.target.route != nil || path == "/v1" || strings.HasPrefix(path, "/v1/") {
 		return true
@@ -53,31 +53,31 @@ func (x *exchange) isOurs(resp *http.Response) bool {
 	return resp.StatusCode >= 400 && kind != "text/html"
 }
 
-// checkCommon checks what holds for every answer.
+// checkCommon checks the rules for all responses.
 func (x *exchange) checkCommon(resp *http.Response) {
 	id := resp.Header.Get("X-Request-Id")
 	if !requestIDForm.MatchString(id) {
 		x.fault("X-Request-Id is '%s', not req_ and 32 hexadecimal characters", id)
 	}
 	if own := x.req.Header.Get("X-Request-Id"); requestIDForm.MatchString(own) && id != own {
-		x.fault("X-Request-Id is '%s', the request's own was '%s'", id, own)
+		x.fault("X-Request-Id is '%s', in the request it was '%s'", id, own)
 	}
 	if v := resp.Header.Get("X-API-Version"); v != "v1" {
 		x.fault("X-API-Version is '%s', not 'v1'", v)
 	}
-	if resp.StatusCode >= 500 && !marked(x.req.Context(), failingKey) {
+	if resp.StatusCode >= 500 && !marked(x.req.Context(), failureKey) {
 		x.fault("the status is %d", resp.StatusCode)
 	}
-	if x.target.operation != nil && !x.authorised() && !turnedAway(resp.StatusCode) {
+	if x.target.operation != nil && !x.authorised() && !isRejection(resp.StatusCode) {
 		x.fault("the status is %d though the request carries no token", resp.StatusCode)
 	}
 }
 
-// turnedAway reports whether a status tells no more than that nobody was let in.
-func turnedAway(status int) bool { return status == 401 || status == 429 || status >= 500 }
+// isRejection reports whether a status can be returned without a valid token.
+func isRejection(status int) bool { return status == 401 || status == 429 || status >= 500 }
 
-// authorised reports whether the request shows something of the right form to
-// an operation that asks for it.
+// authorised reports whether the request has a token of the right form or the
+// operation does not need one.
 func (x *exchange) authorised() bool {
 	schemes := x.doc.security(x.target.operation)
 	if len(schemes) == 0 || tokenForm.MatchString(x.req.Header.Get("Authorization")) {
@@ -89,9 +89,9 @@ func (x *exchange) authorised() bool {
 	})
 }
 
-// promiseFor finds what the document says about the status, nil when that
-// alone is a fault.
-func (x *exchange) promiseFor(status int) *openapi3.Response {
+// responseFor returns the documented response with the status. It returns nil after
+// a fault if there is none.
+func (x *exchange) responseFor(status int) *openapi3.Response {
 	if x.target.operation != nil {
 		if r := x.target.operation.Responses.Status(status); r != nil {
 			return r.Value
@@ -130,7 +130,7 @@ func (x *exchange) checkHeaders(resp *http.Response, promise *openapi3.Response)
 		case len(values) == 0 && header.Value.Required:
 			x.fault("the header %s is missing", name)
 		case len(values) > 1:
-			x.fault("the header %s stands there %d times", name, len(values))
+			x.fault("the header %s occurs %d times", name, len(values))
 		case len(values) == 1:
 			for _, m := range matches(header.Value.Schema.Value, headerValue(header.Value.Schema.Value, values[0])) {
 				x.fault("the header %s is '%s': %s", name, values[0], m)
@@ -139,8 +139,9 @@ func (x *exchange) checkHeaders(resp *http.Response, promise *openapi3.Response)
 	}
 }
 
-// checkAsked refuses the answers that only some request headers ask for.
-func (x *exchange) checkAsked(status int) {
+// checkConditional reports a fault for a response that needs a request header which
+// is missing.
+func (x *exchange) checkConditional(status int) {
 	h := x.req.Header
 	switch {
 	case status == http.StatusPartialContent && h.Get("Range") == "":
@@ -172,7 +173,7 @@ func (x *exchange) checkBody(resp *http.Response, promise *openapi3.Response) {
 	}
 	switch kind, _, _ := mime.ParseMediaType(contentType); kind {
 	case "application/json":
-		raw, err := x.take(resp)
+		raw, err := x.readBody(resp)
 		if err != nil {
 			x.fault("reading the body: %v", err)
 			return
@@ -191,19 +192,19 @@ func (x *exchange) checkBody(resp *http.Response, promise *openapi3.Response) {
 func (x *exchange) checkEmpty(resp *http.Response) {
 	var first [1]byte
 	if n, _ := io.ReadFull(resp.Body, first[:]); n > 0 {
-		x.fault("there is a body, a %d has none here", resp.StatusCode)
+		x.fault("the response has a body, the document describes none for %d", resp.StatusCode)
 		resp.Body = &body{Reader: io.MultiReader(bytes.NewReader(first[:]), resp.Body), Closer: resp.Body}
 	}
 }
 
-// take reads the whole body and puts it back.
-func (x *exchange) take(resp *http.Response) ([]byte, error) {
+// readBody reads the whole body and replaces it by a copy.
+func (x *exchange) readBody(resp *http.Response) ([]byte, error) {
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON))
 	resp.Body = &body{Reader: io.MultiReader(bytes.NewReader(raw), resp.Body), Closer: resp.Body}
 	return raw, err
 }
 
-// body reads from one place and closes another.
+// body has a reader and a closer of different origin.
 type body struct {
 	io.Reader
 	io.Closer

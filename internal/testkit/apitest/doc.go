@@ -1,11 +1,11 @@
-// Package apitest answers: does a server keep what the API document promises?
+// Package apitest checks HTTP exchanges against the API document.
 //
-// Client gives tests an HTTP client that holds every exchange to
-// api/openapi.yaml: the request (unless the test says that it is wrong on
-// purpose) and the answer, its status, headers and body, event streams block
-// by block as they are read. Walk goes further and sends what nobody would
-// write down as a test: every operation, with valid, odd and hostile input.
+// Client returns an HTTP client that compares every exchange with
+// api/openapi.yaml: the request, unless the test marks it as invalid, and the
+// status, headers, and body of the response. It checks event streams block by block
+// while they are read. Walk sends valid, odd, and hostile requests to every
+// operation.
 //
-// A checker that is wrong hides faults, so the package's own tests let small
-// servers answer wrongly in each way and demand that it is found.
+// The tests of this package run servers that break the document in each way, and
+// require that the break is found.
 package apitest

@@ -15,22 +15,22 @@ import (
 	"github.com/stint-dev/stint/api"
 )
 
-// document is the API document, ready to be asked.
+// document is the API document with its routes.
 type document struct {
 	*openapi3.T
 	routes []route
 }
 
-// route is a path of the document, cut at its slashes.
+// route is a path of the document, split at its slashes.
 type route struct {
 	path     string
 	segments []string
-	rest     bool // the last segment takes what is left, slashes included
+	rest     bool // the last segment matches the rest of the path, including slashes
 	item     *openapi3.PathItem
 }
 
-// promised is the document that the api package embeds.
-var promised = sync.OnceValue(func() *document {
+// embedded returns the document that package api embeds.
+var embedded = sync.OnceValue(func() *document {
 	d, err := load(api.OpenAPI)
 	if err != nil {
 		panic("apitest: " + err.Error())
@@ -41,12 +41,11 @@ var promised = sync.OnceValue(func() *document {
 func load(raw []byte) (*document, error) {
 	doc, err := openapi3.NewLoader().LoadFromData(raw)
 	if err != nil {
-		return nil, fmt.Errorf("load the API document: %w", err)
+		return nil, fmt.Errorf("loading the API document: %w", err)
 	}
-	// Examples are checked by a test; leaving them out here saves every other
-	// test the time.
+	// A test checks the examples, so that the other tests need not spend the time.
 	if err := doc.Validate(context.Background(), openapi3.DisableExamplesValidation()); err != nil {
-		return nil, fmt.Errorf("check the API document: %w", err)
+		return nil, fmt.Errorf("checking the API document: %w", err)
 	}
 	d := &document{T: doc}
 	for at, item := range doc.Paths.Map() {
@@ -65,18 +64,18 @@ func takesRest(item *openapi3.PathItem) bool {
 	})
 }
 
-// target is what a request is aimed at. route is nil for a path that the
-// document does not know, operation for a method that the path does not have.
+// target is the operation of a request. If the path is unknown, route is nil; if the
+// path does not have the method, operation is nil.
 type target struct {
 	route     *route
 	operation *openapi3.Operation
 	params    map[string]string // of the path, decoded
 
-	// encodesSlash tells that the path is clean only as long as it is encoded.
+	// encodesSlash is true if the path is clean only while it is encoded.
 	encodesSlash bool
 }
 
-// find looks up a request. HEAD works wherever GET does.
+// find returns the target of a request. Every GET operation also supports HEAD.
 func (d *document) find(r *http.Request) target {
 	segments := strings.Split(r.URL.EscapedPath(), "/")
 	if len(segments) < 2 || segments[0] != "" {
@@ -122,15 +121,15 @@ func (r *route) match(segments []string) (map[string]string, bool) {
 	return params, true
 }
 
-// unclean reports whether a path would be another one after cleaning, and so
-// names nothing.
+// unclean reports whether cleaning changes a path, so that it does not match any
+// route.
 func unclean(segments string) bool {
 	return slices.ContainsFunc(strings.Split(segments, "/"), func(s string) bool {
 		return s == "" || s == "." || s == ".."
 	})
 }
 
-// parameters are those of the path and of the operation.
+// parameters returns the parameters of the path and of the operation.
 func (t target) parameters() []*openapi3.Parameter {
 	var all []*openapi3.Parameter
 	for _, list := range []openapi3.Parameters{t.route.item.Parameters, t.operation.Parameters} {
@@ -141,8 +140,8 @@ func (t target) parameters() []*openapi3.Parameter {
 	return all
 }
 
-// security are the schemes that open the operation, empty when it is open to
-// all.
+// security returns the names of the operation's security schemes. The list is empty
+// if the operation needs no token.
 func (d *document) security(op *openapi3.Operation) []string {
 	requirements := d.Security
 	if op.Security != nil {

@@ -5,11 +5,11 @@ import (
 	"testing"
 )
 
-// Example is an example of the API document as JSON, by its name under
-// components/examples, for use as a fixture.
+// Example returns the example of the API document with the given name in
+// components/examples as JSON, for use as a fixture.
 func Example(t testing.TB, name string) []byte {
 	t.Helper()
-	example := promised().Components.Examples[name]
+	example := embedded().Components.Examples[name]
 	if example == nil {
 		t.Fatalf("the API document has no example '%s'", name)
 	}

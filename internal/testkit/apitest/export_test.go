@@ -6,18 +6,18 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Aim shows tests what a request is aimed at: the operation, the values of its
-// path parameters and all its parameters. known tells whether the path is.
-func Aim(r *http.Request) (op *openapi3.Operation, path map[string]string, parameters []*openapi3.Parameter, known bool) {
-	t := promised().find(r)
+// Find returns the target of a request: the operation, the values of its path
+// parameters, and all its parameters. known reports whether the path is documented.
+func Find(r *http.Request) (op *openapi3.Operation, path map[string]string, parameters []*openapi3.Parameter, known bool) {
+	t := embedded().find(r)
 	if t.operation == nil {
 		return nil, nil, nil, t.route != nil
 	}
 	return t.operation, t.params, t.parameters(), true
 }
 
-// Open reports whether an operation asks for no token.
-func Open(op *openapi3.Operation) bool { return len(promised().security(op)) == 0 }
+// Open reports whether an operation needs no token.
+func Open(op *openapi3.Operation) bool { return len(embedded().security(op)) == 0 }
 
-// Decode is the strict reader of JSON.
+// Decode decodes JSON strictly.
 var Decode = decode

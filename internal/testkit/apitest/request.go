@@ -12,19 +12,19 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 )
 
-// tapRequest checks the request and gives the one to send: itself, or a copy
-// when its body had to be read.
-func (x *exchange) tapRequest() (*http.Request, error) {
+// prepareRequest checks the request and returns the request to send: itself, or a
+// copy if its body was read.
+func (x *exchange) prepareRequest() (*http.Request, error) {
 	if !x.bodyIsJSON() || x.req.Body == nil || x.req.Body == http.NoBody {
 		x.checkRequest(nil)
 		return x.req, nil
 	}
 	raw, err := io.ReadAll(x.req.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read the request's body: %w", err)
+		return nil, fmt.Errorf("reading the request's body: %w", err)
 	}
 	if err := x.req.Body.Close(); err != nil {
-		return nil, fmt.Errorf("close the request's body: %w", err)
+		return nil, fmt.Errorf("closing the request's body: %w", err)
 	}
 	x.checkRequest(bytes.NewReader(raw))
 	sent := x.req.Clone(x.req.Context())
@@ -36,10 +36,10 @@ func (x *exchange) bodyIsJSON() bool {
 	return strings.HasPrefix(x.req.Header.Get("Content-Type"), "application/json")
 }
 
-// checkRequest holds the request to its operation. Only JSON bodies are read.
+// checkRequest compares the request with its operation. It reads only JSON bodies.
 func (x *exchange) checkRequest(body io.Reader) {
-	if x.target.operation == nil || marked(x.req.Context(), hostileKey) {
-		return // what nothing is promised about is wrong on purpose
+	if x.target.operation == nil || marked(x.req.Context(), invalidKey) {
+		return // the document does not describe it, or it is intentionally invalid
 	}
 	x.checkParameters()
 	x.checkRequestBody(body)
@@ -63,7 +63,7 @@ func (x *exchange) checkParameters() {
 	}
 	for name := range input.QueryParams {
 		if !x.knowsQuery(name, parameters) {
-			x.fault("request: there is no query parameter '%s'", name)
+			x.fault("request: the query parameter '%s' does not exist", name)
 		}
 	}
 }

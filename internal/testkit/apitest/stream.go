@@ -11,18 +11,18 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// maxBlock bounds one block of an event stream.
+// maxBlock is the maximum number of bytes in a block of an event stream.
 const maxBlock = 64 << 20
 
-// stream checks an event stream while somebody reads it: what was read up to
-// the end of a block is checked, nothing is read ahead. After the first fault
-// it only passes the bytes on.
+// stream checks an event stream while it is read: it checks each block when the last
+// byte of the block is read, and does not read ahead. After the first fault it only
+// passes the bytes on.
 type stream struct {
 	x        *exchange
 	schemas  map[string]*openapi3.Schema // of the data, by event type
 	body     io.ReadCloser
 	pending  []byte // the beginning of a block that is not complete
-	last     int64  // the ID seen last
+	last     int64  // the last event ID
 	status   string // of the last status event
 	complete bool
 	broken   bool
@@ -37,7 +37,7 @@ func newStream(x *exchange, media *openapi3.MediaType, b io.ReadCloser) io.ReadC
 	if after != "" {
 		n, err := strconv.ParseInt(after, 10, 64)
 		if err != nil || n < 0 {
-			x.fault("a stream was opened behind '%s', which no event is called", after)
+			x.fault("a stream was opened after '%s', which is not an event ID", after)
 			return b
 		}
 		s.last = n
@@ -45,7 +45,7 @@ func newStream(x *exchange, media *openapi3.MediaType, b io.ReadCloser) io.ReadC
 	return s
 }
 
-// eventSchemas reads the x-events of the document: event type to schema.
+// eventSchemas returns the schemas in x-events by event type.
 func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3.Schema {
 	schemas := map[string]*openapi3.Schema{}
 	events, _ := media.Extensions["x-events"].(map[string]any)
@@ -59,7 +59,7 @@ func eventSchemas(doc *document, media *openapi3.MediaType) map[string]*openapi3
 	return schemas
 }
 
-// Read reads from the stream and checks the blocks that became complete.
+// Read reads from the stream and checks the complete blocks.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
 	if s.broken {
@@ -95,11 +95,11 @@ func (s *stream) Close() error { return s.body.Close() }
 
 func (s *stream) fault(format string, args ...any) {
 	s.broken = true
-	s.x.fault("stream behind event %d: "+format, append([]any{s.last}, args...)...)
+	s.x.fault("stream after event %d: "+format, append([]any{s.last}, args...)...)
 }
 
 func (s *stream) check(block string) {
-	event, data, id, ok := s.cutBlock(block)
+	event, data, id, ok := s.parseBlock(block)
 	if !ok {
 		s.fault("a block is not the lines event, data and id: %.120q", block)
 		return
@@ -107,7 +107,7 @@ func (s *stream) check(block string) {
 	schema := s.schemas[event]
 	switch {
 	case schema == nil:
-		s.fault("there is no event type '%s'", event)
+		s.fault("the event type '%s' is not documented", event)
 	case s.complete:
 		s.fault("'%s' follows complete", event)
 	default:
@@ -117,13 +117,13 @@ func (s *stream) check(block string) {
 		}
 	}
 	if !s.broken {
-		s.follow(event, data)
+		s.record(event, data)
 	}
 }
 
-// cutBlock reads the three lines of a block. A heartbeat before any event has
-// no ID to repeat, and no line for it.
-func (s *stream) cutBlock(block string) (event, data, id string, ok bool) {
+// parseBlock returns the three lines of a block. A heartbeat before the first event
+// has no line with an ID.
+func (s *stream) parseBlock(block string) (event, data, id string, ok bool) {
 	lines := strings.Split(block, "\n")
 	if len(lines) == 2 && s.last == 0 && lines[0] == "event: "+string(stint.EventHeartbeat) {
 		lines = append(lines, "id: 0")
@@ -149,8 +149,8 @@ func (s *stream) checkID(event, id string) {
 	s.last = want
 }
 
-// follow remembers what later events must agree with.
-func (s *stream) follow(event, data string) {
+// record stores the status, which must agree with later events.
+func (s *stream) record(event, data string) {
 	v, _ := decode([]byte(data))
 	object, _ := v.(map[string]any)
 	status, _ := object["status"].(string)
@@ -162,7 +162,7 @@ func (s *stream) follow(event, data string) {
 		s.status = status
 	case stint.EventComplete:
 		if s.status != "" && s.status != status {
-			s.fault("complete says %s, the last status was %s", status, s.status)
+			s.fault("the status in complete is %s, the last status was %s", status, s.status)
 		}
 		s.complete = true
 	}

@@ -50,7 +50,7 @@ func TestStreams(t *testing.T) {
 		"data that is no JSON":      {"", blocks("event: output\ndata: hello\nid: 1"), "JSON"},
 		"complete without a time":   {"?lastEventId=4", blocks(strings.Replace(complete, `,"executionTimeMs":5`, "", 1)), "executionTimeMs"},
 		"complete that is not":      {"?lastEventId=4", blocks(strings.Replace(complete, "completed", "running", 1)), "status"},
-		"another end than told":     {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "complete says failed"},
+		"another end than told":     {"?lastEventId=3", blocks(done, strings.Replace(complete, "completed", "failed", 1)), "the status in complete is failed"},
 		"two ends":                  {"?lastEventId=3", blocks(done, "event: status\ndata: {\"status\":\"failed\"}\nid: 5"), "changes from completed to failed"},
 		"something follows":         {"?lastEventId=4", blocks(complete, "event: output\ndata: {\"content\":\"x\"}\nid: 6"), "follows complete"},
 		"cut inside a block":        {"", blocks(pending) + "event: sta", "inside a block"},
@@ -67,7 +67,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-func TestTheHeaderRulesOverTheQuery(t *testing.T) {
+func TestHeaderTakesPrecedenceOverQuery(t *testing.T) {
 	t.Parallel()
 	answer := good(t, 200, "text/event-stream", "")
 	answer.body = blocks("event: output\ndata: {\"content\":\"x\"}\nid: 8")
@@ -80,9 +80,9 @@ func TestTheHeaderRulesOverTheQuery(t *testing.T) {
 	}
 }
 
-// A server that sends the second event only when the first was received would
-// wait for ever on a check that reads ahead.
-func TestStreamsAreNotHeldBack(t *testing.T) {
+// TestStreamIsNotReadAhead uses a server that sends the second event only after the
+// client has received the first.
+func TestStreamIsNotReadAhead(t *testing.T) {
 	t.Parallel()
 	received := make(chan struct{})
 	answer := good(t, 200, "text/event-stream", "")
@@ -110,14 +110,14 @@ func TestStreamsAreNotHeldBack(t *testing.T) {
 	}
 	close(received)
 	rest, err := io.ReadAll(resp.Body)
-	if err != nil || len(l.heard) != 1 || !strings.Contains(l.heard[0], "is '3', not 2") {
-		t.Errorf("rest %q, %v; heard %q", rest, err, l.heard)
+	if err != nil || len(l.messages) != 1 || !strings.Contains(l.messages[0], "is '3', not 2") {
+		t.Errorf("rest %q, %v; messages %q", rest, err, l.messages)
 	}
 }
 
-// A server that answers when the first half of an upload has arrived would
-// wait for ever on a check that reads uploads.
-func TestUploadsAreNotHeldBack(t *testing.T) {
+// TestUploadIsNotReadAhead uses a server that responds after the first half of an
+// upload.
+func TestUploadIsNotReadAhead(t *testing.T) {
 	t.Parallel()
 	half := make(chan struct{})
 	answer := good(t, 201, "application/json", "VolumeVersion")

@@ -13,20 +13,20 @@ import (
 type contextKey int
 
 const (
-	hostileKey contextKey = iota
-	failingKey
+	invalidKey contextKey = iota
+	failureKey
 )
 
-// Hostile marks requests of ctx as wrong on purpose: they are not checked,
-// their answers are.
-func Hostile(ctx context.Context) context.Context {
-	return context.WithValue(ctx, hostileKey, true)
+// AllowInvalid returns a context for requests that are intentionally invalid: only
+// their responses are checked.
+func AllowInvalid(ctx context.Context) context.Context {
+	return context.WithValue(ctx, invalidKey, true)
 }
 
-// Failing marks requests of ctx as such that a status of 500 or more is
-// expected. It is a fault elsewhere. The answer's form is checked all the same.
-func Failing(ctx context.Context) context.Context {
-	return context.WithValue(ctx, failingKey, true)
+// AllowFailure returns a context for requests that may have a status of 500 or more,
+// which is a fault otherwise. The format of the response is still checked.
+func AllowFailure(ctx context.Context) context.Context {
+	return context.WithValue(ctx, failureKey, true)
 }
 
 func marked(ctx context.Context, key contextKey) bool {
@@ -34,9 +34,9 @@ func marked(ctx context.Context, key contextKey) bool {
 	return is
 }
 
-// Client is an HTTP client whose every exchange is checked; a fault fails the
-// test with the method, the path and the reason. The exchange itself goes on
-// as it is. Connections are closed at the end of the test.
+// Client returns an HTTP client that checks every exchange. A fault fails the test
+// with the method, the path, and the reason, but does not change the exchange.
+// Connections are closed at the end of the test.
 func Client(t testing.TB) *http.Client {
 	t.Helper()
 	next := http.DefaultTransport.(*http.Transport).Clone()
@@ -44,28 +44,28 @@ func Client(t testing.TB) *http.Client {
 	return &http.Client{Transport: Reporting(t, next)}
 }
 
-// Reporting checks every exchange of next and reports faults to t. It is safe
-// for concurrent use. Streams that are still open must be closed before the
+// Reporting returns a RoundTripper that checks every exchange of next and reports
+// faults to t. It is safe for concurrent use. Open streams must be closed before the
 // test ends.
 func Reporting(t testing.TB, next http.RoundTripper) http.RoundTripper {
-	return &transport{doc: promised(), next: next, report: func(f *Fault) error {
+	return &transport{doc: embedded(), next: next, report: func(f *Fault) error {
 		t.Errorf("%v", f)
 		return nil
 	}}
 }
 
-// Transport checks every exchange of next, for places that have no test at
-// hand: an exchange with a fault fails with a *Fault, be it from RoundTrip or,
-// for an event stream, from reading its body. It is safe for concurrent use.
+// Transport returns a RoundTripper that checks every exchange of next without a test:
+// after a fault, RoundTrip or, for an event stream, Read returns a *Fault. It is safe
+// for concurrent use.
 func Transport(next http.RoundTripper) http.RoundTripper {
-	return &transport{doc: promised(), next: next, report: func(f *Fault) error { return f }}
+	return &transport{doc: embedded(), next: next, report: func(f *Fault) error { return f }}
 }
 
-// Check checks one exchange that has taken place. The body of the answer can
-// be read afterwards; that of a request is checked when req.GetBody is set.
+// Check checks a completed exchange. The caller can read the body of the response
+// afterwards. The body of the request is checked if req.GetBody is set.
 func Check(t testing.TB, req *http.Request, resp *http.Response) {
 	t.Helper()
-	x := &exchange{doc: promised(), req: req, report: func(f *Fault) error {
+	x := &exchange{doc: embedded(), req: req, report: func(f *Fault) error {
 		t.Errorf("%v", f)
 		return nil
 	}}
@@ -74,7 +74,7 @@ func Check(t testing.TB, req *http.Request, resp *http.Response) {
 	if req.GetBody != nil {
 		again, err := req.GetBody()
 		if err != nil {
-			t.Fatalf("body of the request: %v", err)
+			t.Fatalf("reading the body of the request: %v", err)
 		}
 		sent = again
 	}
@@ -83,13 +83,13 @@ func Check(t testing.TB, req *http.Request, resp *http.Response) {
 	_ = x.flush()
 }
 
-// Fault is an exchange that breaks the API document.
+// Fault describes an exchange that does not match the API document.
 type Fault struct {
 	Method, Path string
 	Reasons      []string
 }
 
-// Error names the exchange and every reason.
+// Error returns the exchange and all reasons.
 func (f *Fault) Error() string {
 	return fmt.Sprintf("%s %s: %s", f.Method, f.Path, strings.Join(f.Reasons, "; "))
 }
@@ -100,13 +100,13 @@ type transport struct {
 	report func(*Fault) error
 }
 
-// RoundTrip sends the request and checks both sides.
+// RoundTrip sends the request and checks the exchange.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if leaves(req) {
+	if isRedirectAway(req) {
 		return t.next.RoundTrip(req)
 	}
 	x := &exchange{doc: t.doc, req: req, target: t.doc.find(req), report: t.report}
-	sent, err := x.tapRequest()
+	sent, err := x.prepareRequest()
 	if err != nil {
 		return nil, err
 	}
@@ -122,13 +122,13 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// leaves reports whether a redirect leads away from the server, as download
-// links to a bucket do.
-func leaves(req *http.Request) bool {
+// isRedirectAway reports whether the request follows a redirect to another server, such
+// as a download link to a bucket.
+func isRedirectAway(req *http.Request) bool {
 	return req.Response != nil && req.Response.Request != nil && req.Response.Request.URL.Host != req.URL.Host
 }
 
-// exchange is a request and its answer on their way through the checks.
+// exchange is a request and its response, and the faults found in them.
 type exchange struct {
 	doc     *document
 	req     *http.Request
@@ -141,7 +141,7 @@ func (x *exchange) fault(format string, args ...any) {
 	x.reasons = append(x.reasons, fmt.Sprintf(format, args...))
 }
 
-// flush reports what was found so far.
+// flush reports the faults found so far.
 func (x *exchange) flush() error {
 	if len(x.reasons) == 0 {
 		return nil

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const run = "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w"
 
-// reply is an answer; it starts as one that keeps the promises.
+// reply is a response. Tests start with one that matches the document.
 type reply struct {
 	status int
 	header map[string]string
@@ -35,7 +35,7 @@ func (a reply) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, a.body)
 }
 
-// with changes a header, or drops it when the value is empty.
+// with changes a header. An empty value removes it.
 func (a reply) with(name, value string) reply {
 	changed := map[string]string{name: value}
 	for n, v := range a.header {
@@ -50,7 +50,7 @@ func (a reply) with(name, value string) reply {
 	return a
 }
 
-// swap replaces text in the body.
+// swap replaces a part of the body.
 func (a reply) swap(old, with string) reply {
 	if !strings.Contains(a.body, old) {
 		panic("no " + old + " in " + a.body)
@@ -76,8 +76,7 @@ func failure(t *testing.T, status int, kind, code string) reply {
 	return a
 }
 
-// send makes a request to the handler through the checks and gives what they
-// found.
+// send sends a request to the handler through the checks and returns the faults.
 func send(t *testing.T, h http.Handler, method, path, body string, change func(*http.Request) *http.Request) string {
 	t.Helper()
 	s := serve(t, h)
@@ -120,7 +119,7 @@ func TestAnswers(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
 		answer       reply
-		want         string // part of the fault; empty for none
+		want         string // part of the fault; empty if there is none
 	}{
 		"fine":                        {"GET", run, ok, ""},
 		"with a charset":              {"GET", run, ok.with("Content-Type", "application/json; charset=utf-8"), ""},
@@ -236,12 +235,12 @@ func TestRequests(t *testing.T) {
 		"definition without name": {"POST", "/v1/agents", `{"framework":"shell"}`, nil, reply{201, list.header, string(apitest.Example(t, "Agent"))}, "name"},
 		"stream token":            {"GET", run + "/events?access_token=x", "", func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, stream, ""},
 		"stream token elsewhere":  {"GET", run + "?access_token=x", "", nil, good(t, 200, "application/json", "Run"), "access_token"},
-		"on purpose":              {"GET", "/v1/runs?limit=0", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.Hostile(r.Context())) }, failure(t, 400, "invalid_request_error", "invalid_parameter"), ""},
-		"failing on purpose":      {"GET", "/v1/runs", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.Failing(r.Context())) }, failure(t, 503, "api_error", "unavailable").with("Retry-After", "1"), ""},
-		"failing without a hint":  {"GET", "/v1/runs", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.Failing(r.Context())) }, failure(t, 503, "api_error", "unavailable"), "Retry-After"},
+		"on purpose":              {"GET", "/v1/runs?limit=0", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.AllowInvalid(r.Context())) }, failure(t, 400, "invalid_request_error", "invalid_parameter"), ""},
+		"failing on purpose":      {"GET", "/v1/runs", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.AllowFailure(r.Context())) }, failure(t, 503, "api_error", "unavailable").with("Retry-After", "1"), ""},
+		"failing without a hint":  {"GET", "/v1/runs", "", func(r *http.Request) *http.Request { return r.WithContext(apitest.AllowFailure(r.Context())) }, failure(t, 503, "api_error", "unavailable"), "Retry-After"},
 		"answered without token":  {"GET", "/v1/runs", "", func(r *http.Request) *http.Request { r.Header.Del("Authorization"); return r }, list, "no token"},
 		"answered to half a key":  {"GET", "/v1/runs", "", header("Authorization", "Bearer stint_live_00"), list, "no token"},
-		"another request's ID":    {"GET", "/v1/runs", "", header("X-Request-Id", "req_"+strings.Repeat("a", 32)), list, "the request's own"},
+		"another request's ID":    {"GET", "/v1/runs", "", header("X-Request-Id", "req_"+strings.Repeat("a", 32)), list, "in the request it was"},
 		"own ID kept":             {"GET", "/v1/runs", "", header("X-Request-Id", "req_"+strings.Repeat("5", 32)), list, ""},
 		"own ID of another form":  {"GET", "/v1/runs", "", header("X-Request-Id", "mine"), list, ""},
 	} {
@@ -263,7 +262,7 @@ func pairs(n int) string {
 	return strings.Join(all, ",")
 }
 
-func TestBodiesArePassedOnWhole(t *testing.T) {
+func TestBodiesArePassedUnchanged(t *testing.T) {
 	t.Parallel()
 	const sent = `{"agent":"shell","prompt":"true"}`
 	received := make(chan string, 1)
@@ -299,11 +298,11 @@ func TestFaultsFailTheTest(t *testing.T) {
 	l := &listener{TB: t}
 	resp, err := apitest.Client(l).Do(req)
 	if err != nil {
-		t.Fatalf("the exchange itself must go on: %v", err)
+		t.Fatalf("the exchange failed: %v", err)
 	}
 	_ = resp.Body.Close()
 	want := []string{"GET " + run + ": X-API-Version is '', not 'v1'"}
-	if diff := cmp.Diff(want, l.heard); diff != "" {
+	if diff := cmp.Diff(want, l.messages); diff != "" {
 		t.Errorf("Client (-want +got):\n%s", diff)
 	}
 
@@ -311,7 +310,7 @@ func TestFaultsFailTheTest(t *testing.T) {
 	good(t, 200, "application/json", "Run").with("X-API-Version", "").ServeHTTP(rec, nil)
 	got := rec.Result()
 	apitest.Check(l, req, got)
-	if diff := cmp.Diff(want, l.heard); diff != "" {
+	if diff := cmp.Diff(want, l.messages); diff != "" {
 		t.Errorf("Check (-want +got):\n%s", diff)
 	}
 	if raw, _ := io.ReadAll(got.Body); !bytes.Equal(raw, apitest.Example(t, "Run")) {
@@ -319,7 +318,7 @@ func TestFaultsFailTheTest(t *testing.T) {
 	}
 }
 
-func TestRedirectsThatLeaveTheServerAreNotChecked(t *testing.T) {
+func TestRedirectsToOtherServersAreNotChecked(t *testing.T) {
 	t.Parallel()
 	bucket := serve(t, reply{status: 200, body: "bytes"})
 	s := serve(t, good(t, 302, "", "").with("Location", bucket.URL+"/v1/bucket/key"))

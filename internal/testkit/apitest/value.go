@@ -11,15 +11,15 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Bounds of the JSON that is checked.
+// Limits of the checked JSON.
 const (
 	maxJSON  = 64 << 20
 	maxDepth = 1000
 )
 
-// decode reads one JSON value, and unlike encoding/json refuses what readers
-// of JSON disagree about: a name twice in one object, or anything behind the
-// value.
+// decode decodes one JSON value. Unlike encoding/json, it returns an error if an
+// object has a name twice or data follows the value, because JSON parsers treat these
+// differently.
 func decode(raw []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -28,7 +28,7 @@ func decode(raw []byte) (any, error) {
 		return nil, err
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return nil, errors.New("something follows the JSON value")
+		return nil, errors.New("data follows the JSON value")
 	}
 	return v, nil
 }
@@ -39,7 +39,7 @@ func decodeValue(dec *json.Decoder, depth int) (any, error) {
 	}
 	token, err := dec.Token()
 	if err != nil {
-		return nil, fmt.Errorf("no valid JSON: %w", err)
+		return nil, fmt.Errorf("invalid JSON: %w", err)
 	}
 	switch token {
 	case json.Delim('{'):
@@ -64,14 +64,14 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 	for dec.More() {
 		key, err := dec.Token()
 		if err != nil {
-			return nil, fmt.Errorf("no valid JSON: %w", err)
+			return nil, fmt.Errorf("invalid JSON: %w", err)
 		}
 		name, ok := key.(string)
 		if !ok {
-			return nil, fmt.Errorf("no valid JSON: %v is no name", key)
+			return nil, fmt.Errorf("invalid JSON: %v is not a name", key)
 		}
 		if _, twice := object[name]; twice {
-			return nil, fmt.Errorf("the member '%s' stands twice in one object", name)
+			return nil, fmt.Errorf("the member '%s' occurs twice in one object", name)
 		}
 		if object[name], err = decodeValue(dec, depth+1); err != nil {
 			return nil, err
@@ -81,12 +81,12 @@ func decodeObject(dec *json.Decoder, depth int) (any, error) {
 	return object, err
 }
 
-// matches tells what is wrong with a value, or nothing.
+// matches returns what is wrong with a value, or nil.
 //
-// The validator that is built into kin-openapi is used, not the JSON Schema
-// 2020-12 one that it also offers: that one compiles the schema anew for each
-// value, half a millisecond a time. A test holds the document to the keywords
-// that the built-in one enforces.
+// It uses kin-openapi's own validator. The JSON Schema 2020-12 validator that
+// kin-openapi also has compiles the schema for each value, which takes half a
+// millisecond. A test checks that the document uses only keywords which the own
+// validator supports.
 func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOption) []string {
 	opts = append(opts, openapi3.MultiErrors(), openapi3.DisableSchemaErrorDetails())
 	err := schema.VisitJSON(v, opts...)
@@ -104,7 +104,7 @@ func matches(schema *openapi3.Schema, v any, opts ...openapi3.SchemaValidationOp
 	return messages
 }
 
-// matchesJSON is matches for JSON text.
+// matchesJSON returns what is wrong with JSON text, or nil.
 func matchesJSON(schema *openapi3.Schema, raw []byte, opts ...openapi3.SchemaValidationOption) []string {
 	v, err := decode(raw)
 	if err != nil {

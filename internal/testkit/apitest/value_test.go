@@ -14,7 +14,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-func TestDecodeRefusesWhatReadersDisagreeAbout(t *testing.T) {
+func TestDecodeRefusesAmbiguousJSON(t *testing.T) {
 	t.Parallel()
 	for _, raw := range []string{
 		"", "{", "[1,]", `{"a":1,"a":1}`, `{"b":{"a":1,"a":2}}`, `{"a":1}{}`, `{"a":1} x`, "nul", `{"a"}`, "{1:1}", strings.Repeat("[", 5000),
@@ -47,7 +47,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// What the checks cost for each event of a stream.
+// BenchmarkStream measures the checks of an event stream.
 func BenchmarkStream(b *testing.B) {
 	var stream strings.Builder
 	stream.WriteString("event: status\ndata: {\"status\":\"pending\"}\nid: 1\n\n")
@@ -66,7 +66,7 @@ func BenchmarkStream(b *testing.B) {
 	}
 }
 
-// What the checks cost for a page of one run.
+// BenchmarkPage measures the checks of a page with one run.
 func BenchmarkPage(b *testing.B) {
 	body := apitest.Example(b, "RunPage")
 	req, _ := http.NewRequestWithContext(b.Context(), "GET", "http://server/v1/runs?limit=20", nil)

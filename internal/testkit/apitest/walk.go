@@ -17,38 +17,38 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Bounds of a walk.
+// Limits of a walk.
 const (
 	defaultRequests = 1500
 	maxFaults       = 20
-	answerWithin    = time.Minute            // else it counts as hanging
-	listenFor       = 200 * time.Millisecond // to a stream that does not end
+	answerWithin    = time.Minute            // a later response is a fault
+	listenFor       = 200 * time.Millisecond // time to read from an endless stream
 	maxRead         = 32 << 20
 )
 
-// Seeds is what a walk may start from. All of it is optional: what the answers
-// name is walked on to.
+// Seeds are the values that a walk starts with. All of them are optional, because the
+// walk also uses the values in the responses.
 type Seeds struct {
-	IDs   []string // of runs, agents, artifacts …, of versions, of any kind; none of them is deleted
-	Names []string // of agents that runs may start; the prompt is "true"
+	IDs   []string // of resources and versions of any kind; the walk does not delete them
+	Names []string // of agents for new runs, whose prompt is "true"
 	Paths []string // of files in versions
 
-	Requests int    // how many to send; 1500 when 0
+	Requests int    // number of requests; 0 means 1500
 	Seed     uint64 // of the generator
 }
 
-// Report counts the answers of a walk: operation ID to status to number.
-// Requests to unknown paths and methods count under the empty ID.
+// Report contains the number of responses of a walk by operation ID and status.
+// Requests with unknown paths and methods have the empty ID.
 type Report map[string]map[int]int
 
-// Walk sends requests to every operation of the API document, valid, odd and
-// hostile ones, and demands of each answer what Client demands: never a status
-// of 500 or more, always a documented one, always the one error body. What is
-// certainly wrong must be refused with a status of 400 to 499.
+// Walk sends valid, odd, and hostile requests to every operation of the API document
+// and checks each response like Client: the status is documented and below 500, and
+// errors have the documented body. A request that is certainly invalid must have a
+// status from 400 to 499.
 //
-// The token is one that may do everything. The walk creates and deletes things
-// in its organisation, but deletes only what it has created. With the same
-// seeds and a server that answers the same it sends the same.
+// The token must have all permissions. The walk creates resources in its organisation
+// and deletes only some of these. With the same seeds and responses, it sends the same
+// requests.
 func Walk(t testing.TB, baseURL, token string, seeds Seeds) Report {
 	t.Helper()
 	next := http.DefaultTransport.(*http.Transport).Clone()
@@ -56,7 +56,7 @@ func Walk(t testing.TB, baseURL, token string, seeds Seeds) Report {
 	defer next.CloseIdleConnections()
 	w := newWalk(t, baseURL, token, seeds)
 	w.client = &http.Client{
-		Transport:     &transport{doc: w.doc, next: next, report: w.tell},
+		Transport:     &transport{doc: w.doc, next: next, report: w.reportFault},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	requests := seeds.Requests
@@ -70,7 +70,7 @@ func Walk(t testing.TB, baseURL, token string, seeds Seeds) Report {
 		}
 		w.step()
 	}
-	w.demandProgress()
+	w.checkProgress()
 	return w.report
 }
 
@@ -88,11 +88,11 @@ type walk struct {
 	turns  map[string]int // see next
 
 	number int    // of the request
-	what   string // it does
+	what   string // description of the request
 	faults int
 }
 
-// place is an operation with its path.
+// place is an operation and its path.
 type place struct {
 	route  *route
 	method string
@@ -101,7 +101,7 @@ type place struct {
 
 func newWalk(t testing.TB, baseURL, token string, seeds Seeds) *walk {
 	w := &walk{
-		t: t, doc: promised(), base: strings.TrimSuffix(baseURL, "/"), token: token, seed: seeds.Seed,
+		t: t, doc: embedded(), base: strings.TrimSuffix(baseURL, "/"), token: token, seed: seeds.Seed,
 		rng: rand.New(rand.NewPCG(seeds.Seed, 0x5745)), pool: newPool(seeds), report: Report{}, turns: map[string]int{},
 	}
 	for i := range w.doc.routes {
@@ -119,45 +119,45 @@ func newWalk(t testing.TB, baseURL, token string, seeds Seeds) *walk {
 	return w
 }
 
-func (w *walk) tell(f *Fault) error {
+func (w *walk) reportFault(f *Fault) error {
 	w.faults++
 	w.t.Errorf("walk with seed %d, request %d (%s): %v", w.seed, w.number, w.what, f)
 	return nil
 }
 
-// shot is a request in the making.
-type shot struct {
+// draft is a request that is being built.
+type draft struct {
 	place   place
-	round   int // how often the operation had its turn before
+	round   int // number of earlier requests of the operation
 	method  string
 	path    string // escaped
 	query   []string
 	header  http.Header
 	body    []byte
-	hostile bool // not a request that the document allows
-	refused bool // certainly wrong: the answer must be 400 to 499
-	large   bool // so large that the server may hang up while it is sent
+	hostile bool // the document does not allow the request
+	refused bool // the status must be 400 to 499
+	large   bool // the server may close the connection while the request is sent
 	notes   []string
 }
 
-func (s *shot) note(format string, args ...any) {
+func (s *draft) note(format string, args ...any) {
 	s.notes = append(s.notes, fmt.Sprintf(format, args...))
 }
 
-// wrong marks the shot as hostile; certainly, if the answer must refuse it.
-func (s *shot) wrong(certainly bool, format string, args ...any) {
+// wrong marks the request as hostile. If certainly is true, the server must refuse it.
+func (s *draft) wrong(certainly bool, format string, args ...any) {
 	s.hostile = true
 	s.refused = s.refused || certainly
 	s.note(format, args...)
 }
 
 func (w *walk) step() {
-	s := w.aim()
+	s := w.draft()
 	w.what = strings.Join(s.notes, ", ")
 	ctx, cancel := context.WithTimeout(w.t.Context(), answerWithin)
 	defer cancel()
 	if s.hostile {
-		ctx = Hostile(ctx)
+		ctx = AllowInvalid(ctx)
 	}
 	req, err := s.request(ctx, w.base)
 	if err != nil {
@@ -165,29 +165,29 @@ func (w *walk) step() {
 	}
 	resp, err := w.client.Do(req)
 	if err != nil {
-		if !s.large { // a server may hang up on those before all was sent
-			_ = w.tell(&Fault{Method: s.method, Path: s.path, Reasons: []string{err.Error()}})
+		if !s.large { // the server may close the connection before it has read the request
+			_ = w.reportFault(&Fault{Method: s.method, Path: s.path, Reasons: []string{err.Error()}})
 		}
 		return
 	}
 	defer func() { _ = resp.Body.Close() }()
 	w.count(s, resp.StatusCode)
 	if s.refused && (resp.StatusCode < 400 || resp.StatusCode >= 500) {
-		_ = w.tell(&Fault{Method: s.method, Path: req.URL.RequestURI(), Reasons: []string{
-			fmt.Sprintf("the status is %d for what must be refused", resp.StatusCode),
+		_ = w.reportFault(&Fault{Method: s.method, Path: req.URL.RequestURI(), Reasons: []string{
+			fmt.Sprintf("the status is %d for a request that must be refused", resp.StatusCode),
 		}})
 	}
 	w.read(s, resp, cancel)
 }
 
-func (s *shot) request(ctx context.Context, base string) (*http.Request, error) {
+func (s *draft) request(ctx context.Context, base string) (*http.Request, error) {
 	raw := base + s.path
 	if len(s.query) > 0 {
 		raw += "?" + strings.Join(s.query, "&")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
-		return nil, fmt.Errorf("make the address: %w", err)
+		return nil, fmt.Errorf("parsing the URL: %w", err)
 	}
 	var sent io.Reader = http.NoBody
 	if s.body != nil {
@@ -195,22 +195,22 @@ func (s *shot) request(ctx context.Context, base string) (*http.Request, error) 
 	}
 	req, err := http.NewRequestWithContext(ctx, s.method, base, sent)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return nil, fmt.Errorf("creating the request: %w", err)
 	}
 	req.URL, req.Header = u, s.header
 	return req, nil
 }
 
-// read drains the answer and learns from it. To an event stream it listens for
-// a moment only.
-func (w *walk) read(s *shot, resp *http.Response, cancel func()) {
+// read reads the response and collects its values. It reads an event stream only for
+// a short time.
+func (w *walk) read(s *draft, resp *http.Response, cancel func()) {
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == "text/event-stream" {
 		timer := time.AfterFunc(listenFor, cancel)
 		defer timer.Stop()
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxRead))
 	if err != nil && !errors.Is(err, context.Canceled) {
-		_ = w.tell(&Fault{Method: s.method, Path: s.path, Reasons: []string{"reading the answer: " + err.Error()}})
+		_ = w.reportFault(&Fault{Method: s.method, Path: s.path, Reasons: []string{"reading the response: " + err.Error()}})
 		return
 	}
 	if resp.StatusCode < 400 {
@@ -218,7 +218,7 @@ func (w *walk) read(s *shot, resp *http.Response, cancel func()) {
 	}
 }
 
-func (w *walk) count(s *shot, status int) {
+func (w *walk) count(s *draft, status int) {
 	id := ""
 	if s.place.op != nil {
 		id = s.place.op.OperationID
@@ -229,9 +229,9 @@ func (w *walk) count(s *shot, status int) {
 	w.report[id][status]++
 }
 
-// demandProgress fails a walk that never got past the door: one that only saw
-// 401 and 429 has proved nothing.
-func (w *walk) demandProgress() {
+// checkProgress fails the test if most responses had the status 401 or 429, because
+// such a walk tests nothing.
+func (w *walk) checkProgress() {
 	all, turned := 0, 0
 	for id, statuses := range w.report {
 		if id == "" {
@@ -245,12 +245,12 @@ func (w *walk) demandProgress() {
 		}
 	}
 	if turned*2 > all {
-		w.t.Errorf("walk: %d of %d requests were turned away with 401 or 429", turned, all)
+		w.t.Errorf("walk: %d of %d requests had the status 401 or 429", turned, all)
 	}
 }
 
-// next gives the values of a list in turn, so that a walk that is long enough
-// leaves none out.
+// next returns the values of a list in turn, so that a sufficiently long walk uses
+// all of them.
 func next[T any](w *walk, list string, values ...T) T {
 	turn, begun := w.turns[list]
 	if !begun {
@@ -260,8 +260,8 @@ func next[T any](w *walk, list string, values ...T) T {
 	return values[turn%len(values)]
 }
 
-// one picks one of the values.
+// one returns a random value.
 func one[T any](rng *rand.Rand, values ...T) T { return values[rng.IntN(len(values))] }
 
-// chance is true in percent of 100 cases.
+// chance returns true with the given probability in percent.
 func (w *walk) chance(percent int) bool { return w.rng.IntN(100) < percent }

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint/internal/files/treewire"
 )
 
-func (w *walk) fillHeaders(s *shot, valid bool) {
+func (w *walk) fillHeaders(s *draft, valid bool) {
 	if s.method == "POST" && w.chance(40) {
 		key := one(w.rng, "walk-key", fmt.Sprintf("walk-%d-%d", w.seed, w.number))
 		if !valid && w.chance(40) {
@@ -39,7 +39,7 @@ func (w *walk) fillHeaders(s *shot, valid bool) {
 	}
 }
 
-// oddHeaders are values by header; the first is a valid one.
+// oddHeaders are values by header. The first value is valid.
 var oddHeaders = map[string][]string{
 	"Prefer":        {"wait=0", "wait=-1", "wait=abc", "wait=", "wait=1.5", "respond-async", "wait=0, wait=0", "=", "wait=99999999999999999999x"},
 	"Last-Event-ID": {"1", "0", "-1", "99999999999999999999", "1.0", "x", "1 ", "💩", strings.Repeat("9", 5000)},
@@ -48,7 +48,7 @@ var oddHeaders = map[string][]string{
 	"Range":         {"bytes=0-0", "bytes=5-", "bytes=-5", "bytes=99999999-", "bytes=a-b", "lines=1-2", "bytes=0-1,3-4", "bytes=5-2", "bytes=", "bytes=99999999999999999999-", "bytes=" + strings.Repeat("0-0,", 2000) + "0-0"},
 }
 
-func (w *walk) addHeader(s *shot, name string, valid bool) {
+func (w *walk) addHeader(s *draft, name string, valid bool) {
 	values := oddHeaders[name]
 	if len(values) == 0 {
 		return
@@ -62,7 +62,7 @@ func (w *walk) addHeader(s *shot, name string, valid bool) {
 	s.wrong(false, "%s: %.40s", name, value)
 }
 
-func (w *walk) fillBody(s *shot, valid bool) {
+func (w *walk) fillBody(s *draft, valid bool) {
 	promise := s.place.op.RequestBody
 	switch {
 	case promise == nil && !valid && s.method != "GET" && s.method != "HEAD" && w.chance(15):
@@ -78,7 +78,7 @@ func (w *walk) fillBody(s *shot, valid bool) {
 	}
 }
 
-func (w *walk) fillJSON(s *shot, valid bool) {
+func (w *walk) fillJSON(s *draft, valid bool) {
 	s.header.Set("Content-Type", one(w.rng, "application/json", "application/json; charset=utf-8"))
 	object := w.validBody(s)
 	if valid {
@@ -98,8 +98,8 @@ func (w *walk) fillJSON(s *shot, valid bool) {
 	w.breakMembers(s, object)
 }
 
-// validBody takes an example of the document and fits it to what exists.
-func (w *walk) validBody(s *shot) map[string]any {
+// validBody returns an example of the document with existing names.
+func (w *walk) validBody(s *draft) map[string]any {
 	examples := s.place.op.RequestBody.Value.Content["application/json"].Examples
 	name := one(w.rng, slices.Sorted(maps.Keys(examples))...)
 	var object map[string]any
@@ -118,8 +118,8 @@ func (w *walk) validBody(s *shot) map[string]any {
 	return object
 }
 
-// breakSyntax sends what is no JSON object.
-func (w *walk) breakSyntax(s *shot, object map[string]any) {
+// breakSyntax replaces the body by text that is not a JSON object.
+func (w *walk) breakSyntax(s *draft, object map[string]any) {
 	raw := string(mustJSON(object))
 	kinds := []struct {
 		name      string
@@ -151,8 +151,8 @@ func (w *walk) breakSyntax(s *shot, object map[string]any) {
 	s.wrong(k.certainly, "body: %s", k.name)
 }
 
-// breakMembers changes one member, or adds one.
-func (w *walk) breakMembers(s *shot, object map[string]any) {
+// breakMembers changes or adds a member.
+func (w *walk) breakMembers(s *draft, object map[string]any) {
 	names := slices.Sorted(maps.Keys(object))
 	name := one(w.rng, names...)
 	if w.chance(30) {
@@ -183,7 +183,7 @@ func (w *walk) oddValue() any {
 	)
 }
 
-func (w *walk) fillArchive(s *shot, valid bool) {
+func (w *walk) fillArchive(s *draft, valid bool) {
 	types := map[string][]byte{"application/gzip": zipped(archive("hello.txt")), "application/x-tar": archive("a/b.txt")}
 	s.header.Set("Content-Type", one(w.rng, slices.Sorted(maps.Keys(types))...))
 	s.body = types[s.header.Get("Content-Type")]
@@ -220,8 +220,8 @@ func (w *walk) fillArchive(s *shot, valid bool) {
 	s.wrong(k.certainly, "archive: %s", k.name)
 }
 
-// fillChunks sends what an exchange of chunks is about.
-func (w *walk) fillChunks(s *shot, valid bool) {
+// fillChunks sets the body of a chunk exchange.
+func (w *walk) fillChunks(s *draft, valid bool) {
 	kind, good := treewire.HashesType, make([]byte, 64)
 	switch {
 	case s.place.op.RequestBody.Value.Content[treewire.FramesType] != nil:
@@ -256,7 +256,7 @@ func (w *walk) fillChunks(s *shot, valid bool) {
 	s.wrong(k.certainly, "chunks: %s", k.name)
 }
 
-// archive is a tar with files of these names; a write to memory cannot fail.
+// archive returns a tar with files of these names. Writes to memory cannot fail.
 func archive(names ...string) []byte {
 	var out bytes.Buffer
 	t := tar.NewWriter(&out)
@@ -276,7 +276,7 @@ func zipped(raw []byte) []byte {
 	return out.Bytes()
 }
 
-// mustJSON writes what was made here, which JSON can hold.
+// mustJSON encodes a value of this package, which cannot fail.
 func mustJSON(v any) []byte {
 	raw, err := json.Marshal(v)
 	if err != nil {

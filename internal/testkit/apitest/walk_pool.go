@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// poolSize bounds each of a pool's lists, of identifiers each kind.
+// poolSize is the maximum length of each list of a pool, and the maximum number of
+// identifiers of each kind.
 const poolSize = 24
 
 var (
@@ -19,11 +20,11 @@ var (
 	versionForm  = regexp.MustCompile(`^v[1-9][0-9]*_[0-9a-z]{20}$`)
 )
 
-// pool is what a walk knows to exist.
+// pool contains the values that a walk knows to exist.
 type pool struct {
 	ids     []string // of all kinds
-	filled  []string // of trees that the walk has put a version in
-	made    []string // of things that the walk created, and may delete
+	filled  []string // of file sets to which the walk pushed a version
+	made    []string // of resources that the walk created and may delete
 	created int
 	agents  []string // names
 	secrets []string // names that the walk stored
@@ -54,12 +55,12 @@ func keep(list *[]string, v string) {
 	}
 }
 
-// prefixes tells which kind of ID the paths below a collection take.
+// prefixes are the ID prefixes of the collections.
 var prefixes = map[string]string{
 	"runs": "run_", "agents": "ag_", "artifacts": "art_", "volumes": "vol_", "sessions": "sess_", "checkpoints": "chk_", "tokens": "tok_",
 }
 
-// pathValues are values of a path parameter that exist, or existed.
+// pathValues returns values of a path parameter that exist or existed.
 func (p *pool) pathValues(at place, name string) []string {
 	collection := at.route.segments[min(1, len(at.route.segments)-1)]
 	switch name {
@@ -103,7 +104,7 @@ func withPrefix(ids []string, prefix string) []string {
 	return some
 }
 
-// cursor is one that a list of that path gave, or none.
+// cursor returns a cursor of a list with this path, or "".
 func (p *pool) cursor(path string, rng *rand.Rand) string {
 	if len(p.cursors[path]) == 0 {
 		return ""
@@ -111,8 +112,8 @@ func (p *pool) cursor(path string, rng *rand.Rand) string {
 	return one(rng, p.cursors[path]...)
 }
 
-// learn takes what an answer names.
-func (p *pool) learn(s *shot, resp *http.Response, raw []byte) {
+// learn adds the values in a response to the pool.
+func (p *pool) learn(s *draft, resp *http.Response, raw []byte) {
 	if s.place.op == nil {
 		return
 	}
@@ -135,7 +136,7 @@ func (p *pool) learn(s *shot, resp *http.Response, raw []byte) {
 		keep(&p.filled, strings.Split(s.path, "/")[3])
 	case "createAgent", "createArtifact", "createVolume", "createToken":
 		id, _ := object["id"].(string)
-		if p.created++; p.created%4 == 0 { // most of it stays, to be walked on
+		if p.created++; p.created%4 == 0 { // the walk continues with the others
 			keep(&p.made, id)
 		}
 	case "putSecret":

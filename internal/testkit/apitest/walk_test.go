@@ -15,11 +15,11 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// listener is a test that only listens to what would fail it.
+// listener is a test that records its errors.
 type listener struct {
 	testing.TB
-	mu    sync.Mutex // guards heard
-	heard []string
+	mu       sync.Mutex // guards errors
+	messages []string
 }
 
 func (l *listener) Helper() {}
@@ -27,7 +27,7 @@ func (l *listener) Helper() {}
 func (l *listener) Errorf(format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.heard = append(l.heard, fmt.Sprintf(format, args...))
+	l.messages = append(l.messages, fmt.Sprintf(format, args...))
 }
 
 func serve(t *testing.T, h http.Handler) *httptest.Server {
@@ -39,7 +39,7 @@ func serve(t *testing.T, h http.Handler) *httptest.Server {
 
 var seeds = apitest.Seeds{IDs: knownIDs, Names: []string{"shell"}, Paths: []string{"bin/run.sh"}, Requests: 1100, Seed: 1}
 
-func TestWalkPassesAServerThatKeepsItsPromises(t *testing.T) {
+func TestWalkOfCorrectServer(t *testing.T) {
 	t.Parallel()
 	s := serve(t, model{})
 	report := apitest.Walk(t, s.URL, token, seeds)
@@ -59,7 +59,7 @@ func TestWalkPassesAServerThatKeepsItsPromises(t *testing.T) {
 	}
 }
 
-func TestWalkSendsTheSameForTheSameSeed(t *testing.T) {
+func TestWalkIsDeterministic(t *testing.T) {
 	t.Parallel()
 	sent := func(seed uint64) []string {
 		var mu sync.Mutex // guards lines
@@ -81,14 +81,14 @@ func TestWalkSendsTheSameForTheSameSeed(t *testing.T) {
 	}
 	first := sent(7)
 	if diff := cmp.Diff(first, sent(7)); diff != "" {
-		t.Errorf("the same seed sent something else (-first +second):\n%s", diff)
+		t.Errorf("the requests with the same seed differ (-first +second):\n%s", diff)
 	}
 	if cmp.Equal(first, sent(8)) {
-		t.Error("another seed sent the same")
+		t.Error("the requests with another seed are the same")
 	}
 }
 
-func TestWalkFindsWhatAServerGetsWrong(t *testing.T) {
+func TestWalkFindsFaults(t *testing.T) {
 	t.Parallel()
 	plain := func(w http.ResponseWriter, status int) {
 		w.Header().Set("X-Request-Id", "req_"+strings.Repeat("5", 32))
@@ -116,7 +116,7 @@ func TestWalkFindsWhatAServerGetsWrong(t *testing.T) {
 			return false
 		},
 		"plain text for an unknown path": func(w http.ResponseWriter, r *http.Request) bool {
-			if _, _, _, known := apitest.Aim(r); known {
+			if _, _, _, known := apitest.Find(r); known {
 				return false
 			}
 			plain(w, 404)
@@ -185,13 +185,13 @@ func TestWalkFindsWhatAServerGetsWrong(t *testing.T) {
 				}
 			}))
 			l := &listener{TB: t}
-			// Each operation that the document gains spreads a walk thinner: one
-			// that found nothing is followed by another.
-			for at := seeds; len(l.heard) == 0 && at.Seed < seeds.Seed+5; at.Seed++ {
+			// More operations mean fewer requests of each, so a walk that finds
+			// nothing is repeated with another seed.
+			for at := seeds; len(l.messages) == 0 && at.Seed < seeds.Seed+5; at.Seed++ {
 				apitest.Walk(l, s.URL, token, at)
 			}
-			if len(l.heard) == 0 {
-				t.Error("the walk found nothing")
+			if len(l.messages) == 0 {
+				t.Error("the walk found no fault")
 			}
 		})
 	}

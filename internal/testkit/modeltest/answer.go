@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-const saidLimit = 200 // bytes of a tool's result that a final answer repeats
+const saidLimit = 200 // bytes of a tool's result in a final answer
 
-// answer is what the model says to one prompt, in no dialect.
+// answer is the response of the model, independent of the dialect.
 type answer struct {
 	id     string // unique within the conversation and the server
 	model  string
@@ -24,7 +24,7 @@ type answer struct {
 
 func (a answer) text() string { return strings.Join(a.pieces, "") }
 
-// reply works the step of the script that the prompt has come to.
+// reply executes the next step of the script.
 func reply(p prompt, s script, id string, now time.Time) answer {
 	next := s.next(p)
 	a := answer{id: id, model: p.model, at: now, think: next.think, usage: s.usage}
@@ -44,11 +44,11 @@ func reply(p prompt, s script, id string, now time.Time) answer {
 	return a
 }
 
-// next is the step that the prompt has come to: each result of a tool since
-// the user spoke is that of one step.
+// next returns the next step. Each tool result after the user's newest message
+// belongs to one earlier step.
 func (s script) next(p prompt) step { return s.steps[min(len(p.results), len(s.steps)-1)] }
 
-// call is what the step calls, nil for the final answer.
+// call returns the tool call of the step, nil for the final answer.
 func (p step) call(tools []tool) (*call, error) {
 	switch {
 	case p.run != "":
@@ -61,8 +61,8 @@ func (p step) call(tools []tool) (*call, error) {
 	return nil, nil
 }
 
-// structured is the call that Claude Code wants instead of a final text that
-// is an object, nil if it wants none.
+// structured returns the call of StructuredOutput if Claude Code asks for an object
+// that way, and nil otherwise.
 func (s script) structured(p prompt) *call {
 	i := slices.IndexFunc(p.tools, func(t tool) bool { return t.name == "StructuredOutput" })
 	if i < 0 {
@@ -106,8 +106,8 @@ func shorten(text string) string {
 	return text[:end] + "…"
 }
 
-// split cuts a text into n pieces of about the same length, fewer if it has
-// not as many characters.
+// split returns n pieces of a text of about the same length, or fewer if the text has
+// fewer characters.
 func split(text string, n int) []string {
 	runes := []rune(text)
 	n = max(1, min(n, len(runes)))

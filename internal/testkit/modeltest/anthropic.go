@@ -59,7 +59,7 @@ func streamAnthropic(_ prompt, a answer) []event {
 	return events
 }
 
-// anthropicBlock streams one block: empty, its content in deltas, its end.
+// anthropicBlock returns the events of one block: its start, its deltas, and its end.
 func anthropicBlock(i int, block object, a answer) []event {
 	var empty object
 	var deltas []object
@@ -113,7 +113,7 @@ func (a answer) anthropicStop() string {
 	return "end_turn"
 }
 
-// anthropic counts input without what a cache had.
+// anthropic returns the usage with input tokens excluding cached ones.
 func (u usage) anthropic(out int) object {
 	return object{
 		"input_tokens": u.in - u.cacheRead - u.cacheWrite, "cache_read_input_tokens": u.cacheRead,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The dialects, as Request.Dialect has them.
+// Dialects, the values of Request.Dialect.
 const (
 	Anthropic = "anthropic"
 	Responses = "openai-responses"
@@ -13,22 +13,22 @@ const (
 	Gemini    = "gemini"
 )
 
-// dialect is how one provider is spoken to.
+// dialect is the protocol of a provider.
 type dialect struct {
-	// read takes the model from path or body, and the conversation.
+	// read parses the model, from the path or the body, and the conversation.
 	read func(path string, body []byte) (prompt, error)
-	// stream is the answer as server-sent events, whole as one object.
+	// stream returns the answer as server-sent events, whole as one object.
 	stream func(p prompt, a answer) []event
 	whole  func(a answer) object
-	// fault is the body of a refusal.
+	// fault returns the body of an error.
 	fault func(code int, message string) object
 }
 
 type object = map[string]any
 
-// event is one server-sent event. Its data is JSON, or text as it is.
+// event is a server-sent event. Its data is JSON or text.
 type event struct {
-	name string // none in the dialects that do not name them
+	name string // empty in dialects without event names
 	data any
 }
 
@@ -39,7 +39,7 @@ var dialects = map[string]dialect{
 	Gemini:    {readGemini, streamGemini, wholeGemini, faultGemini},
 }
 
-// dialectOf tells the dialect of a model call by its path, below any base.
+// dialectOf returns the dialect for the path of a model call, with any prefix.
 func dialectOf(path string) string {
 	switch {
 	case strings.HasSuffix(path, "/messages"):
@@ -54,7 +54,7 @@ func dialectOf(path string) string {
 	return ""
 }
 
-// keyOf is the key that a request carries, wherever its dialect puts it.
+// keyOf returns the key of a request in any dialect.
 func keyOf(r *http.Request) string {
 	for _, name := range []string{"X-Api-Key", "X-Goog-Api-Key"} {
 		if key := r.Header.Get(name); key != "" {

@@ -14,31 +14,31 @@ const (
 	maxSlow  = 1000 // pieces of a text
 )
 
-// script is what the directives of one prompt ask for.
+// script contains the directives of a prompt.
 type script struct {
-	steps []step  // never empty; the last one is the final answer
-	say   *string // text of the final answer, if one was given
+	steps []step  // not empty; the last step is the final answer
+	say   *string // text of the final answer, nil if not given
 	usage usage   // of each call
 	slow  int     // pieces of the final text, at least 1
 }
 
-// step is one answer of the model, and what happens to it.
+// step is one response of the model.
 type step struct {
 	run   string          // call the shell with this command
-	tool  string          // or this tool
+	tool  string          // or call this tool
 	args  json.RawMessage // with these arguments
-	think string          // after reasoning about it
-	sleep time.Duration   // between the first event and the rest
-	cut   bool            // break off in the middle
-	code  int             // or refuse it with this status
-	times int             // this often, 0 for ever
+	think string          // after this reasoning
+	sleep time.Duration   // after the first event
+	cut   bool            // close the connection in the middle
+	code  int             // or respond with this error status
+	times int             // this many times, always if 0
 }
 
 // usage counts tokens. In includes both caches, Out includes Reasoning.
 type usage struct{ in, out, cacheRead, cacheWrite, reasoning int }
 
-// directives maps each name to what its value does to the script, and to the
-// step that comes next.
+// directives are the functions that apply a directive's value to the script and the
+// next step.
 var directives = map[string]func(s *script, next *step, value string) error{
 	"run":   (*script).addRun,
 	"tool":  (*script).addTool,
@@ -54,7 +54,7 @@ var directives = map[string]func(s *script, next *step, value string) error{
 	"usage": func(s *script, _ *step, value string) error { return s.usage.read(value) },
 }
 
-// parse reads the directives in a prompt. Everything between them is prose.
+// parse parses the directives in a prompt and ignores other text.
 func parse(prompt string) (script, error) {
 	s := script{usage: usage{in: 100, out: 20}, slow: 1}
 	var next step
@@ -77,8 +77,8 @@ func parse(prompt string) (script, error) {
 	return s, nil
 }
 
-// directive splits what follows two opening brackets into a known name, its
-// value and the text behind the closing ones.
+// directive splits the text after two opening brackets into a known name, its value,
+// and the text after the closing brackets.
 func directive(text string) (name, value, tail string, ok bool) {
 	n := strings.IndexFunc(text, func(r rune) bool { return r < 'a' || r > 'z' })
 	if n < 0 || directives[text[:n]] == nil {
@@ -99,9 +99,9 @@ func directive(text string) (name, value, tail string, ok bool) {
 	return name, strings.TrimSpace(text[:end]), text[end+2:], true
 }
 
-// closing finds the brackets that end a value. A value that is or ends with
-// JSON ends behind it; others may hold pairs of double brackets, as bash's
-// conditions do.
+// closing returns the position of the brackets that end a value. A value that is or
+// ends with JSON ends after the JSON. Other values may contain pairs of double
+// brackets, like conditions in bash.
 func closing(text string) int {
 	if end := jsonEnd(text); end >= 0 {
 		return end
@@ -127,7 +127,7 @@ func closing(text string) int {
 	return -1
 }
 
-// jsonEnd is where a value ends that is JSON, alone or behind one word, or -1.
+// jsonEnd returns the end of a value that is JSON or one word and JSON, or -1.
 func jsonEnd(text string) int {
 	start := len(text) - len(strings.TrimLeft(text, " \n\t"))
 	if start == len(text) {
@@ -159,7 +159,7 @@ func jsonEnd(text string) int {
 
 func (s *script) addRun(next *step, value string) error {
 	if value == "" {
-		return fmt.Errorf("a command is missing")
+		return fmt.Errorf("the command is missing")
 	}
 	next.run = value
 	s.finish(next)
@@ -169,7 +169,7 @@ func (s *script) addRun(next *step, value string) error {
 func (s *script) addTool(next *step, value string) error {
 	name, args, _ := strings.Cut(value, " ")
 	if name == "" {
-		return fmt.Errorf("a tool's name is missing")
+		return fmt.Errorf("the name of the tool is missing")
 	}
 	if args = strings.TrimSpace(args); args == "" {
 		args = "{}"
@@ -183,7 +183,7 @@ func (s *script) addTool(next *step, value string) error {
 	return nil
 }
 
-// finish appends a step and begins another.
+// finish appends a step and starts another.
 func (s *script) finish(next *step) {
 	s.steps = append(s.steps, *next)
 	*next = step{}
@@ -206,7 +206,7 @@ func (u *usage) read(value string) error {
 		name, count, _ := strings.Cut(strings.TrimSpace(pair), "=")
 		field := fields[name]
 		if field == nil {
-			return fmt.Errorf("%q counts nothing", name)
+			return fmt.Errorf("%q is not a counter", name)
 		}
 		var err error
 		if *field, err = number(count, 0, math.MaxInt32); err != nil {
@@ -214,7 +214,7 @@ func (u *usage) read(value string) error {
 		}
 	}
 	if u.cacheRead+u.cacheWrite > u.in || u.reasoning > u.out {
-		return fmt.Errorf("in holds cacheRead and cacheWrite, out holds reasoning")
+		return fmt.Errorf("in must include cacheRead and cacheWrite, and out must include reasoning")
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (u *usage) read(value string) error {
 func number(text string, low, high int) (int, error) {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < low || n > high {
-		return 0, fmt.Errorf("%q is no number from %d to %d", text, low, high)
+		return 0, fmt.Errorf("%q is not a number from %d to %d", text, low, high)
 	}
 	return n, nil
 }
@@ -230,7 +230,7 @@ func number(text string, low, high int) (int, error) {
 func seconds(text string) (time.Duration, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if err != nil || !(n >= 0 && n <= maxSleep.Seconds()) {
-		return 0, fmt.Errorf("%q is no number of seconds from 0 to %g", text, maxSleep.Seconds())
+		return 0, fmt.Errorf("%q is not a number of seconds from 0 to %g", text, maxSleep.Seconds())
 	}
 	return time.Duration(n * float64(time.Second)), nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// plain is a step that does nothing but answer, with what cases add.
+// plain returns a step that only answers, with other fields.
 func plain(fields ...string) string {
 	line := `run="" tool="" args= think="" sleep=0s cut=false http=0*0`
 	for _, f := range fields {
@@ -54,14 +54,14 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseRefusesNonsense(t *testing.T) {
+func TestParseRefusesInvalidDirectives(t *testing.T) {
 	t.Parallel()
 	for _, prompt := range []string{
 		"[[run:]]", "[[tool:]]", "[[tool: b [1]]]", "[[tool: b nonsense]]", "[[tool: b null]]", "[[sleep: soon]]", "[[sleep: -1]]", "[[sleep: NaN]]",
 		"[[http: 200]]", "[[http: 500*0]]", "[[slow: 0]]", "[[usage: tea=1]]", "[[usage: in=x]]", "[[usage: in=1,cacheRead=2]]", "[[usage: out=1,reasoning=2]]",
 	} {
 		if got, err := modeltest.Steps(prompt); err == nil {
-			t.Errorf("%s is taken for %s", prompt, got)
+			t.Errorf("%s was parsed as %s", prompt, got)
 		}
 	}
 }
@@ -79,7 +79,7 @@ func TestOwnText(t *testing.T) {
 		"<user_instructions>be kind</user_instructions>": "",
 	} {
 		if got := modeltest.OwnText(text); got != want {
-			t.Errorf("of %q the user wrote %q, want %q", text, got, want)
+			t.Errorf("ownText(%q) = %q, want %q", text, got, want)
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestFill(t *testing.T) {
 		`{"required":["a"],"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"$ref":"#/$defs/a"}}}`:                                             `{"a":null}`,
 	} {
 		if got := modeltest.Fill(form); got != want {
-			t.Errorf("for %s made %s, want %s", form, got, want)
+			t.Errorf("fill(%s) = %s, want %s", form, got, want)
 		}
 	}
 }
@@ -110,7 +110,7 @@ func FuzzParse(f *testing.F) {
 		if strings.ContainsAny(text, "[]{}") || strings.TrimSpace(text) == "" {
 			return
 		}
-		// What holds no bracket is a command as it stands.
+		// A text without brackets is a valid command.
 		want, err := modeltest.Steps("[[run: " + text + "]]")
 		if err != nil {
 			t.Fatal(err)

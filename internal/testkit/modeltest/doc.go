@@ -1,9 +1,8 @@
-// Package modeltest answers: what does an agent hear when no model is there?
+// Package modeltest contains a model server for tests.
 //
-// A Server speaks the dialects of Anthropic Messages, OpenAI Responses,
-// OpenAI Chat Completions and Gemini on loopback. It keeps no conversation:
-// each request carries its own, and what is answered follows from directives
-// in the newest message of the user.
+// A Server speaks the dialects of Anthropic Messages, OpenAI Responses, OpenAI Chat
+// Completions, and Gemini on loopback. It does not store conversations: each request
+// contains one. The response follows from directives in the user's newest message.
 //
 //	[[run: CMD]]          call the client's shell tool
 //	[[tool: NAME {json}]] call the tool whose name is NAME or ends with it
@@ -16,17 +15,18 @@
 //	[[slow: N]]           send the final text in N pieces
 //	[[usage: in=100,out=20,cacheRead=0,cacheWrite=0,reasoning=0]]
 //
-// Steps are worked in the order in which they stand: a call per answer, the
-// next one after its result, the final answer at the end. Without a directive
-// the answer is "Hello. user_turns=N tools=M", after a tool's result
-// "Done. user_turns=N tool_said=…". A directive that makes no sense is
-// refused with status 400, for a test that misspells one shall fail.
+// The server executes the directives in their order: one tool call per response, the
+// next one after its result, and the final answer at the end. Without a directive,
+// the answer is "Hello. user_turns=N tools=M", or "Done. user_turns=N tool_said=…"
+// after the result of a tool. An invalid directive is refused with status 400, so
+// that a test with a misspelt directive fails.
 //
-// Where a request asks for JSON, the final answer is what [[say]] gives, or a
-// value made for the schema; where Claude Code asks for it by a tool of its
-// own, StructuredOutput, that is called with it.
+// If a request asks for JSON, the final answer is the text of [[say]] or a generated
+// value for the schema. If Claude Code asks for it with its tool StructuredOutput, the
+// answer is a call of that tool.
 //
-// In a usage, in counts what came from and went to the cache and out counts
-// what was reasoned; each dialect reports it as its own convention demands.
-// Anthropic has no field for reasoning, Gemini none for what went to a cache.
+// In usage, in includes the tokens read from and written to the cache, and out
+// includes the reasoning tokens. Each dialect reports them in its own format.
+// Anthropic has no field for reasoning tokens, and Gemini has none for tokens written
+// to a cache.
 package modeltest

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Steps parses a prompt and lists its steps, one a line.
+// Steps parses a prompt and returns its steps, one per line.
 func Steps(prompt string) (string, error) {
 	s, err := parse(prompt)
 	if err != nil {
@@ -22,8 +22,8 @@ func Steps(prompt string) (string, error) {
 	return b.String(), nil
 }
 
-// OwnText is what the user wrote of a text.
+// OwnText returns the part of a text that the user wrote.
 func OwnText(text string) string { return ownText(text) }
 
-// Fill makes an object for a JSON Schema.
+// Fill returns an object for a JSON Schema.
 func Fill(form string) string { return string(readSchema([]byte(form)).fill(nil)) }

@@ -69,7 +69,7 @@ func either(a, b json.RawMessage) json.RawMessage {
 	return b
 }
 
-// geminiOutput is the text of a function's response, which is an object.
+// geminiOutput returns the text in the object of a function response.
 func geminiOutput(response json.RawMessage) string {
 	var fields struct{ Output, Error *string }
 	if json.Unmarshal(response, &fields) == nil {
@@ -126,7 +126,7 @@ func (a answer) geminiCall() object {
 	return object{"functionCall": object{"id": "call_" + a.call.id, "name": a.call.tool.name, "args": a.call.args}}
 }
 
-// gemini counts thoughts apart from the other output.
+// gemini returns the usage with thoughts separate from other output tokens.
 func (u usage) gemini() object {
 	return object{
 		"promptTokenCount": u.in, "cachedContentTokenCount": u.cacheRead, "candidatesTokenCount": u.out - u.reasoning,

@@ -16,7 +16,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata")
 
-// TestGolden holds every byte of what each dialect is answered.
+// TestGolden compares all bytes of the responses in each dialect.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	scenarios := []struct {

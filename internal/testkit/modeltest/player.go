@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// player sends one answer, waiting and breaking off where its step says so.
+// player sends one answer. It waits and closes the connection as the step requires.
 type player struct {
 	w       http.ResponseWriter
-	gone    <-chan struct{} // closed when the client has left
-	closing <-chan struct{} // closed when the server shall stop
+	gone    <-chan struct{} // closed when the client has disconnected
+	closing <-chan struct{} // closed when the server closes
 	step    step
 }
 
-// stream sends events one by one: the first at once, the others after the
-// step's wait, only half of them where it is cut.
+// stream sends the first event immediately and the others after the delay of the step.
+// If the step is cut, it sends only half of them.
 func (p player) stream(events []event) {
 	p.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	p.w.Header().Set("Cache-Control", "no-cache")
 	for i, e := range events {
 		if p.step.cut && i == (len(events)+1)/2 {
-			panic(http.ErrAbortHandler) // the only way to break off what has begun
+			panic(http.ErrAbortHandler) // closes the connection without ending the response
 		}
 		if _, err := p.w.Write(e.encode()); err != nil {
 			return
 		}
-		_ = http.NewResponseController(p.w).Flush() // the next write tells what is wrong
+		_ = http.NewResponseController(p.w).Flush() // the next write returns the error
 		if i == 0 {
 			p.wait()
 		}
 	}
 }
 
-// whole sends an answer in one piece.
+// whole sends an answer as one object.
 func (p player) whole(body object) {
 	p.wait()
 	data := encode(body)
@@ -46,10 +46,11 @@ func (p player) whole(body object) {
 		_ = http.NewResponseController(p.w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = p.w.Write(data) // a client that left is no fault of ours
+	_, _ = p.w.Write(data) // the client may have disconnected
 }
 
-// wait breaks off if there is nobody to go on for.
+// wait waits for the delay of the step. It ends the response if the client
+// disconnects or the server closes.
 func (p player) wait() {
 	if p.step.sleep == 0 {
 		return
@@ -79,7 +80,7 @@ func (e event) encode() []byte {
 func encode(v any) []byte {
 	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // answers are made of values that came from JSON
+		panic(err) // answers contain only values from JSON
 	}
 	return data
 }

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// prompt is what one request says, in no dialect.
+// prompt is the content of a request, independent of the dialect.
 type prompt struct {
 	model   string
 	stream  bool
-	counted bool     // a stream ends with its usage (Chat Completions asks for it)
+	counted bool     // a stream ends with the usage, which Chat Completions requests
 	users   []string // texts of the user's messages
-	results []string // of tools, since the newest of them
-	length  int      // items of the conversation, for identifiers
+	results []string // of tools, after the newest message
+	length  int      // number of items in the conversation, for identifiers
 	tools   []tool
-	asks    *schema // the form of the final answer, if JSON is asked for
+	asks    *schema // the schema of the final answer, nil for text
 }
 
-// user adds a message of the user, unless nothing of it is the user's own.
+// user adds a message of the user, unless the client wrote all of it.
 func (p *prompt) user(texts ...string) {
 	p.length++
 	var own []string
@@ -32,13 +32,13 @@ func (p *prompt) user(texts ...string) {
 	}
 }
 
-// result adds what a tool said.
+// result adds the result of a tool.
 func (p *prompt) result(text string) {
 	p.length++
 	p.results = append(p.results, text)
 }
 
-// newest is the newest message of the user.
+// newest returns the newest message of the user.
 func (p *prompt) newest() string {
 	if len(p.users) == 0 {
 		return ""
@@ -46,7 +46,7 @@ func (p *prompt) newest() string {
 	return p.users[len(p.users)-1]
 }
 
-// injected are beginnings of messages that clients send in the user's name.
+// injected are prefixes of user messages that clients write themselves.
 var injected = []string{
 	"<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<permissions instructions>", // Codex
 	"<turn_aborted>", "<skills_instructions>", "<plugins_instructions>", "<apps_instructions>",
@@ -54,7 +54,7 @@ var injected = []string{
 	"<session_context>", "This is the Gemini CLI.",
 }
 
-// ownText gives what the user wrote of a text, "" if all of it is a client's.
+// ownText returns the part of a text that the user wrote, or "".
 func ownText(text string) string {
 	const begin, end = "<system-reminder>", "</system-reminder>"
 	for {
@@ -74,8 +74,8 @@ func ownText(text string) string {
 	return text
 }
 
-// content is text as all dialects may give it: a string, or a list of parts
-// of which some have a text.
+// content is text in any dialect: a string, or a list of parts, some of which have a
+// text.
 type content []part
 
 type part struct {
@@ -84,7 +84,7 @@ type part struct {
 	Content content `json:"content"` // of a tool_result
 }
 
-// UnmarshalJSON takes a string for a list of one text.
+// UnmarshalJSON decodes a string as a list with one text.
 func (c *content) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -94,7 +94,7 @@ func (c *content) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*[]part)(c))
 }
 
-// texts are the non-empty texts of the parts.
+// texts returns the texts of the parts that are not empty.
 func (c content) texts() []string {
 	var all []string
 	for _, p := range c {

@@ -8,40 +8,40 @@ import (
 	"time"
 )
 
-const keep = 1024 // requests that a server remembers
+const keep = 1024 // number of stored requests
 
-// Request is one model call as it arrived.
+// Request is a received model call.
 type Request struct {
 	Dialect   string // Anthropic, Responses, Chat or Gemini
 	Path      string
 	Model     string
-	Key       string // of whichever header or parameter had it
+	Key       string // from a header or parameter
 	Header    http.Header
-	UserTurns int      // messages that the user wrote, in the whole conversation
+	UserTurns int      // number of messages of the user in the conversation
 	Users     []string // their texts, oldest first
-	Tools     []string // names declared, with their namespaces
+	Tools     []string // names of the declared tools, with their namespaces
 	Body      []byte
 	At        time.Time
 }
 
-// Requests gives the model calls that have arrived, oldest first, refused
-// ones too; at most the newest 1,024. They must not be changed.
+// Requests returns the newest 1,024 model calls, oldest first, including refused
+// ones. The caller must not change them.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.requests)
 }
 
-// Strays lists method and path of what was asked and is no part of any
-// dialect, oldest first; at most the newest 1,024.
+// Strays returns method and path of the newest 1,024 requests that do not belong to a
+// dialect, oldest first.
 func (s *Server) Strays() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.strays)
 }
 
-// Wait returns once n model calls have arrived since the server started. An
-// answer may not have begun yet.
+// Wait waits until n model calls have arrived since the start of the server. They may
+// not have been answered yet.
 func (s *Server) Wait(ctx context.Context, n int) error {
 	for {
 		s.mu.Lock()
@@ -53,13 +53,12 @@ func (s *Server) Wait(ctx context.Context, n int) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("waiting for %d model calls, %d came: %w", n, begun, context.Cause(ctx))
+			return fmt.Errorf("waiting for %d model calls, got %d: %w", n, begun, context.Cause(ctx))
 		}
 	}
 }
 
-// WaitFor returns the oldest model call that match accepts, waiting until
-// there is one.
+// WaitFor waits for a model call that match accepts and returns the oldest one.
 func (s *Server) WaitFor(ctx context.Context, match func(Request) bool) (Request, error) {
 	for {
 		s.mu.Lock()
@@ -71,12 +70,12 @@ func (s *Server) WaitFor(ctx context.Context, match func(Request) bool) (Request
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return Request{}, fmt.Errorf("waiting for a model call, %d others came: %w", len(requests), context.Cause(ctx))
+			return Request{}, fmt.Errorf("waiting for a model call, got %d others: %w", len(requests), context.Cause(ctx))
 		}
 	}
 }
 
-// record remembers a request and wakes who waits. It returns its number.
+// record stores a request, wakes waiting callers, and returns its number.
 func (s *Server) record(r Request) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,10 +21,10 @@ type responsesRequest struct {
 }
 
 type responsesItem struct {
-	Type    string  `json:"type"` // message if it is missing
+	Type    string  `json:"type"` // message if empty
 	Role    string  `json:"role"`
 	Content content `json:"content"`
-	Output  content `json:"output"` // of the calls of tools
+	Output  content `json:"output"` // of tool calls
 }
 
 type responsesTool struct {
@@ -34,10 +34,10 @@ type responsesTool struct {
 	Tools []responsesTool `json:"tools"` // of a namespace
 }
 
-// responsesInput is a list of items, or a text for a single message.
+// responsesInput is a list of items. A string is a single message.
 type responsesInput []responsesItem
 
-// UnmarshalJSON takes both forms.
+// UnmarshalJSON decodes a list or a string.
 func (in *responsesInput) UnmarshalJSON(data []byte) error {
 	var text string
 	if json.Unmarshal(data, &text) == nil {
@@ -81,7 +81,7 @@ func (p *prompt) declare(space string, tools []responsesTool) {
 	}
 }
 
-// responsesStream numbers events as they are appended.
+// responsesStream is a list of events with sequence numbers.
 type responsesStream struct{ events []event }
 
 func (s *responsesStream) add(name string, data object) {
@@ -112,7 +112,7 @@ func streamResponses(_ prompt, a answer) []event {
 	return s.events
 }
 
-// with is a copy of an item with other fields: items begin without content.
+// with returns a copy of an item with other fields, because items start without content.
 func with(item, other object) object {
 	copied := maps.Clone(item)
 	maps.Copy(copied, other)
@@ -186,7 +186,7 @@ func outputText(text string) object {
 	return object{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
 }
 
-// faultOpenAI is the refusal of both of OpenAI's dialects.
+// faultOpenAI returns the error body of both OpenAI dialects.
 func faultOpenAI(code int, message string) object {
 	kind, short := "invalid_request_error", any(nil)
 	switch {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-const maxDepth = 16 // of a value that is made for a schema
+const maxDepth = 16 // of a generated value
 
-// schema is the part of a JSON Schema that it takes to make a value for it.
+// schema is the part of a JSON Schema that is needed to generate a value.
 type schema struct {
 	Type       json.RawMessage    `json:"type"` // a name, or a list of them
 	Properties map[string]*schema `json:"properties"`
@@ -26,8 +26,8 @@ type schema struct {
 	Defs       map[string]*schema `json:"$defs"`
 }
 
-// readSchema takes what it understands; a schema that it does not understand
-// asks for nothing.
+// readSchema returns the supported part of a schema, which is empty for an invalid
+// one.
 func readSchema(data json.RawMessage) *schema {
 	s := &schema{}
 	if json.Unmarshal(data, s) != nil {
@@ -36,8 +36,7 @@ func readSchema(data json.RawMessage) *schema {
 	return s
 }
 
-// kind is the type in small letters, the first that is not null. Gemini
-// writes types in capitals.
+// kind returns the first type that is not null, in lower case. Gemini uses upper case.
 func (s *schema) kind() string {
 	var one string
 	if json.Unmarshal(s.Type, &one) == nil {
@@ -57,7 +56,7 @@ func (s *schema) kind() string {
 	return ""
 }
 
-// property is the schema of a field, nil if there is none.
+// property returns the schema of a field, or nil.
 func (s *schema) property(name string) *schema {
 	if s == nil {
 		return nil
@@ -65,13 +64,13 @@ func (s *schema) property(name string) *schema {
 	return s.Properties[name]
 }
 
-// fill makes an object of the given fields and of the required ones.
+// fill returns an object with the given and the required fields.
 func (s *schema) fill(given map[string]any) json.RawMessage {
 	object := s.object(s, maxDepth)
 	maps.Copy(object, given)
 	data, err := json.Marshal(object)
 	if err != nil {
-		panic(err) // made of values that came from JSON
+		panic(err) // contains only values from JSON
 	}
 	return data
 }
@@ -84,8 +83,8 @@ func (s *schema) object(root *schema, depth int) map[string]any {
 	return object
 }
 
-// value makes one that the schema allows, as far as it is understood. Only
-// the final answer and tools' arguments that a test does not give need it.
+// value returns a value that the supported part of the schema allows, for final
+// answers and tool arguments that a test does not specify.
 func (s *schema) value(root *schema, depth int) any {
 	switch {
 	case s == nil || depth <= 0:

@@ -15,40 +15,40 @@ import (
 	"time"
 )
 
-const bodyLimit = 32 << 20 // bytes of a request
+const bodyLimit = 32 << 20 // maximum bytes of a request
 
-// Options narrow what a server accepts. The zero value takes everything.
+// Options restrict the requests that a server accepts. The zero value accepts all.
 type Options struct {
-	Key    string           // refuse other keys with 401
-	Models []string         // refuse other models with 404
+	Key    string           // other keys are refused with 401
+	Models []string         // other models are refused with 404
 	Now    func() time.Time // time.Now if nil
 }
 
 // Server answers model calls. It is safe for concurrent use.
 type Server struct {
-	// URL is http://host:port. OpenAI's clients want it with /v1.
+	// URL is http://host:port. OpenAI's clients need /v1 after it.
 	URL string
 
 	options Options
 	http    *httptest.Server
-	closing chan struct{} // closed when answers shall not wait any longer
+	closing chan struct{} // closed by Close; ends delays
 
-	mu       sync.Mutex // guards the rest
-	begun    int        // model calls that have arrived
+	mu       sync.Mutex // guards the fields below
+	begun    int        // number of received model calls
 	changed  chan struct{}
 	requests []Request
 	strays   []string
-	refused  map[[sha256.Size]byte]int // how often a prompt was, of those refused N times
+	refused  map[[sha256.Size]byte]int // number of refusals by prompt, for [[http: CODE*N]]
 }
 
-// Start gives a server on loopback that accepts every key and model, until
-// the test is over.
+// Start starts a server on loopback that accepts every key and model. It is closed at
+// the end of the test.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartWith(t, Options{})
 }
 
-// StartWith is Start for a server that accepts less.
+// StartWith is like Start with options.
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
 	s := &Server{options: o, closing: make(chan struct{}), changed: make(chan struct{}), refused: map[[sha256.Size]byte]int{}}
@@ -61,8 +61,8 @@ func StartWith(t testing.TB, o Options) *Server {
 	return s
 }
 
-// Close ends answers that wait, and returns when no handler runs any more.
-// It may be called twice, from one goroutine.
+// Close ends delayed answers and waits for all handlers. It may be called repeatedly
+// by one goroutine.
 func (s *Server) Close() {
 	select {
 	case <-s.closing:
@@ -73,7 +73,7 @@ func (s *Server) Close() {
 	s.http.Close()
 }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name := dialectOf(r.URL.Path)
 	switch {
@@ -132,11 +132,12 @@ func requestOf(r *http.Request, name string, p prompt, body []byte, now time.Tim
 	}
 }
 
-// refuse says what is wrong with a request, whatever its prompt asks for.
+// refuse returns the error status and the error of a request that the options do not
+// allow or that is malformed.
 func (s *Server) refuse(key string, p prompt, malformed error) (int, error) {
 	switch {
 	case s.options.Key != "" && key != s.options.Key:
-		return http.StatusUnauthorized, errors.New("The key is not the one that this server takes.") //nolint:staticcheck // a sentence for people
+		return http.StatusUnauthorized, errors.New("The server does not accept this key.") //nolint:staticcheck // a sentence for people
 	case malformed != nil:
 		return http.StatusBadRequest, malformed
 	case len(s.options.Models) > 0 && !slices.Contains(s.options.Models, p.model):
@@ -145,8 +146,8 @@ func (s *Server) refuse(key string, p prompt, malformed error) (int, error) {
 	return 0, nil
 }
 
-// refuses tells whether a step is refused now, and counts those that are
-// refused a number of times.
+// refuses reports whether the step refuses this request. It counts the refusals of
+// [[http: CODE*N]].
 func (s *Server) refuses(next step, name string, p prompt) bool {
 	if next.code == 0 || next.times == 0 {
 		return next.code != 0
@@ -161,5 +162,5 @@ func (s *Server) refuses(next step, name string, p prompt) bool {
 func write(w http.ResponseWriter, code int, body object) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(body) // a client that left is no fault of ours
+	_ = json.NewEncoder(w).Encode(body) // the client may have disconnected
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/modeltest"
 )
 
-// each runs a test for every dialect, against a server of its own.
+// each runs a test for every dialect with a new server.
 func each(t *testing.T, o modeltest.Options, test func(t *testing.T, s *modeltest.Server, dialect string)) {
 	t.Helper()
 	t.Parallel()
@@ -29,7 +29,7 @@ func each(t *testing.T, o modeltest.Options, test func(t *testing.T, s *modeltes
 	}
 }
 
-func TestTextComesInPieces(t *testing.T) {
+func TestSlowText(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		_, stream := ask(t, s.URL, dialect, true, turn{user: "[[slow: 4]] [[say: für alle]]"})
 		if diff := cmp.Diff([]string{"fü", "r ", "al", "le"}, pieces(t, dialect, stream)); diff != "" {
@@ -38,7 +38,7 @@ func TestTextComesInPieces(t *testing.T) {
 	})
 }
 
-func TestDirectivesAreWorkedOneAfterTheOther(t *testing.T) {
+func TestDirectivesInOrder(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		turns := []turn{{user: "before"}, {user: "[[run: first]] [[run: second]] [[http: 418]] [[tool: run_agent]]"}}
 		for i, want := range []string{"first", "second", "418"} {
@@ -54,7 +54,7 @@ func TestDirectivesAreWorkedOneAfterTheOther(t *testing.T) {
 	})
 }
 
-func TestRefusedAFewTimes(t *testing.T) {
+func TestLimitedRefusals(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		var codes []int
 		for _, prompt := range []string{"a", "a", "a", "b"} {
@@ -67,7 +67,7 @@ func TestRefusedAFewTimes(t *testing.T) {
 	})
 }
 
-func TestNonsenseIsRefused(t *testing.T) {
+func TestInvalidDirectivesAreRefused(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		code, answer := ask(t, s.URL, dialect, true, turn{user: "[[sleep: soon]]"})
 		if code != http.StatusBadRequest || !strings.Contains(answer, "soon") {
@@ -76,16 +76,16 @@ func TestNonsenseIsRefused(t *testing.T) {
 	})
 }
 
-func TestUnknownToolsAreNamed(t *testing.T) {
+func TestUnknownTool(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		_, answer := ask(t, s.URL, dialect, false, turn{user: "[[tool: fly]]"})
-		if !strings.Contains(answer, "I cannot: no tool fly among [") {
+		if !strings.Contains(answer, "I cannot: the tool fly is not declared; declared: [") {
 			t.Error(answer)
 		}
 	})
 }
 
-func TestOnlyTheKeyAndTheModelsThatAreKnown(t *testing.T) {
+func TestAcceptedKeyAndModel(t *testing.T) {
 	each(t, modeltest.Options{Key: "a-key", Models: []string{"m"}}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		if code, answer := ask(t, s.URL, dialect, true, turn{user: "hello"}); code != http.StatusOK {
 			t.Errorf("%d %s", code, answer)
@@ -109,7 +109,7 @@ func TestOtherModelsAreRefused(t *testing.T) {
 	})
 }
 
-func TestCutBreaksOff(t *testing.T) {
+func TestCut(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		for _, stream := range []bool{true, false} {
 			response := post(t, s.URL, dialect, stream, turn{user: "[[cut]]"})
@@ -125,9 +125,9 @@ func TestSleepEndsWhenTheClientLeaves(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		response := post(t, s.URL, dialect, true, turn{user: "[[sleep: 600]]"})
 		if _, err := bufio.NewReader(response.Body).ReadString('\n'); err != nil {
-			t.Errorf("the first event must come at once: %v", err)
+			t.Errorf("reading the first event: %v", err)
 		}
-		response.Body.Close() // Close, at the end of the test, waits for the answer
+		response.Body.Close() // at the end of the test, Close waits for the answer
 	})
 }
 
@@ -136,12 +136,12 @@ func TestSleepEndsWhenTheServerCloses(t *testing.T) {
 		response := post(t, s.URL, dialect, true, turn{user: "[[sleep: 600]]"})
 		s.Close()
 		if _, err := io.ReadAll(response.Body); err == nil {
-			t.Error("the stream ended as if it were whole")
+			t.Error("the stream ended without an error")
 		}
 	})
 }
 
-func TestRequestsAreRemembered(t *testing.T) {
+func TestRequestsAreStored(t *testing.T) {
 	each(t, modeltest.Options{}, func(t *testing.T, s *modeltest.Server, dialect string) {
 		ask(t, s.URL, dialect, true, turn{user: "one"}, turn{user: "[[run: x]]"}, turn{tool: "two"})
 		got := s.Requests()[0]
@@ -191,7 +191,7 @@ func TestShells(t *testing.T) {
 		`{"name":"shell","input_schema":{"properties":{"command":{"type":"array"}}}}`:                                `"input":{"command":["bash","-lc","ls"]}`,
 		`{"name":"Bash","input_schema":{"required":["n"],"properties":{"n":{"type":"integer"},"command":{}}}}`:       `"input":{"command":"ls","n":1}`,
 		`{"name":"shell","input_schema":{"properties":{}}},{"name":"bash","input_schema":{"properties":{"cmd":{}}}}`: `"name":"bash"`,
-		`{"name":"draw"}`: `I cannot: no shell tool among [draw]`,
+		`{"name":"draw"}`: `I cannot: [draw] do not include a shell tool`,
 	} {
 		body := `{"messages":[{"role":"user","content":"[[run: ls]]"}],"tools":[` + tool + `]}`
 		if _, answer := send(t, http.MethodPost, s.URL+"/v1/messages", body); !strings.Contains(answer, want) {
@@ -200,7 +200,7 @@ func TestShells(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoModelCall(t *testing.T) {
+func TestStrayRequests(t *testing.T) {
 	t.Parallel()
 	s := modeltest.Start(t)
 	for _, c := range []struct {
@@ -217,7 +217,7 @@ func TestWhatIsNoModelCall(t *testing.T) {
 		{http.MethodPost, "/v1/responses", "[]", 400},
 		{http.MethodPost, "/v1/chat/completions", `{"messages":1}`, 400},
 		{http.MethodPost, "/v1beta/models/m:generateContent", "", 400},
-		{http.MethodPost, "/v1/messages", `"` + strings.Repeat("x", 32<<20-1) + `"`, 413}, // a byte too many: what is left unread may reset the connection
+		{http.MethodPost, "/v1/messages", `"` + strings.Repeat("x", 32<<20-1) + `"`, 413}, // one byte too many; unread bytes may reset the connection
 	} {
 		if code, answer := send(t, c.method, s.URL+c.path, c.body); code != c.want {
 			t.Errorf("%s %s: %d %s, want %d", c.method, c.path, code, answer, c.want)
@@ -271,15 +271,15 @@ func TestWaiting(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := s.Wait(ended, 4); !errors.Is(err, context.Canceled) {
-		t.Errorf("waiting for what never comes: %v", err)
+		t.Errorf("waiting for a request that does not arrive: %v", err)
 	}
 	if _, err := s.WaitFor(ended, func(modeltest.Request) bool { return false }); !errors.Is(err, context.Canceled) {
-		t.Errorf("waiting for what never comes: %v", err)
+		t.Errorf("waiting for a request that does not arrive: %v", err)
 	}
 }
 
-// TestManyAtOnce is for the race detector, and for the counts.
-func TestManyAtOnce(t *testing.T) {
+// TestConcurrentRequests checks the counters and is useful with the race detector.
+func TestConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	s := modeltest.Start(t)
 	var wg sync.WaitGroup
@@ -299,6 +299,6 @@ func TestManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if got := len(s.Requests()); got != 128 {
-		t.Errorf("%d requests are remembered", got)
+		t.Errorf("%d requests are stored", got)
 	}
 }

@@ -15,16 +15,16 @@ var allDialects = []string{modeltest.Anthropic, modeltest.Responses, modeltest.C
 
 type object = map[string]any
 
-// turn is a message of the user, or what a tool said.
+// turn is a message of the user or the result of a tool.
 type turn struct{ user, tool string }
 
-// shellForm takes a command; runAgent is a tool that an MCP server offers.
+// shellForm is the schema of a shell tool; runAgent is a tool of an MCP server.
 var (
 	shellForm = object{"type": "object", "required": []string{"command", "why"}, "properties": object{"command": object{"type": "string"}, "why": object{"type": "string"}}}
 	anyForm   = object{"type": "object"}
 )
 
-// body writes a request as a client of the dialect would.
+// body returns a request in the format of the dialect.
 func body(t *testing.T, dialect string, stream bool, turns []turn) (path, text string) {
 	t.Helper()
 	var request object
@@ -85,7 +85,7 @@ func body(t *testing.T, dialect string, stream bool, turns []turn) (path, text s
 	return path, string(data)
 }
 
-// messages puts an answer of the model between the turns.
+// messages returns the turns with an answer of the model between them.
 func messages(turns []turn, write func(turn) object, model object) []object {
 	var all []object
 	for i, said := range turns {
@@ -97,7 +97,7 @@ func messages(turns []turn, write func(turn) object, model object) []object {
 	return all
 }
 
-// post begins a model call.
+// post starts a model call.
 func post(t *testing.T, url, dialect string, stream bool, turns ...turn) *http.Response {
 	t.Helper()
 	path, text := body(t, dialect, stream, turns)
@@ -114,7 +114,7 @@ func post(t *testing.T, url, dialect string, stream bool, turns ...turn) *http.R
 	return response
 }
 
-// ask makes a model call and gives status and body.
+// ask makes a model call and returns status and body.
 func ask(t *testing.T, url, dialect string, stream bool, turns ...turn) (int, string) {
 	t.Helper()
 	response := post(t, url, dialect, stream, turns...)
@@ -125,7 +125,7 @@ func ask(t *testing.T, url, dialect string, stream bool, turns ...turn) (int, st
 	return response.StatusCode, string(data)
 }
 
-// pieces are the texts of a stream, read as a client of the dialect does.
+// pieces returns the texts of a stream in the format of the dialect.
 func pieces(t *testing.T, dialect, stream string) []string {
 	t.Helper()
 	var texts []string

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// tool is one that a client declared.
+// tool is a tool that a client declared.
 type tool struct {
-	space string // Codex keeps the tools of an MCP server in a namespace
+	space string // namespace, which Codex uses for the tools of an MCP server
 	name  string
-	form  *schema // of its arguments
+	form  *schema // schema of the arguments
 }
 
-// full is the tool's name with its namespace, as other clients write it.
+// full returns the name with the namespace, as other clients write it.
 func (t tool) full() string {
 	if t.space == "" {
 		return t.name
@@ -23,21 +23,21 @@ func (t tool) full() string {
 	return strings.TrimSuffix(t.space, "__") + "__" + t.name
 }
 
-// call is one call of a tool.
+// call is a call of a tool.
 type call struct {
 	id   string
 	tool tool
 	args json.RawMessage
 }
 
-// shells are the names of shell tools, most wanted first.
+// shells are the names of shell tools in order of preference.
 var shells = []string{"bash", "exec_command", "shell_command", "shell", "run_shell_command", "run_command", "run_commands", "execute_command", "local_shell"}
 
-// commandFields are the names under which they take a command.
+// commandFields are the names of their argument for the command.
 var commandFields = []string{"command", "cmd", "commands", "script"}
 
-// shell finds the client's shell tool and the arguments that make it run a
-// command: as one string, in a list of commands, or as a program's arguments.
+// shell returns a call of the client's shell tool that runs a command. The argument is
+// a string, a list of commands, or the arguments of a program.
 func shell(tools []tool, command string) (call, error) {
 	for _, name := range shells {
 		for _, t := range tools {
@@ -51,7 +51,7 @@ func shell(tools []tool, command string) (call, error) {
 			}
 		}
 	}
-	return call{}, fmt.Errorf("no shell tool among %s", names(tools))
+	return call{}, fmt.Errorf("%s do not include a shell tool", names(tools))
 }
 
 func (s *schema) command(field, command string) any {
@@ -64,9 +64,8 @@ func (s *schema) command(field, command string) any {
 	return []string{"bash", "-lc", command}
 }
 
-// named finds a tool by its name, or by the end of its name: what an MCP
-// server calls run_agent is mcp__stint__run_agent to one client and
-// stint_run_agent to another.
+// named returns the tool with this name or with a name that ends with it: clients
+// call run_agent of an MCP server mcp__stint__run_agent or stint_run_agent.
 func named(tools []tool, name string) (tool, error) {
 	var ends []tool
 	for _, t := range tools {
@@ -78,7 +77,7 @@ func named(tools []tool, name string) (tool, error) {
 		}
 	}
 	if len(ends) == 0 {
-		return tool{}, fmt.Errorf("no tool %s among %s", name, names(tools))
+		return tool{}, fmt.Errorf("the tool %s is not declared; declared: %s", name, names(tools))
 	}
 	return slices.MinFunc(ends, func(a, b tool) int { return cmp.Compare(len(a.full()), len(b.full())) }), nil
 }

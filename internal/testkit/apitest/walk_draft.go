@@ -8,18 +8,18 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// aim makes the next request: the operations come in turn, so that none is
-// left out; what is done to them is drawn.
-func (w *walk) aim() *shot {
-	s := &shot{place: w.places[w.number%len(w.places)], round: w.number / len(w.places), header: http.Header{}}
+// draft returns the next request. It uses the operations in turn and changes them at
+// random.
+func (w *walk) draft() *draft {
+	s := &draft{place: w.places[w.number%len(w.places)], round: w.number / len(w.places), header: http.Header{}}
 	s.method = s.place.method
 	s.header.Set("Authorization", "Bearer "+w.token)
 	if s.round > 0 && w.chance(6) {
-		return w.aimAside(s)
+		return w.draftUnknown(s)
 	}
 	s.note("%s", s.place.op.OperationID)
 	broken := "nothing"
-	if s.round >= 3 && w.chance(60) { // what comes first is to find its way
+	if s.round >= 3 && w.chance(60) { // the first rounds find resources
 		broken = one(w.rng, aspects(s.place)...)
 	}
 	s.hostile = broken != "nothing"
@@ -33,8 +33,8 @@ func (w *walk) aim() *shot {
 	return s
 }
 
-// aspects are what can be broken of an operation, mostly one at a time: of two
-// faults in a request a server tells only one.
+// aspects returns the parts of an operation that can be broken. Usually one is broken
+// at a time, because a server reports only one of two faults.
 func aspects(p place) []string {
 	some := []string{"all", "all", "header", "header", "query", "query"}
 	if strings.Contains(p.route.path, "{") {
@@ -46,16 +46,16 @@ func aspects(p place) []string {
 	return append(some, "token")
 }
 
-// odd paths that the document does not know, as they go over the wire.
+// oddPaths are encoded paths that the document does not contain.
 var oddPaths = []string{
 	"/v1", "/v1/", "/v1/nope", "/v1/runs/", "//v1/runs", "/v1//runs", "/v1/./runs", "/v1/../v1/runs", "/v1/runs/a/b/c/d",
 	"/V1/runs", "/v1/runs%2F", "/v1/%00", "/v1/%2e%2e/%2e%2e/etc/passwd", "/v1/runs;a=b", "/v1/runs/%ff/x", "/v2/runs",
 	"/v1/" + strings.Repeat("a/", 500), "/v1/runs/..", "/v1/%F0%9F%92%A9",
 }
 
-// aimAside sends to a path that does not exist, or with a method that the path
-// does not have.
-func (w *walk) aimAside(s *shot) *shot {
+// draftUnknown completes s as a request to an unknown path or with a method that the
+// path does not have.
+func (w *walk) draftUnknown(s *draft) *draft {
 	if w.chance(50) {
 		s.place = place{}
 		s.path = next(w, "path", oddPaths...)
@@ -74,7 +74,7 @@ func (w *walk) aimAside(s *shot) *shot {
 	return s
 }
 
-func (w *walk) breakToken(s *shot) {
+func (w *walk) breakToken(s *draft) {
 	open := len(w.doc.security(s.place.op)) == 0
 	switch s.round % 4 {
 	case 0:
@@ -86,10 +86,10 @@ func (w *walk) breakToken(s *shot) {
 	case 3:
 		s.header.Set("Authorization", "Bearer "+strings.Repeat("x", 4000))
 	}
-	s.wrong(!open, "no good token")
+	s.wrong(!open, "invalid token")
 }
 
-func (w *walk) fillPath(s *shot, valid bool) {
+func (w *walk) fillPath(s *draft, valid bool) {
 	segments := make([]string, len(s.place.route.segments))
 	for i, segment := range s.place.route.segments {
 		name, isParam := strings.CutPrefix(segment, "{")
@@ -102,15 +102,14 @@ func (w *walk) fillPath(s *shot, valid bool) {
 	s.path = "/" + strings.Join(segments, "/")
 }
 
-// odd segments of a path, as they go over the wire. None of them names
-// anything.
+// oddSegments are encoded segments of paths. No resource has such a name.
 var oddSegments = []string{
 	"run_", "run_01aaaaaaaaaaaaaaaaaaaaaaaa", "vol_01JZ8W1K2M4N6P8Q0R2S4T6V8W", "%20", "%00", "%2e%2e", "%2F", "a%2Fb", "..%2f..%2fetc%2fpasswd",
 	"%F0%9F%92%A9", "%FF%FE", "%C3%28", "null", "-1", "18446744073709551616", "%22%27%3B--", "%7Bid%7D", "*", "%E2%80%AE", "%0d%0aX-Bad:1",
 	strings.Repeat("a", 3000), "v0_", "v999999_a1b2c3d4e5f6g7h8j9k0", "NaN",
 }
 
-func (w *walk) pathValue(s *shot, name string, valid bool) string {
+func (w *walk) pathValue(s *draft, name string, valid bool) string {
 	known := w.pool.pathValues(s.place, name)
 	if name == "name" && len(known) == 0 {
 		known = []string{"WALK_A", "WALK_B", "WALK_C"}
@@ -127,7 +126,7 @@ func (w *walk) pathValue(s *shot, name string, valid bool) string {
 	return odd
 }
 
-// escapeRest escapes a path but for its slashes.
+// escapeRest escapes a path except for its slashes.
 func escapeRest(path string) string {
 	segments := strings.Split(path, "/")
 	for i := range segments {
@@ -136,7 +135,7 @@ func escapeRest(path string) string {
 	return strings.Join(segments, "/")
 }
 
-func (w *walk) fillQuery(s *shot, valid bool) {
+func (w *walk) fillQuery(s *draft, valid bool) {
 	for _, p := range append(paramsOf(s.place), &openapi3.Parameter{}) {
 		switch {
 		case p.In == "query" && p.Required && valid, p.In == "query" && w.chance(35):
@@ -152,10 +151,10 @@ func paramsOf(p place) []*openapi3.Parameter {
 	return target{route: p.route, operation: p.op}.parameters()
 }
 
-func (w *walk) addQuery(s *shot, p *openapi3.Parameter, valid bool) {
+func (w *walk) addQuery(s *draft, p *openapi3.Parameter, valid bool) {
 	value, hostile, certainly := w.queryValue(p, s.place.route.path, valid)
 	if hostile {
-		// A stream has no use for limit and cursor; only a list must refuse them.
+		// A stream ignores limit and cursor. Only lists must refuse invalid values.
 		of := p.Name == "limit" || p.Name == "cursor"
 		s.wrong(certainly && (!of || s.place.op.OperationID != "streamRunEvents"), "%s=%.40s", p.Name, value)
 	}
@@ -169,8 +168,8 @@ func (w *walk) addQuery(s *shot, p *openapi3.Parameter, valid bool) {
 	s.query = append(s.query, url.QueryEscape(name)+"="+url.QueryEscape(value))
 }
 
-// queryValue draws a value of a parameter: hostile when the document does not
-// allow it, certainly when the server must refuse it.
+// queryValue returns a random value of a parameter. hostile is true if the document
+// does not allow it, certainly if the server must refuse it.
 func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value string, hostile, certainly bool) {
 	schema := p.Schema.Value
 	bad := !valid && w.chance(60)
@@ -182,7 +181,7 @@ func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value
 	case p.Name == "cursor" && bad:
 		return next(w, "cursor", "x", "AAAA", "eyJhIjoxfQ", "\x00", "../../..", "💩", strings.Repeat("A", 9000), "1", "null"), true, true
 	case p.Name == "cursor":
-		return w.pool.cursor(path, w.rng), true, false // may be of other filters
+		return w.pool.cursor(path, w.rng), true, false // it may have been created with other filters
 	case len(schema.Enum) > 0 && bad:
 		return next(w, "enum", "bogus", "PENDING", "pending,failed", "\x00", "💩"), true, true
 	case len(schema.Enum) > 0:
@@ -198,7 +197,7 @@ func (w *walk) queryValue(p *openapi3.Parameter, path string, valid bool) (value
 		}
 		return one(w.rng, "latest", "v1", "1"), false, false
 	case p.Name == "lastEventId" && bad:
-		return next(w, "event", "0", "-1", "x", "1.0", "01", "99999999999999999999", "\x00", "💩"), true, false // a header that rules over it may be good
+		return next(w, "event", "0", "-1", "x", "1.0", "01", "99999999999999999999", "\x00", "💩"), true, false // a header that takes precedence may be valid
 	case p.Name == "lastEventId":
 		return one(w.rng, "1", "2"), true, false
 	case bad:
