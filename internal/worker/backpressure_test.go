@@ -12,7 +12,7 @@ import (
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 	"github.com/stint-dev/stint/internal/store"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/feed"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 	"github.com/stint-dev/stint/internal/worker"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )

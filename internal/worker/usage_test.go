@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/egress"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 	"github.com/stint-dev/stint/internal/worker"
 )
 

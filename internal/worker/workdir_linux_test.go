@@ -11,7 +11,7 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 	"github.com/stint-dev/stint/internal/worker"
 )

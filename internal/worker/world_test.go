@@ -21,7 +21,7 @@ import (
 	"github.com/stint-dev/stint/internal/files"
 	"github.com/stint-dev/stint/internal/notify/inproc"
 	"github.com/stint-dev/stint/internal/runs"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 	"github.com/stint-dev/stint/internal/store/sqlite"

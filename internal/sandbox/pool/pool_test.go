@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
 	"github.com/stint-dev/stint/internal/sandbox/pool"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

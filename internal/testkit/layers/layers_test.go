@@ -107,7 +107,7 @@ func layerOf(folder string) int {
 func isTest(name string) bool {
 	last := name[strings.LastIndexByte(name, '/')+1:]
 	return strings.HasPrefix(name, "internal/testkit/") || strings.HasPrefix(name, "e2e") || strings.HasSuffix(last, "test") ||
-		slices.Contains([]string{"internal/store/model", "internal/framework/fakecli", "internal/sandbox/fake"}, name)
+		slices.Contains([]string{"internal/store/model", "internal/framework/fakecli", "internal/sandbox/sandboxtest/fake"}, name)
 }
 
 func TestImportsPointDownwards(t *testing.T) {

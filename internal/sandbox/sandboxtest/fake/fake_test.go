@@ -12,8 +12,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stint-dev/stint/internal/sandbox"
-	"github.com/stint-dev/stint/internal/sandbox/fake"
 	"github.com/stint-dev/stint/internal/sandbox/sandboxtest"
+	"github.com/stint-dev/stint/internal/sandbox/sandboxtest/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
