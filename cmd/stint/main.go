@@ -14,14 +14,12 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
 	"github.com/stint-dev/stint/internal/sandbox/gvisor/embedded"
-	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/telemetry"
 )
 
 func main() {
 	// Sandboxes start this binary; these calls do not return there.
 	embedded.MaybeRunsc()
-	namespace.MaybeInit()
 	if len(os.Args) > 1 && os.Args[1] == protocol.Verb {
 		os.Exit(assistant.Main(context.Background(), os.Args[2:], os.Stdin, os.Stdout, os.Stderr))
 	}

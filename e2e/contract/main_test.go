@@ -4,12 +4,10 @@ import (
 	"testing"
 
 	"github.com/stint-dev/stint/e2e/installation"
-	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 func TestMain(m *testing.M) {
-	namespace.MaybeInit()
 	installation.Parallel(8) // most of what these tests do is wait
 	pgtest.Main(m)
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/registry"
+	"github.com/stint-dev/stint/internal/sandbox/rootfs"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
 )
 
@@ -22,7 +23,7 @@ func openPrograms(dir string) (*agentcli.Finder, error) {
 	for _, f := range registry.All() {
 		known = append(known, f.Info())
 	}
-	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: isVisibleInSandboxes, Self: self, Now: time.Now}), nil
+	return agentcli.New(agentcli.Config{Frameworks: known, Dir: dir, Getenv: os.Getenv, Visible: rootfs.HostShows, Self: self, Now: time.Now}), nil
 }
 
 // ownProgram returns the path of this process's program, even if the file at its

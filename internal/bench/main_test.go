@@ -11,13 +11,11 @@ import (
 	"github.com/stint-dev/stint/internal/cli/osenv"
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/framework/fakecli"
-	"github.com/stint-dev/stint/internal/sandbox/namespace"
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
 // TestMain makes the test binary the program too: scenarios start it again.
 func TestMain(m *testing.M) {
-	namespace.MaybeInit()
 	fakecli.Main()
 	if len(os.Args) > 1 && (os.Args[1] == "serve" || os.Args[1] == "bench") {
 		os.Exit(program())

@@ -159,11 +159,6 @@ func (d *Driver) openGroups(instance string) error {
 	return nil
 }
 
-// MaybeInit runs the process as a sandbox's init if it was started as one, and
-// then does not return. Programs that create sandboxes call it first in main,
-// tests in TestMain.
-func MaybeInit() { setup.MaybeInit() }
-
 // Name returns "namespace", or the name of the user-space kernel.
 func (d *Driver) Name() string {
 	if d.kernel != nil {

@@ -22,7 +22,6 @@ import (
 const diskInterval = 20 * time.Millisecond
 
 func TestMain(m *testing.M) {
-	namespace.MaybeInit()
 	sandboxtest.Init(newDriver)
 	signal.Ignore(syscall.SIGHUP) // like a server under nohup; agents must receive it nevertheless
 	goleak.VerifyTestMain(m)

@@ -16,14 +16,11 @@ import (
 // Name is the program name (argv[0]) under which a binary runs as init.
 const Name = "stint-init"
 
-// In this package, which has few imports, an init function runs before the
+// init runs the process as a sandbox's init if it was started as one, and then
+// does not return. In this package, which has few imports, it runs before the
 // packages of a large binary are initialized, which would take as long as
 // building a root.
-func init() { MaybeInit() }
-
-// MaybeInit runs the process as a sandbox's init if it was started as one, and
-// then does not return. Importing the package is sufficient.
-func MaybeInit() {
+func init() {
 	if len(os.Args) == 0 || os.Args[0] != Name {
 		return
 	}
