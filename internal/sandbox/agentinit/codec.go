@@ -5,121 +5,131 @@ package agentinit
 import (
 	"encoding/binary"
 	"errors"
+	"reflect"
 )
-
-// Coder encodes or decodes the fields of a message. One Fields method per type
-// does both, so the two directions cannot disagree. Encoding does not change
-// the fields, because goroutines may share them. A reflective codec is not
-// used: its initialization would take longer than building the sandbox's root.
-type Coder struct {
-	data    []byte
-	Reading bool // decode; otherwise encode
-	err     error
-}
 
 var errMalformed = errors.New("malformed message")
 
-// Value is a type that a Coder can encode and decode.
-type Value interface{ Fields(c *Coder) }
+// Encode returns the encoding of the struct that v points to, which Decode
+// reads. The struct may contain bools, integers, strings, slices, and structs,
+// and all its fields are exported. The packages encoding/gob and encoding/json
+// are not used: initializing the first takes longer than building the sandbox's
+// root, and the second changes strings that are not UTF-8.
+func Encode(v any) []byte { return appendValue(nil, reflect.ValueOf(v).Elem()) }
 
-// Encode returns the encoded value, which Decode reads.
-func Encode(v Value) []byte {
-	c := &Coder{}
-	v.Fields(c)
-	return c.data
-}
-
-// Decode decodes data into v. It returns an error if data is truncated or has
-// trailing bytes.
-func Decode(data []byte, v Value) error {
-	c := &Coder{data: data, Reading: true}
-	v.Fields(c)
-	if c.err == nil && len(c.data) > 0 {
-		c.err = errMalformed
-	}
-	return c.err
-}
-
-// Int64 encodes or decodes a signed integer.
-func (c *Coder) Int64(p *int64) {
-	if !c.Reading {
-		c.data = binary.AppendVarint(c.data, *p)
-		return
-	}
-	n, size := binary.Varint(c.data)
-	if size <= 0 {
-		c.fail()
-		return
-	}
-	*p, c.data = n, c.data[size:]
-}
-
-// Int encodes or decodes an int.
-func (c *Coder) Int(p *int) {
-	n := int64(*p)
-	c.Int64(&n)
-	if c.Reading {
-		*p = int(n)
-	}
-}
-
-// Bool encodes or decodes a bool.
-func (c *Coder) Bool(p *bool) {
-	var n int64
-	if *p {
-		n = 1
-	}
-	c.Int64(&n)
-	if c.Reading {
-		*p = n != 0
-	}
-}
-
-// Bytes encodes or decodes a byte slice.
-func (c *Coder) Bytes(p *[]byte) {
-	n := int64(len(*p))
-	c.Int64(&n)
-	if !c.Reading {
-		c.data = append(c.data, *p...)
-		return
-	}
-	if c.err != nil || n < 0 || n > int64(len(c.data)) {
-		c.fail()
-		return
-	}
-	*p, c.data = c.data[:n:n], c.data[n:]
-}
-
-// String encodes or decodes a string.
-func (c *Coder) String(p *string) {
-	b := []byte(*p)
-	c.Bytes(&b)
-	if c.Reading && c.err == nil {
-		*p = string(b)
-	}
-}
-
-// Strings encodes or decodes a list of strings.
-func (c *Coder) Strings(p *[]string) { List(c, p, (*Coder).String) }
-
-// List encodes or decodes a list. Each item takes at least one byte, which
-// bounds the allocation for a malformed message.
-func List[T any](c *Coder, p *[]T, item func(*Coder, *T)) {
-	n := int64(len(*p))
-	c.Int64(&n)
-	if c.Reading {
-		if c.err != nil || n < 0 || n > int64(len(c.data)) {
-			c.fail()
-			return
+func appendValue(b []byte, v reflect.Value) []byte {
+	switch v.Kind() {
+	case reflect.Bool:
+		if v.Bool() {
+			return append(b, 1)
 		}
-		*p = make([]T, n)
+		return append(b, 0)
+	case reflect.Int, reflect.Int64:
+		return binary.AppendVarint(b, v.Int())
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		return binary.AppendUvarint(b, v.Uint())
+	case reflect.String:
+		return append(binary.AppendUvarint(b, uint64(v.Len())), v.String()...)
+	case reflect.Slice:
+		b = binary.AppendUvarint(b, uint64(v.Len()))
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return append(b, v.Bytes()...)
+		}
+		for _, item := range v.Seq2() {
+			b = appendValue(b, item)
+		}
+		return b
+	case reflect.Struct:
+		for i := range v.NumField() {
+			b = appendValue(b, v.Field(i))
+		}
+		return b
 	}
-	for i := range *p {
-		item(c, &(*p)[i])
-	}
+	panic("agentinit: cannot encode " + v.Type().String())
 }
 
-func (c *Coder) fail() {
-	c.err = errMalformed
-	c.data = nil
+// Decode decodes data into the struct that v points to. It returns an error if
+// data is truncated or has trailing bytes.
+func Decode(data []byte, v any) error {
+	d := decoder{data}
+	if !d.value(reflect.ValueOf(v).Elem()) || len(d.data) > 0 {
+		return errMalformed
+	}
+	return nil
+}
+
+type decoder struct{ data []byte }
+
+// value decodes a value and reports whether the data is valid.
+func (d *decoder) value(v reflect.Value) (ok bool) {
+	switch v.Kind() {
+	case reflect.Bool:
+		n, ok := d.number(1)
+		v.SetBool(n == 1)
+		return ok
+	case reflect.Int, reflect.Int64:
+		n, size := binary.Varint(d.data)
+		d.data = d.data[max(size, 0):]
+		v.SetInt(n)
+		return size > 0
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		n, ok := d.number(1<<v.Type().Bits() - 1)
+		v.SetUint(n)
+		return ok
+	case reflect.String:
+		b, ok := d.bytes()
+		v.SetString(string(b))
+		return ok
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			b, ok := d.bytes()
+			v.SetBytes(b)
+			return ok
+		}
+		return d.list(v)
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if !d.value(v.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	panic("agentinit: cannot decode " + v.Type().String())
+}
+
+// list decodes a slice. Each item takes at least one byte, which bounds the
+// allocation for a malformed message.
+func (d *decoder) list(v reflect.Value) bool {
+	n, ok := d.number(uint64(len(d.data)))
+	if !ok {
+		return false
+	}
+	v.Set(reflect.MakeSlice(v.Type(), int(n), int(n)))
+	for _, item := range v.Seq2() {
+		if !d.value(item) {
+			return false
+		}
+	}
+	return true
+}
+
+func (d *decoder) bytes() ([]byte, bool) {
+	n, ok := d.number(uint64(len(d.data)))
+	if !ok || n > uint64(len(d.data)) {
+		return nil, false
+	}
+	b := d.data[:n:n]
+	d.data = d.data[n:]
+	return b, true
+}
+
+// number decodes an unsigned integer of at most the given value.
+func (d *decoder) number(most uint64) (uint64, bool) {
+	n, size := binary.Uvarint(d.data)
+	if size <= 0 || n > most {
+		return 0, false
+	}
+	d.data = d.data[size:]
+	return n, true
 }

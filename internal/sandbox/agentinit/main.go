@@ -8,20 +8,16 @@ import (
 	"os"
 	"path"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Name is the program name (argv[0]) under which a binary runs as init in a
-// sandbox that another program built. Its only argument is the address of the
-// control socket: "fd:N" is an inherited descriptor.
+// sandbox that another program built.
 const Name = "stint-agentinit"
 
-// Argv returns the command line of init. The last element of program must be
-// Name if the isolator uses it as argv[0].
-func Argv(program, address string) []string { return []string{program, address} }
+// ControlFD is the descriptor of the control socket that init inherits.
+const ControlFD = 3
 
 // StartOptions are sent in a memory file with the go message.
 type StartOptions struct {
@@ -31,49 +27,23 @@ type StartOptions struct {
 	OwnKernel bool
 }
 
-// Fields encodes or decodes the options.
-func (t *StartOptions) Fields(c *Coder) {
-	FilterFields(c, &t.Filter)
-	c.Bool(&t.OwnKernel)
-}
-
-// FilterFields encodes or decodes a system call filter.
-func FilterFields(c *Coder, p *[]unix.SockFilter) {
-	List(c, p, func(c *Coder, f *unix.SockFilter) {
-		n := int64(f.Code)<<16 | int64(f.Jt)<<8 | int64(f.Jf)
-		k := int64(f.K)
-		c.Int64(&n)
-		c.Int64(&k)
-		if c.Reading {
-			*f = unix.SockFilter{Code: uint16(n >> 16), Jt: uint8(n >> 8), Jf: uint8(n), K: uint32(k)}
-		}
-	})
-}
-
-// In this package, which has few imports, an init function runs before the
-// packages of a large binary are initialized.
-func init() { MaybeRun() }
-
-// MaybeRun runs the process as init if it was started under Name, and then does
-// not return. It waits for the go message, applies the StartOptions, drops
-// privileges, sends ready, and serves the control socket. Importing the package
-// is sufficient.
-func MaybeRun() {
-	if len(os.Args) != 2 || path.Base(os.Args[0]) != Name {
+// init runs the process as the sandbox's init if it was started under Name, and
+// then does not return. It waits for the go message, applies the StartOptions,
+// drops privileges, sends ready, and serves the control socket. In this package,
+// which has few imports, it runs before the packages of a large binary are
+// initialized.
+func init() {
+	if len(os.Args) == 0 || path.Base(os.Args[0]) != Name {
 		return
 	}
 	// Privileges and filters apply to threads. The command is forked from this
 	// thread.
 	runtime.LockOSThread()
-	os.Exit(run(os.Args[1]))
+	os.Exit(run())
 }
 
-func run(address string) int {
-	control, err := openControl(address)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, Name+": "+err.Error())
-		return 1
-	}
+func run() int {
+	unix.CloseOnExec(ControlFD)
 	if err := becomeRoot(); err != nil {
 		fmt.Fprintln(os.Stderr, Name+": "+err.Error())
 		return 1
@@ -81,7 +51,7 @@ func run(address string) int {
 	// User 0 can switch to the agent's user. Any other user already is the
 	// agent.
 	userRange := os.Geteuid() == 0
-	in := &Init{Control: control, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
+	in := &Init{Control: ControlFD, UserRange: userRange, AfterStart: func() error { return DropStartPrivileges(userRange) }}
 	if err := in.waitForGo(); err != nil {
 		_ = in.Send(Message{Op: OpFailed, Text: err.Error()}) // there is no other way to report it
 		return 1
@@ -93,16 +63,6 @@ func run(address string) int {
 	return 0
 }
 
-func openControl(address string) (int, error) {
-	number, ok := strings.CutPrefix(address, "fd:")
-	fd, err := strconv.Atoi(number)
-	if !ok || err != nil || fd < 0 {
-		return -1, fmt.Errorf("%q is not the address of a control socket", address)
-	}
-	unix.CloseOnExec(fd)
-	return fd, nil
-}
-
 // waitForGo waits for the go message and drops the privileges that are not
 // needed afterwards.
 func (in *Init) waitForGo() error {
@@ -110,12 +70,6 @@ func (in *Init) waitForGo() error {
 	unix.Umask(0o022)
 	if err := os.Chdir("/"); err != nil {
 		return err
-	}
-	if os.Getpid() != 1 {
-		// Orphaned processes are re-parented to this process.
-		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return fmt.Errorf("adopting orphans: %w", err)
-		}
 	}
 	m, fds, err := in.Receive()
 	defer func() {

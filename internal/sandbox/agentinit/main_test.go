@@ -19,7 +19,7 @@ import (
 
 // startInit starts this test binary as agentinit in a new PID namespace, so that it
 // can only signal its own processes.
-func startInit(t *testing.T, place string, files ...*os.File) *os.Process {
+func startInit(t *testing.T, files ...*os.File) *os.Process {
 	t.Helper()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func startInit(t *testing.T, place string, files ...*os.File) *os.Process {
 	if os.Geteuid() != 0 {
 		attr.Cloneflags |= unix.CLONE_NEWUSER
 	}
-	p, err := os.StartProcess("/proc/self/exe", agentinit.Argv("/x/"+agentinit.Name, place), &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", []string{"/x/" + agentinit.Name}, &os.ProcAttr{
 		Env: []string{}, Files: append([]*os.File{null, null, os.Stderr}, files...), Sys: attr,
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func TestInitWithInheritedSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startInit(t, "fd:3", remote)
+	p := startInit(t, remote)
 	remote.Close()
 	allow := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
 	checkCommand(t, conn, p, &agentinit.StartOptions{Filter: []unix.SockFilter{allow}})
@@ -99,7 +99,7 @@ func TestInitRefusesEmptyFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startInit(t, "fd:3", remote)
+	p := startInit(t, remote)
 	remote.Close()
 	s := control.New(conn, control.Config{Owner: -1})
 	go s.Listen(func() {
@@ -119,15 +119,22 @@ func TestInitRefusesEmptyFilter(t *testing.T) {
 	<-s.Gone()
 }
 
-func TestInitRefusesInvalidAddress(t *testing.T) {
-	for _, place := range []string{"", "fd:x", "fd:-1", "unix:/no/such/socket", "tcp:1.2.3.4"} {
-		p := startInit(t, place)
+// TestInitWithoutSocket checks that init exits if it did not inherit a control
+// socket.
+func TestInitWithoutSocket(t *testing.T) {
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	for name, files := range map[string][]*os.File{"no descriptor": nil, "not a socket": {null}} {
+		p := startInit(t, files...)
 		st, err := p.Wait()
 		if err != nil {
 			t.Fatal(err)
 		}
 		if st.ExitCode() != 1 {
-			t.Errorf("%q: %v, want exit status 1", place, st)
+			t.Errorf("%s: %v, want exit status 1", name, st)
 		}
 	}
 }

@@ -17,14 +17,6 @@ type Command struct {
 	Processes int64
 }
 
-// Fields encodes or decodes the command.
-func (o *Command) Fields(c *Coder) {
-	c.Strings(&o.Argv)
-	c.Strings(&o.Env)
-	c.String(&o.Dir)
-	c.Int64(&o.Processes)
-}
-
 // Op is the type of a message. The server sends go, start, and term. Init
 // answers with ready or failed, then with started or refused, then with exit,
 // then with empty.
@@ -53,15 +45,6 @@ type Message struct {
 	Killed bool // the command ended after OpTerm
 }
 
-// Fields encodes or decodes the message.
-func (m *Message) Fields(c *Coder) {
-	c.String((*string)(&m.Op))
-	c.String(&m.Text)
-	c.Int(&m.Code)
-	c.Int(&m.Signal)
-	c.Bool(&m.Killed)
-}
-
 // Limits of a packet.
 const (
 	MaxMessage     = 16 << 10 // bytes
@@ -70,7 +53,7 @@ const (
 
 // ReadMemoryFile decodes a memory file that the server wrote. It ignores the
 // file offset.
-func ReadMemoryFile(fd int, into Value) error {
+func ReadMemoryFile(fd int, into any) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return fmt.Errorf("reading memory file: %w", err)

@@ -76,8 +76,8 @@ func (l *socket) receive() (agentinit.Message, []*os.File, error) {
 }
 
 // MemoryFile returns an unnamed file with the encoded content, for values that
-// are too large for a packet.
-func MemoryFile(name string, content agentinit.Value) (*os.File, error) {
+// are too large for a packet. If content is nil, the file is empty.
+func MemoryFile(name string, content any) (*os.File, error) {
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("creating memory file: %w", err)

@@ -42,15 +42,12 @@ func command(id string, mounts []setup.Mount, shm int64) ([]string, []layout.Fil
 		"--host-settings=ignore",
 		"run", "--detach",
 		"--bundle=" + bundleDir,
-		fmt.Sprintf("--pass-fd=%d:%d", setup.KernelControlFD, initControlFD),
+		fmt.Sprintf("--pass-fd=%d:%d", setup.KernelControlFD, agentinit.ControlFD),
 		fmt.Sprintf("--exec-fd=%d", setup.KernelInitFD),
 		id,
 	}
 	return argv, []layout.File{{Name: "bundle/config.json", Data: bundle}}, nil
 }
-
-// initControlFD is the descriptor of init's control socket.
-const initControlFD = 3
 
 // initCapabilities let init become user 0 in gVisor, which the agent cannot
 // signal, and start the agent from there.
@@ -66,7 +63,7 @@ func bundle(mounts []setup.Mount, shm int64) *specs.Spec {
 		Root:     &specs.Root{Path: "/", Readonly: true},
 		Process: &specs.Process{
 			User: specs.User{UID: agentinit.AgentID, GID: agentinit.AgentID},
-			Args: agentinit.Argv(agentinit.Name, fmt.Sprintf("fd:%d", initControlFD)),
+			Args: []string{agentinit.Name},
 			Cwd:  "/",
 			Capabilities: &specs.LinuxCapabilities{
 				Bounding: initCapabilities, Effective: initCapabilities, Inheritable: initCapabilities, Permitted: initCapabilities, Ambient: initCapabilities,

@@ -27,7 +27,6 @@ const diskInterval = 20 * time.Millisecond
 const kernelEnv = "STINT_GVISORTEST_KERNEL"
 
 func TestMain(m *testing.M) {
-	namespace.MaybeInit()
 	sandboxtest.Init(newDriver)
 	remove, err := buildKernel()
 	if err != nil {
@@ -56,7 +55,7 @@ func buildKernel() (remove func() error, err error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, "kernel")
-	build := exec.Command("go", "build", "-o", path, "./internal/kernel")
+	build := exec.Command("go", "build", "-o", path, "./testdata/kernel")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("building the kernel: %w\n%s", err, out)

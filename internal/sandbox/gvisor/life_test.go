@@ -120,7 +120,7 @@ func TestKernel(t *testing.T) {
 	if strings.Contains(got, strings.TrimSpace(string(host))) {
 		t.Errorf("the agent sees the host's kernel: %s", got)
 	}
-	if !strings.HasSuffix(got, "\nstint\n1000\nstint-agentinit fd:3 ") {
+	if !strings.HasSuffix(got, "\nstint\n1000\nstint-agentinit ") {
 		t.Errorf("inside: %s", got)
 	}
 }

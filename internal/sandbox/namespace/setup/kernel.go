@@ -40,18 +40,6 @@ type Kernel struct {
 	First int           // init's descriptor of the kernel's binary; agentinit's binary and the lifeline follow
 }
 
-// Fields encodes or decodes the kernel.
-func (i *Kernel) Fields(c *agentinit.Coder) {
-	c.Strings(&i.Argv)
-	agentinit.List(c, &i.Files, fileFields)
-	c.Int(&i.First)
-}
-
-func fileFields(c *agentinit.Coder, f *layout.File) {
-	c.String(&f.Name)
-	c.Bytes(&f.Data)
-}
-
 // serveKernel runs the user-space kernel until it or the server ends.
 func (p *initProcess) serveKernel() int {
 	err := p.detachHost()

@@ -35,49 +35,11 @@ type Plan struct {
 	Kernel  Kernel
 }
 
-// Fields encodes or decodes the plan.
-func (p *Plan) Fields(c *agentinit.Coder) {
-	c.Bool(&p.UserRange)
-	agentinit.List(c, &p.Entries, func(c *agentinit.Coder, e *layout.Entry) {
-		c.String(&e.Path)
-		c.String(&e.Link)
-		c.Bool(&e.File)
-		c.String(&e.Source)
-	})
-	agentinit.List(c, &p.Etc, fileFields)
-	agentinit.List(c, &p.Mounts, mountFields)
-	mountFields(c, &p.Image)
-	mountFields(c, &p.Trust)
-	agentinit.FilterFields(c, &p.Filter)
-	c.Int64(&p.ShmMax)
-	c.Int64(&p.TmpMax)
-	c.Bool(&p.Network)
-	p.Kernel.Fields(c)
-}
-
-func mountFields(c *agentinit.Coder, m *Mount) {
-	c.String(&m.Target)
-	c.String(&m.Source)
-	c.Int(&m.FD)
-	c.Bool(&m.Writable)
-	c.Bool(&m.MakeTarget)
-	c.Strings(&m.Layers)
-	c.String(&m.Upper)
-	c.String(&m.AliasOf)
-}
-
 // Attachment contains what is added to a prepared sandbox. It is sent as a
 // memory file, followed by the trees of the mounts with FD != 0, in order.
 type Attachment struct {
 	Mounts         []Mount // shorter targets first
 	ShmMax, TmpMax int64   // as in Plan
-}
-
-// Fields encodes or decodes the attachment.
-func (a *Attachment) Fields(c *agentinit.Coder) {
-	agentinit.List(c, &a.Mounts, mountFields)
-	c.Int64(&a.ShmMax)
-	c.Int64(&a.TmpMax)
 }
 
 // The messages for attaching. Init answers with attached or refused.
