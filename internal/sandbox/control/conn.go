@@ -168,7 +168,12 @@ func (c *Conn) Request(ctx context.Context, m agentinit.Message, want agentinit.
 	if err := c.socket.send(m, files...); err != nil && !isClosedConn(err) {
 		return nil, err
 	}
-	return c.await(ctx, want, last)
+	a, err := c.await(ctx, func() error { return fmt.Errorf("its first process ended: %s", last()) })
+	if err == nil && a.Op != want {
+		closeAll(a.files)
+		return nil, errors.New(a.Text)
+	}
+	return a.files, err
 }
 
 // isClosedConn reports whether the peer closed the connection. Init may have
@@ -177,24 +182,22 @@ func isClosedConn(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-func (c *Conn) await(ctx context.Context, want agentinit.Op, last func() string) ([]*os.File, error) {
-	var a answer
+// await waits for an answer. If init ended without one, it returns the error of
+// ended.
+func (c *Conn) await(ctx context.Context, ended func() error) (answer, error) {
 	select {
-	case a = <-c.answers:
+	case a := <-c.answers:
+		return a, nil
 	case <-c.gone:
-		select {
-		case a = <-c.answers: // sent before it ended
-		default:
-			return nil, fmt.Errorf("its first process ended: %s", last())
-		}
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return answer{}, context.Cause(ctx)
 	}
-	if a.Op != want {
-		closeAll(a.files)
-		return nil, errors.New(a.Text)
+	select {
+	case a := <-c.answers: // sent before init ended
+		return a, nil
+	default:
+		return answer{}, ended()
 	}
-	return a.files, nil
 }
 
 func closeAll(files []*os.File) {

@@ -104,18 +104,11 @@ func (c *Conn) watch() {
 }
 
 func (c *Conn) awaitStart(ctx context.Context) error {
-	var a answer
-	select {
-	case a = <-c.answers:
-	case <-c.gone:
-		select {
-		case a = <-c.answers: // it ended immediately; Wait returns the exit
-		default:
-			return errors.New("starting command: the sandbox was killed")
-		}
-	case <-ctx.Done():
-		return fmt.Errorf("starting command: %w", context.Cause(ctx))
+	a, err := c.await(ctx, func() error { return errors.New("the sandbox was killed") })
+	if err != nil {
+		return fmt.Errorf("starting command: %w", err)
 	}
+	closeAll(a.files) // a start's answer has none
 	if a.Op != agentinit.OpStarted {
 		return &sandbox.Error{Message: a.Text}
 	}

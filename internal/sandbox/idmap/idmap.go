@@ -2,7 +2,6 @@
 //
 // An ID-mapped mount shows files of the server's user as files of the agent's
 // user, and stores files that the agent creates as files of the server's user.
-// agent's, and stores what the agent makes as the server's.
 package idmap
 
 import (

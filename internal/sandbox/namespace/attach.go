@@ -25,8 +25,8 @@ func (sb *instance) Attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	if sb.attached || sb.conn.Started() {
 		return fmt.Errorf("%w: it has been attached or started already", sandbox.ErrAttach)
 	}
-	if sb.driver.kernel != nil {
-		return sb.attachKernel(r, mounts)
+	if sb.driver.kernel != nil && len(mounts) > 0 {
+		return fmt.Errorf("%w: its kernel cannot add mounts", sandbox.ErrAttach)
 	}
 	for _, m := range mounts {
 		if err := m.Validate(); err != nil {
@@ -72,6 +72,9 @@ func (sb *instance) attach(ctx context.Context, r sandbox.Resources, mounts []sa
 	sb.state.mu.Lock()
 	sb.state.limits = r
 	sb.state.mu.Unlock()
+	if sb.driver.kernel != nil {
+		return nil // its own file systems keep their sizes
+	}
 	if err := sb.sendAttachments(ctx, r, list, trees); err != nil {
 		return err
 	}

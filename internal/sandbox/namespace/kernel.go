@@ -87,18 +87,3 @@ func (sb *instance) pidLimit() int64 {
 	limits, _ := sb.limitsAndDirs()
 	return limits.Pids
 }
-
-// attachKernel changes the limits. Mounts cannot be added.
-func (sb *instance) attachKernel(r sandbox.Resources, mounts []sandbox.Mount) error {
-	if len(mounts) > 0 {
-		return fmt.Errorf("%w: its kernel cannot add mounts", sandbox.ErrAttach)
-	}
-	sb.attached = true
-	if err := sb.group.Limit(sb.driver.groupLimits(r)); err != nil {
-		return fmt.Errorf("attaching: %w", err)
-	}
-	sb.state.mu.Lock()
-	defer sb.state.mu.Unlock()
-	sb.state.limits = r
-	return nil
-}

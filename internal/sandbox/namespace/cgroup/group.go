@@ -36,7 +36,12 @@ func (p *Parent) Create(id string, l Limits) (*Group, error) {
 	if err := os.Mkdir(g.v2Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("cgroup: creating group: %w", err)
 	}
-	err := g.limitV2(p.v2.controllers)
+	err := g.limitV2()
+	if err == nil && slices.Contains(p.v2.controllers, "memory") {
+		// A sandbox that runs out of memory is killed as a whole: a partial
+		// agent is useless, and the cause can be reported.
+		err = write(g.v2Dir, "memory.oom.group", "1")
+	}
 	if err == nil {
 		g.fd, err = os.Open(g.v2Dir)
 	}
@@ -55,40 +60,6 @@ func (g *Group) FD() (int, bool) {
 	return int(g.fd.Fd()), true
 }
 
-// period is the period of CPU quotas in microseconds, the kernel's default.
-const period = 100_000
-
-func quota(cores float64) string {
-	return strconv.FormatInt(max(int64(cores*period), 1000), 10)
-}
-
-func (g *Group) limitV2(controllers []string) error {
-	if slices.Contains(controllers, "memory") {
-		// A sandbox that runs out of memory is killed as a whole: a partial
-		// agent is useless, and the cause can be reported.
-		if err := write(g.v2Dir, "memory.oom.group", "1"); err != nil {
-			return err
-		}
-		if g.limits.Memory > 0 {
-			if err := write(g.v2Dir, "memory.max", strconv.FormatInt(g.limits.Memory, 10)); err != nil {
-				return err
-			}
-			if err := writeIfExists(g.v2Dir, "memory.swap.max", "0"); err != nil {
-				return err
-			}
-		}
-	}
-	if g.limits.Pids > 0 && slices.Contains(controllers, "pids") {
-		if err := write(g.v2Dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10)); err != nil {
-			return err
-		}
-	}
-	if g.limits.CPU > 0 && slices.Contains(controllers, "cpu") {
-		return write(g.v2Dir, "cpu.max", quota(g.limits.CPU)+" "+strconv.Itoa(period))
-	}
-	return nil
-}
-
 // Join adds a process to the v1 groups. It must have been started in FD's
 // group, if there is one, and must not have children yet; they would not be
 // added.
@@ -99,33 +70,12 @@ func (g *Group) Join(pid int) error {
 			return fmt.Errorf("cgroup: creating group: %w", err)
 		}
 		g.v1Dirs = append(g.v1Dirs, dir)
-		for _, c := range h.controllers {
-			if err := g.limitV1(dir, c); err != nil {
-				return err
-			}
+		if err := g.limitV1(dir, h.controllers); err != nil {
+			return err
 		}
 		if err := write(dir, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-func (g *Group) limitV1(dir, controller string) error {
-	switch {
-	case controller == "memory" && g.limits.Memory > 0:
-		bytes := strconv.FormatInt(g.limits.Memory, 10)
-		if err := write(dir, "memory.limit_in_bytes", bytes); err != nil {
-			return err
-		}
-		return writeIfExists(dir, "memory.memsw.limit_in_bytes", bytes) // limit of memory plus swap: no swap
-	case controller == "cpu" && g.limits.CPU > 0:
-		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
-			return err
-		}
-		return write(dir, "cpu.cfs_quota_us", quota(g.limits.CPU))
-	case controller == "pids" && g.limits.Pids > 0:
-		return write(dir, "pids.max", strconv.FormatInt(g.limits.Pids, 10))
 	}
 	return nil
 }

@@ -10,12 +10,15 @@ import (
 	"syscall"
 )
 
+// period is the period of CPU quotas in microseconds, the kernel's default.
+const period = 100_000
+
 // Limit changes the limits of a joined group. A memory limit below the current
 // usage is refused.
 func (g *Group) Limit(l Limits) error {
 	g.limits = l
-	if u := g.parent.v2; u != nil && g.v2Dir != "" {
-		if err := g.updateV2(u.controllers); err != nil {
+	if g.v2Dir != "" {
+		if err := g.limitV2(); err != nil {
 			return err
 		}
 	}
@@ -24,58 +27,61 @@ func (g *Group) Limit(l Limits) error {
 		if !slices.Contains(g.v1Dirs, dir) {
 			continue
 		}
-		for _, c := range h.controllers {
-			if err := g.updateV1(dir, c); err != nil {
-				return err
-			}
+		if err := g.limitV1(dir, h.controllers); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (g *Group) updateV2(controllers []string) error {
-	l := g.limits
-	for _, f := range []struct{ controller, file, value string }{
-		{"memory", "memory.max", valueOrMax(l.Memory)},
-		{"pids", "pids.max", valueOrMax(l.Pids)},
-		{"cpu", "cpu.max", quotaOr(l.CPU, "max") + " " + strconv.Itoa(period)},
-	} {
-		if !slices.Contains(controllers, f.controller) {
-			continue
-		}
-		if err := write(g.v2Dir, f.file, f.value); err != nil {
-			return err
-		}
-	}
-	if !slices.Contains(controllers, "memory") {
-		return nil
-	}
+func (g *Group) limitV2() error {
 	swap := "0"
-	if l.Memory <= 0 {
+	if g.limits.Memory <= 0 {
 		swap = "max"
 	}
-	return writeIfExists(g.v2Dir, "memory.swap.max", swap)
-}
-
-func (g *Group) updateV1(dir, controller string) error {
-	switch controller {
-	case "memory":
-		return updateMemoryV1(dir, valueOrMinusOne(g.limits.Memory))
-	case "cpu":
-		if err := write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err != nil {
+	for _, f := range []struct {
+		controller, file, value string
+		write                   func(dir, file, value string) error
+	}{
+		{"memory", "memory.max", valueOr(g.limits.Memory, "max"), write},
+		{"memory", "memory.swap.max", swap, writeIfExists},
+		{"pids", "pids.max", valueOr(g.limits.Pids, "max"), write},
+		{"cpu", "cpu.max", quotaOr(g.limits.CPU, "max") + " " + strconv.Itoa(period), write},
+	} {
+		if !slices.Contains(g.parent.v2.controllers, f.controller) {
+			continue
+		}
+		if err := f.write(g.v2Dir, f.file, f.value); err != nil {
 			return err
 		}
-		return write(dir, "cpu.cfs_quota_us", quotaOr(g.limits.CPU, "-1"))
-	case "pids":
-		return write(dir, "pids.max", valueOrMax(g.limits.Pids))
 	}
 	return nil
 }
 
-// updateMemoryV1 sets both memory limits. The limit of memory plus swap must
+func (g *Group) limitV1(dir string, controllers []string) error {
+	for _, c := range controllers {
+		var err error
+		switch c {
+		case "memory":
+			err = limitMemoryV1(dir, valueOr(g.limits.Memory, "-1"))
+		case "cpu":
+			if err = write(dir, "cpu.cfs_period_us", strconv.Itoa(period)); err == nil {
+				err = write(dir, "cpu.cfs_quota_us", quotaOr(g.limits.CPU, "-1"))
+			}
+		case "pids":
+			err = write(dir, "pids.max", valueOr(g.limits.Pids, "max"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// limitMemoryV1 sets both memory limits. The limit of memory plus swap must
 // never be below the limit of memory, so the order depends on the direction of
 // the change.
-func updateMemoryV1(dir, bytes string) error {
+func limitMemoryV1(dir, bytes string) error {
 	const memory, both = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 	if _, err := os.Stat(filepath.Join(dir, both)); errors.Is(err, fs.ErrNotExist) {
 		return write(dir, memory, bytes)
@@ -92,23 +98,17 @@ func updateMemoryV1(dir, bytes string) error {
 	return write(dir, both, bytes)
 }
 
-func valueOrMax(n int64) string {
+func valueOr(n int64, unlimited string) string {
 	if n <= 0 {
-		return "max"
+		return unlimited
 	}
 	return strconv.FormatInt(n, 10)
 }
 
-func valueOrMinusOne(n int64) string {
-	if n <= 0 {
-		return "-1"
-	}
-	return strconv.FormatInt(n, 10)
-}
-
+// quotaOr returns the CPU quota, at least the kernel's minimum of 1 ms.
 func quotaOr(cores float64, unlimited string) string {
 	if cores <= 0 {
 		return unlimited
 	}
-	return quota(cores)
+	return strconv.FormatInt(max(int64(cores*period), 1000), 10)
 }
