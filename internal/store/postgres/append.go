@@ -20,7 +20,6 @@ const (
 	appenders   = 2   // goroutines that commit appends: one collects while the other waits for the disk
 	maxAppends  = 512 // batches that share a commit
 	appendLimit = 30 * time.Second
-	logTries    = 1000 // attempts to take numbers of the side log; each failure means that another write succeeded
 )
 
 // errTimeout is the cause of a commit of appends that takes too long.
@@ -138,7 +137,13 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*pending
 	if err := insertEvents(ctx, q, events); err != nil {
 		return err
 	}
-	if err := insertLogs(ctx, q, events); err != nil {
+	var entries []sqlstore.EncodedBatch
+	for _, a := range events {
+		if a.settled && a.Entries.Count > 0 {
+			entries = append(entries, a.EncodedBatch)
+		}
+	}
+	if err := sqlstore.InsertEntries(ctx, q, entries...); err != nil {
 		return err
 	}
 	for _, a := range events {
@@ -161,7 +166,15 @@ func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend
 	if len(wave) == 0 {
 		return nil
 	}
-	c := newColumns(wave, func(a *pendingAppend) sqlstore.EncodedRow { return a.Events })
+	var runs, tokens []string
+	var afters, counts, epochs, times []int64
+	var bodies [][]byte
+	for _, a := range wave {
+		runs, tokens = append(runs, a.At.RunID), append(tokens, a.Token)
+		afters, counts = append(afters, a.At.After), append(counts, a.Events.Count)
+		epochs, times = append(epochs, a.At.Epoch), append(times, a.Events.At)
+		bodies = append(bodies, a.Events.Body)
+	}
 	rows, err := q.QueryContext(ctx, `insert into journal (run_id, seq, last, owner, token, floor, at, body)
 		select u.run, u.after + 1, u.after + u.n, u.epoch, u.token, p.at, greatest(p.at, u.at), u.body
 		from unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::bigint[], $7::bytea[])
@@ -172,7 +185,7 @@ func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend
 			and exists (select 1 from runs r join workers w on w.id = r.worker_id where r.id = u.run and w.lease_until > 0)
 		order by u.run
 		on conflict do nothing
-		returning run_id, last`, c.runs, c.afters, c.counts, c.epochs, c.tokens, c.times, c.bodies)
+		returning run_id, last`, runs, afters, counts, epochs, tokens, times, bodies)
 	if err != nil {
 		return err
 	}
@@ -192,79 +205,4 @@ func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend
 		}
 	}
 	return rows.Err()
-}
-
-// insertLogs stores the log entries of the batches whose events were stored.
-func insertLogs(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
-	left := make(map[string]*pendingAppend)
-	for _, a := range wave {
-		if a.settled && a.Entries.Count > 0 {
-			left[a.At.RunID] = a
-		}
-	}
-	for range logTries {
-		if len(left) == 0 {
-			return nil
-		}
-		var now []*pendingAppend
-		for _, a := range wave {
-			if left[a.At.RunID] == a {
-				now = append(now, a)
-			}
-		}
-		if err := insertLogsOnce(ctx, q, now, left); err != nil {
-			return err
-		}
-	}
-	return errors.New("too many concurrent writers to the side log")
-}
-
-// insertLogsOnce stores log entries and removes their batches from left. Batches
-// whose numbers another writer took remain in left.
-func insertLogsOnce(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend, left map[string]*pendingAppend) error {
-	c := newColumns(wave, func(a *pendingAppend) sqlstore.EncodedRow { return a.Entries })
-	for i, a := range wave {
-		c.tokens[i] = a.EntriesToken()
-	}
-	rows, err := q.QueryContext(ctx, `insert into log_entries (run_id, seq, last, token, floor, at, body)
-		select u.run, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + u.n, u.token, coalesce(p.at, 0), greatest(p.at, u.at), u.body
-		from unnest($1::text[], $2::bigint[], $3::text[], $4::bigint[], $5::bytea[]) u (run, n, token, at, body)
-			left join lateral (select last, at from log_entries where run_id = u.run order by seq desc limit 1) p on true
-		order by u.run
-		on conflict do nothing
-		returning run_id`, c.runs, c.counts, c.tokens, c.times, c.bodies)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var run string
-		if err := rows.Scan(&run); err != nil {
-			return err
-		}
-		delete(left, run)
-	}
-	return rows.Err()
-}
-
-// columns holds the columns of several batches; each is one array parameter.
-type columns struct {
-	runs, tokens                  []string
-	afters, counts, epochs, times []int64
-	bodies                        [][]byte
-}
-
-func newColumns(wave []*pendingAppend, part func(*pendingAppend) sqlstore.EncodedRow) columns {
-	var c columns
-	for _, a := range wave {
-		p := part(a)
-		c.runs = append(c.runs, a.At.RunID)
-		c.tokens = append(c.tokens, a.Token)
-		c.afters = append(c.afters, a.At.After)
-		c.counts = append(c.counts, p.Count)
-		c.epochs = append(c.epochs, a.At.Epoch)
-		c.times = append(c.times, p.At)
-		c.bodies = append(c.bodies, p.Body)
-	}
-	return c
 }

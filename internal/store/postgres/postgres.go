@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 
 	"github.com/stint-dev/stint/internal/store/groupcommit"
 	"github.com/stint-dev/stint/internal/store/sqlstore"
@@ -115,39 +116,18 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := goose.NewProvider(goose.DialectPostgres, s.db, files, goose.WithSlog(s.log))
+	// Other servers wait for up to an hour, as they must not run with an old schema.
+	locker, err := lock.NewPostgresSessionLocker(lock.WithLockID(migrationLock), lock.WithLockTimeout(1, 3600))
 	if err != nil {
 		return err
 	}
-	return s.exclusively(ctx, func() error {
-		done, err := p.Up(ctx)
-		for _, m := range done {
-			s.log.InfoContext(ctx, "migrated the database", "version", m.Source.Version, "took", m.Duration)
-		}
-		return err
-	})
-}
-
-// exclusively runs f while no other server does with this database.
-func (s *Store) exclusively(ctx context.Context, f func() error) (err error) {
-	conn, err := s.db.Conn(ctx)
+	p, err := goose.NewProvider(goose.DialectPostgres, s.db, files, goose.WithSlog(s.log), goose.WithSessionLocker(locker))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	if _, err := conn.ExecContext(ctx, `set lock_timeout = 0`); err != nil {
-		return err
+	done, err := p.Up(ctx)
+	for _, m := range done {
+		s.log.InfoContext(ctx, "migrated the database", "version", m.Source.Version, "took", m.Duration)
 	}
-	defer func() {
-		_, resetErr := conn.ExecContext(context.WithoutCancel(ctx), `reset lock_timeout`)
-		err = errors.Join(err, resetErr)
-	}()
-	if _, err := conn.ExecContext(ctx, `select pg_advisory_lock($1)`, migrationLock); err != nil {
-		return err
-	}
-	defer func() {
-		_, resetErr := conn.ExecContext(context.WithoutCancel(ctx), `select pg_advisory_unlock($1)`, migrationLock)
-		err = errors.Join(err, resetErr)
-	}()
-	return f()
+	return err
 }

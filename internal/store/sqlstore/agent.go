@@ -67,21 +67,18 @@ func (s *Store) AddAgentVersion(ctx context.Context, org string, v store.AgentVe
 
 // Agent returns an agent by its ID.
 func (s *Store) Agent(ctx context.Context, org, id string) (store.Agent, error) {
-	a, err := one(ctx, s.db.Read, scanAgent, selectAgents+` where id = $1 and org_id = $2 and deleted_at is null`, id, org)
-	return a, s.Wrap("reading an agent", err)
+	return get(ctx, s, "reading an agent", scanAgent, selectAgents+` where id = $1 and org_id = $2 and deleted_at is null`, id, org)
 }
 
 // AgentByName returns an agent by its name.
 func (s *Store) AgentByName(ctx context.Context, org, name string) (store.Agent, error) {
-	a, err := one(ctx, s.db.Read, scanAgent, selectAgents+` where org_id = $1 and name = $2 and deleted_at is null`, org, name)
-	return a, s.Wrap("finding an agent", err)
+	return get(ctx, s, "finding an agent", scanAgent, selectAgents+` where org_id = $1 and name = $2 and deleted_at is null`, org, name)
 }
 
 // Agents returns agents, newest first.
 func (s *Store) Agents(ctx context.Context, org string, r store.Range) ([]store.Agent, error) {
 	page := newQuery(selectAgents).and("org_id = ?", org).and("deleted_at is null").page(r)
-	list, err := all(ctx, s.db.Read, scanAgent, page.text.String(), page.args...)
-	return list, s.Wrap("listing agents", err)
+	return list(ctx, s, "listing agents", scanAgent, page.text.String(), page.args...)
 }
 
 const (
@@ -103,21 +100,17 @@ func (s *Store) AgentVersion(ctx context.Context, org, agent, id string, number 
 	} else {
 		q.and("number = ?", number)
 	}
-	v, err := one(ctx, s.db.Read, scanAgentVersion, q.text.String(), q.args...)
-	return v, s.Wrap("reading an agent version", err)
+	return get(ctx, s, "reading an agent version", scanAgentVersion, q.text.String(), q.args...)
 }
 
 // AgentVersions returns versions without their definitions, newest first.
 func (s *Store) AgentVersions(ctx context.Context, org, agent string, r store.Range) ([]store.AgentVersion, error) {
 	page := newQuery(listAgentVersions).and("agent_id = ?", agent).and("org_id = ?", org).page(r)
-	list, err := all(ctx, s.db.Read, scanAgentVersion, page.text.String(), page.args...)
-	return list, s.Wrap("listing agent versions", err)
+	return list(ctx, s, "listing agent versions", scanAgentVersion, page.text.String(), page.args...)
 }
 
 // DeleteAgent hides an agent.
 func (s *Store) DeleteAgent(ctx context.Context, org, id string, at stint.Time) error {
-	return s.write(ctx, "deleting an agent", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrNotFound, `update agents set deleted_at = $3
-			where id = $1 and org_id = $2 and deleted_at is null`, id, org, micros(at))
-	})
+	return s.writeOne(ctx, "deleting an agent", store.ErrNotFound, `update agents set deleted_at = $3
+		where id = $1 and org_id = $2 and deleted_at is null`, id, org, micros(at))
 }

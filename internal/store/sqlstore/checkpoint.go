@@ -20,8 +20,7 @@ func scanCheckpoint(r Row) (c store.Checkpoint, err error) {
 
 // Checkpoint returns a checkpoint.
 func (s *Store) Checkpoint(ctx context.Context, org, id string) (store.Checkpoint, error) {
-	c, err := one(ctx, s.db.Read, scanCheckpoint, selectCheckpoints+` where id = $1 and org_id = $2`, id, org)
-	return c, s.Wrap("reading a checkpoint", err)
+	return get(ctx, s, "reading a checkpoint", scanCheckpoint, selectCheckpoints+` where id = $1 and org_id = $2`, id, org)
 }
 
 // insertCheckpoint stores a checkpoint, pins the versions that it references, and

@@ -128,21 +128,16 @@ func (c *claimer) claimFrom(ctx context.Context, q Querier, t *orgLoad, n int) (
 		lock = counters.Lock
 	}
 	c.wait = false
-	var steps []Step
 	var holder string
 	held, open := true, false
-	if lock != "" {
-		steps = append(steps, into(&holder, &held, value[string], lock, t.org))
-	}
-	if counters.ApplyChanges != "" {
-		steps = append(steps, step(counters.ApplyChanges, t.org))
-	}
 	var now orgLoad
 	var ids []string
-	err := run(ctx, q, append(steps,
+	err := run(ctx, q,
+		into(&holder, &held, value[string], lock, t.org),
+		step(counters.ApplyChanges, t.org),
 		into(&now, &open, scanOrgLoad, `select org_id, running, served from load
 			where org_id = $1 and agent_id = '' and ready > 0 and running < $2`, t.org, limitOf(c.PerOrg)),
-		collect(&ids, value[string], counters.Candidates, t.org, limitOf(c.PerAgent), n))...)
+		collect(&ids, value[string], counters.Candidates, t.org, limitOf(c.PerAgent), n))
 	if err != nil || !held || !open {
 		return 0, err
 	}

@@ -14,14 +14,9 @@ import (
 // checkEpoch returns store.ErrEpoch if the collection epoch is not the given one.
 // No collection can begin before the transaction ends.
 func (s *Store) checkEpoch(ctx context.Context, q Querier, org string, epoch int64) error {
-	var steps []Step
-	if s.d.ShareEpoch != "" {
-		steps = append(steps, step(s.d.ShareEpoch, org))
-	}
-	current := int64(0)
-	read := step(`select epoch from collections where org_id = $1`, org)
-	read.Row = func(r Row) error { return r.Scan(&current) }
-	if err := run(ctx, q, append(steps, read)...); err != nil {
+	var current int64 // 0 if no collection has begun yet
+	var found bool
+	if err := run(ctx, q, step(s.d.ShareEpoch, org), into(&current, &found, value[int64], `select epoch from collections where org_id = $1`, org)); err != nil {
 		return err
 	}
 	if current != epoch {
@@ -32,8 +27,7 @@ func (s *Store) checkEpoch(ctx context.Context, q Querier, org string, epoch int
 
 // Orgs returns the IDs of all organisations.
 func (s *Store) Orgs(ctx context.Context) ([]string, error) {
-	orgs, err := all(ctx, s.db.Read, value[string], `select id from orgs order by id`)
-	return orgs, s.Wrap("listing organisations", err)
+	return list(ctx, s, "listing organisations", value[string], `select id from orgs order by id`)
 }
 
 // LeaseCollection acquires, extends, or releases the collection lease.
@@ -49,10 +43,8 @@ func (s *Store) LeaseCollection(ctx context.Context, org, holder string, d time.
 // BeginCollection begins a new epoch.
 func (s *Store) BeginCollection(ctx context.Context, org string) (int64, error) {
 	return change(ctx, s, "beginning a collection", func(ctx context.Context, q Querier) (int64, error) {
-		if s.d.LockEpoch != "" {
-			if err := run(ctx, q, step(s.d.LockEpoch, org)); err != nil {
-				return 0, err
-			}
+		if err := run(ctx, q, step(s.d.LockEpoch, org)); err != nil {
+			return 0, err
 		}
 		return one(ctx, q, value[int64], `insert into collections (org_id, epoch) values ($1, 1)
 			on conflict (org_id) do update set epoch = collections.epoch + 1 returning epoch`, org)
@@ -83,7 +75,7 @@ func (s *Store) LiveDigests(ctx context.Context, org string) iter.Seq2[string, e
 	return func(yield func(string, error) bool) {
 		// Plans first: a run that ends in between has its checkpoint by then.
 		for _, query := range []string{livePlans, liveDigests} {
-			for text, err := range rows(ctx, s, value[string], query, org) {
+			for text, err := range rows(ctx, s.db.Read, value[string], query, org) {
 				if err != nil {
 					yield("", s.Wrap("finding referenced snapshots", err))
 					return
@@ -109,32 +101,10 @@ const namedSnapshots = `
 func (s *Store) NamedSnapshots(ctx context.Context, org string) iter.Seq2[store.NamedSnapshot, error] {
 	return func(yield func(store.NamedSnapshot, error) bool) {
 		scan := func(r Row) (n store.NamedSnapshot, err error) { return n, r.Scan(&n.Digest, &n.Name) }
-		for n, err := range rows(ctx, s, scan, namedSnapshots, org) {
+		for n, err := range rows(ctx, s.db.Read, scan, namedSnapshots, org) {
 			if !yield(n, s.Wrap("listing snapshots", err)) || err != nil {
 				return
 			}
-		}
-	}
-}
-
-// rows iterates over the rows of a query.
-func rows[T any](ctx context.Context, s *Store, scan func(Row) (T, error), query string, args ...any) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var none T
-		found, err := queryRows(ctx, s.db.Read, query, args...)
-		if err != nil {
-			yield(none, err)
-			return
-		}
-		defer found.Close()
-		for found.Next() {
-			v, err := scan(found)
-			if !yield(v, err) || err != nil {
-				return
-			}
-		}
-		if err := found.Err(); err != nil {
-			yield(none, err)
 		}
 	}
 }

@@ -22,9 +22,7 @@ func scanFileSet(r Row) (t store.FileSet, err error) {
 
 // CreateFileSet stores a file set without versions.
 func (s *Store) CreateFileSet(ctx context.Context, t store.FileSet) error {
-	return s.write(ctx, "creating a file set", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrExists, insertFileSet, fileSetValues(t)...)
-	})
+	return s.writeOne(ctx, "creating a file set", store.ErrExists, insertFileSet, fileSetValues(t)...)
 }
 
 const insertFileSet = `insert into trees (id, org_id, kind, name, newest, created_at, updated_at)
@@ -36,32 +34,27 @@ func fileSetValues(t store.FileSet) []any {
 
 // FileSet returns a file set by its ID.
 func (s *Store) FileSet(ctx context.Context, org string, kind stint.FileSetKind, id string) (store.FileSet, error) {
-	t, err := one(ctx, s.db.Read, scanFileSet, selectFileSets+`
+	return get(ctx, s, "reading a file set", scanFileSet, selectFileSets+`
 		where t.id = $1 and t.org_id = $2 and t.kind = $3 and t.deleted_at is null`, id, org, string(kind))
-	return t, s.Wrap("reading a file set", err)
 }
 
 // FileSetByName returns a file set by its name.
 func (s *Store) FileSetByName(ctx context.Context, org string, kind stint.FileSetKind, name string) (store.FileSet, error) {
-	t, err := one(ctx, s.db.Read, scanFileSet, selectFileSets+`
+	return get(ctx, s, "finding a file set", scanFileSet, selectFileSets+`
 		where t.org_id = $1 and t.kind = $2 and t.name = $3 and t.deleted_at is null`, org, string(kind), name)
-	return t, s.Wrap("finding a file set", err)
 }
 
 // FileSets returns file sets, newest first.
 func (s *Store) FileSets(ctx context.Context, org string, kind stint.FileSetKind, r store.Range) ([]store.FileSet, error) {
 	page := newQuery(`select * from trees`).and("org_id = ?", org).and("kind = ?", string(kind)).and("deleted_at is null").page(r)
-	list, err := all(ctx, s.db.Read, scanFileSet, `with t as (`+page.text.String()+`) `+fileSetColumns+` from t`+fileSetHeads+
+	return list(ctx, s, "listing file sets", scanFileSet, `with t as (`+page.text.String()+`) `+fileSetColumns+` from t`+fileSetHeads+
 		` order by t.created_at desc, t.id desc`, page.args...)
-	return list, s.Wrap("listing file sets", err)
 }
 
 // DeleteFileSet hides a file set and its versions.
 func (s *Store) DeleteFileSet(ctx context.Context, org string, kind stint.FileSetKind, id string, at stint.Time) error {
-	return s.write(ctx, "deleting a file set", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrNotFound, `update trees set deleted_at = $4
-			where id = $1 and org_id = $2 and kind = $3 and deleted_at is null`, id, org, string(kind), micros(at))
-	})
+	return s.writeOne(ctx, "deleting a file set", store.ErrNotFound, `update trees set deleted_at = $4
+		where id = $1 and org_id = $2 and kind = $3 and deleted_at is null`, id, org, string(kind), micros(at))
 }
 
 const (
@@ -94,18 +87,16 @@ func (s *Store) FileSetVersion(ctx context.Context, org, set, id string, number 
 	default:
 		q.and("v.number = t.head").and("t.deleted_at is null")
 	}
-	v, err := one(ctx, s.db.Read, scanVersion, q.text.String(), q.args...)
-	return v, s.Wrap("reading a version", err)
+	return get(ctx, s, "reading a version", scanVersion, q.text.String(), q.args...)
 }
 
 // FileSetVersions returns versions, newest first. Versions of the same
 // millisecond are sorted by number, because their IDs do not sort by number.
 func (s *Store) FileSetVersions(ctx context.Context, org, set string, r store.Range) ([]store.FileSetVersion, error) {
 	page := newQuery(`select * from tree_versions`).and("tree_id = ?", set).pageBy("number", versionNumber(r.After.ID), r)
-	list, err := all(ctx, s.db.Read, scanVersion, `with v as (`+page.text.String()+`) `+versionColumns+
+	return list(ctx, s, "listing versions", scanVersion, `with v as (`+page.text.String()+`) `+versionColumns+
 		` from v join trees t on t.id = v.tree_id and t.org_id = $`+strconv.Itoa(len(page.args)+1)+` and t.deleted_at is null
 		order by v.created_at desc, v.number desc`, append(page.args, org)...)
-	return list, s.Wrap("listing versions", err)
 }
 
 // versionNumber returns N of the ID vN_….

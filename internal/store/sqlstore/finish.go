@@ -113,7 +113,7 @@ func (s *Store) Finish(ctx context.Context, at store.Position, o store.Outcome) 
 			return r, err
 		}
 		if entries.Count > 0 {
-			err = insertEntries(ctx, q, r.ID, o.Token, entries)
+			err = InsertEntries(ctx, q, EncodedBatch{At: at, Token: o.Token, Entries: entries})
 		}
 		return r, err
 	})

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 
@@ -43,10 +44,10 @@ type EncodedBatch struct {
 	Entries EncodedRow
 }
 
-// EntriesToken returns the token of the log entries. It includes the epoch,
+// entriesToken returns the token of the log entries. It includes the epoch,
 // because a worker's tokens may repeat in another epoch and the rows of log
 // entries have no epoch.
-func (a EncodedBatch) EntriesToken() string {
+func (a EncodedBatch) entriesToken() string {
 	if a.Token == "" {
 		return ""
 	}
@@ -79,7 +80,7 @@ func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error
 			return s.ResolveConflict(ctx, q, a)
 		}
 		if a.Entries.Count > 0 {
-			err = insertEntries(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
+			err = InsertEntries(ctx, q, a)
 		}
 		return a.At.After + a.Events.Count, err
 	})
@@ -121,36 +122,50 @@ func (s *Store) AppendEntries(ctx context.Context, q Querier, a EncodedBatch) (i
 	}
 	for range maxTries {
 		last, err := all(ctx, q, value[string], `select token from log_entries where run_id = $1 order by seq desc limit 1`, a.At.RunID)
-		if err != nil || len(last) == 1 && last[0] == a.EntriesToken() && a.Token != "" {
+		if err != nil || len(last) == 1 && last[0] == a.entriesToken() && a.Token != "" {
 			return a.At.After, err
 		}
-		done, err := insertEntriesOnce(ctx, q, a.At.RunID, a.EntriesToken(), a.Entries)
-		if err != nil || done {
+		done := true
+		if err := run(ctx, q, a.insertEntries(func() { done = false })); err != nil || done {
 			return a.At.After, err
 		}
 	}
 	return 0, errContention
 }
 
-// insertEntries appends log entries to the side log of a run.
-func insertEntries(ctx context.Context, q Querier, run, token string, p EncodedRow) error {
+// InsertEntries appends the log entries of batches to the side logs of their runs,
+// which must differ.
+func InsertEntries(ctx context.Context, q Querier, batches ...EncodedBatch) error {
 	for range maxTries {
-		if done, err := insertEntriesOnce(ctx, q, run, token, p); err != nil || done {
+		var steps []Step
+		var left []EncodedBatch
+		for _, b := range batches {
+			steps = append(steps, b.insertEntries(func() { left = append(left, b) }))
+		}
+		if err := run(ctx, q, steps...); err != nil || len(left) == 0 {
 			return err
 		}
+		batches = left
 	}
 	return errContention
 }
 
-// insertEntriesOnce reports false if another writer took the numbers.
-func insertEntriesOnce(ctx context.Context, q Querier, run, token string, p EncodedRow) (bool, error) {
-	n, err := exec(ctx, q, `insert into log_entries (run_id, seq, last, token, floor, at, body)
+// insertEntries appends log entries to the side log of the run. It calls refused if
+// another writer took the numbers.
+func (a EncodedBatch) insertEntries(refused func()) Step {
+	insert := step(`insert into log_entries (run_id, seq, last, token, floor, at, body)
 		select $1, coalesce(p.last, 0) + 1, coalesce(p.last, 0) + $2, $3, coalesce(p.at, 0), case when p.at > $4 then p.at else $4 end, $5
 		from (select 1 as one) o left join log_entries p
 			on p.run_id = $1 and p.seq = (select max(seq) from log_entries where run_id = $1)
 		where true
-		on conflict do nothing`, run, p.Count, token, p.At, p.Body)
-	return n == 1, err
+		on conflict do nothing`, a.At.RunID, a.Entries.Count, a.entriesToken(), a.Entries.At, a.Entries.Body)
+	insert.Done = func(n int64) error {
+		if n == 0 {
+			refused()
+		}
+		return nil
+	}
+	return insert
 }
 
 // insertFirst stores event 1 of a run.
@@ -223,40 +238,44 @@ func upTo(after int64, limit int) int64 {
 	return after + min(int64(max(limit, 1)), math.MaxInt64-max(after, 0))
 }
 
-// errStop ends the reading of batches.
-var errStop = errors.New("stop reading")
-
 // eventsBetween returns the events after a number, up to the end of the batch that
 // contains the number to, or of the batch that reaches the given bytes of data.
 // Numbers have no gaps, so the range also limits the count.
 func (s *Store) eventsBetween(ctx context.Context, run string, after, to, bytes int64) ([]stint.Event, error) {
 	var events []stint.Event
-	err := s.batches(ctx, `journal`, run, after, to, bytes, func(seq, floor int64, body []byte) error {
-		batch, err := DecodeEvents(body, seq, floor)
+	for row, err := range s.batches(ctx, `journal`, run, after, to, bytes) {
 		if err != nil {
-			return fmt.Errorf("batch %d of run %s: %w", seq, run, err)
+			return events, err
 		}
-		if skip := after + 1 - seq; skip > 0 {
-			batch = batch[min(skip, int64(len(batch))):]
+		batch, err := DecodeEvents(row.body, row.seq, row.floor)
+		if err != nil {
+			return events, fmt.Errorf("batch %d of run %s: %w", row.seq, run, err)
 		}
+		batch = batch[min(max(after+1-row.seq, 0), int64(len(batch))):]
 		events = append(events, batch...)
 		for _, e := range batch {
 			bytes -= int64(len(e.Data))
 		}
 		if bytes <= 0 {
-			return errStop
+			break
 		}
-		return nil
-	})
-	return events, err
+	}
+	return events, nil
 }
 
-// batches calls use for each row that contains numbers in (after, to] of a
-// sequence. It stops after the row whose body reaches the given bytes, or when use
-// returns errStop.
-func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64, use func(seq, floor int64, body []byte) error) error {
+// encodedBatch is a row of the journal or of the side log.
+type encodedBatch struct {
+	seq, floor int64
+	body       []byte
+}
+
+func scanBatch(r Row) (b encodedBatch, err error) { return b, r.Scan(&b.seq, &b.floor, &b.body) }
+
+// batches returns the rows that contain numbers in (after, to] of a sequence, up to
+// the row whose body reaches the given bytes.
+func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64) iter.Seq2[encodedBatch, error] {
 	if to <= after {
-		return nil
+		return func(func(encodedBatch, error) bool) {}
 	}
 	query, args := `from `+table+`
 		where run_id = $1 and seq <= $3 and last > $2
@@ -264,23 +283,5 @@ func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes
 	if s.d.EagerRows && bytes < math.MaxInt64 {
 		query, args = `from (select *, sum(length(body)) over (order by seq) - length(body) as before `+query+`) b where before < $5`, append(args, bytes)
 	}
-	rows, err := queryRows(ctx, s.db.Read, `select seq, floor, body `+query+` order by seq`, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var seq, floor int64
-		var body []byte
-		if err := rows.Scan(&seq, &floor, &body); err != nil {
-			return err
-		}
-		if err := use(seq, floor, body); err != nil {
-			if errors.Is(err, errStop) {
-				return nil
-			}
-			return err
-		}
-	}
-	return rows.Err()
+	return rows(ctx, s.db.Read, scanBatch, `select seq, floor, body `+query+` order by seq`, args...)
 }

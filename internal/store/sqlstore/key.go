@@ -26,16 +26,14 @@ func (s *Store) AddOrgKey(ctx context.Context, k store.OrgKey) (store.OrgKey, er
 
 // OrgKey returns a key by its number; 0 means the greatest number.
 func (s *Store) OrgKey(ctx context.Context, org string, number uint32) (store.OrgKey, error) {
-	k, err := one(ctx, s.db.Read, scanOrgKey, selectOrgKeys+` where k.org_id = $1 and ($2 = 0 or k.number = $2)
+	return get(ctx, s, "reading a key", scanOrgKey, selectOrgKeys+` where k.org_id = $1 and ($2 = 0 or k.number = $2)
 		order by k.number desc limit 1`, org, int64(number))
-	return k, s.Wrap("reading a key", err)
 }
 
 // OrgKeys returns keys ordered by organisation and number.
 func (s *Store) OrgKeys(ctx context.Context, org string, number uint32, limit int) ([]store.OrgKey, error) {
-	list, err := all(ctx, s.db.Read, scanOrgKey, selectOrgKeys+` where (k.org_id, k.number) > ($1, $2)
+	return list(ctx, s, "listing keys", scanOrgKey, selectOrgKeys+` where (k.org_id, k.number) > ($1, $2)
 		order by k.org_id, k.number limit $3`, org, int64(number), limit)
-	return list, s.Wrap("listing keys", err)
 }
 
 // sealedTexts holds the statements for each kind of sealed text: one lists the
@@ -61,8 +59,7 @@ func (s *Store) SealedTexts(ctx context.Context, after store.SealedText, limit i
 		t := store.SealedText{Kind: after.Kind}
 		return t, r.Scan(&t.Org, &t.Name, &t.Number, &t.Sealed)
 	}
-	list, err := all(ctx, s.db.Read, scan, sealedTexts[after.Kind].list, after.Org, after.Name, int64(after.Number), limit)
-	return list, s.Wrap("listing sealed texts", err)
+	return list(ctx, s, "listing sealed texts", scan, sealedTexts[after.Kind].list, after.Org, after.Name, int64(after.Number), limit)
 }
 
 // Reseal replaces a sealed text if it has not changed.

@@ -11,10 +11,8 @@ import (
 
 // Register adds an incarnation of a worker.
 func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration) error {
-	return s.write(ctx, "registering a worker", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrExists, `insert into workers (id, host, capacity, created_at, lease_until)
-			values ($1, $2, $3, $4, `+s.d.Now+` + $5) on conflict do nothing`, w.ID, w.Host, w.Capacity, micros(w.CreatedAt), ttl.Microseconds())
-	})
+	return s.writeOne(ctx, "registering a worker", store.ErrExists, `insert into workers (id, host, capacity, created_at, lease_until)
+		values ($1, $2, $3, $4, `+s.d.Now+` + $5) on conflict do nothing`, w.ID, w.Host, w.Capacity, micros(w.CreatedAt), ttl.Microseconds())
 }
 
 // Renew extends a lease and returns the held runs that the worker no longer owns.

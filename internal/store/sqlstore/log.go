@@ -62,19 +62,21 @@ func (s *Store) heads(ctx context.Context, run string) (p store.LogPosition, err
 
 func (s *Store) entriesBetween(ctx context.Context, run string, after, to int64) ([]store.NumberedEntry, error) {
 	var out []store.NumberedEntry
-	err := s.batches(ctx, `log_entries`, run, after, to, math.MaxInt64, func(seq, floor int64, body []byte) error {
-		entries, err := DecodeEntries(body, floor)
+	for row, err := range s.batches(ctx, `log_entries`, run, after, to, math.MaxInt64) {
 		if err != nil {
-			return fmt.Errorf("log batch %d of run %s: %w", seq, run, err)
+			return out, err
+		}
+		entries, err := DecodeEntries(row.body, row.floor)
+		if err != nil {
+			return out, fmt.Errorf("log batch %d of run %s: %w", row.seq, run, err)
 		}
 		for i, e := range entries {
-			if n := seq + int64(i); n > after {
+			if n := row.seq + int64(i); n > after {
 				out = append(out, store.NumberedEntry{Number: n, LogEntry: e})
 			}
 		}
-		return nil
-	})
-	return out, err
+	}
+	return out, nil
 }
 
 // LogPositionAt returns the position before the first event and the first entry

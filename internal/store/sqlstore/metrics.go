@@ -30,9 +30,8 @@ func (s *Store) AddMetrics(ctx context.Context, runID string, samples []stint.Me
 
 // Metrics returns the samples of a run, oldest first.
 func (s *Store) Metrics(ctx context.Context, run string) ([]stint.MetricsSample, error) {
-	list, err := all(ctx, s.db.Read, scanSample, `select at, cpu, mem_used, mem_total, disk_used, disk_total
+	return list(ctx, s, "reading metrics", scanSample, `select at, cpu, mem_used, mem_total, disk_used, disk_total
 		from metrics where run_id = $1 order by at`, run)
-	return list, s.Wrap("reading metrics", err)
 }
 
 func scanSample(r Row) (m stint.MetricsSample, err error) {

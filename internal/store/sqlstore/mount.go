@@ -18,14 +18,9 @@ import (
 func (s *Store) mount(n store.NewRun) []Step {
 	var steps []Step
 	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
-		if s.d.Share != "" {
-			steps = append(steps, Step{
-				Query: `select l.id from trees l where l.org_id = $1 and l.kind = $2 and l.name = $3 and l.deleted_at is null` + s.d.Share,
-				Args:  []any{n.OrgID, string(stint.Volumes), name},
-				Row:   func(Row) error { return nil },
-			})
-		}
-		steps = append(steps, stepOne(store.ErrNotFound, `insert into mounts (org_id, version_id, run_id) select $1, $2, $3
+		lock := lockRows(s.d.Share, `select l.id from trees l where l.org_id = $1 and l.kind = $2 and l.name = $3 and l.deleted_at is null`,
+			n.OrgID, string(stint.Volumes), name)
+		steps = append(steps, lock, stepOne(store.ErrNotFound, `insert into mounts (org_id, version_id, run_id) select $1, $2, $3
 			where exists (select 1 from trees t join tree_versions v on v.tree_id = t.id and v.id = $2
 					where t.org_id = $1 and t.kind = $4 and t.name = $5 and t.deleted_at is null)
 				or exists (select 1 from pins where org_id = $1 and version_id = $2)`,

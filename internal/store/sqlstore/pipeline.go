@@ -1,6 +1,9 @@
 package sqlstore
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Step is a statement whose text and arguments do not depend on the results of
 // earlier statements, so that several can be sent in one round trip.
@@ -26,8 +29,10 @@ type Pipeliner interface {
 	AtEnd(steps ...Step)
 }
 
-// run runs steps in order, in one round trip if the engine supports it.
+// run runs steps in order, in one round trip if the engine supports it. It skips
+// steps without a query, which only one of the engines needs.
 func run(ctx context.Context, q Querier, steps ...Step) error {
+	steps = slices.DeleteFunc(steps, func(s Step) bool { return s.Query == "" })
 	if len(steps) == 0 {
 		return nil
 	}
@@ -55,33 +60,32 @@ func runAtEnd(ctx context.Context, q Querier, s Step) error {
 	return run(ctx, q, s)
 }
 
-func (s Step) run(ctx context.Context, q Querier) error {
-	n, err := s.send(ctx, q)
+func (s Step) run(ctx context.Context, q Querier) (err error) {
+	var n int64
+	if s.Row == nil {
+		n, err = exec(ctx, q, s.Query, s.Args...)
+	} else {
+		var found []struct{}
+		found, err = all(ctx, q, func(r Row) (struct{}, error) { return struct{}{}, s.Row(r) }, s.Query, s.Args...)
+		n = int64(len(found))
+	}
 	if err == nil && s.Done != nil {
 		err = s.Done(n)
 	}
 	return err
 }
 
-func (s Step) send(ctx context.Context, q Querier) (n int64, err error) {
-	if s.Row == nil {
-		return exec(ctx, q, s.Query, s.Args...)
-	}
-	rows, err := queryRows(ctx, q, s.Query, s.Args...)
-	if err != nil {
-		return 0, err
-	}
-	defer rows.Close()
-	for ; rows.Next(); n++ {
-		if err := s.Row(rows); err != nil {
-			return n, err
-		}
-	}
-	return n, rows.Err()
-}
-
 // step returns a statement that may change any number of rows.
 func step(query string, args ...any) Step { return Step{Query: query, Args: args} }
+
+// lockRows returns a step that locks the rows of a select with a clause of the
+// Dialect. It has no query if the clause is empty.
+func lockRows(clause, query string, args ...any) Step {
+	if clause == "" {
+		return Step{}
+	}
+	return Step{Query: query + clause, Args: args, Row: func(Row) error { return nil }}
+}
 
 // stepOne returns a statement that must change a row. If it changes none, the
 // error is missing.

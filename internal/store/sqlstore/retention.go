@@ -102,10 +102,7 @@ func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, er
 // prune removes those versions of a file set that the rule still does not retain.
 // It locks the file set, so that no run can mount one of them meanwhile.
 func (s *Store) prune(ctx context.Context, q Querier, r store.Retention, list []versionKey) (removed int64, err error) {
-	var steps []Step
-	if s.d.Lock != "" {
-		steps = append(steps, Step{Query: `select l.id from trees l where l.id = $1` + s.d.Lock, Args: []any{list[0].set}, Row: func(Row) error { return nil }})
-	}
+	steps := []Step{lockRows(s.d.Lock, `select l.id from trees l where l.id = $1`, list[0].set)}
 	for _, v := range list {
 		remove := step(`delete from tree_versions as v where v.tree_id = $1 and v.number = $2 and exists (
 			select 1 from trees t where t.id = v.tree_id and not `+isPinned+` and not `+isMounted+` and (t.deleted_at is not null
@@ -145,7 +142,7 @@ func pruneBefore(r store.Retention) int64 {
 
 // StorageUsage returns what an organisation stores.
 func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsage, error) {
-	u, err := one(ctx, s.db.Read, func(r Row) (u store.StorageUsage, err error) {
+	return get(ctx, s, "counting stored versions", func(r Row) (u store.StorageUsage, err error) {
 		return u, r.Scan(&u.Artifacts, &u.Volumes, &u.Versions, &u.Bytes, &u.Checkpoints)
 	}, `select
 			(select count(*) from trees where org_id = $1 and kind = 'artifact' and deleted_at is null),
@@ -153,5 +150,4 @@ func (s *Store) StorageUsage(ctx context.Context, org string) (store.StorageUsag
 			count(v.id), cast(coalesce(sum(v.size), 0) as bigint),
 			(select count(*) from checkpoints where org_id = $1)
 		from tree_versions v join trees t on t.id = v.tree_id where t.org_id = $1 and t.deleted_at is null`, org)
-	return u, s.Wrap("counting stored versions", err)
 }

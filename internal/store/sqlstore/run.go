@@ -48,8 +48,7 @@ func insertRun(n store.NewRun) []Step {
 
 // Run returns a run.
 func (s *Store) Run(ctx context.Context, org, id string) (store.Run, error) {
-	r, err := one(ctx, s.db.Read, scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
-	return r, s.Wrap("reading a run", err)
+	return get(ctx, s, "reading a run", scanRun, selectRuns+` where l.id = $1 and l.org_id = $2`, id, org)
 }
 
 // RunState returns the status and the epoch of a run of any organisation.
@@ -85,10 +84,9 @@ func (s *Store) RunSummaries(ctx context.Context, org string, f store.RunFilter,
 		q.and("("+s.d.Position+"(metadata, ?) = 1 or "+s.d.Position+"(metadata, ?) > 0)", "{"+pair, ","+pair)
 	}
 	q.page(r)
-	list, err := all(ctx, s.db.Read, scanSummary, `with l as (`+q.text.String()+`)
+	return list(ctx, s, "listing runs", scanSummary, `with l as (`+q.text.String()+`)
 		select l.id, l.agent_id, l.agent_name, l.status, p.prompt, l.created_at, l.started_at, l.completed_at
 		from l join run_specs p on p.run_id = l.id order by l.created_at desc, l.id desc`, q.args...)
-	return list, s.Wrap("listing runs", err)
 }
 
 // metadataPair returns a pair as it appears in stored metadata, which
@@ -111,14 +109,10 @@ func scanSummary(r Row) (v stint.RunSummary, err error) {
 // in the same round trip.
 func (s *Store) lockRun(ctx context.Context, q Querier, id string, more ...Step) (r store.Run, err error) {
 	var found bool
-	var steps []Step
-	if s.d.Lock != "" {
-		steps = append(steps, Step{
-			Query: `select l.id from sessions l where l.id = (select session_id from runs where id = $1)` + s.d.Lock, Args: []any{id},
-			Row: func(Row) error { return nil },
-		})
+	steps := []Step{
+		lockRows(s.d.Lock, `select l.id from sessions l where l.id = (select session_id from runs where id = $1)`, id),
+		into(&r, &found, scanRun, selectRuns+` where l.id = $1`+s.d.Lock, id),
 	}
-	steps = append(steps, into(&r, &found, scanRun, selectRuns+` where l.id = $1`+s.d.Lock, id))
 	if err := run(ctx, q, append(steps, more...)...); err != nil {
 		return r, err
 	}

@@ -60,9 +60,8 @@ func (u secretUsage) check(size int64) error {
 
 // Secrets returns the secrets of an organisation by name.
 func (s *Store) Secrets(ctx context.Context, org string) ([]store.Secret, error) {
-	list, err := all(ctx, s.db.Read, scanSecret, `select name, created_at, updated_at, org_id, sealed from secrets
+	return list(ctx, s, "listing secrets", scanSecret, `select name, created_at, updated_at, org_id, sealed from secrets
 		where org_id = $1 order by name`, org)
-	return list, s.Wrap("listing secrets", err)
 }
 
 func scanSecret(r Row) (sec store.Secret, err error) {
@@ -71,7 +70,5 @@ func scanSecret(r Row) (sec store.Secret, err error) {
 
 // DeleteSecret removes a secret.
 func (s *Store) DeleteSecret(ctx context.Context, org, name string) error {
-	return s.write(ctx, "deleting a secret", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrNotFound, `delete from secrets where org_id = $1 and name = $2`, org, name)
-	})
+	return s.writeOne(ctx, "deleting a secret", store.ErrNotFound, `delete from secrets where org_id = $1 and name = $2`, org, name)
 }

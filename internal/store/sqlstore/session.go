@@ -14,15 +14,13 @@ func scanSession(r Row) (v store.Session, err error) {
 
 // Session returns a session.
 func (s *Store) Session(ctx context.Context, org, id string) (store.Session, error) {
-	v, err := one(ctx, s.db.Read, scanSession, selectSessions+` where id = $1 and org_id = $2`, id, org)
-	return v, s.Wrap("reading a session", err)
+	return get(ctx, s, "reading a session", scanSession, selectSessions+` where id = $1 and org_id = $2`, id, org)
 }
 
 // Sessions returns sessions, newest first.
 func (s *Store) Sessions(ctx context.Context, org string, r store.Range) ([]store.Session, error) {
 	page := newQuery(selectSessions).and("org_id = ?", org).page(r)
-	list, err := all(ctx, s.db.Read, scanSession, page.text.String(), page.args...)
-	return list, s.Wrap("listing sessions", err)
+	return list(ctx, s, "listing sessions", scanSession, page.text.String(), page.args...)
 }
 
 // enterSession creates the session of a run, or locks the existing one and makes

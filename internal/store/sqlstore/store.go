@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -123,13 +124,27 @@ func change[T any](ctx context.Context, s *Store, doing string, f func(ctx conte
 	return out, nil
 }
 
-// queryRow and queryRows call the Querier with escaped texts.
-func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Row {
-	return q.QueryRowContext(ctx, query, clean(args)...)
+// writeOne executes a statement that must change a row as one transaction. If it
+// changes none, the error is missing.
+func (s *Store) writeOne(ctx context.Context, doing string, missing error, query string, args ...any) error {
+	return s.write(ctx, doing, func(ctx context.Context, q Querier) error { return execOne(ctx, q, missing, query, args...) })
 }
 
-func queryRows(ctx context.Context, q Querier, query string, args ...any) (*sql.Rows, error) {
-	return q.QueryContext(ctx, query, clean(args)...)
+// get returns the row of a query, or store.ErrNotFound. Errors begin with doing.
+func get[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T, error), query string, args ...any) (T, error) {
+	v, err := one(ctx, s.db.Read, scan, query, args...)
+	return v, s.Wrap(doing, err)
+}
+
+// list returns every row of a query. Errors begin with doing.
+func list[T any](ctx context.Context, s *Store, doing string, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
+	out, err := all(ctx, s.db.Read, scan, query, args...)
+	return out, s.Wrap(doing, err)
+}
+
+// queryRow calls the Querier with escaped texts.
+func queryRow(ctx context.Context, q Querier, query string, args ...any) *sql.Row {
+	return q.QueryRowContext(ctx, query, clean(args)...)
 }
 
 // one returns the row of a query, or store.ErrNotFound.
@@ -141,22 +156,38 @@ func one[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query
 	return v, err
 }
 
+// rows iterates over the rows of a query. It ends after an error.
+func rows[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		found, err := q.QueryContext(ctx, query, clean(args)...)
+		if err != nil {
+			yield(none, err)
+			return
+		}
+		defer found.Close()
+		for found.Next() {
+			v, err := scan(found)
+			if !yield(v, err) || err != nil {
+				return
+			}
+		}
+		if err := found.Err(); err != nil {
+			yield(none, err)
+		}
+	}
+}
+
 // all returns every row of a query.
 func all[T any](ctx context.Context, q Querier, scan func(Row) (T, error), query string, args ...any) ([]T, error) {
-	rows, err := queryRows(ctx, q, query, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
 	var out []T
-	for rows.Next() {
-		v, err := scan(rows)
+	for v, err := range rows(ctx, q, scan, query, args...) {
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, v)
 	}
-	return out, rows.Err()
+	return out, nil
 }
 
 // value scans a row with one column.

@@ -47,33 +47,28 @@ func scanToken(r Row) (t store.Token, err error) {
 
 // CreateToken stores a token. If its hash or ID is in use, the error is ErrExists.
 func (s *Store) CreateToken(ctx context.Context, t store.Token) error {
-	return s.write(ctx, "creating a token", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrExists, `insert into tokens
-				(id, org_id, user_id, name, prefix, scopes, hash, created_at, expires_at, last_used_at, revoked_at)
-			values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict do nothing`,
-			t.ID, t.OrgID, t.UserID, t.Name, t.TokenPrefix, asJSON(slices.Concat([]string{}, t.Scopes)), t.Hash,
-			micros(t.CreatedAt), micros(t.ExpiresAt), microsOrNil(t.LastUsedAt), microsOrNil(t.RevokedAt))
-	})
+	return s.writeOne(ctx, "creating a token", store.ErrExists, `insert into tokens
+			(id, org_id, user_id, name, prefix, scopes, hash, created_at, expires_at, last_used_at, revoked_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict do nothing`,
+		t.ID, t.OrgID, t.UserID, t.Name, t.TokenPrefix, asJSON(slices.Concat([]string{}, t.Scopes)), t.Hash,
+		micros(t.CreatedAt), micros(t.ExpiresAt), microsOrNil(t.LastUsedAt), microsOrNil(t.RevokedAt))
 }
 
 // TokenByHash returns a token, even if it was revoked or has expired.
 func (s *Store) TokenByHash(ctx context.Context, hash []byte) (store.Token, error) {
-	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.hash = $1`, hash)
-	return t, s.Wrap("finding a token", err)
+	return get(ctx, s, "finding a token", scanToken, selectTokens+` where t.hash = $1`, hash)
 }
 
 // Token returns a token that is not revoked.
 func (s *Store) Token(ctx context.Context, org, id string) (store.Token, error) {
-	t, err := one(ctx, s.db.Read, scanToken, selectTokens+` where t.id = $1 and t.org_id = $2 and t.revoked_at is null`, id, org)
-	return t, s.Wrap("reading a token", err)
+	return get(ctx, s, "reading a token", scanToken, selectTokens+` where t.id = $1 and t.org_id = $2 and t.revoked_at is null`, id, org)
 }
 
 // Tokens returns the tokens that are not revoked.
 func (s *Store) Tokens(ctx context.Context, org string, r store.Range) ([]store.Token, error) {
 	page := newQuery(`select * from tokens`).and("org_id = ?", org).and("revoked_at is null").page(r)
-	list, err := all(ctx, s.db.Read, scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
+	return list(ctx, s, "listing tokens", scanToken, `with t as (`+page.text.String()+`) `+tokenColumns+` from t`+tokenOwners+
 		` order by t.created_at desc, t.id desc`, page.args...)
-	return list, s.Wrap("listing tokens", err)
 }
 
 // TouchTokens records when tokens were last used.
@@ -94,8 +89,6 @@ func (s *Store) TouchTokens(ctx context.Context, used map[string]stint.Time) err
 
 // RevokeToken revokes a token.
 func (s *Store) RevokeToken(ctx context.Context, org, id string, at stint.Time) error {
-	return s.write(ctx, "revoking a token", func(ctx context.Context, q Querier) error {
-		return execOne(ctx, q, store.ErrNotFound, `update tokens set revoked_at = $3
-			where id = $1 and org_id = $2 and revoked_at is null`, id, org, micros(at))
-	})
+	return s.writeOne(ctx, "revoking a token", store.ErrNotFound, `update tokens set revoked_at = $3
+		where id = $1 and org_id = $2 and revoked_at is null`, id, org, micros(at))
 }
