@@ -113,12 +113,6 @@ func (l *Library) Publish(ctx context.Context, org string, refs []Ref, write fun
 	return l.collector.Publish(ctx, org, refs, write)
 }
 
-// Reuse returns a reference to a stored snapshot for Publish. The error wraps
-// ErrStale if the snapshot is incomplete or being deleted.
-func (l *Library) Reuse(ctx context.Context, org, digest string) (Ref, error) {
-	return l.collector.Renew(ctx, org, Ref{Digest: digest})
-}
-
 // Check verifies, and repairs if asked to, everything that the snapshots of
 // live consist of. See check.Checker.
 func (l *Library) Check(ctx context.Context, org string, live iter.Seq2[NamedTree, error], o CheckOptions) (CheckResult, error) {

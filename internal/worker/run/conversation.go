@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,12 +26,6 @@ const (
 	maxCheckedFile = 64 << 20           // bytes of a file that the framework checks
 	maxChecked     = 4 * maxCheckedFile // bytes of all of them
 )
-
-// previous is the conversation that a run continues.
-type previous struct {
-	record framework.Conversation // zero for none
-	files  map[string]fileID      // nil: not known
-}
 
 // resume removes the record of the conversation from the home folder and returns
 // it. It returns nil for a new conversation, and for one of another framework.
@@ -56,7 +49,7 @@ func (s *state) resume() (*framework.Conversation, error) {
 	if err := root.Remove(conversationFile); err != nil {
 		return nil, fmt.Errorf("remove conversation: %w", err)
 	}
-	s.previous.record = c
+	s.previous = c
 	if c.Framework != s.framework() {
 		return nil, nil
 	}
@@ -84,10 +77,9 @@ func unreadable(name string, reason error) error {
 }
 
 // checkConversation lets the framework check the files of a resumed
-// conversation, and remembers their state.
+// conversation.
 func (s *state) checkConversation(ctx context.Context, resumed bool) error {
-	selected := newHomeFiles(s.plan.State)
-	if s.a.Plan.Home == "" {
+	if !resumed || s.a.Plan.Home == "" || s.plan.State.Check == nil {
 		return nil
 	}
 	root, err := os.OpenRoot(s.dirs.Home)
@@ -95,14 +87,8 @@ func (s *state) checkConversation(ctx context.Context, resumed bool) error {
 		return fmt.Errorf("open home: %w", err)
 	}
 	defer root.Close()
-	if !selected.all() {
-		s.previous.files = selected.ids(root)
-	}
-	if !resumed || s.plan.State.Check == nil {
-		return nil
-	}
 	left := int64(maxChecked)
-	return selected.walk(root, func(name string, info fs.FileInfo) error {
+	return newHomeFiles(s.plan.State).walk(root, func(name string, info fs.FileInfo) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -121,20 +107,6 @@ func (s *state) checkConversation(ctx context.Context, resumed bool) error {
 	})
 }
 
-// isUnchanged reports whether the conversation and its files are those that the
-// run began with.
-func (s *state) isUnchanged(now framework.Conversation) bool {
-	if s.previous.files == nil || now != s.previous.record {
-		return false
-	}
-	root, err := os.OpenRoot(s.dirs.Home)
-	if err != nil {
-		return false
-	}
-	defer root.Close()
-	return maps.Equal(s.previous.files, newHomeFiles(s.plan.State).ids(root))
-}
-
 // conversation returns the record at the end of the run. If the agent did not
 // begin a conversation, it is the previous one.
 func (s *state) conversation() framework.Conversation {
@@ -142,8 +114,8 @@ func (s *state) conversation() framework.Conversation {
 	switch {
 	case c != (framework.Conversation{}):
 		c.Framework, c.Version = s.framework(), s.cli.Version
-	case s.previous.record.Framework == s.framework():
-		c = s.previous.record
+	case s.previous.Framework == s.framework():
+		c = s.previous
 	}
 	return c
 }

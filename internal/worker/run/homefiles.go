@@ -71,29 +71,6 @@ func (h homeFiles) dirOptions() files.DirOptions {
 	return o
 }
 
-// maxIDs bounds how many files are remembered.
-const maxIDs = 4 << 10
-
-var errTooManyFiles = errors.New("too many files")
-
-// ids returns the identities of the selected files; nil if they are not
-// available, or too many.
-func (h homeFiles) ids(root *os.Root) map[string]fileID {
-	ids := map[string]fileID{}
-	err := h.walk(root, func(name string, info fs.FileInfo) error {
-		id, ok := fileIDOf(info)
-		if !ok || len(ids) == maxIDs {
-			return errTooManyFiles
-		}
-		ids[name] = id
-		return nil
-	})
-	if err != nil {
-		return nil
-	}
-	return ids
-}
-
 // walk visits the selected files and folders, a folder before its files. It
 // leaves out the record.
 func (h homeFiles) walk(root *os.Root, visit func(name string, info fs.FileInfo) error) error {

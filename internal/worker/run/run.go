@@ -139,8 +139,8 @@ type state struct {
 	sandbox    sandbox.Sandbox
 	disconnect func() // ends the sandbox's network; idempotent
 	plan       framework.Plan
-	previous   previous
-	started    bool // the agent may have run, so there is something to store
+	previous   framework.Conversation // that the run continues; zero for none
+	started    bool                   // the agent may have run, so there is something to store
 	outcome    outcome
 	saved      saved
 }

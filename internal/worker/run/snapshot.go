@@ -87,13 +87,7 @@ func (v *saved) setEpoch(epoch int64) {
 // commitHome stores the files of the conversation and its record. They are
 // always encrypted.
 func (s *state) commitHome(ctx context.Context) (files.Ref, error) {
-	c := s.conversation()
-	if s.isUnchanged(c) {
-		if ref, err := s.Library.Reuse(ctx, s.a.OrgID, s.a.Plan.Home); err == nil {
-			return ref, nil
-		}
-	}
-	if err := s.writeConversation(c); err != nil {
+	if err := s.writeConversation(s.conversation()); err != nil {
 		return files.Ref{}, err
 	}
 	return s.Library.CommitDir(ctx, s.a.OrgID, s.a.Plan.Home, s.dirs.Home, newHomeFiles(s.plan.State).dirOptions())
