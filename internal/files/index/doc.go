@@ -6,15 +6,13 @@
 // another version counts as never added. After Drop has returned, a dropped pack
 // is not found again, even after a power failure.
 //
-// An organisation's folder holds sorted, immutable runs and a small state file,
-// which lists the valid runs and the dropped packs. New chunks are collected in a
-// table in memory. Full tables become runs, and four runs of similar size are
-// merged into one without the chunks of dropped packs. The memory holds a filter
-// (one byte per chunk) and the first hash of each block (a tenth of a byte) of
-// each run; the rest is on disk: about 54 bytes per chunk and the names of the
-// packs.
+// An organisation's folder holds one log with a section for each pack: its name
+// and a record of 52 bytes for each chunk. The memory holds a hash table with
+// about 20 bytes per chunk and the names of the packs. It is built from the log
+// when an organisation is used for the first time, and freed when too many others
+// were used since. Drop inverts the checksum of a section in place; when most of
+// the log is dropped, it is written again without those sections.
 //
-// Only Drop waits for the disk. A process that ends without Close loses the newest
-// chunks, at most about ten thousand; Has and Packs report the packs that are
-// left.
+// Only Drop waits for the disk. After a power failure the newest packs may be
+// missing; Has and Packs report the packs that are left.
 package index

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/stint-dev/stint/internal/files/index"
@@ -217,7 +216,7 @@ func TestSoakDamage(t *testing.T) {
 		}
 	}()
 	files, err := os.ReadDir(filepath.Join(whole, "org_a"))
-	if err != nil || len(files) < 2 {
+	if err != nil || len(files) != 1 {
 		t.Fatalf("there are the files %v, %v", files, err)
 	}
 	rapid.Check(t, func(rt *rapid.T) {
@@ -228,15 +227,18 @@ func TestSoakDamage(t *testing.T) {
 		if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
 			rt.Fatal(err)
 		}
-		for range rapid.IntRange(1, 3).Draw(rt, "wounds") {
-			f := rapid.SampledFrom(files).Draw(rt, "file")
-			wound(rt, filepath.Join(dir, "org_a", f.Name()))
-		}
 		x, err := index.Open(dir)
 		if err != nil {
 			rt.Fatal(err)
 		}
 		defer x.Close()
+		if rapid.Bool().Draw(rt, "loaded") && !x.Has("org_a", "0000") {
+			rt.Fatal("a pack is missing before the damage")
+		}
+		for range rapid.IntRange(1, 3).Draw(rt, "wounds") {
+			f := rapid.SampledFrom(files).Draw(rt, "file")
+			wound(rt, filepath.Join(dir, "org_a", f.Name()))
+		}
 		checkSubset(rt, x, m, 400)
 		for name, p := range m {
 			if err := x.Add("org_a", name, p.chunks()); err != nil {
@@ -387,6 +389,31 @@ func TestManyOrganisations(t *testing.T) {
 	}
 }
 
+// TestBusyOrganisationDoesNotBlockOthers uses more organisations than are kept in
+// memory while the first one is in use.
+func TestBusyOrganisationDoesNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	x := open(t, t.TempDir())
+	add(t, x, "org_busy", "p", pack{0, 1})
+	release := x.Hold("org_busy")
+	for i := range 80 {
+		add(t, x, fmt.Sprintf("org_%d", i), "p", pack{i, 1})
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- x.Add("org_busy", "q", pack{1, 1}.chunks()) }()
+	check(t, x, "org_1", model{"p": {1, 1}}, 3)
+	select {
+	case err := <-waiting:
+		t.Errorf("an Add did not wait for the busy organisation, %v", err)
+	default:
+	}
+	release()
+	if err := <-waiting; err != nil {
+		t.Error(err)
+	}
+	check(t, x, "org_busy", model{"p": {0, 1}, "q": {1, 1}}, 3)
+}
+
 // TestConcurrentOrganisations adds and looks beside evictions.
 func TestConcurrentOrganisations(t *testing.T) {
 	t.Parallel()
@@ -416,27 +443,70 @@ func TestConcurrentOrganisations(t *testing.T) {
 	}
 }
 
-// TestSmallRunsAreMerged closes the index after each pack, so that each gets a
-// run of its own.
-func TestSmallRunsAreMerged(t *testing.T) {
+// TestReopenAfterEachPack checks that packs of several processes share one file.
+func TestReopenAfterEachPack(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		dir, m := t.TempDir(), model{}
-		for i := range 30 {
-			x := open(t, dir)
-			name := fmt.Sprintf("%04d", i)
-			m[name] = pack{i, 3}
-			add(t, x, "org_a", name, m[name])
-			synctest.Wait() // until the merge, if there is one, is done
-			if err := x.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if all, err := filepath.Glob(filepath.Join(dir, "org_a", "run-*")); err != nil || len(all) > 5 {
-				t.Fatalf("there are %d runs after %d packs, %v", len(all), i+1, err)
-			}
+	dir, m := t.TempDir(), model{}
+	for i := range 30 {
+		x := open(t, dir)
+		name := fmt.Sprintf("%04d", i)
+		m[name] = pack{i, 3}
+		add(t, x, "org_a", name, m[name])
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
 		}
-		check(t, open(t, dir), "org_a", m, 30)
-	})
+	}
+	check(t, open(t, dir), "org_a", m, 30)
+	if all, err := filepath.Glob(filepath.Join(dir, "org_a", "*")); err != nil || len(all) != 1 {
+		t.Fatalf("there are %d files after 30 packs, %v", len(all), err)
+	}
+}
+
+// TestDroppedPacksAreRemoved drops more than is kept.
+func TestDroppedPacksAreRemoved(t *testing.T) {
+	t.Parallel()
+	dir, m := t.TempDir(), model{"kept": {0, 3000}}
+	x := open(t, dir)
+	add(t, x, "org_a", "kept", m["kept"])
+	for i := range 40 {
+		name := fmt.Sprintf("%04d", i)
+		add(t, x, "org_a", name, pack{i * 100, 5000})
+		if err := x.Drop("org_a", []string{name}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(t, x, "org_a", m, 30)
+	info, err := os.Stat(filepath.Join(dir, "org_a", "chunks.log"))
+	if err != nil || info.Size() > 2<<20 {
+		t.Errorf("the log has %d bytes after all but 3000 chunks were dropped, %v", info.Size(), err)
+	}
+	if err := x.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, open(t, dir), "org_a", m, 30)
+}
+
+// TestFormerVersionsFiles checks that a folder with the sorted runs of earlier
+// versions counts as empty, and that its files are removed.
+func TestFormerVersionsFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	former := []string{"state", "state.new", "run-0000000000000001"}
+	for _, name := range former {
+		path := filepath.Join(dir, "org_a", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("stintcs1"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, m := open(t, dir), model{"p": {0, 10}}
+	check(t, x, "org_a", model{}, 10)
+	add(t, x, "org_a", "p", m["p"])
+	check(t, x, "org_a", m, 20)
+	for _, name := range former {
+		if _, err := os.Lstat(filepath.Join(dir, "org_a", name)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s still exists: %v", name, err)
+		}
+	}
 }
 
 // TestUnopenableFilesStay puts something into the way of each file, which
@@ -450,7 +520,7 @@ func TestUnopenableFilesStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "org_a", "*"))
-	if err != nil || len(files) != 2 {
+	if err != nil || len(files) != 1 {
 		t.Fatalf("the files are %q, %v", files, err)
 	}
 	for _, f := range files {

@@ -1,0 +1,180 @@
+package index
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// A log consists of a magic number and sections. A section has a head, the name of
+// the pack, and a record for each chunk. The head consists of a checksum of the
+// rest of the section, which is inverted if the pack is dropped, the length of the
+// name, and the number of chunks. A record ends with a checksum of its own, so
+// that a chunk can be read without the rest. All numbers are little-endian.
+const (
+	logName  = "chunks.log"
+	logMagic = "stintcl1"
+
+	sectionHead = 3 * 4
+	recordData  = 32 + 4*4
+	recordSize  = recordData + 4
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// partOf returns the part of a hash that the memory holds.
+func partOf(h *Hash) uint32 { return binary.LittleEndian.Uint32(h[28:]) }
+
+// encodeSection returns the section of a pack and its checksum.
+func encodeSection(pack string, chunks []Chunk) (b []byte, sum uint32) {
+	le := binary.LittleEndian
+	b = make([]byte, 4, sectionHead+len(pack)+len(chunks)*recordSize)
+	b = le.AppendUint32(b, uint32(len(pack)))
+	b = le.AppendUint32(b, uint32(len(chunks)))
+	b = append(b, pack...)
+	for i := range chunks {
+		c := &chunks[i]
+		start := len(b)
+		b = append(b, c.Hash[:]...)
+		for _, v := range []uint32{c.Offset, c.Stored, c.Raw, c.CRC} {
+			b = le.AppendUint32(b, v)
+		}
+		b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	}
+	sum = crc32.Checksum(b[4:], castagnoli)
+	le.PutUint32(b, sum)
+	return b, sum
+}
+
+// decodeRecord decodes a chunk.
+func decodeRecord(b []byte) Chunk {
+	le := binary.LittleEndian
+	return Chunk{Hash: Hash(b), Offset: le.Uint32(b[32:]), Stored: le.Uint32(b[36:]), Raw: le.Uint32(b[40:]), CRC: le.Uint32(b[44:])}
+}
+
+// readChunk returns chunk i of a pack; ok is false if its record is damaged.
+func (p *section) readChunk(log io.ReaderAt, i int32) (c Chunk, ok bool) {
+	var b [recordSize]byte
+	if _, err := log.ReadAt(b[:], p.offset+sectionHead+int64(len(p.name))+int64(i)*recordSize); err != nil {
+		return c, false
+	}
+	return decodeRecord(b[:]), crc32.Checksum(b[:recordData], castagnoli) == binary.LittleEndian.Uint32(b[recordData:])
+}
+
+// writeDropped marks the section as dropped.
+func (p *section) writeDropped(log io.WriterAt) error {
+	_, err := log.WriteAt(binary.LittleEndian.AppendUint32(nil, ^p.sum), p.offset)
+	return err
+}
+
+// replay reads the log into the empty memory. It cuts off the log at the first
+// section that is damaged or incomplete.
+func (s *shard) replay() error {
+	info, err := s.log.Stat()
+	if err != nil {
+		return err
+	}
+	r := &logReader{r: bufio.NewReaderSize(s.log, 1<<20), left: info.Size()}
+	s.end = int64(len(logMagic))
+	if b, ok := r.next(s.end); !ok || string(b) != logMagic {
+		_, err := s.log.WriteAt([]byte(logMagic), 0)
+		return errors.Join(err, s.log.Truncate(s.end))
+	}
+	s.last = make(map[uint32]int32, r.left/recordSize)
+	s.before = make([]int32, 0, r.left/recordSize)
+	for r.left > 0 {
+		p, chunks, ok := r.section()
+		if !ok {
+			return s.log.Truncate(s.end)
+		}
+		p.offset, s.end = s.end, info.Size()-r.left
+		s.enter(p, chunks)
+		if p.dropped {
+			delete(s.numbers, p.name)
+			s.wasted += s.end - p.offset
+		}
+	}
+	return nil
+}
+
+// logReader reads a log from its start.
+type logReader struct {
+	r    io.Reader
+	left int64 // bytes of the log
+	buf  []byte
+}
+
+// next returns the next n bytes, which are valid until the next call.
+func (r *logReader) next(n int64) (b []byte, ok bool) {
+	if n > r.left {
+		return nil, false
+	}
+	r.left -= n
+	r.buf = slices.Grow(r.buf[:0], int(n))[:n]
+	_, err := io.ReadFull(r.r, r.buf)
+	return r.buf, err == nil
+}
+
+// section returns the next section, and its chunks unless it is dropped.
+func (r *logReader) section() (p section, chunks []Chunk, ok bool) {
+	le := binary.LittleEndian
+	b, ok := r.next(sectionHead)
+	if !ok {
+		return p, nil, false
+	}
+	stored, name, n := le.Uint32(b), int(le.Uint32(b[4:])), int64(le.Uint32(b[8:]))
+	p.sum = crc32.Checksum(b[4:], castagnoli)
+	if name > maxName {
+		return p, nil, false
+	}
+	if b, ok = r.next(int64(name) + n*recordSize); !ok {
+		return p, nil, false
+	}
+	p.sum = crc32.Update(p.sum, castagnoli, b)
+	p.name = string(b[:name])
+	if p.dropped = stored == ^p.sum; p.dropped {
+		return p, nil, true
+	}
+	for b = b[name:]; len(b) > 0; b = b[recordSize:] {
+		chunks = append(chunks, decodeRecord(b))
+	}
+	return p, chunks, stored == p.sum
+}
+
+// compact writes the log again without the dropped sections.
+func (s *shard) compact() error {
+	path := filepath.Join(s.dir, logName)
+	f, err := os.Create(path + ".new")
+	if err == nil {
+		err = errors.Join(s.copyTo(f), f.Close())
+	}
+	if err == nil {
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
+		return fmt.Errorf("compacting a log of the chunk index: %w", err) // the next load removes the new file
+	}
+	s.unload()
+	return s.load()
+}
+
+func (s *shard) copyTo(w io.Writer) error {
+	if _, err := io.WriteString(w, logMagic); err != nil {
+		return err
+	}
+	for i, p := range s.packs {
+		if p.dropped {
+			continue
+		}
+		if _, err := io.Copy(w, io.NewSectionReader(s.log, p.offset, s.sectionEnd(i)-p.offset)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
