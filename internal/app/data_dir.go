@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/privatefile"
 )
 
 // dataFolder is the data folder of an installation. While it is open, no other server
@@ -66,9 +67,5 @@ func readOrCreate(path string, create func() string) (string, error) {
 		return "", err
 	}
 	value := create()
-	next := path + ".new"
-	if err := os.WriteFile(next, []byte(value+"\n"), 0o600); err != nil {
-		return "", err
-	}
-	return value, os.Rename(next, path)
+	return value, privatefile.Replace(path, []byte(value+"\n"))
 }

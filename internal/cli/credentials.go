@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/stint-dev/stint/internal/privatefile"
 )
 
 // credentials are the server that the user logged in to, and the token. They
@@ -71,22 +73,10 @@ func (a *app) writeCredentials(l credentials) (string, error) {
 }
 
 func replaceFile(path string, content []byte) error {
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	next, err := os.CreateTemp(dir, ".config-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = next.Write(content)
-	if err = errors.Join(err, next.Sync(), next.Close()); err == nil {
-		err = os.Rename(next.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(next.Name()))
-	}
-	return nil
+	return privatefile.Replace(path, content)
 }
 
 // removeCredentials removes the configuration.

@@ -5,12 +5,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
+
+	"github.com/stint-dev/stint/internal/privatefile"
 )
 
 // MaxKeys is the maximum number of keys in a file, and keyFileLimit its maximum
@@ -19,9 +19,6 @@ const (
 	MaxKeys      = 8
 	keyFileLimit = MaxKeys*(2*KeySize+2) + KeySize
 )
-
-// tempPattern is the name pattern of temporary files.
-const tempPattern = ".key-*"
 
 // LoadOrCreateKeys returns the keys in the file path, newest first. If the file
 // does not exist, it durably creates one with a random key; concurrent callers all
@@ -34,7 +31,8 @@ func LoadOrCreateKeys(path string) ([][]byte, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return keys, err
 	}
-	if err := createKey(path); err != nil && !errors.Is(err, fs.ErrExist) {
+	err = privatefile.Create(path, formatKeys([][]byte{randomKey()}))
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("creating the key file %s: %w", path, err)
 	}
 	return loadKeys(path)
@@ -64,7 +62,7 @@ func DropOlderKeys(path string) error {
 	if err := replaceKeys(path, keys[:1]); err != nil {
 		return err
 	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), tempPattern))
+	left, err := filepath.Glob(privatefile.TemporaryPattern(path))
 	for _, name := range left {
 		err = errors.Join(err, os.Remove(name))
 	}
@@ -72,25 +70,9 @@ func DropOlderKeys(path string) error {
 }
 
 func loadKeys(path string) ([][]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	text, err := privatefile.Read(path, keyFileLimit)
 	if err != nil {
-		return nil, fmt.Errorf("opening the key file: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("reading the key file: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("the key file %s is not a regular file", path)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("the key file %s is open to others (mode %04o): anyone who can read it can decrypt every stored secret; run: chmod 600 %s",
-			path, info.Mode().Perm(), path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, keyFileLimit))
-	if err != nil {
-		return nil, fmt.Errorf("reading the key file: %w", err)
+		return nil, fmt.Errorf("the key file, with which every stored secret can be decrypted: %w", err)
 	}
 	keys, ok := parseKeys(string(text))
 	if !ok {
@@ -117,52 +99,18 @@ func randomKey() []byte {
 	return key
 }
 
-// createKey writes a temporary file and links it to path, which fails if path
-// exists.
-func createKey(path string) (err error) {
-	written, err := writeKeys(path, [][]byte{randomKey()})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, os.Remove(written)) }()
-	if err := os.Link(written, path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
 // replaceKeys replaces the file atomically.
 func replaceKeys(path string, keys [][]byte) error {
-	written, err := writeKeys(path, keys)
-	if err != nil {
-		return fmt.Errorf("writing the key file: %w", err)
+	if err := privatefile.Replace(path, formatKeys(keys)); err != nil {
+		return fmt.Errorf("replacing the key file: %w", err)
 	}
-	if err := os.Rename(written, path); err != nil {
-		return errors.Join(fmt.Errorf("replacing the key file: %w", err), os.Remove(written))
-	}
-	return syncDir(filepath.Dir(path))
+	return nil
 }
 
-// writeKeys durably writes a temporary file next to path and returns its name.
-func writeKeys(path string, keys [][]byte) (string, error) {
-	f, err := os.CreateTemp(filepath.Dir(path), tempPattern) // mode 0600
-	if err != nil {
-		return "", err
-	}
+func formatKeys(keys [][]byte) []byte {
+	var text []byte
 	for _, key := range keys {
-		_, failed := fmt.Fprintf(f, "%x\n", key)
-		err = errors.Join(err, failed)
+		text = fmt.Appendf(text, "%x\n", key)
 	}
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(f.Name()))
-	}
-	return f.Name(), nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return text
 }

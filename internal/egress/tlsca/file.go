@@ -8,13 +8,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/stint-dev/stint/internal/privatefile"
 )
 
 const (
@@ -27,8 +25,7 @@ func loadOrCreate(path string, now time.Time) (*x509.Certificate, *ecdsa.Private
 	cert, key, err := load(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		err = create(path, now, os.Link)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := write(path, now, privatefile.Create); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, nil, fmt.Errorf("creating the certificate authority in %s: %w", path, err)
 		}
 	case err != nil:
@@ -36,7 +33,7 @@ func loadOrCreate(path string, now time.Time) (*x509.Certificate, *ecdsa.Private
 	case cert.NotAfter.Sub(now) > caRenewal:
 		return cert, key, nil
 	default:
-		if err := create(path, now, os.Rename); err != nil {
+		if err := write(path, now, privatefile.Replace); err != nil {
 			return nil, nil, fmt.Errorf("renewing the certificate authority in %s: %w", path, err)
 		}
 	}
@@ -44,25 +41,9 @@ func loadOrCreate(path string, now time.Time) (*x509.Certificate, *ecdsa.Private
 }
 
 func load(path string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	text, err := privatefile.Read(path, fileLimit)
 	if err != nil {
-		return nil, nil, fmt.Errorf("opening the certificate authority: %w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the certificate authority: %w", err)
-	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("the certificate authority %s is not a regular file", path)
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		return nil, nil, fmt.Errorf("the certificate authority %s is accessible to other users (mode %04o), who could impersonate any host to the sandboxes; run: chmod 600 %s",
-			path, info.Mode().Perm(), path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, fileLimit))
-	if err != nil {
-		return nil, nil, fmt.Errorf("reading the certificate authority: %w", err)
+		return nil, nil, fmt.Errorf("the certificate authority, with which any host can be impersonated to the sandboxes: %w", err)
 	}
 	cert, key, err := parse(text)
 	if err != nil {
@@ -71,7 +52,7 @@ func load(path string) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, nil
 }
 
-// parse parses the output of format: a certificate and its key only.
+// parse parses the content of the file: a certificate and its key only.
 func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	certPEM, rest := pem.Decode(text)
 	keyPEM, rest := pem.Decode(rest)
@@ -99,51 +80,16 @@ func parse(text []byte) (*x509.Certificate, *ecdsa.PrivateKey, error) {
 	return cert, key, nil
 }
 
-// create writes a temporary file and then names it in one step: os.Link fails if
-// the name exists, and os.Rename replaces the existing file.
-func create(path string, now time.Time, name func(old, new string) error) (err error) {
-	text, err := format(now)
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, ".authority-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if rerr := os.Remove(f.Name()); !errors.Is(rerr, fs.ErrNotExist) { // a rename removes this name
-			err = errors.Join(err, rerr)
-		}
-	}()
-	_, err = f.Write(text)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := name(f.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(dir)
-}
-
-// format returns the file content of a new authority.
-func format(now time.Time) ([]byte, error) {
+// write writes a new authority to a file.
+func write(path string, now time.Time, write func(path string, content []byte) error) error {
 	cert, key, err := generate(now)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, fmt.Errorf("encoding the key: %w", err)
+		return fmt.Errorf("encoding the key: %w", err)
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: cert.Raw})
-	return append(text, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})...), nil
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return write(path, append(text, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: der})...))
 }

@@ -16,6 +16,7 @@ const module = "github.com/stint-dev/stint"
 // of its layer. The empty name is the root package.
 var layers = [][]string{
 	{""},
+	{"internal/privatefile"},
 	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/jobs", "internal/localdir", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
 	{"internal/framework"},
 	{"internal/assistant", "internal/mcp"},
