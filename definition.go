@@ -5,9 +5,6 @@ import (
 	"time"
 )
 
-// MaxDefinitionBytes is the limit on the size of a definition.
-const MaxDefinitionBytes = 256 << 10
-
 // Definition describes an agent: its framework, its inputs, and its limits.
 // Users write it as YAML or JSON with these keys.
 type Definition struct {

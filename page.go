@@ -1,11 +1,5 @@
 package stint
 
-// Limits of a page.
-const (
-	DefaultLimit = 20
-	MaxLimit     = 100
-)
-
 // Page is a page of a list.
 type Page[T any] struct {
 	Data       []T        `json:"data"`

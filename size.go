@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"reflect"
 	"strconv"
 	"strings"
 )
@@ -78,26 +77,8 @@ func (s *Size) UnmarshalJSON(b []byte) error {
 		}
 	}
 	v, err := ParseSize(text)
-	if err != nil { // the decoder adds the path to an error of this type
-		return &json.UnmarshalTypeError{Value: jsonKind(b), Type: reflect.TypeFor[Size]()}
+	if err == nil {
+		*s = v
 	}
-	*s = v
-	return nil
-}
-
-// jsonKind returns the kind of a JSON value.
-func jsonKind(b []byte) string {
-	switch {
-	case len(b) == 0 || b[0] == 'n':
-		return "null"
-	case b[0] == '"':
-		return "string"
-	case b[0] == '{':
-		return "object"
-	case b[0] == '[':
-		return "array"
-	case b[0] == 't' || b[0] == 'f':
-		return "bool"
-	}
-	return "number"
+	return err
 }

@@ -13,12 +13,6 @@ var Scopes = []string{ScopeRead, ScopeWrite, ScopeAdmin}
 // TokenPrefix is the prefix of every token; 64 hexadecimal characters follow.
 const TokenPrefix = "stint_live_"
 
-// Lifetimes of tokens in days.
-const (
-	DefaultTokenDays = 90
-	MaxTokenDays     = 365
-)
-
 // Token describes an API token. Secret is the token itself and is set only in the
 // response to its creation.
 type Token struct {

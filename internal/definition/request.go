@@ -11,7 +11,7 @@ import (
 )
 
 // CheckRequest returns an error that lists every invalid value of a request to
-// create a run. It does not look up the names in it.
+// create a run. It does not look up the names in the request.
 func CheckRequest(n *stint.NewRun) error {
 	if err := masking.CheckLimits("secrets", slices.Collect(maps.Values(n.Secrets))); err != nil {
 		return err
@@ -23,16 +23,16 @@ func CheckRequest(n *stint.NewRun) error {
 	switch {
 	case n.Prompt == "":
 		errs.add(stint.MissingParam("prompt", "'prompt' is required: the task for the agent."))
-	case len(n.Prompt) > maxPrompt:
-		errs.invalid("prompt", "'prompt' may have %d bytes at most. Put larger inputs into a volume.", maxPrompt)
+	case len(n.Prompt) > stint.MaxPromptBytes:
+		errs.invalid("prompt", "'prompt' may have %d bytes at most. Put larger inputs into a volume.", stint.MaxPromptBytes)
 	case strings.ContainsRune(n.Prompt, 0):
 		errs.invalid("prompt", "'prompt' may not contain a NUL character.")
 	}
 	errs.environment("variables", n.Variables)
 	errs.environment("secrets", n.Secrets)
 	errs.metadata(n.Metadata)
-	if n.Priority < 0 || n.Priority > maxPriority {
-		errs.invalid("priority", "'priority' must be a whole number from 0 to %d.", maxPriority)
+	if n.Priority < 0 || n.Priority > stint.MaxPriority {
+		errs.invalid("priority", "'priority' must be a whole number from 0 to %d.", stint.MaxPriority)
 	}
 	if n.ArtifactName != "" {
 		errs.add(stint.CheckName("artifactName", n.ArtifactName))
@@ -40,27 +40,22 @@ func CheckRequest(n *stint.NewRun) error {
 	for _, name := range slices.Sorted(maps.Keys(n.Volumes)) {
 		errs.add(stint.CheckName("volumes."+name, name))
 	}
-	if n.Timeout != "" {
-		_, e := ParseTimeout("timeout", n.Timeout)
-		errs.add(e)
-	}
-	if n.Limits != nil {
-		errs.add(CheckLimits("limits", n.Limits))
-	}
+	errs.add(checkTimeout("timeout", n.Timeout))
+	errs.add(checkLimits("limits", n.Limits))
 	return stint.JoinErrors(errs...)
 }
 
 func (l *errorList) environment(param string, values map[string]string) {
-	if len(values) > maxVariables {
-		l.invalid(param, "'%s' may have %d members at most.", param, maxVariables)
+	if len(values) > stint.MaxVariables {
+		l.invalid(param, "'%s' may have %d members at most.", param, stint.MaxVariables)
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		at := param + "." + name
 		if e := stint.CheckVariable(at, name); e != nil {
 			l.add(e)
-		} else if len(values[name]) > maxValue {
-			l.invalid(at, "'%s' may have %d bytes at most.", at, maxValue)
+		} else if len(values[name]) > stint.MaxVariableBytes {
+			l.invalid(at, "'%s' may have %d bytes at most.", at, stint.MaxVariableBytes)
 		} else if strings.ContainsRune(values[name], 0) {
 			l.invalid(at, "'%s' may not contain a NUL character.", at)
 		}
@@ -68,13 +63,13 @@ func (l *errorList) environment(param string, values map[string]string) {
 }
 
 func (l *errorList) metadata(values map[string]string) {
-	if len(values) > maxMetadata {
-		l.invalid("metadata", "'metadata' may have %d members at most.", maxMetadata)
+	if len(values) > stint.MaxMetadata {
+		l.invalid("metadata", "'metadata' may have %d members at most.", stint.MaxMetadata)
 		return
 	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if key == "" || utf8.RuneCountInString(key) > maxMetaKey || utf8.RuneCountInString(values[key]) > maxMetaValue {
-			l.invalid("metadata."+key, "A key of 'metadata' has 1 to %d characters, a value %d at most.", maxMetaKey, maxMetaValue)
+		if key == "" || utf8.RuneCountInString(key) > stint.MaxMetadataKey || utf8.RuneCountInString(values[key]) > stint.MaxMetadataValue {
+			l.invalid("metadata."+key, "A key of 'metadata' has 1 to %d characters, a value %d at most.", stint.MaxMetadataKey, stint.MaxMetadataValue)
 		}
 	}
 }

@@ -56,15 +56,10 @@ func validate(d *stint.Definition) errorList {
 		errs.mcpServer(name, d.MCPServers[name])
 	}
 	errs.resources(d.Resources)
-	if d.Timeout != "" {
-		_, e := ParseTimeout("timeout", d.Timeout)
-		errs.add(e)
-	}
-	if d.Limits != nil {
-		errs.add(CheckLimits("limits", d.Limits))
-	}
-	if r := d.Retries; r != nil && (r.Max < 0 || r.Max > 10) {
-		errs.invalid("retries.max", "'retries.max' must be between 0 and 10.")
+	errs.add(checkTimeout("timeout", d.Timeout))
+	errs.add(checkLimits("limits", d.Limits))
+	if r := d.Retries; r != nil && (r.Max < 0 || r.Max > stint.MaxRetries) {
+		errs.invalid("retries.max", "'retries.max' must be between 0 and %d.", stint.MaxRetries)
 	}
 	return errs
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/store"
@@ -29,16 +30,19 @@ type Follower struct {
 	topic    *topic
 	position int64
 	buffer   *[]byte // of the last returned frames; nil while waiting
+	silence  time.Duration
+	timer    *time.Timer
 }
 
-// Follow returns a reader that begins after the event with the given number. The
-// caller must close it.
-func (f *Feed) Follow(runID string, after int64) *Follower {
-	return &Follower{feed: f, runID: runID, topic: f.join(runID), position: after}
+// Follow returns a reader that begins after the event with the given number. Its
+// Next waits at most for silence. The caller must close it.
+func (f *Feed) Follow(runID string, after int64, silence time.Duration) *Follower {
+	return &Follower{feed: f, runID: runID, topic: f.join(runID), position: after, silence: silence, timer: time.NewTimer(silence)}
 }
 
 // Close ends the reader.
 func (r *Follower) Close() {
+	r.timer.Stop()
 	r.release()
 	r.feed.leave(r.runID, r.topic)
 }
@@ -54,10 +58,11 @@ func (r *Follower) release() {
 
 // Next waits for events after the reader's position. It returns the frames of the
 // available ones, the number of the last, and whether it is the run's last event.
-// The frames are valid until the next call. If ctx ends first, Next returns its
-// error.
+// The frames are valid until the next call. After a silence, Next returns no frames.
+// If ctx ends first, Next returns its error.
 func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bool, err error) {
 	r.release()
+	r.timer.Reset(r.silence)
 	for {
 		frames, done, wake := r.fromRing()
 		switch {
@@ -66,15 +71,30 @@ func (r *Follower) Next(ctx context.Context) (frames []byte, last int64, done bo
 		case wake != nil:
 			select {
 			case <-wake:
+			case <-r.timer.C:
+				return nil, r.position, false, nil
 			case <-ctx.Done():
 				return nil, r.position, false, ctx.Err()
 			}
 		default:
-			if frames, done, err := r.fromJournal(ctx); err != nil || frames != nil {
+			frames, done, silent, err := r.fromJournal(ctx)
+			if err != nil || frames != nil || silent {
 				return frames, r.position, done, err
 			}
 		}
 	}
+}
+
+// fromJournal calls readJournal for at most the time of a silence. silent reports
+// whether it took longer.
+func (r *Follower) fromJournal(ctx context.Context) (frames []byte, done, silent bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, r.silence)
+	defer cancel()
+	frames, done, err = r.readJournal(limited)
+	if err != nil && limited.Err() != nil && ctx.Err() == nil {
+		return nil, false, true, nil
+	}
+	return frames, done, false, err
 }
 
 // fromRing returns the frames after the position. If there are none, it returns the
@@ -109,10 +129,10 @@ func (r *Follower) fromRing() (frames []byte, done bool, wake <-chan struct{}) {
 	return b, done, nil
 }
 
-// fromJournal reads the journal after the position. A reader that is behind the ring
+// readJournal reads the journal after the position. A reader that is behind the ring
 // reads for itself. Of the readers at the end of the ring, one reads for all and
 // adds the frames to the ring.
-func (r *Follower) fromJournal(ctx context.Context) ([]byte, bool, error) {
+func (r *Follower) readJournal(ctx context.Context) ([]byte, bool, error) {
 	if r.behind() {
 		return r.readOwn(ctx)
 	}

@@ -39,7 +39,7 @@ func whole(m *memory) []byte {
 
 func readAll(ctx context.Context, t *testing.T, f *feed.Feed, after int64) []byte {
 	t.Helper()
-	r := f.Follow("run_x", after)
+	r := f.Follow("run_x", after, time.Hour)
 	defer r.Close()
 	var got []byte
 	for {
@@ -124,7 +124,7 @@ func TestReadersShareReads(t *testing.T) {
 	var wg sync.WaitGroup
 	for range readers {
 		wg.Go(func() {
-			r := f.Follow("run_x", 0)
+			r := f.Follow("run_x", 0, time.Hour)
 			defer r.Close()
 			for {
 				_, last, done, err := r.Next(ctx)
@@ -181,7 +181,7 @@ func TestRingByteLimit(t *testing.T) {
 	f := feed.New(m, inproc.New(), false)
 	var watching []*feed.Follower
 	for range 2 { // with two readers the ring is larger
-		r := f.Follow("run_x", 0)
+		r := f.Follow("run_x", 0, time.Hour)
 		defer r.Close()
 		watching = append(watching, r)
 	}
@@ -222,11 +222,24 @@ func TestReaderEndsWithItsContext(t *testing.T) {
 	m.add(event(1))
 	f := feed.New(m, inproc.New(), false)
 	ctx, cancel := context.WithCancel(t.Context())
-	r := f.Follow("run_x", 1)
+	r := f.Follow("run_x", 1, time.Hour)
 	defer r.Close()
 	cancel()
 	if _, last, done, err := r.Next(ctx); err == nil || done || last != 1 {
 		t.Errorf("last %d, done %v, error %v", last, done, err)
+	}
+}
+
+func TestNextAfterSilence(t *testing.T) {
+	t.Parallel()
+	m := &memory{}
+	m.add(event(1))
+	r := feed.New(m, inproc.New(), false).Follow("run_x", 1, time.Millisecond)
+	defer r.Close()
+	for range 2 {
+		if frames, last, done, err := r.Next(t.Context()); frames != nil || last != 1 || done || err != nil {
+			t.Errorf("frames %q, last %d, done %v, error %v", frames, last, done, err)
+		}
 	}
 }
 
@@ -238,7 +251,7 @@ func TestOtherProcessesWakeReaders(t *testing.T) {
 	m.add(event(1))
 	bus := inproc.New()
 	f := feed.New(m, bus, true)
-	r := f.Follow("run_x", 1)
+	r := f.Follow("run_x", 1, time.Hour)
 	defer r.Close()
 	got := make(chan int64, 1)
 	go func() {

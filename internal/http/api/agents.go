@@ -8,37 +8,33 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-func (a *api) createAgent(p *post) (*reply, error) {
-	made, err := a.c.Agents.Create(p.r.Context(), p.caller, p.body)
+func (a *api) createAgent(p *post) (*response, error) {
+	created, err := a.c.Agents.Create(p.r.Context(), p.caller, p.body)
 	if err != nil {
 		return nil, err
 	}
-	answer := jsonReply(http.StatusCreated, made)
-	answer.set("Location", "/v1/agents/"+made.ID)
-	return answer, nil
+	return createdResponse("/v1/agents/"+created.ID, created), nil
 }
 
-func (a *api) addAgentVersion(p *post) (*reply, error) {
+func (a *api) addAgentVersion(p *post) (*response, error) {
 	v, added, err := a.c.Agents.AddVersion(p.r.Context(), p.caller, p.r.PathValue("id"), p.body)
 	if err != nil {
 		return nil, err
 	}
 	if !added {
-		return jsonReply(http.StatusOK, v), nil
+		return jsonResponse(http.StatusOK, v), nil
 	}
-	answer := jsonReply(http.StatusCreated, v)
-	answer.set("Location", p.r.URL.Path+"/"+v.ID)
-	return answer, nil
+	return createdResponse(p.r.URL.Path+"/"+v.ID, v), nil
 }
 
 func (a *api) listAgents(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	name, given := q.text("name")
 	if given && name == "" {
-		q.fail(stint.InvalidParam("name", "'name' must be the name of an agent."))
+		q.fail(stint.InvalidParam("name", "'name' cannot be empty."))
 	}
-	place := func(x *stint.Agent) (stint.Time, string) { return x.CreatedAt, x.ID }
-	return paged(a.listOf(r, c, q, "name"), place, func(page store.Range) ([]stint.Agent, error) {
+	key := func(x *stint.Agent) (stint.Time, string) { return x.CreatedAt, x.ID }
+	return pageByTime(a.listOf(r, c, q, "name"), key, func(page store.Range) ([]stint.Agent, error) {
 		return a.c.Agents.List(r.Context(), c.OrgID, name, page)
 	})
 }
@@ -52,8 +48,8 @@ func (a *api) deleteAgent(r *http.Request, c auth.Caller) error {
 }
 
 func (a *api) listAgentVersions(r *http.Request, c auth.Caller) (any, error) {
-	place := func(v *stint.AgentVersion) (stint.Time, string) { return v.CreatedAt, v.ID }
-	return paged(a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.AgentVersion, error) {
+	key := func(v *stint.AgentVersion) (stint.Time, string) { return v.CreatedAt, v.ID }
+	return pageByTime(a.listOf(r, c, queryOf(r)), key, func(page store.Range) ([]stint.AgentVersion, error) {
 		return a.c.Agents.Versions(r.Context(), c.OrgID, r.PathValue("id"), page)
 	})
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"io"
@@ -16,14 +17,15 @@ import (
 	"github.com/stint-dev/stint/internal/artifacts"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/files/lru"
 	"github.com/stint-dev/stint/internal/mcp"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/secrets"
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Runs are the use cases of runs, sessions and checkpoints; *runs.Service is
-// one.
+// Runs contains the use cases of runs, sessions, and checkpoints. *runs.Service
+// implements it.
 type Runs interface {
 	Create(ctx context.Context, c auth.Caller, n stint.NewRun, o runs.CreateOptions) (stint.Run, error)
 	Get(ctx context.Context, c auth.Caller, id string) (stint.Run, error)
@@ -36,8 +38,8 @@ type Runs interface {
 	Checkpoint(ctx context.Context, c auth.Caller, id string) (stint.Checkpoint, error)
 }
 
-// Config is what the API calls, and how it behaves. The first group is
-// required.
+// Config contains the dependencies and settings of the API. The members of the
+// first group are required.
 type Config struct {
 	Auth        *auth.Service
 	Secrets     *secrets.Service
@@ -47,31 +49,32 @@ type Config struct {
 	Feed        *feed.Feed
 	Frameworks  Frameworks
 	Idempotency store.Idempotency
-	Ready       func(context.Context) error // nil when the server can serve; asked by /readyz
+	Ready       func(context.Context) error // returns an error if /readyz must fail
 
-	// Registry collects the API's own metrics and is shown at /metrics; nil:
-	// neither.
+	// Registry receives the API's metrics and is served at /metrics. If it is
+	// nil, there are no metrics.
 	Registry *prometheus.Registry
-	Log      *slog.Logger // nil: nothing is logged
-	Now      func() time.Time
-	Random   io.Reader
-	// PublicURL begins the addresses that answers hold, without a slash at its
-	// end; empty: as the client addressed the request.
+	Log      *slog.Logger     // default: no log
+	Now      func() time.Time // default: time.Now
+	Random   io.Reader        // default: crypto/rand.Reader
+	// PublicURL is the prefix of addresses in responses. The default is the
+	// address of the request.
 	PublicURL string
-	// Stop ends open streams and waits when it is done, so that a server can
-	// drain; nil: never.
+	// Stop ends open streams and waits when it is done. The default is never.
 	Stop context.Context
-	// Heartbeat is the silence after which an event stream shows that it lives;
-	// 0: 15 s. WriteTimeout is how long a client may take for one write of an
-	// answer; 0: 30 s.
-	Heartbeat    time.Duration
+	// Heartbeat is the silence after which an event stream sends a heartbeat.
+	// The default is 15 s.
+	Heartbeat time.Duration
+	// WriteTimeout is the time that a client has to read each part of a response.
+	// The default is 30 s.
 	WriteTimeout time.Duration
-	// BodyTimeout is how long a client may pause while it sends a body; 0: 1 min.
+	// BodyTimeout is how long a client may pause while it sends a body. The
+	// default is 1 min.
 	BodyTimeout time.Duration
 }
 
-// New makes the handler of everything under /v1, and of /mcp, /healthz, /readyz
-// and /metrics. It is safe for concurrent use and starts no goroutine.
+// New returns the handler of /v1, /mcp, /healthz, /readyz, and /metrics. It is safe
+// for concurrent use and does not start goroutines.
 func New(c Config) http.Handler {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -85,19 +88,13 @@ func New(c Config) http.Handler {
 	if c.Stop == nil {
 		c.Stop = context.Background()
 	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = 15 * time.Second
-	}
-	if c.WriteTimeout == 0 {
-		c.WriteTimeout = 30 * time.Second
-	}
-	if c.BodyTimeout == 0 {
-		c.BodyTimeout = time.Minute
-	}
+	c.Heartbeat = cmp.Or(c.Heartbeat, 15*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, time.Minute)
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	a := &api{c: c, mux: http.NewServeMux(), finished: newAnswers(maxAnswers)}
+	a := &api{c: c, mux: http.NewServeMux(), finalRuns: lru.New[string, *finalRun](maxFinalRuns)}
 	a.metrics = newMetrics(c.Registry)
-	a.mcp, a.origins = mcp.NewHTTP(a), trusted(c.PublicURL)
+	a.mcp, a.origins = mcp.NewHTTP(a), trustedOrigins(c.PublicURL)
 	a.mount(a.routes(), false)
 	a.mount(a.publicRoutes(), true)
 	a.mux.HandleFunc("/", a.notFound)
@@ -105,16 +102,16 @@ func New(c Config) http.Handler {
 }
 
 type api struct {
-	c        Config
-	mux      *http.ServeMux
-	metrics  *metrics
-	finished *answers
-	mcp      *mcp.HTTP
-	origins  *http.CrossOriginProtection
+	c         Config
+	mux       *http.ServeMux
+	metrics   *metrics
+	finalRuns *lru.Cache[string, *finalRun] // by organisation and identifier
+	mcp       *mcp.HTTP
+	origins   *http.CrossOriginProtection
 }
 
-// mount gathers the routes of each path, so that a wrong method is answered
-// where the path is known.
+// mount registers one endpoint for all routes of a path, so that a request with
+// another method is authenticated before it is refused.
 func (a *api) mount(routes []route, public bool) {
 	endpoints := map[string]*endpoint{}
 	for _, r := range routes {
@@ -125,6 +122,6 @@ func (a *api) mount(routes []route, public bool) {
 			a.mux.Handle(r.path, e)
 		}
 		e.methods[r.method] = &r
-		e.allow = allowed(e.methods)
+		e.allow = allowHeader(e.methods)
 	}
 }

@@ -1,35 +1,58 @@
 package api
 
 import (
+	"bytes"
 	"errors"
 	"io"
+	"mime"
 	"net/http"
-	"time"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// patientBody is a body that gives up on a client which stops sending.
-type patientBody struct {
-	io.ReadCloser
-	control *http.ResponseController
-	timeout time.Duration
-}
-
-// patient is a request whose body must come, whoever reads it: what handlers
-// leave over, net/http reads before it answers, and takes the deadline away at
-// the end. It is a copy, since net/http looks at the body that it made.
-func (a *api) patient(w http.ResponseWriter, r *http.Request) *http.Request {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(a.c.BodyTimeout))
-	r = r.WithContext(r.Context())
-	r.Body = &patientBody{r.Body, control, a.c.BodyTimeout}
-	return r
-}
-
-func (b *patientBody) Read(p []byte) (int, error) {
-	_ = b.control.SetReadDeadline(time.Now().Add(b.timeout))
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) { // after anything else net/http reads on
-		_ = b.control.SetReadDeadline(time.Time{})
+// readJSON reads the body of a request, which must be one JSON object.
+func readJSON(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength != 0 && !isJSON(r.Header) {
+		return nil, &stint.Error{
+			Kind: stint.KindUnsupportedMedia, Code: stint.CodeUnsupportedMediaType, Param: "Content-Type",
+			Message: "The body must be JSON: send 'Content-Type: application/json' and no Content-Encoding.",
+		}
 	}
-	return n, err
+	raw, err := io.ReadAll(http.MaxBytesReader(w, r.Body, stint.MaxBodyBytes))
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return nil, &stint.Error{
+			Kind: stint.KindTooLarge, Code: stint.CodeRequestTooLarge,
+			Message: "The body is larger than " + stint.Size(tooLarge.Limit).String() + ". Put large inputs into a volume.",
+		}
+	}
+	if err != nil {
+		return nil, errTruncatedBody
+	}
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, stint.MissingParam("body", "The body is empty. Send a JSON object.")
+	}
+	return raw, strictjson.Check("body", raw, stint.MaxBodyDepth)
+}
+
+var errTruncatedBody = stint.InvalidParam("body", "The body is incomplete.")
+
+// isJSON reports whether the headers describe JSON in UTF-8.
+func isJSON(h http.Header) bool {
+	_, params, _ := mime.ParseMediaType(h.Get("Content-Type"))
+	charset, given := params["charset"]
+	return hasMediaType(h, "application/json") && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// hasMediaType reports whether the body has the media type and is not compressed.
+func hasMediaType(h http.Header, want string) bool {
+	media, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	encoding := h.Get("Content-Encoding")
+	return err == nil && media == want && (encoding == "" || strings.EqualFold(encoding, "identity"))
+}
+
+// decodeJSON decodes a body that readJSON returned. Unknown members are ignored.
+func decodeJSON(raw []byte, target any) error {
+	return strictjson.Decode("body", raw, target, strictjson.Options{})
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,7 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// kinds is what each kind of error becomes.
+// kinds contains the public type and the HTTP status of each kind of error.
 var kinds = map[stint.Kind]struct {
 	typ    string
 	status int
@@ -33,10 +32,10 @@ var kinds = map[stint.Kind]struct {
 
 var errInternal = &stint.Error{
 	Kind: stint.KindInternal, Code: stint.CodeInternal,
-	Message: "Something went wrong on the server. Try again; if it stays, tell the operator the X-Request-Id of this answer.",
+	Message: "Something went wrong on the server. Try again. If the error persists, send the X-Request-Id of this response to the operator.",
 }
 
-// errorBody is the JSON of every error answer.
+// errorBody is the JSON of an error response.
 type errorBody struct {
 	Error errorFields `json:"error"`
 }
@@ -49,65 +48,48 @@ type errorFields struct {
 	Details []stint.Detail `json:"details,omitempty"`
 }
 
-// publicError is what the user may know of err: itself when it was meant for
-// users, else that something went wrong.
+func unavailable(message string) *stint.Error {
+	return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: message}
+}
+
+// publicError returns the error that the user sees. For an internal error, it has a
+// general message.
 func publicError(err error) *stint.Error {
 	if e, ok := errors.AsType[*stint.Error](err); ok && e.Kind != stint.KindInternal {
 		if _, known := kinds[e.Kind]; known {
 			return e
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server was too busy to answer in time. Try again."}
-	}
-	if errors.Is(err, store.ErrUnavailable) {
-		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server's database cannot be reached right now. Try again in a moment."}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return unavailable("The server is overloaded and did not respond in time. Try again.")
+	case errors.Is(err, store.ErrUnavailable):
+		return unavailable("The server's database cannot be reached right now. Try again in a moment.")
 	}
 	return errInternal
 }
 
-// errorReply is the answer that tells err.
-func errorReply(err error) *reply {
+func errorResponse(err error) *response {
 	e := publicError(err)
 	k := kinds[e.Kind]
-	r := &reply{status: k.status, body: encode(errorBody{errorFields{k.typ, e.Code, e.Message, e.Param, e.Details}})}
-	switch e.Kind {
-	case stint.KindUnauthenticated:
+	r := jsonResponse(k.status, errorBody{errorFields{k.typ, e.Code, e.Message, e.Param, e.Details}})
+	switch {
+	case e.Kind == stint.KindUnauthenticated:
 		r.set("WWW-Authenticate", "Bearer")
-	case stint.KindUnavailable, stint.KindRateLimited:
-		r.set("Retry-After", "1")
-	}
-	if e.Code == stint.CodeKeyInUse {
+	case e.Kind == stint.KindUnavailable, e.Kind == stint.KindRateLimited, e.Code == stint.CodeKeyInUse:
 		r.set("Retry-After", "1")
 	}
 	return r
 }
 
-// fail answers with an error and logs what the user is not told.
+// fail responds with an error. It logs errors of the server.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		err = &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The request was given up."}
+		err = unavailable("The request was cancelled.")
 	} else if kinds[publicError(err).Kind].status >= http.StatusInternalServerError {
 		a.c.Log.LogAttrs(r.Context(), slog.LevelError, "request failed",
 			slog.String("request", w.Header().Get(headerRequestID)),
 			slog.String("method", r.Method), slog.String("route", routeOf(r)), slog.Any("error", err))
 	}
-	errorReply(err).write(w)
+	errorResponse(err).write(w)
 }
-
-// encode writes v as JSON. What the API answers can always be written. It is
-// escaped for HTML too: a browser that takes an answer for a page runs nothing
-// of it.
-func encode(v any) []byte {
-	if done, ok := v.(encoded); ok {
-		return done
-	}
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic("httpapi: encode an answer: " + err.Error())
-	}
-	return append(b, '\n')
-}
-
-// encoded is JSON that encode wrote.
-type encoded []byte

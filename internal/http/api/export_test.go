@@ -1,12 +1,6 @@
 package api
 
-// CheckJSON and DecodeInto are the decoder of bodies.
-var (
-	CheckJSON  = checkJSON
-	DecodeInto = decodeInto
-)
-
-// Routes lists every route as method and path.
+// Routes returns every route as method and path.
 func Routes() [][2]string {
 	a := &api{}
 	var all [][2]string

@@ -8,13 +8,13 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// Frameworks tells the ways of driving agents; *programs.Finder is one.
+// Frameworks returns all frameworks and whether they are available on this server.
+// *agentcli.Finder implements it.
 type Frameworks interface {
-	// Frameworks tells of each whether it works here.
 	Frameworks(ctx context.Context) []stint.Framework
 }
 
-// frameworkList is not paged: it is as long as a build makes it.
+// frameworkList is the response of GET /v1/frameworks, which has no pages.
 type frameworkList struct {
 	Data []stint.Framework `json:"data"`
 }

@@ -11,17 +11,17 @@ type health struct {
 	Status string `json:"status"`
 }
 
-// alive says that the process answers requests.
-func (a *api) alive(w http.ResponseWriter, _ *http.Request, _ *auth.Caller) error {
-	jsonReply(http.StatusOK, health{"ok"}).write(w)
+// healthz reports that the process responds.
+func (a *api) healthz(w http.ResponseWriter, _ *http.Request, _ *auth.Caller) error {
+	jsonResponse(http.StatusOK, health{"ok"}).write(w)
 	return nil
 }
 
-// ready says that requests can be served.
-func (a *api) ready(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
+// readyz reports whether the server can serve requests.
+func (a *api) readyz(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.c.Ready(r.Context()); err != nil {
 		return &stint.Error{Kind: stint.KindUnavailable, Code: stint.CodeUnavailable, Message: "The server is not ready.", Cause: err}
 	}
-	jsonReply(http.StatusOK, health{"ok"}).write(w)
+	jsonResponse(http.StatusOK, health{"ok"}).write(w)
 	return nil
 }

@@ -20,46 +20,44 @@ import (
 const (
 	headerKey      = "Idempotency-Key"
 	headerReplayed = "Idempotency-Replayed"
-	maxKey         = 255
-	keepAnswers    = 24 * time.Hour
-	storeTimeout   = 10 * time.Second
+
+	responseLifetime = 24 * time.Hour
+	storeTimeout     = 10 * time.Second
 )
 
-// post is a request that changes something. Its answer is kept where the
-// client sent an Idempotency-Key.
+// post is a POST request. If it has an Idempotency-Key, its response is stored.
 type post struct {
 	r      *http.Request
 	caller auth.Caller
-	body   []byte // JSON; nil where the route streams its body
+	body   []byte // JSON; nil if the handler reads the body
 
-	// key is under which the store knows the request; empty without an
-	// Idempotency-Key; claimed tells since when it is this one's. A handler that
-	// stores the answer itself, together with what it did, sets answered.
-	key      string
-	claimed  stint.Time
-	answered bool
-
-	// streamed adds up the body as the handler reads it, where the answer is to
-	// be kept; nil otherwise.
-	streamed hash.Hash
+	// key identifies the request in the store; it is empty without an
+	// Idempotency-Key. claimed is the time at which this request claimed it.
+	// stored is set by a handler that has stored the response itself, in the
+	// transaction of its change.
+	key     string
+	claimed stint.Time
+	stored  bool
+	// digest is the SHA-256 of the body that the handler has read so far. It is
+	// nil if the body was read before or the response is not stored.
+	digest hash.Hash
 }
 
-// bodyKind says what a POST carries.
+// bodyKind is the kind of body that a POST request has.
 type bodyKind int
 
 const (
-	noBody     bodyKind = iota // a body is not asked for and ignored
-	jsonBody                   // a JSON object, read before the handler
+	noBody     bodyKind = iota // ignored
+	jsonBody                   // a JSON object, which is read before the handler is called
 	streamBody                 // read by the handler
 )
 
-// after how long a request that holds a key and never ended is given up: the
-// server died under it.
+// staleAfter is the age at which an unfinished request loses its key. The server
+// that handled it has probably crashed.
 var staleAfter = map[bodyKind]time.Duration{noBody: time.Minute, jsonBody: time.Minute, streamBody: time.Hour}
 
-// post makes a handler of a function that answers with a reply, once for each
-// Idempotency-Key.
-func (a *api) post(kind bodyKind, f func(*post) (*reply, error)) handler {
+// post returns a handler that calls f once for each Idempotency-Key.
+func (a *api) post(kind bodyKind, f func(*post) (*response, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 		p := &post{r: r, caller: *c}
 		key, err := idempotencyKey(r)
@@ -72,17 +70,17 @@ func (a *api) post(kind bodyKind, f func(*post) (*reply, error)) handler {
 			}
 		}
 		if key == "" {
-			answer, err := f(p)
+			resp, err := f(p)
 			if err != nil {
 				return err
 			}
-			answer.write(w)
+			resp.write(w)
 			return nil
 		}
 		p.key = r.Method + " " + routeOf(r) + " " + key
 		if kind == streamBody {
-			p.streamed = sha256.New()
-			r.Body = &summedBody{r.Body, p.streamed}
+			p.digest = sha256.New()
+			r.Body = &digestedBody{r.Body, p.digest}
 		}
 		return a.once(w, p, kind, f)
 	}
@@ -94,12 +92,12 @@ func idempotencyKey(r *http.Request) (string, error) {
 		return "", nil
 	}
 	key := given[0]
-	ok := len(given) == 1 && len(key) >= 1 && len(key) <= maxKey
+	ok := len(given) == 1 && len(key) >= 1 && len(key) <= stint.MaxIdempotencyKey
 	for i := 0; ok && i < len(key); i++ {
 		ok = key[i] > ' ' && key[i] < 0x7f
 	}
 	if !ok {
-		return "", stint.InvalidParam(headerKey, "'%s' must be 1 to %d visible ASCII characters, given once.", headerKey, maxKey)
+		return "", stint.InvalidParam(headerKey, "'%s' must be 1 to %d visible ASCII characters and occur only once.", headerKey, stint.MaxIdempotencyKey)
 	}
 	return key, nil
 }
@@ -111,16 +109,16 @@ var errKeyReused = &stint.Error{
 
 var errKeyInUse = &stint.Error{
 	Kind: stint.KindConflict, Code: stint.CodeKeyInUse, Param: headerKey,
-	Message: "The first request with this Idempotency-Key is still being worked. Try again in a moment.",
+	Message: "The first request with this Idempotency-Key is still in progress. Try again in a moment.",
 }
 
-// once answers as the request with this key was answered before, or works it
-// and keeps the answer.
-func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) (*reply, error)) error {
+// once responds with the stored response of the key. If there is none, it calls f
+// and stores the response.
+func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) (*response, error)) error {
 	now := a.c.Now()
 	p.claimed = stint.TimeOf(now)
-	kept, err := a.c.Idempotency.BeginRequest(p.r.Context(), p.caller.OrgID, p.key, a.fingerprint(p),
-		p.claimed, stint.TimeOf(now.Add(-staleAfter[kind])), stint.TimeOf(now.Add(keepAnswers)))
+	stored, err := a.c.Idempotency.BeginRequest(p.r.Context(), p.caller.OrgID, p.key, a.fingerprint(p),
+		p.claimed, stint.TimeOf(now.Add(-staleAfter[kind])), stint.TimeOf(now.Add(responseLifetime)))
 	switch {
 	case errors.Is(err, store.ErrKeyReused):
 		return errKeyReused
@@ -128,32 +126,32 @@ func (a *api) once(w http.ResponseWriter, p *post, kind bodyKind, f func(*post) 
 		return errKeyInUse
 	case err != nil:
 		return err
-	case kept != nil:
-		return a.replay(w, p, kept)
+	case stored != nil:
+		return a.replay(w, p, stored)
 	}
 	ended := false
 	defer func() {
-		if !ended { // a panic: the request may be tried again
+		if !ended { // f panicked: release the key
 			a.endRequest(p, nil)
 		}
 	}()
-	answer, err := f(p)
-	if errors.Is(err, store.ErrKeyInUse) { // it took so long that another took the key over
+	resp, err := f(p)
+	if errors.Is(err, store.ErrKeyInUse) { // another request has taken over the key
 		ended = true
 		return errKeyInUse
 	}
-	a.endRequest(p, a.toKeep(p, kind, answer, err))
+	a.endRequest(p, a.responseToStore(p, kind, resp, err))
 	ended = true
 	if err != nil {
 		return err
 	}
-	answer.write(w)
+	resp.write(w)
 	return nil
 }
 
-// fingerprint tells two requests with one key apart, also those of two users or
-// runs: what one is answered may be a secret. Of a body that is not read
-// beforehand it knows the length and the type; replay compares the rest.
+// fingerprint returns a digest that differs between requests with the same key. It
+// includes the user or run, because a response can contain a secret. Of a body that
+// the handler reads, it includes the length and type; replay compares the content.
 func (a *api) fingerprint(p *post) []byte {
 	length := ""
 	if p.body == nil {
@@ -162,97 +160,98 @@ func (a *api) fingerprint(p *post) []byte {
 	return a.c.Auth.Fingerprint([]byte(p.caller.UserID), []byte(p.caller.RunID), []byte(p.r.Method), []byte(p.r.URL.Path), []byte(p.r.URL.RawQuery), []byte(length), p.body)
 }
 
-// toKeep is the answer to store, or nil to give the key up: failures of the
-// server may be tried again, and so may an upload that did not arrive whole.
-func (a *api) toKeep(p *post, kind bodyKind, answer *reply, err error) *store.Answer {
+// responseToStore returns the response in its stored form, or nil if the key is to be
+// released: after errors of the server and incomplete uploads, the client may try
+// again.
+func (a *api) responseToStore(p *post, kind bodyKind, resp *response, err error) *store.Answer {
 	if err != nil {
 		if errors.Is(err, context.Canceled) || kind == streamBody {
 			return nil
 		}
-		answer = errorReply(err)
+		resp = errorResponse(err)
 	}
-	if answer.status >= http.StatusInternalServerError || answer.status == http.StatusTooManyRequests {
+	if resp.status >= http.StatusInternalServerError || resp.status == http.StatusTooManyRequests {
 		return nil
 	}
-	if p.answered || p.finishBody() != nil {
+	if p.stored || p.readRest() != nil {
 		return nil
 	}
-	kept, err := a.seal(p, answer)
+	sealed, err := a.seal(p, resp)
 	if err != nil {
-		a.c.Log.LogAttrs(p.r.Context(), slog.LevelError, "answer not kept", slog.Any("error", err))
+		a.c.Log.LogAttrs(p.r.Context(), slog.LevelError, "response not stored", slog.Any("error", err))
 		return nil
 	}
-	return kept
+	return sealed
 }
 
-// seal makes an answer fit to be stored. It may hold a new token, so it is
-// encrypted.
-func (a *api) seal(p *post, answer *reply) (*store.Answer, error) {
-	sealed, err := a.c.Auth.SealAnswer(append(p.sum(), answer.body...), p.caller.OrgID+" "+p.key)
+// seal returns the stored form of a response. It is encrypted, because it can
+// contain a new token.
+func (a *api) seal(p *post, resp *response) (*store.Answer, error) {
+	sealed, err := a.c.Auth.SealAnswer(append(p.bodyDigest(), resp.body...), p.caller.OrgID+" "+p.key)
 	if err != nil {
 		return nil, err
 	}
-	return &store.Answer{Status: answer.status, Header: answer.header, Body: sealed}, nil
+	return &store.Answer{Status: resp.status, Header: resp.header, Body: sealed}, nil
 }
 
-func (a *api) replay(w http.ResponseWriter, p *post, kept *store.Answer) error {
-	body, err := a.c.Auth.OpenAnswer(kept.Body, p.caller.OrgID+" "+p.key)
+// replay responds with a stored response, if the body of the request is the same.
+func (a *api) replay(w http.ResponseWriter, p *post, stored *store.Answer) error {
+	opened, err := a.c.Auth.OpenAnswer(stored.Body, p.caller.OrgID+" "+p.key)
 	if err != nil {
 		return err
 	}
-	if err := p.finishBody(); err != nil {
+	if err := p.readRest(); err != nil {
 		return err
 	}
-	body, same := bytes.CutPrefix(body, p.sum())
+	responseBody, same := bytes.CutPrefix(opened, p.bodyDigest())
 	if !same {
 		return errKeyReused
 	}
 	w.Header().Set(headerReplayed, "true")
-	(&reply{status: kept.Status, header: kept.Header, body: body}).write(w)
+	(&response{status: stored.Status, header: stored.Header, body: responseBody}).write(w)
 	return nil
 }
 
-// summedBody is a body that is added up while it is read.
-type summedBody struct {
+// digestedBody adds what is read to a digest.
+type digestedBody struct {
 	io.ReadCloser
-	sum hash.Hash
+	digest hash.Hash
 }
 
-func (b *summedBody) Read(p []byte) (int, error) {
+func (b *digestedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.sum.Write(p[:n]) // never fails
+	b.digest.Write(p[:n]) // never fails
 	return n, err
 }
 
-// finishBody reads what is left of a streamed body, so that its sum is of the
-// whole.
-func (p *post) finishBody() error {
-	if p.streamed == nil {
+// readRest reads the rest of a body that the handler reads, for its digest.
+func (p *post) readRest() error {
+	if p.digest == nil {
 		return nil
 	}
 	if _, err := io.Copy(io.Discard, p.r.Body); err != nil {
-		return stint.InvalidParam("body", "The body ended before its time.")
+		return errTruncatedBody
 	}
 	return nil
 }
 
-// sum is that of a streamed body, nil for others.
-func (p *post) sum() []byte {
-	if p.streamed == nil {
+// bodyDigest returns the digest of a body that the handler reads, and nil for others.
+func (p *post) bodyDigest() []byte {
+	if p.digest == nil {
 		return nil
 	}
-	return p.streamed.Sum(nil)
+	return p.digest.Sum(nil)
 }
 
-// endRequest stores the answer or gives the key up, also when the client has
-// gone meanwhile.
-func (a *api) endRequest(p *post, kept *store.Answer) {
-	if p.answered && kept == nil {
+// endRequest stores the response, or releases the key if sealed is nil, even if the
+// client has disconnected.
+func (a *api) endRequest(p *post, sealed *store.Answer) {
+	if p.stored && sealed == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.r.Context()), storeTimeout)
 	defer cancel()
-	if err := a.c.Idempotency.EndRequest(ctx, p.caller.OrgID, p.key, p.claimed, kept); err != nil {
-		a.c.Log.LogAttrs(ctx, slog.LevelError, "answer not kept", slog.Any("error", err))
+	if err := a.c.Idempotency.EndRequest(ctx, p.caller.OrgID, p.key, p.claimed, sealed); err != nil {
+		a.c.Log.LogAttrs(ctx, slog.LevelError, "response not stored", slog.Any("error", err))
 	}
 }

@@ -7,35 +7,35 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/feed"
+	"github.com/stint-dev/stint/internal/paging"
 )
 
 func (a *api) logs(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
-	kind := q.choice("type", "all", "all", string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork))
-	ask := feed.LogQuery{
-		Type:  stint.LogType(kind),
+	logType := q.choice("type", "all", "all", string(stint.LogAgent), string(stint.LogSystem), string(stint.LogNetwork))
+	logQuery := feed.LogQuery{
 		Since: q.time("since"), Until: q.time("until"),
 		Desc:  q.choice("order", "asc", "asc", "desc") == "desc",
 		Limit: q.limit(),
 	}
-	if kind == "all" {
-		ask.Type = ""
+	if logType != "all" {
+		logQuery.Type = stint.LogType(logType)
 	}
 	l := a.listOf(r, c, q, "type", "since", "until", "order")
 	if position := l.position(); position != nil {
-		ask.After = new(feed.LogCursor)
-		if json.Unmarshal(position, ask.After) != nil {
-			q.fail(errCursor)
+		logQuery.After = new(feed.LogCursor)
+		if json.Unmarshal(position, logQuery.After) != nil {
+			q.fail(paging.ErrCursor)
 		}
 	}
 	if q.err != nil {
 		return nil, q.err
 	}
 	id := r.PathValue("id")
-	if err := a.mustSee(r, c, id); err != nil {
+	if err := a.checkRun(r, c, id); err != nil {
 		return nil, err
 	}
-	entries, next, err := a.c.Feed.Logs(r.Context(), id, ask)
+	entries, next, err := a.c.Feed.Logs(r.Context(), id, logQuery)
 	if err != nil {
 		return nil, err
 	}
@@ -48,16 +48,7 @@ func (a *api) logs(r *http.Request, c auth.Caller) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		page.Pagination = l.next(position)
+		page.Pagination = l.Next(position)
 	}
 	return page, nil
-}
-
-// mustSee is nil when the run is one of the caller's organisation.
-func (a *api) mustSee(r *http.Request, c auth.Caller, id string) error {
-	if a.finished.get(c.OrgID+id) != nil {
-		return nil
-	}
-	_, err := a.c.Runs.Get(r.Context(), c, id)
-	return err
 }

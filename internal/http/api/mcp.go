@@ -9,19 +9,19 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// tools answers a message of the Model Context Protocol. What a tool does it
-// asks of this very handler, with the caller's token.
-func (a *api) tools(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
+// serveMCP handles a message of the Model Context Protocol. A tool sends its requests
+// to this handler, with the caller's token.
+func (a *api) serveMCP(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if err := a.origins.Check(r); err != nil {
 		return &stint.Error{
 			Kind: stint.KindForbidden, Code: stint.CodeOriginNotAllowed, Param: "Origin",
-			Message: "Web pages of other origins may not use this address. Call it from a program, or from a page of this server's own address.",
+			Message: "Web pages of other origins cannot use this address. Call it from a program, or from a page of this server.",
 		}
 	}
 	if accept := r.Header["Accept"]; len(accept) > 0 && (quality(accept, "application", "json") <= 0 || quality(accept, "text", "event-stream") <= 0) {
 		return &stint.Error{
 			Kind: stint.KindNotAcceptable, Code: stint.CodeNotAcceptable, Param: "Accept",
-			Message: "Answers come as 'application/json' or as 'text/event-stream'. Accept both.",
+			Message: "Responses are 'application/json' or 'text/event-stream'. Accept both.",
 		}
 	}
 	body, err := readJSON(w, r)
@@ -30,16 +30,16 @@ func (a *api) tools(w http.ResponseWriter, r *http.Request, _ *auth.Caller) erro
 	}
 	inner := r.WithContext(r.Context())
 	inner.Body, inner.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	w.Header().Set("X-Accel-Buffering", "no") // proxies pass each notice on at once
+	w.Header().Set("X-Accel-Buffering", "no") // proxies forward each notification at once
 	return a.mcp.Serve(w, inner)
 }
 
-// trusted are the origins whose pages may use the tools: that of the address
-// that was asked, and the server's public one.
-func trusted(publicURL string) *http.CrossOriginProtection {
+// trustedOrigins allows pages of the requested address and of the public URL to use
+// the tools.
+func trustedOrigins(publicURL string) *http.CrossOriginProtection {
 	p := http.NewCrossOriginProtection()
 	if publicURL != "" {
-		_ = p.AddTrustedOrigin(publicURL) // one with a path is no origin, and trusts none
+		_ = p.AddTrustedOrigin(publicURL) // fails for a URL with a path, which is not an origin
 	}
 	return p
 }

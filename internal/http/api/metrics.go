@@ -11,8 +11,8 @@ import (
 	"github.com/stint-dev/stint/internal/auth"
 )
 
-// metrics are what the API counts of itself. Their labels are route patterns,
-// never addresses.
+// metrics contains the metrics of the API. Their labels are route patterns, not
+// addresses.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -22,14 +22,14 @@ type metrics struct {
 func newMetrics(registry *prometheus.Registry) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "stint_http_requests_total", Help: "Requests answered, by route and status.",
+			Name: "stint_http_requests_total", Help: "Responses by route and status.",
 		}, []string{"method", "route", "status"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "stint_http_request_duration_seconds", Help: "Time from a request to the end of its answer; event streams are left out.",
+			Name: "stint_http_request_duration_seconds", Help: "Time from a request to the end of its response, without event streams.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60},
 		}, []string{"method", "route"}),
 		streams: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "stint_http_open_streams", Help: "Event streams that are open now.",
+			Name: "stint_http_open_streams", Help: "Open event streams.",
 		}),
 	}
 	if registry != nil {
@@ -41,7 +41,7 @@ func newMetrics(registry *prometheus.Registry) *metrics {
 func (m *metrics) observe(method, route string, status int, took time.Duration) {
 	method = knownMethod(method)
 	if status == 0 {
-		status = http.StatusOK // a handler that wrote nothing
+		status = http.StatusOK // the handler wrote nothing
 	}
 	m.requests.WithLabelValues(method, route, strconv.Itoa(status)).Inc()
 	if route != routeEvents {
@@ -49,7 +49,8 @@ func (m *metrics) observe(method, route string, status int, took time.Duration) 
 	}
 }
 
-// knownMethod keeps a client from making labels of its own.
+// knownMethod returns the label of a method. Unknown methods share one, because
+// clients could create any number of them.
 func knownMethod(m string) string {
 	switch m {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch, http.MethodOptions:
@@ -58,10 +59,10 @@ func knownMethod(m string) string {
 	return "other"
 }
 
-// show writes what the registry collects, in the Prometheus text format.
-func (a *api) show(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
+// serveMetrics responds with the metrics in the Prometheus text format.
+func (a *api) serveMetrics(w http.ResponseWriter, r *http.Request, _ *auth.Caller) error {
 	if a.c.Registry == nil {
-		return errNothingHere
+		return errUnknownPath
 	}
 	promhttp.HandlerFor(a.c.Registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
 	return nil

@@ -13,34 +13,33 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-const maxWait = 60 // seconds of Prefer: wait=N
-
-func (a *api) createRun(p *post) (*reply, error) {
+func (a *api) createRun(p *post) (*response, error) {
 	var n stint.NewRun
-	if err := decodeInto(p.body, &n); err != nil {
+	if err := decodeJSON(p.body, &n); err != nil {
 		return nil, err
 	}
 	options := runs.CreateOptions{Key: p.key, Claimed: p.claimed}
 	if p.key != "" {
-		options.Answer = func(r stint.Run) (*store.Answer, error) { return a.seal(p, created(r)) }
+		options.Answer = func(r stint.Run) (*store.Answer, error) { return a.seal(p, createdRun(r)) }
 	}
 	run, err := a.c.Runs.Create(p.r.Context(), p.caller, n, options)
 	if err != nil {
 		return nil, err
 	}
-	p.answered = p.key != ""
+	p.stored = p.key != ""
 	wait := preferredWait(p.r.Header)
 	if wait == 0 {
-		return created(run), nil
+		return createdRun(run), nil
 	}
-	run, p.answered = a.awaited(p.r.Context(), p.caller, run, wait), false // what this answer says is what a replay says
-	answer := created(run)
-	answer.set("Preference-Applied", "wait")
-	return answer, nil
+	run = a.waitForRun(p.r.Context(), p.caller, run, wait)
+	p.stored = false // replace the stored response by this one
+	resp := createdRun(run)
+	resp.set("Preference-Applied", "wait")
+	return resp, nil
 }
 
-// awaited is the run once it is final, or as it stands after the wait.
-func (a *api) awaited(ctx context.Context, c auth.Caller, run stint.Run, wait time.Duration) stint.Run {
+// waitForRun returns the run when it has ended, or its current state after the wait.
+func (a *api) waitForRun(ctx context.Context, c auth.Caller, run stint.Run, wait time.Duration) stint.Run {
 	ctx, cancel := a.untilStop(ctx)
 	defer cancel()
 	if later, err := a.c.Runs.Wait(ctx, c, run.ID, wait); err == nil {
@@ -49,45 +48,44 @@ func (a *api) awaited(ctx context.Context, c auth.Caller, run stint.Run, wait ti
 	return run
 }
 
-// created is the answer to the creation of a run, which leaves volumes out.
-func created(r stint.Run) *reply {
+// createdRun returns the response to the creation of a run, which omits the volumes.
+func createdRun(r stint.Run) *response {
 	r.Volumes = nil
-	answer := jsonReply(http.StatusAccepted, complete(r))
-	answer.set("Location", "/v1/runs/"+r.ID)
-	return answer
+	resp := jsonResponse(http.StatusAccepted, withMetadata(r))
+	resp.set("Location", "/v1/runs/"+r.ID)
+	return resp
 }
 
-// complete makes the object of a run whole: metadata is never null.
-func complete(r stint.Run) stint.Run {
+// withMetadata returns the run with metadata, which is never null.
+func withMetadata(r stint.Run) stint.Run {
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}
 	}
 	return r
 }
 
-// detail is a run as it is read alone: with its volumes, if only with none.
-func detail(r stint.Run) stint.Run {
+// withDetails returns the run as in the response for a single run: with metadata and
+// volumes, which are never null.
+func withDetails(r stint.Run) stint.Run {
 	if r.Volumes == nil {
 		r.Volumes = map[string]string{}
 	}
-	return complete(r)
+	return withMetadata(r)
 }
 
-// preferredWait reads Prefer: wait=N, cut to maxWait; 0 for none.
+// preferredWait returns the wait of "Prefer: wait=N", at most stint.MaxWait, or 0.
 func preferredWait(h http.Header) time.Duration {
-	for _, line := range h["Prefer"] {
-		for preference := range strings.SplitSeq(line, ",") {
-			preference, _, _ = strings.Cut(preference, ";")
-			name, value, _ := strings.Cut(strings.TrimSpace(preference), "=")
-			if n, err := strconv.Atoi(strings.Trim(value, `" `)); err == nil && n > 0 && strings.EqualFold(strings.TrimSpace(name), "wait") {
-				return time.Duration(min(n, maxWait)) * time.Second
-			}
+	for preference := range parts(h["Prefer"]) {
+		preference, _, _ = strings.Cut(preference, ";")
+		name, value, _ := strings.Cut(preference, "=")
+		if n, err := strconv.Atoi(strings.Trim(value, `" `)); err == nil && n > 0 && strings.EqualFold(strings.TrimSpace(name), "wait") {
+			return time.Duration(min(n, int(stint.MaxWait/time.Second))) * time.Second
 		}
 	}
 	return 0
 }
 
-// untilStop is a context that ends with the server's work too.
+// untilStop returns a context that also ends when the server stops.
 func (a *api) untilStop(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	stop := context.AfterFunc(a.c.Stop, cancel)
@@ -96,8 +94,8 @@ func (a *api) untilStop(parent context.Context) (context.Context, context.Cancel
 
 func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
 	id := r.PathValue("id")
-	if kept := a.finished.get(c.OrgID + id); kept != nil {
-		kept.write(w, r)
+	if cached, ok := a.finalRuns.Get(c.OrgID + id); ok {
+		cached.write(w, r)
 		return nil
 	}
 	run, err := a.c.Runs.Get(r.Context(), *c, id)
@@ -105,29 +103,37 @@ func (a *api) getRun(w http.ResponseWriter, r *http.Request, c *auth.Caller) err
 		return err
 	}
 	if wait := preferredWait(r.Header); wait > 0 {
-		run = a.awaited(r.Context(), *c, run, wait)
+		run = a.waitForRun(r.Context(), *c, run, wait)
 		w.Header().Set("Preference-Applied", "wait")
 	}
-	body := encode(detail(run))
-	if settled(&run) {
-		a.finished.put(c.OrgID+id, body).write(w, r)
+	encoded := encode(withDetails(run))
+	if isImmutable(&run) {
+		a.cacheFinalRun(c.OrgID+id, encoded).write(w, r)
 		return nil
 	}
-	(&reply{status: http.StatusOK, body: body}).write(w)
+	(&response{status: http.StatusOK, body: encoded}).write(w)
 	return nil
 }
 
-// settled reports whether nothing about the run can change any more. Of one
-// that was started and then ended by other hands, its worker may still hand in
-// a checkpoint.
-func settled(r *stint.Run) bool {
+// isImmutable reports whether the run cannot change any more. The worker of a run
+// that was cancelled or reaped can still add a checkpoint.
+func isImmutable(r *stint.Run) bool {
 	return r.Status.Final() && (r.StartedAt == nil || r.CheckpointID != nil)
+}
+
+// checkRun returns an error if the caller's organisation does not have the run.
+func (a *api) checkRun(r *http.Request, c auth.Caller, id string) error {
+	if _, ok := a.finalRuns.Get(c.OrgID + id); ok {
+		return nil
+	}
+	_, err := a.c.Runs.Get(r.Context(), c, id)
+	return err
 }
 
 func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	f := store.RunFilter{
-		Status: stint.Status(q.choice("status", "", statusWords...)),
+		Status: stint.Status(q.choice("status", "", statusNames()...)),
 		Since:  q.time("since"), Until: q.time("until"),
 	}
 	f.AgentID = q.id("agentId", stint.PrefixAgent)
@@ -141,25 +147,26 @@ func (a *api) listRuns(r *http.Request, c auth.Caller) (any, error) {
 		}
 	}
 	l := a.listOf(r, c, q, "status", "agentId", "sessionId", "since", "until", "metadata[")
-	place := func(s *stint.RunSummary) (stint.Time, string) { return s.CreatedAt, s.ID }
-	return paged(l, place, func(page store.Range) ([]stint.RunSummary, error) {
+	key := func(s *stint.RunSummary) (stint.Time, string) { return s.CreatedAt, s.ID }
+	return pageByTime(l, key, func(page store.Range) ([]stint.RunSummary, error) {
 		return a.c.Runs.List(r.Context(), c, f, page)
 	})
 }
 
-var statusWords = func() (words []string) {
-	for _, s := range stint.Statuses {
-		words = append(words, string(s))
+func statusNames() []string {
+	names := make([]string, len(stint.Statuses))
+	for i, s := range stint.Statuses {
+		names[i] = string(s)
 	}
-	return words
-}()
+	return names
+}
 
-func (a *api) cancelRun(p *post) (*reply, error) {
+func (a *api) cancelRun(p *post) (*response, error) {
 	run, err := a.c.Runs.Cancel(p.r.Context(), p.caller, p.r.PathValue("id"))
 	if err != nil {
 		return nil, err
 	}
-	return jsonReply(http.StatusOK, detail(run)), nil
+	return jsonResponse(http.StatusOK, withDetails(run)), nil
 }
 
 func (a *api) runMetrics(r *http.Request, c auth.Caller) (any, error) {

@@ -5,9 +5,10 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/paging"
 )
 
-// listSecrets is a page of secrets by name, so the last name is the position.
+// listSecrets returns a page of secrets, sorted by name.
 func (a *api) listSecrets(r *http.Request, c auth.Caller) (any, error) {
 	q := queryOf(r)
 	l, limit := a.listOf(r, c, q), q.limit()
@@ -19,11 +20,9 @@ func (a *api) listSecrets(r *http.Request, c auth.Caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(secrets) <= limit {
-		return stint.Page[stint.Secret]{Data: secrets}, nil
-	}
-	secrets = secrets[:limit]
-	return stint.Page[stint.Secret]{Data: secrets, Pagination: l.next([]byte(secrets[limit-1].Name))}, nil
+	return paging.Encode(l.List, secrets[:min(len(secrets), limit)], len(secrets) > limit, func(last *stint.Secret) []byte {
+		return []byte(last.Name)
+	})
 }
 
 func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) error {
@@ -31,13 +30,13 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if err != nil {
 		return err
 	}
-	var body struct {
+	var in struct {
 		Value string `json:"value"`
 	}
-	if err := decodeInto(raw, &body); err != nil {
+	if err := decodeJSON(raw, &in); err != nil {
 		return err
 	}
-	kept, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), body.Value)
+	secret, created, err := a.c.Secrets.Put(r.Context(), *c, r.PathValue("name"), in.Value)
 	if err != nil {
 		return err
 	}
@@ -45,7 +44,7 @@ func (a *api) putSecret(w http.ResponseWriter, r *http.Request, c *auth.Caller) 
 	if created {
 		status = http.StatusCreated
 	}
-	jsonReply(status, kept).write(w)
+	jsonResponse(status, secret).write(w)
 	return nil
 }
 

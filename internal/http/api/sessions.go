@@ -9,8 +9,8 @@ import (
 )
 
 func (a *api) listSessions(r *http.Request, c auth.Caller) (any, error) {
-	place := func(s *stint.Session) (stint.Time, string) { return s.CreatedAt, s.ID }
-	return paged(a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.Session, error) {
+	key := func(s *stint.Session) (stint.Time, string) { return s.CreatedAt, s.ID }
+	return pageByTime(a.listOf(r, c, queryOf(r)), key, func(page store.Range) ([]stint.Session, error) {
 		return a.c.Runs.Sessions(r.Context(), c, page)
 	})
 }

@@ -25,23 +25,21 @@ func (a *api) me(r *http.Request, c auth.Caller) (any, error) {
 	}{named{c.OrgID, c.OrgName}, named{c.UserID, c.UserName}, token}, nil
 }
 
-func (a *api) createToken(p *post) (*reply, error) {
+func (a *api) createToken(p *post) (*response, error) {
 	var n stint.NewToken
-	if err := decodeInto(p.body, &n); err != nil {
+	if err := decodeJSON(p.body, &n); err != nil {
 		return nil, err
 	}
-	made, err := a.c.Auth.CreateToken(p.r.Context(), p.caller, n)
+	created, err := a.c.Auth.CreateToken(p.r.Context(), p.caller, n)
 	if err != nil {
 		return nil, err
 	}
-	answer := jsonReply(http.StatusCreated, made)
-	answer.set("Location", "/v1/tokens/"+made.ID)
-	return answer, nil
+	return createdResponse("/v1/tokens/"+created.ID, created), nil
 }
 
 func (a *api) listTokens(r *http.Request, c auth.Caller) (any, error) {
-	place := func(t *stint.Token) (stint.Time, string) { return t.CreatedAt, t.ID }
-	return paged(a.listOf(r, c, queryOf(r)), place, func(page store.Range) ([]stint.Token, error) {
+	key := func(t *stint.Token) (stint.Time, string) { return t.CreatedAt, t.ID }
+	return pageByTime(a.listOf(r, c, queryOf(r)), key, func(page store.Range) ([]stint.Token, error) {
 		return a.c.Auth.Tokens(r.Context(), c, page)
 	})
 }

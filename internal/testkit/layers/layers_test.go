@@ -17,7 +17,7 @@ const module = "github.com/stint-dev/stint"
 var layers = [][]string{
 	{""},
 	{"internal/privatefile"},
-	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/jobs", "internal/localdir", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
+	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/jobs", "internal/localdir", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
 	{"internal/framework"},
 	{"internal/assistant", "internal/mcp"},
 
@@ -43,7 +43,7 @@ var layers = [][]string{
 	{"internal/egress"},
 
 	// The use cases.
-	{"internal/definition"},
+	{"internal/definition", "internal/paging"},
 	{"internal/auth", "internal/feed", "internal/maintenance", "internal/sealing/keyring", "internal/sandbox/pool"},
 	{"internal/agents", "internal/artifacts", "internal/secrets", "internal/dispatch", "internal/runs", "client/transfer"},
 	{"internal/worker/agentcli", "internal/worker/checkout", "internal/worker/output", "internal/worker/usage"},

@@ -13,13 +13,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // useLimit is how long a run may use a copy: its time limit, and a day for its
 // start and end.
-const useLimit = definition.MaxTimeout + 24*time.Hour
+const useLimit = stint.MaxTimeout + 24*time.Hour
 
 // copies is a folder with single programs, each in a folder of its own. Only
 // folders can be mounted, and a sandbox must not see what else is in the

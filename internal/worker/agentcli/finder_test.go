@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/worker/agentcli"
@@ -459,7 +458,7 @@ func TestCopies(t *testing.T) {
 	if second := show(); read(first) != "one" || read(second) != "second" {
 		t.Errorf("after an update the copies are %q and %q", read(first), read(second))
 	}
-	w.now = w.now.Add(definition.MaxTimeout)
+	w.now = w.now.Add(stint.MaxTimeout)
 	if still := show(); read(first) != "one" || read(still) != "second" {
 		t.Errorf("while runs may use them the copies are %q and %q", read(first), read(still))
 	}

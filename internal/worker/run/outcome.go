@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/definition"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 	"github.com/stint-dev/stint/internal/jsonschema"
@@ -56,7 +55,7 @@ func (s *state) facts(ctx context.Context, exit sandbox.Exit) facts {
 
 func (s *state) limits() limits {
 	if s.a.Plan == nil {
-		return limits{time: definition.DefaultTimeout}
+		return limits{time: stint.DefaultTimeout}
 	}
 	return limits{s.a.Plan.Timeout, s.idleLimit(), s.a.Plan.OutputBytes}
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/stint-dev/stint/internal/definition"
+	"github.com/stint-dev/stint"
 )
 
 // Causes for the end of a run's context.
@@ -29,7 +29,7 @@ func (s *state) limitTime() (stop func()) {
 // timeLeft returns the time limit less the time since the run's start.
 func (s *state) timeLeft() time.Duration {
 	if s.a.Plan == nil {
-		return definition.DefaultTimeout
+		return stint.DefaultTimeout
 	}
 	if s.a.Run.StartedAt == nil {
 		return s.a.Plan.Timeout

@@ -1,4 +1,4 @@
-package api_test
+package strictjson_test
 
 import (
 	"bytes"
@@ -8,12 +8,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
-	"github.com/stint-dev/stint/internal/http/api"
+	"github.com/stint-dev/stint/internal/strictjson"
 )
 
-// FuzzJSON holds the checker of bodies to a slow and simple one, and lets the
-// decoder loose on what it passed.
-func FuzzJSON(f *testing.F) {
+// FuzzCheck compares Check with isAcceptable, and decodes what it accepts.
+func FuzzCheck(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `{"a":1,"a":2}`, `{"a":{"b":[{"c":1,"c":2}]}}`, `{"a\u0062":1,"ab":2}`, `{"a":"\"","b":"\\"}`, `[]`, `{"a":1}{}`, `{"a":`, "{\"a\":\"\xff\"}",
 		`{"agent":"x","prompt":"y","variables":{"A":"1"},"limits":{"outputBytes":"1MiB"},"priority":3,"metadata":null}`, `{"":{"":[[],{}]}}`, ` {"a" : [1 , 2] } `,
@@ -22,41 +21,41 @@ func FuzzJSON(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		if len(bytes.TrimSpace(raw)) == 0 {
-			return // an empty body is told apart before
+			return // Check is not called for an empty body
 		}
-		err := api.CheckJSON(raw)
-		if want := acceptable(raw); (err == nil) != want {
-			t.Fatalf("%q gave %v, acceptable: %v", raw, err, want)
+		err := strictjson.Check("body", raw, 64)
+		if want := isAcceptable(raw); (err == nil) != want {
+			t.Fatalf("%q returned %v, acceptable: %v", raw, err, want)
 		}
 		if err != nil {
 			if stint.KindOf(err) != stint.KindInvalid {
-				t.Errorf("%q gave %v", raw, err)
+				t.Errorf("%q returned %v", raw, err)
 			}
 			return
 		}
 		var n stint.NewRun
-		if err := api.DecodeInto(raw, &n); err != nil && stint.KindOf(err) != stint.KindInvalid {
-			t.Errorf("%q gave %v", raw, err)
+		if err := strictjson.Decode("body", raw, &n, strictjson.Options{}); err != nil && stint.KindOf(err) != stint.KindInvalid {
+			t.Errorf("%q returned %v", raw, err)
 		}
 	})
 }
 
-// acceptable is the rule, spelled out: valid UTF-8, one JSON object, at most 64
-// levels, no key twice in an object.
-func acceptable(raw []byte) bool {
+// isAcceptable reports whether raw is valid UTF-8 and one JSON object with at most
+// 64 levels and no duplicate key.
+func isAcceptable(raw []byte) bool {
 	if !utf8.Valid(raw) || !json.Valid(raw) || bytes.TrimSpace(raw)[0] != '{' {
 		return false
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
-	if !acceptableValue(d, 0) {
+	if !isAcceptableValue(d, 0) {
 		return false
 	}
 	_, err := d.Token()
 	return err == io.EOF
 }
 
-func acceptableValue(d *json.Decoder, depth int) bool {
+func isAcceptableValue(d *json.Decoder, depth int) bool {
 	token, err := d.Token()
 	if err != nil {
 		return false
@@ -77,7 +76,7 @@ func acceptableValue(d *json.Decoder, depth int) bool {
 			}
 			seen[key.(string)] = true
 		}
-		if !acceptableValue(d, depth+1) {
+		if !isAcceptableValue(d, depth+1) {
 			return false
 		}
 	}

@@ -1,0 +1,67 @@
+package definition
+
+import (
+	"cmp"
+
+	"github.com/stint-dev/stint"
+)
+
+// checkLimits returns an error if l contains an invalid value. at is the path
+// of l in the request, and l can be nil.
+func checkLimits(at string, l *stint.Limits) *stint.Error {
+	switch {
+	case l == nil:
+		return nil
+	case l.OutputBytes < 0 || l.OutputBytes > stint.MaxOutputBytes:
+		return stint.InvalidParam(at+".outputBytes", "'%s.outputBytes' must be between 1 and %s.", at, stint.MaxOutputBytes)
+	case l.MaxTurns < 0 || l.MaxTokens < 0 || l.MaxCostUSD < 0:
+		return stint.InvalidParam(at, "'%s.maxTurns', '%s.maxTokens', and '%s.maxCostUsd' cannot be negative.", at, at, at)
+	}
+	return checkTimeout(at+".idleTimeout", l.IdleTimeout)
+}
+
+// RunLimits returns the limits of a run: the agent's, or tighter ones that the
+// request contains.
+func RunLimits(n *stint.NewRun, d *stint.Definition) (stint.Limits, error) {
+	l := stint.Limits{}
+	if d.Limits != nil {
+		l = *d.Limits
+	}
+	if l.OutputBytes == 0 {
+		l.OutputBytes = stint.DefaultOutputBytes
+	}
+	if n.Limits == nil {
+		return l, nil
+	}
+	return tighten(l, n.Limits)
+}
+
+// tighten returns l with the values of requested that are not 0. A value that
+// is looser than that of l is an error.
+func tighten(l stint.Limits, requested *stint.Limits) (stint.Limits, error) {
+	var errs errorList
+	tightenOne(&errs, "outputBytes", &l.OutputBytes, requested.OutputBytes)
+	tightenOne(&errs, "maxTurns", &l.MaxTurns, requested.MaxTurns)
+	tightenOne(&errs, "maxTokens", &l.MaxTokens, requested.MaxTokens)
+	tightenOne(&errs, "maxCostUsd", &l.MaxCostUSD, requested.MaxCostUSD)
+	idle := l.Idle()
+	if tightenOne(&errs, "idleTimeout", &idle, requested.Idle()) {
+		l.IdleTimeout = requested.IdleTimeout
+	}
+	return l, stint.JoinErrors(errs...)
+}
+
+// tightenOne sets limit to requested and reports whether it did. In both, 0 is
+// no limit.
+func tightenOne[T cmp.Ordered](errs *errorList, member string, limit *T, requested T) bool {
+	var none T
+	if requested <= none {
+		return false
+	}
+	if *limit != none && requested > *limit {
+		errs.invalid("limits."+member, "'limits.%s' is %v, but the agent allows at most %v.", member, requested, *limit)
+		return false
+	}
+	*limit = requested
+	return true
+}

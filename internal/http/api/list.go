@@ -1,0 +1,67 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/auth"
+	"github.com/stint-dev/stint/internal/paging"
+	"github.com/stint-dev/stint/internal/store"
+)
+
+// list is a list with the filters of a request.
+type list struct {
+	paging.List
+	q *query
+}
+
+// listOf returns the list at the path of the request. filters are the names of its
+// filters; one that ends with '[' is the prefix of several names.
+func (a *api) listOf(r *http.Request, c auth.Caller, q *query, filters ...string) *list {
+	given := url.Values{}
+	for name, values := range q.values {
+		for _, f := range filters {
+			if name == f || strings.HasSuffix(f, "[") && strings.HasPrefix(name, f) {
+				given[name] = values
+			}
+		}
+	}
+	return &list{paging.List{Signer: a.c.Auth, Org: c.OrgID, Name: r.URL.Path + "?" + given.Encode()}, q}
+}
+
+// position returns the position in the cursor of the request. It is empty for the
+// first page.
+func (l *list) position() []byte {
+	cursor, ok := l.q.text("cursor")
+	if !ok {
+		return nil
+	}
+	position, err := l.Position(cursor)
+	if err != nil {
+		l.q.fail(err)
+	}
+	return position
+}
+
+// pageByTime returns a page of a list that is sorted by time and identifier. key
+// returns both of an item. fetch is asked for one item more than the page has, to
+// find out whether another page follows.
+func pageByTime[T any](l *list, key func(*T) (stint.Time, string), fetch func(store.Range) ([]T, error)) (any, error) {
+	limit := l.q.limit()
+	after, err := paging.DecodeKey(l.position())
+	if err != nil {
+		l.q.fail(err)
+	}
+	if l.q.err != nil {
+		return nil, l.q.err
+	}
+	items, err := fetch(store.Range{After: after, Limit: limit + 1})
+	if err != nil {
+		return nil, err
+	}
+	return paging.Encode(l.List, items[:min(len(items), limit)], len(items) > limit, func(last *T) []byte {
+		return paging.EncodeKey(key(last))
+	})
+}

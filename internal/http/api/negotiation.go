@@ -1,0 +1,65 @@
+package api
+
+import (
+	"iter"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+)
+
+// quality returns the weight of a media type in an Accept header, from 0 to 1. The
+// most specific range that includes the type decides.
+func quality(accept []string, typ, subtype string) float64 {
+	specificity := map[string]int{typ + "/" + subtype: 2, typ + "/*": 1, "*/*": 0}
+	best, decided := 0.0, -1
+	for part := range parts(accept) {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil {
+			continue
+		}
+		if s, ok := specificity[media]; ok && s > decided {
+			best, decided = 1, s
+			if q, err := strconv.ParseFloat(params["q"], 64); err == nil {
+				best = q
+			}
+		}
+	}
+	return best
+}
+
+// matchesETag reports whether If-None-Match contains the tag, by weak comparison.
+func matchesETag(h http.Header, tag string) bool {
+	for part := range parts(h["If-None-Match"]) {
+		if part == "*" || strings.TrimPrefix(part, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+// wantsDigest reports whether Want-Repr-Digest contains SHA-256 (RFC 9530).
+func wantsDigest(h http.Header) bool {
+	for part := range parts(h["Want-Repr-Digest"]) {
+		name, weight, _ := strings.Cut(part, "=")
+		weight, _, _ = strings.Cut(weight, ";")
+		n, err := strconv.Atoi(strings.TrimSpace(weight))
+		if strings.TrimSpace(name) == "sha-256" && err == nil && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// parts returns the elements of a list header, which can have several lines.
+func parts(lines []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, line := range lines {
+			for part := range strings.SplitSeq(line, ",") {
+				if !yield(strings.TrimSpace(part)) {
+					return
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package api
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/paging"
+)
+
+// query contains the parameters of a request's address. Its methods keep the first
+// error in err, which the handler checks once, at the end.
+type query struct {
+	values url.Values
+	err    error
+}
+
+func queryOf(r *http.Request) *query {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return &query{err: stint.InvalidParam("query", "The query of the address is malformed. Write '%%' as '%%25' and ';' as '%%3B'.")}
+	}
+	return &query{values: values}
+}
+
+func (q *query) fail(err error) {
+	if q.err == nil {
+		q.err = err
+	}
+}
+
+// text returns a parameter and whether the query contains it.
+func (q *query) text(name string) (value string, ok bool) {
+	all := q.values[name]
+	if len(all) > 1 {
+		q.fail(stint.InvalidParam(name, "'%s' occurs more than once.", name))
+	}
+	if len(all) == 0 {
+		return "", false
+	}
+	return all[0], true
+}
+
+// choice returns a parameter that must be one of the words.
+func (q *query) choice(name, defaultValue string, words ...string) string {
+	value, ok := q.text(name)
+	if !ok {
+		return defaultValue
+	}
+	if slices.Contains(words, value) {
+		return value
+	}
+	q.fail(stint.InvalidParam(name, "'%s' must be one of %s.", name, strings.Join(words, ", ")))
+	return defaultValue
+}
+
+// time returns a time, or nil. It accepts an unescaped '+' of an offset, which a
+// query decodes as a space.
+func (q *query) time(name string) *stint.Time {
+	value, ok := q.text(name)
+	if !ok {
+		return nil
+	}
+	t, err := stint.ParseTime(strings.ReplaceAll(value, " ", "+"))
+	if err != nil {
+		q.fail(stint.InvalidParam(name, "'%s' must be a time such as 2026-01-02T15:04:05.000Z.", name))
+		return nil
+	}
+	return &t
+}
+
+// id returns an identifier for a filter. For a malformed one it returns an
+// identifier that does not exist.
+func (q *query) id(name, prefix string) string {
+	value, ok := q.text(name)
+	if ok && !stint.IsID(prefix, value) {
+		return prefix + "none"
+	}
+	return value
+}
+
+// limit returns the number of items of a page.
+func (q *query) limit() int {
+	value, ok := q.text("limit")
+	if !ok {
+		return stint.DefaultLimit
+	}
+	n, err := paging.ParseLimit(value)
+	if err != nil {
+		q.fail(err)
+	}
+	return n
+}

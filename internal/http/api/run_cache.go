@@ -1,0 +1,47 @@
+package api
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strconv"
+)
+
+// Limits of the cached responses: 32 MiB.
+const (
+	maxFinalRuns     = 4096
+	maxFinalRunBytes = 8 << 10
+)
+
+// finalRun is the response for a run that cannot change any more.
+type finalRun struct {
+	body   []byte
+	etag   string
+	length []string // the Content-Length header
+}
+
+// cacheFinalRun adds the JSON of a run to the cache, unless it is too large, and
+// returns it as a response.
+func (a *api) cacheFinalRun(key string, body []byte) *finalRun {
+	sum := sha256.Sum256(body)
+	f := &finalRun{body: body, etag: `"` + hex.EncodeToString(sum[:16]) + `"`, length: []string{strconv.Itoa(len(body))}}
+	if len(body) <= maxFinalRunBytes {
+		a.finalRuns.Put(key, f)
+	}
+	return f
+}
+
+var privateNoCache = []string{"private, no-cache"}
+
+func (f *finalRun) write(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h["Cache-Control"] = privateNoCache
+	h.Set("ETag", f.etag)
+	if matchesETag(r.Header, f.etag) {
+		w.WriteHeader(http.StatusNotModified)
+		return
+	}
+	h["Content-Type"], h["Content-Length"] = contentTypeJSON, f.length
+	w.WriteHeader(http.StatusOK)
+	_, _ = w.Write(f.body)
+}

@@ -1,0 +1,34 @@
+package stint
+
+import "time"
+
+// Limits of requests. A request that exceeds one is refused with the code
+// invalid_parameter, or request_too_large for the size of a body.
+const (
+	MaxBodyBytes      = 1 << 20          // of a JSON body
+	MaxBodyDepth      = 64               // levels of nesting in a JSON body
+	MaxIdempotencyKey = 255              // bytes of an Idempotency-Key
+	MaxWait           = 60 * time.Second // of Prefer: wait=N; a longer wait is shortened
+
+	MaxDefinitionBytes = 256 << 10
+	MaxPromptBytes     = 512 << 10
+	MaxVariables       = 512      // also the maximum number of secrets of a run
+	MaxVariableBytes   = 64 << 10 // of the value of one variable or secret
+	MaxMetadata        = 16       // members
+	MaxMetadataKey     = 64       // characters
+	MaxMetadataValue   = 512      // characters
+	MaxPriority        = 9
+	MaxRetries         = 10
+
+	DefaultTimeout     = 2 * time.Hour
+	MinTimeout         = time.Second
+	MaxTimeout         = 7 * 24 * time.Hour
+	DefaultOutputBytes = 64 * MiB
+	MaxOutputBytes     = 16 * GiB
+
+	DefaultTokenDays = 90
+	MaxTokenDays     = 365
+
+	DefaultLimit = 20 // items of a page
+	MaxLimit     = 100
+)
