@@ -90,10 +90,7 @@ type pull struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	progress progress
-
-	// Guarded by Store.mu.
-	waiters int
-	root    *root // used by the pull until the last caller has left
+	waiters  int // guarded by Store.mu
 }
 
 // progress counts the bytes of a pull.
@@ -107,35 +104,35 @@ func (p *progress) report(to func(done, total int64)) {
 
 // obtain returns the root of the image with a digest, with one use counted.
 func (s *Store) obtain(ctx context.Context, r Reference, digest string, report func(done, total int64)) (*root, error) {
-	s.mu.Lock()
-	if found := s.lookUp(digest); found != nil {
-		found.refs++
-		s.touch(found)
+	for {
+		s.mu.Lock()
+		if found := s.lookUp(digest); found != nil {
+			found.refs++
+			s.touch(found)
+			s.mu.Unlock()
+			return found, nil
+		}
+		key := r.Registry + "/" + r.Repository + "@" + digest
+		p := s.pulls[key]
+		if p == nil {
+			p = &pull{}
+			p.ctx, p.cancel = context.WithCancel(s.life)
+			s.pulls[key] = p
+		}
+		p.waiters++
+		done := s.group.DoChan(key, func() (any, error) { return s.runPull(key, p, r, digest) })
 		s.mu.Unlock()
-		return found, nil
+		var err error
+		digest, err = waitPull(ctx, p, done, report)
+		s.leavePull(key, p)
+		if err != nil {
+			return nil, err
+		}
+		// The root exists now, unless Collect has removed it already.
 	}
-	key := r.Registry + "/" + r.Repository + "@" + digest
-	p := s.pulls[key]
-	if p == nil {
-		p = &pull{}
-		p.ctx, p.cancel = context.WithCancel(s.life)
-		s.pulls[key] = p
-	}
-	p.waiters++
-	done := s.group.DoChan(key, func() (any, error) { return s.runPull(key, p, r, digest) })
-	s.mu.Unlock()
-	defer s.leavePull(key, p)
-	found, err := waitPull(ctx, p, done, report)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	found.refs++
-	return found, nil
 }
 
-func waitPull(ctx context.Context, p *pull, done <-chan singleflight.Result, report func(done, total int64)) (*root, error) {
+func waitPull(ctx context.Context, p *pull, done <-chan singleflight.Result, report func(done, total int64)) (digest string, err error) {
 	tick := time.NewTicker(progressInterval)
 	defer tick.Stop()
 	for {
@@ -143,55 +140,44 @@ func waitPull(ctx context.Context, p *pull, done <-chan singleflight.Result, rep
 		case <-tick.C:
 			p.progress.report(report)
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			return "", context.Cause(ctx)
 		case r := <-done:
 			if r.Err != nil {
-				return nil, r.Err
+				return "", r.Err
 			}
 			p.progress.report(report)
-			return r.Val.(*root), nil
+			return r.Val.(string), nil
 		}
 	}
 }
 
-// runPull pulls an image. The pull counts as a use of the root until the last
-// caller has left, so that the root is not collected before.
-func (s *Store) runPull(key string, p *pull, r Reference, digest string) (*root, error) {
+// runPull pulls an image and returns the digest of its manifest.
+func (s *Store) runPull(key string, p *pull, r Reference, digest string) (string, error) {
 	if err := s.begin(); err != nil {
-		return nil, err
+		return "", err
 	}
 	defer s.work.Done()
 	b, err := s.pull(p.ctx, r, digest, &p.progress)
-	var found *root
 	if err == nil {
-		found, err = s.install(b)
+		err = s.install(b)
 	}
 	s.clean(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetPull(key, p)
-	switch {
-	case err != nil:
-		return nil, err
-	case p.waiters == 0:
-		s.unuse(found)
-	default:
-		p.root = found
+	if err != nil {
+		return "", err
 	}
-	return found, nil
+	return b.digest, nil
 }
 
 // leavePull ends one wait. A pull without callers is canceled.
 func (s *Store) leavePull(key string, p *pull) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p.waiters--; p.waiters > 0 {
-		return
-	}
-	p.cancel()
-	s.forgetPull(key, p)
-	if p.root != nil {
-		s.unuse(p.root)
+	if p.waiters--; p.waiters == 0 {
+		p.cancel()
+		s.forgetPull(key, p)
 	}
 }
 

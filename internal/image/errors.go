@@ -22,11 +22,6 @@ var (
 	errClosed      = errors.New("the image store is closed")
 )
 
-// digestError is returned if content does not match its digest.
-type digestError struct{ want, got string }
-
-func (m *digestError) Error() string { return fmt.Sprintf("digest is %s, not %s", m.got, m.want) }
-
 // imageError is a defect of an image, phrased as the end of a sentence about
 // it.
 type imageError struct {
@@ -105,9 +100,6 @@ type netError interface {
 func (s *Store) pullError(r Reference, err error) error {
 	if _, ok := errors.AsType[*stint.Error](err); ok {
 		return err
-	}
-	if _, ok := errors.AsType[*digestError](err); ok {
-		return unavailable(err, "Content of the image '%s' came from %s with other bytes than its digest promises. Try again, or push the image again.", r, r.Registry)
 	}
 	if f, ok := errors.AsType[*imageError](err); ok {
 		return invalid(err, "The image '%s' cannot be used: %s. Build it again or use another.", r, f.why)

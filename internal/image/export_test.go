@@ -17,7 +17,7 @@ func Unpack(ctx context.Context, dir string, maxBytes, maxEntries int64, layers 
 			err = e
 		}
 	}()
-	left := maxBytes + maxEntries*2048
+	left := archiveBytes(&allowed)
 	for _, l := range layers {
 		if err := t.unpackLayer(ctx, bytes.NewReader(l), &left); err != nil {
 			return err

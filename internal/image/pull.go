@@ -54,25 +54,19 @@ func (s *Store) pull(ctx context.Context, r Reference, asked string, g *progress
 	return b, nil
 }
 
-// install moves a build to its final folder and returns its root with one use
-// counted.
-func (s *Store) install(b *build) (*root, error) {
+// install moves a build to its final folder.
+func (s *Store) install(b *build) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.roots[b.digest]
-	if r == nil {
-		if b.dir == "" {
-			return nil, unavailable(nil, "The image was removed while it was requested. Try again.")
-		}
-		if err := os.Rename(b.dir, s.path("roots", folderOf(b.digest))); err != nil {
-			return nil, fmt.Errorf("installing an image: %w", err)
-		}
-		r = &root{marker: b.marker}
-		s.roots[b.digest] = r
-		s.config.Logger.Info("unpacked an image", "image", b.digest, "bytes", b.marker.Size)
+	if b.dir == "" || s.roots[b.digest] != nil {
+		return nil
 	}
-	r.refs++
-	return r, nil
+	if err := os.Rename(b.dir, s.path("roots", folderOf(b.digest))); err != nil {
+		return fmt.Errorf("installing an image: %w", err)
+	}
+	s.roots[b.digest] = &root{marker: b.marker, used: s.config.Now()}
+	s.config.Logger.Info("unpacked an image", "image", b.digest, "bytes", b.marker.Size)
+	return nil
 }
 
 // clean removes the files of a build that were not installed.
@@ -214,18 +208,24 @@ func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor,
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(1 + fetchAhead)
-	group.Go(func() error {
-		return unpackAll(ctx, rootfs, allowed, func(i int) (string, error) {
-			if i == len(layers) {
-				return "", nil
-			}
+	group.Go(func() (err error) {
+		t, err := newUnpacker(rootfs, allowed)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, t.close()) }()
+		left := archiveBytes(allowed)
+		for i := range layers {
 			select {
 			case <-ready[i]:
-				return file(i), nil
 			case <-ctx.Done():
-				return "", ctx.Err()
+				return ctx.Err()
 			}
-		}, func(n int64) { g.unpacked.Add(n) })
+			if err := t.unpackFile(ctx, file(i), &left, func(n int64) { g.unpacked.Add(n) }); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	for i, d := range layers {
 		group.Go(func() error {
@@ -239,27 +239,11 @@ func (s *Store) layers(ctx context.Context, r Reference, layers []v1.Descriptor,
 	return group.Wait()
 }
 
-// unpackAll unpacks the files that next returns, until "", and removes each.
-func unpackAll(ctx context.Context, rootfs string, allowed *budget, next func(int) (string, error), count func(int64)) (err error) {
-	t, err := newUnpacker(rootfs, allowed)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, t.close()) }()
-	// Each entry has a header of 512 bytes and padding of less than 512. The
-	// rest is for long names.
-	left := allowed.bytes + allowed.entries*2048
-	for i := 0; ; i++ {
-		p, err := next(i)
-		if err != nil || p == "" {
-			return err
-		}
-		if err := t.unpackFile(ctx, p, &left, count); err != nil {
-			return err
-		}
-	}
-}
+// archiveBytes returns the limit of the layers' expanded size. Each entry has a
+// header of 512 bytes and padding of less than 512; the rest is for long names.
+func archiveBytes(b *budget) int64 { return b.bytes + b.entries*2048 }
 
+// unpackFile unpacks the layer in a file and removes the file.
 func (t *unpacker) unpackFile(ctx context.Context, p string, left *int64, count func(int64)) error {
 	file, err := os.Open(p)
 	if err != nil {

@@ -3,7 +3,6 @@ package image
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -137,18 +136,16 @@ func (s *Store) head(r Reference) (string, error) {
 	})
 }
 
-// manifest returns the manifest or index with a digest and verifies it.
+// manifest returns the manifest or index with a digest, which the client
+// verifies.
 func (s *Store) manifest(r Reference, digest string) (*remote.Descriptor, error) {
 	return ask(s, r, func(ctx context.Context, p *puller, in name.Repository) (*remote.Descriptor, error) {
-		d, err := p.Get(ctx, in.Digest(digest))
-		if err == nil && digestOf(d.Manifest) != digest {
-			err = &digestError{want: digest, got: digestOf(d.Manifest)}
-		}
-		return d, err
+		return p.Get(ctx, in.Digest(digest))
 	})
 }
 
-// blob opens the content with a digest. The caller verifies it.
+// blob opens the content with a digest. The last read returns an error if the
+// content is other.
 func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadCloser, error) {
 	repository, err := r.repository(s.config.Insecure(r.Registry))
 	if err != nil {
@@ -165,26 +162,22 @@ func (s *Store) blob(ctx context.Context, r Reference, digest v1.Hash) (io.ReadC
 	return layer.Compressed()
 }
 
-// download downloads a blob to a file and verifies it.
+// download downloads a blob to a file. An interrupted download is repeated.
 func (s *Store) download(ctx context.Context, r Reference, d v1.Descriptor, to string, count func(int64)) error {
-	var got int64
 	for try := 1; ; try++ {
+		got := int64(0)
 		err := s.downloadOnce(ctx, r, d, to, func(n int64) { got += n; count(n) })
 		_, answered := errors.AsType[*transport.Error](err)
-		_, wrong := errors.AsType[*digestError](err)
 		_, ours := errors.AsType[*os.PathError](err)
 		switch {
-		case err == nil:
-			return nil
+		case err == nil || ours:
+			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case wrong || ours:
-			return err
 		case answered || try == tries:
 			return registryError(r, err)
 		}
 		count(-got)
-		got = 0
 	}
 }
 
@@ -203,25 +196,18 @@ func (s *Store) downloadOnce(ctx context.Context, r Reference, d v1.Descriptor, 
 		return err
 	}
 	defer content.Close()
-	sum := sha256.New()
 	seen := readerFunc(func(p []byte) (int, error) {
 		n, err := content.Read(p)
 		stall.Reset(stallTime)
 		count(int64(n))
-		sum.Write(p[:n])
 		return n, err
 	})
 	n, err := io.CopyBuffer(struct{ io.Writer }{file}, io.LimitReader(seen, d.Size+1), make([]byte, 128<<10))
-	if errors.Is(context.Cause(ctx), errStalled) {
+	switch {
+	case errors.Is(context.Cause(ctx), errStalled):
 		return errStalled
-	}
-	// The registry client also verifies the digest and returns an error. A
-	// wrong digest is not retried.
-	if got := "sha256:" + hex.EncodeToString(sum.Sum(nil)); n >= d.Size && got != d.Digest.String() {
-		return &digestError{want: d.Digest.String(), got: got}
-	}
-	if err == nil && n != d.Size {
-		return &digestError{want: d.Digest.String(), got: fmt.Sprintf("that of %d bytes", n)}
+	case err == nil && n != d.Size:
+		return fmt.Errorf("the registry sent %d bytes or more instead of %d", n, d.Size)
 	}
 	return err
 }

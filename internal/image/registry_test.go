@@ -120,18 +120,15 @@ func flipBit(b []byte) []byte {
 
 func TestWrongDigest(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ part, want string }{
-		"content":  {"/blobs/", "other bytes than its digest promises"},
-		"manifest": {"/manifests/sha256:", "did not answer with the image"},
-	} {
+	for name, part := range map[string]string{"content": "/blobs/", "manifest": "/manifests/sha256:"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			wrap, seen := changeResponses(c.part, 1<<40, flipBit)
+			wrap, seen := changeResponses(part, 1<<40, flipBit)
 			host := imagetest.Serve(t, wrap)
 			ref, _ := imagetest.Push(t, host, "a", textFile("one"), v1.Config{})
 			dir := filepath.Join(t.TempDir(), "images")
 			_, err := open(t, image.Config{Dir: dir}).Acquire(t.Context(), ref, nil)
-			wantFault(t, err, stint.KindUnavailable, c.want)
+			wantFault(t, err, stint.KindUnavailable, "did not answer with the image")
 			if left := append(list(t, dir, "work"), list(t, dir, "roots")...); len(left) > 0 || seen.Load() == 0 {
 				t.Errorf("left on disk: %v; %d responses were changed", left, seen.Load())
 			}
