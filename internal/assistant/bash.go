@@ -75,7 +75,7 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 	}
 	text, cut := out.text()
 	o := outcome{text: text, truncated: cut}
-	told := func(format string, args ...any) {
+	appendLine := func(format string, args ...any) {
 		o.text = strings.TrimSuffix(o.text, "\n") + "\n" + fmt.Sprintf(format, args...)
 	}
 	exit, exited := errors.AsType[*exec.ExitError](err)
@@ -84,20 +84,20 @@ func (b *toolbox) command(ctx context.Context, command string, limit time.Durati
 		o.failed = true // the caller adds the reason
 	case limited.Err() != nil:
 		o.failed = true
-		told("(ended after %s, its time limit)", limit)
+		appendLine("(ended after %s, its time limit)", limit)
 	case exited && exit.ExitCode() >= 0:
 		code := exit.ExitCode()
 		o.exitCode = &code
-		told("(exit code %d)", code)
+		appendLine("(exit code %d)", code)
 	case exited:
 		o.failed = true
-		told("(%s)", exit)
+		appendLine("(%s)", exit)
 	case err == nil || errors.Is(err, exec.ErrWaitDelay): // a background process may hold the output
 		code := 0
 		o.exitCode = &code
 	default:
 		o.failed = true
-		told("(%v)", err)
+		appendLine("(%v)", err)
 	}
 	return o
 }
@@ -126,7 +126,7 @@ func (b *toolbox) reportWorking() (quiet func()) {
 	}
 }
 
-// ends keeps the start and the end of the bytes written to it. The zero value
+// headTail keeps the start and the end of the bytes written to it. The zero value
 // is ready to use.
 type headTail struct {
 	mu    sync.Mutex // guards the fields below

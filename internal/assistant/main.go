@@ -49,7 +49,9 @@ func Main(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer onSignal(func() { cancel(errInterrupted) })()
+	signals, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	context.AfterFunc(signals, func() { cancel(errInterrupted) })
 	prompt, err := listen(ctx, stdin, func() { cancel(errInterrupted) })
 	if err != nil {
 		fmt.Fprintln(stderr, err)
@@ -76,34 +78,12 @@ func readConfig(args []string) (c protocol.Config, err error) {
 	return c, nil
 }
 
-// onSignal calls f when the process receives SIGTERM or SIGINT.
-func onSignal(f func()) (stop func()) {
-	signals := make(chan os.Signal, 1)
-	quit := make(chan struct{})
-	done := make(chan struct{})
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	go func() {
-		defer close(done)
-		select {
-		case <-signals:
-			f()
-		case <-quit:
-		}
-	}()
-	return func() {
-		signal.Stop(signals)
-		close(quit)
-		<-done
-	}
-}
-
 // listen waits for the prompt and returns it. It calls interrupt for each
 // interrupt, before or after the prompt.
 func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, error) {
 	prompt := make(chan string, 1)
-	ended := make(chan struct{})
 	go func() {
-		defer close(ended)
+		defer close(prompt)
 		for in := bufio.NewReader(stdin); ; {
 			line, err := in.ReadBytes('\n')
 			var input protocol.Input
@@ -124,17 +104,13 @@ func listen(ctx context.Context, stdin io.Reader, interrupt func()) (string, err
 		}
 	}()
 	select {
-	case text := <-prompt:
+	case text, ok := <-prompt:
+		if !ok {
+			return "", errors.New("no prompt came on standard input")
+		}
 		return text, nil
 	case <-ctx.Done():
 		return "", errors.New("interrupted before there was a prompt")
-	case <-ended:
-	}
-	select {
-	case text := <-prompt:
-		return text, nil
-	default:
-		return "", errors.New("no prompt came on standard input")
 	}
 }
 

@@ -103,6 +103,23 @@ func (in *Input) Masked(text string) string {
 	return in.Mask(text)
 }
 
+// FullPrompt returns the prompt, with the request for a final message that
+// matches the schema if there is one.
+func (in *Input) FullPrompt() string {
+	if len(in.Schema) == 0 {
+		return in.Prompt
+	}
+	return in.Prompt + SchemaPrompt(in.Schema)
+}
+
+// ResumeID returns the agent's ID of the conversation to resume, or "".
+func (in *Input) ResumeID() string {
+	if in.Resume == nil {
+		return ""
+	}
+	return in.Resume.ID
+}
+
 // File is written before the command starts. An existing file is replaced.
 type File struct {
 	Path    string // absolute, in Home or RunDir

@@ -1,7 +1,9 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -77,10 +79,7 @@ type (
 // body marks the end of the instructions and of the conversation for the
 // provider's cache, because the next request starts with the same content.
 func (d *anthropic) body(r Request) any {
-	b := anthropicBody{Model: r.Model, MaxTokens: r.MaxTokens, Stream: true}
-	if b.MaxTokens == 0 {
-		b.MaxTokens = defaultMaxTokens
-	}
+	b := anthropicBody{Model: r.Model, MaxTokens: cmp.Or(r.MaxTokens, defaultMaxTokens), Stream: true}
 	if d.maxTokens > 0 {
 		b.MaxTokens = min(b.MaxTokens, d.maxTokens)
 	}
@@ -287,12 +286,7 @@ func (a *anthropicReader) answer() (Answer, error) {
 	case "refusal":
 		out.Stop = StopRefusal
 	}
-	indices := make([]int, 0, len(a.blocks))
-	for i := range a.blocks {
-		indices = append(indices, i)
-	}
-	slices.Sort(indices)
-	for _, i := range indices {
+	for _, i := range slices.Sorted(maps.Keys(a.blocks)) {
 		if p, ok := a.part(a.blocks[i]); ok {
 			out.Parts = append(out.Parts, p)
 		}

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -236,12 +237,7 @@ func (a *chatReader) call(index *int, id, name string, arguments json.RawMessage
 		}
 		a.calls = append(a.calls, open)
 	}
-	if open.id == "" {
-		open.id = id
-	}
-	if open.name == "" {
-		open.name = name
-	}
+	open.id, open.name = cmp.Or(open.id, id), cmp.Or(open.name, name)
 	var text string
 	if json.Unmarshal(arguments, &text) != nil {
 		text = string(arguments)

@@ -2,6 +2,7 @@ package llm
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -73,15 +74,7 @@ func New(o Options) (*Client, error) {
 	default:
 		return nil, fmt.Errorf("no dialect is called %q", o.Type)
 	}
-	if c.o.HTTP == nil {
-		c.o.HTTP = http.DefaultClient
-	}
-	if c.o.Tries == 0 {
-		c.o.Tries = defaultTries
-	}
-	if c.o.Idle == 0 {
-		c.o.Idle = defaultIdle
-	}
+	c.o.HTTP, c.o.Tries, c.o.Idle = cmp.Or(o.HTTP, http.DefaultClient), cmp.Or(o.Tries, defaultTries), cmp.Or(o.Idle, defaultIdle)
 	if c.o.Sleep == nil {
 		c.o.Sleep = sleep
 	}
@@ -144,7 +137,7 @@ func (c *Client) once(ctx context.Context, r Request, on func(Event)) (Answer, e
 	if resp.StatusCode/100 != 2 {
 		return Answer{}, refusal(resp)
 	}
-	in := &watchedReader{r: resp.Body, tell: func() { silence.Reset(c.o.Idle) }}
+	in := &watchedReader{r: resp.Body, received: func() { silence.Reset(c.o.Idle) }}
 	answer := c.dialect.reader(r, on)
 	switch kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind {
 	case "application/json":
@@ -197,16 +190,16 @@ func readWhole(in io.Reader, answer reader) error {
 	return answer.whole(b)
 }
 
-// watchedReader calls tell for each read that returns data.
+// watchedReader calls received for each read that returns data.
 type watchedReader struct {
-	r    io.Reader
-	tell func()
+	r        io.Reader
+	received func()
 }
 
 func (h *watchedReader) Read(p []byte) (int, error) {
 	n, err := h.r.Read(p)
 	if n > 0 {
-		h.tell()
+		h.received()
 	}
 	return n, err
 }

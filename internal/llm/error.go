@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -147,12 +148,7 @@ func failure(raw []byte) *Error {
 
 // streamed returns the error for an error event.
 func streamed(code, message string) *Error {
-	if message == "" {
-		message = "The model failed."
-	}
-	if code == "" {
-		code = "error"
-	}
+	code, message = cmp.Or(code, "error"), cmp.Or(message, "The model failed.")
 	passing := []string{"overloaded", "api_error", "rate_limit", "server_error", "internal", "timeout", "unavailable", "vector_store_timeout"}
 	return &Error{
 		Code: code, Message: clip(message),

@@ -64,14 +64,8 @@ func (c *client) reader(stream string, s *framework.Step) func([]byte, bool) {
 			s.Join(c.read(line, cut))
 			return
 		}
-		s.Events = append(s.Events, plain(stream, line)...)
+		s.Events = append(s.Events, framework.TextLine(stream, line, false)...)
 	}
-}
-
-// plain returns the event for a line that is not part of the protocol.
-func plain(stream string, line []byte) []stint.OutputData {
-	text := make([]byte, 0, len(line)+1)
-	return framework.Pieces(stream, append(append(text, line...), '\n'))
 }
 
 // read handles one line of the protocol.
@@ -84,7 +78,7 @@ func (c *client) read(line []byte, cut bool) framework.Step {
 		if len(line) == 0 {
 			return framework.Step{}
 		}
-		return framework.Step{Events: plain(framework.Stdout, line)}
+		return framework.Step{Events: framework.TextLine(framework.Stdout, line, false)}
 	}
 	var s framework.Step
 	kind := m.Method

@@ -32,8 +32,8 @@ type sessionAttempt struct {
 
 // firstAttempt chooses the first method to try.
 func (c *client) firstAttempt(o sessionAttempt) sessionAttempt {
-	switch r := c.in.Resume; {
-	case r == nil || r.ID == "":
+	switch {
+	case c.in.ResumeID() == "":
 		o.method = "session/new"
 	case c.agent.canResume():
 		o.method = "session/resume"

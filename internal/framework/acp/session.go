@@ -126,11 +126,7 @@ func prompt(in *framework.Input, fresh bool) []block {
 	if text := in.Definition.Instructions; fresh && text != "" {
 		blocks = append(blocks, block{"text", strings.TrimRight(text, "\n") + "\n\n"})
 	}
-	text := in.Prompt
-	if len(in.Schema) > 0 {
-		text += framework.SchemaPrompt(in.Schema)
-	}
-	return append(blocks, block{"text", text})
+	return append(blocks, block{"text", in.FullPrompt()})
 }
 
 // sessionResult is the response that opens a session.

@@ -5,6 +5,7 @@
 package assistant
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,7 +51,7 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("write the assistant's configuration: %w", err)
 	}
-	prompt, err := json.Marshal(protocol.Input{Type: protocol.InputPrompt, Text: promptOf(in)})
+	prompt, err := json.Marshal(protocol.Input{Type: protocol.InputPrompt, Text: in.FullPrompt()})
 	if err != nil {
 		return framework.Plan{}, fmt.Errorf("write the assistant's prompt: %w", err)
 	}
@@ -65,14 +66,7 @@ func (Assistant) Prepare(in framework.Input) (framework.Plan, error) {
 
 // NewDecoder returns a decoder for the assistant's output.
 func (Assistant) NewDecoder(framework.Input) framework.Decoder {
-	return &decoder{open: map[string]string{}}
-}
-
-func promptOf(in framework.Input) string {
-	if in.Schema == nil {
-		return in.Prompt
-	}
-	return in.Prompt + framework.SchemaPrompt(in.Schema)
+	return newDecoder()
 }
 
 func configOf(in framework.Input) protocol.Config {
@@ -80,21 +74,14 @@ func configOf(in framework.Input) protocol.Config {
 	c := protocol.Config{
 		Provider: stint.ProviderOffline, Model: d.Model, Instructions: d.Instructions,
 		Session: path.Join(in.Home, protocol.SessionDir, protocol.SessionFile), NewID: in.NewID,
-		WorkDir: in.WorkDir, MaxTurns: in.Limits.MaxTurns, Schema: in.Schema,
-	}
-	if in.Resume != nil {
-		c.Resume = in.Resume.ID
+		Resume: in.ResumeID(), WorkDir: in.WorkDir, MaxTurns: in.Limits.MaxTurns, Schema: in.Schema,
 	}
 	if in.Model != nil {
 		c.Provider, c.URL, c.Key = in.Model.Type, in.Model.URL, in.Model.Key
 	}
 	for _, name := range slices.Sorted(maps.Keys(d.Volumes)) {
 		v := d.Volumes[name]
-		at := v.Path
-		if at == "" {
-			at = "/volumes/" + name
-		}
-		c.Volumes = append(c.Volumes, protocol.Volume{Name: name, Path: at, Writable: v.Writable})
+		c.Volumes = append(c.Volumes, protocol.Volume{Name: name, Path: cmp.Or(v.Path, "/volumes/"+name), Writable: v.Writable})
 	}
 	for _, m := range in.MCP {
 		c.MCP = append(c.MCP, protocol.MCPServer(m))

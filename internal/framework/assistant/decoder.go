@@ -8,44 +8,31 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/framework"
 	"github.com/stint-dev/stint/internal/framework/assistant/protocol"
+	"github.com/stint-dev/stint/internal/framework/jsonlines"
 	"github.com/stint-dev/stint/internal/framework/transcript"
 )
 
 type decoder struct {
-	out     framework.Lines
-	errors  framework.Lines
+	*jsonlines.Reader[protocol.Line, *protocol.Line]
 	open    map[string]string // end of the text of each open message, by kind and ID
 	session string
 	last    *protocol.Line // the line of type end
 }
 
-func (d *decoder) Write(stream string, p []byte) (s framework.Step) {
-	d.lines(stream).Write(p, func(line []byte, cut bool) { s.Join(d.line(stream, line, cut)) })
-	return s
+func newDecoder() *decoder {
+	d := &decoder{open: map[string]string{}}
+	d.Reader = jsonlines.NewReader[protocol.Line](d.take)
+	return d
 }
 
-func (d *decoder) Flush(stream string) (s framework.Step) {
-	d.lines(stream).Flush(func(line []byte, cut bool) { s.Join(d.line(stream, line, cut)) })
-	return s
-}
-
-func (d *decoder) lines(stream string) *framework.Lines {
-	if stream == framework.Stderr {
-		return &d.errors
+func (d *decoder) take(s *framework.Step, kind string, l *protocol.Line, text []byte, cut bool) {
+	if cut {
+		s.Events = append(s.Events, jsonlines.TooLong())
 	}
-	return &d.out
-}
-
-func (d *decoder) line(stream string, text []byte, cut bool) framework.Step {
-	var l protocol.Line
-	if stream != framework.Stdout || cut || json.Unmarshal(text, &l) != nil || l.Type == "" {
-		return framework.Step{Events: framework.Pieces(stream, append(bytes.Clone(text), '\n'))}
+	s.Join(d.step(l))
+	if kind != protocol.LineDelta && kind != protocol.LineDone && kind != protocol.LineWorking {
+		s.Native = append(s.Native, framework.Native{Type: kind, Line: string(text)})
 	}
-	s := d.step(&l)
-	if l.Type != protocol.LineDelta && l.Type != protocol.LineDone && l.Type != protocol.LineWorking {
-		s.Native = []framework.Native{{Type: l.Type, Line: string(text)}}
-	}
-	return s
 }
 
 func (d *decoder) step(l *protocol.Line) (s framework.Step) {

@@ -43,3 +43,12 @@ func ModelURL(d *stint.Definition) string {
 	}
 	return OpenAIURL
 }
+
+// CheckProvider returns an error if the definition's provider has another type
+// than the only one that the framework accepts.
+func (f Framework) CheckProvider(d *stint.Definition) error {
+	if t := ProviderType(d); t != "" && t != f.ProviderType {
+		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", f.Name, f.ProviderType, t)
+	}
+	return nil
+}

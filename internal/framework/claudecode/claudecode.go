@@ -37,12 +37,7 @@ func (Framework) Info() framework.Info {
 }
 
 // Check refuses providers of another type than Anthropic's.
-func (Framework) Check(d *stint.Definition) error {
-	if t := catalog.ProviderType(d); t != "" && t != catalog.ClaudeCode.ProviderType {
-		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.ClaudeCode.Name, catalog.ClaudeCode.ProviderType, t)
-	}
-	return nil
-}
+func (Framework) Check(d *stint.Definition) error { return catalog.ClaudeCode.CheckProvider(d) }
 
 // Prepare returns the plan: command line, settings, and the prompt message.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
@@ -50,7 +45,7 @@ func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
 	if err != nil {
 		return framework.Plan{}, err
 	}
-	message, err := userMessage(prompt(in))
+	message, err := userMessage(in.FullPrompt())
 	if err != nil {
 		return framework.Plan{}, err
 	}
@@ -74,7 +69,7 @@ func arguments(in framework.Input) []string {
 		"-p", "--output-format", "stream-json", "--input-format", "stream-json", "--verbose", "--include-partial-messages",
 		"--dangerously-skip-permissions", "--strict-mcp-config", "--mcp-config", in.RunDir + "/" + mcpFile,
 	}
-	if id := resumed(in); id != "" {
+	if id := in.ResumeID(); id != "" {
 		args = append(args, "--resume", id)
 	} else {
 		args = append(args, "--session-id", in.NewID)
@@ -89,13 +84,6 @@ func arguments(in framework.Input) []string {
 		args = append(args, "--max-budget-usd", strconv.FormatFloat(usd, 'f', -1, 64))
 	}
 	return args
-}
-
-func resumed(in framework.Input) string {
-	if in.Resume == nil {
-		return ""
-	}
-	return in.Resume.ID
 }
 
 func environment(in framework.Input) map[string]string {
@@ -119,13 +107,6 @@ func environment(in framework.Input) map[string]string {
 		}
 	}
 	return env
-}
-
-func prompt(in framework.Input) string {
-	if len(in.Schema) == 0 {
-		return in.Prompt
-	}
-	return in.Prompt + framework.SchemaPrompt(in.Schema)
 }
 
 func userMessage(text string) ([]byte, error) {

@@ -62,18 +62,11 @@ func (d *decoder) Flush(name string) framework.Step {
 func (d *decoder) Interrupt() []byte { return []byte(interrupt) }
 
 func (d *decoder) Conversation() framework.Conversation {
-	id := d.session
-	if id == "" {
-		id = resumed(d.in) // the session was never resumed
-	}
+	id := cmp.Or(d.session, d.in.ResumeID()) // the session may never have been resumed
 	if id == "" {
 		return framework.Conversation{}
 	}
-	version := d.in.Program.Version
-	if version == "" {
-		version = d.version
-	}
-	return framework.Conversation{Framework: catalog.ClaudeCode.Name, Version: version, ID: id}
+	return framework.Conversation{Framework: catalog.ClaudeCode.Name, Version: cmp.Or(d.in.Program.Version, d.version), ID: id}
 }
 
 func (d *decoder) take(s *framework.Step, kind string, l *line, text []byte, cut bool) {

@@ -35,8 +35,8 @@ type line struct {
 	TotalCostUSD   *float64              `json:"total_cost_usd"`
 }
 
-// Kind returns the type of the line.
-func (l *line) Kind() string { return l.Type }
+// LineType returns the type of the line.
+func (l *line) LineType() string { return l.Type }
 
 // failure returns the reason why the model did not answer, in a few words.
 func (l *line) failure() string {

@@ -27,24 +27,15 @@ func (Framework) Info() framework.Info {
 }
 
 // Check refuses providers of another type than OpenAI's Responses.
-func (Framework) Check(d *stint.Definition) error {
-	if t := catalog.ProviderType(d); t != "" && t != catalog.Codex.ProviderType {
-		return stint.InvalidParam("provider.type", "The framework '%s' needs a provider of type '%s', not '%s'. Leave 'provider.type' out, or choose another framework.", catalog.Codex.Name, catalog.Codex.ProviderType, t)
-	}
-	return nil
-}
+func (Framework) Check(d *stint.Definition) error { return catalog.Codex.CheckProvider(d) }
 
 // Prepare returns the plan: command line, configuration, and prompt.
 func (Framework) Prepare(in framework.Input) (framework.Plan, error) {
-	prompt := in.Prompt
-	if len(in.Schema) > 0 {
-		prompt += framework.SchemaPrompt(in.Schema)
-	}
 	home := in.Home + "/.codex"
 	p := framework.Plan{
 		Argv: append(framework.ProgramArgv(in, "codex"), arguments(in)...), Env: map[string]string{"CODEX_HOME": home},
 		Files: []framework.File{{Path: home + "/config.toml", Content: configuration(in)}},
-		Stdin: []byte(prompt), Protocol: true,
+		Stdin: []byte(in.FullPrompt()), Protocol: true,
 		State: framework.State{Keep: []string{".codex/sessions"}, Check: framework.CheckLogs(jsonlines.CheckLog)},
 	}
 	if in.Model != nil {
@@ -61,7 +52,7 @@ func (Framework) NewDecoder(in framework.Input) framework.Decoder { return newDe
 
 func arguments(in framework.Input) []string {
 	args := []string{"exec"}
-	id := resumed(in)
+	id := in.ResumeID()
 	if id != "" {
 		args = append(args, "resume")
 	}
@@ -73,11 +64,4 @@ func arguments(in framework.Input) []string {
 		args = append(args, id)
 	}
 	return append(args, "-")
-}
-
-func resumed(in framework.Input) string {
-	if in.Resume == nil {
-		return ""
-	}
-	return in.Resume.ID
 }

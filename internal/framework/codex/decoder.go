@@ -49,10 +49,7 @@ func newDecoder(in framework.Input) *decoder {
 func (d *decoder) Interrupt() []byte { return nil }
 
 func (d *decoder) Conversation() framework.Conversation {
-	id := d.thread
-	if id == "" {
-		id = resumed(d.in) // the thread was never resumed
-	}
+	id := cmp.Or(d.thread, d.in.ResumeID()) // the thread may never have been resumed
 	if id == "" {
 		return framework.Conversation{}
 	}

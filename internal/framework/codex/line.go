@@ -15,8 +15,8 @@ type line struct {
 	} `json:"error"`
 }
 
-// Kind returns the type of the line.
-func (l *line) Kind() string { return l.Type }
+// LineType returns the type of the line.
+func (l *line) LineType() string { return l.Type }
 
 // usage has the token counts of the whole conversation.
 type usage struct {

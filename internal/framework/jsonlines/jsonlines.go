@@ -20,10 +20,10 @@ import (
 // was kept.
 const Cut = "cut"
 
-// Line is a decoded line. Kind returns its type.
+// Line is a decoded line. LineType returns its type.
 type Line[T any] interface {
 	*T
-	Kind() string
+	LineType() string
 }
 
 // Reader reads the output of one run: objects on standard output, text on
@@ -76,7 +76,7 @@ func (r *Reader[T, L]) read(s *framework.Step, text []byte, cut, last bool) {
 	if !whole && (cut || last) {
 		decode(wholeMembers(text), &line)
 	}
-	kind := L(&line).Kind()
+	kind := L(&line).LineType()
 	if !whole && !cut && last && kind != "" {
 		s.Native = append(s.Native, framework.Native{Type: "torn", Line: string(text)})
 		return

@@ -19,7 +19,7 @@ type line struct {
 	Text string          `json:"text"`
 }
 
-func (l *line) Kind() string { return l.Type }
+func (l *line) LineType() string { return l.Type }
 
 // read decodes output and its end. It returns the types and lines that were
 // taken, and the text.

@@ -104,3 +104,6 @@ type Line struct {
 	Reason  stint.Reason    `json:"reason,omitempty"`
 	Error   string          `json:"error,omitempty"` // a sentence
 }
+
+// LineType returns the type of the line.
+func (l *Line) LineType() string { return l.Type }
