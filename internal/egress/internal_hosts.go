@@ -70,16 +70,16 @@ func (u *Uplink) localHandler(r *http.Request, x *proxy.Exchange) proxy.LocalHan
 // dialProvider connects to the model's provider. The definition names the
 // provider, which allows its name in every mode, but not an address that is
 // refused.
-func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (net.Conn, error) {
+func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 	d, refused := u.provider(host, port)
 	if refused != nil {
-		return nil, *refused
+		return nil, "", *refused
 	}
 	r, err := u.dialAllowed(ctx, d, llmproxy.RuleProvider)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return r.conn, nil
+	return r.conn, r.rule, nil
 }
 
 // provider decides on the host of the provider's URL. The addresses of a name

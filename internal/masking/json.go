@@ -37,12 +37,8 @@ var jsonStyles = []jsonStyle{
 	{also: "\"<>&'+`\x7f", ascii: true, upper: true}, // .NET
 }
 
-// appendJSON appends the JSON encodings of s if one of them differs from s. Text
-// that is not UTF-8 is encoded with replacement characters.
+// appendJSON appends the JSON encodings of s if one of them differs from s.
 func appendJSON(all []pattern, s string) []pattern {
-	if !utf8.ValidString(s) {
-		return append(all, marshaled(s, false, false), marshaled(s, true, false), marshaled(s, false, true), marshaled(s, true, true))
-	}
 	if !strings.ContainsFunc(s, isEscaped) {
 		return all
 	}
@@ -53,32 +49,17 @@ func appendJSON(all []pattern, s string) []pattern {
 	return append(all, pattern{twice(s), twice, false})
 }
 
-// marshaled returns the encoding of encoding/json, with "/" as \/ if slash is set.
-func marshaled(s string, escapeHTML, slash bool) pattern {
-	encode := func(s string) string {
-		var b strings.Builder
-		e := json.NewEncoder(&b)
-		e.SetEscapeHTML(escapeHTML)
-		_ = e.Encode(s) // a string can be encoded
-		text := strings.TrimSuffix(b.String(), "\n")
-		if text = text[1 : len(text)-1]; slash {
-			text = strings.ReplaceAll(text, "/", `\/`)
-		}
-		return text
-	}
-	return pattern{encode(s), encode, false}
-}
-
 // isEscaped reports whether one of the styles escapes r.
 func isEscaped(r rune) bool {
 	return r < ' ' || r > '~' || strings.IndexByte("\"\\/<>&'+`", byte(r)) >= 0
 }
 
-// escape returns the JSON string of s without quotation marks around it.
+// escape returns the JSON string of s without quotation marks around it. Bytes
+// that are not UTF-8 are replaced like encoding/json does.
 func (j jsonStyle) escape(s string) string {
 	var b strings.Builder
 	b.Grow(2 * len(s))
-	for _, r := range s {
+	for i, r := range s {
 		short := -1
 		if r < utf8.RuneSelf {
 			short = strings.IndexByte("\"\\\b\f\n\r\t", byte(r))
@@ -86,6 +67,8 @@ func (j jsonStyle) escape(s string) string {
 		switch {
 		case strings.ContainsRune(j.also, r), j.ascii && r >= utf8.RuneSelf, j.long && (short >= 0 || r < ' '):
 			j.unicode(&b, r)
+		case r == utf8.RuneError && !strings.HasPrefix(s[i:], "\uFFFD"):
+			b.WriteString(`\ufffd`)
 		case short >= 0:
 			b.WriteString(`\` + `"\bfnrt`[short:short+1])
 		case r < ' ':

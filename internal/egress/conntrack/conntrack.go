@@ -14,8 +14,9 @@ import (
 // ErrClosed is the error of a dial during or after Close.
 var ErrClosed = errors.New("the set of connections is closed")
 
-// DialFunc opens a connection to a port of a host, which is a name or an address.
-type DialFunc func(ctx context.Context, host string, port uint16) (net.Conn, error)
+// DialFunc opens a connection to a port of a host, which is a name or an address,
+// and returns the rule that allowed it.
+type DialFunc func(ctx context.Context, host string, port uint16) (c net.Conn, rule string, err error)
 
 // Set contains the connections that were opened for one purpose, such as a
 // client's connection. It is safe for concurrent use.
@@ -54,11 +55,11 @@ func (s *Set) Dial(ctx context.Context, address string, dial DialFunc) (net.Conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.life, cancel)()
-	c, err := dial(ctx, host, uint16(port))
+	c, rule, err := dial(ctx, host, uint16(port))
 	if err != nil {
 		return nil, err
 	}
-	return s.keep(c)
+	return s.keep(c, rule)
 }
 
 func (s *Set) begin() bool {
@@ -70,14 +71,14 @@ func (s *Set) begin() bool {
 	return !s.ended
 }
 
-func (s *Set) keep(c net.Conn) (net.Conn, error) {
+func (s *Set) keep(c net.Conn, rule string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
 		c.Close()
 		return nil, ErrClosed
 	}
-	kept := &Conn{c, s}
+	kept := &Conn{c, rule, s}
 	s.conns[kept] = struct{}{}
 	return kept, nil
 }
@@ -100,7 +101,8 @@ func (s *Set) Close() {
 // Conn is a connection of a set. Close removes it from the set.
 type Conn struct {
 	net.Conn
-	set *Set
+	Rule string // that allowed it
+	set  *Set
 }
 
 // Close closes the connection.

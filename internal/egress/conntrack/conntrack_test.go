@@ -16,10 +16,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // piped returns a dial function with one end of a pipe, and stores the other in far.
 func piped(far *net.Conn) conntrack.DialFunc {
-	return func(context.Context, string, uint16) (net.Conn, error) {
+	return func(context.Context, string, uint16) (net.Conn, string, error) {
 		near, other := net.Pipe()
 		*far = other
-		return near, nil
+		return near, "allow example.com", nil
 	}
 }
 
@@ -30,6 +30,9 @@ func TestCloseClosesConnections(t *testing.T) {
 	closed, err := s.Dial(t.Context(), "[2001:db8::1]:443", piped(&first))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if rule := closed.(*conntrack.Conn).Rule; rule != "allow example.com" {
+		t.Errorf("the rule is %q", rule)
 	}
 	if _, err := s.Dial(t.Context(), "example.com:80", piped(&second)); err != nil {
 		t.Fatal(err)
@@ -54,7 +57,7 @@ func TestCloseWaitsForDials(t *testing.T) {
 	begun, far := make(chan struct{}), net.Conn(nil)
 	result := make(chan error, 1)
 	go func() {
-		_, err := s.Dial(context.Background(), "example.com:80", func(ctx context.Context, host string, port uint16) (net.Conn, error) {
+		_, err := s.Dial(context.Background(), "example.com:80", func(ctx context.Context, host string, port uint16) (net.Conn, string, error) {
 			close(begun)
 			<-ctx.Done() // and yet it comes about
 			return piped(&far)(ctx, host, port)

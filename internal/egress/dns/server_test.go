@@ -50,7 +50,9 @@ func unpack(t testing.TB, b []byte) (m dnsmessage.Message) {
 // replies is a resolver with a reply for each name.
 type replies map[string]dns.Reply
 
-func (r replies) resolve(_ context.Context, q dnsmessage.Question) dns.Reply { return r[q.Name.String()] }
+func (r replies) resolve(_ context.Context, q dnsmessage.Question) dns.Reply {
+	return r[q.Name.String()]
+}
 
 func TestAnswer(t *testing.T) {
 	t.Parallel()

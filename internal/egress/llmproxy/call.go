@@ -139,8 +139,8 @@ func (m *meter) tap(encoding string, plain bool) (io.Writer, func()) {
 		m.events, m.limit = false, 0 // only the length is known
 		return m, func() {}
 	}
-	g := newGunzip(m)
-	return g, func() { _ = g.Close() } // closing a pipe does not fail
+	g := &gunzip{meter: m}
+	return g, g.finish
 }
 
 func (c *call) count(m *meter, interrupted bool) {

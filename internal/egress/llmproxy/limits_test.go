@@ -40,8 +40,9 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	defer provider.Close()
 	p, err := llmproxy.New(llmproxy.Config{
 		Type: stint.ProviderAnthropic, BaseURL: "http://provider.test", Idle: time.Minute, Now: time.Now,
-		Dial: func(ctx context.Context, _ string, _ uint16) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "tcp", provider.Listener.Addr().String())
+		Dial: func(ctx context.Context, _ string, _ uint16) (net.Conn, string, error) {
+			c, err := new(net.Dialer).DialContext(ctx, "tcp", provider.Listener.Addr().String())
+			return c, "", err
 		},
 	})
 	if err != nil {

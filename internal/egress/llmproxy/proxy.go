@@ -1,11 +1,9 @@
 package llmproxy
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/egress/conntrack"
 	"github.com/stint-dev/stint/internal/egress/proxy"
 	"github.com/stint-dev/stint/internal/masking"
 )
@@ -24,7 +23,6 @@ const (
 	// RuleAPI is the rule of requests for the server's API.
 	RuleAPI = "api"
 
-	maxURL     = 2048
 	minSilence = 10 * time.Minute // before a response begins: models think
 	hearEvery  = time.Second
 	keyName    = "stint-model-key" // replaces the key in responses
@@ -37,7 +35,7 @@ type Config struct {
 	Key     string // empty for none
 	// Dial applies the policy and returns a connection to a checked address, or a
 	// policy.Refusal.
-	Dial  func(ctx context.Context, host string, port uint16) (net.Conn, error)
+	Dial  conntrack.DialFunc
 	Roots *x509.CertPool // of the provider; the default is the system's
 	Idle  time.Duration  // ends a response without bytes
 	Now   func() time.Time
@@ -118,7 +116,7 @@ func (p *Proxy) Handler(r *http.Request, x *proxy.Exchange) proxy.LocalHandler {
 	c.counted = way == routeCall
 	c.checkBackground = mayBackground(r)
 	c.url = p.upstreamURL(r)
-	x.URL, x.Host, x.Port = clip(c.url.String()), strings.ToLower(p.base.Hostname()), p.port
+	x.URL, x.Host, x.Port = c.url.String(), strings.ToLower(p.base.Hostname()), p.port
 	return c.handle
 }
 
@@ -127,9 +125,4 @@ func respondEmpty(w http.ResponseWriter, _ *http.Request) bool {
 	w.Header().Set("Content-Length", "0")
 	w.WriteHeader(http.StatusOK)
 	return true
-}
-
-// clip shortens a URL for the log.
-func clip(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), maxURL)], "")
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
-	"sync"
 
 	"github.com/stint-dev/stint"
 )
@@ -202,34 +201,23 @@ func (m *meter) reported(anthropic bool) stint.Tokens {
 	return t
 }
 
-// gunzip decompresses what is written to it into a meter.
+// gunzip buffers a compressed response for a meter.
 type gunzip struct {
-	w    *io.PipeWriter
-	work sync.WaitGroup
+	meter      *meter
+	compressed bytes.Buffer
 }
 
-func newGunzip(m *meter) *gunzip {
-	r, w := io.Pipe()
-	g := &gunzip{w: w}
-	g.work.Go(func() {
-		z, err := gzip.NewReader(r)
-		if err == nil {
-			_, err = io.Copy(m, z) //nolint:gosec // the meter is bounded
-		}
-		r.CloseWithError(err) // the response is forwarded without a count
-	})
-	return g
-}
-
-// Write never fails.
+// Write never fails. Of a response that is too long, the rest is ignored.
 func (g *gunzip) Write(p []byte) (int, error) {
-	_, _ = g.w.Write(p)
+	if g.compressed.Len() <= maxResponse {
+		g.compressed.Write(p)
+	}
 	return len(p), nil
 }
 
-// Close waits until all bytes are decompressed.
-func (g *gunzip) Close() error {
-	err := g.w.Close()
-	g.work.Wait()
-	return err
+// finish writes the response to the meter, as far as it was received.
+func (g *gunzip) finish() {
+	if z, err := gzip.NewReader(&g.compressed); err == nil {
+		_, _ = io.Copy(g.meter, z) //nolint:gosec // the meter is bounded
+	}
 }

@@ -3,7 +3,9 @@ package proxy
 import (
 	"cmp"
 	"encoding/base64"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -165,7 +167,7 @@ func encodedPrefix(q, placeholder string) int {
 		switch {
 		case at < len(q) && (q[at] == c && c != '%' || q[at] == '+' && c == ' '):
 			at++
-		case at+2 < len(q) && q[at] == '%' && unhex(q[at+1])<<4|unhex(q[at+2]) == int(c):
+		case isEscape(q[at:], c):
 			at += 3
 		case at < len(q) && q[at] == c: // a % that is not an escape
 			at++
@@ -176,33 +178,17 @@ func encodedPrefix(q, placeholder string) int {
 	return at
 }
 
-// unhex returns the value of a hexadecimal digit, or a number above any byte.
-func unhex(c byte) int {
-	switch {
-	case '0' <= c && c <= '9':
-		return int(c - '0')
-	case 'a' <= c && c <= 'f':
-		return int(c-'a') + 10
-	case 'A' <= c && c <= 'F':
-		return int(c-'A') + 10
+// isEscape reports whether q begins with the percent-encoding of c.
+func isEscape(q string, c byte) bool {
+	if len(q) < 3 || q[0] != '%' {
+		return false
 	}
-	return 1 << 16
+	n, err := strconv.ParseUint(q[1:3], 16, 8)
+	return err == nil && byte(n) == c
 }
 
 // escapeQuery percent-encodes all bytes except unreserved characters.
-func escapeQuery(s string) string {
-	const digits = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		if '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || strings.IndexByte("-_.~", c) >= 0 {
-			b.WriteByte(c)
-		} else {
-			b.Write([]byte{'%', digits[c>>4], digits[c&15]})
-		}
-	}
-	return b.String()
-}
+func escapeQuery(s string) string { return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") }
 
 // checkSecret refuses a value that is not a valid header value.
 func checkSecret(s *policy.Secret) *fault {

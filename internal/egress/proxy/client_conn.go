@@ -108,7 +108,7 @@ func (s *clientConn) brokerOf(host string, port uint16) *broker {
 func (s *clientConn) serve(ctx context.Context, c net.Conn) error {
 	defer s.cancel()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
-	l := &singleListener{conn: c, done: make(chan struct{})}
+	l := newSingleListener(c)
 	server := s.server(l)
 	if w, ok := c.(*strictReader); ok {
 		s.reader = w
@@ -142,41 +142,39 @@ func (s *clientConn) server(l *singleListener) *http.Server {
 		ErrorLog:    log.New(io.Discard, "", 0), // errors of clients are recorded instead
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			if state == http.StateClosed || state == http.StateHijacked {
-				_ = l.Close() // cannot fail
+				l.end()
 			}
 		},
 	}
 }
 
-// singleListener is a listener with one connection.
+// singleListener is a listener with one connection. Close may be called several
+// times.
 type singleListener struct {
-	conn net.Conn
-	done chan struct{} // closed when the connection has ended
+	conn  net.Conn
+	next  chan net.Conn   // contains conn until it is accepted
+	ended context.Context //nolint:containedctx // ends with Close
+	end   context.CancelFunc
+}
 
-	mu       sync.Mutex // guards all below
-	accepted bool
-	closed   bool
+func newSingleListener(c net.Conn) *singleListener {
+	l := &singleListener{conn: c, next: make(chan net.Conn, 1)}
+	l.next <- c
+	l.ended, l.end = context.WithCancel(context.Background())
+	return l
 }
 
 func (l *singleListener) Accept() (net.Conn, error) {
-	l.mu.Lock()
-	first := !l.accepted
-	l.accepted = true
-	l.mu.Unlock()
-	if first {
-		return l.conn, nil
+	select {
+	case c := <-l.next:
+		return c, nil
+	case <-l.ended.Done():
+		return nil, net.ErrClosed
 	}
-	<-l.done
-	return nil, net.ErrClosed
 }
 
 func (l *singleListener) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.closed {
-		l.closed = true
-		close(l.done)
-	}
+	l.end()
 	return nil
 }
 

@@ -23,10 +23,11 @@ func (x *exchange) localHandler() LocalHandler {
 
 // serveLocal calls the handler and counts the bytes of both bodies.
 func (x *exchange) serveLocal(handle LocalHandler) (complete bool) {
+	x.record.URL = clip(x.record.URL) // the handler may have changed it
 	if begin := x.conn.h.Begin; begin != nil {
 		defer begin(x.record)()
 	}
-	x.r.Body = &countedBody{ReadCloser: x.r.Body, sent: &x.sent}
+	x.r.Body = &countedBody{x.r.Body, &x.sent}
 	w := &countedWriter{ResponseWriter: x.w, received: &x.received}
 	complete = handle(w, x.r)
 	x.record.Status = w.status

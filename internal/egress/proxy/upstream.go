@@ -62,16 +62,7 @@ func (u *upstream) transport(h2 bool) *http.Transport {
 }
 
 func (u *upstream) dial(ctx context.Context, _, address string) (net.Conn, error) {
-	return u.conns.Dial(ctx, address, u.open)
-}
-
-// open dials with the handler's Dial.
-func (u *upstream) open(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	c, rule, err := u.conn.h.Dial(ctx, host, port)
-	if err != nil {
-		return nil, err
-	}
-	return &serverConn{c, rule}, nil
+	return u.conns.Dial(ctx, address, u.conn.h.Dial)
 }
 
 // close closes all connections and waits for dials in progress.
@@ -83,30 +74,13 @@ func (u *upstream) close() {
 	u.conns.Close()
 }
 
-// serverConn is a connection to a server and the rule that allowed it.
-type serverConn struct {
-	net.Conn
-	rule string
-}
-
-// CloseWrite closes the direction to the server, if the connection supports it.
-func (c *serverConn) CloseWrite() error {
-	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return w.CloseWrite()
-	}
-	return nil
-}
-
 // ruleOf returns the rule that allowed a transport's connection.
 func ruleOf(c net.Conn) string {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	if d, ok := c.(*conntrack.Conn); ok {
-		c = d.Conn
-	}
-	if s, ok := c.(*serverConn); ok {
-		return s.rule
+	if tracked, ok := c.(*conntrack.Conn); ok {
+		return tracked.Rule
 	}
 	return ""
 }
