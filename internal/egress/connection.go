@@ -102,7 +102,7 @@ func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
 		return
 	}
 	var refused *policy.Refusal
-	c.dest, refused = u.destination(target)
+	c.dest, refused = u.named(policy.Destination{Addr: target.Addr().Unmap().WithZone(""), Port: target.Port()})
 	if refused == nil && c.dest.Name == stint.ProxyAlias && u.hasProxy() {
 		c.serveExplicitProxy(ctx)
 		return
@@ -123,19 +123,16 @@ func (c *connection) serve(ctx context.Context, target netip.AddrPort) {
 	}
 }
 
-// destination returns the name that an address represents, or the address
-// itself.
-func (u *Uplink) destination(target netip.AddrPort) (policy.Destination, *policy.Refusal) {
-	a := target.Addr().Unmap().WithZone("")
-	d := policy.Destination{Addr: a, Port: target.Port()}
-	if !dns.IsNameAddr(a) {
+// named returns d with the name that its address represents, if it has one.
+func (u *Uplink) named(d policy.Destination) (policy.Destination, *policy.Refusal) {
+	if !dns.IsNameAddr(d.Addr) {
 		return d, nil
 	}
-	name, ok := u.names.Name(a)
+	name, ok := u.names.Name(d.Addr)
 	if !ok {
 		return d, policy.Refuse("unknown address", "%s does not represent a name that was looked up in this sandbox. Look the name up again.", d)
 	}
-	return policy.Destination{Name: name, Port: target.Port()}, nil
+	return policy.Destination{Name: name, Port: d.Port}, nil
 }
 
 // pass reads the client's opening and then forwards, intercepts, or tunnels the

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -97,23 +96,18 @@ func connectTarget(r *http.Request) (policy.Destination, error) {
 	case r.ContentLength > 0 || len(r.TransferEncoding) > 0 || r.Header.Get("Content-Length") != "":
 		return policy.Destination{}, errors.New("it must not have a body")
 	}
-	if a, err := netip.ParseAddr(host); err == nil {
-		return policy.Destination{Addr: a.Unmap().WithZone(""), Port: uint16(port)}, nil
-	}
-	name, err := policy.CanonicalDomain(host)
+	d, err := policy.ParseDestination(host, uint16(port))
 	if err != nil {
-		return policy.Destination{}, errors.New("the host is not a name or an address")
+		return d, errors.New("the host is not a name or an address")
 	}
-	return policy.Destination{Name: name, Port: uint16(port)}, nil
+	return d, nil
 }
 
 // connect dials d before it answers, so that the client receives the error.
 func (c *connection) connect(ctx context.Context, d policy.Destination) {
 	u := c.uplink
 	var refused *policy.Refusal
-	if d.Name == "" {
-		d, refused = u.destination(netip.AddrPortFrom(d.Addr, d.Port))
-	}
+	d, refused = u.named(d)
 	internal := u.policy.IsInternal(d.Name) && d.Port == policy.InternalPort
 	if refused == nil && (d.Port == dnsPort || internal) {
 		if c.establish() != nil {

@@ -3,7 +3,6 @@ package egress
 import (
 	"context"
 	"net"
-	"net/netip"
 	"strings"
 
 	"github.com/stint-dev/stint"
@@ -88,12 +87,9 @@ func (c *connection) servesName(requested policy.Destination) bool {
 
 // requested returns the destination of a request to host.
 func (u *Uplink) requested(host string, port uint16) (policy.Destination, *policy.Refusal) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return u.destination(netip.AddrPortFrom(a, port))
-	}
-	name, err := policy.CanonicalDomain(host)
+	d, err := policy.ParseDestination(host, port)
 	if err != nil {
-		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name.", host)
+		return d, policy.Refuse("no host name", "'%.64s' is not a host name.", host)
 	}
-	return policy.Destination{Name: name, Port: port}, nil
+	return u.named(d)
 }

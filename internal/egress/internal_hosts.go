@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/egress/llmproxy"
@@ -85,20 +84,18 @@ func (u *Uplink) dialProvider(ctx context.Context, host string, port uint16) (ne
 // provider decides on the host of the provider's URL. The addresses of a name
 // are checked separately.
 func (u *Uplink) provider(host string, port uint16) (policy.Destination, *policy.Refusal) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		d := policy.Destination{Addr: a.Unmap().WithZone(""), Port: port}
-		_, refused := u.policy.DecideAddr(d.Addr, port, policy.Destination{Name: d.Addr.String(), Port: port})
-		return d, refused
-	}
-	name, err := policy.CanonicalDomain(host)
+	d, err := policy.ParseDestination(host, port)
 	switch {
 	case err != nil:
-		return policy.Destination{}, policy.Refuse("no host name", "'%.64s' is not a host name. Correct provider.baseUrl.", host)
-	case name == stint.HostAlias:
+		return d, policy.Refuse("no host name", "'%.64s' is not a host name. Correct provider.baseUrl.", host)
+	case d.Name == "":
+		_, refused := u.policy.DecideAddr(d.Addr, port, policy.Destination{Name: d.Addr.String(), Port: port})
+		return d, refused
+	case d.Name == stint.HostAlias:
 		_, refused := u.policy.DecideWorker(port)
-		return policy.Destination{Name: name, Port: port}, refused
-	case policy.IsReserved(name):
-		return policy.Destination{}, policy.Refuse("unknown name", "%s does not exist in this sandbox. For the worker's loopback, write %s:%d in provider.baseUrl and in network.allow.", name, stint.HostAlias, port)
+		return d, refused
+	case policy.IsReserved(d.Name):
+		return d, policy.Refuse("unknown name", "%s does not exist in this sandbox. For the worker's loopback, write %s:%d in provider.baseUrl and in network.allow.", d.Name, stint.HostAlias, port)
 	}
-	return policy.Destination{Name: name, Port: port}, nil
+	return d, nil
 }

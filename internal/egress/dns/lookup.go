@@ -6,8 +6,9 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
+
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 const (
@@ -35,28 +36,23 @@ func (HostResolver) LookupNetIP(ctx context.Context, network, host string) ([]ne
 type Cache struct {
 	resolver Resolver
 	now      func() time.Time
-
-	mu     sync.Mutex // guards byName
-	byName map[string]cached
+	lookups  *lru.Cache[string, lookupResult] // by name
 }
 
-type cached struct {
+type lookupResult struct {
 	addrs []netip.Addr
 	until time.Time
 }
 
 // NewCache returns an empty cache of the resolver's answers.
 func NewCache(r Resolver, now func() time.Time) *Cache {
-	return &Cache{resolver: r, now: now, byName: map[string]cached{}}
+	return &Cache{resolver: r, now: now, lookups: lru.New[string, lookupResult](maxCached)}
 }
 
 // Lookup returns the addresses of a name: at least one and at most 16, IPv4
 // first.
 func (c *Cache) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
-	c.mu.Lock()
-	hit, ok := c.byName[name]
-	c.mu.Unlock()
-	if ok && c.now().Before(hit.until) {
+	if hit, ok := c.lookups.Get(name); ok && c.now().Before(hit.until) {
 		return hit.addrs, nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, lookupTimeout, errors.New("no answer in time"))
@@ -74,11 +70,6 @@ func (c *Cache) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	if len(addrs) == 0 {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.byName) >= maxCached {
-		clear(c.byName)
-	}
-	c.byName[name] = cached{addrs, c.now().Add(cacheTTL)}
+	c.lookups.Put(name, lookupResult{addrs, c.now().Add(cacheTTL)})
 	return addrs, nil
 }

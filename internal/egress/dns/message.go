@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -59,27 +60,15 @@ func parseQuery(message []byte) (q query, code dnsmessage.RCode, ok bool) {
 	if q.header, err = p.Start(message); err != nil || q.header.Response {
 		return q, 0, false
 	}
-	if q.header.OpCode != 0 {
+	var m dnsmessage.Message
+	switch {
+	case q.header.OpCode != 0:
 		return q, dnsmessage.RCodeNotImplemented, true
-	}
-	questions, err := p.AllQuestions()
-	if err != nil || len(questions) != 1 {
+	case m.Unpack(message) != nil || len(m.Questions) != 1:
 		return q, dnsmessage.RCodeFormatError, true
 	}
-	q.question = questions[0]
-	if p.SkipAllAnswers() != nil || p.SkipAllAuthorities() != nil {
-		return q, dnsmessage.RCodeFormatError, true
-	}
-	for {
-		h, err := p.AdditionalHeader()
-		if errors.Is(err, dnsmessage.ErrSectionDone) {
-			break
-		}
-		if err != nil || p.SkipAdditional() != nil {
-			return q, dnsmessage.RCodeFormatError, true
-		}
-		q.edns = q.edns || h.Type == dnsmessage.TypeOPT
-	}
+	q.question = m.Questions[0]
+	q.edns = slices.ContainsFunc(m.Additionals, func(r dnsmessage.Resource) bool { return r.Header.Type == dnsmessage.TypeOPT })
 	if q.question.Class != dnsmessage.ClassINET {
 		return q, dnsmessage.RCodeNameError, true
 	}
@@ -88,39 +77,35 @@ func parseQuery(message []byte) (q query, code dnsmessage.RCode, ok bool) {
 
 // encode returns the response to q, or nil if it cannot be encoded.
 func (q query) encode(r Reply) []byte {
-	b := dnsmessage.NewBuilder(make([]byte, 0, 512), dnsmessage.Header{
+	m := dnsmessage.Message{Header: dnsmessage.Header{
 		ID: q.header.ID, Response: true, OpCode: q.header.OpCode,
 		RecursionDesired: q.header.RecursionDesired, RecursionAvailable: true, RCode: r.Code,
-	})
-	b.EnableCompression()
-	err := b.StartQuestions()
-	if err == nil && q.question.Type != 0 {
-		err = b.Question(q.question)
+	}}
+	if q.question.Type != 0 {
+		m.Questions = []dnsmessage.Question{q.question}
 	}
-	if err == nil && r.Addr.IsValid() {
-		err = errors.Join(b.StartAnswers(), b.AResource(
-			dnsmessage.ResourceHeader{Name: q.question.Name, Class: dnsmessage.ClassINET, TTL: answerTTL},
-			dnsmessage.AResource{A: r.Addr.As4()}))
+	if r.Addr.IsValid() {
+		h := dnsmessage.ResourceHeader{Name: q.question.Name, Class: dnsmessage.ClassINET, TTL: answerTTL}
+		m.Answers = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.AResource{A: r.Addr.As4()}}}
 	}
-	if err == nil && q.edns {
-		err = errors.Join(b.StartAdditionals(), appendOPT(&b, r))
+	if q.edns {
+		var h dnsmessage.ResourceHeader
+		if h.SetEDNS0(maxMessageSize, r.Code, false) != nil {
+			return nil
+		}
+		m.Additionals = []dnsmessage.Resource{{Header: h, Body: &dnsmessage.OPTResource{Options: r.options()}}}
 	}
-	message, finishErr := b.Finish()
-	if err != nil || finishErr != nil {
+	message, err := m.Pack()
+	if err != nil {
 		return nil
 	}
 	return message
 }
 
-func appendOPT(b *dnsmessage.Builder, r Reply) error {
-	var h dnsmessage.ResourceHeader
-	if err := h.SetEDNS0(maxMessageSize, r.Code, false); err != nil {
-		return err
+// options returns the extended DNS error, if any.
+func (r Reply) options() []dnsmessage.Option {
+	if r.Error == 0 {
+		return nil
 	}
-	var opt dnsmessage.OPTResource
-	if r.Error != 0 {
-		data := append(binary.BigEndian.AppendUint16(nil, r.Error), r.Reason...)
-		opt.Options = []dnsmessage.Option{{Code: optionEDE, Data: data}}
-	}
-	return b.OPTResource(h, opt)
+	return []dnsmessage.Option{{Code: optionEDE, Data: append(binary.BigEndian.AppendUint16(nil, r.Error), r.Reason...)}}
 }

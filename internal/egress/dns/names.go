@@ -1,9 +1,10 @@
 package dns
 
 import (
-	"container/list"
 	"net/netip"
 	"sync"
+
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 // nameAddrs is the range of addresses that represent names. It is reserved for
@@ -23,23 +24,14 @@ func IsNameAddr(a netip.Addr) bool { return nameAddrs.Contains(a) }
 // use.
 type Names struct {
 	mu     sync.Mutex // guards all below
-	byName map[string]*list.Element
-	byAddr map[netip.Addr]*list.Element
-	recent *list.List // of assignment, most recently used first
+	byName *lru.Cache[string, netip.Addr]
+	byAddr *lru.Cache[netip.Addr, string] // the same; each use of one is a use of the other
 	last   netip.Addr
-}
-
-type assignment struct {
-	name string
-	addr netip.Addr
 }
 
 // NewNames returns an empty table.
 func NewNames() *Names {
-	return &Names{
-		byName: map[string]*list.Element{}, byAddr: map[netip.Addr]*list.Element{},
-		recent: list.New(), last: nameAddrs.Addr(),
-	}
+	return &Names{byName: lru.New[string, netip.Addr](maxNames), byAddr: lru.New[netip.Addr, string](maxNames), last: nameAddrs.Addr()}
 }
 
 // Addr returns the address of name. It assigns one on first use, and removes the
@@ -48,22 +40,17 @@ func NewNames() *Names {
 func (n *Names) Addr(name string) (addr netip.Addr, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if e := n.byName[name]; e != nil {
-		n.recent.MoveToFront(e)
-		return e.Value.(assignment).addr, true
+	if addr, ok = n.byName.Get(name); ok {
+		n.byAddr.Get(addr)
+		return addr, true
 	}
 	next := n.last.Next()
 	if !nameAddrs.Contains(next.Next()) {
 		return netip.Addr{}, false
 	}
-	if n.recent.Len() >= maxNames {
-		old := n.recent.Remove(n.recent.Back()).(assignment)
-		delete(n.byName, old.name)
-		delete(n.byAddr, old.addr)
-	}
 	n.last = next
-	e := n.recent.PushFront(assignment{name, next})
-	n.byName[name], n.byAddr[next] = e, e
+	n.byName.Put(name, next)
+	n.byAddr.Put(next, name)
 	return next, true
 }
 
@@ -71,10 +58,9 @@ func (n *Names) Addr(name string) (addr netip.Addr, ok bool) {
 func (n *Names) Name(a netip.Addr) (string, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	e := n.byAddr[a]
-	if e == nil {
-		return "", false
+	name, ok := n.byAddr.Get(a)
+	if ok {
+		n.byName.Get(name)
 	}
-	n.recent.MoveToFront(e)
-	return e.Value.(assignment).name, true
+	return name, ok
 }

@@ -8,15 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/stint-dev/stint/internal/egress/proxy"
 )
-
-const copySize = 32 << 10
-
-var buffers = sync.Pool{New: func() any { return new([copySize]byte) }}
 
 // call is a request that is forwarded to the provider.
 type call struct {
@@ -114,7 +109,7 @@ func (c *call) respond(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	if res.ContentLength < 0 && r.Method != http.MethodHead {
 		_ = control.Flush() // an error recurs below
 	}
-	if err := c.copyBody(to, res.Body, control, watch); err != nil {
+	if err := proxy.CopyBody(to, res.Body, control, func(int) { watch.reset(); c.hear() }); err != nil {
 		c.x.Err = c.copyError(ctx, err)
 		return false
 	}
@@ -164,31 +159,6 @@ func (c *call) copyHeader(to, from http.Header, dropLength bool) {
 	for _, name := range []string{"Date", "Content-Type"} { // net/http does not add what the provider omitted
 		if _, ok := to[name]; !ok {
 			to[name] = nil
-		}
-	}
-}
-
-// copyBody forwards each piece as soon as it arrives.
-func (c *call) copyBody(to io.Writer, from io.Reader, control *http.ResponseController, watch *idleWatch) error {
-	buf := buffers.Get().(*[copySize]byte)
-	defer buffers.Put(buf)
-	for {
-		n, rerr := from.Read(buf[:])
-		if n > 0 {
-			watch.reset()
-			c.hear()
-			if _, err := to.Write(buf[:n]); err != nil {
-				return err
-			}
-			if err := control.Flush(); err != nil {
-				return err
-			}
-		}
-		switch {
-		case errors.Is(rerr, io.EOF):
-			return nil
-		case rerr != nil:
-			return rerr
 		}
 	}
 }

@@ -44,7 +44,7 @@ func readBody(r *http.Request, buffered *atomic.Int64, checkBackground bool) (b 
 	if r.ContentLength > 0 {
 		buf.Grow(int(min(r.ContentLength, 1<<20)))
 	}
-	part := make([]byte, copySize)
+	part := make([]byte, 32<<10)
 	for {
 		n, err := r.Body.Read(part)
 		buf.Write(part[:n])

@@ -15,6 +15,19 @@ type Destination struct {
 	Port uint16
 }
 
+// ParseDestination returns the destination for a host, which is a name or an
+// address. The error is a sentence for the user.
+func ParseDestination(host string, port uint16) (Destination, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return Destination{Addr: a.Unmap().WithZone(""), Port: port}, nil
+	}
+	name, err := CanonicalDomain(host)
+	if err != nil {
+		return Destination{}, err
+	}
+	return Destination{Name: name, Port: port}, nil
+}
+
 // Host returns the name or the address.
 func (d Destination) Host() string {
 	if d.Name != "" {

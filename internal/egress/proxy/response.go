@@ -80,36 +80,40 @@ func (x *exchange) redact(values []string) []string {
 	return values
 }
 
-// copyBody forwards each piece as soon as it arrives.
+// copyBody forwards the response's body to the client.
 func (x *exchange) copyBody(body io.Reader, control *http.ResponseController, redacted bool) error {
-	to := io.Writer(x.w)
-	var redactor io.WriteCloser
-	if redacted {
-		redactor = x.broker.redactor().Writer(x.w)
-		to = redactor
+	received := func(n int) { x.received.Add(int64(n)) }
+	if !redacted {
+		return CopyBody(x.w, body, control, received)
 	}
+	redactor := x.broker.redactor().Writer(x.w)
+	if err := CopyBody(redactor, body, control, received); err != nil {
+		return err
+	}
+	return redactor.Close()
+}
+
+// CopyBody copies a response's body and flushes each piece as soon as it arrives.
+// received is called with the length of each piece.
+func CopyBody(to io.Writer, body io.Reader, control *http.ResponseController, received func(int)) error {
 	buf := buffers.Get().(*[copySize]byte)
 	defer buffers.Put(buf)
 	for {
 		n, rerr := body.Read(buf[:])
 		if n > 0 {
-			x.received.Add(int64(n))
+			received(n)
 			if _, err := to.Write(buf[:n]); err != nil {
 				return err
 			}
-			if rerr == nil {
-				if err := control.Flush(); err != nil {
-					return err
-				}
-			}
 		}
 		switch {
-		case rerr == io.EOF && redactor != nil:
-			return redactor.Close()
-		case rerr == io.EOF:
+		case errors.Is(rerr, io.EOF):
 			return nil
 		case rerr != nil:
 			return rerr
+		}
+		if err := control.Flush(); err != nil {
+			return err
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 const (
@@ -31,7 +33,7 @@ type Authority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
 	pem   []byte
-	leafs leafCache
+	leafs *lru.Cache[string, *leafSlot] // by name
 
 	// leafKey is the key of every host. It exists only in this process, so
 	// separate keys for hosts would not be safer.
@@ -56,7 +58,7 @@ func Open(path string, now func() time.Time) (*Authority, error) {
 		return nil, fmt.Errorf("generating the key of certificates: %w", err)
 	}
 	return &Authority{
-		now: now, cert: cert, key: key, leafKey: leafKey,
+		now: now, cert: cert, key: key, leafKey: leafKey, leafs: lru.New[string, *leafSlot](cacheSize),
 		pem: pem.EncodeToMemory(&pem.Block{Type: certificateBlock, Bytes: cert.Raw}),
 	}, nil
 }

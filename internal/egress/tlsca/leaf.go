@@ -1,7 +1,6 @@
 package tlsca
 
 import (
-	"container/list"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -30,18 +29,18 @@ func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := a.leafs.entry(name)
-	e.mu.Lock()
-	defer e.mu.Unlock()
+	slot := a.leafSlot(name)
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
 	now := a.now()
-	if e.cert != nil && (e.cert.Leaf.NotAfter.Sub(now) > leafRenewal || e.cert.Leaf.NotAfter.Equal(a.cert.NotAfter)) {
-		return e.cert, nil
+	if slot.cert != nil && (slot.cert.Leaf.NotAfter.Sub(now) > leafRenewal || slot.cert.Leaf.NotAfter.Equal(a.cert.NotAfter)) {
+		return slot.cert, nil
 	}
 	cert, err := a.issue(name, now)
 	if err != nil {
 		return nil, fmt.Errorf("issuing a certificate for %s: %w", name, err)
 	}
-	e.cert = cert
+	slot.cert = cert
 	return cert, nil
 }
 
@@ -106,35 +105,18 @@ func isLabel(s string) bool {
 	return true
 }
 
-// leafCache caches the most recently used certificates.
-type leafCache struct {
-	mu    sync.Mutex // guards both; never held while signing
-	byKey map[string]*list.Element
-	order list.List // of *leafEntry, most recently used first
-}
-
-type leafEntry struct {
-	name string
+// leafSlot holds the certificate of a host.
+type leafSlot struct {
 	mu   sync.Mutex // guards cert; held while it is issued, so that it is issued once
 	cert *tls.Certificate
 }
 
-// entry returns the cache entry of a name.
-func (c *leafCache) entry(name string) *leafEntry {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at, ok := c.byKey[name]; ok {
-		c.order.MoveToFront(at)
-		return at.Value.(*leafEntry)
-	}
-	if c.byKey == nil {
-		c.byKey = make(map[string]*list.Element)
-	}
-	e := &leafEntry{name: name}
-	c.byKey[name] = c.order.PushFront(e)
-	if c.order.Len() > cacheSize {
-		last := c.order.Back()
-		delete(c.byKey, c.order.Remove(last).(*leafEntry).name)
-	}
-	return e
+// leafSlot returns the slot of a name.
+func (a *Authority) leafSlot(name string) *leafSlot {
+	return a.leafs.Update(name, func(slot *leafSlot) *leafSlot {
+		if slot == nil {
+			slot = &leafSlot{}
+		}
+		return slot
+	})
 }

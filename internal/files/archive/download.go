@@ -10,7 +10,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/limiter"
-	"github.com/stint-dev/stint/internal/files/lru"
+	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/files/manifest"
 	"github.com/stint-dev/stint/internal/files/pack"
 )

@@ -17,7 +17,7 @@ const module = "github.com/stint-dev/stint"
 var layers = [][]string{
 	{""},
 	{"internal/privatefile"},
-	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/jobs", "internal/localdir", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
+	{"api", "client", "examples", "internal/config", "internal/telemetry", "internal/strictjson", "internal/jobs", "internal/localdir", "internal/lru", "internal/masking", "internal/jsonschema", "internal/sealing", "internal/image", "internal/llm"},
 	{"internal/framework"},
 	{"internal/assistant", "internal/mcp"},
 
@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/store", "internal/blob", "internal/notify", "internal/sandbox"},
 
 	// Files.
-	{"internal/files/treewire", "internal/files/format", "internal/files/lru", "internal/files/limiter", "internal/files/ordered", "internal/files/index"},
+	{"internal/files/treewire", "internal/files/format", "internal/files/limiter", "internal/files/ordered", "internal/files/index"},
 	{"internal/files/limits", "internal/files/spool"},
 	{"internal/files/pack"},
 	{"internal/files/manifest"},
