@@ -17,7 +17,7 @@ import (
 	"github.com/stint-dev/stint/internal/artifacts"
 	"github.com/stint-dev/stint/internal/auth"
 	"github.com/stint-dev/stint/internal/feed"
-	"github.com/stint-dev/stint/internal/files/lru"
+	"github.com/stint-dev/stint/internal/lru"
 	"github.com/stint-dev/stint/internal/mcp"
 	"github.com/stint-dev/stint/internal/runs"
 	"github.com/stint-dev/stint/internal/secrets"
