@@ -10,31 +10,31 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-func TestIDsSortByTimeAndNeverRepeat(t *testing.T) {
+func TestIDsAreSortedAndUnique(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ids := stint.NewIDs(func() time.Time { return at }, rand.Reader)
-	var minted []string
+	var created []string
 	for i := range 3000 {
 		if i == 1000 {
 			at = at.Add(time.Second)
 		}
 		if i == 2000 {
-			at = at.Add(-time.Minute) // a clock that steps back
+			at = at.Add(-time.Minute) // the clock is set back
 		}
-		minted = append(minted, ids.New(stint.PrefixRun))
+		created = append(created, ids.New(stint.PrefixRun))
 	}
-	if !slices.IsSorted(minted) {
-		t.Error("identifiers do not sort in the order of their minting")
+	if !slices.IsSorted(created) {
+		t.Error("identifiers are not sorted by creation")
 	}
-	if len(slices.Compact(minted)) != 3000 {
-		t.Error("an identifier was minted twice")
+	if len(slices.Compact(created)) != 3000 {
+		t.Error("an identifier was created twice")
 	}
-	if !stint.IsID(stint.PrefixRun, minted[0]) || stint.IsID(stint.PrefixAgent, minted[0]) {
-		t.Errorf("%q is not what it should be", minted[0])
+	if !stint.IsID(stint.PrefixRun, created[0]) || stint.IsID(stint.PrefixAgent, created[0]) {
+		t.Errorf("IsID is wrong for %q", created[0])
 	}
-	if lower := stint.ULIDAt(at.Add(time.Hour)); minted[0] >= stint.PrefixRun+lower {
-		t.Errorf("%q is not below the bound %q", minted[0], lower)
+	if lower := stint.ULIDAt(at.Add(time.Hour)); created[0] >= stint.PrefixRun+lower {
+		t.Errorf("%q is not less than the bound %q", created[0], lower)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestIDsAreSafeForConcurrentUse(t *testing.T) {
 				id := ids.New("x_")
 				mu.Lock()
 				if seen[id] {
-					t.Errorf("%s was minted twice", id)
+					t.Errorf("%s was created twice", id)
 				}
 				seen[id] = true
 				mu.Unlock()
@@ -62,9 +62,9 @@ func TestIDsAreSafeForConcurrentUse(t *testing.T) {
 
 func TestIsID(t *testing.T) {
 	t.Parallel()
-	good := "run_01ke0000000000000000000000"
+	valid := "run_01ke0000000000000000000000"
 	for id, want := range map[string]bool{
-		good: true, "": false, "run_": false, good[:29]: false, good + "0": false,
+		valid: true, "": false, "run_": false, valid[:29]: false, valid + "0": false,
 		"run_01KE0000000000000000000000": false, "run_81ke0000000000000000000000": false,
 		"run_01ke000000000000000000000u": false, "ag_01ke0000000000000000000000": false,
 	} {
@@ -77,7 +77,26 @@ func TestIsID(t *testing.T) {
 		"v12_abcdefghij234567abcd": true, "1_abcdefghijklmnopqrst": false, "v1_abcdefghijklmnopqrs1": false,
 	} {
 		if got := stint.IsFileSetVersion(version); got != want {
-			t.Errorf("IsTreeVersion(%q) = %v", version, got)
+			t.Errorf("IsFileSetVersion(%q) = %v", version, got)
+		}
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	t.Parallel()
+	id := "v12_abcdefghij234567abcd"
+	for reference, want := range map[string]int64{"": 0, "latest": 0, "v3": 3, "12": 12} {
+		got, number, ok := stint.ParseVersion(reference, stint.IsFileSetVersion)
+		if got != "" || number != want || !ok {
+			t.Errorf("ParseVersion(%q) = %q, %d, %v", reference, got, number, ok)
+		}
+	}
+	if got, number, ok := stint.ParseVersion(id, stint.IsFileSetVersion); got != id || number != 0 || !ok {
+		t.Errorf("ParseVersion(%q) = %q, %d, %v", id, got, number, ok)
+	}
+	for _, reference := range []string{"v0", "0", "-1", "+1", "01", "v", "V1", "Latest", "1 ", "v1_x", "9223372036854775808", "\x00"} {
+		if _, _, ok := stint.ParseVersion(reference, stint.IsFileSetVersion); ok {
+			t.Errorf("ParseVersion(%q) accepts it", reference)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-func TestTimeForm(t *testing.T) {
+func TestParseTime(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		"2026-01-02T03:04:05Z":                "2026-01-02T03:04:05.000Z",
@@ -22,23 +22,23 @@ func TestTimeForm(t *testing.T) {
 	} {
 		got, err := stint.ParseTime(in)
 		if err != nil || got.String() != want {
-			t.Errorf("%s reads %s, %v; want %s", in, got, err, want)
+			t.Errorf("ParseTime(%q) = %s, %v; want %s", in, got, err, want)
 		}
 		b, err := json.Marshal(got)
 		if err != nil || string(b) != `"`+want+`"` {
-			t.Errorf("%s marshals %s, %v", in, b, err)
+			t.Errorf("%s is encoded as %s, %v", in, b, err)
 		}
 		var back stint.Time
 		if err := json.Unmarshal(b, &back); err != nil || !back.Equal(got.Time) {
-			t.Errorf("%s comes back as %s, %v", b, back, err)
+			t.Errorf("%s is decoded as %s, %v", b, back, err)
 		}
 		if us := stint.TimeOfMicros(got.UnixMicro()); !us.Equal(got.Time) {
-			t.Errorf("%s by microseconds is %s", got, us)
+			t.Errorf("TimeOfMicros of %s is %s", got, us)
 		}
 	}
-	for _, bad := range []string{"", "yesterday", "2026-01-02", "2026-13-02T03:04:05Z", "1767323045"} {
-		if _, err := stint.ParseTime(bad); err == nil {
-			t.Errorf("%q is read as a time", bad)
+	for _, invalid := range []string{"", "yesterday", "2026-01-02", "2026-13-02T03:04:05Z", "1767323045"} {
+		if _, err := stint.ParseTime(invalid); err == nil {
+			t.Errorf("ParseTime accepts %q", invalid)
 		}
 	}
 }
@@ -47,57 +47,57 @@ func TestSize(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]stint.Size{"1": 1, "64MiB": 64 << 20, "2 GiB": 2 << 30, "1.5KiB": 1536, "500MB": 500_000_000, "7B": 7} {
 		if got, err := stint.ParseSize(in); err != nil || got != want {
-			t.Errorf("%q is %d, %v; want %d", in, got, err, want)
+			t.Errorf("ParseSize(%q) = %d, %v; want %d", in, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "-1", "1XB", "9999999TiB", "NaN", "GiB", "1e40"} {
-		if got, err := stint.ParseSize(bad); err == nil {
-			t.Errorf("%q is read as %d bytes", bad, got)
+	for _, invalid := range []string{"", "-1", "1XB", "9999999TiB", "NaN", "GiB", "1e40"} {
+		if got, err := stint.ParseSize(invalid); err == nil {
+			t.Errorf("ParseSize accepts %q as %d bytes", invalid, got)
 		}
 	}
 	for size, want := range map[stint.Size]string{64 << 20: "64MiB", 1500: "1500", 0: "0", 1 << 40: "1TiB"} {
 		if got := size.String(); got != want {
-			t.Errorf("%d is written %q, want %q", int64(size), got, want)
+			t.Errorf("the text of %d is %q, want %q", int64(size), got, want)
 		}
 	}
 }
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for _, good := range []string{"a", "reviewer", "a-b", "0", strings.Repeat("a", 64)} {
-		if e := stint.CheckName("name", good); e != nil {
-			t.Errorf("%q: %v", good, e)
+	for _, valid := range []string{"a", "reviewer", "a-b", "0", strings.Repeat("a", 64)} {
+		if e := stint.CheckName("name", valid); e != nil {
+			t.Errorf("%q: %v", valid, e)
 		}
 	}
-	for _, bad := range []string{"", "-a", "a-", "A", "a_b", "a b", "ä", strings.Repeat("a", 65), "a/b"} {
-		if stint.CheckName("name", bad) == nil {
-			t.Errorf("%q passes as a name", bad)
+	for _, invalid := range []string{"", "-a", "a-", "A", "a_b", "a b", "ä", strings.Repeat("a", 65), "a/b"} {
+		if stint.CheckName("name", invalid) == nil {
+			t.Errorf("CheckName accepts %q", invalid)
 		}
 	}
-	for _, bad := range []string{"", "1A", "A-B", "LD_PRELOAD", "ld_preload", "STINT_X", "HOME", "BASH_ENV", strings.Repeat("A", 257), "A=B"} {
-		if stint.CheckVariable("variables.x", bad) == nil {
-			t.Errorf("%q passes as a variable", bad)
+	for _, invalid := range []string{"", "1A", "A-B", "LD_PRELOAD", "ld_preload", "STINT_X", "HOME", "BASH_ENV", strings.Repeat("A", 257), "A=B"} {
+		if stint.CheckVariable("variables.x", invalid) == nil {
+			t.Errorf("CheckVariable accepts %q", invalid)
 		}
 	}
-	for _, good := range []string{"A", "_x", "API_KEY", "path2"} {
-		if e := stint.CheckVariable("variables.x", good); e != nil {
-			t.Errorf("%q: %v", good, e)
+	for _, valid := range []string{"A", "_x", "API_KEY", "path2"} {
+		if e := stint.CheckVariable("variables.x", valid); e != nil {
+			t.Errorf("%q: %v", valid, e)
 		}
 	}
 }
 
-func TestSeveralFaultsAreToldTogether(t *testing.T) {
+func TestJoinErrors(t *testing.T) {
 	t.Parallel()
 	if stint.JoinErrors() != nil {
-		t.Error("no fault is a fault")
+		t.Error("JoinErrors of no errors is not nil")
 	}
 	one := stint.InvalidParam("a", "A is wrong.")
 	if got := stint.JoinErrors(one, nil); !errors.Is(got, one) {
-		t.Errorf("one fault became %v", got)
+		t.Errorf("JoinErrors of one error is %v", got)
 	}
 	got, ok := errors.AsType[*stint.Error](stint.JoinErrors(one, stint.MissingParam("b", "B is missing.")))
 	if !ok || got.Code != stint.CodeInvalidParameter || got.Message != "A is wrong. B is missing." {
-		t.Fatalf("two faults became %+v", got)
+		t.Fatalf("JoinErrors of two errors is %+v", got)
 	}
 	want := []stint.Detail{{Param: "a", Code: "invalid_parameter", Message: "A is wrong."}, {Param: "b", Code: "missing_parameter", Message: "B is missing."}}
 	if diff := cmp.Diff(want, got.Details); diff != "" {
@@ -105,7 +105,7 @@ func TestSeveralFaultsAreToldTogether(t *testing.T) {
 	}
 }
 
-func TestMessagesHoldNoControlCharacters(t *testing.T) {
+func TestMessagesContainNoControlCharacters(t *testing.T) {
 	t.Parallel()
 	e := stint.NotFound("run", "run_\x1b[31m\n"+strings.Repeat("x", 5000))
 	if strings.ContainsAny(e.Message, "\x1b\n") || len(e.Message) > 300 {
@@ -121,7 +121,7 @@ func TestStatuses(t *testing.T) {
 		}
 	}
 	if stint.Status("done").Valid() {
-		t.Error("an invented status is valid")
+		t.Error("an unknown status is valid")
 	}
 }
 
@@ -133,26 +133,26 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("summary (-want +got):\n%s", diff)
 	}
 	if got := stint.Summarize(nil, nil); got != (stint.MetricsSummary{}) {
-		t.Errorf("summary of nothing is %+v", got)
+		t.Errorf("the summary of no samples is %+v", got)
 	}
 }
 
-func TestRunShowsItsMembers(t *testing.T) {
+func TestRunJSON(t *testing.T) {
 	t.Parallel()
 	at := stint.TimeOf(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	created, err := json.Marshal(stint.Run{RunSummary: stint.RunSummary{CreatedAt: at}})
 	if err != nil || strings.Contains(string(created), "volumes") {
-		t.Errorf("a run without volumes shows %s, %v", created, err)
+		t.Errorf("a run with nil volumes is encoded as %s, %v", created, err)
 	}
 	read, err := json.Marshal(stint.Run{RunSummary: stint.RunSummary{CreatedAt: at}, Volumes: map[string]string{}})
 	if err != nil || !strings.Contains(string(read), `"volumes":{}`) {
-		t.Errorf("a run with no volumes shows %s, %v", read, err)
+		t.Errorf("a run with empty volumes is encoded as %s, %v", read, err)
 	}
 }
 
-// TestUsageCountsABoundedNumberOfModels, whose names agents may invent, and loses
-// none of their tokens.
-func TestUsageCountsABoundedNumberOfModels(t *testing.T) {
+// TestUsageLimitsModels checks that the number of models is limited, because agents
+// choose their names, and that no tokens are lost.
+func TestUsageLimitsModels(t *testing.T) {
 	t.Parallel()
 	var u stint.Usage
 	for range 2 {
@@ -165,9 +165,9 @@ func TestUsageCountsABoundedNumberOfModels(t *testing.T) {
 		sum.Add(share)
 	}
 	if len(u.Models) > 65 || sum != u.Tokens || u.InputTokens != 2000 {
-		t.Errorf("%d models have %+v of %+v", len(u.Models), sum, u.Tokens)
+		t.Errorf("%d models with a sum of %+v, want %+v", len(u.Models), sum, u.Tokens)
 	}
 	if u.Models["model-0"].ModelCalls != 2 || u.Models["other"].ModelCalls != 2*(1000-64) {
-		t.Errorf("a model that is known has %+v, the others %+v", u.Models["model-0"], u.Models["other"])
+		t.Errorf("a known model has %+v, and others have %+v", u.Models["model-0"], u.Models["other"])
 	}
 }

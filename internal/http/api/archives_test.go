@@ -22,8 +22,8 @@ func digestOf(b []byte) string {
 	return "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":"
 }
 
-// pushed gives the path of a volume whose version v2 has some files.
-func (w *world) pushed(files map[string]string) string {
+// volumeWith returns the path of a volume whose version v2 contains the files.
+func (w *world) volumeWith(files map[string]string) string {
 	w.Helper()
 	at := "/v1/volumes/" + w.fixture()["volume"]
 	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
@@ -32,7 +32,7 @@ func (w *world) pushed(files map[string]string) string {
 
 func TestDownloadFormats(t *testing.T) {
 	w := newWorld(t)
-	at := w.pushed(map[string]string{"a.txt": "hello", "b/c": strings.Repeat("many words ", 9000)})
+	at := w.volumeWith(map[string]string{"a.txt": "hello", "b/c": strings.Repeat("many words ", 9000)})
 	for _, tt := range []struct{ query, accept, contentType, name string }{
 		{"", "", "application/gzip", "data-v2.tar.gz"},
 		{"", "*/*", "application/gzip", "data-v2.tar.gz"},
@@ -55,29 +55,29 @@ func TestDownloadFormats(t *testing.T) {
 		a := w.do(request{method: "GET", path: at + "/download" + tt.query, header: header})
 		location, err := url.Parse(a.Header.Get("Location"))
 		if a.StatusCode != 302 || err != nil || a.Header.Get("Vary") != "Accept" {
-			t.Fatalf("%+v gave %d, %v, %v", tt, a.StatusCode, a.Header, err)
+			t.Fatalf("%+v returned %d, %v, %v", tt, a.StatusCode, a.Header, err)
 		}
 		got := w.do(request{method: "GET", path: location.Path, token: "-"})
 		if got.StatusCode != 200 || got.Header.Get("Content-Type") != tt.contentType || got.Header.Get("Content-Disposition") != `attachment; filename="`+tt.name+`"` {
-			t.Errorf("%+v gave %d %v", tt, got.StatusCode, got.Header)
+			t.Errorf("%+v returned %d %v", tt, got.StatusCode, got.Header)
 		}
 		head := w.do(request{method: "HEAD", path: location.Path, token: "-"})
 		if head.StatusCode != 200 || len(head.body) > 0 || head.Header.Get("ETag") != got.Header.Get("ETag") ||
 			head.ContentLength != got.ContentLength && tt.contentType != "application/zstd" {
-			t.Errorf("HEAD of %+v gave %d %v", tt, head.StatusCode, head.Header)
+			t.Errorf("HEAD of %+v returned %d %v", tt, head.StatusCode, head.Header)
 		}
 	}
 	for _, bad := range []string{"?format=rar", "?format=", "?format=zip&format=tar"} {
 		if a := w.do(request{method: "GET", path: at + "/download" + bad, hostile: true}); a.errorOf() != "invalid_request_error invalid_parameter" {
-			t.Errorf("%s gave %d %s", bad, a.StatusCode, a.body)
+			t.Errorf("%s returned %d %s", bad, a.StatusCode, a.body)
 		}
 	}
 	if a := w.do(request{method: "HEAD", path: at + "/download"}); a.StatusCode != 302 || a.Header.Get("Location") == "" {
-		t.Errorf("HEAD of the link gave %d %v", a.StatusCode, a.Header)
+		t.Errorf("HEAD of the link returned %d %v", a.StatusCode, a.Header)
 	}
 }
 
-// TestResumedDownloads cuts downloads at chance places.
+// TestResumedDownloads interrupts downloads at random positions.
 func TestResumedDownloads(t *testing.T) {
 	w := newWorld(t)
 	noise := make([]byte, 300_000)
@@ -85,7 +85,7 @@ func TestResumedDownloads(t *testing.T) {
 	for i := range noise {
 		noise[i] = byte(r.Uint32())
 	}
-	at := w.pushed(map[string]string{"a": "hello", "b/c": strings.Repeat("many words ", 90_000), "noise": string(noise)})
+	at := w.volumeWith(map[string]string{"a": "hello", "b/c": strings.Repeat("many words ", 90_000), "noise": string(noise)})
 	tags := map[string]bool{}
 	for _, format := range []string{"tar.gz", "tar", "zip"} {
 		path := w.link(at + "/download?format=" + format)
@@ -100,18 +100,18 @@ func TestResumedDownloads(t *testing.T) {
 			header := map[string]string{"Range": "bytes=" + strconv.Itoa(cut) + "-", "If-Range": tag}
 			rest := w.do(request{method: "GET", path: path, token: "-", header: header})
 			if rest.StatusCode != 206 || !bytes.Equal(append(bytes.Clone(whole.body[:cut]), rest.body...), whole.body) {
-				t.Errorf("%s cut at %d goes on with %d and %d bytes", format, cut, rest.StatusCode, len(rest.body))
+				t.Errorf("%s resumed at %d returned status %d and %d bytes", format, cut, rest.StatusCode, len(rest.body))
 			}
 		}
 		if a := w.do(request{method: "GET", path: path, token: "-", header: map[string]string{"If-None-Match": `"x", ` + tag}}); a.StatusCode != 304 {
-			t.Errorf("%s that is known gave %d", format, a.StatusCode)
+			t.Errorf("%s with a known ETag returned %d", format, a.StatusCode)
 		}
 	}
 }
 
 func TestZstdDownloads(t *testing.T) {
 	w := newWorld(t)
-	at := w.pushed(map[string]string{"a": strings.Repeat("many words ", 90_000)})
+	at := w.volumeWith(map[string]string{"a": strings.Repeat("many words ", 90_000)})
 	plain := w.do(request{method: "GET", path: w.link(at + "/download?format=tar"), token: "-"})
 	path := w.link(at + "/download?format=tar.zst")
 	a := w.do(request{method: "GET", path: path, token: "-", header: map[string]string{"Range": "bytes=1-2", "Want-Repr-Digest": "sha-256=1"}})
@@ -129,23 +129,23 @@ func TestZstdDownloads(t *testing.T) {
 	}
 	for tag, want := range map[string]int{a.Header.Get("ETag"): 304, "*": 304, `"x"`: 200} {
 		if a := w.do(request{method: "GET", path: path, token: "-", header: map[string]string{"If-None-Match": tag}}); a.StatusCode != want {
-			t.Errorf("If-None-Match %s gave %d", tag, a.StatusCode)
+			t.Errorf("If-None-Match %s returned %d", tag, a.StatusCode)
 		}
 	}
 }
 
 func TestReprDigest(t *testing.T) {
 	w := newWorld(t)
-	at := w.pushed(map[string]string{"a": "hello", "b": strings.Repeat("many words ", 900)})
+	at := w.volumeWith(map[string]string{"a": "hello", "b": strings.Repeat("many words ", 900)})
 	for _, format := range []string{"tar.gz", "zip", "tar"} {
 		path := w.link(at + "/download?format=" + format)
-		ask := func(method string, header map[string]string) answer {
+		get := func(method string, header map[string]string) response {
 			return w.do(request{method: method, path: path, token: "-", header: header})
 		}
-		whole := ask("GET", nil)
+		whole := get("GET", nil)
 		for _, header := range []map[string]string{nil, {"Want-Repr-Digest": "sha-512=3, sha-256=0"}, {"Want-Repr-Digest": "md5"}} {
-			if got := ask("GET", header).Header.Get("Repr-Digest"); got != "" {
-				t.Errorf("%s told %q before anybody wanted it, with %v", format, got, header)
+			if got := get("GET", header).Header.Get("Repr-Digest"); got != "" {
+				t.Errorf("%s has the digest %q, which was not requested: %v", format, got, header)
 			}
 		}
 		want := digestOf(whole.body)
@@ -158,25 +158,25 @@ func TestReprDigest(t *testing.T) {
 			{"GET", map[string]string{"Range": "bytes=3-5"}},
 			{"GET", map[string]string{"If-None-Match": whole.Header.Get("ETag")}},
 		} {
-			if a := ask(tt.method, tt.header); a.Header.Get("Repr-Digest") != want {
-				t.Errorf("%s %s %v told %d %v, want %q", format, tt.method, tt.header, a.StatusCode, a.Header, want)
+			if a := get(tt.method, tt.header); a.Header.Get("Repr-Digest") != want {
+				t.Errorf("%s %s %v: status %d, headers %v, want the digest %q", format, tt.method, tt.header, a.StatusCode, a.Header, want)
 			}
 		}
 	}
 	for _, part := range []map[string]string{nil, {"Range": "bytes=1-2"}} {
 		if a := w.do(request{method: "GET", path: at + "/versions/2/files/a", header: part}); a.Header.Get("Repr-Digest") != digestOf([]byte("hello")) {
-			t.Errorf("a file told %v", a.Header)
+			t.Errorf("a file has the headers %v", a.Header)
 		}
 	}
 	beyond := w.do(request{method: "GET", path: at + "/versions/2/files/a", header: map[string]string{"Range": "bytes=99-"}, hostile: true})
 	if beyond.StatusCode != 416 || beyond.Header.Get("Repr-Digest") != "" {
-		t.Errorf("beyond the end told %d %v", beyond.StatusCode, beyond.Header)
+		t.Errorf("a range outside the file: status %d, headers %v", beyond.StatusCode, beyond.Header)
 	}
 }
 
-func TestZipOfAVersion(t *testing.T) {
+func TestZipDownload(t *testing.T) {
 	w := newWorld(t)
-	at := w.pushed(map[string]string{"ü/a": "hello"})
+	at := w.volumeWith(map[string]string{"ü/a": "hello"})
 	body := w.do(request{method: "GET", path: w.link(at + "/download?format=zip"), token: "-"}).body
 	z, err := zip.NewReader(bytes.NewReader(body), int64(len(body)))
 	if err != nil || len(z.File) != 2 || z.File[0].Name != "ü/" || z.File[1].Name != "ü/a" {
@@ -184,15 +184,15 @@ func TestZipOfAVersion(t *testing.T) {
 	}
 }
 
-func TestTreesByName(t *testing.T) {
+func TestVolumesByName(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	w.run(t, words, []row{
 		{"by name", "GET", "/v1/volumes?name=data", "", nil, nil, 200, []string{`{"data":[{"id":"{volume}"`, `"hasMore":false`}, nil},
-		{"only that very name", "GET", "/v1/volumes?name=dat", "", nil, nil, 200, []string{`"data":[]`, `"hasMore":false`}, nil},
-		{"no name at all", "GET", "/v1/volumes?name=", "", nil, nil, 400, []string{invalid}, nil},
+		{"prefix of a name", "GET", "/v1/volumes?name=dat", "", nil, nil, 200, []string{`"data":[]`, `"hasMore":false`}, nil},
+		{"empty name", "GET", "/v1/volumes?name=", "", nil, nil, 400, []string{invalid}, nil},
 		{"two names", "GET", "/v1/volumes?name=a&name=b", "", nil, nil, 400, []string{invalid}, nil},
-		{"what no name can be", "GET", "/v1/volumes?name=A%20B%00", "", nil, nil, 200, []string{`"data":[]`}, nil},
+		{"invalid name", "GET", "/v1/volumes?name=A%20B%00", "", nil, nil, 200, []string{`"data":[]`}, nil},
 		{"of the other kind", "GET", "/v1/artifacts?name=data", "", nil, nil, 200, []string{`"data":[]`}, nil},
 		{"with a bad limit", "GET", "/v1/volumes?name=data&limit=0", "", nil, nil, 400, []string{invalid}, nil},
 		{"with a bad cursor", "GET", "/v1/volumes?name=data&cursor=x", "", nil, nil, 400, []string{invalid}, nil},
@@ -217,7 +217,7 @@ func TestDiffs(t *testing.T) {
 		{"lines without a path", "GET", at + "/diff?from=1&format=unified", "", nil, nil, 400, []string{`"code":"missing_parameter"`, `"param":"path"`}, nil},
 		{"a path without lines", "GET", at + "/diff?from=1&path=e", "", nil, nil, 400, []string{invalid, "format=unified"}, nil},
 		{"another format", "GET", at + "/diff?from=1&path=e&format=html", "", nil, nil, 400, []string{invalid}, nil},
-		{"lines of nothing", "GET", at + "/diff?from=1&path=none&format=unified", "", nil, nil, 404, nil, nil},
+		{"lines of an unknown file", "GET", at + "/diff?from=1&path=none&format=unified", "", nil, nil, 404, nil, nil},
 		{"lines of a folder", "GET", at + "/diff?from=1&path=dir&format=unified", "", nil, nil, 400, []string{invalid}, nil},
 		{"below a folder", "GET", at + "/versions/2/files?prefix=dir/", "", nil, nil, 200, []string{`"path":"dir/b"`, `"path":"dir/c"`, `"hasMore":false`}, []string{"a.txt", `"path":"e"`}},
 		{"a page below a folder", "GET", at + "/versions/2/files?prefix=dir/&limit=1", "", nil, nil, 200, []string{`"path":"dir/b"`, `"hasMore":true`}, []string{"dir/c"}},

@@ -14,9 +14,9 @@ import (
 	"github.com/stint-dev/stint/internal/http/api"
 )
 
-// served takes the handler out of a world, so that a benchmark can call it
-// without a socket.
-func served(b *testing.B) (*world, http.Handler) {
+// newHandler returns the handler of a world, which a benchmark calls without a
+// connection.
+func newHandler(b *testing.B) (*world, http.Handler) {
 	b.Helper()
 	var h http.Handler
 	w := newWorld(b, func(c *api.Config) {
@@ -41,17 +41,17 @@ func (w *world) bench(b *testing.B, h http.Handler, path string) {
 }
 
 func BenchmarkGetFinishedRun(b *testing.B) {
-	w, h := served(b)
+	w, h := newHandler(b)
 	w.bench(b, h, "/v1/runs/"+w.fixture()["done"])
 }
 
 func BenchmarkGetPendingRun(b *testing.B) {
-	w, h := served(b)
+	w, h := newHandler(b)
 	w.bench(b, h, "/v1/runs/"+w.fixture()["run"])
 }
 
 func BenchmarkListRuns(b *testing.B) {
-	w, h := served(b)
+	w, h := newHandler(b)
 	w.fixture()
 	for range 30 {
 		w.newRun("reviewer", "x")
@@ -60,7 +60,7 @@ func BenchmarkListRuns(b *testing.B) {
 }
 
 func BenchmarkCreateRun(b *testing.B) {
-	w, h := served(b)
+	w, h := newHandler(b)
 	w.newAgent("reviewer")
 	b.ReportAllocs()
 	for b.Loop() {
@@ -72,8 +72,8 @@ func BenchmarkCreateRun(b *testing.B) {
 	}
 }
 
-// BenchmarkOpenStreams tells what an open stream costs the process, with the
-// connection's other end in the same process.
+// BenchmarkOpenStreams measures the memory of an open stream, including the client's
+// side of the connection.
 func BenchmarkOpenStreams(b *testing.B) {
 	w := newWorld(b)
 	w.newAgent("reviewer")
@@ -96,7 +96,7 @@ func BenchmarkOpenStreams(b *testing.B) {
 }
 
 func inUse() uint64 {
-	for range 6 { // each halves the stacks that rest
+	for range 6 { // each halves the stacks that are not in use
 		runtime.GC()
 	}
 	var m runtime.MemStats
@@ -104,7 +104,7 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// watch opens a stream by hand and reads its first event.
+// watch opens a stream on a new connection and reads its first event.
 func (w *world) watch(path string) net.Conn {
 	w.Helper()
 	c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))

@@ -27,7 +27,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// connect makes a client whose exchanges are checked.
+// connect returns a client whose exchanges are checked against the contract.
 func (w *world) connect(url, token string) *client.Client {
 	w.Helper()
 	c, err := client.New(client.Options{URL: url, Token: token, HTTP: apitest.Client(w.TB), Backoff: time.Millisecond, Attempts: 50})
@@ -46,8 +46,8 @@ func (w *world) volume(c *client.Client, name string) transfer.ClientRemote {
 	return transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: made.ID}
 }
 
-// filled is a folder with small and large files.
-func filled(t testing.TB) string {
+// newFolder returns a folder with small and large files.
+func newFolder(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
 	large := make([]byte, 6<<20)
@@ -89,14 +89,14 @@ func sums(t testing.TB, dir string) map[string]string {
 func TestTransfer(t *testing.T) {
 	w := newWorld(t)
 	tree := w.volume(w.connect(w.url, w.token), "data")
-	from, to := filled(t), t.TempDir()
+	from, to := newFolder(t), t.TempDir()
 	first, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{})
 	if err != nil || !first.Added || first.Version.VolumeID != tree.ID || first.Version.FileCount != 4 {
-		t.Fatalf("push gave %+v, %v", first, err)
+		t.Fatalf("push returned %+v, %v", first, err)
 	}
 	again, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{})
 	if err != nil || again.Added || again.Version.ID != first.Version.ID || again.Sent.Files != 0 {
-		t.Errorf("a second push gave %+v, %v", again, err)
+		t.Errorf("a second push returned %+v, %v", again, err)
 	}
 	if _, err := transfer.Pull(t.Context(), tree, to, transfer.PullOptions{}); err != nil {
 		t.Fatal(err)
@@ -109,36 +109,36 @@ func TestTransfer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{}); !client.IsCode(err, stint.CodeVersionConflict) {
-		t.Errorf("a push upon another head gave %v", err)
+		t.Errorf("a push to another head returned %v", err)
 	}
 	tree.Push = &client.PushOptions{IfMatch: first.Version.ID, Message: "second"}
 	second, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{})
 	if err != nil || second.Version.Message != "second" {
-		t.Errorf("a push upon the head gave %+v, %v", second, err)
+		t.Errorf("a push to the head returned %+v, %v", second, err)
 	}
 }
 
-func TestTransferOutlastsBrokenConnections(t *testing.T) {
+func TestTransferWithBrokenConnections(t *testing.T) {
 	w := newWorld(t)
 	rng := rand.New(rand.NewPCG(5, 5))
 	var mu sync.Mutex
-	cuts := 0
+	directions := 0
 	limit := func() int64 { // of bytes in one direction of a connection
 		mu.Lock()
 		defer mu.Unlock()
-		if cuts++; cuts%3 == 0 {
+		if directions++; directions%3 == 0 {
 			return 64 << 20
 		}
 		return rng.Int64N(3 << 20)
 	}
-	proxied := "http://" + cutting(t, strings.TrimPrefix(w.url, "http://"), limit)
-	straight := w.volume(w.connect(w.url, w.token), "data")
+	proxied := "http://" + breakingProxy(t, strings.TrimPrefix(w.url, "http://"), limit)
+	direct := w.volume(w.connect(w.url, w.token), "data")
 	c, err := client.New(client.Options{URL: proxied, Token: w.token, Backoff: time.Millisecond, Attempts: 50, HTTP: &http.Client{Transport: &http.Transport{}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree := transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: straight.ID}
-	from, to := filled(t), t.TempDir()
+	tree := transfer.ClientRemote{Client: c, Trees: c.Volumes, ID: direct.ID}
+	from, to := newFolder(t), t.TempDir()
 	if _, err := transfer.Push(t.Context(), tree, from, transfer.PushOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,16 +148,16 @@ func TestTransferOutlastsBrokenConnections(t *testing.T) {
 	if d := cmp.Diff(sums(t, from), sums(t, to)); d != "" {
 		t.Error(d)
 	}
-	mu.Lock() // a connection may be on its way that nobody needs any more
+	mu.Lock() // the transport may still open a connection that is not needed
 	defer mu.Unlock()
-	if cuts < 6 {
-		t.Errorf("only %d directions were open: nothing broke", cuts)
+	if directions < 6 {
+		t.Errorf("only %d directions were opened: no connection broke", directions)
 	}
 }
 
-// cutting is a proxy that breaks each connection off after some bytes in
-// either direction.
-func cutting(t *testing.T, to string, limit func() int64) string {
+// breakingProxy starts a proxy that closes each connection after some bytes in either
+// direction.
+func breakingProxy(t *testing.T, to string, limit func() int64) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -194,10 +194,10 @@ func cutting(t *testing.T, to string, limit func() int64) string {
 	return l.Addr().String()
 }
 
-func TestTwoPushesAtOnce(t *testing.T) {
+func TestConcurrentPushes(t *testing.T) {
 	w := newWorld(t)
 	tree := w.volume(w.connect(w.url, w.token), "data")
-	dir := filled(t)
+	dir := newFolder(t)
 	var wg sync.WaitGroup
 	var ids [2]string
 	for i := range ids {
@@ -212,16 +212,16 @@ func TestTwoPushesAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if ids[0] != ids[1] {
-		t.Errorf("the same folder became %v", ids)
+		t.Errorf("the same folder has the versions %v", ids)
 	}
 }
 
-// TestChunksStayInTheirOrganisation: what one stored is missing for another,
-// and cannot be named or fetched by it.
-func TestChunksStayInTheirOrganisation(t *testing.T) {
+// TestChunksOfOtherOrganisations checks that an organisation can neither use nor read
+// the chunks of another one.
+func TestChunksOfOtherOrganisations(t *testing.T) {
 	w := newWorld(t)
 	own := w.volume(w.connect(w.url, w.token), "data")
-	dir := filled(t)
+	dir := newFolder(t)
 	if _, err := transfer.Push(t.Context(), own, dir, transfer.PushOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -240,30 +240,30 @@ func TestChunksStayInTheirOrganisation(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := theirs.PushTree(t.Context(), bytes.NewReader(tree), int64(len(tree))); !errors.Is(err, transfer.ErrChunksMissing) {
-		t.Errorf("a tree of foreign chunks gave %v", err)
+		t.Errorf("a tree of foreign chunks returned %v", err)
 	}
 	foreign := transfer.ClientRemote{Client: other, Trees: other.Volumes, ID: own.ID}
 	if _, err := foreign.OpenTree(t.Context()); !client.IsCode(err, stint.CodeResourceNotFound) {
-		t.Errorf("a foreign tree gave %v", err)
+		t.Errorf("a foreign tree returned %v", err)
 	}
 	selection := (&treewire.Selection{Ranges: []treewire.Range{{First: 0, Count: 1}}}).Append(nil)
 	if _, err := foreign.OpenChunks(t.Context(), selection); !client.IsCode(err, stint.CodeResourceNotFound) {
-		t.Errorf("foreign chunks gave %v", err)
+		t.Errorf("foreign chunks returned %v", err)
 	}
 }
 
-func TestChunksNeedTheirScope(t *testing.T) {
+func TestScopesOfChunks(t *testing.T) {
 	w := newWorld(t)
-	reader := w.connect(w.url, w.limited(stint.ScopeRead))
+	reader := w.connect(w.url, w.tokenWithScope(stint.ScopeRead))
 	if _, err := reader.MissingChunks(t.Context(), make([]byte, 32)); !client.IsCode(err, stint.CodeInsufficientScope) {
-		t.Errorf("asking gave %v", err)
+		t.Errorf("MissingChunks returned %v", err)
 	}
 	if err := reader.SendChunks(t.Context(), nil); !client.IsCode(err, stint.CodeInsufficientScope) {
-		t.Errorf("sending gave %v", err)
+		t.Errorf("SendChunks returned %v", err)
 	}
 }
 
-func TestWrongChunksAreRefused(t *testing.T) {
+func TestChunkWithWrongHash(t *testing.T) {
 	w := newWorld(t)
 	c := w.connect(w.url, w.token)
 	var codec files.Codec
@@ -275,18 +275,18 @@ func TestWrongChunksAreRefused(t *testing.T) {
 	body := treewire.AppendFramesEnd(treewire.AppendFrame(treewire.AppendFramesHead(nil), &frame))
 	err = c.SendChunks(t.Context(), body)
 	if !client.IsCode(err, stint.CodeInvalidParameter) || !strings.Contains(err.Error(), fmt.Sprintf("%x", frame.Hash)) {
-		t.Errorf("a wrong chunk gave %v", err)
+		t.Errorf("a wrong chunk returned %v", err)
 	}
 	missing, err := c.MissingChunks(t.Context(), frame.Hash[:])
 	if err != nil || !bytes.Equal(missing, frame.Hash[:]) {
-		t.Errorf("it is there: %x, %v", missing, err)
+		t.Errorf("the chunk was stored: missing %x, %v", missing, err)
 	}
 }
 
-func TestTreeIsNotSentTwice(t *testing.T) {
+func TestTreeWithETag(t *testing.T) {
 	w := newWorld(t)
 	tree := w.volume(w.connect(w.url, w.token), "data")
-	if _, err := transfer.Push(t.Context(), tree, filled(t), transfer.PushOptions{}); err != nil {
+	if _, err := transfer.Push(t.Context(), tree, newFolder(t), transfer.PushOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	get := func(tag string) *http.Response {

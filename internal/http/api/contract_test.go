@@ -12,9 +12,9 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// Every operation of the API document has a route, and every route is in the
-// document.
-func TestRoutesAreTheDocument(t *testing.T) {
+// TestRoutesMatchContract checks that every operation of the contract has a route,
+// and that every route is in the contract.
+func TestRoutesMatchContract(t *testing.T) {
 	t.Parallel()
 	doc, err := openapi3.NewLoader().LoadFromData(contract.OpenAPI)
 	if err != nil {
@@ -23,7 +23,7 @@ func TestRoutesAreTheDocument(t *testing.T) {
 	var promised, served []string
 	for path, item := range doc.Paths.Map() {
 		for method := range item.Operations() {
-			if method != "HEAD" { // comes with GET
+			if method != "HEAD" { // part of GET
 				promised = append(promised, method+" "+path)
 			}
 		}
@@ -33,18 +33,19 @@ func TestRoutesAreTheDocument(t *testing.T) {
 	}
 	for _, p := range promised {
 		if !slices.Contains(served, p) {
-			t.Errorf("the document promises %s, which has no route", p)
+			t.Errorf("the contract contains %s, which has no route", p)
 		}
 	}
 	for _, s := range served {
 		if !slices.Contains(promised, s) {
-			t.Errorf("the route %s is not in the document", s)
+			t.Errorf("the route %s is not in the contract", s)
 		}
 	}
 }
 
-// Whatever is sent, every answer is one that the document promises.
-func TestWalkOfTheDocument(t *testing.T) {
+// TestRandomRequests checks that every response to random requests conforms to the
+// contract.
+func TestRandomRequests(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	var ids []string

@@ -16,14 +16,14 @@ import (
 	"github.com/stint-dev/stint/internal/http/api"
 )
 
-// link asks for a download and returns the path that it leads to.
+// link requests a download and returns the path of the redirect.
 func (w *world) link(path string) string {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
 	location := a.Header.Get("Location")
 	rest, ok := strings.CutPrefix(location, w.url)
 	if a.StatusCode != http.StatusFound || !ok || len(a.body) != 0 {
-		w.Fatalf("%s gave %d, Location %q, %q", path, a.StatusCode, location, a.body)
+		w.Fatalf("%s returned %d, Location %q, %q", path, a.StatusCode, location, a.body)
 	}
 	return rest
 }
@@ -44,7 +44,7 @@ func TestDownloads(t *testing.T) {
 	tr := tar.NewReader(zr)
 	h, err := tr.Next()
 	if err != nil || h.Name != "a.txt" {
-		t.Fatalf("the archive begins with %v, %v", h, err)
+		t.Fatalf("the first entry of the archive is %v, %v", h, err)
 	}
 	if text, err := io.ReadAll(tr); err != nil || string(text) != "hello" {
 		t.Errorf("the file is %q, %v", text, err)
@@ -61,55 +61,55 @@ func TestDownloads(t *testing.T) {
 	again := w.do(request{method: "GET", path: w.link(at + "/download?versionId=v1"), token: "-"})
 	w.diff("bytes of the same version", whole.body, again.body)
 
-	ask := func(name, method, token string, header map[string]string, status int, body []byte) answer {
+	get := func(name, method, token string, header map[string]string, status int, body []byte) response {
 		t.Helper()
 		a := w.do(request{method: method, path: path, token: token, header: header, hostile: status >= 400})
 		if a.StatusCode != status {
-			t.Errorf("%s gave %d %s, want %d", name, a.StatusCode, a.body, status)
+			t.Errorf("%s returned %d %s, want %d", name, a.StatusCode, a.body, status)
 		}
 		if body != nil && !bytes.Equal(body, a.body) {
-			t.Errorf("%s gave %d bytes, want %d", name, len(a.body), len(body))
+			t.Errorf("%s returned %d bytes, want %d", name, len(a.body), len(body))
 		}
 		return a
 	}
 	ranged := func(v string) map[string]string { return map[string]string{"Range": v} }
 	none := []byte{}
-	head := ask("HEAD", "HEAD", "-", nil, 200, none)
+	head := get("HEAD", "HEAD", "-", nil, 200, none)
 	w.diff("length by HEAD", whole.ContentLength, head.ContentLength)
-	ask("a good token is ignored", "GET", "", nil, 200, whole.body)
-	ask("a bad token is ignored", "GET", "nonsense", nil, 200, whole.body)
-	part := ask("a range", "GET", "-", ranged("bytes=2-9"), 206, whole.body[2:10])
+	get("a good token is ignored", "GET", "", nil, 200, whole.body)
+	get("a bad token is ignored", "GET", "nonsense", nil, 200, whole.body)
+	part := get("a range", "GET", "-", ranged("bytes=2-9"), 206, whole.body[2:10])
 	if got := part.Header.Get("Content-Range"); !strings.HasPrefix(got, "bytes 2-9/") {
 		t.Errorf("Content-Range is %q", got)
 	}
-	ask("the last bytes", "GET", "-", ranged("bytes=-5"), 206, whole.body[len(whole.body)-5:])
-	ask("an open range", "GET", "-", ranged("bytes=10-"), 206, whole.body[10:])
-	ask("several ranges", "GET", "-", ranged("bytes=0-1,4-5"), 206, nil)
-	ask("a range if unchanged", "GET", "-", map[string]string{"Range": "bytes=0-1", "If-Range": etag}, 206, whole.body[:2])
-	ask("a range if unchanged, but it is another", "GET", "-", map[string]string{"Range": "bytes=0-1", "If-Range": `"x"`}, 200, whole.body)
-	ask("known", "GET", "-", map[string]string{"If-None-Match": etag}, 304, none)
-	beyond := ask("beyond the end", "GET", "-", ranged("bytes=999999-"), 416, nil)
+	get("the last bytes", "GET", "-", ranged("bytes=-5"), 206, whole.body[len(whole.body)-5:])
+	get("an open range", "GET", "-", ranged("bytes=10-"), 206, whole.body[10:])
+	get("several ranges", "GET", "-", ranged("bytes=0-1,4-5"), 206, nil)
+	get("a range if unchanged", "GET", "-", map[string]string{"Range": "bytes=0-1", "If-Range": etag}, 206, whole.body[:2])
+	get("a range if unchanged, with another tag", "GET", "-", map[string]string{"Range": "bytes=0-1", "If-Range": `"x"`}, 200, whole.body)
+	get("known ETag", "GET", "-", map[string]string{"If-None-Match": etag}, 304, none)
+	beyond := get("beyond the end", "GET", "-", ranged("bytes=999999-"), 416, nil)
 	if beyond.errorOf() != "invalid_request_error range_not_satisfiable" || beyond.Header.Get("Content-Range") == "" || beyond.Header.Get("Content-Disposition") != "" {
-		t.Errorf("beyond the end gave %s, %v", beyond.body, beyond.Header)
+		t.Errorf("beyond the end returned %s, %v", beyond.body, beyond.Header)
 	}
 	path += "A"
-	if a := ask("changed", "GET", "", nil, 403, nil); !strings.Contains(string(a.body), scope) {
-		t.Errorf("a changed link gave %s", a.body)
+	if a := get("changed", "GET", "", nil, 403, nil); !strings.Contains(string(a.body), scope) {
+		t.Errorf("a changed link returned %s", a.body)
 	}
 	path = w.link(at + "/download")
 	w.pass(59 * time.Minute)
-	ask("before its hour", "GET", "-", nil, 200, nil)
+	get("before the expiry", "GET", "-", nil, 200, nil)
 	w.pass(time.Minute)
-	ask("after its hour", "GET", "", nil, 403, nil)
+	get("after the expiry", "GET", "", nil, 403, nil)
 
 	path = w.link(at + "/download")
 	if a := w.do(request{method: "DELETE", path: at}); a.StatusCode != 204 {
 		t.Fatal(a.StatusCode)
 	}
-	ask("deleted", "GET", "-", nil, 404, nil)
+	get("deleted", "GET", "-", nil, 404, nil)
 }
 
-func TestAnEmptyVersionIsAValidArchive(t *testing.T) {
+func TestDownloadOfEmptyVersion(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.PublicURL = "https://stint.example.com/" })
 	words := w.fixture()
 	at := "/v1/artifacts/" + words["artifact"]
@@ -125,7 +125,7 @@ func TestAnEmptyVersionIsAValidArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h, err := tar.NewReader(zr).Next(); err != io.EOF {
-		t.Errorf("the archive holds %v, %v", h, err)
+		t.Errorf("the archive contains %v, %v", h, err)
 	}
 }
 
@@ -153,20 +153,20 @@ func TestFiles(t *testing.T) {
 	}
 	part := w.do(request{method: "GET", path: path, header: map[string]string{"Range": "bytes=1-6"}})
 	if part.StatusCode != 206 || string(part.body) != page[1:7] {
-		t.Errorf("a range gave %d %q", part.StatusCode, part.body)
+		t.Errorf("a range returned %d %q", part.StatusCode, part.body)
 	}
 	if a := w.do(request{method: "GET", path: path, header: map[string]string{"If-None-Match": a.Header.Get("Etag")}}); a.StatusCode != 304 {
-		t.Errorf("a known file gave %d", a.StatusCode)
+		t.Errorf("a file with a known ETag returned %d", a.StatusCode)
 	}
 	if a := w.do(request{method: "GET", path: at + "/versions/latest/files/empty"}); a.StatusCode != 200 || len(a.body) != 0 {
-		t.Errorf("an empty file gave %d %q", a.StatusCode, a.body)
+		t.Errorf("an empty file returned %d %q", a.StatusCode, a.body)
 	}
 	if a := w.do(request{method: "GET", path: at + "/versions/latest/files/dir", hostile: true}); a.errorOf() != "invalid_request_error invalid_parameter" {
-		t.Errorf("a folder gave %d %s", a.StatusCode, a.body)
+		t.Errorf("a folder returned %d %s", a.StatusCode, a.body)
 	}
 }
 
-func TestPushes(t *testing.T) {
+func TestPush(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	at := "/v1/volumes/" + words["volume"] + "/versions"
@@ -185,8 +185,8 @@ func TestPushes(t *testing.T) {
 		{"a form", "POST", at, "", typ("multipart/form-data; boundary=x"), whole, 415, []string{media}, nil},
 		{"no archive", "POST", at, "", typ("application/gzip"), whole, 400, []string{invalid}, nil},
 		{"cut short", "POST", at, "", nil, whole[:700], 400, []string{invalid}, nil},
-		{"nothing", "POST", at, "", typ("application/x-tar"), nil, 400, []string{invalid}, nil},
-		{"a way out", "POST", at, "", nil, archive(t, map[string]string{"../x": "1"}), 400, []string{invalid}, nil},
+		{"no content", "POST", at, "", typ("application/x-tar"), nil, 400, []string{invalid}, nil},
+		{"a path outside", "POST", at, "", nil, archive(t, map[string]string{"../x": "1"}), 400, []string{invalid}, nil},
 		{"another head", "POST", at, "", with(typ("application/x-tar"), "If-Match", "v9_aaaaaaaaaaaaaaaaaaaa"), whole, 409, []string{`"type":"conflict_error","code":"version_conflict"`}, nil},
 		{"the head", "POST", at + "?message=second%20one", "", with(typ("application/x-tar"), "If-Match", `"`+words["version"]+`"`), whole, 201, []string{`"id":"v2_`, `"message":"second one"`, `"createdBy":"user:ann"`, `"volumeId":"{volume}"`, `"fileCount":1`}, nil},
 		{"the same, compressed", "POST", at, "", typ("application/gzip"), zipped.Bytes(), 200, []string{`"id":"v2_`}, nil},

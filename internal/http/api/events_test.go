@@ -21,17 +21,17 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// events is an open stream.
-type events struct {
+// clientStream is the client's side of an event stream.
+type clientStream struct {
 	w    *world
 	resp *http.Response
 	text *bufio.Reader
 }
 
-// frame is one block of a stream.
+// frame is one event of a stream.
 type frame struct{ Event, Data, ID string }
 
-func (w *world) follow(r request) *events {
+func (w *world) follow(r request) *clientStream {
 	w.Helper()
 	r.method = "GET"
 	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
@@ -40,14 +40,14 @@ func (w *world) follow(r request) *events {
 	if err != nil {
 		w.Fatal(err)
 	}
-	s := &events{w, resp, bufio.NewReader(resp.Body)}
+	s := &clientStream{w, resp, bufio.NewReader(resp.Body)}
 	w.Cleanup(func() { resp.Body.Close() })
 	return s
 }
 
-// next reads one block; false at the end of the stream. A heartbeat before any
-// event has no ID to repeat.
-func (s *events) next() (frame, bool) {
+// next reads one event. It returns false at the end of the stream. The ID of a
+// heartbeat before the first event is 0.
+func (s *clientStream) next() (frame, bool) {
 	s.w.Helper()
 	var lines []string
 	for {
@@ -56,7 +56,7 @@ func (s *events) next() (frame, bool) {
 			return frame{}, false
 		}
 		if err != nil {
-			s.w.Fatalf("the stream broke off behind %q: %v", lines, err)
+			s.w.Fatalf("the stream ended after %q: %v", lines, err)
 		}
 		if line == "\n" {
 			break
@@ -73,12 +73,12 @@ func (s *events) next() (frame, bool) {
 		f.ID, _ = strings.CutPrefix(lines[2], "id: ")
 	}
 	if f.Event == "" || f.Data == "" || f.ID == "" {
-		s.w.Fatalf("a block is %q", lines)
+		s.w.Fatalf("invalid event %q", lines)
 	}
 	return f, true
 }
 
-func (s *events) all() (all []frame) {
+func (s *clientStream) all() (all []frame) {
 	s.w.Helper()
 	for {
 		f, ok := s.next()
@@ -89,11 +89,11 @@ func (s *events) all() (all []frame) {
 	}
 }
 
-func (s *events) mustNext(event string) frame {
+func (s *clientStream) mustNext(event string) frame {
 	s.w.Helper()
 	f, ok := s.next()
 	if !ok || f.Event != event {
-		s.w.Fatalf("the stream gave %+v, %v, want %s", f, ok, event)
+		s.w.Fatalf("the stream returned %+v, %v, want %s", f, ok, event)
 	}
 	return f
 }
@@ -105,9 +105,9 @@ func (w *world) diff(what string, want, got any) {
 	}
 }
 
-// Live, resumed and replayed streams show the same events, and so does the
-// list.
-func TestEveryWayOfReadingShowsTheSame(t *testing.T) {
+// TestEventsAreTheSameInEveryForm compares live, resumed, and replayed streams and the
+// list of events.
+func TestEventsAreTheSameInEveryForm(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -116,12 +116,12 @@ func TestEveryWayOfReadingShowsTheSame(t *testing.T) {
 	live.mustNext("status")
 	j := w.claim()
 	live.mustNext("status")
-	j.says("one\n", "two \u2028 \"quoted\"\n")
+	j.write("one\n", "two \u2028 \"quoted\"\n")
 	live.mustNext("output")
 	live.mustNext("output")
 	early := w.follow(request{path: path, header: map[string]string{"Last-Event-ID": "3"}})
 	early.mustNext("output")
-	j.says("three\n")
+	j.write("three\n")
 	j.finish(stint.Failed)
 
 	rest := live.all()
@@ -144,15 +144,15 @@ func TestEveryWayOfReadingShowsTheSame(t *testing.T) {
 		if i+1 < len(replay) {
 			w.diff("resumed by header", replay[i+1:], w.follow(request{path: path, header: header}).all())
 		} else if s := w.follow(request{path: path, header: header}); s.resp.StatusCode != http.StatusNoContent {
-			t.Errorf("a reconnect behind the end gave %d", s.resp.StatusCode)
+			t.Errorf("a reconnect after the end returned %d", s.resp.StatusCode)
 		}
 	}
 	both := w.follow(request{path: path + "?lastEventId=1", header: map[string]string{"Last-Event-ID": "7"}})
-	w.diff("the header rules", replay[7:], both.all())
+	w.diff("the header takes precedence", replay[7:], both.all())
 	w.diff("as a list", replay, w.eventList(path))
 }
 
-// eventList walks the JSON twin in small pages.
+// eventList returns all events of the paged list.
 func (w *world) eventList(path string) (all []frame) {
 	w.Helper()
 	cursor := ""
@@ -170,7 +170,7 @@ func (w *world) eventList(path string) (all []frame) {
 	}
 }
 
-func TestEventsRefuse(t *testing.T) {
+func TestEventParameters(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	last := func(id string) map[string]string { return map[string]string{"Last-Event-ID": id} }
@@ -181,17 +181,17 @@ func TestEventsRefuse(t *testing.T) {
 		{"never issued, by query", "GET", at + "?lastEventId=99", "", nil, nil, 400, []string{invalid}, nil},
 		{"zero", "GET", at, "", last("0"), nil, 400, []string{invalid}, nil},
 		{"negative", "GET", at, "", last("-1"), nil, 400, []string{invalid}, nil},
-		{"with a zero before", "GET", at, "", last("01"), nil, 400, []string{invalid}, nil},
+		{"leading zero", "GET", at, "", last("01"), nil, 400, []string{invalid}, nil},
 		{"a word", "GET", at, "", last("latest"), nil, 400, []string{invalid}, nil},
 		{"too large", "GET", at, "", last("9223372036854775808"), nil, 400, []string{invalid}, nil},
-		{"the header rules", "GET", at + "?lastEventId=1", "", last("x"), nil, 400, []string{invalid}, nil},
+		{"the header takes precedence", "GET", at + "?lastEventId=1", "", last("x"), nil, 400, []string{invalid}, nil},
 		{"html", "GET", at, "", accept("text/html"), nil, 406, []string{`"code":"not_acceptable"`}, nil},
-		{"nothing liked", "GET", at, "", accept("text/event-stream;q=0, application/json;q=0"), nil, 406, nil, nil},
+		{"nothing accepted", "GET", at, "", accept("text/event-stream;q=0, application/json;q=0"), nil, 406, nil, nil},
 		{"json", "GET", at, "", accept("application/json"), nil, 200, []string{`{"data":[{"id":"1","type":"status"`}, nil},
-		{"json liked better", "GET", at, "", accept("text/event-stream;q=0.5, application/json"), nil, 200, []string{`{"data":[`}, nil},
+		{"json preferred", "GET", at, "", accept("text/event-stream;q=0.5, application/json"), nil, 200, []string{`{"data":[`}, nil},
 		{"any application type", "GET", at, "", accept("application/*"), nil, 200, []string{`{"data":[`}, nil},
 		{"anything", "GET", at, "", accept("*/*"), nil, 200, []string{"event: status\n"}, nil},
-		{"both alike", "GET", at, "", accept("application/json, text/event-stream"), nil, 200, []string{"event: status\n"}, nil},
+		{"both equally", "GET", at, "", accept("application/json, text/event-stream"), nil, 200, []string{"event: status\n"}, nil},
 		{"no header", "GET", at, "", nil, nil, 200, []string{"event: status\n", "event: complete\n"}, nil},
 		{"json from an event on", "GET", at + "?lastEventId=2", "", accept("application/json"), nil, 200, []string{`{"data":[{"id":"3"`}, nil},
 	})
@@ -210,7 +210,7 @@ func TestStreamHeaders(t *testing.T) {
 	}
 	a := w.do(request{method: "HEAD", path: "/v1/runs/" + words["run"] + "/events"}) // must not follow the pending run
 	if a.StatusCode != http.StatusOK || a.Header.Get("Content-Type") != "text/event-stream" {
-		t.Errorf("HEAD gave %d %q", a.StatusCode, a.Header.Get("Content-Type"))
+		t.Errorf("HEAD returned %d %q", a.StatusCode, a.Header.Get("Content-Type"))
 	}
 }
 
@@ -231,17 +231,17 @@ func TestHeartbeats(t *testing.T) {
 	seen := s.skipHeartbeats()
 	w.diff("after silence", frame{"status", `{"status":"running"}`, "2"}, seen)
 	if f := s.mustNext("heartbeat"); f.ID != "2" {
-		t.Errorf("the heartbeat repeats %s", f.ID)
+		t.Errorf("the heartbeat has the ID %s", f.ID)
 	}
 	j.finish(stint.Completed)
 	for f := s.skipHeartbeats(); f.Event != "complete"; f = s.skipHeartbeats() {
 	}
 	if f, ok := s.next(); ok {
-		t.Errorf("%+v came after the end", f)
+		t.Errorf("%+v was received after the end", f)
 	}
 }
 
-func (s *events) skipHeartbeats() frame {
+func (s *clientStream) skipHeartbeats() frame {
 	s.w.Helper()
 	for {
 		f, ok := s.next()
@@ -254,13 +254,13 @@ func (s *events) skipHeartbeats() frame {
 	}
 }
 
-// brooding is a journal whose first read lasts until its context ends.
-type brooding struct {
+// blockingJournal is a journal whose first read ends with its context.
+type blockingJournal struct {
 	store.Journal
 	first context.Context
 }
 
-func (b *brooding) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
+func (b *blockingJournal) Events(ctx context.Context, run string, after int64, limit int) ([]stint.Event, error) {
 	if b.first == nil {
 		b.first = ctx
 		<-ctx.Done()
@@ -269,13 +269,13 @@ func (b *brooding) Events(ctx context.Context, run string, after int64, limit in
 	return b.Journal.Events(ctx, run, after, limit)
 }
 
-// What derived a context from that of a wait may learn of its end when the
-// stream waits again: the wait must have ended for good.
-func TestAWaitThatHasEndedStaysSo(t *testing.T) {
-	var journal *brooding
+// TestSlowJournalRead checks that a stream interrupts a read that is slower than the
+// heartbeat, and continues.
+func TestSlowJournalRead(t *testing.T) {
+	var journal *blockingJournal
 	w := newWorld(t, func(c *api.Config) {
 		c.Heartbeat = 20 * time.Millisecond
-		journal = &brooding{Journal: c.Idempotency.(store.Journal)}
+		journal = &blockingJournal{Journal: c.Idempotency.(store.Journal)}
 		c.Feed = feed.New(journal, inproc.New(), false)
 	})
 	w.newAgent("reviewer")
@@ -284,19 +284,19 @@ func TestAWaitThatHasEndedStaysSo(t *testing.T) {
 		t.Errorf("the stream begins with %+v", f)
 	}
 	if journal.first.Err() == nil {
-		t.Error("the context of the first wait is as if it had not ended")
+		t.Error("the context of the first read has not ended")
 	}
 }
 
-func TestStreamsEnd(t *testing.T) {
-	for name, end := range map[string]func(*world, auth0){
-		"when the token is revoked": func(w *world, c auth0) {
-			if err := w.auth.RevokeToken(w.Context(), w.caller, c.id); err != nil {
+func TestEndOfStreams(t *testing.T) {
+	for name, end := range map[string]func(w *world, tokenID string){
+		"when the token is revoked": func(w *world, tokenID string) {
+			if err := w.auth.RevokeToken(w.Context(), w.caller, tokenID); err != nil {
 				w.Fatal(err)
 			}
 		},
-		"when the token expires": func(w *world, _ auth0) { w.pass(100 * 24 * time.Hour) },
-		"when the server stops":  func(w *world, _ auth0) { w.stop() },
+		"when the token expires": func(w *world, _ string) { w.pass(100 * 24 * time.Hour) },
+		"when the server stops":  func(w *world, _ string) { w.stop() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *api.Config) { c.Heartbeat = 20 * time.Millisecond })
@@ -310,18 +310,15 @@ func TestStreamsEnd(t *testing.T) {
 			if f := s.skipHeartbeats(); f.Event != "status" {
 				t.Errorf("the stream begins with %+v", f)
 			}
-			end(w, auth0{token.ID})
-			for _, f := range s.all() { // ends, or the test runs into its time limit
+			end(w, token.ID)
+			for _, f := range s.all() { // blocks if the stream does not end
 				if f.Event != "heartbeat" {
-					t.Errorf("the stream gave %+v", f)
+					t.Errorf("the stream returned %+v", f)
 				}
 			}
 		})
 	}
 }
-
-// auth0 is the token that a stream was opened with.
-type auth0 struct{ id string }
 
 func TestStreamTokens(t *testing.T) {
 	w := newWorld(t)
@@ -338,7 +335,7 @@ func TestStreamTokens(t *testing.T) {
 		{"the run", "GET", "/v1/runs/{done}?access_token={grant}", "-", nil, nil, 401, []string{badKey}, nil},
 		{"its logs", "GET", "/v1/runs/{done}/logs?access_token={grant}", "-", nil, nil, 401, []string{badKey}, nil},
 		{"as a header", "GET", "/v1/runs/{done}/events", "grant", nil, nil, 401, []string{badKey}, nil},
-		{"a bad header rules", "GET", "/v1/runs/{done}/events?access_token={grant}", "x", nil, nil, 401, []string{badKey}, nil},
+		{"the header takes precedence", "GET", "/v1/runs/{done}/events?access_token={grant}", "x", nil, nil, 401, []string{badKey}, nil},
 		{"changed", "GET", "/v1/runs/{done}/events?access_token={grant}A", "-", nil, nil, 401, []string{badKey}, nil},
 	})
 	w.pass(5 * time.Minute)
@@ -347,20 +344,21 @@ func TestStreamTokens(t *testing.T) {
 	})
 }
 
-// manyEvents are more than a connection holds, with what they are of: 2 MiB.
+// manyEvents is a number of events of 128 KiB that exceeds the buffers of a connection.
 const manyEvents = 16
 
-func (j *job) saysMuch() {
+func (j *job) writeMany() {
 	j.w.Helper()
 	text := strings.Repeat("x", 128<<10)
 	for range manyEvents {
-		j.says(text)
+		j.write(text)
 	}
 	j.finish(stint.Completed)
 }
 
-// While a reader does not read, others of the same run see all.
-func TestASlowReaderIsAlone(t *testing.T) {
+// TestSlowReaderDoesNotDelayOthers checks that other readers of the run receive all
+// events while one does not read.
+func TestSlowReaderDoesNotDelayOthers(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = time.Hour })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -372,25 +370,25 @@ func TestASlowReaderIsAlone(t *testing.T) {
 	go func() {
 		rest, err := io.ReadAll(quick.text)
 		if err != nil {
-			t.Errorf("the quick reader's stream broke off: %v", err)
+			t.Errorf("the quick reader's stream failed: %v", err)
 		}
 		seen <- bytes.Count(rest, []byte("\nid: "))
 	}()
-	w.claim().saysMuch()
+	w.claim().writeMany()
 	if got := <-seen; got != manyEvents+3 {
-		t.Errorf("the quick reader saw %d events, want %d", got, manyEvents+3)
+		t.Errorf("the quick reader received %d events, want %d", got, manyEvents+3)
 	}
 	if open := w.metric("stint_http_open_streams"); open != "1" {
-		t.Errorf("%s streams are open beside the quick reader's", open)
+		t.Errorf("%s streams are open, want 1", open)
 	}
 }
 
-// A reader that does not read is cut off.
-func TestASlowReaderIsCutOff(t *testing.T) {
+// TestWriteTimeoutOfStream checks that the stream of a client that does not read ends.
+func TestWriteTimeoutOfStream(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = 300 * time.Millisecond })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
-	w.claim().saysMuch()
+	w.claim().writeMany()
 	slow := w.follow(request{path: "/v1/runs/" + run.ID + "/events"})
 	deadline := time.Now().Add(time.Minute)
 	for w.metric("stint_http_open_streams") != "0" {
@@ -399,16 +397,16 @@ func TestASlowReaderIsCutOff(t *testing.T) {
 		}
 	}
 	if _, err := io.Copy(io.Discard, slow.resp.Body); err == nil {
-		t.Error("the slow reader's stream ended as if it were whole")
+		t.Error("the slow reader's stream ended without an error")
 	}
 }
 
-// metric reads one of the server's own figures.
+// metric returns a metric of the server.
 func (w *world) metric(name string) string {
 	w.Helper()
 	value, ok := w.metrics()[name]
 	if !ok {
-		w.Fatalf("there is no metric %s", name)
+		w.Fatalf("the metric %s is missing", name)
 	}
 	return value
 }
@@ -432,15 +430,15 @@ func TestLogs(t *testing.T) {
 	w.run(t, words, []row{
 		{"all", "GET", at, "", nil, nil, 200, []string{`"message":"one"`, `"message":"two"`, `"type":"agent"`, `"metadata":{"stream":"stdout"}`}, nil},
 		{"one", "GET", at + "?limit=1", "", nil, nil, 200, []string{`"message":"one"`, `"hasMore":true`}, []string{`"two"`}},
-		{"backwards", "GET", at + "?limit=1&order=desc", "", nil, nil, 200, []string{`"message":"two"`}, []string{`"one"`}},
+		{"descending", "GET", at + "?limit=1&order=desc", "", nil, nil, 200, []string{`"message":"two"`}, []string{`"one"`}},
 		{"of another type", "GET", at + "?type=network", "", nil, nil, 200, []string{`"data":[]`}, nil},
 		{"before", "GET", at + "?until=2020-01-01T00:00:00Z", "", nil, nil, 200, []string{`"data":[]`}, nil},
 		{"since, with an offset", "GET", at + "?since=2020-01-01T00:00:00%2B02:00", "", nil, nil, 200, []string{`"one"`}, nil},
 		{"unknown type", "GET", at + "?type=kernel", "", nil, nil, 400, []string{invalid, `"param":"type"`}, nil},
 		{"unknown order", "GET", at + "?order=up", "", nil, nil, 400, []string{invalid, `"param":"order"`}, nil},
-		{"no time", "GET", at + "?since=yesterday", "", nil, nil, 400, []string{invalid, `"param":"since"`}, nil},
+		{"invalid time", "GET", at + "?since=yesterday", "", nil, nil, 400, []string{invalid, `"param":"since"`}, nil},
 		{"too many", "GET", at + "?limit=101", "", nil, nil, 400, []string{invalid, `"param":"limit"`}, nil},
-		{"a cursor of nothing", "GET", at + "?cursor=AAAA", "", nil, nil, 400, []string{invalid, `"param":"cursor"`}, nil},
+		{"invalid cursor", "GET", at + "?cursor=AAAA", "", nil, nil, 400, []string{invalid, `"param":"cursor"`}, nil},
 	})
 	var first stint.Page[stint.LogEntry]
 	at = "/v1/runs/" + words["done"] + "/logs?limit=1"
@@ -451,6 +449,6 @@ func TestLogs(t *testing.T) {
 		t.Errorf("the second page is %+v", second)
 	}
 	if a := w.do(request{method: "GET", path: at + "&order=desc&cursor=" + *first.Pagination.NextCursor, hostile: true}); a.StatusCode != 400 {
-		t.Errorf("a cursor with another order gave %d", a.StatusCode)
+		t.Errorf("a cursor with another order returned %d", a.StatusCode)
 	}
 }

@@ -17,23 +17,22 @@ import (
 
 func key(k string) map[string]string { return map[string]string{"Idempotency-Key": k} }
 
-// twice sends a request two times and wants the same answer, the second marked
-// as a replay.
-func (w *world) twice(r request, status int) answer {
+// twice sends a request twice and checks that the second response is a replay.
+func (w *world) twice(r request, status int) response {
 	w.Helper()
 	first, second := w.do(r), w.do(r)
 	if first.StatusCode != status || first.Header.Get("Idempotency-Replayed") != "" {
-		w.Errorf("%s %s gave %d %s (replayed %q), want %d", r.method, r.path, first.StatusCode, first.body, first.Header.Get("Idempotency-Replayed"), status)
+		w.Errorf("%s %s returned %d %s (replayed %q), want %d", r.method, r.path, first.StatusCode, first.body, first.Header.Get("Idempotency-Replayed"), status)
 	}
 	if second.StatusCode != status || second.Header.Get("Idempotency-Replayed") != "true" {
-		w.Errorf("%s %s again gave %d %s (replayed %q)", r.method, r.path, second.StatusCode, second.body, second.Header.Get("Idempotency-Replayed"))
+		w.Errorf("%s %s again returned %d %s (replayed %q)", r.method, r.path, second.StatusCode, second.body, second.Header.Get("Idempotency-Replayed"))
 	}
 	w.diff("body of the replay", string(first.body), string(second.body))
 	w.diff("location of the replay", first.Header.Get("Location"), second.Header.Get("Location"))
 	return first
 }
 
-func TestEveryPostCanBeRepeated(t *testing.T) {
+func TestReplays(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	run := `{"agent":"reviewer","prompt":"once"}`
@@ -46,10 +45,10 @@ func TestEveryPostCanBeRepeated(t *testing.T) {
 	w.twice(request{method: "POST", path: "/v1/artifacts", body: `{"name":"new"}`, header: key("k")}, 201)
 	w.twice(request{method: "POST", path: "/v1/volumes/" + words["volume"] + "/versions", body: archive(t, map[string]string{"a": "2"}), header: key("k")}, 201)
 	token := w.twice(request{method: "POST", path: "/v1/tokens", body: `{"name":"ci"}`, header: key("k")}, 201)
-	var made stint.Token
-	w.decode(token, 201, &made)
-	if a := w.do(request{method: "GET", path: "/v1/me", token: made.Secret}); a.StatusCode != 200 {
-		t.Errorf("the replayed token gave %d", a.StatusCode)
+	var created stint.Token
+	w.decode(token, 201, &created)
+	if a := w.do(request{method: "GET", path: "/v1/me", token: created.Secret}); a.StatusCode != 200 {
+		t.Errorf("the replayed token returned %d", a.StatusCode)
 	}
 	w.twice(request{method: "POST", path: "/v1/runs", body: `{"agent":"nobody","prompt":"x"}`, header: key("refused"), hostile: true}, 404)
 
@@ -62,11 +61,11 @@ func TestEveryPostCanBeRepeated(t *testing.T) {
 		}
 	}
 	if count != 1 {
-		t.Errorf("%d runs were made, want 1", count)
+		t.Errorf("%d runs were created, want 1", count)
 	}
 }
 
-func TestKeys(t *testing.T) {
+func TestIdempotencyKeys(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	post := func(name, k, path, body string, status int, has ...string) row {
@@ -81,7 +80,7 @@ func TestKeys(t *testing.T) {
 		post("another route", "k", "/v1/artifacts", `{"name":"one"}`, 201),
 		{"another organisation", "POST", "/v1/volumes", "other", key("k"), `{"name":"one"}`, 201, nil, nil},
 		{"another path of the route", "POST", "/v1/runs/{run}/stream-token", "", key("k"), nil, 201, nil, nil},
-		{"of the route, another path", "POST", "/v1/runs/{done}/stream-token", "", key("k"), nil, 409, reused, nil},
+		{"another path with the same key", "POST", "/v1/runs/{done}/stream-token", "", key("k"), nil, 409, reused, nil},
 		post("the longest", strings.Repeat("k", 255), "/v1/volumes", `{"name":"long"}`, 201),
 		post("too long", strings.Repeat("k", 256), "/v1/volumes", `{"name":"x"}`, 400, invalid, `"param":"Idempotency-Key"`),
 		post("a space", "a b", "/v1/volumes", `{"name":"x"}`, 400, invalid),
@@ -95,16 +94,16 @@ func TestKeys(t *testing.T) {
 			continue // the client itself refuses a control character
 		}
 		if resp.Body.Close(); resp.StatusCode != 400 {
-			t.Errorf("the keys %q gave %d", keys, resp.StatusCode)
+			t.Errorf("the keys %q returned %d", keys, resp.StatusCode)
 		}
 	}
 	w.pass(25 * time.Hour)
-	w.run(t, words, []row{post("forgotten after a day", "k", "/v1/volumes", `{"name":"three"}`, 201)})
+	w.run(t, words, []row{post("forgotten after 24 hours", "k", "/v1/volumes", `{"name":"three"}`, 201)})
 }
 
-// Of many who send the same key at the same time one creates; the others are
-// told to wait, or get the answer.
-func TestTheSameKeyAtTheSameTime(t *testing.T) {
+// TestConcurrentRequestsWithSameKey checks that one of many concurrent requests creates
+// a run, and that the others receive its response or idempotency_key_in_use.
+func TestConcurrentRequestsWithSameKey(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	ids := make([]string, 16)
@@ -124,25 +123,25 @@ func TestTheSameKeyAtTheSameTime(t *testing.T) {
 	all.Wait()
 	for _, id := range ids {
 		if id != ids[0] || id == "" {
-			t.Fatalf("the answers name %v", ids)
+			t.Fatalf("the responses contain %v", ids)
 		}
 	}
 }
 
-// brittle are runs that fail as told.
-type brittle struct {
+// failingRuns calls a function before each creation of a run.
+type failingRuns struct {
 	api.Runs
 	mu  sync.Mutex // guards how
 	how func() error
 }
 
-func (b *brittle) set(how func() error) {
+func (b *failingRuns) set(how func() error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.how = how
 }
 
-func (b *brittle) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o runs.CreateOptions) (stint.Run, error) {
+func (b *failingRuns) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o runs.CreateOptions) (stint.Run, error) {
 	b.mu.Lock()
 	how := b.how
 	b.mu.Unlock()
@@ -154,8 +153,8 @@ func (b *brittle) Create(ctx context.Context, c auth.Caller, n stint.NewRun, o r
 	return b.Runs.Create(ctx, c, n, o)
 }
 
-func TestFailuresOfTheServerAreNotKept(t *testing.T) {
-	b := &brittle{}
+func TestServerErrorsAreNotReplayed(t *testing.T) {
+	b := &failingRuns{}
 	w := newWorld(t, func(c *api.Config) { b.Runs = c.Runs; c.Runs = b })
 	w.newAgent("reviewer")
 	r := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k"), failing: true}
@@ -172,10 +171,10 @@ func TestFailuresOfTheServerAreNotKept(t *testing.T) {
 		b.set(how)
 		a := w.do(r)
 		if a.StatusCode < 429 || strings.Contains(string(a.body), "/srv") || a.Header.Get("X-Request-Id") == "" {
-			t.Errorf("%s gave %d %s", name, a.StatusCode, a.body)
+			t.Errorf("%s returned %d %s", name, a.StatusCode, a.body)
 		}
 		if id := a.Header.Get("X-Request-Id"); a.StatusCode == 500 && !strings.Contains(w.log.String(), id) {
-			t.Errorf("%s: the log does not name %s", name, id)
+			t.Errorf("%s: the log does not contain %s", name, id)
 		}
 		if retry := a.Header.Get("Retry-After"); (retry == "") != (a.StatusCode == 500) {
 			t.Errorf("%s: Retry-After is %q", name, retry)
@@ -186,13 +185,14 @@ func TestFailuresOfTheServerAreNotKept(t *testing.T) {
 	w.twice(r, 202)
 }
 
-// A request that is so slow that its key is taken over creates nothing more.
-func TestASlowRequestDoesNotCreateASecondRun(t *testing.T) {
-	b := &brittle{}
+// TestKeyTakenOverDuringRequest checks that a slow request whose key another request
+// has taken over does not create a second run.
+func TestKeyTakenOverDuringRequest(t *testing.T) {
+	b := &failingRuns{}
 	w := newWorld(t, func(c *api.Config) { b.Runs = c.Runs; c.Runs = b })
 	w.newAgent("reviewer")
 	r := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k")}
-	var quick answer
+	var quick response
 	b.set(func() error {
 		b.set(nil)
 		w.pass(2 * time.Minute)
@@ -201,16 +201,16 @@ func TestASlowRequestDoesNotCreateASecondRun(t *testing.T) {
 	})
 	slow := w.do(r)
 	if slow.StatusCode != http.StatusConflict || slow.errorOf() != "conflict_error idempotency_key_in_use" {
-		t.Errorf("the slow request gave %d %s", slow.StatusCode, slow.body)
+		t.Errorf("the slow request returned %d %s", slow.StatusCode, slow.body)
 	}
 	again := w.do(r)
 	if quick.StatusCode != 202 || again.Header.Get("Location") != quick.Header.Get("Location") {
-		t.Errorf("the quick request gave %d %s, and again %s", quick.StatusCode, quick.body, again.body)
+		t.Errorf("the quick request returned %d %s, and again %s", quick.StatusCode, quick.body, again.body)
 	}
 }
 
-// An upload that did not arrive whole can be sent again under its key.
-func TestARefusedUploadDoesNotHoldItsKey(t *testing.T) {
+// TestKeyOfRefusedUpload checks that a refused upload can be repeated with its key.
+func TestKeyOfRefusedUpload(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	whole := archive(t, map[string]string{"a": "2"})
@@ -218,19 +218,19 @@ func TestARefusedUploadDoesNotHoldItsKey(t *testing.T) {
 	copy(r.body.([]byte), whole[:len(whole)-1500])
 	r.body.([]byte)[0] = 'x' // a wrong checksum, and the same length
 	if a := w.do(r); a.StatusCode != 400 {
-		t.Errorf("a broken upload gave %d %s", a.StatusCode, a.body)
+		t.Errorf("a broken upload returned %d %s", a.StatusCode, a.body)
 	}
 	r.body = whole
 	w.twice(r, 201)
 }
 
-func TestWaiting(t *testing.T) {
+func TestPreferWait(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	prefer := func(v string) map[string]string {
 		return map[string]string{"Prefer": v, "Idempotency-Key": strings.ReplaceAll(v, " ", "_")}
 	}
-	done := make(chan answer)
+	done := make(chan response)
 	r := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: prefer("respond-async, wait=60")}
 	go func() { done <- w.do(r) }()
 	w.claim().finish(stint.Completed)
@@ -238,7 +238,7 @@ func TestWaiting(t *testing.T) {
 	var run stint.Run
 	w.decode(a, http.StatusAccepted, &run)
 	if run.Status != stint.Completed || run.Volumes != nil || a.Header.Get("Preference-Applied") != "wait" {
-		t.Errorf("the answer is %s, applied %q", a.body, a.Header.Get("Preference-Applied"))
+		t.Errorf("the response is %s, applied %q", a.body, a.Header.Get("Preference-Applied"))
 	}
 	again := w.do(r)
 	w.diff("body of the replay", string(a.body), string(again.body))
@@ -248,24 +248,25 @@ func TestWaiting(t *testing.T) {
 		r.header = prefer("wait=60; x=y")
 		done <- w.do(r)
 	}()
-	job := w.claim() // it has begun to wait, or will
+	job := w.claim() // the request waits now or later
 	w.stop()
 	w.decode(<-done, http.StatusAccepted, &run)
 	if run.Status == stint.Completed {
-		t.Error("the run is completed though nobody finished it")
+		t.Error("the run is completed, although it was not finished")
 	}
 	job.finish(stint.Completed)
 	for _, ignored := range []string{"wait=0", "wait=-1", "wait=x", "wait", "handling=strict"} {
 		r.header = prefer(ignored)
 		a := w.do(r)
 		if a.StatusCode != http.StatusAccepted || a.Header.Get("Preference-Applied") != "" {
-			t.Errorf("Prefer: %s gave %d, applied %q", ignored, a.StatusCode, a.Header.Get("Preference-Applied"))
+			t.Errorf("Prefer: %s returned %d, applied %q", ignored, a.StatusCode, a.Header.Get("Preference-Applied"))
 		}
 	}
 }
 
-// A key is its user's own: an answer may hold what only that user may see.
-func TestKeysOfOthersAreNotAnswered(t *testing.T) {
+// TestKeysOfOtherUsers checks that a response is replayed only to its user or run,
+// because it can contain secrets.
+func TestKeysOfOtherUsers(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	create := request{method: "POST", path: "/v1/tokens", body: `{"name":"ci"}`, header: key("k")}
@@ -273,7 +274,7 @@ func TestKeysOfOthersAreNotAnswered(t *testing.T) {
 	other := create
 	other.token = w.login(ownOrg, "bob")
 	if a := w.do(other); a.StatusCode != 409 || a.errorOf() != "conflict_error idempotency_key_reused" {
-		t.Errorf("another user's request with the same key gave %d %s", a.StatusCode, a.body)
+		t.Errorf("another user's request with the same key returned %d %s", a.StatusCode, a.body)
 	}
 	again := create
 	again.token = w.login(ownOrg, "ann")
@@ -283,10 +284,10 @@ func TestKeysOfOthersAreNotAnswered(t *testing.T) {
 
 	w.newRun("reviewer", "first")
 	w.newRun("reviewer", "second")
-	start := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k"), token: w.claim().agent(0)}
+	start := request{method: "POST", path: "/v1/runs", body: `{"agent":"reviewer","prompt":"x"}`, header: key("k"), token: w.claim().runToken(0)}
 	w.twice(start, 202)
-	start.token = w.claim().agent(0)
+	start.token = w.claim().runToken(0)
 	if a := w.do(start); a.errorOf() != "conflict_error idempotency_key_reused" {
-		t.Errorf("another run's request with the same key gave %d %s", a.StatusCode, a.body)
+		t.Errorf("another run's request with the same key returned %d %s", a.StatusCode, a.body)
 	}
 }

@@ -24,33 +24,33 @@ import (
 	"github.com/stint-dev/stint/internal/http/api"
 )
 
-// tools is a client of POST /mcp.
-type tools struct {
+// mcpClient is a client of POST /mcp.
+type mcpClient struct {
 	*world
 	*mcp.ClientSession
-	heard chan string // the messages of notices
+	notices chan string // the messages of progress notifications
 }
 
-// bearer puts a token on requests.
-type bearer struct {
+// bearerTransport adds a token to requests.
+type bearerTransport struct {
 	token string
 	next  http.RoundTripper
 }
 
-func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b bearerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
 }
 
-func (w *world) tools(token string) *tools {
+func (w *world) tools(token string) *mcpClient {
 	w.Helper()
-	t := &tools{world: w, heard: make(chan string, 100)}
+	t := &mcpClient{world: w, notices: make(chan string, 100)}
 	c := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { t.heard <- r.Params.Message },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { t.notices <- r.Params.Message },
 	})
 	session, err := c.Connect(w.Context(), &mcp.StreamableClientTransport{
-		Endpoint: w.url + "/mcp", HTTPClient: &http.Client{Transport: bearer{token, w.client.Transport}}, DisableStandaloneSSE: true, MaxRetries: -1,
+		Endpoint: w.url + "/mcp", HTTPClient: &http.Client{Transport: bearerTransport{token, w.client.Transport}}, DisableStandaloneSSE: true, MaxRetries: -1,
 	}, nil)
 	if err != nil {
 		w.Fatal(err)
@@ -60,8 +60,8 @@ func (w *world) tools(token string) *tools {
 	return t
 }
 
-// use calls a tool and reads its structured answer, which the text repeats.
-func (t *tools) use(name string, arguments, into any) {
+// use calls a tool and decodes its structured result, which the text repeats.
+func (t *mcpClient) use(name string, arguments, into any) {
 	t.Helper()
 	res, err := t.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
@@ -77,15 +77,15 @@ func (t *tools) use(name string, arguments, into any) {
 	}
 	var structured, repeated any
 	if json.Unmarshal(raw, &structured) != nil || json.Unmarshal([]byte(text), &repeated) != nil || !cmp.Equal(structured, repeated) {
-		t.Errorf("%s: the text %s is not the structured content %s", name, text, raw)
+		t.Errorf("%s: the text %s differs from the structured content %s", name, text, raw)
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// refused calls a tool, which must tell an error that holds the words.
-func (t *tools) refused(name string, arguments any, words ...string) {
+// checkRefused calls a tool and checks that it returns an error with the words.
+func (t *mcpClient) checkRefused(name string, arguments any, words ...string) {
 	t.Helper()
 	res, err := t.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: arguments})
 	if err != nil {
@@ -94,7 +94,7 @@ func (t *tools) refused(name string, arguments any, words ...string) {
 	text := res.Content[0].(*mcp.TextContent).Text
 	for _, word := range words {
 		if !res.IsError || !strings.Contains(text, word) {
-			t.Errorf("%s %v gave %q, which is no error with %q", name, arguments, text, word)
+			t.Errorf("%s %v returned %q, want an error with %q", name, arguments, text, word)
 		}
 	}
 }
@@ -112,37 +112,37 @@ type (
 	}
 )
 
-func TestToolsDescribeThemselves(t *testing.T) {
+func TestListTools(t *testing.T) {
 	w := newWorld(t)
 	list, err := w.tools(w.token).ListTools(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names, harmless []string
+	var names, readOnly []string
 	for _, tool := range list.Tools {
 		names = append(names, tool.Name)
 		if tool.Annotations.ReadOnlyHint {
-			harmless = append(harmless, tool.Name)
+			readOnly = append(readOnly, tool.Name)
 		}
 		if tool.Description == "" || tool.InputSchema == nil || tool.OutputSchema == nil || tool.Annotations.Title == "" {
-			t.Errorf("%s lacks a description, a schema or a title", tool.Name)
+			t.Errorf("%s has no description, schema, or title", tool.Name)
 		}
-		strict(t, tool.Name, tool.InputSchema)
-		strict(t, tool.Name, tool.OutputSchema)
+		checkToolSchema(t, tool.Name, tool.InputSchema)
+		checkToolSchema(t, tool.Name, tool.OutputSchema)
 	}
 	if d := cmp.Diff([]string{
 		"cancel_run", "get_run", "list_agents", "list_artifact_files", "list_artifacts", "list_volumes", "read_artifact_file", "run_agent", "run_output", "wait_run",
 	}, names); d != "" {
 		t.Errorf("tools (-want +got):\n%s", d)
 	}
-	if d := cmp.Diff(slices.DeleteFunc(names, func(n string) bool { return n == "cancel_run" || n == "run_agent" }), harmless); d != "" {
-		t.Errorf("tools that change nothing (-want +got):\n%s", d)
+	if d := cmp.Diff(slices.DeleteFunc(names, func(n string) bool { return n == "cancel_run" || n == "run_agent" }), readOnly); d != "" {
+		t.Errorf("read-only tools (-want +got):\n%s", d)
 	}
 }
 
-// strict holds a schema to what clients demand that refuse all tools for one:
-// the whole is an object, and so is the schema of each of its members.
-func strict(t *testing.T, name string, schema any) {
+// checkToolSchema checks a schema against the rules of strict clients: it describes an
+// object, and the schema of each member is an object.
+func checkToolSchema(t *testing.T, name string, schema any) {
 	t.Helper()
 	raw, err := json.Marshal(schema)
 	if err != nil {
@@ -162,7 +162,7 @@ func strict(t *testing.T, name string, schema any) {
 	}
 }
 
-func TestToolsWorkARun(t *testing.T) {
+func TestRunTools(t *testing.T) {
 	w := newWorld(t)
 	w.post("/v1/agents", args{"name": "reviewer", "framework": "shell", "description": "Reviews changes."}, http.StatusCreated, &stint.Agent{})
 	w.newAgent("another")
@@ -188,7 +188,7 @@ func TestToolsWorkARun(t *testing.T) {
 		t.Errorf("without a wait the run is %+v", now)
 	}
 	j := w.claim()
-	j.says("one ", "zwölf\n", "three\n")
+	j.write("one ", "zwölf\n", "three\n")
 	params := &mcp.CallToolParams{Name: "wait_run", Arguments: args{"id": run.ID}}
 	params.SetProgressToken("p")
 	ended := make(chan error, 1)
@@ -196,8 +196,8 @@ func TestToolsWorkARun(t *testing.T) {
 		_, err := c.CallTool(t.Context(), params)
 		ended <- err
 	}()
-	if notice := <-c.heard; notice != "running: three" {
-		t.Errorf("the notice is %q", notice)
+	if notice := <-c.notices; notice != "running: three" {
+		t.Errorf("the notification is %q", notice)
 	}
 	j.finish(stint.Completed)
 	if err := <-ended; err != nil {
@@ -222,11 +222,11 @@ func TestToolsWorkARun(t *testing.T) {
 	if text != "one zwölf\nthree\n" || pieces != 3 {
 		t.Errorf("the output is %q in %d pieces", text, pieces)
 	}
-	c.refused("run_output", args{"id": run.ID, "after": "x"}, "'after' must be")
-	c.refused("cancel_run", args{"id": run.ID}, "completed")
+	c.checkRefused("run_output", args{"id": run.ID, "after": "x"}, "'after' must be")
+	c.checkRefused("cancel_run", args{"id": run.ID}, "completed")
 }
 
-func TestToolsReadFiles(t *testing.T) {
+func TestFileTools(t *testing.T) {
 	w := newWorld(t)
 	var artifact stint.FileSet
 	w.post("/v1/artifacts", args{"name": "out"}, http.StatusCreated, &artifact)
@@ -243,7 +243,7 @@ func TestToolsReadFiles(t *testing.T) {
 	var listed struct{ Files []struct{ Path string } }
 	c.use("list_artifact_files", args{"artifact": "out", "prefix": "src/"}, &listed)
 	if len(listed.Files) != 1 || listed.Files[0].Path != "src/a.txt" {
-		t.Errorf("below src/ lies %+v", listed)
+		t.Errorf("the files below src/ are %+v", listed)
 	}
 	type part struct {
 		Text, Base64 string
@@ -264,21 +264,21 @@ func TestToolsReadFiles(t *testing.T) {
 	p = part{}
 	c.use("read_artifact_file", args{"artifact": "out", "path": "b.bin"}, &p)
 	if d := cmp.Diff(part{Base64: base64.StdEncoding.EncodeToString([]byte(files["b.bin"])), Size: 3}, p); d != "" {
-		t.Errorf("what is no text (-want +got):\n%s", d)
+		t.Errorf("the binary file (-want +got):\n%s", d)
 	}
 	p = part{}
 	c.use("read_artifact_file", args{"artifact": "out", "path": "empty"}, &p)
 	if d := cmp.Diff(part{}, p); d != "" {
 		t.Errorf("the empty file (-want +got):\n%s", d)
 	}
-	c.refused("read_artifact_file", args{"artifact": "out", "path": "none"}, "none")
-	c.refused("read_artifact_file", args{"artifact": "other", "path": "x"}, "No such artifact: 'other'")
-	c.refused("read_artifact_file", args{"artifact": "out", "path": "x", "maxBytes": 1 << 20}, "maxBytes")
+	c.checkRefused("read_artifact_file", args{"artifact": "out", "path": "none"}, "none")
+	c.checkRefused("read_artifact_file", args{"artifact": "other", "path": "x"}, "No such artifact: 'other'")
+	c.checkRefused("read_artifact_file", args{"artifact": "out", "path": "x", "maxBytes": 1 << 20}, "maxBytes")
 }
 
-// A file that cannot be read to its end is the tool's failure: nobody else, and
-// no other call, is the worse for it.
-func TestToolsTellOfFilesThatAreDamaged(t *testing.T) {
+// TestFileToolWithDamagedFile checks that a file that cannot be read completely is an
+// error of the tool and does not affect other calls.
+func TestFileToolWithDamagedFile(t *testing.T) {
 	w := newWorld(t)
 	var artifact stint.FileSet
 	w.post("/v1/artifacts", args{"name": "out"}, http.StatusCreated, &artifact)
@@ -287,14 +287,14 @@ func TestToolsTellOfFilesThatAreDamaged(t *testing.T) {
 	w.decode(w.do(request{method: "POST", path: "/v1/artifacts/" + artifact.ID + "/versions", body: archive(w, map[string]string{"a.bin": string(random)})}), http.StatusCreated, &stint.FileSetVersion{})
 	w.damage()
 	c := w.tools(w.token)
-	c.refused("read_artifact_file", args{"artifact": "out", "path": "a.bin"}, "cut off")
+	c.checkRefused("read_artifact_file", args{"artifact": "out", "path": "a.bin"}, "cut off")
 	var listed struct{ Artifacts []struct{ Name string } }
 	if c.use("list_artifacts", args{}, &listed); len(listed.Artifacts) != 1 {
-		t.Errorf("afterwards there are %v", listed)
+		t.Errorf("afterwards the artifacts are %v", listed)
 	}
 }
 
-// damage overwrites the inside of every large file that rests.
+// damage overwrites a part of every large stored file.
 func (w *world) damage() {
 	w.Helper()
 	damaged := 0
@@ -315,29 +315,29 @@ func (w *world) damage() {
 	}
 }
 
-func TestToolsRefuseWhatTheAPIRefuses(t *testing.T) {
+func TestToolErrors(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	foreign := w.tools(words["other"])
 	for _, tool := range []string{"get_run", "wait_run", "cancel_run", "run_output"} {
-		foreign.refused(tool, args{"id": words["run"]}, "No such run: '"+words["run"]+"'")
+		foreign.checkRefused(tool, args{"id": words["run"]}, "No such run: '"+words["run"]+"'")
 	}
-	foreign.refused("run_agent", args{"agentId": words["agent"], "prompt": "x"}, words["agent"])
-	foreign.refused("list_artifact_files", args{"artifact": words["artifact"]}, words["artifact"])
+	foreign.checkRefused("run_agent", args{"agentId": words["agent"], "prompt": "x"}, words["agent"])
+	foreign.checkRefused("list_artifact_files", args{"artifact": words["artifact"]}, words["artifact"])
 	reader := w.tools(words["reader"])
-	reader.refused("run_agent", args{"agent": "reviewer", "prompt": "x"}, "scope 'write'")
-	reader.refused("run_agent", args{"agent": "reviewer"}, "prompt")
-	reader.refused("list_agents", args{"limit": 1000}, "limit")
+	reader.checkRefused("run_agent", args{"agent": "reviewer", "prompt": "x"}, "scope 'write'")
+	reader.checkRefused("run_agent", args{"agent": "reviewer"}, "prompt")
+	reader.checkRefused("list_agents", args{"limit": 1000}, "limit")
 	var all struct{ Agents []any }
 	if reader.use("list_agents", nil, &all); len(all.Agents) != 1 {
-		t.Errorf("a reader sees %v", all)
+		t.Errorf("a token with the scope read lists %v", all)
 	}
 }
 
-func TestMessagesToTheTools(t *testing.T) {
+func TestMCPMessages(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.PublicURL = "https://stint.example" })
 	words := w.fixture()
-	const ping, unsaid = `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "text/event-stream"
+	const ping, eventStream = `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "text/event-stream"
 	from := func(origin string) map[string]string { return map[string]string{"Origin": origin} }
 	accept := func(v string) map[string]string { return map[string]string{"Accept": v} }
 	post := func(name, token string, header map[string]string, body any, status int, has ...string) row {
@@ -348,10 +348,10 @@ func TestMessagesToTheTools(t *testing.T) {
 		post("a notification", "", nil, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, 202),
 		post("both forms", "reader", accept("application/json, text/event-stream"), ping, 200),
 		post("no token", "-", nil, ping, 401, badKey),
-		post("a token's beginning", "stint_live_", nil, ping, 401, badKey),
+		post("the prefix of a token", "stint_live_", nil, ping, 401, badKey),
 		post("an invented token of a run", "stint_run_AAAAAAAAAAAAAAAAAAAAAAAAAAAA", nil, ping, 401, badKey),
-		post("one form alone", "", accept("application/json"), ping, 406, "not_acceptable"),
-		post("the other form alone", "", accept(unsaid), ping, 406, "not_acceptable"),
+		post("only JSON accepted", "", accept("application/json"), ping, 406, "not_acceptable"),
+		post("only event streams accepted", "", accept(eventStream), ping, 406, "not_acceptable"),
 		post("text", "", map[string]string{"Content-Type": "text/plain"}, ping, 415, media),
 		post("no JSON", "", nil, `{`, 400, invalid),
 		post("several at once", "", nil, `[`+ping+`]`, 400, invalid, "object"),
@@ -359,20 +359,20 @@ func TestMessagesToTheTools(t *testing.T) {
 		post("an unknown method", "", nil, `{"jsonrpc":"2.0","id":1,"method":"nothing/here"}`, 400, invalid, "nothing/here"),
 		post("an unknown version", "", map[string]string{"Mcp-Protocol-Version": "1999-01-01"}, ping, 400, invalid, "version"),
 		post("too large", "", nil, `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"`+strings.Repeat("x", 1<<20)+`"}}`, 413, "request_too_large"),
-		post("a page of elsewhere", "", from("https://evil.example"), ping, 403, `"code":"origin_not_allowed"`),
+		post("a page of another origin", "", from("https://evil.example"), ping, 403, `"code":"origin_not_allowed"`),
 		post("a page of the server", "", from("https://stint.example"), ping, 200),
 		post("an unknown tool", "", nil, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"none","arguments":{}}}`, 200, `"error"`),
 	})
 	for _, method := range []string{"GET", "DELETE", "PUT"} {
 		a := w.do(request{method: method, path: "/mcp", hostile: true})
 		if a.StatusCode != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "POST" || a.errorOf() != "invalid_request_error method_not_allowed" {
-			t.Errorf("%s gave %d, Allow %q, %s", method, a.StatusCode, a.Header.Get("Allow"), a.body)
+			t.Errorf("%s returned %d, Allow %q, %s", method, a.StatusCode, a.Header.Get("Allow"), a.body)
 		}
 	}
 }
 
-// agent gives the job's agent a token.
-func (j *job) agent(depth int) string {
+// runToken returns a token for the job's agent.
+func (j *job) runToken(depth int) string {
 	j.w.Helper()
 	token, err := j.w.auth.RunToken(auth.RunGrant{OrgID: j.w.caller.OrgID, RunID: j.run.ID, Epoch: j.at.Epoch, Depth: depth}, time.Hour)
 	if err != nil {
@@ -381,51 +381,51 @@ func (j *job) agent(depth int) string {
 	return token
 }
 
-func TestAnAgentStartsRuns(t *testing.T) {
+func TestRunsOfAgents(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	first := w.newRun("reviewer", "first")
 	j := w.claim()
-	token := j.agent(0)
+	token := j.runToken(0)
 	c := w.tools(token)
 	var child started
 	c.use("run_agent", args{"agent": "reviewer", "prompt": "second"}, &child)
 	var run stint.Run
 	c.use("get_run", args{"id": child.ID}, &run)
 	if run.ParentRunID == nil || *run.ParentRunID != first.ID || run.SessionID == first.SessionID {
-		t.Errorf("the run of a run is %+v", run)
+		t.Errorf("the run of an agent is %+v", run)
 	}
-	c.refused("run_agent", args{"sessionId": first.SessionID, "prompt": "x"}, first.SessionID, "would never start")
+	c.checkRefused("run_agent", args{"sessionId": first.SessionID, "prompt": "x"}, first.SessionID, "would never start")
 
 	below := w.claim()
 	if below.run.ID != child.ID || below.depth != 1 {
 		t.Fatalf("%s is claimed at depth %d, want %s at 1", below.run.ID, below.depth, child.ID)
 	}
-	c = w.tools(below.agent(1))
-	c.refused("run_agent", args{"sessionId": first.SessionID, "prompt": "x"}, "would never start")
-	c.refused("run_agent", args{"sessionId": child.SessionID, "prompt": "x"}, "would never start")
-	w.tools(below.agent(2)).use("run_agent", args{"agent": "reviewer", "prompt": "x"}, &started{})
-	w.tools(below.agent(3)).refused("run_agent", args{"agent": "reviewer", "prompt": "x"}, "too deep", "max-depth")
+	c = w.tools(below.runToken(1))
+	c.checkRefused("run_agent", args{"sessionId": first.SessionID, "prompt": "x"}, "would never start")
+	c.checkRefused("run_agent", args{"sessionId": child.SessionID, "prompt": "x"}, "would never start")
+	w.tools(below.runToken(2)).use("run_agent", args{"agent": "reviewer", "prompt": "x"}, &started{})
+	w.tools(below.runToken(3)).checkRefused("run_agent", args{"agent": "reviewer", "prompt": "x"}, "too deep", "max-depth")
 	c.use("cancel_run", args{"id": child.ID}, &run)
 	if run.Status != stint.Cancelled {
 		t.Errorf("a run that cancels itself is %s", run.Status)
 	}
 
-	gone := j.agent(0)
+	another := j.runToken(0)
 	j.finish(stint.Completed)
-	for _, dead := range []string{token, gone, below.agent(1)} {
-		if a := w.do(request{method: "POST", path: "/mcp", token: dead, body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`}); a.StatusCode != http.StatusUnauthorized || a.errorOf() != "authentication_error invalid_api_key" {
-			t.Errorf("the token of a run that has ended gave %d %s", a.StatusCode, a.body)
+	for _, invalid := range []string{token, another, below.runToken(1)} {
+		if a := w.do(request{method: "POST", path: "/mcp", token: invalid, body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`}); a.StatusCode != http.StatusUnauthorized || a.errorOf() != "authentication_error invalid_api_key" {
+			t.Errorf("the token of an ended run returned %d %s", a.StatusCode, a.body)
 		}
 	}
 }
 
-func TestWhatTheTokenOfARunOpens(t *testing.T) {
+func TestRoutesOfRunTokens(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	j := w.claim()
-	words["agentToken"] = j.agent(0)
-	words["otherEpoch"] = (&job{w: w, run: j.run}).agent(0)
+	words["agentToken"] = j.runToken(0)
+	words["otherEpoch"] = (&job{w: w, run: j.run}).runToken(0)
 	var rows []row
 	for path, status := range map[string]int{
 		"/v1/runs": 200, "/v1/runs/{done}": 200, "/v1/runs/{done}/logs": 200, "/v1/agents": 200, "/v1/agents/{agent}/versions/v1": 200,
@@ -438,56 +438,56 @@ func TestWhatTheTokenOfARunOpens(t *testing.T) {
 	w.run(t, words, append(rows,
 		row{"a token", "POST", "/v1/tokens", "agentToken", nil, `{"name":"x"}`, 403, []string{scope}, nil},
 		row{"an agent", "POST", "/v1/agents", "agentToken", nil, `{"name":"x","framework":"shell"}`, 403, []string{scope}, nil},
-		row{"the end of an agent", "DELETE", "/v1/agents/{agent}", "agentToken", nil, nil, 403, []string{scope}, nil},
-		row{"a stream's token", "POST", "/v1/runs/{run}/stream-token", "agentToken", nil, nil, 403, []string{scope}, nil},
-		row{"another start of the run", "GET", "/v1/runs", "otherEpoch", nil, nil, 401, []string{badKey}, nil},
+		row{"delete an agent", "DELETE", "/v1/agents/{agent}", "agentToken", nil, nil, 403, []string{scope}, nil},
+		row{"a stream token", "POST", "/v1/runs/{run}/stream-token", "agentToken", nil, nil, 403, []string{scope}, nil},
+		row{"another epoch of the run", "GET", "/v1/runs", "otherEpoch", nil, nil, 401, []string{badKey}, nil},
 	))
 	w.pass(time.Hour)
 	if a := w.do(request{method: "GET", path: "/v1/runs", token: words["agentToken"]}); a.StatusCode != http.StatusUnauthorized {
-		t.Errorf("after its time the token gave %d", a.StatusCode)
+		t.Errorf("the expired token returned %d", a.StatusCode)
 	}
 }
 
-// patient waits for a run until its caller does no more, however long that is.
-type patient struct {
+// blockingRuns waits for a run until the context ends.
+type blockingRuns struct {
 	api.Runs
-	began, gaveUp chan struct{} // closed by the first
-	begin, giveUp sync.Once
+	began, ended chan struct{} // closed by the first wait
+	begin, end   sync.Once
 }
 
-func newPatient() *patient {
-	return &patient{began: make(chan struct{}), gaveUp: make(chan struct{})}
+func newBlockingRuns() *blockingRuns {
+	return &blockingRuns{began: make(chan struct{}), ended: make(chan struct{})}
 }
 
-func (p *patient) Wait(ctx context.Context, _ auth.Caller, _ string, _ time.Duration) (stint.Run, error) {
+func (p *blockingRuns) Wait(ctx context.Context, _ auth.Caller, _ string, _ time.Duration) (stint.Run, error) {
 	p.begin.Do(func() { close(p.began) })
 	<-ctx.Done()
-	p.giveUp.Do(func() { close(p.gaveUp) })
+	p.end.Do(func() { close(p.ended) })
 	return stint.Run{}, ctx.Err()
 }
 
-func TestNobodyWaitsForAClientThatHasGone(t *testing.T) {
-	p := newPatient()
+func TestWaitEndsWhenClientDisconnects(t *testing.T) {
+	p := newBlockingRuns()
 	w := newWorld(t, func(c *api.Config) { p.Runs, c.Runs = c.Runs, p })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, disconnect := context.WithCancel(t.Context())
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"wait_run","arguments":{"id":"` + run.ID + `","timeoutSeconds":60}}}`
-	gone := make(chan error, 1)
+	failed := make(chan error, 1)
 	go func() {
 		_, err := w.client.Do(w.build(ctx, request{method: "POST", path: "/mcp", body: body}))
-		gone <- err
+		failed <- err
 	}()
 	<-p.began
-	leave()
-	<-p.gaveUp
-	if err := <-gone; err == nil {
-		t.Error("a request that was given up was answered")
+	disconnect()
+	<-p.ended
+	if err := <-failed; err == nil {
+		t.Error("a cancelled request returned a response")
 	}
 }
 
-func TestAServerThatStopsLetsNobodyWait(t *testing.T) {
-	p := newPatient()
+func TestWaitEndsWhenServerStops(t *testing.T) {
+	p := newBlockingRuns()
 	w := newWorld(t, func(c *api.Config) { p.Runs, c.Runs = c.Runs, p })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -499,8 +499,8 @@ func TestAServerThatStopsLetsNobodyWait(t *testing.T) {
 		res, _ := c.CallTool(t.Context(), params)
 		ended <- res
 	}()
-	if notice := <-c.heard; notice != "pending" {
-		t.Errorf("the notice is %q", notice)
+	if notice := <-c.notices; notice != "pending" {
+		t.Errorf("the notification is %q", notice)
 	}
 	<-p.began
 	w.stop()

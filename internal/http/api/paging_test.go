@@ -14,9 +14,9 @@ import (
 	"github.com/stint-dev/stint/internal/runs"
 )
 
-// walk reads a list to its end in pages of the limit and returns what identify
-// makes of each item. Between the pages it calls meanwhile.
-func (w *world) walk(path string, limit int, identify string, meanwhile func()) (all []string) {
+// walk reads all pages of a list and returns a member of each item. It calls between
+// after each page.
+func (w *world) walk(path string, limit int, member string, between func()) (all []string) {
 	w.Helper()
 	separator := "?"
 	if strings.Contains(path, "?") {
@@ -28,22 +28,22 @@ func (w *world) walk(path string, limit int, identify string, meanwhile func()) 
 		var page stint.Page[map[string]any]
 		w.get(next, &page)
 		if len(page.Data) > limit || page.Pagination.HasMore && len(page.Data) != limit || page.Pagination.HasMore != (page.Pagination.NextCursor != nil) {
-			w.Fatalf("%s gave %d items, %+v", next, len(page.Data), page.Pagination)
+			w.Fatalf("%s returned %d items, %+v", next, len(page.Data), page.Pagination)
 		}
 		for _, item := range page.Data {
-			all = append(all, fmt.Sprint(item[identify]))
+			all = append(all, fmt.Sprint(item[member]))
 		}
 		if !page.Pagination.HasMore {
 			return all
 		}
-		meanwhile()
+		between()
 		next = at + "&cursor=" + url.QueryEscape(*page.Pagination.NextCursor)
 	}
 }
 
-// A walk visits every item that was there when it began once, newest first,
-// whatever is added meanwhile.
-func TestWalks(t *testing.T) {
+// TestPagesDuringChanges checks that the pages of a list contain every item that
+// existed at the beginning once, newest first, while items are added.
+func TestPagesDuringChanges(t *testing.T) {
 	w := newWorld(t)
 	agent := w.newAgent("reviewer")
 	var volume, artifact stint.FileSet
@@ -59,7 +59,7 @@ func TestWalks(t *testing.T) {
 			count++
 			w.post("/v1/artifacts", map[string]any{"name": fmt.Sprint("a-", count)}, 201, &artifact)
 		},
-		"/v1/tokens": func() { w.limited("read") },
+		"/v1/tokens": func() { w.tokenWithScope("read") },
 		"/v1/agents/" + agent.ID + "/versions": func() {
 			count++
 			w.post("/v1/agents/"+agent.ID+"/versions", map[string]any{"framework": "shell", "description": fmt.Sprint(count)}, 201, &stint.AgentVersion{})
@@ -93,12 +93,12 @@ func TestWalks(t *testing.T) {
 	w.diff("secrets", []string{"S0", "S1", "S2", "S3", "S4"}, w.walk("/v1/secrets", 2, "name", func() {}))
 }
 
-// largeRuns makes runs whose prompts are as large as may be, of a character
-// that JSON for HTML pages writes with six.
+// largeRuns creates runs with prompts of the maximum size. Their character is encoded
+// with six in JSON.
 func (w *world) largeRuns(n int) {
 	w.Helper()
 	w.newAgent("reviewer")
-	for range n { // without the server, whose patience a test may have made short
+	for range n { // without the server, whose time limits can be short
 		run := stint.NewRun{Agent: "reviewer", Prompt: strings.Repeat("<", 512<<10)}
 		if _, err := w.runs.Create(w.Context(), w.caller, run, runs.CreateOptions{}); err != nil {
 			w.Fatal(err)
@@ -106,8 +106,8 @@ func (w *world) largeRuns(n int) {
 	}
 }
 
-// Items that are large make short pages.
-func TestPagesAreBounded(t *testing.T) {
+// TestPageBytes checks that pages with large items have fewer of them.
+func TestPageBytes(t *testing.T) {
 	w := newWorld(t)
 	w.largeRuns(7)
 	seen := map[string]bool{}
@@ -130,11 +130,11 @@ func TestPagesAreBounded(t *testing.T) {
 	}
 	w.diff("pages", []int{3, 3, 1}, sizes)
 	if len(seen) != 7 {
-		t.Errorf("%d runs were seen", len(seen))
+		t.Errorf("the pages contain %d runs", len(seen))
 	}
 }
 
-func TestWalkOfFilesAndChanges(t *testing.T) {
+func TestPagesOfFilesAndChanges(t *testing.T) {
 	w := newWorld(t)
 	var volume stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
@@ -151,23 +151,23 @@ func TestWalkOfFilesAndChanges(t *testing.T) {
 	w.diff("changes", want, w.walk(at+"/diff?from=1&to=2", 2, "path", func() {}))
 	w.diff("no changes", []string(nil), w.walk(at+"/diff?from=2", 2, "path", func() {}))
 	count := 0
-	moves := func() { // between two pages
+	moveHead := func() {
 		count++
 		changed := map[string]string{"f3 &+ü%a": fmt.Sprint(count), "f7 &+ü%": fmt.Sprint(count)}
 		w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, changed)}), 201, &stint.FileSetVersion{})
 	}
-	w.diff("files while the head moves", want, w.walk(at+"/versions/latest/files", 2, "path", moves))
+	w.diff("files while the head moves", want, w.walk(at+"/versions/latest/files", 2, "path", moveHead))
 	w.decode(w.do(request{method: "POST", path: at + "/versions", body: archive(w, files)}), 201, &stint.FileSetVersion{})
-	w.diff("changes while the head moves", want, w.walk(at+"/diff?from=1", 2, "path", moves))
+	w.diff("changes while the head moves", want, w.walk(at+"/diff?from=1", 2, "path", moveHead))
 	for list, path := range map[string]string{at + "/versions/latest/files?": at + "/versions/latest/files?cursor=", at + "/diff?from=1": at + "/diff?from=1&cursor="} {
-		// A path alone is what cursors of earlier servers held.
+		// Cursors of earlier servers contain only a path.
 		old := w.auth.SignCursor(w.caller.OrgID, list, []byte("f3 &+ü%"))
 		if a := w.do(request{method: "GET", path: path + old, hostile: true}); a.StatusCode != 400 || !strings.Contains(string(a.body), `"param":"cursor"`) {
-			t.Errorf("an old cursor of %s gave %d %s", list, a.StatusCode, a.body)
+			t.Errorf("an old cursor of %s returned %d %s", list, a.StatusCode, a.body)
 		}
 	}
 	if a := w.do(request{method: "GET", path: at + "/diff", hostile: true}); a.errorOf() != "invalid_request_error missing_parameter" {
-		t.Errorf("a diff without from gave %s", a.body)
+		t.Errorf("a diff without from returned %s", a.body)
 	}
 }
 
@@ -177,7 +177,7 @@ func TestFilters(t *testing.T) {
 	w.newAgent("another")
 	done := w.newRun("reviewer", "done")
 	w.claim().finish(stint.Completed)
-	w.pass(time.Second) // so that no two were made at the same time
+	w.pass(time.Second) // so that the runs have different times
 	var tagged stint.Run
 	w.post("/v1/runs", map[string]any{"agent": "another", "prompt": "tagged", "metadata": map[string]string{"ticket": "47 11", "a[b]": "c"}}, 202, &tagged)
 	after := url.QueryEscape(tagged.CreatedAt.String())
@@ -212,7 +212,7 @@ func TestFilters(t *testing.T) {
 	w.diff("members of an item", []string{"agentId", "agentName", "completedAt", "createdAt", "id", "prompt", "startedAt", "status"}, members)
 }
 
-func TestQueriesRefuse(t *testing.T) {
+func TestQueryParameters(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	bad := func(path, param string) row {
@@ -239,8 +239,8 @@ func TestQueriesRefuse(t *testing.T) {
 	w.run(t, words, rows)
 }
 
-// A cursor works in its own list alone.
-func TestCursorsBelongToTheirList(t *testing.T) {
+// TestCursorsOfOtherLists checks that a cursor is valid only for its own list.
+func TestCursorsOfOtherLists(t *testing.T) {
 	w := newWorld(t)
 	agent := w.newAgent("reviewer")
 	w.newAgent("another")
@@ -249,28 +249,28 @@ func TestCursorsBelongToTheirList(t *testing.T) {
 	var page stint.Page[stint.RunSummary]
 	w.get("/v1/runs?limit=1&status=pending", &page)
 	cursor := *page.Pagination.NextCursor
-	refused := func(path, token string) {
+	checkRefused := func(path, token string) {
 		t.Helper()
 		if a := w.do(request{method: "GET", path: path, token: token, hostile: true}); a.errorOf() != "invalid_request_error invalid_parameter" {
-			t.Errorf("%s gave %d %s", path, a.StatusCode, a.body)
+			t.Errorf("%s returned %d %s", path, a.StatusCode, a.body)
 		}
 	}
 	for _, path := range []string{
 		"/v1/runs?", "/v1/runs?status=running&", "/v1/runs?status=pending&agentId=" + agent.ID + "&", "/v1/runs?status=pending&metadata[a]=b&",
 		"/v1/sessions?", "/v1/agents?", "/v1/runs/" + run.ID + "/logs?", "/v1/agents/" + agent.ID + "/versions?",
 	} {
-		refused(path+"cursor="+cursor, "")
+		checkRefused(path+"cursor="+cursor, "")
 	}
-	refused("/v1/runs?status=pending&cursor="+cursor, w.login("blue", "bob"))
+	checkRefused("/v1/runs?status=pending&cursor="+cursor, w.login("blue", "bob"))
 	for i := range cursor {
 		changed := []byte(cursor)
 		changed[i] = map[bool]byte{true: 'B', false: 'A'}[changed[i] == 'A']
 		if i%7 == 0 || i == len(cursor)-1 {
-			refused("/v1/runs?status=pending&cursor="+string(changed), "")
+			checkRefused("/v1/runs?status=pending&cursor="+string(changed), "")
 		}
 	}
 	var rest stint.Page[stint.RunSummary]
-	w.get("/v1/runs?cursor="+cursor+"&status=pending&limit=5", &rest) // order and size of the page are free
+	w.get("/v1/runs?cursor="+cursor+"&status=pending&limit=5", &rest) // the order of parameters and the limit may differ
 	if len(rest.Data) != 1 || rest.Data[0].ID != run.ID {
 		t.Errorf("the second page is %+v", rest)
 	}

@@ -10,34 +10,35 @@ import (
 	"github.com/stint-dev/stint/internal/masking"
 )
 
-func (w *world) putSecret(name, value string) answer {
+func (w *world) putSecret(name, value string) response {
 	w.Helper()
 	return w.do(request{method: "PUT", path: "/v1/secrets/" + name, body: map[string]string{"value": value}})
 }
 
-// All that an organisation stores must fit into the masker of each of its runs.
-func TestStoredSecretsAreAsManyAsCanBeMasked(t *testing.T) {
+// TestMaximumNumberOfSecrets checks that an organisation cannot store more secrets than
+// a run can mask.
+func TestMaximumNumberOfSecrets(t *testing.T) {
 	w := newWorld(t)
 	for i := range masking.MaxValues {
 		if a := w.putSecret(fmt.Sprintf("S%d", i), "value"); a.StatusCode != http.StatusCreated {
-			t.Fatalf("secret %d gave %d %s", i, a.StatusCode, a.body)
+			t.Fatalf("secret %d returned %d %s", i, a.StatusCode, a.body)
 		}
 	}
 	if a := w.putSecret("MORE", "value"); a.errorOf() != "invalid_request_error invalid_state" || !strings.Contains(string(a.body), "Delete") {
-		t.Errorf("one more gave %d %s", a.StatusCode, a.body)
+		t.Errorf("one more returned %d %s", a.StatusCode, a.body)
 	}
 	if a := w.putSecret("S0", "another"); a.StatusCode != http.StatusOK {
-		t.Errorf("replacing one gave %d %s", a.StatusCode, a.body)
+		t.Errorf("replacing one returned %d %s", a.StatusCode, a.body)
 	}
 	if a := w.do(request{method: "DELETE", path: "/v1/secrets/S0"}); a.StatusCode != http.StatusNoContent {
 		t.Fatal(a.StatusCode)
 	}
 	if a := w.putSecret("MORE", "value"); a.StatusCode != http.StatusCreated {
-		t.Errorf("in place of a deleted one it gave %d %s", a.StatusCode, a.body)
+		t.Errorf("after a deletion, one more returned %d %s", a.StatusCode, a.body)
 	}
 }
 
-func TestStoredSecretsAreAsLargeAsCanBeMasked(t *testing.T) {
+func TestMaximumSizeOfSecrets(t *testing.T) {
 	w := newWorld(t)
 	half := strings.Repeat("x", masking.MaxTotalSize/2)
 	for _, c := range []struct {
@@ -62,9 +63,9 @@ func TestStoredSecretsAreAsLargeAsCanBeMasked(t *testing.T) {
 	}
 }
 
-// What was stored and what is given may be more together than can be masked.
-// That fails the run, before anything is made of them.
-func TestSecretsThatCannotBeMaskedFailTheRun(t *testing.T) {
+// TestTooManySecretsForRun checks that a run fails if its own secrets and the stored
+// ones together cannot be masked.
+func TestTooManySecretsForRun(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	large := strings.Repeat("x", masking.MaxTotalSize)
@@ -76,6 +77,6 @@ func TestSecretsThatCannotBeMaskedFailTheRun(t *testing.T) {
 	}
 	w.post("/v1/runs", map[string]any{"agent": "reviewer", "prompt": "x"}, http.StatusAccepted, &stint.Run{})
 	if a := w.assigned(); a.Err != nil || a.Stored["STORED"] != large {
-		t.Errorf("the stored secret alone: %d, %v", len(a.Stored), a.Err)
+		t.Errorf("only the stored secret: %d, %v", len(a.Stored), a.Err)
 	}
 }

@@ -21,10 +21,10 @@ import (
 
 var idForm = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
 
-func TestEveryAnswerIsNamed(t *testing.T) {
-	b := &brittle{how: func() error { panic("broken") }}
+func TestResponseHeaders(t *testing.T) {
+	b := &failingRuns{how: func() error { panic("broken") }}
 	w := newWorld(t, func(c *api.Config) { b.Runs = c.Runs; c.Runs = b })
-	words := w.fixture0()
+	words := w.volumeWithVersion()
 	seen := map[string]bool{}
 	for _, r := range []request{
 		{method: "GET", path: "/v1/runs"},
@@ -41,7 +41,7 @@ func TestEveryAnswerIsNamed(t *testing.T) {
 		a := w.do(r)
 		id := a.Header.Get("X-Request-Id")
 		if !idForm.MatchString(id) || seen[id] || a.Header.Get("X-Api-Version") != "v1" {
-			t.Errorf("%s %s gave the headers %v", r.method, r.path, a.Header)
+			t.Errorf("%s %s returned the headers %v", r.method, r.path, a.Header)
 		}
 		seen[id] = true
 	}
@@ -51,13 +51,13 @@ func TestEveryAnswerIsNamed(t *testing.T) {
 	} {
 		a := w.do(request{method: "GET", path: "/healthz", header: map[string]string{"X-Request-Id": given}})
 		if got := a.Header.Get("X-Request-Id"); (got == given) != kept || !idForm.MatchString(got) {
-			t.Errorf("the client's %q became %q", given, got)
+			t.Errorf("the client's request ID %q became %q", given, got)
 		}
 	}
 }
 
-// fixture0 is a volume with a version.
-func (w *world) fixture0() string {
+// volumeWithVersion creates a volume with a version and returns its ID.
+func (w *world) volumeWithVersion() string {
 	w.Helper()
 	var volume stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
@@ -70,21 +70,20 @@ func TestHealth(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.Ready = func(context.Context) error { return broken } })
 	for _, path := range []string{"/healthz", "/readyz"} {
 		if a := w.do(request{method: "GET", path: path, token: "-"}); a.StatusCode != 200 || string(a.body) != "{\"status\":\"ok\"}\n" {
-			t.Errorf("%s gave %d %s", path, a.StatusCode, a.body)
+			t.Errorf("%s returned %d %s", path, a.StatusCode, a.body)
 		}
 	}
 	broken = errors.New("database at /srv/stint.db is locked")
 	a := w.do(request{method: "GET", path: "/readyz", token: "-", failing: true})
 	if a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || strings.Contains(string(a.body), "/srv") || a.errorOf() != "api_error unavailable" {
-		t.Errorf("not ready gave %d %s", a.StatusCode, a.body)
+		t.Errorf("/readyz returned %d %s", a.StatusCode, a.body)
 	}
 	if !strings.Contains(w.log.String(), "locked") {
-		t.Error("the log does not tell why")
+		t.Error("the log does not contain the cause")
 	}
 }
 
-// A scheme has no case.
-func TestBearerInAnyCase(t *testing.T) {
+func TestBearerIgnoresCase(t *testing.T) {
 	w := newWorld(t)
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
@@ -95,23 +94,23 @@ func TestBearerInAnyCase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil || resp.StatusCode != 200 {
-			t.Errorf("%s gave %d, %v", scheme, resp.StatusCode, err)
+			t.Errorf("%s returned %d, %v", scheme, resp.StatusCode, err)
 		}
 		resp.Body.Close()
 	}
 }
 
-func TestSettledRunsAreKnownByTheirTag(t *testing.T) {
+func TestETagOfFinalRun(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	done := "/v1/runs/" + words["done"]
 	first := w.do(request{method: "GET", path: done})
 	tag := first.Header.Get("ETag")
 	second := w.do(request{method: "GET", path: done})
-	w.diff("the answer again", string(first.body), string(second.body))
+	w.diff("the second response", string(first.body), string(second.body))
 	for given, want := range map[string]int{tag: 304, "W/" + tag: 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200} {
 		if a := w.do(request{method: "GET", path: done, header: map[string]string{"If-None-Match": given}}); a.StatusCode != want {
-			t.Errorf("If-None-Match: %s gave %d, want %d", given, a.StatusCode, want)
+			t.Errorf("If-None-Match: %s returned %d, want %d", given, a.StatusCode, want)
 		}
 	}
 	pending := w.do(request{method: "GET", path: "/v1/runs/" + words["run"]})
@@ -119,13 +118,13 @@ func TestSettledRunsAreKnownByTheirTag(t *testing.T) {
 		t.Errorf("a pending run has the headers %v", pending.Header)
 	}
 	if a := w.do(request{method: "GET", path: done, token: words["other"]}); a.StatusCode != 404 {
-		t.Errorf("another organisation got %d", a.StatusCode)
+		t.Errorf("another organisation received %d", a.StatusCode)
 	}
 }
 
-// A run that was cancelled while it ran gets its checkpoint afterwards: an
-// answer given in between must not stay.
-func TestALateCheckpointIsSeen(t *testing.T) {
+// TestCheckpointAfterCancel checks that the response for a cancelled run is not cached
+// before its worker has added the checkpoint.
+func TestCheckpointAfterCancel(t *testing.T) {
 	w := newWorld(t)
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -138,24 +137,24 @@ func TestALateCheckpointIsSeen(t *testing.T) {
 	}
 	w.get("/v1/runs/"+run.ID, &run)
 	if run.CheckpointID == nil || *run.CheckpointID != c.ID {
-		t.Errorf("the run shows the checkpoint %v, want %s", run.CheckpointID, c.ID)
+		t.Errorf("the run has the checkpoint %v, want %s", run.CheckpointID, c.ID)
 	}
 }
 
-// hole is a use case that fails in ways that tell too much.
-type hole struct {
+// leakingRuns fails with an error that users must not see, or panics.
+type leakingRuns struct {
 	api.Runs
 	err error
 }
 
-func (h *hole) Get(context.Context, auth.Caller, string) (stint.Run, error) {
+func (h *leakingRuns) Get(context.Context, auth.Caller, string) (stint.Run, error) {
 	if h.err == nil {
 		panic("goroutine at /srv/stint/runs.go")
 	}
 	return stint.Run{}, h.err
 }
 
-func TestNothingOfTheServerLeaks(t *testing.T) {
+func TestInternalErrorsAreHidden(t *testing.T) {
 	for name, err := range map[string]error{
 		"panic":     nil,
 		"sql":       errors.New(`SQL logic error: no such table: runs (select * from runs) at /srv/stint`),
@@ -165,20 +164,20 @@ func TestNothingOfTheServerLeaks(t *testing.T) {
 		"exhausted": context.DeadlineExceeded,
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(c *api.Config) { c.Runs = &hole{c.Runs, err} })
+			w := newWorld(t, func(c *api.Config) { c.Runs = &leakingRuns{c.Runs, err} })
 			a := w.do(request{method: "GET", path: "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w", failing: true})
 			if a.StatusCode < 500 || strings.Contains(string(a.body), "/srv") || strings.Contains(string(a.body), "select") {
-				t.Errorf("the answer is %d %s", a.StatusCode, a.body)
+				t.Errorf("the response is %d %s", a.StatusCode, a.body)
 			}
 			if id := a.Header.Get("X-Request-Id"); !strings.Contains(w.log.String(), id) {
-				t.Errorf("the log does not name %s:\n%s", id, w.log)
+				t.Errorf("the log does not contain %s:\n%s", id, w.log)
 			}
 		})
 	}
 }
 
-func TestKindsBecomeStatuses(t *testing.T) {
-	h := &hole{}
+func TestStatusOfKinds(t *testing.T) {
+	h := &leakingRuns{}
 	w := newWorld(t, func(c *api.Config) { h.Runs = c.Runs; c.Runs = h })
 	for kind, want := range map[stint.Kind]string{
 		stint.KindInternal: "500 api_error internal_error", stint.KindInvalid: "400 invalid_request_error invalid_state",
@@ -192,7 +191,7 @@ func TestKindsBecomeStatuses(t *testing.T) {
 		words := strings.Fields(want)
 		h.err = &stint.Error{Kind: kind, Code: words[2], Message: "A message.", Param: "p", Details: []stint.Detail{{Param: "p", Code: "c", Message: "m"}}}
 		req := w.build(t.Context(), request{method: "GET", path: "/v1/runs/run_01jz8w1k2m4n6p8q0r2s4t6v8w"})
-		transport := &http.Transport{DisableKeepAlives: true} // most of these the document does not promise here
+		transport := &http.Transport{DisableKeepAlives: true} // not checked: the contract does not contain most of them here
 		resp, err := transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
@@ -201,10 +200,10 @@ func TestKindsBecomeStatuses(t *testing.T) {
 		if err := errors.Join(err, resp.Body.Close()); err != nil {
 			t.Fatal(err)
 		}
-		a := answer{resp, body}
-		w.diff("answer", want, fmt.Sprint(resp.StatusCode, " ", a.errorOf()))
+		a := response{resp, body}
+		w.diff("response", want, fmt.Sprint(resp.StatusCode, " ", a.errorOf()))
 		if kind != stint.KindInternal && !strings.Contains(string(body), `"param":"p","details":[{"param":"p","code":"c","message":"m"}]`) {
-			t.Errorf("the details are gone: %s", body)
+			t.Errorf("the details are missing: %s", body)
 		}
 	}
 }
@@ -226,8 +225,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// dial opens a connection that takes little at a time, and gives up on whoever
-// does not answer.
+// dial opens a connection with a small receive buffer and a deadline.
 func (w *world) dial() net.Conn {
 	w.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
@@ -241,9 +239,9 @@ func (w *world) dial() net.Conn {
 	return conn
 }
 
-// A client that asks and does not read is left alone, whether what it asks for
-// is large or small.
-func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+// TestWriteTimeout checks that the connection of a client that does not read ends, for
+// large responses and for many small ones.
+func TestWriteTimeout(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.WriteTimeout = 300 * time.Millisecond })
 	w.largeRuns(2)
 	conn := w.dial()
@@ -253,7 +251,7 @@ func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
 	deadline := time.Now().Add(time.Minute)
 	for w.metrics()[`stint_http_requests_total{method="GET",route="/v1/runs",status="200"}`] != "1" {
 		if time.Now().After(deadline) {
-			t.Fatal("the answer is still being written")
+			t.Fatal("the response is still being written")
 		}
 	}
 
@@ -261,17 +259,17 @@ func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
 	many := []byte(strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 100))
 	for {
 		if _, err := conn.Write(many); errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatal("the connection is held")
+			t.Fatal("the connection is still open")
 		} else if err != nil {
 			break
 		}
 	}
 }
 
-// A client that leaves in the middle of its body disturbs nobody.
-func TestAClientLeavesMidway(t *testing.T) {
+// TestTruncatedBody checks requests of clients that disconnect within the body.
+func TestTruncatedBody(t *testing.T) {
 	w := newWorld(t)
-	id := w.fixture0()
+	id := w.volumeWithVersion()
 	for path, typ := range map[string]string{"/v1/runs": "application/json", "/v1/volumes/" + id + "/versions": "application/x-tar"} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		if err != nil {
@@ -281,12 +279,12 @@ func TestAClientLeavesMidway(t *testing.T) {
 		if err := errors.Join(err, conn.(*net.TCPConn).CloseWrite()); err != nil {
 			t.Fatal(err)
 		}
-		answer, err := io.ReadAll(conn)
+		raw, err := io.ReadAll(conn)
 		if err := errors.Join(err, conn.Close()); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") && len(answer) > 0 {
-			t.Errorf("%s was answered %s", path, answer)
+		if !strings.HasPrefix(string(raw), "HTTP/1.1 400 ") && len(raw) > 0 {
+			t.Errorf("%s returned %s", path, raw)
 		}
 	}
 	if a := w.do(request{method: "GET", path: "/v1/volumes/" + id + "/versions"}); a.StatusCode != 200 || strings.Count(string(a.body), `"id"`) != 1 {
@@ -294,9 +292,9 @@ func TestAClientLeavesMidway(t *testing.T) {
 	}
 }
 
-// Whoever announces a body and does not send it keeps nothing open, also
-// without a token.
-func TestNobodyWaitsForABodyThatDoesNotCome(t *testing.T) {
+// TestBodyTimeout checks that a request whose body is not sent ends, also without a
+// token.
+func TestBodyTimeout(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.BodyTimeout = 100 * time.Millisecond })
 	for _, head := range []string{
 		"POST /v1/runs HTTP/1.1\r\n",
@@ -312,15 +310,16 @@ func TestNobodyWaitsForABodyThatDoesNotCome(t *testing.T) {
 			if _, err := fmt.Fprint(conn, head+"Host: x\r\n"+body); err != nil {
 				t.Fatal(err)
 			}
-			if answer, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 ") {
-				t.Errorf("%s%s was answered %q, %v", head, body, answer, err)
+			if raw, err := io.ReadAll(conn); err != nil || !strings.HasPrefix(string(raw), "HTTP/1.1 ") {
+				t.Errorf("%s%s returned %q, %v", head, body, raw, err)
 			}
 		}
 	}
 }
 
-// A body that has come bounds nothing that follows.
-func TestABodyThatIsNotAskedForDisturbsNothing(t *testing.T) {
+// TestBodyTimeoutAfterBody checks that the deadline of a complete body does not end a
+// stream.
+func TestBodyTimeoutAfterBody(t *testing.T) {
 	w := newWorld(t, func(c *api.Config) { c.BodyTimeout, c.Heartbeat = 50*time.Millisecond, 20*time.Millisecond })
 	w.newAgent("reviewer")
 	run := w.newRun("reviewer", "x")
@@ -331,7 +330,7 @@ func TestABodyThatIsNotAskedForDisturbsNothing(t *testing.T) {
 	lines := bufio.NewScanner(conn)
 	for beats := 0; beats < 20; {
 		if !lines.Scan() {
-			t.Fatalf("the stream broke off after %d heartbeats: %v", beats, lines.Err())
+			t.Fatalf("the stream ended after %d heartbeats: %v", beats, lines.Err())
 		}
 		if lines.Text() == "event: heartbeat" {
 			beats++

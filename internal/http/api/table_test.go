@@ -8,7 +8,7 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// row is a request and what its answer must be and hold.
+// row is a request with the expected response.
 type row struct {
 	name         string
 	method, path string
@@ -16,7 +16,7 @@ type row struct {
 	header       map[string]string
 	body         any
 	status       int
-	has          []string
+	has          []string // parts of the body
 	hasNot       []string
 }
 
@@ -31,7 +31,7 @@ const (
 	media    = `"type":"invalid_request_error","code":"unsupported_media_type"`
 )
 
-// run sends the rows. Words in braces stand for what the world holds.
+// run sends the requests. It replaces {word} by the value in words.
 func (w *world) run(t *testing.T, words map[string]string, rows []row) {
 	t.Helper()
 	var pairs []string
@@ -55,25 +55,25 @@ func (w *world) run(t *testing.T, words map[string]string, rows []row) {
 			}
 			for _, want := range r.has {
 				if !strings.Contains(string(a.body), fill.Replace(want)) {
-					t.Errorf("the answer lacks %s:\n%s", want, a.body)
+					t.Errorf("the response does not contain %s:\n%s", want, a.body)
 				}
 			}
 			for _, unwanted := range r.hasNot {
 				if strings.Contains(string(a.body), fill.Replace(unwanted)) {
-					t.Errorf("the answer has %s:\n%s", unwanted, a.body)
+					t.Errorf("the response contains %s:\n%s", unwanted, a.body)
 				}
 			}
 		})
 	}
 }
 
-// fixture fills a world with one of each and names them.
+// fixture creates one resource of each kind and returns their IDs, and tokens.
 func (w *world) fixture() map[string]string {
 	w.Helper()
 	agent := w.newAgent("reviewer")
 	done := w.newRun("reviewer", "done")
 	j := w.claim()
-	j.says("one\n", "two\n")
+	j.write("one\n", "two\n")
 	j.finish(stint.Completed)
 	var volume, artifact stint.FileSet
 	w.post("/v1/volumes", map[string]any{"name": "data"}, http.StatusCreated, &volume)
@@ -87,7 +87,7 @@ func (w *world) fixture() map[string]string {
 	return map[string]string{
 		"agent": agent.ID, "agentVersion": agent.CurrentVersionID, "done": done.ID, "run": run.ID, "session": run.SessionID,
 		"volume": volume.ID, "artifact": artifact.ID, "version": version.ID, "checkpoint": *detail.CheckpointID,
-		"other": other, "reader": w.limited("read"), "writer": w.limited("write"), "token": w.caller.TokenID,
+		"other": other, "reader": w.tokenWithScope("read"), "writer": w.tokenWithScope("write"), "token": w.caller.TokenID,
 		"none": "01jz8w1k2m4n6p8q0r2s4t6v8w",
 	}
 }
@@ -120,20 +120,20 @@ func TestAccess(t *testing.T) {
 		{"a writer revokes another token", "DELETE", "/v1/tokens/{token}", "writer", nil, nil, 403, []string{scope}, nil},
 		{"a writer lists secrets", "GET", "/v1/secrets", "writer", nil, nil, 403, []string{scope}, nil},
 		{"a writer puts a secret", "PUT", "/v1/secrets/A", "writer", nil, `{"value":"x"}`, 403, []string{scope}, nil},
-		{"who am I", "GET", "/v1/me", "", nil, nil, 200, []string{`"organization":{"id":"org_`, `"name":"` + ownOrg + `"`, `"name":"ann"`, `"id":"{token}"`, `"scopes":["read","write","admin"]`}, []string{w.token}},
+		{"me", "GET", "/v1/me", "", nil, nil, 200, []string{`"organization":{"id":"org_`, `"name":"` + ownOrg + `"`, `"name":"ann"`, `"id":"{token}"`, `"scopes":["read","write","admin"]`}, []string{w.token}},
 		{"frameworks", "GET", "/v1/frameworks", "reader", nil, nil, 200, []string{`{"data":[{"name":"shell","available":true,"version":null,"capabilities":{"model":false,`, `"name":"codex","available":false,"reason":"The framework 'codex' needs`}, nil},
 		{"frameworks without a token", "GET", "/v1/frameworks", "-", nil, nil, 401, []string{badKey}, nil},
 		{"frameworks are read only", "POST", "/v1/frameworks", "", nil, "{}", 405, []string{`"code":"method_not_allowed"`}, nil},
-		{"a reader asks who it is", "GET", "/v1/me", "reader", nil, nil, 200, []string{`"scopes":["read"]`}, nil},
-		{"a reader may watch in a browser", "POST", "/v1/runs/{run}/stream-token", "reader", nil, nil, 201, []string{`"token":"`}, nil},
+		{"me with the scope read", "GET", "/v1/me", "reader", nil, nil, 200, []string{`"scopes":["read"]`}, nil},
+		{"a reader creates a stream token", "POST", "/v1/runs/{run}/stream-token", "reader", nil, nil, 201, []string{`"token":"`}, nil},
 	})
 }
 
-// Every 401 has one and the same body.
-func TestAllBadTokensLookAlike(t *testing.T) {
+// TestBodyOfUnauthorized checks that every 401 has the same body.
+func TestBodyOfUnauthorized(t *testing.T) {
 	w := newWorld(t)
 	expired := w.token
-	revoked := w.limited("read")
+	revoked := w.tokenWithScope("read")
 	c, err := w.auth.Authenticate(t.Context(), revoked)
 	if err != nil {
 		t.Fatal(err)
@@ -161,9 +161,9 @@ func TestAllBadTokensLookAlike(t *testing.T) {
 	}
 }
 
-// What is not an identifier of the caller's organisation is 404 with the asked
-// ID, for every verb.
-func TestNothingOfOthersIsFound(t *testing.T) {
+// TestUnknownIDs checks that every operation returns 404 with the requested ID if the
+// ID does not belong to the caller's organisation.
+func TestUnknownIDs(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	kinds := map[string][]verb{
@@ -184,7 +184,7 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 			{"POST", "/v1/agents/%/versions", `{"framework":"shell"}`},
 			{"GET", "/v1/agents/%/versions/1", nil},
 		},
-		"volume": treeVerbs("volumes"), "artifact": treeVerbs("artifacts"),
+		"volume": fileSetVerbs("volumes"), "artifact": fileSetVerbs("artifacts"),
 		"token": {{"GET", "/v1/tokens/%", nil}, {"DELETE", "/v1/tokens/%", nil}},
 	}
 	var rows []row
@@ -192,33 +192,33 @@ func TestNothingOfOthersIsFound(t *testing.T) {
 		foreign := words[noun]
 		prefix, _, _ := strings.Cut(foreign, "_")
 		for _, v := range verbs {
-			ask := func(name, token, id string) {
+			add := func(name, token, id string) {
 				rows = append(rows, row{
 					name + " " + v.method + " " + v.path, v.method, strings.ReplaceAll(v.path, "%", id), token, nil, v.body, 404,
 					[]string{notFound, id},
 					[]string{ownOrg},
 				})
 			}
-			ask("another organisation's", "other", foreign)
-			ask("an unknown", "", prefix+"_"+words["none"])
-			ask("a malformed", "", "x")
+			add("another organisation's", "other", foreign)
+			add("an unknown", "", prefix+"_"+words["none"])
+			add("a malformed", "", "x")
 			if noun != "run" {
-				ask("another kind's", "", words["run"])
+				add("another kind's", "", words["run"])
 			} else {
-				ask("another kind's", "", words["agent"])
+				add("another kind's", "", words["agent"])
 			}
 		}
 	}
 	w.run(t, words, rows)
 }
 
-// verb is a request on something; % is its identifier.
+// verb is an operation; % in its path is the ID.
 type verb struct {
 	method, path string
 	body         any
 }
 
-func treeVerbs(noun string) []verb {
+func fileSetVerbs(noun string) []verb {
 	at := "/v1/" + noun + "/%"
 	return []verb{
 		{"GET", at, nil},
@@ -233,7 +233,7 @@ func treeVerbs(noun string) []verb {
 	}
 }
 
-func TestCreatingRuns(t *testing.T) {
+func TestCreateRun(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
 	w.newAgent("another")
@@ -254,7 +254,7 @@ func TestCreatingRuns(t *testing.T) {
 		post("of a session", `{"sessionId":"{session}","agentId":"{agent}","prompt":"x"}`, 202, `"sessionId":"{session}"`),
 		post("of a checkpoint", `{"checkpointId":"{checkpoint}","prompt":"x"}`, 202, `"parentRunId":"{done}"`),
 		post("unknown members are ignored", `{"agent":"reviewer","prompt":"x","Prompt":7,"more":{"a":[1]}}`, 202, `"prompt":"x"`),
-		post("odd: null is nothing", `{"agent":"reviewer","agentId":null,"prompt":"x","variables":null,"priority":null,"limits":null}`, 202),
+		post("odd: null members are ignored", `{"agent":"reviewer","agentId":null,"prompt":"x","variables":null,"priority":null,"limits":null}`, 202),
 		post("everything", `{"agent":"reviewer","agentVersion":"v1","prompt":"x","variables":{"A":"1"},"secrets":{"S":"hush"},"volumes":{},"metadata":{"k":"v"},"timeout":"90s","priority":9,"limits":{"outputBytes":"1MiB"}}`, 202, `"metadata":{"k":"v"}`),
 		post("nothing", `{}`, 400, missing, `"param":"agent"`, `"param":"prompt"`, `"details"`),
 		post("no agent", `{"prompt":"x"}`, 400, missing, `"param":"agent"`),
@@ -274,11 +274,11 @@ func TestCreatingRuns(t *testing.T) {
 		post("variables of a wrong type", `{"agent":"reviewer","prompt":"x","variables":[]}`, 400, invalid, `"param":"variables"`, "an object"),
 		post("a fraction", `{"agent":"reviewer","prompt":"x","priority":1.5}`, 400, invalid, `"param":"priority"`, "a whole number"),
 		post("a limit of a wrong type", `{"agent":"reviewer","prompt":"x","limits":{"outputBytes":"much"}}`, 400, invalid, `"param":"limits.outputBytes"`),
-		post("a steering variable", `{"agent":"reviewer","prompt":"x","variables":{"LD_PRELOAD":"x"}}`, 400, invalid, `"param":"variables.LD_PRELOAD"`),
+		post("a reserved variable", `{"agent":"reviewer","prompt":"x","variables":{"LD_PRELOAD":"x"}}`, 400, invalid, `"param":"variables.LD_PRELOAD"`),
 	})
 }
 
-func TestBodies(t *testing.T) {
+func TestJSONBodies(t *testing.T) {
 	w := newWorld(t)
 	deep := strings.Repeat(`{"a":`, 64)
 	text := func(v string) map[string]string { return map[string]string{"Content-Type": v} }
@@ -342,7 +342,7 @@ func TestAgents(t *testing.T) {
 		{"read", "GET", "/v1/agents/{agent}", "", nil, nil, 200, []string{`"name":"reviewer"`}, nil},
 		{"delete", "DELETE", "/v1/agents/{agent}", "", nil, nil, 204, nil, nil},
 		{"deleted", "GET", "/v1/agents/{agent}", "", nil, nil, 404, []string{notFound}, nil},
-		{"its run stays", "GET", "/v1/runs/{done}", "", nil, nil, 200, []string{`"agentName":"reviewer"`}, nil},
+		{"its run is kept", "GET", "/v1/runs/{done}", "", nil, nil, 200, []string{`"agentName":"reviewer"`}, nil},
 	})
 }
 
@@ -388,15 +388,15 @@ func TestTokensAndSecrets(t *testing.T) {
 func TestPaths(t *testing.T) {
 	w := newWorld(t)
 	words := w.fixture()
-	lost := func(path string) row {
+	notFoundAt := func(path string) row {
 		return row{path, "GET", path, "", nil, nil, 404, []string{notFound}, []string{"<a href"}}
 	}
 	w.run(t, words, []row{
-		lost("/"), lost("/v1"), lost("/v1/"), lost("/v2/runs"), lost("/v1/runs/"), lost("//v1/runs"), lost("/v1//runs"), lost("/v1/./runs"), lost("/v1/runs/../agents"),
-		lost("/v1/runs/{run}/"), lost("/v1/runs/{run}/nothing"), lost("/favicon.ico"), lost("/v1/volumes/{volume}/versions/1/files/../../x"),
-		lost("/v1/volumes/{volume}/versions/1/files/%2e%2e/a.txt"), lost("/v1/volumes/{volume}/versions/1/files/a.txt/b"),
-		lost("/v1/volumes/{volume}/versions/1/files/nothing"), lost("/v1/volumes/{volume}/versions/1/files/"), lost("/v1/volumes/{volume}/versions/9"),
-		lost("/v1/artifacts/{artifact}/download"), lost("/v1/volumes/{volume}/download?versionId=v2"), lost("/v1/volumes/{volume}/download?versionId="),
+		notFoundAt("/"), notFoundAt("/v1"), notFoundAt("/v1/"), notFoundAt("/v2/runs"), notFoundAt("/v1/runs/"), notFoundAt("//v1/runs"), notFoundAt("/v1//runs"), notFoundAt("/v1/./runs"), notFoundAt("/v1/runs/../agents"),
+		notFoundAt("/v1/runs/{run}/"), notFoundAt("/v1/runs/{run}/nothing"), notFoundAt("/favicon.ico"), notFoundAt("/v1/volumes/{volume}/versions/1/files/../../x"),
+		notFoundAt("/v1/volumes/{volume}/versions/1/files/%2e%2e/a.txt"), notFoundAt("/v1/volumes/{volume}/versions/1/files/a.txt/b"),
+		notFoundAt("/v1/volumes/{volume}/versions/1/files/nothing"), notFoundAt("/v1/volumes/{volume}/versions/1/files/"), notFoundAt("/v1/volumes/{volume}/versions/9"),
+		notFoundAt("/v1/artifacts/{artifact}/download"), notFoundAt("/v1/volumes/{volume}/download?versionId=v2"), notFoundAt("/v1/volumes/{volume}/download?versionId="),
 	})
 	for path, allow := range map[string]string{
 		"/v1/runs": "GET, HEAD, POST", "/v1/runs/" + words["run"]: "GET, HEAD", "/v1/runs/" + words["run"] + "/cancel": "POST",
@@ -408,7 +408,7 @@ func TestPaths(t *testing.T) {
 			}
 			a := w.do(request{method: method, path: path, hostile: true})
 			if a.StatusCode != http.StatusMethodNotAllowed || a.Header.Get("Allow") != allow || a.errorOf() != "invalid_request_error method_not_allowed" {
-				t.Errorf("%s %s gave %d, Allow %q, %s", method, path, a.StatusCode, a.Header.Get("Allow"), a.body)
+				t.Errorf("%s %s returned %d, Allow %q, %s", method, path, a.StatusCode, a.Header.Get("Allow"), a.body)
 			}
 		}
 	}

@@ -44,10 +44,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// ownOrg is the name of an organisation, with letters that identifiers lack.
+// ownOrg is the name of an organisation. It contains letters that identifiers do not.
 const ownOrg = "oil-mill"
 
-// world is a whole server below the socket, without a worker: tests play it.
+// world is a server without a worker; tests act as the worker.
 type world struct {
 	testing.TB
 	url      string
@@ -58,12 +58,12 @@ type world struct {
 	ids      *stint.IDs
 	token    string // of an owner
 	caller   auth.Caller
-	log      *logged
-	ahead    atomic.Int64 // how far the clock is set forward, nanoseconds
+	log      *logBuffer
+	ahead    atomic.Int64 // nanoseconds by which the clock is ahead
 	stop     context.CancelFunc
 	runs     api.Runs
 	worker   string
-	blobs    string // the folder in which bytes rest
+	blobs    string // the folder with the stored objects
 }
 
 // option changes the configuration of a world.
@@ -78,17 +78,17 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest := filepath.Join(t.TempDir(), "blobs")
-	blobs, err := localfs.Open(rest)
+	blobDir := filepath.Join(t.TempDir(), "blobs")
+	blobs, err := localfs.Open(blobDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept := quota.New(blobs, quota.Options{})
+	limited := quota.New(blobs, quota.Options{})
 	index, err := index.Open(filepath.Join(t.TempDir(), "chunks"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	library, err := files.New(kept, files.Options{TempDir: t.TempDir(), Index: index})
+	library, err := files.New(limited, files.Options{TempDir: t.TempDir(), Index: index})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{TB: t, store: s, log: &logged{}, blobs: rest}
+	w := &world{TB: t, store: s, log: &logBuffer{}, blobs: blobDir}
 	w.ids = stint.NewIDs(time.Now, rand.Reader)
 	bus := inproc.New()
 	f := feed.New(s, bus, false)
@@ -108,9 +108,9 @@ func newWorld(t testing.TB, options ...option) *world {
 		Auth:      w.auth,
 		Secrets:   secrets.New(secrets.Config{Store: s, Sealer: sealer, Now: w.now}),
 		Agents:    agents.New(agents.Config{Store: s, IDs: w.ids, Now: w.now}),
-		Artifacts: artifacts.New(artifacts.Config{Store: s, Library: library, Quota: kept, IDs: w.ids, Now: w.now}),
+		Artifacts: artifacts.New(artifacts.Config{Store: s, Library: library, Quota: limited, IDs: w.ids, Now: w.now}),
 		Runs:      runs.New(runs.Config{Store: s, Dispatch: w.dispatch, Bus: bus, Sealer: sealer, IDs: w.ids, Now: w.now, MaxDepth: 3}),
-		Feed:      f, Frameworks: installed{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
+		Feed:      f, Frameworks: frameworks{}, Idempotency: s, Ready: s.Ping, Registry: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.log, nil)), Now: w.now, Stop: stop,
 	}
 	for _, o := range options {
@@ -119,7 +119,7 @@ func newWorld(t testing.TB, options ...option) *world {
 	w.runs = c.Runs
 	server := httptest.NewUnstartedServer(api.New(c))
 	server.Config.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // so that little fills it
+		if err := conn.(*net.TCPConn).SetWriteBuffer(8 << 10); err != nil { // so that few bytes fill it
 			t.Error(err)
 		}
 		return ctx
@@ -155,8 +155,8 @@ func (w *world) login(org, user string) string {
 	return token.Secret
 }
 
-// limited makes a token with one scope.
-func (w *world) limited(scope string) string {
+// tokenWithScope creates a token with one scope.
+func (w *world) tokenWithScope(scope string) string {
 	w.Helper()
 	token, err := w.auth.CreateToken(w.Context(), w.caller, stint.NewToken{Name: scope, Scopes: []string{scope}})
 	if err != nil {
@@ -165,10 +165,10 @@ func (w *world) limited(scope string) string {
 	return token.Secret
 }
 
-// installed are the frameworks of a server without Codex.
-type installed struct{}
+// frameworks are the frameworks of a server without Codex.
+type frameworks struct{}
 
-func (installed) Frameworks(context.Context) []stint.Framework {
+func (frameworks) Frameworks(context.Context) []stint.Framework {
 	version := "2.1.197"
 	return []stint.Framework{
 		{Name: "shell", Available: true},
@@ -177,35 +177,35 @@ func (installed) Frameworks(context.Context) []stint.Framework {
 	}
 }
 
-// logged keeps what was logged.
-type logged struct {
+// logBuffer contains the log.
+type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(p)
 }
 
-func (l *logged) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// request is what a test sends. Token "-" sends none, "" the owner's.
+// request is a request of a test. Token "-" is none, and "" is the owner's.
 type request struct {
 	method, path string
 	token        string
 	header       map[string]string
-	body         any // string and []byte as they are, anything else as JSON
+	body         any // string and []byte are sent unchanged, other values as JSON
 	hostile      bool
 	failing      bool // a status of 500 or more is expected
 }
 
-type answer struct {
+type response struct {
 	*http.Response
 	body []byte
 }
@@ -257,7 +257,7 @@ func (w *world) build(ctx context.Context, r request) *http.Request {
 	return req
 }
 
-func (w *world) do(r request) answer {
+func (w *world) do(r request) response {
 	w.Helper()
 	resp, err := w.client.Do(w.build(w.Context(), r))
 	if err != nil {
@@ -268,27 +268,27 @@ func (w *world) do(r request) answer {
 	if err != nil {
 		w.Fatalf("%s %s: %v", r.method, r.path, err)
 	}
-	return answer{resp, body}
+	return response{resp, body}
 }
 
-// get reads JSON that must be there.
+// get decodes the response of a GET request, which must succeed.
 func (w *world) get(path string, into any) {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
 	w.decode(a, http.StatusOK, into)
 }
 
-func (w *world) decode(a answer, status int, into any) {
+func (w *world) decode(a response, status int, into any) {
 	w.Helper()
 	if a.StatusCode != status {
-		w.Fatalf("%s %s gave %d %s, want %d", a.Request.Method, a.Request.URL, a.StatusCode, a.body, status)
+		w.Fatalf("%s %s returned %d %s, want %d", a.Request.Method, a.Request.URL, a.StatusCode, a.body, status)
 	}
 	if err := json.Unmarshal(a.body, into); err != nil {
-		w.Fatalf("%s %s gave %s: %v", a.Request.Method, a.Request.URL, a.body, err)
+		w.Fatalf("%s %s returned %s: %v", a.Request.Method, a.Request.URL, a.body, err)
 	}
 }
 
-// post sends JSON and reads the answer, which must have the status.
+// post sends JSON and decodes the response, which must have the status.
 func (w *world) post(path string, body any, status int, into any) {
 	w.Helper()
 	w.decode(w.do(request{method: "POST", path: path, body: body}), status, into)
@@ -308,7 +308,7 @@ func (w *world) newRun(agent, prompt string) stint.Run {
 	return r
 }
 
-// job is a run that the test works.
+// job is a run that the test executes.
 type job struct {
 	w   *world
 	at  store.Position
@@ -318,17 +318,17 @@ type job struct {
 	depth   int
 }
 
-// claim takes the next run.
+// claim claims the next run.
 func (w *world) claim() *job {
 	w.Helper()
 	a := w.assigned()
 	if a.Err != nil {
-		w.Fatalf("claim gave %v", a.Err)
+		w.Fatalf("claim returned %v", a.Err)
 	}
 	return &job{w, a.Position, a.Run, a.AgentVersionID, a.Plan.Depth}
 }
 
-// assigned is the next run as a worker gets it.
+// assigned returns the next assignment of the worker.
 func (w *world) assigned() dispatch.Assignment {
 	w.Helper()
 	ctx := w.Context()
@@ -340,13 +340,13 @@ func (w *world) assigned() dispatch.Assignment {
 	}
 	claimed, err := w.dispatch.Next(ctx, w.worker, 1)
 	if err != nil || len(claimed) != 1 {
-		w.Fatalf("claim gave %v, %v", claimed, err)
+		w.Fatalf("claim returned %v, %v", claimed, err)
 	}
 	return claimed[0]
 }
 
-// says appends one output event for each text.
-func (j *job) says(texts ...string) {
+// write appends one output event for each text.
+func (j *job) write(texts ...string) {
 	j.w.Helper()
 	b := store.Batch{Token: j.w.ids.New("t")}
 	for _, text := range texts {
@@ -386,8 +386,8 @@ func (j *job) checkpoint() *store.Checkpoint {
 	}}
 }
 
-// errorOf reads type and code of an error answer.
-func (a answer) errorOf() string {
+// errorOf returns the type and code of an error.
+func (a response) errorOf() string {
 	var b struct {
 		Error struct{ Type, Code, Message, Param string }
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// archive is a tar of files, each with its text.
+// archive returns a tar of files with the given texts.
 func archive(t testing.TB, files map[string]string) []byte {
 	t.Helper()
 	var out bytes.Buffer
