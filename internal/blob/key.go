@@ -26,6 +26,11 @@ func CheckKey(key string) error {
 	return nil
 }
 
+// CanStartKey reports whether a valid key can start with prefix.
+func CanStartKey(prefix string) bool {
+	return prefix == "" || CheckKey(prefix) == nil || CheckKey(prefix+"x") == nil
+}
+
 func checkElement(e string) error {
 	switch {
 	case e == "" || e == "." || e == "..":

@@ -16,8 +16,8 @@ import (
 // may or may not be listed.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
-		if !couldStartKey(prefix) {
-			return
+		if !blob.CanStartKey(prefix) {
+			return // such as "../"
 		}
 		dir := prefix[:strings.LastIndexByte(prefix, '/')+1]
 		w := walk{ctx: ctx, s: s, prefix: prefix, yield: yield}
@@ -25,12 +25,6 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 			yield(blob.Info{}, fmt.Errorf("listing %q: %w", prefix, err))
 		}
 	}
-}
-
-// couldStartKey reports whether a valid key can start with prefix. It keeps
-// prefixes such as "../" away from the file system.
-func couldStartKey(prefix string) bool {
-	return prefix == "" || blob.CheckKey(prefix) == nil || blob.CheckKey(prefix+"x") == nil
 }
 
 var errStopped = errors.New("the caller stopped")

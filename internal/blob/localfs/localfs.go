@@ -121,13 +121,14 @@ func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) (e
 	return s.publish(temp, name(key))
 }
 
-// fill copies r, which must hold size bytes where size is not negative.
+// fill copies r to f. It returns an error if size is not negative and r does not have
+// size bytes.
 func fill(ctx context.Context, f *os.File, r io.Reader, size int64) error {
 	limited := r
 	if size >= 0 && size < 1<<62 {
 		limited = io.LimitReader(r, size+1)
 	}
-	n, err := io.Copy(f, &reader{ctx: ctx, r: limited})
+	n, err := io.Copy(f, blob.ContextReader(ctx, limited))
 	if err != nil {
 		return err
 	}
@@ -203,11 +204,11 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	if _, err := f.Seek(offset, io.SeekStart); err != nil {
 		return nil, errors.Join(fmt.Errorf("reading %s: %w", key, err), f.Close())
 	}
-	g := &object{reader: reader{ctx: ctx, r: f}, Closer: f}
+	limited := io.Reader(f)
 	if n >= 0 {
-		g.r = io.LimitReader(f, n)
+		limited = io.LimitReader(f, n)
 	}
-	return g, nil
+	return object{blob.ContextReader(ctx, limited), f}, nil
 }
 
 // Stat implements blob.Store.
@@ -247,21 +248,8 @@ func storeError(err error) error {
 	return err
 }
 
-// reader fails when its context is done.
-type reader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r *reader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.r.Read(p)
-}
-
 // object is an open object.
 type object struct {
-	reader
+	io.Reader
 	io.Closer
 }

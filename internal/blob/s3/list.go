@@ -17,7 +17,7 @@ import (
 // may or may not be listed. Other objects in the bucket are skipped.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	return func(yield func(blob.Info, error) bool) {
-		if !couldStartKey(prefix) {
+		if !blob.CanStartKey(prefix) {
 			return
 		}
 		for o, err := range s.names(ctx, s.prefix+prefix) {
@@ -34,11 +34,6 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, er
 			}
 		}
 	}
-}
-
-// couldStartKey reports whether a valid key can start with prefix.
-func couldStartKey(prefix string) bool {
-	return prefix == "" || blob.CheckKey(prefix) == nil || blob.CheckKey(prefix+"x") == nil
 }
 
 // names walks all objects in the bucket below prefix, in order of their names. It

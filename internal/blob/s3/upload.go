@@ -87,30 +87,17 @@ func fits(n int64, ended bool, size int64) bool {
 	return size < 0 || n == size || n < size && !ended
 }
 
-func wrongSize(size int64) error {
-	return fmt.Errorf("the content does not have the promised %d bytes", size)
-}
-
 // fill reads until buf is full, the content ends, or ctx is done.
 func fill(ctx context.Context, r io.Reader, buf []byte) (n int, ended bool, err error) {
-	for empty := 0; n < len(buf); {
-		if ctx.Err() != nil {
-			return n, false, context.Cause(ctx)
-		}
-		m, err := r.Read(buf[n:])
-		n += m
-		switch empty++; {
-		case err == io.EOF: // a wrapped io.EOF is a failure of the reader
-			return n, true, nil
-		case err != nil:
-			return n, false, err
-		case m > 0:
-			empty = 0
-		case empty == 100:
-			return n, false, io.ErrNoProgress
-		}
+	n, err = blob.ReadFull(blob.ContextReader(ctx, r), buf)
+	if err == io.EOF { //nolint:errorlint // a wrapped io.EOF is a failure of the reader
+		return n, true, nil
 	}
-	return n, false, nil
+	return n, false, err
+}
+
+func wrongSize(size int64) error {
+	return fmt.Errorf("the content does not have the promised %d bytes", size)
 }
 
 // upload creates one object, by one request or by a multipart upload.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/stint-dev/stint/internal/blob"
 )
 
 // errPastEnd reports that the object has no block at the requested position.
@@ -69,7 +71,7 @@ func (d *decrypter) decrypt() ([]byte, error) {
 	if d.ahead {
 		d.buf[0], have = d.buf[sealedBlock], 1
 	}
-	n, err := fill(d.r, d.buf[have:])
+	n, err := blob.ReadFull(d.r, d.buf[have:])
 	n += have
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
@@ -86,23 +88,4 @@ func (d *decrypter) decrypt() ([]byte, error) {
 	}
 	d.block++
 	return plain, nil
-}
-
-// fill reads until p is full or r fails. The error is io.EOF only at the end of r;
-// an io.ErrUnexpectedEOF of r is returned as such.
-func fill(r io.Reader, p []byte) (n int, err error) {
-	for empty := 0; n < len(p) && err == nil; {
-		var c int
-		c, err = r.Read(p[n:])
-		n += c
-		if empty++; c > 0 {
-			empty = 0
-		} else if empty == 100 && err == nil {
-			err = io.ErrNoProgress
-		}
-	}
-	if n == len(p) {
-		err = nil
-	}
-	return n, err
 }

@@ -3,6 +3,8 @@ package sealed
 import (
 	"crypto/cipher"
 	"io"
+
+	"github.com/stint-dev/stint/internal/blob"
 )
 
 // encrypter reads content and returns the encrypted object. It reads one byte
@@ -59,7 +61,7 @@ func (e *encrypter) next(dst []byte) []byte {
 	if e.ahead {
 		e.plain[0], have = e.plain[blockSize], 1
 	}
-	n, err := fill(e.r, e.plain[have:])
+	n, err := blob.ReadFull(e.r, e.plain[have:])
 	n += have
 	if err != nil && err != io.EOF { //nolint:errorlint // a wrapped io.EOF is a failure of the reader
 		e.err = err

@@ -74,20 +74,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader, size int64) er
 	if err != nil {
 		return fmt.Errorf("encrypting %s: %w", key, err)
 	}
-	return s.inner.Put(ctx, key, newEncrypter(&h, aead, reader{ctx, r}), sealed)
-}
-
-// reader fails when its context is done, also within a block.
-type reader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r reader) Read(p []byte) (int, error) {
-	if r.ctx.Err() != nil {
-		return 0, context.Cause(r.ctx)
-	}
-	return r.r.Read(p)
+	return s.inner.Put(ctx, key, newEncrypter(&h, aead, blob.ContextReader(ctx, r)), sealed)
 }
 
 // Get implements blob.Store. It decrypts the first block of the range before it
@@ -177,7 +164,7 @@ func (s *Store) readHeader(ctx context.Context, key string) (cipher.AEAD, error)
 // readCipher reads the header of an object from r and caches the cipher.
 func (s *Store) readCipher(ctx context.Context, key string, r io.Reader) (cipher.AEAD, error) {
 	var h header
-	if n, err := fill(r, h[:]); err != nil && !errors.Is(err, io.EOF) {
+	if n, err := blob.ReadFull(r, h[:]); err != nil && !errors.Is(err, io.EOF) {
 		return nil, err
 	} else if n < len(h) {
 		return nil, fmt.Errorf("%s: %w: it is too short", key, ErrTampered)
