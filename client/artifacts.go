@@ -123,8 +123,8 @@ func (t *FileSets) pushCall(id string, o *PushOptions) call {
 	return post
 }
 
-// sourceReader records the error of a reader. The transport may still be reading when
-// the response has arrived.
+// sourceReader records the error of a reader, also for another goroutine: the transport
+// may still be reading a request when the response has arrived.
 type sourceReader struct {
 	r   io.Reader
 	err atomic.Pointer[error]

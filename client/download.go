@@ -128,15 +128,13 @@ func (d *download) attempt(ctx context.Context) error {
 	if digest := res.Header.Get("Repr-Digest"); digest != "" {
 		d.digest = digest
 	}
-	n, err := io.Copy(io.MultiWriter(destination{d.w}, d.sum), res.Body)
+	source := &sourceReader{r: res.Body}
+	n, err := io.Copy(io.MultiWriter(d.w, d.sum), source)
 	d.written += n
-	if err == nil {
-		return nil
+	if source.err.Load() != nil {
+		return &brokenError{err}
 	}
-	if failed, ok := errors.AsType[*writeError](err); ok {
-		return failed.cause
-	}
-	return &brokenError{err}
+	return err
 }
 
 // location returns the URL of the archive.
@@ -176,19 +174,4 @@ func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag
 		return nil, err
 	}
 	return res, nil
-}
-
-// writeError distinguishes an error of the destination from a broken connection.
-type writeError struct{ cause error }
-
-func (e *writeError) Error() string { return e.cause.Error() }
-
-type destination struct{ w io.Writer }
-
-func (w destination) Write(p []byte) (int, error) {
-	n, err := w.w.Write(p)
-	if err != nil {
-		err = &writeError{err}
-	}
-	return n, err
 }

@@ -15,30 +15,25 @@ import (
 // earlier items have been consumed.
 func list[T any](ctx context.Context, c *Client, query url.Values, pageSize int, path ...string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		query := maps.Clone(query)
-		if query == nil {
-			query = url.Values{}
-		}
+		o := PageOptions{Limit: pageSize}
 		if pageSize <= 0 || pageSize > stint.MaxLimit {
-			pageSize = stint.MaxLimit
+			o.Limit = stint.MaxLimit
 		}
-		query.Set("limit", strconv.Itoa(pageSize))
 		for {
-			page, err := fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: query})
+			p, err := page[T](ctx, c, query, &o, path...)
 			if err != nil {
-				var none T
-				yield(none, err)
+				yield(*new(T), err)
 				return
 			}
-			for _, item := range page.Data {
+			for _, item := range p.Data {
 				if !yield(item, nil) {
 					return
 				}
 			}
-			if !page.Pagination.HasMore || page.Pagination.NextCursor == nil {
+			if !p.Pagination.HasMore || p.Pagination.NextCursor == nil {
 				return
 			}
-			query.Set("cursor", *page.Pagination.NextCursor)
+			o.Cursor = *p.Pagination.NextCursor
 		}
 	}
 }
@@ -51,16 +46,15 @@ type PageOptions struct {
 
 // page returns one page of a list.
 func page[T any](ctx context.Context, c *Client, query url.Values, o *PageOptions, path ...string) (*stint.Page[T], error) {
-	if query == nil {
-		query = url.Values{}
-	}
+	q := url.Values{}
+	maps.Copy(q, query)
 	if o != nil && o.Limit != 0 {
-		query.Set("limit", strconv.Itoa(o.Limit))
+		q.Set("limit", strconv.Itoa(o.Limit))
 	}
 	if o != nil {
-		set(query, "cursor", o.Cursor)
+		set(q, "cursor", o.Cursor)
 	}
-	return fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: query})
+	return fetch[stint.Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: q})
 }
 
 func get[T any](ctx context.Context, c *Client, path ...string) (*T, error) {

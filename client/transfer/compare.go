@@ -222,18 +222,18 @@ func (c *comparison) hasAll(i *item) bool {
 }
 
 // sumUp computes the result from the comparison.
-func (c *comparison) sumUp() {
+func (p *pull) sumUp() {
 	seen := map[treewire.Hash]bool{}
-	for _, i := range c.items {
+	for _, i := range p.items {
 		if i.unchanged || i.Kind != treewire.File {
 			continue
 		}
-		c.done.Written.Files++
-		c.done.Written.Bytes += i.Size
+		p.done.Written.Files++
+		p.done.Written.Bytes += i.Size
 		for _, chunk := range i.Chunks {
-			if _, ok := c.local[chunk.Hash]; !ok && !seen[chunk.Hash] {
+			if _, ok := p.local[chunk.Hash]; !ok && !seen[chunk.Hash] {
 				seen[chunk.Hash] = true
-				c.done.Fetched += int64(chunk.Raw)
+				p.done.Fetched += int64(chunk.Raw)
 			}
 		}
 	}

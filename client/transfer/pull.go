@@ -60,7 +60,8 @@ func Pull(ctx context.Context, r Remote, dir string, o PullOptions) (done PullRe
 		return PullResult{}, err
 	}
 	if p.root == nil { // a dry run with a missing folder
-		return p.all(), nil
+		p.sumUp()
+		return p.done, nil
 	}
 	defer func() { err = errors.Join(err, p.root.Close()) }()
 	if err := p.compare(ctx); err != nil {
@@ -117,21 +118,6 @@ func openTarget(dir string, dry bool) (*os.Root, error) {
 		return nil, fmt.Errorf("open the folder: %w", err)
 	}
 	return root, nil
-}
-
-// all returns the result of a pull into an empty folder.
-func (p *pull) all() PullResult {
-	p.done.Written = p.done.All
-	seen := map[treewire.Hash]bool{}
-	for _, i := range p.items {
-		for _, c := range i.Chunks {
-			if !seen[c.Hash] {
-				seen[c.Hash] = true
-				p.done.Fetched += int64(c.Raw)
-			}
-		}
-	}
-	return p.done
 }
 
 // readTree reads the version's tree, and restarts if the connection breaks.

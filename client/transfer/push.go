@@ -114,6 +114,7 @@ type push struct {
 	found  chan chunkRef // chunks of the folder, each once
 	wanted chan chunkRef // chunks that the server lacks
 	done   PushResult
+	sent   atomic.Int64 // bytes of sent chunks
 	wire   atomic.Int64
 }
 
@@ -159,19 +160,14 @@ func (p *push) transfer(ctx context.Context) error {
 		group.Go(func() error { return p.count(ctx) })
 		return group.Wait()
 	}
-	counts := make([]Count, maxSends)
-	for i := range counts {
+	for range maxSends {
 		group.Go(func() error {
 			s := &sender{push: p}
-			err := s.send(ctx)
-			counts[i] = s.sent
-			return err
+			return s.send(ctx)
 		})
 	}
 	err := group.Wait()
-	for _, c := range counts {
-		p.done.Sent.Bytes += c.Bytes
-	}
+	p.done.Sent.Bytes = p.sent.Load()
 	return err
 }
 

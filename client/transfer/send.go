@@ -20,7 +20,6 @@ type sender struct {
 	chunk []byte
 	body  []byte
 	bytes int64 // of content in body
-	sent  Count
 
 	path string // of the open file
 	file *os.File
@@ -107,7 +106,7 @@ func (s *sender) flush(ctx context.Context) error {
 	}
 	s.push.wire.Add(int64(len(s.body)))
 	s.push.o.Progress.Done(s.bytes)
-	s.sent.Bytes += s.bytes
+	s.push.sent.Add(s.bytes)
 	s.body, s.bytes = s.body[:0], 0
 	return nil
 }
