@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"log/slog"
-	"time"
 
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/sealing"
@@ -55,8 +53,7 @@ func deriveKeys(roots [][]byte) (*keys, error) {
 // are open, no server can start.
 type Keys struct {
 	*keyring.Keyring
-	data *dataFolder
-	db   *database
+	s *server
 }
 
 // OpenKeys opens the keys of the configuration's installation.
@@ -64,36 +61,22 @@ func OpenKeys(ctx context.Context, c config.Config) (*Keys, error) {
 	if err := checkInstalled(c); err != nil {
 		return nil, err
 	}
-	data, err := openData(c.Data, newIDs())
-	if err != nil {
-		return nil, err
+	s := newServer(c, nil)
+	if err := s.openDatabase(ctx); err != nil {
+		return nil, errors.Join(err, s.close())
 	}
-	k, err := openKeys(data)
-	if err != nil {
-		return nil, errors.Join(err, data.close())
-	}
-	db, err := openDatabase(ctx, &c, data, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, errors.Join(err, data.close())
-	}
-	return &Keys{Keyring: newKeyring(db, k), data: data, db: db}, nil
-}
-
-func newKeyring(db *database, k *keys) *keyring.Keyring {
-	return keyring.New(keyring.Config{Store: db, Sealer: k.sealer, Now: time.Now})
+	return &Keys{Keyring: s.keyring, s: s}, nil
 }
 
 // Close closes the installation.
-func (k *Keys) Close() error {
-	return errors.Join(k.db.bus.Close(), k.db.Close(), k.data.close())
-}
+func (k *Keys) Close() error { return k.s.close() }
 
 // RotateInstallation creates a new installation key, encrypts all sealed values
 // in the database with it, removes the older keys, and returns the number of
 // values. It can be repeated after an interruption. No server may use the
 // database meanwhile. The keyring cannot be used afterwards.
 func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
-	path := k.data.join(keyFile)
+	path := k.s.data.join(keyFile)
 	roots, err := sealing.LoadOrCreateKeys(path)
 	if err == nil && len(roots) == 1 {
 		roots, err = sealing.AddKey(path)
@@ -105,7 +88,7 @@ func (k *Keys) RotateInstallation(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	count, err := keyring.Reseal(ctx, k.db, now.sealer)
+	count, err := keyring.Reseal(ctx, k.s.db, now.sealer)
 	if err != nil {
 		return count, fmt.Errorf("encrypt with the new key (the older one is kept until all is done; run this again): %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/stint-dev/stint/internal/config"
 	"github.com/stint-dev/stint/internal/maintenance"
 	"github.com/stint-dev/stint/internal/store"
-	"github.com/stint-dev/stint/internal/telemetry"
 )
 
 func (s *server) maintenance() *maintenance.Service {
@@ -32,7 +30,7 @@ func OpenMaintenance(ctx context.Context, c config.Config) (*Maintenance, error)
 	if err := checkInstalled(c); err != nil {
 		return nil, err
 	}
-	s := &server{c: c, log: slog.New(slog.DiscardHandler), ids: newIDs(), registry: telemetry.Registry()}
+	s := newServer(c, nil)
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.close())
 	}

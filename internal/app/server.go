@@ -84,10 +84,7 @@ type server struct {
 // Run serves until ctx ends, then stops in order and returns nil. An error is a
 // sentence for the operator about the part that could not be opened.
 func Run(ctx context.Context, c config.Config, o Options) (err error) {
-	s := &server{c: c, log: o.Logger, ids: newIDs(), registry: telemetry.Registry()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s := newServer(c, o.Logger)
 	defer func() { err = errors.Join(err, s.close()) }()
 	if err := s.open(ctx); err != nil {
 		return err
@@ -96,6 +93,14 @@ func Run(ctx context.Context, c config.Config, o Options) (err error) {
 		return err
 	}
 	return s.serve(ctx, o.Ready)
+}
+
+// newServer returns a server without opening it. log may be nil.
+func newServer(c config.Config, log *slog.Logger) *server {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &server{c: c, log: log, ids: newIDs(), registry: telemetry.Registry()}
 }
 
 func (s *server) closeWith(f func() error) { s.closers = append(s.closers, f) }
@@ -108,8 +113,8 @@ func (s *server) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens all parts except the worker and the listeners.
-func (s *server) open(ctx context.Context) (err error) {
+// openDatabase opens the data folder, the keys, and the database.
+func (s *server) openDatabase(ctx context.Context) (err error) {
 	if s.data, err = openData(s.c.Data, s.ids); err != nil {
 		return err
 	}
@@ -122,7 +127,15 @@ func (s *server) open(ctx context.Context) (err error) {
 	}
 	s.closeWith(s.db.Close)
 	s.closeWith(s.db.bus.Close)
-	s.keyring = newKeyring(s.db, s.keys)
+	s.keyring = keyring.New(keyring.Config{Store: s.db, Sealer: s.keys.sealer, Now: time.Now})
+	return nil
+}
+
+// open opens all parts except the worker and the listeners.
+func (s *server) open(ctx context.Context) (err error) {
+	if err := s.openDatabase(ctx); err != nil {
+		return err
+	}
 	if s.programs, err = openPrograms(s.data.join("programs")); err != nil {
 		return err
 	}

@@ -7,10 +7,8 @@ package artifacts
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/stint-dev/stint"
@@ -19,30 +17,20 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Config configures a Service. Now and Random default to time.Now and
-// crypto/rand.Reader.
+// Config contains the dependencies of a Service. All are required.
 type Config struct {
 	Store   store.FileSets
 	Library *files.Library
 	Quota   Quota
 	IDs     *stint.IDs
 	Now     func() time.Time
-	Random  io.Reader
 }
 
 // Service manages artifacts and volumes. It is safe for concurrent use.
 type Service struct{ c Config }
 
 // New returns a service.
-func New(c Config) *Service {
-	if c.Now == nil {
-		c.Now = time.Now
-	}
-	if c.Random == nil {
-		c.Random = rand.Reader
-	}
-	return &Service{c}
-}
+func New(c Config) *Service { return &Service{c} }
 
 // Create creates an artifact or volume without a version.
 func (s *Service) Create(ctx context.Context, c auth.Caller, kind stint.FileSetKind, name string) (stint.FileSet, error) {

@@ -2,10 +2,11 @@ package artifacts
 
 import (
 	"context"
-	"encoding/base32"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/stint-dev/stint"
@@ -15,9 +16,8 @@ import (
 )
 
 const (
-	suffixSize     = 20 // characters after v<N>_
-	suffixAlphabet = "abcdefghijklmnopqrstuvwxyz234567"
-	maxMessage     = 4096 // bytes of a version's message
+	suffixSize = 20   // random characters of a version's identifier, 100 bits
+	maxMessage = 4096 // bytes of a version's message
 )
 
 // Push is the content of a new version.
@@ -70,13 +70,10 @@ func (s *Service) receive(ctx context.Context, org, parent string, p *Push) (fil
 
 // commit adds a stored snapshot as the next version.
 func (s *Service) commit(ctx context.Context, t stint.FileSet, ref files.Ref, c store.Commit) (stint.FileSetVersion, bool, error) {
-	var err error
-	if c.Suffix, err = s.suffix(); err != nil {
-		return stint.FileSetVersion{}, false, err
-	}
+	c.Suffix = strings.ToLower(rand.Text()[:suffixSize])
 	var head store.FileSetVersion
 	var added bool
-	err = s.c.Library.Publish(ctx, c.OrgID, []files.Ref{ref}, func(epoch int64) (err error) {
+	err := s.c.Library.Publish(ctx, c.OrgID, []files.Ref{ref}, func(epoch int64) (err error) {
 		c.Epoch = epoch
 		head, added, err = s.c.Store.CommitVersion(ctx, c)
 		return err
@@ -131,13 +128,4 @@ func versionConflict(t stint.FileSet, head string) error {
 		Kind: stint.KindConflict, Code: stint.CodeVersionConflict, Param: "If-Match",
 		Message: fmt.Sprintf("The %s '%s' has changed: %s. Read it again, then push.", t.Kind, t.Name, is),
 	}
-}
-
-// suffix returns the random part of a version's identifier, 100 bits.
-func (s *Service) suffix() (string, error) {
-	var raw [13]byte
-	if _, err := io.ReadFull(s.c.Random, raw[:]); err != nil {
-		return "", fmt.Errorf("read random bytes: %w", err)
-	}
-	return base32.NewEncoding(suffixAlphabet).WithPadding(base32.NoPadding).EncodeToString(raw[:])[:suffixSize], nil
 }

@@ -9,8 +9,12 @@ import (
 // channel is the channel on which all processes of a database listen.
 const channel = "stint"
 
-// payloadLimit is the maximum size of a payload in bytes. The server refuses 8000.
-const payloadLimit = 7000
+// Maximum sizes of a payload and of a topic in it, in bytes. The server refuses payloads
+// of 8000 bytes.
+const (
+	payloadLimit = 7000
+	wordLimit    = 6000
+)
 
 // everything stands for all topics, if there are too many to list. It cannot be
 // confused with a topic, because escape encodes the star.
@@ -19,20 +23,21 @@ const everything = "*"
 // errEverything is returned for a payload that stands for all topics.
 var errEverything = errors.New("pgnotify: wake all subscribers")
 
-// escape encodes a topic without spaces and control characters. It does not change
-// the topics of package notify.
-func escape(topic string) string { return url.PathEscape(topic) }
+// escape encodes a topic as a word without spaces and control characters. It does not
+// change the topics of package notify. A topic that is too long becomes everything.
+func escape(topic string) string {
+	if word := url.PathEscape(topic); len(word) <= wordLimit {
+		return word
+	}
+	return everything
+}
 
-// encode returns payloads of at most payloadLimit bytes: the sender and the topics,
+// encode returns payloads of at most payloadLimit bytes: the sender and the words,
 // separated by spaces.
-func encode(sender string, topics []string) []string {
+func encode(sender string, words []string) []string {
 	var payloads []string
 	current := sender
-	for _, topic := range topics {
-		word := escape(topic)
-		if len(sender)+1+len(word) > payloadLimit {
-			return []string{sender + " " + everything}
-		}
+	for _, word := range words {
 		if len(current)+1+len(word) > payloadLimit {
 			payloads, current = append(payloads, current), sender
 		}

@@ -21,44 +21,41 @@ const (
 // notification sends many payloads with one commit.
 const notification = "select pg_notify('" + channel + "', p) from unnest($1::text[]) p"
 
-// outbox collects the topics to be sent to other processes. Each topic is stored
-// once. If there are too many, they are replaced by "everything".
+// outbox collects the topics to be sent to other processes, each once and as a word of a
+// payload. If there are too many, they are replaced by everything.
 type outbox struct {
 	filled chan struct{} // has a value if there may be topics to send
 
 	mu     sync.Mutex // guards the fields below
-	topics map[string]struct{}
-	all    bool // too many topics: wake all subscribers
+	words  map[string]struct{}
 	closed bool
 }
 
 func newOutbox() *outbox {
-	return &outbox{filled: make(chan struct{}, 1), topics: map[string]struct{}{}}
+	return &outbox{filled: make(chan struct{}, 1), words: map[string]struct{}{}}
 }
 
-func (o *outbox) add(topics ...string) {
+func (o *outbox) add(topic string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed {
 		return
 	}
-	o.put(topics)
+	o.put(escape(topic))
 	select {
 	case o.filled <- struct{}{}:
 	default:
 	}
 }
 
-// put adds topics. o.mu is held.
-func (o *outbox) put(topics []string) {
-	for _, topic := range topics {
-		if len(o.topics) >= outboxLimit {
-			o.all = true
-			clear(o.topics)
-		}
-		if !o.all {
-			o.topics[topic] = struct{}{}
-		}
+// put adds a word. o.mu is held.
+func (o *outbox) put(word string) {
+	if len(o.words) >= outboxLimit || word == everything {
+		clear(o.words)
+		word = everything
+	}
+	if _, all := o.words[everything]; !all {
+		o.words[word] = struct{}{}
 	}
 }
 
@@ -68,42 +65,22 @@ func (o *outbox) close() {
 	o.closed = true
 }
 
-// parcel is the content of one notification.
-type parcel struct {
-	topics []string
-	all    bool
-}
-
 // take empties the outbox.
-func (o *outbox) take() parcel {
+func (o *outbox) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	p := parcel{topics: slices.Collect(maps.Keys(o.topics)), all: o.all}
-	clear(o.topics)
-	o.all = false
-	return p
+	words := slices.Collect(maps.Keys(o.words))
+	clear(o.words)
+	return words
 }
 
-// giveBack adds a parcel that could not be sent.
-func (o *outbox) giveBack(p parcel) {
+// giveBack adds words that could not be sent.
+func (o *outbox) giveBack(words []string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.put(p.topics)
-	if p.all {
-		o.all = true
-		clear(o.topics)
+	for _, word := range words {
+		o.put(word)
 	}
-}
-
-// payloads encodes the parcel.
-func (p parcel) payloads(sender string) []string {
-	switch {
-	case p.all:
-		return []string{sender + " " + everything}
-	case len(p.topics) == 0:
-		return nil
-	}
-	return encode(sender, p.topics)
 }
 
 // sendLoop sends published topics to other processes until ctx ends.
@@ -130,14 +107,13 @@ type sender struct {
 
 // send sends the content of the outbox. If it fails, the content is put back.
 func (s *sender) send(ctx context.Context) (err error) {
-	parcel := s.bus.outbox.take()
-	payloads := parcel.payloads(s.bus.id)
-	if len(payloads) == 0 {
+	words := s.bus.outbox.take()
+	if len(words) == 0 {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			s.bus.outbox.giveBack(parcel)
+			s.bus.outbox.giveBack(words)
 		}
 	}()
 	if s.conn == nil {
@@ -147,7 +123,7 @@ func (s *sender) send(ctx context.Context) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendLimit)
 	defer cancel()
-	if _, err := s.conn.Exec(ctx, notification, payloads); err != nil {
+	if _, err := s.conn.Exec(ctx, notification, encode(s.bus.id, words)); err != nil {
 		closeConn(s.conn)
 		s.conn = nil
 		return fmt.Errorf("notifying: %w", err)

@@ -20,20 +20,11 @@ import (
 	"github.com/stint-dev/stint/internal/store"
 )
 
-// Sealer encrypts keys for their owner under the installation's key.
-// *sealing.Sealer implements it.
-type Sealer interface {
-	Seal(plain, owner []byte) ([]byte, error)
-	Open(sealed, owner []byte) ([]byte, error)
-	// IsCurrent reports whether a text is sealed under the newest key.
-	IsCurrent(sealed []byte) bool
-}
-
 // Config configures a Keyring. Now defaults to time.Now. Fresh is the maximum time
 // until a rotation by another server is noticed; it defaults to a minute.
 type Config struct {
 	Store  store.Keys
-	Sealer Sealer
+	Sealer *sealing.Sealer // with the keys of the installation
 	Now    func() time.Time
 	Fresh  time.Duration
 }

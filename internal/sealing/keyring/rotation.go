@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/stint-dev/stint"
+	"github.com/stint-dev/stint/internal/sealing"
 	"github.com/stint-dev/stint/internal/store"
 )
 
@@ -75,7 +76,7 @@ func (k *Keyring) RotateAll(ctx context.Context, org string) ([]Info, error) {
 // the number of texts that it changed. After it succeeds, older keys are no longer
 // needed, unless another process sealed a text under one in the meantime. It can
 // be repeated at any time.
-func Reseal(ctx context.Context, s store.Keys, sealer Sealer) (count int, err error) {
+func Reseal(ctx context.Context, s store.Keys, sealer *sealing.Sealer) (count int, err error) {
 	for _, kind := range store.SealedKinds {
 		n, err := resealKind(ctx, s, sealer, kind)
 		if count += n; err != nil {
@@ -87,7 +88,7 @@ func Reseal(ctx context.Context, s store.Keys, sealer Sealer) (count int, err er
 
 // resealKind continues after a text that cannot be opened and returns the error at
 // the end.
-func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.SealedKind) (count int, err error) {
+func resealKind(ctx context.Context, s store.Keys, sealer *sealing.Sealer, kind store.SealedKind) (count int, err error) {
 	var errs []error
 	for at := (store.SealedText{Kind: kind}); ; {
 		page, err := s.SealedTexts(ctx, at, pageSize)
@@ -113,7 +114,7 @@ func resealKind(ctx context.Context, s store.Keys, sealer Sealer, kind store.Sea
 	}
 }
 
-func reseal(ctx context.Context, s store.Keys, sealer Sealer, t store.SealedText) (bool, error) {
+func reseal(ctx context.Context, s store.Keys, sealer *sealing.Sealer, t store.SealedText) (bool, error) {
 	plain, err := sealer.Open(t.Sealed, t.AssociatedData())
 	if err != nil {
 		return false, fmt.Errorf("open the %s %s%s: %w", describe(t), t.Org, t.Name, err)
