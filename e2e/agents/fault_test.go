@@ -8,43 +8,43 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// refused: what is wrong with key and model is told in words.
-func refused(w *world) {
+// refusedRequests checks the errors for a wrong key and an unknown model.
+func refusedRequests(w *tenant) {
 	w.agent("refused", nil)
 	r := w.create(stint.NewRun{Agent: "refused", Prompt: "Hello.", Secrets: map[string]string{"MODEL_KEY": "sk-wrong-key-000"}})
 	w.agent("unknown", object{"model": "mock-small"})
 	w.failed(w.create(stint.NewRun{Agent: "unknown", Prompt: "Hello."}), stint.ReasonExitCode, "mock-small")
 	words := []string{"key", "401"}
-	if w.kind.name != "assistant" { // which does not know what the secret is called
+	if w.kind.name != "assistant" { // which does not know the name of the secret
 		words = append(words, "MODEL_KEY")
 	}
 	w.failed(r, stint.ReasonExitCode, words...)
 }
 
-// faulty are runs whose model is not there, has a fault that stays, or says
-// nothing. They take their time, which is why they begin before all others.
-type faulty struct {
-	world                    *world
+// faultyRuns are runs whose model is unreachable, always fails, or does not answer.
+// They take long and therefore start before all other runs.
+type faultyRuns struct {
+	tenant                   *tenant
 	lonely, refused, waiting *stint.Run
 }
 
-func beginFaulty(w *world) *faulty {
+func startFaultyRuns(w *tenant) *faultyRuns {
 	w.Helper()
 	at := "http://" + installation.Reserve(w)
 	d := w.kind.definition(w.model)["provider"].(object)
 	d["baseUrl"] = strings.Replace(d["baseUrl"].(string), onHost(w.model.URL), onHost(at), 1)
 	w.agent("lonely", object{"provider": d, "network": object{"mode": "restricted", "allow": []string{hostOf(onHost(at))}}})
 	w.agent("faulty", nil)
-	return &faulty{
+	return &faultyRuns{
 		w, w.create(stint.NewRun{Agent: "lonely", Prompt: "Hello."}), w.create(stint.NewRun{Agent: "faulty", Prompt: "[[http: 500]]"}),
 		w.create(stint.NewRun{Agent: "faulty", Prompt: "[[sleep: 120]]", Limits: &stint.Limits{IdleTimeout: "20s"}}),
 	}
 }
 
-// end demands that each was ended for what it is.
-func (f *faulty) end(t *testing.T) {
+// check waits for the runs and checks their errors.
+func (f *faultyRuns) check(t *testing.T) {
 	t.Helper()
-	w := *f.world
+	w := *f.tenant
 	w.T = t
 	r := w.ended(f.waiting.ID)
 	if r.Status != stint.TimedOut || installation.Value(r.StatusReason) != stint.ReasonTimeLimit || !strings.Contains(installation.Value(r.Error), "limits.idleTimeout") {
@@ -54,8 +54,8 @@ func (f *faulty) end(t *testing.T) {
 	w.failed(f.lonely, stint.ReasonExitCode, "reach")
 }
 
-// recovers: a fault that passes is nothing that the run fails by.
-func recovers(w *world) {
+// temporaryFault checks that a run survives a temporary fault of the model.
+func temporaryFault(w *tenant) {
 	w.agent("patient", nil)
 	r := w.run(stint.NewRun{Agent: "patient", Prompt: "[[http: 500*1]] [[run: echo a]] [[http: 529*1]] [[say: made it]]"})
 	if string(r.Result) != `"made it"` {
@@ -63,20 +63,21 @@ func recovers(w *world) {
 	}
 }
 
-// long: a prompt is larger than a command line may be.
-func long(w *world) {
+// longPrompt uses a prompt that is longer than a command line can be.
+func longPrompt(w *tenant) {
 	w.agent("reader", nil)
 	words := strings.Repeat("All work and no play. ", 10_000)
 	w.run(stint.NewRun{Agent: "reader", Prompt: words + "the-end. [[say: read]]"})
-	for _, r := range w.asked("the-end") {
+	for _, r := range w.callsWith("the-end") {
 		if !strings.Contains(r.Users[0], words) {
-			w.Errorf("the model heard %d bytes of %d", len(r.Users[0]), len(words))
+			w.Errorf("the model received %d of %d bytes", len(r.Users[0]), len(words))
 		}
 	}
 }
 
-// forms: a result has the form that the definition asks for, or the run fails.
-func forms(w *world) {
+// resultSchema checks that a result matches the schema of the definition, or the run
+// fails.
+func resultSchema(w *tenant) {
 	w.agent("former", object{"output": object{"schema": object{
 		"type": "object", "properties": object{"answer": object{"type": "integer"}}, "required": []string{"answer"}, "additionalProperties": false,
 	}}})
@@ -87,13 +88,13 @@ func forms(w *world) {
 	w.fails(stint.NewRun{Agent: "former", Prompt: `[[say: {"answer": "many"}]]`}, stint.ReasonExitCode, "output.schema")
 }
 
-// damaged: a conversation that cannot be read back is told, and an earlier one
-// goes on.
-func damaged(w *world) {
+// damagedConversation checks that a run whose conversation cannot be read fails, and
+// that an earlier conversation can still be continued.
+func damagedConversation(w *tenant) {
 	w.agent("breaker", nil)
 	first := w.run(stint.NewRun{Agent: "breaker", Prompt: "first-word. [[run: echo good]]"})
 	w.run(stint.NewRun{SessionID: first.SessionID, Prompt: `second-word. [[run: find ~ -name '*.jsonl' -size -200k | while read -r f; do printf '{"broken\n' > "$f.new"; cat "$f" >> "$f.new"; cat "$f.new" > "$f"; rm "$f.new"; done]]`})
 	w.fails(stint.NewRun{SessionID: first.SessionID, Prompt: "third-word."}, stint.ReasonSetupFailed, "cannot be read", "earlier checkpoint")
 	w.run(stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: "fourth-word."})
-	w.heard("fourth-word", "first-word", "fourth-word")
+	w.checkCalls("fourth-word", "first-word", "fourth-word")
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-// spends: a run is warned near its budget and ended beyond it.
-func spends(w *world) {
+// budget checks that a run is warned near its budget and ended beyond it.
+func budget(w *tenant) {
 	w.agent("spender", object{"limits": object{"maxTokens": 1000}})
 	r := w.fails(stint.NewRun{
 		Agent: "spender", Prompt: "[[usage: in=400,out=50]] [[run: echo a]] [[run: echo b]] [[run: sleep 88]]",
@@ -26,8 +26,8 @@ func spends(w *world) {
 	}
 }
 
-// turns: a run that may take two turns takes no more.
-func turns(w *world) {
+// turnLimit checks that a run with a limit of two turns takes two.
+func turnLimit(w *tenant) {
 	w.agent("turner", nil)
 	w.fails(stint.NewRun{
 		Agent: "turner", Limits: &stint.Limits{MaxTurns: 2}, Prompt: "[[run: echo a]] [[run: echo b]] [[run: echo c]] [[run: sleep 88]]",

@@ -9,50 +9,48 @@ import (
 
 func TestMain(m *testing.M) {
 	fakecli.Main()
-	installation.Parallel(6) // each agent takes a core for a second, and some of it is waiting
+	installation.Parallel(6) // each agent uses a processor for a second and waits in between
 	installation.Main(m)
 }
 
-// promise is one thing that must hold for every agent, in an organisation of
-// its own.
-type promise struct {
+// testCase runs for every kind of agent in a new organisation.
+type testCase struct {
 	name string
-	hold func(*world)
+	run  func(*tenant)
 }
 
-// promises are all of them.
-var promises = []promise{
-	{"refused", refused},
-	{"recovers", recovers},
-	{"goes on", goesOn},
-	{"calls", calls},
-	{"damaged", damaged},
-	{"ends", ends},
-	{"survives", survives},
-	{"forms", forms},
-	{"asks", asks},
-	{"conceals", conceals},
-	{"spends", spends},
-	{"turns", turns},
-	{"long", long},
-	{"works", works},
+var testCases = []testCase{
+	{"refused requests", refusedRequests},
+	{"temporary fault", temporaryFault},
+	{"continued conversation", continuedConversation},
+	{"runs of other agents", runsOfOtherAgents},
+	{"damaged conversation", damagedConversation},
+	{"cancelled tool", cancelledTool},
+	{"killed program", killedProgram},
+	{"result schema", resultSchema},
+	{"external MCP server", externalServer},
+	{"secret key", secretKey},
+	{"budget", budget},
+	{"turn limit", turnLimit},
+	{"long prompt", longPrompt},
+	{"tool and result", toolAndResult},
 }
 
 func TestAgents(t *testing.T) {
 	t.Parallel()
 	h := serve(t)
 	for _, k := range kinds {
-		f := beginFaulty(h.world(t, k))
+		f := startFaultyRuns(h.tenant(t, k))
 		t.Run("faulty/"+k.name, func(t *testing.T) {
 			t.Parallel()
-			f.end(t)
+			f.check(t)
 		})
 	}
-	for _, p := range promises {
+	for _, p := range testCases {
 		for _, k := range kinds {
 			t.Run(p.name+"/"+k.name, func(t *testing.T) {
 				t.Parallel()
-				p.hold(h.world(t, k))
+				p.run(h.tenant(t, k))
 			})
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// calls: an agent that its definition hands the API starts runs of others,
-// whose agents start none below the depth that the operator allows.
-func calls(w *world) {
-	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // its runs have it too
+// runsOfOtherAgents checks that an agent with access to the API can run other agents,
+// up to the depth that the operator allows.
+func runsOfOtherAgents(w *tenant) {
+	_, err := w.client.Secrets.Put(w.Context(), "MODEL_KEY", modelKey) // its child runs use it too
 	installation.Check(w, err)
 	w.push(object{"name": "echo", "framework": "shell", "description": "Repeats what it is told."})
 	w.agent("caller", object{"mcpServers": object{"stint": object{"url": "http://" + stint.APIAlias + "/mcp"}}})
@@ -33,9 +33,9 @@ func calls(w *world) {
 		w.Fatalf("the caller is %s; %s", r.Status, w.story(r.ID))
 	}
 
-	echoed := w.ended(w.only("echo"))
+	echoed := w.ended(w.onlyRun("echo"))
 	if echoed.Status != stint.Completed || installation.Value(echoed.ParentRunID) != r.ID || w.transcript(echoed.ID) != "from-inside\n" {
-		w.Errorf("the run from inside is %s, of %s, and says %q; want it of %s", echoed.Status, installation.Value(echoed.ParentRunID), w.transcript(echoed.ID), r.ID)
+		w.Errorf("the child run is %s, its parent is %s, its transcript is %q; want the parent %s", echoed.Status, installation.Value(echoed.ParentRunID), w.transcript(echoed.ID), r.ID)
 	}
 	for _, run := range w.runs("caller") {
 		if run.ID == r.ID {
@@ -43,7 +43,7 @@ func calls(w *world) {
 		}
 		deep := w.ended(run.ID)
 		if installation.Value(deep.ParentRunID) != r.ID || !strings.Contains(w.transcript(deep.ID), "chain of runs is too deep") {
-			w.Errorf("the run below was not refused another; %s", w.story(deep.ID))
+			w.Errorf("the run at the maximum depth could start another; %s", w.story(deep.ID))
 		}
 	}
 	if n := len(w.runs("")); n != 3 {
@@ -51,8 +51,8 @@ func calls(w *world) {
 	}
 }
 
-// runs are those of an agent, or all.
-func (w *world) runs(agent string) []stint.RunSummary {
+// runs returns the runs of an agent, or all runs.
+func (w *tenant) runs(agent string) []stint.RunSummary {
 	w.Helper()
 	var out []stint.RunSummary
 	for r, err := range w.client.Runs.List(w.Context(), client.RunFilter{}) {
@@ -64,8 +64,8 @@ func (w *world) runs(agent string) []stint.RunSummary {
 	return out
 }
 
-// only gives the ID of the only run that an agent has.
-func (w *world) only(agent string) string {
+// onlyRun returns the ID of the only run of an agent.
+func (w *tenant) onlyRun(agent string) string {
 	w.Helper()
 	all := w.runs(agent)
 	if len(all) != 1 {
@@ -76,8 +76,9 @@ func (w *world) only(agent string) string {
 
 const docsToken = "sk-live-d0c5d0c5d0c51234"
 
-// asks: an agent uses a server of somebody else's, whose token it never sees.
-func asks(w *world) {
+// externalServer checks that an agent uses an external MCP server without seeing its
+// token.
+func externalServer(w *tenant) {
 	docs := serveDocs(w)
 	w.agent("reader", object{
 		"mcpServers": object{"docs": object{"url": onHost(docs.URL) + "/mcp", "headers": object{"Authorization": "Bearer ${{ secrets.DOCS_TOKEN }}"}}},
@@ -88,26 +89,26 @@ func asks(w *world) {
 		Prompt: `[[tool: look_up {"word":"stint"}]] [[run: ` + search + `]]`,
 	})
 	if !strings.Contains(w.transcript(r.ID), "stint: a time of work") {
-		w.Errorf("the tool did not answer; %s", w.story(r.ID))
+		w.Errorf("the tool did not return a result; %s", w.story(r.ID))
 	}
 	docs.mu.Lock()
 	tokens := slices.Compact(docs.tokens)
 	docs.mu.Unlock()
 	if !slices.Equal(tokens, []string{"Bearer " + docsToken}) {
-		w.Errorf("the server was asked with %q", tokens)
+		w.Errorf("the server received the tokens %q", tokens)
 	}
-	w.made(r, "keys.txt", "")
-	w.nowhere(r, docsToken)
+	w.checkFile(r, "keys.txt", "")
+	w.checkAbsent(r, docsToken)
 }
 
-// docs is a server of tools that remembers who asked.
-type docs struct {
+// docsServer is an MCP server that records the received tokens.
+type docsServer struct {
 	URL    string
 	mu     sync.Mutex // guards tokens
 	tokens []string
 }
 
-func serveDocs(w *world) *docs {
+func serveDocs(w *tenant) *docsServer {
 	w.Helper()
 	type words struct {
 		Word string `json:"word"`
@@ -117,12 +118,12 @@ func serveDocs(w *world) *docs {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Word + ": a time of work"}}}, nil, nil
 	})
 	tools := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s }, &sdk.StreamableHTTPOptions{Stateless: true, JSONResponse: true})
-	d := &docs{}
+	d := &docsServer{}
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		d.mu.Lock()
 		d.tokens = append(d.tokens, r.Header.Get("Authorization"))
 		d.mu.Unlock()
-		r.Host = "127.0.0.1" // the server takes no other name for this machine
+		r.Host = "127.0.0.1" // the server accepts no other name of this machine
 		tools.ServeHTTP(rw, r)
 	}))
 	w.Cleanup(srv.Close)

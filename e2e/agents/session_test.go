@@ -14,21 +14,21 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// goesOn: a session's next run knows what was said, a checkpoint's knows what
-// was said until then, as often as it is resumed.
-func goesOn(w *world) {
+// continuedConversation checks that the next run of a session continues the
+// conversation, and that each run from a checkpoint continues it from there.
+func continuedConversation(w *tenant) {
 	w.agent("talker", nil)
 	first := w.run(stint.NewRun{Agent: "talker", Prompt: "first-word. [[run: echo one > one.txt]]"})
 	second := w.run(stint.NewRun{SessionID: first.SessionID, Prompt: "second-word. [[run: cat one.txt]]"})
 	if second.SessionID != first.SessionID {
 		w.Errorf("the second run is of session %s, the first of %s", second.SessionID, first.SessionID)
 	}
-	w.heard("second-word", "first-word", "second-word")
+	w.checkCalls("second-word", "first-word", "second-word")
 	if said := w.transcript(second.ID); !strings.Contains(said, "\none\n") || !strings.Contains(said, "user_turns=2") {
 		w.Errorf("the second run does not know the first; %s", w.story(second.ID))
 	}
 
-	// Each goes on from the first checkpoint, all at once.
+	// All start from the first checkpoint at the same time.
 	var forks []*stint.Run
 	for i := range 3 {
 		forks = append(forks, w.create(stint.NewRun{CheckpointID: installation.Value(first.CheckpointID), Prompt: fmt.Sprintf("fork-%d. [[say: forked %d]]", i, i)}))
@@ -39,7 +39,7 @@ func goesOn(w *world) {
 		if r.Status != stint.Completed || string(r.Result) != fmt.Sprintf(`"forked %d"`, i) || installation.Value(r.ParentRunID) != first.ID {
 			w.Fatalf("fork %d: %s, %s, of %s; %s", i, r.Status, r.Result, installation.Value(r.ParentRunID), w.story(r.ID))
 		}
-		w.heard(fmt.Sprintf("fork-%d.", i), "first-word", fmt.Sprintf("fork-%d.", i))
+		w.checkCalls(fmt.Sprintf("fork-%d.", i), "first-word", fmt.Sprintf("fork-%d.", i))
 		sessions = append(sessions, r.SessionID)
 	}
 	slices.Sort(sessions)
@@ -50,16 +50,16 @@ func goesOn(w *world) {
 	if third.SessionID != first.SessionID {
 		w.Errorf("the third run is of another session")
 	}
-	w.heard("third-word", "first-word", "second-word", "third-word")
+	w.checkCalls("third-word", "first-word", "second-word", "third-word")
 }
 
-// heard demands that the model was asked with the mark in the newest message,
-// each time after the same messages, known by their marks.
-func (w *world) heard(mark string, messages ...string) {
+// checkCalls checks that the model was called with the mark in the newest message, each
+// time after the given messages.
+func (w *tenant) checkCalls(mark string, messages ...string) {
 	w.Helper()
-	asked := w.asked(mark)
+	asked := w.callsWith(mark)
 	if len(asked) == 0 {
-		w.Errorf("the model never heard %q", mark)
+		w.Errorf("the model was not called with %q", mark)
 	}
 	for _, r := range asked {
 		var got []string
@@ -70,19 +70,19 @@ func (w *world) heard(mark string, messages ...string) {
 			got = append(got, text)
 		}
 		if d := cmp.Diff(messages, got); d != "" {
-			w.Errorf("what the model heard with %q (-want +got):\n%s", mark, d)
+			w.Errorf("messages before %q (-want +got):\n%s", mark, d)
 		}
 	}
 }
 
-// ends: a run that is cancelled in the middle of a tool leaves no process, and
-// its conversation goes on.
-func ends(w *world) {
+// cancelledTool checks that a run which is cancelled during a tool call leaves no
+// process and that its conversation can be continued.
+func cancelledTool(w *tenant) {
 	w.agent("sleeper", nil)
 	nap := fmt.Sprintf("sleep 77.%d", time.Now().UnixNano())
 	r := w.create(stint.NewRun{Agent: "sleeper", Prompt: "long-word. [[run: echo started > s; " + nap + "]]"})
 	w.item(r.ID, func(o stint.OutputData) bool { return o.Item != nil && o.Item.Kind == stint.ItemToolCall })
-	w.until("the tool sleeps", func() bool {
+	w.waitUntil("the tool sleeps", func() bool {
 		return slices.ContainsFunc(processes(nap), func(line string) bool { return strings.HasPrefix(line, nap) }) // not its shell
 	})
 	_, err := w.client.Runs.Cancel(w.Context(), r.ID)
@@ -90,40 +90,40 @@ func ends(w *world) {
 	if r = w.ended(r.ID); r.Status != stint.Cancelled || installation.Value(r.StatusReason) != stint.ReasonCancelled {
 		w.Fatalf("the run is %s (%s); %s", r.Status, installation.Value(r.StatusReason), w.story(r.ID))
 	}
-	w.until("no process is left", func() bool { return len(processes(nap)) == 0 })
-	w.until("the checkpoint of the cancelled run", func() bool {
+	w.waitUntil("no process is left", func() bool { return len(processes(nap)) == 0 })
+	w.waitUntil("the checkpoint of the cancelled run", func() bool {
 		r, err = w.client.Runs.Get(w.Context(), r.ID)
 		installation.Check(w, err)
 		return r.CheckpointID != nil
 	})
 
 	next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "next-word. [[run: cat s]]"})
-	w.heard("next-word", "long-word", "next-word")
+	w.checkCalls("next-word", "long-word", "next-word")
 	if !strings.Contains(w.transcript(next.ID), "started") {
 		w.Errorf("the next run does not see the files of the cancelled one; %s", w.story(next.ID))
 	}
 }
 
-// survives: the conversation of a program that is killed goes on.
-func survives(w *world) {
+// killedProgram checks that the conversation of a killed program can be continued.
+func killedProgram(w *tenant) {
 	w.agent("martyr", nil)
 	r := w.ended(w.create(stint.NewRun{Agent: "martyr", Prompt: "last-word. [[run: echo alive > a; kill -9 $PPID; sleep 9]]"}).ID)
 	if r.Status != stint.Failed {
 		w.Fatalf("a run whose program is killed is %s; %s", r.Status, w.story(r.ID))
 	}
 	next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "next-word. [[run: cat a]]"})
-	w.heard("next-word", "last-word", "next-word")
+	w.checkCalls("next-word", "last-word", "next-word")
 	if !strings.Contains(w.transcript(next.ID), "alive") {
 		w.Errorf("the next run does not see the files of the killed one; %s", w.story(next.ID))
 	}
 }
 
-// processes are those of this machine, sandboxes included, whose command line
-// holds the words.
+// processes returns the command lines of this machine, including sandboxes, that
+// contain the words.
 func processes(words string) (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range all {
-		line, _ := os.ReadFile(p) // it may be gone
+		line, _ := os.ReadFile(p) // it may have ended
 		if text := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(text, words) && filepath.Base(filepath.Dir(p)) != fmt.Sprint(os.Getpid()) {
 			found = append(found, text)
 		}
@@ -131,15 +131,15 @@ func processes(words string) (found []string) {
 	return found
 }
 
-// until waits for what another process brings about.
-func (w *world) until(what string, ok func() bool) {
+// waitUntil waits until ok returns true.
+func (w *tenant) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
 		if time.Now().After(deadline) {
-			w.Fatalf("%s: not within %s", what, waitLimit)
+			w.Fatalf("waiting for %s: not within %s", what, waitLimit)
 		}
 		<-tick.C
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// traps are ways in which agents misbehave, and what becomes of their runs.
+// traps are ways in which agents misbehave, with the results of their runs.
 var traps = []struct {
 	name   string
-	run    stint.NewRun // its prompt holds the word for the trap
+	run    stint.NewRun // its prompt names the trap
 	status stint.Status
 	reason stint.Reason
 	said   string // in the error, or in the result of a completed run
@@ -41,7 +41,7 @@ func TestTraps(t *testing.T) {
 		for _, k := range kinds[:2] {
 			t.Run(trap.name+"/"+k.name, func(t *testing.T) {
 				t.Parallel()
-				w := h.world(t, k)
+				w := h.tenant(t, k)
 				w.fake()
 				n := trap.run
 				n.Agent, n.Prompt = "fake", "fake:"+trap.name
@@ -51,10 +51,10 @@ func TestTraps(t *testing.T) {
 					installation.Check(t, json.Unmarshal(r.Result, &said))
 				}
 				if r.Status != trap.status || installation.Value(r.StatusReason) != trap.reason || !strings.Contains(said, trap.said) {
-					t.Errorf("the run is %s (%s) and says %q; %s", r.Status, installation.Value(r.StatusReason), said, w.story(r.ID))
+					t.Errorf("the run is %s (%s) with the text %q; %s", r.Status, installation.Value(r.StatusReason), said, w.story(r.ID))
 				}
 				if !slices.ContainsFunc(w.logs(r.ID, stint.LogSystem), func(e stint.LogEntry) bool { return strings.Contains(e.Message, trap.logged) }) {
-					t.Errorf("nothing is told of what was done; %s", w.story(r.ID))
+					t.Errorf("the log lacks the message; %s", w.story(r.ID))
 				}
 			})
 		}
@@ -62,24 +62,24 @@ func TestTraps(t *testing.T) {
 	for _, k := range kinds[:2] {
 		t.Run("cancelled/"+k.name, func(t *testing.T) {
 			t.Parallel()
-			h.world(t, k).deafAndCancelled()
+			h.tenant(t, k).checkForcedEnd()
 		})
 	}
 	t.Cleanup(func() {
-		w := &world{T: t}
-		w.until("no process of an agent is left", func() bool { return len(processes("stint-fake-orphan")) == 0 })
+		w := &tenant{T: t}
+		w.waitUntil("no process of an agent is left", func() bool { return len(processes("stint-fake-orphan")) == 0 })
 	})
 }
 
-// fake pushes an agent that is played.
-func (w *world) fake() {
+// fake creates an agent whose program is simulated.
+func (w *tenant) fake() {
 	w.Helper()
 	w.agent("fake", object{"environment": object{"GORACE": "atexit_sleep_ms=0"}})
 }
 
-// deafAndCancelled: an agent that ends by nothing but force is ended, and its
-// conversation goes on.
-func (w *world) deafAndCancelled() {
+// checkForcedEnd cancels an agent that ignores signals, and checks that it is killed
+// and that its conversation can be continued.
+func (w *tenant) checkForcedEnd() {
 	w.fake()
 	r := w.create(stint.NewRun{Agent: "fake", Prompt: "fake:deaf"})
 	w.item(r.ID, func(o stint.OutputData) bool { return strings.Contains(o.Content, "Waiting.") })
@@ -88,33 +88,32 @@ func (w *world) deafAndCancelled() {
 	if r = w.ended(r.ID); r.Status != stint.Cancelled {
 		w.Fatalf("the run is %s; %s", r.Status, w.story(r.ID))
 	}
-	w.until("the checkpoint of the cancelled run", func() bool {
+	w.waitUntil("the checkpoint of the cancelled run", func() bool {
 		r, err = w.client.Runs.Get(w.Context(), r.ID)
 		installation.Check(w, err)
 		return r.CheckpointID != nil
 	})
 	if next := w.run(stint.NewRun{SessionID: r.SessionID, Prompt: "Go on."}); string(next.Result) != `"Hello. user_turns=2"` {
-		w.Errorf("the next run says %s; %s", next.Result, w.story(next.ID))
+		w.Errorf("the result of the next run is %s; %s", next.Result, w.story(next.ID))
 	}
 }
 
-// TestMissing holds a server to its word where the agents' programs are not
-// installed.
-func TestMissing(t *testing.T) {
+// TestMissingPrograms checks the errors of a server without the agents' programs.
+func TestMissingPrograms(t *testing.T) {
 	t.Parallel()
 	h := serveWith(t, "PATH="+t.TempDir()+":/usr/sbin:/sbin", "STINT_CODEX_BIN=/nowhere/codex")
 	all := kinds
 	for i, want := range []string{"npm install -g @anthropic-ai/claude-code", "STINT_CODEX_BIN", "claude-agent-acp"} {
 		t.Run(all[i].name, func(t *testing.T) {
 			t.Parallel()
-			w := h.world(t, all[i])
+			w := h.tenant(t, all[i])
 			w.agent("missing", nil)
 			w.fails(stint.NewRun{Agent: "missing", Prompt: "Hello."}, stint.ReasonSetupFailed, want)
 			list, err := w.client.Frameworks(t.Context())
 			installation.Check(t, err)
 			for _, f := range list {
 				if f.Name == all[i].name && f.Name != "acp" && (f.Available || !strings.Contains(f.Reason, want)) {
-					t.Errorf("the framework is told as %+v", f)
+					t.Errorf("the framework is %+v", f)
 				}
 			}
 		})

@@ -9,16 +9,16 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var accessPromises = []promise{
-	{"tokens that are no good all look alike", badTokens},
-	{"tokens are made, listed and shown once", tokens},
+var accessCases = []testCase{
+	{"invalid tokens get the same response", badTokens},
+	{"tokens are created, listed, and shown once", tokens},
 	{"scopes", scopes},
-	{"viewers may read only", viewers},
-	{"revoking ends open streams", revoking},
-	{"nothing of others is found", nothingOfOthers},
+	{"viewers can only read", viewers},
+	{"revocation ends open streams", revoking},
+	{"resources of other organisations are not found", nothingOfOthers},
 }
 
-func (w *world) newToken(body object) (t stint.Token) {
+func (w *tenant) newToken(body object) (t stint.Token) {
 	w.Helper()
 	if body["name"] == nil {
 		body["name"] = "made"
@@ -27,7 +27,7 @@ func (w *world) newToken(body object) (t stint.Token) {
 	return t
 }
 
-func badTokens(w *world) {
+func badTokens(w *tenant) {
 	revoked, expired := w.newToken(object{}), w.newToken(object{"expiresInDays": 1})
 	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + revoked.ID}, nil)
 	w.host.execute(w, "update tokens set expires_at = $1 where id = $2", time.Now().Add(-time.Second).UnixMicro(), expired.ID)
@@ -40,7 +40,7 @@ func badTokens(w *world) {
 		"lengthened": "Bearer " + w.token + "0", "revoked": "Bearer " + revoked.Secret, "expired": "Bearer " + expired.Secret, "two spaces": "Bearer  " + w.token,
 	} {
 		for _, r := range []request{{method: "GET", path: "/v1/runs"}, {method: "POST", path: "/v1/runs", body: "{"}, {method: "PATCH", path: "/v1/runs"}, {method: "GET", path: "/v1/volumes/x/download"}} {
-			r.token, r.header, r.hostile = "-", map[string]string{"Authorization": header}, true
+			r.token, r.header, r.undocumented = "-", map[string]string{"Authorization": header}, true
 			a := w.do(r)
 			if a.StatusCode != 401 || a.Header.Get("WWW-Authenticate") != "Bearer" {
 				w.Errorf("%s: %s %s gave %d, %q", what, r.method, r.path, a.StatusCode, a.Header.Get("WWW-Authenticate"))
@@ -49,10 +49,10 @@ func badTokens(w *world) {
 		}
 	}
 	w.equal("bodies", 1, len(bodies))
-	w.refused(request{method: "GET", path: "/v1/runs", token: "-"}, 401, badKey)
+	w.wantError(request{method: "GET", path: "/v1/runs", token: "-"}, 401, badKey)
 }
 
-func tokens(w *world) {
+func tokens(w *tenant) {
 	var made object
 	w.must(201, request{method: "POST", path: "/v1/tokens", body: object{"name": "ci", "expiresInDays": 30, "scopes": []string{"read"}}}, &made)
 	w.equal("members", []string{"createdAt", "expiresAt", "id", "lastUsedAt", "name", "scopes", "token", "tokenPrefix"}, keys(made))
@@ -79,17 +79,17 @@ func tokens(w *world) {
 		if bad["name"] == nil {
 			bad["name"] = "bad"
 		}
-		w.refused(request{method: "POST", path: "/v1/tokens", body: bad}, 400, invalid)
+		w.wantError(request{method: "POST", path: "/v1/tokens", body: bad}, 400, invalid)
 	}
-	w.refused(request{method: "POST", path: "/v1/tokens", body: object{}}, 400, missing, "name")
+	w.wantError(request{method: "POST", path: "/v1/tokens", body: object{}}, 400, missing, "name")
 	w.newToken(object{"expiresInDays": 1})
 	w.newToken(object{"expiresInDays": 365})
-	w.until("the time of the last use", func() bool { return w.object("/v1/tokens/" + made["id"].(string))["lastUsedAt"] != nil })
+	w.waitUntil("the time of the last use", func() bool { return w.object("/v1/tokens/" + made["id"].(string))["lastUsedAt"] != nil })
 	me := w.object("/v1/me")
 	w.equal("who I am", []any{w.org, "ann"}, []any{me["organization"].(object)["name"], me["user"].(object)["name"]})
 }
 
-func scopes(w *world) {
+func scopes(w *tenant) {
 	reader, writer := w.newToken(object{"scopes": []string{"read"}}), w.newToken(object{"scopes": []string{"read", "write"}})
 	run := w.run(object{})
 	v := w.volume("data", object{"a": "1"})
@@ -116,13 +116,13 @@ func scopes(w *world) {
 	for _, r := range slices.Concat(writes, admin) {
 		r.token = reader.Secret
 		if r.path == "/v1/tokens/"+reader.ID {
-			r.token = writer.Secret // its own it may see
+			r.token = writer.Secret // it can see itself
 		}
-		w.refused(r, 403, badScope)
+		w.wantError(r, 403, badScope)
 	}
 	for _, r := range admin {
 		r.token = writer.Secret
-		w.refused(r, 403, badScope, "admin")
+		w.wantError(r, 403, badScope, "admin")
 	}
 	for _, path := range []string{"/v1/runs", "/v1/runs/" + run.ID, "/v1/runs/" + run.ID + "/logs", "/v1/volumes/" + v.VolumeID, "/v1/agents", "/v1/sessions", "/v1/me"} {
 		w.must(200, request{method: "GET", path: path, token: reader.Secret}, nil)
@@ -130,30 +130,30 @@ func scopes(w *world) {
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil), token: writer.Secret}, nil)
 	w.equal("the run", stint.Completed, w.read(run.ID).Status)
 	w.equal("volumes", 1, len(list[object](w, "/v1/volumes", nil)))
-	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + reader.ID, token: reader.Secret}, nil) // its own it may end
+	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + reader.ID, token: reader.Secret}, nil) // it can revoke itself
 }
 
-func viewers(w *world) {
+func viewers(w *tenant) {
 	bob := w.host.login(w, w.org, "bob")
 	me := object{}
 	w.must(200, request{method: "GET", path: "/v1/me", token: bob}, &me)
 	w.host.execute(w, "update members set role = 'viewer' where user_id = $1 and org_id = $2", me["user"].(object)["id"], me["organization"].(object)["id"])
-	token := w.host.login(w, w.org, "bob") // made after the change
+	token := w.host.login(w, w.org, "bob") // created after the change
 	for _, path := range []string{"/v1/runs", "/v1/agents", "/v1/volumes"} {
 		w.must(200, request{method: "GET", path: path, token: token}, nil)
 	}
 	for _, r := range []request{{method: "POST", path: "/v1/runs", body: w.newRun(nil)}, {method: "POST", path: "/v1/volumes", body: object{"name": "x"}}, {method: "GET", path: "/v1/tokens"}} {
 		r.token = token
-		w.refused(r, 403, badScope)
-		r.token = bob // made before it, with all scopes
-		w.until("the old token's loss of rights", func() bool { a := w.do(hostile(r)); return a.StatusCode == 403 })
+		w.wantError(r, 403, badScope)
+		r.token = bob // created before it, with all scopes
+		w.waitUntil("status 403 with the old token", func() bool { a := w.do(undocumented(r)); return a.StatusCode == 403 })
 	}
 }
 
-func hostile(r request) request { r.hostile = true; return r }
+func undocumented(r request) request { r.undocumented = true; return r }
 
-func revoking(w *world) {
-	r := w.running(object{"prompt": "sleep 600"})
+func revoking(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 600"})
 	t := w.newToken(object{"scopes": []string{"read"}})
 	s := w.follow(request{path: "/v1/runs/" + r.ID + "/events", token: t.Secret})
 	for range 3 {
@@ -168,17 +168,17 @@ func revoking(w *world) {
 		w.Fatal("the stream ended")
 	}
 	w.must(204, request{method: "DELETE", path: "/v1/tokens/" + t.ID}, nil)
-	s.all() // ends, though the run goes on
+	s.all() // the stream ends, the run continues
 	browser.all()
 	w.equal("the run", stint.Running, w.read(r.ID).Status)
-	w.refused(request{method: "GET", path: "/v1/runs", token: t.Secret}, 401, badKey)
-	w.refused(request{method: "GET", path: "/v1/runs/" + r.ID + "/events?access_token=" + viaToken.Token, token: "-"}, 401, badKey)
-	w.refused(request{method: "GET", path: "/v1/tokens/" + t.ID}, 404, notFound, t.ID)
-	w.refused(request{method: "DELETE", path: "/v1/tokens/" + t.ID}, 404, notFound, t.ID)
+	w.wantError(request{method: "GET", path: "/v1/runs", token: t.Secret}, 401, badKey)
+	w.wantError(request{method: "GET", path: "/v1/runs/" + r.ID + "/events?access_token=" + viaToken.Token, token: "-"}, 401, badKey)
+	w.wantError(request{method: "GET", path: "/v1/tokens/" + t.ID}, 404, notFound, t.ID)
+	w.wantError(request{method: "DELETE", path: "/v1/tokens/" + t.ID}, 404, notFound, t.ID)
 	w.cancel(r.ID)
 }
 
-// verb is a request on something; % is its identifier.
+// verb is a request on a resource, whose ID replaces %.
 type verb struct {
 	method, path string
 	body         any
@@ -199,7 +199,7 @@ func treeVerbs(kind string) []verb {
 	}
 }
 
-func nothingOfOthers(w *world) {
+func nothingOfOthers(w *tenant) {
 	theirs := w.other()
 	run := theirs.run(object{"artifactName": "out"})
 	v := theirs.volume("data", object{"a": "1"})
@@ -237,7 +237,7 @@ func nothingOfOthers(w *world) {
 		} {
 			asked := strings.NewReplacer("%27%3B--", "';--", "a%20b", "a b", "%C3%BC", "ü").Replace(id)
 			for _, verb := range verbs {
-				w.refused(request{method: verb.method, path: strings.ReplaceAll(verb.path, "%", id), body: verb.body}, 404, notFound, asked)
+				w.wantError(request{method: verb.method, path: strings.ReplaceAll(verb.path, "%", id), body: verb.body}, 404, notFound, asked)
 			}
 		}
 	}

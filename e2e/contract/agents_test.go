@@ -6,15 +6,15 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var agentPromises = []promise{
+var agentCases = []testCase{
 	{"objects of agents and versions", agentObjects},
 	{"agents by name", agentsByName},
-	{"an equal definition is the head", equalDefinition},
-	{"definitions that are refused", badDefinitions},
-	{"agents that are deleted", deletedAgents},
+	{"an equal definition does not create a version", equalDefinition},
+	{"invalid definitions", badDefinitions},
+	{"deleted agents", deletedAgents},
 }
 
-func agentObjects(w *world) {
+func agentObjects(w *tenant) {
 	var a object
 	w.must(201, request{method: "POST", path: "/v1/agents", body: definition("reviewer", object{"description": "first", "timeout": "30m"})}, &a)
 	w.equal("members", []string{"createdAt", "currentVersionId", "id", "name", "updatedAt"}, keys(a))
@@ -36,7 +36,7 @@ func agentObjects(w *world) {
 	}
 }
 
-func agentsByName(w *world) {
+func agentsByName(w *tenant) {
 	w.agent("shell-two", nil)
 	for name, want := range map[string]int{"shell": 1, "SHELL": 1, "Shell-Two": 1, "shel": 0, "shell%25": 0, "nobody": 0} {
 		w.equal(name, want, len(list[object](w, "/v1/agents?name="+name, nil)))
@@ -44,7 +44,7 @@ func agentsByName(w *world) {
 	w.equal("all", 2, len(list[object](w, "/v1/agents", nil)))
 }
 
-func equalDefinition(w *world) {
+func equalDefinition(w *tenant) {
 	at := "/v1/agents/" + w.shell.ID + "/versions"
 	var first, again stint.AgentVersion
 	w.must(201, request{method: "POST", path: at, body: `{"framework":"shell","description":"d","environment":{"A":"1","B":"2"}}`}, &first)
@@ -55,7 +55,7 @@ func equalDefinition(w *world) {
 	w.equal("number", int64(4), again.VersionNumber)
 }
 
-func badDefinitions(w *world) {
+func badDefinitions(w *tenant) {
 	for _, row := range []struct{ definition, at string }{
 		{`{"framework":"shell","colour":"red"}`, "colour"},
 		{`{"framework":"shell","Timeout":"1m"}`, "Timeout"},
@@ -80,22 +80,22 @@ func badDefinitions(w *world) {
 			{method: "POST", path: "/v1/agents", body: strings.Replace(row.definition, "{", `{"name":"bad",`, 1)},
 			{method: "POST", path: "/v1/agents/" + w.shell.ID + "/versions", body: row.definition},
 		} {
-			r.hostile = true
+			r.undocumented = true
 			a := w.do(r)
-			if f := a.fault(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || !strings.HasPrefix(f.Param, row.at) {
+			if f := a.apiError(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || !strings.HasPrefix(f.Param, row.at) {
 				w.Errorf("%s gave %d %s", row.definition, a.StatusCode, a.body)
 			}
 		}
 	}
-	w.refused(request{method: "POST", path: "/v1/agents", body: object{"name": "bad"}}, 400, missing, "framework")
-	w.refused(request{method: "POST", path: "/v1/agents", body: object{"name": "bad", "framework": "command"}}, 400, missing, "command")
-	several := w.do(request{method: "POST", path: "/v1/agents", body: `{"name":"bad","framework":"shell","x":1,"y":2}`, hostile: true})
-	w.equal("details", 2, len(several.fault().Details))
+	w.wantError(request{method: "POST", path: "/v1/agents", body: object{"name": "bad"}}, 400, missing, "framework")
+	w.wantError(request{method: "POST", path: "/v1/agents", body: object{"name": "bad", "framework": "command"}}, 400, missing, "command")
+	several := w.do(request{method: "POST", path: "/v1/agents", body: `{"name":"bad","framework":"shell","x":1,"y":2}`, undocumented: true})
+	w.equal("details", 2, len(several.apiError().Details))
 	w.equal("agents", 1, len(list[object](w, "/v1/agents", nil)))
-	w.refused(request{method: "POST", path: "/v1/agents/" + w.shell.ID + "/versions", body: object{"framework": "shell", "name": "another"}}, 400, invalid, "name")
+	w.wantError(request{method: "POST", path: "/v1/agents/" + w.shell.ID + "/versions", body: object{"framework": "shell", "name": "another"}}, 400, invalid, "name")
 }
 
-func deletedAgents(w *world) {
+func deletedAgents(w *tenant) {
 	done := w.run(object{})
 	w.must(204, request{method: "DELETE", path: "/v1/agents/" + w.shell.ID}, nil)
 	for _, r := range []request{
@@ -105,11 +105,11 @@ func deletedAgents(w *world) {
 		{method: "GET", path: "/v1/agents/" + w.shell.ID + "/versions/1"},
 		{method: "POST", path: "/v1/agents/" + w.shell.ID + "/versions", body: definition("", nil)},
 	} {
-		w.refused(r, 404, notFound, w.shell.ID)
+		w.wantError(r, 404, notFound, w.shell.ID)
 	}
-	w.refusedRun(object{}, 404, notFound, "shell")
-	w.refusedRun(object{"agentId": w.shell.ID}, 404, notFound, w.shell.ID)
-	w.refusedRun(object{"sessionId": done.SessionID}, 404, notFound)
+	w.wantRunError(object{}, 404, notFound, "shell")
+	w.wantRunError(object{"agentId": w.shell.ID}, 404, notFound, w.shell.ID)
+	w.wantRunError(object{"sessionId": done.SessionID}, 404, notFound)
 	w.equal("its run stays", "shell", w.read(done.ID).AgentName)
 	if again := w.agent("shell", nil); again.ID == w.shell.ID {
 		w.Error("the new agent has the old identifier")

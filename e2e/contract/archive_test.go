@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// entry is a member of an archive.
+// entry is an entry of an archive.
 type entry struct {
 	Name string
-	Type byte // tar.TypeReg when 0
+	Type byte // 0 means tar.TypeReg
 	Text string
 	Mode int64
 	Link string
@@ -27,7 +27,7 @@ type entry struct {
 
 var someTime = time.Unix(1767366245, 0).UTC()
 
-// pack makes a tar.
+// pack returns a tar.
 func pack(t testing.TB, entries ...entry) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -51,7 +51,7 @@ func pack(t testing.TB, entries ...entry) []byte {
 	return out.Bytes()
 }
 
-// files makes entries of names and texts.
+// files returns entries from names and texts.
 func files(all object) (entries []entry) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		entries = append(entries, entry{Name: name, Text: all[name].(string)})
@@ -78,7 +78,7 @@ func zstandard(t testing.TB, raw []byte) []byte {
 	return out.Bytes()
 }
 
-// unpack reads a tar.gz. A folder's name has no slash at its end.
+// unpack reads a tar.gz. Names of folders have no trailing slash.
 func unpack(t testing.TB, raw []byte) map[string]entry {
 	t.Helper()
 	zr, err := gzip.NewReader(bytes.NewReader(raw))
@@ -97,7 +97,7 @@ func unpack(t testing.TB, raw []byte) map[string]entry {
 		}
 		all[name] = entry{Name: name, Type: h.Typeflag, Text: string(text), Mode: h.Mode & 0o7777, Link: h.Linkname, Time: h.ModTime.UTC()}
 	}
-	_, err = io.Copy(io.Discard, zr) // to the checksum
+	_, err = io.Copy(io.Discard, zr) // verifies the checksum
 	check(t, err)
 	return all
 }

@@ -7,21 +7,21 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-var artifactPromises = []promise{
-	{"a completed run's artifact is the head", completedArtifact},
-	{"other runs leave a version and the head stays", otherArtifacts},
-	{"a run begins with the artifact's head", artifactInput},
-	{"a workspace elsewhere", workspaceElsewhere},
+var artifactCases = []testCase{
+	{"a completed run's artifact version is the head", completedArtifact},
+	{"other runs create a version and do not move the head", otherArtifacts},
+	{"a run starts with the artifact's head", artifactInput},
+	{"workspace in another folder", workspaceElsewhere},
 }
 
-func (w *world) artifact(name string) (o stint.FileSetDetail, versions []stint.FileSetVersion) {
+func (w *tenant) artifact(name string) (o stint.FileSetDetail, versions []stint.FileSetVersion) {
 	w.Helper()
 	at := "/v1/artifacts/" + w.tree("artifacts", name).ID
 	w.get(at, &o)
 	return o, list[stint.FileSetVersion](w, at+"/versions", nil)
 }
 
-func completedArtifact(w *world) {
+func completedArtifact(w *tenant) {
 	first := w.run(object{"prompt": "echo one > a; mkdir d; echo two > d/b", "artifactName": "out"})
 	o, versions := w.artifact("out")
 	w.equal("head", *first.ArtifactVersion, installation.Value(o.CurrentVersionID))
@@ -41,21 +41,21 @@ func completedArtifact(w *world) {
 	}
 }
 
-func otherArtifacts(w *world) {
-	lost := w.is(w.create(object{"prompt": "echo x > a; exit 1", "artifactName": "young"}).ID, stint.Failed)
+func otherArtifacts(w *tenant) {
+	lost := w.awaitStatus(w.create(object{"prompt": "echo x > a; exit 1", "artifactName": "young"}).ID, stint.Failed)
 	o, versions := w.artifact("young")
-	w.nulls(w.object("/v1/artifacts/"+o.ID), []string{"currentVersionId", "currentVersion"}, nil)
+	w.checkNulls(w.object("/v1/artifacts/"+o.ID), []string{"currentVersionId", "currentVersion"}, nil)
 	w.equal("versions", []string{*lost.ArtifactVersion}, ids(versions))
-	w.refused(request{method: "GET", path: "/v1/artifacts/" + o.ID + "/download"}, 404, notFound)
+	w.wantError(request{method: "GET", path: "/v1/artifacts/" + o.ID + "/download"}, 404, notFound)
 	w.equal("by its version", "x\n", unpack(w, w.download("/v1/artifacts/"+o.ID+"/download?versionId="+*lost.ArtifactVersion))["a"].Text)
 
 	head := *w.run(object{"prompt": "echo good > a", "artifactName": "out"}).ArtifactVersion
-	failed := w.is(w.create(object{"prompt": "echo bad > a; exit 1", "artifactName": "out"}).ID, stint.Failed)
-	late := w.is(w.create(object{"prompt": "echo late > a; exec sleep 600", "artifactName": "out", "timeout": soon}).ID, stint.TimedOut)
-	cancelled := w.running(object{"prompt": "echo stopped > a; echo done; exec sleep 600", "artifactName": "out"})
-	w.until("the file", func() bool { return strings.Contains(w.output(cancelled.ID), "done") })
+	failed := w.awaitStatus(w.create(object{"prompt": "echo bad > a; exit 1", "artifactName": "out"}).ID, stint.Failed)
+	late := w.awaitStatus(w.create(object{"prompt": "echo late > a; exec sleep 600", "artifactName": "out", "timeout": soon}).ID, stint.TimedOut)
+	cancelled := w.startRun(object{"prompt": "echo stopped > a; echo done; exec sleep 600", "artifactName": "out"})
+	w.waitUntil("the file", func() bool { return strings.Contains(w.output(cancelled.ID), "done") })
 	w.cancel(cancelled.ID)
-	w.until("a checkpoint", func() bool { return w.read(cancelled.ID).CheckpointID != nil })
+	w.waitUntil("a checkpoint", func() bool { return w.read(cancelled.ID).CheckpointID != nil })
 	cancelled = w.read(cancelled.ID)
 	o, versions = w.artifact("out")
 	w.equal("head", head, installation.Value(o.CurrentVersionID))
@@ -68,32 +68,32 @@ func otherArtifacts(w *world) {
 		w.get("/v1/checkpoints/"+*r.CheckpointID, &c)
 		w.equal("version by the checkpoint", *r.ArtifactVersion, installation.Value(c.ArtifactVersion))
 	}
-	out, _ := w.says(object{"checkpointId": *failed.CheckpointID, "prompt": "cat a"})
+	out, _ := w.runOutput(object{"checkpointId": *failed.CheckpointID, "prompt": "cat a"})
 	w.equal("resumed", "bad\n", out)
 	w.equal("download of the head", "good\n", unpack(w, w.download("/v1/artifacts/"+o.ID+"/download?versionId="+head))["a"].Text)
 }
 
-func artifactInput(w *world) {
+func artifactInput(w *tenant) {
 	w.run(object{"prompt": "echo good > a", "artifactName": "out"})
-	w.is(w.create(object{"prompt": "cat a; echo bad > a; exit 1", "artifactName": "out"}).ID, stint.Failed)
-	out, _ := w.says(object{"prompt": "cat a", "artifactName": "out"})
+	w.awaitStatus(w.create(object{"prompt": "cat a; echo bad > a; exit 1", "artifactName": "out"}).ID, stint.Failed)
+	out, _ := w.runOutput(object{"prompt": "cat a", "artifactName": "out"})
 	w.equal("after a failed run", "good\n", out)
-	out, _ = w.says(object{"prompt": "cat a", "artifactName": "out", "artifactVersion": "latest"})
+	out, _ = w.runOutput(object{"prompt": "cat a", "artifactName": "out", "artifactVersion": "latest"})
 	w.equal("latest", "good\n", out)
-	out, _ = w.says(object{"prompt": "cat a", "artifactName": "out", "artifactVersion": "v2"})
+	out, _ = w.runOutput(object{"prompt": "cat a", "artifactName": "out", "artifactVersion": "v2"})
 	w.equal("the failed run's version", "bad\n", out)
 	t := w.newTree("artifacts", "pushed")
 	w.push("artifacts", t.ID, pack(w, entry{Name: "b", Text: "pushed\n"}))
-	out, _ = w.says(object{"prompt": "cat b; ls", "artifactName": "pushed"})
+	out, _ = w.runOutput(object{"prompt": "cat b; ls", "artifactName": "pushed"})
 	w.equal("pushed", "pushed\nb\n", out)
 	w.newTree("artifacts", "empty")
-	out, _ = w.says(object{"prompt": "ls -A", "artifactName": "empty"})
+	out, _ = w.runOutput(object{"prompt": "ls -A", "artifactName": "empty"})
 	w.equal("without a version", "", out)
 }
 
-func workspaceElsewhere(w *world) {
+func workspaceElsewhere(w *tenant) {
 	w.agent("elsewhere", object{"artifact": object{"path": "/results"}})
-	out, _ := w.says(object{"agent": "elsewhere", "prompt": "pwd; echo x > a; echo y > /results/b", "artifactName": "out"})
+	out, _ := w.runOutput(object{"agent": "elsewhere", "prompt": "pwd; echo x > a; echo y > /results/b", "artifactName": "out"})
 	w.equal("working directory", "/results\n", out)
 	o, _ := w.artifact("out")
 	got := unpack(w, w.download("/v1/artifacts/"+o.ID+"/download"))

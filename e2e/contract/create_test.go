@@ -8,34 +8,34 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-var createPromises = []promise{
-	{"the four origins alone and agreeing", origins},
-	{"origins that contradict each other", contradictions},
-	{"what is unknown in a new run", unknownInRun},
-	{"what is missing in a new run", missingInRun},
-	{"what is wrong in a new run", wrongInRun},
-	{"what is inherited by the environment", environmentOrder},
+var createCases = []testCase{
+	{"the four origins, alone and together", origins},
+	{"contradictory origins", contradictions},
+	{"unknown references in a new run", unknownInRun},
+	{"missing members of a new run", missingInRun},
+	{"invalid members of a new run", wrongInRun},
+	{"precedence of environment variables", environmentOrder},
 	{"references of a definition", references},
 	{"names of variables", variableNames},
 	{"volumes of a run", mounts},
 	{"optional volumes", optionalVolumes},
 	{"agent versions of a run", agentVersions},
 	{"volume and artifact versions of a run", treeVersionsOfRun},
-	{"metadata, priority and timeout", extras},
-	{"runs of a session take turns", turns},
+	{"metadata, priority, and timeout", extras},
+	{"runs of a session execute one after another", turns},
 }
 
-func (w *world) refusedRun(body object, status int, typeAndCode string, words ...string) {
+func (w *tenant) wantRunError(body object, status int, typeAndCode string, words ...string) {
 	w.Helper()
-	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(body)}, status, typeAndCode, words...)
+	w.wantError(request{method: "POST", path: "/v1/runs", body: w.newRun(body)}, status, typeAndCode, words...)
 }
 
-func origins(w *world) {
+func origins(w *tenant) {
 	first := w.run(object{})
 	c, s := *first.CheckpointID, first.SessionID
 	for _, row := range []struct {
 		body    object
-		session string // empty: a new one
+		session string // empty for a new session
 		parent  string
 	}{
 		{object{"agent": "shell"}, "", ""},
@@ -59,7 +59,7 @@ func origins(w *world) {
 	w.equal("parent", last.ID, installation.Value(r.ParentRunID))
 }
 
-func contradictions(w *world) {
+func contradictions(w *tenant) {
 	other := w.agent("another", nil)
 	one, two := w.run(object{}), w.run(object{})
 	c, s := *one.CheckpointID, one.SessionID
@@ -74,13 +74,13 @@ func contradictions(w *world) {
 		{object{"agentId": other.ID, "checkpointId": c}, []string{"'agentId'", "'checkpointId'"}},
 		{object{"sessionId": two.SessionID, "checkpointId": c}, []string{"'sessionId'", "'checkpointId'"}},
 	} {
-		w.refusedRun(row.body, 400, invalid, row.words...)
+		w.wantRunError(row.body, 400, invalid, row.words...)
 	}
 }
 
 const noULID = "01jz8w1k2m4n6p8q0r2s4t6v8w"
 
-func unknownInRun(w *world) {
+func unknownInRun(w *tenant) {
 	theirs := w.other()
 	foreign := theirs.run(object{"artifactName": "theirs"})
 	theirs.volume("theirs", object{"a": "1"})
@@ -116,14 +116,14 @@ func unknownInRun(w *world) {
 		{object{"artifactName": "nothing", "artifactVersion": "v1"}, "nothing"},
 		{object{"artifactName": "theirs", "artifactVersion": "v1"}, "theirs"},
 	} {
-		w.refusedRun(row.body, 404, notFound, row.asked)
+		w.wantRunError(row.body, 404, notFound, row.asked)
 	}
 }
 
-func missingInRun(w *world) {
+func missingInRun(w *tenant) {
 	send := func(body object, words ...string) {
 		w.Helper()
-		w.refused(request{method: "POST", path: "/v1/runs", body: body}, 400, missing, words...)
+		w.wantError(request{method: "POST", path: "/v1/runs", body: body}, 400, missing, words...)
 	}
 	send(object{}, "agent", "prompt")
 	send(object{"prompt": "x"}, "agent", "agentId", "sessionId", "checkpointId")
@@ -144,101 +144,101 @@ func missingInRun(w *world) {
 	send(w.newRun(object{"agent": "tools"}), "secrets.TOOLS_KEY", "variables.PLACE")
 }
 
-func wrongInRun(w *world) {
+func wrongInRun(w *tenant) {
 	for name, v := range map[string]any{
 		"agent": 7, "agentId": []any{}, "sessionId": true, "checkpointId": object{}, "agentVersion": 2, "prompt": []any{"x"}, "variables": "A=1",
 		"secrets": []any{}, "volumes": "data", "artifactName": object{}, "artifactVersion": 1, "metadata": "x", "timeout": 5, "priority": "high", "limits": 3,
 	} {
-		w.refusedRun(object{name: v}, 400, invalid, "'"+name+"'")
+		w.wantRunError(object{name: v}, 400, invalid, "'"+name+"'")
 	}
-	w.refusedRun(object{"prompt": "a\x00b"}, 400, invalid, "prompt")
-	w.refusedRun(object{"prompt": strings.Repeat("x", 512<<10+1)}, 400, invalid, "prompt")
-	w.refusedRun(object{"variables": object{"A": 1}}, 400, invalid, "variables.A")
-	w.refusedRun(object{"volumes": object{"NOT A NAME": "latest"}}, 400, invalid)
-	w.refusedRun(object{"artifactName": "Not a name"}, 400, invalid, "Not a name")
-	a := w.do(request{method: "POST", path: "/v1/runs", body: object{"prompt": 1, "variables": object{"A": 1}}, hostile: true})
-	if f := a.fault(); len(f.Details) < 2 {
+	w.wantRunError(object{"prompt": "a\x00b"}, 400, invalid, "prompt")
+	w.wantRunError(object{"prompt": strings.Repeat("x", 512<<10+1)}, 400, invalid, "prompt")
+	w.wantRunError(object{"variables": object{"A": 1}}, 400, invalid, "variables.A")
+	w.wantRunError(object{"volumes": object{"NOT A NAME": "latest"}}, 400, invalid)
+	w.wantRunError(object{"artifactName": "Not a name"}, 400, invalid, "Not a name")
+	a := w.do(request{method: "POST", path: "/v1/runs", body: object{"prompt": 1, "variables": object{"A": 1}}, undocumented: true})
+	if f := a.apiError(); len(f.Details) < 2 {
 		w.Errorf("several faults are told as %s", a.body)
 	}
 	for _, ignored := range []string{`{"agent":"shell","prompt":"true","Prompt":7,"unknown":{"a":[1,null]}}`, `{"agent":"shell","prompt":"true","variables":null,"sessionId":null}`} {
-		w.must(202, request{method: "POST", path: "/v1/runs", body: ignored, hostile: true}, nil)
+		w.must(202, request{method: "POST", path: "/v1/runs", body: ignored, undocumented: true}, nil)
 	}
 }
 
-func environmentOrder(w *world) {
+func environmentOrder(w *tenant) {
 	w.must(201, request{method: "PUT", path: "/v1/secrets/B", body: object{"value": "stored B"}}, nil)
 	w.must(201, request{method: "PUT", path: "/v1/secrets/C", body: object{"value": "stored C"}}, nil)
 	w.must(201, request{method: "PUT", path: "/v1/secrets/D", body: object{"value": "stored D"}}, nil)
 	w.agent("printer", object{"environment": object{"A": "defined A", "B": "defined B", "C": "defined C", "D": "defined D"}})
-	// Values of secrets are masked, so the script tells where they come from.
-	out, _ := w.says(object{
+	// Values of secrets are masked, so the script prints their origin in upper case.
+	out, _ := w.runOutput(object{
 		"agent": "printer", "variables": object{"C": "given C", "D": "given D"}, "secrets": object{"D": "hushed D"},
 		"prompt": `for v in "$A" "$B" "$C" "$D"; do echo "${v% *}" | tr a-z A-Z; done`,
 	})
 	w.equal("who wins", "DEFINED\nSTORED\nGIVEN\nHUSHED\n", out)
 }
 
-func references(w *world) {
+func references(w *tenant) {
 	v := w.volume("data-eu", object{"a.txt": "from eu"})
 	w.agent("refers", object{
 		"environment": object{"URL": "https://${{ vars.REGION }}.example/${{vars.REGION}}", "AUTH": "Bearer ${{ secrets.KEY }}", "ODD": "${{ other.X }} $REGION"},
 		"volumes":     object{"data-${{ vars.REGION }}": object{"path": "/data", "version": "${{ vars.VERSION }}"}},
 	})
-	out, r := w.says(object{
+	out, r := w.runOutput(object{
 		"agent": "refers", "variables": object{"REGION": "eu", "VERSION": "v1"}, "secrets": object{"KEY": "opensesame"},
 		"prompt": `echo "$URL"; echo "${#AUTH}"; echo "$ODD"; cat /data/a.txt`,
 	})
 	w.equal("output", "https://eu.example/eu\n17\n${{ other.X }} $REGION\nfrom eu", out)
 	w.equal("volumes", map[string]string{"data-eu": v.ID}, w.read(r.ID).Volumes)
-	w.refusedRun(object{"agent": "refers", "variables": object{"REGION": "NOT OK", "VERSION": "v1"}, "secrets": object{"KEY": "x"}}, 400, invalid)
-	w.refusedRun(object{"agent": "refers", "variables": object{"REGION": "eu", "VERSION": "v7"}, "secrets": object{"KEY": "x"}}, 404, notFound, "v7")
+	w.wantRunError(object{"agent": "refers", "variables": object{"REGION": "NOT OK", "VERSION": "v1"}, "secrets": object{"KEY": "x"}}, 400, invalid)
+	w.wantRunError(object{"agent": "refers", "variables": object{"REGION": "eu", "VERSION": "v7"}, "secrets": object{"KEY": "x"}}, 404, notFound, "v7")
 }
 
-func variableNames(w *world) {
+func variableNames(w *tenant) {
 	for _, member := range []string{"variables", "secrets"} {
 		for _, bad := range []string{"", "1A", "A-B", "A B", "Ä", "A=B", "A.B", "STINT_TOKEN", "STINT_", "LD_PRELOAD", "LD_LIBRARY_PATH", strings.Repeat("A", 300)} {
-			w.refusedRun(object{member: object{bad: "valuable"}}, 400, invalid)
+			w.wantRunError(object{member: object{bad: "valuable"}}, 400, invalid)
 		}
 		w.run(object{member: object{"_": "valuable", "A_1": "valuable", "lower": "valuable", "STINT": "valuable", "PATH": "/usr/bin:/bin"}})
 	}
-	w.refused(request{method: "POST", path: "/v1/agents", body: definition("bad", object{"environment": object{"LD_PRELOAD": "x"}})}, 400, invalid, "LD_PRELOAD")
-	out, r := w.says(object{"prompt": `echo "$STINT_RUN_ID $STINT_SESSION_ID"; printenv "M"`, "variables": object{"M": "a\n'b'\t\"$c\" ü"}})
+	w.wantError(request{method: "POST", path: "/v1/agents", body: definition("bad", object{"environment": object{"LD_PRELOAD": "x"}})}, 400, invalid, "LD_PRELOAD")
+	out, r := w.runOutput(object{"prompt": `echo "$STINT_RUN_ID $STINT_SESSION_ID"; printenv "M"`, "variables": object{"M": "a\n'b'\t\"$c\" ü"}})
 	w.equal("output", r.ID+" "+r.SessionID+"\na\n'b'\t\"$c\" ü\n", out)
 }
 
-func mounts(w *world) {
+func mounts(w *tenant) {
 	one, two := w.volume("one", object{"a.txt": "one"}), w.volume("two", object{"b.txt": "two"})
 	w.agent("mounter", object{"volumes": object{"one": object{"path": "/data"}, "two": object{"path": "/private", "writable": true}}})
 	script := `cat /data/a.txt; (echo x > /data/new) 2>/dev/null && echo WROTE; rm -f /data/a.txt 2>/dev/null && echo REMOVED
 echo -n more >> /private/b.txt; echo x > /private/new; cat /private/b.txt; test -e /data/a.txt && echo kept`
-	for range 2 { // what the first has written is gone
-		out, r := w.says(object{"agent": "mounter", "prompt": script})
+	for range 2 { // the second run does not see the changes of the first
+		out, r := w.runOutput(object{"agent": "mounter", "prompt": script})
 		w.equal("output", "onetwomorekept\n", out)
 		w.equal("volumes", map[string]string{"one": one.ID, "two": two.ID}, r.Volumes)
 	}
 	for _, name := range []string{"one", "two"} {
 		w.equal("versions of "+name, 1, len(list[stint.FileSetVersion](w, "/v1/volumes/"+w.tree("volumes", name).ID+"/versions", nil)))
 	}
-	out, r := w.says(object{"prompt": "cat /volumes/one/a.txt; (echo x > /volumes/one/new) 2>/dev/null || echo readonly", "volumes": object{"one": "latest"}})
+	out, r := w.runOutput(object{"prompt": "cat /volumes/one/a.txt; (echo x > /volumes/one/new) 2>/dev/null || echo readonly", "volumes": object{"one": "latest"}})
 	w.equal("output of a volume that the request adds", "onereadonly\n", out)
 	w.equal("volumes", map[string]string{"one": one.ID}, r.Volumes)
 }
 
-func optionalVolumes(w *world) {
+func optionalVolumes(w *tenant) {
 	w.agent("maybe", object{"volumes": object{"extra": object{"path": "/extra", "optional": true}}})
 	w.agent("must", object{"volumes": object{"extra": object{"path": "/extra"}}})
-	w.refusedRun(object{"agent": "must"}, 404, notFound, "extra")
-	out, r := w.says(object{"agent": "maybe", "prompt": "ls /extra 2>/dev/null || echo none"})
+	w.wantRunError(object{"agent": "must"}, 404, notFound, "extra")
+	out, r := w.runOutput(object{"agent": "maybe", "prompt": "ls /extra 2>/dev/null || echo none"})
 	w.equal("output", "none\n", out)
 	w.equal("volumes", map[string]string{}, r.Volumes)
-	w.refusedRun(object{"agent": "maybe", "volumes": object{"extra": "latest"}}, 404, notFound, "extra")
+	w.wantRunError(object{"agent": "maybe", "volumes": object{"extra": "latest"}}, 404, notFound, "extra")
 	v := w.volume("extra", object{"here": ""})
-	out, r = w.says(object{"agent": "maybe", "prompt": "ls /extra"})
+	out, r = w.runOutput(object{"agent": "maybe", "prompt": "ls /extra"})
 	w.equal("output", "here\n", out)
 	w.equal("volumes", map[string]string{"extra": v.ID}, r.Volumes)
 }
 
-func agentVersions(w *world) {
+func agentVersions(w *tenant) {
 	first := w.agent("many", object{"environment": object{"V": "1"}})
 	var second stint.AgentVersion
 	w.must(201, request{method: "POST", path: "/v1/agents/" + first.ID + "/versions", body: definition("", object{"environment": object{"V": "2"}})}, &second)
@@ -249,26 +249,26 @@ func agentVersions(w *world) {
 		if asked != "" {
 			body["agentVersion"] = asked
 		}
-		out, _ := w.says(body)
+		out, _ := w.runOutput(body)
 		w.equal("version "+asked, want, out)
 	}
 	for _, bad := range append(badVersions, "v3", w.shell.CurrentVersionID) {
-		w.refusedRun(object{"agent": "many", "agentVersion": bad}, 404, notFound, bad)
+		w.wantRunError(object{"agent": "many", "agentVersion": bad}, 404, notFound, bad)
 		if bad != "" && !strings.ContainsAny(bad, " /") {
-			w.refused(request{method: "GET", path: "/v1/agents/" + first.ID + "/versions/" + strings.ReplaceAll(bad, "+", "%2B")}, 404, notFound, bad)
+			w.wantError(request{method: "GET", path: "/v1/agents/" + first.ID + "/versions/" + strings.ReplaceAll(bad, "+", "%2B")}, 404, notFound, bad)
 		}
 	}
 }
 
-// badVersions are no specifiers of a version.
+// badVersions are not version specifiers.
 var badVersions = []string{"v0", "0", "-1", "v-1", "+1", "v+1", "01", "v01", "V1", "v", "vv1", "1.0", "v1_", "LATEST", "head", " 1", "99999999999999999999", "v1_aaaaaaaaaaaaaaaaaaaa"}
 
-func treeVersionsOfRun(w *world) {
+func treeVersionsOfRun(w *tenant) {
 	one := w.volume("data", object{"a": "one"})
 	two := w.volume("data", object{"a": "two"})
 	foreign := w.volume("foreign", object{"a": "three"})
 	for asked, want := range map[string]string{"latest": "two", "v1": "one", "1": "one", one.ID: "one", "v2": "two", "2": "two", two.ID: "two"} {
-		out, _ := w.says(object{"prompt": "cat /volumes/data/a", "volumes": object{"data": asked}})
+		out, _ := w.runOutput(object{"prompt": "cat /volumes/data/a", "volumes": object{"data": asked}})
 		w.equal("volume "+asked, want, out)
 	}
 	a1 := w.run(object{"prompt": "printf one > a", "artifactName": "out"}).ArtifactVersion
@@ -278,19 +278,19 @@ func treeVersionsOfRun(w *world) {
 		if asked != "" {
 			body["artifactVersion"] = asked
 		}
-		out, _ := w.says(body)
+		out, _ := w.runOutput(body)
 		w.equal("artifact "+asked, want, out)
-		if asked == "v1" || asked == "1" || asked == *a1 { // such a run makes the old content the newest
+		if asked == "v1" || asked == "1" || asked == *a1 { // such a run creates a version with the old content
 			w.run(object{"prompt": "printf two > a", "artifactName": "out"})
 		}
 	}
 	for _, bad := range append(badVersions, foreign.ID, "v77") {
-		w.refusedRun(object{"volumes": object{"data": bad}}, 404, notFound, bad)
-		w.refusedRun(object{"artifactName": "out", "artifactVersion": bad}, 404, notFound, bad)
+		w.wantRunError(object{"volumes": object{"data": bad}}, 404, notFound, bad)
+		w.wantRunError(object{"artifactName": "out", "artifactVersion": bad}, 404, notFound, bad)
 	}
 }
 
-func extras(w *world) {
+func extras(w *tenant) {
 	w.agent("brief", object{"timeout": "5s"})
 	many, long := object{}, strings.Repeat("x", 513)
 	for i := range 17 {
@@ -314,7 +314,7 @@ func extras(w *world) {
 		{object{"timeout": "9h"}, "timeout"},
 		{object{"timeout": "6s", "agent": "brief"}, "timeout"},
 	} {
-		w.refusedRun(row.body, 400, invalid, row.word)
+		w.wantRunError(row.body, 400, invalid, row.word)
 	}
 	delete(many, "k16")
 	r := w.run(object{"metadata": many, "priority": 9, "timeout": "90s"})
@@ -322,14 +322,14 @@ func extras(w *world) {
 	w.run(object{"priority": 0, "agent": "brief", "timeout": "5s"})
 }
 
-func turns(w *world) {
+func turns(w *tenant) {
 	first := w.create(object{"prompt": "echo 1 >> ~/log; sleep 0.2"})
 	ids := []string{first.ID}
 	for i := range 3 {
 		ids = append(ids, w.create(object{"sessionId": first.SessionID, "prompt": fmt.Sprintf("echo %d >> ~/log; sleep 0.1", i+2)}).ID)
 	}
 	last := w.create(object{"sessionId": first.SessionID, "prompt": "cat ~/log"})
-	w.is(last.ID, stint.Completed)
+	w.awaitStatus(last.ID, stint.Completed)
 	w.equal("the log in their home", "1\n2\n3\n4\n", w.output(last.ID))
 	before := w.read(ids[0])
 	for _, id := range ids[1:] {

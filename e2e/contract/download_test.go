@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-var downloadPromises = []promise{
-	{"a download is a redirect to an open address", downloadLink},
+var downloadCases = []testCase{
+	{"a download redirects to a URL that needs no token", downloadLink},
 	{"ranges and tags of a download", downloadRanges},
-	{"the same version gives the same bytes", sameBytes},
+	{"a version always has the same bytes", sameBytes},
 	{"an empty version is an empty archive", emptyVersion},
-	{"a container without a version", noVersion},
-	{"a download link that was changed", changedLink},
+	{"a file set without a version", noVersion},
+	{"a modified download link", changedLink},
 }
 
 func sum(s string) string {
@@ -32,8 +32,8 @@ func escapePath(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// link asks for a download and gives the address.
-func (w *world) link(path string) string {
+// link requests a download and returns the URL of the redirect.
+func (w *tenant) link(path string) string {
 	w.Helper()
 	a := w.do(request{method: "GET", path: path})
 	if a.StatusCode != http.StatusFound || len(a.body) != 0 {
@@ -42,7 +42,7 @@ func (w *world) link(path string) string {
 	return a.Header.Get("Location")
 }
 
-func (w *world) download(path string) []byte {
+func (w *tenant) download(path string) []byte {
 	w.Helper()
 	a := w.do(request{method: "GET", path: w.link(path), token: "-"})
 	if a.StatusCode != http.StatusOK {
@@ -51,14 +51,14 @@ func (w *world) download(path string) []byte {
 	return a.body
 }
 
-func downloadLink(w *world) {
+func downloadLink(w *tenant) {
 	v := w.volume("data", object{"a": "text"})
 	at := "/v1/volumes/" + v.VolumeID + "/download"
 	link := w.link(at)
 	if u, err := url.Parse(link); err != nil || !u.IsAbs() {
 		w.Errorf("Location is %s", link)
 	}
-	for _, token := range []string{"-", "", "nonsense", "stint_live_" + strings.Repeat("0", 64)} { // a re-sent header is ignored
+	for _, token := range []string{"-", "", "nonsense", "stint_live_" + strings.Repeat("0", 64)} { // the header is ignored
 		a := w.do(request{method: "GET", path: link, token: token})
 		w.equal("status", 200, a.StatusCode)
 		w.equal("type", "application/gzip", a.Header.Get("Content-Type"))
@@ -71,15 +71,15 @@ func downloadLink(w *world) {
 	}
 	head := w.do(request{method: "HEAD", path: at})
 	w.equal("HEAD", 302, head.StatusCode)
-	w.refused(request{method: "GET", path: at, token: "-"}, 401, badKey)
+	w.wantError(request{method: "GET", path: at, token: "-"}, 401, badKey)
 	w.equal("following as a client does", "text", unpack(w, w.download(at+"?versionId="+v.ID))["a"].Text)
-	w.refused(request{method: "GET", path: at + "?versionId="}, 404, notFound)
+	w.wantError(request{method: "GET", path: at + "?versionId="}, 404, notFound)
 }
 
-func downloadRanges(w *world) {
+func downloadRanges(w *tenant) {
 	v := w.volume("data", object{"a": strings.Repeat("some text ", 10_000), "b": "short"})
 	link := w.link("/v1/volumes/" + v.VolumeID + "/download")
-	ask := func(header map[string]string) answer {
+	ask := func(header map[string]string) response {
 		return w.do(request{method: "GET", path: link, token: "-", header: header})
 	}
 	whole := ask(nil)
@@ -97,14 +97,14 @@ func downloadRanges(w *world) {
 	w.equal("If-Range with the tag", 206, a.StatusCode)
 	a = ask(map[string]string{"Range": "bytes=1-2", "If-Range": `"another"`})
 	w.equal("If-Range with another tag", []int{200, n}, []int{a.StatusCode, len(a.body)})
-	w.refused(request{method: "GET", path: link, token: "-", header: map[string]string{"Range": fmt.Sprintf("bytes=%d-", n)}}, 416, "invalid_request_error range_not_satisfiable")
+	w.wantError(request{method: "GET", path: link, token: "-", header: map[string]string{"Range": fmt.Sprintf("bytes=%d-", n)}}, 416, "invalid_request_error range_not_satisfiable")
 	a = ask(map[string]string{"If-None-Match": tag})
 	w.equal("If-None-Match", []int{304, 0}, []int{a.StatusCode, len(a.body)})
 	a = w.do(request{method: "HEAD", path: link, token: "-"})
 	w.equal("HEAD", []any{200, int64(n), tag, 0}, []any{a.StatusCode, a.ContentLength, a.Header.Get("ETag"), len(a.body)})
 }
 
-func sameBytes(w *world) {
+func sameBytes(w *tenant) {
 	v := w.volume("data", object{"a": strings.Repeat("text", 100_000), "b/c": "short"})
 	at := "/v1/volumes/" + v.VolumeID + "/download"
 	first := sum(string(w.download(at)))
@@ -122,14 +122,14 @@ func sameBytes(w *world) {
 	if tag("v1") == tag("v2") {
 		w.Errorf("two versions have the tag %s", tag("v1"))
 	}
-	// The same content pushed elsewhere, in another order and form, is the same archive.
+	// The same content, pushed to another volume in another order and format, has the same archive.
 	t := w.newTree("artifacts", "copy")
 	w.push("artifacts", t.ID, pack(w, entry{Name: "b/c", Text: "short"}, entry{Name: "a", Text: strings.Repeat("text", 100_000)}))
 	got := unpack(w, w.download("/v1/artifacts/"+t.ID+"/download"))
 	w.equal("a copy", []string{"short", strings.Repeat("text", 100_000)}, []string{got["b/c"].Text, got["a"].Text})
 }
 
-func emptyVersion(w *world) {
+func emptyVersion(w *tenant) {
 	for _, kind := range treeKinds {
 		t := w.newTree(kind, "data")
 		v := w.push(kind, t.ID, pack(w))
@@ -145,16 +145,16 @@ func emptyVersion(w *world) {
 	unpack(w, w.download("/v1/artifacts/"+w.tree("artifacts", "nothing").ID+"/download"))
 }
 
-func noVersion(w *world) {
+func noVersion(w *tenant) {
 	for _, kind := range treeKinds {
 		t := w.newTree(kind, "data")
 		for _, query := range []string{"", "?versionId=latest", "?versionId=v1", "?versionId=1"} {
-			w.refused(request{method: "GET", path: "/v1/" + kind + "/" + t.ID + "/download" + query}, 404, notFound)
+			w.wantError(request{method: "GET", path: "/v1/" + kind + "/" + t.ID + "/download" + query}, 404, notFound)
 		}
 	}
 }
 
-func changedLink(w *world) {
+func changedLink(w *tenant) {
 	v := w.volume("data", object{"a": "text"})
 	link := w.link("/v1/volumes/" + v.VolumeID + "/download")
 	at := strings.LastIndex(link, "/") + 1
@@ -163,10 +163,10 @@ func changedLink(w *world) {
 		if link[i] == 'A' {
 			other = 'B'
 		}
-		w.refused(request{method: "GET", path: link[:i] + string(other) + link[i+1:], token: "-"}, 403, badScope)
+		w.wantError(request{method: "GET", path: link[:i] + string(other) + link[i+1:], token: "-"}, 403, badScope)
 	}
-	w.refused(request{method: "GET", path: link[:at] + "nonsense", token: "-"}, 403, badScope)
-	w.refused(request{method: "GET", path: link + "A", token: "-"}, 403, badScope)
+	w.wantError(request{method: "GET", path: link[:at] + "nonsense", token: "-"}, 403, badScope)
+	w.wantError(request{method: "GET", path: link + "A", token: "-"}, 403, badScope)
 	w.must(204, request{method: "DELETE", path: "/v1/volumes/" + v.VolumeID}, nil)
 	a := w.do(request{method: "GET", path: link, token: "-"})
 	w.equal("a link to what was deleted", 404, a.StatusCode)

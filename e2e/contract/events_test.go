@@ -16,29 +16,29 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var eventPromises = []promise{
-	{"order and form of events", eventOrder},
-	{"live, resumed and replayed are the same", sameStreams},
-	{"events that were never issued", neverIssued},
+var eventCases = []testCase{
+	{"order and format of events", eventOrder},
+	{"live, resumed, and replayed streams are equal", sameStreams},
+	{"event IDs that do not exist", neverIssued},
 	{"the end of a stream", streamEnd},
 	{"events as a list", eventList},
 	{"stream tokens", streamTokens},
-	{"output as the agent wrote it", verbatimOutput},
-	{"many readers and one that does not read", slowReader},
+	{"output is not changed", verbatimOutput},
+	{"several readers and one that does not read", slowReader},
 }
 
-// frame is one block of a stream.
+// frame is an event of a stream.
 type frame struct{ Event, Data, ID string }
 
 // stream is an open event stream.
 type stream struct {
-	w    *world
+	w    *tenant
 	resp *http.Response
 	text *bufio.Reader
 }
 
 // follow opens an event stream; it is closed at the end of the test.
-func (w *world) follow(r request) *stream {
+func (w *tenant) follow(r request) *stream {
 	w.Helper()
 	r.method = "GET"
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
@@ -53,12 +53,12 @@ func (w *world) follow(r request) *stream {
 	return &stream{w, resp, bufio.NewReader(resp.Body)}
 }
 
-func (w *world) followRun(id string) *stream {
+func (w *tenant) followRun(id string) *stream {
 	w.Helper()
 	return w.follow(request{path: "/v1/runs/" + id + "/events", header: map[string]string{"Accept": "text/event-stream"}})
 }
 
-// next reads one block; false at the end of the stream.
+// next returns the next frame, and false at the end of the stream.
 func (s *stream) next() (f frame, ok bool) {
 	s.w.Helper()
 	for {
@@ -102,7 +102,7 @@ func types(frames []frame) (all []string) {
 	return all
 }
 
-func eventOrder(w *world) {
+func eventOrder(w *tenant) {
 	r := w.create(object{"prompt": "echo one; sleep 2; echo two >&2; exit 4"})
 	frames := w.followRun(r.ID).all()
 	w.equal("types", []string{"status", "status", "output", "output", "error", "status", "complete"}, types(frames))
@@ -126,7 +126,7 @@ func eventOrder(w *world) {
 	w.equal("types of a silent run", []string{"status", "status", "status", "complete"}, types(w.followRun(good.ID).all()))
 }
 
-func sameStreams(w *world) {
+func sameStreams(w *tenant) {
 	r := w.create(object{"prompt": "for i in 1 2 3 4 5 6; do echo line $i; sleep 0.1; done; exit 1"})
 	path := "/v1/runs/" + r.ID + "/events"
 	live := w.followRun(r.ID)
@@ -147,27 +147,27 @@ func sameStreams(w *world) {
 	w.equal("the header rules", replay[5:], both.all())
 }
 
-func neverIssued(w *world) {
-	r := w.running(object{"prompt": "sleep 600"})
+func neverIssued(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 600"})
 	done := w.run(object{})
 	for _, id := range []string{r.ID, done.ID} {
 		path := "/v1/runs/" + id + "/events"
 		for _, bad := range []string{"0", "-1", "999", "99999999999999999999", "abc", "01", "1.0", "1x", "+1", id} {
-			w.refused(request{method: "GET", path: path, header: map[string]string{"Last-Event-ID": bad}}, 400, invalid)
-			w.refused(request{method: "GET", path: path + "?lastEventId=" + strings.ReplaceAll(bad, "+", "%2B")}, 400, invalid)
+			w.wantError(request{method: "GET", path: path, header: map[string]string{"Last-Event-ID": bad}}, 400, invalid)
+			w.wantError(request{method: "GET", path: path + "?lastEventId=" + strings.ReplaceAll(bad, "+", "%2B")}, 400, invalid)
 		}
-		w.refused(request{method: "GET", path: path + "?lastEventId=1", header: map[string]string{"Last-Event-ID": "999"}}, 400, invalid)
+		w.wantError(request{method: "GET", path: path + "?lastEventId=1", header: map[string]string{"Last-Event-ID": "999"}}, 400, invalid)
 	}
 	w.cancel(r.ID)
 	for accept, status := range map[string]int{"text/html": 406, "image/png": 406} {
-		w.refused(request{method: "GET", path: "/v1/runs/" + done.ID + "/events", header: map[string]string{"Accept": accept}}, status, "invalid_request_error not_acceptable")
+		w.wantError(request{method: "GET", path: "/v1/runs/" + done.ID + "/events", header: map[string]string{"Accept": accept}}, status, "invalid_request_error not_acceptable")
 	}
 }
 
-func streamEnd(w *world) {
+func streamEnd(w *tenant) {
 	r := w.run(object{"prompt": "echo x"})
 	path := "/v1/runs/" + r.ID + "/events"
-	frames := w.followRun(r.ID).all() // it closed by itself
+	frames := w.followRun(r.ID).all() // the server closed it
 	last := frames[len(frames)-1]
 	w.equal("the last", "complete", last.Event)
 	a := w.do(request{method: "GET", path: path, header: map[string]string{"Last-Event-ID": last.ID}})
@@ -180,7 +180,7 @@ func streamEnd(w *world) {
 	}
 }
 
-func eventList(w *world) {
+func eventList(w *tenant) {
 	r := w.run(object{"prompt": "for i in 1 2 3 4 5; do echo $i; sleep 0.06; done"})
 	path := "/v1/runs/" + r.ID + "/events"
 	frames := w.followRun(r.ID).all()
@@ -205,7 +205,7 @@ func eventList(w *world) {
 	w.equal("id is text", any("1"), items[0]["id"])
 }
 
-func streamTokens(w *world) {
+func streamTokens(w *tenant) {
 	r, other := w.run(object{}), w.run(object{})
 	var made struct{ Token, ExpiresAt string }
 	w.must(201, request{method: "POST", path: "/v1/runs/" + r.ID + "/stream-token"}, &made)
@@ -218,9 +218,9 @@ func streamTokens(w *world) {
 		"/v1/runs/" + r.ID + "/logs?access_token=" + made.Token, "/v1/runs?access_token=" + made.Token, events + w.token, events + "nonsense", events,
 		events + changedEnd(made.Token),
 	} {
-		w.refused(request{method: "GET", path: path, token: "-"}, 401, badKey)
+		w.wantError(request{method: "GET", path: path, token: "-"}, 401, badKey)
 	}
-	w.refused(request{method: "GET", path: "/v1/runs/" + r.ID, token: made.Token}, 401, badKey)
+	w.wantError(request{method: "GET", path: "/v1/runs/" + r.ID, token: made.Token}, 401, badKey)
 	at, err := stint.ParseTime(made.ExpiresAt)
 	check(w, err)
 	if life := at.Sub(r.CreatedAt.Time).Minutes(); life < 5 || life > 7 {
@@ -228,7 +228,7 @@ func streamTokens(w *world) {
 	}
 }
 
-// changedEnd is a text with another end.
+// changedEnd returns the text with another last character.
 func changedEnd(text string) string {
 	end := "AA"
 	if strings.HasSuffix(text, end) {
@@ -237,36 +237,36 @@ func changedEnd(text string) string {
 	return text[:len(text)-len(end)] + end
 }
 
-func verbatimOutput(w *world) {
+func verbatimOutput(w *tenant) {
 	text := "plain\ttab\r\nüñï 漢字 😀 \u2028 \"quoted\" \\back <b>&amp;\x1b[31mred\x1b[0m\nno end"
 	v := w.volume("text", object{"text": text})
-	out, r := w.says(object{"prompt": "cat /volumes/text/text", "volumes": object{"text": v.ID}})
+	out, r := w.runOutput(object{"prompt": "cat /volumes/text/text", "volumes": object{"text": v.ID}})
 	w.equal("output", text, out)
 	for _, f := range w.followRun(r.ID).all() {
 		if strings.ContainsAny(f.Data, "\r\x1b") {
 			w.Errorf("raw control characters in %q", f.Data)
 		}
 	}
-	// What is no UTF-8 comes in a form that can be read, and does not end the run.
-	out, _ = w.says(object{"prompt": `printf 'a\377\376b\0c\n'; head -c 20000 /dev/urandom; echo; echo end`})
+	// Output that is not UTF-8 is replaced by readable text and does not end the run.
+	out, _ = w.runOutput(object{"prompt": `printf 'a\377\376b\0c\n'; head -c 20000 /dev/urandom; echo; echo end`})
 	if !strings.HasPrefix(out, "a") || !strings.HasSuffix(out, "\nend\n") {
 		w.Errorf("binary output begins %.20q and ends %q", out, out[max(0, len(out)-20):])
 	}
 }
 
-func slowReader(w *world) {
-	r := w.running(object{"prompt": "sleep 0.5; head -c 6000000 /dev/zero | tr '\\0' x | fold -w 99; echo end"})
-	stuck := w.followRun(r.ID) // nobody reads it for now
+func slowReader(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 0.5; head -c 6000000 /dev/zero | tr '\\0' x | fold -w 99; echo end"})
+	stuck := w.followRun(r.ID) // it is read later
 	var reading sync.WaitGroup
 	texts, errs := make([][]byte, 3), make([]error, 3)
 	for i := range texts {
 		s := w.followRun(r.ID)
 		reading.Go(func() { texts[i], errs[i] = io.ReadAll(s.text) })
 	}
-	w.is(r.ID, stint.Completed)
+	w.awaitStatus(r.ID, stint.Completed)
 	reading.Wait()
 	check(w, errors.Join(errs...))
-	want := stuck.all() // it reads at last
+	want := stuck.all()
 	if last := lastOf(want); last.Event != "complete" {
 		w.Errorf("the late reader got %d events, at last %+v", len(want), last)
 	}

@@ -11,18 +11,18 @@ import (
 	"github.com/stint-dev/stint/api"
 )
 
-var headerPromises = []promise{
-	{"every answer carries its headers", everyAnswer},
+var headerCases = []testCase{
+	{"headers of every response", everyAnswer},
 	{"request identifiers are kept", requestIDs},
 	{"unknown paths", unknownPaths},
-	{"methods that a path does not take", wrongMethods},
+	{"methods that a path does not have", wrongMethods},
 	{"health and metrics", health},
 }
 
 var requestID = regexp.MustCompile(`^req_[0-9a-f]{32}$`)
 
-// answers are requests of every kind, with the status of their answer.
-func (w *world) answers() map[int]request {
+// responses returns requests by the status of their response.
+func (w *tenant) responses() map[int]request {
 	w.Helper()
 	r := w.run(object{})
 	v := w.volume("data", object{"a": "1"})
@@ -49,9 +49,9 @@ func (w *world) answers() map[int]request {
 	}
 }
 
-func everyAnswer(w *world) {
-	for status, r := range w.answers() {
-		r.hostile = true
+func everyAnswer(w *tenant) {
+	for status, r := range w.responses() {
+		r.undocumented = true
 		a := w.do(r)
 		if a.StatusCode != status {
 			w.Errorf("%s %s gave %d, want %d", r.method, r.path, a.StatusCode, status)
@@ -61,23 +61,23 @@ func everyAnswer(w *world) {
 		}
 		w.equal("X-API-Version", "v1", a.Header.Get("X-Api-Version"))
 		if status >= 400 {
-			if f := a.fault(); f.Type == "" || f.Code == "" || f.Message == "" || a.Header.Get("Content-Type") != "application/json" {
+			if f := a.apiError(); f.Type == "" || f.Code == "" || f.Message == "" || a.Header.Get("Content-Type") != "application/json" {
 				w.Errorf("a %d is %s", status, a.body)
 			}
 		}
 	}
 	for _, path := range []string{"/healthz", "/readyz", "/v1/nothing", "/v1/runs/x"} {
-		a := w.do(request{method: "GET", path: path, hostile: true})
+		a := w.do(request{method: "GET", path: path, undocumented: true})
 		if !requestID.MatchString(a.Header.Get("X-Request-Id")) {
 			w.Errorf("%s has the X-Request-Id %q", path, a.Header.Get("X-Request-Id"))
 		}
 	}
 }
 
-func requestIDs(w *world) {
+func requestIDs(w *tenant) {
 	own := "req_0123456789abcdef0123456789abcdef"
-	for status, r := range w.answers() {
-		r.hostile = true
+	for status, r := range w.responses() {
+		r.undocumented = true
 		header := map[string]string{"X-Request-Id": own}
 		maps.Copy(header, r.header)
 		r.header = header
@@ -99,20 +99,20 @@ func requestIDs(w *world) {
 	w.equal("different ones", 20, len(seen))
 }
 
-func unknownPaths(w *world) {
+func unknownPaths(w *tenant) {
 	r := w.run(object{})
 	for _, path := range []string{
 		"/v1", "/v1/", "/v2/runs", "/runs", "/v1/run", "/v1/runs/", "/v1/Runs", "//v1/runs", "/v1//runs", "/v1/./runs", "/v1/runs/../agents", "/v1/runs/%2e%2e/agents",
 		"/v1/runs/" + r.ID + "/", "/v1/runs/" + r.ID + "/nothing", "/v1/runs/" + r.ID + "/logs/1", "/v1/artifacts/x/y/z", "/v1/%00", "/.git/config", "/v1/runs%2F" + r.ID,
 	} {
 		for _, method := range []string{"GET", "POST", "DELETE", "PATCH"} {
-			w.refused(request{method: method, path: path, body: map[string]any{"POST": object{}}[method]}, 404, notFound)
+			w.wantError(request{method: method, path: path, body: map[string]any{"POST": object{}}[method]}, 404, notFound)
 		}
 	}
 }
 
-// wrongMethods walks the paths of the API document.
-func wrongMethods(w *world) {
+// wrongMethods tests all paths of the API document.
+func wrongMethods(w *tenant) {
 	doc, err := openapi3.NewLoader().LoadFromData(api.OpenAPI)
 	check(w, err)
 	for path, item := range doc.Paths.Map() {
@@ -121,8 +121,8 @@ func wrongMethods(w *world) {
 			if item.GetOperation(method) != nil && method != "NONSENSE" {
 				continue
 			}
-			a := w.do(request{method: method, path: at, hostile: true})
-			if f := a.fault(); a.StatusCode != 405 || f.Type+" "+f.Code != "invalid_request_error method_not_allowed" {
+			a := w.do(request{method: method, path: at, undocumented: true})
+			if f := a.apiError(); a.StatusCode != 405 || f.Type+" "+f.Code != "invalid_request_error method_not_allowed" {
 				w.Errorf("%s %s gave %d %s", method, at, a.StatusCode, a.body)
 				continue
 			}
@@ -136,7 +136,7 @@ func wrongMethods(w *world) {
 	}
 }
 
-func health(w *world) {
+func health(w *tenant) {
 	w.run(object{})
 	for _, path := range []string{"/healthz", "/readyz"} {
 		a := w.do(request{method: "GET", path: path, token: "-"})

@@ -24,16 +24,16 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// host is a served installation.
+// host is a running service.
 type host struct {
 	url, socket string
 	data        string
 	database    string // URL; empty for SQLite in data
-	log         *logged
+	log         *logBuffer
 	worlds      atomic.Int64
 }
 
-// starting keeps starts apart: opening the login socket changes the umask of
+// starting serialises starts, because opening the login socket changes the umask of
 // the process.
 var starting sync.Mutex
 
@@ -48,7 +48,7 @@ func serve(t *testing.T, database string, change ...func(*config.Config)) *host 
 	for _, f := range change {
 		f(&c)
 	}
-	h := &host{data: c.Data, database: database, log: &logged{}}
+	h := &host{data: c.Data, database: database, log: &logBuffer{}}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ready, ended := make(chan app.Info, 1), make(chan error, 1)
 	log := slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -79,13 +79,13 @@ func serve(t *testing.T, database string, change ...func(*config.Config)) *host 
 	return h
 }
 
-// logged keeps the last of what was logged.
-type logged struct {
+// logBuffer keeps the end of the log.
+type logBuffer struct {
 	mu   sync.Mutex // guards text
 	text []byte
 }
 
-func (l *logged) Write(p []byte) (int, error) {
+func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
@@ -93,13 +93,13 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (l *logged) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
 }
 
-// login makes a token through the data folder's socket.
+// login creates a token through the data folder's socket.
 func (h *host) login(t testing.TB, org, user string) string {
 	t.Helper()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -110,29 +110,29 @@ func (h *host) login(t testing.TB, org, user string) string {
 	res, err := (&http.Client{Transport: transport}).Post("http://socket/login", "application/json", strings.NewReader(body))
 	check(t, err)
 	defer res.Body.Close()
-	var answer struct {
+	var response struct {
 		Token string `json:"token"`
 		Error string `json:"error"`
 	}
-	decode(t, readAll(t, res.Body), &answer)
-	if answer.Token == "" {
-		t.Fatalf("login: %s %s", res.Status, answer.Error)
+	decode(t, readAll(t, res.Body), &response)
+	if response.Token == "" {
+		t.Fatalf("login: %s %s", res.Status, response.Error)
 	}
-	return answer.Token
+	return response.Token
 }
 
-// world makes an organisation with a shell agent called "shell".
-func (h *host) world(t *testing.T) *world {
+// tenant creates an organisation with a shell agent called "shell".
+func (h *host) tenant(t *testing.T) *tenant {
 	t.Helper()
-	w := &world{T: t, host: h, org: fmt.Sprintf("org-%d", h.worlds.Add(1)), client: apitest.Client(t)}
+	w := &tenant{T: t, host: h, org: fmt.Sprintf("org-%d", h.worlds.Add(1)), client: apitest.Client(t)}
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	w.token = h.login(t, w.org, "ann")
 	w.shell = w.agent("shell", nil)
 	return w
 }
 
-// execute changes the database behind the service's back. The statement has
-// its arguments as $1, $2 …
+// execute executes a statement with the arguments $1, $2, … directly in the database.
+// It must change one row.
 func (h *host) execute(t testing.TB, statement string, args ...any) {
 	t.Helper()
 	driver, source := "pgx", h.database
@@ -151,8 +151,8 @@ func (h *host) execute(t testing.TB, statement string, args ...any) {
 	}
 }
 
-// world is an organisation and a client of it.
-type world struct {
+// tenant is an organisation and its client.
+type tenant struct {
 	*testing.T
 	host   *host
 	client *http.Client
@@ -161,8 +161,8 @@ type world struct {
 	shell  stint.Agent
 }
 
-// other is a world of another organisation.
-func (w *world) other() *world {
+// other creates another organisation.
+func (w *tenant) other() *tenant {
 	w.Helper()
-	return w.host.world(w.T)
+	return w.host.tenant(w.T)
 }

@@ -9,17 +9,17 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var listPromises = []promise{
-	{"walks are stable while items are added", stableWalks},
+var listCases = []testCase{
+	{"pages are stable while items are added", stableWalks},
 	{"limits", limits},
 	{"cursors belong to their list", cursors},
 	{"the last page", lastPage},
 	{"lists are newest first", newestFirst},
 }
 
-// walk reads a list in pages, calling between before each next one, and gives
-// the member of all items.
-func (w *world) walk(path, member string, limit int, between func()) (all []string) {
+// walk reads all pages of a list and returns the given member of the items. It calls
+// between before each further page.
+func (w *tenant) walk(path, member string, limit int, between func()) (all []string) {
 	w.Helper()
 	separator := "?"
 	if strings.Contains(path, "?") {
@@ -45,11 +45,11 @@ func (w *world) walk(path, member string, limit int, between func()) (all []stri
 	return nil
 }
 
-func stableWalks(w *world) {
+func stableWalks(w *tenant) {
 	n := 0
 	name := func() string { n++; return fmt.Sprint("item-", n) }
 	volume, artifact := w.newTree("volumes", "data"), w.newTree("artifacts", "out")
-	long := w.running(object{"prompt": "sleep 600"}) // so that the runs of its session stay pending
+	long := w.startRun(object{"prompt": "sleep 600"}) // keeps the runs of its session pending
 	adders := map[string]func(){
 		"/v1/volumes":                            func() { w.newTree("volumes", name()) },
 		"/v1/artifacts":                          func() { w.newTree("artifacts", name()) },
@@ -84,8 +84,8 @@ func stableWalks(w *world) {
 	w.cancel(long.ID)
 }
 
-// everyList is the path of every list of a world that has one of each.
-func (w *world) everyList() []string {
+// everyList creates resources of each kind and returns the paths of all lists.
+func (w *tenant) everyList() []string {
 	w.Helper()
 	v := w.volume("data", object{"a": "1", "b": "2", "c": "3"})
 	w.volume("data", object{"a": "2", "b": "3", "c": "4"})
@@ -105,7 +105,7 @@ func (w *world) everyList() []string {
 	}
 }
 
-func (w *world) page(path string, limit any) (p stint.Page[object]) {
+func (w *tenant) page(path string, limit any) (p stint.Page[object]) {
 	w.Helper()
 	w.must(200, request{method: "GET", path: with(path, fmt.Sprint("limit=", limit)), header: map[string]string{"Accept": "application/json"}}, &p)
 	return p
@@ -118,10 +118,10 @@ func with(path, query string) string {
 	return path + "?" + query
 }
 
-func limits(w *world) {
+func limits(w *tenant) {
 	for _, path := range w.everyList() {
 		for _, bad := range []string{"0", "101", "-1", "abc", "1.5", "", "1e1", "%2B5", "05", "99999999999999999999", "1&limit=1"} {
-			w.refused(request{method: "GET", path: with(path, "limit="+bad), header: map[string]string{"Accept": "application/json"}}, 400, invalid, "limit")
+			w.wantError(request{method: "GET", path: with(path, "limit="+bad), header: map[string]string{"Accept": "application/json"}}, 400, invalid, "limit")
 		}
 		if n := len(w.page(path, 1).Data); n != 1 {
 			w.Errorf("%s with limit 1 gave %d", path, n)
@@ -138,7 +138,7 @@ func limits(w *world) {
 	w.equal("default", []any{20, true}, []any{len(p.Data), p.Pagination.HasMore})
 }
 
-func cursors(w *world) {
+func cursors(w *tenant) {
 	paths := w.everyList()
 	other := w.other()
 	json := map[string]string{"Accept": "application/json"}
@@ -153,8 +153,8 @@ func cursors(w *world) {
 	for i, path := range paths {
 		refuse := func(what, cursor, filter string) {
 			w.Helper()
-			a := w.do(request{method: "GET", path: with(path, "cursor="+cursor+filter), header: json, hostile: true})
-			if f := a.fault(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || f.Param != "cursor" {
+			a := w.do(request{method: "GET", path: with(path, "cursor="+cursor+filter), header: json, undocumented: true})
+			if f := a.apiError(); a.StatusCode != 400 || f.Type+" "+f.Code != invalid || f.Param != "cursor" {
 				w.Errorf("%s with %s gave %d %s", path, what, a.StatusCode, a.body)
 			}
 		}
@@ -173,29 +173,29 @@ func cursors(w *world) {
 		a := w.do(request{method: "GET", path: with(path, "limit=2&cursor="+own), header: json})
 		w.equal(path+" with its own", 200, a.StatusCode)
 		if parts := strings.Split(path, "/"); len(parts) == 3 {
-			a := w.do(request{method: "GET", path: path + "?cursor=" + own, token: other.token, hostile: true})
+			a := w.do(request{method: "GET", path: path + "?cursor=" + own, token: other.token, undocumented: true})
 			w.equal(path+" of another organisation", 400, a.StatusCode)
 		}
 	}
 	for _, filter := range []string{"status=completed", "agentId=" + w.shell.ID, "since=2020-01-01T00:00:00Z", "metadata[a]=b"} {
-		w.refused(request{method: "GET", path: "/v1/runs?" + filter + "&cursor=" + cursor["/v1/runs"]}, 400, invalid, "cursor")
+		w.wantError(request{method: "GET", path: "/v1/runs?" + filter + "&cursor=" + cursor["/v1/runs"]}, 400, invalid, "cursor")
 	}
 	filtered := *w.page("/v1/runs?status=completed", 1).Pagination.NextCursor
-	w.refused(request{method: "GET", path: "/v1/runs?cursor=" + filtered}, 400, invalid, "cursor")
-	w.refused(request{method: "GET", path: "/v1/runs?status=failed&cursor=" + filtered}, 400, invalid, "cursor")
+	w.wantError(request{method: "GET", path: "/v1/runs?cursor=" + filtered}, 400, invalid, "cursor")
+	w.wantError(request{method: "GET", path: "/v1/runs?status=failed&cursor=" + filtered}, 400, invalid, "cursor")
 	logs := paths[len(paths)-2]
 	for _, filter := range []string{"order=desc", "type=agent", "until=2999-01-01T00:00:00Z"} {
-		w.refused(request{method: "GET", path: logs + "?" + filter + "&cursor=" + cursor[logs]}, 400, invalid, "cursor")
+		w.wantError(request{method: "GET", path: logs + "?" + filter + "&cursor=" + cursor[logs]}, 400, invalid, "cursor")
 	}
 }
 
-func lastPage(w *world) {
+func lastPage(w *tenant) {
 	for _, path := range w.everyList() {
 		p := w.page(path, 100)
 		if p.Pagination.HasMore || p.Pagination.NextCursor != nil {
 			w.Errorf("%s: the last page has %+v", path, p.Pagination)
 		}
-		exact := w.page(path, len(p.Data)) // a page that is just full is the last too
+		exact := w.page(path, len(p.Data)) // the last page may be full
 		if exact.Pagination.HasMore || len(exact.Data) != len(p.Data) {
 			w.Errorf("%s: a full page has %+v", path, exact.Pagination)
 		}
@@ -205,7 +205,7 @@ func lastPage(w *world) {
 	w.equal("an empty list", `{"data":[],"pagination":{"hasMore":false,"nextCursor":null}}`, strings.TrimSpace(raw))
 }
 
-func newestFirst(w *world) {
+func newestFirst(w *tenant) {
 	var made []string
 	for i := range 5 {
 		made = append(made, w.newTree("volumes", fmt.Sprint("item-", i)).ID)

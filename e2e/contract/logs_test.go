@@ -10,14 +10,14 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var logPromises = []promise{
-	{"types, levels and form of logs", logTypes},
+var logCases = []testCase{
+	{"types, levels, and format of logs", logTypes},
 	{"since and until are inclusive", logTimes},
 	{"desc is the exact reverse", logOrder},
-	{"wrong parameters of logs", logRefusals},
+	{"invalid parameters of logs", logRefusals},
 }
 
-func logTypes(w *world) {
+func logTypes(w *tenant) {
 	r := w.run(object{"prompt": "echo one; echo two >&2; printf 'three\\nfour'"})
 	at := "/v1/runs/" + r.ID + "/logs"
 	all := list[stint.LogEntry](w, at, nil)
@@ -63,8 +63,9 @@ func logTypes(w *world) {
 	w.equal("members", []string{"level", "message", "metadata", "timestamp", "type"}, keys(raw[0]))
 }
 
-// chatty is a run with many lines, some of them at the same time.
-func (w *world) chatty() (at string, all []stint.LogEntry) {
+// manyLines runs an agent that writes many lines, some at the same time, and returns
+// the path and the entries of its log.
+func (w *tenant) manyLines() (at string, all []stint.LogEntry) {
 	w.Helper()
 	r := w.run(object{"prompt": "seq 1 60; sleep 0.05; seq 61 120; sleep 0.05; for i in 1 2 3 4 5; do echo slow $i; sleep 0.03; done"})
 	at = "/v1/runs/" + r.ID + "/logs"
@@ -75,8 +76,8 @@ func (w *world) chatty() (at string, all []stint.LogEntry) {
 	return at, all
 }
 
-func logTimes(w *world) {
-	at, all := w.chatty()
+func logTimes(w *tenant) {
+	at, all := w.manyLines()
 	for _, i := range []int{0, 1, 30, len(all) / 2, len(all) - 2, len(all) - 1} {
 		since, until := all[i].Timestamp, all[min(i+40, len(all)-1)].Timestamp
 		for query, keep := range map[string]func(stint.Time) bool{
@@ -101,13 +102,13 @@ func logTimes(w *world) {
 	w.equal("the past", 0, len(list[stint.LogEntry](w, at+"?until=1999-01-01T00:00:00Z", nil)))
 }
 
-func logOrder(w *world) {
-	at, all := w.chatty()
+func logOrder(w *tenant) {
+	at, all := w.manyLines()
 	back := slices.Clone(all)
 	slices.Reverse(back)
 	for _, limit := range []int{1, 2, 7, 20, 100} {
 		if limit == 1 && w.host.database != "" {
-			continue // the small pages are many requests; once is enough
+			continue // small pages need many requests; one database is enough
 		}
 		for order, want := range map[string][]stint.LogEntry{"asc": all, "desc": back} {
 			var got []stint.LogEntry
@@ -132,12 +133,12 @@ func logOrder(w *world) {
 	w.equal("default limit", 20, len(page.Data))
 }
 
-func logRefusals(w *world) {
+func logRefusals(w *tenant) {
 	r := w.run(object{})
 	for _, bad := range []string{
 		"type=none", "type=", "type=Agent", "order=up", "order=", "since=now", "since=", "until=2026-13-01T00:00:00Z", "until=12", "limit=101", "limit=0", "type=agent&type=system",
 	} {
 		name, _, _ := strings.Cut(bad, "=")
-		w.refused(request{method: "GET", path: "/v1/runs/" + r.ID + "/logs?" + bad}, 400, invalid, name)
+		w.wantError(request{method: "GET", path: "/v1/runs/" + r.ID + "/logs?" + bad}, 400, invalid, name)
 	}
 }

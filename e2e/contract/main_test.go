@@ -8,45 +8,45 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	installation.Parallel(8) // most of what these tests do is wait
+	installation.Parallel(8) // these tests mostly wait
 	pgtest.Main(m)
 }
 
-// promise is one thing that the service must keep on every database.
-type promise struct {
+// testCase runs on every database in a new organisation.
+type testCase struct {
 	name string
-	hold func(*world)
+	run  func(*tenant)
 }
 
-// promises are all of them, the long ones first.
-func promises() []promise {
-	var all []promise
-	for _, chapter := range [][]promise{
-		slowPromises, runPromises, createPromises, inputPromises, sessionPromises, eventPromises, logPromises,
-		secretPromises, repeatPromises, listPromises, treePromises, downloadPromises, artifactPromises, agentPromises,
-		accessPromises, headerPromises, toolPromises, crowdPromises,
+// testCases returns all cases, the long ones first.
+func testCases() []testCase {
+	var all []testCase
+	for _, group := range [][]testCase{
+		slowCases, runCases, createCases, inputCases, sessionCases, eventCases, logCases,
+		secretCases, repeatCases, listCases, treeCases, downloadCases, artifactCases, agentCases,
+		accessCases, headerCases, toolCases, crowdCases,
 	} {
-		all = append(all, chapter...)
+		all = append(all, group...)
 	}
 	return all
 }
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	holdAll(t, serve(t, ""))
+	runAll(t, serve(t, ""))
 }
 
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
-	holdAll(t, serve(t, pgtest.URL(t)))
+	runAll(t, serve(t, pgtest.URL(t)))
 }
 
-// holdAll holds a service to every promise, each in an organisation of its own.
-func holdAll(t *testing.T, h *host) {
-	for _, p := range promises() {
+// runAll runs all cases against a service.
+func runAll(t *testing.T, h *host) {
+	for _, p := range testCases() {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			p.hold(h.world(t))
+			p.run(h.tenant(t))
 		})
 	}
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var toolPromises = []promise{
-	{"tools run an agent to its end and read what it made", toolsWholeWay},
+var toolCases = []testCase{
+	{"tools run an agent and read its results", toolsWholeWay},
 	{"tools cancel a run", toolsCancel},
 }
 
-// bearer puts the world's token on requests.
-type bearer struct{ w *world }
+// bearer adds the tenant's token to requests.
+type bearer struct{ w *tenant }
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
@@ -26,23 +26,23 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.w.client.Transport.RoundTrip(r)
 }
 
-// toolbox connects to the tools; heard receives the messages of notices.
-func (w *world) toolbox() (session *mcp.ClientSession, heard chan string) {
+// toolbox connects to the MCP server. progress receives the progress messages.
+func (w *tenant) toolbox() (session *mcp.ClientSession, progress chan string) {
 	w.Helper()
-	heard = make(chan string, 100)
+	progress = make(chan string, 100)
 	c := mcp.NewClient(&mcp.Implementation{Name: "contract", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { heard <- r.Params.Message },
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Message },
 	})
 	session, err := c.Connect(w.Context(), &mcp.StreamableClientTransport{
 		Endpoint: w.host.url + "/mcp", HTTPClient: &http.Client{Transport: bearer{w}}, DisableStandaloneSSE: true, MaxRetries: -1,
 	}, nil)
 	check(w, err)
 	w.Cleanup(func() { _ = session.Close() })
-	return session, heard
+	return session, progress
 }
 
-// use calls a tool, which must succeed.
-func (w *world) use(s *mcp.ClientSession, name string, arguments object, into any) {
+// callTool calls a tool, which must succeed.
+func (w *tenant) callTool(s *mcp.ClientSession, name string, arguments object, into any) {
 	w.Helper()
 	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
 	params.SetProgressToken(name)
@@ -53,24 +53,24 @@ func (w *world) use(s *mcp.ClientSession, name string, arguments object, into an
 	if res.IsError {
 		w.Fatalf("%s gave %s", name, raw)
 	}
-	answer := struct{ StructuredContent any }{into}
-	decode(w, raw, &answer)
+	response := struct{ StructuredContent any }{into}
+	decode(w, raw, &response)
 }
 
-func toolsWholeWay(w *world) {
-	s, heard := w.toolbox()
+func toolsWholeWay(w *tenant) {
+	s, progress := w.toolbox()
 	var run struct{ ID, SessionID string }
-	w.use(s, "run_agent", object{"agent": "shell", "prompt": "echo $WHO; echo made > f.txt", "variables": object{"WHO": "the tool"}, "artifactName": "out"}, &run)
+	w.callTool(s, "run_agent", object{"agent": "shell", "prompt": "echo $WHO; echo made > f.txt", "variables": object{"WHO": "the tool"}, "artifactName": "out"}, &run)
 	var waited struct {
 		Ended bool
 		Run   stint.Run
 	}
 	for !waited.Ended {
-		w.use(s, "wait_run", object{"id": run.ID, "timeoutSeconds": 30}, &waited)
+		w.callTool(s, "wait_run", object{"id": run.ID, "timeoutSeconds": 30}, &waited)
 	}
 	w.equal("status", stint.Completed, waited.Run.Status)
 	select {
-	case <-heard:
+	case <-progress:
 	case <-time.After(waitLimit):
 		w.Error("no notice came")
 	}
@@ -78,21 +78,21 @@ func toolsWholeWay(w *world) {
 		Text, Next string
 		More       bool
 	}
-	w.use(s, "run_output", object{"id": run.ID}, &output)
+	w.callTool(s, "run_output", object{"id": run.ID}, &output)
 	if !strings.Contains(output.Text, "the tool\n") || output.More {
 		w.Errorf("the output is %+v", output)
 	}
 	var file struct{ Text string }
-	w.use(s, "read_artifact_file", object{"artifact": "out", "path": "f.txt"}, &file)
+	w.callTool(s, "read_artifact_file", object{"artifact": "out", "path": "f.txt"}, &file)
 	w.equal("file", "made\n", file.Text)
-	w.use(s, "run_agent", object{"sessionId": run.SessionID, "prompt": "true"}, &run)
-	w.is(run.ID, stint.Completed)
+	w.callTool(s, "run_agent", object{"sessionId": run.SessionID, "prompt": "true"}, &run)
+	w.awaitStatus(run.ID, stint.Completed)
 }
 
-func toolsCancel(w *world) {
+func toolsCancel(w *tenant) {
 	s, _ := w.toolbox()
-	r := w.running(object{"prompt": "sleep 60"})
+	r := w.startRun(object{"prompt": "sleep 60"})
 	var cancelled stint.Run
-	w.use(s, "cancel_run", object{"id": r.ID}, &cancelled)
+	w.callTool(s, "cancel_run", object{"id": r.ID}, &cancelled)
 	w.equal("status", stint.Cancelled, cancelled.Status)
 }

@@ -12,41 +12,43 @@ import (
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/e2e/installation"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-var runPromises = []promise{
+var runCases = []testCase{
 	{"a run's fields at its creation", createdRun},
 	{"a run's fields while it runs", runningRun},
 	{"a completed run's fields", completedRun},
 	{"a failed run's fields", failedRun},
-	{"every status is reached and filtered by", everyStatus},
-	{"list items carry eight fields", listItems},
+	{"every status and its filter", everyStatus},
+	{"list items have eight fields", listItems},
 	{"filters of the run list", runFilters},
 	{"cancel of a running run", cancelRunning},
 	{"cancel of a pending run", cancelPending},
 	{"cancel of an ended run", cancelEnded},
 	{"output limit", outputLimit},
 	{"command framework", commandFramework},
-	{"a framework that is not there", absentFramework},
-	{"signalled and odd exits", oddExits},
+	{"a program that does not exist", absentFramework},
+	{"signals and unusual exit codes", oddExits},
 	{"metrics", metrics},
-	{"limits of memory, disk and processes", resourceLimits},
+	{"limits of memory and disk", resourceLimits},
+	{"limit of processes", processLimit},
 }
 
-// members are those of the run object: of the first publication, and added.
+// members are the members of the run object.
 var members = []string{
 	"agentId", "agentName", "artifactName", "artifactVersion", "checkpointId", "completedAt", "createdAt", "error", "executionTimeMs",
 	"exitCode", "id", "metadata", "parentRunId", "prompt", "result", "sessionId", "startedAt", "status", "statusReason", "traceId", "usage",
 }
 
-func (w *world) object(path string) (o object) {
+func (w *tenant) object(path string) (o object) {
 	w.Helper()
 	w.get(path, &o)
 	return o
 }
 
-// nulls demands which members are null and which are not.
-func (w *world) nulls(o object, null, set []string) {
+// checkNulls checks which members are null and which are not.
+func (w *tenant) checkNulls(o object, null, set []string) {
 	w.Helper()
 	for _, name := range null {
 		if v, there := o[name]; !there || v != nil {
@@ -62,14 +64,14 @@ func (w *world) nulls(o object, null, set []string) {
 
 func keys(o object) []string { return slices.Sorted(maps.Keys(o)) }
 
-func createdRun(w *world) {
+func createdRun(w *tenant) {
 	for _, more := range []object{{}, {"artifactName": "out", "variables": object{"A": "1"}, "secrets": object{"S": "hush"}, "metadata": object{"k": "v"}}} {
 		var o object
 		a := w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(more)})
 		decode(w, a.body, &o)
 		w.equal("status", 202, a.StatusCode)
 		w.equal("members", members, keys(o))
-		w.nulls(o, []string{"error", "executionTimeMs", "checkpointId", "artifactName", "artifactVersion", "startedAt", "completedAt", "statusReason", "exitCode", "usage", "parentRunId"},
+		w.checkNulls(o, []string{"error", "executionTimeMs", "checkpointId", "artifactName", "artifactVersion", "startedAt", "completedAt", "statusReason", "exitCode", "usage", "parentRunId"},
 			[]string{"sessionId"})
 		w.equal("agent", []any{w.shell.ID, "shell", "pending", "true"}, []any{o["agentId"], o["agentName"], o["status"], o["prompt"]})
 		if !stint.IsID(stint.PrefixRun, o["id"].(string)) || !stint.IsID(stint.PrefixSession, o["sessionId"].(string)) {
@@ -78,15 +80,15 @@ func createdRun(w *world) {
 		if t, err := stint.ParseTime(o["createdAt"].(string)); err != nil || t.String() != o["createdAt"] {
 			w.Errorf("createdAt is %v", o["createdAt"])
 		}
-		w.is(o["id"].(string), stint.Completed)
+		w.awaitStatus(o["id"].(string), stint.Completed)
 	}
 }
 
-func runningRun(w *world) {
-	r := w.running(object{"prompt": "sleep 600", "artifactName": "out"})
+func runningRun(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 600", "artifactName": "out"})
 	o := w.object("/v1/runs/" + r.ID)
 	w.equal("members", slices.Sorted(slices.Values(append([]string{"volumes"}, members...))), keys(o))
-	w.nulls(o, []string{"error", "executionTimeMs", "checkpointId", "completedAt", "statusReason", "exitCode", "artifactVersion"}, []string{"startedAt", "sessionId", "volumes"})
+	w.checkNulls(o, []string{"error", "executionTimeMs", "checkpointId", "completedAt", "statusReason", "exitCode", "artifactVersion"}, []string{"startedAt", "sessionId", "volumes"})
 	w.equal("status", "running", o["status"])
 	var m object
 	w.get("/v1/runs/"+r.ID+"/metrics", &m)
@@ -96,11 +98,11 @@ func runningRun(w *world) {
 	w.cancel(r.ID)
 }
 
-func completedRun(w *world) {
+func completedRun(w *tenant) {
 	v := w.volume("data", object{"a.txt": "x"})
 	r := w.run(object{"prompt": "echo hi > out.txt", "artifactName": "out", "volumes": object{"data": "latest"}})
 	o := w.object("/v1/runs/" + r.ID)
-	w.nulls(o, []string{"error", "statusReason", "parentRunId"}, []string{
+	w.checkNulls(o, []string{"error", "statusReason", "parentRunId"}, []string{
 		"executionTimeMs", "checkpointId", "sessionId", "artifactName", "artifactVersion", "startedAt", "completedAt", "exitCode",
 	})
 	w.equal("artifact", "out", o["artifactName"])
@@ -116,12 +118,12 @@ func completedRun(w *world) {
 		w.Errorf("executionTimeMs is %d, from start to end there are %d", *r.ExecutionTimeMs, ms)
 	}
 	none := w.run(object{})
-	w.nulls(w.object("/v1/runs/"+none.ID), []string{"artifactName", "artifactVersion"}, []string{"volumes", "checkpointId"})
+	w.checkNulls(w.object("/v1/runs/"+none.ID), []string{"artifactName", "artifactVersion"}, []string{"volumes", "checkpointId"})
 }
 
-func failedRun(w *world) {
-	r := w.is(w.create(object{"prompt": "echo fine; echo 'the reason is xyzzy' >&2; exit 3"}).ID, stint.Failed)
-	w.nulls(w.object("/v1/runs/"+r.ID), nil, []string{"error", "executionTimeMs", "checkpointId", "startedAt", "completedAt"})
+func failedRun(w *tenant) {
+	r := w.awaitStatus(w.create(object{"prompt": "echo fine; echo 'the reason is xyzzy' >&2; exit 3"}).ID, stint.Failed)
+	w.checkNulls(w.object("/v1/runs/"+r.ID), nil, []string{"error", "executionTimeMs", "checkpointId", "startedAt", "completedAt"})
 	w.equal("exitCode", 3, installation.Value(r.ExitCode))
 	w.equal("statusReason", stint.ReasonExitCode, installation.Value(r.StatusReason))
 	if text := installation.Value(r.Error); !strings.HasSuffix(text, "the reason is xyzzy") || !strings.Contains(text, "3") {
@@ -129,13 +131,13 @@ func failedRun(w *world) {
 	}
 }
 
-// sixStates makes a run in each state.
-func (w *world) sixStates() map[stint.Status]string {
+// runInEachStatus returns the IDs of new runs by status.
+func (w *tenant) runInEachStatus() map[stint.Status]string {
 	w.Helper()
-	running := w.running(object{"prompt": "sleep 600"})
+	running := w.startRun(object{"prompt": "sleep 600"})
 	ids := map[stint.Status]string{
 		stint.Running:   running.ID,
-		stint.Pending:   w.create(object{"sessionId": running.SessionID}).ID, // waits for its turn
+		stint.Pending:   w.create(object{"sessionId": running.SessionID}).ID, // waits for the run before it
 		stint.Completed: w.create(object{}).ID,
 		stint.Failed:    w.create(object{"prompt": "exit 1"}).ID,
 		stint.TimedOut:  w.create(object{"prompt": "sleep 600", "timeout": "1s"}).ID,
@@ -143,13 +145,13 @@ func (w *world) sixStates() map[stint.Status]string {
 	}
 	w.cancel(ids[stint.Cancelled])
 	for status, id := range ids {
-		w.is(id, status)
+		w.awaitStatus(id, status)
 	}
 	return ids
 }
 
-func everyStatus(w *world) {
-	ids := w.sixStates()
+func everyStatus(w *tenant) {
+	ids := w.runInEachStatus()
 	for status, id := range ids {
 		var got []string
 		for _, r := range list[stint.RunSummary](w, "/v1/runs?status="+string(status), nil) {
@@ -166,16 +168,16 @@ func everyStatus(w *world) {
 		w.Errorf("executionTimeMs is %d", installation.Value(r.ExecutionTimeMs))
 	}
 	for _, bad := range []string{"done", "", "Completed", "completed,failed", "timed_out"} {
-		w.refused(request{method: "GET", path: "/v1/runs?status=" + bad}, 400, invalid, "status")
+		w.wantError(request{method: "GET", path: "/v1/runs?status=" + bad}, 400, invalid, "status")
 	}
 	w.cancel(ids[stint.Pending])
 	w.cancel(ids[stint.Running])
 }
 
-func listItems(w *world) {
+func listItems(w *tenant) {
 	w.run(object{"artifactName": "out", "metadata": object{"a": "b"}})
-	w.is(w.create(object{"prompt": "exit 1"}).ID, stint.Failed)
-	running := w.running(object{"prompt": "sleep 600"})
+	w.awaitStatus(w.create(object{"prompt": "exit 1"}).ID, stint.Failed)
+	running := w.startRun(object{"prompt": "sleep 600"})
 	want := []string{"agentId", "agentName", "completedAt", "createdAt", "id", "prompt", "startedAt", "status"}
 	items := list[object](w, "/v1/runs", nil)
 	w.equal("items", 3, len(items))
@@ -189,7 +191,7 @@ func listItems(w *world) {
 	w.cancel(running.ID)
 }
 
-func runFilters(w *world) {
+func runFilters(w *tenant) {
 	w.agent("another", nil)
 	first := w.run(object{"prompt": "echo first", "metadata": object{"ticket": "47 11", "a[b]": "ü"}})
 	second := w.run(object{"prompt": "echo second", "agent": "another", "metadata": object{"ticket": "47 11"}})
@@ -219,11 +221,11 @@ func runFilters(w *world) {
 		w.equal(query, want, got)
 	}
 	for _, bad := range []string{"since=yesterday", "until=2026-01-02", "since=", "agentId=a&agentId=b"} {
-		w.refused(request{method: "GET", path: "/v1/runs?" + bad}, 400, invalid)
+		w.wantError(request{method: "GET", path: "/v1/runs?" + bad}, 400, invalid)
 	}
 }
 
-// processes counts those whose command line holds the mark.
+// processes returns the number of processes whose command line contains the mark.
 func processes(mark string) (n int) {
 	found, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, p := range found {
@@ -234,19 +236,19 @@ func processes(mark string) (n int) {
 	return n
 }
 
-func cancelRunning(w *world) {
-	mark := fmt.Sprintf("600.%d", time.Now().UnixNano()) // of this test on this database alone
-	r := w.running(object{"prompt": "trap '' TERM\nsleep " + mark + " & (setsid sleep " + mark + " &)\nsleep " + mark, "artifactName": "out"})
-	w.until("the agent's processes", func() bool { return processes(mark) == 3 })
+func cancelRunning(w *tenant) {
+	mark := fmt.Sprintf("600.%d", time.Now().UnixNano()) // unique for the test and the database
+	r := w.startRun(object{"prompt": "trap '' TERM\nsleep " + mark + " & (setsid sleep " + mark + " &)\nsleep " + mark, "artifactName": "out"})
+	w.waitUntil("the agent's processes", func() bool { return processes(mark) == 3 })
 	got := w.cancel(r.ID)
-	w.equal("status in the answer", stint.Cancelled, got.Status)
-	w.equal("reason in the answer", stint.ReasonCancelled, installation.Value(got.StatusReason))
+	w.equal("status in the response", stint.Cancelled, got.Status)
+	w.equal("reason in the response", stint.ReasonCancelled, installation.Value(got.StatusReason))
 	if got.CompletedAt == nil || got.Error != nil || got.ExecutionTimeMs == nil {
 		w.Errorf("completedAt %v, error %v, executionTimeMs %v", got.CompletedAt, got.Error, got.ExecutionTimeMs)
 	}
 	w.equal("status after", stint.Cancelled, w.read(r.ID).Status)
-	w.until("the end of the processes", func() bool { return processes(mark) == 0 })
-	w.until("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
+	w.waitUntil("the end of the processes", func() bool { return processes(mark) == 0 })
+	w.waitUntil("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
 	after := w.read(r.ID)
 	w.equal("status with its checkpoint", stint.Cancelled, after.Status)
 	w.equal("completedAt with its checkpoint", got.CompletedAt, after.CompletedAt)
@@ -254,16 +256,16 @@ func cancelRunning(w *world) {
 	w.equal("last event", stint.EventComplete, last[len(last)-1].Type)
 }
 
-func cancelPending(w *world) {
-	first := w.running(object{"prompt": "sleep 600"})
+func cancelPending(w *tenant) {
+	first := w.startRun(object{"prompt": "sleep 600"})
 	second := w.create(object{"sessionId": first.SessionID})
 	third := w.create(object{"sessionId": first.SessionID})
 	got := w.cancel(second.ID)
 	w.equal("status", stint.Cancelled, got.Status)
 	w.cancel(first.ID)
-	w.is(third.ID, stint.Completed)
+	w.awaitStatus(third.ID, stint.Completed)
 	after := w.object("/v1/runs/" + second.ID)
-	w.nulls(after, []string{"startedAt", "checkpointId", "error", "exitCode"}, []string{"completedAt", "executionTimeMs"})
+	w.checkNulls(after, []string{"startedAt", "checkpointId", "error", "exitCode"}, []string{"completedAt", "executionTimeMs"})
 	var types []string
 	for _, e := range w.journal(second.ID) {
 		types = append(types, string(e.Type))
@@ -271,11 +273,11 @@ func cancelPending(w *world) {
 	w.equal("events", []string{"status", "status", "complete"}, types)
 }
 
-func cancelEnded(w *world) {
-	ids := w.sixStates()
+func cancelEnded(w *tenant) {
+	ids := w.runInEachStatus()
 	w.cancel(ids[stint.Pending])
 	w.cancel(ids[stint.Running])
-	w.until("the checkpoints of the cancelled", func() bool {
+	w.waitUntil("the checkpoints of the cancelled", func() bool {
 		return w.read(ids[stint.Running]).CheckpointID != nil && w.read(ids[stint.Cancelled]).StatusReason != nil
 	})
 	for status, id := range ids {
@@ -283,46 +285,46 @@ func cancelEnded(w *world) {
 		if status == stint.Pending || status == stint.Running {
 			now = stint.Cancelled
 		}
-		if status == stint.Cancelled { // it may or may not have begun
+		if status == stint.Cancelled { // it may have started or not
 			continue
 		}
 		before := w.object("/v1/runs/" + id)
 		events := len(w.journal(id))
-		w.refused(request{method: "POST", path: "/v1/runs/" + id + "/cancel"}, 400, badState, string(now), id)
+		w.wantError(request{method: "POST", path: "/v1/runs/" + id + "/cancel"}, 400, badState, string(now), id)
 		w.equal("run after the refused cancel", before, w.object("/v1/runs/"+id))
 		w.equal("events after the refused cancel", events, len(w.journal(id)))
 	}
-	w.refused(request{method: "POST", path: "/v1/runs/" + ids[stint.Cancelled] + "/cancel"}, 400, badState, "cancelled")
+	w.wantError(request{method: "POST", path: "/v1/runs/" + ids[stint.Cancelled] + "/cancel"}, 400, badState, "cancelled")
 }
 
-func outputLimit(w *world) {
-	r := w.is(w.create(object{"prompt": "while :; do echo 0123456789abcdef; done", "limits": object{"outputBytes": "64KiB"}}).ID, stint.Failed)
+func outputLimit(w *tenant) {
+	r := w.awaitStatus(w.create(object{"prompt": "while :; do echo 0123456789abcdef; done", "limits": object{"outputBytes": "64KiB"}}).ID, stint.Failed)
 	w.equal("reason", stint.ReasonOutputLimit, installation.Value(r.StatusReason))
 	if n := len(w.output(r.ID)); n > 64<<10 || n < 32<<10 {
 		w.Errorf("%d bytes of output were kept", n)
 	}
 	w.agent("quiet", object{"limits": object{"outputBytes": "1KiB"}})
-	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"agent": "quiet", "limits": object{"outputBytes": "2KiB"}})}, 400, invalid, "limits.outputBytes")
-	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"limits": object{"outputBytes": -1}})}, 400, invalid, "limits.outputBytes")
+	w.wantError(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"agent": "quiet", "limits": object{"outputBytes": "2KiB"}})}, 400, invalid, "limits.outputBytes")
+	w.wantError(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"limits": object{"outputBytes": -1}})}, 400, invalid, "limits.outputBytes")
 }
 
-func commandFramework(w *world) {
+func commandFramework(w *tenant) {
 	w.agent("cat", object{"framework": "command", "command": []string{"/bin/bash", "-c", `cat; echo; cat "$STINT_PROMPT_FILE"; echo; echo "$0 $1" "$PWD" "$HOME"`, "zero", "one two"}})
-	out, _ := w.says(object{"agent": "cat", "prompt": "über 'all'\nline two"})
+	out, _ := w.runOutput(object{"agent": "cat", "prompt": "über 'all'\nline two"})
 	w.equal("output", "über 'all'\nline two\nüber 'all'\nline two\nzero one two /workspace /home/agent\n", out)
 }
 
-func absentFramework(w *world) {
+func absentFramework(w *tenant) {
 	w.agent("absent", object{"framework": "command", "command": []string{"/no/such/program"}})
-	r := w.is(w.create(object{"agent": "absent"}).ID, stint.Failed)
+	r := w.awaitStatus(w.create(object{"agent": "absent"}).ID, stint.Failed)
 	if !strings.Contains(installation.Value(r.Error), "/no/such/program") {
 		w.Errorf("the error is %q", installation.Value(r.Error))
 	}
 }
 
-func oddExits(w *world) {
+func oddExits(w *tenant) {
 	for script, code := range map[string]int{"exit 255": 255, "exit 1": 1, "kill -TERM $$": -1, "no-such-command-here": 127} {
-		r := w.is(w.create(object{"prompt": script}).ID, stint.Failed)
+		r := w.awaitStatus(w.create(object{"prompt": script}).ID, stint.Failed)
 		if got := installation.Value(r.ExitCode); code > 0 && got != code {
 			w.Errorf("%q gave exit code %d, want %d", script, got, code)
 		}
@@ -335,7 +337,7 @@ func oddExits(w *world) {
 	}
 }
 
-func metrics(w *world) {
+func metrics(w *tenant) {
 	r := w.run(object{"prompt": "head -c 3000000 /dev/zero > big; sleep 3"})
 	o := w.object("/v1/runs/" + r.ID + "/metrics")
 	w.equal("members", []string{"data", "summary"}, keys(o))
@@ -370,13 +372,18 @@ func metrics(w *world) {
 	w.equal("total of a short run", *short.ExecutionTimeMs, installation.Value(m.Summary.TotalDurationMs))
 }
 
-func resourceLimits(w *world) {
+func resourceLimits(w *tenant) {
 	w.agent("small", object{"resources": object{"memory": "32MiB", "disk": "4MiB", "pids": 16, "cpu": 1}})
-	full := w.is(w.create(object{"agent": "small", "prompt": "a=x; while :; do a=$a$a; done"}).ID, stint.Failed)
+	full := w.awaitStatus(w.create(object{"agent": "small", "prompt": "a=x; while :; do a=$a$a; done"}).ID, stint.Failed)
 	w.equal("reason", stint.ReasonOutOfMemory, installation.Value(full.StatusReason))
-	full = w.is(w.create(object{"agent": "small", "prompt": "head -c 40000000 /dev/zero > big && echo WROTE; sleep 600"}).ID, stint.Failed)
+	full = w.awaitStatus(w.create(object{"agent": "small", "prompt": "head -c 40000000 /dev/zero > big && echo WROTE; sleep 600"}).ID, stint.Failed)
 	w.equal("reason", stint.ReasonDiskFull, installation.Value(full.StatusReason))
-	out, r := w.says(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 600 & done 2>/dev/null; echo forty) || echo limited"})
+}
+
+func processLimit(w *tenant) {
+	requirement.Root(w) // a server without root enforces it only with a delegated control group
+	w.agent("small", object{"resources": object{"memory": "32MiB", "disk": "4MiB", "pids": 16, "cpu": 1}})
+	out, r := w.runOutput(object{"agent": "small", "prompt": "(for i in $(seq 40); do sleep 600 & done 2>/dev/null; echo forty) || echo limited"})
 	w.equal("of forty processes", "limited\n", out)
 	var m stint.Metrics
 	w.get("/v1/runs/"+r.ID+"/metrics", &m)

@@ -15,20 +15,20 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var secretPromises = []promise{
-	{"secrets are masked in every spelling", masking},
+var secretCases = []testCase{
+	{"secrets are masked in every encoding", masking},
 	{"secrets are masked in errors", maskedErrors},
 	{"short values are not masked", shortSecrets},
 	{"stored secrets", storedSecrets},
-	{"secrets do not reach the disk", secretsOnDisk},
+	{"secrets are not written to the disk", secretsOnDisk},
 }
 
-// The secret of these tests: with what spellings make of its characters.
+// secret contains characters that encodings change.
 const secret = "p@ss/w+rd \"quoted\"?=ü&hush"
 
-// spellings are how it must not be seen.
-func spellings(s string) map[string]string {
-	inJSON, _ := json.Marshal(s) // a string always marshals
+// encodings returns the encodings of a secret that must not be visible.
+func encodings(s string) map[string]string {
+	inJSON, _ := json.Marshal(s) // cannot fail for a string
 	all := map[string]string{
 		"plain": s, "hex": hex.EncodeToString([]byte(s)), "HEX": strings.ToUpper(hex.EncodeToString([]byte(s))),
 		"query": url.QueryEscape(s), "path": url.PathEscape(s), "json": strings.Trim(string(inJSON), `"`),
@@ -45,8 +45,8 @@ func spellings(s string) map[string]string {
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// everything is all that the API tells about a run, but for its prompt.
-func (w *world) everything(r stint.Run) string {
+// allData returns all data of the API about a run except its prompt.
+func (w *tenant) allData(r stint.Run) string {
 	w.Helper()
 	var all bytes.Buffer
 	o := w.object("/v1/runs/" + r.ID)
@@ -67,9 +67,9 @@ func (w *world) everything(r stint.Run) string {
 	return all.String()
 }
 
-func masking(w *world) {
+func masking(w *tenant) {
 	var script strings.Builder
-	for name, text := range spellings(secret) {
+	for name, text := range encodings(secret) {
 		fmt.Fprintf(&script, "echo %s %s\n", quote("<"+name+">"), quote("a:"+text+":z"))
 		fmt.Fprintf(&script, "echo %s >&2\n", quote(text))
 	}
@@ -80,22 +80,22 @@ func masking(w *world) {
 	}
 	script.WriteString("echo; printf '%s' \"$S\" | base64 -w0; echo; printf '%s' \"$S\" | base64 -w 7; printf 'Bearer %s' \"$S\"; echo; echo \"lines: $LINES_OF\"; echo end")
 	lines := "-----BEGIN KEY-----\nMIIabcdefghijklm\nnopqrstuvwxyz012\n-----END KEY-----\n"
-	out, r := w.says(object{"prompt": script.String(), "secrets": object{"S": secret, "LINES_OF": lines}})
-	all := w.everything(r)
-	for name, text := range spellings(secret) {
-		if strings.HasPrefix(name, "raw ") || strings.HasPrefix(name, "base64") { // what depends on the neighbours may stay
+	out, r := w.runOutput(object{"prompt": script.String(), "secrets": object{"S": secret, "LINES_OF": lines}})
+	all := w.allData(r)
+	for name, text := range encodings(secret) {
+		if strings.HasPrefix(name, "raw ") || strings.HasPrefix(name, "base64") { // the first and last characters depend on the neighbours
 			text = text[4 : len(text)-4]
 		}
 		if strings.Contains(all, text) || strings.Contains(out, text) {
-			w.Errorf("the secret is to be seen, %s: %s", name, text)
+			w.Errorf("the secret is visible, %s: %s", name, text)
 		}
 		if !strings.Contains(out, "<"+name+"> a:") {
-			w.Errorf("the line of %s is not there", name)
+			w.Errorf("the line of %s is missing", name)
 		}
 	}
 	for _, line := range []string{"MIIabcdefghijklm", "nopqrstuvwxyz012"} {
 		if strings.Contains(all, line) {
-			w.Errorf("a line of a secret is to be seen: %s", line)
+			w.Errorf("a line of a secret is visible: %s", line)
 		}
 	}
 	if !strings.Contains(out, "<plain> a:***:z\n") || !strings.HasSuffix(out, "end\n") || strings.Count(out, "***") < 10 {
@@ -106,25 +106,25 @@ func masking(w *world) {
 	}
 }
 
-func maskedErrors(w *world) {
-	r := w.is(w.create(object{"prompt": `echo "it broke: $S" >&2; printf 'cut: %s' "${S%hush}" >&2; sleep 0.2; printf 'hush\n' >&2; exit 1`, "secrets": object{"S": "s3cret-and-hush"}}).ID, stint.Failed)
+func maskedErrors(w *tenant) {
+	r := w.awaitStatus(w.create(object{"prompt": `echo "it broke: $S" >&2; printf 'cut: %s' "${S%hush}" >&2; sleep 0.2; printf 'hush\n' >&2; exit 1`, "secrets": object{"S": "s3cret-and-hush"}}).ID, stint.Failed)
 	if !strings.Contains(*r.Error, "it broke: ***\ncut: ***") {
 		w.Errorf("the error is %q", *r.Error)
 	}
-	if strings.Contains(w.everything(r), "s3cret-and") {
-		w.Error("the secret is to be seen")
+	if strings.Contains(w.allData(r), "s3cret-and") {
+		w.Error("the secret is visible")
 	}
 }
 
-func shortSecrets(w *world) {
-	out, _ := w.says(object{"prompt": `echo "$A $B" abc abcd`, "secrets": object{"A": "abc", "B": "wxyz"}})
+func shortSecrets(w *tenant) {
+	out, _ := w.runOutput(object{"prompt": `echo "$A $B" abc abcd`, "secrets": object{"A": "abc", "B": "wxyz"}})
 	w.equal("output", "abc *** abc abcd\n", out)
-	out, _ = w.says(object{"prompt": `echo "$V"`, "variables": object{"V": "variables are shown"}})
+	out, _ = w.runOutput(object{"prompt": `echo "$V"`, "variables": object{"V": "variables are shown"}})
 	w.equal("variables", "variables are shown\n", out)
 }
 
-func storedSecrets(w *world) {
-	put := func(name string, body any, status int) { // puts a secret
+func storedSecrets(w *tenant) {
+	put := func(name string, body any, status int) {
 		w.Helper()
 		w.must(status, request{method: "PUT", path: "/v1/secrets/" + name, body: body}, nil)
 	}
@@ -134,53 +134,53 @@ func storedSecrets(w *world) {
 	items := list[object](w, "/v1/secrets", nil)
 	w.equal("secrets", 2, len(items))
 	w.equal("members", []string{"createdAt", "name", "updatedAt"}, keys(items[0]))
-	out, r := w.says(object{"prompt": `echo "${#API_KEY} $API_KEY"`})
+	out, r := w.runOutput(object{"prompt": `echo "${#API_KEY} $API_KEY"`})
 	w.equal("output", "19 ***\n", out)
-	if strings.Contains(w.everything(r)+fmt.Sprint(items), "stored-and-hidden") {
-		w.Error("a stored secret is to be seen")
+	if strings.Contains(w.allData(r)+fmt.Sprint(items), "stored-and-hidden") {
+		w.Error("a stored secret is visible")
 	}
 	other := w.other()
-	out, _ = other.says(object{"prompt": `echo "${#API_KEY}"`})
+	out, _ = other.runOutput(object{"prompt": `echo "${#API_KEY}"`})
 	w.equal("in another organisation", "0\n", out)
 	w.must(204, request{method: "DELETE", path: "/v1/secrets/API_KEY"}, nil)
-	w.refused(request{method: "DELETE", path: "/v1/secrets/API_KEY"}, 404, notFound, "API_KEY")
-	out, _ = w.says(object{"prompt": `echo "${#API_KEY}"`})
+	w.wantError(request{method: "DELETE", path: "/v1/secrets/API_KEY"}, 404, notFound, "API_KEY")
+	out, _ = w.runOutput(object{"prompt": `echo "${#API_KEY}"`})
 	w.equal("after its deletion", "0\n", out)
 	for _, bad := range []string{"1A", "A-B", "STINT_X", "LD_PRELOAD"} {
-		w.refused(request{method: "PUT", path: "/v1/secrets/" + bad, body: object{"value": "valuable"}}, 400, invalid)
+		w.wantError(request{method: "PUT", path: "/v1/secrets/" + bad, body: object{"value": "valuable"}}, 400, invalid)
 	}
-	w.refused(request{method: "PUT", path: "/v1/secrets/A", body: object{}}, 400, missing, "value")
+	w.wantError(request{method: "PUT", path: "/v1/secrets/A", body: object{}}, 400, missing, "value")
 }
 
-func secretsOnDisk(w *world) {
+func secretsOnDisk(w *tenant) {
 	const mark = "never-on-disk-7f3a9c51e0"
 	encoded := base64.StdEncoding.EncodeToString([]byte(mark))
 	w.must(201, request{method: "PUT", path: "/v1/secrets/STORED", body: object{"value": "stored-" + mark}}, nil)
 	var made stint.Token
 	w.must(201, request{method: "POST", path: "/v1/tokens", body: object{"name": "x"}, header: map[string]string{"Idempotency-Key": "token-1"}}, &made)
-	r := w.running(object{"prompt": `echo "$S" "$STORED"; printf '%s' "$S" | base64; echo "$S" >&2; sleep 600`, "secrets": object{"S": mark}})
-	w.until("the output", func() bool { return strings.Contains(w.output(r.ID), "***") })
+	r := w.startRun(object{"prompt": `echo "$S" "$STORED"; printf '%s' "$S" | base64; echo "$S" >&2; sleep 600`, "secrets": object{"S": mark}})
+	w.waitUntil("the output", func() bool { return strings.Contains(w.output(r.ID), "***") })
 	look := func() {
 		w.Helper()
 		for _, hidden := range []string{mark, encoded, made.Secret} {
 			if place := find(w.host.data, hidden); place != "" {
-				w.Errorf("a secret stands in %s", place)
+				w.Errorf("%s contains a secret", place)
 			}
 		}
 	}
 	look()
 	w.host.execute(w, "update run_specs set sealed = sealed where run_id = $1 and sealed is not null", r.ID)
 	w.cancel(r.ID)
-	w.until("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
+	w.waitUntil("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
 	look()
-	w.host.execute(w, "update run_specs set sealed = null where run_id = $1 and sealed is null", r.ID) // it has gone with the run
+	w.host.execute(w, "update run_specs set sealed = null where run_id = $1 and sealed is null", r.ID) // it was removed with the run
 }
 
-// find looks for text in the files below dir.
+// find returns the path of a file below dir that contains the text, or "".
 func find(dir, text string) (place string) {
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
-			return nil // it has gone meanwhile
+			return nil // it may have been removed
 		}
 		if raw, err := os.ReadFile(path); err == nil && bytes.Contains(raw, []byte(text)) {
 			place = path

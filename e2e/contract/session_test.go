@@ -8,18 +8,19 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-var sessionPromises = []promise{
+var sessionCases = []testCase{
 	{"continuing a session", continuing},
 	{"resuming a checkpoint", resuming},
-	{"a checkpoint however a run ends", everyEnding},
-	{"secrets are asked for again", secretsAgain},
+	{"every ended run has a checkpoint", everyEnding},
+	{"secrets must be passed again", secretsAgain},
 	{"objects of sessions and checkpoints", sessionObjects},
 }
 
-// teller writes all that its environment, home and folders tell.
-const teller = `echo "V=$V A=$A B=$B"; cat ~/talk work /volumes/data/a /volumes/extra/a 2>/dev/null; echo more >> ~/talk`
+// printState is a script that prints its variables and the content of its folders.
+const printState = `echo "V=$V A=$A B=$B"; cat ~/talk work /volumes/data/a /volumes/extra/a 2>/dev/null; echo more >> ~/talk`
 
-// history is a session whose surroundings have moved on since its first run.
+// history is a session whose agent, volumes, and artifact have newer versions since its
+// first run.
 type history struct {
 	first      stint.Run
 	a1, a2     string // agent versions
@@ -28,7 +29,7 @@ type history struct {
 	out1, out2 string // of the artifact
 }
 
-func (w *world) history() (h history) {
+func (w *tenant) history() (h history) {
 	w.Helper()
 	more := func(v string) object {
 		return object{"environment": object{"V": v}, "volumes": object{"data": object{"path": "/volumes/data"}}}
@@ -49,53 +50,53 @@ func (w *world) history() (h history) {
 	return h
 }
 
-func continuing(w *world) {
+func continuing(w *tenant) {
 	h := w.history()
 	s := h.first.SessionID
-	out, second := w.says(object{"sessionId": s, "prompt": teller})
+	out, second := w.runOutput(object{"sessionId": s, "prompt": printState})
 	w.equal("agent latest, home newest, artifact latest, volumes latest, variables the last run's",
 		"V=2 A=a1 B=b1\none\nwork2\ndata2\nextra2\n", out)
 	w.equal("volumes", map[string]string{"data": h.d2, "extra": h.e2}, second.Volumes)
 	w.equal("session and parent", []string{s, h.first.ID}, []string{second.SessionID, installation.Value(second.ParentRunID)})
 	w.equal("artifact", "out", installation.Value(second.ArtifactName))
 
-	out, third := w.says(object{
-		"sessionId": s, "prompt": teller, "agentVersion": "v1", "volumes": object{"data": "v1"}, "variables": object{"A": "a3"},
+	out, third := w.runOutput(object{
+		"sessionId": s, "prompt": printState, "agentVersion": "v1", "volumes": object{"data": "v1"}, "variables": object{"A": "a3"},
 		"artifactName": "out", "artifactVersion": h.out1,
 	})
 	w.equal("as the request says, and home newest", "V=1 A=a3 B=b1\none\nmore\nwork1\ndata1\nextra2\n", out)
 	w.equal("parent", second.ID, installation.Value(third.ParentRunID))
-	out, _ = w.says(object{"sessionId": s, "prompt": "echo $A $V"})
+	out, _ = w.runOutput(object{"sessionId": s, "prompt": "echo $A $V"})
 	w.equal("variables of the last run, agent latest again", "a3 2\n", out)
 }
 
-func resuming(w *world) {
+func resuming(w *tenant) {
 	h := w.history()
 	w.run(object{"sessionId": h.first.SessionID, "prompt": "echo two >> ~/talk; echo work3 > work", "variables": object{"A": "a2"}})
 	c := *h.first.CheckpointID
-	out, fork := w.says(object{"checkpointId": c, "prompt": teller})
+	out, fork := w.runOutput(object{"checkpointId": c, "prompt": printState})
 	w.equal("all as at the checkpoint", "V=1 A=a1 B=b1\none\nwork1\ndata1\nextra1\n", out)
 	w.equal("volumes", map[string]string{"data": h.d1, "extra": h.e1}, fork.Volumes)
 	w.equal("parent", h.first.ID, installation.Value(fork.ParentRunID))
 	if fork.SessionID == h.first.SessionID {
 		w.Error("the resumed run is of the same session")
 	}
-	out, _ = w.says(object{
-		"checkpointId": c, "prompt": teller, "agentVersion": "latest", "volumes": object{"data": "latest"}, "variables": object{"B": "b2"},
+	out, _ = w.runOutput(object{
+		"checkpointId": c, "prompt": printState, "agentVersion": "latest", "volumes": object{"data": "latest"}, "variables": object{"B": "b2"},
 		"artifactName": "out", "artifactVersion": h.out2,
 	})
 	w.equal("as the request says, and home the checkpoint's", "V=2 A=a1 B=b2\none\nwork2\ndata2\nextra1\n", out)
-	out, _ = w.says(object{"sessionId": fork.SessionID, "prompt": "cat ~/talk"})
+	out, _ = w.runOutput(object{"sessionId": fork.SessionID, "prompt": "cat ~/talk"})
 	w.equal("the fork goes on by itself", "one\nmore\n", out)
 
-	plain := w.run(object{"prompt": "echo kept > file"}) // without an artifact the workspace is part of the state
-	out, _ = w.says(object{"checkpointId": *plain.CheckpointID, "prompt": "cat file; echo changed > file"})
+	plain := w.run(object{"prompt": "echo kept > file"}) // without an artifact the checkpoint contains the workspace
+	out, _ = w.runOutput(object{"checkpointId": *plain.CheckpointID, "prompt": "cat file; echo changed > file"})
 	w.equal("workspace of a resumed run", "kept\n", out)
-	out, _ = w.says(object{"sessionId": plain.SessionID, "prompt": "cat file"})
+	out, _ = w.runOutput(object{"sessionId": plain.SessionID, "prompt": "cat file"})
 	w.equal("workspace of a continued run", "kept\n", out)
 }
 
-func everyEnding(w *world) {
+func everyEnding(w *tenant) {
 	for _, row := range []struct {
 		status stint.Status
 		body   object
@@ -108,11 +109,11 @@ func everyEnding(w *world) {
 		row.body["variables"], row.body["artifactName"] = object{"A": "1"}, "out-"+string(row.status)
 		r := w.create(row.body)
 		if row.status == stint.Cancelled {
-			w.until("state", func() bool { return w.output(r.ID) == "ready\n" })
+			w.waitUntil("state", func() bool { return w.output(r.ID) == "ready\n" })
 			w.cancel(r.ID)
-			w.until("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
+			w.waitUntil("a checkpoint", func() bool { return w.read(r.ID).CheckpointID != nil })
 		}
-		r = w.is(r.ID, row.status)
+		r = w.awaitStatus(r.ID, row.status)
 		if r.CheckpointID == nil {
 			w.Errorf("a %s run has no checkpoint", row.status)
 			continue
@@ -123,7 +124,7 @@ func everyEnding(w *world) {
 		if c.ArtifactVersion == nil || installation.Value(c.ArtifactName) != "out-"+string(row.status) {
 			w.Errorf("the checkpoint of a %s run has the artifact %v, %v", row.status, installation.Value(c.ArtifactName), c.ArtifactVersion)
 		}
-		out, _ := w.says(object{"checkpointId": c.ID, "prompt": "cat ~/talk || true; echo $A"})
+		out, _ := w.runOutput(object{"checkpointId": c.ID, "prompt": "cat ~/talk || true; echo $A"})
 		if out != "state\n1\n" {
 			w.Errorf("resuming a %s run gave %q", row.status, out)
 		}
@@ -131,21 +132,21 @@ func everyEnding(w *world) {
 	}
 }
 
-func secretsAgain(w *world) {
+func secretsAgain(w *tenant) {
 	w.agent("needy", object{"environment": object{"K": "${{ secrets.KEY }}"}})
 	first := w.run(object{"agent": "needy", "secrets": object{"KEY": "opensesame", "MORE": "opensesame too"}})
 	for _, origin := range []object{{"sessionId": first.SessionID}, {"checkpointId": *first.CheckpointID}} {
-		w.refusedRun(origin, 400, missing, "secrets.KEY")
+		w.wantRunError(origin, 400, missing, "secrets.KEY")
 		origin["secrets"], origin["prompt"] = object{"KEY": "other"}, `echo "${#K} ${#MORE}"`
-		out, _ := w.says(origin)
+		out, _ := w.runOutput(origin)
 		w.equal(fmt.Sprint(origin), "5 0\n", out)
 	}
 	w.must(201, request{method: "PUT", path: "/v1/secrets/KEY", body: object{"value": "stored"}}, nil)
-	out, _ := w.says(object{"sessionId": first.SessionID, "prompt": `echo "${#K}"`}) // a stored secret need not be given
+	out, _ := w.runOutput(object{"sessionId": first.SessionID, "prompt": `echo "${#K}"`}) // a stored secret need not be passed
 	w.equal("stored", "6\n", out)
 }
 
-func sessionObjects(w *world) {
+func sessionObjects(w *tenant) {
 	v := w.volume("data", object{"a": "1"})
 	first := w.run(object{
 		"artifactName": "out", "prompt": "echo x > x", "variables": object{"A": "1"}, "secrets": object{"S": "opensesame", "B": "opensesame2"},

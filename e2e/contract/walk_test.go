@@ -7,16 +7,16 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestWalk sends what nobody would write down as a test.
+// TestWalk sends generated requests to every operation.
 func TestWalk(t *testing.T) {
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := serve(t, database(t)).world(t)
+			w := serve(t, database(t)).tenant(t)
 			v := w.volume("data", object{"a": "1", "b/c": "2"})
 			r := w.run(object{"prompt": "echo x > out", "artifactName": "out", "volumes": object{"data": "latest"}})
-			failed := w.is(w.create(object{"prompt": "exit 1"}).ID, stint.Failed)
-			running := w.running(object{"prompt": "sleep 600"})
+			failed := w.awaitStatus(w.create(object{"prompt": "exit 1"}).ID, stint.Failed)
+			running := w.startRun(object{"prompt": "sleep 600"})
 			pending := w.create(object{"sessionId": running.SessionID})
 			token := w.newToken(object{})
 			report := apitest.Walk(t, w.host.url, w.token, apitest.Seeds{
@@ -35,7 +35,7 @@ func TestWalk(t *testing.T) {
 				}
 			}
 			if answered < 300 {
-				t.Errorf("only %d requests of the walk were worked: %v", answered, report)
+				t.Errorf("only %d requests of the walk succeeded: %v", answered, report)
 			}
 		})
 	}

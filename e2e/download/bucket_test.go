@@ -15,9 +15,9 @@ import (
 	"github.com/stint-dev/stint/internal/blob/s3/s3test"
 )
 
-// TestTheBucketServesWhatIsWanted downloads a large archive until the service
-// sends everybody to its bucket, and holds the bucket to the same bytes.
-func TestTheBucketServesWhatIsWanted(t *testing.T) {
+// TestPopularArchiveInBucket downloads a large archive until the service redirects
+// downloads to its bucket, and compares the bytes.
+func TestPopularArchiveInBucket(t *testing.T) {
 	t.Parallel()
 	server, err := s3test.Start()
 	installation.Check(t, err)
@@ -33,7 +33,7 @@ func TestTheBucketServesWhatIsWanted(t *testing.T) {
 	whole, err := os.ReadFile(w.fetch(t, own, "big-v1.tar.gz"))
 	installation.Check(t, err)
 	w.wantBytes(t, "a second download", whole, w.fetch(t, own, "big-v1.tar.gz"))
-	direct := w.direct(t, id)
+	direct := w.bucketLink(t, id)
 	if !strings.Contains(direct, "/bucket/") {
 		t.Fatalf("the link leads to %s", direct)
 	}
@@ -43,7 +43,7 @@ func TestTheBucketServesWhatIsWanted(t *testing.T) {
 		from := rand.IntN(len(whole))
 		to := from + rand.IntN(len(whole)-from)
 		if got := w.curl(t, "-r", fmt.Sprintf("%d-%d", from, to), direct); !bytes.Equal(whole[from:to+1], got) {
-			t.Errorf("bytes %d to %d of %d are others, %d of them", from, to, len(whole), len(got))
+			t.Errorf("bytes %d to %d of %d differ; %d bytes were received", from, to, len(whole), len(got))
 		}
 	}
 	begun := filepath.Join(t.TempDir(), "begun")
@@ -53,12 +53,12 @@ func TestTheBucketServesWhatIsWanted(t *testing.T) {
 	sum := sha256.New()
 	n, err := w.client.Volumes.Download(t.Context(), id, "", sum)
 	if want := sha256.Sum256(whole); err != nil || n != int64(len(whole)) || !bytes.Equal(want[:], sum.Sum(nil)) {
-		t.Errorf("the client downloads %d bytes of %d, others, %v", n, len(whole), err)
+		t.Errorf("the client downloaded %d of %d bytes, or different ones, %v", n, len(whole), err)
 	}
 }
 
-// direct waits until the link to a volume's archive leads elsewhere.
-func (w *world) direct(t testing.TB, id string) string {
+// bucketLink waits until the link to a volume's archive leads to the bucket.
+func (w *service) bucketLink(t testing.TB, id string) string {
 	t.Helper()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -67,15 +67,15 @@ func (w *world) direct(t testing.TB, id string) string {
 			return link
 		}
 	}
-	t.Fatalf("after %s the service still serves the archive itself", waitLimit)
+	t.Fatalf("the service still sends the archive itself after %s", waitLimit)
 	return ""
 }
 
-func (w *world) wantBytes(t testing.TB, who string, want []byte, file string) {
+func (w *service) wantBytes(t testing.TB, who string, want []byte, file string) {
 	t.Helper()
 	got, err := os.ReadFile(file)
 	installation.Check(t, err)
 	if !bytes.Equal(want, got) {
-		t.Errorf("%s gives %d bytes, others than the %d of the first download", who, len(got), len(want))
+		t.Errorf("%s: the %d bytes differ from the %d bytes of the first download", who, len(got), len(want))
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// item is something in a folder that a test makes. A folder's name ends in a
-// slash, a link has a target; folders that names go through need not be there.
+// item is an entry of a test folder. The name of a folder ends with a slash; a link has
+// a target. Parent folders need not be listed.
 type item struct {
 	name   string
 	target string
@@ -24,14 +24,14 @@ type item struct {
 	mtime  time.Time
 }
 
-// noise cannot be compressed.
+// noise returns bytes that cannot be compressed.
 func noise(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(n)}).Read(b)
 	return b
 }
 
-// corpus are folders that archives find hard, by the names of their volumes.
+// corpus returns folders that are difficult for archive formats, by volume name.
 func corpus() map[string][]item {
 	large := []item{{name: "noise", body: noise(3 << 20)}, {name: "text", body: bytes.Repeat([]byte("A line that comes again.\n"), 3<<20/25)}}
 	return map[string][]item{"empty": nil, "odd": slices.Concat(oddNames(), oddTimes()), "long": longNames(), "many": many(), "large": large}
@@ -64,7 +64,7 @@ func oddNames() []item {
 	}
 }
 
-// beforeEpoch ends the names of files whose time is negative and has a fraction.
+// beforeEpoch is the suffix of files whose time is before 1970 and has a fraction.
 const beforeEpoch = "before-epoch"
 
 func oddTimes() []item {
@@ -81,8 +81,7 @@ func oddTimes() []item {
 	}
 }
 
-// longNames need more than a plain header of an archive, or more than one
-// block of an extended one.
+// longNames returns items that need extended headers, some of more than one block.
 func longNames() []item {
 	deep := strings.Repeat(strings.Repeat("q", 59)+"/", 50)
 	items := []item{
@@ -106,8 +105,7 @@ func many() (items []item) {
 	return items
 }
 
-// folder makes a folder of the items. What has no time of its own has one of
-// the past.
+// folder creates a folder with the items. The default time is in the past.
 func folder(t testing.TB, items []item) string {
 	t.Helper()
 	dir := t.TempDir()

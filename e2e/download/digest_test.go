@@ -15,8 +15,8 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// TestDigests holds what the service says of an archive to what sha256sum says
-// of the downloaded file.
+// TestDigests compares the digest headers of an archive with sha256sum of the
+// downloaded file.
 func TestDigests(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
@@ -24,42 +24,42 @@ func TestDigests(t *testing.T) {
 	for _, format := range []string{"tar.gz", "zip", "tar"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()
-			a := asker{t, apitest.Client(t), w.link(t, id, "?format="+format)}
-			if got := a.ask("GET", nil).Get("Repr-Digest"); got != "" {
-				t.Errorf("before anybody wanted it, the digest is %s", got)
+			a := archiveClient{t, apitest.Client(t), w.link(t, id, "?format="+format)}
+			if got := a.headers("GET", nil).Get("Repr-Digest"); got != "" {
+				t.Errorf("the digest before a request for it is %s", got)
 			}
 			file := w.fetch(t, a.link, "odd-v1."+format)
 			sum, err := hex.DecodeString(string(program{t, t.TempDir()}.must("sha256sum", "-z", file)[:64]))
 			installation.Check(t, err)
 			want := "sha-256=:" + base64.StdEncoding.EncodeToString(sum) + ":"
 			wanting := http.Header{"Want-Repr-Digest": {"sha-256=1"}}
-			if diff := cmp.Diff(want, a.ask("HEAD", wanting).Get("Repr-Digest")); diff != "" {
+			if diff := cmp.Diff(want, a.headers("HEAD", wanting).Get("Repr-Digest")); diff != "" {
 				t.Errorf("the digest (-want +got):\n%s", diff)
 			}
-			got := a.ask("GET", nil)
+			got := a.headers("GET", nil)
 			if diff := cmp.Diff(want, got.Get("Repr-Digest")); diff != "" {
-				t.Errorf("later, without asking, the digest (-want +got):\n%s", diff)
+				t.Errorf("the digest of a later request (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(got, a.ask("HEAD", nil)); diff != "" {
-				t.Errorf("HEAD has other headers (-GET +HEAD):\n%s", diff)
+			if diff := cmp.Diff(got, a.headers("HEAD", nil)); diff != "" {
+				t.Errorf("headers (-GET +HEAD):\n%s", diff)
 			}
 			info, err := os.Stat(file)
 			if err != nil || got.Get("Content-Length") != strconv.FormatInt(info.Size(), 10) {
-				t.Errorf("the length of %d bytes is said to be %s, %v", info.Size(), got.Get("Content-Length"), err)
+				t.Errorf("the Content-Length of %d bytes is %s, %v", info.Size(), got.Get("Content-Length"), err)
 			}
 		})
 	}
 }
 
-// asker asks for an archive.
-type asker struct {
+// archiveClient requests an archive.
+type archiveClient struct {
 	t    testing.TB
 	http *http.Client
 	link string
 }
 
-// ask gives the headers of the answer, but for those that differ each time.
-func (a asker) ask(method string, header http.Header) http.Header {
+// headers returns the headers of the response except those that always differ.
+func (a archiveClient) headers(method string, header http.Header) http.Header {
 	a.t.Helper()
 	req, err := http.NewRequestWithContext(a.t.Context(), method, a.link, nil)
 	installation.Check(a.t, err)
@@ -70,7 +70,7 @@ func (a asker) ask(method string, header http.Header) http.Header {
 	installation.Check(a.t, err)
 	defer res.Body.Close()
 	if n, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK || method == http.MethodHead && n > 0 {
-		a.t.Fatalf("%s is answered %s with %d bytes, %v", method, res.Status, n, err)
+		a.t.Fatalf("%s returned %s with %d bytes, %v", method, res.Status, n, err)
 	}
 	res.Header.Del("Date")
 	res.Header.Del("X-Request-Id")

@@ -18,7 +18,7 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// entry is what anybody says of a file, a folder or a link.
+// entry describes a file, a folder, or a link.
 type entry struct {
 	Kind   string // file, dir or symlink
 	Mode   fs.FileMode
@@ -28,11 +28,11 @@ type entry struct {
 	SHA256 string // of a file
 }
 
-// listing is a whole tree, by paths.
+// listing is a file tree by path.
 type listing map[string]entry
 
-// listed reads a folder.
-func listed(t testing.TB, dir string) listing {
+// list returns the listing of a folder.
+func list(t testing.TB, dir string) listing {
 	t.Helper()
 	all := listing{}
 	installation.Check(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -62,8 +62,8 @@ func listed(t testing.TB, dir string) listing {
 	return all
 }
 
-// told reads the listings of untar.mjs, by the names of their archives.
-func told(t testing.TB, out []byte) map[string]listing {
+// parseListings returns the listings that untar.mjs printed, by archive name.
+func parseListings(t testing.TB, out []byte) map[string]listing {
 	t.Helper()
 	var found map[string][]struct {
 		Path, Kind, Mtime, Target, SHA256 string
@@ -71,7 +71,7 @@ func told(t testing.TB, out []byte) map[string]listing {
 		Size                              int64
 	}
 	if err := json.Unmarshal(out, &found); err != nil {
-		t.Fatalf("these are no listings: %v\n%.1000s", err, out)
+		t.Fatalf("parsing the listings: %v\n%.1000s", err, out)
 	}
 	all := map[string]listing{}
 	for name, entries := range found {
@@ -94,8 +94,8 @@ func unhex(t testing.TB, s string) string {
 	return string(b)
 }
 
-// as gives a copy of which each entry was seen by change; an entry without a
-// kind is left out.
+// as returns a copy with change applied to each entry. Entries without a kind are left
+// out.
 func (l listing) as(change func(path string, e entry) entry) listing {
 	out := listing{}
 	for path, e := range l {
@@ -106,11 +106,10 @@ func (l listing) as(change func(path string, e entry) entry) listing {
 	return out
 }
 
-// same is a listing as it is.
-func same(_ string, e entry) entry { return e }
+// unchanged returns the entry.
+func unchanged(_ string, e entry) entry { return e }
 
-// asBSDTar leaves out what some versions of bsdtar read wrongly: fractions
-// before 1970.
+// asBSDTar removes fractions before 1970, which some versions of bsdtar read wrongly.
 func asBSDTar(path string, e entry) entry {
 	if strings.HasSuffix(path, beforeEpoch) {
 		e.Mtime = ""
@@ -118,7 +117,7 @@ func asBSDTar(path string, e entry) entry {
 	return e
 }
 
-// asZip sees times as a zip tells them, in whole seconds of 32 bits.
+// asZip returns the entry with the time of a zip, which has 32 bits of seconds.
 func asZip(path string, e entry) entry {
 	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
 	e.Mtime = strconv.FormatInt(int64(math.Floor(float64(ns)/1e9)), 10)
@@ -128,7 +127,7 @@ func asZip(path string, e entry) entry {
 	return e
 }
 
-// asUnzip leaves out what unzip does not keep: the times of links.
+// asUnzip removes the times of links, which unzip does not keep.
 func asUnzip(path string, e entry) entry {
 	if e = asZip(path, e); e.Kind == "symlink" {
 		e.Mtime = ""
@@ -136,7 +135,7 @@ func asUnzip(path string, e entry) entry {
 	return e
 }
 
-// asBSDUnzip leaves out a name that bsdtar takes for one of Windows.
+// asBSDUnzip leaves out a name that bsdtar treats as a Windows path.
 func asBSDUnzip(path string, e entry) entry {
 	if strings.HasPrefix(path, "tab\t") {
 		return entry{}
@@ -144,8 +143,8 @@ func asBSDUnzip(path string, e entry) entry {
 	return asZip(path, e)
 }
 
-// asPython leaves out what tarfile does not set, the times of links, and sees
-// others to the microsecond: it keeps seconds as a floating-point number.
+// asPython removes the times of links, which tarfile does not set, and rounds other
+// times to microseconds, because tarfile stores seconds as a floating-point number.
 func asPython(_ string, e entry) entry {
 	ns, _ := strconv.ParseInt(e.Mtime, 10, 64)
 	e.Mtime = strconv.FormatInt((ns+500)/1000, 10)

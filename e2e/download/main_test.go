@@ -13,21 +13,22 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// waitLimit is how long a test waits for what must happen, on a busy machine too.
+// waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 5 * time.Minute
 
 func TestMain(m *testing.M) {
-	installation.Parallel(8) // most of what these tests do is wait for other programs
+	installation.Parallel(8) // these tests mostly wait for other programs
 	installation.Main(m)
 }
 
-// program is one that runs from here, in a folder.
+// program runs programs in a folder.
 type program struct {
 	t   testing.TB
 	dir string
 }
 
-// run gives what a program printed, and its exit code.
+// run runs a program and returns its output and exit code. It skips the test if the
+// program is not installed.
 func (p program) run(name string, args ...string) (out []byte, code int) {
 	p.t.Helper()
 	requirement.Programs(p.t, name)
@@ -35,28 +36,28 @@ func (p program) run(name string, args ...string) (out []byte, code int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // nobody's settings
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser is many processes
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "TZ=UTC", "HOME="+p.dir) // without the user's settings
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}                     // a browser has many processes
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = waitLimit / 10 // for what its children still say
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	cmd.WaitDelay = waitLimit / 10 // for output of its children
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if cmd.Process != nil {
-		_ = cmd.Cancel() // what it left
+		_ = cmd.Cancel() // end its children
 	}
 	if cmd.ProcessState == nil || ctx.Err() != nil {
-		p.t.Fatalf("%s: %v, %v\n%s", name, err, ctx.Err(), installation.Tail(said.String(), 2000))
+		p.t.Fatalf("%s: %v, %v\n%s", name, err, ctx.Err(), installation.Tail(stderr.String(), 2000))
 	}
 	if code = cmd.ProcessState.ExitCode(); code != 0 {
-		p.t.Logf("%s ended with %d: %s", name, code, installation.Tail(said.String(), 2000))
+		p.t.Logf("%s ended with %d: %s", name, code, installation.Tail(stderr.String(), 2000))
 	}
 	return out, code
 }
 
-// fleeting is a folder for a program whose children may write to it for a moment
-// longer than it runs.
-func fleeting(t testing.TB) string {
+// newFolder returns a temporary folder for a program whose children may still write to
+// it after the program has ended.
+func newFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "stint-download-")
 	installation.Check(t, err)
@@ -70,7 +71,7 @@ func fleeting(t testing.TB) string {
 	return dir
 }
 
-// must is run of a program that has to succeed.
+// must is like run for a program that must succeed.
 func (p program) must(name string, args ...string) []byte {
 	p.t.Helper()
 	out, code := p.run(name, args...)

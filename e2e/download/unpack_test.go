@@ -16,23 +16,23 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// sample is a version of the corpus that is to be downloaded.
+// sample is a version of the corpus and its archive.
 type sample struct {
 	id   string
-	want listing // its source
-	link string  // to its tar.gz
-	file string  // that, downloaded
+	want listing // of the pushed folder
+	link string  // to the tar.gz
+	file string  // the downloaded tar.gz
 }
 
-// TestEverybodyUnpacksTheSame holds each reader of archives to the folders that
-// were pushed.
-func TestEverybodyUnpacksTheSame(t *testing.T) {
+// TestArchiveReaders unpacks archives with several programs and compares the results
+// with the pushed folders.
+func TestArchiveReaders(t *testing.T) {
 	t.Parallel()
 	w := serve(t, nil)
 	samples := map[string]sample{}
 	for name, items := range corpus() {
 		dir := folder(t, items)
-		s := sample{id: w.push(t, name, dir), want: listed(t, dir)}
+		s := sample{id: w.push(t, name, dir), want: list(t, dir)}
 		s.link = w.link(t, s.id, "")
 		s.file = w.fetch(t, s.link, name+"-v1.tar.gz")
 		program{t, dir}.must("gzip", "-t", s.file)
@@ -42,7 +42,7 @@ func TestEverybodyUnpacksTheSame(t *testing.T) {
 		for name, s := range samples {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				t.Run("resumed", func(t *testing.T) { t.Parallel(); w.wantResumable(t, s) })
+				t.Run("resumed", func(t *testing.T) { t.Parallel(); w.checkResumed(t, s) })
 				unpackAll(t, s.want, tarGzips, s.file)
 				for format, how := range others {
 					file := w.fetch(t, w.link(t, s.id, "?format="+format), name+"-v1."+format)
@@ -50,16 +50,16 @@ func TestEverybodyUnpacksTheSame(t *testing.T) {
 				}
 			})
 		}
-		t.Run("Node", func(t *testing.T) { t.Parallel(); inNode(t, samples) })
-		t.Run("browser", func(t *testing.T) { t.Parallel(); w.inBrowser(t, samples) })
+		t.Run("Node", func(t *testing.T) { t.Parallel(); checkNode(t, samples) })
+		t.Run("browser", func(t *testing.T) { t.Parallel(); w.checkBrowser(t, samples) })
 	})
 }
 
-// unpacker is a program that unpacks FILE to the folder where it runs.
+// unpacker is a program that unpacks FILE to its working directory.
 type unpacker struct {
 	name    string
-	sees    func(path string, e entry) entry // what of a tree it can keep
-	command []string                         // FILE stands for the archive
+	sees    func(path string, e entry) entry // the part of an entry that it keeps
+	command []string                         // FILE is replaced by the archive
 }
 
 const pythonUntar = `
@@ -69,7 +69,7 @@ with tarfile.open(sys.argv[1], "r:*") as t:
 `
 
 var tarGzips = []unpacker{
-	{"tar", same, []string{"tar", "-xpzf", "FILE", "--no-same-owner"}},
+	{"tar", unchanged, []string{"tar", "-xpzf", "FILE", "--no-same-owner"}},
 	{"bsdtar", asBSDTar, []string{"bsdtar", "-xpf", "FILE", "--no-same-owner"}},
 	{"Python", asPython, []string{"python3", "-c", pythonUntar, "FILE"}},
 }
@@ -79,7 +79,7 @@ var others = map[string][]unpacker{
 		{"bsdtar of tar", asBSDTar, []string{"bsdtar", "-xpf", "FILE", "--no-same-owner"}},
 	},
 	"tar.zst": {
-		{"zstd and tar", same, []string{"bash", "-c", `set -o pipefail; zstd -dcq "$0" | tar -xpf - --no-same-owner`, "FILE"}},
+		{"zstd and tar", unchanged, []string{"bash", "-c", `set -o pipefail; zstd -dcq "$0" | tar -xpf - --no-same-owner`, "FILE"}},
 	},
 	"zip": {
 		{"unzip", asUnzip, []string{"unzip", "-q", "-^", "FILE"}},
@@ -101,12 +101,12 @@ func unpackAll(t *testing.T, want listing, how []unpacker, file string) {
 			if out, code := (program{t, into}).run(args[0], args[1:]...); code != 0 && !emptyZip(u.name, want, code) {
 				t.Fatalf("%s failed with %d\n%s", args[0], code, installation.Tail(string(out), 1000))
 			}
-			wantSame(t, u.name, want.as(u.sees), listed(t, into).as(u.sees))
+			wantSame(t, u.name, want.as(u.sees), list(t, into).as(u.sees))
 		})
 	}
 }
 
-// emptyZip tells unzip's warning that a zip has nothing in it.
+// emptyZip reports whether the code is unzip's warning about an empty zip.
 func emptyZip(program string, want listing, code int) bool {
 	return program == "unzip" && len(want) == 0 && code == 1
 }
@@ -114,12 +114,12 @@ func emptyZip(program string, want listing, code int) bool {
 func wantSame(t testing.TB, who string, want, got listing) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s sees another tree (-want +got):\n%.4000s", who, diff)
+		t.Errorf("%s unpacked another tree (-want +got):\n%.4000s", who, diff)
 	}
 }
 
-// wantResumable breaks a download off at some points and lets curl go on.
-func (w *world) wantResumable(t *testing.T, s sample) {
+// checkResumed interrupts a download repeatedly and resumes it with curl.
+func (w *service) checkResumed(t *testing.T, s sample) {
 	whole, err := os.ReadFile(s.file)
 	installation.Check(t, err)
 	dir := t.TempDir()
@@ -128,21 +128,21 @@ func (w *world) wantResumable(t *testing.T, s sample) {
 		part := 1 + rand.IntN(max(1, (len(whole)-have)/2))
 		_, code := program{t, dir}.run("curl", quiet("-C", "-", "-o", file, "-H", fmt.Sprintf("%s: %d", cutHeader, part), s.link)...)
 		if code != 18 {
-			t.Fatalf("curl ended with %d where %d bytes after %d of %d came", code, part, have, len(whole))
+			t.Fatalf("curl exited with %d after an interruption %d bytes after %d of %d", code, part, have, len(whole))
 		}
 		have += part
 		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(whole[:have], got) {
-			t.Fatalf("after %d bytes there are %d, others, %v", have, len(got), err)
+			t.Fatalf("after %d bytes the file has %d, or different ones, %v", have, len(got), err)
 		}
 	}
 	program{t, dir}.must("curl", quiet("-C", "-", "-o", file, s.link)...)
 	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(whole, got) {
-		t.Errorf("a resumed download of %d bytes has %d, others, %v", len(whole), len(got), err)
+		t.Errorf("a resumed download of %d bytes has %d, or different ones, %v", len(whole), len(got), err)
 	}
 }
 
-// inNode reads the downloaded files.
-func inNode(t *testing.T, samples map[string]sample) {
+// checkNode reads the downloaded archives with Node.js.
+func checkNode(t *testing.T, samples map[string]sample) {
 	dir := t.TempDir()
 	for _, name := range []string{"untar.mjs", "list.mjs"} {
 		b, err := testdata.ReadFile("testdata/" + name)
@@ -153,7 +153,7 @@ func inNode(t *testing.T, samples map[string]sample) {
 	for _, s := range samples {
 		args = append(args, s.file)
 	}
-	found := told(t, program{t, dir}.must("node", args...))
+	found := parseListings(t, program{t, dir}.must("node", args...))
 	for name, s := range samples {
 		wantSame(t, "Node in "+name, s.want, found[s.file])
 	}
@@ -164,13 +164,13 @@ func inNode(t *testing.T, samples map[string]sample) {
 
 var inPage = regexp.MustCompile(`(?s)<pre id="listings">(.*?)</pre>`)
 
-// inBrowser lets a page follow the links and read the answers' bodies.
-func (w *world) inBrowser(t *testing.T, samples map[string]sample) {
+// checkBrowser downloads and reads the archives in a page in Chromium.
+func (w *service) checkBrowser(t *testing.T, samples map[string]sample) {
 	links := url.Values{}
 	for name, s := range samples {
 		links.Set(name, s.link)
 	}
-	home := fleeting(t)
+	home := newFolder(t)
 	out := program{t, home}.must("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-proxy-server",
 		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
 		"--user-data-dir="+filepath.Join(home, "data"), "--dump-dom", w.front+"/page/page.html?"+links.Encode())
@@ -178,7 +178,7 @@ func (w *world) inBrowser(t *testing.T, samples map[string]sample) {
 	if found == nil {
 		t.Fatalf("the page is %.2000s", out)
 	}
-	all := told(t, []byte(html.UnescapeString(string(found[1]))))
+	all := parseListings(t, []byte(html.UnescapeString(string(found[1]))))
 	for name, s := range samples {
 		wantSame(t, "the browser in "+name, s.want, all[name])
 	}

@@ -16,8 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
-// The internet of these tests: names, and addresses that belong to no private
-// network.
+// internet contains the host names of these tests and their public addresses.
 var internet = map[string]string{
 	"files.example.com":  "93.184.215.14",
 	"api.example.com":    "93.184.215.15",
@@ -25,7 +24,7 @@ var internet = map[string]string{
 	"npm.example.org":    "93.184.215.17",
 	"evil.example.net":   "93.184.215.18",
 	"bank.example.com":   "93.184.215.19",
-	"rebind.example.net": "192.168.77.1", // a name of the internet that points into a private network
+	"rebind.example.net": "192.168.77.1", // a public name of a private address
 }
 
 const insideEnv = "STINT_E2E_EGRESS_INSIDE"
@@ -80,8 +79,8 @@ func createInternet() error {
 		if err != nil {
 			return err
 		}
-		// A route and no address of the interface: what the worker has there is
-		// the worker to the gate, and not the internet.
+		// A route instead of an address of the interface, because the egress proxy
+		// treats addresses of the worker as private.
 		errs = append(errs, netlink.RouteAdd(&netlink.Route{LinkIndex: lo.Attrs().Index, Dst: address.IPNet, Type: unix.RTN_LOCAL, Table: unix.RT_TABLE_LOCAL, Scope: netlink.SCOPE_HOST}))
 		hosts += ip + " " + name + "\n"
 	}

@@ -14,31 +14,31 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// recording keeps what reached a server.
-type recording struct {
+// recorder is a server that records its requests.
+type recorder struct {
 	mu   sync.Mutex // guards seen
 	seen []string
 }
 
-func (r *recording) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = append(r.seen, req.Host+req.URL.Path+" "+req.Header.Get("Authorization"))
 	fmt.Fprintln(w, "reached")
 }
 
-func (r *recording) all() []string {
+func (r *recorder) all() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.seen...)
 }
 
-// TestRefusals tries what the definition does not allow: nothing arrives, and
-// each try is logged.
+// TestRefusals makes requests that the definition does not allow. They do not arrive,
+// and each is logged.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	var evil, private, host recording
+	w := newService(t)
+	var evil, private, host recorder
 	server(t, "evil.example.net", 80, &evil)
 	server(t, "rebind.example.net", 80, &private)
 	loopback, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,8 +56,8 @@ func TestRefusals(t *testing.T) {
 		script  string
 		logged  map[string]any
 	}{
-		"a host that is not allowed": {restricted, get("http://evil.example.net/"), map[string]any{"action": "deny", "host": "evil.example.net"}},
-		"its address":                {restricted, get("http://" + internet["evil.example.net"] + "/"), map[string]any{"action": "deny", "host": internet["evil.example.net"], "port": 80}},
+		"host that is not allowed": {restricted, get("http://evil.example.net/"), map[string]any{"action": "deny", "host": "evil.example.net"}},
+		"its address":              {restricted, get("http://" + internet["evil.example.net"] + "/"), map[string]any{"action": "deny", "host": internet["evil.example.net"], "port": 80}},
 		"another host behind an allowed name": {
 			restricted, get("-H 'Host: evil.example.net' http://files.example.com:8082/"), map[string]any{"action": "deny", "host": "evil.example.net"},
 		},
@@ -76,41 +76,41 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{t, w.client, w.host}
+			w := &service{t, w.client, w.host}
 			r, out := w.run(definition{"network": c.network}, c.script, nil)
 			if r.Status != stint.Completed || strings.Contains(out, "reached") {
-				t.Errorf("the run %s with %q", r.Status, out)
+				t.Errorf("the run is %s with the output %q", r.Status, out)
 			}
-			w.logged(r.ID, c.logged)
+			w.checkLogged(r.ID, c.logged)
 		})
 	}
 	t.Cleanup(func() {
-		for name, s := range map[string]*recording{"evil": &evil, "private": &private, "host": &host} {
+		for name, s := range map[string]*recorder{"evil": &evil, "private": &private, "host": &host} {
 			if seen := s.all(); len(seen) > 0 {
-				t.Errorf("the %s server was reached: %q", name, seen)
+				t.Errorf("the %s server received %q", name, seen)
 			}
 		}
 	})
-	t.Run("what is allowed arrives", func(t *testing.T) {
-		var open recording
+	t.Run("allowed requests", func(t *testing.T) {
+		var open recorder
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		installation.Check(t, err)
 		srv := &http.Server{Handler: &open}
 		go func() { _ = srv.Serve(l) }()
 		t.Cleanup(func() { _ = srv.Close() })
 		rule := fmt.Sprintf("host.stint.internal:%d", l.Addr().(*net.TCPAddr).Port)
-		w := &world{t, w.client, w.host}
+		w := &service{t, w.client, w.host}
 		_, out := w.succeed(definition{"network": map[string]any{"mode": "restricted", "allow": []string{rule}}}, "curl -sSf http://"+rule+"/")
 		if !strings.Contains(out, "reached") || len(open.all()) != 1 {
-			t.Errorf("output %q, server saw %q", out, open.all())
+			t.Errorf("output %q, the server received %q", out, open.all())
 		}
 	})
 }
 
-// TestOperatorsDenyIsStronger: what the operator denies no definition allows.
-func TestOperatorsDenyIsStronger(t *testing.T) {
+// TestOperatorDeny checks that a definition cannot allow hosts that the operator denies.
+func TestOperatorDeny(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, "--egress-deny", "private,host,93.184.215.18/32")
+	w := newService(t, "--egress-deny", "private,host,93.184.215.18/32")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	installation.Check(t, err)
 	t.Cleanup(func() { _ = l.Close() })
@@ -125,17 +125,17 @@ func TestOperatorsDenyIsStronger(t *testing.T) {
 		t.Errorf("output %q", out)
 	}
 	for _, host := range []string{"host.stint.internal", "192.168.77.1", "evil.example.net"} {
-		w.logged(r.ID, map[string]any{"action": "deny", "host": host})
+		w.checkLogged(r.ID, map[string]any{"action": "deny", "host": host})
 	}
 }
 
-// TestBrokeredSecret follows a secret: the server gets the value, the sandbox
-// has none of it.
+// TestBrokeredSecret checks that the server receives the value of a secret and that the
+// sandbox does not contain it.
 func TestBrokeredSecret(t *testing.T) {
 	t.Parallel()
 	const value = "sk-live-0123456789abcdef-the-real-one"
-	w := newWorld(t)
-	var api, other recording
+	w := newService(t)
+	var api, other recorder
 	server(t, "bank.example.com", 443, &api)
 	server(t, "evil.example.net", 443, &other)
 	d := definition{
@@ -152,28 +152,29 @@ env >environment.txt
 true`
 	r, out := w.run(d, script, map[string]string{"KEY": value})
 	if r.Status != stint.Completed {
-		t.Fatalf("the run %s: %s\n%s", r.Status, installation.Value(r.Error), out)
+		t.Fatalf("the run is %s: %s\n%s", r.Status, installation.Value(r.Error), out)
 	}
 	if got, want := api.all(), "bank.example.com/with Bearer "+value; len(got) != 1 || got[0] != want {
-		t.Errorf("the server saw %q, want %q", got, want)
+		t.Errorf("the server received %q, want %q", got, want)
 	}
 	if got := other.all(); len(got) != 1 || strings.Contains(got[0], value) || !strings.Contains(got[0], "Bearer stint-brokered-KEY") {
-		t.Errorf("another server saw %q", got)
+		t.Errorf("another server received %q", got)
 	}
 	if strings.Contains(out, "it is in a file") || strings.Count(out, "stint-brokered-KEY") < 2 {
-		t.Errorf("what the sandbox holds:\n%s", out)
+		t.Errorf("the sandbox contains:\n%s", out)
 	}
 	for _, kind := range []stint.LogType{stint.LogAgent, stint.LogSystem, stint.LogNetwork} {
 		if all := strings.Join(w.lines(r.ID, kind), "\n"); strings.Contains(all, value) || strings.Contains(out, "***") {
-			t.Errorf("the %s log, or a mask in the output, shows that the value was there:\n%s\n%s", kind, all, out)
+			t.Errorf("the sandbox contained the value, according to the %s log or the output:\n%s\n%s", kind, all, out)
 		}
 	}
 }
 
-// TestUntouchedTLS: the TLS of hosts that nobody names goes through as it is.
-func TestUntouchedTLS(t *testing.T) {
+// TestTLSWithoutInterception checks that TLS connections to hosts without rules are not
+// intercepted.
+func TestTLSWithoutInterception(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newService(t)
 	server(t, "pypi.example.org", 8443, http.HandlerFunc(hello))
 	c := certificate(t, "npm.example.org")
 	l, err := tls.Listen("tcp", internet["npm.example.org"]+":444", &tls.Config{Certificates: []tls.Certificate{c}})
@@ -191,10 +192,10 @@ func TestUntouchedTLS(t *testing.T) {
 	}()
 	r, out := w.succeed(definition{}, `curl -sSv -k https://npm.example.org:444/secret-path 2>&1 | tr -d '\r'`)
 	if !strings.Contains(out, "An authority of the internet") {
-		t.Errorf("the certificate is not the server's own:\n%s", out)
+		t.Errorf("the certificate is not that of the server:\n%s", out)
 	}
-	w.logged(r.ID, map[string]any{"host": "npm.example.org", "port": 444, "protocol": "tls", "action": "allow"})
+	w.checkLogged(r.ID, map[string]any{"host": "npm.example.org", "port": 444, "protocol": "tls", "action": "allow"})
 	if all := strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"); strings.Contains(all, "secret-path") {
-		t.Errorf("what goes encrypted is logged:\n%s", all)
+		t.Errorf("the log contains encrypted data:\n%s", all)
 	}
 }

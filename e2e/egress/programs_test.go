@@ -19,8 +19,8 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// modes are the two ways in which programs find the way out: without any
-// setting, and by the variables that name a proxy.
+// modes are the environments in which programs run: without settings, and with
+// variables that name the proxy.
 var modes = map[string]map[string]string{
 	"as they are": {},
 	"by a proxy": {
@@ -30,9 +30,9 @@ var modes = map[string]map[string]string{
 	},
 }
 
-// inspecting are hosts whose TLS the service ends, so that programs trust the
-// installation's authority, and each request is seen.
-func inspecting(environment map[string]string) definition {
+// withInterception returns a definition with TLS interception, in which programs trust
+// the interception CA and each request is logged.
+func withInterception(environment map[string]string) definition {
 	return definition{
 		"environment": environment,
 		"network":     map[string]any{"mode": "public", "inspect": []string{"*.example.com", "*.example.org"}},
@@ -41,7 +41,7 @@ func inspecting(environment map[string]string) definition {
 
 func TestPrograms(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newService(t)
 	server(t, "files.example.com", 80, http.HandlerFunc(hello))
 	server(t, "api.example.com", 443, http.HandlerFunc(hello))
 	server(t, "files.example.com", 443, gitServer(t))
@@ -51,13 +51,13 @@ func TestPrograms(t *testing.T) {
 		for name, program := range programs {
 			t.Run(name+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				w := &world{t, w.client, w.host}
-				r, out := w.succeed(inspecting(environment), program.script)
+				w := &service{t, w.client, w.host}
+				r, out := w.succeed(withInterception(environment), program.script)
 				if !strings.Contains(out, program.says) {
 					t.Errorf("the output lacks %q:\n%s", program.says, out)
 				}
 				for _, entry := range program.logged {
-					w.logged(r.ID, entry)
+					w.checkLogged(r.ID, entry)
 				}
 			})
 		}
@@ -100,7 +100,7 @@ func hello(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "hello %s %s\n", r.Proto, r.URL)
 }
 
-// packageIndex is what pip asks: a page of links, and the files.
+// packageIndex serves a package index for pip: a page with links, and the files.
 func packageIndex(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, "/simple/") {
 		io.WriteString(w, `<a href="/files/demo-1.0.tar.gz#sha256=0">demo</a>`)
@@ -133,7 +133,7 @@ func npmPackage() []byte {
 	return b.Bytes()
 }
 
-// gitServer serves a repository by git's own program.
+// gitServer serves a repository with git http-backend.
 func gitServer(t *testing.T) http.Handler {
 	t.Helper()
 	dir := t.TempDir()
@@ -142,7 +142,7 @@ git -c user.name=a -c user.email=a@b commit -qm first; git push -q ../repo.git H
 	c := exec.Command("bash", "-c", script)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("make a repository: %v\n%s", err, out)
+		t.Fatalf("creating a repository: %v\n%s", err, out)
 	}
 	exe, err := exec.Command("git", "--exec-path").Output()
 	installation.Check(t, err)
@@ -152,10 +152,10 @@ git -c user.name=a -c user.email=a@b commit -qm first; git push -q ../repo.git H
 	}
 }
 
-// TestGo runs a program whose resolver and TLS are its own.
+// TestGo runs a Go program, which does not use the system resolver and TLS library.
 func TestGo(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newService(t)
 	server(t, "api.example.com", 8443, http.HandlerFunc(hello))
 	dir := t.TempDir()
 	source := filepath.Join(dir, "main.go")
@@ -182,10 +182,10 @@ func main() {
 	if !strings.Contains(out, "hello HTTP/1.1 /from-go") {
 		t.Errorf("output %q", out)
 	}
-	w.logged(r.ID, map[string]any{"method": "GET", "url": "http://api.example.com:8443/from-go", "status": 200, "port": 8443})
+	w.checkLogged(r.ID, map[string]any{"method": "GET", "url": "http://api.example.com:8443/from-go", "status": 200, "port": 8443})
 }
 
-// archive is a tar of one program.
+// archive returns a tar with one program.
 func archive(t *testing.T, path string) io.Reader {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -201,22 +201,22 @@ func archive(t *testing.T, path string) io.Reader {
 	return &b
 }
 
-// TestLogsWhileItRuns reads the entry of a request while the agent goes on.
-func TestLogsWhileItRuns(t *testing.T) {
+// TestLogsOfRunningRun reads the log entry of a request while the agent is running.
+func TestLogsOfRunningRun(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newService(t)
 	server(t, "api.example.com", 8081, http.HandlerFunc(hello))
 	installation.Agent(t, w.client, "waits", "")
 	r := installation.Create(t, w.client, stint.NewRun{Agent: "waits", Prompt: "curl -sS http://api.example.com:8081/live; curl -sS http://evil.example.net:81; sleep 600"})
-	w.until("the request is logged", func() bool {
+	w.waitUntil("the request is logged", func() bool {
 		for _, e := range w.logs(r.ID, stint.LogNetwork) {
-			if holds(e.Metadata, map[string]any{"url": "http://api.example.com:8081/live", "status": 200}) {
+			if containsAll(e.Metadata, map[string]any{"url": "http://api.example.com:8081/live", "status": 200}) {
 				return true
 			}
 		}
 		return false
 	})
-	got, err := w.client.Runs.Cancel(t.Context(), r.ID) // refused where the agent has ended
+	got, err := w.client.Runs.Cancel(t.Context(), r.ID) // fails if the run has ended
 	installation.Check(t, err)
 	if got.Status != stint.Cancelled {
 		t.Errorf("the run is %s", got.Status)

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
@@ -320,6 +321,7 @@ func TestCommitOverlayStoresWhatChanged(t *testing.T) {
 
 func TestCommitOverlayRefusesPartialFiles(t *testing.T) {
 	t.Parallel()
+	requirement.Root(t) // to set attributes of overlays
 	l := newLibrary(t, newMemory(), files.Options{})
 	base := stored(t, l, "", item{name: "f", body: []byte("x")}, item{name: "d/", mode: 0o755})
 	for _, mark := range []string{"redirect", "metacopy"} {

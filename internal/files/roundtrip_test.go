@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/stint-dev/stint/internal/files"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 	"pgregory.net/rapid"
 )
 
@@ -74,6 +75,7 @@ func oddTree() []item {
 
 func TestRoundTripOfOddTree(t *testing.T) {
 	t.Parallel()
+	requirement.Root(t) // to read files that their owner cannot read
 	items := oddTree()
 	want := itemLooks(items)
 	for format, pack := range map[files.Format]func(testing.TB, []byte) []byte{
@@ -138,6 +140,7 @@ func checkEverywhere(t testing.TB, l *files.Library, ref files.Ref, want map[str
 // TestRandomTree stores random trees and takes them out again.
 func TestRandomTree(t *testing.T) {
 	t.Parallel()
+	requirement.Root(t) // to read files that their owner cannot read
 	l := newLibrary(t, newMemory(), files.Options{})
 	previous := ""
 	rapid.Check(t, func(rt *rapid.T) {

@@ -15,21 +15,20 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/agentinit"
 	"github.com/stint-dev/stint/internal/sandbox/control"
+	"github.com/stint-dev/stint/internal/testkit/requirement"
 )
 
 // startInit starts this test binary as agentinit in a new PID namespace, so that it
 // can only signal its own processes.
 func startInit(t *testing.T, files ...*os.File) *os.Process {
 	t.Helper()
+	requirement.Root(t)
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer null.Close()
 	attr := &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID, Pdeathsig: syscall.SIGKILL}
-	if os.Geteuid() != 0 {
-		attr.Cloneflags |= unix.CLONE_NEWUSER
-	}
 	p, err := os.StartProcess("/proc/self/exe", []string{"/x/" + agentinit.Name}, &os.ProcAttr{
 		Env: []string{}, Files: append([]*os.File{null, null, os.Stderr}, files...), Sys: attr,
 	})

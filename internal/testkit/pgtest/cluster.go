@@ -50,7 +50,7 @@ func NewCluster(t testing.TB, dir string) *Cluster {
 	t.Helper()
 	c, err := startCluster(dir)
 	if errors.Is(err, errMissing) {
-		requirement.Skip(t, err.Error())
+		requirement.Skip(t, "PostgreSQL is not installed (make deps)")
 	}
 	if err != nil {
 		t.Fatal(err)

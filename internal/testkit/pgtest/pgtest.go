@@ -86,7 +86,7 @@ func URL(t testing.TB) string {
 	}
 	c, err := sharedCluster()
 	if errors.Is(err, errMissing) {
-		requirement.Skip(t, err.Error())
+		requirement.Skip(t, "PostgreSQL is not installed (make deps)")
 	}
 	if err != nil {
 		t.Fatal(err)

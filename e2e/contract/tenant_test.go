@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/apitest"
 )
 
-// waitLimit is how long a test waits for what must happen, on a busy machine too.
+// waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 3 * time.Minute
 
 func check(t testing.TB, err error) {
@@ -43,25 +43,24 @@ func readAll(t testing.TB, r io.Reader) []byte {
 	return raw
 }
 
-// object is a JSON object as a client sees it, and the body of a request.
+// object is a JSON object.
 type object = map[string]any
 
-// request is what a test sends. Token "-" sends none, "" the owner's. A
-// request that is hostile is not one that the API document allows.
+// request is a request of a test.
 type request struct {
 	method, path string
-	token        string
+	token        string // "" means the owner's token, "-" none
 	header       map[string]string
-	body         any // string and []byte as they are, anything else as JSON
-	hostile      bool
+	body         any  // string and []byte are sent unchanged, other values as JSON
+	undocumented bool // the API document does not allow the request
 }
 
-type answer struct {
+type response struct {
 	*http.Response
 	body []byte
 }
 
-func (w *world) build(ctx context.Context, r request) *http.Request {
+func (w *tenant) build(ctx context.Context, r request) *http.Request {
 	w.Helper()
 	var body io.Reader = http.NoBody
 	contentType := ""
@@ -78,7 +77,7 @@ func (w *world) build(ctx context.Context, r request) *http.Request {
 		check(w, err)
 		body, contentType = bytes.NewReader(raw), "application/json"
 	}
-	if r.hostile {
+	if r.undocumented {
 		ctx = apitest.AllowInvalid(ctx)
 	}
 	at := r.path
@@ -107,32 +106,32 @@ func (w *world) build(ctx context.Context, r request) *http.Request {
 	return req
 }
 
-// identifier is what chance makes, and so may spell anything.
+// identifier matches random identifiers, which may contain any word.
 var identifier = regexp.MustCompile(`\b[a-z]+[0-9]*_[0-9a-z]{16,}\b`)
 
-// do sends a request and reads the answer, which must not tell about the
-// inside of the server.
-func (w *world) do(r request) answer {
+// do sends a request and returns the response. Errors must not contain internal details
+// of the server.
+func (w *tenant) do(r request) response {
 	w.Helper()
 	resp, err := w.client.Do(w.build(w.Context(), r))
 	if err != nil {
 		w.Fatalf("%s %s: %v", r.method, r.path, err)
 	}
 	defer resp.Body.Close()
-	a := answer{resp, readAll(w, resp.Body)}
+	a := response{resp, readAll(w, resp.Body)}
 	if a.StatusCode >= 400 {
 		said := identifier.ReplaceAll(a.body, nil)
 		for _, inside := range []string{w.host.data, "/tmp/stint", ".go:", "goroutine", "SQL", "constraint", "pgx", "modernc"} {
 			if bytes.Contains(said, []byte(inside)) {
-				w.Errorf("%s %s tells of the server's inside: %s", r.method, r.path, a.body)
+				w.Errorf("%s %s shows internal details of the server: %s", r.method, r.path, a.body)
 			}
 		}
 	}
 	return a
 }
 
-// must sends a request, demands the status and reads the JSON of the answer.
-func (w *world) must(status int, r request, into any) {
+// must sends a request, checks the status, and decodes the JSON of the response.
+func (w *tenant) must(status int, r request, into any) {
 	w.Helper()
 	a := w.do(r)
 	if a.StatusCode != status {
@@ -143,29 +142,30 @@ func (w *world) must(status int, r request, into any) {
 	}
 }
 
-func (w *world) get(path string, into any) {
+func (w *tenant) get(path string, into any) {
 	w.Helper()
 	w.must(http.StatusOK, request{method: "GET", path: path}, into)
 }
 
-// fault is the body of an error answer.
-type fault struct {
+// apiError is the error in a response.
+type apiError struct {
 	Type, Code, Message, Param string
 	Details                    []struct{ Param, Code, Message string }
 }
 
-func (a answer) fault() fault {
-	var b struct{ Error fault }
-	_ = json.Unmarshal(a.body, &b) // an answer without one is an empty fault
+func (a response) apiError() apiError {
+	var b struct{ Error apiError }
+	_ = json.Unmarshal(a.body, &b) // the zero value if there is none
 	return b.Error
 }
 
-// refused demands an error answer, "type code", whose message holds words.
-func (w *world) refused(r request, status int, typeAndCode string, words ...string) {
+// wantError checks that the response is an error with this "type code" whose message
+// contains the words.
+func (w *tenant) wantError(r request, status int, typeAndCode string, words ...string) {
 	w.Helper()
-	r.hostile = true
+	r.undocumented = true
 	a := w.do(r)
-	f := a.fault()
+	f := a.apiError()
 	if got := f.Type + " " + f.Code; a.StatusCode != status || got != typeAndCode {
 		w.Errorf("%s %s %v gave %d %s, want %d %s", r.method, r.path, r.body, a.StatusCode, a.body, status, typeAndCode)
 		return
@@ -177,7 +177,7 @@ func (w *world) refused(r request, status int, typeAndCode string, words ...stri
 	}
 }
 
-// The types and codes of error answers.
+// Types and codes of errors.
 const (
 	invalid   = "invalid_request_error invalid_parameter"
 	missing   = "invalid_request_error missing_parameter"
@@ -193,8 +193,8 @@ const (
 	badHead   = "conflict_error version_conflict"
 )
 
-// agent pushes a shell agent, unless more says otherwise.
-func (w *world) agent(name string, more object) (a stint.Agent) {
+// agent creates an agent, by default with the framework shell.
+func (w *tenant) agent(name string, more object) (a stint.Agent) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/agents", body: definition(name, more)}, &a)
 	return a
@@ -209,14 +209,14 @@ func definition(name string, more object) object {
 	return d
 }
 
-// create starts a run of the agent "shell", unless the body names another.
-func (w *world) create(body object) (r stint.Run) {
+// create creates a run, by default of the agent "shell".
+func (w *tenant) create(body object) (r stint.Run) {
 	w.Helper()
 	w.must(http.StatusAccepted, request{method: "POST", path: "/v1/runs", body: w.newRun(body)}, &r)
 	return r
 }
 
-func (w *world) newRun(body object) object {
+func (w *tenant) newRun(body object) object {
 	all := object{"prompt": "true"}
 	maps.Copy(all, body)
 	for _, origin := range []string{"agent", "agentId", "sessionId", "checkpointId"} {
@@ -228,8 +228,8 @@ func (w *world) newRun(body object) object {
 	return all
 }
 
-// until repeats until done says so.
-func (w *world) until(what string, done func() bool) {
+// waitUntil waits until done returns true.
+func (w *tenant) waitUntil(what string, done func() bool) {
 	w.Helper()
 	deadline := time.Now().Add(waitLimit)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -242,16 +242,16 @@ func (w *world) until(what string, done func() bool) {
 	}
 }
 
-func (w *world) read(id string) (r stint.Run) {
+func (w *tenant) read(id string) (r stint.Run) {
 	w.Helper()
 	w.get("/v1/runs/"+id, &r)
 	return r
 }
 
-// is waits until the run has the status.
-func (w *world) is(id string, status stint.Status) (r stint.Run) {
+// awaitStatus waits until the run has the status and returns it.
+func (w *tenant) awaitStatus(id string, status stint.Status) (r stint.Run) {
 	w.Helper()
-	w.until(fmt.Sprintf("%s %s", id, status), func() bool {
+	w.waitUntil(fmt.Sprintf("%s %s", id, status), func() bool {
 		r = w.read(id)
 		if r.Status.Final() && r.Status != status {
 			text := ""
@@ -265,21 +265,22 @@ func (w *world) is(id string, status stint.Status) (r stint.Run) {
 	return r
 }
 
-// run works a run to its completion.
-func (w *world) run(body object) stint.Run {
+// run creates a run and waits until it has completed.
+func (w *tenant) run(body object) stint.Run {
 	w.Helper()
-	return w.is(w.create(body).ID, stint.Completed)
+	return w.awaitStatus(w.create(body).ID, stint.Completed)
 }
 
-// says works a run to its completion and gives what it wrote on stdout.
-func (w *world) says(body object) (string, stint.Run) {
+// runOutput creates a run, waits until it has completed, and returns its standard
+// output.
+func (w *tenant) runOutput(body object) (string, stint.Run) {
 	w.Helper()
 	r := w.run(body)
 	return w.output(r.ID), r
 }
 
-// output is what a run has written on stdout.
-func (w *world) output(id string) string {
+// output returns the standard output of a run so far.
+func (w *tenant) output(id string) string {
 	w.Helper()
 	var out strings.Builder
 	for _, e := range w.journal(id) {
@@ -295,13 +296,13 @@ func (w *world) output(id string) string {
 	return out.String()
 }
 
-// running starts a run and waits until it has written "ready".
-func (w *world) running(body object) stint.Run {
+// startRun creates a run and waits until it has written "ready".
+func (w *tenant) startRun(body object) stint.Run {
 	w.Helper()
 	script, _ := body["prompt"].(string)
 	body["prompt"] = "echo ready\n" + script
 	r := w.create(body)
-	w.until(r.ID+" ready", func() bool {
+	w.waitUntil(r.ID+" ready", func() bool {
 		if s := w.read(r.ID).Status; s.Final() {
 			w.Fatalf("%s ended %s before it was ready", r.ID, s)
 		}
@@ -310,14 +311,14 @@ func (w *world) running(body object) stint.Run {
 	return w.read(r.ID)
 }
 
-// journal reads all events as a list.
-func (w *world) journal(id string) []stint.Event {
+// journal returns all events of a run.
+func (w *tenant) journal(id string) []stint.Event {
 	w.Helper()
 	return list[stint.Event](w, "/v1/runs/"+id+"/events", map[string]string{"Accept": "application/json"})
 }
 
-// list walks all pages of a list.
-func list[T any](w *world, path string, header map[string]string) (all []T) {
+// list returns the items of all pages of a list.
+func list[T any](w *tenant, path string, header map[string]string) (all []T) {
 	w.Helper()
 	separator := "?"
 	if strings.Contains(path, "?") {
@@ -335,13 +336,13 @@ func list[T any](w *world, path string, header map[string]string) (all []T) {
 	}
 }
 
-func (w *world) cancel(id string) (r stint.Run) {
+func (w *tenant) cancel(id string) (r stint.Run) {
 	w.Helper()
 	w.must(http.StatusOK, request{method: "POST", path: "/v1/runs/" + id + "/cancel"}, &r)
 	return r
 }
 
-func (w *world) equal(what string, want, got any) {
+func (w *tenant) equal(what string, want, got any) {
 	w.Helper()
 	if d := cmp.Diff(want, got); d != "" {
 		w.Errorf("%s (-want +got):\n%s", what, d)

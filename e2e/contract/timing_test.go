@@ -9,16 +9,16 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// These take a while, most of it waiting.
-var slowPromises = []promise{
-	{"a silent stream shows that it lives", heartbeat},
+// Cases that mostly wait.
+var slowCases = []testCase{
+	{"a stream without events has heartbeats", heartbeat},
 	{"the time limit", timeLimit},
-	{"an agent that ignores the end of its time", stubborn},
-	{"cancel and completion racing have one winner", races},
+	{"an agent that ignores its time limit", stubborn},
+	{"cancel during completion", races},
 }
 
-func heartbeat(w *world) {
-	r := w.running(object{"prompt": "sleep 600"})
+func heartbeat(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 600"})
 	s := w.followRun(r.ID)
 	last := frame{}
 	for {
@@ -43,12 +43,12 @@ func heartbeat(w *world) {
 	}
 }
 
-// soon is a time limit that an agent gets to work within, on a busy machine too:
-// it counts from the run's start.
+// soon is a time limit from the start of the run within which an agent can start to
+// work, even on a busy machine.
 const soon = "10s"
 
-func timeLimit(w *world) {
-	r := w.is(w.create(object{"prompt": "trap 'echo terminated; exit 0' TERM; echo ready; while :; do sleep 0.05; done", "timeout": soon, "artifactName": "out"}).ID, stint.TimedOut)
+func timeLimit(w *tenant) {
+	r := w.awaitStatus(w.create(object{"prompt": "trap 'echo terminated; exit 0' TERM; echo ready; while :; do sleep 0.05; done", "timeout": soon, "artifactName": "out"}).ID, stint.TimedOut)
 	w.equal("output", "ready\nterminated\n", w.output(r.ID))
 	w.equal("reason", stint.ReasonTimeLimit, installation.Value(r.StatusReason))
 	frames := w.followRun(r.ID).all()
@@ -57,24 +57,24 @@ func timeLimit(w *world) {
 		w.Errorf("the last event is %+v", last)
 	}
 	w.agent("brief", object{"timeout": "1s"})
-	w.is(w.create(object{"agent": "brief", "prompt": "sleep 600"}).ID, stint.TimedOut)
+	w.awaitStatus(w.create(object{"agent": "brief", "prompt": "sleep 600"}).ID, stint.TimedOut)
 }
 
-func stubborn(w *world) {
-	r := w.is(w.create(object{"prompt": "trap '' TERM; echo ready; while :; do sleep 0.05; done; echo never", "timeout": soon}).ID, stint.TimedOut)
+func stubborn(w *tenant) {
+	r := w.awaitStatus(w.create(object{"prompt": "trap '' TERM; echo ready; while :; do sleep 0.05; done; echo never", "timeout": soon}).ID, stint.TimedOut)
 	w.equal("output", "ready\n", w.output(r.ID))
 }
 
-// races lets cancels meet the ends of runs: each comes a little later than the
-// one before, until it is too late, then earlier again.
-func races(w *world) {
+// races cancels runs around the time of their end: each later than the one before
+// until a run has completed, then earlier again.
+func races(w *tenant) {
 	won := map[stint.Status]int{}
 	delay := time.Duration(0)
 	for range 50 {
 		r := w.create(object{"prompt": "echo x > out", "artifactName": "out"})
 		live := w.followRun(r.ID)
 		<-time.After(delay)
-		a := w.do(request{method: "POST", path: "/v1/runs/" + r.ID + "/cancel", hostile: true})
+		a := w.do(request{method: "POST", path: "/v1/runs/" + r.ID + "/cancel", undocumented: true})
 		streamed := live.all()
 		last := streamed[len(streamed)-1]
 		now := w.read(r.ID)
@@ -82,12 +82,12 @@ func races(w *world) {
 		switch step := time.Duration(1+rand.IntN(12)) * time.Millisecond; {
 		case now.Status == stint.Completed:
 			delay = max(0, delay-max(step, delay/8))
-		case won[stint.Completed] == 0: // nobody knows how long a run takes here
+		case won[stint.Completed] == 0: // the duration of a run is not known yet
 			delay = 2*delay + step
 		default:
 			delay += step
 		}
-		switch f := a.fault(); {
+		switch f := a.apiError(); {
 		case a.StatusCode == 200 && now.Status == stint.Cancelled:
 		case a.StatusCode == 400 && f.Code == "invalid_state" && strings.Contains(f.Message, string(now.Status)) && now.Status == stint.Completed:
 		default:

@@ -21,35 +21,35 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// world is a service, a proxy in front of it, and a user.
-type world struct {
+// service is a server, a proxy in front of it, and a user's client.
+type service struct {
 	client *client.Client
 	token  string
-	front  string // the proxy's address
+	front  string // the proxy's URL
 }
 
-// serve starts a service on files or, with flags, elsewhere. Nothing that a test
-// does may look like a fault of the service in its log.
-func serve(t *testing.T, env []string, flags ...string) *world {
+// serve starts a service with a data folder. The flags can select other storage. The
+// test fails if the service panics.
+func serve(t *testing.T, env []string, flags ...string) *service {
 	t.Helper()
 	var h *installation.Host
-	t.Cleanup(func() { // when it has stopped
+	t.Cleanup(func() { // runs after it has stopped
 		if h != nil && strings.Contains(h.Log(), "panicked") {
-			t.Error("the service takes what its clients do for a fault of its own")
+			t.Error("the service panicked because of its clients")
 		}
 	})
 	h = installation.New(t, flags...)
 	h.Env = env
 	h.Start()
-	w := &world{client: h.Login(t, "acme"), front: front(t, "http://"+h.Listen)}
+	w := &service{client: h.Login(t, "acme"), front: front(t, "http://"+h.Listen)}
 	token, err := w.client.Tokens.Create(t.Context(), stint.NewToken{Name: "curl"})
 	installation.Check(t, err)
 	w.token = token.Secret
 	return w
 }
 
-// push makes a volume of a folder as a user does who has nothing but tar.
-func (w *world) push(t testing.TB, name, dir string) (id string) {
+// push creates a volume from a folder with tar and curl.
+func (w *service) push(t testing.TB, name, dir string) (id string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "pushed.tar.gz")
 	program{t, dir}.must("tar", "-czf", file, "--format=posix", ".")
@@ -63,29 +63,29 @@ func (w *world) push(t testing.TB, name, dir string) (id string) {
 	return v.ID
 }
 
-// link asks for a download and gives the address, as curl tells it.
-func (w *world) link(t testing.TB, id, query string) string {
+// link requests a download with curl and returns the URL of the redirect.
+func (w *service) link(t testing.TB, id, query string) string {
 	t.Helper()
 	out := w.curl(t, "-H", "Authorization: Bearer "+w.token, "-o", os.DevNull, "-w", "%{http_code} %{redirect_url}", w.front+"/v1/volumes/"+id+"/download"+query)
 	address, ok := strings.CutPrefix(string(out), "302 ")
 	if !ok {
-		t.Fatalf("asking for a download is answered %s", out)
+		t.Fatalf("a request for a download returned %s", out)
 	}
 	return address
 }
 
-// quiet gives the arguments of a curl that says what failed, and nothing else.
+// quiet returns arguments of curl that print only errors.
 func quiet(args ...string) []string {
 	return append([]string{"-sS", "--fail", "--noproxy", "*", "--max-time", "240"}, args...)
 }
 
-func (w *world) curl(t testing.TB, args ...string) []byte {
+func (w *service) curl(t testing.TB, args ...string) []byte {
 	t.Helper()
 	return program{t, t.TempDir()}.must("curl", quiet(args...)...)
 }
 
-// fetch downloads to the name that the server proposes and gives the path.
-func (w *world) fetch(t testing.TB, link, name string) string {
+// fetch downloads to the file name that the server proposes and returns the path.
+func (w *service) fetch(t testing.TB, link, name string) string {
 	t.Helper()
 	dir := t.TempDir()
 	program{t, dir}.must("curl", quiet("-OJ", link)...)
@@ -99,12 +99,12 @@ func (w *world) fetch(t testing.TB, link, name string) string {
 //go:embed testdata
 var testdata embed.FS
 
-// cutHeader asks the proxy to break the connection after so many bytes of an
-// answer's body.
+// cutHeader makes the proxy close the connection after this number of bytes of a
+// response body.
 const cutHeader = "X-Cut-After"
 
-// front starts a proxy that has the page at /page/ and everything else from
-// the service. The image of the page comes when the page has listed everything.
+// front starts a proxy that serves the page at /page/ and forwards other requests to
+// the service. It sends the image of the page when the page has listed all archives.
 func front(t *testing.T, service string) string {
 	t.Helper()
 	target, err := url.Parse(service)
@@ -113,9 +113,9 @@ func front(t *testing.T, service string) string {
 	proxy := &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
-		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // links lead here
-		ModifyResponse: cutAnswer,
-		ErrorLog:       log.New(io.Discard, "", 0), // it would tell of each cut
+		Rewrite:        func(r *httputil.ProxyRequest) { r.SetURL(target); r.Out.Host = r.In.Host }, // links lead to the proxy
+		ModifyResponse: cutResponse,
+		ErrorLog:       log.New(io.Discard, "", 0), // do not log each cut
 	}
 	finished := make(chan struct{})
 	finish := sync.OnceFunc(func() { close(finished) })
@@ -141,7 +141,7 @@ func front(t *testing.T, service string) string {
 	return server.URL
 }
 
-func cutAnswer(res *http.Response) error {
+func cutResponse(res *http.Response) error {
 	given := res.Request.Header.Get(cutHeader)
 	if given == "" {
 		return nil
@@ -151,7 +151,7 @@ func cutAnswer(res *http.Response) error {
 	return err
 }
 
-// cutBody fails after some bytes, which makes the proxy break the connection.
+// cutBody fails after some bytes, so that the proxy closes the connection.
 type cutBody struct {
 	io.ReadCloser
 	left int64

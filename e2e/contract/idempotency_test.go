@@ -10,24 +10,24 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var repeatPromises = []promise{
-	{"an idempotency key repeats the answer", replays},
-	{"a key that was used for something else", reusedKey},
+var repeatCases = []testCase{
+	{"an idempotency key repeats the response", replays},
+	{"a key of another request", reusedKey},
 	{"a key that is in use", keyInUseNow},
-	{"many requests with one key make one run", oneOfMany},
-	{"wrong idempotency keys", wrongKeys},
+	{"several requests with one key create one run", oneOfMany},
+	{"invalid idempotency keys", wrongKeys},
 	{"Prefer: wait", preferWait},
 }
 
 func keyed(key string) map[string]string { return map[string]string{"Idempotency-Key": key} }
 
-func replays(w *world) {
+func replays(w *tenant) {
 	volume := w.newTree("volumes", "data")
-	running := w.running(object{"prompt": "sleep 600"})
+	running := w.startRun(object{"prompt": "sleep 600"})
 	for i, r := range []request{
 		{path: "/v1/runs", body: w.newRun(object{"secrets": object{"S": "hushhush"}})},
-		{path: "/v1/runs", body: w.newRun(object{"agent": "nobody"}), hostile: true},
-		{path: "/v1/runs", body: object{}, hostile: true},
+		{path: "/v1/runs", body: w.newRun(object{"agent": "nobody"}), undocumented: true},
+		{path: "/v1/runs", body: object{}, undocumented: true},
 		{path: "/v1/agents", body: definition("repeated", nil)},
 		{path: "/v1/agents/" + w.shell.ID + "/versions", body: definition("", object{"description": "new"})},
 		{path: "/v1/volumes", body: object{"name": "repeated"}},
@@ -39,33 +39,33 @@ func replays(w *world) {
 	} {
 		r.method, r.header = "POST", keyed(fmt.Sprint("key-", i))
 		first, again := w.do(r), w.do(r)
-		if first.StatusCode >= 500 || first.StatusCode >= 400 && !r.hostile {
+		if first.StatusCode >= 500 || first.StatusCode >= 400 && !r.undocumented {
 			w.Errorf("%s gave %d %s", r.path, first.StatusCode, first.body)
 		}
-		w.equal(r.path+": answer", []any{first.StatusCode, string(first.body), first.Header.Get("Location")}, []any{again.StatusCode, string(again.body), again.Header.Get("Location")})
+		w.equal(r.path+": response", []any{first.StatusCode, string(first.body), first.Header.Get("Location")}, []any{again.StatusCode, string(again.body), again.Header.Get("Location")})
 		w.equal(r.path+": marks", []string{"", "true"}, []string{first.Header.Get("Idempotency-Replayed"), again.Header.Get("Idempotency-Replayed")})
 	}
 	w.equal("runs", 2, len(list[object](w, "/v1/runs", nil)))
-	w.refused(request{method: "POST", path: "/v1/runs/" + running.ID + "/cancel", header: keyed("another")}, 400, badState)
-	other := w.other() // keys are an organisation's own
+	w.wantError(request{method: "POST", path: "/v1/runs/" + running.ID + "/cancel", header: keyed("another")}, 400, badState)
+	other := w.other() // keys belong to an organisation
 	var r stint.Run
 	other.must(202, request{method: "POST", path: "/v1/runs", body: other.newRun(nil), header: keyed("key-0")}, &r)
 	w.equal("another organisation's agent", other.shell.ID, r.AgentID)
 }
 
-func reusedKey(w *world) {
+func reusedKey(w *tenant) {
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 1"}), header: keyed("k")}, nil)
-	w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 2"}), header: keyed("k")}, 409, keyReused)
+	w.wantError(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo 2"}), header: keyed("k")}, 409, keyReused)
 	w.equal("runs", 1, len(list[object](w, "/v1/runs", nil)))
 	var v stint.FileSet
 	w.must(201, request{method: "POST", path: "/v1/volumes", body: object{"name": "a"}, header: keyed("t")}, &v)
-	w.refused(request{method: "POST", path: "/v1/volumes", body: object{"name": "b"}, header: keyed("t")}, 409, keyReused)
+	w.wantError(request{method: "POST", path: "/v1/volumes", body: object{"name": "b"}, header: keyed("t")}, 409, keyReused)
 	push := func(text string) request {
 		return request{method: "POST", path: "/v1/volumes/" + v.ID + "/versions", body: pack(w, entry{Name: "a", Text: text}), header: keyed("p")}
 	}
 	w.must(201, push("one"), nil)
-	w.refused(push("two"), 409, keyReused) // of the same length
-	w.refused(push("longer"), 409, keyReused)
+	w.wantError(push("two"), 409, keyReused) // with the same length
+	w.wantError(push("longer"), 409, keyReused)
 	w.must(201, push("one"), nil)
 	w.equal("versions", 1, len(list[object](w, "/v1/volumes/"+v.ID+"/versions", nil)))
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil)}, nil)
@@ -73,21 +73,21 @@ func reusedKey(w *world) {
 	w.equal("runs", 3, len(list[object](w, "/v1/runs", nil)))
 }
 
-func keyInUseNow(w *world) {
+func keyInUseNow(w *tenant) {
 	t := w.newTree("volumes", "data")
 	raw := pack(w, entry{Name: "a", Text: strings.Repeat("x", 100_000)})
 	at := "/v1/volumes/" + t.ID + "/versions"
 	push := startPush(w, at, raw)
-	var a answer
-	w.until("the key in use", func() bool {
+	var a response
+	w.waitUntil("the key in use", func() bool {
 		select {
-		case code := <-push.status: // a request below held the key when it came
+		case code := <-push.status: // another request had the key
 			w.equal("an overtaken push", http.StatusConflict, code)
 			push = startPush(w, at, raw)
 		default:
 		}
-		a = w.do(request{method: "POST", path: at, body: io.MultiReader(strings.NewReader("x")), header: keyed("k"), hostile: true})
-		return a.fault().Code == "idempotency_key_in_use"
+		a = w.do(request{method: "POST", path: at, body: io.MultiReader(strings.NewReader("x")), header: keyed("k"), undocumented: true})
+		return a.apiError().Code == "idempotency_key_in_use"
 	})
 	w.equal("status", http.StatusConflict, a.StatusCode)
 	_, err := push.out.Write(raw[2000:])
@@ -96,20 +96,20 @@ func keyInUseNow(w *world) {
 	w.equal("the first", http.StatusCreated, <-push.status)
 }
 
-// slowPush is an upload that has sent its beginning.
+// slowPush is an upload that has sent the beginning of its body.
 type slowPush struct {
 	out    *io.PipeWriter
-	status chan int // of the answer; 0 for none
+	status chan int // of the response; 0 for none
 }
 
-func startPush(w *world, at string, raw []byte) *slowPush {
+func startPush(w *tenant, at string, raw []byte) *slowPush {
 	in, out := io.Pipe()
 	p := &slowPush{out: out, status: make(chan int, 1)}
 	w.Cleanup(func() { _ = out.CloseWithError(io.ErrUnexpectedEOF) })
 	go func() {
-		defer in.Close() // ends writers when the answer came early
+		defer in.Close() // ends writers after an early response
 		req := w.build(w.Context(), request{method: "POST", path: at, body: io.Reader(in), header: keyed("k")})
-		req.Header.Set("Expect", "100-continue") // the body is asked for once the key is held
+		req.Header.Set("Expect", "100-continue") // the server requests the body when the request has the key
 		res, err := w.client.Do(req)
 		if err != nil {
 			p.status <- 0
@@ -118,40 +118,40 @@ func startPush(w *world, at string, raw []byte) *slowPush {
 		res.Body.Close()
 		p.status <- res.StatusCode
 	}()
-	_, _ = out.Write(raw[:2000]) // fails when the answer came early, which the status tells
+	_, _ = out.Write(raw[:2000]) // fails after an early response
 	return p
 }
 
-func oneOfMany(w *world) {
+func oneOfMany(w *tenant) {
 	const n = 12
-	answers := make([]answer, n)
+	responses := make([]response, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			answers[i] = w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed("one")})
+			responses[i] = w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed("one")})
 		})
 	}
 	wg.Wait()
 	bodies := map[string]bool{}
-	for _, a := range answers {
+	for _, a := range responses {
 		if a.StatusCode == 202 {
 			bodies[string(a.body)] = true
-		} else if f := a.fault(); a.StatusCode != 409 || f.Type+" "+f.Code != keyInUse {
+		} else if f := a.apiError(); a.StatusCode != 409 || f.Type+" "+f.Code != keyInUse {
 			w.Errorf("a request gave %d %s", a.StatusCode, a.body)
 		}
 	}
-	w.equal("different answers", 1, len(bodies))
+	w.equal("different responses", 1, len(bodies))
 	w.equal("runs", 1, len(list[object](w, "/v1/runs", nil)))
 }
 
-func wrongKeys(w *world) {
+func wrongKeys(w *tenant) {
 	for _, bad := range []string{" ", "a b", strings.Repeat("x", 256), "ü"} {
-		w.refused(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed(bad)}, 400, invalid, "Idempotency-Key")
+		w.wantError(request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed(bad)}, 400, invalid, "Idempotency-Key")
 	}
 	w.must(202, request{method: "POST", path: "/v1/runs", body: w.newRun(nil), header: keyed(strings.Repeat("~", 255))}, nil)
 }
 
-func preferWait(w *world) {
+func preferWait(w *tenant) {
 	a := w.do(request{method: "POST", path: "/v1/runs", body: w.newRun(object{"prompt": "echo x > x", "artifactName": "out"}), header: map[string]string{"Prefer": "wait=60"}})
 	var r stint.Run
 	decode(w, a.body, &r)

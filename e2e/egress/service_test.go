@@ -28,24 +28,24 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// waitLimit is how long a test waits for what must happen, on a busy machine too.
+// waitLimit is the maximum time to wait for an event, even on a busy machine.
 const waitLimit = 2 * time.Minute
 
-// world is an installation, and the servers of an internet.
-type world struct {
+// service is an installation and its client.
+type service struct {
 	*testing.T
 	client *client.Client
 	host   *installation.Host
 }
 
-func newWorld(t *testing.T, flags ...string) *world {
+func newService(t *testing.T, flags ...string) *service {
 	t.Helper()
 	h := installation.New(t, append([]string{"--egress-ca", authorityFile(t)}, flags...)...)
 	h.Start()
-	return &world{t, h.Login(t, "acme"), h}
+	return &service{t, h.Login(t, "acme"), h}
 }
 
-// authority vouches for the servers of these tests.
+// authority is the certificate authority of the test servers.
 var authority = sync.OnceValues(func() (tls.Certificate, *x509.Certificate) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -74,7 +74,7 @@ func authorityFile(t *testing.T) string {
 	return path
 }
 
-// certificate is a server's.
+// certificate returns a certificate for the host.
 func certificate(t *testing.T, host string) tls.Certificate {
 	t.Helper()
 	ca, parent := authority()
@@ -90,7 +90,7 @@ func certificate(t *testing.T, host string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
 }
 
-// server answers on a host of the internet, with TLS on port 443.
+// server starts a server for a host of internet, with TLS on port 443.
 func server(t *testing.T, name string, port int, h http.Handler) {
 	t.Helper()
 	l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", internet[name], port))
@@ -109,11 +109,11 @@ func server(t *testing.T, name string, port int, h http.Handler) {
 	t.Cleanup(func() { _ = srv.Close(); <-done })
 }
 
-// definition is an agent's, beyond its name and framework.
+// definition contains the members of a definition except name and framework.
 type definition map[string]any
 
-// run pushes an agent, runs a script in it and waits for its end.
-func (w *world) run(d definition, script string, secrets map[string]string) (*stint.Run, string) {
+// run creates an agent, runs a script in it, and waits for the end.
+func (w *service) run(d definition, script string, secrets map[string]string) (*stint.Run, string) {
 	w.Helper()
 	all := definition{"name": fmt.Sprintf("a%d", time.Now().UnixNano()), "framework": "shell"}
 	maps.Copy(all, d)
@@ -126,17 +126,17 @@ func (w *world) run(d definition, script string, secrets map[string]string) (*st
 	return r, w.output(r.ID)
 }
 
-// succeed runs a script that must complete.
-func (w *world) succeed(d definition, script string) (*stint.Run, string) {
+// succeed is like run for a script that must complete.
+func (w *service) succeed(d definition, script string) (*stint.Run, string) {
 	w.Helper()
 	r, out := w.run(d, script, nil)
 	if r.Status != stint.Completed {
-		w.Fatalf("the run %s: %v\n%s\n%s", r.Status, installation.Value(r.Error), out, strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"))
+		w.Fatalf("the run is %s: %v\n%s\n%s", r.Status, installation.Value(r.Error), out, strings.Join(w.lines(r.ID, stint.LogNetwork), "\n"))
 	}
 	return r, out
 }
 
-func (w *world) output(id string) string {
+func (w *service) output(id string) string {
 	w.Helper()
 	var b strings.Builder
 	for _, e := range installation.Events(w, w.client, id) {
@@ -147,13 +147,13 @@ func (w *world) output(id string) string {
 	return b.String()
 }
 
-func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
+func (w *service) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// lines are log entries as text, metadata and all.
-func (w *world) lines(id string, kind stint.LogType) []string {
+// lines returns log entries with their metadata as text.
+func (w *service) lines(id string, kind stint.LogType) []string {
 	w.Helper()
 	var out []string
 	for _, e := range w.logs(id, kind) {
@@ -164,16 +164,16 @@ func (w *world) lines(id string, kind stint.LogType) []string {
 	return out
 }
 
-// logged demands an entry with all the members.
-func (w *world) logged(id string, want map[string]any) {
+// checkLogged checks that the network log has an entry with these members.
+func (w *service) checkLogged(id string, want map[string]any) {
 	w.Helper()
 	entries := w.logs(id, stint.LogNetwork)
-	if !slices.ContainsFunc(entries, func(e stint.LogEntry) bool { return holds(e.Metadata, want) }) {
-		w.Errorf("no entry with %v among\n%s", want, strings.Join(w.lines(id, stint.LogNetwork), "\n"))
+	if !slices.ContainsFunc(entries, func(e stint.LogEntry) bool { return containsAll(e.Metadata, want) }) {
+		w.Errorf("the log has no entry with %v:\n%s", want, strings.Join(w.lines(id, stint.LogNetwork), "\n"))
 	}
 }
 
-func holds(got, want map[string]any) bool {
+func containsAll(got, want map[string]any) bool {
 	for name, value := range want {
 		if fmt.Sprint(got[name]) != fmt.Sprint(value) {
 			return false
@@ -182,15 +182,15 @@ func holds(got, want map[string]any) bool {
 	return true
 }
 
-// until waits for what another goroutine brings about.
-func (w *world) until(what string, ok func() bool) {
+// waitUntil waits until ok returns true.
+func (w *service) waitUntil(what string, ok func() bool) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
 	for !ok() {
 		select {
 		case <-ctx.Done():
-			w.Fatalf("not within %s: %s", waitLimit, what)
+			w.Fatalf("waiting %s for %s", waitLimit, what)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	"github.com/stint-dev/stint"
 )
 
-var treePromises = []promise{
+var treeCases = []testCase{
 	{"names and creation", names},
 	{"objects of volumes and artifacts", treeObjects},
-	{"what an archive holds survives", survives},
+	{"files are stored exactly", survives},
 	{"formats of archives", formats},
-	{"hostile archives are refused and nothing stays", hostileArchives},
-	{"equal content is the head", equalContent},
+	{"hostile archives are refused and not stored", hostileArchives},
+	{"equal content does not create a version", equalContent},
 	{"If-Match", ifMatch},
 	{"files of a version", filesOfVersion},
 	{"differences of versions", differences},
@@ -27,8 +27,8 @@ var treePromises = []promise{
 
 var treeKinds = []string{"volumes", "artifacts"}
 
-// tree finds a volume or artifact by its name.
-func (w *world) tree(kind, name string) (found stint.FileSet) {
+// tree returns a volume or an artifact by its name.
+func (w *tenant) tree(kind, name string) (found stint.FileSet) {
 	w.Helper()
 	for _, t := range list[stint.FileSet](w, "/v1/"+kind, nil) {
 		if t.Name == name {
@@ -39,29 +39,29 @@ func (w *world) tree(kind, name string) (found stint.FileSet) {
 	return found
 }
 
-func (w *world) newTree(kind, name string) (t stint.FileSet) {
+func (w *tenant) newTree(kind, name string) (t stint.FileSet) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/" + kind, body: object{"name": name}}, &t)
 	return t
 }
 
-// volume pushes a version to the volume, which is made where it is missing.
-func (w *world) volume(name string, content object) stint.FileSetVersion {
+// volume pushes a version to a volume and creates the volume if necessary.
+func (w *tenant) volume(name string, content object) stint.FileSetVersion {
 	w.Helper()
 	a := w.do(request{method: "POST", path: "/v1/volumes", body: object{"name": name}})
-	if a.StatusCode != http.StatusCreated && a.fault().Code != stint.CodeResourceAlreadyExists {
+	if a.StatusCode != http.StatusCreated && a.apiError().Code != stint.CodeResourceAlreadyExists {
 		w.Fatalf("POST /v1/volumes gave %s", a.body)
 	}
 	return w.push("volumes", w.tree("volumes", name).ID, pack(w, files(content)...))
 }
 
-func (w *world) push(kind, id string, archive []byte) (v stint.FileSetVersion) {
+func (w *tenant) push(kind, id string, archive []byte) (v stint.FileSetVersion) {
 	w.Helper()
 	w.must(http.StatusCreated, request{method: "POST", path: "/v1/" + kind + "/" + id + "/versions", body: archive}, &v)
 	return v
 }
 
-func names(w *world) {
+func names(w *tenant) {
 	good := []string{"a", "0", "a-b", "a--b", "0-9", strings.Repeat("x", 64)}
 	bad := []string{"-a", "a-", "-", "A", "a b", "a_b", "a.b", "ä", "a/b", "..", "a\nb", strings.Repeat("x", 65)}
 	body := map[string]func(string) object{
@@ -73,27 +73,27 @@ func names(w *world) {
 	for kind, of := range body {
 		for _, name := range good {
 			w.must(201, request{method: "POST", path: "/v1/" + kind, body: of(name)}, nil)
-			w.refused(request{method: "POST", path: "/v1/" + kind, body: of(name)}, 409, exists, name)
+			w.wantError(request{method: "POST", path: "/v1/" + kind, body: of(name)}, 409, exists, name)
 		}
 		for _, name := range bad {
-			w.refused(request{method: "POST", path: "/v1/" + kind, body: of(name)}, 400, invalid, "name")
+			w.wantError(request{method: "POST", path: "/v1/" + kind, body: of(name)}, 400, invalid, "name")
 		}
-		w.refused(request{method: "POST", path: "/v1/" + kind, body: of("")}, 400, missing, "name")
-		w.refused(request{method: "POST", path: "/v1/" + kind, body: object{"framework": "shell"}}, 400, missing)
-		w.refused(request{method: "POST", path: "/v1/" + kind, body: object{"name": 7, "framework": "shell"}}, 400, invalid, "name")
+		w.wantError(request{method: "POST", path: "/v1/" + kind, body: of("")}, 400, missing, "name")
+		w.wantError(request{method: "POST", path: "/v1/" + kind, body: object{"framework": "shell"}}, 400, missing)
+		w.wantError(request{method: "POST", path: "/v1/" + kind, body: object{"name": 7, "framework": "shell"}}, 400, invalid, "name")
 		theirs.must(201, request{method: "POST", path: "/v1/" + kind, body: of(good[0])}, nil)
 	}
 }
 
 var treeMembers = []string{"createdAt", "currentVersion", "currentVersionId", "fileCount", "id", "name", "size", "updatedAt"}
 
-func treeObjects(w *world) {
+func treeObjects(w *tenant) {
 	for _, kind := range treeKinds {
 		t := w.newTree(kind, "data")
 		at := "/v1/" + kind + "/" + t.ID
 		o := w.object(at)
 		w.equal("members", treeMembers, keys(o))
-		w.nulls(o, []string{"currentVersionId", "currentVersion"}, nil)
+		w.checkNulls(o, []string{"currentVersionId", "currentVersion"}, nil)
 		w.equal("an empty one", []any{0.0, 0.0, "data"}, []any{o["size"], o["fileCount"], o["name"]})
 		var v object
 		w.must(201, request{method: "POST", path: at + "/versions?message=first+%C3%BC", body: pack(w, files(object{"a": "hello", "b/c": "x"})...)}, &v)
@@ -117,12 +117,12 @@ func treeObjects(w *world) {
 			w.Errorf("the second version is %s", second.ID)
 		}
 		long := strings.Repeat("m", 5000)
-		w.refused(request{method: "POST", path: at + "/versions?message=" + long, body: pack(w)}, 400, invalid, "message")
+		w.wantError(request{method: "POST", path: at + "/versions?message=" + long, body: pack(w)}, 400, invalid, "message")
 	}
 }
 
-// odd is a tree of everything that must survive.
-func odd() []entry {
+// oddEntries returns entries that must be stored exactly.
+func oddEntries() []entry {
 	stamp := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	return []entry{
 		{Name: "plain", Text: "plain", Time: stamp},
@@ -145,11 +145,11 @@ func odd() []entry {
 	}
 }
 
-func survives(w *world) {
+func survives(w *tenant) {
 	t := w.newTree("volumes", "odd")
-	w.push("volumes", t.ID, pack(w, odd()...))
+	w.push("volumes", t.ID, pack(w, oddEntries()...))
 	got := unpack(w, w.download("/v1/volumes/"+t.ID+"/download"))
-	for _, want := range odd() {
+	for _, want := range oddEntries() {
 		if want.Mode == 0 {
 			want.Mode = 0o644
 		}
@@ -161,7 +161,7 @@ func survives(w *world) {
 		}
 		w.equal(fmt.Sprintf("%.40q", want.Name), want, got[want.Name])
 	}
-	// The same through a run: in by the volume, out by the artifact.
+	// A run copies the volume to its artifact.
 	r := w.run(object{"prompt": "cp -a /volumes/odd/. . && mkdir -m 700 made && ln -s made/x made/y && touch -d @1000000000 made/old && rm big", "volumes": object{"odd": "latest"}, "artifactName": "out"})
 	out := unpack(w, w.download("/v1/artifacts/"+w.tree("artifacts", "out").ID+"/download?versionId="+*r.ArtifactVersion))
 	for name, want := range got {
@@ -174,7 +174,7 @@ func survives(w *world) {
 	w.equal("made file", int64(1_000_000_000), out["made/old"].Time.Unix())
 }
 
-func formats(w *world) {
+func formats(w *tenant) {
 	t := w.newTree("volumes", "data")
 	at := "/v1/volumes/" + t.ID + "/versions"
 	for i, row := range []struct {
@@ -188,20 +188,20 @@ func formats(w *world) {
 		{"application/x-tar", "gzip", gzipped},
 	} {
 		raw := pack(w, entry{Name: "a", Text: fmt.Sprint("version ", i)})
-		w.must(201, request{method: "POST", path: at, body: row.pack(w, raw), header: map[string]string{"Content-Type": row.contentType, "Content-Encoding": row.encoding}, hostile: true}, nil)
+		w.must(201, request{method: "POST", path: at, body: row.pack(w, raw), header: map[string]string{"Content-Type": row.contentType, "Content-Encoding": row.encoding}, undocumented: true}, nil)
 		w.equal(row.contentType, fmt.Sprint("version ", i), unpack(w, w.download("/v1/volumes/"+t.ID+"/download"))["a"].Text)
 	}
 	for _, contentType := range []string{"", "text/plain", "application/json", "application/zip", "multipart/form-data; boundary=x"} {
-		w.refused(request{method: "POST", path: at, body: pack(w, entry{Name: "a"}), header: map[string]string{"Content-Type": contentType}}, 415, badMedia)
+		w.wantError(request{method: "POST", path: at, body: pack(w, entry{Name: "a"}), header: map[string]string{"Content-Type": contentType}}, 415, badMedia)
 	}
 }
 
-func hostileArchives(w *world) {
+func hostileArchives(w *tenant) {
 	device := func(kind byte) []entry { return []entry{{Name: "ok", Text: "x"}, {Name: "x", Type: kind}} }
 	whole := pack(w, files(object{"a": strings.Repeat("x", 5000), "b": "y"})...)
 	long := gzipped(w, pack(w, entry{Name: "a", Text: strings.Repeat("0123456789", 5000)}))
 	damaged := append([]byte(nil), long...)
-	damaged[len(damaged)-6] ^= 0xff // of the checksum
+	damaged[len(damaged)-6] ^= 0xff // in the checksum
 	tarOf := func(entries ...entry) []byte { return pack(w, append([]entry{{Name: "ok", Text: "x"}}, entries...)...) }
 	for name, archive := range map[string]struct {
 		contentType string
@@ -237,19 +237,19 @@ func hostileArchives(w *world) {
 		for _, kind := range treeKinds {
 			t := w.newTree(kind, strings.ReplaceAll(strings.ToLower(name), " ", "-"))
 			at := "/v1/" + kind + "/" + t.ID
-			a := w.do(request{method: "POST", path: at + "/versions", body: archive.raw, header: map[string]string{"Content-Type": archive.contentType}, hostile: true})
-			if f := a.fault(); a.StatusCode != 400 || f.Type != "invalid_request_error" || f.Message == "" {
+			a := w.do(request{method: "POST", path: at + "/versions", body: archive.raw, header: map[string]string{"Content-Type": archive.contentType}, undocumented: true})
+			if f := a.apiError(); a.StatusCode != 400 || f.Type != "invalid_request_error" || f.Message == "" {
 				w.Errorf("%s gave %d %s", name, a.StatusCode, a.body)
 			}
-			w.nulls(w.object(at), []string{"currentVersionId", "currentVersion"}, nil)
+			w.checkNulls(w.object(at), []string{"currentVersionId", "currentVersion"}, nil)
 			w.equal(name+": versions", 0, len(list[object](w, at+"/versions", nil)))
-			w.refused(request{method: "GET", path: at + "/download"}, 404, notFound)
-			w.refused(request{method: "GET", path: at + "/versions/1/files"}, 404, notFound)
+			w.wantError(request{method: "GET", path: at + "/download"}, 404, notFound)
+			w.wantError(request{method: "GET", path: at + "/versions/1/files"}, 404, notFound)
 		}
 	}
 }
 
-func equalContent(w *world) {
+func equalContent(w *tenant) {
 	t := w.newTree("volumes", "data")
 	at := "/v1/volumes/" + t.ID + "/versions"
 	first := w.push("volumes", t.ID, pack(w, files(object{"a": "1", "b": "2"})...))
@@ -261,7 +261,7 @@ func equalContent(w *world) {
 	w.equal("the head", first, again)
 	w.equal("versions", 1, len(list[object](w, at, nil)))
 	second := w.push("volumes", t.ID, pack(w, files(object{"a": "1"})...))
-	third := w.push("volumes", t.ID, pack(w, files(object{"a": "1", "b": "2"})...)) // an older one's content is new again
+	third := w.push("volumes", t.ID, pack(w, files(object{"a": "1", "b": "2"})...)) // the content of an older version
 	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.FileSetVersion](w, at, nil)))
 	w.must(201, request{method: "POST", path: at, body: pack(w, entry{Name: "a", Text: "1", Mode: 0o755}, entry{Name: "b", Text: "2"})}, nil)
 }
@@ -273,7 +273,7 @@ func ids(versions []stint.FileSetVersion) (all []string) {
 	return all
 }
 
-func ifMatch(w *world) {
+func ifMatch(w *tenant) {
 	t := w.newTree("volumes", "data")
 	push := func(head string, text string) request {
 		return request{method: "POST", path: "/v1/volumes/" + t.ID + "/versions", body: pack(w, entry{Name: "a", Text: text}), header: map[string]string{"If-Match": head}}
@@ -281,15 +281,15 @@ func ifMatch(w *world) {
 	first := w.push("volumes", t.ID, pack(w, entry{Name: "a", Text: "1"}))
 	var second, third stint.FileSetVersion
 	w.must(201, push(first.ID, "2"), &second)
-	w.refused(push(first.ID, "3"), 409, badHead, second.ID)
+	w.wantError(push(first.ID, "3"), 409, badHead, second.ID)
 	w.must(201, push(`"`+second.ID+`"`, "3"), &third)
-	w.refused(push("v9_aaaaaaaaaaaaaaaaaaaa", "4"), 409, badHead)
+	w.wantError(push("v9_aaaaaaaaaaaaaaaaaaaa", "4"), 409, badHead)
 	w.equal("versions", []string{third.ID, second.ID, first.ID}, ids(list[stint.FileSetVersion](w, "/v1/volumes/"+t.ID+"/versions", nil)))
 }
 
-func filesOfVersion(w *world) {
+func filesOfVersion(w *tenant) {
 	t := w.newTree("volumes", "data")
-	v := w.push("volumes", t.ID, pack(w, odd()...))
+	v := w.push("volumes", t.ID, pack(w, oddEntries()...))
 	at := "/v1/volumes/" + t.ID + "/versions/" + v.ID + "/files"
 	all := list[stint.FileEntry](w, at, nil)
 	byPath := map[string]stint.FileEntry{}
@@ -299,7 +299,7 @@ func filesOfVersion(w *world) {
 			w.Errorf("%q comes behind %q", f.Path, all[i-1].Path)
 		}
 	}
-	for _, e := range odd() {
+	for _, e := range oddEntries() {
 		f, there := byPath[e.Name]
 		switch e.Type {
 		case tar.TypeSymlink:
@@ -324,18 +324,18 @@ func filesOfVersion(w *world) {
 		a := w.do(file)
 		w.equal(given, []any{206, want}, []any{a.StatusCode, string(a.body)})
 	}
-	w.refused(request{method: "GET", path: at + "/plain", header: map[string]string{"Range": "bytes=9-"}}, 416, "invalid_request_error range_not_satisfiable")
+	w.wantError(request{method: "GET", path: at + "/plain", header: map[string]string{"Range": "bytes=9-"}}, 416, "invalid_request_error range_not_satisfiable")
 	a := w.do(request{method: "HEAD", path: at + "/plain"})
 	w.equal("HEAD", []any{200, int64(5), 0}, []any{a.StatusCode, a.ContentLength, len(a.body)})
 	for _, bad := range []string{"nothing", "plain/x", "%2e%2e/plain", "folder/%2e%2e/plain", "PLAIN", "plain%00", "%2Fetc%2Fpasswd"} {
-		w.refused(request{method: "GET", path: at + "/" + bad}, 404, notFound)
+		w.wantError(request{method: "GET", path: at + "/" + bad}, 404, notFound)
 	}
-	for _, odd := range []string{"folder", "folder/link"} { // it is there, but no file
-		w.refused(request{method: "GET", path: at + "/" + odd}, 400, invalid, odd)
+	for _, odd := range []string{"folder", "folder/link"} { // it exists but is not a file
+		w.wantError(request{method: "GET", path: at + "/" + odd}, 400, invalid, odd)
 	}
 }
 
-func differences(w *world) {
+func differences(w *tenant) {
 	t := w.newTree("volumes", "data")
 	at := "/v1/volumes/" + t.ID
 	w.push("volumes", t.ID, pack(w, files(object{"gone": "1", "kept": "2", "changed": "3"})...))
@@ -350,11 +350,11 @@ func differences(w *world) {
 	w.equal("changes", map[string]string{"gone": "removed", "new": "added", "changed": "changed"}, got)
 	w.equal("to the head", 3, len(list[stint.FileChange](w, at+"/diff?from=v1", nil)))
 	w.equal("no changes", 0, len(list[stint.FileChange](w, at+"/diff?from=2&to=latest", nil)))
-	w.refused(request{method: "GET", path: at + "/diff"}, 400, missing, "from")
-	w.refused(request{method: "GET", path: at + "/diff?from=1&to=7"}, 404, notFound, "7")
+	w.wantError(request{method: "GET", path: at + "/diff"}, 400, missing, "from")
+	w.wantError(request{method: "GET", path: at + "/diff?from=1&to=7"}, 404, notFound, "7")
 }
 
-func specifiers(w *world) {
+func specifiers(w *tenant) {
 	for _, kind := range treeKinds {
 		t := w.newTree(kind, "data")
 		at := "/v1/" + kind + "/" + t.ID
@@ -372,13 +372,13 @@ func specifiers(w *world) {
 		for _, bad := range append(badVersions, foreign.ID, "3", "v3", "v3_"+one.ID[3:], w.shell.CurrentVersionID) {
 			escaped := strings.NewReplacer("+", "%2B", " ", "%20").Replace(bad)
 			for _, path := range []string{"/versions/" + escaped, "/download?versionId=" + escaped, "/versions/" + escaped + "/files", "/versions/" + escaped + "/files/a", "/diff?from=" + escaped, "/diff?from=1&to=" + escaped} {
-				w.refused(request{method: "GET", path: at + path}, 404, notFound, bad)
+				w.wantError(request{method: "GET", path: at + path}, 404, notFound, bad)
 			}
 		}
 	}
 }
 
-func deletion(w *world) {
+func deletion(w *tenant) {
 	v := w.volume("data", object{"a": "kept"})
 	used := w.run(object{"volumes": object{"data": "latest"}, "artifactName": "out", "prompt": "cp /volumes/data/a ."})
 	for kind, name := range map[string]string{"volumes": "data", "artifacts": "out"} {
@@ -386,13 +386,13 @@ func deletion(w *world) {
 		at := "/v1/" + kind + "/" + t.ID
 		w.must(204, request{method: "DELETE", path: at}, nil)
 		for _, r := range []request{{method: "DELETE", path: at}, {method: "GET", path: at}, {method: "GET", path: at + "/download"}, {method: "GET", path: at + "/versions"}} {
-			w.refused(r, 404, notFound, t.ID)
+			w.wantError(r, 404, notFound, t.ID)
 		}
 		w.equal(kind, 0, len(list[object](w, "/v1/"+kind, nil)))
 	}
-	w.refusedRun(object{"volumes": object{"data": "latest"}}, 404, notFound, "data")
-	out, r := w.says(object{"checkpointId": *used.CheckpointID, "prompt": "cat /volumes/data/a a"}) // a version in use by a checkpoint is kept
+	w.wantRunError(object{"volumes": object{"data": "latest"}}, 404, notFound, "data")
+	out, r := w.runOutput(object{"checkpointId": *used.CheckpointID, "prompt": "cat /volumes/data/a a"}) // a version that a checkpoint uses is kept
 	w.equal("resumed", "keptkept", out)
 	w.equal("volumes", map[string]string{"data": v.ID}, r.Volumes)
-	w.volume("data", object{"a": "new"}) // the name is free again
+	w.volume("data", object{"a": "new"}) // the name can be used again
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/stint-dev/stint/e2e/installation"
 )
 
-// works: a prompt becomes a tool's work on a file, told step by step, and the
-// whole is a version, a result and a usage.
-func works(w *world) {
+// toolAndResult checks the events of a run that changes a file with a tool, and its
+// version, result, and usage.
+func toolAndResult(w *tenant) {
 	w.agent("worker", nil)
 	r := w.run(stint.NewRun{
 		Agent: "worker", ArtifactName: "out",
@@ -35,15 +35,15 @@ func works(w *world) {
 		w.Errorf("the tool's call is %+v, its result %+v", call, result)
 	}
 	if !strings.Contains(calls[0].Content, "echo hi > made.txt") || !strings.Contains(results[0].Content, "made it") {
-		w.Errorf("the tool reads as %q and %q", calls[0].Content, results[0].Content)
+		w.Errorf("the contents of the tool events are %q and %q", calls[0].Content, results[0].Content)
 	}
-	w.told(r)
-	w.made(r, "made.txt", "hi\n")
-	w.logged(r)
+	w.checkEnd(r)
+	w.checkFile(r, "made.txt", "hi\n")
+	w.checkLogs(r)
 }
 
-// told holds the end to what the model said and counted.
-func (w *world) told(r *stint.Run) {
+// checkEnd compares the result and the usage of a run with the model's.
+func (w *tenant) checkEnd(r *stint.Run) {
 	w.Helper()
 	var said string
 	installation.Check(w, json.Unmarshal(r.Result, &said))
@@ -54,7 +54,7 @@ func (w *world) told(r *stint.Run) {
 	var last stint.CompleteData
 	installation.Check(w, json.Unmarshal(events[len(events)-1].Data, &last))
 	if string(last.Usage) != string(r.Usage) || string(last.Result) != string(r.Result) {
-		w.Errorf("complete tells %s and %s, the run %s and %s", last.Usage, last.Result, r.Usage, r.Result)
+		w.Errorf("complete has the usage %s and the result %s, the run %s and %s", last.Usage, last.Result, r.Usage, r.Result)
 	}
 	calls := int64(len(w.model.Requests()))
 	want := stint.Tokens{InputTokens: 100 * calls, OutputTokens: 20 * calls, CacheReadTokens: 10 * calls, ModelCalls: calls}
@@ -67,18 +67,18 @@ func (w *world) told(r *stint.Run) {
 	}
 }
 
-func (w *world) usage(r *stint.Run) (u stint.Usage) {
+func (w *tenant) usage(r *stint.Run) (u stint.Usage) {
 	w.Helper()
 	if len(r.Usage) == 0 {
-		w.Fatalf("%s tells no usage", r.ID)
+		w.Fatalf("%s has no usage", r.ID)
 	}
 	installation.Check(w, json.Unmarshal(r.Usage, &u))
 	return u
 }
 
-// logged demands the model's calls among what the sandbox reached, and the
-// agent's own lines in its log.
-func (w *world) logged(r *stint.Run) {
+// checkLogs checks that the network log contains the model calls, and that the agent
+// log contains lines of the agent.
+func (w *tenant) checkLogs(r *stint.Run) {
 	w.Helper()
 	posts := 0
 	for _, e := range w.logs(r.ID, stint.LogNetwork) {
@@ -87,10 +87,10 @@ func (w *world) logged(r *stint.Run) {
 		}
 	}
 	if want := len(w.model.Requests()); posts != want {
-		w.Errorf("the log tells of %d model calls, the model of %d; %s", posts, want, w.story(r.ID))
+		w.Errorf("the log has %d model calls, the model %d; %s", posts, want, w.story(r.ID))
 	}
 	native := slices.ContainsFunc(w.logs(r.ID, stint.LogAgent), func(e stint.LogEntry) bool { return e.Metadata["native"] == true })
 	if !native {
-		w.Errorf("no line of the agent's own; %s", w.story(r.ID))
+		w.Errorf("the agent log is empty; %s", w.story(r.ID))
 	}
 }

@@ -21,9 +21,9 @@ import (
 )
 
 const (
-	// waitLimit is how long a test waits for what must happen.
+	// waitLimit is the maximum time to wait for an event.
 	waitLimit = 100 * time.Second
-	// modelKey is the key that the model's server takes.
+	// modelKey is the key that the model accepts.
 	modelKey = "sk-live-3f9a1c77d2e84b06"
 	model    = "mock-large"
 )
@@ -31,10 +31,10 @@ const (
 // object is a JSON object.
 type object = map[string]any
 
-// kind is a way to have an agent.
+// kind is a framework with its provider.
 type kind struct {
 	name       string
-	dialect    string // in which it asks its model
+	dialect    string // of its model calls
 	definition func(m *modeltest.Server) object
 }
 
@@ -57,13 +57,13 @@ func provider(kind, at string) object {
 	return object{"type": kind, "baseUrl": at, "apiKey": object{"secret": "MODEL_KEY"}}
 }
 
-// onHost is a URL of this machine's loopback as sandboxes name it.
+// onHost returns a loopback URL of this machine with the host name for sandboxes.
 func onHost(at string) string { return strings.Replace(at, "127.0.0.1", stint.HostAlias, 1) }
 
 // host is an installation with the agents' programs.
 type host struct{ *installation.Host }
 
-// serve starts a server that finds the real ones.
+// serve starts a server with the real programs.
 func serve(t *testing.T) *host {
 	t.Helper()
 	return serveWith(t,
@@ -71,7 +71,7 @@ func serve(t *testing.T) *host {
 		"PATH="+filepath.Join(agentstest.Folder(t), "node_modules/.bin")+":"+os.Getenv("PATH"))
 }
 
-// serveWith starts a server with an environment.
+// serveWith starts a server with additional environment variables.
 func serveWith(t *testing.T, env ...string) *host {
 	t.Helper()
 	h := &host{installation.New(t, "--isolation", "namespace", "--max-depth", "1")}
@@ -80,8 +80,8 @@ func serveWith(t *testing.T, env ...string) *host {
 	return h
 }
 
-// world is an organisation, its model and one kind of agent.
-type world struct {
+// tenant is an organisation with its model and one kind of agent.
+type tenant struct {
 	*testing.T
 	host   *host
 	client *client.Client
@@ -89,23 +89,23 @@ type world struct {
 	model  *modeltest.Server
 }
 
-// organisations counts them, for their names.
+// organisations is the number of organisations, for their names.
 var organisations atomic.Int64
 
-func (h *host) world(t *testing.T, k kind) *world {
+func (h *host) tenant(t *testing.T, k kind) *tenant {
 	t.Helper()
 	org := fmt.Sprintf("org-%d", organisations.Add(1))
 	m := modeltest.StartWith(t, modeltest.Options{Key: modelKey, Models: []string{model}})
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the model was asked:\n%s", modelCalls(m))
+			t.Logf("model calls:\n%s", modelCalls(m))
 		}
 	})
-	return &world{t, h, h.Login(t, org), k, m}
+	return &tenant{t, h, h.Login(t, org), k, m}
 }
 
-// agent pushes the world's kind of agent; more is added to its definition.
-func (w *world) agent(name string, more object) {
+// agent creates an agent. more contains further members of its definition.
+func (w *tenant) agent(name string, more object) {
 	w.Helper()
 	d := object{
 		"name": name, "model": model, "artifact": object{},
@@ -116,7 +116,7 @@ func (w *world) agent(name string, more object) {
 	w.push(d)
 }
 
-func (w *world) push(d object) {
+func (w *tenant) push(d object) {
 	w.Helper()
 	raw, err := json.Marshal(d)
 	installation.Check(w, err)
@@ -132,8 +132,8 @@ func hostOf(at string) string {
 	return u.Host
 }
 
-// create starts a run with the model's key.
-func (w *world) create(n stint.NewRun) *stint.Run {
+// create creates a run with the model's key.
+func (w *tenant) create(n stint.NewRun) *stint.Run {
 	w.Helper()
 	if n.Secrets == nil {
 		n.Secrets = map[string]string{"MODEL_KEY": modelKey}
@@ -143,14 +143,14 @@ func (w *world) create(n stint.NewRun) *stint.Run {
 	return r
 }
 
-// ended waits for a run's end.
-func (w *world) ended(id string) *stint.Run {
+// ended waits until a run has ended.
+func (w *tenant) ended(id string) *stint.Run {
 	w.Helper()
 	return installation.Ended(w, w.client, id)
 }
 
-// run works a run to its end, which must be a completion.
-func (w *world) run(n stint.NewRun) *stint.Run {
+// run creates a run and waits until it has completed.
+func (w *tenant) run(n stint.NewRun) *stint.Run {
 	w.Helper()
 	r := w.ended(w.create(n).ID)
 	if r.Status != stint.Completed {
@@ -159,14 +159,14 @@ func (w *world) run(n stint.NewRun) *stint.Run {
 	return r
 }
 
-// fails works a run to its end, which must be a failure whose error has the
+// fails creates a run and waits until it has failed with an error that contains the
 // words.
-func (w *world) fails(n stint.NewRun, reason stint.Reason, words ...string) *stint.Run {
+func (w *tenant) fails(n stint.NewRun, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
 	return w.failed(w.create(n), reason, words...)
 }
 
-func (w *world) failed(r *stint.Run, reason stint.Reason, words ...string) *stint.Run {
+func (w *tenant) failed(r *stint.Run, reason stint.Reason, words ...string) *stint.Run {
 	w.Helper()
 	r = w.ended(r.ID)
 	if r.Status != stint.Failed || installation.Value(r.StatusReason) != reason {
@@ -180,13 +180,13 @@ func (w *world) failed(r *stint.Run, reason stint.Reason, words ...string) *stin
 	return r
 }
 
-// story is what a run told, for a test that fails.
-func (w *world) story(id string) string {
+// story returns the events and logs of a run for a failure message.
+func (w *tenant) story(id string) string {
 	w.Helper()
 	return installation.Story(w, w.client, id)
 }
 
-// modelCalls are those of the model, for a test that fails.
+// modelCalls returns the model's calls for a failure message.
 func modelCalls(m *modeltest.Server) string {
 	var b strings.Builder
 	for _, r := range m.Requests() {
@@ -198,14 +198,14 @@ func modelCalls(m *modeltest.Server) string {
 	return b.String()
 }
 
-// events are those of a run so far.
-func (w *world) events(id string) []stint.Event {
+// events returns the events of a run so far.
+func (w *tenant) events(id string) []stint.Event {
 	w.Helper()
 	return installation.Events(w, w.client, id)
 }
 
-// outputs are the output events of a run so far.
-func (w *world) outputs(id string) []stint.OutputData {
+// outputs returns the output events of a run so far.
+func (w *tenant) outputs(id string) []stint.OutputData {
 	w.Helper()
 	var out []stint.OutputData
 	for _, e := range w.events(id) {
@@ -216,8 +216,8 @@ func (w *world) outputs(id string) []stint.OutputData {
 	return out
 }
 
-// transcript is the text of a run.
-func (w *world) transcript(id string) string {
+// transcript returns the output text of a run.
+func (w *tenant) transcript(id string) string {
 	w.Helper()
 	var b strings.Builder
 	for _, o := range w.outputs(id) {
@@ -226,8 +226,8 @@ func (w *world) transcript(id string) string {
 	return b.String()
 }
 
-// item waits for an item of a running run and gives its event.
-func (w *world) item(id string, is func(stint.OutputData) bool) stint.OutputData {
+// item waits for an output event of a running run that is accepted by is.
+func (w *tenant) item(id string, is func(stint.OutputData) bool) stint.OutputData {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), waitLimit)
 	defer cancel()
@@ -242,17 +242,17 @@ func (w *world) item(id string, is func(stint.OutputData) bool) stint.OutputData
 			return o
 		}
 	}
-	w.Fatalf("%s ended without what was waited for; %s", id, w.story(id))
+	w.Fatalf("%s ended without the expected item; %s", id, w.story(id))
 	panic("unreachable")
 }
 
-func (w *world) logs(id string, kind stint.LogType) []stint.LogEntry {
+func (w *tenant) logs(id string, kind stint.LogType) []stint.LogEntry {
 	w.Helper()
 	return installation.Logs(w, w.client, id, kind)
 }
 
-// asked are the model calls whose newest message of the user holds a mark.
-func (w *world) asked(mark string) []modeltest.Request {
+// callsWith returns the model calls whose newest user message contains a mark.
+func (w *tenant) callsWith(mark string) []modeltest.Request {
 	var out []modeltest.Request
 	for _, r := range w.model.Requests() {
 		if n := len(r.Users); n > 0 && strings.Contains(r.Users[n-1], mark) {

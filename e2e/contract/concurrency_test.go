@@ -13,35 +13,35 @@ import (
 	"github.com/stint-dev/stint/internal/testkit/pgtest"
 )
 
-// What must hold when many ask at once.
-var crowdPromises = []promise{
-	{"one name is given once", oneName},
-	{"versions count without a gap", countedVersions},
-	{"one of many cancels wins", oneCancel},
+// Cases with concurrent requests.
+var crowdCases = []testCase{
+	{"a name is used once", oneName},
+	{"version numbers have no gaps", countedVersions},
+	{"one of several cancel requests succeeds", oneCancel},
 	{"runs that write one artifact", oneArtifact},
 }
 
-// crowd asks n times at once.
-func (w *world) crowd(n int, ask func(i int) request) []answer {
+// concurrently sends n requests at the same time.
+func (w *tenant) concurrently(n int, ask func(i int) request) []response {
 	w.Helper()
-	answers := make([]answer, n)
+	responses := make([]response, n)
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
 			r := ask(i)
-			r.hostile = true
-			answers[i] = w.do(r)
+			r.undocumented = true
+			responses[i] = w.do(r)
 		})
 	}
 	wg.Wait()
-	return answers
+	return responses
 }
 
-func oneName(w *world) {
+func oneName(w *tenant) {
 	for path, body := range map[string]object{"/v1/volumes": {"name": "x"}, "/v1/artifacts": {"name": "x"}, "/v1/agents": definition("x", nil)} {
 		made := 0
-		for _, a := range w.crowd(8, func(int) request { return request{method: "POST", path: path, body: body} }) {
-			switch f := a.fault(); {
+		for _, a := range w.concurrently(8, func(int) request { return request{method: "POST", path: path, body: body} }) {
+			switch f := a.apiError(); {
 			case a.StatusCode == 201:
 				made++
 			case a.StatusCode != 409 || f.Type+" "+f.Code != exists:
@@ -52,17 +52,17 @@ func oneName(w *world) {
 	}
 }
 
-// number is N of a version vN_….
+// number returns N of a version ID vN_…, or 0.
 func number(version string) (n int) {
-	_, _ = fmt.Sscanf(version, "v%d_", &n) // 0 is no version's number
+	_, _ = fmt.Sscanf(version, "v%d_", &n) // 0 is not a version number
 	return n
 }
 
-func countedVersions(w *world) {
+func countedVersions(w *tenant) {
 	t := w.newTree("volumes", "data")
 	at := "/v1/volumes/" + t.ID + "/versions"
 	const n = 8
-	w.crowd(n, func(i int) request {
+	w.concurrently(n, func(i int) request {
 		return request{method: "POST", path: at, body: pack(w, entry{Name: "a", Text: fmt.Sprint(i)})}
 	})
 	var got []int
@@ -73,7 +73,7 @@ func countedVersions(w *world) {
 	w.equal("versions", []int{1, 2, 3, 4, 5, 6, 7, 8}, got)
 	w.equal("head", n, number(*w.tree("volumes", "data").CurrentVersionID))
 	agent := "/v1/agents/" + w.shell.ID + "/versions"
-	w.crowd(n-1, func(i int) request {
+	w.concurrently(n-1, func(i int) request {
 		return request{method: "POST", path: agent, body: definition("", object{"description": fmt.Sprint(i)})}
 	})
 	got = nil
@@ -84,10 +84,10 @@ func countedVersions(w *world) {
 	w.equal("versions of an agent", []int{1, 2, 3, 4, 5, 6, 7, 8}, got)
 	first := w.push("volumes", t.ID, pack(w, entry{Name: "a", Text: "first"}))
 	won := 0
-	for _, a := range w.crowd(n, func(i int) request {
+	for _, a := range w.concurrently(n, func(i int) request {
 		return request{method: "POST", path: at, body: pack(w, entry{Name: "b", Text: fmt.Sprint(i)}), header: map[string]string{"If-Match": first.ID}}
 	}) {
-		switch f := a.fault(); {
+		switch f := a.apiError(); {
 		case a.StatusCode == 201:
 			won++
 		case a.StatusCode != 409 || f.Type+" "+f.Code != badHead:
@@ -97,11 +97,11 @@ func countedVersions(w *world) {
 	w.equal("pushes that won", 1, won)
 }
 
-func oneCancel(w *world) {
-	r := w.running(object{"prompt": "sleep 600"})
+func oneCancel(w *tenant) {
+	r := w.startRun(object{"prompt": "sleep 600"})
 	won := 0
-	for _, a := range w.crowd(8, func(int) request { return request{method: "POST", path: "/v1/runs/" + r.ID + "/cancel"} }) {
-		switch f := a.fault(); {
+	for _, a := range w.concurrently(8, func(int) request { return request{method: "POST", path: "/v1/runs/" + r.ID + "/cancel"} }) {
+		switch f := a.apiError(); {
 		case a.StatusCode == 200:
 			won++
 		case a.StatusCode != 400 || f.Type+" "+f.Code != badState:
@@ -112,14 +112,14 @@ func oneCancel(w *world) {
 	w.equal("complete events", 1, strings.Count(strings.Join(types(w.followRun(r.ID).all()), " "), "complete"))
 }
 
-func oneArtifact(w *world) {
+func oneArtifact(w *tenant) {
 	const n = 5
 	var runs, made []string
 	for i := range n {
 		runs = append(runs, w.create(object{"prompt": fmt.Sprint("echo ", i, " > file; sleep 0.1"), "artifactName": "out"}).ID)
 	}
 	for _, id := range runs {
-		made = append(made, *w.is(id, stint.Completed).ArtifactVersion)
+		made = append(made, *w.awaitStatus(id, stint.Completed).ArtifactVersion)
 	}
 	o, versions := w.artifact("out")
 	slices.Sort(made)
@@ -128,38 +128,38 @@ func oneArtifact(w *world) {
 	w.equal("head", n, number(installation.Value(o.CurrentVersionID)))
 }
 
-// TestLimitsOfRunsAtOnce holds the queue to its limits, and to priority.
-func TestLimitsOfRunsAtOnce(t *testing.T) {
+// TestConcurrencyLimits checks the limits of concurrent runs, and their priority.
+func TestConcurrencyLimits(t *testing.T) {
 	t.Parallel()
 	for name, database := range databases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := serve(t, database(t), func(c *config.Config) { c.PerOrg, c.PerAgent = 2, 1 })
-			w := h.world(t)
+			w := h.tenant(t)
 			w.agent("second", nil)
 			w.agent("third", nil)
-			first := w.running(object{"prompt": "sleep 600"})
-			low := w.create(object{"priority": 1})  // waits for its agent
-			high := w.create(object{"priority": 9}) // and this too
-			second := w.running(object{"agent": "second", "prompt": "sleep 600"})
-			third := w.create(object{"agent": "third"}) // waits for its organisation
-			other := h.world(t)
-			other.run(object{}) // waits for nobody
+			first := w.startRun(object{"prompt": "sleep 600"})
+			low := w.create(object{"priority": 1})  // waits because of its agent
+			high := w.create(object{"priority": 9}) // waits too
+			second := w.startRun(object{"agent": "second", "prompt": "sleep 600"})
+			third := w.create(object{"agent": "third"}) // waits because of its organisation
+			other := h.tenant(t)
+			other.run(object{}) // does not wait
 			for _, r := range []stint.Run{low, high, third} {
 				w.equal("a run beyond the limit", stint.Pending, w.read(r.ID).Status)
 			}
 			w.cancel(first.ID)
-			low, high = w.is(low.ID, stint.Completed), w.is(high.ID, stint.Completed)
+			low, high = w.awaitStatus(low.ID, stint.Completed), w.awaitStatus(high.ID, stint.Completed)
 			if !high.StartedAt.Before(low.StartedAt.Time) {
 				w.Errorf("the urgent one started at %s, the other at %s", high.StartedAt, low.StartedAt)
 			}
-			w.is(third.ID, stint.Completed)
+			w.awaitStatus(third.ID, stint.Completed)
 			w.cancel(second.ID)
 		})
 	}
 }
 
-// databases are those that the service can use.
+// databases are the supported databases.
 var databases = map[string]func(*testing.T) string{
 	"SQLite":     func(*testing.T) string { return "" },
 	"PostgreSQL": func(t *testing.T) string { return pgtest.URL(t) },
