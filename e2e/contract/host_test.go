@@ -30,7 +30,7 @@ type host struct {
 	data        string
 	database    string // URL; empty for SQLite in data
 	log         *logBuffer
-	worlds      atomic.Int64
+	tenants     atomic.Int64
 }
 
 // starting serialises starts, because opening the login socket changes the umask of
@@ -124,7 +124,7 @@ func (h *host) login(t testing.TB, org, user string) string {
 // tenant creates an organisation with a shell agent called "shell".
 func (h *host) tenant(t *testing.T) *tenant {
 	t.Helper()
-	w := &tenant{T: t, host: h, org: fmt.Sprintf("org-%d", h.worlds.Add(1)), client: apitest.Client(t)}
+	w := &tenant{T: t, host: h, org: fmt.Sprintf("org-%d", h.tenants.Add(1)), client: apitest.Client(t)}
 	w.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	w.token = h.login(t, w.org, "ann")
 	w.shell = w.agent("shell", nil)
