@@ -19,7 +19,7 @@ import (
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/files"
-	"github.com/stint-dev/stint/internal/files/index"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/store"
 	"pgregory.net/rapid"
 )
@@ -166,30 +166,30 @@ func (s *stepped) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, 
 // memoryIndex is a chunk index of one process.
 type memoryIndex struct {
 	mu    sync.Mutex // guards what follows
-	packs map[string][]index.Chunk
+	packs map[string][]format.Segment
 	gone  map[string]bool
 }
 
 func newMemoryIndex() *memoryIndex {
-	return &memoryIndex{packs: map[string][]index.Chunk{}, gone: map[string]bool{}}
+	return &memoryIndex{packs: map[string][]format.Segment{}, gone: map[string]bool{}}
 }
 
-func (x *memoryIndex) Find(_ string, h index.Hash) (at index.Place, ok bool, err error) {
+func (x *memoryIndex) Find(_ string, h format.Hash) (found format.Chunk, ok bool, err error) {
 	for name := range x.Packs("") {
 		for _, c := range x.packs[name] {
-			if c.Hash == h {
-				return index.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC}, true, nil
+			if c.Kind == format.ChunkSegment && c.Hash == h {
+				return format.Chunk{Hash: h, Size: c.Size, Place: format.Place{Pack: name, Offset: c.Offset, Length: c.Length, CRC: c.CRC}}, true, nil
 			}
 		}
 	}
-	return at, false, nil
+	return found, false, nil
 }
 
-func (x *memoryIndex) Add(_, pack string, chunks []index.Chunk) error {
+func (x *memoryIndex) Add(_, pack string, segments []format.Segment) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if !x.gone[pack] {
-		x.packs[pack] = chunks
+		x.packs[pack] = segments
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func openPlan(ctx context.Context, m *manifest.Manifest, s shape, p *plan) *pack.File {
-	r := &planReader{ctx: ctx, shape: s, plan: p, pages: manifest.PageReader{M: m}, packs: pack.Reader{Store: m.Store.Packs, Org: m.Org}}
-	return pack.NewFile(r, p.size(), &r.packs)
+	r := &planReader{ctx: ctx, shape: s, plan: p, pages: manifest.PageReader{M: m}, chunks: pack.ChunkReader{Reader: pack.Reader{Store: m.Store.Packs, Org: m.Org}}}
+	return pack.NewFile(r, p.size(), &r.chunks.Reader)
 }
 
 // planReader reads the bytes of a planned archive.
@@ -21,18 +21,12 @@ type planReader struct {
 	shape  shape
 	plan   *plan
 	pages  manifest.PageReader
-	packs  pack.Reader
-	expand format.Expander
+	chunks pack.ChunkReader
 
 	// The loaded page, or part of the directory, or end.
 	at    int64
 	parts []part
 	ends  []int64 // of each part, relative to at
-
-	// The content of the chunk read last, and its segment.
-	current *format.Chunk
-	content []byte
-	segment []byte
 }
 
 // ReadAt implements io.ReaderAt within the size of the plan.
@@ -139,31 +133,15 @@ func (r *planReader) readPart(b []byte, at int64) (int, error) {
 	case p.chunk == nil:
 		return copy(b, p.literal[skip:]), nil
 	case p.expanded:
-		if err := r.loadChunk(p.chunk); err != nil {
+		content, err := r.chunks.Chunk(r.ctx, p.chunk)
+		if err != nil {
 			return 0, err
 		}
-		return copy(b, r.content[skip:]), nil
+		return copy(b, content[skip:]), nil
 	}
 	b = b[:min(int64(len(b)), p.length-skip)]
-	if err := r.packs.Read(r.ctx, p.chunk.Place.Pack, int64(p.chunk.Place.Offset)+skip, b); err != nil {
+	if err := r.chunks.Read(r.ctx, p.chunk.Place.Pack, int64(p.chunk.Place.Offset)+skip, b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
-}
-
-// loadChunk expands and verifies a chunk.
-func (r *planReader) loadChunk(c *format.Chunk) error {
-	if r.current == c {
-		return nil
-	}
-	r.current = nil
-	r.content, r.segment = pack.Resize(r.content, int(c.Size)), pack.Resize(r.segment, int(c.Place.Length))
-	if err := r.packs.Read(r.ctx, c.Place.Pack, int64(c.Place.Offset), r.segment); err != nil {
-		return err
-	}
-	if err := r.expand.Expand(r.content, r.segment, c); err != nil {
-		return err
-	}
-	r.current = c
-	return nil
 }

@@ -187,20 +187,12 @@ func (zipShape) end(entries, listingAt, listing int64) []byte {
 	return little(b, uint32(zipEnd), uint16(0), uint16(0), count, count, size, offset, uint16(0))
 }
 
-// little appends numbers in little-endian order, each in its own width.
+// little appends numbers of fixed size in little-endian order.
 func little(b []byte, numbers ...any) []byte {
 	for _, n := range numbers {
-		switch v := n.(type) {
-		case uint8:
-			b = append(b, v)
-		case uint16:
-			b = binary.LittleEndian.AppendUint16(b, v)
-		case uint32:
-			b = binary.LittleEndian.AppendUint32(b, v)
-		case uint64:
-			b = binary.LittleEndian.AppendUint64(b, v)
-		default:
-			panic("files: a number of no fixed width")
+		var err error
+		if b, err = binary.Append(b, binary.LittleEndian, n); err != nil {
+			panic("files: " + err.Error()) // a number without a fixed size
 		}
 	}
 	return b

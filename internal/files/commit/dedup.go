@@ -35,17 +35,19 @@ func (s *dedup) Find(f *parentChunks, h format.Hash, raw uint32) (format.Place, 
 	if ok || err != nil || s.Index == nil {
 		return at, ok, err
 	}
-	there, ok, err := s.Index.Find(s.org, h)
-	if !ok || err != nil || there.Raw != raw || s.marked.Keys[pack.Key(s.org, there.Pack)] {
+	known, ok, err := s.Index.Find(s.org, h)
+	at = known.Place
+	if !ok || err != nil || known.Size != raw || s.marked.Keys[pack.Key(s.org, at.Pack)] {
 		return format.Place{}, false, nil // a failing index only costs space
 	}
-	packID := pack.FirstKey(there.Pack)
+	packID := pack.FirstKey(at.Pack)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if names := s.Borrowed[packID]; !slices.Contains(names, there.Pack) {
-		s.Borrowed[packID] = append(names, there.Pack)
+	if names := s.Borrowed[packID]; !slices.Contains(names, at.Pack) {
+		s.Borrowed[packID] = append(names, at.Pack)
 	}
-	return format.Place{Pack: packID, Offset: there.Offset, Length: there.Stored, CRC: there.CRC}, true, nil
+	at.Pack = packID
+	return at, true, nil
 }
 
 // borrowedAs returns the names by which the index knows a pack.

@@ -30,8 +30,8 @@ func (c *Commit) verify(ctx context.Context, m *manifest.Manifest) error {
 	})
 	for range workers {
 		group.Go(func() error {
-			f := &pack.Reader{Store: c.Packs, Org: c.Org}
-			return errors.Join(c.readChunks(ctx, f, chunks), f.Close())
+			r := &pack.ChunkReader{Reader: pack.Reader{Store: c.Packs, Org: c.Org}}
+			return errors.Join(c.readChunks(ctx, r, chunks), r.Close())
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -63,18 +63,13 @@ func distinctChunks(ctx context.Context, m *manifest.Manifest, to chan<- *format
 	return nil
 }
 
-func (c *Commit) readChunks(ctx context.Context, f *pack.Reader, chunks <-chan *format.Chunk) error {
-	var expand format.Expander
-	var stored, plain []byte
+func (c *Commit) readChunks(ctx context.Context, r *pack.ChunkReader, chunks <-chan *format.Chunk) error {
 	for k := range chunks {
-		stored, plain = pack.Resize(stored, int(k.Place.Length)), pack.Resize(plain, int(k.Size))
-		if err := f.Read(ctx, k.Place.Pack, int64(k.Place.Offset), stored); err != nil {
-			return err
-		}
+		read := r.Chunk
 		if c.isAuthenticated(k.Place.Pack) {
-			continue
+			read = r.Segment
 		}
-		if err := expand.Expand(plain, stored, k); err != nil {
+		if _, err := read(ctx, k); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -57,7 +56,7 @@ func (x *Exchanger) commitEntries(ctx context.Context, org, parent string, r io.
 		x: x, commit: c, EntrySet: scan.NewEntrySet(&x.limits, x.commits.Packs.TempDir),
 		summed: map[string]bool{},
 	}
-	defer func() { err = errors.Join(err, a.close()) }()
+	defer func() { err = errors.Join(err, a.Close()) }()
 	if err := a.inherit(ctx, parent); err != nil {
 		return manifest.Ref{}, err
 	}
@@ -78,21 +77,12 @@ type entriesCommit struct {
 	*scan.EntrySet
 	x      *Exchanger
 	commit *commit.Commit
-	next   func() (*format.Entry, error, bool) // the parent's entries
-	stop   func()
-	at     *format.Entry // the current entry of the parent; nil at its end
+	parent *manifest.Finder // of the parent's entries, or nil
 
 	entries int64
 	missing int64
 	looked  bool            // all packs were listed because a chunk was missing
 	summed  map[string]bool // paths of files whose hashes must be verified
-}
-
-func (a *entriesCommit) close() error {
-	if a.stop != nil {
-		a.stop()
-	}
-	return a.Close()
 }
 
 func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
@@ -104,34 +94,20 @@ func (a *entriesCommit) inherit(ctx context.Context, parent string) error {
 		return fmt.Errorf("reading the parent version: %w", err)
 	}
 	a.commit.Manifest.Base = m
-	a.next, a.stop = iter.Pull2(m.Entries(ctx))
-	return a.advance()
-}
-
-// advance moves to the parent's next entry.
-func (a *entriesCommit) advance() error {
-	e, err, ok := a.next()
-	if err != nil {
-		return fmt.Errorf("reading the parent version: %w", err)
-	}
-	if a.at = e; !ok {
-		a.at = nil
-	}
+	a.parent = &manifest.Finder{Pages: manifest.PageReader{M: m}}
 	return nil
 }
 
-// parentEntry returns the parent's entry at path, or nil. Paths must ascend from
-// call to call.
-func (a *entriesCommit) parentEntry(path string) (*format.Entry, error) {
-	for a.at != nil && format.ComparePaths(a.at.Path, path) < 0 {
-		if err := a.advance(); err != nil {
-			return nil, err
-		}
+// parentEntry returns the parent's entry at path, or nil.
+func (a *entriesCommit) parentEntry(ctx context.Context, path string) (*format.Entry, error) {
+	if a.parent == nil {
+		return nil, nil
 	}
-	if a.at != nil && a.at.Path == path {
-		return a.at, nil
+	e, err := a.parent.Find(ctx, path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the parent version: %w", err)
 	}
-	return nil, nil
+	return e, nil
 }
 
 // read spools the entries with the places of their chunks.
@@ -232,7 +208,7 @@ func (a *entriesCommit) resolve(ctx context.Context, e *format.Entry) error {
 	if len(e.Chunks) == 0 {
 		return nil
 	}
-	old, err := a.parentEntry(e.Path)
+	old, err := a.parentEntry(ctx, e.Path)
 	if err != nil {
 		return err
 	}
@@ -270,41 +246,27 @@ func (a *entriesCommit) place(ctx context.Context, c *format.Chunk) error {
 
 // write adds the entries to the manifest and verifies hashes.
 func (a *entriesCommit) write(ctx context.Context) error {
-	check := sumCheck{fetch: pack.Reader{Store: a.x.commits.Packs, Org: a.commit.Org}}
-	err := a.writeChecked(ctx, &check)
-	return errors.Join(err, check.fetch.Close())
-}
-
-func (a *entriesCommit) writeChecked(ctx context.Context, check *sumCheck) error {
-	return a.WriteTo(ctx, a.commit.Manifest.Add, func(e *format.Entry) error {
+	chunks := &pack.ChunkReader{Reader: pack.Reader{Store: a.x.commits.Packs, Org: a.commit.Org}}
+	err := a.WriteTo(ctx, a.commit.Manifest.Add, func(e *format.Entry) error {
 		if a.summed[e.Path] {
-			if err := check.file(ctx, e); err != nil {
+			if err := checkSum(ctx, chunks, e); err != nil {
 				return err
 			}
 		}
 		return a.commit.CopyEndangeredChunks(ctx, e)
 	})
+	return errors.Join(err, chunks.Close())
 }
 
-// sumCheck verifies the hashes of files.
-type sumCheck struct {
-	fetch         pack.Reader
-	expander      format.Expander
-	stored, plain []byte
-}
-
-func (s *sumCheck) file(ctx context.Context, e *format.Entry) error {
+// checkSum verifies the hash of a file.
+func checkSum(ctx context.Context, chunks *pack.ChunkReader, e *format.Entry) error {
 	sum := sha256.New()
 	for i := range e.Chunks {
-		c := &e.Chunks[i]
-		s.stored, s.plain = pack.Resize(s.stored, int(c.Place.Length)), pack.Resize(s.plain, int(c.Size))
-		if err := s.fetch.Read(ctx, c.Place.Pack, int64(c.Place.Offset), s.stored); err != nil {
+		content, err := chunks.Chunk(ctx, &e.Chunks[i])
+		if err != nil {
 			return err
 		}
-		if err := s.expander.Expand(s.plain, s.stored, c); err != nil {
-			return err
-		}
-		sum.Write(s.plain)
+		sum.Write(content)
 	}
 	if format.Hash(sum.Sum(nil)) != e.SHA256 {
 		return limits.Invalid("The file '%s' does not have the SHA-256 that the tree says.", limits.Printable(e.Path))

@@ -61,19 +61,18 @@ func (x *Exchanger) WriteChunks(ctx context.Context, org, digest string, s treew
 	if err != nil {
 		return err
 	}
-	g := &chunkExport{fetch: pack.Reader{Store: x.commits.Packs, Org: org}, w: w, ranges: s.Ranges}
-	return errors.Join(g.all(ctx, m, s.After), g.fetch.Close())
+	g := &chunkExport{chunks: pack.ChunkReader{Reader: pack.Reader{Store: x.commits.Packs, Org: org}}, w: w, ranges: s.Ranges}
+	return errors.Join(g.all(ctx, m, s.After), g.chunks.Close())
 }
 
 // chunkExport writes selected chunks.
 type chunkExport struct {
-	fetch   pack.Reader
+	chunks  pack.ChunkReader
 	w       io.Writer
 	ranges  []treewire.Range // not written yet
 	number  int64            // of the next chunk of the tree
 	started bool
 	frame   []byte
-	stored  []byte
 }
 
 func (g *chunkExport) all(ctx context.Context, m *manifest.Manifest, after string) error {
@@ -110,8 +109,8 @@ func (g *chunkExport) file(ctx context.Context, e *format.Entry) error {
 }
 
 func (g *chunkExport) chunk(ctx context.Context, c *format.Chunk) error {
-	g.stored = pack.Resize(g.stored, int(c.Place.Length))
-	if err := g.fetch.Read(ctx, c.Place.Pack, int64(c.Place.Offset), g.stored); err != nil {
+	stored, err := g.chunks.Segment(ctx, c)
+	if err != nil {
 		return err
 	}
 	g.frame = g.frame[:0]
@@ -119,7 +118,7 @@ func (g *chunkExport) chunk(ctx context.Context, c *format.Chunk) error {
 		g.started = true
 		g.frame = treewire.AppendFramesHead(g.frame)
 	}
-	g.frame = treewire.AppendFrame(g.frame, &treewire.Frame{Hash: c.Hash, Raw: c.Size, Segment: g.stored})
-	_, err := g.w.Write(g.frame)
+	g.frame = treewire.AppendFrame(g.frame, &treewire.Frame{Hash: c.Hash, Raw: c.Size, Segment: stored})
+	_, err = g.w.Write(g.frame)
 	return err
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/stint-dev/stint/internal/blob"
@@ -23,35 +24,18 @@ func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 	if err := pack.CheckOrg(org); err != nil || x.commits.Index == nil {
 		return err
 	}
-	known, stop := iter.Pull(x.commits.Index.Packs(org))
-	defer stop()
-	var first error
-	var gone []string
-	forget := func(id string) error {
-		gone = append(gone, id)
-		if len(gone) < dropBatch {
-			return nil
-		}
-		batch := gone
-		gone = nil
-		return x.forget(ctx, org, batch)
+	gone := map[string]bool{} // packs of the index that the listing lacks
+	for id := range x.commits.Index.Packs(org) {
+		gone[id] = true
 	}
-	next, more := known()
+	var first error
 	for info, err := range x.commits.Packs.List(ctx, pack.Key(org, "")) {
 		if err != nil {
 			return fmt.Errorf("listing packs: %w", err)
 		}
 		id := strings.TrimPrefix(info.Key, pack.Key(org, ""))
-		for ; more && next < id; next, more = known() {
-			if err := forget(next); err != nil {
-				return err
-			}
-		}
-		if more && next == id {
-			next, more = known()
-			continue
-		}
-		if !x.settled(id) {
+		if gone[id] || !x.settled(id) {
+			delete(gone, id)
 			continue
 		}
 		if err := x.learn(ctx, org, id); err != nil && first == nil {
@@ -61,13 +45,10 @@ func (x *Exchanger) SyncIndex(ctx context.Context, org string) error {
 			return context.Cause(ctx)
 		}
 	}
-	for ; more; next, more = known() {
-		if err := forget(next); err != nil {
+	for batch := range slices.Chunk(slices.Sorted(maps.Keys(gone)), dropBatch) {
+		if err := x.forget(ctx, org, batch); err != nil {
 			return err
 		}
-	}
-	if err := x.forget(ctx, org, gone); err != nil {
-		return err
 	}
 	return first
 }
@@ -80,7 +61,7 @@ func (x *Exchanger) learn(ctx context.Context, org, id string) error {
 	} else if err != nil {
 		return err
 	}
-	return x.commits.Index.Add(org, id, pack.ChunksOf(segments))
+	return x.commits.Index.Add(org, id, segments)
 }
 
 // forget drops packs that a listing lacked, unless they were stored since. A

@@ -77,11 +77,11 @@ func (x *Exchanger) available(c *gc.Marks, h format.Hash) (bool, error) {
 	if x.commits.Index == nil {
 		return false, nil
 	}
-	at, ok, err := x.commits.Index.Find(c.Org, h)
+	chunk, ok, err := x.commits.Index.Find(c.Org, h)
 	if err != nil {
 		return false, fmt.Errorf("finding a chunk: %w", err)
 	}
-	return ok && !c.Keys[pack.Key(c.Org, at.Pack)], nil
+	return ok && !c.Keys[pack.Key(c.Org, chunk.Place.Pack)], nil
 }
 
 // MissingChunks returns those of the chunks that are not stored, in the given

@@ -3,16 +3,18 @@ package index
 import (
 	"cmp"
 	"slices"
+
+	"github.com/stint-dev/stint/internal/files/format"
 )
 
-// Places returns all places of the chunk, ordered by the names of the packs.
-func (x *Index) Places(org string, h Hash) ([]Place, error) {
-	var all []Place
+// Places returns the chunk with each of its places, ordered by the names of the packs.
+func (x *Index) Places(org string, h format.Hash) ([]format.Chunk, error) {
+	var all []format.Chunk
 	err := x.with(org, func(s *shard) error {
-		return s.find(&h, func(p Place) bool { all = append(all, p); return true })
+		return s.find(&h, func(c format.Chunk) bool { all = append(all, c); return true })
 	})
-	slices.SortFunc(all, func(a, b Place) int {
-		return cmp.Or(cmp.Compare(a.Pack, b.Pack), cmp.Compare(a.Offset, b.Offset))
+	slices.SortFunc(all, func(a, b format.Chunk) int {
+		return cmp.Or(cmp.Compare(a.Place.Pack, b.Place.Pack), cmp.Compare(a.Place.Offset, b.Place.Offset))
 	})
 	return all, err
 }

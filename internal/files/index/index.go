@@ -12,28 +12,8 @@ import (
 	"sync"
 
 	"github.com/stint-dev/stint/internal/blob"
+	"github.com/stint-dev/stint/internal/files/format"
 )
-
-// Hash is the name of a chunk: the SHA-256 of its content.
-type Hash = [32]byte
-
-// Place is the position of a chunk's segment.
-type Place struct {
-	Pack   string
-	Offset uint32 // bytes from the start of the pack
-	Stored uint32 // bytes of the segment
-	Raw    uint32 // bytes of the content
-	CRC    uint32 // CRC-32 (IEEE) of the content
-}
-
-// Chunk is a segment of the pack it is added with.
-type Chunk struct {
-	Hash   Hash
-	Offset uint32 // bytes from the start of the pack
-	Stored uint32 // bytes of the segment
-	Raw    uint32 // bytes of the content
-	CRC    uint32 // CRC-32 (IEEE) of the content
-}
 
 // ErrInUse is returned by Open if another Index has the folder open.
 var ErrInUse = errors.New("chunk index: the folder is in use by another process")
@@ -91,17 +71,18 @@ func (x *Index) Close() error {
 	return x.lock.Close()
 }
 
-// Find returns a place of the chunk, any of them if several packs hold it.
-func (x *Index) Find(org string, h Hash) (at Place, found bool, err error) {
+// Find returns a chunk with one of its places, any of them if several packs hold
+// it.
+func (x *Index) Find(org string, h format.Hash) (c format.Chunk, found bool, err error) {
 	err = x.with(org, func(s *shard) error {
-		return s.find(&h, func(p Place) bool { at, found = p, true; return false })
+		return s.find(&h, func(f format.Chunk) bool { c, found = f, true; return false })
 	})
-	return at, found, err
+	return c, found, err
 }
 
-// Add adds all chunks of a pack at once. A pack that is known or was dropped is
-// ignored: packs never change, and their names are unique.
-func (x *Index) Add(org, pack string, chunks []Chunk) error {
+// Add adds the chunks among the segments of a pack at once. A pack that is known or
+// was dropped is ignored: packs never change, and their names are unique.
+func (x *Index) Add(org, pack string, segments []format.Segment) error {
 	if pack == "" || len(pack) > maxName || strings.ContainsRune(pack, 0) {
 		return fmt.Errorf("chunk index: %q is not a pack name", pack)
 	}
@@ -109,7 +90,7 @@ func (x *Index) Add(org, pack string, chunks []Chunk) error {
 		if s.has(pack) || x.dropped.has(org, pack) {
 			return nil
 		}
-		return s.add(pack, chunks)
+		return s.add(pack, segments)
 	})
 }
 

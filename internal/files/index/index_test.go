@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/stint-dev/stint/internal/files/format"
 	"github.com/stint-dev/stint/internal/files/index"
 	"go.uber.org/goleak"
 	"pgregory.net/rapid"
@@ -25,15 +26,18 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type pack struct{ first, n int }
 
 // chunk is chunk number first+i, at its place in the pack.
-func (p pack) chunk(i int) index.Chunk {
+func (p pack) chunk(i int) format.Segment {
 	length := uint32(p.first+i)%977 + 1
-	return index.Chunk{Hash: hashOf(p.first + i), Offset: uint32(i) * 1000, Stored: length, Raw: 2 * length, CRC: uint32(p.first * i)}
+	return format.Segment{Kind: format.ChunkSegment, Hash: hashOf(p.first + i), Offset: uint32(i) * 1000, Length: length, Size: 2 * length, CRC: uint32(p.first * i)}
 }
 
-func (p pack) chunks() []index.Chunk {
-	all := make([]index.Chunk, p.n)
-	for i := range all {
-		all[i] = p.chunk(i)
+// chunks returns the chunks of the pack, preceded by a page, which the index
+// ignores.
+func (p pack) chunks() []format.Segment {
+	all := make([]format.Segment, p.n+1)
+	all[0] = format.Segment{Kind: format.PageSegment, Hash: hashOf(p.first)}
+	for i := range p.n {
+		all[i+1] = p.chunk(i)
 	}
 	return all
 }
@@ -42,20 +46,20 @@ func (p pack) chunks() []index.Chunk {
 type model map[string]pack
 
 // places gives those of a chunk by its number.
-func (m model) places(n int) (all []index.Place) {
+func (m model) places(n int) (all []format.Chunk) {
 	for name, p := range m {
 		if i := n - p.first; i >= 0 && i < p.n {
 			c := p.chunk(i)
-			all = append(all, index.Place{Pack: name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC})
+			all = append(all, format.Chunk{Hash: c.Hash, Size: c.Size, Place: format.Place{Pack: name, Offset: c.Offset, Length: c.Length, CRC: c.CRC}})
 		}
 	}
-	slices.SortFunc(all, func(a, b index.Place) int { return cmp.Compare(a.Pack, b.Pack) })
+	slices.SortFunc(all, func(a, b format.Chunk) int { return cmp.Compare(a.Place.Pack, b.Place.Pack) })
 	return all
 }
 
 // hashOf spreads numbers over all hashes; every ninth shares its beginning with
 // its neighbours.
-func hashOf(n int) (h index.Hash) {
+func hashOf(n int) (h format.Hash) {
 	for i := range 4 {
 		x := uint64(n*4+i+1) * 0x9e3779b97f4a7c15
 		x ^= x >> 29
@@ -593,7 +597,7 @@ func BenchmarkFind(b *testing.B) {
 		add(b, x, "org_a", fmt.Sprintf("%08d", i), pack{i * 1000, 1000})
 	}
 	for name, first := range map[string]int{"present": 0, "absent": 1_000_000} {
-		hashes := make([]index.Hash, 50_000)
+		hashes := make([]format.Hash, 50_000)
 		for i := range hashes {
 			hashes[i] = hashOf(first + i*9 + 1)
 		}

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/stint-dev/stint/internal/files/format"
 )
 
 // A log consists of a magic number and sections. A section has a head, the name of
@@ -29,42 +31,45 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // partOf returns the part of a hash that the memory holds.
-func partOf(h *Hash) uint32 { return binary.LittleEndian.Uint32(h[28:]) }
+func partOf(hash []byte) uint32 { return binary.LittleEndian.Uint32(hash[28:]) }
 
-// encodeSection returns the section of a pack and its checksum.
-func encodeSection(pack string, chunks []Chunk) (b []byte, sum uint32) {
+// encodeSection returns the section of a pack with the chunks among its segments,
+// and its checksum.
+func encodeSection(pack string, segments []format.Segment) (b []byte, sum uint32) {
 	le := binary.LittleEndian
-	b = make([]byte, 4, sectionHead+len(pack)+len(chunks)*recordSize)
-	b = le.AppendUint32(b, uint32(len(pack)))
-	b = le.AppendUint32(b, uint32(len(chunks)))
+	b = make([]byte, sectionHead, sectionHead+len(pack)+len(segments)*recordSize)
 	b = append(b, pack...)
-	for i := range chunks {
-		c := &chunks[i]
+	chunks := uint32(0)
+	for i := range segments {
+		s := &segments[i]
+		if s.Kind != format.ChunkSegment {
+			continue
+		}
+		chunks++
 		start := len(b)
-		b = append(b, c.Hash[:]...)
-		for _, v := range []uint32{c.Offset, c.Stored, c.Raw, c.CRC} {
+		b = append(b, s.Hash[:]...)
+		for _, v := range []uint32{s.Offset, s.Length, s.Size, s.CRC} {
 			b = le.AppendUint32(b, v)
 		}
 		b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
 	}
+	le.PutUint32(b[4:], uint32(len(pack)))
+	le.PutUint32(b[8:], chunks)
 	sum = crc32.Checksum(b[4:], castagnoli)
 	le.PutUint32(b, sum)
 	return b, sum
 }
 
-// decodeRecord decodes a chunk.
-func decodeRecord(b []byte) Chunk {
-	le := binary.LittleEndian
-	return Chunk{Hash: Hash(b), Offset: le.Uint32(b[32:]), Stored: le.Uint32(b[36:]), Raw: le.Uint32(b[40:]), CRC: le.Uint32(b[44:])}
-}
-
 // readChunk returns chunk i of a pack; ok is false if its record is damaged.
-func (p *section) readChunk(log io.ReaderAt, i int32) (c Chunk, ok bool) {
+func (p *section) readChunk(log io.ReaderAt, i int32) (c format.Chunk, ok bool) {
 	var b [recordSize]byte
 	if _, err := log.ReadAt(b[:], p.offset+sectionHead+int64(len(p.name))+int64(i)*recordSize); err != nil {
 		return c, false
 	}
-	return decodeRecord(b[:]), crc32.Checksum(b[:recordData], castagnoli) == binary.LittleEndian.Uint32(b[recordData:])
+	le := binary.LittleEndian
+	at := format.Place{Pack: p.name, Offset: le.Uint32(b[32:]), Length: le.Uint32(b[36:]), CRC: le.Uint32(b[44:])}
+	c = format.Chunk{Hash: format.Hash(b[:]), Size: le.Uint32(b[40:]), Place: at}
+	return c, crc32.Checksum(b[:recordData], castagnoli) == le.Uint32(b[recordData:])
 }
 
 // writeDropped marks the section as dropped.
@@ -89,12 +94,12 @@ func (s *shard) replay() error {
 	s.last = make(map[uint32]int32, r.left/recordSize)
 	s.before = make([]int32, 0, r.left/recordSize)
 	for r.left > 0 {
-		p, chunks, ok := r.section()
+		p, records, ok := r.section()
 		if !ok {
 			return s.log.Truncate(s.end)
 		}
 		p.offset, s.end = s.end, info.Size()-r.left
-		s.enter(p, chunks)
+		s.enter(p, records)
 		if p.dropped {
 			delete(s.numbers, p.name)
 			s.wasted += s.end - p.offset
@@ -121,8 +126,9 @@ func (r *logReader) next(n int64) (b []byte, ok bool) {
 	return r.buf, err == nil
 }
 
-// section returns the next section, and its chunks unless it is dropped.
-func (r *logReader) section() (p section, chunks []Chunk, ok bool) {
+// section returns the next section, and its records unless it is dropped. They are
+// valid until the next call.
+func (r *logReader) section() (p section, records []byte, ok bool) {
 	le := binary.LittleEndian
 	b, ok := r.next(sectionHead)
 	if !ok {
@@ -141,10 +147,7 @@ func (r *logReader) section() (p section, chunks []Chunk, ok bool) {
 	if p.dropped = stored == ^p.sum; p.dropped {
 		return p, nil, true
 	}
-	for b = b[name:]; len(b) > 0; b = b[recordSize:] {
-		chunks = append(chunks, decodeRecord(b))
-	}
-	return p, chunks, stored == p.sum
+	return p, b[name:], stored == p.sum
 }
 
 // compact writes the log again without the dropped sections.

@@ -8,6 +8,8 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+
+	"github.com/stint-dev/stint/internal/files/format"
 )
 
 // shard is the index of one organisation.
@@ -105,10 +107,10 @@ func (s *shard) close() {
 }
 
 // enter adds a pack, whose section is in the log, to the memory.
-func (s *shard) enter(p section, chunks []Chunk) {
+func (s *shard) enter(p section, records []byte) {
 	p.first = int32(len(s.before))
-	for i := range chunks {
-		part := partOf(&chunks[i].Hash)
+	for ; len(records) > 0; records = records[recordSize:] {
+		part := partOf(records)
 		s.before = append(s.before, s.last[part])
 		s.last[part] = int32(len(s.before))
 	}
@@ -119,8 +121,8 @@ func (s *shard) enter(p section, chunks []Chunk) {
 
 // find calls visit for the places of h until it returns false. If the log is
 // damaged, find empties it.
-func (s *shard) find(h *Hash, visit func(Place) bool) error {
-	for n := s.last[partOf(h)]; n > 0; n = s.before[n-1] {
+func (s *shard) find(h *format.Hash, visit func(format.Chunk) bool) error {
+	for n := s.last[partOf(h[:])]; n > 0; n = s.before[n-1] {
 		i := sort.Search(len(s.packs), func(i int) bool { return s.packs[i].first >= n }) - 1
 		p := &s.packs[i]
 		if p.dropped {
@@ -130,7 +132,7 @@ func (s *shard) find(h *Hash, visit func(Place) bool) error {
 		if !ok {
 			return s.reset()
 		}
-		if c.Hash == *h && !visit(Place{Pack: p.name, Offset: c.Offset, Stored: c.Stored, Raw: c.Raw, CRC: c.CRC}) {
+		if c.Hash == *h && !visit(c) {
 			return nil
 		}
 	}
@@ -144,15 +146,15 @@ func (s *shard) has(pack string) bool {
 }
 
 // add adds a pack that the shard does not have.
-func (s *shard) add(pack string, chunks []Chunk) error {
-	if len(chunks) > maxChunks-len(s.before) {
+func (s *shard) add(pack string, segments []format.Segment) error {
+	if len(segments) > maxChunks-len(s.before) {
 		return nil
 	}
-	b, sum := encodeSection(pack, chunks)
+	b, sum := encodeSection(pack, segments)
 	if _, err := s.log.WriteAt(b, s.end); err != nil {
 		return fmt.Errorf("writing to a log of the chunk index: %w", err)
 	}
-	s.enter(section{name: pack, offset: s.end, sum: sum}, chunks)
+	s.enter(section{name: pack, offset: s.end, sum: sum}, b[sectionHead+len(pack):])
 	s.end += int64(len(b))
 	return nil
 }

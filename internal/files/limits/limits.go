@@ -1,6 +1,10 @@
 package limits
 
-import "github.com/stint-dev/stint/internal/files/format"
+import (
+	"cmp"
+
+	"github.com/stint-dev/stint/internal/files/format"
+)
 
 // Limits bounds what a commit accepts. 0 means the default.
 type Limits struct {
@@ -25,22 +29,14 @@ const maxName = 255
 // maxFile bounds the number of a file's chunks, which must fit into one page.
 const maxFile = 256 << 30
 
-func orDefault[N int | int64](v *N, d N) {
-	if *v == 0 {
-		*v = d
-	}
-}
-
 // SetDefaults replaces zeros by the defaults.
 func (l *Limits) SetDefaults() {
-	orDefault(&l.Entries, 2_000_000)
-	orDefault(&l.PathBytes, 4096)
-	orDefault(&l.Depth, 255)
-	orDefault(&l.FileBytes, 64<<30)
-	l.FileBytes = min(l.FileBytes, maxFile)
-	orDefault(&l.TotalBytes, 64<<30)
-	orDefault(&l.RootBytes, format.MaxRoot/2)
-	l.RootBytes = min(l.RootBytes, format.MaxRoot/2)
-	orDefault(&l.Ratio, 250)
-	orDefault(&l.RatioFloor, 1<<30)
+	l.Entries = cmp.Or(l.Entries, 2_000_000)
+	l.PathBytes = cmp.Or(l.PathBytes, 4096)
+	l.Depth = cmp.Or(l.Depth, 255)
+	l.FileBytes = min(cmp.Or(l.FileBytes, 64<<30), maxFile)
+	l.TotalBytes = cmp.Or(l.TotalBytes, 64<<30)
+	l.RootBytes = min(cmp.Or(l.RootBytes, format.MaxRoot/2), format.MaxRoot/2)
+	l.Ratio = cmp.Or(l.Ratio, 250)
+	l.RatioFloor = cmp.Or(l.RatioFloor, 1<<30)
 }

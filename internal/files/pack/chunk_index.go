@@ -6,29 +6,17 @@ import (
 	"strings"
 
 	"github.com/stint-dev/stint/internal/files/format"
-	"github.com/stint-dev/stint/internal/files/index"
 )
 
 // ChunkIndex finds chunks of an organisation in its packs. It is derived data: a
 // chunk that it lacks is stored again. *index.Index implements it and documents
 // the methods.
 type ChunkIndex interface {
-	Find(org string, h index.Hash) (index.Place, bool, error)
-	Add(org, packID string, chunks []index.Chunk) error
+	Find(org string, h format.Hash) (format.Chunk, bool, error)
+	Add(org, packID string, segments []format.Segment) error
 	Has(org, packID string) bool
 	Packs(org string) iter.Seq[string]
 	Drop(org string, packs []string) error
-}
-
-// ChunksOf returns the chunks among segments.
-func ChunksOf(segments []format.Segment) []index.Chunk {
-	chunks := make([]index.Chunk, 0, len(segments))
-	for _, s := range segments {
-		if s.Kind == format.ChunkSegment {
-			chunks = append(chunks, index.Chunk{Hash: s.Hash, Offset: s.Offset, Stored: s.Length, Raw: s.Size, CRC: s.CRC})
-		}
-	}
-	return chunks
 }
 
 // Reindex replaces a pack in the index by the segments of its compacted form.
@@ -44,7 +32,7 @@ func Reindex(x ChunkIndex, org string, group []string, to string, segments []for
 	if err := x.Drop(org, names); err != nil {
 		return fmt.Errorf("dropping a pack from the index: %w", err)
 	}
-	if err := x.Add(org, strings.TrimPrefix(to, prefix), ChunksOf(segments)); err != nil {
+	if err := x.Add(org, strings.TrimPrefix(to, prefix), segments); err != nil {
 		return fmt.Errorf("adding a compacted pack to the index: %w", err)
 	}
 	return nil

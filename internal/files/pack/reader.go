@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/files/format"
@@ -17,11 +18,11 @@ import (
 type Reader struct {
 	Store blob.Store
 	Org   string
-	open  []*stream // ordered by their last use, the latest last
+	open  []*packStream // ordered by their last use, the latest last
 }
 
-// stream is an open pack.
-type stream struct {
+// packStream is an open pack.
+type packStream struct {
 	pack  string
 	r     io.ReadCloser
 	from  io.Reader // r, or a buffer over it
@@ -60,7 +61,7 @@ func (f *Reader) Read(ctx context.Context, packID string, offset int64, b []byte
 }
 
 // stream returns a stream of the pack at offset.
-func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*stream, error) {
+func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*packStream, error) {
 	for i, s := range f.open {
 		if s.pack != packID {
 			continue
@@ -87,19 +88,13 @@ func (f *Reader) stream(ctx context.Context, packID string, offset int64) (*stre
 	if err != nil {
 		return nil, err
 	}
-	s := &stream{pack: packID, r: r, from: r, at: offset}
+	s := &packStream{pack: packID, r: r, from: r, at: offset}
 	f.open = append(f.open, s)
 	return s, nil
 }
 
-func (f *Reader) drop(s *stream) error {
-	kept := f.open[:0]
-	for _, o := range f.open {
-		if o != s {
-			kept = append(kept, o)
-		}
-	}
-	f.open = kept
+func (f *Reader) drop(s *packStream) error {
+	f.open = slices.DeleteFunc(f.open, func(o *packStream) bool { return o == s })
 	return s.r.Close()
 }
 

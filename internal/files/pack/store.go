@@ -2,7 +2,6 @@ package pack
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -10,11 +9,11 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"sync"
 
 	"github.com/stint-dev/stint"
 	"github.com/stint-dev/stint/internal/blob"
 	"github.com/stint-dev/stint/internal/files/format"
+	"github.com/stint-dev/stint/internal/lru"
 )
 
 // Store reads packs wherever their segments are stored: a deleted pack is
@@ -24,14 +23,11 @@ type Store struct {
 	blob.Store
 	Options
 
-	mu     sync.Mutex // guards the fields below
-	tables map[string]*list.Element
-	recent *list.List // of *CompactedPack, the last used first
-	held   int        // extents in all of them
+	compacted *lru.Cache[string, *CompactedPack] // by the key of the deleted pack
 }
 
-// maxExtents bounds the cached extents of compacted packs, about 16 bytes each.
-const maxExtents = 1 << 19
+// maxCompacted is the number of cached compacted packs, of at most a megabyte each.
+const maxCompacted = 64
 
 // Options adjusts a Store.
 type Options struct {
@@ -44,7 +40,7 @@ type Options struct {
 
 // NewStore returns a store of the packs in b.
 func NewStore(b blob.Store, o Options) *Store {
-	return &Store{Store: b, Options: o, tables: map[string]*list.Element{}, recent: list.New()}
+	return &Store{Store: b, Options: o, compacted: lru.New[string, *CompactedPack](maxCompacted)}
 }
 
 // CompactedPack maps the segments of a deleted pack to the objects that hold them.
@@ -78,8 +74,8 @@ func (s *Store) Get(ctx context.Context, key string, offset, n int64) (io.ReadCl
 	if _, generation, ok := SplitGeneration(key); !ok || generation > 0 || !strings.Contains(key, "/packs/") {
 		return s.Store.Get(ctx, key, offset, n)
 	}
-	t := s.known(key)
-	if t == nil || !t.covers(offset) {
+	t, known := s.compacted.Get(key)
+	if !known || !t.covers(offset) {
 		r, err := s.Store.Get(ctx, key, offset, n)
 		if !errors.Is(err, blob.ErrNotFound) {
 			return r, err
@@ -103,41 +99,13 @@ func (t *CompactedPack) covers(offset int64) bool {
 	return i < len(t.all) && int64(t.all[i].offset) <= offset
 }
 
-// known returns the cached table of a deleted pack, or nil.
-func (s *Store) known(key string) *CompactedPack {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	e := s.tables[key]
-	if e == nil {
-		return nil
-	}
-	s.recent.MoveToFront(e)
-	return e.Value.(*CompactedPack)
-}
-
 // load reads the table of a deleted pack; nil if nothing replaces it.
 func (s *Store) load(ctx context.Context, key string) (*CompactedPack, error) {
 	t, err := s.Compacted(ctx, key, nil)
-	if err != nil || t == nil {
-		return nil, err
+	if t != nil {
+		s.compacted.Put(key, t)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop(s.tables[key])
-	s.tables[key] = s.recent.PushFront(t)
-	for s.held += len(t.all); s.held > maxExtents && s.recent.Len() > 1; {
-		s.drop(s.recent.Back())
-	}
-	return t, nil
-}
-
-func (s *Store) drop(e *list.Element) {
-	if e == nil {
-		return
-	}
-	t := s.recent.Remove(e).(*CompactedPack)
-	s.held -= len(t.all)
-	delete(s.tables, t.key)
+	return t, err
 }
 
 // Compacted returns the objects that replace a pack, without the refused ones; nil

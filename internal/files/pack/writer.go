@@ -158,7 +158,7 @@ func (p *Writer) AddToIndex(x ChunkIndex) {
 		if err != nil {
 			return
 		}
-		_ = x.Add(p.org, m.id, ChunksOf(segments))
+		_ = x.Add(p.org, m.id, segments)
 	}
 }
 

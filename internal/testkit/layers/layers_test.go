@@ -26,8 +26,9 @@ var layers = [][]string{
 	{"internal/store", "internal/blob", "internal/notify", "internal/sandbox"},
 
 	// Files.
-	{"internal/files/treewire", "internal/files/format", "internal/files/limiter", "internal/files/ordered", "internal/files/index"},
-	{"internal/files/limits", "internal/files/spool"},
+	{"internal/files/format", "internal/files/limiter", "internal/files/ordered"},
+	{"internal/files/limits", "internal/files/spool", "internal/files/index"},
+	{"internal/files/treewire"},
 	{"internal/files/pack"},
 	{"internal/files/manifest"},
 	{"internal/files/archive", "internal/files/checkout", "internal/files/diff", "internal/files/gc"},
