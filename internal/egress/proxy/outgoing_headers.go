@@ -44,25 +44,18 @@ func (x *exchange) outgoingHeaders() (header http.Header, inserted bool, f *faul
 	return header, inserted, nil
 }
 
-// insertSecrets returns the values of a header with secrets inserted.
-func (x *exchange) insertSecrets(name string, values []string) ([]string, bool, *fault) {
-	var out []string
-	for i, v := range values {
-		value, inserted, f := x.broker.header(name, v)
+// insertSecrets returns the values of a header with secrets inserted, and whether
+// there are any.
+func (x *exchange) insertSecrets(name string, values []string) (out []string, inserted bool, f *fault) {
+	for _, v := range values {
+		value, found, f := x.broker.header(name, v)
 		if f != nil {
 			return nil, false, f
 		}
-		if inserted {
-			if out == nil {
-				out = append(out, values...)
-			}
-			out[i] = value
-		}
+		out = append(out, value)
+		inserted = inserted || found
 	}
-	if out == nil {
-		return values, false, nil
-	}
-	return out, true, nil
+	return out, inserted, nil
 }
 
 // IsHopByHop reports whether a header applies to one connection and is not

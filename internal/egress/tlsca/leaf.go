@@ -8,9 +8,10 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/stint-dev/stint/internal/egress/policy"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // week. The certificates of the last 1,024 hosts are cached. The caller must not
 // change it.
 func (a *Authority) Certificate(host string) (*tls.Certificate, error) {
-	name, err := normalise(host)
+	name, err := canonical(host)
 	if err != nil {
 		return nil, err
 	}
@@ -75,34 +76,16 @@ func (a *Authority) issue(name string, now time.Time) (*tls.Certificate, error) 
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.leafKey, Leaf: leaf}, nil
 }
 
-// normalise returns the canonical form of a host.
-func normalise(host string) (string, error) {
+// canonical returns the canonical form of a host.
+func canonical(host string) (string, error) {
 	if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 		return ip.Unmap().String(), nil
 	}
-	name := strings.ToLower(strings.TrimSuffix(host, "."))
-	if len(name) == 0 || len(name) > 253 {
+	name, err := policy.CanonicalDomain(host)
+	if err != nil {
 		return "", fmt.Errorf("no certificate for %.80q: it is not a host name", host)
 	}
-	for label := range strings.SplitSeq(name, ".") {
-		if !isLabel(label) {
-			return "", fmt.Errorf("no certificate for %.80q: it is not a host name", host)
-		}
-	}
 	return name, nil
-}
-
-func isLabel(s string) bool {
-	if s == "" || len(s) > 63 || s[0] == '-' || s[len(s)-1] == '-' {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return true
 }
 
 // leafSlot holds the certificate of a host.

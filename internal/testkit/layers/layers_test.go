@@ -38,7 +38,8 @@ var layers = [][]string{
 	{"internal/files"},
 
 	// Egress.
-	{"internal/egress/conntrack", "internal/egress/dns", "internal/egress/log", "internal/egress/policy", "internal/egress/tlsca"},
+	{"internal/egress/conntrack", "internal/egress/dns", "internal/egress/log", "internal/egress/policy"},
+	{"internal/egress/tlsca"},
 	{"internal/egress/proxy"},
 	{"internal/egress/llmproxy"},
 	{"internal/egress"},
