@@ -46,7 +46,7 @@ func TestPushReturnsTheReadersError(t *testing.T) {
 		io.Copy(io.Discard, r.Body)
 		w.WriteHeader(400)
 	}))
-	broken := errors.New("disk on fire")
+	broken := errors.New("disk failure")
 	if _, _, err := c.Volumes.Push(t.Context(), "vol_1", iotest.ErrReader(broken), nil); !errors.Is(err, broken) {
 		t.Errorf("error is %v, want %v", err, broken)
 	}

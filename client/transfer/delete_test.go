@@ -54,10 +54,10 @@ func TestDeleteKeepsIgnored(t *testing.T) {
 func TestFolderWithIgnoredIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	for name, local := range map[string]map[string]string{
-		"named at the root": {".stintignore": ".env", "a/b/.env": "x", "a/c": "x"},
-		"named beside it":   {"a/b/.stintignore": ".env", "a/b/.env": "x"},
-		"folder and all":    {".stintignore": "a/", "a/c": "x"},
-		"below what is":     {".stintignore": "b/", "a/b/c": "x"},
+		"named at the root":  {".stintignore": ".env", "a/b/.env": "x", "a/c": "x"},
+		"named beside it":    {"a/b/.stintignore": ".env", "a/b/.env": "x"},
+		"folder and all":     {".stintignore": "a/", "a/c": "x"},
+		"in a parent folder": {".stintignore": "b/", "a/b/c": "x"},
 	} {
 		for _, link := range []bool{false, true} {
 			m, from, to := newMemory(t), t.TempDir(), t.TempDir()

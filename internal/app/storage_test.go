@@ -65,8 +65,7 @@ func TestEncryptedStorage(t *testing.T) {
 	}
 }
 
-// serve makes a server and a client of it; nothing of it works on when it
-// returns.
+// serve calls use with a client of a running server.
 func serve(t *testing.T, c config.Config, use func(*client.Client)) {
 	t.Helper()
 	parts, err := app.OpenParts(t.Context(), c, nil)

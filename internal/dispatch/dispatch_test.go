@@ -22,39 +22,39 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// interrupted is a store that commits, whose caller leaves meanwhile.
-type interrupted struct {
+// interruptedStore is a store whose caller is cancelled while it commits.
+type interruptedStore struct {
 	store.Store
-	leave func()
-	after error // what fails behind what was committed
+	cancel func()
+	after  error // returned after the commit
 }
 
-func (s *interrupted) settle(ctx context.Context) error {
-	s.leave()
+func (s *interruptedStore) settle(ctx context.Context) error {
+	s.cancel()
 	return errors.Join(ctx.Err(), s.after)
 }
 
-func (s *interrupted) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error) {
+func (s *interruptedStore) Claim(ctx context.Context, c store.ClaimRequest) ([]store.Claim, error) {
 	claims, err := s.Store.Claim(ctx, c)
-	if gone := s.settle(ctx); gone != nil {
-		return nil, gone
+	if failed := s.settle(ctx); failed != nil {
+		return nil, failed
 	}
 	return claims, err
 }
 
-func (s *interrupted) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
+func (s *interruptedStore) Reap(ctx context.Context, at stint.Time, n int) ([]string, error) {
 	ids, err := s.Store.Reap(ctx, at, n)
 	return ids, errors.Join(err, s.settle(ctx))
 }
 
-func (s *interrupted) Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error) {
+func (s *interruptedStore) Expire(ctx context.Context, before, at stint.Time, n int) ([]string, error) {
 	ids, err := s.Store.Expire(ctx, before, at, n)
 	return ids, errors.Join(err, s.settle(ctx))
 }
 
 type world struct {
 	*testing.T
-	store *interrupted
+	store *interruptedStore
 	local *dispatch.Local
 	ctx   context.Context // of the caller
 }
@@ -72,14 +72,14 @@ func newWorld(t *testing.T) *world {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	s := &interrupted{Store: db, leave: cancel}
+	s := &interruptedStore{Store: db, cancel: cancel}
 	bus := inproc.New()
 	return &world{T: t, ctx: ctx, store: s, local: dispatch.NewLocal(dispatch.Config{
 		Store: s, Bus: bus, Feed: feed.New(db, bus, false), Sealer: sealer, Now: time.Now, Poll: time.Hour,
 	})}
 }
 
-// create stores a pending run behind the dispatcher's back.
+// create stores a pending run without the dispatcher.
 func (w *world) create() string {
 	w.Helper()
 	n := sqltest.NewRun(1)
@@ -98,22 +98,22 @@ func (w *world) status(id string) stint.Status {
 	return status
 }
 
-func TestWhatWasClaimedIsGivenToAWorkerThatStops(t *testing.T) {
+func TestNextReturnsClaimsAfterCancellation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	id := w.create()
 	got, err := w.local.Next(w.ctx, sqltest.Worker(t, w.store), 1)
 	if len(got) != 1 || got[0].Run.ID != id {
-		t.Errorf("Next gave %d assignments and %v; the run is %s", len(got), err, w.status(id))
+		t.Errorf("Next returned %d assignments and %v; the run is %s", len(got), err, w.status(id))
 	}
 	if got, err := w.local.Next(w.ctx, sqltest.Worker(t, w.store), 1); len(got) > 0 || !errors.Is(err, context.Canceled) {
-		t.Errorf("a caller that has left is given %d assignments, %v", len(got), err)
+		t.Errorf("a cancelled caller received %d assignments, %v", len(got), err)
 	}
 }
 
-// TestEndsAreTold: who waits for a run hears of its end, although the caller
-// left or something failed behind it.
-func TestEndsAreTold(t *testing.T) {
+// TestEndsNotify checks that watchers are notified of ended runs even if the caller is
+// cancelled or the call fails after the commit.
+func TestEndsNotify(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(w *world) (int, error){
 		"reap": func(w *world) (int, error) {
@@ -136,16 +136,16 @@ func TestEndsAreTold(t *testing.T) {
 				w := newWorld(t)
 				w.store.after = after
 				id := w.create()
-				told, cancel := w.local.WatchStop(id)
+				wake, cancel := w.local.WatchStop(id)
 				defer cancel()
 				n, err := end(w)
 				if n != 1 || !errors.Is(err, after) {
 					t.Errorf("%d ended, error %v; want 1 and %v", n, err, after)
 				}
 				select {
-				case <-told:
+				case <-wake:
 				default:
-					t.Errorf("nobody was told; the run is %s", w.status(id))
+					t.Errorf("the watcher was not notified; the run is %s", w.status(id))
 				}
 			})
 		}

@@ -176,7 +176,7 @@ type failingStore struct {
 	before func()
 }
 
-var errList = errors.New("the disk is on fire")
+var errList = errors.New("disk failure")
 
 func (o failingStore) List(ctx context.Context, prefix string) iter.Seq2[blob.Info, error] {
 	if !strings.HasPrefix(prefix, o.org) {
