@@ -49,7 +49,7 @@ func (t *FileSets) DownloadAs(ctx context.Context, id, version, format string, w
 		if d.written > before {
 			attempt = 1
 		}
-		_, broken := errors.AsType[*brokenError](err)
+		_, broken := errors.AsType[*sendError](err)
 		resume := broken && (d.written == 0 || d.tag != "") || d.written == 0 && isTemporary(ctx, err)
 		if ctx.Err() != nil || !resume || attempt >= t.c.attempts || t.c.pause(ctx, attempt, err) != nil {
 			return d.written, downloadError(id, err)
@@ -117,7 +117,7 @@ func (d *download) attempt(ctx context.Context) error {
 		// The ETag has changed, or the server does not support ranges: skip the
 		// bytes that were written already.
 		if _, err := io.CopyN(io.Discard, res.Body, d.written); err != nil {
-			return &brokenError{err}
+			return d.t.c.sendError(err)
 		}
 	case d.written > 0 && res.StatusCode != http.StatusPartialContent:
 		return errors.New("the connection broke and the server cannot resume the transfer")
@@ -132,7 +132,7 @@ func (d *download) attempt(ctx context.Context) error {
 	n, err := io.Copy(io.MultiWriter(d.w, d.sum), source)
 	d.written += n
 	if source.err.Load() != nil {
-		return &brokenError{err}
+		return d.t.c.sendError(err)
 	}
 	return err
 }
@@ -166,12 +166,5 @@ func (t *FileSets) fetch(ctx context.Context, location string, offset int64, tag
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", offset))
 		req.Header.Set("If-Range", tag)
 	}
-	res, err := t.c.send(req)
-	if err != nil {
-		if _, ok := errors.AsType[*sendError](err); ok && offset > 0 {
-			return nil, &brokenError{err}
-		}
-		return nil, err
-	}
-	return res, nil
+	return t.c.send(req)
 }

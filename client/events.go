@@ -50,13 +50,6 @@ type follower struct {
 	stopped bool // yield returned false
 }
 
-// brokenError reports that the connection of a stream or download broke, so that it can
-// be resumed.
-type brokenError struct{ cause error }
-
-func (e *brokenError) Error() string { return "the connection broke: " + e.cause.Error() }
-func (e *brokenError) Unwrap() error { return e.cause }
-
 func (f *follower) follow(ctx context.Context) error {
 	for failures := 0; ; {
 		before := f.after
@@ -66,7 +59,7 @@ func (f *follower) follow(ctx context.Context) error {
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case !isResumable(ctx, err):
+		case !isTemporary(ctx, err):
 			return err
 		case f.after > before:
 			failures = 0
@@ -78,11 +71,6 @@ func (f *follower) follow(ctx context.Context) error {
 			return err
 		}
 	}
-}
-
-func isResumable(ctx context.Context, err error) bool {
-	_, broken := errors.AsType[*brokenError](err)
-	return broken || isTemporary(ctx, err)
 }
 
 // connect opens the stream once and delivers its events. It returns nil only at the end
@@ -126,7 +114,7 @@ func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) 
 			if ctx.Err() != nil {
 				err = context.Cause(ctx)
 			}
-			return &brokenError{err}
+			return f.c.sendError(err)
 		}
 		watch.Reset(silenceLimit)
 		if stint.EventType(raw.Type) == stint.EventHeartbeat {
@@ -151,7 +139,7 @@ func (f *follower) read(ctx context.Context, body io.Reader, watch *time.Timer) 
 	}
 }
 
-// parse decodes an event. If an event is missing before it, parse returns a brokenError,
+// parse decodes an event. If an event is missing before it, parse returns a sendError,
 // so that the stream is resumed at the missing event.
 func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 	seq, err := strconv.ParseInt(raw.ID, 10, 64)
@@ -159,7 +147,7 @@ func (f *follower) parse(raw sse.Event) (stint.Event, error) {
 		return stint.Event{}, fmt.Errorf("follow %s: the event ID %q is not a number", f.run, raw.ID)
 	}
 	if seq > f.after+1 {
-		return stint.Event{}, &brokenError{fmt.Errorf("event %d came after %d", seq, f.after)}
+		return stint.Event{}, f.c.sendError(fmt.Errorf("event %d came after %d", seq, f.after))
 	}
 	if !json.Valid(raw.Data) {
 		return stint.Event{}, fmt.Errorf("follow %s: event %d is not JSON", f.run, seq)

@@ -191,7 +191,7 @@ func (c *Client) sendError(err error) error {
 	return &sendError{to: c.base.Redacted(), cause: err}
 }
 
-// sendError reports that no complete response arrived.
+// sendError reports that no complete response arrived, because the connection failed.
 type sendError struct {
 	to    string
 	cause error
