@@ -9,7 +9,7 @@ import (
 // The transaction may still commit afterwards.
 const CommitLimit = 30 * time.Second
 
-// CommitContext returns a context for a transaction whose result must be
+// CommitContext returns a context for a transaction with a result that must be
 // handled even if the caller leaves meanwhile. It ends after CommitLimit.
 func CommitContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), CommitLimit)

@@ -41,7 +41,7 @@ type Journal interface {
 	// least limit items unless it ends before.
 	LogSources(ctx context.Context, run string, from LogPosition, desc bool, limit int) (LogSources, error)
 	// LogPositionAt returns the position before the first event and the first
-	// log entry whose time is not before t.
+	// log entry that are not before t.
 	LogPositionAt(ctx context.Context, run string, t stint.Time) (LogPosition, error)
 }
 

@@ -10,7 +10,7 @@ import (
 // Workers stores the leases of workers. Each start of a worker process has its
 // own row (an incarnation).
 type Workers interface {
-	// Register adds an incarnation whose lease ends at Now + ttl.
+	// Register adds an incarnation with a lease until Now + ttl.
 	Register(ctx context.Context, w Worker, ttl time.Duration) error
 	// Renew extends the lease to Now + ttl and returns the runs among holds
 	// that the worker must stop, because it no longer owns them.

@@ -113,6 +113,9 @@ func (g *Group[T]) serve(first *call[T]) {
 			}
 		}
 	})
+	if err == nil && results != nil && len(results) != len(taken) {
+		err = fmt.Errorf("groupcommit: %d results for %d items", len(results), len(taken))
+	}
 	if len(taken) == 0 {
 		select {
 		case first.done <- cmp.Or(err, errNotTaken):
@@ -131,26 +134,14 @@ func (g *Group[T]) serve(first *call[T]) {
 	}
 }
 
-// commitSafely calls commit and converts a panic or a wrong number of results to
-// an error.
+// commitSafely calls commit and converts a panic to an error.
 func (g *Group[T]) commitSafely(items iter.Seq[T]) (results []error, err error) {
-	taken := 0
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("groupcommit: commit panicked: %v\n%s", p, debug.Stack())
-		} else if results != nil && len(results) != taken {
-			err = fmt.Errorf("groupcommit: %d results for %d items", len(results), taken)
 		}
 	}()
-	results = g.commit(func(yield func(T) bool) {
-		for item := range items {
-			taken++
-			if !yield(item) {
-				return
-			}
-		}
-	})
-	return results, nil
+	return g.commit(items), nil
 }
 
 // next returns a waiting call, or nil if there is none. It yields the processor

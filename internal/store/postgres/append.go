@@ -159,9 +159,9 @@ func (s *Store) storeIn(ctx context.Context, q sqlstore.Querier, wave []*pending
 	return nil
 }
 
-// insertEvents stores the batches of a wave whose slots are free, and settles them.
+// insertEvents stores the batches of a wave that find their slots free, and settles them.
 // A slot is free if it is not taken and the preceding batch ends just before it and
-// belongs to the same epoch, whose worker's lease was not ended.
+// belongs to the same epoch, and the lease of its worker was not ended.
 func insertEvents(ctx context.Context, q sqlstore.Querier, wave []*pendingAppend) error {
 	if len(wave) == 0 {
 		return nil

@@ -271,7 +271,7 @@ func TestCrash(t *testing.T) {
 	c := pgtest.NewCluster(t, "")
 	s := open(t, c.URL("postgres"))
 	runs := sqltest.StartRuns(t, s, 16)
-	for life := range 3 {
+	for crash := range 3 {
 		enough := make(chan struct{}, 1000)
 		var writers sync.WaitGroup
 		for i := range runs {
@@ -296,10 +296,10 @@ func TestCrash(t *testing.T) {
 			events := eventsAfterRestart(t, s, at.RunID)
 			head := int64(len(events))
 			if head < at.After || head > at.After+2 {
-				t.Errorf("life %d: run %s has %d events, %d were acknowledged", life, at.RunID, head, at.After)
+				t.Errorf("crash %d: run %s has %d events, %d were acknowledged", crash, at.RunID, head, at.After)
 			}
 			if head > 0 && events[head-1].Seq != head {
-				t.Errorf("life %d: run %s has a gap", life, at.RunID)
+				t.Errorf("crash %d: run %s has a gap", crash, at.RunID)
 			}
 			runs[i].After = head // as a retry of the unacknowledged append would return
 		}

@@ -305,11 +305,11 @@ func TestCrash(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "crash.db")
 	acked := make(map[string]int64)
-	for life := range 6 {
-		crash(t, path, 200+100*life, acked)
+	for n := range 6 {
+		crash(t, path, 200+100*n, acked)
 		s := open(t, path)
 		if err := s.IntegrityCheck(t.Context()); err != nil {
-			t.Fatalf("life %d: %v", life, err)
+			t.Fatalf("crash %d: %v", n, err)
 		}
 		for run, want := range acked {
 			read := int64(0)
@@ -323,12 +323,12 @@ func TestCrash(t *testing.T) {
 				}
 				for _, e := range events {
 					if read++; e.Seq != read {
-						t.Fatalf("life %d: run %s has event %d at position %d", life, run, e.Seq, read)
+						t.Fatalf("crash %d: run %s has event %d at position %d", n, run, e.Seq, read)
 					}
 				}
 			}
 			if read < want {
-				t.Errorf("life %d: run %s has %d events, %d were acknowledged", life, run, read, want)
+				t.Errorf("crash %d: run %s has %d events, %d were acknowledged", n, run, read, want)
 			}
 		}
 		if err := s.Close(); err != nil {

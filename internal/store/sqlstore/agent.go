@@ -88,7 +88,7 @@ const (
 )
 
 func scanAgentVersion(r Row) (v store.AgentVersion, err error) {
-	return v, r.Scan(&v.ID, &v.AgentID, &v.VersionNumber, timeAt{&v.CreatedAt}, &v.Digest, &v.CreatedBy, rawJSON{&v.Definition})
+	return v, r.Scan(&v.ID, &v.AgentID, &v.VersionNumber, timeAt{&v.CreatedAt}, &v.Digest, &v.CreatedBy, jsonOf{&v.Definition})
 }
 
 // AgentVersion returns a version, even of a deleted agent, because its runs and

@@ -82,7 +82,7 @@ func EncodeEntries(entries []stint.LogEntry) (EncodedRow, error) {
 	return w.encoded(len(entries)), nil
 }
 
-// DecodeEvents decodes a body whose first event has number seq. Times before
+// DecodeEvents decodes a body. Its first event has number seq. Times before
 // floor, in microseconds, become floor.
 func DecodeEvents(body []byte, seq, floor int64) ([]stint.Event, error) {
 	r, err := newReader(body, floor)

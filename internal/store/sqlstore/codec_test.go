@@ -110,7 +110,7 @@ func TestDecodeEntries(t *testing.T) {
 		t.Error(diff)
 	}
 	if _, err := sqlstore.EncodeEntries([]stint.LogEntry{{Metadata: map[string]any{"f": func() {}}}}); err == nil {
-		t.Error("metadata without JSON was packed")
+		t.Error("metadata that is not JSON was encoded")
 	}
 }
 
@@ -135,7 +135,7 @@ func TestDecodeDamagedBody(t *testing.T) {
 	}
 }
 
-func FuzzUnpack(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	f.Add(sqlstore.EncodeEvents([]stint.Event{event(0, "custom", `{"a":1}`), event(1, stint.EventOutput, `{"b":2}`)}).Body, int64(0))
 	f.Add(sqlstore.EncodeEvents([]stint.Event{event(0, stint.EventOutput, strings.Repeat("x", 4000))}).Body, base.UnixMicro())
 	entries, err := sqlstore.EncodeEntries([]stint.LogEntry{{Timestamp: base, Type: stint.LogAgent, Level: "info", Message: "m", Metadata: map[string]any{"k": "v"}}})

@@ -126,7 +126,7 @@ func (s *Store) CommitVersion(ctx context.Context, c store.Commit) (store.FileSe
 	return a.head, a.added, err
 }
 
-// lockedFileSet is a file set whose row is locked for a commit.
+// lockedFileSet is a file set with a row that is locked for a commit.
 type lockedFileSet struct {
 	id     string
 	kind   stint.FileSetKind

@@ -86,7 +86,7 @@ func (s *Store) AppendEncoded(ctx context.Context, a EncodedBatch) (int64, error
 	})
 }
 
-// ResolveConflict handles a batch of events whose slot is taken. If the batch
+// ResolveConflict handles a batch of events if its slot is taken. If the batch
 // itself is stored there, it returns the head after it. Otherwise it returns a
 // *store.FencedError.
 func (s *Store) ResolveConflict(ctx context.Context, q Querier, a EncodedBatch) (int64, error) {
@@ -272,7 +272,7 @@ type encodedBatch struct {
 func scanBatch(r Row) (b encodedBatch, err error) { return b, r.Scan(&b.seq, &b.floor, &b.body) }
 
 // batches returns the rows that contain numbers in (after, to] of a sequence, up to
-// the row whose body reaches the given bytes.
+// the row at which the bodies reach the given bytes.
 func (s *Store) batches(ctx context.Context, table, run string, after, to, bytes int64) iter.Seq2[encodedBatch, error] {
 	if to <= after {
 		return func(func(encodedBatch, error) bool) {}

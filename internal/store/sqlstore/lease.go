@@ -16,8 +16,8 @@ func (s *Store) Register(ctx context.Context, w store.Worker, ttl time.Duration)
 }
 
 // Renew extends a lease and returns the held runs that the worker no longer owns.
-// It takes away runs whose claim the worker never received, and cancelled runs
-// that the worker no longer holds.
+// If the worker never received the claim of a run, or no longer holds a cancelled
+// run, the run is taken away.
 func (s *Store) Renew(ctx context.Context, id string, holds []string, ttl time.Duration) ([]string, error) {
 	return change(ctx, s, "renewing a lease", func(ctx context.Context, q Querier) ([]string, error) {
 		var mine, late, leaving []string

@@ -1,8 +1,8 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -85,64 +85,42 @@ func (s *Store) LogPositionAt(ctx context.Context, run string, t stint.Time) (st
 	var p store.LogPosition
 	heads, err := s.heads(ctx, run)
 	if err == nil {
-		p.Event, err = s.lastBefore(ctx, `journal`, run, heads.Event, t)
+		p.Event, err = lastBefore(t, heads.Event, func(n int64) (stint.Time, error) {
+			events, err := s.eventsBetween(ctx, run, n-1, n, math.MaxInt64)
+			if err != nil || len(events) == 0 {
+				return stint.Time{}, cmp.Or(err, errDamaged)
+			}
+			return events[0].At, nil
+		})
 	}
 	if err == nil {
-		p.Entry, err = s.lastBefore(ctx, `log_entries`, run, heads.Entry, t)
+		p.Entry, err = lastBefore(t, heads.Entry, func(n int64) (stint.Time, error) {
+			entries, err := s.entriesBetween(ctx, run, n-1, n)
+			if err != nil || len(entries) == 0 {
+				return stint.Time{}, cmp.Or(err, errDamaged)
+			}
+			return entries[0].Timestamp, nil
+		})
 	}
 	return p, s.Wrap("finding a time in a log", err)
 }
 
-// lastBefore returns the greatest number in a sequence, up to head, whose time is
-// before t. Times never decrease, so it uses binary search over the batches. An
-// index on times would make every append slower.
-func (s *Store) lastBefore(ctx context.Context, table, run string, head int64, t stint.Time) (int64, error) {
+// lastBefore returns the greatest number up to head that has a time before t. Times
+// never decrease, so it uses binary search. An index on times would make every
+// append slower.
+func lastBefore(t stint.Time, head int64, timeOf func(n int64) (stint.Time, error)) (int64, error) {
 	low, high := int64(0), head // numbers up to low are before t, numbers above high are not
 	for low < high {
-		seq, last, times, err := s.batchAt(ctx, table, run, low+(high-low+1)/2)
-		if err != nil {
-			return 0, err
-		}
-		n := int64(sort.Search(len(times), func(i int) bool { return !times[i].Before(t.Time) }))
+		n := low + (high-low+1)/2
+		at, err := timeOf(n)
 		switch {
-		case n == int64(len(times)):
-			low = last
-		case n == 0:
-			high = seq - 1
+		case err != nil:
+			return 0, err
+		case at.Before(t.Time):
+			low = n
 		default:
-			return seq + n - 1, nil
+			high = n - 1
 		}
 	}
 	return low, nil
-}
-
-// batchAt returns the times of the batch that contains number n.
-func (s *Store) batchAt(ctx context.Context, table, run string, n int64) (seq, last int64, times []stint.Time, err error) {
-	var floor int64
-	var body []byte
-	err = queryRow(ctx, s.db.Read, `select seq, last, floor, body from `+table+`
-		where run_id = $1 and seq <= $2 order by seq desc limit 1`, run, n).Scan(&seq, &last, &floor, &body)
-	if err != nil {
-		return 0, 0, nil, err
-	}
-	if table == `journal` {
-		events, err := DecodeEvents(body, seq, floor)
-		for _, e := range events {
-			times = append(times, e.At)
-		}
-		return seq, last, times, checkCount(times, seq, last, err)
-	}
-	entries, err := DecodeEntries(body, floor)
-	for _, e := range entries {
-		times = append(times, e.Timestamp)
-	}
-	return seq, last, times, checkCount(times, seq, last, err)
-}
-
-// checkCount checks that a batch has as many records as its row has slots.
-func checkCount(times []stint.Time, seq, last int64, err error) error {
-	if err == nil && int64(len(times)) != last-seq+1 {
-		err = errors.Join(errDamaged, fmt.Errorf("%d records in the slots %d to %d", len(times), seq, last))
-	}
-	return err
 }

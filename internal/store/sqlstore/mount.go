@@ -58,13 +58,13 @@ func (s *Store) ensureMounted(ctx context.Context, q Querier, r *store.Run) erro
 	return err
 }
 
-// endLeaving releases the mounts of an ended run whose state is saved or will
-// never be.
+// endLeaving releases the mounts of an ended run after its state was saved, or if it
+// will never be.
 func endLeaving(r *store.Run) []Step {
 	return append(unmount(r), step(`delete from leaving where run_id = $1`, r.ID))
 }
 
-// releaseAbandoned releases the mounts of ended runs whose worker has no lease or
+// releaseAbandoned releases the mounts of ended runs if their worker has no lease or
 // no longer holds them.
 func (s *Store) releaseAbandoned(ctx context.Context) error {
 	const abandoned = `not exists (select 1 from workers w where w.id = l.worker_id and w.lease_until <> 0)`

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Step is a statement whose text and arguments do not depend on the results of
+// Step is a statement. Its text and arguments do not depend on the results of
 // earlier statements, so that several can be sent in one round trip.
 type Step struct {
 	Query string

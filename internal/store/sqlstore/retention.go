@@ -74,9 +74,9 @@ func (s *Store) PruneVersions(ctx context.Context, r store.Retention) (int64, er
 	if err == nil && (r.Last > 0 || !r.Since.IsZero()) {
 		var old []versionKey
 		old, err = all(ctx, s.db.Read, scanVersionKey, `select v.tree_id, v.number
-			from (select tree_id, number, id, created_at, row_number() over (partition by tree_id order by number desc) as place from tree_versions) v
+			from (select tree_id, number, id, created_at, row_number() over (partition by tree_id order by number desc) as rank from tree_versions) v
 			join trees t on t.id = v.tree_id
-			where v.place > $1 and v.created_at < $2 and t.deleted_at is null
+			where v.rank > $1 and v.created_at < $2 and t.deleted_at is null
 				and not `+isHead+` and not `+isPinned+` and not `+isMounted+` and not `+isKept+` order by v.tree_id, v.number`,
 			r.Last, pruneBefore(r))
 		list = append(list, old...)

@@ -22,14 +22,14 @@ func scanRun(r Row) (v store.Run, err error) {
 	var timeout int64
 	err = r.Scan(&v.ID, &v.OrgID, &v.AgentID, &v.AgentName, &v.AgentVersionID, &v.SessionID, &v.Status, &v.Priority, &v.Epoch,
 		&v.WorkerID, &timeout, &v.MaxRetries, timeAt{&v.CreatedAt}, timeOr{&v.StartedAt}, timeOr{&v.CompletedAt}, &v.ExecutionTimeMs, &v.StatusReason, &v.ExitCode,
-		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, rawJSON{&v.Usage}, rawJSON{&v.Result}, freeOr{&v.Error},
-		freeText{&v.Prompt}, rawJSON{&v.Spec}, &v.Sealed)
+		&v.CheckpointID, &v.ArtifactName, &v.ArtifactVersion, freeOr{&v.ParentRunID}, freeOr{&v.TraceID}, jsonOf{&v.Volumes}, jsonOf{&v.Metadata}, jsonOf{&v.Usage}, jsonOf{&v.Result}, freeOr{&v.Error},
+		freeText{&v.Prompt}, jsonOf{&v.Spec}, &v.Sealed)
 	v.Timeout = time.Duration(timeout) * time.Microsecond
 	return v, err
 }
 
-// insertRun stores the rows of a pending run. It is ready unless its session,
-// whose row is locked, has an unfinished run.
+// insertRun stores the rows of a pending run. It is ready unless its session has
+// an unfinished run. The session's row is locked.
 func insertRun(n store.NewRun) []Step {
 	return []Step{
 		stepOne(store.ErrExists, `insert into runs

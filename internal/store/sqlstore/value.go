@@ -88,15 +88,13 @@ func clean(args []any) []any {
 }
 
 // These types are destinations of Scan that reverse the conversions above. If
-// the column is null, timeOr, freeOr, jsonOf, and rawJSON leave their target
-// unchanged.
+// the column is null, timeOr, freeOr, and jsonOf leave their target unchanged.
 type (
 	timeAt   struct{ to *stint.Time }
 	timeOr   struct{ to **stint.Time }
 	freeText struct{ to *string }
 	freeOr   struct{ to **string }
 	jsonOf   struct{ to any }
-	rawJSON  struct{ to *json.RawMessage }
 )
 
 func (d timeAt) Scan(src any) error {
@@ -141,17 +139,6 @@ func (d jsonOf) Scan(src any) error {
 		return err
 	}
 	return json.Unmarshal([]byte(text), d.to)
-}
-
-func (d rawJSON) Scan(src any) error {
-	if src == nil {
-		return nil
-	}
-	text, err := textOf(src)
-	if err == nil {
-		*d.to = json.RawMessage(text)
-	}
-	return err
 }
 
 func textOf(src any) (string, error) {
