@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"path/filepath"
@@ -15,13 +16,9 @@ func (s Spec) Validate() error {
 	if !validID(s.ID) {
 		return fmt.Errorf("sandbox: ID %q is not 1 to 64 of a-z, 0-9, _ and -", s.ID)
 	}
-	for _, dir := range []string{s.Home, s.Workspace} {
+	optional := func(dir string) string { return cmp.Or(dir, "/") }
+	for _, dir := range []string{s.Home, s.Workspace, optional(s.Scratch), optional(s.Run), optional(s.Image)} {
 		if !filepath.IsAbs(dir) {
-			return fmt.Errorf("sandbox: folder %q is not absolute", dir)
-		}
-	}
-	for _, dir := range []string{s.Scratch, s.Run, s.Image} {
-		if dir != "" && !filepath.IsAbs(dir) {
 			return fmt.Errorf("sandbox: folder %q is not absolute", dir)
 		}
 	}
@@ -115,13 +112,5 @@ func Flatten(mounts []Mount) []Mount {
 }
 
 func validID(id string) bool {
-	if len(id) == 0 || len(id) > 64 {
-		return false
-	}
-	for _, c := range id {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != '-' {
-			return false
-		}
-	}
-	return true
+	return len(id) >= 1 && len(id) <= 64 && strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789_-") == ""
 }

@@ -106,7 +106,7 @@ func TestInitRefusesEmptyFilter(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	file, err := control.MemoryFile("terms", &agentinit.StartOptions{})
+	file, err := control.MemoryFile("options", &agentinit.StartOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,23 +63,13 @@ func DisableCoreDumps() error {
 
 // LockDownThread completes LockDown after Harden, for the calling thread only.
 // The command is forked from this thread. Other threads keep their extra
-// capabilities until DropSetupPrivileges, but the filter applies to all threads
+// capabilities until DropStartPrivileges, but the filter applies to all threads
 // and makes these capabilities useless.
 func LockDownThread(userRange bool, filter []unix.SockFilter) error {
-	header, data := capabilities(startCapabilities(userRange))
-	if err := unix.Capset(header, &data[0]); err != nil {
-		return fmt.Errorf("dropping capabilities: %w", err)
+	if err := setCapabilities(startCapabilities(userRange)); err != nil {
+		return err
 	}
 	return loadFilter(filter)
-}
-
-// DropSetupPrivileges leaves only CAP_KILL on all threads, after Harden and
-// LockDownThread. It is meant for Init.AfterStart.
-func DropSetupPrivileges(userRange bool) error {
-	if !userRange {
-		return keepCapabilities(0)
-	}
-	return DropStartPrivileges(userRange)
 }
 
 // emptyBoundingSet empties the capability bounding set of this thread, so that
@@ -110,12 +100,11 @@ func startCapabilities(userRange bool) uint32 {
 	return 1<<unix.CAP_KILL | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_DAC_READ_SEARCH
 }
 
-// DropStartPrivileges leaves only CAP_KILL. It is meant for Init.AfterStart.
+// DropStartPrivileges drops all capabilities of all threads except CAP_KILL, with
+// which init signals an agent that is another user. It is meant for
+// Init.AfterStart.
 func DropStartPrivileges(userRange bool) error {
-	if !userRange {
-		return nil
-	}
-	return keepCapabilities(1 << unix.CAP_KILL)
+	return keepCapabilities(startCapabilities(userRange) & (1 << unix.CAP_KILL))
 }
 
 // keepCapabilities drops all capabilities except those in mask, on every
@@ -125,13 +114,19 @@ func keepCapabilities(mask uint32) error {
 	header, data := capabilities(mask)
 	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(header)), uintptr(unsafe.Pointer(&data[0])), 0)
 	if errno == syscall.ENOTSUP {
-		if err := unix.Capset(header, &data[0]); err != nil {
-			return fmt.Errorf("dropping capabilities: %w", err)
-		}
-		return nil
+		return setCapabilities(mask)
 	}
 	if errno != 0 {
 		return fmt.Errorf("dropping capabilities: %w", errno)
+	}
+	return nil
+}
+
+// setCapabilities is like keepCapabilities for the calling thread only.
+func setCapabilities(mask uint32) error {
+	header, data := capabilities(mask)
+	if err := unix.Capset(header, &data[0]); err != nil {
+		return fmt.Errorf("dropping capabilities: %w", err)
 	}
 	return nil
 }

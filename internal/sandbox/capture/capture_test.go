@@ -167,7 +167,7 @@ func TestRedirectWithoutPrivileges(t *testing.T) {
 		done <- err
 	}()
 	if err := <-done; !errors.Is(err, unix.EPERM) {
-		t.Errorf("Set without rights: %v, want %v", err, unix.EPERM)
+		t.Errorf("Redirect without privileges: %v, want %v", err, unix.EPERM)
 	}
 }
 
@@ -187,7 +187,7 @@ func FuzzParseAcks(f *testing.F) {
 	f.Add([]byte{36, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255})
 	f.Add([]byte{16, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if n, err := capture.ReadAnswers(b); err == nil && n*16 > len(b) {
+		if n, err := capture.ParseAcks(b); err == nil && n*16 > len(b) {
 			t.Errorf("%d answers in %d bytes", n, len(b)) // it must also end and not panic
 		}
 	})

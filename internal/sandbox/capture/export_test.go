@@ -2,5 +2,5 @@
 
 package capture
 
-// ReadAnswers exports parseAcks for tests.
-var ReadAnswers = parseAcks
+// ParseAcks exports parseAcks for tests.
+var ParseAcks = parseAcks

@@ -14,40 +14,24 @@ import (
 // nf_tables, or a part of it, is missing.
 var ErrNoRules = errors.New("the kernel's nf_tables cannot redirect connections")
 
+// loopbackIndex is the number of the interface lo, which is the first in every
+// network namespace.
+const loopbackIndex = 1
+
 // addLocalRoute adds the route "local default dev lo src 127.0.0.1". The kernel
 // then delivers packets for every address locally. The source address keeps
 // programs from seeing the peer's address as their own.
 func addLocalRoute() error {
-	index, err := loopbackIndex()
-	if err != nil {
-		return fmt.Errorf("finding loopback: %w", err)
-	}
 	b := &batch{}
 	b.message(unix.RTM_NEWROUTE, unix.NLM_F_ACK|unix.NLM_F_CREATE|unix.NLM_F_EXCL,
 		unix.AF_INET, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_STATIC, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0)
-	b.bytes(unix.RTA_OIF, native.AppendUint32(nil, index)...)
+	b.bytes(unix.RTA_OIF, native.AppendUint32(nil, loopbackIndex)...)
 	b.bytes(unix.RTA_PREFSRC, loopback[:]...)
 	b.done()
 	if err := b.send(unix.NETLINK_ROUTE); err != nil {
 		return fmt.Errorf("adding the route: %w", err)
 	}
 	return nil
-}
-
-func loopbackIndex() (uint32, error) {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer unix.Close(fd)
-	req, err := unix.NewIfreq("lo")
-	if err != nil {
-		return 0, err
-	}
-	if err := unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, req); err != nil {
-		return 0, err
-	}
-	return req.Uint32(), nil
 }
 
 const (

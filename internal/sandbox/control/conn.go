@@ -241,17 +241,15 @@ func (c *Conn) Terminate(ctx context.Context, grace time.Duration) {
 	if err := c.socket.send(agentinit.Message{Op: agentinit.OpTerm}); err != nil {
 		return // init has ended
 	}
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
 	select {
 	case <-c.empty:
 	case <-c.gone:
-	case <-timer.C:
+	case <-time.After(grace):
 	case <-ctx.Done():
 	}
 }
 
-// Close closes the socket of a connection whose Listen was never called.
+// Close closes the socket if Listen was never called.
 func (c *Conn) Close() { _ = c.socket.conn.Close() }
 
 // WaitOutput waits for the goroutines of this connection. They can only be

@@ -87,9 +87,9 @@ func TestRequestAfterExit(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.Gone()
-	_, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "its last words" })
-	if err == nil || !strings.Contains(err.Error(), "its last words") {
-		t.Errorf("error %v, want its last words", err)
+	_, err := s.Request(t.Context(), agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, func() string { return "the reason" })
+	if err == nil || !strings.Contains(err.Error(), "the reason") {
+		t.Errorf("error %v, want the reason", err)
 	}
 }
 

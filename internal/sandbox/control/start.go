@@ -37,17 +37,17 @@ func (c *Conn) Start(ctx context.Context, cmd sandbox.Command) error {
 	if c.config.Processes != nil {
 		command.Processes = c.config.Processes()
 	}
-	order, err := MemoryFile("order", &command)
+	message, err := MemoryFile("command", &command)
 	if err != nil {
 		pipes.closeLocal()
 		return err
 	}
-	defer order.Close()
+	defer message.Close()
 	if err := c.startCopying(cmd, pipes); err != nil {
 		pipes.closeLocal()
 		return err
 	}
-	if err := c.socket.send(agentinit.Message{Op: agentinit.OpStart}, append([]*os.File{order}, pipes.remote...)...); err != nil {
+	if err := c.socket.send(agentinit.Message{Op: agentinit.OpStart}, append([]*os.File{message}, pipes.remote...)...); err != nil {
 		return fmt.Errorf("starting command: %w", err)
 	}
 	pipes.closeRemote() // otherwise the streams would not end with the command
@@ -128,7 +128,7 @@ func (p *pipes) closeRemote() {
 	}
 }
 
-// closeLocal closes streams whose copying was not started.
+// closeLocal closes streams that are not copied yet.
 func (p *pipes) closeLocal() {
 	if p.stdin != nil {
 		p.stdin.Close()
@@ -187,8 +187,8 @@ func (c *Conn) openInput(p *pipes, r io.Reader) error {
 	return nil
 }
 
-// pipe returns the local end, whose reads and writes can be interrupted, and
-// the remote end, which blocks as programs expect. The agent owns the pipe and
+// pipe returns two ends: reads and writes of the local one can be interrupted, and
+// the remote one blocks as programs expect. The agent owns the pipe and
 // can reopen it as /dev/stdout.
 func (c *Conn) pipe(input bool) (local, remote *os.File, err error) {
 	var fds [2]int

@@ -27,7 +27,7 @@ func (w *walk) addDeleted(proc string) {
 	}
 }
 
-// numericEntries returns the entries of a folder whose names are numbers.
+// numericEntries returns the entries of a folder that have a number as their name.
 func numericEntries(dir string) []string {
 	d, err := os.Open(dir)
 	if err != nil {

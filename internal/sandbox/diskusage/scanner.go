@@ -46,8 +46,8 @@ type ScanOptions struct {
 	Stop <-chan struct{}
 }
 
-// AddDevice adds the device of an overlay whose upper folder is scanned, so
-// that its deleted files are counted too.
+// AddDevice adds the device of an overlay, so that deleted files of the overlay
+// are counted too. Its upper folder must be scanned.
 func (m *Scanner) AddDevice(device uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

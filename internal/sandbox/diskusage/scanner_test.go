@@ -146,7 +146,7 @@ func TestScanStopsAtLimit(t *testing.T) {
 	dir := files(t, 400)
 	for limit, want := range map[int64]int{0: 400, 100 * 4096: 101, 1 << 30: 400} {
 		if got := diskusage.EntryCount(diskusage.ScanOptions{Dirs: []string{dir, files(t, 1)}, Limit: limit}, ""); got != want && got != want+1 {
-			t.Errorf("within %d bytes: %d looks, want %d", limit, got, want)
+			t.Errorf("within %d bytes: %d entries, want %d", limit, got, want)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func TestThreadsShareTable(t *testing.T) {
 		threads = append(threads, table)
 	}
 	if got := diskusage.EntryCount(diskusage.ScanOptions{}, process(t, threads...)); got < 51 || got > 52+len(threads) {
-		t.Errorf("a hundred threads and 50 descriptors: %d looks", got)
+		t.Errorf("a hundred threads and 50 descriptors: %d entries", got)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestPauseAfterScan(t *testing.T) {
 		m := diskusage.WithClock(func() time.Time { return now }, func() time.Duration { used += c.took; return used })
 		m.Scan(diskusage.ScanOptions{Interval: c.interval})
 		if got := m.Wait(0); got != c.want {
-			t.Errorf("after a look of %v: %v, want %v", c.took, got, c.want)
+			t.Errorf("after a scan of %v: %v, want %v", c.took, got, c.want)
 		}
 	}
 }
@@ -249,11 +249,11 @@ func TestAbortedScan(t *testing.T) {
 // TestConcurrentScan checks that a concurrent Scan returns the last result.
 func TestConcurrentScan(t *testing.T) {
 	t.Parallel()
-	looking, done := make(chan struct{}), make(chan struct{})
+	scanning, done := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	m := diskusage.WithClock(time.Now, func() time.Duration {
 		once.Do(func() {
-			close(looking)
+			close(scanning)
 			<-done
 		})
 		return 0
@@ -261,7 +261,7 @@ func TestConcurrentScan(t *testing.T) {
 	l := diskusage.ScanOptions{Dirs: []string{files(t, 1)}}
 	var first sync.WaitGroup
 	first.Go(func() { m.Scan(l) })
-	<-looking
+	<-scanning
 	if got := m.Scan(l); got != 0 {
 		t.Errorf("%d bytes before the end of the first scan", got)
 	}

@@ -3,7 +3,7 @@
 package gvisor
 
 import (
-	"context"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -28,23 +28,12 @@ type Config struct {
 
 const self = "/proc/self/exe"
 
-// Driver is a sandbox.Driver. It is safe for concurrent use.
-type Driver struct {
-	*namespace.Driver
-	runsc string
-}
-
 // New returns the driver after preparing one sandbox as a trial. If the host or
 // the program lacks something, the error wraps sandbox.ErrUnavailable and names
 // it.
-func New(c Config) (*Driver, error) {
-	binary, runsc := c.Binary, c.Runsc
-	if binary == "" {
-		binary = self
-	}
-	if runsc == "" {
-		runsc = binary
-	}
+func New(c Config) (*namespace.Driver, error) {
+	binary := cmp.Or(c.Binary, self)
+	runsc := cmp.Or(c.Runsc, binary)
 	for _, path := range []string{binary, runsc} {
 		st, err := os.Stat(path)
 		if err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
@@ -54,10 +43,17 @@ func New(c Config) (*Driver, error) {
 			return nil, fmt.Errorf("%w: gvisor: looking for %s: %w", sandbox.ErrUnavailable, path, err)
 		}
 	}
-	if runsc == self && version(self) == unknown {
+	source, release := runsc, version(runsc)
+	if runsc == self {
+		source = "this program"
+	}
+	if runsc == self && release == unknown {
 		return nil, fmt.Errorf("%w: gvisor: this program was built without it; name a runsc with --runsc", sandbox.ErrUnavailable)
 	}
-	c.Kernel = &namespace.Kernel{Name: "gvisor", Binary: runsc, InitBinary: binary, Command: command, Overhead: overhead}
+	c.Kernel = &namespace.Kernel{
+		Name: "gvisor", Binary: runsc, InitBinary: binary, Command: command, Overhead: overhead,
+		Note: fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", release, source),
+	}
 	d, err := namespace.New(c.Config)
 	if err != nil && runsc == self && hasCgo() {
 		return nil, fmt.Errorf("%w: gvisor: this program was built with cgo, with which gVisor's kernel does not start; build it with CGO_ENABLED=0, or name a runsc with --runsc", sandbox.ErrUnavailable)
@@ -65,7 +61,7 @@ func New(c Config) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	return &Driver{Driver: d, runsc: runsc}, nil
+	return d, nil
 }
 
 // hasCgo reports whether this program was built with cgo, which is Go's default
@@ -73,21 +69,6 @@ func New(c Config) (*Driver, error) {
 func hasCgo() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "CGO_ENABLED", Value: "1"})
-}
-
-// Probe prepares one sandbox and closes it.
-func (d *Driver) Probe(ctx context.Context) sandbox.Report {
-	r := d.Driver.Probe(ctx)
-	r.Notes = append(r.Notes, fmt.Sprintf("The agents' kernel is gVisor %s of %s; its platform is systrap, which needs no virtualization.", version(d.runsc), d.source()))
-	slices.Sort(r.Notes)
-	return r
-}
-
-func (d *Driver) source() string {
-	if d.runsc == self {
-		return "this program"
-	}
-	return d.runsc
 }
 
 // The threads that gVisor itself needs within a process limit. Each process of

@@ -18,7 +18,7 @@ import (
 // that is stopped before its first instruction.
 func NewUserNamespace(owner uint32, agent int) (*os.File, error) {
 	one := []syscall.SysProcIDMap{{ContainerID: int(owner), HostID: agent, Size: 1}}
-	p, err := os.StartProcess("/proc/self/exe", []string{"stint-view"}, &os.ProcAttr{
+	p, err := os.StartProcess("/proc/self/exe", []string{"stint-userns"}, &os.ProcAttr{
 		Env: []string{},
 		Sys: &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, UidMappings: one, GidMappings: one, Ptrace: true},
 	})

@@ -134,9 +134,9 @@ func (f firstByte) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkParked measures the time from a run's limits and mounts to its first
+// BenchmarkAttach measures the time from a run's limits and mounts to its first
 // byte, with a prepared sandbox that has a network.
-func BenchmarkParked(b *testing.B) {
+func BenchmarkAttach(b *testing.B) {
 	w := newWorld(b)
 	var last sandbox.Sandbox
 	measureTo(b, func() func() time.Time {

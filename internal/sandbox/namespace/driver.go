@@ -3,6 +3,7 @@
 package namespace
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -66,8 +67,7 @@ type Driver struct {
 	// noOverlay is the reason why overlays do not work; nil if they do.
 	noOverlay error
 
-	mu   sync.Mutex // guards live
-	live []string   // IDs of sandboxes not closed
+	live sync.Map // IDs of sandboxes that are not closed
 }
 
 // New returns the driver after preparing one sandbox as a trial. If the host
@@ -103,15 +103,9 @@ func newDriver(c Config) (*Driver, error) {
 		sum := sha256.Sum256([]byte(dir))
 		c.Instance = hex.EncodeToString(sum[:6])
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.UIDBase == 0 {
-		c.UIDBase = DefaultUIDBase
-	}
-	if c.DiskInterval == 0 {
-		c.DiskInterval = 2 * time.Second
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.UIDBase = cmp.Or(c.UIDBase, DefaultUIDBase)
+	c.DiskInterval = cmp.Or(c.DiskInterval, 2*time.Second)
 	if err := rootfs.CheckPrivate(append([]string{dir}, c.Private...)); err != nil {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
@@ -131,7 +125,7 @@ func newDriver(c Config) (*Driver, error) {
 		return nil, fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
 	}
 	if ranged {
-		d.ranges = &userRanges{base: c.UIDBase, owner: uint32(os.Geteuid())}
+		d.ranges = &userRanges{base: c.UIDBase, owner: uint32(os.Geteuid()), namespaces: map[int]*os.File{}}
 	}
 	return d, d.openGroups(c.Instance)
 }
@@ -170,12 +164,13 @@ func (d *Driver) Name() string {
 // Probe prepares and closes a sandbox without and one with a network.
 func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	can := d.groups.Enforced()
+	can.Disk = true
 	can.Pids = can.Pids || d.kernel != nil // the user-space kernel enforces it
 	r := sandbox.Report{
 		Driver:    d.Name(),
 		Available: true,
 		Rootless:  d.ranges == nil,
-		Limits:    sandbox.Enforced{CPU: can.CPU, Memory: can.Memory, Pids: can.Pids, Disk: true},
+		Limits:    can,
 		Overlay:   d.noOverlay == nil,
 		Notes:     append(d.groups.Notes(), fmt.Sprintf("Control groups that this user may use: %s.", d.groups.Kind())),
 	}
@@ -208,6 +203,8 @@ func (d *Driver) Probe(ctx context.Context) sandbox.Report {
 	}
 	if d.kernel == nil {
 		r.Notes = append(r.Notes, landlockNote(setup.LandlockVersion()))
+	} else {
+		r.Notes = append(r.Notes, d.kernel.Note)
 	}
 	r.Notes = append(r.Notes, "The disk limit is checked every few seconds, so it can be exceeded briefly.")
 	slices.Sort(r.Notes)
@@ -234,22 +231,6 @@ func (d *Driver) Close() error {
 		d.ranges.closeNamespaces()
 	}
 	return nil
-}
-
-func (d *Driver) register(id string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if slices.Contains(d.live, id) {
-		return fmt.Errorf("namespace: sandbox %s exists already", id)
-	}
-	d.live = append(d.live, id)
-	return nil
-}
-
-func (d *Driver) unregister(id string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.live = slices.DeleteFunc(d.live, func(l string) bool { return l == id })
 }
 
 func hostMemory() int64 {

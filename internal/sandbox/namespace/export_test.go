@@ -4,6 +4,6 @@ package namespace
 
 // Internals for tests.
 var (
-	ParseStat = func(b []byte) error { _, err := parseStat(b); return err }
-	DumpsNote = coreDumpNoteFor
+	ParseStat    = func(b []byte) error { _, err := parseStat(b); return err }
+	CoreDumpNote = coreDumpNoteFor
 )

@@ -78,26 +78,22 @@ func (sb *instance) limitsAndDirs() (sandbox.Resources, []string) {
 	return sb.state.limits, sb.state.writable
 }
 
-// killAndReap kills init, in case it is still running after its socket was
-// closed, and reaps it.
-func (sb *instance) killAndReap() {
+// killInit kills init and so the sandbox, and logs a failure.
+func (sb *instance) killInit() {
 	if err := sb.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		sb.driver.log.Warn("killing a sandbox failed", "sandbox", sb.spec.ID, "error", err)
 	}
+}
+
+// killAndReap kills init, in case it is still running after its socket was
+// closed, and reaps it.
+func (sb *instance) killAndReap() {
+	sb.killInit()
 	state, err := sb.process.Wait()
 	if err == nil {
 		sb.state.mu.Lock()
 		sb.state.cpuAtExit = state.UserTime() + state.SystemTime()
 		sb.state.mu.Unlock()
-	}
-}
-
-// closeNetwork closes the network. Otherwise its sockets would keep the network
-// namespace alive and Accept would block.
-func (sb *instance) closeNetwork() {
-	if sb.network != nil {
-		_ = sb.network.TCP.Close() // its user may have closed it already
-		_ = sb.network.DNS.Close()
 	}
 }
 
@@ -115,7 +111,7 @@ func (sb *instance) cause(e sandbox.Exit, killed bool) sandbox.Cause {
 	case e.Cause == sandbox.Killed:
 		return e.Cause
 	case e.Code == 128+int(syscall.SIGKILL) && sb.group.OOMKills() > 0:
-		return sandbox.OOMKilled // the command itself, or a child whose exit code it returned
+		return sandbox.OOMKilled // the command itself, or a child, and the command returned its exit code
 	}
 	return e.Cause
 }
@@ -193,6 +189,6 @@ func (sb *instance) Close(ctx context.Context) error {
 		return fmt.Errorf("closing sandbox: %w", err)
 	}
 	sb.closed = true
-	sb.driver.unregister(sb.spec.ID)
+	sb.driver.live.Delete(sb.spec.ID)
 	return nil
 }

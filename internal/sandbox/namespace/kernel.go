@@ -21,11 +21,12 @@ import (
 // the agent; the kernel shows the agent the sandbox's root and runs agentinit.
 type Kernel struct {
 	Name       string // the driver's name
+	Note       string // sentence for sandbox.Report
 	Binary     string // path of the kernel's program
 	InitBinary string // path of a program that runs as agentinit under its name, inside the kernel
 	// Command returns the kernel's command line and the files that are created
-	// below setup.KernelDir. Mounts are the folders whose content changes while
-	// it runs.
+	// below setup.KernelDir. Mounts are the folders that
+	// change while it runs.
 	Command func(id string, mounts []setup.Mount, shm int64) ([]string, []layout.File, error)
 	// Overhead returns what the kernel itself needs of limits that the control
 	// group enforces for the kernel and the agent together.
@@ -67,12 +68,12 @@ func (sb *instance) awaitKernel(ctx context.Context) error {
 	if sb.driver.kernel == nil {
 		return nil
 	}
-	terms, err := control.MemoryFile("options", &agentinit.StartOptions{Filter: sb.driver.template.Filter, OwnKernel: true})
+	options, err := control.MemoryFile("options", &agentinit.StartOptions{Filter: sb.driver.template.Filter, OwnKernel: true})
 	if err != nil {
 		return err
 	}
-	defer terms.Close()
-	if _, err := sb.conn.Request(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, sb.initStderr, terms); err != nil {
+	defer options.Close()
+	if _, err := sb.conn.Request(ctx, agentinit.Message{Op: agentinit.OpGo}, agentinit.OpReady, sb.initStderr, options); err != nil {
 		return fmt.Errorf("starting the sandbox's kernel: %w", err)
 	}
 	return nil

@@ -71,9 +71,9 @@ func TestAttachedLimits(t *testing.T) {
 		first, then sandbox.Resources
 		want        []string
 	}{
-		"from none": {sandbox.Resources{}, sandbox.Resources{CPU: 1.5, Memory: 256 << 20, Pids: 100}, []string{"150000", "268435456", "116"}},
-		"up":        {sandbox.Resources{CPU: 1, Memory: 64 << 20, Pids: 10}, sandbox.Resources{CPU: 2, Memory: 128 << 20, Pids: 20}, []string{"200000", "134217728", "36"}},
-		"down":      {sandbox.Resources{CPU: 2, Memory: 256 << 20, Pids: 99}, sandbox.Resources{CPU: 0.5, Memory: 64 << 20, Pids: 9}, []string{"50000", "67108864", "25"}},
+		"from no limits": {sandbox.Resources{}, sandbox.Resources{CPU: 1.5, Memory: 256 << 20, Pids: 100}, []string{"150000", "268435456", "116"}},
+		"up":             {sandbox.Resources{CPU: 1, Memory: 64 << 20, Pids: 10}, sandbox.Resources{CPU: 2, Memory: 128 << 20, Pids: 20}, []string{"200000", "134217728", "36"}},
+		"down":           {sandbox.Resources{CPU: 2, Memory: 256 << 20, Pids: 99}, sandbox.Resources{CPU: 0.5, Memory: 64 << 20, Pids: 9}, []string{"50000", "67108864", "25"}},
 	} {
 		s := w.spec()
 		s.Resources = c.first

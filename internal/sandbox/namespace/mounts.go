@@ -175,8 +175,8 @@ func makeTargetIn(over *setup.Mount, rel string) error {
 // mapMounts returns the trees of all mounts of a plan.
 func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	var trees []*os.File
-	add := func(m *setup.Mount, view *os.File) error {
-		tree, err := sb.mapMount(m, view)
+	add := func(m *setup.Mount, userns *os.File) error {
+		tree, err := sb.mapMount(m, userns)
 		if err != nil {
 			return err
 		}
@@ -202,22 +202,22 @@ func (sb *instance) mapMounts(p *setup.Plan) ([]*os.File, error) {
 	}
 	// The image belongs to root inside, so its modes apply to the agent as to
 	// any other user.
-	view, err := sb.driver.ranges.rootNamespace(sb.ids.slot)
+	userns, err := sb.driver.ranges.userNamespace(sb.driver.ranges.firstID(sb.ids.slot))
 	if err != nil {
 		return trees, fmt.Errorf("preparing sandbox: %w", err)
 	}
-	return trees, add(&p.Image, view)
+	return trees, add(&p.Image, userns)
 }
 
-func (sb *instance) mapMount(m *setup.Mount, view *os.File) (*os.File, error) {
+func (sb *instance) mapMount(m *setup.Mount, userns *os.File) (*os.File, error) {
 	if len(m.Layers) > 0 {
-		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(view.Fd()), sb.driver.ranges.agentID(sb.ids.slot))
+		fd, err := overlay.MountMapped(m.Layers, m.Upper, int(userns.Fd()), sb.driver.ranges.agentID(sb.ids.slot))
 		if err != nil {
 			return nil, fmt.Errorf("mounting %s: %w: %w", m.Target, sandbox.ErrOverlay, err)
 		}
 		return os.NewFile(uintptr(fd), m.Target), nil
 	}
-	fd, err := idmap.CloneTree(m.Source, m.Writable, int(view.Fd()))
+	fd, err := idmap.CloneTree(m.Source, m.Writable, int(userns.Fd()))
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSYS) {
 		return nil, &sandbox.Error{Message: fmt.Sprintf("The file system that holds the folder for %s has no ID-mapped mounts; keep Stint's data on ext4, xfs, btrfs or, from Linux 6.3 on, tmpfs.", m.Target), Err: err}
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/capture"
 	"github.com/stint-dev/stint/internal/sandbox/capture/hostend"
 	"github.com/stint-dev/stint/internal/sandbox/control"
-	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/setup"
 	"github.com/stint-dev/stint/internal/sandbox/overlay"
 )
@@ -25,21 +24,21 @@ import (
 // initThreads is the number of threads that init needs within a process limit.
 const initThreads = 16
 
-// Prepare creates a sandbox whose init waits for the command.
+// Prepare creates a sandbox with an init process that waits for the command.
 func (d *Driver) Prepare(ctx context.Context, s sandbox.Spec) (sandbox.Sandbox, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
-	if err := d.register(s.ID); err != nil {
-		return nil, err
+	if _, ok := d.live.LoadOrStore(s.ID, true); ok {
+		return nil, fmt.Errorf("namespace: sandbox %s exists already", s.ID)
 	}
-	b := &instance{driver: d, spec: s, state: instanceState{limits: s.Resources}}
-	err := b.prepare(ctx)
+	sb := &instance{driver: d, spec: s, state: instanceState{limits: s.Resources}}
+	err := sb.prepare(ctx)
 	if err == nil {
-		return b, nil
+		return sb, nil
 	}
 	// Resources must be released even if ctx has ended.
-	if cerr := b.Close(context.WithoutCancel(ctx)); cerr != nil {
+	if cerr := sb.Close(context.WithoutCancel(ctx)); cerr != nil {
 		d.log.Warn("removing a sandbox after a failed Prepare", "sandbox", s.ID, "error", cerr)
 	}
 	return nil, err
@@ -103,7 +102,7 @@ func (sb *instance) takeNetwork(sockets []*os.File) error {
 	sb.network = n
 	sb.goroutines.Go(func() {
 		<-sb.conn.Gone()
-		sb.closeNetwork()
+		_ = n.Close() // otherwise its sockets would keep the network namespace alive, and Accept would block
 	})
 	return nil
 }
@@ -137,7 +136,7 @@ func (sb *instance) newInit() ([]*os.File, error) {
 		return files, err
 	}
 	files = append(files, file)
-	if sb.stderr, err = control.MemoryFile("words", nil); err != nil {
+	if sb.stderr, err = control.MemoryFile("stderr", nil); err != nil {
 		return files, err
 	}
 	conn, remote, err := control.NewSocketPair()
@@ -168,19 +167,18 @@ func (sb *instance) newInit() ([]*os.File, error) {
 
 // groupLimits returns the agent's limits plus the needs of init or the kernel
 // in the same group.
-func (d *Driver) groupLimits(r sandbox.Resources) cgroup.Limits {
+func (d *Driver) groupLimits(r sandbox.Resources) sandbox.Resources {
 	own := sandbox.Resources{Pids: initThreads}
 	if d.kernel != nil {
 		own = d.kernel.Overhead(r)
 	}
-	l := cgroup.Limits{CPU: r.CPU, Memory: r.Memory, Pids: r.Pids}
-	if l.Pids > 0 {
-		l.Pids += own.Pids
+	if r.Pids > 0 {
+		r.Pids += own.Pids
 	}
-	if l.Memory > 0 {
-		l.Memory += own.Memory
+	if r.Memory > 0 {
+		r.Memory += own.Memory
 	}
-	return l
+	return r
 }
 
 // processAttr does not set a parent-death signal: it would be sent when the

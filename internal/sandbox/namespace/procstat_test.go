@@ -31,7 +31,7 @@ func TestParseStat(t *testing.T) {
 	}
 }
 
-func TestDumpsNote(t *testing.T) {
+func TestCoreDumpNote(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern string
@@ -42,7 +42,7 @@ func TestDumpsNote(t *testing.T) {
 		{"|/usr/share/apport/apport %p", 0, true},
 		{"|/usr/share/apport/apport %p", 1, false},
 	} {
-		if got := namespace.DumpsNote(c.pattern, c.most); (got != "") != c.want {
+		if got := namespace.CoreDumpNote(c.pattern, c.most); (got != "") != c.want {
 			t.Errorf("%q with a limit of %d: %q", c.pattern, c.most, got)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -90,7 +89,7 @@ func (d *Driver) Sweep(ctx context.Context) error {
 	var errs []error
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), recordSuffix)
-		if !ok || d.isLive(id) {
+		if _, live := d.live.Load(id); !ok || live {
 			continue
 		}
 		if err := d.killRecorded(ctx, filepath.Join(d.dir, e.Name())); err != nil {
@@ -156,10 +155,4 @@ func waitExit(ctx context.Context, pidfd int) error {
 		}
 	}
 	return fmt.Errorf("a process of an earlier sandbox does not end")
-}
-
-func (d *Driver) isLive(id string) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return slices.Contains(d.live, id)
 }

@@ -3,6 +3,7 @@
 package namespace
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,7 @@ func (sb *instance) Usage(context.Context) (sandbox.Usage, error) {
 		Disk: sb.diskUsed(sb.isFinalScan()), DiskLimit: r.Disk,
 		Pids: s.Pids, OOMKills: s.OOMKills,
 	}
-	if u.MemoryLimit == 0 {
-		u.MemoryLimit = sb.driver.memory
-	}
+	u.MemoryLimit = cmp.Or(u.MemoryLimit, sb.driver.memory)
 	if u.DiskLimit == 0 {
 		u.DiskLimit = diskusage.FileSystemSize(sb.spec.Workspace)
 	}

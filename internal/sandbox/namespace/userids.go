@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -32,61 +33,48 @@ var errNoRange = errors.New("all user ID ranges are in use")
 // Linux 5.14 the kernel counts per-user resources of a user namespace also for
 // its creator, the server's user, so init limits them itself.
 type userRanges struct {
-	base, owner     uint32 // owner is the server's user, who owns the agent's files outside
-	mu              sync.Mutex
-	used            [maxRanges]bool
-	agentNamespaces [maxRanges]*os.File // user namespaces that map owner to the range's agent; reused
-	rootNamespaces  [maxRanges]*os.File // the same for the range's user 0
+	base, owner uint32 // owner is the server's user, the owner of the agent's files outside
+	mu          sync.Mutex
+	used        [maxRanges]bool
+	namespaces  map[int]*os.File // user namespaces that show files of owner as files of a user; reused
 }
 
 // acquire reserves a range and returns the user namespace for its mounts.
 func (r *userRanges) acquire() (int, *os.File, error) {
-	slot, err := r.reserve()
-	if err != nil {
-		return 0, nil, err
+	r.mu.Lock()
+	slot := slices.Index(r.used[:], false)
+	if slot >= 0 {
+		r.used[slot] = true
 	}
-	view, err := r.userNamespace(&r.agentNamespaces[slot], r.agentID(slot))
+	r.mu.Unlock()
+	if slot < 0 {
+		return 0, nil, errNoRange
+	}
+	userns, err := r.userNamespace(r.agentID(slot))
 	if err != nil {
 		r.release(slot)
 		return 0, nil, err
 	}
-	return slot, view, nil
+	return slot, userns, nil
 }
 
-// rootNamespace returns the user namespace that shows files of the server as
-// files of user 0. The caller must have acquired the slot.
-func (r *userRanges) rootNamespace(slot int) (*os.File, error) {
-	return r.userNamespace(&r.rootNamespaces[slot], r.firstID(slot))
-}
-
-// userNamespace returns the cached user namespace or creates it.
-func (r *userRanges) userNamespace(at **os.File, user int) (*os.File, error) {
+// userNamespace returns the user namespace that shows files of the server as files
+// of a user. The caller must have acquired the user's range.
+func (r *userRanges) userNamespace(user int) (*os.File, error) {
 	r.mu.Lock()
-	view := *at
+	userns := r.namespaces[user]
 	r.mu.Unlock()
-	if view != nil {
-		return view, nil
+	if userns != nil {
+		return userns, nil
 	}
-	view, err := idmap.NewUserNamespace(r.owner, user) // outside the lock: it takes a millisecond
+	userns, err := idmap.NewUserNamespace(r.owner, user) // outside the lock: it takes a millisecond
 	if err != nil {
 		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	*at = view
-	return view, nil
-}
-
-func (r *userRanges) reserve() (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for i := range r.used {
-		if !r.used[i] {
-			r.used[i] = true
-			return i, nil
-		}
-	}
-	return 0, errNoRange
+	r.namespaces[user] = userns
+	return userns, nil
 }
 
 func (r *userRanges) release(slot int) {
@@ -99,14 +87,10 @@ func (r *userRanges) release(slot int) {
 func (r *userRanges) closeNamespaces() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, kept := range []*[maxRanges]*os.File{&r.agentNamespaces, &r.rootNamespaces} {
-		for i, view := range kept {
-			if view != nil {
-				view.Close()
-				kept[i] = nil
-			}
-		}
+	for _, userns := range r.namespaces {
+		userns.Close()
 	}
+	clear(r.namespaces)
 }
 
 // firstID returns the host user ID of user 0 in a slot's sandbox.

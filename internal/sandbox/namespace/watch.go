@@ -3,8 +3,6 @@
 package namespace
 
 import (
-	"errors"
-	"os"
 	"time"
 )
 
@@ -25,15 +23,12 @@ func (sb *instance) watch() {
 		if memory {
 			wait = memoryInterval
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-sb.conn.Done():
-			timer.Stop()
 			return
 		case <-sb.conn.Gone():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 		if r.Disk > 0 && sb.diskUsed(false) > r.Disk {
 			sb.killFor(&sb.state.diskExceeded)
@@ -53,7 +48,5 @@ func (sb *instance) killFor(reason *bool) {
 	sb.state.mu.Lock()
 	*reason = true
 	sb.state.mu.Unlock()
-	if err := sb.process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		sb.driver.log.Warn("killing a sandbox failed", "sandbox", sb.spec.ID, "error", err)
-	}
+	sb.killInit()
 }

@@ -17,7 +17,7 @@ import (
 // which must map only the server's user, to the user ID agent. With an empty
 // upper the overlay is read-only; otherwise MakeWorkDir must have been called.
 //
-// The kernel accesses the folders as the user who mounted the overlay, and only
+// The kernel accesses the folders as the user that mounted the overlay, and only
 // the agent's user can be stored in them. The overlay is therefore mounted by a
 // thread that switches to the agent's user for file access and then ends.
 // Afterwards only root can trace the process, as after any change of a thread's

@@ -64,18 +64,18 @@ func TestMakeTarget(t *testing.T) {
 		made   string // below upper
 		err    error
 	}{
-		"there":                  {layers: []map[string]string{{}, {"a/b": "/"}}, upper: true, rel: "a/b"},
-		"there, nothing written": {layers: []map[string]string{{}, {"a/b": "/"}}, rel: "a/b"},
-		"missing":                {layers: []map[string]string{{}, {"x": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
-		"half there":             {layers: []map[string]string{{"a": "/"}, {"a/c": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
-		"nowhere to make":        {layers: []map[string]string{{}, {"a": "/"}}, rel: "a/b", err: fs.ErrNotExist},
-		"gone":                   {layers: []map[string]string{{"a": "-"}, {"a/b": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
-		"hidden":                 {layers: []map[string]string{{"a": "!"}, {"a/b": "x"}}, upper: true, rel: "a/b", made: "a a/b"},
-		"hidden file":            {layers: []map[string]string{{"a/b": "/"}, {"a/b": "x"}}, rel: "a/b"},
-		"a file":                 {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
-		"a file on the way":      {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
-		"a link":                 {layers: []map[string]string{{}, {"a": ">"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
-		"a link on the way":      {layers: []map[string]string{{"a": ">"}, {"a/b": "/"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
+		"exists":                     {layers: []map[string]string{{}, {"a/b": "/"}}, upper: true, rel: "a/b"},
+		"exists, without an upper":   {layers: []map[string]string{{}, {"a/b": "/"}}, rel: "a/b"},
+		"missing":                    {layers: []map[string]string{{}, {"x": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"partly missing":             {layers: []map[string]string{{"a": "/"}, {"a/c": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"missing, without an upper":  {layers: []map[string]string{{}, {"a": "/"}}, rel: "a/b", err: fs.ErrNotExist},
+		"removed by a whiteout":      {layers: []map[string]string{{"a": "-"}, {"a/b": "/"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"hidden by an opaque folder": {layers: []map[string]string{{"a": "!"}, {"a/b": "x"}}, upper: true, rel: "a/b", made: "a a/b"},
+		"file below a folder":        {layers: []map[string]string{{"a/b": "/"}, {"a/b": "x"}}, rel: "a/b"},
+		"a file":                     {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
+		"a file on the way":          {layers: []map[string]string{{}, {"a": "x"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
+		"a link":                     {layers: []map[string]string{{}, {"a": ">"}}, upper: true, rel: "a", err: overlay.ErrNotFolder},
+		"a link on the way":          {layers: []map[string]string{{"a": ">"}, {"a/b": "/"}}, upper: true, rel: "a/b", err: overlay.ErrNotFolder},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -138,7 +138,7 @@ func TestMakeWorkDir(t *testing.T) {
 	must(t, overlay.RemoveWorkDir(upper), overlay.RemoveWorkDir(upper))
 	must(t, os.WriteFile(filepath.Join(upper, "x"), nil, 0o600))
 	if err := overlay.MakeWorkDir(upper); err == nil {
-		t.Error("a folder with a file is ready")
+		t.Error("MakeWorkDir accepts a folder with a file")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left: %v, %v", entries, err)
@@ -150,18 +150,18 @@ const agent = 0x7fff_0000
 // TestMountMapped tests both ways to mount an overlay, several times in parallel.
 func TestMountMapped(t *testing.T) {
 	requirement.Root(t) // other servers do not map users; package sandboxtest tests their overlays
-	view, err := idmap.NewUserNamespace(0, agent)
+	userns, err := idmap.NewUserNamespace(0, agent)
 	must(t, err)
-	t.Cleanup(func() { view.Close() })
+	t.Cleanup(func() { userns.Close() })
 	own, err := os.Readlink("/proc/self/ns/mnt")
 	must(t, err)
-	for name, lay := range map[string]func([]string, string, int, int) (int, error){"new": overlay.MountMapped, "old": overlay.MountMappedInNamespace} {
+	for name, mount := range map[string]func([]string, string, int, int) (int, error){"new": overlay.MountMapped, "old": overlay.MountMappedInNamespace} {
 		t.Run(name, func(t *testing.T) {
 			var all sync.WaitGroup
 			for range 8 {
 				dir := t.TempDir()
 				all.Go(func() {
-					checkMapped(t, dir, func(layers []string, upper string) (int, error) { return lay(layers, upper, int(view.Fd()), agent) })
+					checkMapped(t, dir, func(layers []string, upper string) (int, error) { return mount(layers, upper, int(userns.Fd()), agent) })
 				})
 			}
 			all.Wait()
@@ -175,7 +175,7 @@ func TestMountMapped(t *testing.T) {
 	}
 }
 
-func checkMapped(t *testing.T, dir string, lay func([]string, string) (int, error)) {
+func checkMapped(t *testing.T, dir string, mount func([]string, string) (int, error)) {
 	check := func(errs ...error) {
 		if err := errors.Join(errs...); err != nil {
 			t.Error(err)
@@ -185,7 +185,7 @@ func checkMapped(t *testing.T, dir string, lay func([]string, string) (int, erro
 	layers := []string{filepath.Join(dir, "over"), filepath.Join(dir, "under")}
 	check(os.Mkdir(upper, 0o700), os.Mkdir(layers[0], 0o700), os.Mkdir(layers[1], 0o700), overlay.MakeWorkDir(upper))
 	check(os.WriteFile(filepath.Join(layers[1], "gone"), []byte("x"), 0o600), os.WriteFile(filepath.Join(layers[0], "f"), []byte("x"), 0o600))
-	fd, err := lay(layers, upper)
+	fd, err := mount(layers, upper)
 	if err != nil {
 		t.Error(err)
 		return
@@ -202,12 +202,12 @@ func checkMapped(t *testing.T, dir string, lay func([]string, string) (int, erro
 	var st unix.Stat_t
 	check(unix.Fstatat(fd, "new", &st, 0))
 	if st.Uid != agent {
-		t.Errorf("inside it is user %d's", st.Uid)
+		t.Errorf("its owner inside is user %d", st.Uid)
 	}
 	for name, kind := range map[string]uint32{"f": unix.S_IFREG, "gone": unix.S_IFCHR, "new": unix.S_IFDIR} {
 		check(unix.Lstat(filepath.Join(upper, name), &st))
 		if st.Uid != 0 || st.Mode&unix.S_IFMT != kind || st.Rdev != 0 {
-			t.Errorf("%s is user %d's, mode %o, device %d", name, st.Uid, st.Mode, st.Rdev)
+			t.Errorf("%s belongs to user %d, mode %o, device %d", name, st.Uid, st.Mode, st.Rdev)
 		}
 	}
 	if b, err := os.ReadFile(filepath.Join(upper, "f")); err != nil || !bytes.Equal(b, []byte("x+")) {

@@ -68,8 +68,8 @@ func checkEmpty(dir string) error {
 	return nil
 }
 
-// RemoveWorkDir removes the work folder of an upper folder whose overlay is not
-// mounted any more. The kernel leaves inaccessible folders in it.
+// RemoveWorkDir removes the work folder of an upper folder. Its overlay must be
+// unmounted. The kernel leaves inaccessible folders in it.
 func RemoveWorkDir(upper string) error {
 	work := WorkDir(upper)
 	err := filepath.WalkDir(work, func(path string, e fs.DirEntry, err error) error {

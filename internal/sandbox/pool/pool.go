@@ -6,6 +6,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,9 +73,7 @@ func (p *Dirs) Spec(id string) sandbox.Spec {
 
 // New returns an empty pool. Fill fills it.
 func New(c Config) *Pool {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Pool{c: c, wake: make(chan struct{}, 1)}
 }
 
@@ -134,11 +133,9 @@ func (p *Pool) Fill(ctx context.Context) {
 		if ctx.Err() == nil {
 			p.c.Logger.Warn("preparing a sandbox for the pool failed; trying again", "error", err)
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 		}
 		pause = min(2*pause, maxBackoff)
 	}
@@ -159,10 +156,8 @@ func (p *Pool) waitForIdle(ctx context.Context) bool {
 	if wait <= 0 || few {
 		return true
 	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(wait):
 	case <-ctx.Done():
 	}
 	return false // check again

@@ -16,7 +16,7 @@ import (
 	"github.com/stint-dev/stint/internal/sandbox/layout"
 )
 
-// expandedDirs are folders of an image whose entries are shown one by one,
+// expandedDirs are folders of an image. Their entries are shown one by one,
 // because the sandbox provides some of them itself.
 var expandedDirs = []string{"/", "/etc", "/etc/ssl", "/home", "/var"}
 

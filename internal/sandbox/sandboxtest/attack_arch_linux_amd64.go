@@ -11,8 +11,8 @@ import (
 
 func init() { programsByName["call-32bit"] = call32BitProgram }
 
-// machineAttempts use other modes of the processor, whose different call
-// numbers could bypass a filter.
+// machineAttempts use other modes of the processor. These have other call
+// numbers, which could bypass a filter.
 func machineAttempts() []attempt {
 	p := uintptr(unsafe.Pointer(&scratchMemory))
 	return []attempt{

@@ -152,7 +152,7 @@ func imageGivesNoRights(w *world) {
 	}
 }
 
-// imageLinks checks an image whose symbolic links lead to the host while its
+// imageLinks checks an image with symbolic links that lead to the host while its
 // root is built.
 func imageLinks(w *world) {
 	s := w.imageSpec()

@@ -212,8 +212,7 @@ func workingDirectories(w *world) {
 	}
 }
 
-// initUnchanged starts a script whose interpreter is the program that starts
-// it.
+// initUnchanged starts a script. Its interpreter is the program that starts it.
 func initUnchanged(w *world) {
 	for i, link := range []string{"/proc/self/exe", "/proc/1/exe", "/proc/thread-self/exe", "/proc/self/fd/0"} {
 		s := w.spec()

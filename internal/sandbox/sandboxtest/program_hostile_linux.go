@@ -247,8 +247,8 @@ func awaitProcesses(mark string, n int) error {
 	return fmt.Errorf("only %d of %d processes were started", len(processesWithMarker(mark)), n)
 }
 
-// processesWithMarker returns the visible running processes whose command line
-// contains the marker.
+// processesWithMarker returns the visible running processes with the marker in
+// their command line.
 func processesWithMarker(mark string) []int {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline") // the pattern is well-formed
 	var pids []int

@@ -253,8 +253,8 @@ func leaveDirectoryProgram(_ Program, args []string) error {
 	return nil
 }
 
-// modifyParentProgram is started by a script whose interpreter is the program
-// that starts it. If that is the server's executable, it is now the process's
+// modifyParentProgram is started by a script. Its interpreter is the program that
+// starts it. If that is the server's executable, it is now the process's
 // executable. The program succeeds if it cannot change it.
 func modifyParentProgram(g Program, _ []string) error {
 	const path = "/proc/self/exe"
@@ -352,7 +352,7 @@ func makeDeepDir(name string, levels int) error {
 
 // wantHarmless checks a folder that hostile programs wrote to, at any depth:
 // all files belong to the current user, and none grants privileges to a user
-// who runs it.
+// that runs it.
 func (w *world) wantHarmless(dir string) {
 	w.Helper()
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)

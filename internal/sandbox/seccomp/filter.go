@@ -2,7 +2,7 @@
 
 // Package seccomp returns the system call filter for agents.
 //
-// All sandboxes whose agents use the host's kernel share one filter. It refuses
+// All sandboxes in which agents use the host's kernel share one filter. It refuses
 // the calls that agents do not need, with errors that programs handle.
 package seccomp
 
@@ -28,7 +28,7 @@ var forbidden = []uint32{
 	unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME, unix.SYS_MKNODAT,
 }
 
-// unimplemented are calls whose callers fall back to an older one. clone3 and
+// unimplemented are calls that have an older one to fall back to. clone3 and
 // openat2 pass their flags in memory, where a filter cannot read them, and
 // io_uring bypasses filters. The contexts of io_setup come from one pool for
 // the whole machine (fs.aio-max-nr), which no control group limits; libraries
@@ -168,7 +168,7 @@ func cloneRules() []bpf.Instruction {
 // that set it want no dumps and treat an error as fatal, so the call is ignored
 // and returns success.
 func limitRules() []bpf.Instruction {
-	well := returnErrno(0)
+	success := returnErrno(0)
 	own := forCall(unix.SYS_PRLIMIT64,
 		loadArgument(0),
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 7},
@@ -180,12 +180,12 @@ func limitRules() []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: anyBit, SkipTrue: 2},
 		allow,
 		returnErrno(unix.EPERM),
-		well,
+		success,
 	)
 	return append(own, forCall(unix.SYS_SETRLIMIT,
 		loadArgument(0),
 		bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: unix.RLIMIT_CORE, SkipTrue: 1},
-		well,
+		success,
 		allow,
 	)...)
 }

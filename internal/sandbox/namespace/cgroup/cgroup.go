@@ -11,6 +11,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // Config contains the location of the groups.
@@ -31,16 +34,6 @@ type Config struct {
 	Root string
 	// Remove removes an empty group; os.Remove if nil.
 	Remove func(dir string) error
-}
-
-// Enforced contains the limits that the kernel enforces.
-type Enforced struct{ CPU, Memory, Pids bool }
-
-// Limits are the limits of one group. A zero field is unlimited.
-type Limits struct {
-	CPU    float64 // cores
-	Memory int64   // bytes
-	Pids   int64
 }
 
 // Parent creates groups. It is safe for concurrent use.
@@ -65,9 +58,7 @@ func Open(c Config) (*Parent, error) {
 	if !validInstance(c.Instance) {
 		return nil, fmt.Errorf("cgroup: instance %q is not 1 to 32 of a-z, 0-9 and -", c.Instance)
 	}
-	if c.Root == "" {
-		c.Root = "/"
-	}
+	c.Root = cmp.Or(c.Root, "/")
 	own, err := readOwn(c.Root)
 	if err != nil {
 		return nil, err
@@ -112,9 +103,9 @@ func (p *Parent) openV1(o ownGroup, name string) {
 	}
 }
 
-// Enforced returns the limits that are enforced.
-func (p *Parent) Enforced() Enforced {
-	return Enforced{CPU: p.has("cpu"), Memory: p.has("memory"), Pids: p.has("pids")}
+// Enforced returns the limits that the kernel enforces with groups.
+func (p *Parent) Enforced() sandbox.Enforced {
+	return sandbox.Enforced{CPU: p.has("cpu"), Memory: p.has("memory"), Pids: p.has("pids")}
 }
 
 func (p *Parent) has(controller string) bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/stint-dev/stint/internal/sandbox"
 	"github.com/stint-dev/stint/internal/sandbox/namespace/cgroup"
 )
 
@@ -90,10 +91,10 @@ func TestV2(t *testing.T) {
 	own := "sys/fs/cgroup/system.slice/stint.service"
 	h.write(own+"/cgroup.controllers", "cpuset cpu io memory hugetlb pids\n")
 	p := h.open()
-	if diff := cmp.Diff(cgroup.Enforced{CPU: true, Memory: true, Pids: true}, p.Enforced()); diff != "" {
+	if diff := cmp.Diff(sandbox.Enforced{CPU: true, Memory: true, Pids: true}, p.Enforced()); diff != "" {
 		t.Errorf("enforced (-want +got):\n%s", diff)
 	}
-	g, err := p.Create("run_1", cgroup.Limits{CPU: 1.5, Memory: 1 << 20, Pids: 7})
+	g, err := p.Create("run_1", sandbox.Resources{CPU: 1.5, Memory: 1 << 20, Pids: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,10 +156,10 @@ func TestV1(t *testing.T) {
 	h.mkdir("sys/fs/cgroup/memory/box/x", "sys/fs/cgroup/cpu,cpuacct", "sys/fs/cgroup/pids/in", "sys/fs/cgroup/with space")
 	h.write("sys/fs/cgroup/with space/cgroup.controllers", "hugetlb\n")
 	p := h.open()
-	if diff := cmp.Diff(cgroup.Enforced{CPU: true, Memory: true, Pids: true}, p.Enforced()); diff != "" {
+	if diff := cmp.Diff(sandbox.Enforced{CPU: true, Memory: true, Pids: true}, p.Enforced()); diff != "" {
 		t.Errorf("enforced (-want +got):\n%s", diff)
 	}
-	g, err := p.Create("run_1", cgroup.Limits{CPU: 0.001, Memory: 1 << 20, Pids: 7})
+	g, err := p.Create("run_1", sandbox.Resources{CPU: 0.001, Memory: 1 << 20, Pids: 7})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,10 +212,10 @@ func TestWithoutGroups(t *testing.T) {
 	} {
 		h := newHost(t, unifiedMount, own)
 		p := h.open()
-		if p.Enforced() != (cgroup.Enforced{}) || name == "not mounted" && p.Kind() != "none" {
+		if p.Enforced() != (sandbox.Enforced{}) || name == "not mounted" && p.Kind() != "none" {
 			t.Errorf("%s: %s, enforces %+v", name, p.Kind(), p.Enforced())
 		}
-		g, err := p.Create("run_1", cgroup.Limits{Memory: 1})
+		g, err := p.Create("run_1", sandbox.Resources{Memory: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestV2NotDelegated(t *testing.T) {
 	h.mkdir("sys/fs/cgroup/cgroup.subtree_control") // cannot be written
 	p := h.open()
 	if p.Enforced().Memory || len(p.Notes()) == 0 || !strings.Contains(p.Notes()[0], "Delegate=yes") {
-		t.Errorf("enforces %+v, says %v", p.Enforced(), p.Notes())
+		t.Errorf("enforces %+v, notes %v", p.Enforced(), p.Notes())
 	}
 }
 
@@ -273,14 +274,14 @@ func TestRemoveRetries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := p.Create("run_1", cgroup.Limits{})
+	g, err := p.Create("run_1", sandbox.Resources{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Close(t.Context()); err != nil || tries != 4 {
 		t.Errorf("Close: %v after %d tries, want success after 4", err, tries)
 	}
-	if g, err = p.Create("run_2", cgroup.Limits{}); err != nil {
+	if g, err = p.Create("run_2", sandbox.Resources{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -313,7 +314,7 @@ func TestSweep(t *testing.T) {
 	}
 	for path, want := range map[string]bool{"memory/stint-test": true, "memory/old/stint-test": false} {
 		if _, err := os.Stat(filepath.Join(h.root, "sys/fs/cgroup", path)); (err == nil) != want {
-			t.Errorf("%s: %v, want it there: %v", path, err, want)
+			t.Errorf("%s: %v, want it to exist: %v", path, err, want)
 		}
 	}
 }
@@ -351,7 +352,7 @@ func TestLimit(t *testing.T) {
 			h.mkdir("sys/fs/cgroup/own", "sys/fs/cgroup/memory/own")
 			h.write("sys/fs/cgroup/own/cgroup.controllers", "cpu memory pids\n")
 			p := h.open()
-			g, err := p.Create("run_1", cgroup.Limits{})
+			g, err := p.Create("run_1", sandbox.Resources{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -361,9 +362,9 @@ func TestLimit(t *testing.T) {
 			swap := map[string]string{"version 1": "memory.memsw.limit_in_bytes", "version 2": "memory.swap.max"}[name]
 			h.write(c.dir+"/"+swap, "") // a kernel with swap accounting
 			for _, step := range []struct {
-				limits cgroup.Limits
+				limits sandbox.Resources
 				want   map[string]string
-			}{{cgroup.Limits{CPU: 0.5, Memory: 4096, Pids: 3}, c.limited}, {cgroup.Limits{}, c.unlimited}} {
+			}{{sandbox.Resources{CPU: 0.5, Memory: 4096, Pids: 3}, c.limited}, {sandbox.Resources{}, c.unlimited}} {
 				if err := g.Limit(step.limits); err != nil {
 					t.Fatal(err)
 				}

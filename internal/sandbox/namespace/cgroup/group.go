@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // Group contains the processes of one sandbox. Its methods may be called from
@@ -18,16 +20,16 @@ import (
 type Group struct {
 	parent *Parent
 	id     string
-	limits Limits
-	v2Dir  string   // in the v2 hierarchy; empty without one
-	fd     *os.File // of v2Dir, for starting a process in it
-	v1Dirs []string // folders in v1 hierarchies, created by Join
+	limits sandbox.Resources // without Disk
+	v2Dir  string            // in the v2 hierarchy; empty without one
+	fd     *os.File          // of v2Dir, for starting a process in it
+	v1Dirs []string          // folders in v1 hierarchies, created by Join
 }
 
 // Create creates the v2 group, if there is one, with its limits, so that a
 // process can be started in it. Join does the rest after the process was
 // started.
-func (p *Parent) Create(id string, l Limits) (*Group, error) {
+func (p *Parent) Create(id string, l sandbox.Resources) (*Group, error) {
 	g := &Group{parent: p, id: id, limits: l}
 	if p.v2 == nil {
 		return g, nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"syscall"
+
+	"github.com/stint-dev/stint/internal/sandbox"
 )
 
 // period is the period of CPU quotas in microseconds, the kernel's default.
@@ -15,7 +17,7 @@ const period = 100_000
 
 // Limit changes the limits of a joined group. A memory limit below the current
 // usage is refused.
-func (g *Group) Limit(l Limits) error {
+func (g *Group) Limit(l sandbox.Resources) error {
 	g.limits = l
 	if g.v2Dir != "" {
 		if err := g.limitV2(); err != nil {

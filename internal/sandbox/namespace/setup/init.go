@@ -48,7 +48,7 @@ func initMain() int {
 	p.UserRange = p.plan.UserRange
 	p.BeforeStart = p.beforeStart
 	p.Extra = p.handleExtra
-	p.AfterStart = func() error { return agentinit.DropSetupPrivileges(p.UserRange) }
+	p.AfterStart = func() error { return agentinit.DropStartPrivileges(p.UserRange) }
 	if err := p.Send(agentinit.Message{Op: agentinit.OpReady}, sockets...); err != nil {
 		return 1
 	}

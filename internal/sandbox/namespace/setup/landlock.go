@@ -98,7 +98,7 @@ func supportedAccess(version int) uint64 {
 }
 
 func allowSystemDirs(rules int, handled uint64) error {
-	places := []struct {
+	dirs := []struct {
 		path   string
 		access uint64
 	}{
@@ -110,8 +110,8 @@ func allowSystemDirs(rules int, handled uint64) error {
 		{"/proc", accessWrite},
 		{agentinit.TmpDir, accessAll},
 	}
-	for _, place := range places {
-		if err := allow(rules, place.path, place.access&handled); err != nil {
+	for _, dir := range dirs {
+		if err := allow(rules, dir.path, dir.access&handled); err != nil {
 			return err
 		}
 	}

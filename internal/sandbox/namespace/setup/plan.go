@@ -22,7 +22,7 @@ type Plan struct {
 	Entries   []layout.Entry
 	Etc       []layout.File
 	Mounts    []Mount // shorter targets first
-	// Image, if it has a Source, is the tree whose parts Entries shows.
+	// Image, if it has a Source, is the tree that contains the Entries.
 	Image Mount
 	// Trust, if it has a Source, is a file of certificates that is mounted over
 	// the system's.
@@ -30,7 +30,7 @@ type Plan struct {
 	Filter []unix.SockFilter
 	ShmMax int64 // size of /dev/shm in bytes; 0 is the kernel's default
 	TmpMax int64 // size of a /tmp in memory in bytes; 0 is the kernel's default
-	// Network requests a captured network, whose sockets are sent with ready.
+	// Network requests a captured network. Its sockets are sent with ready.
 	Network bool
 	Kernel  Kernel
 }

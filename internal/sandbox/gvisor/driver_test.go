@@ -172,8 +172,8 @@ func TestUnavailable(t *testing.T) {
 	}{
 		"missing":     {"/no/such/runsc", "no such file"},
 		"a folder":    {t.TempDir(), "not a program"},
-		"not runsc":   {program("#!/bin/sh\necho the last words >&2\nexit 3\n"), "the last words"},
-		"says ready":  {program("#!/bin/sh\nexit 0\n"), "its first process ended"},
+		"not runsc":   {program("#!/bin/sh\necho the reason >&2\nexit 3\n"), "the reason"},
+		"exits":       {program("#!/bin/sh\nexit 0\n"), "its first process ended"},
 		"no program":  {program("text"), "exec format error"},
 		"logs, fails": {program("#!/bin/sh\necho logged >/dev/shm/inner/log\nexit 1\n"), "logged"},
 	} {
