@@ -25,7 +25,7 @@ var traps = []struct {
 	{name: "refused", status: stint.Failed, reason: stint.ReasonExitCode, said: "refused the key (401)"},
 	{name: "noise", status: stint.Completed, said: "Hello. user_turns=1"},
 	{name: "longline", status: stint.Completed, said: "Hello. user_turns=1"},
-	{name: "hang", status: stint.Completed, said: "Hello. user_turns=1", logged: "did not end after its last word"},
+	{name: "hang", status: stint.Completed, said: "Hello. user_turns=1", logged: "did not exit after its terminal event"},
 	{name: "orphan", status: stint.Completed, said: "orphan "},
 	{name: "retry", run: stint.NewRun{Timeout: "2s"}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "time limit of 2s"},
 	{name: "wait", run: stint.NewRun{Limits: &stint.Limits{IdleTimeout: "1s"}}, status: stint.TimedOut, reason: stint.ReasonTimeLimit, said: "limits.idleTimeout"},

@@ -124,7 +124,7 @@ func prompt(p *fake.Proc) string {
 
 const session = ".talker/sessions/a/s.jsonl"
 
-// recordingScript returns an agent that does what its prompt says.
+// recordingScript returns an agent that executes the commands of its prompt.
 func recordingScript(t *testing.T) fake.Script {
 	return func(_ context.Context, p *fake.Proc) sandbox.Exit {
 		for _, kv := range p.Command.Env {
@@ -182,7 +182,7 @@ func TestCheckpointKeepsOnlyConversation(t *testing.T) {
 	if got := w.transcript(third.ID); got != "resumed 7\n{\"said\":\"one\"}\n" {
 		t.Errorf("the third run wrote %q", got)
 	}
-	// The conversation is unchanged, although the run never named it.
+	// The conversation is unchanged, although the run does not mention it.
 	if again, _ := w.home(third); again != digest {
 		t.Errorf("the same conversation is snapshot %s, then %s", digest, again)
 	}
@@ -284,7 +284,7 @@ func TestNewerProgramIsLogged(t *testing.T) {
 	w.stop()
 	w.startWorker(recordingScript(t), w.dir, withRecording("1.1.0"))
 	second := w.ended(w.create(stint.NewRun{SessionID: first.SessionID, Prompt: "two"}).ID)
-	const want = "The session was left by version 1.0.0 of command and goes on with 1.1.0."
+	const want = "The session was stored with version 1.0.0 of command and continues with 1.1.0."
 	if !strings.Contains(w.systemLog(second.ID), want) {
 		t.Errorf("the log lacks %q:\n%s", want, w.systemLog(second.ID))
 	}

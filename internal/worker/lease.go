@@ -56,17 +56,15 @@ func (w *Worker) work(ctx context.Context) error {
 	return w.c.Dispatcher.Drain(leave, id)
 }
 
-// drain waits for the runs, at most for the drain time, and ends the rest. If
-// the lease is lost before, it returns the reason.
+// drain waits for the runs, at most for the drain time, and then ends the
+// remaining ones. If the lease is lost before, it returns the reason.
 func (w *Worker) drain(lost <-chan error) (err error) {
 	done := make(chan struct{})
 	go func() { w.wg.Wait(); close(done) }()
-	limit := time.NewTimer(w.c.Drain)
-	defer limit.Stop()
 	cause := run.ErrDrained
 	select {
 	case <-done:
-	case <-limit.C:
+	case <-time.After(w.c.Drain):
 	case err = <-lost:
 		cause = run.ErrLeaseLost
 	}

@@ -282,7 +282,7 @@ func TestIdleLimit(t *testing.T) {
 		return sandbox.Exit{Signal: 9, Cause: sandbox.Killed}
 	})
 	run := w.run(`{"framework":"acp","command":["x"],"limits":{"idleTimeout":"1s"}}`, stint.NewRun{})
-	if run.Status != stint.TimedOut || !strings.Contains(*run.Error, "Nothing was heard of the agent for 1s") {
+	if run.Status != stint.TimedOut || !strings.Contains(*run.Error, "The agent was inactive for 1s") {
 		t.Errorf("the run ended %s: %v", run.Status, run.Error)
 	}
 }
@@ -296,12 +296,12 @@ func TestResults(t *testing.T) {
 		result        string
 		fault         string
 	}{
-		"text":           {"four", "", stint.Completed, `"four"`, ""},
-		"value":          {"```json\n{\"n\": 4}\n```", schema, stint.Completed, `{"n":4}`, ""},
-		"no JSON":        {"four", schema, stint.Failed, "", "not a JSON value"},
-		"another value":  {`{"n":"four"}`, schema, stint.Failed, "", "integer"},
-		"no message":     {"", schema, stint.Failed, "", "not a JSON value"},
-		"nothing wanted": {"", "", stint.Completed, "", ""},
+		"text":          {"four", "", stint.Completed, `"four"`, ""},
+		"value":         {"```json\n{\"n\": 4}\n```", schema, stint.Completed, `{"n":4}`, ""},
+		"no JSON":       {"four", schema, stint.Failed, "", "not a JSON value"},
+		"another value": {`{"n":"four"}`, schema, stint.Failed, "", "integer"},
+		"no message":    {"", schema, stint.Failed, "", "not a JSON value"},
+		"no result":     {"", "", stint.Completed, "", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

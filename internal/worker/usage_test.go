@@ -21,7 +21,7 @@ import (
 	"github.com/stint-dev/stint/internal/worker"
 )
 
-// networkDriver is a driver whose sandboxes have a network. ask sends a request
+// networkDriver is a driver of sandboxes with a network. ask sends a request
 // through it to the egress gateway.
 type networkDriver struct {
 	*fake.Driver
@@ -86,8 +86,8 @@ func (oneAddress) LookupNetIP(context.Context, string, string) ([]netip.Addr, er
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// newModelWorld returns a world whose agents call a model, which answers with the
-// handler.
+// newModelWorld returns a world with agents that call a model. The handler answers
+// the calls.
 func newModelWorld(t *testing.T, answer http.HandlerFunc, asks func(ask func(path, body string) string, b *fake.Proc)) *world {
 	t.Helper()
 	provider := httptest.NewServer(answer)
@@ -143,9 +143,9 @@ func TestPrices(t *testing.T) {
 		prices string
 		cost   float64
 	}{
-		"answered": {`{"gpt-2026-08-06":{"input":1,"output":1},"gpt":{"input":9,"output":9},"*":{"input":9,"output":9}}`, 0.001001},
-		"asked":    {`{"gpt":{"input":2,"output":2},"*":{"input":9,"output":9}}`, 0.002002},
-		"any":      {`{"*":{"input":3,"output":3}}`, 0.003003},
+		"name in the response": {`{"gpt-2026-08-06":{"input":1,"output":1},"gpt":{"input":9,"output":9},"*":{"input":9,"output":9}}`, 0.001001},
+		"name in the request":  {`{"gpt":{"input":2,"output":2},"*":{"input":9,"output":9}}`, 0.002002},
+		"default":              {`{"*":{"input":3,"output":3}}`, 0.003003},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,9 +167,9 @@ func TestCostLimit(t *testing.T) {
 		"an alias":          {spent, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0100 of $0.0100"},
 		"another model":     {spent, `,"prices":{"other":{"input":10,"output":10}}`, "Add one for 'gpt-2026-08-06', or for '*', to provider.prices"},
 		"no prices":         {spent, ``, "the model 'gpt-2026-08-06', which has no price"},
-		"nameless":          {`{"usage":{"prompt_tokens":900,"completion_tokens":101}}`, `,"prices":{"other":{"input":10,"output":10}}`, "Add one for 'gpt', or for '*', to"},
-		"nothing was told":  {`{"model":"m","choices":[{"message":{"content":"` + strings.Repeat("word", 1001) + `"}}]}`, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0101 of $0.0100"},
-		"told without cost": {`{"model":"m","choices":[]}`, `,"prices":{"other":{"input":10,"output":10}}`, "the model 'm', which has no price"},
+		"no model name":     {`{"usage":{"prompt_tokens":900,"completion_tokens":101}}`, `,"prices":{"other":{"input":10,"output":10}}`, "Add one for 'gpt', or for '*', to"},
+		"no usage":          {`{"model":"m","choices":[{"message":{"content":"` + strings.Repeat("word", 1001) + `"}}]}`, `,"prices":{"gpt":{"input":10,"output":10}}`, "$0.0101 of $0.0100"},
+		"no usage or price": {`{"model":"m","choices":[]}`, `,"prices":{"other":{"input":10,"output":10}}`, "the model 'm', which has no price"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -199,13 +199,13 @@ func TestUsageByAgent(t *testing.T) {
 	cost := 0.5
 	for name, tt := range map[string]struct {
 		answer, body string
-		may          string
+		limit        string
 		status       stint.Status
 		tokens       int64
 	}{
-		"within the bound":     {spent, `{"model":"gpt"}`, "1", stint.Completed, 1001},
-		"beyond the bound":     {spent, `{"model":"gpt"}`, "0.1", stint.Failed, 1001},
-		"where none were seen": {"", "{}", "1", stint.Completed, 850},
+		"within the limit":         {spent, `{"model":"gpt"}`, "1", stint.Completed, 1001},
+		"beyond the limit":         {spent, `{"model":"gpt"}`, "0.1", stint.Failed, 1001},
+		"no usage in the response": {"", "{}", "1", stint.Completed, 850},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +216,7 @@ func TestUsageByAgent(t *testing.T) {
 				emit(b.Stdout, framework.Step{Usage: u})
 				emit(b.Stdout, framework.Step{Ended: true})
 			})
-			run := w.run(`{"framework":"acp","command":["x"],"provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"},"limits":{"maxCostUsd":`+tt.may+`}}`, stint.NewRun{})
+			run := w.run(`{"framework":"acp","command":["x"],"provider":{"type":"openai-chat","baseUrl":"http://provider.test/v1"},"limits":{"maxCostUsd":`+tt.limit+`}}`, stint.NewRun{})
 			var u stint.Usage
 			check(t, json.Unmarshal(run.Usage, &u))
 			if run.Status != tt.status || u.CostUSD == nil || *u.CostUSD != cost || u.CostSource != stint.CostByAgent || u.Total() != tt.tokens || u.ModelCalls != 1 {

@@ -5,6 +5,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,21 +38,15 @@ type Config struct {
 	Host       string        // identifies this installation across restarts
 	Capacity   int           // runs at once
 	PoolSize   int           // sandboxes that are prepared ahead
-	Drain      time.Duration // how long running runs may go on when the worker stops
+	Drain      time.Duration // how long runs may continue when the worker stops
 	CacheBytes int64         // limit of unused cached checkouts
 }
 
 func (c *Config) setDefaults() {
 	c.SetDefaults()
-	if c.Capacity == 0 {
-		c.Capacity = DefaultCapacity
-	}
-	if c.Drain == 0 {
-		c.Drain = DefaultDrain
-	}
-	if c.CacheBytes == 0 {
-		c.CacheBytes = DefaultCacheBytes
-	}
+	c.Capacity = cmp.Or(c.Capacity, DefaultCapacity)
+	c.Drain = cmp.Or(c.Drain, DefaultDrain)
+	c.CacheBytes = cmp.Or(c.CacheBytes, DefaultCacheBytes)
 }
 
 // Worker executes runs. Call Run once.
@@ -104,7 +99,7 @@ func (c *Config) clearWork(work string) error {
 	return os.Mkdir(work, 0o700)
 }
 
-// Run executes runs until ctx ends. Running runs may then go on for the drain
+// Run executes runs until ctx ends. Runs may then continue for the drain
 // time. After a lost lease it registers again.
 func (w *Worker) Run(ctx context.Context) error {
 	filling, stopFilling := context.WithCancel(context.WithoutCancel(ctx))
@@ -122,7 +117,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	return nil
 }
 
-// take asks for runs while there is capacity, and starts them.
+// take requests runs while there is capacity, and starts them.
 func (w *Worker) take(ctx context.Context, workerID string) {
 	for ctx.Err() == nil {
 		free := w.c.Capacity - len(w.held())

@@ -166,7 +166,7 @@ func (w *world) until(what string, ok func() bool) {
 	deadline := time.Now().Add(maxWait)
 	for !ok() {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("never: %s", what)
+			w.t.Fatalf("timed out waiting for: %s", what)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

@@ -66,7 +66,6 @@ var errAbandoned = errors.New("all callers have stopped waiting")
 
 // Checkout is a snapshot on disk that is in use.
 type Checkout struct {
-	c       *Cache
 	e       *cached
 	release func()
 }
@@ -115,7 +114,7 @@ func (c *Cache) Acquire(ctx context.Context, org, digest string) (*Checkout, err
 			return nil, ctx.Err()
 		}
 		if e.err == nil {
-			return &Checkout{c: c, e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
+			return &Checkout{e: e, release: sync.OnceFunc(func() { c.release(e) })}, nil
 		}
 		c.release(e)
 		if !errors.Is(e.err, errAbandoned) {

@@ -175,7 +175,7 @@ func (p *Pipeline) add(events []stint.OutputData) {
 // Notice adds an event of the server to those of the agent.
 func (p *Pipeline) Notice(o stint.OutputData) { p.queue.addEvents([]stint.OutputData{o}) }
 
-// Interrupt returns what asks the agent to end; nil if only signals do.
+// Interrupt returns the input that makes the agent end; nil if there is none.
 func (p *Pipeline) Interrupt() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ func (s *state) resume() (*framework.Conversation, error) {
 		return nil, nil
 	}
 	if c.Version != "" && s.cli.Version != "" && c.Version != s.cli.Version {
-		s.output.System("warn", fmt.Sprintf("The session was left by version %s of %s and goes on with %s.", c.Version, c.Framework, s.cli.Version), nil)
+		s.output.System("warn", fmt.Sprintf("The session was stored with version %s of %s and continues with %s.", c.Version, c.Framework, s.cli.Version), nil)
 	}
 	return &c, nil
 }

@@ -41,7 +41,7 @@ func connect(_ context.Context, s *state) (undo, error) {
 	return func(context.Context) error { session.Close(); return nil }, nil
 }
 
-// egressRun returns what the egress gate must know about the run.
+// egressRun returns the run's settings for the egress gate.
 func (s *state) egressRun() (egress.RunConfig, error) {
 	d := s.definition()
 	run := egress.RunConfig{Mode: policy.Mode(d.NetworkMode()), Secrets: append(s.brokeredSecrets(), s.headerSecrets()...), Record: s.output.Network, Model: s.modelProxy()}

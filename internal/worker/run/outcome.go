@@ -20,7 +20,7 @@ import (
 // maxResult is the longest final message that a run stores, in bytes.
 const maxResult = 256 << 10
 
-// outcome is how a run ended.
+// outcome is the result of a run.
 type outcome struct {
 	status   stint.Status
 	reason   stint.Reason
@@ -30,7 +30,7 @@ type outcome struct {
 	discard  bool // the run was ended by another process, or is not owned any more
 }
 
-// facts is everything that decides the outcome.
+// facts are the inputs of decide.
 type facts struct {
 	cause   error // why the run's context ended; nil if it did not
 	exit    sandbox.Exit
@@ -85,9 +85,9 @@ func interruption(cause error, l limits) (o outcome, interrupted bool) {
 	case errors.Is(cause, errTimeLimit):
 		o = outcome{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The run exceeded its time limit of %s.", l.time)}
 	case errors.Is(cause, errIdle):
-		o = outcome{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("Nothing was heard of the agent for %s, its idle limit (limits.idleTimeout).", l.idle)}
+		o = outcome{status: stint.TimedOut, reason: stint.ReasonTimeLimit, message: fmt.Sprintf("The agent was inactive for %s, its idle limit (limits.idleTimeout).", l.idle)}
 	case errors.Is(cause, output.ErrNotReading):
-		o = failed(stint.ReasonExitCode, "The agent does not read what it asks for and was ended.")
+		o = failed(stint.ReasonExitCode, "The agent does not read its standard input and was ended.")
 	case errors.Is(cause, output.ErrLimit):
 		o = failed(stint.ReasonOutputLimit, fmt.Sprintf("The agent wrote more than %s of output.", stint.Size(l.output)))
 	default:

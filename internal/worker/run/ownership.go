@@ -15,8 +15,8 @@ var (
 	ErrDrained   = errors.New("the worker stops")
 )
 
-// lifetime is how long a run goes on. The agent's command ends with ctx; the
-// run's state is stored and finished as long as the run is owned.
+// lifetime contains the contexts of a run. The agent's command ends with ctx. The
+// run's state is stored and the run is finished while this worker owns the run.
 type lifetime struct {
 	ctx    context.Context // cancelled with a cause to end the command
 	cancel context.CancelCauseFunc

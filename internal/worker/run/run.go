@@ -8,6 +8,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -70,21 +71,13 @@ func (c *Config) SetDefaults() {
 	if c.Frameworks == nil {
 		c.Frameworks = registry.Find
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.ExitGrace == 0 {
-		c.ExitGrace = DefaultExitGrace
-	}
-	if c.CancelGrace == 0 {
-		c.CancelGrace = DefaultCancelGrace
-	}
-	if c.TimeoutGrace == 0 {
-		c.TimeoutGrace = DefaultTimeoutGrace
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.ExitGrace = cmp.Or(c.ExitGrace, DefaultExitGrace)
+	c.CancelGrace = cmp.Or(c.CancelGrace, DefaultCancelGrace)
+	c.TimeoutGrace = cmp.Or(c.TimeoutGrace, DefaultTimeoutGrace)
 }
 
-// Shared is what the runs of a worker share. It is safe for concurrent use.
+// Shared contains the parts that all runs of a worker use. It is safe for concurrent use.
 type Shared struct {
 	Config
 	Cache   *checkout.Cache
@@ -122,7 +115,7 @@ const undoLimit = time.Minute
 // Run is one run on this worker.
 type Run struct{ s *state }
 
-// state is what the steps of a run know.
+// state is the data that the steps of a run share.
 type state struct {
 	*Shared
 	a      dispatch.Assignment
@@ -162,7 +155,7 @@ func New(ctx context.Context, shared *Shared, a dispatch.Assignment) *Run {
 	}
 	s.output = output.Open(s.life.owned, output.Config{
 		Masker: s.masker, Journal: s.Dispatcher, Position: a.Position, Limit: outputLimit, Framework: s.framework(), Stdin: s.stdin,
-		Signals: signals{s.meter, s.Now, s.ended, s.life.cancel}, Fenced: func() { s.life.lose(ErrStopped) }, Now: s.Now, Logger: s.log,
+		Signals: s, Fenced: func() { s.life.lose(ErrStopped) }, Now: s.Now, Logger: s.log,
 	})
 	return &Run{s}
 }
@@ -210,18 +203,11 @@ func undoAll(ctx context.Context, undos []undo) error {
 	return errors.Join(errs...)
 }
 
-// signals passes on what the agent's output means.
-type signals struct {
-	meter *usage.Meter
-	now   func() time.Time
-	ended chan struct{}
-	stop  context.CancelCauseFunc
-}
-
-func (s signals) Heard()                           { s.meter.Heard(s.now()) }
-func (s signals) Used(u *stint.Usage, turns int64) { s.meter.SetAgent(u, turns) }
-func (s signals) Ended()                           { close(s.ended) }
-func (s signals) Stop(reason error)                { s.stop(reason) }
+// Heard, Used, Ended, and Stop implement output.Signals.
+func (s *state) Heard()                           { s.meter.Heard(s.Now()) }
+func (s *state) Used(u *stint.Usage, turns int64) { s.meter.SetAgent(u, turns) }
+func (s *state) Ended()                           { close(s.ended) }
+func (s *state) Stop(reason error)                { s.life.cancel(reason) }
 
 func (s *state) definition() *stint.Definition { return &s.a.Plan.Definition }
 

@@ -62,7 +62,7 @@ func (s *state) await(ctx context.Context, exited <-chan sandbox.Exit) sandbox.E
 			ended = nil
 			graceOver = time.After(s.ExitGrace)
 		case <-graceOver:
-			s.output.System("warn", "The agent did not end after its last word and was killed.", nil)
+			s.output.System("warn", "The agent did not exit after its terminal event and was killed.", nil)
 			s.kill(ctx, s.CancelGrace)
 			return <-exited
 		case <-ctx.Done():
@@ -79,13 +79,11 @@ func (s *state) end(ctx context.Context, exited <-chan sandbox.Exit) sandbox.Exi
 		begin := time.Now()
 		s.stdin.Write(interrupt)
 		s.stdin.CloseWrite()
-		timer := time.NewTimer(min(grace/2, maxInterrupt))
-		defer timer.Stop()
 		select {
 		case exit := <-exited:
 			s.kill(ctx, 0)
 			return exit
-		case <-timer.C:
+		case <-time.After(min(grace/2, maxInterrupt)):
 		}
 		grace -= min(grace, time.Since(begin))
 	}

@@ -14,8 +14,8 @@ var (
 	errIdle      = errors.New("idle limit")
 )
 
-// defaultIdle is the idle limit of agents that speak a protocol, if their
-// definition has no limit. Most of these programs are known to hang silently.
+// defaultIdle is the idle limit of agents that use a protocol, if their
+// definition has no limit. Most of these programs sometimes hang without output.
 // Their own tools end after at most ten minutes, and the built-in assistant
 // reports that a command is still running.
 const defaultIdle = 30 * time.Minute

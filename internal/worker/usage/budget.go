@@ -53,7 +53,7 @@ func noPrice(model string) error {
 	if model == "" {
 		name, price = "a model whose name is unknown", "one for '*'"
 	}
-	return &BudgetError{fmt.Sprintf("The run asked %s, which has no price, so that limits.maxCostUsd cannot be held, and was ended. Add %s to provider.prices in the agent's definition, or bound limits.maxTokens instead.", name, price)}
+	return &BudgetError{fmt.Sprintf("The run called %s, which has no price, so that limits.maxCostUsd cannot be enforced, and was ended. Add %s to provider.prices in the agent's definition, or use limits.maxTokens instead.", name, price)}
 }
 
 // used returns the limits that apply. m.mu is held.

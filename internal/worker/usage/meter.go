@@ -61,7 +61,7 @@ func (m *Meter) SetAgent(u *stint.Usage, turns int64) {
 }
 
 // AddCall adds one call of a model as the proxy counted it. answered is the
-// model's name in the response, asked the one in the request.
+// model's name in the response, asked is the one in the request.
 func (m *Meter) AddCall(answered, asked string, t stint.Tokens) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

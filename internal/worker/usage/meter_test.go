@@ -23,11 +23,11 @@ func TestCheck(t *testing.T) {
 		use            func(m *usage.Meter)
 		warning, fault string
 	}{
-		"nothing used":   {func(*usage.Meter) {}, "", ""},
-		"below":          {func(m *usage.Meter) { m.AddCall("a", "a", tokens(700, 99)) }, "", ""},
-		"near":           {func(m *usage.Meter) { m.AddCall("a", "a", tokens(700, 100)) }, "800 of 1000 tokens (limits.maxTokens)", ""},
-		"at the limit":   {func(m *usage.Meter) { m.SetAgent(nil, 10) }, "10 of 10 turns (limits.maxTurns)", ""},
-		"turns exceeded": {func(m *usage.Meter) { m.SetAgent(nil, 11) }, "", "11 of 10 turns"},
+		"nothing used":      {func(*usage.Meter) {}, "", ""},
+		"below the warning": {func(m *usage.Meter) { m.AddCall("a", "a", tokens(700, 99)) }, "", ""},
+		"near the limit":    {func(m *usage.Meter) { m.AddCall("a", "a", tokens(700, 100)) }, "800 of 1000 tokens (limits.maxTokens)", ""},
+		"at the limit":      {func(m *usage.Meter) { m.SetAgent(nil, 10) }, "10 of 10 turns (limits.maxTurns)", ""},
+		"turns exceeded":    {func(m *usage.Meter) { m.SetAgent(nil, 11) }, "", "11 of 10 turns"},
 		"calls as turns": {func(m *usage.Meter) {
 			for range 11 {
 				m.AddCall("a", "a", tokens(1, 1))
